@@ -128,7 +128,7 @@ class TestClose:
         assert "Trips after" not in page
 
     @pytest.mark.parametrize(
-        ("arguments", "said"),
+        ("arguments", "message"),
         [
             ((), "exactly one of --at LAT,LON, --street NAME and --segments 1,2"),
             (("--at", "41.1,-8.6", "--street", "ring"), "exactly one of --at"),

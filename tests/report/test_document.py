@@ -118,7 +118,6 @@ def test_values_are_frozen() -> None:
         (Cell.estimate(1.0, 0.25), "1.00 ± 0.25", 1.0, (0.25,)),
         (Cell.estimate(1.0, float("inf")), "1.00 ± –", 1.0, ()),
         (Cell.estimate(float("nan"), 1.0), "–", "", ()),
-        (Cell.interval(1.0, -2.0, 3.0, 1), "1.0 [−2.0, 3.0]", 1.0, (-2.0, 3.0)),
     ],
 )
 def test_numbers_become_cells(cell: Cell, text: str, value: object, spread: tuple[float, ...]) -> None:

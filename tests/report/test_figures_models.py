@@ -1,4 +1,4 @@
-"""What the figures of models draw is what they were given: quality, sweeps by model and by start, few values."""
+"""Figures of behaviour models draw the given numbers: quality, curves by model and initialisation, value counts."""
 
 import io
 import itertools
@@ -13,17 +13,25 @@ from matplotlib.text import Annotation
 from scipy import optimize, stats
 
 from limiirl.experiments.studies import BEYOND_MODELS, BEYOND_STARTS
-from limiirl.report.figures import Drawn, by_model, by_start, counted, model_styles, quality, styles
-from limiirl.report.figures.quality import apart
-from limiirl.report.figures.style import blank, root_axis
+from limiirl.report.figures import (
+    Plot,
+    method_styles,
+    model_styles,
+    plot_by_model,
+    plot_by_start,
+    plot_quality,
+    plot_value_counts,
+)
+from limiirl.report.figures.quality import separate_labels
+from limiirl.report.figures.style import new_figure, root_axis
 from limiirl.report.svg import MUTED, VARIABLES
 
 NAN = float("nan")
 MODELS, STARTS = tuple(BEYOND_MODELS), tuple(BEYOND_STARTS)
 
 
-def rendered(drawn: Drawn) -> str:
-    """Render, so that what only happens then happens: ticks, layout, warnings; leave nothing with pyplot."""
+def render(drawn: Plot) -> str:
+    """Render a plot and check its side effects: no pyplot figures, unchanged settings, rows with equal keys."""
     kept = dict(mpl.rcParams)
     out = io.StringIO()
     drawn.figure.savefig(out, format="svg", transparent=True)
@@ -43,7 +51,7 @@ def interval(values):
 @pytest.fixture(scope="module")
 def scores():
     rng = np.random.default_rng(0)
-    found = {
+    samples = {
         model: {
             start: {name: rng.lognormal(j, 0.2, 12) for name in ("anid", "gevd", "seconds")}
             for start in STARTS
@@ -51,15 +59,15 @@ def scores():
         }
         for j, model in enumerate(MODELS)
     }
-    for by in found.values():
+    for by in samples.values():
         by["supervised"]["seconds"] = np.full(12, NAN)
-    return found
+    return samples
 
 
-def test_a_mark_for_each_model_and_start_at_its_means(scores):
-    drawn = quality(scores)
-    rendered(drawn)
-    colours, shapes = model_styles(MODELS), styles(STARTS)
+def test_quality_has_one_mark_per_model_and_initialisation(scores):
+    drawn = plot_quality(scores)
+    render(drawn)
+    colours, shapes = model_styles(MODELS), method_styles(STARTS)
     for ax, name in zip(drawn.figure.axes, ("anid", "seconds"), strict=True):
         marks = [line for line in ax.lines if line.get_marker() not in ("None", "")]
         bars = [line for line in ax.lines if line.get_marker() in ("None", "")]
@@ -83,8 +91,8 @@ def test_a_mark_for_each_model_and_start_at_its_means(scores):
     assert row["n"] == 12
 
 
-def test_every_model_is_named_beside_each_panel_and_no_two_names_meet(scores):
-    drawn = quality(scores)
+def test_model_names_do_not_overlap(scores):
+    drawn = plot_quality(scores)
     drawn.figure.canvas.draw()
     for ax in drawn.figure.axes:
         names = [text for text in ax.texts if isinstance(text, Annotation)]
@@ -94,22 +102,22 @@ def test_every_model_is_named_beside_each_panel_and_no_two_names_meet(scores):
         assert all(below.y1 <= above.y0 + 1.0 for below, above in itertools.pairwise(extents))
 
 
-def test_quality_without_some_results():
+def test_quality_with_missing_results():
     values = {
         "MaxEnt": {"k-means, MLE": {"anid": [0.0], "gevd": [2.0], "seconds": [0.5]}, "GMM, MLE": {"gevd": [None]}},
         "mine": {"my start": {"anid": [-0.01, 0.02], "gevd": [0.0, 1.0], "seconds": [NAN, 1.0]}},
     }
-    drawn = quality(values)
-    rendered(drawn)
+    drawn = plot_quality(values)
+    render(drawn)
     assert [(row["model"], row["start"]) for row in drawn.rows] == [("MaxEnt", "k-means, MLE"), ("mine", "my start")]
     assert math.isnan(drawn.rows[0]["gevd_low"])
     assert drawn.figure.axes[0].get_yscale() == "linear"  # 2 and 0.5 are not far apart
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_names_move_as_little_as_they_can(seed: int):
+def test_separated_labels_are_the_least_squares_solution(seed: int):
     places = np.sort(np.random.default_rng(seed).random(6))
-    found = apart(places, 0.12)
+    moved = separate_labels(places, 0.12)
     best = optimize.minimize(
         lambda x: np.sum((x - places) ** 2),
         places,
@@ -117,19 +125,19 @@ def test_names_move_as_little_as_they_can(seed: int):
         method="SLSQP",
         options={"ftol": 1e-14, "maxiter": 500},
     )
-    np.testing.assert_allclose(found, best.x, rtol=0.0, atol=1e-5)
-    assert np.diff(found).min() >= 0.12 - 1e-12
+    np.testing.assert_allclose(moved, best.x, rtol=0.0, atol=1e-5)
+    assert np.diff(moved).min() >= 0.12 - 1e-12
 
 
-def test_models_are_lines_and_labels_given_are_dashed():
+def test_models_are_solid_lines_and_supervised_fits_dashed():
     rng = np.random.default_rng(1)
     xs = (2.0, 3.0, 4.0)
     lines, floors = (
         {m: {model: {x: rng.lognormal(j, 0.1, 9) for x in xs} for j, model in enumerate(MODELS)} for m in names}
         for names in (("gevd", "anid", "seconds"), ("gevd", "anid"))
     )
-    drawn = by_model(lines, floors, "elements E")
-    rendered(drawn)
+    drawn = plot_by_model(lines, floors, "elements E")
+    render(drawn)
     look = model_styles(MODELS)
     for ax, name in zip(drawn.figure.axes, lines, strict=True):
         solid = {line.get_label(): line for line in ax.lines if line.get_linestyle() == "-"}
@@ -147,19 +155,19 @@ def test_models_are_lines_and_labels_given_are_dashed():
         for line, model in zip(drawn_floors, MODELS, strict=False):
             np.testing.assert_allclose(line.get_ydata(), [v.mean() for v in floors[name][model].values()], rtol=1e-12)
             assert line.get_color() == look[model].colour
-    told = {(r["measure"], r["model"], r["floor"], r["elements E"]): r["mean"] for r in drawn.rows}
-    assert len(told) == len(drawn.rows) == len(MODELS) * len(xs) * 5
-    np.testing.assert_allclose(told["anid", "MaxEnt", True, 3.0], floors["anid"]["MaxEnt"][3.0].mean(), rtol=1e-12)
+    means = {(r["measure"], r["model"], r["floor"], r["elements E"]): r["mean"] for r in drawn.rows}
+    assert len(means) == len(drawn.rows) == len(MODELS) * len(xs) * 5
+    np.testing.assert_allclose(means["anid", "MaxEnt", True, 3.0], floors["anid"]["MaxEnt"][3.0].mean(), rtol=1e-12)
 
 
-def test_starts_are_lines_and_panels_have_one_scale():
+def test_panels_by_initialisation_share_one_scale():
     rng = np.random.default_rng(2)
     values = {
         model: {start: {w: rng.lognormal(j, 0.1, 5) for w in (0.0, 0.1, 0.2)} for start in STARTS[: j + 2]}
         for j, model in enumerate(("MaxEnt", "MaxCausalEnt", "ML-IRL"))
     }
-    drawn = by_start(values, "gevd", "wind w")
-    rendered(drawn)
+    drawn = plot_by_start(values, "gevd", "wind w")
+    render(drawn)
     axes = drawn.figure.axes[:3]
     assert [ax.get_title(loc="left") for ax in axes] == list(values)
     assert len({ax.get_ylim() for ax in axes}) == 1
@@ -171,23 +179,23 @@ def test_starts_are_lines_and_panels_have_one_scale():
     assert len(drawn.rows) == 3 * (2 + 3 + 4)
 
 
-def test_what_is_near_zero_keeps_its_room_beside_a_wide_interval():
+def test_the_root_axis_starts_near_zero_despite_a_wide_interval():
     wide = [-0.8, 0.0, 1.0, 0.3]
     one = {"k-means, MLE": {2.0: [0.0, -1e-12, 0.0, 0.0], 3.0: wide}}
     at = {"gevd": [1.0, 1.1, 1.2, 1.3], "seconds": [0.1, 0.2, 0.3, 0.4]}
     marks = {"MaxEnt": {"k-means, MLE": at | {"anid": wide}, "best start": at | {"anid": [0.0, -1e-12, 0.0, 0.0]}}}
-    for drawn, side in ((by_start({"MaxEnt": one}, "anid", "E"), "y"), (quality(marks), "x")):
-        rendered(drawn)
+    for drawn, side in ((plot_by_start({"MaxEnt": one}, "anid", "E"), "y"), (plot_quality(marks), "x")):
+        render(drawn)
         low, high = getattr(drawn.figure.axes[0], f"get_{side}lim")()
         assert -0.05 < low < 0.0
         assert high > 1.0
         assert 0.0 in getattr(drawn.figure.axes[0], f"get_{side}ticks")()
 
 
-def test_dots_are_as_large_as_values_are_frequent():
+def test_dot_areas_are_proportional_to_counts():
     right = [1.0] * 9 + [2 / 3] * 3 + [None]
-    drawn = counted({"accuracy": {"5 trajectories": {"random rewards": right, "supervised": [1.0] * 12}}})
-    rendered(drawn)
+    drawn = plot_value_counts({"accuracy": {"5 trajectories": {"random rewards": right, "supervised": [1.0] * 12}}})
+    render(drawn)
     (ax,) = drawn.figure.axes[:1]
     dots = [line for line in ax.lines if line.get_marker() == "o"]
     np.testing.assert_allclose([float(d.get_xdata()[0]) for d in dots], [2 / 3, 1.0, 1.0], rtol=1e-12)
@@ -202,15 +210,15 @@ def test_dots_are_as_large_as_values_are_frequent():
     assert "from supervised (1) to random rewards (0.917)" in drawn.alt  # more is better
 
 
-def test_values_that_are_all_but_equal_are_one_dot():
-    drawn = counted({"anid": {"n": {"a": [0.0, 1e-4, 2e-4, 0.5, 1.0]}}})
-    rendered(drawn)
+def test_nearly_equal_values_share_a_dot():
+    drawn = plot_value_counts({"anid": {"n": {"a": [0.0, 1e-4, 2e-4, 0.5, 1.0]}}})
+    render(drawn)
     assert [row["count"] for row in drawn.rows] == [3, 1, 1]
     np.testing.assert_allclose([row["value"] for row in drawn.rows], [1e-4, 0.5, 1.0], rtol=1e-12)
 
 
-def test_a_root_axis_has_a_place_for_zero_and_below():
-    figure = blank(2.0)
+def test_the_root_axis_includes_zero_and_negative_values():
+    figure = new_figure(2.0)
     ax = figure.add_subplot()
     ax.set_xlim(-0.05, 1.0)
     root_axis(ax, "x", np.array([-0.04, 0.0, 0.01, 1.0]))
@@ -222,8 +230,8 @@ def test_a_root_axis_has_a_place_for_zero_and_below():
     np.testing.assert_allclose((shown[2] - shown[0]) / (shown[1] - shown[0]), 2.0, rtol=1e-9)
 
 
-def simulated(colour: str, matrix: np.ndarray) -> np.ndarray:
-    """CIELAB of a colour as eyes see it that the matrix, of linear RGB, describes."""
+def simulate(colour: str, matrix: np.ndarray) -> np.ndarray:
+    """Return CIELAB of a colour under a colour-vision deficiency, given as a matrix on linear RGB."""
     rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
     linear = np.clip(matrix @ np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4), 0.0, 1.0)
     to_xyz = np.array(
@@ -252,36 +260,36 @@ EYES = {
 
 
 @pytest.mark.parametrize("eyes", EYES)
-def test_models_stay_apart_for_colour_blind_eyes(eyes: str):
-    seen = {model: simulated(style.colour, EYES[eyes]) for model, style in model_styles(MODELS).items()}
+def test_model_colours_are_distinct_under_colour_vision_deficiencies(eyes: str):
+    seen = {model: simulate(style.colour, EYES[eyes]) for model, style in model_styles(MODELS).items()}
     gaps = {pair: np.linalg.norm(seen[pair[0]] - seen[pair[1]]) for pair in itertools.combinations(seen, 2)}
     assert min(gaps.values()) > 15.0, min(gaps, key=gaps.__getitem__)
 
 
-def test_models_have_styles_of_their_own():
-    found = model_styles([*MODELS, "my own"])
-    assert len({style.colour for style in found.values()}) == len(found)
-    assert len({style.marker for style in found.values()}) == len(found)
-    assert {style.colour for style in found.values()} <= set(VARIABLES)
-    assert MUTED not in {style.colour for style in found.values()}
+def test_models_have_distinct_styles():
+    chosen = model_styles([*MODELS, "my own"])
+    assert len({style.colour for style in chosen.values()}) == len(chosen)
+    assert len({style.marker for style in chosen.values()}) == len(chosen)
+    assert {style.colour for style in chosen.values()} <= set(VARIABLES)
+    assert MUTED not in {style.colour for style in chosen.values()}
 
 
-def test_starts_have_styles_of_their_own():
-    found = styles(STARTS)
+def test_initialisations_have_distinct_styles():
+    chosen = method_styles(STARTS)
     # In some figures marks are open and coloured by model: there the marker alone tells starts apart.
-    assert len({style.marker for style in found.values()}) == len(STARTS)
-    assert len({(style.marker, style.face) for style in found.values()}) == len(STARTS)
-    assert len({style.colour for style in found.values()}) == len(STARTS)
+    assert len({style.marker for style in chosen.values()}) == len(STARTS)
+    assert len({(style.marker, style.face) for style in chosen.values()}) == len(STARTS)
+    assert len({style.colour for style in chosen.values()}) == len(STARTS)
 
 
-def test_nothing_at_all_is_still_a_figure():
+def test_empty_input_gives_an_empty_figure():
     for drawn in (
-        quality({}),
-        by_model({}, {}, "E"),
-        by_model({"anid": {}}, {}, "E"),
-        by_start({}, "anid", "E"),
-        counted({}),
-        counted({"anid": {"n": {}}}),
+        plot_quality({}),
+        plot_by_model({}, {}, "E"),
+        plot_by_model({"anid": {}}, {}, "E"),
+        plot_by_start({}, "anid", "E"),
+        plot_value_counts({}),
+        plot_value_counts({"anid": {"n": {}}}),
     ):
-        rendered(drawn)
+        render(drawn)
         assert drawn.rows == []

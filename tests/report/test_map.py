@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from limiirl.errors import InvalidParameter
 from limiirl.report import Layer, Map, Report, Section, Stroke, Text, write
-from limiirl.report.map_image import still_png
+from limiirl.report.map_image import map_png
 from limiirl.report.maps import map_columns, map_geojson
 from limiirl.report.page import page_html
 from limiirl.report.svg import INK, MUTED, SERIES
@@ -30,7 +30,7 @@ SQUARE = np.array([[41.15, -8.64], [41.15, -8.62], [41.17, -8.62], [41.17, -8.64
 
 
 def layers() -> list[Layer]:
-    """A square in two colourings, a diagonal, two dots and an area; hostile names everywhere."""
+    """A square in two colourings, a diagonal and two dots, with hostile names."""
     points, offsets = SQUARE[[0, 1, 1, 2, 2, 3, 3, 4]], np.array([0, 2, 4, 6, 8])
     wide = [Stroke(HOSTILE, SERIES[0], 9.0), Stroke("other", SERIES[1], 9.0)]
     facts = {HOSTILE: [HOSTILE, "b", None, "d"]}
@@ -39,7 +39,6 @@ def layers() -> list[Layer]:
         Layer("second", points, offsets, strokes=[Stroke("", SERIES[2], 9.0)], stroke=[0, 0, 0, -1], group="colouring"),
         Layer.of_lines(HOSTILE, [SQUARE[[0, 2]]], strokes=[Stroke("", SERIES[3], 9.0, halo=True)]),
         Layer("dots", SQUARE[:2], strokes=[Stroke("", INK, 20.0)], kind="points", shown=False),
-        Layer.of_lines("area", [SQUARE], strokes=[Stroke("", SERIES[4])], kind="areas", shown=False),
         Layer.of_lines("far only", [SQUARE[[1, 3]]], strokes=[Stroke("", SERIES[6], 9.0, detail=0.5)]),
     ]
 
@@ -65,11 +64,8 @@ def test_a_map_is_a_geojson_feature_collection_in_degrees() -> None:
     assert content["bbox"] == [west, south, east, north]
     assert {part["type"] for part in content["features"]} == {"Feature"}
     kinds = [part["geometry"]["type"] for part in content["features"]]
-    assert kinds == ["LineString"] * 5 + ["Point"] * 2 + ["Polygon", "LineString"]
+    assert kinds == ["LineString"] * 5 + ["Point"] * 2 + ["LineString"]
     assert content["features"][0]["geometry"]["coordinates"] == [[-8.64, 41.15], [-8.62, 41.15]]
-    (ring,) = content["features"][7]["geometry"]["coordinates"]
-    assert ring[0] == ring[-1]
-    assert len(ring) == len(SQUARE) + 1
 
 
 @given(st.floats(-80.0, 80.0), st.floats(-179.0, 179.0))
@@ -81,7 +77,7 @@ def test_coordinates_have_six_decimals(lat: float, lon: float) -> None:
 def test_layers_that_share_an_array_share_its_features() -> None:
     content = json.loads(map_geojson(a_map()))
     shown = [list(part["properties"]) for part in content["features"]]
-    assert shown == [["0", "1"], ["0", "1"], ["0", "1"], ["0"], ["2"], ["3"], ["3"], ["4"], ["5"]]
+    assert shown == [["0", "1"], ["0", "1"], ["0", "1"], ["0"], ["2"], ["3"], ["3"], ["4"]]
 
 
 def test_equal_facts_of_layers_are_written_once() -> None:
@@ -113,15 +109,14 @@ def test_a_feature_has_its_stroke_and_its_facts() -> None:
 
 
 def test_of_a_group_one_layer_is_shown_at_first() -> None:
-    assert a_map().starts_shown() == (True, False, True, False, False, True)
+    assert a_map().visible() == (True, False, True, False, True)
 
 
 def test_a_map_is_seen_as_its_layers_are_unless_told() -> None:
     assert a_map().bounds == ((41.15, -8.64), (41.17, -8.62))
     window = ((41.0, -8.7), (41.1, -8.6))
     assert a_map(view=window).bounds == window
-    np.testing.assert_allclose(a_map(view=((0.0, 0.0), (1.0, 1.5))).shape, 1.5, rtol=1e-3)
-    assert a_map(aspect=0.5).shape == 0.5
+    np.testing.assert_allclose(a_map(view=((0.0, 0.0), (1.0, 1.5))).aspect, 1.5, rtol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +139,6 @@ def test_a_map_is_seen_as_its_layers_are_unless_told() -> None:
         (lambda: Map("m", "M", "A.", "", [Layer("x", np.empty((0, 2)))]), "layers", None, None),
         (lambda: Map("M", "M", "A.", "", layers()), "name", "M", None),
         (lambda: Map("m", "M", "", "", layers()), "alt", "", None),
-        (lambda: Map("m", "M", "A.", "", layers(), aspect=0.0), "aspect", 0.0, None),
         (lambda: Map("m", "M", "A.", "", layers(), view=((0.0, 0.0), (99.0, 0.0))), "view", [99.0, 0.0], 1),
         (lambda: Report("R", "", [Section("S", [a_map(), a_map()])]), "sections", "square", None),
     ],
@@ -170,14 +164,13 @@ def test_the_page_allows_its_own_script_and_no_other(tmp_path: Path) -> None:
 def test_a_maps_files_stand_beside_the_page_and_go_with_it(tmp_path: Path) -> None:
     page = write(a_report(), tmp_path)
     rows = list(csv.DictReader(io.StringIO((tmp_path / "figures/square.csv").read_text())))
-    # A row a thing, those that two layers share once; the fourth street is in the first colouring only.
-    assert len(rows) == 4 + 1 + 2 + 1 + 1
+    # One row per feature, shared ones once; the fourth street is in the first colouring only.
+    assert len(rows) == 4 + 1 + 2 + 1
     assert rows[1]["layers"] == "first: other; second"
     assert rows[3]["layers"] == "first: other"
     assert rows[1]["facts"] == f"{HOSTILE}: b"
     assert rows[0]["geometry"] == "LINESTRING (-8.64 41.15, -8.62 41.15)"
     assert rows[5]["geometry"] == "POINT (-8.64 41.15)"
-    assert rows[7]["geometry"].startswith("POLYGON ((-8.64 41.15, ")
     assert set(re.findall(r'href="(figures/[^"]*)" download', page.read_text())) == {
         "figures/square.png",
         "figures/square.csv",
@@ -191,20 +184,20 @@ def test_the_columns_of_a_gis_hold_what_the_map_shows() -> None:
 
 
 def near(picture: Any, colour: str) -> int:
-    """How many pixels have nearly this colour."""
+    """Count the pixels with nearly this colour."""
     wanted = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     return int((np.abs(picture[..., :3] - wanted).max(axis=-1) < 0.06).sum())
 
 
 def test_the_picture_for_paper_shows_what_the_map_shows_at_first() -> None:
-    data = still_png(a_map())
+    data = map_png(a_map())
     picture = matplotlib.image.imread(io.BytesIO(data))
     assert near(picture, SERIES[0]) > 1000
     assert near(picture, SERIES[1]) > 1000
     assert near(picture, SERIES[3]) > 1000
     assert near(picture, SERIES[2]) < 20
     assert near(picture, SERIES[6]) < 20
-    assert data == still_png(a_map())
+    assert data == map_png(a_map())
 
 
 # In a browser.
@@ -220,8 +213,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     require_browser()
-    with chromium() as found:
-        yield found
+    with chromium() as instance:
+        yield instance
 
 
 @pytest.fixture
@@ -233,20 +226,20 @@ def tab(browser: Any, page: Path) -> Iterator[Any]:
     tab.on("console", lambda message: message.type == "error" and problems.append(message.text))
     tab.on("pageerror", lambda error: problems.append(str(error)))
     tab.goto(page.resolve().as_uri())
-    settled(tab)
+    settle(tab)
     yield tab
     assert problems == []
     context.close()
 
 
-def settled(tab: Any) -> None:
+def settle(tab: Any) -> None:
     """Wait until what was asked for is painted: two frames."""
     tab.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 def count(tab: Any, variable: str) -> int:
-    """How many pixels of the canvas have the colour of a CSS variable."""
-    found = tab.evaluate(
+    """Count the pixels of the canvas with the colour of a CSS variable."""
+    pixels = tab.evaluate(
         """variable => {
           const canvas = document.querySelector('canvas');
           const wanted = getComputedStyle(canvas).getPropertyValue(variable).trim();
@@ -259,7 +252,7 @@ def count(tab: Any, variable: str) -> int:
         }""",
         variable,
     )
-    return int(found)
+    return int(pixels)
 
 
 def scale(tab: Any) -> str:
@@ -279,7 +272,7 @@ def test_the_page_with_a_map_has_no_fault(page: Path) -> None:
     faults = examine(page).faults
     # The examiner knows pages without scripts; that this page runs its own alone is tested above.
     faults["structure"] = [fault for fault in faults.get("structure", []) if not fault.startswith("a script:")]
-    assert {kind: found for kind, found in faults.items() if found} == {}
+    assert {kind: lines for kind, lines in faults.items() if lines} == {}
 
 
 def test_the_canvas_shows_the_layers(tab: Any) -> None:
@@ -293,58 +286,58 @@ def test_the_canvas_shows_the_layers(tab: Any) -> None:
 
 def test_layers_are_shown_and_hidden(tab: Any) -> None:
     tab.locator("[data-layer='3']").check()
-    settled(tab)
+    settle(tab)
     assert count(tab, "--ink") > 200
     tab.locator("[data-layer='2']").uncheck()
-    settled(tab)
+    settle(tab)
     assert count(tab, "--series-4") == 0
 
 
 def test_of_a_group_one_is_shown_at_a_time_and_what_is_not_of_a_layer_is_not_drawn(tab: Any) -> None:
     tab.locator("[data-layer='1']").check()
-    settled(tab)
+    settle(tab)
     assert count(tab, "--series-1") == 0
     three = count(tab, "--series-3")
     tab.locator("[data-layer='0']").check()
-    settled(tab)
+    settle(tab)
     one, two = count(tab, "--series-1"), count(tab, "--series-2")
     # Three sides of the square, of which the other colouring shows four.
     assert 0.65 < three / (one + two) < 0.85
 
 
 def test_keys_zoom_move_and_tell(tab: Any) -> None:
-    settled(tab)
+    settle(tab)
     before = scale(tab)
     tab.locator("canvas").focus()
     tab.keyboard.press("+")
     tab.keyboard.press("+")
-    settled(tab)
+    settle(tab)
     assert scale(tab) != before
     tab.keyboard.press("Enter")
-    assert HOSTILE.partition(" ")[0] in tab.text_content(".map-said")
+    assert HOSTILE.partition(" ")[0] in tab.text_content(".map-status")
     for _ in range(3):
         tab.keyboard.press("ArrowLeft")
-    settled(tab)
-    assert tab.text_content(".map-said") == "nothing here"
+    settle(tab)
+    assert tab.text_content(".map-status") == "no feature here"
     tab.keyboard.press("0")
-    settled(tab)
+    settle(tab)
     assert scale(tab) == before
 
 
 def test_what_is_fine_appears_from_near(tab: Any) -> None:
     for _ in range(4):
         tab.locator("[data-zoom='1']").click()
-        settled(tab)
+        settle(tab)
     assert count(tab, "--series-7") > 500
 
 
 def test_buttons_zoom(tab: Any) -> None:
     before = scale(tab)
     tab.locator("[data-zoom='-1']").click()
-    settled(tab)
+    settle(tab)
     assert scale(tab) != before
     tab.locator("[data-zoom='0']").click()
-    settled(tab)
+    settle(tab)
     assert scale(tab) == before
 
 
@@ -369,7 +362,7 @@ def test_dragging_moves(tab: Any) -> None:
     tab.mouse.move(x + 200, y, steps=4)
     tab.mouse.move(x + 400, y, steps=4)
     tab.mouse.up()
-    settled(tab)
+    settle(tab)
     assert count(tab, "--series-2") < 0.9 * before
 
 
@@ -377,7 +370,7 @@ def test_pointing_tells_names_as_text(tab: Any) -> None:
     x, y = middle(tab)
     box = tab.locator("canvas").bounding_box()
     tab.mouse.move(x, y)
-    settled(tab)
+    settle(tab)
     assert tab.text_content(".map-tip b") == HOSTILE
     # The lower side of the square: its label is its title, its fact stands below.
     for part in np.linspace(0.6, 0.99, 80):
@@ -390,27 +383,18 @@ def test_pointing_tells_names_as_text(tab: Any) -> None:
     assert tab.locator("canvas").get_attribute("aria-label").startswith("A square. A square of streets. </script>")
 
 
-def test_an_area_is_drawn_and_told(tab: Any) -> None:
-    tab.locator("[data-layer='4']").check()
-    settled(tab)
-    x, y = middle(tab)
-    tab.mouse.move(x - 60, y - 20)
-    settled(tab)
-    assert tab.text_content(".map-tip b") == "area"
-
-
 def test_dark_has_its_own_shades(browser: Any, page: Path) -> None:
     context = browser.new_context(viewport={"width": 1000, "height": 900}, color_scheme="dark")
     tab = context.new_page()
     tab.goto(page.resolve().as_uri())
-    settled(tab)
+    settle(tab)
     assert count(tab, "--series-1") > 500
     assert (
         tab.evaluate("() => getComputedStyle(document.querySelector('canvas')).getPropertyValue('--series-1')")
         != (SERIES[0])
     )
     tab.emulate_media(color_scheme="light")
-    settled(tab)
+    settle(tab)
     assert count(tab, "--series-1") > 500
     context.close()
 
@@ -421,7 +405,7 @@ def test_without_scripts_and_on_paper_there_is_the_picture(browser: Any, page: P
         tab = context.new_page()
         tab.goto(page.resolve().as_uri())
         tab.emulate_media(media=media)
-        assert tab.locator(".map-still").is_visible()
+        assert tab.locator(".map-image").is_visible()
         assert not tab.locator("canvas").is_visible()
         assert not tab.locator(".map-layers").is_visible()
         context.close()

@@ -9,7 +9,7 @@ from limiirl.experiments.spec import METHODS
 from limiirl.experiments.studies import SIGMA_METHODS, STUDIES, choose
 from limiirl.report import write
 from limiirl.report.studies import run_report, summarise_run
-from limiirl.report.studies.report import title_of
+from limiirl.report.studies.report import _title
 from tests.oracles.browser import examine, require_browser
 from tests.oracles.report import filled, half_width, reader, rows
 
@@ -64,8 +64,8 @@ def test_box_plots_of_ml_irl_have_the_records_quartiles_and_no_numbers_of_the_pa
     for row in rows(folder, "figures/mlirl.csv"):
         if not (row["method"] == "supervised" and row["measure"] in ("n_iter", "seconds")):
             values = raw(ML, row["method"], ML.points[0], row["measure"])
-            told = [float(row[name]) for name in ("q1", "median", "q3")]
-            np.testing.assert_allclose(told, np.percentile(values, (25, 50, 75)), rtol=1e-12)
+            quartiles = [float(row[name]) for name in ("q1", "median", "q3")]
+            np.testing.assert_allclose(quartiles, np.percentile(values, (25, 50, 75)), rtol=1e-12)
         assert row["paper"] == "nan"
 
 
@@ -76,7 +76,7 @@ def test_agents_put_right_are_counted(folder, raw):
         x = int(row["Trajectories"])
         accuracy = raw(SIGMA, row["Method"], x, "accuracy")
         np.testing.assert_allclose(float(row["Accuracy"]), accuracy.mean(), rtol=1e-12)
-        assert int(row["All right"]) == np.sum(accuracy == 1.0)
+        assert int(row["All correct"]) == np.sum(accuracy == 1.0)
         np.testing.assert_allclose(float(row["ANID"]), raw(SIGMA, row["Method"], x, "anid").mean(), atol=1e-12)
     dots = rows(folder, "figures/sigma-girl.csv")
     for row in dots:
@@ -104,8 +104,8 @@ def test_warm_starts_are_tested_against_both_random_ones(folder, raw):
 
 def test_the_page_says_what_was_run(folder):
     page = (folder / "index.html").read_text()
-    assert "Multiple intents with other models of behaviour</title>" in page
-    assert "The experiments of the LiMIIRL paper, computed anew: box plots with ML-IRL, paper&#39;s" in page
+    assert "Multiple intents with other behaviour models</title>" in page
+    assert "box plots with ML-IRL, paper&#39;s" in page
     assert "three agents (center, up, border)" in page
     assert "ElementWorlds were generated" in page
     assert "<dt>Sigma-GIRL</dt>" in page
@@ -114,7 +114,7 @@ def test_the_page_says_what_was_run(folder):
     assert "<dt>ML-IRL</dt>" not in page
     assert "<dt>MaxCausalEnt</dt>" not in page
     assert "Best start</em>" not in page
-    assert "MaxEnt</em> is over whole trajectories" not in page  # it was not run
+    assert "<em>MaxEnt</em> is" not in page  # it was not run
 
 
 def test_agents_alone_have_no_words_on_other_worlds(tmp_path):
@@ -123,10 +123,9 @@ def test_agents_alone_have_no_words_on_other_worlds(tmp_path):
     assert "ElementWorld" not in report.lead
     assert "ElementWorld" not in report.methods[0].prose
     assert "ElementWorld" not in report.sections[0].items[0].prose
-    # And how they were fitted is said all the same.
     for words in (
-        "changed by less than 1e-6 an agent or, unless said otherwise, for 100 iterations",
-        "*k-means* clusters mean discounted reward or policy features of the agents, the best of 20 starts",
+        "less than 1e-6 per agent or, unless stated otherwise, for at most 100 iterations",
+        "*k-means* clusters mean discounted reward or policy features of the agents",
         "*GMM* is a Gaussian mixture",
         "*Random responsibilities* are uniform",
     ):
@@ -135,18 +134,18 @@ def test_agents_alone_have_no_words_on_other_worlds(tmp_path):
 
 def test_titles_are_of_what_was_run():
     def title(*names):
-        return title_of([Results(study, {}) for study in choose(names)])
+        return _title([Results(study, {}) for study in choose(names)])
 
     assert title("table1", "wind") == title("boxplots") == "Multiple intents in ElementWorld"
-    assert title("models") == "Multiple intents with other models of behaviour"
-    assert title("all") == "Multiple intents: the paper's experiments"
-    assert title("beyond") == "Multiple intents: every model, every start"
-    assert title("all", "beyond") == "Multiple intents: the paper's experiments, and beyond"
+    assert title("models") == "Multiple intents with other behaviour models"
+    assert title("all") == "Multiple intents: the experiments of the paper"
+    assert title("beyond") == "Multiple intents: models and initialisations"
+    assert title("all", "beyond") == "Multiple intents: the paper and beyond"
 
 
 def test_the_terminal_is_told_the_scores(store, raw):
-    told = summarise_run(store, choose(["mlirl", "sigma-girl"]))
-    lines = told.splitlines()
+    text = summarise_run(store, choose(["mlirl", "sigma-girl"]))
+    lines = text.splitlines()
     head = next(line for line in lines if line.startswith("  Accuracy"))
     assert head.split() == ["Accuracy", *map(str, SIGMA.points)]
     first = lines[lines.index(head) + 1]
@@ -159,6 +158,6 @@ def test_the_terminal_is_told_the_scores(store, raw):
 
 def test_a_browser_finds_no_fault(folder):
     require_browser()
-    found = examine(folder / "index.html")
-    assert found.faults == {}
-    assert found.n_figures == 6
+    result = examine(folder / "index.html")
+    assert result.faults == {}
+    assert result.n_figures == 6

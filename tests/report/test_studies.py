@@ -22,14 +22,14 @@ from limiirl.experiments import (
     run_studies,
     store_examples,
 )
-from limiirl.experiments.example import restore, typical_seed
 from limiirl.experiments.problem import make_problem
+from limiirl.experiments.run import restore, typical_seed
 from limiirl.metrics import mean_interval
 from limiirl.report.studies import run_report, summarise_run, write_run
 from limiirl.report.studies.methods import _ranges
 from tests.helpers import raises
 from tests.oracles.browser import examine, require_browser
-from tests.oracles.records import made
+from tests.oracles.records import make_results
 from tests.oracles.report import rows
 
 pytestmark = pytest.mark.slow
@@ -45,7 +45,7 @@ def store(tmp_path_factory):
     run_studies(choose(["boxplots"]), store, Executor(workers=1), repeats=WORLDS)
     real = store.keys()
     for number, study in enumerate(STUDIES.values()):
-        records = made(study, lambda m, x, k, s: 1.0 + 0.1 * s, n_worlds=WORLDS, seed=number).records.values()
+        records = make_results(study, lambda m, x, k, s: 1.0 + 0.1 * s, n_worlds=WORLDS, seed=number).records.values()
         known = store.keys()
         store.append([record for record in records if record.key not in known])
         store.add_specs(study.specs)
@@ -95,16 +95,16 @@ def test_table_1_has_the_records_means_and_the_papers(folder, store):
     for method in METHODS:
         values = [results.record(method, PAPER_LENGTH, seed).nll for seed in range(WORLDS)]
         np.testing.assert_allclose(float(table[method]["NLL"]), np.mean(values), rtol=1e-12)
-    assert float(table["the paper's Random"]["GEVD"]) == TABLE1["random rewards"]["gevd"].mean
+    assert float(table["Random of the paper"]["GEVD"]) == TABLE1["random rewards"]["gevd"].mean
 
 
 def test_the_figure_of_a_sweep_has_the_records_intervals(folder, store):
     results = Results.of(STUDIES["wind"], store.read())
-    found = [r for r in rows(folder, "figures/wind.csv") if (r["measure"], r["method"]) == ("gevd", "GMM, MLE")]
-    for row, x in zip(found, STUDIES["wind"].points, strict=True):
+    curve = [r for r in rows(folder, "figures/wind.csv") if (r["measure"], r["method"]) == ("gevd", "GMM, MLE")]
+    for row, x in zip(curve, STUDIES["wind"].points, strict=True):
         wanted = mean_interval(results.values("GMM, MLE", x, "gevd"))
-        told = [float(row[name]) for name in ("mean", "low", "high")]
-        np.testing.assert_allclose(told, [wanted.mean, wanted.low, wanted.high], rtol=1e-12)
+        interval = [float(row[name]) for name in ("mean", "low", "high")]
+        np.testing.assert_allclose(interval, [wanted.mean, wanted.low, wanted.high], rtol=1e-12)
 
 
 def test_traces_are_the_histories_of_the_typical_world(folder, store):
@@ -114,8 +114,8 @@ def test_traces_are_the_histories_of_the_typical_world(folder, store):
     apart = np.abs(warm - random) > 1e-3
     assert apart[seed] == apart.any()
     for method in ("k-means, MLE", "random rewards"):
-        told = [float(r["nll"]) for r in rows(folder, "figures/traces.csv") if r["method"] == method]
-        np.testing.assert_allclose(told, results.record(method, PAPER_LENGTH, seed).history, rtol=1e-12)
+        history = [float(r["nll"]) for r in rows(folder, "figures/traces.csv") if r["method"] == method]
+        np.testing.assert_allclose(history, results.record(method, PAPER_LENGTH, seed).history, rtol=1e-12)
 
 
 def test_the_example_is_the_mixture_of_its_record_on_the_worlds_demonstrations(store):
@@ -143,7 +143,7 @@ def test_the_report_fits_nothing(store, tmp_path, monkeypatch):
 
     monkeypatch.setattr(IntentMixture, "fit", refuse)
     report = run_report(store)
-    assert "Inside one world" in [section.title for section in report.sections]
+    assert "One world in detail" in [section.title for section in report.sections]
 
 
 def test_the_page_names_versions_seeds_and_the_command_and_escapes_it(folder):
@@ -156,35 +156,35 @@ def test_the_page_names_versions_seeds_and_the_command_and_escapes_it(folder):
 
 
 def test_the_terminal_is_told_the_table_and_the_findings(store):
-    told = summarise_run(store, choose(["table1", "wind"]))
-    assert re.search(r"k-means, MLE +[\d.]+ ± [\d.]+ .*\(19\.65\)", told)  # three worlds get no verdict
-    assert "Cluster separation, 3 worlds" in told
-    assert "open           Hard clustering is ahead of soft" in told
+    text = summarise_run(store, choose(["table1", "wind"]))
+    assert re.search(r"k-means, MLE +[\d.]+ ± [\d.]+ .*\(19\.65\)", text)  # three worlds get no verdict
+    assert "Cluster separation, 3 worlds" in text
+    assert "open           Hard clustering outperforms soft" in text
 
 
 def test_failed_trials_are_listed_and_escaped(tmp_path):
     study = STUDIES["margin"]
     store = Store(tmp_path / "run")
-    results = made(study, lambda m, x, k, s: 1.0, n_worlds=2)
+    results = make_results(study, lambda m, x, k, s: 1.0, n_worlds=2)
     spec = study.specs[0]
     store.append([r for r in results.records.values() if r.key != (spec.hash, 1)])
     store.append([Record(spec.hash, 1, error="Boom: <script>alert(1)</script>")])
     page = write_run(store, tmp_path / "report").read_text()
-    assert "Trials that failed" in page
+    assert "Failed trials" in page
     assert "<script" not in page
     assert "Boom: &lt;script&gt;" in page
 
 
 def test_a_run_without_a_whole_world_has_no_report(tmp_path):
     store = Store(tmp_path)
-    store.append(list(made(STUDIES["margin"], lambda m, x, k, s: 1.0, n_worlds=1).records.values())[1:])
+    store.append(list(make_results(STUDIES["margin"], lambda m, x, k, s: 1.0, n_worlds=1).records.values())[1:])
     with raises(InvalidFile, value=str(tmp_path)):
         run_report(store)
 
 
 def test_box_plots_alone_still_have_the_table(tmp_path):
     store = Store(tmp_path)
-    store.append(list(made(STUDIES["boxplots"], lambda m, x, k, s: 1.0 + s, n_worlds=2).records.values()))
+    store.append(list(make_results(STUDIES["boxplots"], lambda m, x, k, s: 1.0 + s, n_worlds=2).records.values()))
     report = run_report(store)
     assert [section.title for section in report.sections] == ["What is compared", "Findings", "Table 1", "Box plots"]
 
@@ -195,6 +195,6 @@ def test_seeds_in_words():
 
 def test_a_browser_finds_no_fault(folder):
     require_browser()
-    found = examine(folder / "index.html")
-    assert found.faults == {}
-    assert found.n_figures == 22
+    result = examine(folder / "index.html")
+    assert result.faults == {}
+    assert result.n_figures == 22

@@ -26,9 +26,9 @@ from tests.helpers import raises
 from tests.oracles.two_ways import MOTORWAY, STREET, demonstrations, drives, two_ways
 
 PLAN = DriverPlan(
-    n_intents=2, n_splits=2, n_train=15, n_test=12, max_length=9, max_evaluations=8, max_iter=3, m_tol=0.1, n_routes=10
+    n_intents=2, n_splits=2, n_train=15, n_test=12, max_length=9, max_evaluations=8, max_iter=3, m_gtol=0.1, n_routes=10
 )
-QUICK = {"features": "plain", "tol": 1.0}
+QUICK = {"features": "plain", "resp_tol": 1.0}
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ class TestFit:
         assert view.facts == {
             "model": "MaxEnt",
             "trips": "24",
-            "clusters that a stick-breaking GMM sees": fit.sticks,
+            "clusters estimated by a stick-breaking GMM": fit.n_clusters,
             "EM iterations": fit.mixture.n_iter_,
         }
         assert list(view.ensembles) == ["k-means"]
@@ -82,17 +82,17 @@ class TestFit:
 
     def test_a_start_that_was_given_has_no_name(self, network, demos):
         start = RewardEnsemble(np.array([0.5, 0.5]), np.array([[-1.0] * 4, [-2.0] * 4]))
-        found = fit_drivers(network, demos, 2, init=start, max_length=9, **QUICK)
-        assert list(styles_view(network, found).ensembles) == ["a start that was given"]
+        fitted = fit_drivers(network, demos, 2, init=start, max_length=9, **QUICK)
+        assert list(styles_view(network, fitted).ensembles) == ["given values"]
 
     def test_examples_are_trips_of_middling_length(self, network):
         lap = [0, 3, 4, 5]
         trips = [MOTORWAY, lap * 40, lap * 10, STREET, lap * 12, lap * 9]
-        found = fit_drivers(network, Demonstrations.from_lists(trips), 1, max_length=160, **QUICK)
-        view = styles_view(network, found, examples=3)
+        fitted = fit_drivers(network, Demonstrations.from_lists(trips), 1, max_length=160, **QUICK)
+        view = styles_view(network, fitted, examples=3)
         assert [driven(example) for example in view.forecasts] == [lap * 10, lap * 12]
         assert [example.title for example in view.forecasts] == ["Trip 1", "Trip 2"]
-        assert len(styles_view(network, found, examples=1).forecasts) == 1
+        assert len(styles_view(network, fitted, examples=1).forecasts) == 1
 
     def test_examples_are_the_longest_where_all_are_short(self, network, demos, fit):
         view = styles_view(network, fit, examples=2)
@@ -103,7 +103,7 @@ class TestFit:
     def test_the_page_has_every_part_and_is_written(self, network, fit, tmp_path):
         report = styles_report(network, fit)
         assert [section.title for section in report.sections if section.title != "Two routes"][:3] == [
-            "Styles", "Who drives where", "Rewards"
+            "Styles", "Where each style drives", "Rewards"
         ]  # fmt: skip
         assert report.sections[-1].title == "Forecasts"
         assert len(report.sections[-1].items) == 3
@@ -114,19 +114,19 @@ class TestFit:
 
 class TestSelection:
     def test_a_page_tells_how_many_styles_were_compared(self, network, demos):
-        found = fit_drivers(network, demos, "select", max_length=9, **QUICK)
-        report = styles_report(network, found)
+        fitted = fit_drivers(network, demos, "select", max_length=9, **QUICK)
+        report = styles_report(network, fitted)
         (table,) = (table for table in report.tables if table.name.startswith("cross-validation"))
-        assert [cells[0].value for cells in table.cells] == [row.n_intents for row in found.selection.rows]
-        for cells, row in zip(table.cells, found.selection.rows, strict=True):
+        assert [cells[0].value for cells in table.cells] == [row.n_intents for row in fitted.selection.rows]
+        for cells, row in zip(table.cells, fitted.selection.rows, strict=True):
             assert cells[1].value == row.log_likelihood
             assert cells[2].value == row.held_out
             assert cells[2].text == f"{row.held_out:.2f} ± {row.held_out_se:.2f}".replace("-", "−")
             assert [cells[4].value, cells[5].value] == [row.bic, row.icl]
-            assert (cells[0].mark == "best") == (row.n_intents == found.selection.recommended)
-            assert ("recommended" in cells[6].text) == (row.n_intents == found.selection.recommended)
+            assert (cells[0].mark == "best") == (row.n_intents == fitted.selection.recommended)
+            assert ("recommended" in cells[6].text) == (row.n_intents == fitted.selection.recommended)
         assert report.sections[-1].title == "Cross-validation"
-        assert "in nats a trip" in table.caption
+        assert "per trip" in table.caption
 
     def test_what_failed_or_is_not_known_is_said(self):
         rows = (
@@ -139,7 +139,7 @@ class TestSelection:
             "recommended", "failed: no <room>", "EM did not converge, 2 without trips"
         ]  # fmt: skip
         assert [cells[2].text for cells in table.cells] == ["−3.00", "–", "–"]
-        assert "in nats a driver" in table.caption
+        assert "per driver" in table.caption
 
     def test_a_number_that_was_given_has_no_table(self, network, fit):
         assert "cross-validation-styles" not in {table.name for table in styles_report(network, fit).tables}
@@ -149,17 +149,17 @@ class TestExamples:
     def test_the_end_of_a_trip_is_no_candidate_for_itself(self, network):
         """The one trip that ends in 5 may not know it."""
         trips = Demonstrations.from_lists([[0, 3, 4, 5], STREET, MOTORWAY, STREET])
-        found = fit_drivers(network, trips, 1, max_length=9, **QUICK)
-        examples = {tuple(driven(example)): example for example in styles_view(network, found, examples=4).forecasts}
+        fitted = fit_drivers(network, trips, 1, max_length=9, **QUICK)
+        examples = {tuple(driven(example)): example for example in styles_view(network, fitted, examples=4).forecasts}
         assert set(examples[0, 3, 4, 5].destinations) == {4}
         assert set(examples[tuple(MOTORWAY)].destinations) == {4, 5}
 
     def test_a_trip_alone_has_no_forecast(self, network):
-        found = fit_drivers(network, Demonstrations.from_lists([MOTORWAY]), 1, max_length=9, **QUICK)
-        assert styles_view(network, found, examples=3).forecasts == []
+        fitted = fit_drivers(network, Demonstrations.from_lists([MOTORWAY]), 1, max_length=9, **QUICK)
+        assert styles_view(network, fitted, examples=3).forecasts == []
 
     def test_pages_say_whether_trips_were_trained_on(self, network, fit, data, results):
-        assert "trained on these trips too" in styles_report(network, fit).sections[-1].lead
+        assert "was trained on these trips" in styles_report(network, fit).sections[-1].lead
         section = next(
             s
             for s in experiment_report(data, results, driver_example(data, results)).sections
@@ -177,11 +177,11 @@ class TestExamples:
             (trips.groups, "drivers", [2, 1], [1, 1], [2, 1]),
             (None, "trips", [5, 1], [1, 1], [6, 2]),
         ):
-            found = replace(view, demos=trips.replace(groups=groups), **some)
-            assert found.counted == unit
-            assert found.passed_by[:, MOTORWAY[1]].tolist() == motorway
-            assert found.passed_by[:, STREET[1]].tolist() == street
-            assert found.drivers.tolist() == all_of
+            changed = replace(view, demos=trips.replace(groups=groups), **some)
+            assert changed.counted == unit
+            assert changed.passed_by[:, MOTORWAY[1]].tolist() == motorway
+            assert changed.passed_by[:, STREET[1]].tolist() == street
+            assert changed.drivers.tolist() == all_of
 
     def test_single_trips_can_be_left_out(self, network, fit):
         shown, hidden = styles_report(network, fit), styles_report(network, fit, examples=False)
@@ -225,10 +225,10 @@ class TestExperiment:
     def test_settings_are_told(self, data, results):
         facts = experiment_view(data, results, driver_example(data, results)).facts
         assert facts["discounts"] == "1, 0.999"
-        assert facts["training trips of a split"] == "15"
+        assert facts["training trips per split"] == "15"
         assert facts["bounds of rewards, given the destination"] == "−50 to 0"
         assert facts["features"] == "paper"
-        assert len(facts) == len(PLAN.as_dict())
+        assert len(facts) == len(PLAN.to_dict())
         assert not any("_" in name for name in facts)
 
     def test_tables_hold_the_rows(self, data, results):
@@ -258,8 +258,6 @@ class TestExperiment:
             assert [cells[8].value for cells in table.cells[:-2]] == [rows[key].surplus.mean for key in methods]
             assert table.cells[-1][8].value == results.baselines("surplus")["shortest time"].mean
         assert "over 2 random splits" in free.caption
-        for words in ("overlap", "too narrow", "both halves", "machine at hand"):
-            assert words in free.caption
 
     def test_starts_are_compared_within_one_split(self, data, results):
         """The soft start that fits better elsewhere is of other trips."""
@@ -292,7 +290,7 @@ class TestExperiment:
             assert "±" not in "".join(cell.text for cell in cells)
         assert bound.cells[0][7].text == f"{100 * row.missed.mean:.1f} ± {100 * row.missed.half_width:.1f}"
         assert bound.cells[0][7].spread == (row.missed.half_width,)
-        assert "over up to 2 random splits, as far as they have been run" in free.caption
+        assert "over up to 2 random splits" in free.caption
         assert "over 2 random splits" in bound.caption
 
     def test_an_experiment_that_is_not_done_is_refused(self, data, results):

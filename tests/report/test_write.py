@@ -40,13 +40,13 @@ def test_an_earlier_report_gives_way_and_foreign_files_stay(tmp_path: Path) -> N
     for name, content in foreign.items():
         (tmp_path / name).write_bytes(content)
     write(small("b", "c", title="Newer"), tmp_path)
-    found = tree(tmp_path)
-    assert {name for name in found if name.startswith("figures")} == {
+    files = tree(tmp_path)
+    assert {name for name in files if name.startswith("figures")} == {
         *(f"figures/{name}.{end}" for name in "bc" for end in ("svg", "png", "csv")),
         "figures/mine.svg",
     }
-    assert {name: found[name] for name in foreign} == foreign
-    assert b"<title>Newer</title>" in found["index.html"]
+    assert {name: files[name] for name in foreign} == foreign
+    assert b"<title>Newer</title>" in files["index.html"]
 
 
 def test_folders_that_a_newer_report_does_not_need_are_removed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Reports: a document of text, tables, figures and maps, written as one page that needs nothing but itself."""
+"""Reports of text, tables, figures and maps, written as one self-contained page."""
 
 from limiirl.report.document import Callout, Code, Facts, Figure, Fold, Grid, Report, Section, Text
 from limiirl.report.maps import Layer, Map, Stroke

@@ -1,12 +1,13 @@
-"""The parts of a report: sections of text, facts, tables, figures and maps, as plain values.
+"""Parts of a report as plain values: sections of text, facts, tables, figures and maps.
 
-Titles, cells, keys and alternatives are plain text. Leads, captions, notes and paragraphs are prose, in the part of
-Markdown that `limiirl.report.markup` reads; wrap a user's text in `literal`. All of it is escaped when written.
+Titles, cells, keys and text alternatives are plain text. Leads, captions, notes and paragraphs are prose in the subset
+of Markdown of `limiirl.report.markup`; wrap text from users in `literal`.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast, get_args
 
 from limiirl._validation import check_choice
 from limiirl.errors import InvalidParameter
@@ -16,34 +17,34 @@ from limiirl.report.tables import Table, check_filled, check_name
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
+    from limiirl.report.figures import Plot
+
 
 Verdict: TypeAlias = Literal["holds", "fails", "open", "note"]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: how to draw it, what it shows in words, and the numbers in it.
+    """A figure with its text alternative and its numbers.
 
     Parameters
     ----------
     name : str
-        File name without ending, unique in a report.
+        File name without extension, unique in a report.
     title : str
-        A few words.
     alt : str
-        One or two sentences for those who do not see it.
+        One or two sentences for readers who cannot see the figure.
     caption : str
-        Prose that says how to read it.
+        Prose that explains how to read it.
     draw : callable
         Returns a matplotlib Figure; called once, under `limiirl.report.svg.STYLE`.
     data : mapping of str to sequence
-        Named columns of equal length, for the CSV file.
+        Columns of equal length for the CSV file.
 
-    Examples
-    --------
     >>> from matplotlib.figure import Figure as Drawing
-    >>> Figure("empty", "Nothing", "An empty frame.", "", Drawing, {"x": [1, 2]}).n_rows
-    2
+    >>> Figure("empty", "Nothing", "An empty frame.", "", Drawing, {"x": [1, 2]}).title
+    'Nothing'
     """
 
     name: str
@@ -61,25 +62,23 @@ class Figure:
         for index, length in enumerate(lengths):
             if length != lengths[0]:
                 raise InvalidParameter(
-                    f"The columns of data must have equal length; in figure {self.name!r}, {list(self.data)[index]!r} "
-                    f"has {length} rows and the first {lengths[0]}. Repeat or fill the shorter one.",
+                    f"data must have columns of equal length; {list(self.data)[index]!r} of figure {self.name!r} has "
+                    f"{length} rows and the first column {lengths[0]}.",
                     parameter="data",
                     value=length,
                     index=index,
                 )
 
-    @property
-    def n_rows(self) -> int:
-        """The number of rows of data."""
-        return max((len(values) for values in self.data.values()), default=0)
+    @classmethod
+    def from_plot(cls, name: str, title: str, caption: str, plot: "Plot") -> "Figure":
+        """Return the figure of a plot from `limiirl.report.figures`."""
+        return cls(name, title, plot.alt, caption, lambda: plot.figure, plot.columns)
 
 
 @dataclass(frozen=True)
 class Text:
-    r"""Paragraphs of prose, separated by blank lines; lines that begin with "- " are a list.
+    r"""Paragraphs of prose separated by blank lines; lines that begin with "- " form a list.
 
-    Examples
-    --------
     >>> Text("One.\n\n- two\n- three").prose
     'One.\n\n- two\n- three'
     """
@@ -91,8 +90,6 @@ class Text:
 class Facts:
     """Keys and values in plain text.
 
-    Examples
-    --------
     >>> Facts({"worlds": 100}).entries
     (('worlds', '100'),)
     """
@@ -107,10 +104,8 @@ class Facts:
 
 @dataclass(frozen=True)
 class Code:
-    """Text in fixed width, as it is: a command, a program's output.
+    """Verbatim text in fixed width: a command, the output of a program.
 
-    Examples
-    --------
     >>> Code("limiirl demo", title="Command").text
     'limiirl demo'
     """
@@ -121,11 +116,9 @@ class Code:
 
 @dataclass(frozen=True)
 class Callout:
-    """A finding set apart, with its verdict.
+    """A highlighted finding with its verdict.
 
-    Examples
-    --------
-    >>> Callout("holds", "Iterations stay flat in N", "From 20 to 400 they grow by 3%.").verdict
+    >>> Callout("holds", "Iterations do not depend on N", "From 20 to 400 they grow by 3%.").verdict
     'holds'
     """
 
@@ -139,10 +132,8 @@ class Callout:
 
 @dataclass(frozen=True)
 class Grid:
-    """Items side by side where there is room, such as one narrow figure for each intent.
+    """Items side by side if there is room, such as one narrow figure per intent.
 
-    Examples
-    --------
     >>> len(Grid([Text("left"), Text("right")]).items)
     2
     """
@@ -152,12 +143,10 @@ class Grid:
 
 @dataclass(frozen=True)
 class Fold:
-    """Items that are closed behind a line of text until asked for; they print open.
+    """Items hidden behind a title until the reader opens them; they print open.
 
-    Examples
-    --------
-    >>> Fold("Every trial that failed", [Text("None did.")]).title
-    'Every trial that failed'
+    >>> Fold("Failed trials", [Text("None.")]).title
+    'Failed trials'
     """
 
     title: str
@@ -166,10 +155,8 @@ class Fold:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, a lead of prose, and items; an item may be a section, once.
+    """A heading, a lead of prose, and items; sections nest one level deep.
 
-    Examples
-    --------
     >>> Section("Sweeps", [Text("Five of them.")]).lead
     ''
     """
@@ -183,7 +170,7 @@ class Section:
         for index, part in enumerate(self.items):
             if isinstance(part, Section) and any(isinstance(below, Section) for below in part.items):
                 raise InvalidParameter(
-                    f"Sections nest once; section {part.title!r} in {self.title!r} holds another. Raise it one level.",
+                    f"items may nest sections one level deep; section {part.title!r} in {self.title!r} holds another.",
                     parameter="items",
                     value=part.title,
                     index=index,
@@ -196,25 +183,22 @@ _HOLDERS = (Section, Grid, Fold)
 
 @dataclass(frozen=True)
 class Report:
-    """A whole report.
+    """A report.
 
     Parameters
     ----------
     title : str
         Plain text.
     lead : str
-        Prose: the finding in a sentence or two.
+        Prose: the result in one or two sentences.
     sections : sequence of Section
-        In reading order.
     methods : sequence of items
-        How it was made: versions, seeds, the command. Shown last, under a heading of its own.
+        Versions, seeds, the command: the last section.
     footer : str
         Prose of the last line.
     highlights : mapping or pairs
         A few numbers shown large under the lead, such as ``{"worlds": 100}``.
 
-    Examples
-    --------
     >>> table = Table("scores", "Scores", "", ["Method"], [["ours"]])
     >>> report = Report("Study", "It works.", [Section("Scores", [table])])
     >>> [table.name for table in report.tables]
@@ -231,32 +215,32 @@ class Report:
     def __post_init__(self) -> None:
         check_filled("title", self.title)
         object.__setattr__(self, "highlights", Facts(self.highlights).entries)
-        seen: set[str] = set()
-        names = [figure.name for figure in self.figures] + [item.name for item in self.maps]
-        names += [table.name for table in self.tables]
-        for name in names:
-            if name in seen:
+        names = Counter([f.name for f in self.figures] + [m.name for m in self.maps] + [t.name for t in self.tables])
+        for name, count in names.items():
+            if count > 1:
                 raise InvalidParameter(
-                    f"Names of figures, maps and tables must be unique in a report; {name!r} occurs twice. Rename one.",
+                    f"sections must have unique names of figures, maps and tables; {name!r} occurs twice.",
                     parameter="sections",
                     value=name,
                 )
-            seen.add(name)
 
     @property
     def figures(self) -> tuple[Figure, ...]:
         """All figures, in reading order."""
-        return tuple(item for item in self._items() if isinstance(item, Figure))
+        return self._of_type(Figure)
 
     @property
     def maps(self) -> tuple[Map, ...]:
         """All maps, in reading order."""
-        return tuple(item for item in self._items() if isinstance(item, Map))
+        return self._of_type(Map)
 
     @property
     def tables(self) -> tuple[Table, ...]:
         """All tables, in reading order."""
-        return tuple(item for item in self._items() if isinstance(item, Table))
+        return self._of_type(Table)
+
+    def _of_type(self, kind: type[_T]) -> tuple[_T, ...]:
+        return tuple(item for item in self._items() if isinstance(item, kind))
 
     def _items(self) -> Iterator[object]:
         waiting: list[object] = [*reversed([*self.sections, *self.methods])]

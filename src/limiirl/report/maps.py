@@ -1,6 +1,6 @@
-"""Maps as values: layers of lines, points and areas with facts, as GeoJSON for the page and well-known text for a GIS.
+"""Maps as values: layers of lines and points with facts, as GeoJSON for the page and well-known text for a GIS.
 
-A script within the page draws a map on a canvas; it requests no tiles. Titles, labels and facts are shown as text only.
+A script in the page draws a map on a canvas; it requests no tiles. Titles, labels and facts are shown as text only.
 """
 
 import json
@@ -18,36 +18,34 @@ from limiirl.report.markup import clean
 from limiirl.report.svg import MUTED, VARIABLES
 from limiirl.report.tables import check_filled, check_name
 
-Kind: TypeAlias = Literal["lines", "points", "areas"]
+Kind: TypeAlias = Literal["lines", "points"]
+Bounds: TypeAlias = tuple[tuple[float, float], tuple[float, float]]
 
-# Width over height of a window, where nobody asks for another.
 _TALLEST = 1.15
 WIDEST = 1.9
-"""The widest window of a map whose proportions are its own: what streets around a place should fill."""
+"""Largest ratio of width to height of a map."""
 
 
 @dataclass(frozen=True)
 class Stroke:
-    """How a class of things is drawn, and what the legend calls it.
+    """Line or point style of a class of features, and its label in the legend.
 
     Parameters
     ----------
     label : str
-        For the legend; without one it has no entry there.
+        Text in the legend; "" for no entry.
     colour : str
-        One of the colours of `limiirl.report.svg`: the page has its own shade of it for light and for dark.
+        A colour of `limiirl.report.svg`, for which the page has a light and a dark shade.
     width : float
-        Of a line, or across a point, in pixels.
+        Width of a line or diameter of a point in pixels.
     strength : float
-        1 is the full colour, 0 that of the paper.
+        1 for the full colour, 0 for the background.
     detail : float
-        Drawn only where a pixel is at most so many metres; 0 is always.
+        Shown only if a pixel covers at most this many metres; 0 for always.
     halo : bool
-        Set off from what lies below.
+        Draw a margin in the background colour.
     dashed : bool
 
-    Examples
-    --------
     >>> Stroke("motorway", width=3.0).colour
     '#5c6069'
     """
@@ -62,52 +60,44 @@ class Stroke:
 
     def __post_init__(self) -> None:
         if self.colour not in VARIABLES:
-            raise InvalidParameter(
-                f"colour must be MUTED, INK or one of SERIES of limiirl.report.svg; got {self.colour!r} for "
-                f"{self.label!r}.",
-                parameter="colour",
-                value=self.colour,
+            raise InvalidParameter.of(
+                "colour", self.colour, "must be MUTED, INK or one of SERIES of limiirl.report.svg"
             )
         check_positive(self.width, "width")
         check_positive(self.detail, "detail", zero=True)
         if not 0.0 <= self.strength <= 1.0:
-            raise InvalidParameter(
-                f"strength must be in [0, 1]; got {self.strength}.", parameter="strength", value=self.strength
-            )
+            raise InvalidParameter.of("strength", self.strength, "must be in [0, 1]")
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """Lines, points or areas of one kind, which the reader shows or hides together.
+    """Lines or points that the reader shows or hides together.
 
-    Layers that share the array `points` share it on the page too, so that one set of streets can be coloured in
-    several ways at the price of one.
+    Layers that share the array `points` share it on the page, so that one street network can be coloured in several
+    ways without storing it again.
 
     Parameters
     ----------
     title : str
         Plain text.
     points : (n, 2)
-        Latitudes and longitudes in degrees of all things, one after the other.
+        Latitudes and longitudes in degrees of all features, concatenated.
     offsets : (m + 1,), optional
-        Thing i has the points ``offsets[i]:offsets[i + 1]``; without it each point is a thing.
+        Feature i has the points ``offsets[i]:offsets[i + 1]``; by default each point is a feature.
     strokes : sequence of Stroke
         Drawn in this order, the last on top.
     stroke : (m,), optional
-        Which of them each thing has, -1 for none: it is not in this layer, though the arrays that it shares hold it.
-        The first where absent.
+        Index into `strokes` of each feature, -1 to hide it; 0 by default.
     facts : mapping of str to m values
-        What is read on a thing; None and "" are left out.
-    kind : {"lines", "points", "areas"}
+        Shown when pointing at a feature, except None and "".
+    kind : {"lines", "points"}
     group : str
-        Of the layers of one group one is shown at a time.
+        One layer of a group is shown at a time.
     shown : bool
-        From the start. Of a group, the first that says so.
+        Visible at first; in a group, the first such layer.
 
-    Examples
-    --------
     >>> layer = Layer("Trip", [[41.15, -8.63], [41.16, -8.63], [41.16, -8.62]], [0, 3], facts={"km": [1.9]})
-    >>> layer.n_things, layer.kind
+    >>> layer.n_features, layer.kind
     (1, 'lines')
     """
 
@@ -121,7 +111,7 @@ class Layer:
     group: str
     shown: bool
 
-    def __init__(  # noqa: PLR0913 (what is drawn, and how; all but the first two have a default)
+    def __init__(  # noqa: PLR0913 (all arguments after the second have a default)
         self,
         title: str,
         points: ArrayLike,
@@ -134,100 +124,73 @@ class Layer:
         group: str = "",
         shown: bool = True,
     ) -> None:
-        check_filled("title", title)
-        check_choice(kind, "kind", get_args(Kind))
-        at = np.asarray(points, dtype=np.float64)
-        if at.ndim != 2 or at.shape[1] != 2:
-            raise InvalidParameter(
-                f"points must be rows of latitude and longitude; layer {title!r} has shape {at.shape}.",
-                parameter="points",
-                value=at.shape,
-            )
-        _check_degrees("points", title, at)
+        at = np.atleast_1d(np.asarray(points, dtype=np.float64))
         ends = np.arange(len(at) + 1) if offsets is None else np.asarray(offsets, dtype=np.int64)
+        codes = np.zeros(max(ends.size - 1, 0), dtype=np.int64) if stroke is None else np.asarray(stroke, np.int64)
+        values: dict[str, object] = {"title": title, "points": at, "offsets": ends, "strokes": tuple(strokes)}
+        values |= {"stroke": codes, "facts": dict(facts or {}), "kind": kind, "group": group, "shown": bool(shown)}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        self._check()
+
+    def _check(self) -> None:
+        check_filled("title", self.title)
+        check_choice(self.kind, "kind", get_args(Kind))
+        at, ends, codes = self.points, self.offsets, self.stroke
+        where = f"layer {self.title!r}"
+        if at.ndim != 2 or at.shape[1] != 2:
+            raise InvalidParameter.of("points", at.shape, "must have shape (n, 2), rows of latitude and longitude")
+        _check_degrees("points", self.title, at)
         if ends.ndim != 1 or not ends.size or ends[0] != 0 or ends[-1] != len(at) or np.any(np.diff(ends) < 1):
             raise InvalidParameter(
-                f"offsets must increase from 0 to {len(at)}, the number of points, by at least 1; layer {title!r} has "
-                "others. Leave out things without a point.",
+                f"offsets must increase from 0 to {len(at)}, the number of points; {where} has others. Leave out "
+                "features without points.",
                 parameter="offsets",
             )
-        m = ends.size - 1
-        codes = np.zeros(m, dtype=np.int64) if stroke is None else np.asarray(stroke, dtype=np.int64)
-        if not strokes:
-            raise InvalidParameter(f"strokes must not be empty; layer {title!r} has none.", parameter="strokes")
-        if codes.shape != (m,) or (m and not (codes.min() >= -1 and codes.max() < len(strokes))):
-            raise InvalidParameter(
-                f"stroke must be (m,) = ({m},) numbers from -1 to {len(strokes) - 1}; layer {title!r} has shape "
-                f"{codes.shape}.",
-                parameter="stroke",
-                value=codes.shape,
+        m = self.n_features
+        if not self.strokes:
+            raise InvalidParameter(f"strokes must not be empty; {where} has none.", parameter="strokes")
+        if codes.shape != (m,) or (m and not (codes.min() >= -1 and codes.max() < len(self.strokes))):
+            raise InvalidParameter.of(
+                "stroke", codes.shape, f"must have shape ({m},) and values from -1 to {len(self.strokes) - 1}"
             )
-        for name, values in (facts or {}).items():
+        for name, values in self.facts.items():
             if len(values) != m:
-                raise InvalidParameter(
-                    f"facts must have one value per thing; {name!r} of layer {title!r} has {len(values)} for {m}.",
-                    parameter="facts",
-                    value=name,
-                )
-        for name, value in {
-            "title": title,
-            "points": at,
-            "offsets": ends,
-            "strokes": tuple(strokes),
-            "stroke": codes,
-            "facts": dict(facts or {}),
-            "kind": kind,
-            "group": group,
-            "shown": bool(shown),
-        }.items():
-            object.__setattr__(self, name, value)
+                raise InvalidParameter.of("facts", name, f"must have one value per feature ({m})")
 
     @classmethod
     def of_lines(cls, title: str, lines: Iterable[ArrayLike], **settings: object) -> "Layer":
-        """Return a layer of separate lines, or areas, each (k, 2) latitudes and longitudes; settings as of `Layer`.
-
-        Examples
-        --------
-        >>> Layer.of_lines("Two", [[[41.15, -8.63], [41.16, -8.63]], [[41.0, -8.0], [41.0, -8.1]]]).n_things
-        2
-        """
+        """Return a layer of separate lines, each (k, 2) latitudes and longitudes; settings as in `Layer`."""
         parts = [np.asarray(line, dtype=np.float64).reshape(-1, 2) for line in lines]
         offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
         return cls(title, np.concatenate([*parts, np.empty((0, 2))]), offsets, **settings)  # type: ignore[arg-type]
 
     @property
-    def n_things(self) -> int:
-        """Number m of lines, points or areas."""
+    def n_features(self) -> int:
+        """Number m of lines or points."""
         return int(self.offsets.size - 1)
 
 
 @dataclass(frozen=True)
 class Map:
-    """A map to zoom, move and read, as an item of a report; on paper, a picture of it.
+    """An interactive map in a report; in print, an image of its first view.
 
     Parameters
     ----------
     name : str
-        File name without ending, unique in a report.
+        File name without extension, unique in a report.
     title : str
-        A few words.
     alt : str
-        One or two sentences for those who do not see it.
+        One or two sentences for readers who cannot see the map.
     caption : str
-        Prose that says how to read it.
+        Prose that explains how to read it.
     layers : sequence of Layer
         The last on top.
     attribution : str
-        Whom to name on the map.
+        Source of the data, shown on the map.
     view : ((south, west), (north, east)), optional
-        What is seen at first, in degrees; all that is shown where absent.
-    aspect : float, optional
-        Width over height; that of what is seen at first where absent, within reason.
-    legend : bool
-        Whether the reader is offered the layers; a small map may do without.
+        First view in degrees; by default all visible layers.
 
-    Examples
-    --------
     >>> trip = Layer("Trip", [[41.15, -8.63], [41.16, -8.62]], [0, 2])
     >>> Map("trip", "A trip", "A line to the north-east.", "", [trip]).bounds
     ((41.15, -8.63), (41.16, -8.62))
@@ -239,54 +202,38 @@ class Map:
     caption: str
     layers: Sequence[Layer]
     attribution: str = ""
-    view: tuple[tuple[float, float], tuple[float, float]] | None = None
-    aspect: float | None = None
-    legend: bool = True
+    view: Bounds | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name)
         check_filled("title", self.title)
         check_filled("alt", self.alt)
         object.__setattr__(self, "layers", tuple(self.layers))
-        if not any(layer.n_things for layer in self.layers):
-            raise InvalidParameter(
-                f"layers must have something to draw; map {self.name!r} has nothing. Leave the map out.",
-                parameter="layers",
-            )
-        if self.aspect is not None:
-            check_positive(self.aspect, "aspect")
+        if not any(layer.n_features for layer in self.layers):
+            raise InvalidParameter(f"layers must have features; map {self.name!r} has none.", parameter="layers")
         if self.view is not None:
             _check_degrees("view", self.name, np.asarray(self.view, dtype=np.float64))
 
     @property
-    def bounds(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """South-west and north-east corner of what is seen at first."""
+    def bounds(self) -> Bounds:
+        """South-west and north-east corners of the first view."""
         if self.view is not None:
             return self.view
-        filled = [layer for layer in self.layers if layer.n_things]
+        filled = [layer for layer in self.layers if layer.n_features]
         points = np.concatenate([layer.points for layer in [layer for layer in filled if layer.shown] or filled])
         south, west = points.min(axis=0).tolist()
         north, east = points.max(axis=0).tolist()
         return (south, west), (north, east)
 
     @property
-    def shape(self) -> float:
-        """Width over height of the window."""
-        if self.aspect is not None:
-            return self.aspect
+    def aspect(self) -> float:
+        """Width over height of the map on the page."""
         (south, west), (north, east) = self.bounds
         tall = max(north - south, 1e-9)
         return float(np.clip((east - west) * np.cos(np.radians(0.5 * (south + north))) / tall, _TALLEST, WIDEST))
 
-    def starts_shown(self) -> tuple[bool, ...]:
-        """Whether each layer is shown at first: of a group, the first that asks for it.
-
-        Examples
-        --------
-        >>> both = [Layer(title, [[41.0, -8.0]], kind="points", group="one") for title in "ab"]
-        >>> Map("m", "M", "Points.", "", both).starts_shown()
-        (True, False)
-        """
+    def visible(self) -> tuple[bool, ...]:
+        """Return which layers are visible at first: in a group, the first with `shown`."""
         taken: set[str] = set()
         shown = []
         for layer in self.layers:
@@ -310,15 +257,13 @@ def _check_degrees(parameter: str, name: str, points: FloatArray) -> None:
 
 
 def map_geojson(item: Map) -> str:
-    """Return a map as a GeoJSON FeatureCollection that can stand within a page's markup.
+    """Return a map as a GeoJSON FeatureCollection that can be embedded in a page.
 
-    The view is the member ``bbox``. The member ``layers`` has the title, strokes and names of facts of each layer. The
-    properties of a feature are ``{layer: [stroke, fact, ...]}`` for each layer that shows it, or ``{layer: stroke}``
-    where the facts are those of the first such layer. So layers which share an array of points share its features.
-    Coordinates have six decimals, 0.1 m.
+    The member ``bbox`` is the first view; ``layers`` has titles, strokes and names of facts. The properties of a
+    feature are ``{layer: [stroke, fact, ...]}`` for each layer that shows it, or ``{layer: stroke}`` if the facts are
+    those of the first such layer, so that layers with the same points share features. Coordinates have six decimals
+    (0.1 m).
 
-    Examples
-    --------
     >>> trip = Layer("</script>", [[41.15, -8.63], [41.16, -8.62]], [0, 2])
     >>> text = map_geojson(Map("trip", "A trip", "A line.", "", [trip]))
     >>> "</" in text, json.loads(text)["features"][0]["geometry"]["type"]
@@ -326,47 +271,49 @@ def map_geojson(item: Map) -> str:
     """
     (south, west), (north, east) = item.bounds
     features: list[dict[str, Any]] = []
-    for numbers in _shared_points(item):
+    for numbers in _group_layers(item):
         first = item.layers[numbers[0]]
         coordinates = np.round(first.points[:, ::-1], 6).tolist()
         ends = first.offsets.tolist()
         rows = {number: _properties(item.layers[number]) for number in numbers}
-        for thing in range(first.n_things):
+        for i in range(first.n_features):
             shown: dict[str, Any] = {}
             base: tuple[object, ...] | None = None
             for number in numbers:
-                stroke, *facts = rows[number][thing]
+                stroke, *facts = rows[number][i]
                 if stroke < 0:
                     continue
                 named = (*item.layers[number].facts, *facts)
                 shown[str(number)] = stroke if named == base else [stroke, *facts]
                 base = base or named
             if shown:
-                geometry = _geometry(first.kind, coordinates[ends[thing] : ends[thing + 1]])
+                line = coordinates[ends[i] : ends[i + 1]]
+                point = first.kind == "points" or len(line) == 1
+                geometry = {"type": "Point" if point else "LineString", "coordinates": line[0] if point else line}
                 features.append({"type": "Feature", "geometry": geometry, "properties": shown})
     layers = [
         {
             "title": clean(layer.title),
             "kind": layer.kind,
-            "shown": shown,
+            "shown": visible,
             "facts": [clean(name) for name in layer.facts],
             "strokes": [
                 asdict(stroke) | {"label": clean(stroke.label), "colour": VARIABLES[stroke.colour]}
                 for stroke in layer.strokes
             ],
         }
-        for layer, shown in zip(item.layers, item.starts_shown(), strict=True)
+        for layer, visible in zip(item.layers, item.visible(), strict=True)
     ]
     content = {"type": "FeatureCollection", "bbox": [west, south, east, north], "layers": layers, "features": features}
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
-    # No text may end the element that holds it, open a comment, or be read as an entity.
+    # Text must not close the script element, open a comment, or form an entity.
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text
 
 
-def _shared_points(item: Map) -> list[list[int]]:
-    """Return the numbers of the layers that share their points and offsets, by identity."""
+def _group_layers(item: Map) -> list[list[int]]:
+    """Return the indices of layers that share points and offsets, by identity."""
     sharing: dict[tuple[int, int, str], list[int]] = {}
     for number, layer in enumerate(item.layers):
         sharing.setdefault((id(layer.points), id(layer.offsets), layer.kind), []).append(number)
@@ -374,58 +321,42 @@ def _shared_points(item: Map) -> list[list[int]]:
 
 
 def _properties(layer: Layer) -> list[list[Any]]:
-    """Return the stroke and the facts of each thing, without the empty ones at the end."""
+    """Return stroke and facts of each feature, without empty facts at the end."""
     rows: list[list[Any]] = []
     facts = list(layer.facts.values())
-    for thing, stroke in enumerate(layer.stroke.tolist()):
-        row = [stroke, *("" if fact[thing] is None else clean(str(fact[thing])) for fact in facts)]
+    for i, stroke in enumerate(layer.stroke.tolist()):
+        row = [stroke, *("" if fact[i] is None else clean(str(fact[i])) for fact in facts)]
         while row[-1] == "":
             row.pop()
         rows.append(row)
     return rows
 
 
-def _geometry(kind: str, coordinates: list[list[float]]) -> dict[str, Any]:
-    if kind == "areas":
-        return {"type": "Polygon", "coordinates": [[*coordinates, coordinates[0]]]}
-    if kind == "points" or len(coordinates) == 1:
-        return {"type": "Point", "coordinates": coordinates[0]}
-    return {"type": "LineString", "coordinates": coordinates}
-
-
 def map_columns(item: Map) -> dict[str, list[object]]:
-    """Return the columns of a map's CSV file: one row per thing, with its geometry as well-known text for a GIS.
+    """Return the columns of a map's CSV file: one row per feature, with its geometry as well-known text.
 
-    Examples
-    --------
     >>> trip = Layer("Trip", [[41.15, -8.63], [41.16, -8.62]], [0, 2], facts={"km": [1.4]})
     >>> map_columns(Map("trip", "A trip", "A line.", "", [trip]))["geometry"]
     ['LINESTRING (-8.63 41.15, -8.62 41.16)']
     """
     columns: dict[str, list[object]] = {"layers": [], "facts": [], "geometry": []}
-    for numbers in _shared_points(item):
+    for numbers in _group_layers(item):
         layers = [item.layers[number] for number in numbers]
         first = layers[0]
         coordinates = [f"{lon:.6f}".rstrip("0") + f" {lat:.6f}".rstrip("0") for lat, lon in first.points.tolist()]
         ends = first.offsets.tolist()
-        for thing in range(first.n_things):
-            within = [layer for layer in layers if layer.stroke[thing] >= 0]
-            facts = {name: layer.facts[name][thing] for layer in within for name in layer.facts}
+        for i in range(first.n_features):
+            within = [layer for layer in layers if layer.stroke[i] >= 0]
+            facts = {name: layer.facts[name][i] for layer in within for name in layer.facts}
             texts = (f"{name}: {fact}" if name else str(fact) for name, fact in facts.items() if fact not in (None, ""))
-            columns["layers"].append("; ".join(_class_of(layer, thing) for layer in within))
+            line = coordinates[ends[i] : ends[i + 1]]
+            point = first.kind == "points" or len(line) == 1
+            columns["layers"].append("; ".join(_class_name(layer, i) for layer in within))
             columns["facts"].append("; ".join(texts))
-            columns["geometry"].append(_well_known_text(first.kind, coordinates[ends[thing] : ends[thing + 1]]))
+            columns["geometry"].append(f"POINT ({line[0]})" if point else f"LINESTRING ({', '.join(line)})")
     return columns
 
 
-def _class_of(layer: Layer, thing: int) -> str:
-    label = layer.strokes[int(layer.stroke[thing])].label
+def _class_name(layer: Layer, i: int) -> str:
+    label = layer.strokes[int(layer.stroke[i])].label
     return f"{layer.title}: {label}" if label and len(layer.strokes) > 1 else layer.title
-
-
-def _well_known_text(kind: str, coordinates: Sequence[str]) -> str:
-    if kind == "areas":
-        return f"POLYGON (({', '.join([*coordinates, coordinates[0]])}))"
-    if kind == "points" or len(coordinates) == 1:
-        return f"POINT ({coordinates[0]})"
-    return f"LINESTRING ({', '.join(coordinates)})"

@@ -1,7 +1,7 @@
-"""Prose in a small part of Markdown, parsed by markdown-it, as HTML, LaTeX, Markdown and plain text.
+"""Prose in a subset of Markdown, parsed by markdown-it, as HTML, LaTeX, Markdown and plain text.
 
-The part is `code`, *emphasis*, **strong**, [words](https://address) or [words](#anchor), lists, and backslash escapes.
-Everything else is text and is escaped: a user's text cannot become a tag, a command or a script.
+The subset is `code`, *emphasis*, **strong**, [words](https://address) or [words](#anchor), lists, and backslash
+escapes. Everything else is escaped: text from users cannot become a tag, a command or a script.
 """
 
 import html
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-# What no text format can hold: control characters except white space, halves of surrogate pairs, and non-characters.
+# Control characters except white space, surrogates and non-characters.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 _GREEK = """
@@ -36,7 +36,7 @@ _LATEX = {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     "`": r"\textasciigrave{}",
-    # At the start of a row these two would be read as arguments of the line break before them.
+    # At the start of a row these two would be arguments of the preceding line break.
     "[": "{[}",
     "*": "{*}",
     "−": "$-$",
@@ -69,7 +69,7 @@ def _parser() -> "MarkdownIt":
 
 
 def literal(text: str) -> str:
-    """Escape the markup in a user's text, so that it can be part of prose.
+    """Escape text from users, so that it can be part of prose.
 
     Examples
     --------
@@ -80,81 +80,41 @@ def literal(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Replace the characters that no page or file can hold by the replacement character.
-
-    Examples
-    --------
-    >>> clean("bell" + chr(7))
-    'bell\ufffd'
-    """
+    """Replace unprintable characters by the replacement character."""
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
 def escape_html(text: str) -> str:
-    """Text as HTML, for content and for quoted attributes.
-
-    Examples
-    --------
-    >>> escape_html('<b title="x">')
-    '&lt;b title=&quot;x&quot;&gt;'
-    """
+    """Escape text for HTML content and quoted attributes."""
     return html.escape(clean(text), quote=True)
 
 
 def escape_latex(text: str) -> str:
-    r"""Text as LaTeX, on one line.
-
-    Examples
-    --------
-    >>> print(escape_latex("50% of x_1 ± 2"))
-    50\% of x\_1 $\pm$ 2
-    """
+    """Escape text for LaTeX, on one line."""
     flat = re.sub(r"[^\S\u00a0\u2009]+", " ", clean(text))
-    # Two hyphens in a text, such as an option's, are not a dash: a mark that cleaned text cannot hold goes between.
+    # Two hyphens, as in an option, must not become a dash: insert a character that cleaned text cannot contain.
     flat = re.sub(r"-(?=-)", "-\0", flat)
     return "".join(_LATEX.get(letter, letter) for letter in flat)
 
 
 def escape_markdown(text: str) -> str:
-    r"""Text as Markdown, on one line, safe in a cell of a table.
-
-    Examples
-    --------
-    >>> print(escape_markdown("a|b <i> *c*"))
-    a\|b &lt;i> \*c\*
-    """
+    """Escape text for a Markdown table cell, on one line."""
     flat = re.sub(r"\s+", " ", clean(text))
     return re.sub(r"[\\`*_\[\]|~]", r"\\\g<0>", flat.replace("&", "&amp;").replace("<", "&lt;"))
 
 
 def prose_html(prose: str) -> str:
-    """Return prose as HTML, without a paragraph around it.
-
-    Examples
-    --------
-    >>> prose_html("*less* <than>")
-    '<em>less</em> &lt;than&gt;'
-    """
+    """Return prose as HTML without an enclosing paragraph."""
     return str(_parser().renderInline(clean(prose)))
 
 
 def blocks_html(prose: str) -> str:
-    r"""Return the paragraphs and lists of prose as HTML.
-
-    Examples
-    --------
-    >>> print(blocks_html("One.\n\n- two"))
-    <p>One.</p>
-    <ul>
-    <li>two</li>
-    </ul>
-    <BLANKLINE>
-    """
+    """Return paragraphs and lists of prose as HTML."""
     return str(_parser().render(clean(prose)))
 
 
 def _render(prose: str, escape: Callable[[str], str], forms: dict[str, str], code: Callable[[str], str]) -> str:
-    """Render prose by the text that opens and closes each kind of span; "{}" is a link's address."""
+    """Render prose with opening and closing text per token type; "{}" is the address of a link."""
     pieces, address = [], ""
     for token in _parser().parseInline(clean(prose))[0].children or []:
         if token.type == "text":
@@ -169,36 +129,18 @@ def _render(prose: str, escape: Callable[[str], str], forms: dict[str, str], cod
 
 
 def prose_latex(prose: str) -> str:
-    r"""Return prose as LaTeX; of a link the words remain.
-
-    Examples
-    --------
-    >>> print(prose_latex("`a_b` and *c*"))
-    \texttt{a\_b} and \emph{c}
-    """
+    """Return prose as LaTeX; links become plain words."""
     forms = {"em_open": r"\emph{", "em_close": "}", "strong_open": r"\textbf{", "strong_close": "}"}
     return _render(prose, escape_latex, forms, lambda text: rf"\texttt{{{escape_latex(text)}}}")
 
 
 def prose_markdown(prose: str) -> str:
-    r"""Return prose as Markdown that is safe in a cell of a table; links within a page are words.
-
-    Examples
-    --------
-    >>> print(prose_markdown("**best** of a_b"))
-    **best** of a\_b
-    """
+    """Return prose as Markdown for a table cell; links within the page become plain words."""
     forms = {"em_open": "*", "em_close": "*", "strong_open": "**", "strong_close": "**"}
     forms |= {"link_open": "[", "link_close": "]({})"}
     return _render(prose, escape_markdown, forms, lambda text: f"`{text}`")
 
 
 def prose_text(prose: str) -> str:
-    """Return prose as plain text.
-
-    Examples
-    --------
-    >>> prose_text("*less* is `more`")
-    'less is more'
-    """
+    """Return prose as plain text."""
     return _render(prose, str, {}, str)

@@ -1,4 +1,4 @@
-"""The page of a report, one file of HTML that requests nothing, and the folder that it is written to."""
+"""Rendering of a report to one self-contained HTML file, and the folder that it is written to."""
 
 import base64
 import hashlib
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from limiirl._io import atomic_write
 from limiirl._version import __version__
 from limiirl.errors import InvalidFile
-from limiirl.report.document import Item, Report, Section
+from limiirl.report.document import Report, Section
 from limiirl.report.maps import map_columns, map_geojson
 from limiirl.report.markup import blocks_html, clean, prose_html, prose_text
 from limiirl.report.svg import VARIABLES, Picture, render
 from limiirl.report.table_formats import (
     data_csv,
-    sentence,
+    end_sentence,
     table_csv,
     table_html,
     table_latex,
@@ -31,17 +31,22 @@ if TYPE_CHECKING:
 
 
 GENERATOR = "limiirl"
-"""By which a page is known as a report of ours."""
+"""Value of the page's generator element, by which reports are recognised."""
 
 VERDICTS = {"holds": "Holds", "fails": "Does not hold", "open": "Open", "note": "Note"}
-"""The words for a verdict."""
+"""Labels of the verdicts."""
 
 METHODS = "Methods"
-"""The heading of the last section."""
+"""Heading of the last section."""
+
+_MANIFEST = ".limiirl-report.json"
+_INDEX = "index.html"
+# Only names of this form are removed, whatever a manifest lists.
+_OURS = re.compile(r"figures/[a-z0-9_-]+\.(?:svg|png|csv)|tables/[a-z0-9_-]+\.(?:tex|md|csv)")
 
 
 class Place(NamedTuple):
-    """A section with its anchor and the places of the sections in it."""
+    """A section with its anchor and the places of its subsections."""
 
     anchor: str
     section: Section
@@ -49,26 +54,18 @@ class Place(NamedTuple):
 
 
 class MapParts(NamedTuple):
-    """What stands on the page for a map: its data as GeoJSON, and its picture for paper as PNG."""
+    """A map on the page: its data as GeoJSON and its image as PNG."""
 
     data: str
-    still: bytes
+    image: bytes
 
 
 def page_html(report: Report, figures: Mapping[str, str], maps: Mapping[str, MapParts] | None = None) -> str:
-    """Render a report.
+    """Render a report as HTML.
 
-    Parameters
-    ----------
-    report : Report
-        What to show.
-    figures : mapping of str to str
-        The markup of each figure by its name, from `limiirl.report.svg`.
-    maps : mapping of str to MapParts, optional
-        The parts of each map by its name. A page without maps has no script, and allows none.
+    `figures` maps names to SVG markup of `limiirl.report.svg`, `maps` names to parts. A page without maps has no
+    script and permits none.
 
-    Examples
-    --------
     >>> from limiirl.report.document import Text
     >>> page = page_html(Report("A & B", "Lead.", [Section("One", [Text("*x*")])]), {})
     >>> "<title>A &amp; B</title>" in page, "<em>x</em>" in page
@@ -90,14 +87,18 @@ def page_html(report: Report, figures: Mapping[str, str], maps: Mapping[str, Map
             report=report,
             places=places,
             figures={name: Markup(markup) for name, markup in figures.items()},
-            maps={name: _shown(parts) for name, parts in (maps or {}).items()},
+            # `map_geojson` has escaped all characters with a meaning in HTML.
+            maps={
+                name: {"data": Markup(parts.data), "image": base64.b64encode(parts.image).decode()}
+                for name, parts in (maps or {}).items()
+            },
             style=Markup(style),
             script=Markup(script),
             script_hash=Markup(_script_hash(script)),
             variables=VARIABLES,
             generator=f"{GENERATOR} {__version__}",
             verdicts=VERDICTS,
-            kind=_kind,
+            kind=lambda item: type(item).__name__.lower(),
         )
         .lstrip()
     )
@@ -108,19 +109,8 @@ def _source(environment: "Environment", name: str) -> str:
 
 
 def _script_hash(script: str) -> str:
-    """By which the page allows this script, and no other."""
+    # The content security policy permits this script only.
     return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}" if script else ""
-
-
-def _shown(parts: MapParts) -> dict[str, object]:
-    from markupsafe import Markup
-
-    # `map_geojson` leaves no sign that means anything to a page.
-    return {"data": Markup(parts.data), "still": base64.b64encode(parts.still).decode()}
-
-
-def _kind(item: Item | Section) -> str:
-    return type(item).__name__.lower()
 
 
 def _place(section: Section, taken: set[str]) -> Place:
@@ -130,16 +120,9 @@ def _place(section: Section, taken: set[str]) -> Place:
 
 
 def _anchor(title: str, taken: set[str]) -> str:
-    """An address for a section from its title, unlike those already taken.
-
-    Examples
-    --------
-    >>> taken = set()
-    >>> _anchor("Box plots: ANID", taken), _anchor("Box plots, ANID", taken), _anchor("θ", taken)
-    ('box-plots-anid', 'box-plots-anid-2', 'section')
-    """
+    # Derived from the title and unique on the page.
     slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "section"
-    # The prefixes of figures and tables, and the landmarks of the template, have addresses of their own.
+    # Reserved for figures, tables and the landmarks of the template.
     if slug in ("main", "contents", "top") or slug.startswith(("figure-", "table-")):
         slug = f"section-{slug}"
     anchor, count = slug, 1
@@ -160,12 +143,12 @@ def _environment() -> "Environment":
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        # What no page can hold is replaced in every text that the template shows.
-        finalize=lambda shown: clean(shown) if type(shown) is str else shown,
+        # Replace unprintable characters in every text that the template shows.
+        finalize=lambda value: clean(value) if type(value) is str else value,
     )
     environment.filters["prose"] = lambda prose: Markup(prose_html(prose))
     environment.filters["blocks"] = lambda prose: Markup(blocks_html(prose))
-    environment.filters["sentence"] = sentence
+    environment.filters["sentence"] = end_sentence
     environment.filters["prose_text"] = prose_text
     environment.filters["table_html"] = lambda table: Markup(table_html(table))
     environment.filters["table_notes"] = lambda table: [
@@ -174,42 +157,32 @@ def _environment() -> "Environment":
     return environment
 
 
-_MANIFEST = ".limiirl-report.json"
-_INDEX = "index.html"
-
-# All that a manifest may name: somebody else's list must not be able to remove somebody else's files.
-_OURS = re.compile(r"figures/[a-z0-9_-]+\.(?:svg|png|csv)|tables/[a-z0-9_-]+\.(?:tex|md|csv)")
-
-
 def write(
     report: Report, folder: str | os.PathLike[str], progress: Callable[[int, int, str], None] | None = None
 ) -> Path:
     """Write a report: `index.html`, `figures/NAME.{svg,png,csv}`, `tables/NAME.{tex,md,csv}`.
 
-    A map is on the page itself; `figures/NAME.{png,csv}` are its picture and what it shows, for a GIS.
-
-    Everything is drawn before anything is written, each file is replaced as a whole, and the page comes last. So an
+    Everything is drawn before anything is written, files are replaced atomically, and the page comes last, so an
     earlier report stays readable if drawing fails, the disk is full or the process is killed. Files of an earlier
-    report that this one does not have are removed; files of anybody else are left alone.
+    report that this one lacks are removed; other files are left alone.
 
     Parameters
     ----------
     report : Report
-        What to write.
     folder : path
-        Made if absent.
+        Created if absent.
     progress : callable, optional
-        Called as ``progress(done, total, what)`` before each figure or map is drawn, and once at the end.
+        Called as ``progress(done, total, title)`` before each figure or map is drawn, and at the end.
 
     Returns
     -------
     Path
-        Of `index.html`.
+        Path of `index.html`.
 
     Raises
     ------
     InvalidFile
-        If the folder holds an `index.html` that is not a report, or a file where a folder must be.
+        If the folder has an `index.html` that is not a report, or a file in place of a folder.
 
     Examples
     --------
@@ -221,22 +194,19 @@ def write(
     """
     folder = Path(folder)
     earlier = check_folder(folder)
+    advance = progress or (lambda *_: None)
     pictures: dict[str, Picture] = {}
     total = len(report.figures) + len(report.maps) + 1
     for done, figure in enumerate(report.figures):
-        if progress is not None:
-            progress(done, total, figure.title)
+        advance(done, total, figure.title)
         pictures[figure.name] = render(figure.draw, figure.name, figure.title, figure.alt)
     maps: dict[str, MapParts] = {}
     for done, item in enumerate(report.maps, start=len(report.figures)):
-        if progress is not None:
-            progress(done, total, item.title)
-        # Only a report with maps pays for what draws them.
-        from limiirl.report.map_image import still_png
+        advance(done, total, item.title)
+        from limiirl.report.map_image import map_png  # imports matplotlib
 
-        maps[item.name] = MapParts(map_geojson(item), still_png(item))
-    if progress is not None:
-        progress(total - 1, total, "page")
+        maps[item.name] = MapParts(map_geojson(item), map_png(item))
+    advance(total - 1, total, "page")
     page = page_html(report, {name: picture.inline for name, picture in pictures.items()}, maps)
     files = _side_files(report, pictures, maps)
 
@@ -244,15 +214,14 @@ def write(
         if any(name.startswith(kind) for name in files):
             (folder / kind).mkdir(parents=True, exist_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
-    # The list names old and new files while both may be there, so that the next report knows them after a crash.
+    # While old and new files coexist the manifest lists both, so that the next report can clean up after a crash.
     _write_manifest(folder, earlier | set(files))
     for name, content in files.items():
-        _put(folder / name, content)
-    _put(folder / _INDEX, page.encode())
+        _write_file(folder / name, content)
+    _write_file(folder / _INDEX, page.encode())
     _remove(folder, earlier - set(files))
     _write_manifest(folder, set(files))
-    if progress is not None:
-        progress(total, total, "done")
+    advance(total, total, "done")
     return folder / _INDEX
 
 
@@ -263,7 +232,7 @@ def _side_files(report: Report, pictures: dict[str, Picture], maps: dict[str, Ma
         files[f"figures/{figure.name}.png"] = pictures[figure.name].png
         files[f"figures/{figure.name}.csv"] = data_csv(figure.data).encode()
     for item in report.maps:
-        files[f"figures/{item.name}.png"] = maps[item.name].still
+        files[f"figures/{item.name}.png"] = maps[item.name].image
         files[f"figures/{item.name}.csv"] = data_csv(map_columns(item)).encode()
     for table in report.tables:
         files[f"tables/{table.name}.tex"] = table_latex(table).encode()
@@ -273,18 +242,18 @@ def _side_files(report: Report, pictures: dict[str, Picture], maps: dict[str, Ma
 
 
 def check_folder(folder: Path) -> set[str]:
-    """Refuse a folder that a report cannot be written to; else give the files of the report that is there."""
+    """Return the files of the report in a folder; raise InvalidFile if no report can be written there."""
     for part in (*reversed(folder.parents), folder, folder / "figures", folder / "tables"):
         if part.exists() and not part.is_dir():
             raise InvalidFile(
-                f"A report needs a folder at {part}; there is a file. Move it, or choose another folder.",
+                f"folder must be a folder; {part} is a file. Move it, or choose another folder.",
                 parameter="folder",
                 value=str(part),
             )
     index = folder / _INDEX
     if index.is_dir() or (index.exists() and not _is_report(index)):
         raise InvalidFile(
-            f"A report replaces only an earlier report; {index} is something else. Move it, or choose another folder.",
+            f"folder may hold an earlier report only; {index} is something else. Move it, or choose another folder.",
             parameter="folder",
             value=str(folder),
         )
@@ -306,10 +275,10 @@ def _read_manifest(folder: Path) -> set[str]:
 
 
 def _write_manifest(folder: Path, names: set[str]) -> None:
-    _put(folder / _MANIFEST, (json.dumps(sorted(names), indent=0) + "\n").encode())
+    _write_file(folder / _MANIFEST, (json.dumps(sorted(names), indent=0) + "\n").encode())
 
 
-def _put(path: Path, content: bytes) -> None:
+def _write_file(path: Path, content: bytes) -> None:
     with atomic_write(path) as scratch:
         scratch.write_bytes(content)
 

@@ -1,4 +1,4 @@
-"""A matplotlib figure as a file for paper and as markup of a page, in which its colours are CSS variables."""
+"""Matplotlib figures as SVG and PNG files, and as inline SVG whose colours are CSS variables of the page."""
 
 import io
 import re
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
 
 
 INK = "#1a1b1e"
-"""Text, and lines that carry the meaning."""
+"""Text and main lines."""
 
 MUTED = "#5c6069"
-"""Axes, ticks, secondary labels, reference lines."""
+"""Axes, ticks, secondary labels and reference lines."""
 
 RULE = "#dcdee3"
-"""Grid lines and faint frames."""
+"""Grid lines and frames."""
 
 PAPER = "#fefefe"
-"""The background itself: halos of labels, edges of markers, fills that hide what lies below."""
+"""Background: halos of labels, edges of markers, opaque fills."""
 
 SERIES = ("#0b6bb0", "#bf5200", "#0a8560", "#b04f8d", "#8c6a00", "#117f96", "#b3243c", "#6a4fc0")
-"""One colour an intent or a method, in this order; text of the colour `PAPER` can be read on each, and the reverse."""
+"""Colours of intents and methods, in this order; `PAPER` text is legible on each, and the reverse."""
 
 VARIABLES: Mapping[str, str] = MappingProxyType(
     {INK: "--ink", MUTED: "--muted", RULE: "--rule", PAPER: "--paper"}
     | {colour: f"--series-{place}" for place, colour in enumerate(SERIES, start=1)}
 )
-"""The CSS variable that takes a colour's place on a page."""
+"""CSS variable on the page by colour."""
 
 WIDE, NARROW = 8.0, 4.6
-"""Widths in inches of a figure as wide as the page, and of one that a phone shows without scrolling."""
+"""Figure widths in inches: the full page, and a phone without scrolling."""
 
 STYLE: Mapping[str, object] = MappingProxyType(
     {
@@ -72,11 +72,11 @@ STYLE: Mapping[str, object] = MappingProxyType(
         "figure.constrained_layout.use": True,
     }
 )
-"""The matplotlib settings under which every figure of a report is drawn and saved."""
+"""Matplotlib settings for all figures of a report."""
 
 
 DPI = 200
-"""Of the PNG files: print quality at the width of a column."""
+"""Resolution of the PNG files."""
 
 _SVG = "{http://www.w3.org/2000/svg}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
@@ -90,7 +90,7 @@ _DECIMALS = re.compile(r"-?\d+\.\d{3,}")
 
 @dataclass(frozen=True)
 class Picture:
-    """The forms of one figure."""
+    """One figure as inline SVG, SVG file and PNG file."""
 
     inline: str
     svg: bytes
@@ -98,22 +98,11 @@ class Picture:
 
 
 def render(draw: Callable[[], "Drawing"], name: str, title: str, alt: str) -> Picture:
-    """Draw a figure under the style of reports, and give its forms.
+    """Draw a figure under the style of reports, and return its formats.
 
-    Neither pyplot nor the caller's settings are touched, and the bytes depend on the drawing alone: they hold no date
-    and no random name.
+    `name` prefixes every id, so that several figures can share a page; `title` and `alt` are the text alternative.
+    pyplot and the caller's settings are unchanged, and the output is deterministic.
 
-    Parameters
-    ----------
-    draw : callable
-        Returns a matplotlib Figure.
-    name : str
-        Put before every id, so that several figures can share a page.
-    title, alt : str
-        The text alternative.
-
-    Examples
-    --------
     >>> from matplotlib.figure import Figure
     >>> picture = render(Figure, "blank", "Blank", "An empty frame.")
     >>> picture.inline.startswith('<svg'), picture.png[1:4]
@@ -123,8 +112,8 @@ def render(draw: Callable[[], "Drawing"], name: str, title: str, alt: str) -> Pi
 
     vector, raster = io.BytesIO(), io.BytesIO()
     settings = dict(STYLE) | {"svg.fonttype": "none", "svg.hashsalt": name, "savefig.bbox": None}
-    # From the defaults, so that a report looks the same whatever the user has set for other figures.
-    with matplotlib.style.context(["default", settings]), _pyplot_as_it_was():
+    # Start from the defaults, so that the user's matplotlib settings do not matter.
+    with matplotlib.style.context(["default", settings]), _close_new_figures():
         drawing = draw()
         drawing.savefig(vector, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
         drawing.savefig(raster, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
@@ -137,8 +126,8 @@ def render(draw: Callable[[], "Drawing"], name: str, title: str, alt: str) -> Pi
 
 
 @contextmanager
-def _pyplot_as_it_was() -> Iterator[None]:
-    """Close the figures that a drawing left open in pyplot, and no other."""
+def _close_new_figures() -> Iterator[None]:
+    """Close the pyplot figures that were opened inside the context."""
 
     def numbers() -> set[int]:
         pyplot = sys.modules.get("matplotlib.pyplot")
@@ -155,8 +144,8 @@ def _pyplot_as_it_was() -> Iterator[None]:
 def _tree(source: bytes, name: str, title: str, alt: str) -> ET.Element:
     root = ET.fromstring(source)
     _prune(root)
-    _name_apart(root, name)
-    # A rule for every element would reach beyond the figure on a page; set on the root, its parts inherit it.
+    _prefix_ids(root, name)
+    # Set on the root instead of in a style sheet, which would affect the whole page.
     view = root.attrib["viewBox"]
     root.attrib.clear()
     root.attrib |= {"viewBox": view, "role": "img", "aria-labelledby": f"{name}-title {name}-desc"}
@@ -169,7 +158,7 @@ def _tree(source: bytes, name: str, title: str, alt: str) -> ET.Element:
 
 
 def _prune(element: ET.Element) -> None:
-    """Drop what a page must not hold: foreign names, metadata, rules, addresses; and what it need not: white space."""
+    """Remove namespaces, metadata, style rules, scripts, external links and white space."""
     element.tag = element.tag.removeprefix(_SVG)
     if element.tag not in ("text", "tspan") and not (element.text or "").strip():
         element.text = None
@@ -197,19 +186,19 @@ def _prune(element: ET.Element) -> None:
 
 
 def _round(numbers: str) -> str:
-    # A hundredth of a point is below what any screen or printer shows, and halves the size.
+    # Two decimals halve the size without visible change.
     return _DECIMALS.sub(lambda number: f"{float(number[0]):.2f}", numbers)
 
 
-def _name_apart(root: ET.Element, name: str) -> None:
-    """Put the figure's name before each id that is referred to, and drop the others."""
-    referred: set[str] = set()
+def _prefix_ids(root: ET.Element, name: str) -> None:
+    """Prefix each referenced id with the name of the figure, and drop the other ids."""
+    referenced: set[str] = set()
     for element in root.iter():
         for value in element.attrib.values():
-            referred.update(_REFERENCE.findall(value))
+            referenced.update(_REFERENCE.findall(value))
         href = element.attrib.get("href", "")
         if href.startswith("#"):
-            referred.add(href[1:])
+            referenced.add(href[1:])
             element.attrib["href"] = f"#{name}-{href[1:]}"
     for element in root.iter():
         for key, value in element.attrib.items():
@@ -217,7 +206,7 @@ def _name_apart(root: ET.Element, name: str) -> None:
                 continue
             element.attrib[key] = _REFERENCE.sub(rf"url(#{name}-\1)", value)
         identity = element.attrib.pop("id", None)
-        if identity in referred:
+        if identity in referenced:
             element.attrib["id"] = f"{name}-{identity}"
 
 
@@ -238,10 +227,10 @@ def _standalone(root: ET.Element) -> bytes:
         if "style" in element.attrib:
             element.attrib["style"] = _families(element.attrib["style"], "Helvetica, Arial, sans-serif", "monospace")
         if "href" in element.attrib:
-            # Older programs that read SVG files know only the old name of this attribute.
+            # Older SVG readers require the old name of this attribute.
             root.attrib["xmlns:xlink"] = "http://www.w3.org/1999/xlink"
             element.attrib["xlink:href"] = element.attrib.pop("href")
-    # White, so that the file can be read wherever it is opened.
+    # White background for viewers with a dark one.
     root.insert(2, ET.Element("rect", {"width": width, "height": height, "fill": "#ffffff"}))
     return b"<?xml version='1.0' encoding='utf-8'?>\n" + ET.tostring(root, encoding="unicode").encode() + b"\n"
 
@@ -252,16 +241,18 @@ def _variable(match: re.Match[str]) -> str:
 
 
 def _families(style: str, sans: str, mono: str) -> str:
-    """Replace the long list of families that matplotlib writes by the page's own, or a short one."""
+    """Replace the font families written by matplotlib."""
 
     def family(names: str) -> str:
         return f"font-family: {mono if 'mono' in names.partition(',')[0].lower() else sans}"
 
-    style = _SHORTHAND.sub(lambda match: f"{_parts(match[1])}font-size: {match[2]}; font-family: {match[3]}", style)
+    style = _SHORTHAND.sub(
+        lambda match: f"{_expand_font(match[1])}font-size: {match[2]}; font-family: {match[3]}", style
+    )
     return _FAMILY.sub(lambda match: family(match[1]), style)
 
 
-def _parts(words: str) -> str:
-    """The style and weight of a `font:` shorthand, as matplotlib before 3.11 writes it, as properties of their own."""
+def _expand_font(words: str) -> str:
+    """Return style and weight of a `font:` shorthand (matplotlib before 3.11) as separate properties."""
     named = {"italic": "font-style", "oblique": "font-style"}
     return "".join(f"{named.get(word, 'font-weight')}: {word}; " for word in words.split())

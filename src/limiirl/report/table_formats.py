@@ -1,4 +1,4 @@
-"""A table as HTML, LaTeX, Markdown and CSV."""
+"""Tables as HTML, LaTeX, Markdown and CSV."""
 
 import csv
 import io
@@ -16,19 +16,19 @@ from limiirl.report.markup import (
 )
 from limiirl.report.tables import Cell, Column, Table
 
-LEGEND = {"agrees": "agrees", "differs": "differs", "best": "best of its kind", "certain": "certain"}
-"""What each mark means, in the words under a table."""
+LEGEND = {"agrees": "agrees", "differs": "differs", "best": "best", "certain": "significant"}
+"""Meaning of each mark, shown below a table."""
 
-# From here on a text is no longer a number or a name, and may break into lines.
+# Cells with at least this many characters may break into lines.
 _LONG = 40
-# Beyond this a table is set smaller, and in print smaller still, to stay on the page.
+# Tables with more columns are set smaller to stay on the page.
 _MANY = 6
 _SIGNS = {"agrees": "✓", "differs": "≠", "best": "★", "certain": "•"}
 _LATEX_SIGNS = {"agrees": r"$^{=}$", "differs": r"$^{\neq}$", "best": r"$^{\star}$", "certain": r"$^{\bullet}$"}
 
 
 class _Notes:
-    """The footnotes of a table: equal notes share a letter."""
+    """Footnote letters, shared by equal notes, and the marks in use."""
 
     def __init__(self, table: Table) -> None:
         notes = [cell.note for row in table.cells for cell in row if cell.note]
@@ -38,10 +38,8 @@ class _Notes:
 
 
 def _letter(place: int) -> str:
-    """Count a, b, ..., z, aa, ab, ...
+    """Return a, b, ..., z, aa, ab, ... by place.
 
-    Examples
-    --------
     >>> _letter(0), _letter(25), _letter(26)
     ('a', 'z', 'aa')
     """
@@ -54,19 +52,17 @@ def _letter(place: int) -> str:
 
 
 def _groups(headings: Sequence[Column]) -> list[tuple[str, int]]:
-    """The headings shared by neighbours, each with the number of its columns."""
+    """Return the shared headings, each with its number of columns."""
     return [(group, len(list(columns))) for group, columns in groupby(headings, key=lambda column: column.group)]
 
 
 def table_html(table: Table) -> str:
-    """The table element alone; caption, notes and the box in which it scrolls belong to the page.
+    """Return the table element; caption, notes and scroll box belong to the page.
 
-    Examples
-    --------
     >>> print(table_html(Table("t", "T", "", ["a", "b"], [["x", Cell("<1", mark="best")]])))
     <table aria-labelledby="table-t-title"><thead><tr><th scope="col" class="left">a</th><th scope="col">b</th></tr>...
     <tbody><tr><th scope="row" class="left">x</th><td><strong>&lt;1</strong><span class="mark best">
-    <span aria-hidden="true">★</span><span class="unseen">best of its kind</span></span></td></tr></tbody></table>
+    <span aria-hidden="true">★</span><span class="unseen">best</span></span></td></tr></tbody></table>
     """
     letters = _Notes(table).letters
     marked = [any(row[place].mark for row in table.cells) for place in range(len(table.headings))]
@@ -114,16 +110,14 @@ def _html_cell(cell: Cell, letters: Mapping[str, str], marked: bool) -> str:
             f'<span class="unseen">{LEGEND[cell.mark]}</span></span>'
         )
     elif marked and text:
-        # An empty sign keeps the numbers of a column below each other.
+        # An empty sign keeps the numbers of a column aligned.
         text += '<span class="mark"></span>'
     return text + (f"<sup>{letters[cell.note]}</sup>" if cell.note else "")
 
 
 def table_notes(table: Table) -> list[tuple[str, str, str]]:
-    """The lines under a table on a page: kind ("mark" or "note"), sign, and HTML.
+    """Return the lines below a table on a page: mark or "note", sign, and HTML.
 
-    Examples
-    --------
     >>> table_notes(Table("t", "T", "", ["a"], [[Cell("1", mark="differs", note="see *there*")]]))
     [('differs', '≠', 'differs'), ('note', 'a', 'see <em>there</em>')]
     """
@@ -133,32 +127,14 @@ def table_notes(table: Table) -> list[tuple[str, str, str]]:
 
 
 def table_latex(table: Table) -> str:
-    r"""The table as a LaTeX float; it needs the package booktabs.
-
-    Examples
-    --------
-    >>> print(table_latex(Table("t", "T", "", ["a", "b_1"], [["x", Cell.estimate(1, 0.5, 1)]])))
-    % Needs \usepackage{booktabs}.
-    \begin{table}
-      \centering
-      \caption{T.}
-      \label{tab:t}
-      \begin{tabular}{lr}
-        \toprule
-        a & b\_1 \\
-        \midrule
-        x & 1.0 $\pm$ 0.5 \\
-        \bottomrule
-      \end{tabular}
-    \end{table}
-    """
+    """Return the table as a LaTeX float, which needs the package booktabs."""
     notes = _Notes(table)
     lines = [_latex_row(escape_latex(column.title) for column in table.headings), r"\midrule"]
     lines += [_latex_row(_latex_cell(cell, notes.letters) for cell in row) for row in table.cells]
     layout = "".join(column.align[0] for column in table.headings)
     below = [f"{_LATEX_SIGNS[mark]}\\,{LEGEND[mark]}" for mark in notes.marks]
     below += [f"\\textsuperscript{{{letter}}}\\,{prose_latex(note)}" for note, letter in notes.letters.items()]
-    caption = " ".join(filter(None, [sentence(escape_latex(table.title)), prose_latex(table.caption)]))
+    caption = " ".join(filter(None, [end_sentence(escape_latex(table.title)), prose_latex(table.caption)]))
     inner = [r"\toprule", *_latex_groups(table.headings), *lines, r"\bottomrule"]
     return "\n".join(
         [
@@ -177,14 +153,8 @@ def table_latex(table: Table) -> str:
     )
 
 
-def sentence(text: str) -> str:
-    """A title as a sentence.
-
-    Examples
-    --------
-    >>> sentence("Box plots"), sentence("Which start?")
-    ('Box plots.', 'Which start?')
-    """
+def end_sentence(text: str) -> str:
+    """Return a title with a full stop, unless it ends a sentence already."""
     return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
@@ -213,20 +183,9 @@ def _latex_groups(headings: Sequence[Column]) -> list[str]:
 
 
 def table_markdown(table: Table) -> str:
-    r"""The table as Markdown, in the pipe form that GitHub reads.
-
-    Examples
-    --------
-    >>> print(table_markdown(Table("t", "T", "", ["a", "b|c"], [["x", 1]])))
-    **T**
-    <BLANKLINE>
-    | a | b\|c |
-    | :-- | --: |
-    | x | 1 |
-    <BLANKLINE>
-    """
+    """Return the table in GitHub-flavoured Markdown."""
     notes = _Notes(table)
-    rules = {"left": ":--", "right": "--:", "centre": ":-:"}
+    rules = {"left": ":--", "right": "--:"}
     rows = [
         [escape_markdown(column.full_title) for column in table.headings],
         [rules[column.align] for column in table.headings],
@@ -248,46 +207,30 @@ def _markdown_cell(cell: Cell, letters: Mapping[str, str]) -> str:
 
 
 def table_csv(table: Table) -> str:
-    """The table as CSV: numbers as plain numbers, intervals in columns of their own, marks in words.
+    """Return the table as CSV: plain numbers, half-widths and marks in columns of their own.
 
-    Examples
-    --------
     >>> print(table_csv(Table("t", "T", "", ["a", "b"], [["x", Cell.estimate(-1, 0.5, mark="best")]])))
     a,b,b ±,b mark
     x,-1,0.5,best
     <BLANKLINE>
     """
     titles: list[str] = []
-    rows: list[list[object]] = [[] for _ in table.cells]
+    columns: list[list[object]] = []
     for place, heading in enumerate(table.headings):
         cells = [row[place] for row in table.cells]
-        parts: dict[str, list[object]] = {
-            "": [cell.text if cell.value is None else cell.value for cell in cells],
-            " ±": [cell.spread[0] if len(cell.spread) == 1 else "" for cell in cells],
-            " low": [cell.spread[0] if len(cell.spread) == 2 else "" for cell in cells],
-            " high": [cell.spread[1] if len(cell.spread) == 2 else "" for cell in cells],
-            " mark": [cell.mark or "" for cell in cells],
-        }
-        for suffix, values in parts.items():
-            if suffix and all(value == "" for value in values):
-                continue
-            titles.append(heading.full_title + suffix)
-            for row, value in zip(rows, values, strict=True):
-                row.append(value)
-    return _write_csv(titles, rows)
+        titles.append(heading.full_title)
+        columns.append([cell.text if cell.value is None else cell.value for cell in cells])
+        if any(cell.spread for cell in cells):
+            titles.append(f"{heading.full_title} ±")
+            columns.append([cell.spread[0] if cell.spread else "" for cell in cells])
+        if any(cell.mark for cell in cells):
+            titles.append(f"{heading.full_title} mark")
+            columns.append([cell.mark or "" for cell in cells])
+    return _write_csv(titles, list(zip(*columns, strict=True)))
 
 
 def data_csv(data: Mapping[str, Sequence[object]]) -> str:
-    """Named columns as CSV.
-
-    Examples
-    --------
-    >>> print(data_csv({"n": [20, 40], "label": ["a", "b,c"]}))
-    n,label
-    20,a
-    40,"b,c"
-    <BLANKLINE>
-    """
+    """Return named columns as CSV."""
     return _write_csv(list(data), list(zip(*data.values(), strict=True)))
 
 

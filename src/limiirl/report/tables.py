@@ -1,4 +1,4 @@
-"""Tables as values: cells that know their text, their number and how they compare."""
+"""Tables as values: cells with text, number and mark."""
 
 import re
 from collections.abc import Sequence
@@ -9,32 +9,31 @@ from typing import Literal, TypeAlias, get_args
 from limiirl._validation import check_choice
 from limiirl.errors import InvalidParameter
 
-# Lower case, since some file systems do not tell cases apart.
+# Lower case, because some file systems do not distinguish cases.
 _NAME = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
 _RESERVED = re.compile(r"con|prn|aux|nul|(?:com|lpt)[0-9]")
 
+Mark: TypeAlias = Literal["agrees", "differs", "best", "certain"]
+Align: TypeAlias = Literal["left", "right"]
+Content: TypeAlias = "Cell | str | float | None"
+"""Input types of a table cell."""
+
 
 def check_name(name: str) -> None:
-    """Check that a name can be a file name on every system, and an anchor on a page."""
+    """Check that a name is a portable file name and a page anchor."""
     if not (isinstance(name, str) and len(name) <= 80 and _NAME.fullmatch(name) and not _RESERVED.fullmatch(name)):
-        raise InvalidParameter(
-            f"name must be a file name of at most 80 lower-case letters, digits, single '-' and '_' between them; got "
-            f"{name!r}. Use a name such as 'anid-by-wind'.",
-            parameter="name",
-            value=name,
+        raise InvalidParameter.of(
+            "name",
+            name,
+            "must be a file name of at most 80 lower-case letters and digits, joined by single '-' or '_'",
+            remedy="Use a name such as 'anid-by-wind'.",
         )
 
 
 def check_filled(parameter: str, text: str) -> None:
     """Check that a text is not blank."""
     if not (isinstance(text, str) and text.strip()):
-        raise InvalidParameter(f"{parameter} must not be blank; got {text!r}.", parameter=parameter, value=text)
-
-
-Mark: TypeAlias = Literal["agrees", "differs", "best", "certain"]
-Align: TypeAlias = Literal["left", "right", "centre"]
-Content: TypeAlias = "Cell | str | float | None"
-"""What a table's cell may be given as."""
+        raise InvalidParameter.of(parameter, text, "must not be blank")
 
 
 @dataclass(frozen=True)
@@ -44,18 +43,15 @@ class Cell:
     Parameters
     ----------
     text : str
-        What is shown.
     mark : {"agrees", "differs", "best", "certain"}, optional
-        Shown as a sign with a legend under the table.
+        Shown as a sign with a legend below the table.
     note : str
         Prose of a footnote.
     value : int, float, str or None
-        What the CSV file holds in place of the text.
+        Replaces the text in the CSV file.
     spread : tuple of float
-        For the CSV file: nothing, the half-width of an interval, or its two ends.
+        For the CSV file: empty, or the half-width of an interval.
 
-    Examples
-    --------
     >>> Cell.number(-3.14159, digits=2).text
     '−3.14'
     >>> Cell.estimate(12.345, 0.5, digits=1, mark="agrees").text
@@ -72,41 +68,29 @@ class Cell:
         if self.mark is not None:
             check_choice(self.mark, "mark", get_args(Mark))
         object.__setattr__(self, "spread", tuple(float(end) for end in self.spread))
-        if len(self.spread) > 2:
-            raise InvalidParameter(
-                f"spread must have at most 2 numbers; got {len(self.spread)}. Pass a half-width or two ends.",
-                parameter="spread",
-                value=self.spread,
-            )
+        if len(self.spread) > 1:
+            raise InvalidParameter.of("spread", self.spread, "must have at most one number, the half-width")
 
     @classmethod
     def number(cls, value: float | None, digits: int = 2, mark: Mark | None = None, note: str = "") -> "Cell":
-        """A number with a fixed count of decimals; a dash for None and for what is not finite."""
+        """Return a number with fixed decimals, or a dash for None and non-finite values."""
         if value is None or not isfinite(value):
             return cls("–", mark, note, value="")
-        return cls(_decimal(value, digits), mark, note, value=value)
+        return cls(_format_decimal(value, digits), mark, note, value=value)
 
     @classmethod
     def estimate(
         cls, value: float, half_width: float, digits: int = 2, mark: Mark | None = None, note: str = ""
     ) -> "Cell":
-        """A number with the half-width of its interval."""
+        """Return a number with the half-width of its interval."""
         if not isfinite(value):
             return cls.number(None, digits, mark, note)
-        half = _decimal(half_width, digits) if isfinite(half_width) else "–"
+        half = _format_decimal(half_width, digits) if isfinite(half_width) else "–"
         spread = (half_width,) if isfinite(half_width) else ()
-        return cls(f"{_decimal(value, digits)} ± {half}", mark, note, value, spread)
-
-    @classmethod
-    def interval(
-        cls, value: float, low: float, high: float, digits: int = 2, mark: Mark | None = None, note: str = ""
-    ) -> "Cell":
-        """A number with the two ends of its interval."""
-        text = f"{_decimal(value, digits)} [{_decimal(low, digits)}, {_decimal(high, digits)}]"
-        return cls(text, mark, note, value, (low, high))
+        return cls(f"{_format_decimal(value, digits)} ± {half}", mark, note, value, spread)
 
 
-def _decimal(value: float, digits: int) -> str:
+def _format_decimal(value: float, digits: int) -> str:
     text = f"{value:.{digits}f}"
     if float(text) == 0:
         text = text.removeprefix("-")
@@ -115,10 +99,8 @@ def _decimal(value: float, digits: int) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """A column's heading, its alignment, and the heading it shares with its neighbours.
+    """Heading and alignment of a column, and the heading that it shares with its neighbours.
 
-    Examples
-    --------
     >>> Column("ours", group="ANID").align
     'right'
     """
@@ -132,29 +114,26 @@ class Column:
 
     @property
     def full_title(self) -> str:
-        """The heading with the one above it, for forms that have one line of headings."""
+        """Heading preceded by the shared one, for formats with one line of headings."""
         return f"{self.group} {self.title}".strip()
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table; the first column names the rows.
+    """A table whose first column names the rows.
 
     Parameters
     ----------
     name : str
-        File name without ending, unique in a report.
+        File name without extension, unique in a report.
     title : str
-        A few words.
     caption : str
-        Prose that says how to read it.
+        Prose that explains how to read it.
     columns : sequence of Column or str
-        A plain string is a column aligned right, the first one left.
+        Strings are right-aligned columns, the first one left-aligned.
     rows : sequence of sequences of Cell, str, int, float or None
-        Numbers are shown with six digits at most and stored whole; None is an empty cell.
+        Numbers are shown with at most six digits and stored exactly; None is an empty cell.
 
-    Examples
-    --------
     >>> table = Table("scores", "Scores", "", ["Method", "ANID"], [["random", Cell.number(0.5)], ["ours", 1]])
     >>> [cell.text for cell in table.cells[1]]
     ['ours', '1']
@@ -176,14 +155,12 @@ class Table:
             for place, column in enumerate(self.columns)
         )
         if not headings:
-            raise InvalidParameter(
-                f"columns must name at least one column; table {self.name!r} has none.", parameter="columns"
-            )
-        cells = tuple(tuple(map(_cell, row)) for row in self.rows)
+            raise InvalidParameter(f"columns must not be empty; table {self.name!r} has none.", parameter="columns")
+        cells = tuple(tuple(map(_to_cell, row)) for row in self.rows)
         for place, row in enumerate(cells):
             if len(row) != len(headings):
                 raise InvalidParameter(
-                    f"A row must have {len(headings)} cells, one per column; row {place} of table {self.name!r} has "
+                    f"rows must have {len(headings)} cells, one per column; row {place} of table {self.name!r} has "
                     f"{len(row)}. Pass None for an empty cell.",
                     parameter="rows",
                     value=len(row),
@@ -193,7 +170,7 @@ class Table:
         object.__setattr__(self, "cells", cells)
 
 
-def _cell(content: Content) -> Cell:
+def _to_cell(content: Content) -> Cell:
     if isinstance(content, Cell):
         return content
     if content is None:

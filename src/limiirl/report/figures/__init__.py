@@ -1,31 +1,43 @@
-"""The figures of a report: plain numbers in, a matplotlib figure with its data and its text alternative out."""
+"""Figures of a report: from plain numbers to a matplotlib figure with its data and its text alternative."""
 
-from limiirl.report.figures.comparisons import FiveNumbers, boxes, counted, differences, five_numbers
-from limiirl.report.figures.intents import flow, responsibilities, rewards, shares, traces
-from limiirl.report.figures.quality import quality
-from limiirl.report.figures.style import MEASURES, Drawn, MethodStyle, model_styles, styles
-from limiirl.report.figures.sweeps import by_model, by_start, margin, scaling, sweep
+from limiirl.report.figures.comparisons import (
+    FiveNumbers,
+    five_numbers,
+    plot_boxes,
+    plot_differences,
+    plot_value_counts,
+)
+from limiirl.report.figures.curves import plot_by_model, plot_by_start, plot_margin, plot_sweep
+from limiirl.report.figures.intents import (
+    plot_convergence,
+    plot_flow,
+    plot_responsibilities,
+    plot_rewards,
+    plot_weights,
+)
+from limiirl.report.figures.quality import plot_histogram, plot_quality
+from limiirl.report.figures.style import MEASURES, MethodStyle, Plot, method_styles, model_styles
 
 __all__ = [
     "MEASURES",
-    "Drawn",
     "FiveNumbers",
     "MethodStyle",
-    "boxes",
-    "by_model",
-    "by_start",
-    "counted",
-    "differences",
+    "Plot",
     "five_numbers",
-    "flow",
-    "margin",
+    "method_styles",
     "model_styles",
-    "quality",
-    "responsibilities",
-    "rewards",
-    "scaling",
-    "shares",
-    "styles",
-    "sweep",
-    "traces",
+    "plot_boxes",
+    "plot_by_model",
+    "plot_by_start",
+    "plot_convergence",
+    "plot_differences",
+    "plot_flow",
+    "plot_histogram",
+    "plot_margin",
+    "plot_quality",
+    "plot_responsibilities",
+    "plot_rewards",
+    "plot_sweep",
+    "plot_value_counts",
+    "plot_weights",
 ]

@@ -1,4 +1,4 @@
-"""Figures of one trial: responsibilities, rewards, the pairs behind a GEVD, and the convergence of EM."""
+"""Figures of one fit: responsibilities, weights, rewards, GEVD matching and the convergence of EM."""
 
 from __future__ import annotations
 
@@ -13,99 +13,73 @@ from numpy.typing import ArrayLike, NDArray
 from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter
 from limiirl.report.figures.style import (
-    Drawn,
     Keywords,
-    MethodStyle,
+    Plot,
     Row,
-    blank,
-    fitted,
-    handle,
-    in_ink,
+    add_legend,
+    format_number,
     intent_colour,
-    legend,
-    line,
+    legend_line,
+    line_style,
     log_axis,
-    numbers,
-    panels,
-    styles,
-    told,
+    method_styles,
+    new_figure,
+    new_panels,
+    set_rows,
+    to_floats,
+    use_report_style,
+    wrap_label,
 )
 from limiirl.report.svg import INK, MUTED, NARROW, PAPER, RULE
 
-# More steps than this would make a page heavy as lines; they are drawn as an image.
+# Above this many steps the strips are drawn as an image, which keeps the page small.
 _SHAPES = 20000
-# Height of a certain responsibility in its row.
+# Height of a responsibility of 1 in its row.
 _TALL = 0.9
+# NLL gaps below this fraction of the NLL are rounding errors.
+_ROUNDING = 1e-9
+_RING: Keywords = {"color": INK, "markerfacecolor": "none", "markeredgewidth": 1.3, "markersize": 6.5}
 
 
-@in_ink
-def responsibilities(U: ArrayLike, labels: ArrayLike | None = None, names: Sequence[str] | None = None) -> Drawn:
-    """Draw responsibilities as strips: a row an intent, a column a demonstration, filled as high as it is certain.
+@use_report_style
+def plot_responsibilities(U: ArrayLike, labels: ArrayLike | None = None, names: Sequence[str] | None = None) -> Plot:
+    """Plot responsibilities U (N, K) as strips, one row per intent and one column per demonstration.
 
-    Demonstrations are sorted by true intent, and within one by how much is given to the learned intent of the same
-    number. A perfect result is a staircase.
-
-    Parameters
-    ----------
-    U : (N, K)
-        Learned responsibilities, with the learned intents in the order of the true ones.
-    labels : (N,), optional
-        True intents, drawn above. Without them demonstrations are sorted by the most likely intent.
-    names : K' texts, optional
-        Of the true intents.
-
-    Examples
-    --------
-    >>> drawn = responsibilities([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]], [1, 1, 0])
-    >>> [row["demonstration"] for row in drawn.rows]
-    [2, 1, 0]
+    Demonstrations are sorted by true intent (`labels`, drawn above with their `names`) and by the responsibility of
+    the learned intent of the same index, so that a perfect result is a staircase; without labels, by likely intent.
     """
     shown = np.array(U, dtype=np.float64)
     if shown.ndim != 2 or shown.size == 0:
-        raise InvalidParameter(
-            f"U must have shape (N, K) with N, K >= 1; got shape {shown.shape}.", parameter="U", value=shown.shape
-        )
+        raise InvalidParameter.of("U", shown.shape, "must have shape (N, K) with N, K >= 1")
     truth = None if labels is None else np.asarray(labels, dtype=np.int64)
     if truth is not None and truth.shape != shown.shape[:1]:
-        raise InvalidParameter(
-            f"labels must have one entry per demonstration; got {truth.shape} for {len(shown)} rows of U.",
-            parameter="labels",
-            value=truth.shape,
+        raise InvalidParameter.of(
+            "labels", truth.shape, f"must have shape ({len(shown)},), one entry per demonstration"
         )
     group = shown.argmax(axis=1) if truth is None else truth
-    order = sorted_demos(shown, group)
+    # A true intent that was not learned has no column.
+    learned = group < shown.shape[1]
+    own = np.where(learned, shown[np.arange(len(shown)), np.where(learned, group, 0)], shown.max(axis=1))
+    order = np.lexsort((-own, group))
     n, n_intents = shown.shape
-    figure = blank(0.95 + 0.3 * n_intents + (0.0 if truth is None else 0.35), NARROW)
+    figure = new_figure(0.95 + 0.3 * n_intents + (0.0 if truth is None else 0.35), NARROW)
     ratios = [1.0] if truth is None else [0.7, float(n_intents)]
     axes = figure.subplots(len(ratios), 1, squeeze=False, sharex=True, height_ratios=ratios)[:, 0]
-    _strip(axes[-1], shown[order])
-    axes[-1].set_xlabel("demonstrations, by true intent" if truth is not None else "demonstrations, by likely intent")
+    _draw_strips(axes[-1], shown[order])
+    axes[-1].set_xlabel(f"demonstrations, by {'most likely' if truth is None else 'true'} intent")
+    correct = ""
     if truth is not None:
-        _truth(axes[0], truth[order], names)
+        _draw_truth(axes[0], truth[order], names)
+        correct = f" For {int(np.sum(shown.argmax(axis=1) == truth))} of them the true intent is the most likely one."
     rows: list[Row] = [
         {"demonstration": int(i), "true": "" if truth is None else int(truth[i])}
         | {f"u_{k}": float(shown[i, k]) for k in range(n_intents)}
         for i in order
     ]
-    said = ""
-    if truth is not None:
-        said = f" {int(np.sum(shown.argmax(axis=1) == truth))} of them are most likely of their true intent."
-    return Drawn(figure, rows, f"Responsibilities of {n_intents} intents for {n} demonstrations.{said}")
+    return Plot(figure, rows, f"Responsibilities of {n_intents} intents for {n} demonstrations.{correct}")
 
 
-def sorted_demos(U: FloatArray, group: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the demonstrations' order: by group, then from the surest of that group's own intent to the least.
-
-    >>> sorted_demos(np.array([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]]), np.array([0, 1, 0])).tolist()
-    [0, 2, 1]
-    """
-    # A true intent that was not learned has no column of its own.
-    own = np.where(group < U.shape[1], group, 0)
-    sure = np.where(group < U.shape[1], U[np.arange(len(U)), own], U.max(axis=1))
-    return np.lexsort((-sure, group))
-
-
-def _strip(ax: Axes, U: FloatArray) -> None:
+def _draw_strips(ax: Axes, U: FloatArray) -> None:
     n, n_intents = U.shape
     for k in range(n_intents):
         foot = k + _TALL / 2
@@ -115,263 +89,166 @@ def _strip(ax: Axes, U: FloatArray) -> None:
     ax.set_xlim(0, n)
     ax.set_ylim(n_intents - 0.5, -0.5)
     ax.set_yticks(range(n_intents), [f"learned {k}" for k in range(n_intents)])
-    _bare(ax)
+    _remove_frame(ax)
 
 
-def _truth(ax: Axes, truth: NDArray[np.int64], names: Sequence[str] | None) -> None:
+def _draw_truth(ax: Axes, truth: NDArray[np.int64], names: Sequence[str] | None) -> None:
     for k in np.unique(truth).tolist():
         first, last = int(np.argmax(truth == k)), int(truth.size - np.argmax(truth[::-1] == k))
         ax.barh(0, last - first, left=first, height=0.9, color=intent_colour(k), edgecolor=PAPER, linewidth=1.0)
-        name = fitted(names[k] if names is not None and k < len(names) else str(k), 12, 1)
+        name = wrap_label(names[k] if names is not None and k < len(names) else str(k), 12, 1)
         ax.text((first + last) / 2, 0, name, ha="center", va="center", color=PAPER, fontsize="small", clip_on=True)
     ax.set_yticks([0], ["true"])
     ax.tick_params(axis="x", labelbottom=False)
-    _bare(ax)
+    _remove_frame(ax)
 
 
-def _bare(ax: Axes) -> None:
+def _remove_frame(ax: Axes) -> None:
     ax.tick_params(length=0)
     ax.tick_params(axis="y", labelcolor=INK)
     ax.spines[:].set_visible(False)
 
 
-@in_ink
-def shares(true: ArrayLike, learned: ArrayLike, names: Sequence[str] | None = None) -> Drawn:
-    """Draw the true and the learned weight of each intent, joined by a line: its error.
-
-    Parameters
-    ----------
-    true, learned : (K',), (K,)
-        Weights rho in the same order; an intent that only one side has is drawn for that side alone.
-    names : texts, optional
-
-    Examples
-    --------
-    >>> shares([0.5, 0.5], [0.6, 0.4]).rows[0]
-    {'intent': '0', 'true': 0.5, 'learned': 0.6}
-    """
-    sides = numbers(true), numbers(learned)
+@use_report_style
+def plot_weights(true: ArrayLike, learned: ArrayLike, names: Sequence[str] | None = None) -> Plot:
+    """Plot the true (K',) and learned (K,) mixture weights in the same order, joined by a line per intent."""
+    sides = to_floats(true), to_floats(learned)
     n = max(side.size for side in sides)
     a, b = (np.concatenate([side, np.full(n - side.size, np.nan)]) for side in sides)
     labels = [names[k] if names is not None and k < len(names) else f"{k}" for k in range(n)]
-    figure = blank(0.62 + 0.3 * n, NARROW)
+    figure = new_figure(0.62 + 0.3 * n, NARROW)
     ax = figure.add_subplot()
     for k in range(n):
-        dumbbell(ax, k, 100.0 * a[k], 100.0 * b[k], intent_colour(k))
-    ax.set_yticks(range(n), [fitted(name) if names is not None else f"intent {name}" for name in labels])
-    ax.set_ylim(n - 0.5, -0.5)
+        _draw_pair(ax, k, 100.0 * a[k], 100.0 * b[k], intent_colour(k))
+    set_rows(ax, [wrap_label(name) if names is not None else f"intent {name}" for name in labels], bottom=0.5)
     ax.set_xlim(0.0, 108.0 * float(np.nanmax(np.concatenate([a, b, [0.0]])) or 1.0))
     ax.set_xlabel("share of demonstrations, %")
-    ax.tick_params(axis="y", length=0, labelcolor=INK)
-    ax.spines["left"].set_visible(False)
-    ax.grid(visible=True, axis="x", color=RULE)
-    legend(figure, dumbbell_key())
+    add_legend(figure, _pair_legend())
     rows: list[Row] = [{"intent": labels[k], "true": float(a[k]), "learned": float(b[k])} for k in range(n)]
-    parts = ", ".join(f"{row['intent']} {told(row['true'])} and {told(row['learned'])}" for row in rows)
-    return Drawn(figure, rows, f"True and learned share of each intent: {parts}.")
+    pairs = [f"{row['intent']} {format_number(row['true'])} and {format_number(row['learned'])}" for row in rows]
+    return Plot(figure, rows, f"True and learned mixture weight of each intent: {', '.join(pairs)}.")
 
 
-def dumbbell(ax: Axes, y: float, true: float, learned: float, colour: str) -> None:
-    """Draw a true value as a ring and a learned one as a dot, joined."""
+def _draw_pair(ax: Axes, y: float, true: float, learned: float, colour: str) -> None:
+    """Draw a true value as a diamond and a learned one as a dot, joined by a line."""
     ax.plot([true, learned], [y, y], color=colour, linewidth=2.5, alpha=0.45, solid_capstyle="butt", zorder=1.5)
-    ax.plot(true, y, "D", color=INK, markerfacecolor="none", markersize=6.5, markeredgewidth=1.3)
+    ax.plot(true, y, "D", **_RING)
     ax.plot(learned, y, "o", color=colour, markersize=5.0)
 
 
-def dumbbell_key() -> list[Line2D]:
-    """Return the legend's entries of `dumbbell`."""
-    ring: Keywords = {"color": INK, "markerfacecolor": "none", "markeredgewidth": 1.3, "markersize": 6.5}
+def _pair_legend() -> list[Line2D]:
     return [
-        Line2D([], [], linestyle="", marker="D", label="true", **ring),
+        Line2D([], [], linestyle="", marker="D", label="true", **_RING),
         Line2D([], [], linestyle="", marker="o", color=MUTED, markersize=5.0, label="learned"),
     ]
 
 
-@in_ink
-def rewards(
-    learned: ArrayLike,
-    feature_names: Sequence[str],
-    true: ArrayLike | None = None,
-    names: Sequence[str] | None = None,
-    errors: ArrayLike | None = None,
-) -> Drawn:
-    """Draw each intent's rewards theta, one panel an intent, one line a feature; true ones as rings beside.
+@use_report_style
+def plot_rewards(
+    learned: ArrayLike, feature_names: Sequence[str], true: ArrayLike | None = None, names: Sequence[str] | None = None
+) -> Plot:
+    """Plot the reward weights (K, d), one panel per intent and one row per feature, learned beside true.
 
-    Parameters
-    ----------
-    learned : (K, d)
-        In the order of the true intents.
-    feature_names : d texts
-    true : (K', d), optional
-    names : texts, optional
-        Of the intents.
-    errors : (K, d), optional
-        Half-widths of the learned rewards' intervals.
-
-    Examples
-    --------
-    >>> drawn = rewards([[-1.0, -9.0]], ["grass", "water"], [[-1.0, -10.0]])
-    >>> drawn.rows[1]
-    {'intent': '0', 'feature': 'water', 'true': -10.0, 'learned': -9.0, 'half_width': nan}
+    Learned intents are in the order of the true ones, which may be more or fewer.
     """
-    found = _matrix(learned, "learned", len(feature_names))
-    truth = np.full((0, found.shape[1]), np.nan) if true is None else _matrix(true, "true", found.shape[1])
-    widths = np.full(found.shape, np.nan) if errors is None else _matrix(errors, "errors", found.shape[1])
-    n, d = max(len(found), len(truth)), found.shape[1]
-    a, b, spread = (_rows(block, n) for block in (truth, found, widths))
-    figure, axes, spare = panels(n, 0.72 + 0.2 * max(d, 3))
+    thetas = _check_rewards(learned, "learned", len(feature_names))
+    d = thetas.shape[1]
+    truth = np.full((0, d), np.nan) if true is None else _check_rewards(true, "true", d)
+    n = max(len(thetas), len(truth))
+    a, b = (np.concatenate([block, np.full((n - len(block), d), np.nan)]) for block in (truth, thetas))
+    figure, axes, spare = new_panels(n, 0.72 + 0.2 * max(d, 3))
+    finite = np.concatenate([a.ravel(), b.ravel(), [0.0]])
+    finite = finite[np.isfinite(finite)]
+    low, high = float(finite.min()), float(finite.max())
+    room = 0.07 * ((high - low) or 1.0)
     rows: list[Row] = []
     for k, ax in enumerate(axes):
         name = names[k] if names is not None and k < len(names) else f"{k}"
         for j in range(d):
-            if np.isfinite(spread[k, j]):
-                ax.errorbar(b[k, j], j, xerr=spread[k, j], fmt="none", ecolor=intent_colour(k), elinewidth=1.0)
-            dumbbell(ax, j, a[k, j], b[k, j], intent_colour(k))
+            _draw_pair(ax, j, a[k, j], b[k, j], intent_colour(k))
             about = {"intent": name, "feature": feature_names[j]}
-            rows.append({**about, "true": a[k, j].item(), "learned": b[k, j].item(), "half_width": spread[k, j].item()})
-        ax.set_title(fitted(name, 30, 1) if names is not None else f"intent {name}")
-        _finish(ax, feature_names, labelled=k % 2 == 0)
-    _share_x(
-        axes, np.concatenate([a.ravel(), (b - np.nan_to_num(spread)).ravel(), (b + np.nan_to_num(spread)).ravel()])
-    )
-    legend(figure, dumbbell_key() if true is not None else dumbbell_key()[1:], spare)
-    gaps = np.abs(a - b)
-    if np.isfinite(gaps).any():
-        worst, which = divmod(int(np.nanargmax(gaps)), d)
-        said = f" The largest error is {told(float(gaps[worst, which]))}, of {feature_names[which]} in intent {worst}."
-    else:
-        said = ""
-    return Drawn(figure, rows, f"Rewards of {d} features for each of {n} intents.{said}")
-
-
-def _finish(ax: Axes, feature_names: Sequence[str], *, labelled: bool) -> None:
-    d = len(feature_names)
-    ax.set_yticks(range(d), [fitted(name, 22, 1) for name in feature_names] if labelled else [""] * d)
-    ax.set_ylim(d - 0.4, -0.6)
-    ax.axvline(0.0, color=MUTED, linewidth=0.8, zorder=0.5)
-    ax.set_xlabel("reward θ")
-    ax.locator_params(axis="x", nbins=5)
-    ax.tick_params(axis="y", length=0, labelcolor=INK)
-    ax.spines["left"].set_visible(False)
-    ax.grid(visible=True, color=RULE)
-
-
-def _share_x(axes: Sequence[Axes], values: FloatArray) -> None:
-    known = values[np.isfinite(values)]
-    low, high = (min(float(known.min()), 0.0), max(float(known.max()), 0.0)) if known.size else (0.0, 1.0)
-    room = 0.07 * ((high - low) or 1.0)
-    for ax in axes:
+            rows.append({**about, "true": a[k, j].item(), "learned": b[k, j].item()})
+        ax.set_title(wrap_label(name, 30, 1) if names is not None else f"intent {name}")
+        set_rows(ax, [wrap_label(name, 22, 1) if k % 2 == 0 else "" for name in feature_names], bins=5)
+        ax.axvline(0.0, color=MUTED, linewidth=0.8, zorder=0.5)
+        ax.set_xlabel("reward θ")
+        ax.grid(visible=True, color=RULE)
         ax.set_xlim(low - room, high + room)
+    add_legend(figure, _pair_legend() if true is not None else _pair_legend()[1:], spare)
+    gaps = np.abs(a - b)
+    worst = ""
+    if np.isfinite(gaps).any():
+        k, j = divmod(int(np.nanargmax(gaps)), d)
+        worst = f" The largest error is {format_number(float(gaps[k, j]))}, of {feature_names[j]} in intent {k}."
+    return Plot(figure, rows, f"Rewards of {d} features for each of {n} intents.{worst}")
 
 
-def _rows(block: FloatArray, n: int) -> FloatArray:
-    """Return a block of n rows, those that it lacks NaN."""
-    return np.concatenate([block, np.full((n - len(block), block.shape[1]), np.nan)])
+def _check_rewards(values: ArrayLike, name: str, d: int) -> FloatArray:
+    array = np.array(values, dtype=np.float64)
+    if array.ndim != 2 or array.shape[1] != d:
+        raise InvalidParameter.of(name, array.shape, f"must have shape (K, {d}), one column per feature")
+    return array
 
 
-def _matrix(values: ArrayLike, name: str, d: int) -> FloatArray:
-    found = np.array(values, dtype=np.float64)
-    if found.ndim != 2 or found.shape[1] != d:
-        raise InvalidParameter(
-            f"{name} must have shape (K, {d}), one column per feature; got shape {found.shape}.",
-            parameter=name,
-            value=found.shape,
-        )
-    return found
+@use_report_style
+def plot_flow(weights: ArrayLike, evd: ArrayLike, value: float) -> Plot:
+    """Plot the optimal transport between learned intents (left) and true ones (right) that defines the GEVD.
 
-
-@in_ink
-def flow(weights: ArrayLike, evd: ArrayLike, value: float, distance: str = "EVD") -> Drawn:
-    """Draw the cheapest pairing of learned intents (left) with true ones (right).
-
-    Parameters
-    ----------
-    weights, evd : (K', K)
-        Flow and distance of every pair: `GEVD.flow` and `GEVD.evd`.
-    value : float
-        The GEVD.
-    distance : str
-        The distance's name.
-
-    Examples
-    --------
-    >>> flow([[0.5, 0.0], [0.0, 0.5]], [[0.0, 3.0], [4.0, 1.0]], 0.5).rows[-1]
-    {'true': 1, 'learned': 1, 'flow': 0.5, 'evd': 1.0, 'contribution': 0.5}
+    `weights` and `evd` (K', K) are `GEVD.flow` and `GEVD.evd`; `value` is the GEVD.
     """
-    shares, costs = np.array(weights, dtype=np.float64), np.array(evd, dtype=np.float64)
-    figure = blank(0.9 + 0.62 * max(shares.shape), NARROW)
+    flow, costs = np.array(weights, dtype=np.float64), np.array(evd, dtype=np.float64)
+    figure = new_figure(0.9 + 0.62 * max(flow.shape), NARROW)
     ax = figure.add_subplot()
     from limiirl.metrics import draw_flow  # imports pyplot
 
-    draw_flow(ax, shares, costs, distance, ink=INK, muted=MUTED)
+    draw_flow(ax, flow, costs, "EVD", ink=INK, muted=MUTED)
     rows: list[Row] = [
         {"true": i, "learned": j, "flow": float(w), "evd": float(costs[i, j]), "contribution": float(w * costs[i, j])}
-        for (i, j), w in np.ndenumerate(shares)
+        for (i, j), w in np.ndenumerate(flow)
         if w > 0.0
     ]
-    dearest = sorted(rows, key=lambda row: -row["contribution"])[:3]
     parts = ", ".join(
-        f"learned {row['learned']} with true {row['true']} ({100 * row['flow']:.3g} % at {told(row['evd'])})"
-        for row in dearest
+        f"learned {row['learned']} with true {row['true']} ({100 * row['flow']:.3g} % at {format_number(row['evd'])})"
+        for row in sorted(rows, key=lambda row: -row["contribution"])[:3]
     )
-    return Drawn(figure, rows, f"GEVD {told(value)} as the cheapest pairing of intents; what costs most: {parts}.")
+    alt = f"GEVD {format_number(value)} as the optimal matching of intents; largest contributions: {parts}."
+    return Plot(figure, rows, alt)
 
 
-# Gaps below this share of the NLL are rounding, and would stretch the log axis for nothing.
-_ROUNDING = 1e-9
+@use_report_style
+def plot_convergence(histories: Mapping[str, ArrayLike]) -> Plot:
+    """Plot the training NLL against the EM iteration, and its gap to the lowest NLL of all methods.
 
-
-@in_ink
-def traces(histories: Mapping[str, ArrayLike]) -> Drawn:
-    """Draw the NLL of the training demonstrations against the iteration of EM, for each method.
-
-    The gap is to the lowest NLL of all methods; where a trace reaches it, the gap is 0 and leaves its log axis.
-
-    Parameters
-    ----------
-    histories : method -> (n_iter + 1,)
-        NLL by iteration; the first is the start's. A method without EM has none, and is left out.
-
-    Examples
-    --------
-    >>> drawn = traces({"k-means, MLE": [21.0, 20.0], "random rewards": [25.0, 21.0, 20.5]})
-    >>> [row["gap"] for row in drawn.rows]
-    [1.0, 0.0, 5.0, 1.0, 0.5]
+    `histories` maps a method to its NLL (n_iter + 1,) by iteration, the initial one first; methods without EM are left
+    out. A gap of 0 is not shown on the logarithmic axis.
     """
-    known = {name: numbers(values) for name, values in histories.items()}
-    known = {name: values for name, values in known.items() if np.isfinite(values).any()}
-    look = styles(known)
-    figure, (raw, gap), _ = panels(2, 2.1)
-    best = min((float(np.nanmin(values)) for values in known.values()), default=float("nan"))
+    finite = {name: to_floats(values) for name, values in histories.items()}
+    finite = {name: values for name, values in finite.items() if np.isfinite(values).any()}
+    styles = method_styles(finite)
+    figure, (raw, gap), _ = new_panels(2, 2.1)
+    best = min((float(np.nanmin(values)) for values in finite.values()), default=float("nan"))
     rows: list[Row] = []
-    for name, values in known.items():
+    for name, values in finite.items():
         steps = np.arange(values.size)
         above = values - best
         above[above <= _ROUNDING * max(abs(best), 1.0)] = 0.0
-        # Markers on few of many iterations; the last is where EM stopped.
+        # Markers on a few iterations, the last one included.
         few = sorted({*range(0, values.size, max(values.size // 6, 1)), values.size - 1})
-        look_of = {**line(look[name]), "markevery": few, "markersize": 4.2}
-        raw.plot(steps, values, **look_of)
-        gap.plot(steps, np.where(above > 0.0, above, np.nan), **look_of)
-        pairs = zip(steps.tolist(), values.tolist(), above.tolist(), strict=True)
-        rows += [{"method": name, "iteration": i, "nll": value, "gap": over} for i, value, over in pairs]
+        look = {**line_style(styles[name]), "markevery": few, "markersize": 4.2}
+        raw.plot(steps, values, **look)
+        gap.plot(steps, np.where(above > 0.0, above, np.nan), **look)
+        points = zip(steps.tolist(), values.tolist(), above.tolist(), strict=True)
+        rows += [{"method": name, "iteration": i, "nll": nll, "gap": over} for i, nll, over in points]
     gaps = np.array([row["gap"] for row in rows if row["gap"] > 0.0])
     if gaps.size:
         log_axis(gap, "y", gaps)
-    raw.set(title="Training NLL", xlabel="iteration of EM")
-    gap.set(title="Above the best", xlabel="iteration of EM")
+    raw.set(title="Training NLL", xlabel="EM iteration")
+    gap.set(title="Gap to the best", xlabel="EM iteration")
     for ax in (raw, gap):
         ax.grid(visible=True, axis="y", color=RULE)
         ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    legend(figure, [handle(style) for style in look.values()])
-    return Drawn(figure, rows, _alt(known, look, best))
-
-
-def _alt(known: Mapping[str, np.ndarray], look: Mapping[str, MethodStyle], best: float) -> str:
-    if not known:
-        return "No method made an iteration of EM."
-    ends = [
-        f"{look[name].label} ends after {values.size - 1} iterations at {told(values[-1])}"
-        for name, values in known.items()
-    ]
-    return f"NLL against the iteration of EM; the best is {told(best)}: {'; '.join(ends)}."
+    add_legend(figure, [legend_line(style) for style in styles.values()])
+    if not finite:
+        return Plot(figure, rows, "No EM iterations.")
+    ends = [f"{name} ends after {nll.size - 1} iterations at {format_number(nll[-1])}" for name, nll in finite.items()]
+    return Plot(figure, rows, f"NLL against the EM iteration; the best is {format_number(best)}: {'; '.join(ends)}.")

@@ -1,6 +1,6 @@
-"""Pages about roads and drivers: a network, the quality of a matching, driving styles, forecasts and closures.
+"""Pages about roads and drivers: networks, map matching, driving styles, forecasts and closures.
 
-The page of a driver experiment is loaded when first used: the other pages need no experiments.
+The page of a driver experiment is imported on first use: the other pages do not need `limiirl.experiments`.
 """
 
 from typing import TYPE_CHECKING, Any

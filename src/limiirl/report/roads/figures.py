@@ -1,4 +1,4 @@
-"""Figures of drivers: rewards by group of features (appendix F of the paper), and two routes between two places."""
+"""Figures of drivers: rewards by group of features (paper, Appendix F), and two routes between the same places."""
 
 from __future__ import annotations
 
@@ -10,111 +10,105 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike, NDArray
 
-from limiirl._typing import FloatArray
+from limiirl._typing import BoolArray, FloatArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
-from limiirl.report.figures.style import Drawn, Keywords, Row, blank, fitted, in_ink, intent_colour, legend, told
+from limiirl.report.figures import Plot
+from limiirl.report.figures.style import (
+    Keywords,
+    Row,
+    add_legend,
+    format_number,
+    intent_colour,
+    new_figure,
+    use_report_style,
+    wrap_label,
+)
+from limiirl.report.map_image import round_length
 from limiirl.report.svg import INK, MUTED, PAPER, RULE
 from limiirl.roads import Plane, RoadNetwork
 
 Panel = tuple[ArrayLike, ArrayLike, ArrayLike]
+Block = tuple[FloatArray, FloatArray, FloatArray]
 
-_WIDTH = 5.6
-# Of a line's width in points, beside what its share gives.
+_WIDTH, _ROUTES_WIDTH = 5.6, 5.0
+# Line width in points: _LEAST plus _MOST times the mixture weight.
 _LEAST, _MOST = 0.9, 6.0
-# So many styles have short names in one row of the legend, which is read from left to right.
+# Legends of up to this many short names have one row.
 _IN_A_ROW = 4
+# Trips longer than this multiple of the straight line are errands, not routes.
+_STRAIGHT = 2.2
+_LEAST_M = 1500.0
+_REACHES_M = (200.0, 400.0, 800.0)
+# Limit of compared pairs, taken in the order of the trips.
+_MOST_PAIRS = 20_000
 
 
-@in_ink
-def driver_rewards(
+@use_report_style
+def plot_driver_rewards(
     panels: Mapping[str, Panel],
     feature_names: Sequence[str],
     groups: Mapping[str, Sequence[int]],
     drawn: ArrayLike | None = None,
     names: Sequence[str] | None = None,
-) -> Drawn:
-    """Draw rewards in the fixed gauge: a column a start, a row a feature, a line an intent, as wide as its share.
+) -> Plot:
+    """Plot normalised rewards: one column per initialisation, one row per feature, line widths by mixture weight.
 
-    Parameters
-    ----------
-    panels : mapping of a start's name to (weights (K,), level (K,), thetas (K, d))
-        With intent k of each start the one most like intent k of the first; rows of NaN where a start has none.
-    feature_names : d texts
-    groups : mapping of a name to indices
-        A line is not drawn from one group to the next.
-    drawn : (d,) bool, optional
-        Which features to draw; those that nobody drives say nothing.
-    names : K texts, optional
-        Of the intents.
-
-    Examples
-    --------
-    >>> panel = ([0.7, 0.3], [-2.0, -3.0], [[0.5, -0.5], [0.0, 0.0]])
-    >>> picture = driver_rewards({"k-means": panel}, ["km of highway", "km of street"], {"road class": (0, 1)})
-    >>> picture.rows[0]
-    {'start': 'k-means', 'intent': '0', 'share': 0.7, 'group': 'level', 'feature': 'an average km', 'reward': -2.0}
+    `panels` maps an initialisation to weights (K,), level (K,) and thetas (K, d), intents in the order of the first;
+    NaN for a missing intent. Lines connect features of a group only. `drawn` (d,) selects features.
     """
     d = len(feature_names)
     kept = np.ones(d, dtype=bool) if drawn is None else np.asarray(drawn, dtype=bool)
-    blocks = {start: _block(start, panel, d) for start, panel in panels.items()}
+    blocks = {start: _check_panel(start, panel, d) for start, panel in panels.items()}
     shown = {group: [j for j in places if kept[j]] for group, places in groups.items()}
     shown = {group: places for group, places in shown.items() if places}
     n_rows = sum(len(places) + 1 for places in shown.values())
-    figure = blank(1.35 + 0.165 * n_rows, _WIDTH)
+    figure = new_figure(1.35 + 0.165 * n_rows, _WIDTH)
     grid = figure.add_gridspec(2, len(blocks), height_ratios=[2.2, n_rows])
+    n = max(len(weights) for weights, _, _ in blocks.values())
+    intents = [names[k] if names is not None and k < len(names) else f"{k}" for k in range(n)]
     rows: list[Row] = []
     tops, bodies = [], []
-    for column, (start, (weights, level, thetas)) in enumerate(blocks.items()):
+    for column, (start, block) in enumerate(blocks.items()):
+        weights, level, thetas = block
         top, body = figure.add_subplot(grid[0, column]), figure.add_subplot(grid[1, column])
-        top.set_title(fitted(start, 18))
-        _level(top, weights, level)
-        _body(body, weights, thetas, shown, feature_names, labelled=column == 0)
+        top.set_title(wrap_label(start, 18))
+        _draw_level(top, weights, level)
+        _draw_rewards(body, weights, thetas, shown, feature_names, labelled=column == 0)
         top.set_yticks([0], ["average km" if column == 0 else ""])
         tops.append(top)
         bodies.append(body)
-        rows += _rows(start, weights, level, thetas, feature_names, groups, names)
-    _share(tops, np.concatenate([level for _, level, _ in blocks.values()]))
-    _share(bodies, np.concatenate([thetas[:, kept].ravel() for _, _, thetas in blocks.values()]), zero=True)
-    bodies[len(bodies) // 2].set_xlabel("reward a km, beside the average")
-    n = max(len(weights) for weights, _, _ in blocks.values())
-    labels = [names[k] if names is not None and k < len(names) else f"intent {k}" for k in range(n)]
-    keys = [Line2D([], [], color=intent_colour(k), linewidth=3.0, label=fitted(labels[k], 60, 1)) for k in range(n)]
-    legend(figure, keys, columns=1 if max(map(len, labels)) > 24 or n > _IN_A_ROW else n)
-    return Drawn(figure, rows, _alt(blocks, feature_names, kept))
+        rows += _reward_rows(start, block, feature_names, groups, intents)
+    _share_limits(tops, np.concatenate([level for _, level, _ in blocks.values()]))
+    _share_limits(bodies, np.concatenate([thetas[:, kept].ravel() for _, _, thetas in blocks.values()]), zero=True)
+    bodies[len(bodies) // 2].set_xlabel("reward per km, relative to the average")
+    labels = intents if names is not None else [f"intent {name}" for name in intents]
+    keys = [Line2D([], [], color=intent_colour(k), linewidth=3.0, label=wrap_label(labels[k], 60, 1)) for k in range(n)]
+    add_legend(figure, keys, columns=1 if max(map(len, labels)) > 24 or n > _IN_A_ROW else n)
+    return Plot(figure, rows, _describe_rewards(blocks, feature_names, kept))
 
 
-def _block(start: str, panel: Panel, d: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _check_panel(start: str, panel: Panel, d: int) -> Block:
     weights, level, thetas = (np.array(part, dtype=np.float64) for part in panel)
     if thetas.shape != (len(weights), d) or level.shape != weights.shape:
-        raise InvalidParameter(
-            f"A panel must be weights (K,), level (K,) and thetas (K, {d}); {start!r} has {weights.shape}, "
-            f"{level.shape} and {thetas.shape}.",
-            parameter="panels",
-            value=start,
-        )
+        raise InvalidParameter.of("panels", start, f"must have weights (K,), level (K,) and thetas (K, {d})")
     return weights, level, thetas
 
 
-def _look(k: int, share: float) -> Keywords:
-    return {
-        "color": intent_colour(k),
-        "linewidth": _LEAST + _MOST * share,
-        "alpha": 0.8,
-        "solid_capstyle": "round",
-        "solid_joinstyle": "round",
-    }
+def _line_style(k: int, weight: float) -> Keywords:
+    caps: Keywords = {"solid_capstyle": "round", "solid_joinstyle": "round"}
+    return {"color": intent_colour(k), "linewidth": _LEAST + _MOST * weight, "alpha": 0.8, **caps}
 
 
-def _level(ax: Axes, weights: FloatArray, level: FloatArray) -> None:
-    for k, (share, value) in enumerate(zip(weights, level, strict=True)):
+def _draw_level(ax: Axes, weights: FloatArray, level: FloatArray) -> None:
+    for k, (weight, value) in enumerate(zip(weights, level, strict=True)):
         if np.isfinite(value):
-            ax.plot([value, value], [-0.4, 0.4], **_look(k, float(share)))
+            ax.plot([value, value], [-0.4, 0.4], **_line_style(k, float(weight)))
     ax.set_ylim(-0.7, 0.7)
-    _bare(ax)
+    _style_axes(ax)
 
 
-def _body(
+def _draw_rewards(
     ax: Axes,
     weights: FloatArray,
     thetas: FloatArray,
@@ -123,42 +117,40 @@ def _body(
     *,
     labelled: bool,
 ) -> None:
-    y, ticks, labels, heads = 0, [], [], []
+    labels: list[str] = []
+    heads = []
     for group, places in shown.items():
-        ticks.append(y)
+        heads.append(len(labels))
         labels.append(group)
-        heads.append(y)
-        at = np.arange(y + 1, y + 1 + len(places))
-        # The widest first, so that thin ones are seen on them.
+        at = np.arange(len(labels), len(labels) + len(places))
+        # The widest first, so that thin lines are on top.
         for k in np.argsort(-weights).tolist():
             if np.isfinite(thetas[k]).any():
                 mark: Keywords = {"marker": "o", "markersize": 3.0 + 3.0 * float(weights[k])}
-                ax.plot(thetas[k, list(places)], at, **_look(k, float(weights[k])), **mark)
-        ticks += at.tolist()
-        labels += [fitted(feature_names[j].removeprefix("km ").removeprefix("of "), 22, 1) for j in places]
-        y += 1 + len(places)
+                ax.plot(thetas[k, list(places)], at, **_line_style(k, float(weights[k])), **mark)
+        labels += [wrap_label(feature_names[j].removeprefix("km ").removeprefix("of "), 22, 1) for j in places]
     ax.axvline(0.0, color=MUTED, linewidth=0.8, zorder=0.5)
-    ax.set_ylim(y - 0.4, -0.6)
-    ax.set_yticks(ticks, labels if labelled else [""] * len(ticks))
-    _bare(ax)
+    ax.set_ylim(len(labels) - 0.4, -0.6)
+    ax.set_yticks(range(len(labels)), labels if labelled else [""] * len(labels))
+    _style_axes(ax)
     if labelled:
-        for tick, place in zip(ax.get_yticklabels(), ticks, strict=True):
+        for place, tick in enumerate(ax.get_yticklabels()):
             tick.set_fontsize(8.0)
             if place in heads:
                 tick.set_color(INK)
                 tick.set_fontweight("bold")
 
 
-def _bare(ax: Axes) -> None:
+def _style_axes(ax: Axes) -> None:
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
     ax.grid(visible=True, axis="x", color=RULE)
     ax.locator_params(axis="x", nbins=4)
 
 
-def _share(axes: Sequence[Axes], values: FloatArray, *, zero: bool = False) -> None:
-    known = values[np.isfinite(values)]
-    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+def _share_limits(axes: Sequence[Axes], values: FloatArray, *, zero: bool = False) -> None:
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
     room = 0.1 * (high - low) or 0.5
@@ -166,73 +158,40 @@ def _share(axes: Sequence[Axes], values: FloatArray, *, zero: bool = False) -> N
         ax.set_xlim(low - room, high + room)
 
 
-def _rows(
-    start: str,
-    weights: FloatArray,
-    level: FloatArray,
-    thetas: FloatArray,
-    feature_names: Sequence[str],
-    groups: Mapping[str, Sequence[int]],
-    names: Sequence[str] | None,
+def _reward_rows(
+    start: str, block: Block, feature_names: Sequence[str], groups: Mapping[str, Sequence[int]], intents: Sequence[str]
 ) -> list[Row]:
     rows: list[Row] = []
-    for k in range(len(weights)):
-        intent = names[k] if names is not None and k < len(names) else f"{k}"
-        about = {"start": start, "intent": intent, "share": float(weights[k])}
-        rows.append({**about, "group": "level", "feature": "an average km", "reward": float(level[k])})
+    for k, (weight, level, theta) in enumerate(zip(*block, strict=True)):
+        about = {"start": start, "intent": intents[k], "weight": float(weight)}
+        rows.append({**about, "group": "level", "feature": "average km", "reward": float(level)})
         for group, places in groups.items():
-            rows += [
-                {**about, "group": group, "feature": feature_names[j], "reward": float(thetas[k, j])} for j in places
-            ]
+            rows += [{**about, "group": group, "feature": feature_names[j], "reward": float(theta[j])} for j in places]
     return rows
 
 
-def _alt(
-    blocks: Mapping[str, tuple[FloatArray, FloatArray, FloatArray]],
-    feature_names: Sequence[str],
-    kept: NDArray[np.bool_],
-) -> str:
+def _describe_rewards(blocks: Mapping[str, Block], feature_names: Sequence[str], kept: BoolArray) -> str:
     start, (weights, _, thetas) = next(iter(blocks.items()))
-    said = [f"Rewards a km of {int(kept.sum())} features for each intent, started in {len(blocks)} ways."]
+    parts = [f"Rewards per km of {int(kept.sum())} features for each intent and {len(blocks)} initialisations."]
     for k in range(len(weights)):
         values = np.where(kept & np.isfinite(thetas[k]), thetas[k], np.nan)
         if np.isfinite(values).any():
             best, worst = int(np.nanargmax(values)), int(np.nanargmin(values))
-            said.append(
-                f"Intent {k} of {start}, {weights[k]:.0%}, prefers {feature_names[best]} ({told(float(values[best]))}) "
-                f"and avoids {feature_names[worst]} ({told(float(values[worst]))})."
-            )
-    return " ".join(said)
+            ends = [f"{feature_names[j]} ({format_number(float(values[j]))})" for j in (best, worst)]
+            parts.append(f"Intent {k} of {start}, {weights[k]:.0%}, prefers {ends[0]} and avoids {ends[1]}.")
+    return " ".join(parts)
 
 
-_ROUTES_WIDTH = 5.0
-
-
-@in_ink
-def two_routes(
+@use_report_style
+def plot_routes(
     lines: Sequence[ArrayLike],
     names: Sequence[str],
     intents: Sequence[int],
     streets: Sequence[tuple[ArrayLike, float]] = (),
-) -> Drawn:
-    """Draw routes on a map of streets, each in its intent's colour, with its length.
+) -> Plot:
+    """Draw routes (k, 2) on a map of streets, each with its length and in the colour of its intent.
 
-    Parameters
-    ----------
-    lines : sequence of (k, 2)
-        Latitudes and longitudes.
-    names : texts
-        For the legend.
-    intents : sequence of int
-    streets : sequence of ((n, 2), width)
-        Background: points with rows of NaN between lines, and a width in points.
-
-    Examples
-    --------
-    >>> there = [[41.15, -8.63], [41.16, -8.63], [41.16, -8.62]]
-    >>> around = [[41.15, -8.63], [41.15, -8.62], [41.16, -8.62]]
-    >>> two_routes([there, around], ["slow", "fast"], [0, 1]).rows[0]["km"]
-    1.95
+    `streets` are background lines (n, 2), separated by rows of NaN, with their widths in points.
     """
     routes = [np.asarray(line, dtype=np.float64) for line in lines]
     everything = np.concatenate(routes)
@@ -240,9 +199,9 @@ def two_routes(
     plane = Plane(*(0.5 * (low + high)).tolist())
     flat = [plane.xy(line[:, 0], line[:, 1]) / 1000.0 for line in routes]
     half = np.abs(np.concatenate(flat)).max(axis=0) + 0.25
-    # Not so flat that it shows nothing, not so tall that it fills a page.
+    # Limits of the aspect ratio.
     half = np.maximum(half, half[::-1] * np.array([0.85, 0.55]))
-    figure = blank(float(_ROUTES_WIDTH * half[1] / half[0]) + 0.45, _ROUTES_WIDTH)
+    figure = new_figure(float(_ROUTES_WIDTH * half[1] / half[0]) + 0.45, _ROUTES_WIDTH)
     ax = figure.add_subplot()
     for points, width in streets:
         at = np.asarray(points, dtype=np.float64).reshape(-1, 2)
@@ -251,89 +210,67 @@ def two_routes(
     km = [float(np.hypot(*np.diff(line, axis=0).T).sum()) for line in flat]
     for line, name, intent, length in zip(flat, names, intents, km, strict=True):
         ax.plot(line[:, 0], line[:, 1], color=PAPER, linewidth=5.5, solid_capstyle="round", zorder=2)
-        look = {"color": intent_colour(intent), "linewidth": 3.0, "solid_capstyle": "round"}
-        ax.plot(line[:, 0], line[:, 1], label=f"{fitted(name, 40, 1)}, {length:.1f} km", zorder=3, **look)  # type: ignore[arg-type]
-    _finish(ax, flat, half)
+        look: Keywords = {"color": intent_colour(intent), "linewidth": 3.0, "solid_capstyle": "round", "zorder": 3}
+        ax.plot(line[:, 0], line[:, 1], label=f"{wrap_label(name, 40, 1)}, {length:.1f} km", **look)
+    _finish_routes(ax, flat, half)
     figure.legend(loc="outside lower center", ncols=1)
     figure.set_figheight(float(figure.get_figheight()) + 0.2 * len(flat))
     rows: list[Row] = [
         {"route": name, "intent": intent, "km": round(length, 3), "points": len(line)}
         for name, intent, length, line in zip(names, intents, km, flat, strict=True)
     ]
-    said = " and ".join(f"{name}: {length:.1f} km" for name, length in zip(names, km, strict=True))
-    return Drawn(figure, rows, f"A map with {len(flat)} routes between nearly the same places. {said}.")
+    lengths = " and ".join(f"{name}: {length:.1f} km" for name, length in zip(names, km, strict=True))
+    return Plot(figure, rows, f"A map with {len(flat)} routes between nearly the same places. {lengths}.")
 
 
 def _free_side(
     places: FloatArray, flat: Sequence[FloatArray], half: FloatArray
 ) -> tuple[FloatArray, tuple[float, float]]:
-    """Return the place of a word and the side of it, right, left, above or below, on which fewest routes pass."""
+    """Return the place of a label and the side (right, left, above or below) with the fewest routes."""
     steps = np.linspace(0.0, 1.0, 30)[:, None, None]
     passed = np.concatenate([(line[:-1] + steps * np.diff(line, axis=0)).reshape(-1, 2) for line in flat] + [places])
-    room = 0.13 * half[0]  # about the width of a word
-    found: list[tuple[bool, int, int, FloatArray, tuple[float, float]]] = []
+    room = 0.13 * half[0]  # about the width of a label
+    options: list[tuple[bool, int, int, FloatArray, tuple[float, float]]] = []
     for place in places:
         for side in ((1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0)):
             middle = place + room * np.array(side) * [1.0, 0.6]
             taken = int(np.all(np.abs(passed - middle) <= [0.85 * room, 0.4 * room], axis=1).sum())
             outside = bool(np.any(np.abs(middle) + np.array([room, 0.5 * room]) > half))
-            found.append((outside, taken, len(found), place, side))
-    *_, place, side = min(found, key=lambda one: one[:3])
+            options.append((outside, taken, len(options), place, side))
+    *_, place, side = min(options, key=lambda option: option[:3])
     return place, side
 
 
-def _finish(ax: Axes, flat: Sequence[FloatArray], half: FloatArray) -> None:
-    for word, which, fill in (("start", 0, PAPER), ("end", -1, INK)):
+def _finish_routes(ax: Axes, flat: Sequence[FloatArray], half: FloatArray) -> None:
+    box: Keywords = {"facecolor": PAPER, "edgecolor": "none", "alpha": 0.85}
+    for label, which, fill in (("start", 0, PAPER), ("end", -1, INK)):
         places = np.stack([line[which] for line in flat])
         ax.plot(*places.T, "o", color=INK, markerfacecolor=fill, markersize=7.0, markeredgewidth=1.6, zorder=4)
         at, side = _free_side(places, flat, half)
-        ax.annotate(
-            word,
-            (at[0], at[1]),
-            (9.0 * side[0], 10.0 * side[1]),
-            textcoords="offset points",
-            ha={1.0: "left", -1.0: "right"}.get(side[0], "center"),
-            va={1.0: "bottom", -1.0: "top"}.get(side[1], "center"),
-            bbox={"boxstyle": "round,pad=0.15", "facecolor": PAPER, "edgecolor": "none", "alpha": 0.85},
-            zorder=5,
-        )
+        align: Keywords = {
+            "ha": {1.0: "left", -1.0: "right"}.get(side[0], "center"),
+            "va": {1.0: "bottom", -1.0: "top"}.get(side[1], "center"),
+        }
+        offset = (9.0 * side[0], 10.0 * side[1])
+        frame = {"boxstyle": "round,pad=0.15", **box}
+        ax.annotate(label, (at[0], at[1]), offset, textcoords="offset points", bbox=frame, zorder=5, **align)
     ax.set_xlim(-half[0], half[0])
     ax.set_ylim(-half[1], half[1])
     ax.set_aspect("equal")
     ax.set_xticks([])
     ax.set_yticks([])
     ax.spines[:].set_visible(False)
-    most = half[0] / 2.0
-    power = 10.0 ** np.floor(np.log10(most))
-    bar = float(max(part * power for part in (1.0, 2.0, 5.0) if part * power <= most))
+    bar = round_length(half[0] / 2.0)
     left, foot = -0.96 * half[0], -0.95 * half[1]
     ax.plot([left, left + bar], [foot, foot], color=INK, linewidth=1.6, zorder=6)
-    words = f"{bar:g} km" if bar >= 1.0 else f"{1000.0 * bar:g} m"
-    paper = {"boxstyle": "square,pad=0.1", "facecolor": PAPER, "edgecolor": "none", "alpha": 0.85}
-    ax.annotate(words, (left, foot), (0.0, 4.0), textcoords="offset points", bbox=paper, zorder=6)
-
-
-# Longer than this over the straight line is an errand, not a way of getting there.
-_STRAIGHT = 2.2
-_LEAST_M = 1500.0
-_REACHES_M = (200.0, 400.0, 800.0)
-# Pairs compared at most; they are taken in the order of the trips, so that the choice is the same each time.
-_MOST_PAIRS = 20_000
+    scale = f"{bar:g} km" if bar >= 1.0 else f"{1000.0 * bar:g} m"
+    frame = {"boxstyle": "square,pad=0.1", **box}
+    ax.annotate(scale, (left, foot), (0.0, 4.0), textcoords="offset points", bbox=frame, zorder=6)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two trips, and how alike they are.
-
-    Attributes
-    ----------
-    first, second : int
-        Numbers of the demonstrations.
-    apart_m : float
-        The larger of the distances between their starts and between their ends.
-    shared : float
-        Of the shorter one's length, the share that both drive.
-    """
+    """Two trips by index, the larger distance between their ends, and the shared fraction of the shorter one."""
 
     first: int
     second: int
@@ -342,19 +279,17 @@ class Pair:
 
 
 def find_pair(network: RoadNetwork, demos: Demonstrations, labels: ArrayLike) -> Pair | None:
-    """Return the two trips of different labels between nearly the same ends that share least; None if there are none.
+    """Return the two trips of different labels with nearly equal ends that share least, or None.
 
-    Ends are at most 200 m apart, or 400 or 800 where no pair is nearer. Trips shorter than 1.5 km, or more than 2.2
-    times as long as the straight line, are left out.
+    Ends are at most 200 m apart, or 400 or 800 m if there is no closer pair. Trips shorter than 1.5 km, or longer than
+    2.2 times the straight line, are left out.
 
-    Examples
-    --------
     >>> lat, lon = [41.15, 41.15, 41.17, 41.17], [-8.63, -8.61, -8.61, -8.63]
     >>> square = RoadNetwork.from_segments(lat, lon, [0, 1, 0, 3], [1, 2, 3, 2])
     >>> find_pair(square, Demonstrations([0, 1, 2, 3], [0, 2, 4]), [0, 1])
     Pair(first=0, second=1, apart_m=0.0, shared=0.0)
     """
-    who = np.asarray(labels, dtype=np.int64)
+    style = np.asarray(labels, dtype=np.int64)
     states, offsets = demos.states, demos.offsets
     start = network.node_xy[network.tail[states[offsets[:-1]]]]
     end = network.node_xy[network.head[states[offsets[1:] - 1]]]
@@ -364,10 +299,12 @@ def find_pair(network: RoadNetwork, demos: Demonstrations, labels: ArrayLike) ->
     usable = np.flatnonzero((length >= _LEAST_M) & (length <= _STRAIGHT * np.maximum(straight, 1.0)))
     for reach in _REACHES_M:
         best: Pair | None = None
-        for i, j in _near(start[usable], end[usable], who[usable], reach):
+        for i, j in _close_pairs(start[usable], end[usable], style[usable], reach):
             one, two = int(usable[i]), int(usable[j])
             apart = float(max(np.hypot(*(start[one] - start[two])), np.hypot(*(end[one] - end[two]))))
-            shared = _shared(network, demos, one, two, float(min(length[one], length[two])))
+            a, b = (states[offsets[k] : offsets[k + 1]] for k in (one, two))
+            both = np.intersect1d(a, b)
+            shared = float(network.length_m[both].sum() / min(length[one], length[two]))
             if best is None or (shared, apart) < (best.shared, best.apart_m):
                 best = Pair(one, two, apart, shared)
         if best is not None and best.shared < 0.5:
@@ -375,22 +312,16 @@ def find_pair(network: RoadNetwork, demos: Demonstrations, labels: ArrayLike) ->
     return None
 
 
-def _near(start: FloatArray, end: FloatArray, who: NDArray[np.int64], reach: float) -> list[tuple[int, int]]:
-    """Return pairs of different labels whose starts and ends are within reach."""
+def _close_pairs(start: FloatArray, end: FloatArray, style: NDArray[np.int64], reach: float) -> list[list[int]]:
+    """Return pairs of different styles whose starts and ends are within reach."""
     from scipy.spatial import cKDTree
 
     if len(start) < 2:
         return []
-    # In four dimensions the distance bounds those of both ends.
+    # The distance in four dimensions bounds the distances of both ends.
     near = cKDTree(np.hstack([start, end])).query_pairs(np.sqrt(2.0) * reach, output_type="ndarray")
     near = near[np.lexsort((near[:, 1], near[:, 0]))]
     i, j = near[:, 0], near[:, 1]
     both = np.maximum(np.hypot(*(start[i] - start[j]).T), np.hypot(*(end[i] - end[j]).T)) <= reach
-    kept = near[both & (who[i] != who[j])][:_MOST_PAIRS]
-    return [(int(a), int(b)) for a, b in kept]
-
-
-def _shared(network: RoadNetwork, demos: Demonstrations, one: int, two: int, shorter: float) -> float:
-    a, b = (demos.states[demos.offsets[i] : demos.offsets[i + 1]] for i in (one, two))
-    both = np.intersect1d(a, b)
-    return float(network.length_m[both].sum() / shorter)
+    pairs: list[list[int]] = near[both & (style[i] != style[j])][:_MOST_PAIRS].tolist()
+    return pairs

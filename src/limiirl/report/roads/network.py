@@ -1,4 +1,4 @@
-"""The page of a road network: a map in several colourings, what is known of its streets, and what was left out."""
+"""Page of a road network: a map with several colourings, road statistics, and dropped data."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from limiirl._typing import IntArray
+from limiirl._typing import FloatArray, IntArray
 from limiirl.report.document import Facts, Fold, Item, Report, Section, Text
 from limiirl.report.maps import Layer, Map, Stroke
-from limiirl.report.roads.layers import Chains, class_word, facts_chains, rank, street_facts
+from limiirl.report.roads.layers import (
+    Chains,
+    class_label,
+    class_rank,
+    join_uniform_segments,
+    segment_ranks,
+    street_facts,
+)
 from limiirl.report.svg import INK, MUTED, SERIES
 from limiirl.report.tables import Cell, Column, Content, Table
 from limiirl.roads import RoadNetwork, regions, summarize
@@ -22,51 +28,46 @@ _SPEEDS = (30.0, 50.0, 70.0, 90.0)
 _LANES = (1.0, 2.0, 3.0)
 _GROUP = "colouring"
 _THIN, _DETAIL = 0.9, 45.0
-# Of the classes from the most important on: neighbours must be told apart at a glance.
+# Colours of road classes from the most important on, in an order that keeps neighbours distinct.
 _HUES = (1, 6, 0, 2, 3, 5, 7, 4)
 
 
 def network_page(network: RoadNetwork, *, title: str = "Road network") -> Report:
-    """Return the report of a network: map, lengths by class and region, what is known, what was dropped and why.
+    """Return the report of a network: map, lengths by class and region, known attributes, dropped data.
 
-    Examples
-    --------
     >>> ring = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 2], [1, 2, 0])
-    >>> page = network_page(ring)
-    >>> page.highlights[0]
-    ('directed segments', '3')
-    >>> [table.name for table in page.tables]
+    >>> [table.name for table in network_page(ring).tables]
     ['road-classes', 'regions']
     """
     place = regions(network)
     km = network.length_m / 1000.0
-    known_speed, known_lanes = (float(km[np.isfinite(v)].sum() / km.sum()) for v in (network.speed_kmh, network.lanes))
-    sections = [
-        Section("Map", [_map(network, place)]),
-        Section(
-            "Roads",
-            [_class_table(network)],
-            lead="Lengths count each direction that may be driven. What the source does not say stays unknown.",
-        ),
-        Section("Regions", [_region_table(network, place)], lead="The centre, and sixteen compass points around it."),
-        *_notes_section(network),
-    ]
-    speed, lanes = (f"{100.0 * share:.0f}\u00a0%" for share in (known_speed, known_lanes))
+    speed, lanes = (
+        f"{100.0 * float(km[np.isfinite(v)].sum() / km.sum()):.0f}\u00a0%" for v in (network.speed_kmh, network.lanes)
+    )
+    roads_lead = "Lengths count each direction of travel. Attributes that the source does not state are unknown."
+    regions_lead = "The centre and sixteen compass directions around it."
+    facts = {
+        "Centre": f"{network.centre[0]:.5f}, {network.centre[1]:.5f}",
+        "Fingerprint": network.fingerprint(),
+        "Attribution": network.attribution or "none given",
+    }
     return Report(
         title,
-        f"{network.n_segments:,} directed segments of {km.sum():,.0f} km in all, joined by {network.n_turns:,} turns. "
-        f"The speed limit is known for {speed} of the length, the number of lanes for {lanes}.",
-        sections,
+        f"{network.n_segments:,} directed segments with a total length of {km.sum():,.0f} km, joined by "
+        f"{network.n_turns:,} turns. The speed limit is known for {speed} of the length, the number of lanes for "
+        f"{lanes}.",
+        [
+            Section("Map", [_map(network, place)]),
+            Section("Roads", [_class_table(network)], lead=roads_lead),
+            Section("Regions", [_region_table(network, place)], lead=regions_lead),
+            *_notes_section(network),
+        ],
         methods=[
-            Text("A segment is a piece of road between two neighbouring points of the map, driven one way; a turn is a "
-                 "legal move from one segment to the next. Segments are the states of the MDP, turns its actions."),
-            Facts(
-                {
-                    "Centre": f"{network.centre[0]:.5f}, {network.centre[1]:.5f}",
-                    "Fingerprint": network.fingerprint(),
-                    "Attribution": network.attribution or "none given",
-                }
+            Text(
+                "A segment is a piece of road between two neighbouring points of the map in one direction; a turn is a "
+                "legal transition from one segment to the next. Segments are the states of the MDP, turns its actions."
             ),
+            Facts(facts),
         ],
         highlights={
             "directed segments": f"{network.n_segments:,}",
@@ -74,61 +75,54 @@ def network_page(network: RoadNetwork, *, title: str = "Road network") -> Report
             "km": f"{km.sum():,.0f}",
             "nodes": f"{network.n_nodes:,}",
         },
-    )  # fmt: skip
+    )
 
 
 def _map(network: RoadNetwork, place: IntArray) -> Map:
     # Lines end where the region changes, so that all colourings share them.
-    lines = facts_chains(network, place)
-    facts: dict[str, list[object]] = {
-        **street_facts(network, lines),
-        "region": [REGIONS[r] for r in place[lines.first].tolist()],
-    }
+    lines = join_uniform_segments(network, place)
     s = lines.first
-    importance = np.array([rank(name) for name in network.class_names])[network.road_class[s]]
-
-    def layer(name: str, strokes: list[Stroke], codes: IntArray, *, shown: bool = False) -> Layer:
-        return Layer(
-            name, lines.points, lines.offsets, strokes=strokes, stroke=codes, facts=facts, group=_GROUP, shown=shown
-        )
-
+    facts = street_facts(network, lines)
+    facts["region"] = [REGIONS[r] for r in place[s].tolist()]
+    colourings = {
+        "Road class": _by_class(network, lines),
+        "Speed limit": _by_value(network.speed_kmh[s], _SPEEDS, "km/h", SERIES[1]),
+        "Lanes": _by_value(network.lanes[s], _LANES, "lanes", SERIES[2]),
+        "Region": _by_region(place[s], segment_ranks(network)[s]),
+    }
     layers = [
-        layer("Road class", *_by_class(network, lines), shown=True),
-        layer("Speed limit", *_steps(network.speed_kmh[s], _SPEEDS, "km/h", SERIES[1])),
-        layer("Lanes", *_steps(network.lanes[s], _LANES, "lanes", SERIES[2])),
-        layer("Region", *_by_region(place[s], importance)),
+        Layer(name, lines.points, lines.offsets, strokes=strokes, stroke=codes, facts=facts, group=_GROUP, shown=shown)
+        for (name, (strokes, codes)), shown in zip(colourings.items(), (True, False, False, False), strict=True)
     ]
     km = np.bincount(network.road_class, network.length_m / 1000.0, minlength=len(network.class_names))
-    most = class_word(network.class_names[int(km.argmax())])
+    most = class_label(network.class_names[int(km.argmax())])
     return Map(
         "network",
-        "The network",
+        "Road network",
         f"A map of {network.n_segments:,} road segments. Most of the length, {km.max() / km.sum():.0%}, is {most}.",
-        "Choose a colouring below. Drag or use arrow keys to move; zoom with the buttons, + and −, or with the wheel "
-        "after a click. Point at a street to read what is known of it.",
+        "Choose a colouring below. Drag or use the arrow keys to move; zoom with the buttons, + and −, or with the "
+        "wheel after a click. Point at a street to see its attributes.",
         layers,
         attribution=network.attribution,
     )
 
 
 def _by_class(network: RoadNetwork, lines: Chains) -> tuple[list[Stroke], IntArray]:
-    """Colour by class, the important ones wide and on top; all local classes are grey."""
+    """Colour by class, important ones wide and on top, local ones grey."""
     names = [name.removesuffix("_link") for name in network.class_names]
-    important = sorted({name for name in names if rank(name) > 1}, key=lambda name: (rank(name), name))
-    local = sorted({name for name in names if rank(name) == 1})
+    important = sorted({name for name in names if class_rank(name) > 1}, key=lambda name: (class_rank(name), name))
+    local = sorted({name for name in names if class_rank(name) == 1})
     ordered = [*local, *important]
-    strokes = [Stroke(class_word(name), MUTED, _THIN, 0.45, _DETAIL) for name in local]
+    strokes = [Stroke(class_label(name), MUTED, _THIN, 0.45, _DETAIL) for name in local]
     for place, name in enumerate(important, start=1):
         colour = SERIES[_HUES[(len(important) - place) % len(_HUES)]]
-        strokes.append(Stroke(class_word(name), colour, 0.5 + 0.6 * rank(name)))
+        strokes.append(Stroke(class_label(name), colour, 0.5 + 0.6 * class_rank(name)))
     codes = np.array([ordered.index(name) for name in names], dtype=np.int64)
     return strokes, codes[network.road_class[lines.first]]
 
 
-def _steps(
-    values: NDArray[np.float64], bounds: tuple[float, ...], unit: str, colour: str
-) -> tuple[list[Stroke], IntArray]:
-    """Colour by steps of a number, stronger and wider the more; unknown is grey."""
+def _by_value(values: FloatArray, bounds: tuple[float, ...], unit: str, colour: str) -> tuple[list[Stroke], IntArray]:
+    """Colour by classes of a number, stronger and wider for larger ones; unknown is grey."""
     n = len(bounds)
     labels = [f"up to {bounds[0]:g} {unit}"]
     labels += [f"over {a:g} to {b:g} {unit}" for a, b in pairwise(bounds)]
@@ -140,7 +134,7 @@ def _steps(
 
 
 def _by_region(place: IntArray, importance: IntArray) -> tuple[list[Stroke], IntArray]:
-    """Colour by region: opposite compass points have one hue, one of them paler; important roads are wide."""
+    """Colour by region: opposite directions share a hue, one of them paler; important roads are wide."""
     strokes: list[Stroke] = []
     for number, name in reversed(list(enumerate(REGIONS))):
         colour = INK if number == 0 else SERIES[(number - 1) % len(SERIES)]
@@ -153,31 +147,25 @@ def _by_region(place: IntArray, importance: IntArray) -> tuple[list[Stroke], Int
 def _class_table(network: RoadNetwork) -> Table:
     km = network.length_m / 1000.0
     rows: list[list[Content]] = []
-    for c in sorted(range(len(network.class_names)), key=lambda c: (-rank(network.class_names[c]), c)):
-        mine = network.road_class == c
-        if not mine.any():
+    for c in sorted(range(len(network.class_names)), key=lambda c: (-class_rank(network.class_names[c]), c)):
+        own = network.road_class == c
+        if not own.any():
             continue
-        total = float(km[mine].sum())
-        shares = [float(km[mine & np.isfinite(v)].sum()) / total for v in (network.lanes, network.speed_kmh)]
-        limits = network.speed_kmh[mine & np.isfinite(network.speed_kmh)]
+        total = float(km[own].sum())
+        shares = [float(km[own & np.isfinite(v)].sum()) / total for v in (network.lanes, network.speed_kmh)]
+        limits = network.speed_kmh[own & np.isfinite(network.speed_kmh)]
         rows.append(
             [
-                class_word(network.class_names[c]),
-                Cell(f"{int(mine.sum()):,}", value=int(mine.sum())),
+                class_label(network.class_names[c]),
+                Cell(f"{int(own.sum()):,}", value=int(own.sum())),
                 Cell.number(total, 1),
                 *(Cell(f"{share:.0%}", value=share) for share in shares),
                 Cell.number(float(np.median(limits)) if limits.size else None, 0),
             ]
         )
-    columns: list[Column | str] = [
-        Column("Class", "left"),
-        "Segments",
-        "km",
-        "Lanes known",
-        "Limit known",
-        "Median limit, km/h",
-    ]
-    return Table("road-classes", "Roads by class", "Shares are of the length.", columns, rows)
+    columns: list[Column | str] = [Column("Class", "left"), "Segments", "km", "Lanes known", "Limit known"]
+    columns.append("Median limit, km/h")
+    return Table("road-classes", "Roads by class", "Percentages are of the length.", columns, rows)
 
 
 def _region_table(network: RoadNetwork, place: IntArray) -> Table:
@@ -191,23 +179,22 @@ def _region_table(network: RoadNetwork, place: IntArray) -> Table:
 
 
 def _notes_section(network: RoadNetwork) -> list[Section]:
-    """Show what building left out and why, and all else that was noted, whatever its maker notes."""
+    """Return the dropped data with reasons, and all notes of the build."""
     dropped = summarize(network)["dropped"]
     items: list[Item] = []
     if dropped:
         rows: list[list[Content]] = [[reason, Cell(f"{count:,}", value=count)] for reason, count in dropped.items()]
-        items.append(Table("dropped", "What was left out", "", [Column("What, and why", "left"), "Count"], rows))
+        items.append(Table("dropped", "Dropped data", "", [Column("Reason", "left"), "Count"], rows))
     if network.notes:
-        items.append(Fold("All that was noted when the network was built", [Facts(list(_flat(network.notes)))]))
-    return [Section("What was read, kept and dropped", items)] if items else []
+        items.append(Fold("All notes of the build", [Facts(list(_flatten(network.notes)))]))
+    return [Section("Data read, kept and dropped", items)] if items else []
 
 
-def _flat(notes: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+def _flatten(notes: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
     for key, value in notes.items():
         name = f"{above}{str(key).replace('_', ' ')}"
         if isinstance(value, Mapping):
-            if value:
-                yield from _flat(value, f"{name}: ")
+            yield from _flatten(value, f"{name}: ")
         elif isinstance(value, list | tuple):
             yield name, ", ".join(str(part) for part in value)
         elif isinstance(value, int) and not isinstance(value, bool):

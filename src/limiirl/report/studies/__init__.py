@@ -1,4 +1,4 @@
-"""Reports of the paper's studies: from the records of a run to a page, and to a few lines for a terminal."""
+"""Reports of the studies of the paper, as a page and as text for a terminal."""
 
 from limiirl.report.studies.report import gather, run_report, summarise_run, write_run
 

@@ -1,4 +1,4 @@
-"""The sections of other models: ML-IRL in ElementWorld and Sigma-GIRL on agents, for the page and for a terminal."""
+"""Sections and terminal tables of other behaviour models: ML-IRL on ElementWorld, Sigma-GIRL on agents."""
 
 from __future__ import annotations
 
@@ -9,214 +9,186 @@ import numpy as np
 from limiirl._typing import FloatArray
 from limiirl.experiments import MEASURES, ML_IRL, RANDOM, SUPERVISED, UNIFORM, Point, Results
 from limiirl.report.document import Figure, Fold, Section, Text
-from limiirl.report.figures import boxes, counted, sweep
+from limiirl.report.figures import plot_boxes, plot_sweep, plot_value_counts
 from limiirl.report.studies.beyond import methods_at, paper_point
-from limiirl.report.studies.sections import callouts, counted_worlds, figure
-from limiirl.report.studies.table1 import TITLES, cell, comparison_cells, iterations, random_table
-from limiirl.report.tables import Cell, Column, Table
+from limiirl.report.studies.sections import callouts, count_worlds
+from limiirl.report.studies.table1 import (
+    METHOD,
+    TITLES,
+    comparison_cells,
+    comparison_columns,
+    iterations_cell,
+    random_table,
+    score_cell,
+    score_table,
+)
+from limiirl.report.tables import Cell, Column, Content, Table
 
-_BOXES = "Median, quartiles, whiskers to 1.5 interquartile ranges, what lies beyond as diamonds."
-_NOT_STATED = "The paper prints box plots alone, so there are no numbers of its own to stand beside ours."
+_BOXES = "Median, quartiles, whiskers to 1.5 interquartile ranges, outliers as diamonds."
+_NOT_STATED = "The paper shows box plots only, so it has no numbers to compare with."
 _RANDOM = (UNIFORM, RANDOM)
-_ALL_RIGHT = 1.0 - 1e-9
+_ALL_CORRECT = 1.0 - 1e-9
+_LEGEND = "  Mean ± half-width of the 95 % interval"
 
 
-def _values(results: Results, x: Point, measures: tuple[str, ...]) -> dict[str, dict[str, FloatArray]]:
-    """Return measures by method, without those methods that do not have them."""
-    found = {m: {name: results.values(name, x, m) for name in results.study.methods} for m in measures}
-    return {m: {name: v for name, v in by.items() if np.isfinite(v).any()} for m, by in found.items()}
+def _values_at(results: Results, x: Point, measures: tuple[str, ...]) -> dict[str, dict[str, FloatArray]]:
+    """Return measures by method, without methods that do not have them."""
+    values = {m: {name: results.values(name, x, m) for name in results.study.methods} for m in measures}
+    return {m: {name: v for name, v in by.items() if np.isfinite(v).any()} for m, by in values.items()}
 
 
 def mlirl_section(results: Results) -> Section:
-    """Return the box plots of ML-IRL, with the means and the tests."""
+    """Return the box plots, means and tests of ML-IRL."""
     x = results.study.points[0]
-    rows: list[list[Cell | str]] = []
-    for method in results.study.methods:
-        scores = [cell(results, method, x, m, compare=False) for m in MEASURES if m != "n_iter"]
-        rows.append([method, iterations(results, method, x), *scores])
-    table = Table(
-        "mlirl-scores",
-        f"{ML_IRL}, ElementWorld: mean ± half-width of the 95 % interval over {counted_worlds(results)}",
-        _NOT_STATED,
-        [Column("Method", align="left"), *(TITLES[measure] for measure in MEASURES)],
-        rows,
-    )
-    drawing = figure("mlirl", f"{ML_IRL}: by world", _BOXES, boxes(_values(results, x, tuple(MEASURES))))
+    title = f"{ML_IRL}, ElementWorld: mean ± half-width of the 95 % interval over {count_worlds(results)}"
+    plot = plot_boxes(_values_at(results, x, tuple(MEASURES)))
     return Section(
         f"Box plots: {ML_IRL}",
-        [drawing, *callouts(results), table, random_table(results, x, "mlirl-tests")],
-        lead="Walkers who are the likelier to take a step the more it is worth: the same starts, with the paper's "
-        "ML-IRL in place of MaxEnt, in the same worlds. It takes steps to be worth what an optimal policy makes of "
-        "them, and rewards to lie between -10 and 0.",
+        [
+            Figure.from_plot("mlirl", f"{ML_IRL} by world", _BOXES, plot),
+            *callouts(results),
+            score_table(results, "mlirl-scores", title, _NOT_STATED, x),
+            random_table(results, x, "mlirl-tests"),
+        ],
+        lead="The same worlds and initialisations with the ML-IRL model of the paper in place of MaxEnt. Actions are "
+        "more probable the higher their value under an optimal policy; rewards lie between -10 and 0.",
     )
 
 
 def sigma_section(results: Results) -> Section:
-    """Return the results of Sigma-GIRL: how often the agents are put right, the means, the tests, the box plots."""
+    """Return the results of Sigma-GIRL: how often the agents are assigned correctly, means, tests, box plots."""
     points = results.study.points
-    values = {m: {f"{x} trajectories": _values(results, x, (m,))[m] for x in points} for m in ("accuracy", "anid")}
+    values = {m: {f"{x} trajectories": _values_at(results, x, (m,))[m] for x in points} for m in ("accuracy", "anid")}
+    caption = (
+        "Each dot is a value that occurs; its area is proportional to its frequency among "
+        f"{count_worlds(results, 'repeat')}. Mean and 95 % interval are below it. Panels differ by the number of "
+        "trajectories per agent."
+    )
+    plot = plot_value_counts({m: by for m, by in values.items() if any(by.values())})
     return Section(
         "Box plots: Sigma-GIRL",
         [
-            figure(
-                "sigma-girl",
-                "How often the agents are put right",
-                "Each dot is a value that occurs, as large as it is frequent among "
-                f"{counted_worlds(results, 'repeat')}; below it mean and 95 % interval. Panels are by the number of "
-                "trajectories of an agent.",
-                counted({m: by for m, by in values.items() if any(by.values())}),
-            ),
+            Figure.from_plot("sigma-girl", "Accuracy and ANID of the assignment of agents", caption, plot),
             Text(
-                "Three agents are to be put into two intents. Of three, two are right whatever is done, so that "
-                "accuracy is 2/3 or 1, and ANID takes few values too. A box plot of such numbers shows little more "
-                "than on which side of the half they fall: here stands how often each occurs.\n\nNLL is that of a "
-                "profile likelihood, which does not integrate to 1. How large a difference of it would matter cannot "
-                "be said, so that nothing is claimed of it; the paper calls it the same from all starts."
+                "Three agents are assigned to two intents. Two of them are correct under any assignment, so accuracy "
+                "is 2/3 or 1, and ANID takes few values too. The figure shows how often each value occurs, because a "
+                "box plot of so few values says little.\n\nNLL is that of a profile likelihood, which does not "
+                "integrate to 1, so no claim is made about its differences; the paper calls it equal for all "
+                "initialisations."
             ),
             *callouts(results),
             sigma_table(results),
-            Fold("Tests against random starts", [sigma_tests(results)]),
-            Fold("More trajectories, and the paper's box plots", [_lines(results), *_box_plots(results)]),
+            Fold("Tests against random initialisations", [sigma_tests(results)]),
+            Fold(
+                "Number of trajectories, and the box plots of the paper",
+                [_length_figure(results), *_box_plots(results)],
+            ),
         ],
-        lead="Agents that walk through a continuous world with a puddle, each recorded several times; from the "
-        f"gradients of their policies Sigma-GIRL says whose reward is whose. {_NOT_STATED}",
+        lead="Agents in a continuous world with a puddle, each recorded several times. Sigma-GIRL infers from the "
+        f"gradients of their policies which agents share a reward. {_NOT_STATED}",
     )
 
 
-def _lines(results: Results) -> Figure:
+def _length_figure(results: Results) -> Figure:
     study, measures = results.study, ("accuracy", "anid", "n_iter", "seconds", "nll")
-    by = {x: _values(results, x, measures) for x in study.points}
+    by = {x: _values_at(results, x, measures) for x in study.points}
     values = {
         m: {name: {float(x): by[x][m][name] for x in by if name in by[x][m]} for name in study.methods}
         for m in measures
     }
-    return figure(
-        "sigma-girl-lines",
-        "Sigma-GIRL against the number of trajectories",
-        f"Means over {counted_worlds(results, 'repeat')} with 95 % intervals.",
-        sweep({m: {name: v for name, v in lines.items() if v} for m, lines in values.items()}, study.axis),
-    )
+    caption = f"Means over {count_worlds(results, 'repeat')} with 95 % intervals."
+    plot = plot_sweep({m: {name: v for name, v in lines.items() if v} for m, lines in values.items()}, study.axis)
+    return Figure.from_plot("sigma-girl-lines", "Sigma-GIRL by number of trajectories", caption, plot)
 
 
 def _box_plots(results: Results) -> list[Figure]:
     measures = ("n_iter", "seconds", "nll", "anid")
+    plots = {x: plot_boxes(_values_at(results, x, measures)) for x in results.study.points}
     return [
-        figure(
-            f"sigma-girl-{x}",
-            f"Sigma-GIRL by repeat, {x} trajectories an agent",
-            _BOXES,
-            boxes(_values(results, x, measures)),
-        )
-        for x in results.study.points
+        Figure.from_plot(f"sigma-girl-{x}", f"Sigma-GIRL by repeat, {x} trajectories per agent", _BOXES, plot)
+        for x, plot in plots.items()
     ]
 
 
 def sigma_table(results: Results) -> Table:
-    """Return each method's accuracy, how often all agents are right, ANID, NLL, iterations and seconds."""
-    rows: list[list[Cell | str | float | None]] = []
+    """Return accuracy, how often all agents are correct, ANID, NLL, iterations and seconds of each method."""
+    rows: list[list[Content]] = []
     for x in results.study.points:
         for method in results.study.methods:
-            known = results.finite(method, x, "accuracy")
-            right = int(np.sum(known >= _ALL_RIGHT))
-            share = Cell(f"{right} of {known.size}", value=right) if known.size else None
-            first, *others = (cell(results, method, x, m, compare=False) for m in ("accuracy", "anid", "nll"))
-            seconds = cell(results, method, x, "seconds", compare=False)
-            rows.append([method, str(x), first, share, *others, iterations(results, method, x), seconds])
+            accuracy = results.finite(method, x, "accuracy")
+            correct = int(np.sum(accuracy >= _ALL_CORRECT))
+            share = Cell(f"{correct} of {accuracy.size}", value=correct) if accuracy.size else None
+            measures = ("accuracy", "anid", "nll", "seconds")
+            first, *others, seconds = (score_cell(results, method, x, m, compare=False) for m in measures)
+            rows.append([method, str(x), first, share, *others, iterations_cell(results, method, x), seconds])
     return Table(
         "sigma-girl-scores",
-        f"Sigma-GIRL: mean ± half-width of the 95 % interval over {counted_worlds(results, 'repeat')}",
-        "Accuracy is the share of agents put right after the best matching of intents; *all right* counts the repeats "
-        "in which every agent is. Supervised is one M-step on the true labels.",
-        [
-            Column("Method", align="left"),
-            "Trajectories",
-            "Accuracy",
-            "All right",
-            "ANID",
-            "NLL",
-            "Iterations",
-            "Seconds",
-        ],
+        f"Sigma-GIRL: mean ± half-width of the 95 % interval over {count_worlds(results, 'repeat')}",
+        "Accuracy is the fraction of agents with the correct intent under the best matching; *all correct* counts the "
+        "repeats in which every agent is correct. Supervised is one M-step on the true labels.",
+        [METHOD, "Trajectories", "Accuracy", "All correct", "ANID", "NLL", "Iterations", "Seconds"],
         rows,
     )
 
 
 def sigma_tests(results: Results) -> Table:
-    """Return paired tests of each warm start against both random ones, for each number of trajectories."""
-    columns = [Column("Method", align="left"), Column("Against", align="left"), Column("Trajectories")]
-    measures = ("accuracy", "anid")
-    for measure in measures:
-        columns += [Column(title, group=TITLES[measure]) for title in ("difference", "p, Student", "p, Wilcoxon", "d")]
-    rows: list[list[Cell | str | float | None]] = []
-    for method in results.study.methods:
-        if method in (*_RANDOM, SUPERVISED):
-            continue
-        for other in (name for name in _RANDOM if name in results.study.methods):
+    """Return paired tests of clustered against random initialisations by number of trajectories."""
+    measures, methods = ("accuracy", "anid"), results.study.methods
+    rows: list[list[Content]] = []
+    for method in (name for name in methods if name not in (*_RANDOM, SUPERVISED)):
+        for other in (name for name in _RANDOM if name in methods):
             for x in results.study.points:
-                cells: list[Cell | str | float | None] = [method, other, str(x)]
+                cells: list[Content] = [method, other, str(x)]
                 for measure in measures:
                     cells += comparison_cells(results, results.compare((method, x), (other, x), measure), measure)
                 rows.append(cells)
     return Table(
         "sigma-girl-tests",
-        "Warm starts against random ones",
-        "Method minus random start, repeat by repeat: mean ± half-width of the 99 % interval. The method is better "
-        "where accuracy is above zero and ANID below. Certain is what has p < 0.01 in both tests.",
-        columns,
+        "Paired tests against random initialisations",
+        "Method minus random initialisation, repeat by repeat: mean ± half-width of the 99 % interval. The method is "
+        "better if accuracy is positive and ANID negative. Significant means p < 0.01 in both tests.",
+        [METHOD, Column("Against", align="left"), Column("Trajectories"), *comparison_columns(measures)],
         rows,
     )
 
 
-_LEGEND = "  Mean ± half-width of the 95 % interval"
-_At = tuple[str, Point]
-
-
 def models_text(results: Results) -> str:
-    """Return the means of a study of one model."""
+    """Return the means of a study of one model for a terminal."""
     points, methods = results.study.points, results.study.methods
-    # Of agents there is no GEVD.
+    # There is no GEVD for agents.
     rewards = any(results.finite(name, x, "gevd").size for name in methods for x in points)
     measures = [*(["gevd"] if rewards else []), "anid", "accuracy", "nll", "n_iter", "seconds"]
     if len(points) == 1:
-        at = {(name, m): _cell(results, (name, points[0]), m) for name in methods for m in measures}
-        return "\n".join([_block("", methods, measures, at, TITLES), f"{_LEGEND}."])
+        at = {(name, TITLES[m]): _text(results, name, points[0], m) for name in methods for m in measures}
+        return "\n".join([_format_block("", methods, [TITLES[m] for m in measures], at), f"{_LEGEND}."])
     blocks = []
     for m in measures:
-        at = {(name, str(x)): _cell(results, (name, x), m) for name in methods for x in points}
-        blocks.append(_block(TITLES[m], methods, [str(x) for x in points], at))
+        at = {(name, str(x)): _text(results, name, x, m) for name in methods for x in points}
+        blocks.append(_format_block(TITLES[m], methods, [str(x) for x in points], at))
     return "\n".join([*blocks, f"{_LEGEND}, by {results.study.axis}."])
 
 
 def beyond_text(results: Results) -> str:
-    """Return the means of every model and start at the paper's setting, where the study has that."""
+    """Return the means of every model and initialisation at the setting of the paper, "" if the study lacks it."""
     x = paper_point(results)
     if x is None:
         return ""
-    known = methods_at(results, x)
-    models = list(dict.fromkeys(model for model, _ in known))
-    # The first model has the most starts.
-    starts = list(dict.fromkeys(start for _, start in known))
+    methods = methods_at(results, x)
+    models, starts = (list(dict.fromkeys(pair[part] for pair in methods)) for part in (0, 1))
     blocks = []
     for m in ("gevd", "anid", "seconds"):
-        at = {(start, model): _cell(results, (name, x), m) for (model, start), name in known.items()}
-        blocks.append(_block(TITLES[m], starts, models, at))
-    return "\n".join([*blocks, f"{_LEGEND} at the paper's setting, E = 3 and wind 0.1."])
+        at = {(start, model): _text(results, name, x, m) for (model, start), name in methods.items()}
+        blocks.append(_format_block(TITLES[m], starts, models, at))
+    return "\n".join([*blocks, f"{_LEGEND} at the setting of the paper, E = 3 and wind 0.1."])
 
 
-def _cell(results: Results, at: _At, measure: str) -> str:
-    return cell(results, *at, measure, compare=False).text
+def _text(results: Results, method: str, x: Point, measure: str) -> str:
+    return score_cell(results, method, x, measure, compare=False).text
 
 
-def _block(
-    title: str,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    at: Mapping[tuple[str, str], str],
-    headings: Mapping[str, str] | None = None,
-) -> str:
-    """Return rows and columns in fixed width; what is not there is a dash."""
+def _format_block(title: str, rows: Sequence[str], columns: Sequence[str], at: Mapping[tuple[str, str], str]) -> str:
+    """Return a table in fixed width, with dashes for missing entries."""
     width = max(map(len, [title, *rows]))
-    names = [(headings or {}).get(column, column) for column in columns]
-    table = [(title, names), *((row, [at.get((row, column), "–") for column in columns]) for row in rows)]
+    table = [(title, list(columns)), *((row, [at.get((row, column), "–") for column in columns]) for row in rows)]
     wide = max(len(text) for _, texts in table for text in texts)
     return "\n".join(f"  {name:<{width}}" + "".join(f"  {text:>{wide}}" for text in texts) for name, texts in table)

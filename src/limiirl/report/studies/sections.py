@@ -1,4 +1,4 @@
-"""The sections of a report, one per study: the question, the results, and what the paper says of it."""
+"""Sections of a report on the studies of the paper: the question, the results and the verdicts."""
 
 from __future__ import annotations
 
@@ -18,69 +18,59 @@ from limiirl.experiments import (
     SUPERVISED,
     TABLE1,
     TIES,
-    Finding,
     Results,
     WorldExample,
     findings,
 )
 from limiirl.report.document import Callout, Figure, Fold, Grid, Section, Text, Verdict
 from limiirl.report.figures import (
-    Drawn,
-    boxes,
-    differences,
-    flow,
-    margin,
-    responsibilities,
-    rewards,
-    shares,
-    sweep,
-    traces,
+    plot_boxes,
+    plot_convergence,
+    plot_differences,
+    plot_flow,
+    plot_margin,
+    plot_responsibilities,
+    plot_rewards,
+    plot_sweep,
+    plot_weights,
 )
 from limiirl.report.markup import literal
 from limiirl.report.studies import table1
 from limiirl.report.svg import NARROW
 
 QUESTIONS = {
-    "demos": "How much data does it take? Demonstrations to learn from, with 100 others to test.",
-    "wind": "What if the intents overlap? The wind blows steps astray, and the intents' features run into each other.",
-    "clusters": "What if the number of intents is wrong? There are three; K are learned.",
-    "elements": "And with more intents? As many are learned as there are.",
-    "imbalance": "What if some intents are rare? Shares fall geometrically, ρ_k ∝ p(1 − p)^k.",
+    "demos": "How many training demonstrations are needed? Another 100 demonstrations are held out for testing.",
+    "wind": "What if the intents overlap? More wind deflects more steps, and the features of the intents become alike.",
+    "clusters": "What if the number of intents is wrong? There are three true intents; K intents are learned.",
+    "elements": "What if there are more intents? The true number of intents varies and is known to the methods.",
+    "imbalance": "What if some intents are rare? Mixture weights decrease geometrically, ρ_k ∝ p(1 − p)^k.",
 }
 
 
-def counted_worlds(results: Results, noun: str = "world") -> str:
-    """Return how many worlds there are, in words, and whether some numbers are of fewer."""
+def count_worlds(results: Results, noun: str = "world") -> str:
+    """Return the number of worlds with its noun, and a remark if some trials failed."""
+    n = len(results.seeds)
     some = any(record.seed in results.seeds for record in results.failures)
-    return _count(len(results.seeds), noun) + (" (fewer where trials failed)" if some else "")
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
-
-
-def figure(name: str, title: str, caption: str, drawn: Drawn) -> Figure:
-    """Return a figure of a document from what a function of `limiirl.report.figures` drew."""
-    return Figure(name, title, drawn.alt, caption, lambda: drawn.figure, drawn.columns)
+    return f"{n} {noun}{'' if n == 1 else 's'}" + (" (fewer for settings with failed trials)" if some else "")
 
 
 def callouts(results: Results) -> list[Callout]:
-    """Return the paper's findings that a study bears on, with their verdicts."""
-    return [Callout(_verdict(found), unbroken(found.claim), literal(found.evidence)) for found in findings(results)]
+    """Return the findings that a study tests, with verdicts."""
+    verdicts: dict[str, Verdict] = {HOLDS: "holds", FAILS: "fails"}
+    return [
+        Callout(verdicts.get(finding.verdict, "open"), keep_together(finding.claim), literal(finding.evidence))
+        for finding in findings(results)
+    ]
 
 
-def unbroken(claim: str) -> str:
-    """Return a claim in which no line ends between a letter and its value."""
+def keep_together(claim: str) -> str:
+    """Return a claim without line breaks around equals signs."""
     return claim.replace(" = ", "\u00a0=\u00a0")
 
 
-def _verdict(found: Finding) -> Verdict:
-    return "holds" if found.verdict == HOLDS else "fails" if found.verdict == FAILS else "open"
-
-
 def table_section(results: Results) -> Section:
-    """Return Table 1 with its tests and, where they were run, its variants."""
-    chosen = {m: _against(results, m) for m in ("anid", "gevd", "n_iter")}
+    """Return Table 1 with its tests and, if they were run, its variants."""
+    chosen = {m: _values_with_ties(results, m) for m in ("anid", "gevd", "n_iter")}
     variants = [table1.before_after_table(results), table1.anid_table(results)]
     if set(EARLY_STOPS) <= set(results.study.points):
         variants += [table1.early_table(results), table1.length_table(results)]
@@ -89,26 +79,26 @@ def table_section(results: Results) -> Section:
         [
             table1.comparison_table(results),
             *callouts(results),
-            figure(
+            Figure.from_plot(
                 "paired-differences",
                 "Method minus random rewards, world by world",
-                "Each dot is a world; to the left of zero the method did better than random rewards there. Mean and 95 "
-                "% interval.",
-                differences(chosen, baseline=RANDOM),
+                "Each dot is a world. Left of zero, the method did better than random rewards. Mean and 95\u00a0% "
+                "interval in black.",
+                plot_differences(chosen, baseline=RANDOM),
             ),
             table1.random_table(results),
-            Fold("Before and after EM, other readings, other settings", variants),
+            Fold("Before and after EM, alternative definitions and settings", variants),
         ],
-        lead="Seven ways to begin EM, in the same worlds and with the same demonstrations. Lower is better everywhere.",
+        lead="Seven initialisations of EM on the same worlds and the same demonstrations. Lower is better throughout.",
     )
 
 
-def _against(results: Results, measure: str) -> dict[str, FloatArray]:
-    """Return a measure of each method that has it; what ties with random rewards is set equal to them."""
+def _values_with_ties(results: Results, measure: str) -> dict[str, FloatArray]:
+    """Return a measure by method; values that tie with random rewards are set equal to theirs."""
     base = results.values(RANDOM, PAPER_LENGTH, measure)
-    found = {name: results.values(name, PAPER_LENGTH, measure) for name in METHODS}
+    values = {name: results.values(name, PAPER_LENGTH, measure) for name in METHODS}
     tie = TIES.get(measure, 0.0)
-    return {name: np.where(np.abs(v - base) <= tie, base, v) for name, v in found.items() if np.isfinite(v).any()}
+    return {name: np.where(np.abs(v - base) <= tie, base, v) for name, v in values.items() if np.isfinite(v).any()}
 
 
 def box_section(results: Results) -> Section:
@@ -116,24 +106,17 @@ def box_section(results: Results) -> Section:
     values = {m: {name: results.values(name, PAPER_LENGTH, m) for name in METHODS} for m in MEASURES}
     values = {m: {name: v for name, v in by.items() if np.isfinite(v).any()} for m, by in values.items()}
     reference = {m: {name: by[m][:2] for name, by in TABLE1.items() if m in by} for m in MEASURES}
-    reference.pop("seconds")  # of another machine
-    return Section(
-        "Box plots",
-        [
-            figure(
-                "boxplots",
-                "Table 1 by world",
-                "Median, quartiles, whiskers to 1.5 interquartile ranges, worlds beyond as diamonds; the paper's mean "
-                "and interval beside them.",
-                boxes(values, reference),
-            )
-        ],
-        lead=f"The same {counted_worlds(results)}, one value each.",
+    reference.pop("seconds")  # measured on another machine
+    caption = (
+        "Median, quartiles, whiskers to 1.5 interquartile ranges, outliers as diamonds; the mean and interval of the "
+        "paper are below each box."
     )
+    plot = Figure.from_plot("boxplots", "Table 1 by world", caption, plot_boxes(values, reference))
+    return Section("Box plots", [plot], lead=f"The same {count_worlds(results)}, one value per world.")
 
 
 def sweep_section(results: Results) -> Section:
-    """Return the figure of a sweep and what it says."""
+    """Return the figure of a sweep and its findings."""
     study = results.study
     values = {
         m: {
@@ -144,39 +127,31 @@ def sweep_section(results: Results) -> Section:
         for m in MEASURES
     }
     mark = {"mark": 3.0, "mark_label": "E = 3"} if study.name == "clusters" else {}
-    return Section(
-        study.title,
-        [
-            figure(
-                study.name,
-                study.title,
-                f"Means over {counted_worlds(results)} with 95 % intervals; {study.axis} from "
-                f"{study.points[0]} to {study.points[-1]}.",
-                sweep(values, study.axis, **mark),  # type: ignore[arg-type]
-            ),
-            *callouts(results),
-        ],
-        lead=QUESTIONS[study.name],
+    caption = (
+        f"Means over {count_worlds(results)} with 95 % intervals; {study.axis} from {study.points[0]} to "
+        f"{study.points[-1]}."
     )
+    plot = plot_sweep(values, study.axis, **mark)  # type: ignore[arg-type]
+    figure = Figure.from_plot(study.name, study.title, caption, plot)
+    return Section(study.title, [figure, *callouts(results)], lead=QUESTIONS[study.name])
 
 
 def margin_section(results: Results) -> Section:
     """Return the margin between the intents against the wind."""
     values = {float(x): results.finite(SUPERVISED, x, "margin") for x in results.study.points}
+    caption = (
+        "Smallest distance between the demonstrations of two intents in feature space, averaged over pairs of intents, "
+        f"for 100 demonstrations; mean and 95 % interval over {count_worlds(results)}."
+    )
+    plot = plot_margin(values, results.study.axis)
     return Section(
         results.study.title,
         [
-            figure(
-                "margin",
-                results.study.title,
-                "Mean over pairs of intents of the smallest distance between their demonstrations in feature space, "
-                f"100 demonstrations; mean and 95 % interval over {counted_worlds(results)}.",
-                margin(values, results.study.axis),
-            ),
+            Figure.from_plot("margin", results.study.title, caption, plot),
             *callouts(results),
             Text(
-                "The margin is what the paper's first assumption is about. It shrinks as demonstrations are added, so "
-                "only data of one size compare."
+                "The first assumption of the paper is about this margin. It shrinks as demonstrations are added, so "
+                "only data sets of equal size can be compared."
             ),
         ],
         lead="How far apart are the intents in feature space?",
@@ -184,20 +159,25 @@ def margin_section(results: Results) -> Section:
 
 
 def inside_section(results: Results) -> Section | None:
-    """Return a look into one world, the typical one; None where there is nothing to look at."""
+    """Return the section on one typical world; None if the run stored no example."""
     example = results.example
     if example is None:
         return None
     return Section(
-        "Inside one world",
-        [_walks(example), *_learned(example), *_flows(example), _traces(results, example.seed)],
-        lead=f"The world with seed {example.seed}: an ordinary one for {HARD}, in which {RANDOM} end elsewhere where "
-        "there is such a world. Intent k follows element k + 1.",
+        "One world in detail",
+        [
+            _demos(example),
+            *_fit_figures(example),
+            *_flow_figures(example),
+            _convergence(results, example.seed),
+        ],
+        lead=f"The world with seed {example.seed}: typical for {HARD}, and where possible one in which {RANDOM} lead "
+        "to another solution. Intent k prefers element k + 1.",
     )
 
 
-def _walks(example: WorldExample) -> Grid:
-    """Return the world with the demonstrations, coloured by the true and by the learned intents."""
+def _demos(example: WorldExample) -> Grid:
+    """Return the world with the demonstrations coloured by true and by learned intents."""
     drawings = []
     demos, true = example.demos, np.array(example.labels)
     steps = np.repeat(np.arange(len(demos)), np.diff(demos.offsets))
@@ -214,8 +194,8 @@ def _walks(example: WorldExample) -> Grid:
             Figure(
                 f"walks-{title}",
                 f"Demonstrations by {title} intent",
-                f"The unrolled world, with {len(demos)} walks coloured by the {title} intents: {counts}.",
-                f"Coloured by the {title} intents: {counts}.",
+                f"The unrolled world with {len(demos)} trajectories coloured by {title} intent: {counts}.",
+                f"Coloured by {title} intent: {counts}.",
                 draw,
                 data,
             )
@@ -223,54 +203,53 @@ def _walks(example: WorldExample) -> Grid:
     return Grid(drawings)
 
 
-def _learned(example: WorldExample) -> list[Figure]:
+def _fit_figures(example: WorldExample) -> list[Figure]:
     names = [f"intent {k}" for k in range(len(example.true_weights))]
+    thetas, true_thetas = np.array(example.thetas), np.array(example.true_thetas)
     return [
-        figure(
+        Figure.from_plot(
             "rewards",
             "Rewards of each intent",
-            "Learned rewards beside the true ones. MaxEnt's walkers are noisy where the true ones are not, so its "
-            "rewards are smaller; which element is cheap is what decides.",
-            rewards(np.array(example.thetas), example.feature_names, np.array(example.true_thetas), names),
+            "Learned and true rewards. MaxEnt assumes noisy demonstrators and the true ones act optimally, so learned "
+            "rewards are smaller; their order decides the behaviour.",
+            plot_rewards(thetas, example.feature_names, true_thetas, names),
         ),
-        figure(
+        Figure.from_plot(
             "responsibilities",
-            "Who follows which intent",
-            "One strip per demonstration, sorted by its true intent: how sure the mixture is.",
-            responsibilities(np.array(example.responsibilities), np.array(example.labels), names),
+            "Responsibilities",
+            "One column per demonstration, sorted by true intent; the height is the posterior probability of each "
+            "learned intent.",
+            plot_responsibilities(np.array(example.responsibilities), np.array(example.labels), names),
         ),
-        figure(
+        Figure.from_plot(
             "shares",
-            "Shares of the intents",
-            "True and learned.",
-            shares(np.array(example.true_weights), np.array(example.weights), names),
+            "Mixture weights",
+            "True and learned weights.",
+            plot_weights(np.array(example.true_weights), np.array(example.weights), names),
         ),
     ]
 
 
-def _flows(example: WorldExample) -> list[Figure | Grid]:
-    """Return how GEVD pairs learned with true rewards, for the warm and for the random start."""
-    drawn = [
-        figure(
-            f"flow-{found.init.replace('_', '-')}",
-            f"GEVD flow, {method}",
-            f"Learned rewards (left) paired with true ones (right) at the least expected loss: {found.value:.3g}.",
-            flow(np.array(found.flow), np.array(found.evd), found.value),
+def _flow_figures(example: WorldExample) -> list[Figure | Grid]:
+    """Return the matching behind the GEVD for the clustered and for the random initialisation."""
+    figures = [
+        Figure.from_plot(
+            f"flow-{fit.init.replace('_', '-')}",
+            f"GEVD matching, {method}",
+            "Learned intents (left) matched with true ones (right) at the least expected loss of reward: "
+            f"{fit.value:.3g}.",
+            plot_flow(np.array(fit.flow), np.array(fit.evd), fit.value),
         )
-        for method, found in example.flows.items()
+        for method, fit in example.flows.items()
     ]
-    return [Grid(drawn)] if drawn else []
+    return [Grid(figures)] if figures else []
 
 
-def _traces(results: Results, seed: int) -> Figure:
+def _convergence(results: Results, seed: int) -> Figure:
     histories = {}
     for method in METHODS:
         record = results.record(method, PAPER_LENGTH, seed)
         if record is not None and record.history is not None and method != SUPERVISED:
             histories[method] = record.history
-    return figure(
-        "traces",
-        "How EM converges",
-        "Mean NLL of the training demonstrations by iteration, and how far it lies above the best.",
-        traces(histories),
-    )
+    caption = "Mean NLL of the training demonstrations by iteration, and its gap to the lowest NLL."
+    return Figure.from_plot("traces", "Convergence of EM", caption, plot_convergence(histories))

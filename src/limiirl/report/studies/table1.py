@@ -1,7 +1,8 @@
-"""Table 1 beside the paper's own numbers, the runs that isolate what differs, and the paired tests."""
+"""Table 1 beside the numbers of the paper, variants that isolate the differences, and paired tests."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,224 +24,221 @@ from limiirl.experiments import (
     verdict,
 )
 from limiirl.metrics import Comparison
-from limiirl.report.tables import Cell, Column, Mark, Table
+from limiirl.report.tables import Cell, Column, Content, Mark, Table
 
 LEAST_WORLDS = 20
-_FEWER = sorted(EARLY_STOPS, key=lambda name: -EARLY_STOPS[name])
-_SIGNS = {"agrees": "✓", "in rounding": "≈", "differs": "✗"}
+"""Worlds below which a number is not compared with the paper."""
 DIGITS = {"n_iter": 1, "seconds": 3, "nll": 2, "anid": 3, "accuracy": 3, "gevd": 2}
 """Decimals of each measure."""
-
 TITLES = {name: title if title.isupper() else title.capitalize() for name, title in MEASURES.items()} | {
     "accuracy": "Accuracy"
 }
 """Headings of each measure."""
+METHOD = Column("Method", align="left")
+"""The first column of most tables."""
+
+_FEWER = sorted(EARLY_STOPS, key=lambda name: -EARLY_STOPS[name])
+_SIGNS = {"agrees": "✓", "in rounding": "≈", "differs": "✗"}
+_ROUNDING = "Agrees only with another number that the paper would print the same way."
 
 
-def cell(results: Results, method: str, x: Point, measure: str, *, compare: bool = True) -> Cell:
-    """Return a mean with its half-width, marked by whether it agrees with the paper where that has a target."""
-    found = results.interval(method, x, measure)
-    digits = DIGITS.get(measure.removesuffix("_start"), 3)  # ANID's readings too
-    if found is None:
-        known = results.finite(method, x, measure)
-        return Cell.number(float(known[0]) if known.size else None, digits, note=_fewer(results, known.size))
+def score_cell(results: Results, method: str, x: Point, measure: str, *, compare: bool = True) -> Cell:
+    """Return a mean with its half-width, marked by its agreement with the paper if the paper has a target."""
+    interval = results.interval(method, x, measure)
     target = measure.removesuffix("_start")
+    digits = DIGITS.get(target, 3)
+    if interval is None:
+        finite = results.finite(method, x, measure)
+        return Cell.number(float(finite[0]) if finite.size else None, digits, note=_note_failures(results, finite.size))
     reported = TABLE1.get(method, {}).get(target)
-    # Of few worlds the interval is so wide that it agrees with anything.
-    if reported is None or not compare or target not in TARGETS or found.n < LEAST_WORLDS:
-        return Cell.estimate(found.mean, found.half_width, digits, note=_fewer(results, found.n))
-    said = verdict(found, reported)
-    note = (
-        "Agrees only with some other number that the paper would print in the same way."
-        if said == "in rounding"
-        else ""
-    )
-    mark: Mark = "agrees" if said == "agrees" else "differs"
-    note = f"{note} {_fewer(results, found.n)}".strip()
-    return Cell.estimate(found.mean, found.half_width, digits, mark=mark, note=note)
+    note = _note_failures(results, interval.n)
+    mark: Mark | None = None
+    # The interval over few worlds is so wide that it agrees with anything.
+    if reported is not None and compare and target in TARGETS and interval.n >= LEAST_WORLDS:
+        agreement = verdict(interval, reported)
+        mark = "agrees" if agreement == "agrees" else "differs"
+        note = f"{_ROUNDING} {note}".strip() if agreement == "in rounding" else note
+    return Cell.estimate(interval.mean, interval.half_width, digits, mark=mark, note=note)
 
 
-def _fewer(results: Results, n: int) -> str:
-    """Return a note where a number is of fewer worlds than the table's others."""
+def _note_failures(results: Results, n: int) -> str:
     return f"Over {n} of the {len(results.seeds)} worlds; the others failed." if 0 < n < len(results.seeds) else ""
 
 
-def iterations(results: Results, method: str, x: Point = PAPER_LENGTH, *, counted: bool = True) -> Cell:
-    """Return EM's iterations, with a note where some fits had to stop before they converged: how many, if `counted`."""
-    plain = cell(results, method, x, "n_iter")
-    known = results.finite(method, x, "converged")
-    cut = int(np.sum(known == 0.0))
+def iterations_cell(results: Results, method: str, x: Point = PAPER_LENGTH, *, count: bool = True) -> Cell:
+    """Return the EM iterations, with a note if fits stopped before convergence (how many, if `count`)."""
+    plain = score_cell(results, method, x, "n_iter")
+    converged = results.finite(method, x, "converged")
+    cut = int(np.sum(converged == 0.0))
     spec = results.study.spec(method, x)
     if not cut or not plain.spread or spec is None or spec.max_iter == 0:
         return plain
-    who = f"{cut} of {known.size}" if counted else "Some fits"
-    return replace(plain, note=f"{who} stopped at the largest number, so that more was needed. {plain.note}".strip())
+    fits = f"{cut} of {converged.size} fits" if count else "Some fits"
+    return replace(plain, note=f"{fits} stopped at the maximum number of iterations. {plain.note}".strip())
 
 
 def _paper_cell(method: str, measure: str) -> Cell:
     reported = TABLE1[method].get(measure)
     if reported is None:
         return Cell.number(None)
-    # One digit more than the paper prints, for its widths are halved.
+    # One digit more than the paper prints, because its widths are halved.
     digits = 3 if measure == "anid" else 2
-    return Cell(
-        f"{reported.mean:.2f} ± {reported.half_width:.{digits}f}", None, "", reported.mean, (reported.half_width,)
-    )
+    text = f"{reported.mean:.2f} ± {reported.half_width:.{digits}f}"
+    return Cell(text, None, "", reported.mean, (reported.half_width,))
+
+
+def _method_table(name: str, title: str, caption: str, measures: Sequence[str], rows: Sequence[list[Content]]) -> Table:
+    return Table(name, title, caption, [METHOD, *(TITLES[measure] for measure in measures)], rows)
+
+
+def score_table(results: Results, name: str, title: str, caption: str, x: Point, *, compare: bool = False) -> Table:
+    """Return iterations, duration, NLL, ANID and GEVD of every method; with `compare`, the paper's below ours."""
+    rows: list[list[Content]] = []
+    for method in results.study.methods if not compare else METHODS:
+        scores = [score_cell(results, method, x, m, compare=compare) for m in MEASURES if m != "n_iter"]
+        rows.append([method, iterations_cell(results, method, x), *scores])
+        if compare and method in NAMES:
+            rows.append([f"{NAMES[method]} of the paper", *(_paper_cell(method, measure) for measure in MEASURES)])
+    return _method_table(name, title, caption, list(MEASURES), rows)
 
 
 def comparison_table(results: Results) -> Table:
-    """Return Table 1: every method's iterations, duration, NLL, ANID and GEVD, the paper's line under ours."""
-    rows: list[list[Cell | str]] = []
-    for method in METHODS:
-        scores = [cell(results, method, PAPER_LENGTH, measure) for measure in MEASURES if measure != "n_iter"]
-        rows.append([method, iterations(results, method), *scores])
-        if method in NAMES:
-            rows.append([f"the paper's {NAMES[method]}", *(_paper_cell(method, measure) for measure in MEASURES)])
-    return Table(
+    """Return Table 1: the scores of every method, those of the paper below ours."""
+    return score_table(
+        results,
         "table1",
         f"Table 1, ElementWorld: mean ± half-width of the 95 % interval over {len(results.seeds)} worlds",
-        "The paper prints full widths after its ±; they are halved here. A figure agrees where the difference is at "
-        "most the root of the sum of both half-widths' squares. Iterations and durations are no targets: the paper's "
-        f"end by a rule that its inexact gradient triggers, on another machine. Fewer than {LEAST_WORLDS} worlds get "
-        "no verdict: their intervals would agree with anything.",
-        [Column("Method", align="left"), *(TITLES[measure] for measure in MEASURES)],
-        rows,
+        "The paper prints full widths after ±; they are halved here. A number agrees if it differs by at most the root "
+        "sum of squares of both half-widths. Iterations and durations are not compared: the paper stops by another "
+        f"rule and used another machine. With fewer than {LEAST_WORLDS} worlds nothing is compared, because the "
+        "intervals are too wide.",
+        PAPER_LENGTH,
+        compare=True,
     )
 
 
 def comparison_text(results: Results) -> str:
-    """Return Table 1 for a terminal, the paper's mean and a sign for the verdict in brackets."""
+    """Return Table 1 for a terminal, with the mean of the paper and a sign for the agreement in brackets."""
     width = max(map(len, METHODS))
     lines = [f"  {'':<{width}}  {'iterations':>13}  {'seconds':>15}" + "".join(f"  {TITLES[m]:>24}" for m in TARGETS)]
     for method in METHODS:
-        plain = [cell(results, method, PAPER_LENGTH, measure).text for measure in ("n_iter", "seconds")]
+        plain = [score_cell(results, method, PAPER_LENGTH, measure).text for measure in ("n_iter", "seconds")]
         line = f"  {method:<{width}}  {plain[0]:>13}  {plain[1]:>15}"
         for measure in TARGETS:
-            text = cell(results, method, PAPER_LENGTH, measure).text
-            reported, found = TABLE1.get(method, {}).get(measure), results.interval(method, PAPER_LENGTH, measure)
-            if reported is not None and found is not None:
-                sign = _SIGNS[verdict(found, reported)] if found.n >= LEAST_WORLDS else ""
+            text = score_cell(results, method, PAPER_LENGTH, measure).text
+            reported, interval = TABLE1.get(method, {}).get(measure), results.interval(method, PAPER_LENGTH, measure)
+            if reported is not None and interval is not None:
+                sign = _SIGNS[verdict(interval, reported)] if interval.n >= LEAST_WORLDS else ""
                 text += f" ({reported.mean:.2f} {sign})".replace(" )", ")")
             line += f"  {text:>24}"
         lines.append(line.rstrip())
     legend = ", ".join(f"{sign} {name}" for name, sign in _SIGNS.items())
-    return "\n".join([*lines, f"  Mean ± half-width of the 95 % interval; in brackets the paper's mean: {legend}."])
+    return "\n".join([*lines, f"  Mean ± half-width of the 95 % interval; mean of the paper in brackets: {legend}."])
 
 
 def length_table(results: Results) -> Table:
-    """Return the same with L = 50: what the largest length does to the likelihood."""
-    rows: list[list[Cell | str]] = [
-        [method, *(cell(results, method, FIXED_LENGTH, measure) for measure in MEASURES)] for method in NAMES
+    """Return the scores with maximum length L = 50."""
+    rows: list[list[Content]] = [
+        [method, *(score_cell(results, method, FIXED_LENGTH, measure) for measure in MEASURES)] for method in NAMES
     ]
-    return Table(
-        "table1-length",
-        "The same with L = 50",
-        "The largest length is part of the model. Trajectories that nobody walks take their share of the probability, "
-        "so NLL is larger; the paper's numbers go with the longest demonstration.",
-        [Column("Method", align="left"), *(TITLES[measure] for measure in MEASURES)],
-        rows,
+    caption = (
+        "The maximum length is part of the model. Longer trajectories, which no demonstrator takes, receive "
+        "probability too, so the NLL is larger. The numbers of the paper match the length of the longest demonstration."
     )
+    return _method_table("table1-length", "The same with L = 50", caption, list(MEASURES), rows)
 
 
 def early_table(results: Results) -> Table:
-    """Return warm starts that are cut after fewer and fewer iterations, down to none."""
-    rows: list[list[Cell | str]] = []
+    """Return clustered initialisations with EM stopped after fewer and fewer iterations."""
+    rows: list[list[Content]] = []
     for method in WARM:
-        rows.append([f"{method}, to convergence", *(cell(results, method, PAPER_LENGTH, m) for m in TARGETS)])
-        rows += [[f"{method}, {stop}", *(cell(results, method, stop, m) for m in TARGETS)] for stop in _FEWER]
-        rows.append([f"{method}, before EM", *(cell(results, method, PAPER_LENGTH, f"{m}_start") for m in TARGETS)])
-        rows.append([f"the paper's {NAMES[method]}", *(_paper_cell(method, m) for m in TARGETS)])
-    return Table(
-        "table1-early",
-        "What further iterations do to a warm start",
-        "The paper's warm starts were counted 3.4 iterations on average, and a rule that its inexact gradient triggers "
-        "rolled the last one back. Cutting ours there isolates what that does: EM raises the likelihood of a model "
-        "that tilts the wind, and ANID and GEVD get worse with it.",
-        [Column("Method", align="left"), *(TITLES[m] for m in TARGETS)],
-        rows,
+        rows.append([f"{method}, to convergence", *(score_cell(results, method, PAPER_LENGTH, m) for m in TARGETS)])
+        rows += [[f"{method}, {stop}", *(score_cell(results, method, stop, m) for m in TARGETS)] for stop in _FEWER]
+        initial = [score_cell(results, method, PAPER_LENGTH, f"{m}_start") for m in TARGETS]
+        rows.append([f"{method}, before EM", *initial])
+        rows.append([f"{NAMES[method]} of the paper", *(_paper_cell(method, m) for m in TARGETS)])
+    caption = (
+        "The paper's clustered initialisations ran 3.4 EM iterations on average, the last of which its stopping rule "
+        "discarded. Stopping ours after as few iterations isolates the effect: EM raises the likelihood of a model "
+        "that treats the wind as a choice, and ANID and GEVD get worse."
     )
+    title = "Effect of further EM iterations on clustered initialisations"
+    return _method_table("table1-early", title, caption, TARGETS, rows)
 
 
 def before_after_table(results: Results) -> Table:
-    """Return the scores of the mixture with which EM began, and of the one with which it ended."""
+    """Return the scores of the mixture before and after EM."""
     measures = ("nll", "anid", "gevd")
-    columns = [Column("Method", align="left")]
+    columns = [METHOD]
     for measure in measures:
-        columns += [Column("start", group=TITLES[measure]), Column("end", group=TITLES[measure])]
-    rows: list[list[Cell | str]] = [
-        [method]
-        + [
-            cell(results, method, PAPER_LENGTH, name, compare=False)
-            for measure in measures
-            for name in (f"{measure}_start", measure)
-        ]
-        for method in METHODS
-    ]
-    caption = (
-        "Scores on the test demonstrations of the mixture with which EM begins, and of the one with which it ends."
-    )
-    return Table("start-and-end", "What EM adds to its start", caption, columns, rows)
+        columns += [Column("before", group=TITLES[measure]), Column("after", group=TITLES[measure])]
+    names = [name for measure in measures for name in (f"{measure}_start", measure)]
+    caption = "Scores on the test demonstrations of the mixture before the first and after the last EM iteration."
+    return Table("start-and-end", "Effect of EM", caption, columns, _rows_of(results, names))
 
 
 def anid_table(results: Results) -> Table:
-    """Return ANID by what counts as the truth, and of most likely intents."""
+    """Return ANID by three definitions of truth and prediction."""
     kinds = {
-        "anid": "from labels",
-        "anid_truth": "from the true ensemble's posterior",
-        "anid_hard": "of the most likely intents, from labels",
+        "anid": "against labels",
+        "anid_truth": "against the posterior of the true ensemble",
+        "anid_hard": "of the most likely intents, against labels",
     }
-    rows: list[list[Cell | str]] = [
-        [method] + [cell(results, method, PAPER_LENGTH, name, compare=False) for name in kinds] for method in METHODS
-    ]
-    caption = "The paper speaks of the true mixture's responsibilities, its code compares with labels."
-    return Table("anid", "ANID, three readings", caption, [Column("Method", align="left"), *kinds.values()], rows)
+    caption = "The paper defines ANID by the responsibilities of the true mixture; its code compares with labels."
+    rows = _rows_of(results, list(kinds))
+    return Table("anid", "ANID by three definitions", caption, [METHOD, *kinds.values()], rows)
+
+
+def _rows_of(results: Results, measures: Sequence[str]) -> list[list[Content]]:
+    return [[m, *(score_cell(results, m, PAPER_LENGTH, name, compare=False) for name in measures)] for m in METHODS]
 
 
 def random_table(results: Results, x: Point = PAPER_LENGTH, name: str = "paired-tests") -> Table:
     """Return paired tests of every learned method against random rewards."""
-    columns: list[Column | str] = [Column("Method", align="left"), Column("Measure", align="left")]
+    columns: list[Column | str] = [METHOD, Column("Measure", align="left")]
     columns += ["Difference", "p, Student", "p, Wilcoxon", "Effect d"]
-    rows: list[list[Cell | str]] = []
+    rows: list[list[Content]] = []
     for method in METHODS:
         if method in (RANDOM, SUPERVISED):
             continue
         for measure in ("anid", "gevd", "n_iter"):
-            found = results.compare((method, x), (RANDOM, x), measure)
-            if found is not None:
-                rows.append(
-                    [
-                        method,
-                        TITLES[measure],
-                        *comparison_cells(results, found, measure, certain=found.better == method),
-                    ]
-                )
+            result = results.compare((method, x), (RANDOM, x), measure)
+            if result is not None:
+                cells = comparison_cells(results, result, measure, certain=result.better == method)
+                rows.append([method, TITLES[measure], *cells])
     caption = (
         "Method minus random rewards, world by world: mean ± half-width of the 99 % interval; negative is better. "
-        "Certain is what has p < 0.01 in both tests."
+        "Significant means p < 0.01 in both tests."
     )
-    return Table(name, "Against random rewards", caption, columns, rows)
+    return Table(name, "Paired tests against random rewards", caption, columns, rows)
 
 
-def difference(results: Results, found: Comparison, digits: int, *, certain: bool) -> Cell:
+def difference_cell(results: Results, result: Comparison, digits: int, *, certain: bool) -> Cell:
     """Return the mean difference of a paired comparison with its half-width."""
-    gap = found.difference
+    gap = result.difference
     mark: Mark | None = "certain" if certain else None
-    return Cell.estimate(gap.mean, gap.half_width, digits, mark=mark, note=_fewer(results, gap.n))
+    return Cell.estimate(gap.mean, gap.half_width, digits, mark=mark, note=_note_failures(results, gap.n))
 
 
 def comparison_cells(
-    results: Results, found: Comparison | None, measure: str, *, certain: bool | None = None
+    results: Results, result: Comparison | None, measure: str, *, certain: bool | None = None
 ) -> list[Cell]:
-    """Return the difference with its half-width, both p and the effect of a paired comparison, dashes for none.
+    """Return difference, both p-values and effect size of a paired comparison, or dashes for None.
 
-    Marked certain is by default what both tests are sure of, whoever is better.
+    By default a difference is marked if both tests are significant, whichever method is better.
     """
-    if found is None:
+    if result is None:
         return [Cell.number(None)] * 4
-    certain = found.better is not None if certain is None else certain
+    certain = result.better is not None if certain is None else certain
     return [
-        difference(results, found, DIGITS[measure], certain=certain),
-        Cell(f"{found.p_t:.2g}", value=found.p_t),
-        Cell(f"{found.p_wilcoxon:.2g}", value=found.p_wilcoxon),
-        Cell.number(found.effect, 2),
+        difference_cell(results, result, DIGITS[measure], certain=certain),
+        Cell(f"{result.p_t:.2g}", value=result.p_t),
+        Cell(f"{result.p_wilcoxon:.2g}", value=result.p_wilcoxon),
+        Cell.number(result.effect, 2),
     ]
+
+
+def comparison_columns(measures: Sequence[str]) -> list[Column]:
+    """Return the headings of `comparison_cells` for each measure."""
+    titles = ("difference", "p, Student", "p, Wilcoxon", "d")
+    return [Column(title, group=TITLES[measure]) for measure in measures for title in titles]

@@ -1,26 +1,26 @@
 "use strict";
-// Draws every map of the page on its canvas from the GeoJSON beside it. Requests nothing, and writes text only as text.
+// Draws every map of the page on its canvas from the embedded GeoJSON. Makes no requests; inserts text as text only.
 (() => {
-const NEAR = 9; // pixels within which a thing is under the pointer
-const SLOW = 24; // milliseconds; a scene that takes longer is moved as a picture until the hand rests
-const CLOSEST = 6; // pixels a metre
+const NEAR = 9; // pixels within which a feature counts as pointed at
+const SLOW = 24; // milliseconds; slower scenes are moved as an image during a gesture
+const CLOSEST = 6; // pixels per metre, the largest zoom
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
 const EARTH = 6371000; // metres
 
 const rgb = text => [1, 3, 5].map(place => parseInt(text.trim().slice(place, place + 2), 16));
-const mixed = (colour, paper, strength) => `rgb(${colour.map((part, i) => Math.round(strength * part + (1 - strength) * paper[i])).join()})`;
+const mix = (colour, paper, strength) => `rgb(${colour.map((part, i) => Math.round(strength * part + (1 - strength) * paper[i])).join()})`;
 
-// The layers of a FeatureCollection, each with the points (x, y, x, y, ... in metres from the middle of the view, south
-// down), the box, the stroke and the facts of its things.
+// The layers of a FeatureCollection. Each feature has its points (x, y, x, y, ... in metres from the centre of the view,
+// y to the south), bounding box, stroke and facts.
 function readLayers(data) {
   const [west, south, east, north] = data.bbox, metres = (EARTH * Math.PI) / 180, middle = (south + north) / 2;
   const shrink = Math.cos((middle * Math.PI) / 180);
   const project = ([lon, lat]) => [(lon - (west + east) / 2) * metres * shrink, (middle - lat) * metres];
-  const layers = data.layers.map(layer => ({...layer, things: []}));
+  const layers = data.layers.map(layer => ({...layer, features: []}));
   for (const {geometry, properties} of data.features) {
     const {type, coordinates} = geometry;
-    const flat = (type === "Point" ? [coordinates] : type === "Polygon" ? coordinates[0] : coordinates).flatMap(project);
+    const flat = (type === "Point" ? [coordinates] : coordinates).flatMap(project);
     const points = Float64Array.from(flat), box = [Infinity, Infinity, -Infinity, -Infinity];
     flat.forEach((value, i) => {
       box[i % 2] = Math.min(box[i % 2], value);
@@ -30,7 +30,7 @@ function readLayers(data) {
     for (const [number, row] of Object.entries(properties)) {
       const [stroke, ...facts] = Array.isArray(row) ? row : [row, ...first];
       first = first || facts;
-      layers[number].things.push({points, box, stroke, facts});
+      layers[number].features.push({points, box, stroke, facts});
     }
   }
   return {layers, home: [...project([west, north]), ...project([east, south])]};
@@ -42,15 +42,6 @@ function distance2(px, py, ax, ay, bx, by) {
   return (px - ax - t * dx) ** 2 + (py - ay - t * dy) ** 2;
 }
 
-function within(points, px, py) {
-  let inside = false;
-  for (let i = 0, j = points.length - 2; i < points.length; j = i, i += 2) {
-    const x = points[i], y = points[i + 1], u = points[j], v = points[j + 1];
-    if (y > py !== v > py && px < ((u - x) * (py - y)) / (v - y) + x) inside = !inside;
-  }
-  return inside;
-}
-
 class Chart {
   constructor(figure) {
     const data = JSON.parse(figure.querySelector('script[type="application/json"]').textContent);
@@ -58,7 +49,7 @@ class Chart {
     this.figure = figure;
     this.canvas = find("canvas");
     this.tip = find(".map-tip");
-    this.said = find(".map-said");
+    this.status = find(".map-status");
     this.bar = find(".map-scale");
     Object.assign(this, readLayers(data));
     this.scene = document.createElement("canvas");
@@ -73,7 +64,7 @@ class Chart {
     this.resize();
   }
 
-  // The view is the middle (x, y) in metres and k, the pixels per metre.
+  // The view is its centre (x, y) in metres and k, the pixels per metre.
   fit([x0, y0, x1, y1]) {
     const k = Math.min(this.width / Math.max(x1 - x0, 20), this.height / Math.max(y1 - y0, 20)) * 0.94;
     return {x: (x0 + x1) / 2, y: (y0 + y1) / 2, k: Math.min(k, CLOSEST)};
@@ -94,17 +85,17 @@ class Chart {
     this.draw();
   }
 
-  // Paint again soon: the whole scene where that is quick or the hand rests, else the last one moved.
+  // Schedule a repaint: of the whole scene, or during a gesture, if that is slow, of the last scene moved.
   draw(moving = false) {
     this.moving = moving;
-    if (!this.asked) this.asked = requestAnimationFrame(() => { this.asked = 0; this.frame(); });
+    if (!this.scheduled) this.scheduled = requestAnimationFrame(() => { this.scheduled = 0; this.frame(); });
   }
 
   frame() {
     if (!this.width) return;
     if (this.moving && this.cost > SLOW && this.drawn) {
-      clearTimeout(this.later);
-      this.later = setTimeout(() => this.draw(), 90);
+      clearTimeout(this.timer);
+      this.timer = setTimeout(() => this.draw(), 90);
     } else {
       this.drawScene();
     }
@@ -112,117 +103,109 @@ class Chart {
   }
 
   drawScene() {
-    const begun = performance.now(), pen = this.scene.getContext("2d"), {x, y, k} = this.view;
+    const started = performance.now(), pen = this.scene.getContext("2d"), {x, y, k} = this.view;
     const style = getComputedStyle(this.figure), colour = name => rgb(style.getPropertyValue(name));
     this.paper = colour("--map-paper");
     this.ink = colour("--ink");
     pen.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
-    pen.fillStyle = mixed(this.paper, this.paper, 1);
+    pen.fillStyle = mix(this.paper, this.paper, 1);
     pen.fillRect(0, 0, this.width, this.height);
     pen.lineCap = pen.lineJoin = "round";
     const edge = 30 / k, w = this.width / 2 / k + edge, h = this.height / 2 / k + edge;
     for (const layer of this.layers.filter(layer => layer.shown)) {
       const seen = layer.strokes.map(() => []);
-      this.visit(layer, [x - w, y - h, x + w, y + h], thing => seen[thing.stroke].push(thing));
+      this.visit(layer, [x - w, y - h, x + w, y + h], feature => seen[feature.stroke].push(feature));
       layer.strokes.forEach((stroke, code) => {
-        if (seen[code].length) this.drawThings(pen, layer, stroke, seen[code], mixed(colour(stroke.colour), this.paper, stroke.strength));
+        if (seen[code].length) this.drawFeatures(pen, layer, stroke, seen[code], mix(colour(stroke.colour), this.paper, stroke.strength));
       });
     }
     this.drawn = {...this.view};
-    this.cost = performance.now() - begun;
+    this.cost = performance.now() - started;
     this.figure.dataset.milliseconds = this.cost.toFixed(1);
   }
 
-  // Calls visit for each thing of a layer whose box meets the window and whose stroke is drawn at this scale.
+  // Calls visit for each feature whose box intersects the window and whose stroke is drawn at this scale.
   visit(layer, [x0, y0, x1, y1], visit) {
     const fine = layer.strokes.map(stroke => !stroke.detail || 1 / this.view.k <= stroke.detail);
-    for (const thing of layer.things) {
-      const {box} = thing;
-      if (box[0] <= x1 && box[2] >= x0 && box[1] <= y1 && box[3] >= y0 && fine[thing.stroke]) visit(thing);
+    for (const feature of layer.features) {
+      const {box} = feature;
+      if (box[0] <= x1 && box[2] >= x0 && box[1] <= y1 && box[3] >= y0 && fine[feature.stroke]) visit(feature);
     }
   }
 
-  // A place on the canvas.
+  // Canvas coordinates of a point.
   place([x, y]) {
     return [(x - this.view.x) * this.view.k + this.width / 2, (y - this.view.y) * this.view.k + this.height / 2];
   }
 
-  // Wide lines grow when the map is near, so that they cover their street; thin ones stay.
+  // Lines grow with the zoom so that they cover their street.
   widthOf(stroke) {
     return stroke.width * Math.min(Math.max(Math.sqrt(this.view.k * 8), 0.8), 2.2);
   }
 
-  drawThings(pen, layer, stroke, things, colour) {
-    const paper = mixed(this.paper, this.paper, 1), width = this.widthOf(stroke);
+  drawFeatures(pen, layer, stroke, features, colour) {
+    const paper = mix(this.paper, this.paper, 1), width = this.widthOf(stroke);
     if (layer.kind === "points") {
       pen.fillStyle = colour;
       pen.strokeStyle = paper;
       pen.lineWidth = 1.5;
       pen.setLineDash([]);
-      for (const thing of things) {
+      for (const feature of features) {
         pen.beginPath();
-        pen.arc(...this.place(thing.points), stroke.width / 2, 0, 7);
+        pen.arc(...this.place(feature.points), stroke.width / 2, 0, 7);
         pen.fill();
         if (stroke.halo) pen.stroke();
       }
       return;
     }
     pen.setLineDash(stroke.dashed ? [2.2 * width, 1.8 * width] : []);
-    if (layer.kind === "areas") {
-      pen.fillStyle = colour;
-      pen.strokeStyle = colour;
-      pen.lineWidth = width;
-      this.trace(pen, things, () => { pen.globalAlpha = 0.25; pen.fill(); pen.globalAlpha = 1; pen.stroke(); }, true);
-      return;
-    }
     if (stroke.halo) {
       pen.strokeStyle = paper;
       pen.lineWidth = width + 3;
-      this.trace(pen, things, () => pen.stroke());
+      this.trace(pen, features);
     }
     pen.strokeStyle = colour;
     pen.lineWidth = width;
-    this.trace(pen, things, () => pen.stroke());
+    this.trace(pen, features);
   }
 
-  // Follows the things in paths of some thousand points, which a browser strokes faster than one path of all.
-  trace(pen, things, finish, closed = false) {
+  // Traces features in paths of a few thousand points, which browsers stroke faster than a single path.
+  trace(pen, features) {
     const {k} = this.view, ox = this.width / 2 - this.view.x * k, oy = this.height / 2 - this.view.y * k;
     let drawn = 0;
     pen.beginPath();
-    for (const {points} of things) {
+    for (const {points} of features) {
       let px = points[0] * k + ox, py = points[1] * k + oy;
       pen.moveTo(px, py);
       for (let i = 2; i < points.length; i += 2) {
         const qx = points[i] * k + ox, qy = points[i + 1] * k + oy;
-        // Bends below a pixel are not seen; the end is kept.
+        // Skip bends below one pixel, but keep the end.
         if (i < points.length - 2 && Math.abs(qx - px) + Math.abs(qy - py) < 0.9) continue;
         pen.lineTo(qx, qy);
         px = qx;
         py = qy;
         drawn++;
       }
-      if (closed) pen.closePath();
       if (drawn > 2500) {
-        finish();
+        pen.stroke();
         pen.beginPath();
         drawn = 0;
       }
     }
-    finish();
+    pen.stroke();
   }
 
-  // Puts the scene on the page, moved where the view has moved since, with what is pointed at on top.
+  // Shows the scene, moved if the view has moved since, with the pointed-at feature on top.
   present() {
     const pen = this.canvas.getContext("2d"), {x, y, k} = this.view, from = this.drawn;
     const scale = k / from.k;
     pen.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
-    pen.fillStyle = mixed(this.paper, this.paper, 1);
+    pen.fillStyle = mix(this.paper, this.paper, 1);
     pen.fillRect(0, 0, this.width, this.height);
     pen.drawImage(this.scene, (from.x - x) * k + (this.width * (1 - scale)) / 2, (from.y - y) * k + (this.height * (1 - scale)) / 2, this.width * scale, this.height * scale);
     if (this.hit) this.drawHit(pen);
     if (this.cross) {
-      pen.strokeStyle = mixed(this.ink, this.paper, 1);
+      pen.strokeStyle = mix(this.ink, this.paper, 1);
       pen.lineWidth = 1.5;
       pen.setLineDash([]);
       const cx = this.width / 2, cy = this.height / 2;
@@ -237,21 +220,21 @@ class Chart {
   }
 
   drawHit(pen) {
-    const {layer, thing} = this.hit, stroke = layer.strokes[thing.stroke], width = this.widthOf(stroke);
+    const {layer, feature} = this.hit, stroke = layer.strokes[feature.stroke], width = this.widthOf(stroke);
     pen.lineCap = pen.lineJoin = "round";
     pen.setLineDash([]);
     if (layer.kind === "points") {
-      pen.strokeStyle = mixed(this.ink, this.paper, 1);
+      pen.strokeStyle = mix(this.ink, this.paper, 1);
       pen.lineWidth = 2;
       pen.beginPath();
-      pen.arc(...this.place(thing.points), stroke.width / 2 + 2.5, 0, 7);
+      pen.arc(...this.place(feature.points), stroke.width / 2 + 2.5, 0, 7);
       pen.stroke();
       return;
     }
     for (const [colour, extra] of [[this.paper, 6], [this.ink, 2]]) {
-      pen.strokeStyle = mixed(colour, this.paper, 1);
+      pen.strokeStyle = mix(colour, this.paper, 1);
       pen.lineWidth = Math.min(width, 6) + extra;
-      this.trace(pen, [thing], () => pen.stroke(), layer.kind === "areas");
+      this.trace(pen, [feature]);
     }
   }
 
@@ -262,53 +245,48 @@ class Chart {
     this.bar.textContent = round >= 1000 ? `${round / 1000} km` : `${round} m`;
   }
 
-  // What lies nearest to a place on the screen, the upper layers first; areas only if nothing else does.
+  // The feature nearest to a point on the screen, upper layers first.
   at(px, py) {
     const {k} = this.view, x = this.view.x + (px - this.width / 2) / k, y = this.view.y + (py - this.height / 2) / k;
-    let area = null;
     for (const layer of this.layers.filter(layer => layer.shown).reverse()) {
       const reach = NEAR / k;
-      let best = reach * reach, found = null;
-      this.visit(layer, [x - reach, y - reach, x + reach, y + reach], thing => {
-        if (layer.kind === "areas") {
-          if (within(thing.points, x, y)) area = area || {layer, thing};
-          return;
-        }
-        const {points} = thing;
+      let best = reach * reach, nearest = null;
+      this.visit(layer, [x - reach, y - reach, x + reach, y + reach], feature => {
+        const {points} = feature;
         for (let i = 0; i < points.length; i += 2) {
           const j = Math.min(i + 2, points.length - 2), d = distance2(x, y, points[i], points[i + 1], points[j], points[j + 1]);
-          if (d < best) [best, found] = [d, {layer, thing}];
+          if (d < best) [best, nearest] = [d, {layer, feature}];
         }
       });
-      if (found) return found;
+      if (nearest) return nearest;
     }
-    return area;
+    return null;
   }
 
-  point(px, py, aloud) {
-    const hit = this.at(px, py), same = hit && this.hit && hit.layer === this.hit.layer && hit.thing === this.hit.thing;
+  point(px, py, announce) {
+    const hit = this.at(px, py), same = hit && this.hit && hit.layer === this.hit.layer && hit.feature === this.hit.feature;
     this.hit = hit;
     if (!hit) {
       this.tip.hidden = true;
     } else {
-      if (!same || this.tip.hidden) this.tell(hit);
+      if (!same || this.tip.hidden) this.showFacts(hit);
       this.tip.hidden = false;
       const {offsetWidth: w, offsetHeight: h} = this.tip;
       this.tip.style.left = `${Math.max(4, Math.min(px + 14, this.width - w - 4))}px`;
       this.tip.style.top = `${py + 18 + h < this.height ? py + 16 : Math.max(4, py - h - 12)}px`;
     }
-    if (aloud) this.said.textContent = hit ? this.tip.innerText.replace(/\s*\n\s*/g, ", ") : "nothing here";
+    if (announce) this.status.textContent = hit ? this.tip.innerText.replace(/\s*\n\s*/g, ", ") : "no feature here";
     if (!same && this.drawn) this.present();
   }
 
-  tell({layer, thing}) {
+  showFacts({layer, feature}) {
     const title = document.createElement("b"), rows = [title];
-    title.textContent = layer.strokes[thing.stroke].label || layer.title;
+    title.textContent = layer.strokes[feature.stroke].label || layer.title;
     layer.facts.forEach((name, i) => {
-      const text = thing.facts[i];
+      const text = feature.facts[i];
       if (!text) return;
       if (!name) {
-        title.textContent = text; // what the thing is called
+        title.textContent = text; // the name of the feature
         return;
       }
       const row = document.createElement("span"), value = document.createElement("span");
@@ -320,7 +298,7 @@ class Chart {
     this.tip.replaceChildren(...rows);
   }
 
-  // Moves by pixels, and zooms by a factor about a place on the screen that stays where it is.
+  // Move by pixels; zoom by a factor about a fixed point on the screen.
   move(dx, dy) {
     this.touched = true;
     this.view.x -= dx / this.view.k;
@@ -340,7 +318,7 @@ class Chart {
     this.draw(true);
   }
 
-  // A step by key or button, spread over some frames unless the reader wants no motion.
+  // Animates a step by key or button, unless the reader prefers reduced motion.
   glide(step) {
     this.tip.hidden = true;
     this.hit = null;
@@ -373,7 +351,7 @@ class Chart {
       canvas.setPointerCapture(event.pointerId);
       this.pointers.set(event.pointerId, where(event));
     });
-    canvas.addEventListener("pointermove", event => this.pointed(event, where(event)));
+    canvas.addEventListener("pointermove", event => this.pointerMoved(event, where(event)));
     for (const name of ["pointerup", "pointercancel"])
       canvas.addEventListener(name, event => {
         this.pointers.delete(event.pointerId);
@@ -382,7 +360,7 @@ class Chart {
       });
     canvas.addEventListener("pointerleave", () => { this.hit = null; this.tip.hidden = true; if (this.drawn) this.present(); });
     canvas.addEventListener("wheel", event => {
-      // The wheel belongs to the page until the map was chosen.
+      // The wheel scrolls the page until the map has focus.
       if (document.activeElement !== canvas && !event.ctrlKey) return;
       event.preventDefault();
       this.zoom(Math.exp(-Math.max(-60, Math.min(60, event.deltaY * (event.deltaMode ? 20 : 1))) / 180), ...where(event));
@@ -397,7 +375,7 @@ class Chart {
         else this.reset();
       });
     for (const box of figure.querySelectorAll("[data-layer]")) {
-      box.checked = this.layers[box.dataset.layer].shown; // a browser may remember another page's choice
+      box.checked = this.layers[box.dataset.layer].shown; // browsers may restore an earlier choice
       box.addEventListener("change", () => {
         for (const other of figure.querySelectorAll("[data-layer]")) this.layers[other.dataset.layer].shown = other.checked;
         this.hit = null;
@@ -407,7 +385,7 @@ class Chart {
     }
   }
 
-  pointed(event, at) {
+  pointerMoved(event, at) {
     const before = this.pointers.get(event.pointerId);
     if (!before) return this.point(...at);
     if (this.pointers.size === 2) {
@@ -439,7 +417,7 @@ class Chart {
   }
 }
 
-// A map is made when it comes near the window, or when the browser has nothing better to do: a page of many opens at once.
+// Maps are created when they come near the window or when the browser is idle, so that pages with many maps open fast.
 const waiting = new Set(document.querySelectorAll("figure.map"));
 
 function make(figure) {
@@ -447,7 +425,7 @@ function make(figure) {
   try {
     new Chart(figure);
   } catch (error) {
-    figure.classList.remove("live"); // the picture for paper is better than nothing
+    figure.classList.remove("live"); // fall back to the static image
     throw error;
   }
 }
@@ -463,7 +441,7 @@ const whenIdle = window.requestIdleCallback || (call => setTimeout(call, 200));
 const watch = new IntersectionObserver(
   entries => entries.filter(entry => entry.isIntersecting).forEach(entry => make(entry.target)), {rootMargin: "800px"});
 for (const figure of waiting) {
-  // Until then it shows its frame rather than the picture for paper, so that nothing jumps.
+  // Show the frame instead of the static image until then, to avoid layout shifts.
   figure.classList.add("live");
   watch.observe(figure);
 }
