@@ -1,4 +1,4 @@
-"""What every test may use: the shared data, and hypothesis set to repeat itself exactly."""
+"""Fixtures of the shared data, and deterministic hypothesis profiles."""
 
 from __future__ import annotations
 

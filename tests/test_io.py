@@ -1,4 +1,4 @@
-"""Archives: what is written comes back, and every broken or foreign file says what it is."""
+"""Archives: round trips, and errors for damaged and foreign files."""
 
 import io
 import json
@@ -21,7 +21,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "thing.npz"
 
 
-def test_header_and_arrays_come_back(path: Path):
+def test_header_and_arrays_round_trip(path: Path):
     words = {"name": "Foz do Douro \u00e9 \u0000", "nested": {"list": [1, 2.5, None, True]}}
     write_archive(path, KIND, words, ARRAYS)
     header, arrays = read_archive(path, KIND)
@@ -32,7 +32,7 @@ def test_header_and_arrays_come_back(path: Path):
         assert arrays[name].dtype == wanted.dtype
 
 
-def test_nothing_stays_behind_where_writing_fails(path: Path):
+def test_failed_write_leaves_no_file(path: Path):
     with pytest.raises(TypeError):
         write_archive(path, KIND, {"not JSON": object()}, ARRAYS)
     with pytest.raises(ValueError, match="allow_pickle"):
@@ -40,7 +40,7 @@ def test_nothing_stays_behind_where_writing_fails(path: Path):
     assert list(path.parent.iterdir()) == []
 
 
-def test_an_old_file_stays_whole_where_writing_fails(path: Path):
+def test_failed_write_keeps_the_old_file(path: Path):
     write_archive(path, KIND, {"n": 1}, ARRAYS)
     with pytest.raises(ValueError, match="allow_pickle"):
         write_archive(path, KIND, {"n": 2}, {"objects": np.array([{}], dtype=object)})
@@ -56,7 +56,7 @@ def test_truncated(path: Path, keep: float):
         read_archive(path, KIND)
 
 
-def test_a_flipped_byte_is_found(path: Path):
+def test_flipped_byte_is_detected(path: Path):
     write_archive(path, KIND, {}, {"a": np.random.default_rng(0).normal(size=3000)})
     whole = bytearray(path.read_bytes())
     whole[len(whole) // 2] ^= 0xFF
@@ -65,14 +65,14 @@ def test_a_flipped_byte_is_found(path: Path):
         read_archive(path, KIND)
 
 
-def test_absent_or_a_folder(tmp_path: Path):
+def test_missing_file_and_folder_are_rejected(tmp_path: Path):
     with pytest.raises(InvalidFile, match=r"x\.npz does not exist"):
         read_archive(tmp_path / "x.npz", KIND)
     with pytest.raises(InvalidFile, match="is a folder"):
         read_archive(tmp_path, KIND)
 
 
-def test_files_of_another_kind(path: Path):
+def test_files_of_another_kind_are_rejected(path: Path):
     path.write_text("id,lat,lon\n")
     with pytest.raises(InvalidFile, match="no npz signature") as caught:
         read_archive(path, KIND)
@@ -87,7 +87,7 @@ def test_files_of_another_kind(path: Path):
 
 
 @pytest.mark.parametrize("header", [b"", b"[1]", b"\xff", b'{"format": "limiirl.thing"}', b"3"])
-def test_headers_that_are_none(path: Path, header: bytes):
+def test_invalid_headers_are_rejected(path: Path, header: bytes):
     np.savez(path, header=np.frombuffer(header, dtype=np.uint8))
     with pytest.raises(InvalidFile, match="it has no header"):
         read_archive(path, KIND)
@@ -109,7 +109,7 @@ def test_older_versions_are_read(path: Path):
     assert read_archive(path, KIND)[0]["version"] == 1
 
 
-def test_no_pickle_is_ever_opened(path: Path):
+def test_pickles_are_never_opened(path: Path):
     inner = io.BytesIO()
     np.save(inner, np.array([{"evil": 1}], dtype=object), allow_pickle=True)
     with zipfile.ZipFile(path, "w") as archive:
@@ -118,7 +118,7 @@ def test_no_pickle_is_ever_opened(path: Path):
         read_archive(path, KIND)
 
 
-def test_a_missing_folder_is_the_file_name_of_the_error(tmp_path):
+def test_missing_folder_is_the_file_name_of_the_error(tmp_path):
     with pytest.raises(FileNotFoundError) as caught, atomic_write(tmp_path / "nowhere" / "a.npz"):
         pass
     assert caught.value.filename == str(tmp_path / "nowhere")

@@ -1,4 +1,4 @@
-"""Restarts and selections on executors: the bits, the warnings and the errors of a plain loop."""
+"""Restarts and selections by executors: results, warnings and errors equal those of a loop."""
 
 import pickle
 import threading
@@ -43,14 +43,14 @@ def restarts(**changes: Any) -> ll.IntentMixture:
     return ll.IntentMixture(2, IRL, **(given | changes))
 
 
-def chosen(executor: Any = None, **changes: Any) -> ll.Selection:
+def select(executor: Any = None, **changes: Any) -> ll.Selection:
     given = {"mixture": ll.IntentMixture(irl=IRL, resp_tol=1e-3), "folds": 3, "resamples": 2, "random_state": 0}
     return ll.select_intents(MDP, DEMOS, (1, 2, 3), executor=executor, **(given | changes))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("refine", [None, "split_merge"])
-def test_starts_at_once_find_what_starts_one_by_one_find(refine: str | None, session: Session) -> None:
+def test_parallel_restarts_equal_sequential_restarts(refine: str | None, session: Session) -> None:
     alone, spread_out = restarts(refine=refine).fit(MDP, DEMOS), restarts(refine=refine)
     spread_out.fit(MDP, DEMOS, executor=session)
     assert bits(spread_out) == bits(alone)
@@ -61,7 +61,7 @@ def test_starts_at_once_find_what_starts_one_by_one_find(refine: str | None, ses
     assert "executor" not in spread_out.get_params()
 
 
-def test_groups_and_the_longest_demonstration_are_the_same_elsewhere(session: Session) -> None:
+def test_groups_and_max_length_are_the_same_in_workers(session: Session) -> None:
     groups = np.arange(len(DEMOS)) // 3
     mixes = [ll.IntentMixture(2, ll.MaxEnt(bounds=(-5, 5)), n_init=2, random_state=0) for _ in range(2)]
     alone = mixes[0].fit(MDP, DEMOS, groups)
@@ -71,53 +71,53 @@ def test_groups_and_the_longest_demonstration_are_the_same_elsewhere(session: Se
     np.testing.assert_array_equal(spread_out.predict(DEMOS), alone.predict(DEMOS))
 
 
-class Settling:
+class ResolvingModel:
     """A model without `make_problem` that settles something in `fit` and needs it in `log_prob`."""
 
     def fit(self, mdp: Any, demos: Any, weights: Any = None, start: Any = None) -> Any:
-        self.settled_ = len(demos)
+        self.resolved_ = len(demos)
         return IRL.fit(mdp, demos, weights, start)
 
     def log_prob(self, mdp: Any, thetas: Any, demos: Any) -> Any:
-        assert self.settled_ > 0
+        assert self.resolved_ > 0
         return IRL.log_prob(mdp, thetas, demos)
 
 
-def test_what_a_model_settles_in_its_fit_comes_back(session: Session) -> None:
+def test_fitted_attributes_return_from_workers(session: Session) -> None:
     alone, spread_out = (
-        ll.IntentMixture(2, Settling(), n_init=2, random_state=0, max_iter=3, resp_tol=1e-2).fit(
+        ll.IntentMixture(2, ResolvingModel(), n_init=2, random_state=0, max_iter=3, resp_tol=1e-2).fit(
             MDP, DEMOS, executor=executor
         )
         for executor in (None, session)
     )
     assert bits(spread_out) == bits(alone)
-    assert spread_out.irl_.settled_ == len(DEMOS)
+    assert spread_out.irl_.resolved_ == len(DEMOS)
     np.testing.assert_array_equal(spread_out.predict_proba(DEMOS), alone.predict_proba(DEMOS))
 
 
 @pytest.mark.slow
-def test_each_start_is_told_of_when_it_has_ended(session: Session) -> None:
-    told: dict[bool, list[tuple[int, int | None, str]]] = {True: [], False: []}
-    for elsewhere, seen in told.items():
+def test_callback_is_called_after_each_restart(session: Session) -> None:
+    calls: dict[bool, list[tuple[int, int | None, str]]] = {True: [], False: []}
+    for elsewhere, seen in calls.items():
         mix = restarts(progress=lambda *report, seen=seen: seen.append(report))
         mix.fit(MDP, DEMOS, executor=session if elsewhere else None)
-    assert told[True] == told[False]
+    assert calls[True] == calls[False]
 
 
 @pytest.mark.slow
-def test_a_selection_is_the_same_whatever_does_its_fits(session: Session) -> None:
-    alone = chosen()
+def test_selection_does_not_depend_on_the_executor(session: Session) -> None:
+    alone = select()
     with ThreadPoolExecutor(1) as pool:
         for executor in (session, pool):
             ticks: list[tuple[int, int]] = []
-            found = chosen(executor, progress=lambda done, total, _, ticks=ticks: ticks.append((done, total)))
-            assert found.to_dict() == alone.to_dict()
-            assert {k: bits(mix) for k, mix in found.mixtures.items()} == {
+            selection = select(executor, progress=lambda done, total, _, ticks=ticks: ticks.append((done, total)))
+            assert selection.to_dict() == alone.to_dict()
+            assert {k: bits(mix) for k, mix in selection.mixtures.items()} == {
                 k: bits(mix) for k, mix in alone.mixtures.items()
             }
             assert ticks == [(i, 19) for i in range(1, 20)]
-            assert found.best.mdp_ is MDP
-            assert found.best.standard_errors().weights.tolist() == alone.best.standard_errors().weights.tolist()
+            assert selection.best.mdp_ is MDP
+            assert selection.best.standard_errors().weights.tolist() == alone.best.standard_errors().weights.tolist()
 
 
 def fails_at_two(points: Any, n_intents: int, rng: Any) -> Any:
@@ -129,9 +129,9 @@ def fails_at_two(points: Any, n_intents: int, rng: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_failures_are_noted_alike(session: Session) -> None:
+def test_failures_are_reported_the_same_way(session: Session) -> None:
     given = {"mixture": ll.IntentMixture(irl=IRL, init=fails_at_two), "resamples": 0}
-    alone, elsewhere = chosen(**given), chosen(session, **given)
+    alone, elsewhere = select(**given), select(session, **given)
     assert elsewhere.to_dict() == alone.to_dict()
     assert [row.error for row in alone.rows] == [
         "",
@@ -144,13 +144,13 @@ def never(points: Any, n_intents: int, rng: Any) -> Any:
     raise InvalidParameter(f"no {n_intents} clusters of {len(points)} by {type(rng).__name__}")
 
 
-def test_nothing_that_can_be_fitted_is_the_same_error(session: Session) -> None:
+def test_error_without_any_successful_fit_is_the_same(session: Session) -> None:
     for executor in (None, session):
         with pytest.raises(LimiirlError, match="no 1 clusters of 60"):
-            chosen(executor, mixture=ll.IntentMixture(irl=IRL, init=never))
+            select(executor, mixture=ll.IntentMixture(irl=IRL, init=never))
 
 
-def test_fits_of_a_number_that_failed_are_left_out() -> None:
+def test_failed_numbers_of_intents_are_skipped() -> None:
     seen: list[RefitTask] = []
 
     class Watched(RefitRunner):
@@ -162,12 +162,12 @@ def test_fits_of_a_number_that_failed_are_left_out() -> None:
         def map(self, function: Any, tasks: Any) -> Any:
             return map(type(function)(Watched(**vars(function.function))), tasks)
 
-    chosen(Here(), mixture=ll.IntentMixture(irl=IRL, init=fails_at_two), resamples=0)
+    select(Here(), mixture=ll.IntentMixture(irl=IRL, init=fails_at_two), resamples=0)
     assert [part for part in seen if part.n_intents == 2] == [RefitTask(2, WHOLE)]
     assert len(seen) == 1 + 3 + 1 + 1 + 3
 
 
-def test_a_fit_comes_back_without_its_data() -> None:
+def test_fit_returns_without_its_data() -> None:
     demos, _ = walks(2000, seed=1)
     problem = SelectionProblem.from_data(ll.IntentMixture(irl=IRL, max_iter=2), MDP, demos, None, 0)
     whole = RefitRunner(problem, 3)(RefitTask(1, WHOLE)).value
@@ -184,12 +184,12 @@ def warns(task: int) -> int:
     return task
 
 
-def test_warnings_come_home(session: Session) -> None:
+def test_warnings_of_workers_are_issued_again(session: Session) -> None:
     with pytest.warns(ConvergenceWarning, match="task 5 did not converge"):
         assert list(map_tasks(warns, [5], session)) == [5]
 
 
-def test_without_an_executor_tasks_are_taken_one_by_one_in_this_thread() -> None:
+def test_without_an_executor_tasks_run_lazily_in_this_thread() -> None:
     taken: list[int] = []
 
     def tasks() -> Any:
@@ -203,19 +203,19 @@ def test_without_an_executor_tasks_are_taken_one_by_one_in_this_thread() -> None
 
 
 @pytest.mark.parametrize("pool", [ThreadPoolExecutor, ThreadPool])
-def test_several_threads_are_refused(pool: Any) -> None:
+def test_several_threads_are_rejected(pool: Any) -> None:
     with pool(4) as executor, raises(InvalidParameter, parameter="executor", value=executor):
-        chosen(executor)
+        select(executor)
     with pool(1) as executor:
         assert list(map_tasks(abs, [-2, 1], executor)) == [2, 1]
 
 
-def test_an_executor_has_a_map() -> None:
+def test_executor_must_have_map() -> None:
     with raises(InvalidParameter, parameter="executor", value="dask"):
         restarts().fit(MDP, DEMOS, executor="dask")
 
 
-def test_the_client_of_dask_is_told_where_its_address_goes() -> None:
+def test_dask_client_is_rejected_with_its_address() -> None:
     distributed = pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
     with (
         distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client,
@@ -225,7 +225,7 @@ def test_the_client_of_dask_is_told_where_its_address_goes() -> None:
     assert "scheduler='inproc://" in str(caught.value)
 
 
-def test_an_executor_of_dask_is_as_good_as_another() -> None:
+def test_dask_executor_is_accepted() -> None:
     distributed = pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
     with distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
         assert list(map_tasks(abs, [-2, 1], client.get_executor())) == [2, 1]

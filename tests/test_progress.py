@@ -1,4 +1,4 @@
-"""The display of progress: a bar on a terminal, lines at intervals elsewhere."""
+"""Display of progress: a bar on a terminal, lines elsewhere."""
 
 import io
 
@@ -15,14 +15,14 @@ def report(times: list[float], title: str = "fits") -> LineReport:
     return LineReport(title, 15.0, lambda: next(clock))
 
 
-def test_lines_are_at_least_so_many_seconds_apart(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_have_a_minimum_interval(capsys: pytest.CaptureFixture[str]) -> None:
     progress = report([0.0, 5.0, 15.0, 29.0, 31.0])
     for done, message in enumerate("abcd", start=1):
         progress(done, None, message)
     assert capsys.readouterr() == ("", "fits: 2, b\nfits: 4, d\n")
 
 
-def test_time_left_follows_from_the_rate_since_the_last_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_remaining_time_uses_the_rate_since_the_last_line(capsys: pytest.CaptureFixture[str]) -> None:
     progress = report([0.0, 15.0, 35.0, 55.0])
     for done in (1000, 1010, 1210):
         progress(done, 1210, "")
@@ -38,7 +38,7 @@ def test_each_stage_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "reading ...\ncleaning ...\n")
 
 
-def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     monkeypatch.setattr("rich.console.Console", lambda **_: Console(file=screen, force_terminal=True, width=120))
     with show_progress("matching") as progress:
@@ -48,7 +48,7 @@ def test_a_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "trip [a]" in screen.getvalue()  # no markup
 
 
-def test_progress_is_a_function() -> None:
+def test_progress_must_be_callable() -> None:
     check_progress(None)
     with raises(InvalidParameter, parameter="callback", value=3):
         check_progress(3, "callback")

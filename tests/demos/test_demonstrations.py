@@ -1,4 +1,4 @@
-"""Demonstrations as a value: construction, validation, indexing, joining, equality, copies."""
+"""Demonstrations: construction, validation, indexing, concatenation, equality and copies."""
 
 import copy
 import pickle
@@ -50,7 +50,7 @@ def test_from_lists_flattens_with_offsets_and_marks_last_actions():
     np.testing.assert_array_equal(demos.last_states, [2, 3, 1, 0])
 
 
-def test_from_lists_takes_arrays_tuples_and_whole_floats_alike():
+def test_from_lists_accepts_arrays_tuples_and_integral_floats():
     expected = Demonstrations.from_lists(STATES, ACTIONS)
     arrays = [np.array(x) for x in STATES]
     assert Demonstrations.from_lists(arrays, [np.array(x) for x in ACTIONS]) == expected
@@ -82,7 +82,7 @@ def test_arrays_are_read_only_and_do_not_share_memory_with_the_input():
         demos.states = states
 
 
-def test_no_demonstrations_at_all_is_an_empty_set():
+def test_empty_list_gives_an_empty_set():
     empty = Demonstrations.from_lists([])
     assert len(empty) == empty.n_steps == 0
     assert empty == Demonstrations.concat([]) == Demonstrations.from_lists(STATES)[:0]
@@ -124,7 +124,7 @@ def test_no_demonstrations_at_all_is_an_empty_set():
         ([[0, 1], [3, 1, 2]], [[0], [0, None]], {"parameter": "actions", "index": (1, 1)}),
     ],
 )
-def test_bad_lists_name_the_place(states, actions, expected):
+def test_invalid_lists_have_the_index(states, actions, expected):
     with raises(InvalidDemos, **expected):
         Demonstrations.from_lists(states, actions)
 
@@ -157,13 +157,13 @@ def test_bad_lists_name_the_place(states, actions, expected):
         ),
     ],
 )
-def test_bad_fields_name_the_place(changes, expected):
+def test_invalid_fields_have_the_index(changes, expected):
     demos = Demonstrations.from_lists(STATES)
     with raises(InvalidDemos, **expected):
         demos.replace(**changes)
 
 
-def test_errors_show_the_id_of_a_demonstration_where_it_has_one():
+def test_errors_show_the_id_of_a_demonstration():
     with raises(InvalidDemos, parameter="states", value=-1, index=(1, 0)):
         Demonstrations(np.array([0, -1]), np.array([0, 1, 2]), ids=np.array(["trip-a", "trip-b"]))
     with raises(InvalidDemos, parameter="states", value=-1, index=(1, 0)):
@@ -215,7 +215,7 @@ def test_one_demonstration():
 
 @settings(deadline=None, max_examples=examples(200))
 @given(list_demos(), st.data())
-def test_indexing_is_that_of_a_list(case, data):
+def test_indexing_equals_list_indexing(case, data):
     items, demos = case
     assert as_lists(demos) == items
     some = data.draw(st.slices(len(items)))
@@ -230,7 +230,7 @@ def test_indexing_is_that_of_a_list(case, data):
 
 @settings(deadline=None, max_examples=examples(200))
 @given(st.lists(list_demos(), min_size=1, max_size=4))
-def test_concatenation_is_that_of_lists(cases):
+def test_concatenation_equals_list_concatenation(cases):
     joined = Demonstrations.concat([demos for _, demos in cases])
     assert as_lists(joined) == [item for items, _ in cases for item in items]
     total = cases[0][1]
@@ -241,7 +241,7 @@ def test_concatenation_is_that_of_lists(cases):
 
 @settings(deadline=None, max_examples=examples(200))
 @given(list_demos(min_size=1), st.data())
-def test_cutting_and_joining_gives_the_same_value_back(case, data):
+def test_splitting_and_concatenating_is_the_identity(case, data):
     _, demos = case
     cut = data.draw(st.integers(0, len(demos)))
     assert demos[:cut] + demos[cut:] == demos
@@ -251,7 +251,7 @@ def test_cutting_and_joining_gives_the_same_value_back(case, data):
     assert again.replace(ids=demos.ids) == demos
 
 
-def test_bad_selections():
+def test_invalid_selections_are_rejected():
     demos = Demonstrations.from_lists(STATES)
     for index in (4, -5, [0, 4], np.array([-5])):
         with pytest.raises(IndexError, match=r"index (4|-5)"):
@@ -264,7 +264,7 @@ def test_bad_selections():
         demos[np.array([[0, 1]])]
 
 
-def test_joining_needs_the_same_attributes_everywhere():
+def test_concatenation_requires_the_same_attributes():
     plain = Demonstrations.from_lists(STATES)
     with raises(InvalidDemos, parameter="groups", index=1):
         _ = plain.replace(groups=list("abcd")) + plain
@@ -276,7 +276,7 @@ def test_joining_needs_the_same_attributes_everywhere():
         _ = plain + STATES
 
 
-def test_joining_recorded_and_unrecorded_actions_keeps_both():
+def test_concatenation_keeps_recorded_and_unrecorded_actions():
     mixed = Demonstrations.from_lists([[0, 1]], [[3]]) + Demonstrations.from_lists([[1, 2, 3]])
     np.testing.assert_array_equal(mixed.actions, [3, -1, -1, -1, -1])
     assert mixed[1:].actions is None
@@ -295,7 +295,7 @@ def test_joining_recorded_and_unrecorded_actions_keeps_both():
         {"ids": ["w", "x", "y", "zz"]},
     ],
 )
-def test_equality_sees_every_field(changes):
+def test_equality_compares_every_field(changes):
     demos = Demonstrations.from_lists(STATES, ACTIONS, groups=list("abcd"), labels=[0, 1, 2, 3]).replace(
         ids=list("wxyz")
     )
@@ -334,7 +334,7 @@ FRAME = pd.DataFrame(
     "convert", [lambda df: df, pl.from_pandas, pa.Table.from_pandas], ids=["pandas", "polars", "arrow"]
 )
 @pytest.mark.parametrize("seed", range(3))
-def test_from_frame_takes_rows_in_any_order(convert, seed):
+def test_from_frame_accepts_rows_in_any_order(convert, seed):
     shuffled = FRAME.sample(frac=1, random_state=seed, ignore_index=True)
     demos = Demonstrations.from_frame(convert(shuffled))
     expected = Demonstrations.from_lists(

@@ -1,4 +1,4 @@
-"""Units: demonstrations by themselves, or together by group."""
+"""Groups of demonstrations."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from limiirl.errors import InvalidDemos
 from tests.helpers import raises
 
 
-def test_without_groups_each_demonstration_is_a_unit():
+def test_without_labels_each_demonstration_is_a_group():
     units = Groups.from_labels(None, 3)
     values = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     assert len(units) == 3
@@ -18,7 +18,7 @@ def test_without_groups_each_demonstration_is_a_unit():
         np.testing.assert_array_equal(method(values), values)
 
 
-def test_groups_are_summed_averaged_and_spread():
+def test_groups_are_summed_averaged_and_broadcast():
     units = Groups.from_labels(np.array([7, 3, 7, 7]), 4)
     values = np.array([[1.0], [10.0], [2.0], [6.0]])
     assert units.names.tolist() == [3, 7]
@@ -30,6 +30,6 @@ def test_groups_are_summed_averaged_and_spread():
 
 
 @pytest.mark.parametrize("groups", [[1, 2], [[1], [2], [3]], [1.0, np.nan, 2.0], ["a", None, "b"]])
-def test_groups_that_do_not_fit(groups):
+def test_labels_of_wrong_length_are_rejected(groups):
     with raises(InvalidDemos, parameter="groups"):
         Groups.from_labels(groups, 3)

@@ -1,4 +1,4 @@
-"""Simulated demonstrations against the exact law of every trajectory, and the arithmetic of intents' numbers.
+"""Simulated demonstrations against the exact distribution of trajectories, and numbers of demonstrations per intent.
 
 Seeds are fixed; a correct sampler would fail a G test with probability 1e-6 at other seeds.
 """
@@ -34,24 +34,24 @@ POLICY = np.array([0.0, 0.6, 0.4, 0.3, 0.7, 1.0, 0.0, 1.0])
 
 def law(mdp: MDP, policy: np.ndarray, max_length: int) -> dict[tuple[tuple[int, ...], tuple[int, ...]], float]:
     """Probability of every (states, actions), by following each edge of positive probability."""
-    found: dict[tuple[tuple[int, ...], tuple[int, ...]], float] = {}
+    law: dict[tuple[tuple[int, ...], tuple[int, ...]], float] = {}
 
     def follow(states: tuple[int, ...], actions: tuple[int, ...], p: float) -> None:
         if mdp.terminal[states[-1]] or len(states) == max_length:
-            found[states, actions] = p
+            law[states, actions] = p
             return
         for e in np.flatnonzero(mdp.src == states[-1]):
-            onward = p * policy[mdp.pair_of_edge[e]] * mdp.prob[e]
-            if onward > 0.0:
-                follow((*states, int(mdp.dst[e])), (*actions, int(mdp.act[e])), onward)
+            mass = p * policy[mdp.pair_of_edge[e]] * mdp.prob[e]
+            if mass > 0.0:
+                follow((*states, int(mdp.dst[e])), (*actions, int(mdp.act[e])), mass)
 
     for s in np.flatnonzero(mdp.p0):
         follow((int(s),), (), float(mdp.p0[s]))
-    return found
+    return law
 
 
 @pytest.mark.parametrize("max_length", [1, 2, 5])
-def test_frequencies_are_those_of_the_exact_law(max_length: int) -> None:
+def test_frequencies_match_the_exact_distribution(max_length: int) -> None:
     mdp = branching()
     demos = simulate(mdp, POLICY, N, np.random.default_rng(1), max_length=max_length)
     exact = law(mdp, POLICY, max_length)
@@ -68,7 +68,7 @@ def test_frequencies_are_those_of_the_exact_law(max_length: int) -> None:
     assert observed.size == 3 or max_length > 1
 
 
-def test_walks_are_complete_and_actions_recorded() -> None:
+def test_trajectories_are_complete_with_actions() -> None:
     mdp = branching()
     demos = simulate(mdp, POLICY, 2000, 3, max_length=9)
     assert len(demos) == 2000
@@ -82,7 +82,7 @@ def test_walks_are_complete_and_actions_recorded() -> None:
     assert demos.steps(mdp).ambiguous.size == 0
 
 
-def test_one_seed_is_one_draw_and_a_generator_goes_on() -> None:
+def test_seed_determines_the_sample_and_a_generator_advances() -> None:
     mdp = branching()
     first = simulate(mdp, POLICY, 50, 7)
     assert first == simulate(mdp, POLICY, 50, np.random.default_rng(7))
@@ -92,7 +92,7 @@ def test_one_seed_is_one_draw_and_a_generator_goes_on() -> None:
     assert simulate(mdp, POLICY, 50, rng) != first
 
 
-def test_a_draw_on_the_upper_end_stays_in_its_state() -> None:
+def test_draw_at_the_upper_bound_stays_in_its_interval() -> None:
     """The largest number below 1 that a generator can give must not fall into the next state's edges."""
 
     class Highest(np.random.Generator):
@@ -123,7 +123,7 @@ def test_a_draw_on_the_upper_end_stays_in_its_state() -> None:
         ({"policy": ["a"] * 8}, {"parameter": "policy"}),
     ],
 )
-def test_bad_arguments(change: dict[str, object], expected: dict[str, object]) -> None:
+def test_invalid_arguments_are_rejected(change: dict[str, object], expected: dict[str, object]) -> None:
     given = {"policy": POLICY, "n": 3, "seed": 0, "max_length": 5} | change
     with raises(InvalidParameter, **expected):
         simulate(branching(), **given)  # type: ignore[arg-type]
@@ -142,11 +142,11 @@ def test_bad_arguments(change: dict[str, object], expected: dict[str, object]) -
         (5, [1.0], 1, [5]),
     ],
 )
-def test_numbers_of_intents(n: int, weights: list[float], least: int, expected: list[int]) -> None:
+def test_intent_counts_are_as_close_as_possible(n: int, weights: list[float], least: int, expected: list[int]) -> None:
     np.testing.assert_array_equal(intent_counts(n, np.array(weights), least=least), expected)
 
 
-def test_intents_are_drawn_in_a_random_order() -> None:
+def test_intents_are_in_random_order() -> None:
     mdp = MDP.from_edges([0, 0, 0], [1, 2, 3])
     demos, labels = sample_intents(mdp, np.eye(3), [40, 0, 60], np.random.default_rng(0), 5)
     np.testing.assert_array_equal(np.bincount(labels), [40, 0, 60])

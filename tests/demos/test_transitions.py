@@ -1,10 +1,11 @@
-"""Steps of demonstrations matched to the edges of an MDP: against a dictionary, and each error with its place."""
+"""Edges, feature counts and log-probabilities of demonstrations, against a dictionary and loops."""
 
 import gc
 import weakref
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos
@@ -56,7 +57,7 @@ def hide_some(rng, actions):
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("recorded", ["all", "some", "none"])
 @pytest.mark.parametrize("seed", range(10))
-def test_edges_equal_those_found_by_a_dictionary(deterministic, recorded, seed):
+def test_edges_equal_a_dictionary_lookup(deterministic, recorded, seed):
     rng = np.random.default_rng([seed, deterministic])
     T, p0 = random_table(rng, deterministic=deterministic), random_start(rng)
     mdp = MDP.from_dense(T, p0)
@@ -71,10 +72,10 @@ def test_edges_equal_those_found_by_a_dictionary(deterministic, recorded, seed):
     for i, walk in enumerate(states):
         for t in range(len(walk) - 1):
             a = -1 if actions is None else actions[i][t]
-            found = [number[s, b, u] for (s, b, u) in number if (s, u) == (walk[t], walk[t + 1]) and a in (-1, b)]
-            if len(found) > 1:
-                candidates[len(edge)] = found
-            edge.append(found[0] if len(found) == 1 else -1)
+            matches = [number[s, b, u] for (s, b, u) in number if (s, u) == (walk[t], walk[t + 1]) and a in (-1, b)]
+            if len(matches) > 1:
+                candidates[len(edge)] = matches
+            edge.append(matches[0] if len(matches) == 1 else -1)
             demo_of_step.append(i)
             t_of_step.append(t)
     assert steps.n_transitions == demos.n_transitions == len(edge)
@@ -84,7 +85,7 @@ def test_edges_equal_those_found_by_a_dictionary(deterministic, recorded, seed):
     np.testing.assert_array_equal(np.diff(steps.step_ptr), demos.lengths - 1)
     assert steps.ambiguous.tolist() == list(candidates)
     assert [x.tolist() for x in np.split(steps.cand_edge, steps.cand_ptr[1:-1])] == (list(candidates.values()) or [[]])
-    # The cases must occur, or this test says nothing of them.
+    # All cases must occur.
     assert bool(candidates) == (recorded != "all")
 
 
@@ -172,7 +173,7 @@ GOOD_ACTIONS = [[0, 0, 1], [], [2, 2]]
         ),
     ],
 )
-def test_impossible_steps_name_the_place_and_the_remedy(states, actions, expected):
+def test_impossible_steps_have_the_index_and_a_remedy(states, actions, expected):
     good = Demonstrations.from_lists(GOOD, GOOD_ACTIONS)
     assert good.steps(line()).n_transitions == 5
     demos = good + Demonstrations.from_lists([states], None if actions is None else [actions]) + good
@@ -181,7 +182,7 @@ def test_impossible_steps_name_the_place_and_the_remedy(states, actions, expecte
             use(line())
 
 
-def test_the_first_impossible_step_is_named_among_many():
+def test_first_impossible_step_is_reported():
     states = [[0, 1, 2, 3]] * 12 + [[0, 1, 0, 1, 3]] + [[0, 2]] * 5
     with raises(InvalidDemos, parameter="demos", value=3, index=(12, 3)):
         Demonstrations.from_lists(states).steps(line())
@@ -190,13 +191,13 @@ def test_the_first_impossible_step_is_named_among_many():
         named.steps(line())
 
 
-def test_long_lists_of_alternatives_are_cut():
+def test_long_lists_of_alternatives_are_truncated():
     star = MDP.from_edges([0] * 20, range(1, 21), n_states=22)
     with raises(InvalidDemos, parameter="demos", value=21, index=(0, 0)):
         Demonstrations.from_lists([[0, 21]]).steps(star)
 
 
-def test_steps_are_computed_once_for_each_mdp():
+def test_steps_are_cached_per_mdp():
     demos = Demonstrations.from_lists(GOOD, GOOD_ACTIONS)
     one, other = line(), line()
     steps = demos.steps(one)
@@ -207,7 +208,7 @@ def test_steps_are_computed_once_for_each_mdp():
         demos.steps(MDP.from_edges([0, 1], [2, 2], n_states=4))
 
 
-def test_remembered_steps_keep_neither_the_mdp_nor_themselves_alive():
+def test_cached_steps_do_not_keep_the_mdp_alive():
     demos = Demonstrations.from_lists(GOOD, GOOD_ACTIONS)
     mdp = line()
     gone, steps = weakref.ref(mdp), weakref.ref(demos.steps(mdp))
@@ -219,9 +220,156 @@ def test_remembered_steps_keep_neither_the_mdp_nor_themselves_alive():
     assert steps() is None
 
 
-def test_a_recycled_identity_is_not_mistaken_for_the_old_mdp():
+def test_reused_id_does_not_return_old_steps():
     demos = Demonstrations.from_lists([[0, 1]])
     for k in range(50):
         # Each MDP dies at once, so that the next one is likely to get its address.
         edges = demos.steps(MDP.from_edges([0] * (k % 5 + 1), [*range(2, k % 5 + 2), 1], n_states=7)).edge
         assert edges.tolist() == [k % 5]
+
+
+KINDS = ("state_features", "action_features", "edge_features")
+
+
+def random_features(rng, S, A, by_action=True):
+    """Features of all three kinds; without `by_action`, actions between the same states have equal features."""
+    phi_s, phi_a, phi_e = rng.normal(size=(S, 2)), rng.normal(size=(S, A, 3)), rng.normal(size=(S, A, S, 2))
+    phi_e[rng.random(phi_e.shape) < 0.5] = 0
+    if not by_action:
+        phi_a[:], phi_e[:] = phi_a[:, :1], phi_e[:, :1]
+    return dict(zip(KINDS, (phi_s, phi_a, phi_e), strict=True))
+
+
+def with_sparse_features(mdp):
+    return mdp.replace(**{kind: csr_array(getattr(mdp, kind)) for kind in KINDS if getattr(mdp, kind) is not None})
+
+
+def naive_features(states, actions, phi, gamma):
+    rows = []
+    for walk, taken in zip(states, actions, strict=True):
+        parts = [np.zeros(phi[kind].shape[-1]) if kind in phi else np.zeros(0) for kind in KINDS]
+        for t, s in enumerate(walk):
+            if "state_features" in phi:
+                parts[0] += gamma**t * phi["state_features"][s]
+            if t < len(taken) and "action_features" in phi:
+                parts[1] += gamma**t * phi["action_features"][s, taken[t]]
+            if t < len(taken) and "edge_features" in phi:
+                parts[2] += gamma**t * phi["edge_features"][s, taken[t], walk[t + 1]]
+        rows.append(np.concatenate(parts))
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("gamma", [0.5, 0.9, 1.0])
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("kinds", [KINDS, KINDS[:1], KINDS[1:2], KINDS[2:], KINDS[1:]], ids="+".join)
+def test_features_of_recorded_actions(seed, gamma, deterministic, kinds):
+    rng = np.random.default_rng([seed, deterministic])
+    T, p0 = random_table(rng, deterministic=deterministic), random_start(rng)
+    phi = {kind: x for kind, x in random_features(rng, *T.shape[:2]).items() if kind in kinds}
+    states, actions = random_walks(rng, T, p0)
+    expected = naive_features(states, actions, phi, gamma)
+    demos = Demonstrations.from_lists(states, actions)
+    dense = MDP.from_dense(T, p0, gamma=gamma, **phi)
+    for mdp in (dense, with_sparse_features(dense)):
+        features = demos.features(mdp)
+        assert features.shape == (30, mdp.n_features)
+        assert features.dtype == np.float64
+        assert features.flags.c_contiguous
+        np.testing.assert_allclose(features, expected, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("recorded", ["some", "none"])
+def test_features_of_indistinguishable_unrecorded_actions(seed, deterministic, recorded):
+    rng = np.random.default_rng([seed, deterministic])
+    T, p0 = random_table(rng, deterministic=deterministic), random_start(rng)
+    phi = random_features(rng, *T.shape[:2], by_action=False)
+    states, actions = random_walks(rng, T, p0)
+    demos = Demonstrations.from_lists(states, hide_some(rng, actions) if recorded == "some" else None)
+    dense = MDP.from_dense(T, p0, gamma=0.9, **phi)
+    assert demos.steps(dense).ambiguous.size > 0
+    for mdp in (dense, with_sparse_features(dense)):
+        expected = naive_features(states, actions, phi, 0.9)
+        np.testing.assert_allclose(demos.features(mdp), expected, rtol=1e-13, atol=1e-13)
+
+
+def two_ways(sparse, **features):
+    """0 -> 1 by actions 0 and 1, 1 -> 2 by action 0 alone."""
+    mdp = MDP.from_edges([0, 0, 1], [1, 1, 2], n_states=3, action=[0, 1, 0], p0=[0.5, 0.5, 0], gamma=0.5, **features)
+    return with_sparse_features(mdp) if sparse else mdp
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("kind", ["action_features", "edge_features"])
+def test_unrecorded_actions_with_different_features_are_rejected(sparse, kind):
+    states, actions = [[1, 2], [0, 1, 2], [0, 1]], [[0], [1, 0], [0]]
+    differing = two_ways(sparse, **{kind: [[1.0, 3.0], [1.5, 2.5], [7.0, 0.0]]})
+    with raises(InvalidDemos, parameter="demos", index=(1, 0)):
+        Demonstrations.from_lists(states).features(differing)
+    # Once the actions are known, or where the ambiguous step does not occur, there is nothing to ask.
+    recorded = Demonstrations.from_lists(states, actions).features(differing)
+    np.testing.assert_array_equal(recorded, [[7, 0], [5, 2.5], [1, 3]])
+    np.testing.assert_array_equal(Demonstrations.from_lists(states[:1]).features(differing), [[7, 0]])
+    equal = two_ways(sparse, **{kind: [[1.0, 3.0], [1.0, 3.0], [7.0, 0.0]]})
+    np.testing.assert_array_equal(Demonstrations.from_lists(states).features(equal), [[7, 0], [4.5, 3], [1, 3]])
+
+
+def test_error_has_the_first_step_with_different_candidates():
+    # Both 0 -> 1 and 1 -> 2 are ambiguous; only the actions of 1 -> 2 have different features.
+    mdp = MDP.from_edges(
+        [0, 0, 1, 1], [1, 1, 2, 2], n_states=3, action=[0, 1, 0, 1], edge_features=[[1.0], [1.0], [2.0], [3.0]]
+    )
+    demos = Demonstrations.from_lists([[0, 1], [0, 1, 2], [1, 2]])
+    with raises(InvalidDemos, parameter="demos", index=(1, 1)):
+        demos.features(mdp)
+
+
+def test_state_features_alone_need_no_actions():
+    mdp = two_ways(False, state_features=np.eye(3))
+    np.testing.assert_array_equal(Demonstrations.from_lists([[0, 1, 2]]).features(mdp), [[1, 0.5, 0.25]])
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("recorded", ["all", "some", "none"])
+def test_log_q_sums_over_unrecorded_actions(seed, deterministic, recorded):
+    rng = np.random.default_rng([seed, deterministic])
+    T, p0 = random_table(rng, deterministic=deterministic), random_start(rng)
+    states, actions = random_walks(rng, T, p0)
+    if recorded != "all":
+        actions = hide_some(rng, actions) if recorded == "some" else [[-1] * len(x) for x in actions]
+    expected = []
+    for walk, taken in zip(states, actions, strict=True):
+        q = np.log(p0[walk[0]])
+        for t, a in enumerate(taken):
+            q += np.log(T[walk[t], :, walk[t + 1]].sum() if a < 0 else T[walk[t], a, walk[t + 1]])
+        expected.append(q)
+    log_q = Demonstrations.from_lists(states, actions).log_q(MDP.from_dense(T, p0))
+    assert log_q.shape == (30,)
+    np.testing.assert_allclose(log_q, expected, rtol=1e-13, atol=1e-13)
+
+
+def test_log_q_of_two_deterministic_actions_is_log_2():
+    mdp = two_ways(False)
+    log_q = Demonstrations.from_lists([[0, 1], [1, 2], [0]]).log_q(mdp)
+    np.testing.assert_allclose(log_q, np.log([0.5 * 2, 0.5, 0.5]), rtol=1e-15, atol=1e-15)
+
+
+def test_features_and_log_q_of_empty_sets_and_edgeless_mdps():
+    mdp = two_ways(False, action_features=[[1.0], [2.0], [3.0]])
+    empty = Demonstrations.from_lists([])
+    assert empty.features(mdp).shape == (0, 1)
+    assert empty.log_q(mdp).shape == (0,)
+    still = MDP.from_edges([], [], n_states=2, p0=[0.25, 0.75])
+    demos = Demonstrations.from_lists([[0], [1]])
+    np.testing.assert_array_equal(demos.features(still), np.eye(2))
+    np.testing.assert_allclose(demos.log_q(still), np.log([0.25, 0.75]), rtol=1e-15)
+
+
+def test_long_demonstrations_are_discounted_to_the_end():
+    mdp = MDP.from_edges([0], [0], n_states=1, gamma=0.999, state_features=[[1.0]], edge_features=[[1.0]])
+    features = Demonstrations.from_lists([[0] * 5000]).features(mdp)
+    expected = [(1 - 0.999**5000) / 0.001, (1 - 0.999**4999) / 0.001]
+    np.testing.assert_allclose(features, [expected], rtol=1e-11)

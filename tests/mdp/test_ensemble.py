@@ -1,4 +1,4 @@
-"""RewardEnsemble: a frozen value with shares and reward vectors."""
+"""RewardEnsemble: immutability, validation and files."""
 
 import dataclasses
 import json
@@ -14,7 +14,7 @@ WEIGHTS = [0.25, 0.75]
 THETAS = [[0.0, -1.0, -10.0], [0.0, -10.0, -1.0]]
 
 
-def test_keeps_what_it_is_given() -> None:
+def test_ensemble_stores_weights_and_thetas() -> None:
     ensemble = RewardEnsemble(WEIGHTS, THETAS)
     assert (ensemble.n_intents, ensemble.n_features) == (2, 3)
     np.testing.assert_array_equal(ensemble.weights, WEIGHTS)
@@ -22,7 +22,7 @@ def test_keeps_what_it_is_given() -> None:
     assert ensemble.weights.dtype == ensemble.thetas.dtype == np.float64
 
 
-def test_is_frozen_and_owns_its_arrays() -> None:
+def test_arrays_are_read_only_copies() -> None:
     thetas = np.array(THETAS)
     ensemble = RewardEnsemble(WEIGHTS, thetas)
     thetas[0, 0] = 5.0
@@ -33,7 +33,7 @@ def test_is_frozen_and_owns_its_arrays() -> None:
         ensemble.weights = np.ones(2)  # type: ignore[misc]
 
 
-def test_equality_and_hash_are_by_content() -> None:
+def test_equality_and_hash_compare_content() -> None:
     ensemble = RewardEnsemble(WEIGHTS, THETAS)
     signed_zeros = np.where(np.array(THETAS) == 0.0, -0.0, THETAS)
     assert ensemble == RewardEnsemble(WEIGHTS, signed_zeros)
@@ -43,14 +43,14 @@ def test_equality_and_hash_are_by_content() -> None:
     assert ensemble != "an ensemble"
 
 
-def test_repr_shows_shares_and_rewards() -> None:
+def test_repr_shows_weights_and_rewards() -> None:
     text = repr(RewardEnsemble(WEIGHTS, THETAS))
     assert "2 intents, 3 features" in text
     assert "25.0 %" in text
     assert "-10." in text
 
 
-def test_weights_may_be_off_by_rounding_only() -> None:
+def test_weights_must_sum_to_one_up_to_rounding() -> None:
     RewardEnsemble([0.5, 0.5 + 9e-9], THETAS)
     with raises(InvalidParameter, parameter="weights", value=1.0000000199999999):
         RewardEnsemble([0.5, 0.5 + 2e-8], THETAS)
@@ -73,12 +73,12 @@ def test_weights_may_be_off_by_rounding_only() -> None:
         (WEIGHTS, [[0.0], [1.0, 2.0]], {"parameter": "thetas"}),
     ],
 )
-def test_bad_input_names_index_and_remedy(weights: object, thetas: object, expected: dict[str, object]) -> None:
+def test_invalid_input_has_index_and_value(weights: object, thetas: object, expected: dict[str, object]) -> None:
     with raises(InvalidParameter, **expected):
         RewardEnsemble(weights, thetas)  # type: ignore[arg-type]
 
 
-def test_a_saved_ensemble_is_restored_to_the_last_bit(tmp_path) -> None:
+def test_saved_ensemble_is_loaded_bit_for_bit(tmp_path) -> None:
     rng = np.random.default_rng(0)
     ensemble = RewardEnsemble(rng.dirichlet(np.ones(5)), 10.0 ** rng.uniform(-300, 300, (5, 7)) * rng.choice([-1, 1]))
     ensemble.save(tmp_path / "truth.json")

@@ -1,4 +1,4 @@
-"""Rewards of states and edges against a loop, and the checks on parameter vectors."""
+"""Rewards of states and edges against a loop, and checks of parameter vectors."""
 
 import numpy as np
 import pytest
@@ -84,7 +84,7 @@ def test_counts_of_features_by_kind(kinds):
     assert mdp.n_features == sum(counts) == len(mdp.feature_names)
 
 
-def test_split_cuts_in_the_order_state_action_edge():
+def test_split_returns_state_action_and_edge_blocks():
     mdp, _ = random_mdp(0, ("state", "action", "edge"), True)
     parts = mdp.split(np.arange(18.0).reshape(2, 9))
     np.testing.assert_array_equal(parts[0], [[0, 1, 2], [9, 10, 11]])
@@ -120,7 +120,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("thetas", "expected"), BAD)
-def test_bad_thetas_are_refused(thetas, expected):
+def test_invalid_thetas_are_rejected(thetas, expected):
     mdp, _ = random_mdp(0, ("state",), False)
     with raises(InvalidParameter, **expected):
         mdp.check_thetas(thetas)
@@ -128,7 +128,7 @@ def test_bad_thetas_are_refused(thetas, expected):
         mdp.rewards(thetas)
 
 
-def test_many_names_are_cut_short():
+def test_long_lists_of_feature_names_are_truncated():
     mdp = MDP.from_edges([0], [1], state_features=np.ones((2, 30)))
     with raises(InvalidParameter, parameter="thetas", value=(1,)):
         mdp.rewards([1.0])

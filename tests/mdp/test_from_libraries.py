@@ -1,4 +1,4 @@
-"""MDPs from Gymnasium's tabular environments and from networkx graphs."""
+"""MDP.from_gymnasium and MDP.from_networkx."""
 
 from types import SimpleNamespace
 
@@ -71,7 +71,7 @@ def environment(P, **attributes):
     return SimpleNamespace(P=P, **attributes)
 
 
-def test_duplicate_outcomes_are_added_and_impossible_ones_ignored():
+def test_duplicate_outcomes_are_summed_and_zero_probabilities_dropped():
     P = [
         [[(0.25, 1, 0.0, True), (0.5, 0, 0.0, False), (0.25, 1, 1.0, True), (0.0, 0, 0.0, True)]],
         [[(1.0, 1, 0, True)]],
@@ -82,7 +82,7 @@ def test_duplicate_outcomes_are_added_and_impossible_ones_ignored():
     np.testing.assert_array_equal(mdp.p0, [1.0, 0.0])
 
 
-def test_state_entered_both_ways_is_refused():
+def test_state_entered_with_and_without_done_is_rejected():
     # 0 -> 1 ends the episode by action 0, but not by action 1.
     P = {0: {0: [(1.0, 1, 0, True)], 1: [(1.0, 1, 0, False)]}, 1: {0: [(1.0, 0, 0, False)]}}
     with raises(InvalidMDP, parameter="terminal", value=1):
@@ -92,13 +92,13 @@ def test_state_entered_both_ways_is_refused():
     assert not MDP.from_gymnasium(environment(P), terminal=[]).terminal.any()
 
 
-def test_episode_that_ends_where_it_starts_is_refused():
+def test_terminal_start_state_is_rejected():
     P = {0: {0: [(1.0, 1, 0, False)]}, 1: {0: [(1.0, 0, 0, True)]}}
     with raises(InvalidMDP, parameter="terminal", value=0):
         MDP.from_gymnasium(environment(P, initial_state_distrib=[1.0, 0.0]))
 
 
-def test_moves_that_no_episode_makes_decide_nothing():
+def test_unreachable_transitions_do_not_affect_terminal_states():
     # State 2 is out of reach and enters 1 without done; 1 goes on after the end; 3 ends only by its own loop.
     P = {
         0: {0: [(1.0, 1, 0, True)]},
@@ -133,7 +133,7 @@ BAD_ENVIRONMENTS = [
 
 
 @pytest.mark.parametrize(("env", "expected"), BAD_ENVIRONMENTS)
-def test_bad_environments_are_refused(env, expected):
+def test_invalid_environments_are_rejected(env, expected):
     with raises(InvalidMDP, **expected):
         MDP.from_gymnasium(env)
 
@@ -162,7 +162,7 @@ def test_directed_graph():
     assert mdp.deterministic
 
 
-def test_undirected_graph_goes_both_ways_and_loops_once():
+def test_undirected_edges_are_two_actions_and_loops_one():
     graph = nx.Graph()
     graph.add_edge(10, 20, length=1.0)
     graph.add_edge(20, 30, length=2.0)
@@ -175,7 +175,7 @@ def test_undirected_graph_goes_both_ways_and_loops_once():
 
 
 @pytest.mark.parametrize("kind", [nx.MultiGraph, nx.MultiDiGraph])
-def test_parallel_edges_are_different_actions(kind):
+def test_parallel_edges_are_separate_actions(kind):
     graph = kind()
     graph.add_edge("a", "b", length=1.0)
     graph.add_edge("a", "b", length=2.0)
@@ -185,7 +185,7 @@ def test_parallel_edges_are_different_actions(kind):
     np.testing.assert_array_equal(mdp.edge_features[:, 0], [1.0, 2.0] * (2 if both_ways else 1))
 
 
-def test_without_features_rewards_are_one_a_state():
+def test_default_features_are_state_indicators():
     mdp = MDP.from_networkx(nx.path_graph(3))
     np.testing.assert_array_equal(mdp.state_features.toarray(), np.eye(3))
 
@@ -219,12 +219,12 @@ BAD_GRAPHS = [
 
 
 @pytest.mark.parametrize(("options", "expected"), BAD_GRAPHS)
-def test_bad_graph_options_are_refused(options, expected):
+def test_invalid_graph_options_are_rejected(options, expected):
     with raises(InvalidMDP, **expected):
         MDP.from_networkx(partial_graph(), **options)
 
 
-def test_nodes_that_print_alike_are_refused():
+def test_nodes_with_equal_names_are_rejected():
     with raises(InvalidMDP, parameter="graph", value="1"):
         MDP.from_networkx(nx.DiGraph([(1, "1")]))
 

@@ -1,4 +1,4 @@
-"""One npz file for an MDP: everything comes back bit for bit, and files that are not ours say so."""
+"""Npz files of an MDP: exact round trips, and errors for damaged and foreign files."""
 
 import io
 import json
@@ -80,14 +80,14 @@ def test_round_trip_of_special_cases(tmp_path, mdp):
     assert back == mdp
 
 
-def test_name_is_kept_and_no_scratch_file_stays(tmp_path):
+def test_path_is_used_unchanged_and_no_temporary_file_remains(tmp_path):
     full_mdp(True).save(tmp_path / "no_suffix")
     full_mdp(False).save(tmp_path / "no_suffix")
     assert [path.name for path in tmp_path.iterdir()] == ["no_suffix"]
     assert MDP.load(tmp_path / "no_suffix") == full_mdp(False)
 
 
-def test_file_is_an_ordinary_npz_without_pickles(tmp_path):
+def test_file_is_a_plain_npz_without_pickle(tmp_path):
     full_mdp(True).save(tmp_path / "m.npz")
     with np.load(tmp_path / "m.npz", allow_pickle=False) as arrays:
         assert all(arrays[name].dtype != object for name in arrays.files)
@@ -96,7 +96,7 @@ def test_file_is_an_ordinary_npz_without_pickles(tmp_path):
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
-def test_truncated_file_is_refused(tmp_path, share):
+def test_truncated_file_is_rejected(tmp_path, share):
     path = tmp_path / "m.npz"
     full_mdp(True).save(path)
     whole = path.read_bytes()
@@ -105,7 +105,7 @@ def test_truncated_file_is_refused(tmp_path, share):
         MDP.load(path)
 
 
-def test_flipped_bits_are_noticed(tmp_path):
+def test_flipped_bits_are_detected(tmp_path):
     path = tmp_path / "m.npz"
     mdp = full_mdp(False)
     mdp.save(path)
@@ -155,7 +155,7 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize(("content", "message"), FOREIGN)
-def test_foreign_and_newer_files_are_refused(tmp_path, content, message):
+def test_foreign_and_newer_files_are_rejected(tmp_path, content, message):
     path = tmp_path / "m.npz"
     path.write_bytes(content)
     with pytest.raises(InvalidFile, match=re.escape(message)):
@@ -169,7 +169,7 @@ def test_pickled_objects_are_never_read(tmp_path):
         MDP.load(path)
 
 
-def test_arrays_that_contradict_each_other_are_refused(tmp_path):
+def test_inconsistent_arrays_in_a_file_are_rejected(tmp_path):
     path = tmp_path / "m.npz"
     full_mdp(False).save(path)
     with np.load(path) as stored:
@@ -180,7 +180,7 @@ def test_arrays_that_contradict_each_other_are_refused(tmp_path):
         MDP.load(path)
 
 
-def test_a_missing_file_is_both_ours_and_pythons_error(tmp_path):
+def test_missing_file_raises_missing_file_and_file_not_found(tmp_path):
     with pytest.raises(MissingFile, match="does not exist") as caught:
         MDP.load(tmp_path / "nothing.npz")
     assert isinstance(caught.value, FileNotFoundError)

@@ -1,4 +1,4 @@
-"""The MDP object: derived indices, immutability, equality, copies, the summary, and its constructor's checks."""
+"""MDP: derived indices, immutability, equality, copies, summary and validation."""
 
 import copy
 import dataclasses
@@ -65,7 +65,7 @@ def test_counts():
     assert MDP.from_edges([0], [1]).deterministic
 
 
-def test_nothing_can_be_changed():
+def test_mdp_is_immutable():
     mdp = small()
     with pytest.raises(dataclasses.FrozenInstanceError):
         mdp.gamma = 0.5
@@ -118,7 +118,7 @@ def test_fingerprint_is_stable_across_sessions():
     assert hash(small()) == hash(small())
 
 
-def test_a_signed_zero_makes_no_difference():
+def test_sign_of_zero_does_not_matter():
     plus, minus = (MDP.from_edges([0], [1], state_features=[[zero], [1.0]]) for zero in (0.0, -0.0))
     assert plus == minus
     assert plus.fingerprint() == minus.fingerprint()
@@ -140,7 +140,7 @@ def test_copies_are_equal_and_frozen(duplicate):
     assert not twin.edge_features.data.flags.writeable
 
 
-def test_replace_checks_anew():
+def test_replace_validates():
     with raises(InvalidMDP, parameter="gamma", value=2):
         small().replace(gamma=2)
     with raises(InvalidMDP, parameter="discount", value=0.5):
@@ -159,7 +159,7 @@ def test_replace_keeps_names_of_features_that_keep_their_number():
     assert bare.feature_names == ("state[0]", "state[1]", "state[2]")
 
 
-def test_replace_shares_what_it_keeps():
+def test_replace_shares_unchanged_arrays():
     mdp = small()
     assert mdp.replace(gamma=0.5).state_features is mdp.state_features
     assert mdp.replace(gamma=0.5).edge_features is mdp.edge_features
@@ -214,7 +214,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("changes", "expected"), BAD)
-def test_constructor_takes_only_canonical_arrays(changes, expected):
+def test_constructor_requires_canonical_arrays(changes, expected):
     assert MDP(**CANONICAL).n_edges == 3
     with raises(InvalidMDP, **expected):
         MDP(**(CANONICAL | changes))

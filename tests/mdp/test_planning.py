@@ -1,4 +1,4 @@
-"""Planning: hand-solved MDPs, ties, the sparse solvers, figures of the specification, and errors."""
+"""Planning: MDPs solved by hand, ties, sparse solvers, reference values of spec.md, and errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def fork(gamma: float, **features: object) -> MDP:
 
 
 @pytest.mark.parametrize("gamma", [0.5, 1.0])
-def test_values_of_all_kinds_of_rewards_by_hand(gamma: float) -> None:
+def test_values_with_all_kinds_of_rewards_by_hand(gamma: float) -> None:
     features = {
         "state_features": [[-1.0], [-2.0], [8.0]],
         "action_features": [[0.5], [-0.5], [-0.5], [0.0]],
@@ -72,7 +72,7 @@ def test_ties_are_relative_to_the_range_of_q(scale: float) -> None:
 
 
 @pytest.mark.parametrize("tol", [1e-6, 0.0])
-def test_rounding_does_not_part_equal_actions(tol: float) -> None:
+def test_rounding_does_not_break_ties(tol: float) -> None:
     """A constant reward makes every action as good as every other, but Q is the same up to rounding only."""
     rng = np.random.default_rng(0)
     prob = rng.random(60 * 9) + 0.1
@@ -117,7 +117,7 @@ def test_sparse_solvers_agree_with_dense_algebra(gamma: float, branches: int) ->
     assert np.all(V - exact >= -1e-9)
 
 
-def test_a_long_ring_is_solved_too() -> None:
+def test_long_ring_is_solved() -> None:
     """A reward once a round of 3000 moves: V at distance m is gamma^m / (1 - gamma^3000)."""
     n, gamma = 3000, 0.9999
     mdp = MDP.from_edges(np.arange(n), np.roll(np.arange(n), -1), n, gamma=gamma, state_features=np.eye(1, n).T)
@@ -137,7 +137,7 @@ def test_elementworld_figures_of_the_specification() -> None:
         np.testing.assert_allclose(world.mdp.p0 @ (V - worst), 970.5, rtol=0.0, atol=0.05)
 
 
-def test_a_small_gain_is_not_passed_over() -> None:
+def test_small_improvements_are_not_ignored() -> None:
     mdp = MDP.from_edges([0, 0], [1, 1], 2, gamma=1.0, edge_features=[-1.0 - 1e-10, -1.0])
     np.testing.assert_allclose(optimal_values(mdp, [1.0]), [-1.0, 0.0], rtol=1e-12, atol=0.0)
     np.testing.assert_array_equal(optimal_policy(mdp, [1.0], tol=0.0), [0.0, 1.0])
@@ -148,14 +148,14 @@ def loop(reward: float, gamma: float = 1.0) -> MDP:
     return MDP.from_edges([0, 0, 1], [1, 2, 0], 3, gamma=gamma, state_features=[[reward], [reward], [-5.0]])
 
 
-def test_without_discount_going_round_for_nothing_beats_paying() -> None:
+def test_undiscounted_zero_reward_loop_beats_costs() -> None:
     np.testing.assert_array_equal(optimal_values(loop(0.0), [1.0]), [0.0, 0.0, -5.0])
     np.testing.assert_array_equal(optimal_policy(loop(0.0), [1.0]), [1.0, 0.0, 1.0])
     np.testing.assert_array_equal(policy_values(loop(0.0), [1.0, 0.0, 1.0], [1.0]), [0.0, 0.0, -5.0])
     np.testing.assert_array_equal(optimal_values(loop(0.0), [1.0], minimise=True), [-5.0, -5.0, -5.0])
 
 
-def test_without_discount_a_cost_a_step_drives_to_the_end() -> None:
+def test_undiscounted_step_costs_lead_to_the_end() -> None:
     np.testing.assert_array_equal(optimal_values(loop(-1.0), [1.0]), [-6.0, -7.0, -5.0])
     np.testing.assert_allclose(policy_values(loop(-1.0), [0.5, 0.5, 1.0], [1.0]), [-8.0, -9.0, -5.0], rtol=1e-14)
     # From a trap on the way, nothing is lost where nothing is earned.
@@ -178,19 +178,21 @@ def test_without_discount_a_cost_a_step_drives_to_the_end() -> None:
         ),
     ],
 )
-def test_infinite_totals_are_errors(mdp: MDP, theta: float, minimise: bool, expected: dict[str, object]) -> None:
+def test_unbounded_total_rewards_are_errors(
+    mdp: MDP, theta: float, minimise: bool, expected: dict[str, object]
+) -> None:
     with raises(InvalidParameter, **expected):
         optimal_values(mdp, [theta], minimise=minimise)
     assert np.isfinite(optimal_values(mdp.replace(gamma=0.999), [theta], minimise=minimise)).all()
 
 
-def test_a_policy_that_never_ends_is_an_error() -> None:
+def test_policy_that_never_terminates_is_an_error() -> None:
     with raises(InvalidParameter, parameter="theta", index=0):
         policy_values(loop(-1.0), [1.0, 0.0, 1.0], [1.0])
 
 
 @pytest.mark.parametrize("n_states", [2, 400])
-def test_an_end_out_of_reach_of_float64_is_an_error(n_states: int) -> None:
+def test_values_beyond_float64_are_an_error(n_states: int) -> None:
     src, act = np.repeat(np.arange(n_states - 1), 2), np.zeros(2 * n_states - 2, dtype=int)
     dst = np.column_stack([np.arange(n_states - 1), np.full(n_states - 1, n_states - 1)]).ravel()
     prob = np.tile([1.0, 1e-300], n_states - 1)
@@ -199,7 +201,7 @@ def test_an_end_out_of_reach_of_float64_is_an_error(n_states: int) -> None:
         policy_values(mdp, np.ones(n_states - 1), [1.0])
 
 
-def test_bad_arguments() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     mdp = loop(-1.0)
     with raises(InvalidParameter, parameter="theta", value=(2, 1)):
         optimal_values(mdp, [[1.0], [2.0]])

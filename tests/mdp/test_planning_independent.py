@@ -49,15 +49,15 @@ def independent(mdp: MDP, theta: Float) -> tuple[Float, Float]:
     states = np.concatenate([mdp.pair_state, ends])
     actions = np.concatenate([mdp.pair_action, np.zeros(ends.size, dtype=int)])
     assert r_edge is not None
-    onward = np.bincount(mdp.pair_of_edge, mdp.prob * r_edge[:, 0], minlength=mdp.n_pairs)
-    earned = np.append(r_state[:, 0], 0.0)[states] + np.append(onward, np.zeros(ends.size))
+    edge_reward = np.bincount(mdp.pair_of_edge, mdp.prob * r_edge[:, 0], minlength=mdp.n_pairs)
+    reward = np.append(r_state[:, 0], 0.0)[states] + np.append(edge_reward, np.zeros(ends.size))
     rows = np.concatenate([mdp.pair_of_edge, mdp.n_pairs + np.arange(ends.size)])
     columns = np.concatenate([mdp.dst, np.full(ends.size, end)])
     kernel = sparse.csr_matrix(
         (np.append(mdp.prob, np.ones(ends.size)), (rows, columns)), shape=(rows.max() + 1, n + 1)
     )
     order = np.lexsort((actions, states))
-    problem = markov.DiscreteDP(earned[order], kernel[order], mdp.gamma, states[order], actions[order])
+    problem = markov.DiscreteDP(reward[order], kernel[order], mdp.gamma, states[order], actions[order])
     solved = problem.solve(method="policy_iteration")
     return np.asarray(solved.v[:n]), np.asarray(solved.sigma[:n])
 

@@ -29,14 +29,14 @@ def random_policy(mdp: MDP, rng: np.random.Generator) -> Float:
 
 
 @given(case=DISCOUNTED, minimise=st.booleans())
-def test_optimal_values_are_those_of_value_iteration(case: Case, minimise: bool) -> None:
+def test_optimal_values_equal_value_iteration(case: Case, minimise: bool) -> None:
     theta = case.thetas[0]
-    found = optimal_values(case.mdp, theta, minimise=minimise)
-    assert_close(found, value_iteration(case.mdp, theta, minimise=minimise), "V*", size=1e-3)
+    values = optimal_values(case.mdp, theta, minimise=minimise)
+    assert_close(values, value_iteration(case.mdp, theta, minimise=minimise), "V*", size=1e-3)
 
 
 @given(case=DISCOUNTED)
-def test_action_values_and_ties_are_those_of_dense_tensors(case: Case) -> None:
+def test_action_values_and_ties_equal_dense_computation(case: Case) -> None:
     mdp, theta = case.mdp, case.thetas[0]
     V = value_iteration(mdp, theta)
     Q = dense_q(mdp, theta, V)
@@ -53,7 +53,7 @@ def test_action_values_and_ties_are_those_of_dense_tensors(case: Case) -> None:
 
 
 @given(case=DISCOUNTED, seed=st.integers(0, 1000))
-def test_a_policys_values_solve_its_equation_and_lie_between_the_bounds(case: Case, seed: int) -> None:
+def test_policy_values_solve_the_bellman_equation_within_bounds(case: Case, seed: int) -> None:
     mdp, theta = case.mdp, case.thetas[0]
     policy = random_policy(mdp, np.random.default_rng(seed))
     V = policy_values(mdp, policy, theta)
@@ -69,14 +69,14 @@ def test_a_policys_values_solve_its_equation_and_lie_between_the_bounds(case: Ca
 
 
 @given(case=DISCOUNTED)
-def test_the_optimal_policy_has_the_optimal_values(case: Case) -> None:
+def test_optimal_policy_has_the_optimal_values(case: Case) -> None:
     mdp, theta = case.mdp, case.thetas[0]
-    found = policy_values(mdp, optimal_policy(mdp, theta), theta)
-    assert_close(found, optimal_values(mdp, theta), "values of the optimal policy", size=1e-3)
+    values = policy_values(mdp, optimal_policy(mdp, theta), theta)
+    assert_close(values, optimal_values(mdp, theta), "values of the optimal policy", size=1e-3)
 
 
 @given(case=cases(columns=(1,), discounts=(1.0,), acyclic=True), minimise=st.booleans())
-def test_without_discount_or_loops_backward_induction_is_exact(case: Case, minimise: bool) -> None:
+def test_undiscounted_acyclic_values_equal_backward_induction(case: Case, minimise: bool) -> None:
     mdp, theta = case.mdp, case.thetas[0]
     r = mdp.rewards(theta)[0][:, 0]
     V = np.where(mdp.terminal, r, 0.0)
@@ -99,7 +99,7 @@ def costly(draw: st.DrawFn) -> tuple[MDP, Float]:
 
 
 @given(problem=costly(), minimise=st.booleans())
-def test_without_discount_the_best_of_all_policies_is_found(problem: tuple[MDP, Float], minimise: bool) -> None:
+def test_undiscounted_values_equal_the_best_of_all_policies(problem: tuple[MDP, Float], minimise: bool) -> None:
     """Rewards of the other sign, minimised, are the same problem. Where the best total is infinite, it is an error."""
     mdp, theta = problem
     expected = best_of_all_policies(mdp, theta)
@@ -114,7 +114,7 @@ def test_without_discount_the_best_of_all_policies_is_found(problem: tuple[MDP, 
 
 
 @given(problem=costly(), seed=st.integers(0, 1000))
-def test_without_discount_a_policys_values_are_its_totals(problem: tuple[MDP, Float], seed: int) -> None:
+def test_undiscounted_policy_values_are_total_rewards(problem: tuple[MDP, Float], seed: int) -> None:
     mdp, theta = problem
     policy = random_policy(mdp, np.random.default_rng(seed))
     expected = policy_iterates(mdp, policy, theta)

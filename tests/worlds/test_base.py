@@ -1,4 +1,4 @@
-"""Demonstrators: the Boltzmann policy against a brute-force softmax, shares of the intents, and their draw."""
+"""Demonstrators: the Boltzmann policy against a brute-force softmax, mixture weights, and sampling."""
 
 import numpy as np
 import pytest
@@ -35,14 +35,14 @@ def test_boltzmann_policy_of_large_rewards_does_not_overflow() -> None:
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_optimal_is_the_limit_of_boltzmann_in_every_world(name: str) -> None:
+def test_boltzmann_converges_to_optimal_in_every_world(name: str) -> None:
     world = WORLDS[name]()
     limit, optimal = world.policies("boltzmann", 1e7), world.policies("optimal")
     np.testing.assert_allclose(limit, optimal, rtol=0.0, atol=1e-3)
     assert np.abs(world.policies("boltzmann", 0.1) - optimal).max() > 0.3
 
 
-def test_beta_is_the_noise_of_the_demonstrators() -> None:
+def test_beta_controls_the_noise_of_the_demonstrators() -> None:
     """The share of optimal actions rises with beta, from chance, and is all of them for optimal demonstrators."""
     world = ElementWorld(seed=2)
     best = world.optimal_policies > 0.0
@@ -57,7 +57,7 @@ def test_beta_is_the_noise_of_the_demonstrators() -> None:
     assert optimal_share() == 1.0
 
 
-def test_boltzmann_draws_follow_their_policy() -> None:
+def test_boltzmann_samples_match_their_policy() -> None:
     """Actions in the start states against their probabilities: chi-square with 9 x 3 degrees of freedom, p = 1e-6."""
     world = ElementWorld(n_elements=3, seed=2)
     demos, labels = world.sample(30_000, seed=3, policy="boltzmann", beta=0.3, max_length=2)
@@ -71,7 +71,7 @@ def test_boltzmann_draws_follow_their_policy() -> None:
     assert ((counts - expected)[drawn] ** 2 / expected[drawn]).sum() < 77.0
 
 
-def test_optimal_draws_are_those_of_earlier_versions() -> None:
+def test_optimal_samples_equal_those_of_earlier_versions() -> None:
     """Published results depend on them: the first walks of a seed, as version 0.1 drew them."""
     demos, labels = ElementWorld(seed=2).sample(100, seed=1)
     assert labels[:12].tolist() == [2, 0, 2, 2, 0, 0, 2, 0, 2, 0, 1, 2]
@@ -122,12 +122,12 @@ def test_geometric_weights() -> None:
         ((3, False), {"parameter": "p", "value": False}),
     ],
 )
-def test_bad_geometric_weights(arguments: tuple[int, float], expected: dict[str, object]) -> None:
+def test_invalid_geometric_weights_are_rejected(arguments: tuple[int, float], expected: dict[str, object]) -> None:
     with raises(InvalidParameter, **expected):
         geometric_weights(*arguments)
 
 
-def test_shares_are_met_and_nobody_is_left_out() -> None:
+def test_weights_are_met_and_no_intent_is_empty() -> None:
     truth = RewardEnsemble([0.5, 0.25, 0.25], np.zeros((3, 1)))
     np.testing.assert_array_equal(allocate_demonstrations(8, truth, None), [4, 2, 2])
     np.testing.assert_array_equal(allocate_demonstrations(1, truth, None), [1, 0, 0])
@@ -136,7 +136,7 @@ def test_shares_are_met_and_nobody_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_every_world_samples_alike(name: str) -> None:
+def test_every_world_has_the_same_sampling_interface(name: str) -> None:
     world = WORLDS[name](seed=3)
     assert isinstance(world, World)
     assert isinstance(world, IntentWorld)
@@ -174,7 +174,9 @@ def test_every_world_samples_alike(name: str) -> None:
         ({"n": 1, "weights": "equal"}, {"parameter": "n", "value": 1}),
     ],
 )
-def test_bad_samples(name: str, parameters: dict[str, object], expected: dict[str, object]) -> None:
+def test_invalid_sample_arguments_are_rejected(
+    name: str, parameters: dict[str, object], expected: dict[str, object]
+) -> None:
     world = WORLDS[name]()
     if parameters.get("weights") == "equal":
         parameters = parameters | {"weights": world.ensemble.weights}

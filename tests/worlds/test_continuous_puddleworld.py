@@ -1,4 +1,4 @@
-"""The continuous PuddleWorld: moves and features, training, whether agents are of the released kinds, pictures."""
+"""ContinuousPuddleWorld: dynamics, features, training, comparison with the released agents, and plots."""
 
 import functools
 import pickle
@@ -50,7 +50,7 @@ def random_policy(seed: int) -> GaussianPolicy:
 
 @EACH
 @pytest.mark.parametrize("seed", [0, 1])
-def test_walks_are_those_of_the_plain_version(kind, seed):
+def test_walks_equal_the_naive_version(kind, seed):
     policy, noise = random_policy(seed), np.random.default_rng(seed).normal(size=(40, HORIZON, 2))
     walks = walk(policy, kind, noise)
     assert 0 < walks.live[:, -1].sum() < 40  # both ends occur
@@ -69,7 +69,7 @@ def test_reward_features_everywhere(kind):
     assert reward_features(rims, "border").tolist() == [[-1, 0, 0]] * 3
 
 
-def test_the_released_agents_are_given_again_step_by_step(shared_data: Callable[[str], Path]):
+def test_released_agents_are_reproduced_step_by_step(shared_data: Callable[[str], Path]):
     path = shared_data("sigma_girl_gridworld") / "gridworld_agents.npz"
     policy = GaussianPolicy(np.zeros((25, 2)))
     for dataset in range(6):
@@ -80,26 +80,26 @@ def test_the_released_agents_are_given_again_step_by_step(shared_data: Callable[
             np.testing.assert_array_equal(reward_features(positions[:, 1:], kind), agent.reward_features)
 
 
-def test_a_gradient_is_that_of_the_jacobians_and_has_the_right_mean():
+def test_gradient_equals_the_jacobians_and_is_unbiased():
     rng = np.random.default_rng(0)
     scores, rewards = rng.normal(size=(30, 7, 4)), rng.normal(size=(30, 7))
     wanted = jacobians(scores, rewards[..., None], gamma=1.0, floor=0.0)[..., 0].mean(axis=0)
     np.testing.assert_allclose(gradient(scores, rewards), wanted, rtol=1e-9)
-    # Actions N(w, 0.25) in two steps, paid a_0 and 3 a_0 a_1: the expected sum is w + 3 w^2, its slope 1 + 6 w.
+    # Actions N(w, 0.25) in two steps, paid a_0 and 3 a_0 a_1: the expected sum is w + 3 w^2, its grad 1 + 6 w.
     w, n = 0.7, 100_000
     a = rng.normal(w, 0.5, size=(n, 2))
-    found = gradient(((a - w) / 0.25)[..., None], np.column_stack([a[:, 0], 3.0 * a[:, 0] * a[:, 1]]))
-    np.testing.assert_allclose(found, [1.0 + 6.0 * w], atol=0.15, rtol=0)  # five standard errors
+    estimate = gradient(((a - w) / 0.25)[..., None], np.column_stack([a[:, 0], 3.0 * a[:, 0] * a[:, 1]]))
+    np.testing.assert_allclose(estimate, [1.0 + 6.0 * w], atol=0.15, rtol=0)  # five standard errors
 
 
-def test_steps_are_those_of_adam():
-    slopes = np.random.default_rng(1).normal(size=(6, 3))
+def test_steps_equal_adam():
+    grads = np.random.default_rng(1).normal(size=(6, 3))
     adam = Adam(rate=0.1)
-    for t, slope in enumerate(slopes, start=1):
-        past = slopes[:t]
+    for t, grad in enumerate(grads, start=1):
+        past = grads[:t]
         m = sum(0.1 * 0.9 ** (t - i) * g for i, g in enumerate(past, start=1)) / (1 - 0.9**t)
         v = sum(0.001 * 0.999 ** (t - i) * g**2 for i, g in enumerate(past, start=1)) / (1 - 0.999**t)
-        np.testing.assert_allclose(adam.step(slope), 0.1 * m / (np.sqrt(v) + 1e-8), rtol=1e-10)
+        np.testing.assert_allclose(adam.step(grad), 0.1 * m / (np.sqrt(v) + 1e-8), rtol=1e-10)
 
 
 def some_walks(kind: str, seed: int = 2) -> tuple[GaussianPolicy, Walks]:
@@ -107,10 +107,10 @@ def some_walks(kind: str, seed: int = 2) -> tuple[GaussianPolicy, Walks]:
     return policy, walk(policy, kind, np.random.default_rng(seed).normal(size=(20, HORIZON, 2)))
 
 
-def test_scores_are_slopes_of_the_log_density():
+def test_scores_are_gradients_of_the_log_density():
     policy, walks = some_walks("up")
-    found = score_functions(policy, walks)
-    T = found.shape[1]
+    scores = score_functions(policy, walks)
+    T = scores.shape[1]
     assert not walks.live[:, T:].any()
 
     def log_density(weights: np.ndarray) -> np.ndarray:
@@ -121,11 +121,11 @@ def test_scores_are_slopes_of_the_log_density():
         change = np.zeros(50)
         change[d] = 1e-5
         sides = [log_density(policy.weights + sign * change.reshape(25, 2)) for sign in (1, -1)]
-        slopes = (sides[0] - sides[1])[:, :T] / 2e-5
-        np.testing.assert_allclose(found[..., d], slopes, rtol=0, atol=1e-6)
+        grads = (sides[0] - sides[1])[:, :T] / 2e-5
+        np.testing.assert_allclose(scores[..., d], grads, rtol=0, atol=1e-6)
 
 
-def test_rewards_are_paid_up_to_the_arrival_and_coming_nearer_adds_up():
+def test_rewards_stop_at_the_arrival_and_shaping_telescopes():
     _, walks = some_walks("up")
     paid = step_rewards("up", walks)
     steps = walks.live.sum(axis=1)
@@ -134,7 +134,7 @@ def test_rewards_are_paid_up_to_the_arrival_and_coming_nearer_adds_up():
         assert paid[i].sum() == pytest.approx(features @ [1.0, 10.0, 1.0], abs=1e-9)
     assert walks.reward_features[..., 2].sum(axis=1).max() > 1  # the goal goes on being recorded, and pays once
 
-    # Of what is recorded, the goal on arrival is the share 1 - gamma, but for a constant.
+    # Up to a constant, the reward on arrival is 1 - gamma per recorded step in the goal.
     T, came = paid.shape[1], ~walks.live[:, -1]
     recorded = np.einsum("t,ntq->nq", 0.9 ** np.arange(HORIZON), walks.reward_features)
     once = recorded @ [1.0, 10.0, 1.0 - 0.9] + 0.9**HORIZON
@@ -152,7 +152,7 @@ def test_rewards_are_paid_up_to_the_arrival_and_coming_nearer_adds_up():
 
 
 @pytest.mark.slow
-def test_training_begins_anew_where_it_fails():
+def test_training_restarts_after_a_failure():
     # The first attempt of this stream ends in a corner, as about every fourth does.
     assert attempt("up", 0.999, np.random.default_rng(5))[1] < -20.0
     policy = train("up", 0.999, np.random.default_rng(5))
@@ -181,7 +181,7 @@ def test_policies_depend_on_seed_gamma_and_kind_alone():
         ours.weights[0] = 1.0
 
 
-def test_a_world_is_a_value():
+def test_worlds_are_compared_by_value():
     assert ContinuousPuddleWorld(kinds=["up"]) == ContinuousPuddleWorld(kinds=("up",))
     assert len({ContinuousPuddleWorld(), ContinuousPuddleWorld(seed=0), ContinuousPuddleWorld(seed=1)}) == 2
     copy = pickle.loads(pickle.dumps(world()))
@@ -198,7 +198,7 @@ def test_a_world_is_a_value():
         (("up", "down"), [0, 0], [[1, 10, 1]]),
     ],
 )
-def test_agents_who_are_paid_alike_share_an_intent(kinds, labels, thetas):
+def test_agents_with_equal_rewards_share_an_intent(kinds, labels, thetas):
     made = ContinuousPuddleWorld(kinds=kinds)
     assert (made.labels.tolist(), made.thetas.tolist(), made.n_intents) == (labels, thetas, len(thetas))
     assert made.ensemble.thetas.tolist() == thetas
@@ -235,20 +235,19 @@ def test_walks_of_one_seed_share_their_noise_and_agents_do_not():
 
 
 def crossing(agent) -> float:
-    """Where an agent is on average, in y, when it is halfway."""
+    """Return the mean y of an agent halfway to the goal."""
     positions = trace_positions(agent.actions, agent.live)
     return float(np.mean([np.interp(4.5, path[:, 0], path[:, 1]) for path in positions]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
-def test_trained_agents_are_of_the_released_kinds(seed, shared_data: Callable[[str], Path]):
-    """A kind is defined by what it is paid for: to arrive, soon, in the puddle or not, on its side of it.
+def test_trained_agents_resemble_the_released_agents(seed, shared_data: Callable[[str], Path]):
+    """Arrival, steps in the puddle and the side of the path agree with the released agents.
 
-    All these agree with the released agents. How many dry steps an agent needs depends on how far its training came
-    (9 are the least; the released ones need 9 to 12, those trained here 9 to 13), so that only their order of size is
-    compared. All but the way around the puddle shows in the mean discounted features, where each agent is then nearer
-    to the released ones of its own intent than to those of the other.
+    The number of dry steps depends on the training (released agents: 9 to 12; here: 9 to 13; minimum: 9), so only its
+    order of magnitude is compared. In the mean discounted features, each agent is closer to the released agents of its
+    own intent than to the others.
     """
     released = Agents.from_released(shared_data("sigma_girl_gridworld") / "gridworld_agents.npz", names=ALL)
     agents = world(seed).agents(100, seed=1)
@@ -274,12 +273,12 @@ def test_trained_agents_are_of_the_released_kinds(seed, shared_data: Callable[[s
         ({"seed": -1}, {"parameter": "seed", "value": -1}),
     ],
 )
-def test_parameters_that_make_no_world(parameters, expected):
+def test_invalid_world_parameters_are_rejected(parameters, expected):
     with raises(InvalidParameter, **expected):
         ContinuousPuddleWorld(**parameters)
 
 
-def test_draws_that_are_none():
+def test_invalid_sample_sizes_are_rejected():
     with raises(InvalidParameter, parameter="n_trajectories", value=0):
         world().agents(0)
     with raises(InvalidParameter, parameter="seed", value=-1):
@@ -299,12 +298,12 @@ def test_draws_that_are_none():
         (np.zeros((25, 2)), 0.0, {"parameter": "variance", "value": 0.0}),
     ],
 )
-def test_policies_that_are_none(weights, variance, expected):
+def test_invalid_policies_are_rejected(weights, variance, expected):
     with raises(InvalidParameter, **expected):
         GaussianPolicy(weights, variance)
 
 
-def test_the_picture_shows_each_agent_s_walks():
+def test_picture_shows_the_walks_of_each_agent():
     agents = world().agents(5, seed=1)
     ax = world().plot(agents=agents)
     walks = [collection for collection in ax.collections if isinstance(collection, LineCollection)]

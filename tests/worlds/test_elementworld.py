@@ -1,4 +1,4 @@
-"""ElementWorld against a plain re-construction from its description, and against figures of the specification."""
+"""ElementWorld against a naive construction, and against reference values of spec.md."""
 
 import subprocess
 import sys
@@ -71,7 +71,7 @@ def test_dynamics_equal_the_naive_construction(shape: dict[str, float]) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_each_move_has_probability_one_in_total(shape: dict[str, float]) -> None:
+def test_probabilities_of_each_action_sum_to_one(shape: dict[str, float]) -> None:
     world = ElementWorld(**shape)  # type: ignore[arg-type]
     sums = dense(world).sum(axis=2)
     alive = ~world.mdp.terminal
@@ -79,7 +79,7 @@ def test_each_move_has_probability_one_in_total(shape: dict[str, float]) -> None
     np.testing.assert_array_equal(sums[~alive], 0.0)
 
 
-def test_the_papers_world_has_its_counts() -> None:
+def test_paper_world_has_the_right_size() -> None:
     world = ElementWorld()
     mdp = world.mdp
     assert (mdp.n_states, mdp.n_actions, mdp.n_features, int(mdp.terminal.sum())) == (54, 4, 5, 9)
@@ -125,7 +125,7 @@ def test_rows_wrap_around() -> None:
         assert T[world.state(8, column), down, world.state(0, column)] == 1.0
 
 
-def test_moves_off_the_start_end_stay_put_whatever_the_wind() -> None:
+def test_moves_off_the_start_column_stay_put() -> None:
     world = ElementWorld(wind=0.7)
     left = ACTIONS.index("left")
     for row in range(world.n_rows):
@@ -156,7 +156,7 @@ def test_features_and_rewards() -> None:
             assert r[row, column] == expected
 
 
-def test_one_seed_is_one_world() -> None:
+def test_seed_determines_the_world() -> None:
     first, again, other = ElementWorld(seed=4), ElementWorld(seed=4), ElementWorld(seed=5)
     assert first == again
     assert first.mdp == again.mdp
@@ -169,7 +169,7 @@ def test_one_seed_is_one_world() -> None:
 @pytest.mark.parametrize("wind", [0.0, 0.1, 0.6, 1.0])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_kernel_is_independent_of_wind(wind: float, seed: int) -> None:
-    """Every neighbour gets mass 1 in total, so rho(M) = 2 + 2 cos(pi / 11): a cycle times a path with one loop."""
+    """Every neighbour has total mass 1, so rho(M) = 2 + 2 cos(pi / 11), of the product of a cycle and a path."""
     M = kernel(ElementWorld(wind=wind, seed=seed))
     np.testing.assert_allclose(M, kernel(ElementWorld(wind=0.0)), rtol=0.0, atol=1e-14)
     np.testing.assert_allclose(spectral_radius(M), 2.0 + 2.0 * np.cos(np.pi / 11.0), rtol=1e-12, atol=0.0)
@@ -232,7 +232,7 @@ def test_text_shows_every_cell() -> None:
         ({"seed": None}, {"parameter": "seed"}),
     ],
 )
-def test_bad_parameters(parameters: dict[str, object], expected: dict[str, object]) -> None:
+def test_invalid_parameters_are_rejected(parameters: dict[str, object], expected: dict[str, object]) -> None:
     with raises(InvalidParameter, **expected):
         ElementWorld(**parameters)  # type: ignore[arg-type]
 
@@ -255,7 +255,7 @@ def test_demonstrators_are_optimal_and_mix_all_ties(shape: dict[str, float]) -> 
         np.testing.assert_allclose(policy_values(mdp, policy, theta), optimal_values(mdp, theta), rtol=1e-10, atol=0.0)
 
 
-def test_ties_are_really_met() -> None:
+def test_sampled_actions_include_ties() -> None:
     """Without wind several ways are equally good: some of the 3 x 45 choices are then split in two."""
     assert np.count_nonzero(ElementWorld(wind=0.0).optimal_policies == 0.5) > 20
 
@@ -270,7 +270,7 @@ def test_sample_has_equal_numbers_and_labels_in_a_random_order() -> None:
     np.testing.assert_array_equal(np.bincount(world.sample(2)[1], minlength=3), [1, 1, 0])
 
 
-def test_sample_follows_each_intents_own_policy() -> None:
+def test_sample_matches_the_policy_of_each_intent() -> None:
     world = ElementWorld(seed=2)
     demos, labels = world.sample(300, seed=5)
     used = world.optimal_policies > 0.0
@@ -281,7 +281,7 @@ def test_sample_follows_each_intents_own_policy() -> None:
     assert not used[(intent + 1) % 3, pairs].all()
     done = world.mdp.terminal[demos.last_states]
     assert np.all(done | (demos.lengths == 50))
-    assert done.all()  # within 50 steps a wind of 0.1 delays nobody for long
+    assert done.all()  # a wind of 0.1 causes only short delays
 
 
 def test_sample_stops_at_max_length() -> None:
@@ -334,7 +334,7 @@ def test_sample_lengths_agree_with_the_specification() -> None:
         ({"n": 2, "weights": [0.5, 0.3, 0.2]}, {"parameter": "n", "value": 2}),
     ],
 )
-def test_bad_samples(parameters: dict[str, object], expected: dict[str, object]) -> None:
+def test_invalid_sample_arguments_are_rejected(parameters: dict[str, object], expected: dict[str, object]) -> None:
     with raises(InvalidParameter, **expected):
         ElementWorld().sample(**parameters)  # type: ignore[arg-type]
 

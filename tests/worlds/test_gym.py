@@ -1,4 +1,4 @@
-"""The worlds as Gymnasium environments: the interface, how they move and pay, seeds, pictures, registration, errors."""
+"""Gymnasium environments of the worlds: interface, rewards, seeds, rendering, registration and errors."""
 
 import inspect
 import subprocess
@@ -12,13 +12,15 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from scipy import stats
 
+import limiirl.worlds.gym  # noqa: F401 - registers
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.mdp import MDP
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mdp.planning import optimal_policy
-from limiirl.worlds import WORLDS, ElementWorld
-from limiirl.worlds.gym import MAX_EPISODE_STEPS, WorldEnv
+from limiirl.worlds import WORLDS, ContinuousPuddleWorld, ElementWorld
+from limiirl.worlds.continuous_puddleworld import HORIZON, KINDS, GaussianPolicy, walk
+from limiirl.worlds.gym import MAX_EPISODE_STEPS, ContinuousPuddleEnv, WorldEnv
 from limiirl.worlds.plotting import AgentPicture
 from tests.helpers import raises
 
@@ -78,7 +80,7 @@ def world_env(name):
 
 @ALL
 @pytest.mark.parametrize("intent", [None, 1])
-def test_gymnasiums_checker_has_nothing_to_say(name, intent):
+def test_environments_pass_the_checker(name, intent):
     # What `make` made knows its registration, so the checker tries every render mode as well.
     check_env(gymnasium.make(f"limiirl/{name}-v0", intent=intent).unwrapped)
 
@@ -88,7 +90,7 @@ def test_gymnasiums_checker_accepts_a_state_that_lacks_an_action():
 
 
 @ALL
-def test_registration_passes_parameters_on_and_truncates_where_samples_do(name):
+def test_registration_passes_parameters_and_truncates_like_samples(name):
     env = gymnasium.make(f"limiirl/{name}-v0", seed=3, gamma=0.8, intent=1)
     assert env.unwrapped.world == WORLDS[name](seed=3, gamma=0.8)
     assert env.reset(seed=0)[1]["intent"] == 1
@@ -97,7 +99,7 @@ def test_registration_passes_parameters_on_and_truncates_where_samples_do(name):
     assert gymnasium.envs.registration.EnvSpec.from_json(env.spec.to_json()).make().unwrapped.world.seed == 3
 
 
-def test_an_id_that_names_the_module_needs_no_import():
+def test_id_with_the_module_needs_no_import():
     code = (
         "import gymnasium; env = gymnasium.make('limiirl.worlds.gym:limiirl/ElementWorld-v0', wind=0.2); "
         "print(env.unwrapped.world.wind)"
@@ -106,7 +108,7 @@ def test_an_id_that_names_the_module_needs_no_import():
     assert result.stdout == "0.2\n"
 
 
-def test_worlds_do_not_import_gymnasium_and_environments_say_when_it_is_absent():
+def test_worlds_work_without_gymnasium_and_environments_report_its_absence():
     code = (
         "import sys; sys.modules['gymnasium'] = None\n"
         "import limiirl.worlds\n"
@@ -119,7 +121,7 @@ def test_worlds_do_not_import_gymnasium_and_environments_say_when_it_is_absent()
 
 
 @pytest.mark.parametrize("name", [*NAMES, "patchy"])
-def test_moves_and_starts_and_intents_are_drawn_by_their_probabilities(name):
+def test_transitions_starts_and_intents_match_their_probabilities(name):
     env = world_env(name)
     mdp, ensemble = env.unwrapped.world.mdp, env.unwrapped.world.ensemble
     ledger = Ledger(env)
@@ -146,7 +148,7 @@ def test_moves_and_starts_and_intents_are_drawn_by_their_probabilities(name):
 
 @pytest.mark.parametrize("name", [*NAMES, "patchy"])
 @pytest.mark.parametrize("max_steps", [4, 1000])
-def test_the_discounted_return_is_theta_times_features(name, max_steps):
+def test_discounted_return_is_theta_times_features(name, max_steps):
     env = world_env(name)
     mdp, ensemble = env.unwrapped.world.mdp, env.unwrapped.world.ensemble
     ledger = Ledger(env)
@@ -169,7 +171,7 @@ def test_the_discounted_return_is_theta_times_features(name, max_steps):
 
 
 @pytest.mark.parametrize("name", [*NAMES, "patchy"])
-def test_the_mdp_of_the_environment_is_the_worlds(name):
+def test_mdp_from_the_environment_equals_that_of_the_world(name):
     env = world_env(name)
     mdp = env.unwrapped.world.mdp
     rebuilt = MDP.from_gymnasium(env, gamma=mdp.gamma)
@@ -177,9 +179,9 @@ def test_the_mdp_of_the_environment_is_the_worlds(name):
     assert rebuilt.replace(**{field: getattr(mdp, field) for field in fields}) == mdp
 
 
-def test_the_table_states_what_a_step_pays():
+def test_table_has_the_rewards_of_steps():
     env = WorldEnv(patchy_world())
-    assert np.isnan(env.P[0][0][0][2])  # nobody is paid yet
+    assert np.isnan(env.P[0][0][0][2])  # no intent before the first reset
     rng = np.random.default_rng(0)
     state, info = env.reset(seed=2)
     seen = set()
@@ -196,7 +198,7 @@ def test_the_table_states_what_a_step_pays():
     assert env.P[3] == {a: [(1.0, 3, 0.0, True)] for a in range(3)}
 
 
-def test_an_action_that_a_state_lacks_stays_for_the_reward_of_a_visit():
+def test_unavailable_action_stays_put_with_the_state_reward():
     world = patchy_world()
     env = WorldEnv(world, intent=1)
     state, info = env.reset(seed=0)
@@ -209,7 +211,7 @@ def test_an_action_that_a_state_lacks_stays_for_the_reward_of_a_visit():
         Demonstrations.from_rollouts(env, np.array([1, 0, 0, 0]), n=1, max_steps=1).steps(world.mdp)
 
 
-def test_after_the_end_nothing_moves_and_nothing_is_paid():
+def test_terminal_state_is_absorbing_without_reward():
     env = WorldEnv(patchy_world(), intent=0)
     state, _ = env.reset(seed=0)
     assert state == 0
@@ -222,7 +224,7 @@ def test_after_the_end_nothing_moves_and_nothing_is_paid():
 
 
 @pytest.mark.parametrize("name", [*NAMES, "patchy"])
-def test_a_seed_determines_everything(name):
+def test_seed_determines_the_episode(name):
     def record(seed):
         ledger = Ledger(world_env(name))
         policy = any_move(ledger.unwrapped.world.mdp)
@@ -236,7 +238,7 @@ def test_a_seed_determines_everything(name):
     assert record(8) != first
 
 
-def test_vectors_of_environments_run():
+def test_vectorised_environments_run():
     vector = gymnasium.make_vec("limiirl/ElementWorld-v0", num_envs=3, vectorization_mode="sync", wind=0.0)
     states, info = vector.reset(seed=4)
     assert info["action_mask"].shape == (3, 4)
@@ -277,7 +279,7 @@ def test_text_without_cells_names_the_state():
 
 
 @ALL
-def test_the_picture_changes_where_the_agent_was_and_where_it_is(name):
+def test_picture_changes_only_at_the_agent(name):
     env = gymnasium.make(f"limiirl/{name}-v0", render_mode="rgb_array")
     open_figures = plt.get_fignums()
     frames = {}
@@ -292,7 +294,7 @@ def test_the_picture_changes_where_the_agent_was_and_where_it_is(name):
     assert 100 < changed.sum() < 0.02 * changed.size
 
 
-def test_the_mark_is_in_the_agents_cell():
+def test_marker_is_in_the_cell_of_the_agent():
     world = ElementWorld(wind=0.0)
     picture = AgentPicture(world)
 
@@ -312,7 +314,7 @@ def test_the_mark_is_in_the_agents_cell():
     assert colours[1].max() < 80
 
 
-def test_a_world_whose_plot_tells_no_places_gets_the_state_in_the_title():
+def test_other_worlds_show_the_state_in_the_title():
     world = patchy_world()
     world.plot = lambda ax: ax.plot([0, 1], [0, 1])
     env = WorldEnv(world, render_mode="rgb_array")
@@ -324,19 +326,19 @@ def test_a_world_whose_plot_tells_no_places_gets_the_state_in_the_title():
     assert changed[:, 0].max() < 30
 
 
-def test_without_a_mode_nothing_is_rendered():
+def test_render_returns_none_without_a_mode():
     env = WorldEnv("ElementWorld")
     env.reset(seed=0)
     assert env.render() is None
 
 
 @pytest.mark.parametrize("intent", [-1, 3, 1.0, True, "first"])
-def test_an_intent_that_the_world_lacks_is_refused(intent):
+def test_invalid_intent_is_rejected(intent):
     with raises(InvalidParameter, parameter="intent"):
         gymnasium.make("limiirl/ElementWorld-v0", intent=intent)
 
 
-def test_other_errors_name_the_fault_and_the_remedy():
+def test_other_errors_have_parameter_and_value():
     with raises(InvalidParameter, parameter="world", value="Elementworld"):
         WorldEnv("Elementworld")
     with raises(InvalidParameter, parameter="wind", value=0.2):
@@ -356,4 +358,106 @@ def test_other_errors_name_the_fault_and_the_remedy():
     env.reset(seed=0)
     for action in (3, -1, 0.5):
         with raises(InvalidParameter, parameter="action", value=action):
+            env.step(action)
+
+
+ID = "limiirl/ContinuousPuddleWorld-v0"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_continuous_environment_passes_the_checker(kind):
+    check_env(gymnasium.make(ID, kind=kind).unwrapped)
+
+
+def test_continuous_registration():
+    env = gymnasium.make(ID, kind="down")
+    assert (env.unwrapped.kind, env.spec.max_episode_steps) == ("down", HORIZON)
+    assert gymnasium.envs.registration.EnvSpec.from_json(env.spec.to_json()).make().unwrapped.kind == "down"
+    code = f"import gymnasium; print(gymnasium.make('limiirl.worlds.gym:{ID}').unwrapped.kind)"
+    result = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "center\n"
+
+
+def play(env, policy, noise):
+    """Return positions, reward features and rewards of one episode, and how it ended."""
+    position, _ = env.reset(seed=0)
+    places, features, rewards = [position], [], []
+    for step in noise:
+        position, reward, terminated, truncated, info = env.step(policy.act(position, step))
+        places.append(position)
+        features.append(info["reward_features"])
+        rewards.append(reward)
+        if terminated or truncated:
+            return np.array(places), np.array(features), rewards, terminated, truncated
+    raise AssertionError("the episode went on beyond its horizon")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_single_episode_equals_batched_walks(kind):
+    env = gymnasium.make(ID, kind=kind)
+    wandering = GaussianPolicy(np.random.default_rng(4).uniform([-0.2, -1.0], [1.0, 1.0], size=(25, 2)))
+    noise = np.random.default_rng(5).normal(size=(25, HORIZON, 2))
+    ends = set()
+    for policy in (ContinuousPuddleWorld().policy(kind), wandering):
+        walks = walk(policy, kind, noise)
+        for i in range(len(noise)):
+            places, features, rewards, terminated, truncated = play(env, policy, noise[i])
+            steps = walks.live[i].sum()
+            assert len(rewards) == steps
+            np.testing.assert_array_equal(places, walks.positions[i, : steps + 1])
+            np.testing.assert_array_equal(features, walks.reward_features[i, :steps])
+            np.testing.assert_array_equal(rewards, features @ KINDS[kind])
+            assert terminated == (features[-1, 2] == 1.0)
+            assert truncated == (steps == HORIZON)
+            ends.add(terminated)
+    assert ends == {True, False}
+
+
+def test_goal_is_rewarded_once():
+    env = ContinuousPuddleEnv("up")
+    env.reset()
+    for _ in range(8):
+        position, reward, terminated, _, _ = env.step([2.0, 0.0])  # counts as 1
+    assert (position.tolist(), reward, terminated) == ([8.0, 4.5], -1.0, False)  # on the rim
+    position, reward, terminated, _, _ = env.step([0.25, 0.0])
+    assert (position.tolist(), reward, terminated) == ([8.25, 4.5], 1.0, True)
+    position, reward, terminated, _, info = env.step([-1.0, 0.0])
+    assert (position.tolist(), reward, terminated) == ([8.25, 4.5], 0.0, True)
+    assert info["reward_features"].tolist() == [0.0, 0.0, 1.0]
+
+
+def test_returned_arrays_are_copies():
+    env = ContinuousPuddleEnv()
+    position, _ = env.reset()
+    for x in (1.0, 2.0):
+        position[:] = 8.9
+        position, *_ = env.step([1.0, 0.0])
+        assert position.tolist() == [x, 4.5]
+
+
+def test_pictures_show_the_position_of_the_agent():
+    env = ContinuousPuddleEnv(render_mode="rgb_array")
+    with pytest.raises(gymnasium.error.ResetNeeded, match="env.reset"):
+        env.render()
+    env.reset()
+    first = env.render()
+    env.step([1.0, 1.0])
+    second = env.render()
+    assert first.shape == second.shape == (480, 600, 3)
+    assert first.dtype == np.uint8
+    assert 0 < np.any(first != second, axis=2).sum() < 1000  # two marks of about ten pixels
+    assert ContinuousPuddleEnv().render() is None
+
+
+def test_continuous_errors():
+    with raises(InvalidParameter, parameter="kind", value="left"):
+        ContinuousPuddleEnv("left")
+    with raises(InvalidParameter, parameter="render_mode", value="human"):
+        ContinuousPuddleEnv(render_mode="human")
+    env = ContinuousPuddleEnv()
+    with pytest.raises(gymnasium.error.ResetNeeded, match="env.reset"):
+        env.step([0.0, 0.0])
+    env.reset()
+    for action in ([1.0], [np.nan, 0.0], 3.0):
+        with raises(InvalidParameter, parameter="action"):
             env.step(action)

@@ -1,4 +1,4 @@
-"""ObjectWorld: its objects and features against loops, its intents, and that a mixture finds them."""
+"""ObjectWorld: objects and features against loops, intents, and their recovery by a mixture."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def test_features_equal_those_of_loops(shape: dict[str, int]) -> None:
     assert world.mdp.feature_names == world.feature_names
 
 
-def test_objects_lie_apart_and_colours_are_even() -> None:
+def test_objects_are_in_distinct_cells_with_equal_colour_counts() -> None:
     places = set()
     for seed in range(20):
         things = ObjectWorld(seed=seed).objects
@@ -43,7 +43,7 @@ def test_objects_lie_apart_and_colours_are_even() -> None:
     assert len(places) == 64
 
 
-def test_the_world_has_no_end_and_starts_anywhere() -> None:
+def test_world_has_no_terminal_state_and_uniform_start() -> None:
     mdp = ObjectWorld().mdp
     assert (mdp.n_states, mdp.n_actions, mdp.n_features) == (64, 4, 7)
     assert not mdp.terminal.any()
@@ -52,7 +52,7 @@ def test_the_world_has_no_end_and_starts_anywhere() -> None:
     assert demos.lengths.tolist() == [17] * 20
 
 
-def test_rewards_say_which_colour_an_intent_likes() -> None:
+def test_rewards_prefer_one_colour_per_intent() -> None:
     world = ObjectWorld(n_colours=3, n_intents=2)
     thetas = world.ensemble.thetas
     np.testing.assert_array_equal(
@@ -64,7 +64,7 @@ def test_rewards_say_which_colour_an_intent_likes() -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 4])
-def test_an_intent_goes_to_its_colour_and_stays(seed: int) -> None:
+def test_intent_moves_to_its_colour_and_stays(seed: int) -> None:
     world = ObjectWorld(seed=seed, wind=0.0)
     demos, labels = world.sample(120, seed=1)
     last = world.features[demos.last_states][:, 1:4]
@@ -74,7 +74,7 @@ def test_an_intent_goes_to_its_colour_and_stays(seed: int) -> None:
 
 
 @pytest.mark.parametrize("policy", ["optimal", "boltzmann"])
-def test_a_mixture_finds_the_intents(policy: str) -> None:
+def test_mixture_recovers_the_intents(policy: str) -> None:
     world = ObjectWorld(seed=1)
     demos, labels = world.sample(100, seed=1, policy=policy)
     mixture = IntentMixture(3, MaxEnt(), random_state=0).fit(world.mdp, demos.replace(labels=None))
@@ -106,6 +106,6 @@ def test_text_names_every_object() -> None:
         ({"seed": 1.0}, {"parameter": "seed", "value": 1.0}),
     ],
 )
-def test_bad_parameters(parameters: dict[str, object], expected: dict[str, object]) -> None:
+def test_invalid_parameters_are_rejected(parameters: dict[str, object], expected: dict[str, object]) -> None:
     with raises(InvalidParameter, **expected):
         ObjectWorld(**parameters)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Pictures of the worlds: what they show of cells, states and walks, read back from the figure."""
+"""Plots of the worlds, read back from the figure."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -29,9 +29,9 @@ def walks(ax: Axes) -> dict[str, LineCollection]:
 
 
 def legend(ax: Axes) -> list[str]:
-    found = ax.get_legend()
-    assert found is not None
-    return [text.get_text() for text in found.get_texts()]
+    box = ax.get_legend()
+    assert box is not None
+    return [text.get_text() for text in box.get_texts()]
 
 
 @pytest.mark.parametrize("name", WORLDS)
@@ -70,7 +70,7 @@ def test_walks_without_labels_have_one_colour() -> None:
     assert list(walks(world.plot(ax=axes(), demos=demos, labels=["b", "a"] * 3 + ["a"]))) == ["intent a", "intent b"]
 
 
-def test_a_walk_goes_through_its_cells() -> None:
+def test_line_of_a_walk_passes_through_its_cells() -> None:
     world = PuddleWorld()
     demos, _ = world.sample(20, seed=2)
     (lines,) = walks(world.plot(ax=axes(), demos=demos.replace(labels=None))).values()
@@ -81,10 +81,10 @@ def test_a_walk_goes_through_its_cells() -> None:
         np.testing.assert_allclose(shift, np.tile(shift[0], (len(cells), 1)), rtol=0.0, atol=1e-12)
         shifts.append(shift[0])
     assert np.abs(shifts).max() < 0.3  # within the cell
-    assert len({tuple(np.round(shift, 6)) for shift in shifts}) == 20  # told apart
+    assert len({tuple(np.round(shift, 6)) for shift in shifts}) == 20  # distinct shifts
 
 
-def test_a_walk_around_the_cylinder_leaves_and_comes_in_again() -> None:
+def test_walk_around_the_cylinder_is_split_at_the_border() -> None:
     world = ElementWorld(wind=0.0)
     states = [world.state(row, 1) for row in (7, 8, 0, 1, 0, 8)]
     demos = Demonstrations.from_lists([states])
@@ -109,7 +109,7 @@ def test_cells_are_faded_below_walks() -> None:
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_rewards_are_shown_with_a_scale(name: str) -> None:
+def test_rewards_are_shown_with_a_colour_bar(name: str) -> None:
     world: IntentWorld = WORLDS[name]()
     theta = world.ensemble.thetas[0]
     demos, _ = world.sample(6)
@@ -129,7 +129,7 @@ def test_puddles_and_goal() -> None:
     assert " ".join(text.get_text() for text in ax.texts) == " ".join(str(world).split())
 
 
-def test_objects_are_discs_on_discs() -> None:
+def test_objects_are_drawn_as_two_discs() -> None:
     world = ObjectWorld(seed=1)
     ax = world.plot(ax=axes())
     assert legend(ax) == ["field", "colour A", "colour B", "colour C"]
@@ -144,7 +144,7 @@ def test_objects_are_discs_on_discs() -> None:
     assert drawn == expected
 
 
-def test_layers_are_columns_of_discs() -> None:
+def test_layers_are_drawn_as_columns_of_discs() -> None:
     world = SyntheticWorld(n_states=24, horizon=5)
     ax = world.plot(ax=axes())
     moves, discs = ax.collections
@@ -159,7 +159,7 @@ def test_layers_are_columns_of_discs() -> None:
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_a_new_figure_is_transparent(name: str) -> None:
+def test_new_figure_is_transparent(name: str) -> None:
     ax = WORLDS[name]().plot()
     try:
         assert ax.figure.get_facecolor() == (0.0, 0.0, 0.0, 0.0)
@@ -169,7 +169,7 @@ def test_a_new_figure_is_transparent(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_bad_pictures(name: str) -> None:
+def test_invalid_plot_arguments_are_rejected(name: str) -> None:
     world: IntentWorld = WORLDS[name]()
     demos, labels = world.sample(6)
     S = world.mdp.n_states

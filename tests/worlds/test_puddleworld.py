@@ -1,4 +1,4 @@
-"""PuddleWorld: its layout, its two intents, and that a mixture finds them."""
+"""PuddleWorld: layout, intents, and their recovery by a mixture."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from tests.helpers import raises
 SHAPES = [(5, 5), (3, 3), (4, 7), (9, 9), (12, 6)]
 
 
-def test_the_layout_of_the_literature() -> None:
+def test_seed_zero_has_the_layout_of_the_literature() -> None:
     world = PuddleWorld()
     assert str(world).replace(" ", "").splitlines() == ["S....", "S~~~.", "S~~~G", "S~~~.", "S...."]
     mdp = world.mdp
@@ -27,7 +27,7 @@ def test_the_layout_of_the_literature() -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_puddle_lies_before_the_goal_between_dry_rows(shape: tuple[int, int]) -> None:
+def test_puddle_is_in_front_of_the_goal_between_dry_rows(shape: tuple[int, int]) -> None:
     layouts = set()
     for seed in range(300):
         grid = PuddleWorld(*shape, seed=seed).grid
@@ -52,7 +52,7 @@ def test_the_puddle_lies_before_the_goal_between_dry_rows(shape: tuple[int, int]
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("wind", [0.0, 0.1])
-def test_the_intents_differ_from_every_start(shape: tuple[int, int], wind: float) -> None:
+def test_intents_differ_from_every_start(shape: tuple[int, int], wind: float) -> None:
     """Expected steps in the puddle, from each start: what an intent's policy earns where only the puddle pays."""
     for seed in range(4):
         world = PuddleWorld(*shape, wind=wind, gamma=1.0, seed=seed)
@@ -72,7 +72,7 @@ def test_rewards() -> None:
 
 @pytest.mark.parametrize("policy", ["optimal", "boltzmann"])
 @pytest.mark.parametrize(("shape", "seed"), [((5, 5), 0), ((9, 9), 1)])
-def test_a_mixture_finds_the_intents(policy: str, shape: tuple[int, int], seed: int) -> None:
+def test_mixture_recovers_the_intents(policy: str, shape: tuple[int, int], seed: int) -> None:
     world = PuddleWorld(*shape, seed=seed)
     demos, labels = world.sample(100, seed=1, policy=policy)
     mixture = IntentMixture(2, MaxEnt(), random_state=0).fit(world.mdp, demos.replace(labels=None))
@@ -90,7 +90,7 @@ def test_a_mixture_finds_the_intents(policy: str, shape: tuple[int, int], seed: 
         ({"seed": -1}, {"parameter": "seed", "value": -1}),
     ],
 )
-def test_bad_parameters(parameters: dict[str, object], expected: dict[str, object]) -> None:
+def test_invalid_parameters_are_rejected(parameters: dict[str, object], expected: dict[str, object]) -> None:
     with raises(InvalidParameter, **expected):
         PuddleWorld(**parameters)  # type: ignore[arg-type]
 

@@ -29,7 +29,7 @@ def n_components(grid: RoadGrid) -> int:
     return int(connected_components(graph, directed=True, connection="strong")[0])
 
 
-def undirected(grid: RoadGrid) -> NDArray[np.int64]:
+def unique_pairs(grid: RoadGrid) -> NDArray[np.int64]:
     """Node pairs of the streets' pieces, each once."""
     return np.unique(np.sort(np.column_stack([grid.tail, grid.head]), axis=1), axis=0)
 
@@ -55,23 +55,23 @@ def test_counts_are_exact(size: tuple[int, int, int]) -> None:
 
 @pytest.mark.parametrize("n_states", range(400, 410))
 @pytest.mark.parametrize("excess", [300, 301])
-def test_counts_are_exact_whatever_their_parity(n_states: int, excess: int) -> None:
+def test_counts_are_exact_for_any_parity(n_states: int, excess: int) -> None:
     grid = RoadGrid(n_states, n_states + excess, seed=n_states)
     assert grid.tail.shape == grid.head.shape == (n_states,)
     assert len(np.unique(grid.turns[:, :2], axis=0)) == n_states + excess
 
 
 @pytest.mark.parametrize("ratio", [1.2, 1.5, 1.8, 2.1, 2.4, 2.7])
-def test_the_promised_range_of_turns_is_feasible(ratio: float) -> None:
+def test_documented_range_of_turns_is_feasible(ratio: float) -> None:
     grid = RoadGrid(1_000, round(1_000 * ratio), seed=9)
     assert len(grid.turns) == round(1_000 * ratio)
 
 
-def test_the_default_is_the_papers_size() -> None:
+def test_default_has_the_size_of_the_paper() -> None:
     grid = RoadGrid()
     assert (grid.mdp.n_states, grid.mdp.n_edges) == (292_604, 594_933)
     assert n_components(grid) == 1
-    # A city: some 30 km across, blocks of about 100 m.
+    # A city about 30 km across, blocks of about 100 m.
     assert 20.0 < np.ptp(grid.node_xy, axis=0).max() < 40.0
     assert 0.05 < np.median(grid.length_km) < 0.15
     assert grid.length_km.min() > 0.005
@@ -79,14 +79,14 @@ def test_the_default_is_the_papers_size() -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_every_segment_reaches_every_other(size: tuple[int, int, int]) -> None:
+def test_network_is_strongly_connected(size: tuple[int, int, int]) -> None:
     assert n_components(town(*size)) == 1
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_streets_meet_in_nodes_only(size: tuple[int, int, int]) -> None:
+def test_streets_intersect_only_at_nodes(size: tuple[int, int, int]) -> None:
     grid = town(*size)
-    pairs = undirected(grid)
+    pairs = unique_pairs(grid)
     start, end = grid.node_xy[pairs[:, 0]], grid.node_xy[pairs[:, 1]]
     i, j = np.triu_indices(len(pairs), k=1)
     shared = (pairs[i][:, :, None] == pairs[j][:, None, :]).any(axis=(1, 2))
@@ -102,7 +102,7 @@ def test_streets_meet_in_nodes_only(size: tuple[int, int, int]) -> None:
     assert cosine.max() < 0.95
 
 
-def test_displacement_keeps_the_plane_unfolded() -> None:
+def test_displacement_is_injective() -> None:
     assert LIPSCHITZ < 1.0
 
 
@@ -115,7 +115,7 @@ def test_turns_are_continuous(size: tuple[int, int, int]) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_nobody_turns_back_unless_there_is_no_other_way(size: tuple[int, int, int]) -> None:
+def test_u_turns_exist_only_in_dead_ends(size: tuple[int, int, int]) -> None:
     grid = town(*size)
     src, dst, kind = grid.turns.T
     back = grid.tail[src] == grid.head[dst]
@@ -132,7 +132,7 @@ def test_dead_ends_exist() -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_kinds_of_turns_are_what_they_say(size: tuple[int, int, int]) -> None:
+def test_kinds_of_turns_match_their_angles(size: tuple[int, int, int]) -> None:
     grid = town(*size)
     src, dst, kind = grid.turns.T
     bend = side(grid.start_xy[src], grid.end_xy[src], grid.end_xy[dst])
@@ -142,7 +142,7 @@ def test_kinds_of_turns_are_what_they_say(size: tuple[int, int, int]) -> None:
     assert (ahead[kind == TURNS.index("straight")] > 0.0).all()
 
 
-def test_some_turns_are_forbidden_and_no_segment_is_a_trap() -> None:
+def test_some_turns_are_forbidden_without_creating_traps() -> None:
     grid = town()
     allowed = set(map(tuple, grid.turns[:, :2].tolist()))
     leaving: dict[int, list[int]] = {}
@@ -182,15 +182,15 @@ def test_arterials_run_through_the_town() -> None:
         on_primary = grid.start_xy[grid.road_class == 0]
         assert np.ptp(on_primary[:, k]) > 0.6 * np.ptp(grid.node_xy[:, k])
     speeds = np.bincount(grid.road_class * 3 + grid.speed_class, minlength=12).reshape(4, 3)
-    assert speeds[0, 2] == 0  # nobody is slowed to 30 km/h on a primary road
+    assert speeds[0, 2] == 0  # no primary road has a limit of 30 km/h
     assert speeds[3, 0] == 0
     assert speeds[3, 2] > speeds[3, 1] > 0
 
 
-def test_shape_points_cut_streets() -> None:
+def test_shape_points_split_streets() -> None:
     """A shape point has two neighbours, and the way through it is straight on."""
     grid = town(1_500, 1_950, 3)
-    neighbours = np.bincount(undirected(grid).ravel())
+    neighbours = np.bincount(unique_pairs(grid).ravel())
     assert (neighbours == 2).mean() > 0.4
     assert neighbours.max() == 4
     assert (np.bincount(grid.turns[:, 0]) == 1).mean() > 0.6
@@ -237,10 +237,10 @@ def test_regions_are_the_centre_and_compass_sectors() -> None:
     assert radius[central].max() < radius[~central].min()
 
 
-def test_numbers_follow_the_streets_within_shuffled_neighbourhoods() -> None:
+def test_numbering_follows_streets_within_shuffled_neighbourhoods() -> None:
     grid = town(20_000, 40_000, 1)
     assert 0.7 < (grid.head[:-1] == grid.tail[1:]).mean() < 0.95
-    # Consecutive segments lie near each other, but neighbourhoods come in random order: numbers say nothing far off.
+    # Consecutive segments are close; distant numbers are unrelated, since neighbourhoods are in random order.
     middle = 0.5 * (grid.start_xy + grid.end_xy)
     assert np.median(np.linalg.norm(middle[1:] - middle[:-1], axis=1)) < 0.15
     apart = np.linalg.norm(middle[2_000:] - middle[:-2_000], axis=1)
@@ -250,7 +250,7 @@ def test_numbers_follow_the_streets_within_shuffled_neighbourhoods() -> None:
     assert 0.03 < (jumps > 2_000).mean() < 0.3
 
 
-def test_one_seed_is_one_town() -> None:
+def test_seed_determines_the_network() -> None:
     first, again, other = RoadGrid(500, 1_000, 3), RoadGrid(500, 1_000, 3), RoadGrid(500, 1_000, 4)
     assert first == again
     assert first.mdp == again.mdp
@@ -291,7 +291,7 @@ def test_texture_controls_missing_and_one_way_streets() -> None:
         ((2_000, 4_000, 0, 0.0), {"parameter": "gamma", "value": 0.0}),
     ],
 )
-def test_bad_parameters(parameters: tuple[int, ...], expected: dict[str, object]) -> None:
+def test_invalid_parameters_are_rejected(parameters: tuple[int, ...], expected: dict[str, object]) -> None:
     with raises(InvalidParameter, **expected):
         RoadGrid(*parameters)
 
@@ -302,7 +302,7 @@ def test_plot_draws_every_street_once_by_class() -> None:
     assert grid.plot(ax=ax) is ax
     layers = [c for c in ax.collections if isinstance(c, LineCollection)]
     assert len(layers) == 4
-    assert sum(len(layer.get_segments()) for layer in layers) == len(undirected(grid))
+    assert sum(len(layer.get_segments()) for layer in layers) == len(unique_pairs(grid))
     by_height = sorted(layers, key=lambda layer: layer.get_zorder())
     widths = [float(layer.get_linewidths()[0]) for layer in by_height]
     assert widths == sorted(widths)  # wide roads are drawn over narrow ones

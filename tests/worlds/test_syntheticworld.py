@@ -1,4 +1,4 @@
-"""SyntheticWorld: layers, features, and a dial that moves the intents apart."""
+"""SyntheticWorld: layers, features and separation of the intents."""
 
 import numpy as np
 import pytest
@@ -60,7 +60,7 @@ def test_targets_and_probabilities_are_random() -> None:
     )
 
 
-def test_the_dial_sets_what_is_shared() -> None:
+def test_separation_scales_the_difference_of_rewards() -> None:
     same = SyntheticWorld(separation=0.0, seed=4).ensemble.thetas
     np.testing.assert_array_equal(same, np.tile(same[0], (3, 1)))
     assert -4.0 <= same.min() <= same.max() <= -1.0
@@ -74,7 +74,7 @@ def test_the_dial_sets_what_is_shared() -> None:
     assert SyntheticWorld(seed=4).mdp != SyntheticWorld(seed=5).mdp
 
 
-def test_margin_rises_with_the_dial() -> None:
+def test_margin_increases_with_separation() -> None:
     dials = (0.0, 0.1, 0.25, 0.5, 1.0)
     margins = np.zeros((20, len(dials)))
     for seed in range(20):
@@ -87,8 +87,8 @@ def test_margin_rises_with_the_dial() -> None:
     assert np.all(np.diff(means) > 0.1)
 
 
-def test_intents_are_found_the_better_the_larger_the_dial() -> None:
-    found = np.zeros((5, 4))
+def test_recovery_improves_with_separation() -> None:
+    scores = np.zeros((5, 4))
     for seed in range(5):
         for j, dial in enumerate((0.0, 0.15, 0.3, 1.0)):
             world = SyntheticWorld(separation=dial, seed=seed)
@@ -96,8 +96,8 @@ def test_intents_are_found_the_better_the_larger_the_dial() -> None:
             mixture = IntentMixture(3, MaxEnt(), likelihood_tol=1e-3, random_state=0).fit(
                 world.mdp, demos.replace(labels=None)
             )
-            found[seed, j] = anid(np.eye(3)[labels], mixture.responsibilities_)
-    means = found.mean(axis=0)
+            scores[seed, j] = anid(np.eye(3)[labels], mixture.responsibilities_)
+    means = scores.mean(axis=0)
     assert np.all(np.diff(means) < -0.05)
     assert means[0] > 0.95
     assert means[-1] < 0.15
@@ -132,6 +132,6 @@ def test_text_shows_every_state() -> None:
         ({"seed": "one"}, {"parameter": "seed", "value": "one"}),
     ],
 )
-def test_bad_parameters(parameters: dict[str, object], expected: dict[str, object]) -> None:
+def test_invalid_parameters_are_rejected(parameters: dict[str, object], expected: dict[str, object]) -> None:
     with raises(InvalidParameter, **expected):
         SyntheticWorld(**parameters)  # type: ignore[arg-type]

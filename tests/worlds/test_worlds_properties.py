@@ -1,4 +1,4 @@
-"""What must hold in every world and of every demonstrator, searched by hypothesis."""
+"""Properties of all worlds and demonstrators (hypothesis)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_boltzmann_policy_is_the_softmax_of_optimal_action_values(case: Case, be
 
 @settings(max_examples=examples(40))
 @given(world=st.one_of(ELEMENT, PUDDLE, OBJECT, SYNTHETIC), seed=SEED)
-def test_worlds_hold_together(world: IntentWorld, seed: int) -> None:
+def test_worlds_are_consistent(world: IntentWorld, seed: int) -> None:
     mdp = world.mdp
     sums = np.bincount(mdp.pair_of_edge, weights=mdp.prob)
     np.testing.assert_allclose(sums, 1.0, rtol=0.0, atol=1e-12)
@@ -69,7 +69,7 @@ def test_worlds_hold_together(world: IntentWorld, seed: int) -> None:
 
 
 @given(rows=st.integers(3, 6), columns=st.integers(2, 6), wind=WIND, wraps=st.booleans(), data=st.data())
-def test_moves_of_a_grid_equal_those_of_loops(
+def test_transitions_of_a_grid_equal_loops(
     rows: int, columns: int, wind: float, wraps: bool, data: st.DataObject
 ) -> None:
     S = rows * columns
@@ -94,7 +94,7 @@ def test_moves_of_a_grid_equal_those_of_loops(
 
 
 @given(n=st.integers(1, 60), shares=st.lists(st.floats(0.01, 1.0), min_size=1, max_size=6), least=st.integers(0, 1))
-def test_counts_are_as_near_as_whole_numbers_can_be(n: int, shares: list[float], least: int) -> None:
+def test_intent_counts_are_optimal(n: int, shares: list[float], least: int) -> None:
     weights = np.array(shares) / np.sum(shares)
     assume(n >= least * weights.size)
     counts = intent_counts(n, weights, least=least)
