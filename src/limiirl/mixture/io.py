@@ -167,8 +167,10 @@ FORMAT = "limiirl.mixture"
 VERSION = 1
 
 _HEADER, _ARRAYS, _MDP = "mixture.json", "arrays.npz", "mdp.npz"
-_RESULTS = ("weights_", "thetas_", "responsibilities_", "labels_", "groups_", "group_responsibilities_")
-_RESULTS += ("log_likelihood_", "objective_", "n_iter_", "converged_")
+_RESULTS = (
+    *("weights_", "thetas_", "responsibilities_", "labels_", "groups_", "group_responsibilities_"),
+    *("log_likelihood_", "objective_", "n_iter_", "converged_"),
+)
 _Mixture = TypeVar("_Mixture", bound="IntentMixture")
 
 

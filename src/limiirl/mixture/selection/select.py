@@ -221,12 +221,13 @@ def _template(mixture: IntentMixture | None, irl: Any) -> IntentMixture:
     """Return the mixture whose parameters all fits share."""
     if mixture is not None and not isinstance(mixture, IntentMixture):
         raise InvalidParameter.of("mixture", mixture, "must be an IntentMixture or None")
-    template = IntentMixture() if mixture is None else mixture
+    template: IntentMixture = IntentMixture() if mixture is None else mixture
     if irl is None:
         return template
     if template.irl is not None:
         raise InvalidParameter("irl is given twice: pass irl, or a mixture with a model.", parameter="irl", value=irl)
-    return clone(template).set_params(irl=irl)
+    template = clone(template).set_params(irl=irl)
+    return template
 
 
 def _summarise(
