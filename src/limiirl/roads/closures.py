@@ -38,14 +38,10 @@ class StreetChange:
 
     Attributes
     ----------
-    segment : int
-        Segment with the largest change.
-    before, after : float or None
-        Expected trips there in both directions; None if too few drivers contribute.
-    change : float or None
-        after - before; None if either is None.
-    km : float
-        Length of the street that changes at least half as much.
+    segment : int; segment with the largest change
+    before, after : float or None; expected trips there in both directions; None if too few drivers contribute
+    change : float or None; after - before; None if either is None
+    km : float; length of the street that changes at least half as much
     """
 
     segment: int
@@ -64,24 +60,18 @@ class Closure:
     Attributes
     ----------
     network : RoadNetwork
-    closed : (c,)
-        Closed segments.
-    demos : Demonstrations
-        The n observed trips.
+    closed : (c,); closed segments
+    demos : Demonstrations; the n observed trips
     before, after : (S,)
         Expected trips that pass each segment at least once; with `MaxEnt` expected passages (differ on roundabouts).
-    cut_off : (m,)
-        Trips without a remaining route; they are missing in `after`.
-    passages : float
-        Expected number of arrivals at the closed segments.
+    cut_off : (m,); trips without a remaining route; they are missing in `after`
+    passages : float; expected number of arrivals at the closed segments
     extra_m, extra_s : float
         Total additional distance and time (at the speed limits) of the trips that still have a route, without loops.
-    redirected : float
-        Expected arrivals at the closed segments by those trips.
+    redirected : float; expected arrivals at the closed segments by those trips
     drivers_before : RouteMask
         Number of drivers who passed each street in either direction (trips if drivers are unknown).
-    drivers_after : RouteMask
-        The same, with affected trips on their most likely detour and all others unchanged.
+    drivers_after : RouteMask; the same, with affected trips on their most likely detour and all others unchanged
     """
 
     network: RoadNetwork
@@ -204,14 +194,10 @@ def close_streets(
     Parameters
     ----------
     network : RoadNetwork
-    forecaster : Forecaster
-        Forecaster of a mixture that was fitted on the network.
-    demos : Demonstrations
-        States are segments; groups are drivers.
-    segments : (c,)
-        Segments to close, from `RoadNetwork.nearest`, `nearest_segments` or `RoadNetwork.find`.
-    least : int
-        Figures based on fewer drivers are hidden.
+    forecaster : Forecaster; forecaster of a mixture that was fitted on the network
+    demos : Demonstrations; states are segments; groups are drivers
+    segments : (c,); segments to close, from `RoadNetwork.nearest`, `nearest_segments` or `RoadNetwork.find`
+    least : int; figures based on fewer drivers are hidden
 
     Examples
     --------
@@ -226,7 +212,12 @@ def close_streets(
     >>> float(closure.after[busiest])
     0.0
     """
-    closed = _check_segments(network, segments)
+    closed = np.unique(np.asarray(segments))
+    if not closed.size or closed.dtype.kind not in "iu" or closed[0] < 0 or closed[-1] >= network.n_segments:
+        rule = f"must be one or more of 0 to {network.n_segments - 1:,}"
+        remedy = "network.nearest finds the segments at a place."
+        raise InvalidParameter.of("segments", np.asarray(segments).tolist(), rule, remedy=remedy)
+    closed = closed.astype(np.int64)
     kept = np.flatnonzero(demos.start_states != demos.last_states)
     if not kept.size:
         raise InvalidDemos("demos must have a trip between two different segments.", parameter="demos")
@@ -261,18 +252,6 @@ def close_streets(
     )
 
 
-def _check_segments(network: RoadNetwork, segments: ArrayLike) -> IntArray:
-    closed = np.unique(np.asarray(segments))
-    if not closed.size or closed.dtype.kind not in "iu" or closed[0] < 0 or closed[-1] >= network.n_segments:
-        raise InvalidParameter.of(
-            "segments",
-            np.asarray(segments).tolist(),
-            f"must be one or more of 0 to {network.n_segments - 1:,}",
-            remedy="network.nearest finds the segments at a place.",
-        )
-    return closed.astype(np.int64)
-
-
 def _count_visits(forecaster: Forecaster) -> FloatArray:
     """Return (K, S) expected visits of a segment per trip that reaches it; above 1 where loops are cheap.
 
@@ -281,7 +260,7 @@ def _count_visits(forecaster: Forecaster) -> FloatArray:
     """
     mdp = forecaster.mdp
     if isinstance(forecaster.mixture.irl_, MaxEnt):
-        return np.ones((forecaster.shares.size, mdp.n_states))
+        return np.ones((forecaster.weights.size, mdp.n_states))
     values = GoalValues(mdp)
     weights = (np.exp(values.log_moves(theta)) for theta in forecaster.thetas)
     return np.stack([return_visits(mdp.src, mdp.dst, weight, mdp.n_states) for weight in weights])
@@ -341,7 +320,9 @@ def describe_closed(closure: Closure) -> str:
     classes = network.road_class[closed]
     word = network.class_names[np.bincount(classes).argmax()].replace("_", " ")
     some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    two_way = _is_two_way(network, closed)
+    bend = np.abs((network.bearing[closed] - network.bearing[closed[0]] + 180.0) % 360.0 - 180.0)
+    # Both directions: of one line, or of two opposite carriageways.
+    two_way = np.isin(network.opposite[closed], closed).any() or (bend > 120.0).any()
     direction = "counting both directions" if two_way else f"one-way {describe_direction(network, int(closed[0]))}"
     numbers = ", ".join(str(s) for s in closed[:6]) + (" ..." if closed.size > 6 else "")
     metres = network.length_m[closed].sum()
@@ -440,9 +421,3 @@ def summarize_closure(closure: Closure) -> dict[str, Any]:
         "least": closure.least,
         "counted": closure.counted,
     }
-
-
-def _is_two_way(network: RoadNetwork, closed: Any) -> bool:
-    """Return whether both directions are closed, of one line or of two opposite carriageways."""
-    bend = np.abs((network.bearing[closed] - network.bearing[closed[0]] + 180.0) % 360.0 - 180.0)
-    return bool(np.isin(network.opposite[closed], closed).any() or (bend > 120.0).any())

@@ -65,22 +65,15 @@ class FeatureChoice:
         Inclusive upper bounds of the groups; the last group is unbounded, and unknown limits are one more group.
     lanes : bool or sequence of numbers, ascending
         The same for the number of lanes; True means 1, 2, more and unknown, () means any and unknown.
-    regions : bool
-        The centre and 16 compass points, `limiirl.roads.regions`.
-    turns : bool
-        Numbers of left, right and sharp (above 135 degrees, and U) turns, as edge features.
-    length : bool
-        The total length, a group with one feature.
+    regions : bool; the centre and 16 compass points, `limiirl.roads.regions`
+    turns : bool; numbers of left, right and sharp (above 135 degrees, and U) turns, as edge features
+    length : bool; the total length, a group with one feature
     extra : mapping of name to (S,), optional
         Custom features. If the name begins with "km", values above the segment's length are rejected as metres.
-    centre : (lat, lon), optional
-        Centre of the regions; by default the network's.
-    radius_km : float
-        Radius of the central region.
-    corrected : bool
-        Compass points in metres instead of the paper's in degrees.
-    check_units : bool
-        False to accept lengths that do not look like metres.
+    centre : (lat, lon), optional; centre of the regions; by default the network's
+    radius_km : float; radius of the central region
+    corrected : bool; compass points in metres instead of the paper's in degrees
+    check_units : bool; False to accept lengths that do not look like metres
 
     Examples
     --------
@@ -263,14 +256,6 @@ def turn_features(network: RoadNetwork) -> FloatArray:
 
     Only where three or more streets meet; a bend of a single street is not a turn. Up to 45 degrees is straight on;
     above 135 degrees is sharp on either side, and so is a U-turn.
-
-    Examples
-    --------
-    >>> from limiirl.roads import RoadNetwork
-    >>> cross = RoadNetwork.from_segments([0.0, 0.01, 0.01, 0.01], [0.0, 0.0, -0.01, 0.01], [0, 1, 1], [1, 2, 3])
-    >>> turn_features(cross)
-    array([[1., 0., 0.],
-           [0., 1., 0.]])
     """
     pairs = np.concatenate([np.stack([network.tail, network.head], 1), np.stack([network.head, network.tail], 1)])
     streets = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)

@@ -16,7 +16,7 @@ from limiirl._typing import FloatArray, IntArray
 from limiirl._validation import check_positive
 from limiirl.errors import InvalidParameter
 from limiirl.roads.geometry import line_distance_m, offsets_m, radii_m
-from limiirl.roads.kernels.spatial_index import nearest_of
+from limiirl.roads.kernels.spatial_index import nearest
 
 if TYPE_CHECKING:
     from limiirl.roads.network import RoadNetwork
@@ -33,14 +33,10 @@ class NearestStreets(NamedTuple):
 
     Attributes
     ----------
-    segment : (n,) int64
-        The nearest segment; the lowest number of equally near ones.
-    opposite : (n,) int64
-        The opposite direction of a two-way street between the same nodes; -1 elsewhere.
-    distance_m : (n,)
-        Distance from each place to its segment, on a flat map around the place.
-    along : (n,)
-        Position of the closest point, as a fraction of the segment.
+    segment : (n,) int64; the nearest segment; the lowest number of equally near ones
+    opposite : (n,) int64; the opposite direction of a two-way street between the same nodes; -1 elsewhere
+    distance_m : (n,); distance from each place to its segment, on a flat map around the place
+    along : (n,); position of the closest point, as a fraction of the segment
     """
 
     segment: IntArray
@@ -72,8 +68,8 @@ def find_nearest(network: RoadNetwork, lat: ArrayLike, lon: ArrayLike, within_m:
             value=(float(north[i]), float(east[i])),
             index=i,
         )
-    stretch = _stretch(network.centre[0], north)
-    segment, along, distance = nearest_of(network.grid, network.plane.xy(north, east), stretch, within_m)
+    xy, stretch = (np.ascontiguousarray(a) for a in (network.plane.xy(north, east), _stretch(network.centre[0], north)))
+    segment, along, distance = nearest(network.grid, xy, stretch, float(within_m))
     if np.any(segment < 0):
         i = int(np.argmax(segment < 0))
         message = _describe_miss(network, _place(north, i), float(north[i]), float(east[i]), within_m)
@@ -93,12 +89,9 @@ def nearest_segments(
     Parameters
     ----------
     network : RoadNetwork
-    lat, lon : float
-        In degrees.
-    both : bool
-        Both directions, or only the nearest segment.
-    within_m : float
-        As in `RoadNetwork.nearest`.
+    lat, lon : float; in degrees
+    both : bool; both directions, or only the nearest segment
+    within_m : float; as in `RoadNetwork.nearest`
 
     Examples
     --------
@@ -185,14 +178,13 @@ def _describe_miss(network: RoadNetwork, which: str, lat: float, lon: float, wit
 
 def name_street(tags: Mapping[str, Any]) -> str:
     """Return a street's name from OpenStreetMap tags: name, bridge or tunnel name, and reference number."""
-    name, number = (", ".join(_texts(tags, keys)) for keys in (("name", "bridge:name", "tunnel:name"), ("ref",)))
+
+    def join(*keys: str) -> str:
+        parts = (part.strip() for key in keys for part in str(tags.get(key) or "").split(";"))
+        return ", ".join(dict.fromkeys(part for part in parts if part))
+
+    name, number = join("name", "bridge:name", "tunnel:name"), join("ref")
     return f"{name} ({number})" if name and number else name or number
-
-
-def _texts(tags: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
-    """Return the distinct values of some tags, splitting lists at semicolons."""
-    given = (part.strip() for key in keys for part in str(tags.get(key) or "").split(";"))
-    return list(dict.fromkeys(part for part in given if part))
 
 
 def index_names(names: Sequence[str]) -> tuple[tuple[str, ...], IntArray]:

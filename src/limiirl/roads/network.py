@@ -52,14 +52,11 @@ def from_segments(
 
     Parameters
     ----------
-    lat, lon : (V,)
-        Coordinates of the nodes, in degrees.
-    tail, head : (S,)
-        Start and end node of each segment.
+    lat, lon : (V,); coordinates of the nodes, in degrees
+    tail, head : (S,); start and end node of each segment
     turns : (E, 2), optional
         From-segment and to-segment; by default all that meet head to tail, U-turns only if `u_turns`.
-    u_turns : bool
-        Allow U-turns.
+    u_turns : bool; allow U-turns
     **fields
         Other fields of `RoadNetwork`: `length_m` (by default on the ellipsoid), `road_class` with `class_names` (by
         default all "road"), `lanes`, `speed_kmh` (by default unknown), `node_id`, `way_id`, `centre`, `attribution`,
@@ -72,7 +69,13 @@ def from_segments(
         rule = f"must have one entry per segment, like tail ({tail.size})"
         raise InvalidNetwork.of("head", (tail.size, head.size), rule)
     n = tail.size
-    pairs = join_segments(tail, head, u_turns=u_turns) if turns is None else _as_pairs(turns)
+    if turns is None:
+        pairs = join_segments(tail, head, u_turns=u_turns)
+    else:
+        pairs = np.asarray(turns)
+        if pairs.size and (pairs.dtype.kind not in "iu" or pairs.ndim != 2 or pairs.shape[1] != 2):
+            raise InvalidNetwork.of("turns", pairs.shape, "must be integer pairs (E, 2) of from-segment and to-segment")
+        pairs = pairs.astype(np.int64).reshape(-1, 2)
     pairs = np.unique(pairs, axis=0)
     defaults: dict[str, Any] = {
         "lat": lat,
@@ -173,13 +176,6 @@ def _as_indices(values: Any, name: str, size: int, of: str = "nodes") -> NDArray
     return array
 
 
-def _as_pairs(turns: ArrayLike) -> NDArray[np.int64]:
-    pairs = np.asarray(turns)
-    if pairs.size and (pairs.dtype.kind not in "iu" or pairs.ndim != 2 or pairs.shape[1] != 2):
-        raise InvalidNetwork.of("turns", pairs.shape, "must be pairs (E, 2) of from-segment and to-segment integers")
-    return pairs.astype(np.int64).reshape(-1, 2)
-
-
 def _check_node_arrays(lat: NDArray[np.float64], lon: NDArray[np.float64]) -> None:
     if lat.ndim != 1 or lat.shape != lon.shape:
         raise InvalidNetwork.of("lat", (lat.shape, lon.shape), "and lon must have one entry per node; shapes differ")
@@ -266,32 +262,19 @@ class RoadNetwork:
 
     Attributes
     ----------
-    lat, lon : (V,)
-        Coordinates of the nodes, in degrees (WGS84).
-    node_id : (V,) int64
-        Node ids of the source.
-    tail, head : (S,) int32
-        Start and end node of each segment.
-    length_m : (S,)
-        Length on the ellipsoid, or as given by the source.
-    road_class : (S,) int32
-        Index into `class_names`.
-    class_names : tuple of str
-        For example "motorway", "residential".
-    lanes, speed_kmh : (S,)
-        NaN where the source has no value; nothing is guessed.
-    way_id : (S,) int64
-        Id of the OSM way of each segment; -1 where there is none.
-    turn_from, turn_to : (E,) int32
-        Segments, sorted by (from, to), each pair once.
-    centre : (lat, lon)
-        Origin of the flat map, and default centre of the regions.
-    attribution : str
-        Credit to show with a map of it.
-    notes : dict
-        Provenance: counts of what was read, kept and dropped; plain JSON.
-    street_names : tuple of str
-        Distinct street names; the first is "", for unnamed streets.
+    lat, lon : (V,); coordinates of the nodes, in degrees (WGS84)
+    node_id : (V,) int64; node ids of the source
+    tail, head : (S,) int32; start and end node of each segment
+    length_m : (S,); length on the ellipsoid, or as given by the source
+    road_class : (S,) int32; index into `class_names`
+    class_names : tuple of str; for example "motorway", "residential"
+    lanes, speed_kmh : (S,); NaN where the source has no value; nothing is guessed
+    way_id : (S,) int64; id of the OSM way of each segment; -1 where there is none
+    turn_from, turn_to : (E,) int32; segments, sorted by (from, to), each pair once
+    centre : (lat, lon); origin of the flat map, and default centre of the regions
+    attribution : str; credit to show with a map of it
+    notes : dict; provenance: counts of what was read, kept and dropped; plain JSON
+    street_names : tuple of str; distinct street names; the first is "", for unnamed streets
     street_of : (S,) int32
         Index into `street_names`; by default all 0. Networks that differ only in names are equal.
 
@@ -409,18 +392,8 @@ class RoadNetwork:
 
         Parameters
         ----------
-        lat, lon : float or (n,)
-            In degrees.
-        within_m : float
-            Raise `InvalidParameter` for a place without a street within this distance.
-
-        Examples
-        --------
-        >>> from limiirl.roads import RoadNetwork
-        >>> street = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 1], [1, 0, 2])
-        >>> nearest = street.nearest(41.152, -8.6301)
-        >>> nearest.segments, nearest.distance_m.round(1)
-        (array([0, 1]), array([8.4]))
+        lat, lon : float or (n,); in degrees
+        within_m : float; raise `InvalidParameter` for a place without a street within this distance
         """
         from limiirl.roads.lookup import find_nearest
 
@@ -434,28 +407,13 @@ class RoadNetwork:
         """Return the segments, in both directions, of the streets with a name, or else with a name that contains it.
 
         Case and accents are ignored. An unknown name raises `InvalidParameter`, which lists similar names.
-
-        Examples
-        --------
-        >>> from limiirl.roads import RoadNetwork
-        >>> names = {"street_names": ("", "Ponte da Arrábida (A 1)", "Rua Nova"), "street_of": [2, 1]}
-        >>> RoadNetwork.from_segments([41.15, 41.16, 41.17], [-8.63] * 3, [0, 1], [1, 2], **names).find("arrabida")
-        array([1])
         """
         from limiirl.roads.lookup import find_street
 
         return find_street(self, name)
 
     def mdp(self, features: str | FeatureChoice = "paper", *, gamma: float = 1.0) -> MDP:
-        """Return the MDP with one state per segment, one action per turn, uniform p0, and the chosen features.
-
-        Examples
-        --------
-        >>> from limiirl.roads import RoadNetwork
-        >>> ring = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 2], [1, 2, 0])
-        >>> ring.mdp().n_states
-        3
-        """
+        """Return the MDP with one state per segment, one action per turn, uniform p0, and the chosen features."""
         from limiirl.roads.features import driver_mdp
 
         return driver_mdp(self, features, gamma)

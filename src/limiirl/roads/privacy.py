@@ -31,23 +31,17 @@ def trim_ends(trips: Trips | CleanedTrips, metres: float = 300.0, *, jitter: flo
 
     A trip that passes its own start or end again is cut there, also between two fixes. The straight-line distance of
     each end is drawn uniformly from `metres` to ``(1 + jitter) * metres``; with one distance for all trips, the
-    remaining ends would lie on a circle around the hidden place. Clean the trips first: if the first fix is an
-    outlier, the true start is not trimmed.
+    remaining ends would lie on a circle around the hidden place. Clean the trips first: if the first fix is an outlier,
+    the true start is not trimmed. Trips of which nothing is left are dropped; `notes` counts them and the removed
+    fixes.
 
     Parameters
     ----------
     trips : Trips or CleanedTrips
-    metres : float
-        Minimum distance of the remaining fixes from the original ends.
-    jitter : float
-        Relative width of the random part of the distance.
+    metres : float; minimum distance of the remaining fixes from the original ends
+    jitter : float; relative width of the random part of the distance
     seed : int or Generator, optional
         For tests only. Leave it out for data that you publish: the seed reveals the distances.
-
-    Returns
-    -------
-    Trips
-        Without the trips of which nothing is left; `notes` counts the removed trips and fixes.
 
     Examples
     --------
@@ -74,17 +68,14 @@ def trim_ends(trips: Trips | CleanedTrips, metres: float = 300.0, *, jitter: flo
 def mask_zones(trips: Trips | CleanedTrips, zones: Sequence[tuple[float, ...]]) -> Trips:
     """Drop the fixes inside circular zones and cut the trips there, also where a trip crosses a zone between two fixes.
 
+    Pieces keep the id of their trip and differ in `Trips.pieces`; `Trips.cut` marks them, so that a zone boundary is
+    not mistaken for the start or end of a trip. `notes` counts what was removed.
+
     Parameters
     ----------
     trips : Trips or CleanedTrips
     zones : list of (lat, lon, radius in metres)
         Do not centre a zone on a home: its boundary shows in the data. Shift it by an amount that you do not publish.
-
-    Returns
-    -------
-    Trips
-        Pieces keep the id of their trip and differ in `Trips.pieces`; `Trips.cut` marks them, so that a zone boundary
-        is not mistaken for the start or end of a trip. `notes` counts what was removed.
 
     Examples
     --------
@@ -134,23 +125,15 @@ def trim_path_ends(
     """Drop segments from both ends of every matched path, over at least a distance drawn as in `trim_ends`.
 
     The distance is driven, not straight-line. A path that returns to a dropped segment is cut there, and its longest
-    part is kept. The opposite direction of a street is another segment, and a return on nearby streets is not
-    detected: `trim_ends` before matching detects both. Models of trip starts or destinations fitted afterwards learn
-    the trimmed ends.
+    part is kept. The opposite direction of a street is another segment, and a return on nearby streets is not detected:
+    `trim_ends` before matching detects both. Models of trip starts or destinations fitted afterwards learn the trimmed
+    ends. Paths of which nothing is left are dropped.
 
     Parameters
     ----------
-    demos : Demonstrations
-        Paths of road segments.
-    lengths_m : (S,)
-        Length of each segment, as in `RoadNetwork.length_m`.
-    metres, jitter, seed
-        See `trim_ends`.
-
-    Returns
-    -------
-    Demonstrations
-        Without the paths of which nothing is left.
+    demos : Demonstrations; paths of road segments
+    lengths_m : (S,); length of each segment, as in `RoadNetwork.length_m`
+    metres, jitter, seed : see `trim_ends`
 
     Examples
     --------
@@ -244,12 +227,9 @@ def suppress_small(counts: ArrayLike, least: int = 5, *, total_axes: tuple[int, 
 
     Parameters
     ----------
-    counts : array
-        Counts of people, not of trips, if people are to be protected.
-    least : int
-        The smallest count that is shown.
-    total_axes : tuple of int
-        Axes of `counts` whose sums are published: 0 for column totals, 1 for row totals.
+    counts : array; counts of people, not of trips, if people are to be protected
+    least : int; the smallest count that is shown
+    total_axes : tuple of int; axes of `counts` whose sums are published: 0 for column totals, 1 for row totals
 
     Examples
     --------
@@ -303,10 +283,8 @@ class RouteMask:
 
     Attributes
     ----------
-    drivers : (S,) int64
-        Number of drivers who passed each segment.
-    least : int
-        The smallest number that is shown.
+    drivers : (S,) int64; number of drivers who passed each segment
+    least : int; the smallest number that is shown
 
     Examples
     --------
@@ -412,23 +390,11 @@ _CUT_TRIP = "cut before its ends could be trimmed"
 
 
 def trim_cleaned(cleaned: CleanedTrips, network: RoadNetwork, metres: float) -> CleanedTrips:
-    """Trim the ends of uncut trips, clean the rest again, and account for every trip and fix.
+    """Trim the ends of uncut trips as `trim_ends`, clean the rest again, and account for every trip and fix.
 
     Trips that cleaning has cut are dropped, since their ends lie in the middle. Cleaning comes before trimming:
-    otherwise an outlier at the start would be trimmed in place of the home.
-
-    Parameters
-    ----------
-    cleaned : CleanedTrips
-        Trips cleaned on `network`.
-    network : RoadNetwork
-    metres : float
-        As in `trim_ends`.
-
-    Raises
-    ------
-    InvalidTrips
-        If nothing is left of any trip.
+    otherwise an outlier at the start would be trimmed in place of the home. Raises `InvalidTrips` if nothing is left of
+    any trip.
     """
     given = cleaned.trips
     entire = replace(given[cleaned.whole], skipped=given.skipped, notes=given.notes)

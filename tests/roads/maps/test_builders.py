@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from limiirl import roads
 from limiirl.errors import DisconnectedWarning, InvalidFile, InvalidNetwork, InvalidParameter, MissingFile
 from limiirl.roads.geometry import PORTO_CENTRE
-from limiirl.roads.maps import assembly, osm
+from limiirl.roads.maps import builders, osm
 from tests.helpers import examples, raises
 
 # A crossing: 1 - 2 - 3 from west to east, and 4 - 2 - 5 from north to south.
@@ -346,12 +346,12 @@ def test_the_part_is_a_largest_strong_component(pairs: list[tuple[int, int]]):
     graph = nx.DiGraph(pairs)
     components = list(nx.strongly_connected_components(graph))
     ends = np.array(pairs)
-    part = assembly.largest_node_component(ends[:, 0], ends[:, 1], 8)
+    part = builders.largest_node_component(ends[:, 0], ends[:, 1], 8)
     assert part.n_parts == len(components)
     largest = [found for found in components if len(found) == max(map(len, components))]
     inside = [[a in found and b in found for a, b in pairs] for found in largest]
     assert part.kept.tolist() in inside
-    by_turns = assembly.largest_turn_component(ends[:, 0], ends[:, 1], 8)
+    by_turns = builders.largest_turn_component(ends[:, 0], ends[:, 1], 8)
     # Here all 8 are there, also those that no turn touches.
     graph.add_nodes_from(range(8))
     components = list(nx.strongly_connected_components(graph))

@@ -9,7 +9,7 @@ import pytest
 
 from limiirl import roads
 from limiirl.errors import InvalidFile, InvalidNetwork
-from limiirl.roads.maps.assembly import BuildOptions, assemble
+from limiirl.roads.maps.builders import BuildOptions, assemble
 from limiirl.roads.maps.osm import SegmentTurns, find_forbidden_turns
 from limiirl.roads.maps.tables import Restriction, read_ways
 from tests.helpers import raises

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from limiirl.errors import InvalidFile, InvalidParameter, InvalidTrips, MissingFile, SkippedTripsWarning
 from limiirl.roads import RoadNetwork, Trips, read_trips
 from limiirl.roads.kernels.gps import read_polylines
-from limiirl.roads.traces.polylines import read_points
+from limiirl.roads.traces.tables import read_points
 from tests.helpers import examples, raises
 
 LINE = [[-8.63, 41.15], [-8.62, 41.16], [-8.61, 41.17]]

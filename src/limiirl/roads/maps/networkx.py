@@ -33,7 +33,10 @@ def read_networkx(graph: nx.Graph[Any]) -> WayTable:
     if not (hasattr(graph, "edges") and hasattr(graph, "is_directed")):
         rule = "must be a networkx graph (or a map's file or folder)"
         raise InvalidNetwork.of("graph", type(graph).__name__, rule)
-    _check_degrees(graph)
+    crs = str(graph.graph.get("crs", "")).lower()
+    if crs and not any(word in crs for word in ("4326", "wgs 84", "wgs84", "crs84")):
+        message = f"graph must be in degrees (EPSG:4326), not projected ({crs[:60]}). Unproject it."
+        raise InvalidNetwork(message, parameter="graph", value=crs)
     names = list(graph.nodes)
     whole = all(isinstance(name, int | np.integer) and abs(int(name)) < _MOST_NUMBER for name in names)
     number = {name: int(name) if whole else i for i, name in enumerate(names)}
@@ -117,13 +120,6 @@ def _points(geometry: Any, where: str) -> list[tuple[float, float]]:
 def _apart(points: list[tuple[float, float]], start: tuple[float, float], end: tuple[float, float]) -> float:
     """Return the larger distance, in metres, of a line's ends from two places."""
     return float(max(distance_m(*points[0], *start), distance_m(*points[-1], *end)))
-
-
-def _check_degrees(graph: nx.Graph[Any]) -> None:
-    crs = str(graph.graph.get("crs", "")).lower()
-    if crs and not any(word in crs for word in ("4326", "wgs 84", "wgs84", "crs84")):
-        message = f"graph must be in degrees (EPSG:4326), not projected ({crs[:60]}). Unproject it."
-        raise InvalidNetwork(message, parameter="graph", value=crs)
 
 
 def _place(data: dict[str, Any], name: object) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -19,21 +19,11 @@ from limiirl._typing import IntArray
 from limiirl.errors import BackendUnavailable, InvalidFile, MissingFile
 from limiirl.roads.maps.tables import BROKEN, MapWay, Restriction, Source, WayTable, open_map, parse_id, way_table
 
-if TYPE_CHECKING:
-    from types import ModuleType
-
-
 _Member = tuple[str, str, int]  # kind ("node", "way", "relation"), role, id
 
 
 def read_osm(path: Source) -> WayTable:
-    """Read the roads, their nodes and the turn restrictions of an OpenStreetMap file.
-
-    Parameters
-    ----------
-    path : path
-        XML (.osm, .xml, .osm.gz, .osm.bz2), or PBF (.pbf), which needs osmium.
-    """
+    """Read the roads, their nodes and the turn restrictions of an OpenStreetMap file, XML or PBF (needs osmium)."""
     contents = _OsmContents()
     name = Path(path).name
     if name.endswith(".pbf"):
@@ -125,7 +115,11 @@ def _read_element(item: ET.Element, contents: _OsmContents) -> None:
 
 def _read_pbf(path: Source, contents: _OsmContents) -> None:
     """Read the file twice, so that only the nodes of roads are kept in memory."""
-    osmium = _osmium()
+    try:
+        import osmium
+    except ImportError as error:
+        message = "Reading .osm.pbf needs osmium: pip install osmium. Or convert the map to .osm (XML)."
+        raise BackendUnavailable(message) from error
     if not Path(path).is_file():
         raise MissingFile(f"{path} does not exist.", parameter="path", value=str(path))
     kinds = {"n": "node", "w": "way", "r": "relation"}
@@ -149,16 +143,6 @@ def _read_pbf(path: Source, contents: _OsmContents) -> None:
     except RuntimeError as error:
         message = f"{path} is truncated or not a PBF file ({error!s:.200}). Download it again."
         raise InvalidFile(message, parameter="path", value=str(path)) from error
-
-
-def _osmium() -> Any:
-    try:
-        import osmium
-    except ImportError as error:
-        message = "Reading .osm.pbf needs osmium: pip install osmium. Or convert the map to .osm (XML)."
-        raise BackendUnavailable(message) from error
-    module: ModuleType = osmium
-    return module
 
 
 Tags = Mapping[str, str]
@@ -191,11 +175,6 @@ def drop_reason(tags: Tags, *, service: bool = False, public: bool = False) -> s
 
     Service roads count only if `service`. With `public`, a way must not be closed by the most specific of the tags
     motorcar, motor_vehicle, vehicle and access.
-
-    Examples
-    --------
-    >>> drop_reason({"highway": "footway"})
-    'not for cars'
     """
     highway = tags.get("highway")
     if highway is None:
@@ -221,11 +200,6 @@ def directions(tags: Tags) -> Directions:
 
     The tag `oneway` decides. Without it, motorways, their links and roundabouts are one-way along their nodes, and all
     other ways are two-way. "reversible" and "alternating" count as two-way; unknown values are ignored.
-
-    Examples
-    --------
-    >>> directions({"highway": "primary", "oneway": "-1"})
-    Directions(along=False, against=True, rule='against')
     """
     oneway = tags.get("oneway", "").strip().lower()
     if oneway in _ALONG:
@@ -246,11 +220,6 @@ def speed_kmh(text: str | None) -> float:
     """Return a speed limit in km/h; NaN if the text is not one number with a known unit.
 
     National rules ("PT:urban"), "walk", "none", "signals" and different numbers ("50;30") are NaN: nothing is guessed.
-
-    Examples
-    --------
-    >>> speed_kmh("30 mph"), speed_kmh("PT:urban"), speed_kmh("50;30"), speed_kmh("50; 50")
-    (48.28032, nan, nan, 50.0)
     """
     return _one_number(text, _KMH)
 
@@ -307,12 +276,6 @@ def find_forbidden_turns(restrictions: Iterable[Restriction], segments: SegmentT
     "no_..." forbids the turns from its "from" way to its "to" way at its node, "only_..." those to all other ways.
     Restrictions via a way, with conditional hours, or that except cars are not used, nor are ambiguous ones whose way
     continues beyond the node.
-
-    Examples
-    --------
-    >>> roads = SegmentTurns(*(np.array(x) for x in ([10, 11, 12], [1, 2, 2], [2, 3, 4], [0, 0], [1, 2])))
-    >>> find_forbidden_turns([Restriction(1, (10,), 2, (11,), {"restriction": "no_left_turn"})], roads)
-    ForbiddenTurns(turns=array([ True, False]), used=1, unused={})
     """
     at_node: dict[int, list[int]] = {}
     for turn, node in enumerate(segments.head_node[segments.turn_from].tolist()):

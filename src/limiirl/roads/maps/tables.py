@@ -54,20 +54,7 @@ class Restriction(NamedTuple):
 
 @dataclass(frozen=True)
 class WayTable:
-    """A map before any rules about roads.
-
-    Attributes
-    ----------
-    osm_ways : list of MapWay
-    node_id : (V,) int64
-        Ascending and unique.
-    lat, lon : (V,)
-        In degrees.
-    restrictions : list of Restriction
-    source : dict
-        Provenance for the network's notes.
-    attribution : str
-    """
+    """A map before any rules about roads; `node_id` is ascending, and `source` goes into the network's notes."""
 
     osm_ways: list[MapWay]
     node_id: IntArray

@@ -40,12 +40,9 @@ class CityTrips:
 
     Attributes
     ----------
-    demos : Demonstrations
-        True paths of segments; `groups` are drivers, `labels` are styles.
-    style : (n_drivers,) int64
-        The style of each driver, an index into `City.styles`.
-    home : (n_drivers,) int64
-        The home segment of each driver.
+    demos : Demonstrations; True paths of segments; `groups` are drivers, `labels` are styles
+    style : (n_drivers,) int64; the style of each driver, an index into `City.styles`
+    home : (n_drivers,) int64; the home segment of each driver
     """
 
     demos: Demonstrations
@@ -141,20 +138,16 @@ class City:
 
     Parameters
     ----------
-    seed : int
-        Determines the city and its places.
+    seed : int; determines the city and its places
     radius_km : float
         Mean radius of the ring road, 0.8 to 6. The number of segments grows with its square.
-    n_places : int
-        Number of destinations.
+    n_places : int; number of destinations
 
     Attributes
     ----------
     network : RoadNetwork
-    places : (n_places,) int64
-        Destination segments.
-    river : (k, 2)
-        Its course, latitudes and longitudes.
+    places : (n_places,) int64; destination segments
+    river : (k, 2); its course, latitudes and longitudes
 
     Examples
     --------
@@ -210,14 +203,7 @@ class City:
         """Simulate drivers with one style and one home each, who drive from there or from a place to another place.
 
         Routes are drawn from the style's exact distribution over paths between two segments, ``p(tau | first, last)``
-        proportional to ``exp(theta . F(tau))``.
-
-        Parameters
-        ----------
-        n_drivers, trips_each : int
-            Number of drivers, and of trips per driver.
-        seed : int
-            Determines the trips, together with the city's seed.
+        proportional to ``exp(theta . F(tau))``. The trips depend on `seed` and on the city's seed.
         """
         check_count(n_drivers, "n_drivers")
         check_count(trips_each, "trips_each")

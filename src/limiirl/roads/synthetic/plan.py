@@ -41,19 +41,10 @@ class StreetChain(NamedTuple):
 
 @dataclass(frozen=True)
 class CityPlan:
-    """Arrays of a `RoadNetwork`, in metres.
+    """Arrays of a `RoadNetwork`, in metres east and north of the centre.
 
-    Attributes
-    ----------
-    node_xy : (V, 2)
-        East and north of the centre.
-    tail, head, road_class, way : (S,) int64
-    speed_kmh, lanes : (S,)
-        NaN where unknown.
-    turns : (E, 2) int64
-        Legal turns, with which the segments are strongly connected.
-    river : (k, 2)
-        Its course, from west to east.
+    Speed limits and lanes are NaN where unknown. The turns (E, 2) make the segments strongly connected. The river (k,
+    2) runs from west to east.
     """
 
     node_xy: FloatArray
@@ -92,19 +83,10 @@ class CityDrawing:
 
 
 class LatticeLines(NamedTuple):
-    """Parallel lines of the lattice.
+    """Parallel lines of the lattice at ascending distances `at` (n,) from the centre, in metres.
 
-    Attributes
-    ----------
-    at : (n,)
-        Metres from the centre, ascending.
-    road_class : (n,)
-    sense : (n,)
-        1 or -1 if the whole line is one-way, in ascending or descending direction; else 0.
-    stretch : (n,)
-        Number of arterials up to each line; attributes of cross streets change there.
-    twin : (n,) bool
-        Whether the next line is 30 m away.
+    `sense` is 1 or -1 if the whole line is one-way, in ascending or descending direction, else 0. `stretch` counts the
+    arterials up to each line, where attributes of cross streets change. `twin` marks lines with the next one 30 m away.
     """
 
     at: FloatArray

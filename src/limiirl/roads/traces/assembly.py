@@ -25,18 +25,8 @@ _UNITS = ((1e17, 1e9, "nanoseconds"), (1e14, 1e6, "microseconds"), (1e11, 1e3, "
 class RawTrips:
     """Unvalidated trips of a file; NaN where a value could not be read.
 
-    Attributes
-    ----------
-    lat, lon : (n,)
-    time : (n,) or None
-        Time of each fix in seconds, if the file has it.
-    start : (N,) or None
-        Start time of trips whose fixes are counted in steps; NaN for trips with a time per fix.
-    counts, rows : (N,) int64
-        Number of fixes of each trip, and its position in the file.
-    ids, groups : (N,) text
-    pieces : (N,) int64 or None
-        Piece number of each trip, if the file has it.
+    `time` (n,) is the time of each fix in seconds. `start` (N,) is the start time of trips whose fixes are counted in
+    steps, NaN for others. `counts` and `rows` (N,) are the number of fixes and the position in the file.
     """
 
     lat: FloatArray
@@ -202,7 +192,7 @@ def _make_distinct(
         last: dict[tuple[int, Any], tuple[str, set[int]]] = {}
         for i in np.flatnonzero(times[inverse] > 1).tolist():
             name, piece = int(inverse[i]), int(pieces[i])
-            twin = seen.setdefault((name, piece, _digest(trips, i)), i)
+            twin = seen.setdefault((name, piece, sha256((np.stack(trips[i]) + 0.0).tobytes()).digest()), i)
             if twin != i:
                 keep[i] = False
                 skipped.append(SkippedTrip(str(ids[i]), int(rows[i]), "it is a copy of an earlier trip"))
@@ -242,8 +232,3 @@ def _free(name: str, number: int, taken: set[str]) -> str:
         number += 1
     taken.add(f"{name}#{number}")
     return f"{name}#{number}"
-
-
-def _digest(trips: Trips, i: int) -> bytes:
-    """Return a hash of the fixes; -0.0 equals 0.0."""
-    return sha256((np.stack(trips[i]) + 0.0).tobytes()).digest()

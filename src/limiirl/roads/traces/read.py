@@ -16,8 +16,7 @@ from limiirl.errors import InvalidFile, InvalidParameter, InvalidTrips, MissingF
 from limiirl.roads.traces import tables
 from limiirl.roads.traces.assembly import RawTrips, assemble, merge
 from limiirl.roads.traces.gpx import read_gpx
-from limiirl.roads.traces.polylines import read_polyline_rows
-from limiirl.roads.traces.tables import CellReader, CsvHead, csv_batches, csv_head, read_fix_rows
+from limiirl.roads.traces.tables import CellReader, CsvHead, csv_batches, csv_head, read_fix_rows, read_polyline_rows
 from limiirl.roads.traces.trips import SkippedTrip, Trips
 
 if TYPE_CHECKING:
@@ -45,10 +44,8 @@ def read_trips(
 
     Parameters
     ----------
-    path : path, or several
-        Files, or a folder of .csv, .csv.gz, .parquet, .gpx and .gpx.gz files.
-    step_s : float
-        Seconds between fixes, if the file has no time per fix.
+    path : path, or several; files, or a folder of .csv, .csv.gz, .parquet, .gpx and .gpx.gz files
+    step_s : float; seconds between fixes, if the file has no time per fix
     columns : dict, optional
         Column of each role: "trip", "piece", "driver", "time", "polyline", "lat", "lon", "missing". Other roles are
         guessed; None ignores a role. Trips that the "missing" column marks as incomplete are skipped.

@@ -198,19 +198,10 @@ class SkippedTrip:
 
     Attributes
     ----------
-    id : str
-        Its name in the file; "" if that is unreadable.
-    row : int
-        Index of the trip in the file, or of the row in its table, from 0; -1 if unknown.
-    reason : str
-        The problem.
-    trip : bool
-        Whether it is one trip; False for a single row of a table of fixes, or for a whole file.
-
-    Examples
-    --------
-    >>> SkippedTrip("7", 3, "it has no fixes")
-    SkippedTrip(id='7', row=3, reason='it has no fixes')
+    id : str; its name in the file; "" if that is unreadable
+    row : int; index of the trip in the file, or of the row in its table, from 0; -1 if unknown
+    reason : str; the problem
+    trip : bool; whether it is one trip; False for a single row of a table of fixes, or for a whole file
     """
 
     id: str
@@ -228,20 +219,14 @@ class Trips:
 
     Attributes
     ----------
-    lat, lon : (n,)
-        Coordinates of all fixes, in degrees (WGS84).
+    lat, lon : (n,); coordinates of all fixes, in degrees (WGS84)
     time_s : (n,)
         In seconds, nondecreasing within a trip. Dates become seconds since 1970 (UTC).
-    offsets : (N + 1,) int64
-        Trip i has the fixes ``offsets[i]:offsets[i + 1]``, at least one.
-    ids : (N,)
-        Names of the trips, integers or strings.
-    groups : (N,) or None
-        Drivers, integers or strings.
-    skipped : tuple of SkippedTrip
-        Trips that could not be read, with reasons.
-    notes : dict
-        Counts of repairs made while reading, by reason.
+    offsets : (N + 1,) int64; trip i has the fixes ``offsets[i]:offsets[i + 1]``, at least one
+    ids : (N,); names of the trips, integers or strings
+    groups : (N,) or None; drivers, integers or strings
+    skipped : tuple of SkippedTrip; trips that could not be read, with reasons
+    notes : dict; counts of repairs made while reading, by reason
     pieces : (N,) int64
         Piece number of each trip among those of one id and driver, where trips were cut: 0, 1, 2, ... Unique, so that
         cut trips are never joined again. By default numbered in order.
@@ -293,20 +278,10 @@ class Trips:
         ids: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> Trips:
-        """Build trips from one list of latitudes and one list of longitudes per trip.
+        """Build trips from one list of latitudes and one list of longitudes per trip, in degrees.
 
-        Parameters
-        ----------
-        lat, lon : N sequences of float
-            In degrees.
-        time_s : N sequences of float, optional
-            In seconds; by default 0, `step_s`, 2 `step_s`, ...
-        step_s : float
-            Seconds between fixes if `time_s` is not given.
-        ids : (N,), optional
-            By default 0, 1, 2, ...
-        groups : (N,), optional
-            Drivers.
+        Without `time_s`, the fixes of a trip are at 0, `step_s`, 2 `step_s`, ... seconds. `ids` are 0, 1, 2, ... by
+        default; `groups` are the drivers.
 
         Examples
         --------
@@ -389,16 +364,6 @@ class Trips:
         """Write one row per fix (trip, piece, time, lat, lon[, driver]), atomically; `read_trips` restores the trips.
 
         Pieces of a trip remain pieces. Trips of one id and several drivers get distinct ids, as with any file.
-
-        Examples
-        --------
-        >>> import tempfile, pathlib
-        >>> from limiirl.roads import read_trips
-        >>> trips = Trips.from_lists([[41.15, 41.16]], [[-8.63, -8.62]], ids=["a"], groups=["ann"])
-        >>> path = pathlib.Path(tempfile.mkdtemp()) / "trips.parquet"
-        >>> trips.to_parquet(path)
-        >>> read_trips(path) == trips
-        True
         """
         from limiirl.roads.traces.tables import write_parquet
 
