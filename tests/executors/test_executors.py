@@ -1,4 +1,4 @@
-"""The loop over tasks and the executor of this machine: real processes that really die."""
+"""`execute`, sessions and the local executor, with processes that are killed."""
 
 import functools
 import os
@@ -23,23 +23,23 @@ TASKS = range(12)
 
 
 def spectrum(seed: int) -> bytes:
-    """The bits of a computation that threads could change."""
+    """Return the bytes of a computation whose rounding depends on the number of threads."""
     A = np.random.default_rng(seed).normal(size=(120, 120))
     return (np.linalg.eigvalsh(A @ A.T) @ A).tobytes()
 
 
-def die_once(folder: Path, task: int) -> int:
-    marker = folder / "died"
+def exit_once(folder: Path, task: int) -> int:
+    marker = folder / "exited"
     if task == 5 and not marker.exists():
         marker.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return task**2
 
 
-def die_always(fatal: int, task: int) -> int:
+def exit_always(fatal: int, task: int) -> int:
     if task == fatal:
         os._exit(3)
-    time.sleep(0.1)  # so that it is running when its neighbour dies
+    time.sleep(0.1)  # still running when the other worker exits
     return task**2
 
 
@@ -61,7 +61,7 @@ def fail_at_three(task: int) -> int:
     return task
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -69,16 +69,16 @@ def alive(pid: int) -> bool:
     return True
 
 
-def await_death(pids: list[int], seconds: float = 10.0) -> list[int]:
-    """Those that are alive at the end of so many seconds."""
+def wait_for_exit(pids: list[int], seconds: float = 10.0) -> list[int]:
+    """Return the processes that are still alive after some seconds."""
     end = time.monotonic() + seconds
-    while any(map(alive, pids)) and time.monotonic() < end:
+    while any(map(is_alive, pids)) and time.monotonic() < end:
         time.sleep(0.05)
-    return [pid for pid in pids if alive(pid)]
+    return [pid for pid in pids if is_alive(pid)]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_results_are_those_of_a_loop(workers: int) -> None:
+def test_results_equal_those_of_a_loop(workers: int) -> None:
     assert dict(execute(spectrum, TASKS, Executor(workers=workers))) == {seed: spectrum(seed) for seed in TASKS}
 
 
@@ -87,18 +87,18 @@ def test_a_worker_is_another_process_with_one_thread() -> None:
     assert {result[:2] for result in results} == {(1, 1)}
     (pid,) = {result[2] for result in results}
     assert pid != os.getpid()
-    assert not alive(pid)
+    assert not is_alive(pid)
 
 
-def test_no_tasks() -> None:
+def test_no_tasks_give_no_results() -> None:
     assert list(execute(abs, [], Executor(workers=1))) == []
 
 
-def test_equal_tasks_have_a_result_each() -> None:
+def test_equal_tasks_have_one_result_each() -> None:
     assert list(execute(abs, [-1, -1, -1], Executor(workers=1))) == [(-1, 1)] * 3
 
 
-def test_tasks_are_taken_only_when_there_is_room() -> None:
+def test_tasks_are_consumed_lazily() -> None:
     taken = []
 
     def tasks() -> Iterator[int]:
@@ -107,21 +107,21 @@ def test_tasks_are_taken_only_when_there_is_room() -> None:
             yield task
 
     for done, _ in enumerate(execute(abs, tasks(), Executor(workers=1)), start=1):
-        # Two in flight, and the one that took the place of that just yielded.
+        # Two in flight, and the replacement of the one just yielded.
         assert len(taken) <= done + 2
     assert taken == list(range(40))
 
 
-def test_a_task_whose_worker_died_is_tried_again(tmp_path: Path) -> None:
-    results = dict(execute(functools.partial(die_once, tmp_path), TASKS, Executor(workers=2)))
+def test_a_task_whose_worker_exits_is_retried(tmp_path: Path) -> None:
+    results = dict(execute(functools.partial(exit_once, tmp_path), TASKS, Executor(workers=2)))
     assert results == {task: task**2 for task in TASKS}
-    assert (tmp_path / "died").exists()
+    assert (tmp_path / "exited").exists()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_task_that_always_kills_is_lost_and_no_other(workers: int) -> None:
-    results = dict(execute(functools.partial(die_always, 4), TASKS, Executor(workers=workers)))
+def test_only_a_task_that_always_ends_its_worker_is_lost(workers: int) -> None:
+    results = dict(execute(functools.partial(exit_always, 4), TASKS, Executor(workers=workers)))
     lost = results.pop(4)
     assert isinstance(lost, LostTask)
     assert lost.attempts == 3
@@ -129,12 +129,12 @@ def test_a_task_that_always_kills_is_lost_and_no_other(workers: int) -> None:
     assert results == {task: task**2 for task in TASKS if task != 4}
 
 
-def test_what_the_function_raises_is_raised() -> None:
+def test_exceptions_of_the_function_are_raised() -> None:
     with pytest.raises(KeyError, match="three"):
         list(execute(fail_at_three, TASKS, Executor(workers=2)))
 
 
-def test_what_the_tasks_raise_is_raised() -> None:
+def test_exceptions_of_the_task_iterator_are_raised() -> None:
     def tasks() -> Iterator[int]:
         yield 1
         raise OSError("the store is full")
@@ -150,13 +150,13 @@ class Unloadable:
         return int, ("x",)
 
 
-def test_a_task_that_cannot_be_unpickled_is_not_taken_for_a_dead_worker() -> None:
+def test_a_task_that_cannot_be_unpickled_is_not_retried() -> None:
     with pytest.raises(RuntimeError, match="un-serialize") as caught:
         list(execute(str, [Unloadable()], Executor(workers=1)))
     assert "invalid literal" in str(caught.value.__cause__)
 
 
-def test_an_interrupt_is_not_the_workers_affair() -> None:
+def test_workers_ignore_interrupts() -> None:
     assert dict(execute(interrupt, [1, 2], Executor(workers=1))) == {1: 1, 2: 2}
 
 
@@ -164,7 +164,7 @@ def test_closing_early_stops_the_workers() -> None:
     results = execute(threads, range(1000), Executor(workers=2))
     pids = {next(results)[1][2] for _ in range(20)}
     results.close()  # type: ignore[attr-defined]
-    assert await_death(list(pids)) == []
+    assert wait_for_exit(list(pids)) == []
 
 
 SCRIPT = """
@@ -182,8 +182,8 @@ if __name__ == "__main__":
 """
 
 
-def workers_of(tmp_path: Path, how: signal.Signals, group: bool) -> tuple[list[int], str, int]:
-    """Start a run, signal it once two workers work; the workers, what it wrote to stderr, and how it ended."""
+def interrupt_run(tmp_path: Path, how: signal.Signals, group: bool) -> tuple[list[int], str, int]:
+    """Start a run, and signal it once two workers are busy; return the workers, its stderr, and its exit code."""
     script, pids = tmp_path / "run.py", tmp_path / "pids"
     script.write_text(SCRIPT)
     pids.mkdir()
@@ -207,10 +207,10 @@ def workers_of(tmp_path: Path, how: signal.Signals, group: bool) -> tuple[list[i
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("group", [False, True], ids=["to the run", "to all, as a terminal does"])
 def test_an_interrupt_ends_the_run_and_its_workers_quietly(tmp_path: Path, group: bool) -> None:
-    workers, errors, status = workers_of(tmp_path, signal.SIGINT, group)
-    assert await_death(workers) == []
+    workers, errors, status = interrupt_run(tmp_path, signal.SIGINT, group)
+    assert wait_for_exit(workers) == []
     assert status == -signal.SIGINT
-    assert "LokyProcess" not in errors  # what a worker that is interrupted itself would say
+    assert "LokyProcess" not in errors  # written by a worker that is interrupted
     assert errors.rstrip().endswith("KeyboardInterrupt")
 
 
@@ -218,13 +218,13 @@ def test_an_interrupt_ends_the_run_and_its_workers_quietly(tmp_path: Path, group
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_workers_do_not_outlive_a_killed_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    workers, _, _ = workers_of(tmp_path, signal.SIGKILL, group=False)
-    assert await_death(workers) == []
-    assert list(tmp_path.glob("limiirl-*")) == [], "what the run could not remove itself"
+    workers, _, _ = interrupt_run(tmp_path, signal.SIGKILL, group=False)
+    assert wait_for_exit(workers) == []
+    assert list(tmp_path.glob("limiirl-*")) == [], "folders of the killed run"
 
 
 class Loaded:
-    """A function that holds something, and leaves a file whenever it is unpacked."""
+    """A function with a payload, which leaves a file whenever it is unpickled."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.payload = folder, np.arange(1000.0)
@@ -238,28 +238,28 @@ class Loaded:
         return float(self.payload[task]), os.getpid()
 
 
-def test_what_a_function_holds_travels_once_to_each_worker(tmp_path: Path) -> None:
-    found = dict(execute(Loaded(tmp_path), range(40), Executor(workers=2)))
-    assert {task: value for task, (value, _) in found.items()} == {task: float(task) for task in range(40)}
-    unpacked = [int(path.name.partition("-")[0]) for path in tmp_path.iterdir()]
-    assert len(unpacked) == len(set(unpacked)) <= 2
-    assert {pid for _, pid in found.values()} <= set(unpacked)
+def test_the_function_is_sent_once_per_worker(tmp_path: Path) -> None:
+    results = dict(execute(Loaded(tmp_path), range(40), Executor(workers=2)))
+    assert {task: value for task, (value, _) in results.items()} == {task: float(task) for task in range(40)}
+    pids = [int(path.name.partition("-")[0]) for path in tmp_path.iterdir()]
+    assert len(pids) == len(set(pids)) <= 2
+    assert {pid for _, pid in results.values()} <= set(pids)
 
 
 def first_waits(marker: Path, task: int) -> int:
-    """Task 0 ends once the marker is there."""
+    """Return the task; task 0 waits for the marker."""
     end = time.monotonic() + 60
     while task == 0 and not marker.exists() and time.monotonic() < end:
         time.sleep(0.01)
     return task
 
 
-def test_results_in_the_order_of_the_tasks(tmp_path: Path) -> None:
+def test_ordered_results(tmp_path: Path) -> None:
     executor = Executor(workers=2)
 
     def tasks(marker: Path) -> Iterator[int]:
         for task in range(8):
-            if task == 6:  # taken when others than task 0 have come back: four are in flight
+            if task == 6:  # consumed after results other than that of task 0: four are in flight
                 marker.touch()
             yield task
 
@@ -275,12 +275,12 @@ def test_results_in_the_order_of_the_tasks(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_lost_task_is_named_where_all_results_are_needed() -> None:
+def test_map_ordered_raises_for_a_lost_task() -> None:
     with raises(BackendUnavailable, value=7, index=2):
-        map_ordered(functools.partial(die_always, 7), [5, 6, 7, 8], Executor(workers=1))
+        map_ordered(functools.partial(exit_always, 7), [5, 6, 7, 8], Executor(workers=1))
 
 
-def test_any_executor_of_processes_will_do() -> None:
+def test_a_process_pool_is_accepted() -> None:
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         assert dict(execute(spectrum, TASKS, pool)) == {seed: spectrum(seed) for seed in TASKS}
         with pytest.raises(KeyError, match="three"):
@@ -288,65 +288,65 @@ def test_any_executor_of_processes_will_do() -> None:
         assert map_ordered(abs, [-2, 1], pool) == [2, 1], "it is still open"
 
 
-def test_threads_and_other_objects_are_refused() -> None:
+def test_thread_pools_and_other_objects_are_rejected() -> None:
     with ThreadPoolExecutor(2) as pool, raises(InvalidParameter, parameter="executor", value=pool):
         map_ordered(abs, [-2], pool)
     with raises(InvalidParameter, parameter="executor", value="dask"):
         map_ordered(abs, [-2], "dask")  # type: ignore[arg-type]
 
 
-def whose(_: int) -> int:
+def get_pid(_: int) -> int:
     return os.getpid()
 
 
-def test_a_session_keeps_its_workers_until_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_keeps_its_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with Executor(workers=1).session() as session:
-        (first,), (second,) = map_ordered(whose, [0], session), map_ordered(whose, [0], session)
+        (first,), (second,) = map_ordered(get_pid, [0], session), map_ordered(get_pid, [0], session)
         assert first == second
         assert map_ordered(abs, [-2], session) == [2]
         results = execute(threads, range(1000), session)
         next(results)
         results.close()  # type: ignore[attr-defined]
-        assert await_death([first]) == []  # nothing else stops the tasks that nobody waits for
+        assert wait_for_exit([first]) == []  # closing the iterator kills the workers
         assert map_ordered(abs, [-3], session) == [3]
-        (last,) = map_ordered(whose, [0], session)
+        (last,) = map_ordered(get_pid, [0], session)
         assert len(list(tmp_path.glob("limiirl-*/*.pickle"))) == 1
-    assert await_death([last]) == []
+    assert wait_for_exit([last]) == []
     assert list(tmp_path.glob("limiirl-*")) == []
 
 
-def test_a_session_takes_one_call_at_a_time() -> None:
+def test_a_session_allows_one_call_at_a_time() -> None:
     with Executor(workers=1).session() as session:
         first = session.map(abs, range(0, -20, -1))
         assert next(first) == 0
         with raises(InvalidParameter, parameter="executor"):
             map_ordered(str, range(3), session)
-        assert list(first) == list(range(1, 20)), "the first goes on undisturbed"
+        assert list(first) == list(range(1, 20)), "the first call continues"
         assert map_ordered(str, range(3), session) == ["0", "1", "2"]
         with pytest.raises(KeyError, match="three"):
             map_ordered(fail_at_three, TASKS, session)
-        assert map_ordered(str, range(3), session) == ["0", "1", "2"], "one that failed has ended"
+        assert map_ordered(str, range(3), session) == ["0", "1", "2"], "a failed call has ended"
 
 
-def test_an_executor_has_a_known_name() -> None:
+def test_an_unknown_executor_is_rejected() -> None:
     with raises(InvalidParameter, parameter="executor", value="spark"):
         Executor("spark")
 
 
 @pytest.mark.parametrize("workers", [0, -1, 1.5, True])
-def test_workers_are_counted(workers: object) -> None:
+def test_workers_must_be_a_positive_integer(workers: object) -> None:
     with raises(InvalidParameter, parameter="workers", value=workers):
         Executor(workers=workers)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("address", [None, "", "somewhere"])
-def test_dask_needs_an_address(address: str | None) -> None:
+def test_dask_needs_a_scheduler_address(address: str | None) -> None:
     with raises(InvalidParameter, parameter="scheduler", value=address):
         Executor("dask", scheduler=address)
 
 
-def test_a_closed_session_says_so() -> None:
+def test_a_closed_session_raises() -> None:
     with Executor(workers=1).session() as session:
         assert map_ordered(abs, [-1], session) == [1]
     with raises(InvalidParameter, parameter="executor") as caught:
@@ -354,18 +354,18 @@ def test_a_closed_session_says_so() -> None:
     assert "closed" in str(caught.value)
 
 
-def test_numpy_counts_workers_too() -> None:
+def test_workers_may_be_a_numpy_integer() -> None:
     assert Executor(workers=np.int64(2)).workers == 2  # type: ignore[arg-type]
 
 
-def test_this_machine_has_no_scheduler() -> None:
+def test_the_local_executor_rejects_a_scheduler() -> None:
     address = "tcp://127.0.0.1:8786"
     with raises(InvalidParameter, parameter="scheduler", value=address):
         Executor("local", scheduler=address)
 
 
-def test_an_absent_package_is_named_with_its_remedy() -> None:
-    # In a process of its own, where the package cannot be imported; None in sys.modules is Python's own way to say so.
+def test_a_missing_package_is_reported_with_its_remedy() -> None:
+    # In another process; None in sys.modules makes the import fail.
     code = """
 import sys
 sys.modules["distributed"] = None

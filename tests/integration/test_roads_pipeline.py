@@ -51,7 +51,7 @@ class TestRecovered:
             for j in np.flatnonzero(cleaned.source[matches.trip] == i):
                 seen.update(matches.path(j).tolist())
             weigh = [sum(n * length[s] for s, n in part.items()) for part in (true, true & seen, seen - true)]
-            np.testing.assert_allclose([found.driven_m[i], found.found_m[i], found.added_m[i]], weigh, rtol=1e-12)
+            np.testing.assert_allclose([found.driven_m[i], found.recovered_m[i], found.added_m[i]], weigh, rtol=1e-12)
         assert 0.5 < found.share < 1.0
         assert found.added > 0.0
 
@@ -59,7 +59,7 @@ class TestRecovered:
         trips = roads.simulate_gps(city.network, demos, noise_m=1.0)
         some = match(city.network, trips[:20], threads=1)
         found = path_recovery(city.network, demos, some, np.arange(20))
-        assert np.all(found.found_m[20:] == 0.0)
+        assert np.all(found.recovered_m[20:] == 0.0)
         np.testing.assert_allclose(found.driven_m.sum(), city.network.length_m[demos.states].sum(), rtol=1e-12)
         assert found.share < 0.8
 
@@ -68,7 +68,7 @@ class TestRecovered:
         forth, back = (match(city.network, some, threads=1) for some in (trips, trips[::-1]))
         order = np.arange(len(demos))[::-1]
         found, again = path_recovery(city.network, demos, forth), path_recovery(city.network, demos, back, order)
-        np.testing.assert_allclose(again.found_m, found.found_m, rtol=1e-12)
+        np.testing.assert_allclose(again.recovered_m, found.recovered_m, rtol=1e-12)
         assert found.share > 0.9
 
     def test_what_is_driven_twice_must_be_found_twice(self, city):

@@ -134,16 +134,9 @@ class Session:
 
 @dataclass(frozen=True)
 class LostTask:
-    """Result of a task whose worker exited at every attempt, the last time running alone.
+    """Result of a task whose worker exited at every attempt, the last time running alone."""
 
-    Attributes
-    ----------
-    attempts : int
-        Number of workers that exited.
-    message : str
-    """
-
-    attempts: int
+    attempts: int  # number of workers that exited
     message: str
 
     def __str__(self) -> str:
@@ -160,7 +153,7 @@ class _PendingTask:
 def execute(
     function: Callable[[Task], Result], tasks: Iterable[Task], executor: Executor | Session | Mapper
 ) -> Iterator[tuple[Task, Result | LostTask]]:
-    """Yield each task with its result, in order of completion.
+    """Return an iterator over tasks and their results, in order of completion.
 
     The function runs on one thread in another process; its exceptions are raised here. A task whose worker exited is
     retried after the others, the last time alone. Closing the iterator, or an interrupt, stops the workers. Put large
@@ -175,15 +168,10 @@ def execute(
     executor : Executor, Session or concurrent.futures.Executor
         An executor of `concurrent.futures` receives the function with every task; nothing is retried.
 
-    Yields
-    ------
-    task, result
-        A task and the function's result, or `LostTask`.
-
-    Raises
-    ------
-    BackendUnavailable
-        If a package is not installed, or the cluster cannot be reached or goes away.
+    Returns
+    -------
+    iterator of (task, result)
+        With `LostTask` for a lost task. Raises `BackendUnavailable` if a package is missing or the cluster is lost.
 
     Examples
     --------

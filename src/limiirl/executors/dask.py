@@ -80,10 +80,8 @@ class DaskBackend(TaskBackend):
         return BackendUnavailable(message, parameter="scheduler", value=self._address)
 
     def _connection_error(self) -> BackendUnavailable:
-        return self._unavailable(
-            f"The connection to the Dask scheduler at {self._address} was lost. Start the run again: results that were "
-            "written to a folder are not recomputed."
-        )
+        remedy = "Start the run again: results that were written to a folder are not recomputed."
+        return self._unavailable(f"The connection to the Dask scheduler at {self._address} was lost. {remedy}")
 
     def _check_workers(self) -> None:
         # Not `wait_for_workers`: an adaptive cluster starts workers only once there is a task.
@@ -150,21 +148,18 @@ class DaskBackend(TaskBackend):
         threads = max(self._threads.values(), default=1)
         if threads > 1 and not self._warned:
             self._warned = True
-            self._warn(
-                f"Workers of the Dask scheduler at {self._address} have up to {threads} threads, of which a task uses "
-                "one. Start as many workers as cores: dask worker ... --nworkers N --nthreads 1."
-            )
+            what = f"have up to {threads} threads, of which a task uses one"
+            remedy = "Start as many workers as cores: dask worker ... --nworkers N --nthreads 1."
+            message = f"Workers of the Dask scheduler at {self._address} {what}. {remedy}"
+            warnings.warn(message, LimiirlWarning, stacklevel=2)
         if self._threads:
             self._warn_at = now + _WORKERS_SECONDS
         elif now >= self._warn_at:
             self._warn_at = math.inf  # once, until there are workers again
             what = f"has had no worker for {_WORKERS_SECONDS} seconds. The run continues once there are some"
             remedy = f"dask worker {self._address} --nthreads 1."
-            self._warn(f"The Dask scheduler at {self._address} {what}: {remedy}")
-
-    @staticmethod
-    def _warn(message: str) -> None:
-        warnings.warn(message, LimiirlWarning, stacklevel=2)
+            message = f"The Dask scheduler at {self._address} {what}: {remedy}"
+            warnings.warn(message, LimiirlWarning, stacklevel=2)
 
     def submit(self, task: Any) -> Future[Any]:
         """Submit a task."""

@@ -46,18 +46,10 @@ def run_on_one_thread(function: Callable[[Task], Result], task: Task) -> Result:
 
 
 class TaskBackend:
-    """Workers behind `execute`: here any `concurrent.futures.Executor`, without retries.
+    """Workers behind `execute`: here any `concurrent.futures.Executor`, without retries."""
 
-    Attributes
-    ----------
-    attempts : int
-        Maximum number of submissions of one task; the last time alone.
-    poll_s : float or None
-        Seconds between two calls of `check` while no task ends.
-    """
-
-    attempts = 1
-    poll_s: float | None = None
+    attempts = 1  # maximum number of submissions of one task; the last time alone
+    poll_s: float | None = None  # seconds between two calls of `check` while no task ends
 
     def __init__(self, executor: Any) -> None:
         self._executor = executor

@@ -62,8 +62,8 @@ def fit_streamed(
     block : int
         Rows in memory at a time; the result does not depend on it.
     progress : callable, optional
-        Called as ``progress(done, total, message)`` with the rows done in a pass. The mixture's own `progress` is called
-        after every iteration.
+        Called as ``progress(done, total, message)`` with the rows done in a pass. The `progress` of the
+        mixture is called after every iteration.
 
     Examples
     --------

@@ -52,23 +52,13 @@ class SumTask(NamedTuple):
 
 
 class ShardSums(NamedTuple):
-    """Sums over rows of the E-step.
-
-    Attributes
-    ----------
-    log_likelihood, change : float
-        Log-likelihood, and absolute change of responsibilities.
-    sizes, counts : (K,)
-        sum_i u_ik, and sum_i u_ik n_i with n_i demonstrations in row i.
-    features : (K, d)
-        sum_i u_ik F_i.
-    """
+    """Sums over rows of the E-step, with responsibilities u, features F and n_i demonstrations in row i."""
 
     log_likelihood: float
-    change: float
-    sizes: FloatArray
-    features: FloatArray
-    counts: FloatArray
+    change: float  # sum of |u - u before|
+    sizes: FloatArray  # (K,): sum_i u_ik
+    features: FloatArray  # (K, d): sum_i u_ik F_i
+    counts: FloatArray  # (K,): sum_i u_ik n_i
 
 
 def sum_shard(task: SumTask) -> ShardSums:
@@ -164,34 +154,22 @@ def check_model(irl: Any) -> MaxEnt:
 
 
 def check_info(irl: MaxEnt, info: ShardInfo, name: str, mdp: MDP, longest: float | None = None) -> None:
-    """Check that the demonstrations of a shard are possible under a model.
-
-    Parameters
-    ----------
-    longest : float, optional
-        The largest length, if it is known; used where the model's `max_length` is None.
-    """
+    """Check that the demonstrations of a shard are possible; `longest` is used if the model's `max_length` is None."""
     if irl.max_length is not None:
         longest = model_validate.max_length(irl.max_length)
     if longest is not None and info.longest > longest:
-        raise InvalidDemos(
-            f"{name}: demonstration {info.longest_at} has {info.longest} states, more than max_length = {longest}. "
-            "Shorten it, or use a larger max_length.",
-            parameter="max_length",
-            value=info.longest,
-            index=info.longest_at,
-        )
+        i, states = info.longest_at, info.longest
+        message = f"{name}: demonstration {i} has {states} states, more than max_length = {longest}."
+        remedy = "Shorten it, or use a larger max_length."
+        raise InvalidDemos(f"{message} {remedy}", parameter="max_length", value=states, index=i)
     if irl.stop == "anywhere" or info.open_ended is None:
         return
     if irl.stop == "terminal_or_max_length" and (longest is None or info.open_ended == (longest, longest)):
         return
-    raise InvalidDemos(
-        f"{name}: demonstration {info.open_ended_at} does not end in one of the {int(mdp.terminal.sum())} terminal "
-        f"states, but the model has stop={irl.stop!r}. Use stop='anywhere', or mark its last state as terminal.",
-        parameter="stop",
-        value=irl.stop,
-        index=info.open_ended_at,
-    )
+    i, n_terminal = info.open_ended_at, int(mdp.terminal.sum())
+    message = f"{name}: demonstration {i} does not end in one of the {n_terminal} terminal states (stop={irl.stop!r})."
+    remedy = "Use stop='anywhere', or mark its last state as terminal."
+    raise InvalidDemos(f"{message} {remedy}", parameter="stop", value=irl.stop, index=i)
 
 
 @dataclass
@@ -214,25 +192,11 @@ class UnitCount:
 
 
 class StoreStatistics:
-    """Statistics of a store: an E-step is one pass over its rows.
-
-    Parameters
-    ----------
-    store : FeatureStore
-    window : int
-        Rows in memory at a time.
-    progress : callable, optional
-        Called as ``progress(done, total, message)`` with the rows done in a pass.
-
-    Attributes
-    ----------
-    executor : limiirl.executors.Executor, Session or None
-        None: this process, with its threads.
-    """
+    """Statistics of a store: an E-step is one pass over its rows, with `window` rows in memory at a time."""
 
     def __init__(self, store: FeatureStore, *, window: int = WINDOW, progress: Progress | None = None) -> None:
         self.store, self.window, self.progress = store, window, progress
-        self.executor: Mapper | None = None
+        self.executor: Mapper | None = None  # by default this process, with its threads
         self.n_demos = store.n_demos
 
     def allocate(self, n_intents: int) -> ImplicitResponsibilities:

@@ -33,11 +33,9 @@ REMEDY = "Run write_features again (`limiirl stream features`): it rebuilds miss
 _HEADER_LOCK = threading.RLock()
 
 
-def file_error(
-    message: str, path: str | PathLike[str], parameter: str = "folder", kind: type[InvalidFile] = InvalidFile
-) -> InvalidFile:
+def file_error(message: str, path: str | PathLike[str], kind: type[InvalidFile] = InvalidFile) -> InvalidFile:
     """Return an error about a file or folder, whose path is the error's value."""
-    return kind(message, parameter=parameter, value=str(path))
+    return kind(message, parameter="folder", value=str(path))
 
 
 class NewerFormat(InvalidFile):
@@ -45,25 +43,14 @@ class NewerFormat(InvalidFile):
 
 
 class ShardInfo(NamedTuple):
-    """Metadata of a shard that decides whether a model can be fitted to it.
+    """Metadata of a shard that decides whether a model can be fitted to it."""
 
-    Attributes
-    ----------
-    n, n_demos : int
-        Number of rows (demonstrations or groups) and of demonstrations.
-    longest, longest_at : int
-        Number of states of the longest demonstration, and its index.
-    open_ended, open_ended_at : (int, int) or None, int
-        Minimum and maximum length of the demonstrations that do not end in a terminal state, and the index of the
-        shortest of them.
-    """
-
-    n: int
+    n: int  # rows: demonstrations or groups
     n_demos: int
-    longest: int
-    longest_at: int
-    open_ended: tuple[int, int] | None
-    open_ended_at: int
+    longest: int  # states of the longest demonstration
+    longest_at: int  # its index
+    open_ended: tuple[int, int] | None  # min and max length of demonstrations that do not end in a terminal state
+    open_ended_at: int  # index of the shortest of them
 
 
 class FeatureShard(Protocol):
@@ -93,31 +80,17 @@ class FeatureShard(Protocol):
 
 @dataclass(frozen=True)
 class StoredShard:
-    """A shard on disk.
+    """A shard on disk."""
 
-    Attributes
-    ----------
-    path : str
-        Path of the header.
-    source, source_checksum : str
-        Name and checksum of the source.
-    mdp, by_group : str, bool
-        Fingerprint of the MDP; whether rows are groups.
-    fingerprint : str
-        Checksum of the content.
-    sizes : tuple of (str, int)
-        Name and bytes of each array's file.
-    """
-
-    path: str
+    path: str  # of the header
     source: str
     source_checksum: str
-    mdp: str
+    mdp: str  # fingerprint
     by_group: bool
     info: ShardInfo
-    fingerprint: str
+    fingerprint: str  # checksum of the content
     n_features: int
-    sizes: tuple[tuple[str, int], ...]
+    sizes: tuple[tuple[str, int], ...]  # name and bytes of each array's file
 
     @property
     def name(self) -> str:
@@ -331,11 +304,7 @@ def check_function(function: Any, version: Any) -> None:
 
 
 def get_qualified_name(value: Any) -> str:
-    """Return the full name of a function or class, or of an object's class.
-
-    >>> get_qualified_name(functools.partial(len)), get_qualified_name(np.eye(2))
-    ('partial of builtins.len', 'numpy.ndarray')
-    """
+    """Return the full name of a function or class, or of an object's class; ``partial of builtins.len``."""
     if isinstance(value, functools.partial):
         return f"partial of {get_qualified_name(value.func)}"
     named = value if hasattr(value, "__qualname__") else type(value)
@@ -374,17 +343,6 @@ class FeatureStore:
 
     `write_features` writes a store to a folder, `open` reads it; `from_function` makes one that needs no disk.
 
-    Attributes
-    ----------
-    shards : tuple of FeatureShard
-        In order; the rows of the store are those of its shards, concatenated.
-    n_features : int
-    mdp_fingerprint : str
-        Fingerprint of the MDP that the features belong to; empty if unknown.
-    by_group : bool
-        Whether a row is a group of demonstrations that share an intent.
-    folder : Path or None
-
     Examples
     --------
     >>> def make(i):
@@ -394,10 +352,10 @@ class FeatureStore:
     (4, 2, [0.0, 1.0])
     """
 
-    shards: tuple[FeatureShard, ...]
+    shards: tuple[FeatureShard, ...]  # the rows of the store are those of its shards, concatenated
     n_features: int
-    mdp_fingerprint: str = ""
-    by_group: bool = False
+    mdp_fingerprint: str = ""  # of the MDP that the features belong to; empty if unknown
+    by_group: bool = False  # whether a row is a group of demonstrations that share an intent
     folder: Path | None = None
 
     @classmethod
@@ -505,12 +463,8 @@ class FeatureStore:
             message = f"mdp must have {self.n_features} features like the store; got {mdp.n_features}."
             raise InvalidParameter(message, parameter="mdp", value=mdp.n_features)
         if self.mdp_fingerprint and self.mdp_fingerprint != mdp.fingerprint():
-            raise InvalidParameter.of(
-                "mdp",
-                mdp.fingerprint(),
-                f"must be the MDP {self.mdp_fingerprint} of the store",
-                remedy="Pass store.mdp(), or write the features again.",
-            )
+            rule, remedy = f"must be the MDP {self.mdp_fingerprint} of the store", "Pass store.mdp()."
+            raise InvalidParameter.of("mdp", mdp.fingerprint(), rule, remedy=remedy)
 
     def verify(self) -> None:
         """Read all shards and compare their checksums; `open` compares file sizes only."""

@@ -37,7 +37,7 @@ from limiirl.streams.store import (
     make_folder,
     read_header,
     write_header,
-)
+)  # fmt: skip
 
 SHARD = "shard-{:05d}.json"
 _SHARDS = "shard-*.json"

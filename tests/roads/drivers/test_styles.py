@@ -1,4 +1,4 @@
-"""The fixed gauge: groups that are lengths are checked, others may be anything."""
+"""Normalisation of rewards, and descriptions of styles."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from tests.helpers import raises
 RING = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 2], [1, 2, 0])
 
 
-def test_an_extra_may_have_any_name_and_any_sum():
+def test_extra_features_may_have_any_sum():
     km = RING.length_m / 1000.0
     choice = FeatureChoice(speed_groups=None, extra={"km in the park": km / 2.0, "climb": -km})
     phi = RING.mdp(choice).state_features.toarray()
@@ -28,17 +28,17 @@ def test_an_extra_may_have_any_name_and_any_sum():
 
 
 @pytest.mark.parametrize("km", [-3.0, np.nan])
-def test_a_length_that_is_none_is_named(km):
+def test_an_invalid_length_is_reported(km):
     with raises(InvalidParameter, parameter="km", index=1):
         normalise_rewards([[1.0, 2.0, 3.0]], {"extra": (0,), "road class": (2, 1)}, [-9.0, km, 1.0])
 
 
-def test_intents_are_alike_by_what_differs_and_not_by_the_sign_of_a_sum():
+def test_similarity_does_not_depend_on_the_sign_of_km():
     one = NormalisedRewards(np.zeros(2), np.array([[0.0, 0.0], [0.0, 5.0]]))
     two = NormalisedRewards(np.zeros(2), np.array([[0.0, 4.0], [0.0, 1.0]]))
     assert match_rewards(one, two, [1.0, -8.0]).tolist() == [1, 0]
 
 
-def test_a_fit_is_described_as_on_its_page(small_city, small_fit):
+def test_describe_fit_agrees_with_the_report_page(small_city, small_fit):
     assert describe_fit(small_fit) == styles_view(small_city.network, small_fit).words
     assert all(style.long.endswith(".") for style in describe_fit(small_fit))

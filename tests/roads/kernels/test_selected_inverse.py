@@ -1,4 +1,4 @@
-"""Visits to a state by a walk that is there, against the whole inverse."""
+"""Diagonal of the inverse, compared with the dense inverse."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from limiirl.roads.kernels.selected_inverse import return_visits
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_diagonal_of_the_inverse(seed):
+def test_the_diagonal_agrees_with_the_dense_inverse(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 60))
     src, dst = np.array(np.divmod(rng.choice(n * n, size=min(n * n, 3 * n), replace=False), n))
@@ -19,5 +19,5 @@ def test_the_diagonal_of_the_inverse(seed):
     np.testing.assert_allclose(return_visits(src, dst, scale * weight, n), wanted, rtol=1e-9)
 
 
-def test_no_edges_no_returns():
+def test_no_edges_give_ones():
     assert return_visits(np.empty(0, int), np.empty(0, int), np.empty(0), 3).tolist() == [1.0, 1.0, 1.0]

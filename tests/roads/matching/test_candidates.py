@@ -28,7 +28,7 @@ def points(network, n, seed):
 
 @pytest.mark.parametrize("cell_m", [7.0, 60.0, 5000.0])
 @pytest.mark.parametrize("seed", range(3))
-def test_finds_what_shapely_finds(seed, cell_m):
+def test_radius_search_agrees_with_shapely(seed, cell_m):
     network = random_grid(seed, nx=5, ny=6)
     grid, streets = build_grid(network, cell_m), lines(network)
     for x, y in points(network, 60, seed):
@@ -43,7 +43,7 @@ def test_finds_what_shapely_finds(seed, cell_m):
         assert np.all(np.diff(distance) >= 0.0)
 
 
-def test_keeps_the_nearest_and_of_equals_the_lower_number():
+def test_ties_are_broken_by_the_lower_segment():
     network = random_grid(1, one_way=0.0)
     grid = build_grid(network)
     for x, y in points(network, 40, 5):
@@ -64,7 +64,7 @@ def test_both_directions_are_candidates():
     np.testing.assert_allclose(distance, [5.0, 5.0], rtol=1e-9)
 
 
-def test_a_long_slanted_segment_is_found_all_along_it():
+def test_a_long_slanted_segment_is_indexed_along_its_whole_length():
     network = from_xy([(0, 0), (2000, 700)], [0], [1])
     grid = build_grid(network, 20.0)
     for share in np.linspace(0.0, 1.0, 101):
@@ -74,7 +74,7 @@ def test_a_long_slanted_segment_is_found_all_along_it():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_streets_are_kept_where_they_come_closest(seed):
+def test_streets_are_reported_at_local_minima_of_the_distance(seed):
     network = random_grid(seed, nx=5, ny=5, one_way=0.5)
     grid, street = build_grid(network), chains(network)
     before, after = only_neighbours(network)
@@ -104,26 +104,26 @@ def test_neighbours_need_a_single_turn_out_and_a_single_turn_in():
     assert before.tolist() == [-1, 0, -1, -1]
 
 
-def test_the_radius_grows_up_to_the_largest():
+def test_the_radius_doubles_up_to_the_maximum():
     grid = build_grid(from_xy([(0, 0), (100, 0)], [0], [1]))
-    found = [kernel.near_growing(grid, 50.0, y, 50.0, 120.0, 64, False)[2].tolist() for y in (30.0, 90.0, 130.0)]
-    assert [len(distance) for distance in found] == [1, 1, 0]
-    np.testing.assert_allclose([found[0][0], found[1][0]], [30.0, 90.0], rtol=1e-6)
+    result = [kernel.near_growing(grid, 50.0, y, 50.0, 120.0, 64, False)[2].tolist() for y in (30.0, 90.0, 130.0)]
+    assert [len(distance) for distance in result] == [1, 1, 0]
+    np.testing.assert_allclose([result[0][0], result[1][0]], [30.0, 90.0], rtol=1e-6)
 
 
-def test_points_far_away_or_not_finite_find_nothing():
+def test_distant_or_nonfinite_points_have_no_candidates():
     network = random_grid(0)
     grid = build_grid(network)
     for x, y in ((1e18, 0.0), (-1e18, -1e18), (np.nan, 0.0), (0.0, np.inf), (5e5, 5e5)):
         assert nearest(grid, x, y, radius_m=50.0)[0].size == 0
 
 
-def test_a_cell_without_size_is_refused():
+def test_a_cell_size_of_zero_is_rejected():
     with raises(InvalidParameter, parameter="cell_m", value=0.0):
         build_grid(random_grid(0), 0.0)
 
 
-def test_the_index_is_not_compiled_anew_for_another_network():
+def test_another_network_does_not_recompile_the_index():
     kernel.near(build_grid(random_grid(0)), 0.0, 0.0, 50.0, 8, True)
     before = len(kernel.near.signatures)
     kernel.near(build_grid(random_grid(1, nx=3)), 0.0, 0.0, 50.0, 8, True)

@@ -1,4 +1,4 @@
-"""How far two matchings agree, against shapely, which cuts lines by polygons."""
+"""Agreement of two matchings, compared with shapely."""
 
 import numpy as np
 import pytest
@@ -17,14 +17,14 @@ NETWORK = RoadNetwork.from_segments([41.15, 41.16], [-8.63, -8.63], [0, 1], [1, 
 
 
 def by_shapely(line: np.ndarray, other: np.ndarray, reach: float) -> float:
-    """MatchedPiece by piece, since shapely would count once what is driven twice."""
+    """Length near another line, piece by piece, since shapely would count a repeated piece once."""
     near = (shapely.LineString(other) if len(other) > 1 else shapely.Point(other[0])).buffer(reach, quad_segs=2000)
     return sum(shapely.LineString(line[i : i + 2]).intersection(near).length for i in range(len(line) - 1))
 
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("n", [1, 2, 12])
-def test_length_near_is_what_shapely_cuts(seed: int, n: int):
+def test_length_near_agrees_with_shapely(seed: int, n: int):
     rng = np.random.default_rng(seed)
     line, other = rng.normal(scale=40.0, size=(8, 2)), rng.normal(scale=40.0, size=(n, 2))
     total, near = length_near(line, other, 15.0)
@@ -37,44 +37,44 @@ GRID = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=2, max
 
 
 @given(GRID, GRID)
-def test_lines_on_a_grid_with_all_the_parallels_and_repeats_of_one(one: list, two: list):
+def test_length_near_on_grid_lines_with_parallels_and_repeats(one: list, two: list):
     line, other = 10.0 * np.array(one), 10.0 * np.array(two)
     _, near = length_near(line, other, 5.0)
     distinct = other[np.r_[True, np.any(np.diff(other, axis=0) != 0.0, axis=1)]]
     np.testing.assert_allclose(near, by_shapely(line, distinct, 5.0), rtol=1e-6, atol=1e-5)
 
 
-def test_both_ways_total_and_worst():
+def test_agreement_in_both_directions():
     street, half = [(41.15, -8.63), (41.16, -8.63)], [(41.15, -8.63), (41.155, -8.63)]
     aside = [(41.15, -8.60), (41.16, -8.60)]
-    found = measure_agreement(NETWORK, [street, half, street], [half, half, aside], metres=15.0)
+    agreement = measure_agreement(NETWORK, [street, half, street], [half, half, aside], metres=15.0)
     long, short = 1110.569, 555.2845  # at the centre's latitude, halfway
-    np.testing.assert_allclose(found.length_m, [[long, short], [short, short], [long, long]], atol=0.01)
-    np.testing.assert_allclose(found.near_m, [[short + 15.0, short], [short, short], [0.0, 0.0]], atol=0.01)
+    np.testing.assert_allclose(agreement.length_m, [[long, short], [short, short], [long, long]], atol=0.01)
+    np.testing.assert_allclose(agreement.near_m, [[short + 15.0, short], [short, short], [0.0, 0.0]], atol=0.01)
     np.testing.assert_allclose(
-        found.total, [(2 * short + 15.0) / (2 * long + short), 2 * short / (long + 2 * short)], atol=1e-4
+        agreement.total, [(2 * short + 15.0) / (2 * long + short), 2 * short / (long + 2 * short)], atol=1e-4
     )
-    assert found.worst.tolist() == [2, 0, 1]
-    assert len(found) == 3
+    assert agreement.worst.tolist() == [2, 0, 1]
+    assert len(agreement) == 3
 
 
-def test_a_line_without_length_has_no_share_and_comes_last():
+def test_a_line_without_length_has_no_share_and_is_listed_last():
     point, street = [(41.15, -8.63)], [(41.15, -8.63), (41.16, -8.63)]
-    found = measure_agreement(NETWORK, [point, street], [street, street])
-    np.testing.assert_array_equal(np.isnan(found.shares), [[True, False], [False, False]])
-    np.testing.assert_allclose(found.near_m[0], [0.0, 15.0], atol=1e-6)
-    assert found.worst.tolist() == [1, 0]
+    agreement = measure_agreement(NETWORK, [point, street], [street, street])
+    np.testing.assert_array_equal(np.isnan(agreement.shares), [[True, False], [False, False]])
+    np.testing.assert_allclose(agreement.near_m[0], [0.0, 15.0], atol=1e-6)
+    assert agreement.worst.tolist() == [1, 0]
     assert np.isnan(Agreement(np.zeros((0, 2)), np.zeros((0, 2)), 15.0).total).all()
 
 
 @pytest.mark.parametrize("bad", [np.zeros((0, 2)), [(41.15, np.nan)], [41.15, -8.63], [(1.0, 2.0, 3.0)]])
-def test_a_line_that_is_none_is_named(bad: object):
+def test_an_invalid_line_is_reported(bad: object):
     street = [(41.15, -8.63), (41.16, -8.63)]
-    with raises(InvalidTrips, parameter="ours", index=1):
+    with raises(InvalidTrips, parameter="theirs", index=1):
         measure_agreement(NETWORK, [street, street], [street, bad])
 
 
-def test_sets_of_different_size_and_no_distance_are_refused():
+def test_sets_of_different_size_and_zero_distance_are_rejected():
     street = [(41.15, -8.63), (41.16, -8.63)]
     with raises(InvalidTrips, parameter="theirs", value=1):
         measure_agreement(NETWORK, [street, street], [street])

@@ -1,4 +1,4 @@
-"""Matching by the hidden Markov model on streets where the answer is known, and what it says of broken trips."""
+"""HMM matching on streets with a known answer, and reports about damaged trips."""
 
 import numpy as np
 import pytest
@@ -33,182 +33,182 @@ def ladder(n=6, block_m=100.0):
     return from_xy(xy, *np.array(pairs).T)
 
 
-def matched(network, places, step_s=15.0, **settings):
+def match_places(network, places, step_s=15.0, **settings):
     degrees = [network.plane.degrees(np.asarray(xy, dtype=np.float64)) for xy in places]
     trips = Trips.from_lists([d[:, 0] for d in degrees], [d[:, 1] for d in degrees], step_s=step_s)
-    # On so few fixes the noise is supposed, not estimated.
+    # With so few fixes the noise is given, not estimated.
     return match(network, trips, threads=1, **({"sigma_m": 8.0} | settings))
 
 
 def test_gaps_between_fixes_are_filled_by_the_route():
-    found = matched(ladder(), [[(20, 3), (180, -4), (480, 2)]])
-    assert found.path(0).tolist() == [0, 1, 2, 3, 4]
-    assert found.whole.tolist() == [True]
-    assert found.fix_segment.tolist() == [0, 1, 4]
-    np.testing.assert_allclose(found.fix_along_m, [20.0, 80.0, 80.0], rtol=0.0, atol=0.1)
-    np.testing.assert_allclose(found.fix_distance_m, [3.0, 4.0, 2.0], rtol=0.0, atol=0.01)
+    matches = match_places(ladder(), [[(20, 3), (180, -4), (480, 2)]])
+    assert matches.path(0).tolist() == [0, 1, 2, 3, 4]
+    assert matches.whole.tolist() == [True]
+    assert matches.fix_segment.tolist() == [0, 1, 4]
+    np.testing.assert_allclose(matches.fix_along_m, [20.0, 80.0, 80.0], rtol=0.0, atol=0.1)
+    np.testing.assert_allclose(matches.fix_distance_m, [3.0, 4.0, 2.0], rtol=0.0, atol=0.01)
 
 
 def test_a_one_way_street_is_not_driven_backward():
     # West along the lower street, which is one-way to the east: no legal path does that.
-    found = matched(ladder(), [[(480, 0), (380, 0), (280, 0), (180, 0)]], speed_ms=9.0, slack_m=20.0)
-    assert found.n_whole == 0
-    assert found.reasons[CUT] >= 1
+    matches = match_places(ladder(), [[(480, 0), (380, 0), (280, 0), (180, 0)]], speed_ms=9.0, slack_m=20.0)
+    assert matches.n_whole == 0
+    assert matches.reasons[CUT] >= 1
 
 
-def test_noise_back_along_a_street_is_standing():
-    found = matched(ladder(), [[(20, 0), (160, 2), (152, -2), (158, 1), (340, 0)]], thin_sigmas=0.0)
-    assert found.path(0).tolist() == [0, 1, 2, 3]
-    assert found.n_whole == 1
+def test_noise_back_along_a_street_is_not_driving():
+    matches = match_places(ladder(), [[(20, 0), (160, 2), (152, -2), (158, 1), (340, 0)]], thin_sigmas=0.0)
+    assert matches.path(0).tolist() == [0, 1, 2, 3]
+    assert matches.n_whole == 1
 
 
 def test_standing_at_a_corner_is_not_a_drive_round_the_block():
-    found = matched(ladder(), [[(20, 0), (95, 4), (104, -3), (97, 3), (105, 2), (240, 0)]], thin_sigmas=0.0)
-    assert found.path(0).tolist() == [0, 1, 2]
+    matches = match_places(ladder(), [[(20, 0), (95, 4), (104, -3), (97, 3), (105, 2), (240, 0)]], thin_sigmas=0.0)
+    assert matches.path(0).tolist() == [0, 1, 2]
 
 
-def test_a_drive_round_the_block_is_one():
+def test_a_drive_round_the_block_is_match_places():
     network = ladder()
     around = [(150, 0), (250, 0), (300, 50), (250, 100), (150, 100), (100, 50), (150, 0), (190, 0)]
-    found = matched(network, [around])
-    nodes = [network.tail[found.path(0)[0]], *network.head[found.path(0)]]
+    matches = match_places(network, [around])
+    nodes = [network.tail[matches.path(0)[0]], *network.head[matches.path(0)]]
     assert nodes == [1, 2, 3, 9, 8, 7, 1, 2]
-    assert found.cycles().tolist() == [True]
+    assert matches.cycles().tolist() == [True]
 
 
-def test_a_loop_that_only_the_last_fix_wants_is_left_out():
-    # 70 m behind the fix before, and a one-way: only a drive round the block leads there.
-    found = matched(ladder(), [[(20, 0), (120, 0), (190, 0), (120, 0)]], sigma_m=4.0)
-    assert found.path(0).tolist() == [0, 1]
-    assert found.fix_segment.tolist() == [0, 1, 1, 1]
+def test_a_loop_supported_only_by_the_last_fix_is_removed():
+    # 70 m behind the previous fix on a one-way street: only a drive round the block leads there.
+    matches = match_places(ladder(), [[(20, 0), (120, 0), (190, 0), (120, 0)]], sigma_m=4.0)
+    assert matches.path(0).tolist() == [0, 1]
+    assert matches.fix_segment.tolist() == [0, 1, 1, 1]
 
 
-def test_a_loop_that_only_the_first_fix_wants_is_left_out():
-    found = matched(ladder(), [[(190, 0), (120, 0), (220, 0), (320, 0)]], sigma_m=4.0)
-    assert found.path(0).tolist() == [1, 2, 3]
+def test_a_loop_supported_only_by_the_first_fix_is_removed():
+    matches = match_places(ladder(), [[(190, 0), (120, 0), (220, 0), (320, 0)]], sigma_m=4.0)
+    assert matches.path(0).tolist() == [1, 2, 3]
 
 
-def test_the_last_fix_counts_even_if_it_hardly_moved():
-    found = matched(ladder(), [[(20, 0), (120, 0), (123, 0)]])
-    assert found.whole.tolist() == [True]
-    assert found.span.tolist() == [[0, 2]]
+def test_the_last_fix_is_used_even_without_movement():
+    matches = match_places(ladder(), [[(20, 0), (120, 0), (123, 0)]])
+    assert matches.whole.tolist() == [True]
+    assert matches.span.tolist() == [[0, 2]]
 
 
-def test_the_rest_of_a_street_is_driven_before_the_next_one():
+def test_the_remainder_of_a_street_is_driven_before_the_next():
     # Segments 0, 1 and 2 are one street, which forks into 3 and 4; the second fix is noise a little back.
     xy = [(0, 0), (50, 0), (100, 0), (150, 0), (250, 0), (150, 100)]
     network = from_xy(xy, [0, 1, 2, 3, 3], [1, 2, 3, 4, 5])
-    found = matched(network, [[(10, 0), (60, 0), (45, 0), (190, 0)]])
-    assert found.path(0).tolist() == [0, 1, 2, 3]
+    matches = match_places(network, [[(10, 0), (60, 0), (45, 0), (190, 0)]])
+    assert matches.path(0).tolist() == [0, 1, 2, 3]
 
 
-def test_slivers_at_the_ends_are_left_out():
+def test_short_ends_are_trimmed():
     # 3 m past the corner at the end, and 2 m before one at the start.
     xy = [[(98, 0), (150, 0), (250, 0), (303, 0)]]
-    assert matched(ladder(), xy).path(0).tolist() == [1, 2]
-    assert matched(ladder(), xy, end_m=0.0).path(0).tolist() == [0, 1, 2, 3]
+    assert match_places(ladder(), xy).path(0).tolist() == [1, 2]
+    assert match_places(ladder(), xy, end_m=0.0).path(0).tolist() == [0, 1, 2, 3]
 
 
 def test_a_short_segment_driven_whole_is_kept():
     network = from_xy([(0, 0), (100, 0), (103, 0), (200, 0)], [0, 1, 2], [1, 2, 3])
-    assert matched(network, [[(20, 0), (60, 0), (102.9, 0)]]).path(0).tolist() == [0, 1]
+    assert match_places(network, [[(20, 0), (60, 0), (102.9, 0)]]).path(0).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("bad", [1, 2, 3])
 def test_an_outlier_is_skipped(bad):
     xy = [(20, 0), (120, 0), (220, 0), (320, 0), (420, 0)]
     xy[bad] = (xy[bad][0], 2000.0)
-    found = matched(ladder(), [xy])
-    assert found.path(0).tolist() == [0, 1, 2, 3, 4]
-    assert found.whole.tolist() == [True]
-    assert np.flatnonzero(found.fix_segment < 0).tolist() == [bad]
-    assert found.reasons == {AWAY: 1} or found.reasons == {SKIPPED: 1}
-    assert found.confidence[0] < 0.81
+    matches = match_places(ladder(), [xy])
+    assert matches.path(0).tolist() == [0, 1, 2, 3, 4]
+    assert matches.whole.tolist() == [True]
+    assert np.flatnonzero(matches.fix_segment < 0).tolist() == [bad]
+    assert matches.reasons == {AWAY: 1} or matches.reasons == {SKIPPED: 1}
+    assert matches.confidence[0] < 0.81
 
 
 def test_an_outlier_on_another_road_is_skipped():
-    # The third fix lies on a street 900 m away: it has candidates, but no way leads there in time.
+    # The third fix lies on a street 900 m away: it has candidates, but is not reachable in time.
     xy = [(0, 0), (100, 0), (200, 0), (300, 0), (400, 0), (0, 900), (100, 900)]
     network = from_xy(xy, [0, 1, 2, 3, 5], [1, 2, 3, 4, 6])
-    found = matched(network, [[(20, 0), (120, 0), (50, 900), (320, 0)]])
-    assert found.path(0).tolist() == [0, 1, 2, 3]
-    assert found.reasons == {SKIPPED: 1}
+    matches = match_places(network, [[(20, 0), (120, 0), (50, 900), (320, 0)]])
+    assert matches.path(0).tolist() == [0, 1, 2, 3]
+    assert matches.reasons == {SKIPPED: 1}
 
 
-def test_a_fix_that_can_be_reached_but_not_left_is_given_up():
+def test_a_reachable_dead_end_fix_is_skipped():
     # A side street of 200 m that ends: the third fix lies on it, and from there no way leads on.
     network = from_xy([(0, 0), (100, 0), (200, 0), (300, 0), (400, 0), (200, 200)], [0, 1, 2, 3, 2], [1, 2, 3, 4, 5])
-    found = matched(network, [[(20, 0), (120, 0), (200, 100), (320, 0), (380, 0)]])
-    assert found.path(0).tolist() == [0, 1, 2, 3]
-    assert found.whole.tolist() == [True]
-    assert found.fix_segment.tolist() == [0, 1, -1, 3, 3]
-    assert found.reasons == {SKIPPED: 1}
+    matches = match_places(network, [[(20, 0), (120, 0), (200, 100), (320, 0), (380, 0)]])
+    assert matches.path(0).tolist() == [0, 1, 2, 3]
+    assert matches.whole.tolist() == [True]
+    assert matches.fix_segment.tolist() == [0, 1, -1, 3, 3]
+    assert matches.reasons == {SKIPPED: 1}
 
 
-def test_a_first_fix_that_leads_nowhere_does_not_take_the_rest_along():
+def test_an_isolated_first_fix_does_not_lose_the_rest():
     xy = [(0, 0), (100, 0), (200, 0), (300, 0), (0, 900), (100, 900)]
     network = from_xy(xy, [0, 1, 2, 4], [1, 2, 3, 5])
-    found = matched(network, [[(50, 900), (20, 0), (120, 0), (220, 0)]])
-    assert [found.path(i).tolist() for i in range(len(found))] == [[0, 1, 2]]
-    assert found.whole.tolist() == [False]
-    assert found.reasons == {CUT: 1, LEFT_OVER: 1}
-    assert found.span.tolist() == [[1, 3]]
+    matches = match_places(network, [[(50, 900), (20, 0), (120, 0), (220, 0)]])
+    assert [matches.path(i).tolist() for i in range(len(matches))] == [[0, 1, 2]]
+    assert matches.whole.tolist() == [False]
+    assert matches.reasons == {CUT: 1, LEFT_OVER: 1}
+    assert matches.span.tolist() == [[1, 3]]
 
 
-def test_a_trip_is_cut_where_no_way_leads_on():
+def test_a_trip_is_cut_at_unreachable_fixes():
     network = from_xy([(0, 0), (100, 0), (200, 0), (300, 0), (400, 0)], [0, 2, 3], [1, 3, 4])
-    found = matched(network, [[(10, 0), (50, 0), (90, 0), (220, 0), (260, 0), (350, 0)]])
-    assert [found.path(i).tolist() for i in range(2)] == [[0], [1, 2]]
-    assert found.trip.tolist() == [0, 0]
-    assert found.whole.tolist() == [False, False]
-    assert found.reasons == {CUT: 1}
-    assert np.all(found.fix_segment >= 0)
+    matches = match_places(network, [[(10, 0), (50, 0), (90, 0), (220, 0), (260, 0), (350, 0)]])
+    assert [matches.path(i).tolist() for i in range(2)] == [[0], [1, 2]]
+    assert matches.trip.tolist() == [0, 0]
+    assert matches.whole.tolist() == [False, False]
+    assert matches.reasons == {CUT: 1}
+    assert np.all(matches.fix_segment >= 0)
 
 
-def test_trips_that_cannot_be_matched_are_counted_and_the_rest_goes_on():
+def test_unmatched_trips_are_counted():
     network = ladder()
-    found = matched(network, [[(20, 0)], [(9e5, 9e5), (9e5, 9e5)], [(20, 0), (120, 0)]])
-    assert found.trip.tolist() == [2]
-    assert found.reasons == {SINGLE: 1, OUTSIDE: 1}
-    assert found.fix_segment.tolist() == [-1, -1, -1, 0, 1]
+    matches = match_places(network, [[(20, 0)], [(9e5, 9e5), (9e5, 9e5)], [(20, 0), (120, 0)]])
+    assert matches.trip.tolist() == [2]
+    assert matches.reasons == {SINGLE: 1, OUTSIDE: 1}
+    assert matches.fix_segment.tolist() == [-1, -1, -1, 0, 1]
 
 
-def test_no_trips_is_an_empty_answer():
-    found = match(ladder(), Trips.from_lists([], []))
-    assert len(found) == 0
-    assert found.reasons == {}
+def test_no_trips_give_an_empty_result():
+    matches = match(ladder(), Trips.from_lists([], []))
+    assert len(matches) == 0
+    assert matches.reasons == {}
 
 
 def test_a_trip_of_ten_thousand_fixes():
     network = ladder(n=40)
     lap = [(x, 0) for x in range(10, 3900, 25)] + [(x, 100) for x in range(3890, 0, -25)]
     places = np.tile(lap, (33, 1))[:10_000] + np.random.default_rng(0).normal(size=(10_000, 2))
-    found = matched(network, [places], step_s=3.0)
-    assert found.whole.tolist() == [True]
-    assert illegal_turns(network, found.path(0)) == []
-    assert np.all(found.fix_segment >= 0)
-    assert found.confidence[0] > 0.95
+    matches = match_places(network, [places], step_s=3.0)
+    assert matches.whole.tolist() == [True]
+    assert illegal_turns(network, matches.path(0)) == []
+    assert np.all(matches.fix_segment >= 0)
+    assert matches.confidence[0] > 0.95
 
 
 @pytest.mark.parametrize("step_s", [1.0, 60.0])
 def test_any_time_step(step_s):
     x = np.arange(20.0, 3800.0, 12.0 * step_s)
-    found = matched(ladder(n=40), [np.column_stack([x, np.zeros_like(x)])], step_s=step_s)
-    assert found.path(0).tolist() == list(range(int(x[-1] // 100) + 1))
+    matches = match_places(ladder(n=40), [np.column_stack([x, np.zeros_like(x)])], step_s=step_s)
+    assert matches.path(0).tolist() == list(range(int(x[-1] // 100) + 1))
 
 
-def test_fixes_that_stand_are_no_evidence_but_have_a_place():
+def test_fixes_of_a_standing_car_are_thinned_but_positioned():
     rng = np.random.default_rng(1)
     stand = rng.normal(loc=(150, 0), size=(50, 2))
-    found = matched(ladder(), [np.vstack([[(20, 0)], stand, [(280, 0)]])])
-    assert found.path(0).tolist() == [0, 1, 2]
-    assert found.fix_segment.tolist() == [0] + [1] * 50 + [2]
-    np.testing.assert_allclose(found.fix_along_m[1:-1], 50.0, rtol=0.0, atol=5.0)
+    matches = match_places(ladder(), [np.vstack([[(20, 0)], stand, [(280, 0)]])])
+    assert matches.path(0).tolist() == [0, 1, 2]
+    assert matches.fix_segment.tolist() == [0] + [1] * 50 + [2]
+    np.testing.assert_allclose(matches.fix_along_m[1:-1], 50.0, rtol=0.0, atol=5.0)
 
 
-def test_progress_counts_every_trip():
+def test_progress_reports_every_trip():
     seen = []
-    matched(ladder(), [[(20, 0), (120, 0)]] * 3, progress=lambda done, total, _: seen.append((done, total)))
+    match_places(ladder(), [[(20, 0), (120, 0)]] * 3, progress=lambda done, total, _: seen.append((done, total)))
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
@@ -219,9 +219,9 @@ def test_a_cleaned_piece_is_whole_only_if_its_trip_is():
     time_s = np.where(x < 500.0, 0.0, 1000.0) + x / 4.0
     trips = Trips.from_lists([degrees[:, 0]], [degrees[:, 1]], [time_s])
     cleaned = clean(trips)
-    found = match(network, cleaned)
+    matches = match(network, cleaned)
     assert len(cleaned.trips) == 2
-    assert found.whole.tolist() == [False, False]
+    assert matches.whole.tolist() == [False, False]
     assert match(network, cleaned.trips).whole.tolist() == [False, False]  # as `Trips.cut` says
 
 
@@ -230,30 +230,30 @@ def test_the_synthetic_city_is_recovered(noise_m, least):
     city = City(seed=5, radius_km=1.2)
     demos = city.drive(n_drivers=20, trips_each=3).demos
     trips = simulate_recording(city.network, demos, noise_m=noise_m, step_s=15.0, seed=7).trips
-    found = match(city.network, trips, sigma_m=noise_m)
+    matches = match(city.network, trips, sigma_m=noise_m)
     length, driven, hit = city.network.length_m, 0.0, np.zeros(len(demos))
     for i in range(len(demos)):
         truth = demos.states[demos.offsets[i] : demos.offsets[i + 1]]
-        paths = np.concatenate([[], *(found.path(k) for k in np.flatnonzero(found.trip == i))])
+        paths = np.concatenate([[], *(matches.path(k) for k in np.flatnonzero(matches.trip == i))])
         hit[i] = length[truth[np.isin(truth, paths)]].sum()
         driven += length[truth].sum()
     assert hit.sum() / driven >= least
 
 
-def test_confidence_tells_good_matches_from_bad_ones():
+def test_confidence_separates_good_from_bad_matches():
     city = City(seed=6, radius_km=1.2)
     demos = city.drive(n_drivers=40, trips_each=3).demos
     trips = simulate_recording(city.network, demos, noise_m=25.0, step_s=15.0, seed=8).trips
-    found = match(city.network, trips, sigma_m=25.0)
-    found_share = np.zeros(len(found))
-    for k in range(len(found)):
-        truth = demos.states[demos.offsets[found.trip[k]] : demos.offsets[found.trip[k] + 1]]
-        length = city.network.length_m[found.path(k)]
-        found_share[k] = length[np.isin(found.path(k), truth)].sum() / length.sum()
-    sure = found.confidence >= np.median(found.confidence)
-    assert found_share[sure].mean() > found_share[~sure].mean() + 0.02
-    # Its mean is the share that is right, within a few hundredths.
-    np.testing.assert_allclose(found.confidence.mean(), found_share.mean(), rtol=0.0, atol=0.05)
+    matches = match(city.network, trips, sigma_m=25.0)
+    right_share = np.zeros(len(matches))
+    for k in range(len(matches)):
+        truth = demos.states[demos.offsets[matches.trip[k]] : demos.offsets[matches.trip[k] + 1]]
+        length = city.network.length_m[matches.path(k)]
+        right_share[k] = length[np.isin(matches.path(k), truth)].sum() / length.sum()
+    sure = matches.confidence >= np.median(matches.confidence)
+    assert right_share[sure].mean() > right_share[~sure].mean() + 0.02
+    # Its mean is the share of correct segments, to within 0.05.
+    np.testing.assert_allclose(matches.confidence.mean(), right_share.mean(), rtol=0.0, atol=0.05)
 
 
 @pytest.mark.parametrize("noise_m", [5.0, 20.0])
@@ -265,7 +265,7 @@ def test_the_noise_is_estimated(noise_m):
     assert beta_m >= 10.0
 
 
-def test_noise_of_trips_elsewhere_is_an_error():
+def test_the_noise_of_trips_off_the_network_is_an_error():
     network = ladder()
     with raises(InvalidTrips, parameter="trips"):
         estimate_noise(network, Trips.from_lists([[10.0, 10.1]], [[10.0, 10.1]]))
@@ -283,7 +283,7 @@ def test_beta_is_the_median_of_the_detours():
     np.testing.assert_allclose(beta_m, np.median(detours) / np.log(2.0), rtol=1e-3)
 
 
-def test_chatter_is_left_out_where_u_turns_are_legal():
+def test_chatter_between_u_turns_is_detected():
     network = from_xy([(0, 0), (20, 0), (120, 0)], [0, 1, 1, 2], [1, 2, 0, 1], u_turns=True)
     there_and_back = np.array([1, 3, 2, 0, 1])
     assert there_and_back[~find_chatter(network, there_and_back)].tolist() == [1, 3, 2, 0, 1]
@@ -298,37 +298,37 @@ def test_chatter_is_left_out_where_u_turns_are_legal():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_ways_between_streets_are_the_shortest(seed):
+def test_paths_between_streets_are_shortest(seed):
     import networkx as nx
 
     network = random_grid(seed)
     roads, graph, rng = build_streets(network), routes(network), np.random.default_rng(seed)
-    desk = router(roads)
+    work = router(roads)
     assert sorted(roads.items.tolist()) == list(range(network.n_segments))
     for _ in range(60):
         a, b = (int(v) for v in rng.integers(roads.length_m.size, size=2))
         goal = roads.length_m.size if a == b else b
-        found = streets_between(roads, a, goal, np.inf, desk)
-        segments = [int(s) for c in [a, *found[:-1]] for s in roads.items[roads.ptr[c] : roads.ptr[c + 1]]]
+        streets = streets_between(roads, a, goal, np.inf, work)
+        segments = [int(s) for c in [a, *streets[:-1]] for s in roads.items[roads.ptr[c] : roads.ptr[c + 1]]]
         last, first = roads.items[roads.ptr[a + 1] - 1], roads.items[roads.ptr[b]]
-        ways = [
+        lengths = [
             nx.dijkstra_path_length(graph, t, first) for _, t in graph.out_edges(last) if nx.has_path(graph, t, first)
         ]
-        if not ways:
-            assert found.size == 0
+        if not lengths:
+            assert streets.size == 0
             continue
-        np.testing.assert_allclose(network.length_m[segments].sum(), roads.length_m[a] + min(ways), rtol=1e-12)
+        np.testing.assert_allclose(network.length_m[segments].sum(), roads.length_m[a] + min(lengths), rtol=1e-12)
         assert illegal_turns(network, [*segments, first]) == []
-        short = streets_between(roads, a, goal, roads.length_m[a] + min(ways) - 1e-6, desk)
+        short = streets_between(roads, a, goal, roads.length_m[a] + min(lengths) - 1e-6, work)
         assert short.size == 0
 
 
-def test_a_ring_without_a_choice_is_one_street():
+def test_a_ring_is_one_street():
     ring = from_xy([(0, 0), (100, 0), (100, 100), (0, 100)], range(4), [1, 2, 3, 0])
     roads = build_streets(ring)
     assert roads.length_m.size == 1
-    found = matched(ring, [[(50, 0), (100, 50), (50, 100), (0, 50), (50, 0), (80, 0)]])
-    assert found.path(0).tolist() == [0, 1, 2, 3, 0]
+    matches = match_places(ring, [[(50, 0), (100, 50), (50, 100), (0, 50), (50, 0), (80, 0)]])
+    assert matches.path(0).tolist() == [0, 1, 2, 3, 0]
 
 
 @pytest.mark.parametrize(
@@ -352,45 +352,45 @@ def test_settings_are_checked(settings):
         match(ladder(), trips, **settings)
 
 
-def test_radii_follow_the_noise():
+def test_search_radii_depend_on_sigma():
     assert HmmSettings(sigma_m=5.0).model().radius_m == 50.0
     assert HmmSettings(sigma_m=25.0).model().radius_m == 100.0
     assert HmmSettings(sigma_m=25.0).model().max_radius_m == 200.0
     assert HmmSettings(radius_m=30.0, max_radius_m=10.0).model().max_radius_m == 30.0
 
 
-def test_a_network_without_turns_can_be_matched():
+def test_a_network_without_turns_can_be_match_places():
     network = RoadNetwork.from_segments([41.15, 41.151], [-8.63, -8.63], [0], [1])
-    found = match(network, Trips.from_lists([[41.1502, 41.1508]], [[-8.63, -8.63]]))
-    assert found.path(0).tolist() == [0]
+    matches = match(network, Trips.from_lists([[41.1502, 41.1508]], [[-8.63, -8.63]]))
+    assert matches.path(0).tolist() == [0]
 
 
 @pytest.mark.slow
 def test_taxis_in_porto_are_matched_along_legal_turns(shared_data):
     network = build(shared_data("porto_road_osm"))
     trips = read_trips(shared_data("porto_taxi_trips") / "porto_trips_1pct.csv.gz")[5000:5040]
-    found = match(network, clean(trips, network))
+    matches = match(network, clean(trips, network))
     # 12,000 of all 17,084 are; some of these 40 drive where the map does not reach.
-    assert found.n_whole >= 22
-    for i in range(len(found)):
-        assert illegal_turns(network, found.path(i)) == []
-    on = found.fix_segment >= 0
-    assert np.median(found.fix_distance_m[on]) < 6.0
-    length = found.lengths_m(network)[found.whole]
+    assert matches.n_whole >= 22
+    for i in range(len(matches)):
+        assert illegal_turns(network, matches.path(i)) == []
+    on = matches.fix_segment >= 0
+    assert np.median(matches.fix_distance_m[on]) < 6.0
+    length = matches.lengths_m(network)[matches.whole]
     assert length.min() > 50.0
 
 
 @pytest.mark.parametrize("method", ["hmm", "particles"])
-def test_the_index_of_another_network_is_refused(method):
+def test_the_index_of_another_network_is_rejected(method):
     trips = Trips.from_lists([[41.15, 41.15]], [[-8.63, -8.63]])
     with raises(InvalidParameter, parameter="index"):
         match(ladder(), trips, method, index=build_grid(ladder(n=9)))
 
 
 @pytest.mark.parametrize(("method", "name"), [("hmm", "beam"), ("particles", "detour_m")])
-def test_numbers_of_numpy_can_be_saved_with_all_settings(tmp_path, method, name):
-    found = match(ladder(), Trips.from_lists([], []), method, most=np.int64(8), sigma_m=np.float32(4.0))
-    found.save(tmp_path / "x.npz")
+def test_numpy_settings_can_be_saved(tmp_path, method, name):
+    matches = match(ladder(), Trips.from_lists([], []), method, most=np.int64(8), sigma_m=np.float32(4.0))
+    matches.save(tmp_path / "x.npz")
     again = Matches.load(tmp_path / "x.npz")
     assert (again.settings["most"], again.settings["sigma_m"]) == (8, 4.0)
     assert name in again.settings

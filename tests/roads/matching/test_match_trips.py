@@ -1,4 +1,4 @@
-"""The noise of fixes, which `match` estimates unless it is given: by either method, and what is said of it."""
+"""Noise estimation of `match` for both methods, and removal of chatter."""
 
 import numpy as np
 import pytest
@@ -32,24 +32,24 @@ def driven():
 
 @METHODS
 @pytest.mark.parametrize(("noise_m", "least", "most_added"), [(10.0, 0.98, 0.02), (25.0, 0.90, 0.08)])
-def test_the_city_is_recovered_without_being_told_the_noise(driven, method, noise_m, least, most_added):
+def test_the_city_is_recovered_with_estimated_noise(driven, method, noise_m, least, most_added):
     network, demos = driven
     trips = simulate_recording(network, demos, noise_m=noise_m, step_s=15.0, seed=2).trips
-    found = match(network, trips, method, threads=1)
-    assert found.settings["sigma_m"] == estimate_noise(network, trips, threads=1)[0]
-    assert abs(found.settings["sigma_m"] / noise_m - 1.0) < 0.1
-    assert found.settings["sigma_from"] == ESTIMATED
-    score = path_recovery(network, demos, found)
+    matches = match(network, trips, method, threads=1)
+    assert matches.settings["sigma_m"] == estimate_noise(network, trips, threads=1)[0]
+    assert abs(matches.settings["sigma_m"] / noise_m - 1.0) < 0.1
+    assert matches.settings["sigma_from"] == ESTIMATED
+    score = path_recovery(network, demos, matches)
     assert score.share >= least
     assert score.added <= most_added
-    # It is the number that the matcher uses, not only the one that it tells.
-    assert match(network, trips, method, sigma_m=found.settings["sigma_m"], threads=1).segments.tolist() == (
-        found.segments.tolist()
+    # The reported value is the one used.
+    assert match(network, trips, method, sigma_m=matches.settings["sigma_m"], threads=1).segments.tolist() == (
+        matches.segments.tolist()
     )
 
 
 @METHODS
-def test_a_number_given_is_used_as_it_is(driven, method, tmp_path):
+def test_a_given_sigma_is_used(driven, method, tmp_path):
     network, demos = driven
     trips = simulate_recording(network, demos[:4], noise_m=25.0, seed=2).trips
     small, large = (match(network, trips, method, sigma_m=sigma, threads=1) for sigma in (3.0, 25.0))
@@ -61,21 +61,21 @@ def test_a_number_given_is_used_as_it_is(driven, method, tmp_path):
 
 
 @METHODS
-def test_a_few_fixes_say_too_little_and_trips_elsewhere_nothing(method):
+def test_too_few_fixes_give_the_default_sigma(method):
     network, own = street(), {"hmm": HmmSettings, "particles": ParticleSettings}[method]().sigma_m
     x = np.linspace(20.0, 1500.0, 19)
     few = match(network, along(network, np.column_stack([x, np.full(19, 20.0)])), method)
     assert (few.settings["sigma_m"], few.settings["sigma_from"], few.n_whole) == (own, DEFAULT, 1)
     enough = match(network, along(network, np.column_stack([np.append(x, 1580.0), np.full(20, 20.0)])), method)
     np.testing.assert_allclose(enough.settings["sigma_m"], 1.4826 * 20.0, rtol=1e-6)
-    # No error: that trips lie elsewhere is told as ever.
+    # Trips off the network are reported, not an error.
     away = match(network, along(network, [(0, 9e5), (100, 9e5)]), method)
     assert (away.reasons, away.settings["sigma_from"]) == ({OUTSIDE: 1}, DEFAULT)
     assert match(network, Trips.from_lists([], []), method).settings["sigma_m"] == own
 
 
 def test_beta_is_at_least_sigma():
-    # From side to side of a straight street: 20 m off, and a step of 100 m is 107.7 m as the crow flies.
+    # Alternating sides of a straight street, 20 m off: a step of 100 m is 107.7 m straight.
     network = street()
     fixes = np.column_stack([np.arange(50.0, 3050.0, 100.0), np.tile([20.0, -20.0], 15)])
     sigma_m, beta_m = estimate_noise(network, along(network, fixes))
@@ -83,8 +83,8 @@ def test_beta_is_at_least_sigma():
     assert beta_m == sigma_m > (np.hypot(100.0, 40.0) - 100.0) / np.log(2.0) > 10.0
 
 
-def test_going_back_a_little_is_no_driving():
-    # Of three steps one goes 10 m back: nothing is driven then, and 10 m less than the line on the next one.
+def test_moving_back_slightly_is_not_driving():
+    # One of three steps goes 10 m back: nothing is driven then, and 10 m less than the line on the next.
     network = street()
     x = 60.0 + np.cumsum(np.tile([50.0, 50.0, -10.0], 10))
     _, beta_m = estimate_noise(network, along(network, np.column_stack([x, np.zeros(30)])), thin_sigmas=0.0, rounds=1)
@@ -106,8 +106,8 @@ def test_settings_of_the_estimate_are_checked(given, expected):
 
 
 @METHODS
-def test_chatter_is_left_out_of_what_either_method_finds(method):
-    # There, 40 m back and there again: more than what is taken for noise, so that only U-turns explain it.
+def test_chatter_is_removed_for_both_methods(method):
+    # Forth, 40 m back and forth again: more than the noise limit, so that only U-turns explain it.
     network = from_xy(
         [(20.0 * i, 0) for i in range(8)], [*range(7), *range(1, 8)], [*range(1, 8), *range(7)], u_turns=True
     )
@@ -116,10 +116,10 @@ def test_chatter_is_left_out_of_what_either_method_finds(method):
     settings = {"hmm": HmmSettings, "particles": ParticleSettings}[method](sigma_m=1.0)
     (raw,) = how(network, build_grid(network), trips, settings, threads=1)
     assert find_chatter(network, raw.pieces[0].segments).any()
-    found = match(network, trips, method, sigma_m=1.0, threads=1)
-    assert found.path(0).tolist() == [0, 1, 2, 3, 4, 5]
-    assert illegal_turns(network, found.path(0)) == []
-    # Fixes on what was left out lie on the other direction, as near as before and at the same place.
-    assert set(found.fix_segment.tolist()) <= set(found.path(0).tolist())
+    matches = match(network, trips, method, sigma_m=1.0, threads=1)
+    assert matches.path(0).tolist() == [0, 1, 2, 3, 4, 5]
+    assert illegal_turns(network, matches.path(0)) == []
+    # Fixes on removed segments lie on the opposite direction at the same place.
+    assert set(matches.fix_segment.tolist()) <= set(matches.path(0).tolist())
     east = network.plane.xy(trips.lat, trips.lon)[:, 0]
-    np.testing.assert_allclose(20.0 * found.fix_segment + found.fix_along_m, east, rtol=0.0, atol=2.0)
+    np.testing.assert_allclose(20.0 * matches.fix_segment + matches.fix_along_m, east, rtol=0.0, atol=2.0)

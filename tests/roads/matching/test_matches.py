@@ -1,4 +1,4 @@
-"""`Matches`: putting together, selecting, drawing, saving."""
+"""`Matches`: combination, selection, geometry, files."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ def street(n=40):
 
 
 def one_path(segments, n_fixes=3, confidence=0.9):
-    """A trip matched whole: its fixes lie on the first, the middle and the last segment, 4 m along."""
+    """A trip matched end to end: its fixes lie on the first, the middle and the last segment, 4 m along."""
     segments = np.asarray(segments)
     at = segments[np.linspace(0, segments.size - 1, n_fixes).astype(int)]
     piece = MatchedPiece(0, n_fixes - 1, segments, confidence)
@@ -35,32 +35,32 @@ def four():
         np.array([0, 11, -1, 20, 33]), np.array([4.0, 4.0, np.nan, 4.0, 4.0]), np.array([1.0, 1.0, np.nan, 1.0, 1.0]),
         ("cut", "off"),
     )  # fmt: skip
-    found = [one_path(np.arange(15)), cut, one_path(np.arange(3)), one_path([*range(10), 9, 8], confidence=0.3)]
+    matches = [one_path(np.arange(15)), cut, one_path(np.arange(3)), one_path([*range(10), 9, 8], confidence=0.3)]
     given = trips([3, 5, 3, 3], ids=["a", "b", "c", "d"], groups=[7, 7, 8, 9])
-    return Matches.from_trips(given, found, settings={"method": "hmm"})
+    return Matches.from_trips(given, matches, settings={"method": "hmm"})
 
 
-def test_pieces_are_put_together():
-    found = four()
-    assert found.trip.tolist() == [0, 1, 1, 2, 3]
-    assert found.ids.tolist() == ["a", "b", "b", "c", "d"]
-    assert found.groups.tolist() == [7, 7, 7, 8, 9]
-    assert found.whole.tolist() == [True, False, False, True, True]
-    assert found.span.tolist() == [[0, 2], [3, 4], [6, 7], [8, 10], [11, 13]]
-    assert found.lengths.tolist() == [15, 12, 14, 3, 12]
-    assert found.reasons == {"cut": 1, "off": 1}
-    assert found.n_whole == 3
-    assert found.fix_segment[3:8].tolist() == [0, 11, -1, 20, 33]
-    assert "end to end 3 trips" in repr(found)
-    assert "1: cut" in repr(found)
+def test_pieces_are_combined():
+    matches = four()
+    assert matches.trip.tolist() == [0, 1, 1, 2, 3]
+    assert matches.ids.tolist() == ["a", "b", "b", "c", "d"]
+    assert matches.groups.tolist() == [7, 7, 7, 8, 9]
+    assert matches.whole.tolist() == [True, False, False, True, True]
+    assert matches.span.tolist() == [[0, 2], [3, 4], [6, 7], [8, 10], [11, 13]]
+    assert matches.lengths.tolist() == [15, 12, 14, 3, 12]
+    assert matches.reasons == {"cut": 1, "off": 1}
+    assert matches.n_whole == 3
+    assert matches.fix_segment[3:8].tolist() == [0, 11, -1, 20, 33]
+    assert "end to end 3 trips" in repr(matches)
+    assert "1: cut" in repr(matches)
 
 
 def test_a_piece_of_a_cut_trip_is_not_whole():
-    found = Matches.from_trips(trips([3, 3]), [one_path(range(12))] * 2, whole=np.array([True, False]))
-    assert found.whole.tolist() == [True, False]
+    matches = Matches.from_trips(trips([3, 3]), [one_path(range(12))] * 2, whole=np.array([True, False]))
+    assert matches.whole.tolist() == [True, False]
 
 
-def test_demonstrations_are_the_paths_that_pass():
+def test_demonstrations_are_the_selected_paths():
     demos = four().demonstrations()
     assert [demo.states.tolist() for demo in demos] == [list(range(15)), [*range(10), 9, 8]]
     assert demos.ids.tolist() == ["a", "d"]
@@ -86,70 +86,70 @@ def test_demonstrations_are_the_paths_that_pass():
         (
             {"min_confidence": 0.75, "whole": False},
             ["a", "b"],
-            {"fewer than 10 segments": 1, "confidence under 0.75": 2},
+            {"fewer than 10 segments": 1, "confidence below 0.75": 2},
         ),
         (
             {"drop_cycles": True},
             ["a"],
-            {"not matched end to end": 2, "fewer than 10 segments": 1, "a segment twice": 1},
+            {"not matched end to end": 2, "fewer than 10 segments": 1, "repeated segment": 1},
         ),
     ],
 )
 def test_rules_of_selection(rules, ids, dropped):
-    found = four()
-    chosen, counts = found.selection(**rules)
-    assert found.ids[chosen].tolist() == ids
+    matches = four()
+    chosen, counts = matches.selection(**rules)
+    assert matches.ids[chosen].tolist() == ids
     assert counts == dropped
-    assert found.demonstrations(**rules).ids.tolist() == ids
+    assert matches.demonstrations(**rules).ids.tolist() == ids
 
 
-def test_nothing_that_passes_is_an_error_that_says_why():
+def test_an_empty_selection_is_an_error():
     with raises(InvalidDemos, parameter="matches"):
         four().demonstrations(min_segments=100)
 
 
-def test_cycles_are_segments_driven_twice_by_the_same_piece():
+def test_cycles_are_repeated_segments_within_a_piece():
     assert four().cycles().tolist() == [False, False, False, False, True]
 
 
-def test_lengths_and_lines():
-    network, found = street(), four()
-    np.testing.assert_allclose(found.lengths_m(network), 10.0 * found.lengths, rtol=1e-5)
-    line = network.plane.xy(*found.geometry(network, 2).T)
+def test_lengths_and_geometry():
+    network, matches = street(), four()
+    np.testing.assert_allclose(matches.lengths_m(network), 10.0 * matches.lengths, rtol=1e-5)
+    line = network.plane.xy(*matches.geometry(network, 2).T)
     np.testing.assert_allclose(line[:, 0], np.arange(200.0, 341.0, 10.0), rtol=0.0, atol=1e-6)
-    clipped = network.plane.xy(*found.geometry(network, 2, clip=True).T)
+    clipped = network.plane.xy(*matches.geometry(network, 2, clip=True).T)
     np.testing.assert_allclose(clipped[:, 0], [204.0, *np.arange(210.0, 331.0, 10.0), 334.0], rtol=0.0, atol=1e-3)
 
 
 def test_a_line_within_one_segment_is_clipped_at_both_ends():
     match = TripMatch((MatchedPiece(0, 1, np.array([5]), 1.0),), np.array([5, 5]), np.array([2.0, 7.0]), np.zeros(2))
-    found = Matches.from_trips(trips([2]), [match])
-    line = street().plane.xy(*found.geometry(street(), 0, clip=True).T)
+    matches = Matches.from_trips(trips([2]), [match])
+    line = street().plane.xy(*matches.geometry(street(), 0, clip=True).T)
     np.testing.assert_allclose(line[:, 0], [52.0, 57.0], rtol=0.0, atol=1e-3)
     back = Matches.from_trips(trips([2]), [match._replace(along_m=np.array([7.0, 2.0]))])
     line = street().plane.xy(*back.geometry(street(), 0, clip=True).T)
     np.testing.assert_allclose(line[:, 0], [52.0, 52.0], rtol=0.0, atol=1e-3)
 
 
-def test_another_network_is_noticed():
+def test_a_smaller_network_is_rejected():
     with raises(InvalidTrips, parameter="network", value=30):
         four().lengths_m(street(30))
 
 
 @pytest.mark.parametrize("groups", [None, [1, 2, 3, 4], ["x", "y", "z", "w\0"]])
 @pytest.mark.parametrize("ids", [[5, 6, 7, 8], ["a", "b", "c", "ü"]])
-def test_a_file_gives_an_equal_value_back(tmp_path, ids, groups):
+def test_save_and_load_round_trip(tmp_path, ids, groups):
     given = trips([3, 3, 3, 3], ids=ids, groups=groups)
-    found = Matches.from_trips(given, [one_path(range(12))] * 4, settings={"method": "hmm", "sigma_m": 8.0})
-    found.save(tmp_path / "matches.npz")
+    result = Matches.from_trips(given, [one_path(range(12))] * 4, settings={"method": "hmm", "sigma_m": 8.0})
+    result.save(tmp_path / "matches.npz")
     again = Matches.load(tmp_path / "matches.npz")
-    assert again == found
-    assert again.settings == found.settings
-    assert again.ids.dtype == found.ids.dtype
-    assert Matches.from_trips(given, [one_path(range(11))] * 4) != found
+    assert again == result
+    assert again.settings == result.settings
+    assert again.ids.dtype == result.ids.dtype
+    assert Matches.from_trips(given, [one_path(range(11))] * 4) != result
 
 
-def test_no_matches_can_be_saved(tmp_path):
+def test_empty_matches_can_be_saved(tmp_path):
     nothing = Matches.from_trips(
         trips([2]), [TripMatch((), np.array([-1, -1]), np.full(2, np.nan), np.full(2, np.nan))]
     )
@@ -159,7 +159,7 @@ def test_no_matches_can_be_saved(tmp_path):
         nothing.demonstrations()
 
 
-def test_broken_files_are_named(tmp_path):
+def test_damaged_files_are_reported(tmp_path):
     path = tmp_path / "matches.npz"
     four().save(path)
     path.write_bytes(path.read_bytes()[:200])
@@ -170,9 +170,9 @@ def test_broken_files_are_named(tmp_path):
         Matches.load(path)
 
 
-def test_arrays_that_do_not_fit_are_refused():
-    found = four()
-    parts = {name: getattr(found, name) for name in found.__dataclass_fields__}
+def test_inconsistent_arrays_are_rejected():
+    matches = four()
+    parts = {name: getattr(matches, name) for name in matches.__dataclass_fields__}
     for name, value in (
         ("offsets", np.array([0, 15, 27, 41, 44, 55])),
         ("offsets", np.array([0, 15, 15, 41, 44, 56])),
@@ -180,46 +180,46 @@ def test_arrays_that_do_not_fit_are_refused():
         ("fix_along_m", np.zeros(3)),
         ("fix_offsets", np.array([], dtype=np.int64)),
         ("fix_offsets", np.array([0, 5, 3, 8, 14])),
-        ("segments", found.segments - 1),
-        ("fix_segment", found.fix_segment - 1),
-        ("trip", found.trip + 1),
-        ("span", found.span + 1),
+        ("segments", matches.segments - 1),
+        ("fix_segment", matches.fix_segment - 1),
+        ("trip", matches.trip + 1),
+        ("span", matches.span + 1),
         ("fix_offsets", np.array([0, 3])),
     ):
         with raises(InvalidTrips, parameter=name):
             Matches(**(parts | {name: value}))
-    with raises(InvalidTrips, parameter="found", value=2):
+    with raises(InvalidTrips, parameter="matches", value=2):
         Matches.from_trips(trips([3]), [one_path(range(3))] * 2)
 
 
-def test_arrays_cannot_be_written_to():
+def test_arrays_are_read_only():
     with pytest.raises(ValueError, match="read-only"):
         four().segments[0] = 1
 
 
-def test_another_network_of_the_same_size_is_noticed():
-    network, found = street(), four()
-    marked = replace(found, settings={"network": network.fingerprint()})
+def test_another_network_of_the_same_size_is_rejected():
+    network, matches = street(), four()
+    marked = replace(matches, settings={"network": network.fingerprint()})
     assert marked.lengths_m(network).size == 5
     with raises(InvalidTrips, parameter="network", value="36f36ca1b36995e8"):
         marked.geometry(network.replace(length_m=network.length_m + 1.0), 0)
 
 
-def test_pieces_are_counted_from_the_end_too_and_others_are_refused():
-    found = four()
+def test_negative_indices_count_from_the_end():
+    matches = four()
     for i in (-1, -5):
-        assert found.path(i).tolist() == found.path(5 + i).tolist() != []
+        assert matches.path(i).tolist() == matches.path(5 + i).tolist() != []
         for clip in (False, True):
-            line = found.geometry(street(), i, clip=clip)
-            np.testing.assert_array_equal(line, found.geometry(street(), 5 + i, clip=clip))
+            line = matches.geometry(street(), i, clip=clip)
+            np.testing.assert_array_equal(line, matches.geometry(street(), 5 + i, clip=clip))
     for i in (5, -6):
         with pytest.raises(IndexError, match=f"piece {i} "):
-            found.path(i)
+            matches.path(i)
         with pytest.raises(IndexError, match=f"piece {i} "):
-            found.geometry(street(), i)
+            matches.geometry(street(), i)
 
 
-def test_a_piece_that_was_given_is_not_whole():
+def test_pieces_of_one_trip_are_not_whole():
     given = trips([3, 3, 3], ids=["a", "a", "b"], groups=[1, 1, 1])
     assert Matches.from_trips(given, [one_path(range(12))] * 3).whole.tolist() == [False, False, True]
     others = trips([3, 3, 3], ids=["a", "a", "b"], groups=[1, 2, 1])

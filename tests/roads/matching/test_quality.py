@@ -1,4 +1,4 @@
-"""The numbers of a matching, counted by hand on a street."""
+"""Statistics of a matching, counted by hand on a street."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter, InvalidTrips, SkippedTripsWarning
 from limiirl.roads import Matches, RoadNetwork, Trips, clean, match, path_recovery, read_trips, simulate_recording
 from limiirl.roads.geometry import Plane
-from limiirl.roads.kernels.matched_path import path_progress
+from limiirl.roads.kernels.hmm import path_progress
 from limiirl.roads.matching.matches import MatchedPiece, TripMatch
 from limiirl.roads.matching.quality import measure_quality
 from limiirl.roads.privacy import trim_cleaned
@@ -31,8 +31,8 @@ def trips_of(*trips: list, skipped: tuple = ()) -> Trips:
     return Trips(made.lat, made.lon, made.time_s, made.offsets, made.ids, made.groups, skipped)
 
 
-def test_numbers_of_two_trips_counted_by_hand():
-    # Along 30, 130 and 730 m, one fix of them lost; and a trip of which nothing was matched.
+def test_statistics_of_two_trips_counted_by_hand():
+    # Fixes at 30, 130 and 730 m with one unmatched; and an unmatched trip.
     trips = trips_of(
         [(30, 5, 0), (130, -12, 15), (400, 90, 30), (730, 0, 100)],
         [(0, 900, 0), (9, 900, 15)],
@@ -43,49 +43,55 @@ def test_numbers_of_two_trips_counted_by_hand():
         np.array([0, 1, -1, 7]),
         np.array([30.0, 30.0, np.nan, 30.0]),
         np.array([5.0, 12.0, np.nan, 0.0]),
-        ("a fix that cannot be true was skipped",),
+        ("skipped",),
     )
     none = TripMatch((), np.full(2, -1), np.full(2, np.nan), np.full(2, np.nan), ("nothing near",))
-    found = measure_quality(street(), trips, Matches.from_trips(trips, [one, none]))
-    assert (found.n_trips, found.n_pieces_given, found.n_matched, found.n_whole, found.n_paths) == (3, 2, 1, 1, 1)
-    assert (found.n_fixes, found.n_fixes_matched, found.share_fixes) == (6, 3, 0.5)
-    assert found.lost == {"no fixes": 1}
-    assert found.reasons == {"a fix that cannot be true was skipped": 1, "nothing near": 1}
-    np.testing.assert_allclose(found.distance_m[2], 5.0, rtol=1e-12)
-    np.testing.assert_allclose(list(found.within.values()), [2 / 3, 1.0, 1.0], rtol=1e-12)
-    np.testing.assert_allclose(found.gap_m[[0, 2]], [125.0, 350.0], rtol=1e-12)  # 100 and 600 m
-    np.testing.assert_allclose(found.gap_s[2], 50.0, rtol=1e-12)  # 15 and 85 s
-    assert found.n_gaps == 1
-    np.testing.assert_allclose(found.gap_share, 600 / 700, rtol=1e-12)
-    np.testing.assert_allclose(found.length_ratio, 700.0 / (np.hypot(100, 17) + np.hypot(600, 12)), rtol=1e-6)
-    assert found.worst.tolist() == found.typical.tolist() == [0]
-    np.testing.assert_allclose(found.share_whole, 1 / 3, rtol=1e-12)
-    assert "1 of 3 trips matched end to end" in repr(found)
+    quality = measure_quality(street(), trips, Matches.from_trips(trips, [one, none]))
+    assert (quality.n_trips, quality.n_pieces_given, quality.n_matched, quality.n_whole, quality.n_paths) == (
+        3,
+        2,
+        1,
+        1,
+        1,
+    )
+    assert (quality.n_fixes, quality.n_fixes_matched, quality.share_fixes) == (6, 3, 0.5)
+    assert quality.lost == {"no fixes": 1}
+    assert quality.reasons == {"skipped": 1, "nothing near": 1}
+    np.testing.assert_allclose(quality.distance_m[2], 5.0, rtol=1e-12)
+    np.testing.assert_allclose(list(quality.within.values()), [2 / 3, 1.0, 1.0], rtol=1e-12)
+    np.testing.assert_allclose(quality.gap_m[[0, 2]], [125.0, 350.0], rtol=1e-12)  # 100 and 600 m
+    np.testing.assert_allclose(quality.gap_s[2], 50.0, rtol=1e-12)  # 15 and 85 s
+    assert quality.n_gaps == 1
+    np.testing.assert_allclose(quality.gap_share, 600 / 700, rtol=1e-12)
+    np.testing.assert_allclose(quality.length_ratio, 700.0 / (np.hypot(100, 17) + np.hypot(600, 12)), rtol=1e-6)
+    assert quality.worst.tolist() == quality.typical.tolist() == [0]
+    np.testing.assert_allclose(quality.share_whole, 1 / 3, rtol=1e-12)
+    assert "1 of 3 trips matched end to end" in repr(quality)
 
 
-def test_progress_counts_a_segment_driven_twice_and_never_falls():
+def test_path_progress_counts_repeated_segments_and_never_decreases():
     length = np.array([100.0, 50.0, 10.0])
     path = np.array([0, 1, 2, 0, 1])
     segment, along = np.array([0, 0, -1, 2, 0, 1]), np.array([60.0, 55.0, np.nan, 5.0, 20.0, 50.0])
-    found = path_progress(path, length, segment, along)
-    np.testing.assert_allclose(found, [60.0, 60.0, np.nan, 155.0, 180.0, 310.0], rtol=1e-12)
-    # A fix on a segment that the path does not come to any more has come no further.
+    progress = path_progress(path, length, segment, along)
+    np.testing.assert_allclose(progress, [60.0, 60.0, np.nan, 155.0, 180.0, 310.0], rtol=1e-12)
+    # A fix on an earlier segment of the path does not advance.
     np.testing.assert_allclose(
         path_progress(path[:3], length, np.array([1, 0]), np.array([9.0, 3.0])), [109.0, 109.0], rtol=1e-12
     )
 
 
-def test_worst_and_typical_paths_are_those_of_least_and_middling_confidence():
+def test_worst_and_typical_paths_by_confidence():
     trips = trips_of(*([(10, 0, 0), (50, 0, 15)] for _ in range(5)))
     sure = [0.9, 0.2, 0.8, 0.5, 0.7]
     match_of = [
         TripMatch((MatchedPiece(0, 1, np.array([0]), c),), np.zeros(2, int), np.array([10.0, 50.0]), np.zeros(2))
         for c in sure
     ]
-    found = measure_quality(street(), trips, Matches.from_trips(trips, match_of), examples=2)
-    assert found.worst.tolist() == [1, 3]
-    assert found.typical.tolist() == [4, 2]
-    np.testing.assert_allclose(found.length_ratio, np.ones(5), rtol=1e-6)
+    quality = measure_quality(street(), trips, Matches.from_trips(trips, match_of), examples=2)
+    assert quality.worst.tolist() == [1, 3]
+    assert quality.typical.tolist() == [4, 2]
+    np.testing.assert_allclose(quality.length_ratio, np.ones(5), rtol=1e-6)
 
 
 @pytest.mark.parametrize("method", ["hmm", "particles"])
@@ -94,27 +100,31 @@ def test_cleaned_trips_are_counted_as_recorded(method: str, small_city):
     trips = simulate_recording(city.network, city.drive(3, 2).demos, noise_m=4.0, seed=1, outliers=0.1).trips
     cleaned = clean(trips, city.network, max_speed_ms=14.0)
     matches = match(city.network, cleaned, method, threads=1)
-    found = measure_quality(city.network, cleaned, matches)
-    assert (found.n_trips, found.n_pieces_given, found.n_fixes) == (len(trips), len(cleaned), cleaned.trips.n_fixes)
-    assert found.n_whole == np.count_nonzero(matches.whole)
-    assert dict(found.dropped) == dict(cleaned.dropped) != {}
-    assert sum(found.dropped.values()) + found.n_fixes == trips.n_fixes
-    assert 2.0 < found.distance_m[2] < 4.0
-    assert 0.8 < np.median(found.length_ratio) < 1.2
+    quality = measure_quality(city.network, cleaned, matches)
+    assert (quality.n_trips, quality.n_pieces_given, quality.n_fixes) == (
+        len(trips),
+        len(cleaned),
+        cleaned.trips.n_fixes,
+    )
+    assert quality.n_whole == np.count_nonzero(matches.whole)
+    assert dict(quality.dropped) == dict(cleaned.dropped) != {}
+    assert sum(quality.dropped.values()) + quality.n_fixes == trips.n_fixes
+    assert 2.0 < quality.distance_m[2] < 4.0
+    assert 0.8 < np.median(quality.length_ratio) < 1.2
 
 
-def test_nothing_matched_is_said_without_a_number():
+def test_no_match_gives_nan_statistics():
     trips = trips_of([(0, 900, 0), (9, 900, 15)])
-    found = measure_quality(street(), trips, match(street(), trips))
-    assert (found.n_paths, found.n_whole, found.share_fixes, found.n_gaps) == (0, 0, 0.0, 0)
-    assert np.isnan(found.distance_m).all()
-    assert np.isnan(found.gap_share)
-    assert "0 of 1 trips" in repr(found)
+    quality = measure_quality(street(), trips, match(street(), trips))
+    assert (quality.n_paths, quality.n_whole, quality.share_fixes, quality.n_gaps) == (0, 0, 0.0, 0)
+    assert np.isnan(quality.distance_m).all()
+    assert np.isnan(quality.gap_share)
+    assert "0 of 1 trips" in repr(quality)
 
 
-def test_rows_that_cannot_be_read_are_no_trips_and_trimming_loses_no_count(tmp_path: Path):
+def test_unreadable_rows_are_not_trips_and_trimming_keeps_the_counts(tmp_path: Path):
     rows = ["trip,time,lat,lon"]
-    # A whole trip, one that stands still for some minutes halfway, and one that is too short.
+    # A whole trip, one with a stop of five minutes halfway, and one that is too short.
     for trip, (least, most) in enumerate([(0, 800), (30, 700), (300, 400)]):
         for second, x in enumerate(range(least, most, 10)):
             lat, lon = Plane(*CENTRE).degrees([x, 0.0])
@@ -128,35 +138,35 @@ def test_rows_that_cannot_be_read_are_no_trips_and_trimming_loses_no_count(tmp_p
     cleaned = clean(read, street())
     assert cleaned.whole.tolist() == [True, False, False]
     for given in (cleaned, trim_cleaned(cleaned, street(), 60.0)):
-        found = measure_quality(street(), given, match(street(), given, sigma_m=5.0, threads=1))
-        assert (found.n_trips, found.n_whole) == (3, 1)
-        assert list(found.unread.values()) == [3]
-        assert sum(found.dropped.values()) + found.n_fixes == read.n_fixes
-        assert not any("cells" in reason for reason in found.lost)
-    assert found.lost["cut before its ends could be trimmed"] == 1
-    assert found.dropped["at the ends, trimmed"] > 10
+        quality = measure_quality(street(), given, match(street(), given, sigma_m=5.0, threads=1))
+        assert (quality.n_trips, quality.n_whole) == (3, 1)
+        assert list(quality.unread.values()) == [3]
+        assert sum(quality.dropped.values()) + quality.n_fixes == read.n_fixes
+        assert not any("cells" in reason for reason in quality.lost)
+    assert quality.lost["cut before its ends could be trimmed"] == 1
+    assert quality.dropped["at the ends, trimmed"] > 10
 
 
-def test_another_network_is_refused():
+def test_another_network_is_rejected():
     trips = trips_of([(10, 0, 0), (50, 0, 15)])
-    found = match(street(), trips)
+    matches = match(street(), trips)
     other = RoadNetwork.from_segments([41.15, 41.151], [-8.63, -8.63], [0], [1])
     with raises(InvalidTrips, parameter="network", value="a50100b90128c837"):
-        measure_quality(other, trips, found)
+        measure_quality(other, trips, matches)
     truth = Demonstrations.from_lists([[0, 1]])
     with raises(InvalidTrips, parameter="network", value="a50100b90128c837"):
-        path_recovery(other, truth, found)
+        path_recovery(other, truth, matches)
     with raises(InvalidDemos, parameter="truth", value=8):
-        path_recovery(street(), Demonstrations.from_lists([[8]]), found)
+        path_recovery(street(), Demonstrations.from_lists([[8]]), matches)
     for source in ([-1], [1], [0.0], [0, 0], [[0]]):
         with raises(InvalidParameter, parameter="source"):
-            path_recovery(street(), truth, found, source=source)
-    assert path_recovery(street(), truth, found, source=[0]).found_m.tolist() == [100.0]
+            path_recovery(street(), truth, matches, source=source)
+    assert path_recovery(street(), truth, matches, source=[0]).recovered_m.tolist() == [100.0]
     nothing = match(street(), trips[:0])
     assert path_recovery(street(), truth, nothing, source=[]).share == 0.0
 
 
-def test_other_trips_are_refused():
+def test_other_trips_are_rejected():
     trips = trips_of([(10, 0, 0), (50, 0, 15)])
     with raises(InvalidTrips, parameter="trips"):
         measure_quality(street(), trips_of([(10, 0, 0), (50, 0, 15), (60, 0, 30)]), match(street(), trips))

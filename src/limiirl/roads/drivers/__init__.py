@@ -10,17 +10,9 @@ from limiirl.roads.drivers.styles import (
     describe_styles,
     match_rewards,
     normalise_rewards,
-)
+)  # fmt: skip
 
 __all__ = [
-    "NOT_LENGTHS",
-    "DriverFit",
-    "NormalisedRewards",
-    "StyleDescription",
-    "check_groups",
-    "describe_fit",
-    "describe_styles",
-    "fit_drivers",
-    "match_rewards",
-    "normalise_rewards",
-]
+    "NOT_LENGTHS", "DriverFit", "NormalisedRewards", "StyleDescription", "check_groups", "describe_fit",
+    "describe_styles", "fit_drivers", "match_rewards", "normalise_rewards",
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Driving styles from matched trips: the MDP of a network, the number of styles, a mixture with capped M-steps."""
+"""`fit_drivers`: driving styles from matched trips, as a mixture over the MDP of a road network."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from limiirl._parallel import Mapper
+from limiirl._validation import check_choice
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import DestinationMaxEnt, MaxEnt
@@ -22,46 +23,31 @@ if TYPE_CHECKING:
 
 
 MODELS = ("MaxEnt", "DestinationMaxEnt")
-"""The paper's model, in which a trip may end anywhere; and Ziebart's, given where it ends."""
+"""The paper's model, in which a trip may end anywhere; and Ziebart's, conditioned on the destination."""
 STICKS, SELECT = "sticks", "select"
 _MOST_INTENTS, _FOLDS = 6, 5
 _BOUNDS = (-10.0, 0.0)
-# Ways to a destination have a finite sum only where short loops cost enough, and a city's are of a few metres.
+# The partition function of paths to a destination is finite only if short cycles cost enough; in a city they are short.
 _DESTINATION_BOUNDS = (-50.0, 0.0)
-# Mean change of responsibilities at which EM stops; the paper's 1e-6 takes many iterations that change nobody's style.
+# Mean change of responsibilities at which EM stops; the paper's 1e-6 takes many more iterations with the same styles.
 _TOLERANCE = 1e-3
-# As the paper's M-steps. A Hessian of a city costs more than fifty gradients, so L-BFGS.
+# M-steps as in the paper, with L-BFGS: a Hessian of a city costs more than fifty gradients.
 _CAPPED: dict[str, Any] = {"solver": "lbfgs", "gtol": 1e-3, "max_evaluations": 50}
 
 
 @dataclass(frozen=True, eq=False)
 class DriverFit:
-    """Driving styles, and how their number was found.
-
-    Attributes
-    ----------
-    mixture : IntentMixture
-    demos : Demonstrations
-        The trips it was fitted to.
-    sticks : int
-        Clusters that the stick-breaking Gaussian mixture sees in the trips' features: the paper's way to K.
-    capped : bool
-        Whether these are as many as it may see, 6 or the number of drivers: it might see more, and says little of K.
-    selection : Selection or None
-        Where `n_intents` was "select".
-    features : FeatureChoice
-        What the rewards see.
-    """
+    """A fitted mixture of driving styles, and the selection of their number."""
 
     mixture: IntentMixture
-    demos: Demonstrations
-    sticks: int
-    capped: bool
-    selection: Selection | None
-    features: FeatureChoice
+    demos: Demonstrations  # the trips it was fitted to
+    n_clusters: int  # clusters of the stick-breaking Gaussian mixture on the trips' features, the paper's choice of K
+    capped: bool  # whether `n_clusters` is the maximum (6 or the number of drivers), so that it says little about K
+    selection: Selection | None  # if `n_intents` was "select"
+    features: FeatureChoice  # features of the rewards
 
 
-def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all have a default)
+def fit_drivers(  # noqa: PLR0913 (independent options with defaults)
     network: RoadNetwork,
     demos: Demonstrations,
     n_intents: int | str = STICKS,
@@ -79,146 +65,125 @@ def fit_drivers(  # noqa: PLR0913 (the data, and independent choices that all ha
     progress: Progress | None = None,
     **mixture: Any,
 ) -> DriverFit:
-    """Learn driving styles from trips that were matched to a network.
+    """Fit a mixture of driving styles to trips matched to a network.
 
     Parameters
     ----------
     network : RoadNetwork
     demos : Demonstrations
-        `Matches.demonstrations`; trips of more than `max_length` segments are left out.
+        Result of `Matches.demonstrations`; trips of more than `max_length` segments are left out.
     n_intents : int, "sticks" or "select"
-        The number of styles; or what the paper's stick-breaking mixture sees in the trips' features, at most 6; or what
-        `select_intents` recommends among 1 to 6, by cross-validation, which takes many fits.
+        Number of styles; "sticks" uses the paper's stick-breaking mixture on the trips' features (at most 6), and
+        "select" cross-validates 1 to 6 styles with `select_intents`, which takes many fits.
     model : {"MaxEnt", "DestinationMaxEnt"}
-        The paper's model; or the one that is given where a trip ends.
+        The paper's model, or the model conditioned on the destination.
     features : "paper", "plain" or FeatureChoice
-        With a destination, numbers of turns are added to those that are named.
+        With DestinationMaxEnt, turn counts are added to a named choice.
     gamma : float
-        Discount; the released code has 0.999. The destination's model needs 1.
+        Discount; the released code has 0.999. DestinationMaxEnt needs 1.
     max_length : int
-        The paper's 300: also L of the paper's model.
+        Largest number of segments of a trip, and L of the paper's model (300 in the paper).
     by_driver : bool
         All trips of a driver (`demos.groups`) share a style.
     init, random_state, verbose, executor, **mixture
-        Of `IntentMixture` and its `fit`; an M-step takes at most 50 evaluations, and `tol` is 1e-3.
+        Passed to `IntentMixture` and its `fit`; an M-step takes at most 50 evaluations, and `resp_tol` is 1e-3.
     device : {"cpu", "gpu", "auto"}
-        Where the model computes.
     progress : callable, optional
-        Called with (fits done, fits in all, text) where `n_intents` is "select".
+        Called as ``progress(done, total, message)`` after each iteration of EM, or after each fit of "select".
 
     Examples
     --------
     >>> from limiirl.roads import City
     >>> city = City(seed=0)
     >>> driven = city.drive(12, 4, seed=0)
-    >>> found = fit_drivers(city.network, driven.demos, 2, model="DestinationMaxEnt", features="plain", by_driver=True)
-    >>> found.mixture.weights_.shape
+    >>> fit = fit_drivers(city.network, driven.demos, 2, model="DestinationMaxEnt", features="plain", by_driver=True)
+    >>> fit.mixture.weights_.shape
     (2,)
     """
-    kept = _usable(demos, model, max_length)
+    kept = _select_trips(demos, model, max_length)
     if by_driver and kept.groups is None:
-        raise InvalidDemos(
-            "by_driver needs trips that say who drove; these have no groups. Leave it out.",
-            parameter="by_driver",
-            value=by_driver,
-        )
-    groups = kept.groups if by_driver else None
-    chosen = _features(model, features)
+        message = "by_driver needs trips with a driver each; demos has no groups. Use by_driver=False."
+        raise InvalidDemos(message, parameter="by_driver", value=by_driver)
+    chosen = _choose_features(model, features)
     mdp = network.mdp(chosen, gamma=gamma)
-    wanted = IntentMixture(
-        irl=_model(model, mdp, max_length, device),
+    template = IntentMixture(
+        irl=_make_model(model, mdp, max_length, device),
         init=init,
         random_state=random_state,
         verbose=verbose,
-        **({"tol": _TOLERANCE} | mixture),
+        progress=None if n_intents == SELECT else progress,
+        **({"resp_tol": _TOLERANCE} | mixture),
     )
-    # Of a few drivers no more styles can be asked for than there are drivers.
-    most = min(_MOST_INTENTS, len(kept) if groups is None else np.unique(groups).size)
-    sticks = stick_breaking(kept.features(mdp), most, random_state)
+    most = min(_MOST_INTENTS, np.unique(kept.groups).size if by_driver else len(kept))
+    n_clusters = stick_breaking(kept.features(mdp), most, random_state)
     if n_intents == SELECT:
-        found = _select(mdp, kept, wanted, by_driver, most, executor, progress)
-        return DriverFit(found.best, kept, sticks, sticks == most, found, chosen)
-    number = sticks if n_intents == STICKS else n_intents
+        selection = _select(mdp, kept, template, by_driver, most, executor, progress)
+        return DriverFit(selection.best, kept, n_clusters, n_clusters == most, selection, chosen)
+    number = n_clusters if n_intents == STICKS else n_intents
     if isinstance(number, str):
-        raise InvalidParameter(
-            f"n_intents must be a number, {STICKS!r} or {SELECT!r}; it is {n_intents!r}.",
-            parameter="n_intents",
-            value=n_intents,
-        )
-    fitted = wanted.set_params(n_intents=number).fit(mdp, kept, groups, executor=executor)
-    return DriverFit(fitted, kept, sticks, sticks == most, None, chosen)
+        raise InvalidParameter.of("n_intents", n_intents, f"must be an integer, {STICKS!r} or {SELECT!r}")
+    groups = kept.groups if by_driver else None
+    fitted = template.set_params(n_intents=number).fit(mdp, kept, groups, executor=executor)
+    return DriverFit(fitted, kept, n_clusters, n_clusters == most, None, chosen)
 
 
-def _usable(demos: Demonstrations, model: str, max_length: int) -> Demonstrations:
-    """Return the trips that a model can learn from, or say why there is none."""
+def _select_trips(demos: Demonstrations, model: str, max_length: int) -> Demonstrations:
+    """Return the trips that are possible under a model."""
     short = demos[demos.lengths <= max_length]
     if not len(short):
-        raise InvalidDemos(
-            f"None of {len(demos)} trips has at most {max_length} segments. Raise max_length.",
-            parameter="max_length",
-            value=max_length,
-        )
+        message = f"None of {len(demos)} trips has at most {max_length} segments. Raise max_length."
+        raise InvalidDemos(message, parameter="max_length", value=max_length)
     if model != "DestinationMaxEnt":
         return short
-    # One that passes its last segment before is no trip to it.
-    bound = short[DestinationMaxEnt().admits(short)]
-    if not len(bound):
-        raise InvalidDemos(
-            f"All {len(short)} trips of at most {max_length} segments pass their last segment before their end, so "
-            "that none is a trip to it. Give others, or use model='MaxEnt'.",
-            parameter="demos",
-        )
-    return bound
+    # A path to a destination visits it only at its end.
+    admitted = short[DestinationMaxEnt().admits(short)]
+    if not len(admitted):
+        message = f"All {len(short)} trips of at most {max_length} segments visit their last segment before their end."
+        raise InvalidDemos(f"{message} Use other trips, or model='MaxEnt'.", parameter="demos")
+    return admitted
 
 
 def _select(
     mdp: MDP,
     kept: Demonstrations,
-    wanted: IntentMixture,
+    template: IntentMixture,
     by_driver: bool,
     most: int,
     executor: Mapper | None,
     progress: Progress | None,
 ) -> Selection:
-    """Return what cross-validation says of 1 to `most` styles; whole drivers are held out where they are known."""
+    """Cross-validate 1 to `most` styles; whole drivers are held out if they are known."""
     drivers = 0 if kept.groups is None else np.unique(kept.groups).size
     whole = kept.groups if drivers > 1 and not by_driver else None
     blocks = drivers if by_driver or whole is not None else len(kept)
     folds = min(_FOLDS, blocks) if blocks > 1 else 0
     if by_driver and folds:
-        most = min(most, drivers - -(-drivers // folds))  # those that the largest fold leaves to learn from
+        most = min(most, drivers - -(-drivers // folds))  # drivers left for training by the largest fold
     return select_intents(
         mdp,
         kept,
         range(1, most + 1),
-        mixture=wanted,
+        mixture=template,
         groups=kept.groups if by_driver else None,
         fold_groups=whole,
         folds=folds,
         resamples=0,
-        random_state=wanted.random_state,
-        verbose=wanted.verbose,
+        random_state=template.random_state,
+        verbose=template.verbose,
         progress=progress,
         executor=executor,
     )
 
 
-def _features(model: str, features: str | FeatureChoice) -> FeatureChoice:
-    """Return the features; with turns for ways to a destination, since km alone cannot make short loops cost enough."""
+def _choose_features(model: str, features: str | FeatureChoice) -> FeatureChoice:
+    """Return the features; paths to a destination need turns, since km alone cannot make short cycles cost enough."""
     chosen = choose_features(features)
     return replace(chosen, turns=True) if model == "DestinationMaxEnt" and isinstance(features, str) else chosen
 
 
-def _model(name: str, mdp: MDP, max_length: int, device: str) -> Any:
-    """Return the single-intent model by its name."""
-    if name == "MaxEnt":
+def _make_model(name: str, mdp: MDP, max_length: int, device: str) -> Any:
+    if check_choice(name, "model", MODELS) == "MaxEnt":
         return MaxEnt(max_length=max_length, bounds=_BOUNDS, device=device, **_CAPPED)
-    if name == "DestinationMaxEnt":
-        if mdp.gamma != 1.0:
-            raise InvalidParameter(
-                f"DestinationMaxEnt needs discount 1; gamma is {mdp.gamma}. Leave gamma out.",
-                parameter="gamma",
-                value=mdp.gamma,
-            )
-        return DestinationMaxEnt(bounds=_DESTINATION_BOUNDS, device=device, **(_CAPPED | {"solver": "bfgs"}))
-    raise InvalidParameter(f"model must be one of {', '.join(MODELS)}; it is {name!r}.", parameter="model", value=name)
+    if mdp.gamma != 1.0:
+        raise InvalidParameter.of("gamma", mdp.gamma, "must be 1 for DestinationMaxEnt")
+    return DestinationMaxEnt(bounds=_DESTINATION_BOUNDS, device=device, **(_CAPPED | {"solver": "bfgs"}))

@@ -1,4 +1,4 @@
-"""Rewards normalised to what is identifiable, and driving styles described in words."""
+"""Identifiable normalisation of rewards, and descriptions of driving styles in words."""
 
 from __future__ import annotations
 
@@ -19,35 +19,20 @@ if TYPE_CHECKING:
 Groups = Mapping[str, Sequence[int]]
 
 NOT_LENGTHS = ("turns", "extra")
-"""Groups of `limiirl.roads.features` whose features do not divide a segment's length."""
+"""Groups of `limiirl.roads.features` whose features do not partition a segment's length."""
 
 
 @dataclass(frozen=True)
 class NormalisedRewards:
-    """Rewards of K intents, normalised so that every group of lengths has mean zero.
+    """Rewards of K intents, normalised so that every group of lengths has mean zero."""
 
-    Attributes
-    ----------
-    level : (K,)
-        Reward a km, averaged over the kilometres that were driven.
-    thetas : (K, d)
-        What a km of each feature adds to it; features that are no lengths as they were.
-    """
-
-    level: FloatArray
-    thetas: FloatArray
+    level: FloatArray  # (K,): mean reward per km over the driven kilometres
+    thetas: FloatArray  # (K, d): deviation of each feature's reward per km; unchanged if it is not a length
 
     def reward(self, features: ArrayLike, km: ArrayLike) -> FloatArray:
-        """Return the rewards (K, n) of segments or trips with features (n, d) and lengths (n,) in km.
-
-        Examples
-        --------
-        >>> NormalisedRewards(np.array([-2.0]), np.array([[0.5, -0.5]])).reward([[1.0, 0.0], [0.0, 2.0]], [1.0, 2.0])
-        array([[-1.5, -5. ]])
-        """
-        return np.asarray(self.thetas @ np.asarray(features, dtype=np.float64).T) + np.outer(
-            self.level, np.asarray(km, dtype=np.float64)
-        )
+        """Return the rewards (K, n) of segments or trips with features (n, d) and lengths (n,) in km."""
+        phi, lengths = np.asarray(features, dtype=np.float64), np.asarray(km, dtype=np.float64)
+        return np.asarray(self.thetas @ phi.T) + np.outer(self.level, lengths)
 
 
 def normalise_rewards(
@@ -64,9 +49,9 @@ def normalise_rewards(
     groups : mapping of a name to indices
         Each of the d features is in one group.
     km : (d,)
-        How much of each feature the demonstrations drove in all.
+        Total of each feature over the demonstrations.
     not_lengths : names
-        Of groups that do not divide the length, and stay as they are.
+        Groups that do not partition the length; they are not changed.
 
     Examples
     --------
@@ -79,11 +64,8 @@ def normalise_rewards(
     driven = np.asarray(km, dtype=np.float64)
     check_groups(groups, given.shape[1])
     if driven.shape != given.shape[1:]:
-        raise InvalidParameter(
-            f"km must have one entry per feature, {given.shape[1]}; it has shape {driven.shape}.",
-            parameter="km",
-            value=driven.shape,
-        )
+        message = f"km must have one entry per feature, {given.shape[1]}; got shape {driven.shape}."
+        raise InvalidParameter(message, parameter="km", value=driven.shape)
     level = np.zeros(len(given))
     for name, members in groups.items():
         if name in not_lengths:
@@ -93,19 +75,12 @@ def normalise_rewards(
         wrong = ~(np.isfinite(weight) & (weight >= 0.0))
         if wrong.any():
             j = places[int(np.argmax(wrong))]
-            raise InvalidParameter(
-                f"km[{j}] is {driven[j]:g}, but feature {j} is of group {name!r}, which divides a length: give what "
-                "was driven of it, or name the group among not_lengths.",
-                parameter="km",
-                value=float(driven[j]),
-                index=j,
-            )
+            rule = f"must be finite and nonnegative, since group {name!r} partitions a length"
+            remedy = "Pass the driven km, or list the group in not_lengths."
+            raise InvalidParameter.of("km", float(driven[j]), rule, index=j, remedy=remedy)
         if not weight.sum() > 0.0:
-            raise InvalidParameter(
-                f"no km were driven of any feature of group {name!r}; its mean is not defined.",
-                parameter="km",
-                value=name,
-            )
+            message = f"km is 0 for all features of group {name!r}; its mean is not defined."
+            raise InvalidParameter(message, parameter="km", value=name)
         mean = given[:, places] @ (weight / weight.sum())
         given[:, places] -= mean[:, None]
         level += mean
@@ -113,9 +88,9 @@ def normalise_rewards(
 
 
 def match_rewards(first: NormalisedRewards, second: NormalisedRewards, km: ArrayLike) -> NDArray[np.int64]:
-    """Return which intent (K,) of the second is most like each of the first, each taken once; -1 where none is left.
+    """Return the intent (K,) of `second` most similar to each of `first`, one to one; -1 if none is left.
 
-    Alike are rewards that differ little on the kilometres that were driven.
+    Rewards are compared by their squared difference, weighted by the driven kilometres.
 
     Examples
     --------
@@ -124,38 +99,36 @@ def match_rewards(first: NormalisedRewards, second: NormalisedRewards, km: Array
     >>> match_rewards(one, two, [1.0, 1.0])
     array([1, 0])
     """
-    share = np.abs(np.asarray(km, dtype=np.float64))  # what is no length, such as a climb, may have a negative sum
+    share = np.abs(
+        np.asarray(km, dtype=np.float64)
+    )  # a feature that is not a length, such as a climb, may have a negative sum
     share = share / max(float(share.sum()), 1e-300)
     gap = first.thetas[:, None, :] - second.thetas[None, :, :]
     cost = gap**2 @ share + (first.level[:, None] - second.level[None, :]) ** 2
     rows, columns = linear_sum_assignment(cost)
-    found = np.full(len(first.level), -1, dtype=np.int64)
-    found[rows] = columns
-    return found
+    partner = np.full(len(first.level), -1, dtype=np.int64)
+    partner[rows] = columns
+    return partner
 
 
 def check_groups(groups: Groups, d: int) -> None:
-    """Every feature is in one group."""
-    members = [place for places in groups.values() for place in places]
-    if sorted(members) != list(range(d)):
-        raise InvalidParameter(
-            f"groups must hold each of the {d} features once; they hold {sorted(members)}. Use the groups of the "
-            "FeatureChoice with which the MDP was made.",
-            parameter="groups",
-            value=sorted(members),
-        )
+    """Check that every feature is in one group."""
+    members = sorted(place for places in groups.values() for place in places)
+    if members != list(range(d)):
+        rule, remedy = f"must have each of the {d} features once", "Pass the groups of the MDP's FeatureChoice."
+        raise InvalidParameter.of("groups", members, rule, remedy=remedy)
 
 
-# A style stands out where it has a quarter more or a fifth less than all, and three hundredths of its way; what hardly
-# anybody drives says nothing.
+# A feature is mentioned if its share of the km is at least 25 % above or 20 % below that of all trips, differs by 3
+# percentage points, and is at least 2 %.
 _MORE, _LESS, _APART, _LEAST_SHARE = 1.25, 0.8, 0.03, 0.02
-# Rewards a km that differ by less than this from an average km are not worth a word.
+# Smaller differences of the reward per km are not mentioned.
 _MATTERS = 0.1
 
 
 @dataclass(frozen=True)
 class StyleDescription:
-    """A style in a few words and in some sentences."""
+    """A style in a few words (`short`) and in a few sentences (`long`)."""
 
     short: str
     long: str
@@ -170,16 +143,15 @@ def describe_styles(
     *,
     not_lengths: Sequence[str] = NOT_LENGTHS,
 ) -> list[StyleDescription]:
-    """Say in words how each of K styles differs from all trips together.
+    """Describe how each of K styles differs from all trips.
 
     Parameters
     ----------
     normalised : NormalisedRewards
-        Normalised rewards.
     mean_features : (K, d)
-        Of a style's trips; km, except in the groups `not_lengths`.
+        Mean features of a style's trips; km, except in the groups `not_lengths`.
     shares : (K,)
-        Of the trips.
+        Share of the trips.
     feature_names : d texts
         Such as "km of highway".
     groups : mapping of a name to indices
@@ -192,9 +164,9 @@ def describe_styles(
     >>> [style.short for style in words]
     ['long trips, more highway, less street', 'short trips, more street, less highway']
     >>> print(words[0].long)
-    25 % of the trips. Long ones: 10 km on average, 5.5 km over all. Of its km, 80 % are highway (all: 50 %); less
-    street (20 %, all: 50 %). A km costs 1 on average (all: 2.5), so detours matter less to it. Prefers highway (+0.5 a
-    km). Avoids street (−1 a km).
+    25 % of the trips. Long trips: 10 km on average (all trips: 5.5 km). 80 % of the km are highway (all trips: 50 %);
+    less street (20 %, all trips: 50 %). A km costs 1 on average (all trips: 2.5): less sensitive to detours. Prefers
+    highway (+0.5 per km). Avoids street (−1 per km).
     """
     mean, weight = np.asarray(mean_features, dtype=np.float64), np.asarray(shares, dtype=np.float64)
     lengths = [list(places) for name, places in groups.items() if name not in not_lengths]
@@ -207,17 +179,7 @@ def describe_styles(
 
 
 def describe_fit(fit: DriverFit) -> list[StyleDescription]:
-    """Describe the styles of a fit in words, from its own trips and responsibilities.
-
-    Examples
-    --------
-    >>> from limiirl.roads import City, fit_drivers
-    >>> city = City(seed=1, radius_km=0.8)
-    >>> demos = city.drive(n_drivers=6, trips_each=4).demos
-    >>> fit = fit_drivers(city.network, demos, 2, model="DestinationMaxEnt", features=city.features, by_driver=True)
-    >>> len(describe_fit(fit))
-    2
-    """
+    """Describe the styles of a fit, from its trips and responsibilities."""
     mixture, groups = fit.mixture, fit.features.groups
     mdp = mixture.mdp_.replace(gamma=1.0)
     features, memberships = fit.demos.features(mdp), np.asarray(mixture.responsibilities_)
@@ -228,64 +190,60 @@ def describe_fit(fit: DriverFit) -> list[StyleDescription]:
 
 @dataclass(frozen=True)
 class _StyleFacts:
-    """The numbers of all styles: rewards, mean features, shares, mean km, names of features, groups of either kind."""
+    """Statistics of all styles."""
 
     normalised: NormalisedRewards
-    mean: FloatArray
-    everybody: FloatArray
-    km: FloatArray
-    full: tuple[str, ...]
-    lengths: list[list[int]]
+    mean: FloatArray  # (K, d) features
+    weights: FloatArray  # (K,)
+    km: FloatArray  # (K,) mean length
+    names: tuple[str, ...]  # "km of highway"
+    lengths: list[list[int]]  # groups that partition the length
     others: list[list[int]]
 
     @property
-    def names(self) -> list[str]:
-        return [_plain(name) for name in self.full]
-
-    @property
     def nouns(self) -> list[str]:
-        return [name.removeprefix("km of ") for name in self.full]
+        return [name.removeprefix("km of ") for name in self.names]
 
 
 def _describe(k: int, facts: _StyleFacts) -> StyleDescription:
-    names = facts.names
     short: list[str] = []
-    said = [f"{100 * facts.everybody[k]:.0f} % of the trips."]
+    sentences = [f"{100 * facts.weights[k]:.0f} % of the trips."]
     if facts.lengths:
-        overall = float(facts.everybody @ facts.km)
+        overall = float(facts.weights @ facts.km)
         ratio = facts.km[k] / overall if overall else 1.0
-        size = "Long" if ratio >= _MORE else "Short" if ratio <= _LESS else "Ordinary"
-        said.append(f"{size} ones: {facts.km[k]:.3g} km on average, {overall:.3g} km over all.")
-        short += [f"{size.lower()} trips"] if size != "Ordinary" else []
-        more, less = _use(k, facts)
-        nouns = facts.nouns
+        size = "Long" if ratio >= _MORE else "Short" if ratio <= _LESS else "Typical"
+        sentences.append(f"{size} trips: {facts.km[k]:.3g} km on average (all trips: {overall:.3g} km).")
+        short += [f"{size.lower()} trips"] if size != "Typical" else []
+        more, less = _compare_use(k, facts)
+        nouns, names = facts.nouns, [name.removeprefix("km ").removeprefix("of ") for name in facts.names]
         short += [f"more {nouns[j]}" for j, _, _ in more[:2]] + [_less(nouns[j]) for j, _, _ in less[:1]]
         parts = []
         if more:
-            parts.append("Of its km, " + " and ".join(f"{a:.0%} are {names[j]} (all: {b:.0%})" for j, a, b in more[:3]))
+            shares = (f"{a:.0%} of the km are {names[j]} (all trips: {b:.0%})" for j, a, b in more[:3])
+            parts.append(" and ".join(shares))
         if less:
-            parts.append(" and ".join(f"{_less(nouns[j])} ({a:.0%}, all: {b:.0%})" for j, a, b in less[:2]))
+            parts.append(" and ".join(f"{_less(nouns[j])} ({a:.0%}, all trips: {b:.0%})" for j, a, b in less[:2]))
         if parts:
             sentence = "; ".join(parts)
-            said.append(f"{sentence[0].upper()}{sentence[1:]}.".replace("%", " %"))
-        said += _cost(float(facts.normalised.level[k]), float(facts.everybody @ facts.normalised.level))
-    said += _tastes(facts.normalised.thetas[k], facts.mean[k], facts.nouns, facts.lengths)
-    said += [word for places in facts.others for word in _beside(k, facts, places)]
-    return StyleDescription(", ".join(short) or "like all trips", " ".join(said))
+            sentences.append(f"{sentence[0].upper()}{sentence[1:]}.".replace("%", " %"))
+        sentences += _describe_cost(float(facts.normalised.level[k]), float(facts.weights @ facts.normalised.level))
+    sentences += _describe_preferences(facts.normalised.thetas[k], facts.mean[k], facts.nouns, facts.lengths)
+    sentences += [sentence for places in facts.others for sentence in _describe_others(k, facts, places)]
+    return StyleDescription(", ".join(short) or "like all trips", " ".join(sentences))
 
 
-def _cost(level: float, overall: float) -> list[str]:
-    """What an average km costs, where that is unlike the others by more than rounding."""
+def _describe_cost(level: float, overall: float) -> list[str]:
+    """Return a sentence about the cost of an average km, if it differs from that of all trips."""
     if abs(level - overall) < _MATTERS or abs(overall) < _MATTERS or _LESS < level / overall < _MORE:
         return []
-    so = "so it minds detours" if level / overall >= _MORE else "so detours matter less to it"
-    return [f"A km costs {-level:.3g} on average (all: {-overall:.3g}), {so}."]
+    degree = "more" if level / overall >= _MORE else "less"
+    return [f"A km costs {-level:.3g} on average (all trips: {-overall:.3g}): {degree} sensitive to detours."]
 
 
-def _use(k: int, facts: _StyleFacts) -> tuple[list[tuple[int, float, float]], list[tuple[int, float, float]]]:
-    """Return the features that a style's trips use more than all do, and less, most telling first: place and shares."""
+def _compare_use(k: int, facts: _StyleFacts) -> tuple[list[tuple[int, float, float]], list[tuple[int, float, float]]]:
+    """Return the features used more than by all trips, and less, largest difference first: index and shares."""
     share = facts.mean[k] / max(float(facts.km[k]), 1e-300)
-    overall = (facts.everybody @ facts.mean) / max(float(facts.everybody @ facts.km), 1e-300)
+    overall = (facts.weights @ facts.mean) / max(float(facts.weights @ facts.km), 1e-300)
     places = [j for group in facts.lengths for j in group if max(share[j], overall[j]) >= _LEAST_SHARE]
     more = [j for j in places if share[j] >= max(_MORE * overall[j], overall[j] + _APART)]
     less = [j for j in places if share[j] <= min(_LESS * overall[j], overall[j] - _APART)]
@@ -295,47 +253,44 @@ def _use(k: int, facts: _StyleFacts) -> tuple[list[tuple[int, float, float]], li
     return sides[0], sides[1]
 
 
-def _tastes(theta: FloatArray, mean: FloatArray, names: Sequence[str], lengths: list[list[int]]) -> list[str]:
-    """What the rewards prefer and avoid, among features that the style's own trips drive."""
+def _describe_preferences(
+    theta: FloatArray, mean: FloatArray, names: Sequence[str], lengths: list[list[int]]
+) -> list[str]:
+    """Return sentences about the largest rewards of features that the style's own trips use."""
     total = max((float(mean[group].sum()) for group in lengths), default=0.0)
     places = [j for group in lengths for j in group if mean[j] >= _LEAST_SHARE * total and abs(theta[j]) >= _MATTERS]
-    liked = sorted((j for j in places if theta[j] > 0.0), key=lambda j: -theta[j])[:3]
-    shunned = sorted((j for j in places if theta[j] < 0.0), key=lambda j: theta[j])[:3]
-    said = []
-    for verb, chosen in (("Prefers", liked), ("Avoids", shunned)):
+    preferred = sorted((j for j in places if theta[j] > 0.0), key=lambda j: -theta[j])[:3]
+    avoided = sorted((j for j in places if theta[j] < 0.0), key=lambda j: theta[j])[:3]
+    sentences = []
+    for verb, chosen in (("Prefers", preferred), ("Avoids", avoided)):
         if chosen:
-            said.append(f"{verb} " + ", ".join(f"{names[j]} ({_signed(theta[j])} a km)" for j in chosen) + ".")
-    return said
+            rewards = ", ".join(f"{names[j]} ({_format_signed(theta[j])} per km)" for j in chosen)
+            sentences.append(f"{verb} {rewards}.")
+    return sentences
 
 
-def _beside(k: int, facts: _StyleFacts, places: list[int]) -> list[str]:
-    """What a style minds more or less than others, of features that divide no length."""
-    said, thetas = [], facts.normalised.thetas
+def _describe_others(k: int, facts: _StyleFacts, places: list[int]) -> list[str]:
+    """Return sentences about features that are not lengths, where the reward differs from that of all trips."""
+    sentences, thetas = [], facts.normalised.thetas
     for j in places:
-        overall = float(facts.everybody @ thetas[:, j])
+        overall, name = float(facts.weights @ thetas[:, j]), facts.names[j]
         if abs(thetas[k, j] - overall) >= max(_MATTERS, 0.25 * abs(overall)):
-            unit = "a km" if facts.full[j].startswith("km") else "each"
-            numbers = f"({_signed(thetas[k, j])} {unit}, all: {_signed(overall)})"
-            said.append(f"{_verdict(float(thetas[k, j]), overall, facts.full[j])} {numbers}.")
-    return said
+            unit = "per km" if name.startswith("km") else "each"
+            numbers = f"({_format_signed(thetas[k, j])} {unit}, all trips: {_format_signed(overall)})"
+            sentences.append(f"{_describe_reward(float(thetas[k, j]), overall, name)} {numbers}.")
+    return sentences
 
 
-def _verdict(theta: float, overall: float, name: str) -> str:
-    """Return a reward beside that of all, as words; one of less than `_MATTERS` is neither liked nor minded."""
+def _describe_reward(theta: float, overall: float, name: str) -> str:
+    """Return a comparison of a reward with that of all trips; rewards below `_MATTERS` are indifferent."""
     if abs(theta) < _MATTERS:
         return f"Does not mind {name}" if theta > overall else f"Is indifferent to {name}"
     verb, less = ("Likes", theta < overall) if theta > 0.0 else ("Minds", theta > overall)
     return f"{verb} {name}" + (" less" if less else "")
 
 
-def _signed(value: float) -> str:
-    """Return a reward with its sign and two digits, and what is nothing at two decimals as 0.
-
-    Examples
-    --------
-    >>> _signed(-2.2e-15), _signed(-0.707), _signed(4.0), _signed(-123.4)
-    ('0', '−0.71', '+4', '−120')
-    """
+def _format_signed(value: float) -> str:
+    """Return a reward with its sign and two significant digits, with a minus sign; 0 if it is below 0.005."""
     if abs(value) < 0.005:
         return "0"
     rounded = float(f"{value:.2g}")
@@ -343,22 +298,4 @@ def _signed(value: float) -> str:
 
 
 def _less(noun: str) -> str:
-    """Return less of a feature, as words.
-
-    Examples
-    --------
-    >>> _less("highway"), _less("km in centre")
-    ('less highway', 'fewer km in centre')
-    """
     return f"fewer {noun}" if noun.startswith("km ") else f"less {noun}"
-
-
-def _plain(name: str) -> str:
-    """Return a feature's name as it stands in a sentence.
-
-    Examples
-    --------
-    >>> _plain("km of highway"), _plain("km in centre"), _plain("left turns")
-    ('highway', 'in centre', 'left turns')
-    """
-    return name.removeprefix("km ").removeprefix("of ")

@@ -1,4 +1,4 @@
-"""Hidden Markov model of map matching: candidates per fix, transitions, Viterbi path and posteriors in log space.
+"""Map matching by a hidden Markov model: candidates, transitions, Viterbi path, posteriors, and the path of segments.
 
 Log-probabilities omit terms common to all sequences of one piece.
 """
@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray, IntArray
 from limiirl.kernels.dijkstra import clear
-from limiirl.roads.kernels.routing import Router, Streets, spread
-from limiirl.roads.kernels.spatial_index import GridIndex, collect
+from limiirl.roads.kernels.routing import Router, Streets, spread, streets_between
+from limiirl.roads.kernels.spatial_index import GridIndex, closest, collect_growing
 
 # Log-probabilities that differ by no more are equal.
 _TIE = 1e-9
 
 
 class HmmModel(NamedTuple):
-    """The numbers of the model; `limiirl.roads.matching.hmm.HmmSettings` explains them."""
+    """Parameters of the model; see `limiirl.roads.matching.hmm.HmmSettings`."""
 
     sigma_m: float
     beta_m: float
@@ -37,7 +37,7 @@ class HmmModel(NamedTuple):
 
 
 class ThinnedTrip(NamedTuple):
-    """The fixes that the model looks at: metres east and north, seconds, and their numbers among all fixes."""
+    """Fixes used by the model: metres east and north, seconds, and indices among all fixes."""
 
     x: FloatArray
     y: FloatArray
@@ -46,33 +46,19 @@ class ThinnedTrip(NamedTuple):
 
 
 class CandidateLayers(NamedTuple):
-    """Candidates, layer by layer: a layer is a fix.
+    """Candidates of all layers, concatenated; a layer is a fix."""
 
-    Attributes
-    ----------
-    ptr : (L + 1,) int64
-        Layer j owns ``ptr[j]:ptr[j + 1]``.
-    segment, street : int32
-    along_m, pos_m : float64
-        From the beginning of the segment, and of the street.
-    distance_m : float64
-        From the fix.
-    """
-
-    ptr: IntArray
+    ptr: IntArray  # (L + 1,): layer j has the candidates ptr[j]:ptr[j + 1]
     segment: NDArray[np.int32]
     street: NDArray[np.int32]
-    along_m: FloatArray
-    pos_m: FloatArray
-    distance_m: FloatArray
+    along_m: FloatArray  # from the start of the segment
+    pos_m: FloatArray  # from the start of the street
+    distance_m: FloatArray  # from the fix
 
 
 @njit(cache=True, nogil=True)
 def thin(x: FloatArray, y: FloatArray, time_s: FloatArray, gap_m: float) -> ThinnedTrip:
-    """Keep the first and the last fix, and each that lies some metres from the one kept before.
-
-    Fixes of a car that stands are many and no evidence of anything new.
-    """
+    """Keep the first and the last fix, and each at least `gap_m` from the last one kept."""
     kept, n = np.empty(x.size, dtype=np.int64), 1
     kept[0] = 0
     for i in range(1, x.size):
@@ -85,19 +71,16 @@ def thin(x: FloatArray, y: FloatArray, time_s: FloatArray, gap_m: float) -> Thin
 
 @njit(cache=True, nogil=True)
 def lay(index: GridIndex, roads: Streets, trip: ThinnedTrip, model: HmmModel) -> CandidateLayers:
-    """Return the candidates of each fix; a layer is empty where nothing lies within the largest radius."""
+    """Return the candidates of each fix; a layer is empty if there is no street within the largest radius."""
     most, n = model.most, trip.x.size
     ptr = np.zeros(n + 1, dtype=np.int64)
     segment, along, distance = np.empty(n * most, dtype=np.int32), np.empty(n * most), np.empty(n * most)
     for j in range(n):
-        at, radius = ptr[j], model.radius_m
-        while True:
-            here = slice(at, at + most)
-            found = collect(index, trip.x[j], trip.y[j], radius, True, segment[here], along[here], distance[here])
-            if found > 0 or radius >= model.max_radius_m:
-                break
-            radius = min(2.0 * radius, model.max_radius_m)
-        ptr[j + 1] = at + found
+        here = slice(ptr[j], ptr[j] + most)
+        ptr[j + 1] = ptr[j] + collect_growing(
+            index, trip.x[j], trip.y[j], model.radius_m, model.max_radius_m, True, segment[here], along[here],
+            distance[here],
+        )  # fmt: skip
     total = ptr[n]
     chosen = segment[:total].copy()
     along_m = along[:total] * roads.segment_m[chosen]
@@ -106,15 +89,25 @@ def lay(index: GridIndex, roads: Streets, trip: ThinnedTrip, model: HmmModel) ->
     )
 
 
+class MatchingProblem(NamedTuple):
+    """Candidates of one trip, with the model and a router."""
+
+    roads: Streets
+    layers: CandidateLayers
+    trip: ThinnedTrip
+    model: HmmModel
+    router: Router
+
+
 @njit(cache=True, nogil=True)
 def emission(layers: CandidateLayers, model: HmmModel, a: int) -> float:
-    """Return the log-probability of a fix given candidate a: normal in the distance."""
+    """Return the log-density of a fix given candidate a: normal in the distance."""
     return -0.5 * (layers.distance_m[a] / model.sigma_m) ** 2
 
 
 @njit(cache=True, nogil=True)
 def _mark(layers: CandidateLayers, j: int, wanted: Any, value: bool) -> int:
-    """Mark the streets of a layer as goals, or unmark them; return how many changed."""
+    """Mark the streets of a layer as goals, or unmark them; return the number of changes."""
     changed = 0
     for b in range(layers.ptr[j], layers.ptr[j + 1]):
         changed += wanted[layers.street[b]] != value
@@ -123,11 +116,9 @@ def _mark(layers: CandidateLayers, j: int, wanted: Any, value: bool) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _row(
-    roads: Streets, layers: CandidateLayers, a: int, j: int, straight: float, limit: float, n: int, model: HmmModel,
-    router: Router, out: Any,
-) -> bool:  # fmt: skip
-    """Write the log-probabilities of going on from candidate a to those of layer j; return whether any is possible."""
+def _row(problem: MatchingProblem, a: int, j: int, straight: float, limit: float, n: int, out: Any) -> bool:
+    """Write the transition log-probabilities from candidate a to layer j; return whether any is possible."""
+    roads, layers, _, model, router = problem
     c, p, around = layers.street[a], layers.pos_m[a], roads.length_m.size
     for b in range(layers.ptr[j], layers.ptr[j + 1]):
         if layers.street[b] == c and layers.pos_m[b] < p - model.back_m:
@@ -139,11 +130,11 @@ def _row(
         b = layers.ptr[j] + k
         t, q = layers.street[b], layers.pos_m[b]
         if t == c and q >= p - model.back_m:
-            # A little back on the same street is noise, not driving: a route of negative length, and dear as such.
+            # Slightly back on the same street is noise: a route of negative length, which is penalised.
             route = q - p
         else:
             goal = around if t == c else t
-            route = router.work.dist[goal] - p + q if router.work.settled[goal] else np.inf
+            route = router.work.dist[goal] - p + q if router.work.done[goal] else np.inf
         out[k] = -np.inf if route > limit else -abs(route - straight) / model.beta_m
         possible |= route <= limit
     clear(router.work, touched)
@@ -151,22 +142,12 @@ def _row(
 
 
 @njit(cache=True, nogil=True)
-def link(
-    roads: Streets,
-    layers: CandidateLayers,
-    trip: ThinnedTrip,
-    i: int,
-    j: int,
-    delta: FloatArray,
-    model: HmmModel,
-    router: Router,
-    out: Any,
-) -> bool:
-    """Write the log-probabilities (K_i K_j,) of going from layer i to layer j; return whether any way was found.
+def link(problem: MatchingProblem, i: int, j: int, delta: FloatArray, out: Any) -> bool:
+    """Write the transition log-probabilities (K_i K_j,) from layer i to layer j; return whether any is possible.
 
-    Ways much longer than the straight line are looked for only where there is no other; candidates far less likely than
-    the best are not looked at then.
+    Long detours, and candidates outside the beam, are searched only if there is no other transition.
     """
+    _, layers, trip, model, router = problem
     straight = np.hypot(trip.x[j] - trip.x[i], trip.y[j] - trip.y[i])
     widest = model.speed_ms * (trip.time_s[j] - trip.time_s[i]) + model.slack_m
     usual = min(widest, straight + model.detour_m)
@@ -176,25 +157,25 @@ def link(
     best = -np.inf
     for a in range(low, high):
         best = max(best, delta[a])
-    n, found = _mark(layers, j, router.wanted, True), False
+    n, reached = _mark(layers, j, router.wanted, True), False
     for limit, floor in ((usual, best - model.beam), (widest, -np.inf)):
         for a in range(low, high):
             row = out[(a - low) * width : (a - low + 1) * width]
             if delta[a] == -np.inf or delta[a] < floor:
                 row[:] = -np.inf
-            elif _row(roads, layers, a, j, straight, limit, n, model, router, row):
-                found = True
-        if found:
+            elif _row(problem, a, j, straight, limit, n, row):
+                reached = True
+        if reached:
             break
     _mark(layers, j, router.wanted, False)
-    return found
+    return reached
 
 
 @njit(cache=True, nogil=True)
 def _prefer(layers: CandidateLayers, a: int, score: float, b: int, other: float) -> bool:
-    """Return whether candidate a is to be chosen before b; of equals that of the lower segment, whatever the rounding.
+    """Return whether candidate a is better than b; ties, up to rounding, are broken by the lower segment.
 
-    The end of a segment and the beginning of the next are one place, so that equals are common.
+    Ties are common: the end of a segment and the start of the next are the same point.
     """
     if score == other or abs(score - other) <= _TIE:
         return layers.segment[a] < layers.segment[b]
@@ -205,7 +186,7 @@ def _prefer(layers: CandidateLayers, a: int, score: float, b: int, other: float)
 def _advance(
     layers: CandidateLayers, i: int, j: int, model: HmmModel, links: Any, delta: FloatArray, back: IntArray
 ) -> None:
-    """Take one step of Viterbi's algorithm."""
+    """Perform one step of the Viterbi recursion."""
     low, width = layers.ptr[i], layers.ptr[j + 1] - layers.ptr[j]
     for k in range(width):
         b = layers.ptr[j] + k
@@ -219,29 +200,23 @@ def _advance(
 
 @njit(cache=True, nogil=True)
 def follow(
-    roads: Streets,
-    layers: CandidateLayers,
-    trip: ThinnedTrip,
-    first: int,
-    model: HmmModel,
-    router: Router,
-    delta: FloatArray,
-    back: IntArray,
+    problem: MatchingProblem, first: int, delta: FloatArray, back: IntArray
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """Follow a trip from a layer that is not empty until no way leads on.
+    """Run the Viterbi recursion from a nonempty layer until no transition is possible.
 
-    A fix that cannot be reached may be an outlier, and so may the last one that could: up to `max_skips` fixes are
-    skipped forward, then one is given up backward, before the piece ends.
+    An unreachable fix may be an outlier, and so may the last reachable one: up to `max_skips` fixes are skipped
+    forward, then one backward, before the piece ends.
 
     Returns
     -------
     chain : (n,)
-        The layers used.
+        Layers used.
     ptr : (n,)
-        Where in `links` the matrix into each begins.
+        Position in `links` of the transition matrix into each of them.
     links : float64
-        Log-probabilities of going from each candidate to each of the next layer, row by row.
+        Transition log-probabilities, row by row.
     """
+    layers, model = problem.layers, problem.model
     n_layers = layers.ptr.size - 1
     chain, ptr, n = np.empty(n_layers - first, dtype=np.int64), np.zeros(n_layers - first, dtype=np.int64), 1
     links, used = np.empty(64 * model.most), 0
@@ -255,12 +230,12 @@ def follow(
             grown[:used] = links[:used]
             links = grown
         for j in range(front + 1, min(front + 2 + model.max_skips, n_layers)):
-            if link(roads, layers, trip, front, j, delta, model, router, links[used:]):
+            if link(problem, front, j, delta, links[used:]):
                 reached = True
                 break
         if not reached and n >= 2 and front + 1 < n_layers and front - chain[n - 2] <= model.max_skips:
             j = front + 1
-            reached = link(roads, layers, trip, chain[n - 2], j, delta, model, router, links[used:])
+            reached = link(problem, chain[n - 2], j, delta, links[used:])
             if reached:
                 n -= 1
                 front, size = chain[n - 1], model.most * model.most
@@ -276,7 +251,7 @@ def follow(
 
 @njit(cache=True, nogil=True)
 def decode(layers: CandidateLayers, chain: IntArray, delta: FloatArray, back: IntArray) -> IntArray:
-    """Return the candidates (n,) of the most likely sequence."""
+    """Return the candidates (n,) of the Viterbi path."""
     chosen, last = np.empty(chain.size, dtype=np.int64), chain[chain.size - 1]
     best = layers.ptr[last]
     for a in range(layers.ptr[last], layers.ptr[last + 1]):
@@ -299,7 +274,7 @@ def _log_add(x: float, y: float) -> float:
 def posteriors(
     layers: CandidateLayers, chain: IntArray, ptr: IntArray, links: FloatArray, model: HmmModel
 ) -> FloatArray:
-    """Return the probability of each candidate given all fixes of a piece; 0 for those of layers outside of it."""
+    """Return the posterior of each candidate given all fixes of a piece (forward-backward); 0 in other layers."""
     alpha, beta = np.full(layers.segment.size, -np.inf), np.full(layers.segment.size, -np.inf)
     n = chain.size
     for a in range(layers.ptr[chain[0]], layers.ptr[chain[0] + 1]):
@@ -334,9 +309,9 @@ def posteriors(
 def confidence_of(
     layers: CandidateLayers, chain: IntArray, path: IntArray, upto: IntArray, probability: FloatArray
 ) -> float:
-    """Return the mean over fixes of the probability that the car was on the path between the fixes around it.
+    """Return the mean over fixes of the posterior probability of the path between the adjacent fixes.
 
-    A fix that was skipped counts as one that is nowhere.
+    Skipped fixes count with probability 0.
     """
     total, n = 0.0, chain[chain.size - 1] - chain[0] + 1
     for k in range(chain.size):
@@ -347,3 +322,198 @@ def confidence_of(
                     total += probability[a]
                     break
     return min(1.0, total / n)
+
+
+@njit(cache=True, nogil=True)
+def _extend(path: IntArray, n: int, items: Any, low: int, high: int) -> tuple[IntArray, int]:
+    """Append items[low:high] to a path of n segments; return the path, reallocated if necessary, and its size."""
+    if n + max(0, high - low) > path.size:
+        grown = np.empty(2 * path.size + high - low, dtype=np.int64)
+        grown[:n] = path[:n]
+        path = grown
+    for k in range(low, high):
+        path[n] = items[k]
+        n += 1
+    return path, n
+
+
+@njit(cache=True, nogil=True)
+def trace(problem: MatchingProblem, chain: IntArray, chosen: IntArray) -> tuple[IntArray, IntArray, float]:
+    """Connect the chosen candidates by shortest paths.
+
+    Returns
+    -------
+    path : (k,)
+        Segments; consecutive ones are connected by a legal turn.
+    upto : (n,)
+        Position on the path that each layer has reached; nondecreasing.
+    reach : float
+        Distance reached along the last street.
+    """
+    roads, layers, trip, model, router = problem
+    path, n, upto = np.empty(4 * chain.size + 16, dtype=np.int64), 1, np.zeros(chain.size, dtype=np.int64)
+    path[0] = layers.segment[chosen[0]]
+    at, reach = roads.place[path[0]], layers.pos_m[chosen[0]]
+    for k in range(1, chain.size):
+        a, b = chosen[k - 1], chosen[k]
+        c, t, p, q = layers.street[a], layers.street[b], layers.pos_m[a], layers.pos_m[b]
+        to = roads.place[layers.segment[b]]
+        if c == t and q >= p - model.back_m:
+            path, n = _extend(path, n, roads.items, at + 1, to + 1)
+            at, reach = max(at, to), max(reach, q)
+        else:
+            seconds = trip.time_s[chain[k]] - trip.time_s[chain[k - 1]]
+            limit = model.speed_ms * seconds + model.slack_m + p
+            between = streets_between(roads, c, roads.length_m.size if c == t else t, limit, router)
+            path, n = _extend(path, n, roads.items, at + 1, roads.ptr[c + 1])
+            for u in between[:-1]:
+                path, n = _extend(path, n, roads.items, roads.ptr[u], roads.ptr[u + 1])
+            path, n = _extend(path, n, roads.items, roads.ptr[t], to + 1)
+            at, reach = to, q
+        upto[k] = n - 1
+    return path[:n].copy(), upto, reach
+
+
+@njit(cache=True, nogil=True)
+def trim(
+    roads: Streets, path: IntArray, upto: IntArray, start_m: float, reach_m: float, end_m: float
+) -> tuple[int, int]:
+    """Return the range of a path without artefacts of the noise of its first or last fix.
+
+    These are an end segment driven for less than `end_m` and less than half of it; and a loop around the block between
+    the last two fixes, or the first two, that returns to a segment driven just before.
+    """
+    low, high, n = 0, path.size, upto.size
+    if np.any(path[upto[max(0, n - 3)] : high - 1] == path[high - 1]):
+        high = upto[n - 2] + 1
+    elif high > 1:
+        last = path[high - 1]
+        high -= reach_m - roads.start_m[last] < min(end_m, 0.5 * roads.segment_m[last])
+    if np.any(path[1 : min(upto[min(n - 1, 2)] + 1, high)] == path[0]):
+        low = min(upto[1], high - 1)
+    elif high > 1:
+        low += roads.segment_m[path[0]] - start_m < min(end_m, 0.5 * roads.segment_m[path[0]])
+    return low, high
+
+
+@njit(cache=True, nogil=True)
+def _project(index: GridIndex, path: IntArray, low: int, high: int, x: float, y: float) -> tuple[int, float, float]:
+    """Return the segment of path[low:high] closest to a point, the relative position on it, and the distance."""
+    best, share, far = path[low], 0.0, np.inf
+    for i in range(low, high):
+        along, distance = closest(index, path[i], x, y)
+        if distance < far:
+            best, share, far = path[i], along, distance
+    return best, share, far
+
+
+@njit(cache=True, nogil=True)
+def _put(roads: Streets, i: int, place: Any, segment: IntArray, along_m: FloatArray, distance_m: FloatArray) -> None:
+    s, share, far = place
+    segment[i], along_m[i], distance_m[i] = s, share * roads.segment_m[s], far
+
+
+@njit(cache=True, nogil=True)
+def place_fixes(
+    problem: MatchingProblem, index: GridIndex, chain: IntArray, chosen: IntArray, path: IntArray, upto: IntArray,
+    low: int, high: int, x: FloatArray, y: FloatArray, segment: IntArray, along_m: FloatArray, distance_m: FloatArray,
+) -> None:  # fmt: skip
+    """Write the position on path[low:high] of each fix of a piece.
+
+    Fixes of the layers are at their candidates, or at the nearest point if that was trimmed; thinned fixes are at the
+    nearest point between the adjacent layers; skipped fixes, and those thinned after them, have no position.
+    """
+    roads, layers, trip, _, _ = problem
+    for k in range(chain.size):
+        fix, s = trip.fix[chain[k]], layers.segment[chosen[k]]
+        here = min(max(upto[k], low), high - 1)
+        # The candidate may lie behind the position reached on its street.
+        at = upto[k] + roads.place[s] - roads.place[path[upto[k]]]
+        if low <= at < high and path[at] == s:
+            segment[fix], along_m[fix] = s, layers.along_m[chosen[k]]
+            distance_m[fix] = layers.distance_m[chosen[k]]
+        else:
+            _put(roads, fix, _project(index, path, here, here + 1, x[fix], y[fix]), segment, along_m, distance_m)
+        until = trip.fix[chain[k] + 1] if chain[k] + 1 < trip.fix.size else x.size
+        following = min(max(upto[min(k + 1, chain.size - 1)], low), high - 1)
+        for i in range(fix + 1, until):
+            _put(roads, i, _project(index, path, here, following + 1, x[i], y[i]), segment, along_m, distance_m)
+
+
+@njit(cache=True, nogil=True)
+def match_trip(
+    index: GridIndex, roads: Streets, x: FloatArray, y: FloatArray, time_s: FloatArray, model: HmmModel, router: Router
+) -> tuple[Any, Any, Any, Any, Any, Any, Any, Any]:
+    """Match one trip of n fixes.
+
+    Returns
+    -------
+    segments, offsets
+        Concatenated paths of the pieces.
+    span, confidence : (pieces, 2), (pieces,)
+        First and last fix of each piece, and its confidence.
+    fix_segment, fix_along_m, fix_distance_m : (n,)
+        -1 and NaN if unmatched.
+    lost : (3,) int64
+        Number of layers without candidates, of layers skipped within pieces, and of dropped pieces of one layer.
+    """
+    trip = thin(x, y, time_s, model.thin_m)
+    layers = lay(index, roads, trip, model)
+    problem = MatchingProblem(roads, layers, trip, model, router)
+    delta, back = np.empty(layers.segment.size), np.empty(layers.segment.size, dtype=np.int64)
+    segments, n_layers = np.empty(0, dtype=np.int64), trip.x.size
+    offsets, confidence = np.zeros(n_layers + 1, dtype=np.int64), np.empty(n_layers)
+    span = np.empty((n_layers, 2), dtype=np.int64)
+    segment, along_m, distance_m = np.full(x.size, -1, dtype=np.int64), np.full(x.size, np.nan), np.full(x.size, np.nan)
+    lost, pieces, j = np.zeros(3, dtype=np.int64), 0, 0
+    while j < n_layers:
+        if layers.ptr[j] == layers.ptr[j + 1]:
+            lost[0] += 1
+            j += 1
+            continue
+        chain, ptr, links = follow(problem, j, delta, back)
+        j = chain[chain.size - 1] + 1
+        if chain.size == 1:
+            lost[2] += 1
+            continue
+        chosen = decode(layers, chain, delta, back)
+        path, upto, reach = trace(problem, chain, chosen)
+        low, high = trim(roads, path, upto, layers.along_m[chosen[0]], reach, model.end_m)
+        probability = posteriors(layers, chain, ptr, links, model)
+        confidence[pieces] = confidence_of(layers, chain, path, upto, probability)
+        place_fixes(problem, index, chain, chosen, path, upto, low, high, x, y, segment, along_m, distance_m)
+        segments = np.concatenate((segments, path[low:high]))
+        span[pieces, 0], span[pieces, 1] = trip.fix[chain[0]], trip.fix[chain[chain.size - 1]]
+        lost[1] += chain[chain.size - 1] - chain[0] + 1 - chain.size
+        pieces += 1
+        offsets[pieces] = segments.size
+    ends, spans, sure = offsets[: pieces + 1].copy(), span[:pieces].copy(), confidence[:pieces].copy()
+    return segments, ends, spans, sure, segment, along_m, distance_m, lost
+
+
+@njit(cache=True, nogil=True)
+def path_progress(path: IntArray, length: FloatArray, segment: IntArray, along: FloatArray) -> FloatArray:
+    """Return the distance (k,) from the start of a path at each fix; NaN if unmatched.
+
+    Parameters
+    ----------
+    path, length : (n,) int64, (S,)
+        Segments in order, and the lengths of all segments.
+    segment, along : (k,)
+        Position of the fixes, in order; -1 if unmatched. A fix that is not on a later segment of the path, because
+        noise moved it back, has the distance of the previous fix.
+    """
+    progress = np.full(segment.size, np.nan)
+    at, start, last = 0, 0.0, 0.0
+    for k in range(segment.size):
+        if segment[k] < 0:
+            continue
+        i, distance = at, start
+        while i < path.size and path[i] != segment[k]:
+            distance += length[path[i]]
+            i += 1
+        if i < path.size:
+            at, start = i, distance
+            last = max(last, start + along[k])
+        progress[k] = last
+    return progress

@@ -1,20 +1,18 @@
-"""A particle filter on roads: positions that drive along legal turns, guided by the next fix.
+"""Map matching by a particle filter and backward simulation, with the model of Duffield and Singh (2020).
 
-The model is Duffield & Singh's (2020). Between two fixes dt seconds apart a driver stands with chance p0 =
-exp(-stay_rate dt), or drives d > 0 metres along the shortest legal way, with the density
+Between two fixes dt seconds apart a driver does not move, with probability p0 = exp(-stay_rate dt), or drives d > 0
+metres along the shortest legal path, with the density
 
     (1 - p0) (speed_rate / dt) exp(-speed_rate d / dt) exp(-deviation_rate |d - g|),
 
-g being the straight distance between the two positions; d is at most `max_speed` dt + `slack`. A fix is normal about
-the position with deviation `sigma` each way. Ways that are longer than the distance between the fixes by more than
-`detour` are looked for only where all others together are less likely than one of them could be.
+where g is the straight distance between the two positions, and d <= max_speed dt + slack. A fix is normal around the
+position with standard deviation sigma in each coordinate. Paths longer than the distance between the fixes by more than
+`detour` are searched only if all others together are less likely than one of them could be.
 
-All particles of a street share one bounded search. A way to go on is a pair of a particle and a segment near the next
-fix; its mass is the emission integrated over that segment times the density at the nearest point. N pairs are drawn at
-once by systematic resampling (an auxiliary particle filter that is all but fully adapted); the point on the segment is
-drawn from the normal emission between the segment's ends, and the weight corrects for the density at that point.
-
-Random numbers from a counter, so that a seed gives the same whatever the threads; and normal ones between bounds.
+All particles on a street share one bounded search. A proposal is a pair of a particle and a segment near the next fix,
+weighted by the emission integrated over the segment times the density at its nearest point. N pairs are drawn by
+systematic resampling (an almost fully adapted auxiliary particle filter); the point on the segment is drawn from the
+truncated normal emission, and the importance weight corrects for the density at that point.
 """
 
 import math
@@ -26,16 +24,17 @@ from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray, IntArray
 from limiirl.kernels.dijkstra import clear
-from limiirl.roads.kernels.routing import Router, Streets, spread
+from limiirl.roads.kernels.routing import Router, Streets, spread, streets_between
+from limiirl.roads.kernels.spatial_index import GridIndex, near_growing
 
 _ROOT_HALF = math.sqrt(0.5)
-# A normal variable lies this many deviations off with a chance of 1e-300: beyond, the chance is no number any more.
+# Standard deviations beyond which the normal tail probability (1e-300) underflows.
 FARTHEST = 37.0
 
 
 @njit(cache=True, nogil=True)
 def uniform(state: NDArray[np.uint64]) -> float:
-    """Return a number in [0, 1) and move the counter `state[0]` on (SplitMix64: a counter, mixed)."""
+    """Return a uniform number in [0, 1) and advance the counter `state[0]` (SplitMix64)."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     z = state[0]
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -45,7 +44,7 @@ def uniform(state: NDArray[np.uint64]) -> float:
 
 @njit(cache=True, nogil=True)
 def normal_mass(low: float, high: float) -> float:
-    """Return the chance that a standard normal variable lies between two bounds, exact in the tails too."""
+    """Return the probability of a standard normal variable between two bounds, accurate in the tails."""
     if low > 0.0:
         return 0.5 * (math.erfc(low * _ROOT_HALF) - math.erfc(high * _ROOT_HALF))
     if high < 0.0:
@@ -55,15 +54,15 @@ def normal_mass(low: float, high: float) -> float:
 
 @njit(cache=True, nogil=True)
 def normal_between(low: float, high: float, state: NDArray[np.uint64]) -> float:
-    """Draw a standard normal variable, given that it lies between two bounds, by rejection (Robert 1995)."""
+    """Draw from a truncated standard normal distribution by rejection (Robert 1995)."""
     if high < 0.0:
-        return -_above(-high, -low, state)
+        return -_draw_above(-high, -low, state)
     if low > 0.0:
-        return _above(low, high, state)
+        return _draw_above(low, high, state)
     if high - low < 2.5:
-        return _flat(low, high, 0.0, state)
+        return _draw_uniform(low, high, 0.0, state)
     while True:
-        # Box and Muller's transform; both of a pair would do, one is simpler.
+        # Box-Muller transform.
         radius = math.sqrt(-2.0 * math.log(1.0 - uniform(state)))
         z = radius * math.cos(2.0 * math.pi * uniform(state))
         if low <= z <= high:
@@ -71,11 +70,11 @@ def normal_between(low: float, high: float, state: NDArray[np.uint64]) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _above(low: float, high: float, state: NDArray[np.uint64]) -> float:
-    """The same for bounds above 0: from an exponential variable, or a flat one where the bounds are close."""
+def _draw_above(low: float, high: float, state: NDArray[np.uint64]) -> float:
+    """Draw for positive bounds: from an exponential proposal, or a uniform one if the bounds are close."""
     rate = 0.5 * (low + math.sqrt(low * low + 4.0))
     if (high - low) * rate < 1.0:
-        return _flat(low, high, low, state)
+        return _draw_uniform(low, high, low, state)
     while True:
         z = low - math.log(1.0 - uniform(state)) / rate
         if z <= high and uniform(state) <= math.exp(-0.5 * (z - rate) ** 2):
@@ -83,8 +82,8 @@ def _above(low: float, high: float, state: NDArray[np.uint64]) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _flat(low: float, high: float, top: float, state: NDArray[np.uint64]) -> float:
-    """The same from a flat variable, where the density is greatest at `top`."""
+def _draw_uniform(low: float, high: float, top: float, state: NDArray[np.uint64]) -> float:
+    """Draw from a uniform proposal, where `top` is the mode."""
     while True:
         z = low + (high - low) * uniform(state)
         if uniform(state) <= math.exp(0.5 * (top * top - z * z)):
@@ -92,32 +91,20 @@ def _flat(low: float, high: float, top: float, state: NDArray[np.uint64]) -> flo
 
 
 STANDS = -1
-"""In place of a candidate: the particle stays where it was."""
+"""Option of a particle that does not move."""
 
 
 class RoadArrays(NamedTuple):
-    """A road network as the kernels need it.
-
-    Attributes
-    ----------
-    streets : Streets
-        Chains of segments without a choice, and the turns between them.
-    length : (S,)
-        Metres along each segment.
-    start : (S, 2)
-        Where it begins, in metres on the flat map.
-    run : (S, 2)
-        From there to its end.
-    """
+    """Arrays of a road network."""
 
     streets: Streets
-    length: FloatArray
-    start: FloatArray
-    run: FloatArray
+    length: FloatArray  # (S,): metres along each segment
+    start: FloatArray  # (S, 2): start on the plane, in metres
+    run: FloatArray  # (S, 2): vector from start to end
 
 
 class MotionModel(NamedTuple):
-    """The constants of the model, in metres and seconds; no particle is further than `farthest` from its fix."""
+    """Parameters of the model, in metres and seconds; particles lie within `farthest` of their fix."""
 
     sigma: float
     deviation_rate: float
@@ -130,31 +117,20 @@ class MotionModel(NamedTuple):
 
 
 class ParticleCloud(NamedTuple):
-    """Particles at one fix: (N,) each.
-
-    Attributes
-    ----------
-    segment, along : where they are
-    street, position : the street, and metres from its beginning
-    place : (N, 2)
-        The same on the flat map.
-    option : index among the fix's candidates, or `STANDS`
-    parent : the particle of the fix before
-    weight : sums to 1
-    """
+    """N particles at one fix."""
 
     segment: IntArray
-    along: FloatArray
+    along: FloatArray  # metres from the start of the segment
     street: IntArray
-    position: FloatArray
-    place: FloatArray
-    option: IntArray
-    parent: IntArray
-    weight: FloatArray
+    position: FloatArray  # metres from the start of the street
+    place: FloatArray  # (N, 2): position on the plane
+    option: IntArray  # index of the candidate segment, or STANDS
+    parent: IntArray  # particle of the previous fix
+    weight: FloatArray  # sums to 1
 
 
 class Pace(NamedTuple):
-    """The chances of a step: of standing, and ``scale exp(-rate d - deviation_rate |d - g|)`` up to d = limit."""
+    """Density of one step: P(no movement), and scale exp(-rate d - deviation_rate |d - g|) for d <= limit."""
 
     stands: float
     scale: float
@@ -164,29 +140,19 @@ class Pace(NamedTuple):
 
 
 class ParticleStep(NamedTuple):
-    """What joins the clouds of two fixes.
+    """Transition between the clouds of two fixes."""
 
-    Attributes
-    ----------
-    group : (N,) int64
-        Which row of `reach` is a particle's street.
-    reach : (U, C)
-        Metres from the beginning of each distinct street of the first cloud to that of each candidate segment, round
-        about where it is on the same street; inf if too far.
-    pace : Pace
-    log_evidence : float
-        Log of the density of the second fix, given those before; -inf where the cloud is lost.
-    """
-
-    group: IntArray
-    reach: FloatArray
+    group: IntArray  # (N,): row of `reach` for each particle's street
+    reach: (
+        FloatArray  # (U, C): metres from the start of each street of the first cloud to each candidate, inf if too far
+    )
     pace: Pace
-    log_evidence: float
+    log_evidence: float  # log-density of the second fix given the previous ones; -inf if no particle survives
 
 
 @njit(cache=True, nogil=True)
 def pace_of(motion: MotionModel, dt: float, most: float) -> Pace:
-    """Return the chances of a step of dt seconds, of at most so many metres."""
+    """Return the density of a step of dt seconds and at most `most` metres."""
     stands, rate = math.exp(-motion.stay_rate * dt), motion.speed_rate / dt
     limit = min(motion.max_speed * dt + motion.slack, most)
     return Pace(stands, (1.0 - stands) * rate, rate, motion.deviation_rate, limit)
@@ -194,13 +160,13 @@ def pace_of(motion: MotionModel, dt: float, most: float) -> Pace:
 
 @njit(cache=True, nogil=True)
 def density(d: float, g: float, pace: Pace) -> float:
-    """Return the density of driving d metres to a point g metres away, limit or not."""
+    """Return the density of driving d metres to a point g metres away, ignoring the limit."""
     return pace.scale * math.exp(-pace.rate * d - pace.deviation_rate * abs(d - g))
 
 
 @njit(cache=True, nogil=True)
-def _settle(roads: RoadArrays, cloud: ParticleCloud, j: int, segment: int, along: float) -> None:
-    """Put particle j somewhere."""
+def _set_position(roads: RoadArrays, cloud: ParticleCloud, j: int, segment: int, along: float) -> None:
+    """Set the position of particle j."""
     cloud.segment[j], cloud.along[j], cloud.street[j] = segment, along, roads.streets.street[segment]
     cloud.position[j] = roads.streets.start_m[segment] + along
     share = along / roads.length[segment]
@@ -210,30 +176,30 @@ def _settle(roads: RoadArrays, cloud: ParticleCloud, j: int, segment: int, along
 
 @njit(cache=True, nogil=True)
 def project_fix(roads: RoadArrays, segments: IntArray, fix: FloatArray, sigma: float) -> tuple[FloatArray, FloatArray]:
-    """Return how a fix lies beside segments: (C, 4) flat length, foot, nearest point and offset; and the mass (C,).
+    """Return the position of a fix relative to segments (C, 4), and the emission integrated over each segment (C,).
 
-    The foot is where the perpendicular meets the segment's line, in flat metres from its start; the mass is the
-    emission integrated over the segment, 0 beyond what numbers can tell.
+    The columns are the planar length, the foot of the perpendicular, the nearest point (both in metres from the
+    start), and the offset from the line.
     """
-    found, mass = np.empty((segments.size, 4)), np.empty(segments.size)
+    relative, mass = np.empty((segments.size, 4)), np.empty(segments.size)
     for c in range(segments.size):
         run, start = roads.run[segments[c]], roads.start[segments[c]]
         flat = math.hypot(run[0], run[1])
         if flat == 0.0:
-            found[c], mass[c] = 0.0, 0.0
+            relative[c], mass[c] = 0.0, 0.0
             continue
         east, north = fix[0] - start[0], fix[1] - start[1]
         foot = (east * run[0] + north * run[1]) / flat
         offset = (east * run[1] - north * run[0]) / flat
-        found[c, 0], found[c, 1], found[c, 3] = flat, foot, offset
-        found[c, 2] = min(max(foot, 0.0), flat)
+        relative[c, 0], relative[c, 1], relative[c, 3] = flat, foot, offset
+        relative[c, 2] = min(max(foot, 0.0), flat)
         mass[c] = _mass(foot, offset, 0.0, flat, sigma)
-    return found, mass
+    return relative, mass
 
 
 @njit(cache=True, nogil=True)
 def _mass(foot: float, offset: float, low: float, high: float, sigma: float) -> float:
-    """The normal emission, integrated along a line from low to high."""
+    """Return the normal emission integrated along a line from low to high."""
     if abs(offset) > FARTHEST * sigma or low >= high:
         return 0.0
     across = math.exp(-0.5 * (offset / sigma) ** 2) / (math.sqrt(2.0 * math.pi) * sigma)
@@ -250,14 +216,14 @@ def _emission(place: FloatArray, fix: FloatArray, sigma: float, farthest: float)
 
 @njit(cache=True, nogil=True)
 def _draw_along(foot: float, low: float, high: float, sigma: float, state: NDArray[np.uint64]) -> float:
-    """A point from low to high along a line, by the normal emission."""
+    """Draw a point between low and high along a line from the normal emission."""
     at = foot + sigma * normal_between((low - foot) / sigma, (high - foot) / sigma, state)
     return min(max(at, low), high)
 
 
 @njit(cache=True, nogil=True)
 def empty_cloud(n: int) -> ParticleCloud:
-    """Return room for n particles of equal weight."""
+    """Allocate n particles of equal weight."""
     segment, street, option = np.empty((3, n), dtype=np.int64)
     along, position, place = np.empty(n), np.empty(n), np.empty((n, 2))
     return ParticleCloud(segment, along, street, position, place, option, np.full(n, -1), np.full(n, 1.0 / n))
@@ -267,8 +233,8 @@ def empty_cloud(n: int) -> ParticleCloud:
 def begin(
     roads: RoadArrays, segments: IntArray, fix: FloatArray, n: int, sigma: float, state: NDArray[np.uint64]
 ) -> tuple[ParticleCloud, float]:
-    """Return n particles about the first fix, flat over the roads but for the emission, and the log evidence."""
-    cloud, (found, mass) = empty_cloud(n), project_fix(roads, segments, fix, sigma)
+    """Return n particles at the first fix, with a uniform prior over the roads, and the log evidence."""
+    cloud, (relative, mass) = empty_cloud(n), project_fix(roads, segments, fix, sigma)
     total = mass.sum()
     if total <= 0.0:
         return cloud, -np.inf
@@ -277,17 +243,17 @@ def begin(
         while upto < (j + offset) * total / n and c < segments.size - 1:
             c += 1
             upto += mass[c]
-        s, flat = segments[c], found[c, 0]
+        s, flat = segments[c], relative[c, 0]
         cloud.option[j] = c
-        _settle(roads, cloud, j, s, _draw_along(found[c, 1], 0.0, flat, sigma, state) * roads.length[s] / flat)
+        _set_position(roads, cloud, j, s, _draw_along(relative[c, 1], 0.0, flat, sigma, state) * roads.length[s] / flat)
     return cloud, math.log(total)
 
 
 @njit(cache=True, nogil=True)
 def driven_distance(position: float, start: float, same_street: bool, same_segment: bool, reach: float) -> float:
-    """Return the metres from a position on a street to the start of a segment; below 0 for the own segment.
+    """Return the distance from a position on a street to the start of a segment; negative on the own segment.
 
-    Nobody comes to an earlier place of the own segment, since that is a long way round, and fixes are close in time.
+    An earlier point of the own segment is not reached by a cycle, since fixes are close in time.
     """
     if same_street and (same_segment or start >= position):
         return start - position
@@ -298,7 +264,7 @@ def driven_distance(position: float, start: float, same_street: bool, same_segme
 def _reach(
     roads: RoadArrays, cloud: ParticleCloud, segments: IntArray, limit: float, router: Router
 ) -> tuple[IntArray, FloatArray]:
-    """Group particles by street, and search once from each: see `ParticleStep`."""
+    """Group particles by street, and search once from each; see `ParticleStep`."""
     n, streets, work = cloud.segment.size, roads.streets, router.work
     group, source, farthest, n_groups = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64), np.zeros(n), 0
     for i in range(n):
@@ -315,14 +281,14 @@ def _reach(
         wanted, n_wanted = np.empty(segments.size, dtype=np.int64), 0
         for c in range(segments.size):
             street = streets.street[segments[c]]
-            # The way round to the source itself is kept in the place after the last street.
+            # Node C is the source reached by a cycle.
             wanted[c] = streets.length_m.size if street == source[g] else street
             n_wanted += not router.wanted[wanted[c]]
             router.wanted[wanted[c]] = True
         touched = spread(streets, source[g], limit + farthest[g], n_wanted, router)
         for c in range(segments.size):
             router.wanted[wanted[c]] = False
-            if work.settled[wanted[c]]:
+            if work.done[wanted[c]]:
                 reach[g, c] = work.dist[wanted[c]] + streets.start_m[segments[c]]
         clear(work, touched)
     return group, reach
@@ -330,7 +296,7 @@ def _reach(
 
 @njit(cache=True, nogil=True)
 def way_between(cloud: ParticleCloud, i: int, moved: ParticleCloud, j: int, reach: float) -> tuple[float, float]:
-    """Return how far particle i drives to become j of the next cloud, and how far that is straight."""
+    """Return the driven and the straight distance from particle i to particle j of the next cloud."""
     start, same = moved.position[j] - moved.along[j], cloud.street[i] == moved.street[j]
     d = driven_distance(cloud.position[i], start, same, cloud.segment[i] == moved.segment[j], reach) + moved.along[j]
     return d, math.hypot(moved.place[j, 0] - cloud.place[i, 0], moved.place[j, 1] - cloud.place[i, 1])
@@ -338,24 +304,17 @@ def way_between(cloud: ParticleCloud, i: int, moved: ParticleCloud, j: int, reac
 
 @njit(cache=True, nogil=True)
 def _options(
-    roads: RoadArrays,
-    cloud: ParticleCloud,
-    segments: IntArray,
-    group: IntArray,
-    reach: FloatArray,
-    found: FloatArray,
-    mass: FloatArray,
-    pace: Pace,
-    sigma: float,
-) -> tuple[FloatArray, FloatArray]:
-    """Weigh what each particle can do: (C + 1, N) masses, the last to stand and left 0; and densities at the nearest.
+    roads: RoadArrays, cloud: ParticleCloud, segments: IntArray, group: IntArray, reach: FloatArray,
+    relative: FloatArray, mass: FloatArray, pace: Pace, sigma: float,
+) -> tuple[FloatArray, FloatArray]:  # fmt: skip
+    """Return proposal weights (C + 1, N), the last row (no movement) left 0; and densities at the nearest points.
 
-    The density is taken without the limit: the nearest point may lie beyond it where another of the segment does not.
+    The density ignores the limit: the nearest point may lie beyond it where another of the segment does not.
     """
     n, n_options = cloud.segment.size, segments.size
     share, by = np.zeros((n_options + 1, n)), np.ones((n_options + 1, n))
     for c in range(n_options):
-        s, flat = segments[c], found[c, 0]
+        s, flat = segments[c], relative[c, 0]
         if mass[c] <= 0.0:
             continue
         street, start, scale = roads.streets.street[s], roads.streets.start_m[s], roads.length[s] / flat
@@ -365,10 +324,10 @@ def _options(
             d = driven_distance(cloud.position[i], start, cloud.street[i] == street, own, reach[group[i], c])
             if d > pace.limit:
                 continue
-            at, here = found[c, 2], mass[c]
+            at, here = relative[c, 2], mass[c]
             if own:
                 low = cloud.along[i] / scale
-                at, here = max(at, low), _mass(found[c, 1], found[c, 3], low, flat, sigma)
+                at, here = max(at, low), _mass(relative[c, 1], relative[c, 3], low, flat, sigma)
             g = math.hypot(x0 + at * east - cloud.place[i, 0], y0 + at * north - cloud.place[i, 1])
             by[c, i] = density(d + at * scale, g, pace)
             share[c, i] = cloud.weight[i] * here * by[c, i]
@@ -377,33 +336,27 @@ def _options(
 
 @njit(cache=True, nogil=True)
 def advance(
-    roads: RoadArrays,
-    cloud: ParticleCloud,
-    segments: IntArray,
-    fixes: FloatArray,
-    dt: float,
-    motion: MotionModel,
-    router: Router,
-    state: NDArray[np.uint64],
-) -> tuple[ParticleCloud, ParticleStep]:
-    """Move particles on to the next fix; the log evidence of the step is -inf where none can come near it.
+    roads: RoadArrays, cloud: ParticleCloud, segments: IntArray, fixes: FloatArray, dt: float, motion: MotionModel,
+    router: Router, state: NDArray[np.uint64],
+) -> tuple[ParticleCloud, ParticleStep]:  # fmt: skip
+    """Move the particles to the next fix; the log evidence of the step is -inf if none can reach it.
 
     Parameters
     ----------
     segments : (C,) int64
         Candidates near the next fix.
     fixes : (2, 2)
-        The fix of the cloud and the next, on the flat map.
+        The fix of the cloud and the next, on the plane.
     dt : float
-        Seconds between them, above 0.
+        Seconds between them, positive.
     """
     n, n_options, sigma, to = cloud.segment.size, segments.size, motion.sigma, fixes[1]
     straight = math.hypot(fixes[1, 0] - fixes[0, 0], fixes[1, 1] - fixes[0, 1])
-    found, mass = project_fix(roads, segments, to, sigma)
+    relative, mass = project_fix(roads, segments, to, sigma)
     for detour in (motion.detour, np.inf):
         pace = pace_of(motion, dt, straight + detour)
         group, reach = _reach(roads, cloud, segments, pace.limit, router)
-        share, by = _options(roads, cloud, segments, group, reach, found, mass, pace, sigma)
+        share, by = _options(roads, cloud, segments, group, reach, relative, mass, pace, sigma)
         for i in range(n):
             share[n_options, i] = cloud.weight[i] * pace.stands * _emission(cloud.place[i], to, sigma, motion.farthest)
         total = share.sum()
@@ -412,8 +365,8 @@ def advance(
     moved = empty_cloud(n)
     if not total > 0.0:
         return moved, ParticleStep(group, reach, pace, -np.inf)
-    # Pairs are in the order of candidates: in that of particles, the chances would repeat in the very period of the
-    # systematic draw, and all particles would do the same.
+    # Candidates are the outer index: otherwise weights would repeat with the period of the systematic draw, and all
+    # particles would choose the same option.
     k, upto, offset, last = 0, share[0, 0], uniform(state), n * (n_options + 1) - 1
     for j in range(n):
         while upto < (j + offset) * total / n and k < last:
@@ -422,12 +375,12 @@ def advance(
         c, i = k // n, k % n
         moved.parent[j] = i
         if c == n_options:
-            _settle(roads, moved, j, cloud.segment[i], cloud.along[i])
+            _set_position(roads, moved, j, cloud.segment[i], cloud.along[i])
             moved.option[j], moved.weight[j] = STANDS, 1.0
             continue
-        s, flat = segments[c], found[c, 0]
+        s, flat = segments[c], relative[c, 0]
         low = cloud.along[i] * flat / roads.length[s] if s == cloud.segment[i] else 0.0
-        _settle(roads, moved, j, s, _draw_along(found[c, 1], low, flat, sigma, state) * roads.length[s] / flat)
+        _set_position(roads, moved, j, s, _draw_along(relative[c, 1], low, flat, sigma, state) * roads.length[s] / flat)
         moved.option[j] = c
         d, g = way_between(cloud, i, moved, j, reach[group[i], c])
         moved.weight[j] = density(d, g, pace) / by[c, i] if d <= pace.limit and by[c, i] > 0.0 else 0.0
@@ -436,3 +389,273 @@ def advance(
         return moved, ParticleStep(group, reach, pace, -np.inf)
     moved.weight[:] /= n * mean
     return moved, ParticleStep(group, reach, pace, math.log(total) + math.log(mean))
+
+
+class FilterEffort(NamedTuple):
+    """Sizes and limits of the filter."""
+
+    n_particles: int
+    n_paths: int  # paths drawn by backward simulation
+    radius: float  # search radius around a fix, in metres
+    max_radius: float  # maximum to which it doubles while there are no candidates
+    most: int  # maximum number of candidates
+    patience: int  # maximum number of consecutive unreachable fixes before the path is cut
+
+
+class FilterProblem(NamedTuple):
+    """A road network with its index, the model, the limits, and a router."""
+
+    roads: RoadArrays
+    index: GridIndex
+    motion: MotionModel
+    effort: FilterEffort
+    router: Router
+
+
+@njit(cache=True, nogil=True)
+def _ancestors(cloud: ParticleCloud, step: ParticleStep, moved: ParticleCloud, j: int, upto: FloatArray) -> None:
+    """Write the cumulative backward weights (N,): P(ancestor = i given particle j of the next cloud), unnormalised."""
+    total = 0.0
+    stood, parent = moved.option[j] == STANDS, moved.parent[j]
+    for i in range(upto.size):
+        same = cloud.segment[i] == moved.segment[j]
+        if stood:
+            # No movement: the ancestor is at the same point; the density of driving there is negligible.
+            if same and cloud.along[i] == cloud.along[parent]:
+                total += cloud.weight[i]
+        elif not same or cloud.along[i] <= moved.along[j]:
+            d, g = way_between(cloud, i, moved, j, step.reach[step.group[i], moved.option[j]])
+            if d <= step.pace.limit:
+                total += cloud.weight[i] * density(d, g, step.pace)
+        upto[i] = total
+
+
+@njit(cache=True, nogil=True)
+def _pick(upto: FloatArray, at: float) -> int:
+    """Return the first index whose cumulative weight exceeds `at` times the total."""
+    return min(np.searchsorted(upto, at * upto[-1], side="right"), upto.size - 1)
+
+
+@njit(cache=True, nogil=True)
+def draw_paths(
+    clouds: list[ParticleCloud], steps: list[ParticleStep], n_paths: int, state: NDArray[np.uint64]
+) -> IntArray:
+    """Return particles (T, M): M paths drawn by backward simulation from the smoothing distribution.
+
+    Tracing the ancestors of the last cloud instead would degenerate: they soon coincide.
+    """
+    last = len(clouds) - 1
+    chosen, n = np.empty((last + 1, n_paths), dtype=np.int64), clouds[0].weight.size
+    upto, offset = np.cumsum(clouds[last].weight), uniform(state)
+    for m in range(n_paths):
+        chosen[last, m] = _pick(upto, (m + offset) / n_paths)
+    for t in range(last - 1, -1, -1):
+        done = np.zeros(n_paths, dtype=np.bool_)
+        for m in range(n_paths):
+            if done[m]:
+                continue
+            j = chosen[t + 1, m]
+            _ancestors(clouds[t], steps[t], clouds[t + 1], j, upto)
+            for other in range(m, n_paths):
+                if chosen[t + 1, other] == j:
+                    done[other] = True
+                    # All weights may underflow; the parent is always possible.
+                    chosen[t, other] = _pick(upto, uniform(state)) if upto[n - 1] > 0.0 else clouds[t + 1].parent[j]
+    return chosen
+
+
+@njit(cache=True, nogil=True)
+def decide(clouds: list[ParticleCloud], chosen: IntArray) -> tuple[IntArray, FloatArray]:
+    """Return segments (T,) and metres along them (T,) of the path with the maximum expected number of correct fixes.
+
+    It maximises the sum over fixes of the share of drawn paths on its segment, among chains of transitions that occur
+    in some drawn path.
+    """
+    n_fixes, n_paths = chosen.shape
+    state, share = np.empty((n_fixes, n_paths), dtype=np.int64), np.zeros((n_fixes, n_paths))
+    score, back = np.zeros((n_fixes, n_paths)), np.full((n_fixes, n_paths), -1)
+    for t in range(n_fixes):
+        for m in range(n_paths):
+            k = 0
+            while clouds[t].segment[chosen[t, k]] != clouds[t].segment[chosen[t, m]]:
+                k += 1
+            # A segment is represented by the first drawn path on it.
+            state[t, m] = k
+            share[t, k] += 1.0 / n_paths
+        for m in range(n_paths):
+            k = state[t, m]
+            if t > 0 and (back[t, k] < 0 or score[t - 1, state[t - 1, m]] > score[t - 1, back[t, k]]):
+                back[t, k] = state[t - 1, m]
+        for m in range(n_paths):
+            if state[t, m] == m:
+                score[t, m] = share[t, m] + (score[t - 1, back[t, m]] if t > 0 else 0.0)
+    segment, along = np.empty(n_fixes, dtype=np.int64), np.zeros(n_fixes)
+    k = int(np.argmax(score[n_fixes - 1]))
+    for t in range(n_fixes - 1, -1, -1):
+        segment[t] = clouds[t].segment[chosen[t, k]]
+        for m in range(n_paths):
+            if state[t, m] == k:
+                along[t] += clouds[t].along[chosen[t, m]]
+        along[t] /= share[t, k] * n_paths
+        k = back[t, k]
+    for t in range(1, n_fixes):
+        # Means over different paths may decrease slightly.
+        if segment[t] == segment[t - 1]:
+            along[t] = max(along[t], along[t - 1])
+    return segment, along
+
+
+@njit(cache=True, nogil=True)
+def _near(index: GridIndex, fix: FloatArray, effort: FilterEffort) -> IntArray:
+    return near_growing(index, fix[0], fix[1], effort.radius, effort.max_radius, effort.most, False)[0].astype(np.int64)
+
+
+@njit(cache=True, nogil=True)
+def filter_fixes(
+    problem: FilterProblem, fixes: FloatArray, times: FloatArray, state: NDArray[np.uint64]
+) -> tuple[list[ParticleCloud], list[ParticleStep], list[int], list[float], int]:
+    """Run the filter from the first fix until all particles are lost or the trip ends.
+
+    Returns
+    -------
+    clouds, steps, used, log_evidence
+        Particles at each fix used, transitions between them, indices of the fixes, and log evidence of each; empty if
+        there is no road near the first fix.
+    following : int
+        The fix to start again from.
+    """
+    roads, index, motion, effort, router = problem
+    near_by = _near(index, fixes[0], effort)
+    cloud, evidence = begin(roads, near_by, fixes[0], effort.n_particles, motion.sigma, state)
+    no_step = ParticleStep(near_by, np.empty((0, 0)), pace_of(motion, 1.0, 1.0), 0.0)
+    # Numba infers the type of a list from its first element.
+    clouds, steps, used, log_evidence = [cloud], [no_step], [0], [evidence]
+    steps.pop()
+    if evidence == -np.inf:
+        clouds.pop()
+        return clouds, steps, used, log_evidence, 1
+    missed, following = 0, times.size
+    for t in range(1, times.size):
+        near_by, dt = _near(index, fixes[t], effort), times[t] - times[used[-1]]
+        if dt <= 0.0:
+            continue
+        if near_by.size > 0:
+            ends = np.stack((fixes[used[-1]], fixes[t]))
+            cloud, step = advance(roads, clouds[-1], near_by, ends, dt, motion, router, state)
+            if step.log_evidence > -np.inf:
+                clouds.append(cloud)
+                steps.append(step)
+                used.append(t)
+                log_evidence.append(step.log_evidence)
+                missed, following = 0, times.size
+                continue
+        missed, following = missed + 1, min(following, t)
+        if missed > effort.patience:
+            return clouds, steps, used, log_evidence, following
+    return clouds, steps, used, log_evidence, times.size
+
+
+class MatchedStretch(NamedTuple):
+    """Result for the k fixes of one contiguous path."""
+
+    used: IntArray  # (k,): indices of the fixes
+    segment: IntArray  # (k,): segment of the chosen path
+    along: FloatArray  # (k,)
+    drawn: IntArray  # (k, M): segments of the drawn paths
+    log_evidence: FloatArray  # (k,): of each fix, given the previous ones
+    following: int  # the fix to start again from
+
+
+@njit(cache=True, nogil=True)
+def follow(problem: FilterProblem, fixes: FloatArray, times: FloatArray, state: NDArray[np.uint64]) -> MatchedStretch:
+    """Match the fixes of a trip from the first until all particles are lost; empty if no road is near the first."""
+    clouds, steps, used, log_evidence, following = filter_fixes(problem, fixes, times, state)
+    n_paths = problem.effort.n_paths
+    if len(clouds) == 0:
+        none, drawn = np.empty(0, dtype=np.int64), np.empty((0, n_paths), dtype=np.int64)
+        return MatchedStretch(none, none, np.empty(0), drawn, np.empty(0), following)
+    chosen = draw_paths(clouds, steps, n_paths, state)
+    drawn = np.empty(chosen.shape, dtype=np.int64)
+    for k in range(len(clouds)):
+        drawn[k] = clouds[k].segment[chosen[k]]
+    segment, along = decide(clouds, chosen)
+    return MatchedStretch(np.array(used), segment, along, drawn, np.array(log_evidence), following)
+
+
+@njit(cache=True, nogil=True)
+def match_trip(
+    problem: FilterProblem, fixes: FloatArray, times: FloatArray, state: NDArray[np.uint64]
+) -> tuple[IntArray, FloatArray, IntArray, IntArray]:
+    """Match all fixes of one trip.
+
+    Returns
+    -------
+    segment, along : (T,)
+        Segment of each fix, -1 if it was skipped, and metres from the start of the segment.
+    piece : (T,) int64
+        Index of the contiguous path of the fix, -1 if it was skipped.
+    drawn : (T, M) int64
+        Segments of the drawn paths.
+    """
+    segment, piece = np.full(times.size, -1), np.full(times.size, -1)
+    along, drawn = np.zeros(times.size), np.full((times.size, problem.effort.n_paths), -1)
+    at, n_pieces = 0, 0
+    while at < times.size:
+        stretch = follow(problem, fixes[at:], times[at:], state)
+        for k in range(stretch.used.size):
+            t = at + stretch.used[k]
+            segment[t], along[t], piece[t], drawn[t] = stretch.segment[k], stretch.along[k], n_pieces, stretch.drawn[k]
+        n_pieces += stretch.used.size > 0
+        at += stretch.following
+    return segment, along, piece, drawn
+
+
+@njit(cache=True, nogil=True)
+def join(roads: RoadArrays, segment: IntArray, piece: IntArray, router: Router) -> tuple[IntArray, IntArray, IntArray]:
+    """Connect the segments (T,) of each piece by shortest paths.
+
+    Returns
+    -------
+    path, ptr : (n,) int64, (pieces + 1,) int64
+        Concatenated segments of the pieces.
+    upto : (T,) int64
+        Position of each fix in `path`.
+    """
+    streets, path, ptr, before, upto = roads.streets, [np.int64(0)], [0], -1, np.full(segment.size, -1)
+    path.pop()
+    for t in range(segment.size):
+        if piece[t] < 0:
+            continue
+        if before < 0 or piece[before] != piece[t]:
+            if before >= 0:
+                ptr.append(len(path))
+            path.append(segment[t])
+        elif segment[before] != segment[t]:
+            source, goal = streets.street[segment[before]], streets.street[segment[t]]
+            first, last = streets.place[segment[before]] + 1, streets.place[segment[t]] + 1
+            if source != goal or first > last:
+                cycle = streets.length_m.size if source == goal else goal
+                for street in streets_between(streets, source, cycle, np.inf, router):
+                    path.extend([np.int64(s) for s in streets.items[first : streets.ptr[source + 1]]])
+                    source, first = street, streets.ptr[street]
+            path.extend([np.int64(s) for s in streets.items[first:last]])
+        before, upto[t] = t, len(path) - 1
+    ptr.append(len(path))
+    return np.array(path, dtype=np.int64), np.array(ptr, dtype=np.int64), upto
+
+
+@njit(cache=True, nogil=True)
+def confidence_of(path: IntArray, upto: IntArray, piece: IntArray, drawn: IntArray) -> FloatArray:
+    """Return (T,) the share of drawn paths that are, at each fix, on the path between the adjacent fixes."""
+    on = np.flatnonzero(piece >= 0)
+    share = np.zeros(piece.size)
+    for k in range(on.size):
+        t = on[k]
+        low = upto[on[k - 1]] if k > 0 and piece[on[k - 1]] == piece[t] else upto[t]
+        high = upto[on[k + 1]] if k + 1 < on.size and piece[on[k + 1]] == piece[t] else upto[t]
+        for m in range(drawn.shape[1]):
+            for i in range(low, high + 1):
+                if path[i] == drawn[t, m]:
+                    share[t] += 1.0 / drawn.shape[1]
+                    break
+    return share

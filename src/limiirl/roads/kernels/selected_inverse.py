@@ -13,7 +13,7 @@ from limiirl.kernels.elimination.symbolic import diagonal_lu
 
 @njit(cache=True, nogil=True)
 def _at(ptr: Any, columns: Any, row: int, column: int) -> int:
-    """Return where an entry of a sparse matrix is stored; -1 where it is not."""
+    """Return the position of an entry of a sparse matrix, or -1."""
     place = ptr[row] + np.searchsorted(columns[ptr[row] : ptr[row + 1]], column)
     return place if place < ptr[row + 1] and columns[place] == column else -1
 
@@ -22,8 +22,8 @@ def _at(ptr: Any, columns: Any, row: int, column: int) -> int:
 def _fill(pattern: Any, lower: Any, upper: Any, z: Any) -> None:
     """Write into z the entries (j, i) of (L U)^-1 for every entry (i, j) of L + U, from the last pivot to the first.
 
-    With ``U = D U'`` and unit diagonals, ``Z = D^-1 L^-1 - (U' - I) Z = U'^-1 D^-1 - Z (L - I)``: an entry follows from
-    later ones, and by the rule of fill those that it needs are among the stored (Erisman and Tinney 1975).
+    With U = D U' and unit diagonals, Z = D^-1 L^-1 - (U' - I) Z = U'^-1 D^-1 - Z (L - I): an entry depends on later
+    ones, which are all stored because of fill-in (Erisman and Tinney 1975).
     """
     ptr, columns = pattern
     low_ptr, low_row, low = lower
@@ -51,47 +51,36 @@ def _fill(pattern: Any, lower: Any, upper: Any, z: Any) -> None:
 
 
 def return_visits(src: NDArray[Any], dst: NDArray[Any], weight: FloatArray, n: int) -> FloatArray:
-    """Return (n,) the sum of weights of all walks from each state back to it, the one of no step included.
-
-    Of a walk that ends somewhere else it is the expected number of visits to a state, once it is there, wherever it is
-    bound for: the weights of what follows cancel, if that place is on none of the ways back.
+    """Return the diagonal (n,) of (I - W)^-1: the expected number of visits to each state, once it was reached.
 
     Parameters
     ----------
-    src, dst : (E,)
-        Edges.
-    weight : (E,)
-        Not negative; every cycle weighs so little that the sums are finite.
+    src, dst, weight : (E,)
+        Edges of W with nonnegative weights whose cycles have a convergent sum.
     n : int
         Number of states.
 
     Examples
     --------
-    A ring of two edges, whose round weighs a half:
-
     >>> return_visits(np.array([0, 1, 1]), np.array([1, 0, 2]), np.array([0.5, 1.0, 0.3]), 3)
     array([2., 2., 1.])
     """
-    walks = sparse.csc_array((weight, (src, dst)), shape=(n, n))
-    found = diagonal_lu(sparse.csc_array(sparse.eye_array(n, format="csc") - walks))
-    lower, upper = sparse.csc_array(found.L), sparse.csr_array(found.U)
+    W = sparse.csc_array((weight, (src, dst)), shape=(n, n))
+    lu = diagonal_lu(sparse.csc_array(sparse.eye_array(n, format="csc") - W))
+    lower, upper = sparse.csc_array(lu.L), sparse.csr_array(lu.U)
     both = sparse.csr_array(abs(lower.tocsr()) + abs(upper))
     for matrix in (lower, upper, both):
         matrix.sort_indices()
     z = np.zeros(both.nnz)
-    _fill(
-        (both.indptr, both.indices),
-        (lower.indptr, lower.indices, lower.data),
-        (upper.indptr, upper.indices, upper.data),
-        z,
-    )
-    return _diagonal(both.indptr, both.indices, z, found.perm_r, found.perm_c)
+    factors = [(factor.indptr, factor.indices, factor.data) for factor in (lower, upper)]
+    _fill((both.indptr, both.indices), *factors, z)
+    return _diagonal(both.indptr, both.indices, z, lu.perm_r, lu.perm_c)
 
 
 @njit(cache=True, nogil=True)
 def _diagonal(ptr: Any, columns: Any, z: Any, rows: Any, cols: Any) -> Any:
-    """Return the diagonal in the order of the states; it was an entry of the matrix, and so is one of L + U."""
-    found = np.empty(rows.size)
+    """Return the diagonal in the order of the states; it is stored, being part of the pattern of L + U."""
+    diagonal = np.empty(rows.size)
     for s in range(rows.size):
-        found[s] = z[_at(ptr, columns, rows[s], cols[s])]
-    return found
+        diagonal[s] = z[_at(ptr, columns, rows[s], cols[s])]
+    return diagonal

@@ -1,4 +1,4 @@
-"""Grid index of segments: those near a point, the nearest of each point, and the overlap of polylines."""
+"""Grid index of segments: radius search, nearest segment, and overlap of polylines."""
 
 from typing import Any, NamedTuple
 
@@ -8,49 +8,31 @@ from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray
 
-# Cells are listed a little wider than they are, so that a point computed on a segment always lies in a listed cell.
+# Cells are enlarged by this margin, so that rounding never puts a point of a segment into a cell that lacks it.
 _MARGIN = 1e-6
 
 
 class GridIndex(NamedTuple):
-    """Straight segments in a plane, and the cells that each of them touches.
+    """Straight segments in a plane, and the grid cells that each of them touches."""
 
-    Attributes
-    ----------
-    x0, y0, cell_m : float
-        South-west corner of the grid, and the side of a cell.
-    nx, ny : int
-        Number of cells eastward and northward.
-    ptr : (nx ny + 1,) int64
-        Cell (i, j) lists ``items[ptr[j nx + i]:ptr[j nx + i + 1]]``.
-    items : int32
-        Segments, ascending within a cell.
-    ax, ay, bx, by : (S,)
-        Where each segment begins and ends, in metres.
-    before : (S,) int32
-        The one segment that leads into each and leads nowhere else; -1 where there is a choice.
-    after : (S,) int32
-        The inverse of `before`.
-    """
-
-    x0: float
+    x0: float  # south-west corner
     y0: float
-    cell_m: float
-    nx: int
-    ny: int
-    ptr: NDArray[np.int64]
-    items: NDArray[np.int32]
-    ax: FloatArray
+    cell_m: float  # side of a cell
+    nx: int  # number of cells eastward
+    ny: int  # number of cells northward
+    ptr: NDArray[np.int64]  # (nx ny + 1,): cell (i, j) has items[ptr[j nx + i]:ptr[j nx + i + 1]]
+    items: NDArray[np.int32]  # segments, ascending within a cell
+    ax: FloatArray  # (S,): start and end of each segment, in metres
     ay: FloatArray
     bx: FloatArray
     by: FloatArray
-    before: NDArray[np.int32]
-    after: NDArray[np.int32]
+    before: NDArray[np.int32]  # (S,): only predecessor of each segment, -1 if there is none
+    after: NDArray[np.int32]  # (S,): only successor
 
 
 @njit(cache=True, nogil=True)
 def _row(ax: float, ay: float, bx: float, by: float, low: float, high: float) -> tuple[float, float]:
-    """Return the range of x over which a segment runs between two heights, given that it comes there."""
+    """Return the range of x of a segment clipped to low <= y <= high, which it intersects."""
     if by == ay:
         return min(ax, bx), max(ax, bx)
     first, last = (low - ay) / (by - ay), (high - ay) / (by - ay)
@@ -61,7 +43,7 @@ def _row(ax: float, ay: float, bx: float, by: float, low: float, high: float) ->
 
 @njit(cache=True, nogil=True)
 def _list_cells(grid: Any, ends: Any, ptr: Any, items: Any, fill: bool) -> None:
-    """Count the segments of each cell into ptr[cell + 1], or put them into `items` from ptr[cell] on."""
+    """Count the segments of each cell in ptr[cell + 1]; or, with `fill`, list them in `items` from ptr[cell] on."""
     x0, y0, cell, nx, ny = grid
     ax, ay, bx, by = ends
     for s in range(ax.size):
@@ -84,24 +66,17 @@ def _list_cells(grid: Any, ends: Any, ptr: Any, items: Any, fill: bool) -> None:
 def rasterise(
     xy: FloatArray, tail: NDArray[Any], head: NDArray[Any], before: Any, after: Any, cell_m: float
 ) -> GridIndex:
-    """Return the index of segments that run straight between points.
+    """Return the grid index of straight segments.
 
     Parameters
     ----------
     xy : (V, 2)
-        Points in metres.
+        Nodes in metres.
     tail, head : (S,) int
-        Points at which each segment begins and ends.
+        Start and end node of each segment.
     before, after : (S,) int32
         See `GridIndex`.
     cell_m : float
-
-    Examples
-    --------
-    >>> none = np.full(1, -1, dtype=np.int32)
-    >>> index = rasterise(np.array([[0.0, 0.0], [90.0, 0.0]]), np.array([0]), np.array([1]), none, none, 50.0)
-    >>> near(index, 30.0, 4.0, 10.0, 8, False)
-    (array([0], dtype=int32), array([0.33333333]), array([4.]))
     """
     ax, ay, bx, by = (np.ascontiguousarray(xy[end, axis]) for end in (tail, head) for axis in (0, 1))
     ends = (ax, ay, bx, by)
@@ -119,7 +94,7 @@ def rasterise(
 
 @njit(cache=True, nogil=True)
 def closest(index: GridIndex, s: int, x: float, y: float) -> tuple[float, float]:
-    """Return how far along segment s, as a share of it, lies its point closest to (x, y), and that point's distance."""
+    """Return the relative position on segment s of its point closest to (x, y), and the distance."""
     dx, dy = index.bx[s] - index.ax[s], index.by[s] - index.ay[s]
     squared = dx * dx + dy * dy
     along = 0.0
@@ -130,7 +105,7 @@ def closest(index: GridIndex, s: int, x: float, y: float) -> tuple[float, float]
 
 @njit(cache=True, nogil=True)
 def _worse_than_neighbour(index: GridIndex, s: int, along: float, x: float, y: float) -> bool:
-    """Return whether a neighbour on the same street is as close; of two that are equally close only one says so."""
+    """Return whether a neighbour on the same street is at least as close; of two equally close ones, only one is."""
     if along == 0.0 and index.before[s] >= 0:
         return True
     if along == 1.0 and index.after[s] >= 0:
@@ -139,40 +114,36 @@ def _worse_than_neighbour(index: GridIndex, s: int, along: float, x: float, y: f
 
 
 @njit(cache=True, nogil=True)
-def _insert(found: int, most: int, s: int, share: float, far: float, segment: Any, along: Any, distance: Any) -> int:
-    """Keep the nearest `most` in order of distance, then of segment, so that no order of search shows."""
-    at = found
+def _insert(n: int, most: int, s: int, share: float, far: float, segment: Any, along: Any, distance: Any) -> int:
+    """Insert into the nearest `most`, sorted by distance and segment, so that the order of search does not matter."""
+    at = n
     while at > 0 and (distance[at - 1] > far or (distance[at - 1] == far and segment[at - 1] > s)):
         at -= 1
     if at == most:
-        return found
-    for k in range(min(found, most - 1), at, -1):
+        return n
+    for k in range(min(n, most - 1), at, -1):
         segment[k], along[k], distance[k] = segment[k - 1], along[k - 1], distance[k - 1]
     segment[at], along[at], distance[at] = s, share, far
-    return min(found + 1, most)
+    return min(n + 1, most)
 
 
 @njit(cache=True, nogil=True)
 def collect(
     index: GridIndex, x: float, y: float, radius: float, streets: bool, segment: Any, along: Any, distance: Any
 ) -> int:
-    """Write the segments within a radius of (x, y), nearest first, and return how many.
+    """Write the segments within a radius of (x, y), nearest first, and return their number.
 
     Parameters
     ----------
-    index : GridIndex
-    x, y, radius : float
-        In metres.
     streets : bool
-        Keep of each street, which is a chain of segments without a choice, only where it comes closest: the local
-        minima of the distance along it. All segments within the radius otherwise.
+        Keep only the local minima of the distance along each street (a chain of segments without alternatives).
     segment, along, distance : (most,) int32 and float64
-        Where to write: the nearest, and of equals those of lower number, are kept. `along` is a share in [0, 1].
+        Output: the nearest segments, ties broken by lower index; `along` is the relative position in [0, 1].
     """
-    most, found = segment.size, 0
+    most, n = segment.size, 0
     if not (np.isfinite(x) and np.isfinite(y)):
         return 0
-    # Clipped as floats: a fix on another continent would overflow as a whole number.
+    # Clipped as floats: a very distant fix would overflow an integer.
     left = int(np.floor(min(max((x - radius - index.x0) / index.cell_m, 0.0), float(index.nx))))
     right = int(np.floor(min(max((x + radius - index.x0) / index.cell_m, -1.0), index.nx - 1.0)))
     bottom = int(np.floor(min(max((y - radius - index.y0) / index.cell_m, 0.0), float(index.ny))))
@@ -182,9 +153,9 @@ def collect(
             for k in range(index.ptr[j * index.nx + i], index.ptr[j * index.nx + i + 1]):
                 s = index.items[k]
                 share, far = closest(index, s, x, y)
-                if far > radius or (found == most and far > distance[most - 1]):
+                if far > radius or (n == most and far > distance[most - 1]):
                     continue
-                # A segment is listed in several cells; it counts in the one where its closest point lies.
+                # A segment is listed in several cells; only the one with its closest point counts.
                 px = index.ax[s] + share * (index.bx[s] - index.ax[s])
                 py = index.ay[s] + share * (index.by[s] - index.ay[s])
                 if i != int(np.floor((px - index.x0) / index.cell_m)):
@@ -193,41 +164,50 @@ def collect(
                     continue
                 if streets and _worse_than_neighbour(index, s, share, x, y):
                     continue
-                found = _insert(found, most, s, share, far, segment, along, distance)
-    return found
+                n = _insert(n, most, s, share, far, segment, along, distance)
+    return n
 
 
 @njit(cache=True, nogil=True)
-def near(index: GridIndex, x: float, y: float, radius: float, most: int, streets: bool) -> tuple[Any, Any, Any]:
-    """Return segments (n,), shares along them (n,) and distances (n,): `collect` with arrays of its own."""
-    segment, along, distance = np.empty(most, dtype=np.int32), np.empty(most), np.empty(most)
-    n = collect(index, x, y, radius, streets, segment, along, distance)
-    return segment[:n], along[:n], distance[:n]
+def collect_growing(
+    index: GridIndex, x: float, y: float, radius: float, max_radius: float, streets: bool, segment: Any, along: Any,
+    distance: Any,
+) -> int:  # fmt: skip
+    """Call `collect`, doubling the radius up to `max_radius` until there is a segment; return the number."""
+    while True:
+        n = collect(index, x, y, radius, streets, segment, along, distance)
+        if n > 0 or radius >= max_radius:
+            return n
+        radius = min(2.0 * radius, max_radius)
 
 
 @njit(cache=True, nogil=True)
 def near_growing(
     index: GridIndex, x: float, y: float, radius: float, max_radius: float, most: int, streets: bool
 ) -> tuple[Any, Any, Any]:
-    """Return what `near` does, with the radius doubled until something is found or it would pass the largest."""
-    while True:
-        segment, along, distance = near(index, x, y, radius, most, streets)
-        if segment.size > 0 or radius >= max_radius:
-            return segment, along, distance
-        radius = min(2.0 * radius, max_radius)
+    """Return segments (n,), relative positions (n,) and distances (n,); see `collect_growing`."""
+    segment, along, distance = np.empty(most, dtype=np.int32), np.empty(most), np.empty(most)
+    n = collect_growing(index, x, y, radius, max_radius, streets, segment, along, distance)
+    return segment[:n], along[:n], distance[:n]
 
 
-# The first radius to look within, in metres: most places that somebody points at lie on a street.
+@njit(cache=True, nogil=True)
+def near(index: GridIndex, x: float, y: float, radius: float, most: int, streets: bool) -> tuple[Any, Any, Any]:
+    """Return segments (n,), relative positions (n,) and distances (n,); see `collect`."""
+    return near_growing(index, x, y, radius, radius, most, streets)
+
+
+# Initial search radius in metres.
 _FIRST_M = 30.0
-# Segments to make room for; more if they do not suffice.
+# Initial capacity for segments.
 _MOST = 64
-# Metres that do not count: the two directions of a street are as near, whatever the last digits say.
+# Tolerance in metres: the two directions of a street are equally near.
 _ALIKE_M = 1e-6
 
 
 @njit(cache=True, nogil=True)
-def _stretched(index: GridIndex, s: int, x: float, y: float, east: float, north: float) -> tuple[float, float]:
-    """Return how far along segment s its point closest to (x, y) lies, and its distance, on a stretched plane."""
+def _closest_scaled(index: GridIndex, s: int, x: float, y: float, east: float, north: float) -> tuple[float, float]:
+    """Return the position on segment s closest to (x, y), and the distance, on a plane scaled by (east, north)."""
     ax, ay = (index.ax[s] - x) * east, (index.ay[s] - y) * north
     dx, dy = (index.bx[s] - index.ax[s]) * east, (index.by[s] - index.ay[s]) * north
     squared = dx * dx + dy * dy
@@ -239,7 +219,7 @@ def _stretched(index: GridIndex, s: int, x: float, y: float, east: float, north:
 
 @njit(cache=True, nogil=True)
 def _all_near(index: GridIndex, x: float, y: float, radius: float) -> Any:
-    """Return all segments within a radius, however many."""
+    """Return all segments within a radius."""
     most = _MOST
     while True:
         segment, _, _ = near(index, x, y, radius, most, False)
@@ -249,64 +229,53 @@ def _all_near(index: GridIndex, x: float, y: float, radius: float) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def nearest(index: GridIndex, xy: Any, scale: Any, within: float, segment: Any, along: Any, distance: Any) -> None:
-    """Write the segment nearest to each point, of equals the one of lower number; -1 where none is within reach.
+def nearest(index: GridIndex, xy: FloatArray, scale: FloatArray, within: float) -> tuple[Any, Any, Any]:
+    """Return segments (n,), relative positions (n,) and distances (n,) of the segments nearest to n points.
+
+    Ties are broken by the lower segment; -1 and NaN if no segment is within reach.
 
     Parameters
     ----------
-    index : GridIndex
     xy : (n, 2)
         Points on the plane of the index.
     scale : (n, 2)
-        True metres a metre of that plane, eastward and northward, at each point.
+        True metres per metre of the plane, eastward and northward, at each point.
     within : float
-        True metres.
-    segment, along, distance : (n,) int64 and float64
-        Where to write; distances are true metres.
-    """
-    for i in range(xy.shape[0]):
-        x, y, east, north = xy[i, 0], xy[i, 1], scale[i, 0], scale[i, 1]
-        narrow = min(east, north)
-        found, _, _ = near_growing(index, x, y, min(_FIRST_M, within) / narrow, within / narrow, 1, False)
-        segment[i], along[i], distance[i] = -1, np.nan, np.nan
-        if found.size == 0:
-            continue
-        # Nearest on the plane need not be nearest in truth; but what is lies no further off than this one in truth.
-        _, bound = _stretched(index, found[0], x, y, east, north)
-        around = _all_near(index, x, y, (bound + 2.0 * _ALIKE_M) / narrow)
-        least = bound
-        for s in around:
-            least = min(least, _stretched(index, s, x, y, east, north)[1])
-        if least > within:
-            continue
-        for s in around:
-            share, far = _stretched(index, s, x, y, east, north)
-            if far <= least + _ALIKE_M and (segment[i] < 0 or s < segment[i]):
-                segment[i], along[i], distance[i] = s, share, far
-
-
-def nearest_of(
-    index: GridIndex, xy: NDArray[np.float64], scale: NDArray[np.float64], within: float
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return segments (n,), shares along them (n,) and distances (n,): `nearest` with arrays of its own.
+        Maximum distance in true metres.
 
     Examples
     --------
-    >>> from limiirl.roads.kernels.spatial_index import rasterise
     >>> none = np.full(1, -1, dtype=np.int32)
     >>> index = rasterise(np.array([[0.0, 0.0], [90.0, 0.0]]), np.array([0]), np.array([1]), none, none, 50.0)
-    >>> nearest_of(index, np.array([[30.0, 4.0], [30.0, 400.0]]), np.ones((2, 2)), 100.0)
+    >>> nearest(index, np.array([[30.0, 4.0], [30.0, 400.0]]), np.ones((2, 2)), 100.0)
     (array([ 0, -1]), array([0.33333333,        nan]), array([ 4., nan]))
     """
-    n = len(xy)
-    segment, along, distance = np.empty(n, dtype=np.int64), np.empty(n), np.empty(n)
-    nearest(index, np.ascontiguousarray(xy), np.ascontiguousarray(scale), float(within), segment, along, distance)
+    n = xy.shape[0]
+    segment, along, distance = np.full(n, -1), np.full(n, np.nan), np.full(n, np.nan)
+    for i in range(n):
+        x, y, east, north = xy[i, 0], xy[i, 1], scale[i, 0], scale[i, 1]
+        narrow = min(east, north)
+        nearby, _, _ = near_growing(index, x, y, min(_FIRST_M, within) / narrow, within / narrow, 1, False)
+        if nearby.size == 0:
+            continue
+        # The nearest on the plane need not be the nearest in true metres, but bounds its distance.
+        _, bound = _closest_scaled(index, nearby[0], x, y, east, north)
+        around = _all_near(index, x, y, (bound + 2.0 * _ALIKE_M) / narrow)
+        least = bound
+        for s in around:
+            least = min(least, _closest_scaled(index, s, x, y, east, north)[1])
+        if least > within:
+            continue
+        for s in around:
+            share, far = _closest_scaled(index, s, x, y, east, north)
+            if far <= least + _ALIKE_M and (segment[i] < 0 or s < segment[i]):
+                segment[i], along[i], distance[i] = s, share, far
     return segment, along, distance
 
 
 @njit(cache=True, nogil=True)
 def _disc(px: float, py: float, dx: float, dy: float, reach: float) -> tuple[float, float]:
-    """From and to which t the line (px, py) + t (dx, dy) lies within `reach` of the origin; (1, 0) for nowhere."""
+    """Return the interval of t with |(px, py) + t (dx, dy)| <= reach; (1, 0) if it is empty."""
     a, b = dx * dx + dy * dy, px * dx + py * dy
     under = b * b - a * (px * px + py * py - reach * reach)
     if under < 0.0:
@@ -317,7 +286,7 @@ def _disc(px: float, py: float, dx: float, dy: float, reach: float) -> tuple[flo
 
 @njit(cache=True, nogil=True)
 def _band(px: float, py: float, dx: float, dy: float, reach: float, length: float) -> tuple[float, float]:
-    """The same within `reach` of the x axis between 0 and `length`."""
+    """Return the interval of t for which the line lies in [0, length] x [-reach, reach]; (1, 0) if it is empty."""
     low, high = -np.inf, np.inf
     for at, by, least, most in ((px, dx, 0.0, length), (py, dy, -reach, reach)):
         if by == 0.0:
@@ -331,10 +300,9 @@ def _band(px: float, py: float, dx: float, dy: float, reach: float, length: floa
 
 @njit(cache=True, nogil=True)
 def _stadium(a: FloatArray, b: FloatArray, c: FloatArray, d: FloatArray, reach: float) -> tuple[float, float]:
-    """From and to which share of the piece a-b it lies within `reach` of the piece c-d; (1, 0) for nowhere.
+    """Return the interval of positions on a-b within `reach` of c-d; (1, 0) if it is empty.
 
-    What lies within `reach` of a straight piece is convex (a disc at each end and a band between), so it is one
-    stretch.
+    The points within `reach` of a straight piece form a convex set: a disc at each end and a band between.
     """
     dx, dy, length = b[0] - a[0], b[1] - a[1], np.hypot(d[0] - c[0], d[1] - c[1])
     low, high = _disc(a[0] - c[0], a[1] - c[1], dx, dy, reach)
@@ -352,14 +320,14 @@ def _stadium(a: FloatArray, b: FloatArray, c: FloatArray, d: FloatArray, reach: 
 
 @njit(cache=True, nogil=True)
 def length_near(line: FloatArray, other: FloatArray, reach: float) -> tuple[float, float]:
-    """Return the length of a polyline, and how much of it lies within `reach` of another polyline, on a plane.
+    """Return the length of a polyline, and the length of its part within `reach` of another polyline.
 
     Parameters
     ----------
     line, other : (n, 2), (m, 2)
-        Corners; an `other` of one corner is a point.
+        Vertices; an `other` of one vertex is a point.
     reach : float
-        Above 0.
+        Positive.
     """
     total, near = 0.0, 0.0
     n = max(other.shape[0] - 1, 1)
@@ -372,17 +340,17 @@ def length_near(line: FloatArray, other: FloatArray, reach: float) -> tuple[floa
         total += length
         west, east = min(a[0], b[0]) - reach, max(a[0], b[0]) + reach
         south, north = min(a[1], b[1]) - reach, max(a[1], b[1]) + reach
-        found = 0
+        n_intervals = 0
         for j in range(n):
             c, d = other[j], other[min(j + 1, other.shape[0] - 1)]
             if max(c[0], d[0]) < west or min(c[0], d[0]) > east or max(c[1], d[1]) < south or min(c[1], d[1]) > north:
                 continue
             one, two = _stadium(a, b, c, d, reach)
             if one < two:
-                low[found], high[found] = one, two
-                found += 1
+                low[n_intervals], high[n_intervals] = one, two
+                n_intervals += 1
         covered, upto = 0.0, 0.0
-        for k in np.argsort(low[:found]):
+        for k in np.argsort(low[:n_intervals]):
             if high[k] > upto:
                 covered += high[k] - max(low[k], upto)
                 upto = high[k]

@@ -7,19 +7,6 @@ from limiirl.roads.matching.matches import MatchedPiece, Matches, TripMatch
 from limiirl.roads.matching.quality import LEVELS, LONG_M, LONG_S, Quality, measure_quality
 
 __all__ = [
-    "LEVELS",
-    "LONG_M",
-    "LONG_S",
-    "Agreement",
-    "MatchedPiece",
-    "Matches",
-    "PathRecovery",
-    "Quality",
-    "TripMatch",
-    "build_grid",
-    "estimate_noise",
-    "match",
-    "measure_agreement",
-    "measure_quality",
-    "path_recovery",
-]
+    "LEVELS", "LONG_M", "LONG_S", "Agreement", "MatchedPiece", "Matches", "PathRecovery", "Quality", "TripMatch",
+    "build_grid", "estimate_noise", "match", "measure_agreement", "measure_quality", "path_recovery",
+]  # fmt: skip

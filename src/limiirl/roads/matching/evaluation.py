@@ -1,4 +1,4 @@
-"""Agreement of two matchings by geometry, and recovery of true paths where they are known."""
+"""Geometric agreement of two matchings, and recovery of known true paths."""
 
 from __future__ import annotations
 
@@ -19,21 +19,11 @@ from limiirl.roads.network import RoadNetwork
 
 @dataclass(frozen=True)
 class Agreement:
-    """What share of the length of each of two sets of lines lies near the other.
+    """Shares of two sets of N polylines that lie near each other."""
 
-    Attributes
-    ----------
-    length_m : (N, 2)
-        Of each trip's line in the first and in the second set.
-    near_m : (N, 2)
-        How much of the first line lies near the second, and of the second near the first.
-    metres : float
-        What counts as near.
-    """
-
-    length_m: FloatArray
-    near_m: FloatArray
-    metres: float
+    length_m: FloatArray  # (N, 2): length of each trip's line in the first and second set
+    near_m: FloatArray  # (N, 2): length of the first line near the second, and of the second near the first
+    metres: float  # distance that counts as near
 
     @property
     def shares(self) -> FloatArray:
@@ -43,14 +33,14 @@ class Agreement:
 
     @property
     def total(self) -> tuple[float, float]:
-        """Share of the length of all trips together, both ways; NaN where there is none."""
+        """Share of the total length, for the first and the second set; NaN without length."""
         with np.errstate(invalid="ignore"):
             first, second = self.near_m.sum(axis=0) / self.length_m.sum(axis=0)
         return float(first), float(second)
 
     @property
     def worst(self) -> NDArray[np.int64]:
-        """Trips (N,), the one that agrees least first, by the lesser of its two shares; those without length last."""
+        """Trips (N,) in ascending order of the smaller of their two shares; those without length last."""
         return np.argsort(self.shares.min(axis=1), kind="stable")
 
     def __len__(self) -> int:
@@ -60,103 +50,82 @@ class Agreement:
 def measure_agreement(
     network: RoadNetwork, ours: Sequence[ArrayLike], theirs: Sequence[ArrayLike], metres: float = 15.0
 ) -> Agreement:
-    """Return what share of the length of lines lies within some metres of other lines, both ways.
+    """Return the share of the length of each line that lies within some metres of the other.
 
-    Nothing is sampled: what lies near a straight piece is convex, so each pair of pieces gives one stretch, and the
-    stretches are joined. Direction and order do not count: a road driven the wrong way lies near itself.
+    The result is exact, not sampled: the points near a straight piece form a convex set, so that each pair of pieces
+    contributes one interval. Direction and order are ignored.
 
     Parameters
     ----------
     network : RoadNetwork
-        Whose flat map is used.
-    ours, theirs : N lines, each (k, 2)
-        Latitude and longitude of corners, trip by trip, as `Matches.geometry` gives them.
+        Defines the planar projection.
+    ours, theirs : N arrays (k, 2)
+        Latitudes and longitudes of polylines, as `Matches.geometry` returns them.
     metres : float
-        What counts as near.
+        Distance that counts as near.
 
     Examples
     --------
     >>> from limiirl.roads import RoadNetwork
-    >>> from limiirl.roads.matching.evaluation import measure_agreement
     >>> network = RoadNetwork.from_segments([41.15, 41.16], [-8.63, -8.63], [0, 1], [1, 0])
     >>> street = [(41.15, -8.63), (41.16, -8.63)]
     >>> half = [(41.15, -8.63), (41.155, -8.63)]
-    >>> found = measure_agreement(network, [street], [half], metres=10.0)
-    >>> found.length_m.round(1), found.shares.round(3)
+    >>> agreement = measure_agreement(network, [street], [half], metres=10.0)
+    >>> agreement.length_m.round(1), agreement.shares.round(3)
     (array([[1110.6,  555.3]]), array([[0.509, 1.   ]]))
     """
     if len(ours) != len(theirs):
-        raise InvalidTrips(
-            f"Lines are compared trip by trip: there are {len(ours)} and {len(theirs)}.",
-            parameter="theirs",
-            value=len(theirs),
-        )
+        message = f"theirs must have one line per trip like ours ({len(ours)}); got {len(theirs)}."
+        raise InvalidTrips(message, parameter="theirs", value=len(theirs))
     check_positive(metres, "metres")
     length, near = np.zeros((len(ours), 2)), np.zeros((len(ours), 2))
     for i in range(len(ours)):
-        one, two = _flat(network, ours[i], i), _flat(network, theirs[i], i)
-        length[i, 0], near[i, 0] = length_near(one, two, metres)
-        length[i, 1], near[i, 1] = length_near(two, one, metres)
+        first, second = _project(network, ours[i], "ours", i), _project(network, theirs[i], "theirs", i)
+        length[i, 0], near[i, 0] = length_near(first, second, metres)
+        length[i, 1], near[i, 1] = length_near(second, first, metres)
     return Agreement(length, near, float(metres))
 
 
-def _flat(network: RoadNetwork, line: ArrayLike, i: int) -> FloatArray:
-    """Return a line (k, 2) in metres on the network's flat map."""
+def _project(network: RoadNetwork, line: ArrayLike, name: str, i: int) -> FloatArray:
+    """Return a line (k, 2) in metres on the network's plane."""
     corners = np.asarray(line, dtype=np.float64)
     if corners.ndim != 2 or corners.shape[1] != 2 or not len(corners) or not np.all(np.isfinite(corners)):
-        raise InvalidTrips(
-            f"Line {i} must be (k, 2) finite latitudes and longitudes, k at least 1; leave the trip out.",
-            parameter="ours",
-            index=i,
-        )
+        message = f"{name}[{i}] must be (k, 2) finite latitudes and longitudes, k at least 1; leave the trip out."
+        raise InvalidTrips(message, parameter=name, index=i)
     return np.ascontiguousarray(network.plane.xy(corners[:, 0], corners[:, 1]))
 
 
 @dataclass(frozen=True)
 class PathRecovery:
-    """Lengths by trip: driven, found and made up.
+    """Lengths of N true paths: driven, recovered, and added by the matching.
 
-    A directed segment that was driven twice must be found twice; order does not matter. What belongs to trips of which
-    nothing was matched is missing like everything else.
-
-    Attributes
-    ----------
-    driven_m : (N,)
-        Of each true path, its first and last segments whole.
-    found_m : (N,)
-        The part of it that was matched.
-    added_m : (N,)
-        Matched, but not driven.
-
-    Examples
-    --------
-    >>> PathRecovery(np.array([900.0, 1100.0]), np.array([900.0, 1000.0]), np.array([0.0, 60.0]))
-    PathRecovery: 95.00 % of 2.0 km found, 3.00 % added
+    A directed segment that was driven twice must be matched twice; the order is ignored. Trips without any match count
+    as not recovered.
     """
 
-    driven_m: FloatArray
-    found_m: FloatArray
-    added_m: FloatArray
+    driven_m: FloatArray  # (N,): true length; first and last segments count in full
+    recovered_m: FloatArray  # (N,): length of the matched part of it
+    added_m: FloatArray  # (N,): length that was matched but not driven
 
     @property
     def share(self) -> float:
-        """Share of the driven length that was found."""
-        return float(self.found_m.sum() / self.driven_m.sum())
+        """Share of the driven length that was recovered."""
+        return float(self.recovered_m.sum() / self.driven_m.sum())
 
     @property
     def added(self) -> float:
-        """Length that was made up, as a share of the driven length."""
+        """Length that was added, as a share of the driven length."""
         return float(self.added_m.sum() / self.driven_m.sum())
 
     def __repr__(self) -> str:
         km = self.driven_m.sum() / 1000.0
-        return f"PathRecovery: {100 * self.share:.2f} % of {km:,.1f} km found, {100 * self.added:.2f} % added"
+        return f"PathRecovery: {100 * self.share:.2f} % of {km:,.1f} km recovered, {100 * self.added:.2f} % added"
 
 
 def path_recovery(
     network: RoadNetwork, truth: Demonstrations, matches: Matches, source: ArrayLike | None = None
 ) -> PathRecovery:
-    """Compare matched paths with the true ones.
+    """Compare matched paths with the true paths.
 
     Parameters
     ----------
@@ -164,9 +133,9 @@ def path_recovery(
     truth : Demonstrations
         N true paths.
     matches : Matches
-        Of their recordings.
+        Matches of their recordings.
     source : (M,) int, optional
-        The true path behind each trip that was matched, such as `CleanedTrips.source`; the same number by default.
+        Index of the true path of each trip that was matched, such as `CleanedTrips.source`; by default its own index.
 
     Examples
     --------
@@ -174,35 +143,29 @@ def path_recovery(
     >>> city = City(radius_km=0.8)
     >>> demos = city.drive(2, 2).demos
     >>> trips = simulate_gps(city.network, demos, noise_m=0.5, step_s=5.0)
-    >>> found = path_recovery(city.network, demos, match(city.network, trips))
-    >>> found.share > 0.999, found.added < 0.001
+    >>> recovery = path_recovery(city.network, demos, match(city.network, trips))
+    >>> recovery.share > 0.999, recovery.added < 0.001
     (True, True)
     """
     segments, n_trips = matches.on(network), matches.fix_offsets.size - 1
     if truth.n_steps and truth.states.max() >= network.n_segments:
-        raise InvalidDemos(
-            f"a true path drives segment {truth.states.max()}, but the network has {network.n_segments}: give the one "
-            "that was driven on.",
-            parameter="truth",
-            value=int(truth.states.max()),
-        )
+        rule = f"must have segments below {network.n_segments}, the size of the network"
+        raise InvalidDemos.of("truth", int(truth.states.max()), rule)
     of_trip = np.arange(n_trips) if source is None else np.asarray(source)
-    numbers = of_trip.shape == (n_trips,) and (of_trip.dtype.kind in "iu" or not n_trips)
-    if not numbers or np.any((of_trip < 0) | (of_trip >= len(truth))):
-        raise InvalidParameter(
-            f"source must name one of {len(truth)} true paths, from 0, for each of {n_trips} trips that were matched; "
-            f"it has {of_trip.dtype}, shape {of_trip.shape}. Pass CleanedTrips.source where the trips were cleaned.",
-            parameter="source",
-        )
+    integers = of_trip.shape == (n_trips,) and (of_trip.dtype.kind in "iu" or not n_trips)
+    if not integers or np.any((of_trip < 0) | (of_trip >= len(truth))):
+        rule = f"source must have the index of one of {len(truth)} true paths for each of {n_trips} matched trips"
+        message = f"{rule}; got {of_trip.dtype} of shape {of_trip.shape}. Pass CleanedTrips.source for cleaned trips."
+        raise InvalidParameter(message, parameter="source")
     of_trip, n = of_trip.astype(np.int64), network.n_segments
     driven = np.repeat(np.arange(len(truth)), truth.lengths) * n + truth.states
     matched = np.repeat(of_trip[matches.trip], matches.lengths) * n + segments
     keys, column = np.unique(np.concatenate([driven, matched]), return_inverse=True)
-    often = [np.bincount(part, minlength=keys.size) for part in np.split(column, [driven.size])]
+    n_driven, n_matched = (np.bincount(part, minlength=keys.size) for part in np.split(column, [driven.size]))
     length, trip = network.length_m[keys % n], keys // n
-    shared = np.minimum(*often)
+    shared = np.minimum(n_driven, n_matched)
 
     def total(count: NDArray[np.int64]) -> FloatArray:
         return np.bincount(trip, weights=count * length, minlength=len(truth)).astype(np.float64)
 
-    return PathRecovery(total(often[0]), total(shared), total(often[1] - shared))
+    return PathRecovery(total(n_driven), total(shared), total(n_matched - shared))

@@ -1,10 +1,10 @@
-"""`match`: paths of segments from trips by either method; `estimate_noise`: the GPS noise from the trips themselves."""
+"""`match`: paths of segments from GPS trips; `estimate_noise`: the GPS noise from the trips themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from limiirl._progress import Progress
 from limiirl._typing import IntArray
 from limiirl._validation import check_choice, check_count
 from limiirl.errors import InvalidParameter, InvalidTrips
-from limiirl.roads.kernels.matched_path import path_progress
+from limiirl.roads.kernels.hmm import path_progress
 from limiirl.roads.matching import hmm, particle_filter
 from limiirl.roads.matching.candidates import build_grid, only_neighbours, parse_settings
 from limiirl.roads.matching.matches import UNMATCHED, Matches, TripMatch
@@ -26,28 +26,20 @@ if TYPE_CHECKING:
 
 
 CHATTER_M = 60.0
-"""Shorter ways there and back, between two U-turns, are noise about a car that stands."""
+"""Shorter excursions between two U-turns are GPS noise of a standing car."""
 
 
 def find_chatter(network: RoadNetwork, path: IntArray, most_m: float = CHATTER_M) -> NDArray[np.bool_]:
-    """Return which places (k,) of a path are chatter: back the way it came, and there again.
+    """Return a mask (k,) of the chatter in a path: back over its last segments and forth again, between two U-turns.
 
-    Between two U-turns the car goes back over its last segments, then drives them anew. Without these two stretches
-    the path is legal as before, since it goes on from the same segment. A network without U-turns has none.
+    Without it the path is still legal, since it continues from the same segment.
 
     Parameters
     ----------
     network : RoadNetwork
     path : (k,) int64
     most_m : float
-        How long one of the stretches may be; a longer one is driving.
-
-    Examples
-    --------
-    >>> lane = RoadNetwork.from_segments([41.15, 41.1502], [-8.63, -8.63], [0, 1], [1, 0], u_turns=True)
-    >>> path = np.array([0, 1, 0])
-    >>> path[~find_chatter(lane, path)]
-    array([0])
+        Maximum length in one direction; a longer excursion is driving.
     """
     noise = np.zeros(path.size, dtype=np.bool_)
     back = network.opposite[path]
@@ -66,7 +58,7 @@ def find_chatter(network: RoadNetwork, path: IntArray, most_m: float = CHATTER_M
 
 
 def remove_chatter(network: RoadNetwork, match: TripMatch) -> TripMatch:
-    """Return a match without chatter; a fix on a segment that is left out lies on its other direction instead."""
+    """Return a match without chatter; fixes on removed segments move to the opposite direction of the segment."""
     noise = [find_chatter(network, piece.segments) for piece in match.pieces]
     if not any(part.any() for part in noise):
         return match
@@ -83,21 +75,16 @@ def remove_chatter(network: RoadNetwork, match: TripMatch) -> TripMatch:
     return match._replace(pieces=tuple(pieces), segment=segment, along_m=along)
 
 
-class _Method(NamedTuple):
-    words: str
-    settings: type[Any]
-    match: Callable[..., list[TripMatch]]
-
-
-METHODS = {
-    "hmm": _Method("HMM", hmm.HmmSettings, hmm.match_hmm),
-    "particles": _Method("particle filter", particle_filter.ParticleSettings, particle_filter.match_particles),
+# Label, settings and function of each method.
+METHODS: dict[str, tuple[str, type[Any], Callable[..., list[TripMatch]]]] = {
+    "hmm": ("HMM", hmm.HmmSettings, hmm.match_hmm),
+    "particles": ("particle filter", particle_filter.ParticleSettings, particle_filter.match_particles),
 }
 _LEAST_SIGMA_M, _LEAST_BETA_M = 0.5, 10.0
-# From as many the estimate is within a quarter of the truth, more often than not; fewer say little.
+# With 20 fixes the estimate is more often than not within 25 % of the truth.
 _ENOUGH_FIXES = 20
-GIVEN, ESTIMATED, DEFAULT = "given", "estimated from the trips", "the default, since too few fixes could be matched"
-"""Where `sigma_m` among the settings of `Matches` comes from."""
+GIVEN, ESTIMATED, DEFAULT = "given", "estimated from the trips", "default: too few matched fixes"
+"""Origin of `sigma_m` in the settings of `Matches`."""
 
 
 def match(
@@ -111,25 +98,24 @@ def match(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Matches:
-    """Find the path of segments behind each trip.
+    """Match trips to paths of road segments.
 
     Parameters
     ----------
     network : RoadNetwork
     trips : Trips or CleanedTrips
-        What `limiirl.roads.clean` returned: a piece is whole only if it is all of its trip. Trips are taken as they
-        are, and are whole unless they are pieces (`Trips.cut`).
+        For the result of `limiirl.roads.clean`, a piece is whole only if it covers its recorded trip; `Trips` are whole
+        unless they were cut (`Trips.cut`).
     method : {"hmm", "particles"}
-        The most likely sequence of a hidden Markov model, or the paper's particle filter.
+        Viterbi path of a hidden Markov model, or the paper's particle filter.
     sigma_m : float, optional
-        Noise of a fix in metres, a coordinate. By default it is estimated from all the trips given
-        (`estimate_noise`), whatever the method; where fewer than 20 fixes can be matched the method's own default is
-        used. `Matches.settings` has the number as ``sigma_m`` and where it comes from as ``sigma_from``. Give a number
-        to match some trips exactly as with others beside them.
+        Standard deviation of a fix in metres per coordinate. By default it is estimated from all trips
+        (`estimate_noise`), or the method's default if fewer than 20 fixes can be matched; `Matches.settings` has the
+        value as ``sigma_m`` and its origin as ``sigma_from``. With a given value, trips are matched independently.
     index : GridIndex, optional
-        From `limiirl.roads.matching.candidates.build_grid` of this very network, if you have it already.
+        Result of `limiirl.roads.build_grid` for this network, to reuse it.
     threads : int, optional
-        As many as numba uses by default; the result is the same with any number.
+        By default as many as numba uses; the result does not depend on it.
     progress : callable, optional
         Called as ``progress(done, total, message)`` after each trip.
     **settings
@@ -141,37 +127,36 @@ def match(
     >>> from limiirl.roads import RoadNetwork, Trips, match
     >>> street = RoadNetwork.from_segments([41.15, 41.151, 41.152], [-8.63] * 3, [0, 1, 2, 1], [1, 2, 1, 0])
     >>> trips = Trips.from_lists([[41.1502, 41.1512, 41.1518]], [[-8.62999, -8.63002, -8.63001]])
-    >>> found = match(street, trips, sigma_m=5.0)
-    >>> found.path(0), found.whole
+    >>> matches = match(street, trips, sigma_m=5.0)
+    >>> matches.path(0), matches.whole
     (array([0, 1]), array([ True]))
     >>> match(street, trips).settings["sigma_from"]
-    'the default, since too few fixes could be matched'
+    'default: too few matched fixes'
     """
     given, whole = (trips, None) if isinstance(trips, Trips) else (trips.trips, trips.whole)
     check_choice(method, "method", tuple(METHODS))
-    how = METHODS[method]
-    numbers = parse_settings(how.settings, how.words, settings if sigma_m is None else settings | {"sigma_m": sigma_m})
-    grid = build_grid(network) if index is None else _own(network, index)
+    label, kind, match_all = METHODS[method]
+    numbers = parse_settings(kind, label, settings if sigma_m is None else settings | {"sigma_m": sigma_m})
+    grid = build_grid(network) if index is None else _check_grid(network, index)
     source = GIVEN
     if sigma_m is None:
-        measured = _noise(network, given, grid, threads=threads)
+        measured = _estimate(network, given, grid, threads=threads)
         source = DEFAULT if measured is None else ESTIMATED
         numbers = numbers if measured is None else replace(numbers, sigma_m=measured[0])
-    found = how.match(network, grid, given, numbers, threads=threads, progress=progress)
-    paths = [remove_chatter(network, each) for each in found]
+    raw = match_all(network, grid, given, numbers, threads=threads, progress=progress)
+    paths = [remove_chatter(network, each) for each in raw]
     notes = {"method": method, "network": network.fingerprint()} | asdict(numbers) | numbers.radii()._asdict()
     return Matches.from_trips(given, paths, whole=whole, settings=notes | {"sigma_from": source})
 
 
-def _own(network: RoadNetwork, grid: GridIndex) -> GridIndex:
-    """Return a grid, or say that it is of another network: the kernels would read beyond its arrays."""
+def _check_grid(network: RoadNetwork, grid: GridIndex) -> GridIndex:
+    """Return a grid of this network; with another one the kernels would read out of bounds."""
     start, end = network.node_xy[network.tail], network.node_xy[network.head]
     mine: tuple[Any, ...] = (*start.T, *end.T, *only_neighbours(network))
     theirs: tuple[Any, ...] = (grid.ax, grid.ay, grid.bx, grid.by, grid.before, grid.after)
     if not all(np.array_equal(one, two) for one, two in zip(mine, theirs, strict=True)):
-        raise InvalidParameter(
-            "index is of another network. Leave it out, or make it of the network that is given.", parameter="index"
-        )
+        message = "index belongs to another network. Leave it out, or build it for this network."
+        raise InvalidParameter(message, parameter="index")
     return grid
 
 
@@ -185,27 +170,29 @@ def estimate_noise(
     threads: int | None = None,
     **settings: Any,
 ) -> tuple[float, float]:
-    """Return sigma_m and beta_m as the trips have them: matched, measured, and matched anew with what was measured.
+    """Estimate sigma_m and beta_m from trips, alternating between matching and estimation.
 
-    With d the distances of fixes from their roads, and e how much the driven way and the straight line between
-    consecutive fixes differ, sigma is 1.4826 median(d) and beta is median(e) / ln 2 (Newson and Krumm 2009), but at
-    least sigma and at least 10 m: most steps are straight, so that the median alone makes turns all but impossible.
-    RoadArrays and distances are those of the HMM, whichever method then uses the numbers.
+    With d the distances of fixes from their segments, and e the difference between the driven and the straight distance
+    of consecutive fixes, sigma = 1.4826 median(d) and beta = median(e) / ln 2 (Newson and Krumm 2009), with beta at
+    least sigma and at least 10 m: most steps are straight, and the median alone would make turns too unlikely. The HMM
+    is used for both methods.
 
     Parameters
     ----------
     network : RoadNetwork
     trips : Trips or CleanedTrips
     rounds : int
-        How often to match.
+        Number of rounds of matching and estimation.
     most_trips : int
-        Trips used, spread evenly over those given.
-    index : GridIndex, optional
-        As for `match`.
-    threads : int, optional
-        As for `match`.
+        Number of trips used, spread evenly.
+    index, threads
+        As in `match`.
     **settings
-        First `sigma_m` and `beta_m` among them; see `limiirl.roads.matching.hmm.HmmSettings`.
+        Fields of `limiirl.roads.matching.hmm.HmmSettings`, with the initial `sigma_m` and `beta_m`.
+
+    Returns
+    -------
+    sigma_m, beta_m : float
 
     Examples
     --------
@@ -217,19 +204,17 @@ def estimate_noise(
     (True, True)
     """
     given = trips if isinstance(trips, Trips) else trips.trips
-    for name, value in (("rounds", rounds), ("most_trips", most_trips)):
-        check_count(value, name, remedy="Noise is measured on trips that were matched.")
-    grid = build_grid(network) if index is None else _own(network, index)
-    found = _noise(network, given, grid, 1, rounds=rounds, most_trips=most_trips, threads=threads, **settings)
-    if found is None:
-        raise InvalidTrips(
-            "No fix could be matched, so that its noise is unknown. Do the trips lie on this network?",
-            parameter="trips",
-        )
-    return found
+    check_count(rounds, "rounds")
+    check_count(most_trips, "most_trips")
+    grid = build_grid(network) if index is None else _check_grid(network, index)
+    scales = _estimate(network, given, grid, 1, rounds=rounds, most_trips=most_trips, threads=threads, **settings)
+    if scales is None:
+        message = "No fix could be matched; the noise is unknown. Check that the trips lie on this network."
+        raise InvalidTrips(message, parameter="trips")
+    return scales
 
 
-def _noise(
+def _estimate(
     network: RoadNetwork,
     trips: Trips,
     grid: GridIndex,
@@ -240,33 +225,31 @@ def _noise(
     threads: int | None = None,
     **settings: Any,
 ) -> tuple[float, float] | None:
-    """Return sigma and beta of trips, or None where fewer fixes than `least` can be matched."""
+    """Return sigma and beta, or None if fewer than `least` fixes can be matched."""
     some = trips[np.unique(np.linspace(0, len(trips) - 1, min(most_trips, len(trips))).astype(np.int64))]
     numbers = parse_settings(hmm.HmmSettings, "HMM", settings)
     for _ in range(rounds):
         paths = hmm.match_hmm(network, grid, some, numbers, threads=threads)
-        found = Matches.from_trips(some, [remove_chatter(network, path) for path in paths])
-        if np.count_nonzero(found.fix_segment != UNMATCHED) < least:
+        matches = Matches.from_trips(some, [remove_chatter(network, path) for path in paths])
+        if np.count_nonzero(matches.fix_segment != UNMATCHED) < least:
             return None
-        sigma_m, beta_m = _scales(network, some, found)
+        sigma_m, beta_m = _scales(network, some, matches)
         numbers = replace(numbers, sigma_m=sigma_m, beta_m=beta_m)
     return numbers.sigma_m, numbers.beta_m
 
 
-def _scales(network: RoadNetwork, trips: Trips, found: Matches) -> tuple[float, float]:
-    """Return sigma and beta of matched trips."""
-    sigma = 1.4826 * float(np.nanmedian(found.fix_distance_m))
+def _scales(network: RoadNetwork, trips: Trips, matches: Matches) -> tuple[float, float]:
+    sigma = 1.4826 * float(np.nanmedian(matches.fix_distance_m))
     straight = np.hypot(*np.diff(network.plane.xy(trips.lat, trips.lon), axis=0).T)
     differences = []
-    for i in range(len(found)):
-        low, high = found.span[i]
+    for i in range(len(matches)):
+        low, high = matches.span[i]
         here = slice(low, high + 1)
-        came = path_progress(found.path(i), network.length_m, found.fix_segment[here], found.fix_along_m[here])
-        driven = np.diff(came)
+        fixes = matches.fix_segment[here], matches.fix_along_m[here]
+        driven = np.diff(path_progress(matches.path(i), network.length_m, *fixes))
         differences.append(np.abs(driven - straight[low:high])[np.isfinite(driven)])
-    # A piece has two fixes at least, but one of them may have been skipped.
-    every = np.concatenate(differences)
-    beta = float(np.median(every) / np.log(2.0)) if every.size else _LEAST_BETA_M
-    # A recording without noise would make the model's variance 0.
-    sigma = max(sigma, _LEAST_SIGMA_M)
+    # Empty if one of the two fixes of every piece was skipped.
+    pooled = np.concatenate(differences)
+    beta = float(np.median(pooled) / np.log(2.0)) if pooled.size else _LEAST_BETA_M
+    sigma = max(sigma, _LEAST_SIGMA_M)  # the variance must not be 0
     return sigma, max(beta, sigma, _LEAST_BETA_M)

@@ -1,4 +1,4 @@
-"""`Matches`: matched paths of segments with confidences and losses, their rules and their file."""
+"""`Matches`: matched paths of segments with confidences, validation, and file format."""
 
 from __future__ import annotations
 
@@ -23,176 +23,57 @@ if TYPE_CHECKING:
 
 
 KIND = Kind("limiirl.matches", 1, "matched trips", "Matches.save or `limiirl roads match`")
-WORDS = ("reasons", "settings")
-
-
-def save(matches: Matches, path: str | PathLike[str]) -> None:
-    """Write matches to `path`; see `Matches.save`."""
-    arrays = {part.name: getattr(matches, part.name) for part in fields(matches) if part.name not in WORDS}
-    words: dict[str, Any] = {name: dict(getattr(matches, name)) for name in WORDS}
-    for name in ("ids", "groups"):
-        if arrays[name] is None or arrays[name].dtype.kind == "U":
-            words[name] = None if arrays[name] is None else arrays[name].tolist()
-            del arrays[name]
-    write_archive(path, KIND, words, arrays)
-
-
-def load(cls: type[Matches], path: str | PathLike[str]) -> Matches:
-    """Read what `save` wrote; a file that is truncated or foreign is an `InvalidFile` that says so.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> from limiirl.roads import Matches, Trips
-    >>> from limiirl.roads.matching.matches import MatchedPiece, TripMatch
-    >>> trips = Trips.from_lists([[41.15, 41.16]], [[-8.63, -8.63]], ids=["a"])
-    >>> piece = MatchedPiece(0, 1, np.array([0]), 1.0)
-    >>> match = TripMatch((piece,), np.zeros(2, dtype=np.int64), np.zeros(2), np.zeros(2))
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "matches.npz"
-    >>> Matches.from_trips(trips, [match]).save(path)
-    >>> Matches.load(path).ids
-    array(['a'], dtype='<U1')
-    """
-    header, arrays = read_archive(path, KIND)
-    try:
-        words: dict[str, Any] = {name: header[name] for name in (*WORDS, "ids", "groups") if name in header}
-        for name in ("ids", "groups"):
-            if words.get(name) is not None:
-                words[name] = np.asarray(words[name], dtype=np.str_)
-        return cls(**(words | arrays))
-    except (KeyError, TypeError, ValueError, InvalidTrips) as error:
-        raise InvalidFile(
-            f"{path} is damaged: {error!s:.300} Match the trips again.", parameter="path", value=str(path)
-        ) from error
-
-
-def same(one: Any, two: Any) -> bool:
-    """Return whether two fields are equal; NaN, which stands where a fix is unmatched, equals itself."""
-    if not isinstance(one, np.ndarray) or not isinstance(two, np.ndarray):
-        return bool(one == two) if type(one) is type(two) else False
-    return np.array_equal(one, two, equal_nan=one.dtype.kind == "f" and two.dtype.kind == "f")
-
-
-def check(matches: Matches) -> None:
-    """Check that lengths fit; the content is the matcher's word."""
-    m, n_fixes = matches.offsets.size - 1, matches.fix_segment.size
-    if m < 0 or matches.offsets[0] != 0 or matches.offsets[-1] != matches.segments.size:
-        raise InvalidTrips(f"offsets must run from 0 to {matches.segments.size} segments.", parameter="offsets")
-    if np.any(np.diff(matches.offsets) < 1):
-        raise InvalidTrips(
-            f"piece {int(np.argmax(np.diff(matches.offsets) < 1))} has no segments; leave it out.",
-            parameter="offsets",
-            index=int(np.argmax(np.diff(matches.offsets) < 1)),
-        )
-    for name, shape in {
-        "trip": (m,), "ids": (m,), "groups": (m,), "confidence": (m,), "whole": (m,), "span": (m, 2),
-        "fix_along_m": (n_fixes,), "fix_distance_m": (n_fixes,),
-    }.items():  # fmt: skip
-        array = getattr(matches, name)
-        if array is not None and array.shape != shape:
-            raise InvalidTrips(
-                f"{name} must have shape {shape}; it has {array.shape}.", parameter=name, value=array.shape
-            )
-    low = int(matches.segments.min(initial=0))
-    if low < 0:
-        raise InvalidTrips(f"segments must be numbers from 0 on; one is {low}.", parameter="segments", value=low)
-    if matches.fix_segment.min(initial=0) < -1:
-        raise InvalidTrips(
-            f"fix_segment must be from -1 on; one is {matches.fix_segment.min()}.",
-            parameter="fix_segment",
-            value=int(matches.fix_segment.min()),
-        )
-    if matches.fix_offsets.ndim != 1 or not matches.fix_offsets.size or matches.fix_offsets[0] != 0:
-        raise InvalidTrips("fix_offsets must be a row of numbers that begins with 0.", parameter="fix_offsets")
-    if matches.fix_offsets[-1] != n_fixes:
-        raise InvalidTrips(
-            f"fix_offsets must end with {n_fixes} fixes; they end with {matches.fix_offsets[-1]}.",
-            parameter="fix_offsets",
-            value=int(matches.fix_offsets[-1]),
-        )
-    if np.any(np.diff(matches.fix_offsets) < 0):
-        raise InvalidTrips("fix_offsets must not fall.", parameter="fix_offsets")
-    if matches.trip.size and not 0 <= matches.trip.min() <= matches.trip.max() < matches.fix_offsets.size - 1:
-        raise InvalidTrips(f"trip must name one of {matches.fix_offsets.size - 1} trips.", parameter="trip")
-    first, last = matches.span.T
-    if np.any((first < 0) | (first > last) | (last >= n_fixes)):
-        raise InvalidTrips(f"span must be a first and a last of {n_fixes} fixes, in order.", parameter="span")
-
-
 UNMATCHED = -1
+_IN_HEADER = ("reasons", "settings")
 
 
 class MatchedPiece(NamedTuple):
-    """A stretch of one trip that was matched without a break.
+    """A contiguous matched part of one trip."""
 
-    Attributes
-    ----------
-    first, last : int
-        Its first and last fix, counted from the trip's first.
-    segments : (k,) int64
-        The path, each segment joined to the next by a legal turn.
-    confidence : float
-        In [0, 1].
-    """
-
-    first: int
+    first: int  # first and last fix, counted from the trip's first
     last: int
-    segments: IntArray
-    confidence: float
+    segments: IntArray  # (k,): the path; consecutive segments are connected by a legal turn
+    confidence: float  # in [0, 1]
 
 
 class TripMatch(NamedTuple):
-    """What a matcher makes of one trip of n fixes.
+    """Match of one trip of n fixes."""
 
-    Attributes
-    ----------
-    pieces : tuple of MatchedPiece
-        In the order of their fixes; none if nothing was matched.
-    segment : (n,) int64
-        Of each fix; -1 where unmatched.
-    along_m, distance_m : (n,)
-        How far along its segment, and how far from it, each fix is; NaN where unmatched.
-    reasons : tuple of str
-        Why something is missing; empty if nothing is.
-    """
-
-    pieces: tuple[MatchedPiece, ...]
-    segment: IntArray
-    along_m: FloatArray
-    distance_m: FloatArray
-    reasons: tuple[str, ...] = ()
+    pieces: tuple[MatchedPiece, ...]  # in the order of their fixes; empty if nothing was matched
+    segment: IntArray  # (n,): segment of each fix; -1 if unmatched
+    along_m: FloatArray  # (n,): metres from the start of the segment; NaN if unmatched
+    distance_m: FloatArray  # (n,): metres from the fix to the segment; NaN if unmatched
+    reasons: tuple[str, ...] = ()  # reasons for unmatched parts
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Matches:
-    """M matched pieces of trips; a trip that had to be cut has several, one that was lost has none.
+    """M matched pieces of N trips; a trip that was cut has several pieces, an unmatched trip has none.
 
     Attributes
     ----------
-    segments : (n,) int64
-        Paths, one after the other.
-    offsets : (M + 1,) int64
-        MatchedPiece i owns ``segments[offsets[i]:offsets[i + 1]]``.
+    segments, offsets : (n,) int64, (M + 1,) int64
+        Piece i has the path ``segments[offsets[i]:offsets[i + 1]]``.
     trip : (M,) int64
-        Which of the trips given it belongs to.
+        Index of the trip of each piece.
     ids, groups : (M,)
-        That trip's id and driver; groups is None where no driver is known.
+        Id and driver of that trip; groups is None if drivers are unknown.
     confidence : (M,)
-        Expected share of the fixes whose road is right, as far as the model is; in [0, 1].
+        Expected share of the fixes that are on the right segment under the model; in [0, 1].
     whole : (M,) bool
-        The piece runs from the first to the last fix of its trip without a break.
+        Whether the piece covers its trip from the first to the last fix.
     span : (M, 2) int64
-        Its first and last fix, numbered through all trips given.
+        First and last fix, counted over all trips.
     fix_segment : (m,) int64
-        Of every fix of the trips given; -1 where unmatched.
+        Segment of every fix of all trips; -1 if unmatched.
     fix_along_m, fix_distance_m : (m,)
-        How far along that segment, and how far from it; NaN where unmatched.
+        Metres from the start of that segment, and from the fix to the segment; NaN if unmatched.
     fix_offsets : (N + 1,) int64
-        Of the trips given.
+        Trip i has the fixes ``fix_offsets[i]:fix_offsets[i + 1]``.
     reasons : dict
-        How often each reason cost a trip or a part of it.
+        Counts of the reasons for unmatched parts.
     settings : dict
-        Method, numbers, where `sigma_m` among them comes from, and the fingerprint of the network.
+        Method, its settings, the origin of `sigma_m`, and the fingerprint of the network.
     """
 
     segments: IntArray
@@ -210,47 +91,42 @@ class Matches:
     reasons: Mapping[str, int] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    load = classmethod(load)
-
     def __post_init__(self) -> None:
-        """Check that the arrays fit each other, and take private, read-only copies."""
+        """Check that the arrays are consistent, and take private, read-only copies."""
         for part in fields(self):
             value = getattr(self, part.name)
-            if part.name in WORDS:
+            if part.name in _IN_HEADER:
                 object.__setattr__(self, part.name, dict(value))
             elif value is not None:
                 object.__setattr__(self, part.name, freeze(np.array(value)))
-        check(self)
+        _check_shapes(self)
+        _check_values(self)
 
     @classmethod
     def from_trips(
         cls,
         trips: Trips,
-        found: Sequence[TripMatch],
+        matches: Sequence[TripMatch],
         *,
         whole: NDArray[np.bool_] | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> Matches:
-        """Put together what a matcher made of each trip.
+        """Combine the matches of N trips.
 
         Parameters
         ----------
         trips : Trips
-            N of them.
-        found : N TripMatch
+        matches : sequence of N TripMatch
         whole : (N,) bool, optional
-            Whether each trip given is a whole recording, such as `CleanedTrips.whole`; by default all but the pieces of
-            trips that were cut (`Trips.cut`).
+            Whether each trip is a whole recording, such as `CleanedTrips.whole`; by default, whether it was not cut
+            (`Trips.cut`).
         settings : dict, optional
         """
-        if len(found) != len(trips):
-            raise InvalidTrips(
-                f"There are {len(trips)} trips, but {len(found)} of them were matched.",
-                parameter="found",
-                value=len(found),
-            )
+        if len(matches) != len(trips):
+            message = f"matches must have one entry per trip ({len(trips)}); got {len(matches)}."
+            raise InvalidTrips(message, parameter="matches", value=len(matches))
         entire = ~trips.cut if whole is None else np.asarray(whole, dtype=np.bool_)
-        pieces = [(i, piece) for i, match in enumerate(found) for piece in match.pieces]
+        pieces = [(i, piece) for i, match in enumerate(matches) for piece in match.pieces]
         trip = np.array([i for i, _ in pieces], dtype=np.int64)
         last = np.diff(trips.offsets)[trip] - 1
         within = np.array([(piece.first, piece.last) for _, piece in pieces], dtype=np.int64).reshape(-1, 2)
@@ -265,53 +141,95 @@ class Matches:
             confidence=np.array([piece.confidence for _, piece in pieces], dtype=np.float64),
             whole=entire[trip] & (within[:, 0] == 0) & (within[:, 1] == last),
             span=within + trips.offsets[trip][:, None],
-            fix_segment=np.concatenate([none, *(match.segment for match in found)]),
-            fix_along_m=np.concatenate([empty, *(match.along_m for match in found)]),
-            fix_distance_m=np.concatenate([empty, *(match.distance_m for match in found)]),
+            fix_segment=np.concatenate([none, *(match.segment for match in matches)]),
+            fix_along_m=np.concatenate([empty, *(match.along_m for match in matches)]),
+            fix_distance_m=np.concatenate([empty, *(match.distance_m for match in matches)]),
             fix_offsets=trips.offsets,
-            reasons=dict(Counter(reason for match in found for reason in match.reasons)),
+            reasons=dict(Counter(reason for match in matches for reason in match.reasons)),
             settings={} if settings is None else settings,
         )
 
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write everything to one npz file, atomically; `Matches.load` returns an equal value."""
+        arrays = {part.name: getattr(self, part.name) for part in fields(self) if part.name not in _IN_HEADER}
+        header: dict[str, Any] = {name: dict(getattr(self, name)) for name in _IN_HEADER}
+        for name in ("ids", "groups"):
+            if arrays[name] is None or arrays[name].dtype.kind == "U":
+                header[name] = None if arrays[name] is None else arrays[name].tolist()
+                del arrays[name]
+        write_archive(path, KIND, header, arrays)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Matches:
+        """Read the file that `save` wrote; a truncated or foreign file is an `InvalidFile`.
+
+        Examples
+        --------
+        >>> import tempfile, pathlib
+        >>> from limiirl.roads import MatchedPiece, Matches, TripMatch, Trips
+        >>> trips = Trips.from_lists([[41.15, 41.16]], [[-8.63, -8.63]], ids=["a"])
+        >>> piece = MatchedPiece(0, 1, np.array([0]), 1.0)
+        >>> match = TripMatch((piece,), np.zeros(2, dtype=np.int64), np.zeros(2), np.zeros(2))
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "matches.npz"
+        >>> Matches.from_trips(trips, [match]).save(path)
+        >>> Matches.load(path).ids
+        array(['a'], dtype='<U1')
+        """
+        header, arrays = read_archive(path, KIND)
+        try:
+            words: dict[str, Any] = {name: header[name] for name in (*_IN_HEADER, "ids", "groups") if name in header}
+            for name in ("ids", "groups"):
+                if words.get(name) is not None:
+                    words[name] = np.asarray(words[name], dtype=np.str_)
+            return cls(**(words | arrays))
+        except (KeyError, TypeError, ValueError, InvalidTrips) as error:
+            message = f"{path} is damaged: {error!s:.300} Match the trips again."
+            raise InvalidFile(message, parameter="path", value=str(path)) from error
+
     @property
     def lengths(self) -> IntArray:
-        """Segments (M,) of each piece."""
+        """Number of segments (M,) of each piece."""
         return np.diff(self.offsets)
 
     @property
     def n_whole(self) -> int:
-        """How many trips were matched end to end."""
+        """Number of trips that were matched end to end."""
         return int(self.whole.sum())
 
     def path(self, i: int) -> IntArray:
-        """Return the segments of piece i, counted from 0; from the last, -1, where i is negative."""
+        """Return the segments of piece i; negative i counts from the end."""
         if not -len(self) <= i < len(self):
-            raise IndexError(f"there is no piece {i} among {len(self)}; count from 0.")
+            raise IndexError(f"piece {i} is out of range for {len(self)} pieces.")
         i %= len(self)
         return self.segments[self.offsets[i] : self.offsets[i + 1]]
 
     def lengths_m(self, network: RoadNetwork) -> FloatArray:
-        """Return the length (M,) of each piece's path in metres, its first and last segments counted whole."""
+        """Return the length (M,) of each piece's path in metres; first and last segments count in full."""
         total = np.concatenate([[0.0], np.cumsum(network.length_m[self.on(network)])])
         return np.asarray(np.diff(total[self.offsets]))
 
     def geometry(self, network: RoadNetwork, i: int, *, clip: bool = False) -> FloatArray:
-        """Return the line (k, 2) of piece i: latitudes and longitudes, corner by corner.
+        """Return the polyline (k, 2) of piece i as latitudes and longitudes.
 
         Parameters
         ----------
         network : RoadNetwork
-            The one it was matched to.
+            The network the trips were matched to.
         i : int
         clip : bool
-            Begin and end where the first and last fix are, not at the ends of their segments.
+            Begin and end at the first and last fix instead of the ends of their segments.
         """
         self.on(network)
         path = self.path(i)
         nodes = np.concatenate([network.tail[path[:1]], network.head[path]])
         line = np.column_stack([network.lat[nodes], network.lon[nodes]])
         if clip:
-            first, last = self._shares(network, i)
+            low, high = self.span[i]
+            first, last = (
+                self.fix_along_m[fix] / network.length_m[segment] if self.fix_segment[fix] == segment else default
+                for fix, segment, default in ((low, path[0], 0.0), (high, path[-1], 1.0))
+            )
+            first = min(first, last) if path.size == 1 else first
             start, end = line[[0, 1]], line[[-2, -1]]
             line[0], line[-1] = start[0] + first * (start[1] - start[0]), end[0] + last * (end[1] - end[0])
         return line
@@ -324,13 +242,13 @@ class Matches:
         whole: bool = True,
         drop_cycles: bool = False,
     ) -> tuple[IntArray, dict[str, int]]:
-        """Return which pieces pass, and how many fail by each rule; a piece is counted under the first it breaks."""
+        """Return the selected pieces, and the number of pieces rejected by each rule (the first that applies)."""
         rules = {
             "not matched end to end": ~self.whole & whole,
             f"fewer than {min_segments} segments": self.lengths < min_segments,
             f"more than {max_segments} segments": self.lengths > max_segments,
-            f"confidence under {min_confidence:g}": self.confidence < min_confidence,
-            "a segment twice": self.cycles() & drop_cycles,
+            f"confidence below {min_confidence:g}": self.confidence < min_confidence,
+            "repeated segment": self.cycles() & drop_cycles,
         }
         left, counts = np.ones(len(self), dtype=np.bool_), {}
         for reason, broken in rules.items():
@@ -346,26 +264,23 @@ class Matches:
         whole: bool = True,
         drop_cycles: bool = False,
     ) -> Demonstrations:
-        """Return the paths that pass as demonstrations: states are segments, groups drivers, ids those of the trips.
+        """Return the selected paths as demonstrations: states are segments, groups are drivers, ids are trip ids.
 
         Parameters
         ----------
         min_segments, max_segments : int
-            Lengths allowed; the paper keeps at most 300.
+            Allowed lengths; the paper keeps at most 300.
         min_confidence : float
         whole : bool
             Only trips that were matched end to end.
         drop_cycles : bool
-            Leave out paths that drive a segment twice.
+            Leave out paths with a repeated segment.
         """
         chosen, dropped = self.selection(min_segments, max_segments, min_confidence, whole, drop_cycles)
         if not chosen.size:
             why = "; ".join(f"{count}: {reason}" for reason, count in dropped.items()) or "nothing was matched"
-            raise InvalidDemos(
-                f"None of {len(self)} matched pieces passes ({why}). Relax the rules that cost most.",
-                parameter="matches",
-                value=dropped,
-            )
+            message = f"None of {len(self)} matched pieces is selected ({why}). Relax the rules that reject most."
+            raise InvalidDemos(message, parameter="matches", value=dropped)
         lengths = self.lengths[chosen]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         rows = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
@@ -373,46 +288,30 @@ class Matches:
         return Demonstrations(self.segments[rows], offsets, groups=groups, ids=self.ids[chosen])
 
     def cycles(self) -> NDArray[np.bool_]:
-        """Return (M,) which pieces drive some segment twice."""
+        """Return (M,) whether each piece has a repeated segment."""
         piece = np.repeat(np.arange(len(self)), self.lengths)
         order = np.lexsort((self.segments, piece))
         again = (np.diff(piece[order]) == 0) & (np.diff(self.segments[order]) == 0)
         return np.isin(np.arange(len(self)), piece[order][1:][again])
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write everything to one npz file, atomically; `Matches.load` gives an equal value back."""
-        save(self, path)
-
     def on(self, network: RoadNetwork) -> IntArray:
-        """Return all segments, or say that the network is not the one they were matched to."""
+        """Return all segments; raise `InvalidTrips` if the trips were matched to another network."""
         if self.segments.size and self.segments.max() >= network.n_segments:
-            raise InvalidTrips(
-                f"The paths use segment {self.segments.max()}, but the network has {network.n_segments}: "
-                "give the one they were matched to.",
-                parameter="network",
-                value=network.n_segments,
+            rule = f"must be the network of the matches, which use segment {self.segments.max()}"
+            message = f"network {rule}; got one of {network.n_segments} segments."
+            raise InvalidTrips(message, parameter="network", value=network.n_segments)
+        expected = self.settings.get("network")
+        if expected is not None:
+            # The fingerprint reads the whole immutable network, so it is cached there.
+            cache = vars(network)
+            actual = (
+                cache["_fingerprint"]
+                if "_fingerprint" in cache
+                else cache.setdefault("_fingerprint", network.fingerprint())
             )
-        wanted = self.settings.get("network")
-        if wanted is not None:
-            # Lines are asked for one by one, and the digest reads the whole network, which cannot change.
-            kept = vars(network)
-            mark = kept["_mark"] if "_mark" in kept else kept.setdefault("_mark", network.fingerprint())
-            if mark != wanted:
-                raise InvalidTrips(
-                    f"The paths were matched to network {wanted}, but this one is {mark}: give the one they belong to.",
-                    parameter="network",
-                    value=mark,
-                )
+            if actual != expected:
+                raise InvalidTrips.of("network", actual, f"must be the network of the matches, {expected}")
         return self.segments
-
-    def _shares(self, network: RoadNetwork, i: int) -> tuple[float, float]:
-        """Return where, as shares of its first and last segment, piece i begins and ends; in order on a single one."""
-        path, (low, high) = self.path(i), self.span[i]
-        first, last = (
-            self.fix_along_m[fix] / network.length_m[segment] if self.fix_segment[fix] == segment else default
-            for fix, segment, default in ((low, path[0], 0.0), (high, path[-1], 1.0))
-        )
-        return (min(first, last), last) if path.size == 1 else (first, last)
 
     def __len__(self) -> int:
         return int(self.offsets.size - 1)
@@ -420,8 +319,7 @@ class Matches:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Matches):
             return NotImplemented
-        mine, theirs = ([getattr(one, part.name) for part in fields(one)] for one in (self, other))
-        return all(same(one, two) for one, two in zip(mine, theirs, strict=True))
+        return all(_equal(getattr(self, part.name), getattr(other, part.name)) for part in fields(self))
 
     def __hash__(self) -> int:
         return hash((self.segments.tobytes(), self.offsets.tobytes()))
@@ -430,10 +328,53 @@ class Matches:
         trips, fixes = self.fix_offsets.size - 1, self.fix_segment.size
         matched = int(np.sum(self.fix_segment != UNMATCHED))
         lines = [
-            f"Matches: {len(self):,} paths of {self.segments.size:,} segments from {trips:,} trips",
+            f"Matches: {len(self):,} paths with {self.segments.size:,} segments from {trips:,} trips",
             f"  end to end {self.n_whole:,} trips",
             f"  fixes      {matched:,} of {fixes:,} matched",
         ]
         if "sigma_from" in self.settings:
             lines.append(f"  noise      {self.settings['sigma_m']:.1f} m, {self.settings['sigma_from']}")
         return "\n".join(lines + [f"  dropped    {count:,}: {reason}" for reason, count in self.reasons.items()])
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Return whether two fields are equal, with NaN equal to itself."""
+    if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
+        return bool(a == b) if type(a) is type(b) else False
+    return np.array_equal(a, b, equal_nan=a.dtype.kind == "f" and b.dtype.kind == "f")
+
+
+def _check_shapes(matches: Matches) -> None:
+    m, n_fixes, offsets = matches.offsets.size - 1, matches.fix_segment.size, matches.offsets
+    if m < 0 or offsets[0] != 0 or offsets[-1] != matches.segments.size:
+        raise InvalidTrips(f"offsets must run from 0 to {matches.segments.size} segments.", parameter="offsets")
+    if np.any(np.diff(offsets) < 1):
+        i = int(np.argmax(np.diff(offsets) < 1))
+        raise InvalidTrips(f"piece {i} has no segments; leave it out.", parameter="offsets", index=i)
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("trip", "ids", "groups", "confidence", "whole"), (m,))
+    shapes |= {"span": (m, 2), "fix_along_m": (n_fixes,), "fix_distance_m": (n_fixes,)}
+    for name, shape in shapes.items():
+        array = getattr(matches, name)
+        if array is not None and array.shape != shape:
+            message = f"{name} must have shape {shape}; got {array.shape}."
+            raise InvalidTrips(message, parameter=name, value=array.shape)
+
+
+def _check_values(matches: Matches) -> None:
+    n_fixes, ends = matches.fix_segment.size, matches.fix_offsets
+    for name, least in (("segments", 0), ("fix_segment", UNMATCHED)):
+        low = int(getattr(matches, name).min(initial=0))
+        if low < least:
+            raise InvalidTrips.of(name, low, f"must be at least {least}")
+    if ends.ndim != 1 or not ends.size or ends[0] != 0:
+        raise InvalidTrips("fix_offsets must be a vector that begins with 0.", parameter="fix_offsets")
+    if ends[-1] != n_fixes:
+        message = f"fix_offsets must end with the number of fixes, {n_fixes}; got {ends[-1]}."
+        raise InvalidTrips(message, parameter="fix_offsets", value=int(ends[-1]))
+    if np.any(np.diff(ends) < 0):
+        raise InvalidTrips("fix_offsets must not decrease.", parameter="fix_offsets")
+    if matches.trip.size and not 0 <= matches.trip.min() <= matches.trip.max() < ends.size - 1:
+        raise InvalidTrips(f"trip must be the index of one of {ends.size - 1} trips.", parameter="trip")
+    first, last = matches.span.T
+    if np.any((first < 0) | (first > last) | (last >= n_fixes)):
+        raise InvalidTrips(f"span must have a first and a last of {n_fixes} fixes, in order.", parameter="span")

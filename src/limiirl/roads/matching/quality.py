@@ -1,4 +1,4 @@
-"""How good a matching is, in numbers: what was matched, how near, how sure, and which trips to look at."""
+"""Quality of a matching: matched shares, distances, gaps, confidence, and example paths to inspect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import InvalidTrips
-from limiirl.roads.kernels.matched_path import path_progress
+from limiirl.roads.kernels.hmm import path_progress
 from limiirl.roads.matching.matches import UNMATCHED, Matches
 from limiirl.roads.network import RoadNetwork
 from limiirl.roads.traces.trips import Trips
@@ -21,74 +21,38 @@ if TYPE_CHECKING:
 
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
-"""Of the quantiles."""
+"""Levels of the quantiles."""
 NEAR_M = (10.0, 25.0, 50.0)
-"""Distances of which the share of fixes within is told."""
+"""Distances for which the share of fixes within is reported."""
 LONG_S, LONG_M = 60.0, 500.0
-"""A stretch between two fixes that takes longer, or is longer on the road, is a gap."""
+"""A longer time, or routed distance, between two fixes is a gap."""
 
 
 @dataclass(frozen=True)
 class Quality:
-    """Numbers about matched trips; quantiles are at `LEVELS`, NaN where there is nothing to measure.
+    """Statistics of matched trips; quantiles are at `LEVELS`, NaN without data."""
 
-    Attributes
-    ----------
-    n_trips : int
-        Recorded trips, before cleaning where that is known.
-    n_pieces_given : int
-        What the matcher was given: pieces after cleaning, or the trips themselves.
-    n_matched, n_whole : int
-        Recorded trips of which something was matched, and of which all was, end to end.
-    n_paths : int
-        Unbroken matched paths.
-    dropped, reasons : dict
-        Fixes dropped in cleaning, and what the matcher lost; counts by reason.
-    lost : dict
-        Trips that never came to the matcher, by reason: not read, or nothing left after cleaning.
-    unread : dict
-        What could not be read and is no trip of its own, by reason: rows of a fix each, or whole files.
-    n_fixes, n_fixes_matched : int
-        That the matcher was given, and that have a place on a road.
-    distance_m : (6,)
-        Quantiles of the distances of matched fixes from their roads.
-    within : dict
-        Share of matched fixes within so many metres.
-    gap_s, gap_m : (6,)
-        Quantiles of the time, and of the length routed, between neighbouring matched fixes of a path.
-    n_gaps : int
-        Stretches over `LONG_S` seconds or `LONG_M` metres.
-    gap_share : float
-        Share of the routed length that lies in them: what was driven there is the shortest way, not evidence.
-    length_ratio : (M,)
-        Routed length over that of the line through the fixes, path by path; NaN where the line has no length.
-    confidence : (M,)
-        Of paths.
-    worst, typical : (at most 6,) int64
-        Paths to look at: least sure first, and those nearest the median.
-    """
-
-    n_trips: int
-    n_pieces_given: int
-    n_matched: int
-    n_whole: int
-    n_paths: int
-    dropped: Mapping[str, int]
-    reasons: Mapping[str, int]
-    lost: Mapping[str, int]
-    unread: Mapping[str, int]
-    n_fixes: int
+    n_trips: int  # recorded trips, before cleaning if that is known
+    n_pieces_given: int  # trips, or pieces after cleaning, passed to the matcher
+    n_matched: int  # recorded trips that were matched at least in part
+    n_whole: int  # recorded trips that were matched end to end
+    n_paths: int  # matched pieces, M
+    dropped: Mapping[str, int]  # fixes dropped in cleaning, by reason
+    reasons: Mapping[str, int]  # unmatched parts, by reason
+    lost: Mapping[str, int]  # trips that never reached the matcher (unreadable, or empty after cleaning), by reason
+    unread: Mapping[str, int]  # unreadable rows or files that are not trips, by reason
+    n_fixes: int  # fixes passed to the matcher
     n_fixes_matched: int
-    distance_m: FloatArray
-    within: Mapping[float, float]
-    gap_s: FloatArray
-    gap_m: FloatArray
-    n_gaps: int
-    gap_share: float
-    length_ratio: FloatArray
-    confidence: FloatArray
-    worst: IntArray
-    typical: IntArray
+    distance_m: FloatArray  # (6,): quantiles of the distance of matched fixes from their segments
+    within: Mapping[float, float]  # share of matched fixes within each distance of `NEAR_M`
+    gap_s: FloatArray  # (6,): quantiles of the time between consecutive matched fixes of a path
+    gap_m: FloatArray  # (6,): quantiles of the routed distance between them
+    n_gaps: int  # intervals over `LONG_S` seconds or `LONG_M` metres
+    gap_share: float  # share of the routed length in gaps, where the path is the shortest route rather than observed
+    length_ratio: FloatArray  # (M,): routed length over the length of the line through the fixes, or NaN
+    confidence: FloatArray  # (M,)
+    worst: IntArray  # paths with the lowest confidence
+    typical: IntArray  # paths with the confidence nearest the median
 
     @property
     def share_whole(self) -> float:
@@ -97,7 +61,7 @@ class Quality:
 
     @property
     def share_fixes(self) -> float:
-        """Share of the fixes given that were matched."""
+        """Share of the fixes that were matched."""
         return self.n_fixes_matched / self.n_fixes if self.n_fixes else float("nan")
 
     def __repr__(self) -> str:
@@ -120,34 +84,32 @@ class Quality:
 def measure_quality(
     network: RoadNetwork, trips: Trips | CleanedTrips, matches: Matches, *, examples: int = 6
 ) -> Quality:
-    """Measure a matching.
+    """Return statistics of a matching.
 
     Parameters
     ----------
     network : RoadNetwork
     trips : Trips or CleanedTrips
-        What `match` was given.
+        The argument of `match`.
     matches : Matches
-        What it made of it.
+        Its result.
     examples : int
-        How many paths to name as worst and as typical.
+        Number of worst and of typical paths to list.
 
     Examples
     --------
-    >>> from limiirl.roads import City, match, simulate_gps
-    >>> from limiirl.roads.matching.quality import measure_quality
+    >>> from limiirl.roads import City, match, measure_quality, simulate_gps
     >>> city = City(radius_km=0.8)
     >>> trips = simulate_gps(city.network, city.drive(2, 2).demos, noise_m=1.0)
-    >>> found = measure_quality(city.network, trips, match(city.network, trips))
-    >>> found.n_whole, found.share_fixes, bool(found.distance_m[2] < 2.0)
+    >>> quality = measure_quality(city.network, trips, match(city.network, trips))
+    >>> quality.n_whole, quality.share_fixes, bool(quality.distance_m[2] < 2.0)
     (4, 1.0, True)
     """
     matches.on(network)
     given = trips if isinstance(trips, Trips) else trips.trips
     if matches.fix_offsets.size != given.offsets.size or np.any(matches.fix_offsets != given.offsets):
-        raise InvalidTrips(
-            "These are not the trips that were matched: their numbers of fixes differ.", parameter="trips"
-        )
+        message = "trips must be the trips that were matched; their numbers of fixes differ."
+        raise InvalidTrips(message, parameter="trips")
     source = np.arange(len(given)) if isinstance(trips, Trips) else trips.source
     on = matches.fix_segment != UNMATCHED
     distance = matches.fix_distance_m[on]
@@ -184,7 +146,7 @@ def measure_quality(
 
 
 def _stretches(network: RoadNetwork, trips: Trips, matches: Matches) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return seconds and routed metres between neighbouring matched fixes, and the ratio (M,) of lengths."""
+    """Return seconds and routed metres between consecutive matched fixes, and the length ratio (M,)."""
     xy = network.plane.xy(trips.lat, trips.lon)
     seconds, metres, ratio = [np.empty(0)], [np.empty(0)], np.full(len(matches), np.nan)
     for i in range(len(matches)):
@@ -201,5 +163,5 @@ def _stretches(network: RoadNetwork, trips: Trips, matches: Matches) -> tuple[Fl
 
 
 def _quantiles(values: FloatArray) -> FloatArray:
-    known = values[np.isfinite(values)]
-    return np.quantile(known, LEVELS) if known.size else np.full(len(LEVELS), np.nan)
+    finite = values[np.isfinite(values)]
+    return np.quantile(finite, LEVELS) if finite.size else np.full(len(LEVELS), np.nan)

@@ -1,4 +1,4 @@
-"""Pieces of trips: what was cut stays cut, in memory and in files."""
+"""Pieces of cut trips, in memory and in files."""
 
 import warnings
 
@@ -29,7 +29,7 @@ def quietly(*args, **known) -> Trips:
         return read_trips(*args, **known)
 
 
-def test_trips_of_one_id_and_one_driver_are_numbered():
+def test_pieces_of_one_trip_are_numbered():
     steps = np.arange(0.0, 500.0, 100.0)
     trips = lines(steps, steps, steps, steps, ids=["a", "b", "a", "a"], groups=["ann", "ann", "ann", "bob"])
     assert trips.pieces.tolist() == [0, 0, 1, 0]
@@ -47,7 +47,7 @@ def trips_of(trips: Trips) -> tuple:
     return trips.lat, trips.lon, trips.time_s, trips.offsets, trips.ids, trips.groups
 
 
-def test_a_mask_is_not_undone_by_a_file(tmp_path):
+def test_masked_trips_stay_cut_in_a_file(tmp_path):
     trips = lines(np.arange(0.0, 3000.0, 100.0), np.arange(0.0, 900.0, 100.0), ids=["t", "u"], groups=["ann", "bob"])
     zones = [(*PLANE.degrees([x, 0.0]), 150.0) for x in (950.0, 2050.0)]
     masked = mask_zones(trips, zones)
@@ -61,7 +61,7 @@ def test_a_mask_is_not_undone_by_a_file(tmp_path):
         assert distance_m(lat[:-1], lon[:-1], lat[1:], lon[1:]).max() < 101.0
 
 
-def test_a_cut_of_cleaning_is_not_undone_by_a_file(tmp_path):
+def test_cleaned_trips_stay_cut_in_a_file(tmp_path):
     x = np.arange(0.0, 300.0 * 40, 300.0)
     time = 15.0 * np.arange(40.0)
     time[10:] += 1000.0
@@ -71,7 +71,7 @@ def test_a_cut_of_cleaning_is_not_undone_by_a_file(tmp_path):
     assert (cleaned.lengths.tolist(), cleaned.pieces.tolist()) == ([10, 15, 15], [0, 1, 2])
     cleaned.to_parquet(tmp_path / "cleaned.parquet")
     assert read_trips(tmp_path / "cleaned.parquet") == cleaned
-    # Pieces that are cut again are numbered anew, those that are not keep their numbers.
+    # Pieces that are cut again are renumbered, others keep their numbers.
     assert clean(cleaned).trips == cleaned
     assert clean(cleaned[1:]).trips == cleaned[1:]
     again = mask_zones(cleaned, [(*points[15], 200.0)])
@@ -101,7 +101,7 @@ def test_a_table_of_pieces_in_any_order(tmp_path):
     assert quietly(tmp_path / "words.parquet").lengths.tolist() == [2, 2, 1, 1]
 
 
-def test_files_of_pieces_that_are_read_together(tmp_path):
+def test_several_files_of_pieces(tmp_path):
     x = np.arange(0.0, 2000.0, 100.0)
     masked = mask_zones(lines(x, ids=["t"]), [(*PLANE.degrees([950.0, 0.0]), 60.0)])
     other = mask_zones(lines(x + 5.0, ids=["t"]), [(*PLANE.degrees([950.0, 0.0]), 60.0)])
@@ -112,7 +112,7 @@ def test_files_of_pieces_that_are_read_together(tmp_path):
     assert [skip.reason.startswith("it is a copy") for skip in trips.skipped] == [True, True]
 
 
-def test_a_name_that_a_trip_has_already_is_not_given_to_another(tmp_path):
+def test_renamed_trips_do_not_collide(tmp_path):
     rows = ["trip,polyline", *(f'{name},"[[-8.6,{lat}]]"' for name, lat in (("7", 41), ("7", 42), ("7#2", 43)))]
     (tmp_path / "a.csv").write_text("\n".join(rows), encoding="utf-8")
     trips = quietly(tmp_path / "a.csv")
@@ -125,7 +125,7 @@ def test_a_name_that_a_trip_has_already_is_not_given_to_another(tmp_path):
     drivers=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_files_give_equal_pieces_back(tmp_path_factory, names, drivers, seed):
+def test_parquet_round_trip_of_pieces(tmp_path_factory, names, drivers, seed):
     rng = np.random.default_rng(seed)
     lengths = rng.integers(1, 5, len(names))
     ids, pieces = zip(*names, strict=True)

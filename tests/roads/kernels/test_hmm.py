@@ -1,4 +1,4 @@
-"""What must hold of every match: the brute-force answer, legal paths, and no trace of order, place or threads."""
+"""Properties of HMM matching: agreement with enumeration, legal paths, invariance to order, translation and threads."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limiirl.roads import Trips, match
-from limiirl.roads.kernels.hmm import decode, follow, lay, posteriors, thin
+from limiirl.roads.kernels.hmm import MatchingProblem, decode, follow, lay, posteriors, thin
 from limiirl.roads.kernels.routing import router
 from limiirl.roads.matching.candidates import build_grid, build_streets
 from limiirl.roads.matching.hmm import HmmSettings
@@ -32,7 +32,7 @@ def some_trips(seed, n=4, noise_m=15.0, **grid):
 
 @FEW
 @given(seed=SEEDS, beta_m=st.sampled_from([5.0, 20.0]), back=st.sampled_from([0.0, 3.0]), u_turns=st.booleans())
-def test_the_sequence_and_the_posteriors_are_those_of_enumeration(seed, beta_m, back, u_turns):
+def test_viterbi_path_and_posteriors_agree_with_enumeration(seed, beta_m, back, u_turns):
     network, rng = random_grid(seed, nx=3, ny=3, u_turns=u_turns), np.random.default_rng(seed)
     xy = drive(network, random_path(network, rng, 4), step_m=60.0, rng=rng, noise_m=12.0)[:4]
     time_s = 15.0 * np.arange(len(xy))
@@ -50,7 +50,7 @@ def test_the_sequence_and_the_posteriors_are_those_of_enumeration(seed, beta_m, 
         sigma_m=10.0, beta_m=beta_m, back_m=model.back_m, speed_ms=model.speed_ms, slack_m=model.slack_m,
     )  # fmt: skip
     delta, back_to = np.empty(layers.segment.size), np.empty(layers.segment.size, dtype=np.int64)
-    chain, ptr, links = follow(roads, layers, trip, 0, model, router(roads), delta, back_to)
+    chain, ptr, links = follow(MatchingProblem(roads, layers, trip, model, router(roads)), 0, delta, back_to)
     if not np.isfinite(log_weight.max()):
         assert chain.size < len(xy)
         return
@@ -68,39 +68,41 @@ def test_the_sequence_and_the_posteriors_are_those_of_enumeration(seed, beta_m, 
 
 @FEW
 @given(seed=SEEDS, noise_m=st.sampled_from([0.0, 15.0, 60.0]), u_turns=st.booleans(), most=st.sampled_from([1, 16]))
-def test_every_turn_of_every_path_is_legal_and_every_fix_lies_on_it(seed, noise_m, u_turns, most):
+def test_paths_are_legal_and_contain_their_fixes(seed, noise_m, u_turns, most):
     network, places = some_trips(seed, noise_m=noise_m, u_turns=u_turns)
-    found = match(network, trips_of(network, places), threads=1, most=most)
-    # Something is always found, with a turn in it.
-    assert len(found) > 0
-    assert found.lengths.max() > 1
-    for i in range(len(found)):
-        assert illegal_turns(network, found.path(i)) == []
-        low, high = found.span[i]
-        on = found.fix_segment[low : high + 1]
-        assert set(on[on >= 0].tolist()) <= set(found.path(i).tolist())
-    on = found.fix_segment >= 0
-    assert np.all(np.isnan(found.fix_along_m[~on]))
-    assert np.all((found.fix_along_m[on] >= 0.0) & (found.fix_along_m[on] <= network.length_m[found.fix_segment[on]]))
-    assert np.all((found.confidence >= 0.0) & (found.confidence <= 1.0))
+    matches = match(network, trips_of(network, places), threads=1, most=most)
+    # Something is always matches, with a turn in it.
+    assert len(matches) > 0
+    assert matches.lengths.max() > 1
+    for i in range(len(matches)):
+        assert illegal_turns(network, matches.path(i)) == []
+        low, high = matches.span[i]
+        on = matches.fix_segment[low : high + 1]
+        assert set(on[on >= 0].tolist()) <= set(matches.path(i).tolist())
+    on = matches.fix_segment >= 0
+    assert np.all(np.isnan(matches.fix_along_m[~on]))
+    assert np.all(
+        (matches.fix_along_m[on] >= 0.0) & (matches.fix_along_m[on] <= network.length_m[matches.fix_segment[on]])
+    )
+    assert np.all((matches.confidence >= 0.0) & (matches.confidence <= 1.0))
 
 
 @FEW
 @given(seed=SEEDS)
-def test_dense_fixes_without_noise_give_the_path_back(seed):
+def test_dense_noiseless_fixes_recover_the_path(seed):
     network, rng = random_grid(seed), np.random.default_rng(seed)
     path = random_path(network, rng, 10)
     places = drive(network, path, step_m=8.0)
-    found = match(network, trips_of(network, [places], step_s=1.0), sigma_m=1.0, beta_m=1.0, threads=1)
-    assert len(found) == 1
-    assert found.whole.all()
-    assert found.path(0).tolist() == path.tolist()
-    np.testing.assert_allclose(found.fix_distance_m, 0.0, rtol=0.0, atol=1e-6)
+    matches = match(network, trips_of(network, [places], step_s=1.0), sigma_m=1.0, beta_m=1.0, threads=1)
+    assert len(matches) == 1
+    assert matches.whole.all()
+    assert matches.path(0).tolist() == path.tolist()
+    np.testing.assert_allclose(matches.fix_distance_m, 0.0, rtol=0.0, atol=1e-6)
 
 
 @FEW
 @given(seed=SEEDS, threads=st.sampled_from([1, 3]))
-def test_order_and_threads_leave_no_trace(seed, threads):
+def test_order_of_trips_and_threads_do_not_matter(seed, threads):
     network, places = some_trips(seed, noise_m=20.0)
     order = np.random.default_rng(seed).permutation(len(places))
     trips = trips_of(network, places)
@@ -113,8 +115,8 @@ def test_order_and_threads_leave_no_trace(seed, threads):
 
 @FEW
 @given(seed=SEEDS, east=st.floats(-3e3, 3e3), north=st.floats(-3e3, 3e3), cell_m=st.sampled_from([30.0, 90.0]))
-def test_the_place_of_the_map_leaves_no_trace(seed, east, north, cell_m):
-    # Moved by at most 3 km, so that metres a degree of longitude change by less than one in 2,000.
+def test_translation_of_the_map_does_not_matter(seed, east, north, cell_m):
+    # Moved by at most 3 km, so that metres per degree of longitude change by less than 0.05 %.
     network, places = some_trips(seed, noise_m=10.0)
     moved = from_xy(
         network.node_xy + np.array([east, north]), network.tail, network.head,
@@ -133,22 +135,22 @@ def test_the_place_of_the_map_leaves_no_trace(seed, east, north, cell_m):
 
 @FEW
 @given(seed=SEEDS)
-def test_pruning_does_not_change_the_answer(seed):
+def test_pruning_does_not_change_the_result(seed):
     network, places = some_trips(seed, noise_m=10.0, missing=0.0, one_way=0.2)
     trips = trips_of(network, places)
     quick = match(network, trips, threads=1)
     exact = match(network, trips, threads=1, detour_betas=1e6, beam=1e6)
-    # With no street missing there is a way everywhere, so that there is something to compare.
+    # With no street missing every fix is reachable, so that there is something to compare.
     assert quick.whole.tolist() == exact.whole.tolist() == [True] * len(places)
     assert [quick.path(i).tolist() for i in range(len(quick))] == [exact.path(i).tolist() for i in range(len(exact))]
     np.testing.assert_allclose(quick.confidence, exact.confidence, rtol=0.0, atol=5e-3)
 
 
 def in_order(network, path, segment, along, slack_m):
-    """Whether fixes lie on a path in their order, each at most so many metres behind the one before."""
+    """Return whether fixes lie on a path in order, each at most `slack_m` behind the previous one."""
     start, came = np.cumsum(network.length_m[path]) - network.length_m[path], -np.inf
     for s, metres in zip(segment.tolist(), along.tolist(), strict=True):
-        # The earliest place that will do leaves most room for those to come.
+        # The earliest possible position leaves most room for later fixes.
         places = start[path == s] + metres
         places = places[places >= came - slack_m]
         if not places.size:
@@ -158,18 +160,18 @@ def in_order(network, path, segment, along, slack_m):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_who_drives_a_one_way_street_backward_is_never_matched_so(seed):
-    """Fixes fall back along a path by no more than 5 sigmas, which are noise, although all drives go the wrong way."""
+def test_fixes_never_move_backward_on_a_one_way_street(seed):
+    """Fixes move back along a path by at most 5 sigma, although all drives go the wrong way."""
     network = random_grid(seed, one_way=0.9, missing=0.0)
     rng, sigma_m = np.random.default_rng(seed), 4.0
     backward = [drive(network, random_path(network, rng, 8), step_m=30.0)[::-1].copy() for _ in range(10)]
-    found = match(network, trips_of(network, backward), sigma_m=sigma_m, threads=1)
+    matches = match(network, trips_of(network, backward), sigma_m=sigma_m, threads=1)
     one_way, n_fixes = network.opposite == -1, 0
-    for i in range(len(found)):
-        rows = np.arange(found.span[i, 0], found.span[i, 1] + 1)
-        # Without the first and the last: a way round the block that only an end asks for is left out of the path.
-        rows = rows[found.fix_segment[rows] >= 0][1:-1]
-        segment, along = found.fix_segment[rows], found.fix_along_m[rows]
-        assert in_order(network, found.path(i), segment, along, 5.0 * sigma_m + 1e-6)
+    for i in range(len(matches)):
+        rows = np.arange(matches.span[i, 0], matches.span[i, 1] + 1)
+        # Without the first and the last: a loop supported only by an end is removed from the path.
+        rows = rows[matches.fix_segment[rows] >= 0][1:-1]
+        segment, along = matches.fix_segment[rows], matches.fix_along_m[rows]
+        assert in_order(network, matches.path(i), segment, along, 5.0 * sigma_m + 1e-6)
         n_fixes += np.count_nonzero(one_way[segment])
     assert n_fixes > 20
