@@ -176,7 +176,7 @@ def _fits(specs: Sequence[Spec]) -> str:
         fewer = [f"{_NAMES.get(model, model)} in {world} for at most {n}" for (model, world), n in others.items()]
         caps = f"{usual} iterations{''.join(f', {one}' for one in fewer)}"
         units = " or ".join({True: "agent", False: "demonstration"}[kind] for kind in sorted(kinds))
-        tol = f"{IntentMixture().tol:.0e}".replace("e-0", "e-")
+        tol = f"{IntentMixture().resp_tol:.0e}".replace("e-0", "e-")
         texts = [_FITTED.format(tol=tol, unit=units, caps=caps)]
     policy = any(("cluster_on", "policy") in spec.model_parameters for spec in specs)
     means = f"mean discounted reward {'or policy ' if policy else ''}features of the agents"
