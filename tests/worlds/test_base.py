@@ -7,7 +7,7 @@ from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mdp.planning import optimal_policy
-from limiirl.worlds import WORLDS, ElementWorld, IntentWorld, World, boltzmann_policy, geometric_weights
+from limiirl.worlds import WORLDS, ElementWorld, IntentWorld, boltzmann_policy, geometric_weights
 from limiirl.worlds.base import allocate_demonstrations
 from tests.helpers import raises
 
@@ -138,7 +138,6 @@ def test_weights_are_met_and_no_intent_is_empty() -> None:
 @pytest.mark.parametrize("name", WORLDS)
 def test_every_world_has_the_same_sampling_interface(name: str) -> None:
     world = WORLDS[name](seed=3)
-    assert isinstance(world, World)
     assert isinstance(world, IntentWorld)
     assert type(world).__name__ == name
     K = world.ensemble.n_intents

@@ -67,7 +67,7 @@ class PathFinder:
         threads : int, optional
             Default: one per core.
         """
-        from limiirl.kernels.dijkstra import cheapest_ways, desk
+        from limiirl.kernels.dijkstra import cheapest_ways, workspace
 
         first, last = _states(starts, "starts", self.mdp), _states(goals, "goals", self.mdp)
         if first.size != last.size:
@@ -77,7 +77,7 @@ class PathFinder:
         n_threads = max(1, min(threads or os.cpu_count() or 1, len(batches)))
 
         def search_batches(thread: int) -> list[Any]:
-            work = desk(self.mdp.n_states, self.mdp.n_edges)
+            work = workspace(self.mdp.n_states, self.mdp.n_edges)
             return [cheapest_ways(*graph, first[part], last[part], work) for part in batches[thread::n_threads]]
 
         with ThreadPoolExecutor(n_threads) as pool:
@@ -135,18 +135,18 @@ class _Spurs:
         from limiirl.kernels import dijkstra
 
         self._kernels, self.mdp, self.start, self.goal = dijkstra, finder.mdp, start, goal
-        self.work = dijkstra.desk(self.mdp.n_states, self.mdp.n_edges)
-        settled, _ = dijkstra.search(*finder.reverse, goal, start, math.inf, self.work)
-        self.reachable = bool(self.work.settled[start])
+        self.work = dijkstra.workspace(self.mdp.n_states, self.mdp.n_edges)
+        n_done, _ = dijkstra.search(*finder.reverse, goal, start, math.inf, self.work)
+        self.reachable = bool(self.work.done[start])
         # Feasible potential: the distance to the goal, capped at that of the start, falls along an edge by at most its
         # cost. States beyond the cap need no search.
-        farthest = self.work.dist[self.work.order[settled - 1]]
+        farthest = self.work.dist[self.work.order[n_done - 1]]
         potential = np.full(self.mdp.n_states, farthest)
-        near = self.work.order[:settled]
+        near = self.work.order[:n_done]
         potential[near] = self.work.dist[near]
         # Rounding may give slightly negative reduced costs.
         self.cost = np.maximum(0.0, finder.cost + potential[self.mdp.dst] - potential[self.mdp.src])
-        self.work = dijkstra.desk(self.mdp.n_states, self.mdp.n_edges)
+        self.work = dijkstra.workspace(self.mdp.n_states, self.mdp.n_edges)
 
     def search(self, prefix: tuple[int, ...], excluded: dict[int, Any]) -> tuple[int, ...] | None:
         """Return the edges from the end of `prefix` to the goal, the first not in `excluded`; None if there are none.
@@ -160,14 +160,14 @@ class _Spurs:
         closed = list(excluded)
         costs = self.cost[closed]
         self.cost[closed] = math.inf
-        self.work.settled[visited] = True  # settled states are not expanded
+        self.work.done[visited] = True  # finished states are not expanded
         graph = (self.mdp.out_ptr, self.mdp.dst, self.cost)
         _, touched = self._kernels.search(*graph, source, self.goal, math.inf, self.work)
         path = None
-        if self.work.settled[self.goal]:
+        if self.work.done[self.goal]:
             path = tuple(self._kernels.way(self.mdp.src, self.work, self.goal).tolist())
         self._kernels.clear(self.work, touched)
-        self.work.settled[visited] = False
+        self.work.done[visited] = False
         self.cost[closed] = costs
         return path
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from limiirl.worlds.base import IntentWorld, World, boltzmann_policy, geometric_weights, intent_counts
+from limiirl.worlds.base import IntentWorld, boltzmann_policy, geometric_weights, intent_counts
 from limiirl.worlds.continuous_puddleworld import ContinuousPuddleWorld
 from limiirl.worlds.elementworld import ElementWorld
 from limiirl.worlds.objectworld import ObjectWorld
@@ -24,7 +24,6 @@ __all__ = [
     "PuddleWorld",
     "RoadGrid",
     "SyntheticWorld",
-    "World",
     "boltzmann_policy",
     "geometric_weights",
     "intent_counts",

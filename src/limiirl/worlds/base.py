@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,8 +47,7 @@ def boltzmann_policy(mdp: MDP, theta: ArrayLike, beta: float = 5.0) -> FloatArra
     Parameters
     ----------
     mdp : MDP
-    theta : (d,)
-        One parameter vector.
+    theta : (d,); one parameter vector
     beta : float
         Inverse temperature; 0 gives the uniform policy. The default is that of the paper's released code.
 
@@ -73,10 +72,8 @@ def geometric_weights(n_intents: int, p: float) -> FloatArray:
 
     Parameters
     ----------
-    n_intents : int
-        Number K of intents.
-    p : float
-        In [0, 1); 0 gives equal weights.
+    n_intents : int; number K of intents
+    p : float; in [0, 1); 0 gives equal weights
 
     Examples
     --------
@@ -113,12 +110,9 @@ def intent_counts(n: int, weights: FloatArray, *, least: int = 0) -> IntArray:
 
     Parameters
     ----------
-    n : int
-        At least ``K * least``.
-    weights : (K,)
-        Mixture weights.
-    least : int
-        Smallest number per intent.
+    n : int; at least ``K * least``
+    weights : (K,); mixture weights
+    least : int; smallest number per intent
 
     Examples
     --------
@@ -152,41 +146,6 @@ POLICIES = ("optimal", "boltzmann")
 """Policies of the demonstrators: optimal and uniform over ties, or `boltzmann_policy`."""
 
 
-@runtime_checkable
-class World(Protocol):
-    """Protocol of the worlds of an experiment: an MDP with a true ensemble."""
-
-    @property
-    def mdp(self) -> MDP:
-        """The world as an MDP."""
-
-    @property
-    def ensemble(self) -> RewardEnsemble:
-        """True rewards and mixture weights."""
-
-    def sample(
-        self,
-        n: int,
-        seed: Seed = 0,
-        *,
-        max_length: int = 50,
-        weights: ArrayLike | None = None,
-        policy: str = "optimal",
-        beta: float | None = None,
-    ) -> tuple[Demonstrations, NDArray[np.int64]]:
-        """Return sampled demonstrations and their intents (N,)."""
-
-    def plot(
-        self,
-        theta: ArrayLike | None = None,
-        ax: "Axes | None" = None,
-        *,
-        demos: Demonstrations | None = None,
-        labels: ArrayLike | None = None,
-    ) -> "Axes":
-        """Draw the world."""
-
-
 class IntentWorld(ABC):
     """Base class of the worlds: frozen dataclasses with a seed, an MDP and a true ensemble."""
 
@@ -218,10 +177,8 @@ class IntentWorld(ABC):
 
         Parameters
         ----------
-        policy : {"optimal", "boltzmann"}
-            Optimal and uniform over ties, or `boltzmann_policy`.
-        beta : float, optional
-            Inverse temperature of "boltzmann"; default: 5.
+        policy : {"optimal", "boltzmann"}; optimal and uniform over ties, or `boltzmann_policy`
+        beta : float, optional; inverse temperature of "boltzmann"; default: 5
         """
         check_choice(policy, "policy", POLICIES)
         if policy == "optimal":
@@ -245,25 +202,20 @@ class IntentWorld(ABC):
 
         Parameters
         ----------
-        n : int
-            Number N of demonstrations.
-        seed : int, Generator or None
-            Seed of the sample; an integer is combined with the world's seed.
-        max_length : int
-            Maximum number of states per demonstration.
+        n : int; number N of demonstrations
+        seed : int, Generator or None; seed of the sample; an integer is combined with the world's seed
+        max_length : int; maximum number of states per demonstration
         weights : array_like, shape (K,), optional
             Mixture weights; every intent has at least one demonstration. Default: equal numbers. `geometric_weights`
             are the paper's unequal weights.
         policy : {"optimal", "boltzmann"}
             Policy of the demonstrators: optimal and uniform over ties, or `boltzmann_policy`.
-        beta : float, optional
-            Inverse temperature of "boltzmann"; default: 5, as in the paper's released code.
+        beta : float, optional; inverse temperature of "boltzmann"; default: 5, as in the paper's released code
 
         Returns
         -------
         demos : Demonstrations
-        labels : (N,) int64
-            Intent of each demonstration, also in `demos.labels`.
+        labels : (N,) int64; intent of each demonstration, also in `demos.labels`
 
         Examples
         --------
@@ -293,12 +245,9 @@ class IntentWorld(ABC):
 
         Parameters
         ----------
-        theta : array_like, shape (d,), optional
-            Reward vector to colour the states by.
-        ax : matplotlib Axes, optional
-            Default: a new figure with a transparent background.
-        demos : Demonstrations, optional
-            Demonstrations to draw, with a small fixed jitter.
+        theta : array_like, shape (d,), optional; reward vector to colour the states by
+        ax : matplotlib Axes, optional; default: a new figure with a transparent background
+        demos : Demonstrations, optional; demonstrations to draw, with a small fixed jitter
         labels : array_like, shape (N,) or (N, K), optional
             Intents or responsibilities that determine the colours. Default: `demos.labels`.
         """

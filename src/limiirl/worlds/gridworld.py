@@ -32,14 +32,10 @@ def grid_edges(shape: tuple[int, int], wind: float, terminal: NDArray[np.bool_],
 
     Parameters
     ----------
-    shape : (rows, columns)
-        Each at least 2.
-    wind : float
-        In [0, 1].
-    terminal : (S,) bool
-        Terminal states; the state of a cell is ``row * columns + column``.
-    wraps : bool
-        Connect the last row to the first, for at least 3 rows.
+    shape : (rows, columns); each at least 2
+    wind : float; in [0, 1]
+    terminal : (S,) bool; terminal states; the state of a cell is ``row * columns + column``
+    wraps : bool; connect the last row to the first, for at least 3 rows
 
     Examples
     --------
@@ -130,19 +126,8 @@ class GridWorld(IntentWorld):
     def build_mdp(self, features: NDArray[np.float64], terminal: NDArray[np.bool_], p0: NDArray[np.float64]) -> MDP:
         """Return the MDP of the grid with state features (S, d), terminal states (S,) and start distribution (S,)."""
         src, act, dst, prob = grid_edges(self.shape, self.wind, terminal, wraps=self.wraps)
-        return MDP.from_edges(
-            src,
-            dst,
-            self.n_states,
-            act,
-            prob,
-            p0,
-            self.gamma,
-            features,
-            terminal=terminal,
-            feature_names=self.feature_names,
-            state_names=self.state_names,
-        )
+        mdp = MDP.from_edges(src, dst, self.n_states, act, prob, p0, self.gamma, features, None, None, terminal)
+        return mdp.replace(feature_names=self.feature_names, state_names=self.state_names)
 
     def draw(self, rewards: NDArray[np.float64] | None, ax: "Axes | None", *, faded: bool) -> "WorldFigure":
         """Draw the cells; see `plot`."""

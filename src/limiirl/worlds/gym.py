@@ -44,8 +44,7 @@ class ContinuousPuddleEnv(gymnasium.Env[Any, Any]):
 
     Parameters
     ----------
-    kind : {"center", "up", "down", "border"}
-        Kind of agent, which determines the extent and the cost of the puddle.
+    kind : {"center", "up", "down", "border"}; kind of agent, which determines the extent and the cost of the puddle
     render_mode : "rgb_array", optional
 
     Examples
@@ -162,12 +161,10 @@ class WorldEnv(gymnasium.Env[Any, Any]):
 
     Parameters
     ----------
-    world : str or object
-        Name in `limiirl.worlds.WORLDS`, or any object with an `mdp` and an `ensemble`.
+    world : str or object; name in `limiirl.worlds.WORLDS`, or any object with an `mdp` and an `ensemble`
     intent : int, optional
         Index of the reward. Default: each reset draws one by the mixture weights. Reported in ``info["intent"]``.
-    render_mode : "ansi" or "rgb_array", optional
-        Render the world as text or as an image, with the agent marked.
+    render_mode : "ansi" or "rgb_array", optional; render the world as text or as an image, with the agent marked
     **parameters
         Parameters of a named world, such as ``wind=0.2``. `seed` determines the world, `reset(seed=...)` the episode.
 

@@ -333,14 +333,10 @@ class RoadGrid:
 
     Parameters
     ----------
-    n_states : int
-        Number of directed segments, at least 200.
-    n_edges : int
-        Number of turns, 1.2 to 2.8 per state; less in small towns, which have relatively more boundary.
-    seed : int
-        Seed of the network.
-    gamma : float
-        Discount in (0, 1].
+    n_states : int; number of directed segments, at least 200
+    n_edges : int; number of turns, 1.2 to 2.8 per state; less in small towns, which have relatively more boundary
+    seed : int; seed of the network
+    gamma : float; discount in (0, 1]
 
     Attributes
     ----------
@@ -423,15 +419,10 @@ class RoadGrid:
             (np.repeat(self.length_km, 3), columns.ravel(), np.arange(0, 3 * self.n_states + 1, 3)),
             shape=(self.n_states, first_region + len(REGIONS)),
         )
+        src, dst, kind = self.turns.T
+        names, terminal = self.feature_names, np.zeros(self.n_states, dtype=np.bool_)
         return MDP.from_edges(
-            self.turns[:, 0],
-            self.turns[:, 1],
-            n_states=self.n_states,
-            action=self.turns[:, 2],
-            gamma=self.gamma,
-            state_features=features,
-            terminal=np.zeros(self.n_states, dtype=np.bool_),
-            feature_names=self.feature_names,
+            src, dst, self.n_states, kind, None, None, self.gamma, features, None, None, terminal, feature_names=names
         )
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":

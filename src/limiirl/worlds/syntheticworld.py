@@ -38,24 +38,15 @@ class SyntheticWorld(IntentWorld):
 
     Parameters
     ----------
-    n_states : int
-        Number S of states, including the terminal state.
-    n_actions : int
-        Actions per nonterminal state.
-    n_features : int
-        At least one per intent.
-    n_intents : int
-        Number K of intents.
-    branching : int
-        Targets per action, at most the size of a layer; 1 is deterministic.
-    horizon : int
-        Number of layers, and of steps of every trajectory.
-    separation : float
-        Separation of the intents, in [0, 1].
-    gamma : float
-        Discount in (0, 1].
-    seed : int
-        Seed of the graph, the features and the shared rewards, independent of `separation`.
+    n_states : int; number S of states, including the terminal state
+    n_actions : int; actions per nonterminal state
+    n_features : int; at least one per intent
+    n_intents : int; number K of intents
+    branching : int; targets per action, at most the size of a layer; 1 is deterministic
+    horizon : int; number of layers, and of steps of every trajectory
+    separation : float; separation of the intents, in [0, 1]
+    gamma : float; discount in (0, 1]
+    seed : int; seed of the graph, the features and the shared rewards, independent of `separation`
 
     Examples
     --------
@@ -120,17 +111,9 @@ class SyntheticWorld(IntentWorld):
         features[np.arange(self.n_states - 1), self.kinds] = 1.0
         p0 = np.zeros(self.n_states)
         p0[self.layers[0]] = 1.0 / self.layers[0].size
+        names, terminal = self.feature_names, np.arange(self.n_states) == self.n_states - 1
         return MDP.from_edges(
-            src,
-            dst,
-            n_states=self.n_states,
-            action=act,
-            prob=prob,
-            p0=p0,
-            gamma=self.gamma,
-            state_features=features,
-            terminal=np.arange(self.n_states) == self.n_states - 1,
-            feature_names=self.feature_names,
+            src, dst, self.n_states, act, prob, p0, self.gamma, features, None, None, terminal, feature_names=names
         )
 
     def _edges(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
