@@ -20,7 +20,7 @@ from limiirl.experiments.spec import AGENT_WORLDS, Parameters, Spec
 from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.metrics import evaluate, gevd, recover
 from limiirl.mixture import IntentMixture
-from limiirl.worlds import WORLDS, ContinuousPuddleWorld, World, geometric_weights
+from limiirl.worlds import WORLDS, ContinuousPuddleWorld, IntentWorld, geometric_weights
 
 TEST_SET = 1
 """Offset of the seed of the test set from that of the training set."""
@@ -30,7 +30,7 @@ TEST_SET = 1
 class WorldProblem:
     """A world, its training and test demonstrations with labels (N,), and the true rewards and mixture weights."""
 
-    world: World
+    world: IntentWorld
     truth: RewardEnsemble
     demos: Demonstrations
     labels: NDArray[np.int64]
@@ -88,7 +88,7 @@ def nan_to_none(value: float) -> float | None:
 # Methods are compared on the same data, one after the other: a few problems are cached.
 @lru_cache(maxsize=4)
 def _make_problem(world: str, given: Parameters, sizes: tuple[int, int], imbalance: float, seed: int) -> WorldProblem:
-    made: World = WORLDS[check_choice(world, "world", tuple(WORLDS))](**dict(given), seed=seed)
+    made: IntentWorld = WORLDS[check_choice(world, "world", tuple(WORLDS))](**dict(given), seed=seed)
     truth, weights = made.ensemble, None
     if imbalance:
         weights = geometric_weights(truth.n_intents, imbalance)

@@ -16,7 +16,7 @@ from limiirl.errors import InvalidParameter
 from limiirl.experiments.record import FIELDS, Record
 from limiirl.experiments.spec import Point, Spec, Study
 from limiirl.metrics import Comparison, Interval, agrees_with, compare_paired, mean_interval
-from limiirl.worlds import WORLDS, World
+from limiirl.worlds import WORLDS, IntentWorld
 
 Cell = tuple[str, Point | tuple[Point, ...]]
 """A method at a point of a study's axis, or at several points, which are averaged per world."""
@@ -59,9 +59,9 @@ class WorldExample:
     flows: dict[str, GevdFlow]
 
     @property
-    def world(self) -> World:
+    def world(self) -> IntentWorld:
         """The world, generated from its seed."""
-        world: World = WORLDS[self.spec.world](**dict(self.spec.world_parameters), seed=self.seed)
+        world: IntentWorld = WORLDS[self.spec.world](**dict(self.spec.world_parameters), seed=self.seed)
         return world
 
     @property
@@ -178,30 +178,16 @@ NAMES = MappingProxyType(
 )
 """Names of the methods in the paper."""
 
+_REPORTED = {
+    "k-means, MLE": ((3.41, 0.70), (33.20, 6.745), (19.65, 0.32), (0.03, 0.005), (3.70, 0.555)),
+    "k-means, mean": ((5.08, 0.565), (21.86, 3.325), (19.76, 0.225), (0.04, 0.005), (4.49, 0.49)),
+    "random rewards": ((17.22, 2.40), (136.58, 19.845), (20.05, 0.355), (0.13, 0.035), (6.75, 1.045)),
+    "supervised": (None, None, (19.65, 0.33), (0.04, 0.005), (3.65, 0.635)),
+}
 TABLE1 = MappingProxyType(
     {
-        "k-means, MLE": {
-            "n_iter": Reported(3.41, 0.70),
-            "seconds": Reported(33.20, 6.745),
-            "nll": Reported(19.65, 0.32),
-            "anid": Reported(0.03, 0.005),
-            "gevd": Reported(3.70, 0.555),
-        },
-        "k-means, mean": {
-            "n_iter": Reported(5.08, 0.565),
-            "seconds": Reported(21.86, 3.325),
-            "nll": Reported(19.76, 0.225),
-            "anid": Reported(0.04, 0.005),
-            "gevd": Reported(4.49, 0.49),
-        },
-        "random rewards": {
-            "n_iter": Reported(17.22, 2.40),
-            "seconds": Reported(136.58, 19.845),
-            "nll": Reported(20.05, 0.355),
-            "anid": Reported(0.13, 0.035),
-            "gevd": Reported(6.75, 1.045),
-        },
-        "supervised": {"nll": Reported(19.65, 0.33), "anid": Reported(0.04, 0.005), "gevd": Reported(3.65, 0.635)},
+        method: {measure: Reported(*cell) for measure, cell in zip(MEASURES, row, strict=True) if cell is not None}
+        for method, row in _REPORTED.items()
     }
 )
 """ElementWorld half of Table 1, by method and measure."""
