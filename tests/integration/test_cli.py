@@ -146,7 +146,7 @@ def test_demo(folder):
     assert str(ElementWorld(seed=2)) in printed
     assert "of 100 demonstrations are assigned to their true intent" in printed
     assert "Report: report/index.html" in printed
-    assert "Inside one world" in page
+    assert "One world in detail" in page
 
 
 REFUSED = [

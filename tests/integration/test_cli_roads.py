@@ -145,7 +145,7 @@ class TestMatch:
         assert "trips_lost:\n  " in printed
         assert "Saved to again.npz.\nLearn driving styles with `limiirl roads fit town.npz again.npz`.\n" in printed
         assert f"Report: {Path('quality/index.html')}" in printed
-        assert is_report(folder / "quality" / "index.html", "A sure path")
+        assert is_report(folder / "quality" / "index.html", "High confidence")
         assert Matches.load(folder / "again.npz") == Matches.load(folder / "m.npz")
 
     @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
@@ -236,7 +236,7 @@ class TestFit:
             assert f"Intent {k} (style {k + 1} in the report): {text}" in printed.stdout
         assert "Saved to again." in printed.stdout
         assert is_report(folder / "styles-page" / "index.html", "style 1", "style 2", "Forecasts")
-        assert is_report(folder / "bare-page" / "index.html", "style 1", "style 2", "nor are single trips.")
+        assert is_report(folder / "bare-page" / "index.html", "style 1", "style 2", "single trips are not shown.")
         assert "Forecasts" not in (folder / "bare-page" / "index.html").read_text(encoding="utf-8")
         same = IntentMixture.load(folder / "again")
         np.testing.assert_array_equal(same.thetas_, IntentMixture.load(folder / "styles").thetas_)

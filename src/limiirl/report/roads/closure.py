@@ -45,15 +45,8 @@ _ROWS = 12
 _AROUND_M = 1000.0
 
 
-def change_page(closure: Closure, *, title: str = "") -> Report:
-    """Return the report of a closure from `limiirl.roads.close_streets`; single trips are not drawn.
-
-    Parameters
-    ----------
-    closure : Closure
-    title : str
-        By default, a question with the name of the street.
-    """
+def change_page(closure: Closure) -> Report:
+    """Return the report of a closure from `limiirl.roads.close_streets`; single trips are not drawn."""
     network = closure.network
     street = (list_street_names(network, closure.closed) or [describe_street(network, int(closure.closed[0]))])[0]
     tables: list[Item] = [
@@ -64,7 +57,7 @@ def change_page(closure: Closure, *, title: str = "") -> Report:
     effects = [describe_passages(closure), describe_detour(closure), describe_cut_off(closure)]
     streets_lead = "Expected trips in both directions, at the point of each street where the change is largest."
     return Report(
-        title or f"What if {street} is closed?",
+        f"What if {street} is closed?",
         literal(f"Closed: {describe_closed(closure)}. " + " ".join(filter(None, effects))).replace("%", "\u00a0%"),
         [
             Section("Change in trips", [_map(closure)]),

@@ -32,7 +32,6 @@ def quality_page(
     matches: Matches,
     quality: Quality | None = None,
     *,
-    title: str = "Map matching",
     examples: bool = True,
 ) -> Report:
     """Return the report of a map matching.
@@ -45,7 +44,6 @@ def quality_page(
     matches : Matches
     quality : Quality, optional
         From `limiirl.roads.measure_quality`; computed by default.
-    title : str
     examples : bool
         Show three trips, with the fixes of a person.
     """
@@ -55,7 +53,7 @@ def quality_page(
     distances = matches.fix_distance_m[matches.fix_segment >= 0]
     settings = {str(name).replace("_", " "): _format_setting(value) for name, value in matches.settings.items()}
     return Report(
-        title,
+        "Map matching",
         _lead(measured, median).replace("%", "\u00a0%"),
         [
             Section("Matched trips", [_counts(measured), _outcomes(given, matches), *_losses(measured)]),

@@ -219,9 +219,7 @@ def _rewards_figure(view: DriversView) -> Figure:
     return Figure.from_plot("rewards", "Learned rewards", caption, plot)
 
 
-def styles_view(
-    network: RoadNetwork, fit: DriverFit, *, title: str = "Driving styles", examples: int = 0
-) -> DriversView:
+def styles_view(network: RoadNetwork, fit: DriverFit, *, examples: int = 0) -> DriversView:
     """Return the contents of the page of a fit, with the given number of example forecasts."""
     mixture, demos = fit.mixture, fit.demos
     facts = {
@@ -234,12 +232,10 @@ def styles_view(
     forecasts = example_forecasts(network, mixture, demos, examples)
     view = view_of_mixture(network, fit.features, {start: mixture.ensemble_}, mixture, demos)
     tables = [] if fit.selection is None else [selection_table(fit.selection)]
-    return replace(view, title=title, facts=facts, forecasts=forecasts, trained=True, tables=tables)
+    return replace(view, facts=facts, forecasts=forecasts, trained=True, tables=tables)
 
 
-def styles_report(
-    network: RoadNetwork, fit: DriverFit, *, title: str = "Driving styles", examples: bool = True
-) -> Report:
+def styles_report(network: RoadNetwork, fit: DriverFit, *, examples: bool = True) -> Report:
     """Return the page of a fit; `examples` shows single trips and their forecasts.
 
     >>> from limiirl.roads import City, fit_drivers
@@ -249,7 +245,7 @@ def styles_report(
     >>> styles_report(city.network, fit).title
     'Driving styles'
     """
-    view = styles_view(network, fit, title=title, examples=_FORECASTS if examples else 0)
+    view = styles_view(network, fit, examples=_FORECASTS if examples else 0)
     return drivers_page(replace(view, examples=examples))
 
 

@@ -30,19 +30,9 @@ from limiirl.roads import (
 class ForecastExample:
     """A trip cut at some segment, the forecast from there, and its actual continuation.
 
-    Attributes
-    ----------
-    title : str
-    driven, actual : (n,), (m,)
-        Segments before and after the cut.
-    turns : sequence of (segment, probability)
-        Forecast of the next segment.
-    routes : sequence of (segments, probability)
-        Routes to the true destination, the most probable first.
-    destinations, probability : (G,)
-        Candidate segments for the end of the trip and their probabilities.
-    intents : (K,)
-        Posterior over styles.
+    `driven` (n,) and `actual` (m,) are the segments before and after the cut, `turns` pairs of next segment and
+    probability, `routes` pairs of segments and probability to the true destination, the most probable first.
+    `destinations` and `probability` (G,) are candidate segments for the end, `intents` (K,) the posterior over styles.
     """
 
     title: str
@@ -59,34 +49,12 @@ class ForecastExample:
 class DriversView:
     """Driving styles learned on a network, with the trips that they were learned from.
 
-    Attributes
-    ----------
-    network : RoadNetwork
-    feature_names : sequence of d str
-    groups : mapping of str to indices
-        `FeatureChoice.groups`.
-    ensembles : mapping of str to RewardEnsemble
-        The best ensemble per initialisation of EM; the page describes the styles of the first.
-    demos : Demonstrations
-        Trips whose states are segments.
-    responsibilities : (N, K)
-        Posterior of each trip over the styles of the first ensemble.
-    features : (N, d)
-        Undiscounted feature counts of the trips.
-    forecasts : sequence of ForecastExample
-    trained : bool, optional
-        Whether the forecast trips are training trips; None if unknown.
-    examples : bool
-        Show single trips (typical ones, two routes, forecasts), which may identify drivers.
-    tables : sequence of Table
-        Cross-validation and further tables.
-    title : str
-    facts : mapping
-        Entries of the methods section.
-    least : int
-        Streets with fewer drivers of a style (fewer trips, if drivers are unknown) are hidden for it.
-    source : str
-        Origin of the ensembles, for the caption of their rewards.
+    `ensembles` holds the best ensemble per initialisation of EM; the page describes the styles of the first.
+    `responsibilities` (N, K) are its posteriors of the trips `demos`, and `features` (N, d) the undiscounted feature
+    counts of these; `groups` is `FeatureChoice.groups`. `trained` states whether the forecast trips are training trips
+    (None if unknown), and `examples` whether single trips, which may identify drivers, are shown. Streets with fewer
+    than `least` drivers of a style (trips, if drivers are unknown) are hidden for it. `source` is the origin of the
+    ensembles, for a caption; `facts` are entries of the methods section.
     """
 
     network: RoadNetwork

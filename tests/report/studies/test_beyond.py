@@ -56,13 +56,13 @@ def test_every_figure_and_table_is_there(folder):
     assert tables == {"claims", "beyond", "beyond-tests", "beyond-models", "beyond-models-tests", *along}
 
 
-def test_the_papers_setting_is_found():
+def test_the_setting_of_the_paper():
     for study, x in ((MODELS, 3), (ELEMENTS, 3), (WIND, 0.1)):
         assert paper_point(Results(study, {})) == x
     assert paper_point(Results(STUDIES["sigma-girl"], {})) is None
 
 
-def test_models_in_the_papers_setting_are_told_by_themselves(folder, raw):
+def test_models_at_the_setting_of_the_paper_have_their_own_table(folder, raw):
     table = {(row["Model"], row["Initialisation"]): row for row in rows(folder, "tables/beyond-models.csv")}
     assert len(table) == len(MODELS.settings) == 10
     for (model, start), row in table.items():
@@ -85,7 +85,7 @@ def test_scores_are_means_of_the_records(folder, raw):
             np.testing.assert_allclose(float(row[f"{heading} ±"]), half_width(values), rtol=1e-9)
 
 
-def test_the_best_are_of_those_without_labels(folder):
+def test_the_best_methods_are_unsupervised(folder):
     table = rows(folder, "tables/beyond.csv")
     for heading in ("GEVD", "ANID"):
         known = [row for row in table if row["Initialisation"] != "supervised"]
@@ -93,7 +93,7 @@ def test_the_best_are_of_those_without_labels(folder):
         assert [row for row in table if row[f"{heading} mark"] == "best"] == [best]
 
 
-def test_starts_that_end_in_one_solution_are_best_together():
+def test_ties_are_best_together():
     # Means that differ by less than the tolerance of EM tie.
     def value(method, x, measure, seed):
         return (1.0 if model_of(method) == "MaxCausalEnt" else 2.0) + 1e-6 * ("GMM" in method)
@@ -104,7 +104,7 @@ def test_starts_that_end_in_one_solution_are_best_together():
         assert [cell.mark for cell in cells[2:4]] == ["best" if best else None] * 2
 
 
-def test_paired_tests_are_scipys(folder, raw):
+def test_paired_tests_agree_with_scipy(folder, raw):
     table = rows(folder, "tables/beyond-tests.csv")
     assert {row["Model"] for row in table} == {model_of(s.method) for s in ELEMENTS.settings} - {"MaxEnt"}
     certain = 0
@@ -127,7 +127,7 @@ def test_paired_tests_are_scipys(folder, raw):
 
 
 @pytest.mark.parametrize(("study", "symbol"), [(ELEMENTS, "E"), (WIND, "w")])
-def test_gaps_are_to_the_same_model_with_labels(folder, raw, study, symbol):
+def test_gaps_are_relative_to_the_supervised_model(folder, raw, study, symbol):
     table = rows(folder, f"tables/{study.name}-gap.csv")
     assert "supervised" not in {row["Initialisation"] for row in table}
     marks = set()
@@ -147,7 +147,7 @@ def test_gaps_are_to_the_same_model_with_labels(folder, raw, study, symbol):
     assert marks == {"certain", ""}
 
 
-def test_times_are_from_the_papers_start(folder, raw):
+def test_fit_times_are_those_of_the_papers_initialisation(folder, raw):
     for row in rows(folder, "tables/beyond-elements-seconds.csv"):
         for x in ELEMENTS.points:
             method = join_method(row["Model"], "k-means, MLE")
@@ -173,7 +173,7 @@ def test_figures_have_the_records_means(folder, raw):
         np.testing.assert_allclose(float(row["mean"]), values.mean(), rtol=1e-12)
 
 
-def test_the_page_says_what_was_run(folder):
+def test_the_page_describes_what_was_run(folder):
     page = (folder / "index.html").read_text()
     assert "<title>Multiple intents: models and initialisations</title>" in page
     for name in ("MaxCausalEnt", "Sigma-GIRL", "ML-IRL, averaged"):
@@ -190,7 +190,7 @@ def test_the_page_says_what_was_run(folder):
     assert "0.5 (GEVD with MaxEnt), 0.1 (GEVD with causal models)" in page
 
 
-def test_many_claims_are_folded_away(report):
+def test_claims_beyond_the_paper_are_in_a_fold(report):
     findings = next(section for section in report.sections if section.title == "Findings")
     assert [type(item) for item in findings.items] == [Fold]
     (table,) = findings.items[0].items
@@ -209,7 +209,7 @@ def test_many_claims_are_folded_away(report):
         assert "on par" in shown[-1]
 
 
-def test_numbers_of_fewer_worlds_say_so(tmp_path):
+def test_numbers_over_fewer_worlds_have_a_note(tmp_path):
     store = Store(tmp_path)
     lost = ELEMENTS.spec("MaxEnt: k-means, MLE", 3)
     records = made_up(ELEMENTS, 4)
@@ -226,13 +226,13 @@ def test_numbers_of_fewer_worlds_say_so(tmp_path):
     assert "over 4 worlds (fewer for settings with failed trials)" in captions["beyond-elements"]
 
 
-def test_one_study_alone_still_looks_at_the_papers_setting(tmp_path):
+def test_one_study_alone_has_the_setting_of_the_paper(tmp_path):
     report = run_report(filled(tmp_path, ["beyond-wind"], 2))
     titles = [section.title for section in report.sections]
     assert titles == ["What is compared", "Findings", "Reward quality, clustering quality and fit time", WIND.title]
 
 
-def test_the_terminal_is_told_the_papers_setting_once(store):
+def test_the_summary_has_the_setting_of_the_paper_once(store):
     text = summarise_run(store, choose(["beyond"]))
     assert text.count("E = 3 and wind 0.1") == 1
     line = next(line for line in text.splitlines() if line.startswith("  k-means, MLE"))
@@ -240,7 +240,7 @@ def test_the_terminal_is_told_the_papers_setting_once(store):
     assert "further claims" in text
 
 
-def test_the_report_is_of_the_studies_that_were_requested(tmp_path):
+def test_the_report_has_the_requested_studies(tmp_path):
     store = Store(tmp_path)
     store.note(["limiirl", "reproduce", "beyond-wind", "--out", "table1"], range(2), ["beyond-wind"])
     records = {record.key: record for study in (WIND, STUDIES["table1"]) for record in made_up(study, 2)}
@@ -248,21 +248,21 @@ def test_the_report_is_of_the_studies_that_were_requested(tmp_path):
     assert all("Table 1" not in section.title for section in run_report(store).sections)
 
 
-def test_of_a_run_that_requested_nothing_all_studies_count(tmp_path):
+def test_without_requested_studies_all_are_reported(tmp_path):
     store = Store(tmp_path)
     store.note(["limiirl", "reproduce", "beyond-wind"], range(2))
     store.append(made_up(STUDIES["margin"], 2))
     assert [section.title for section in run_report(store).sections][-1] == STUDIES["margin"].title
 
 
-def test_methods_are_those_of_the_point():
+def test_methods_at_a_point():
     methods = methods_at(Results(ELEMENTS, {}), 2)
     assert methods["MaxEnt", "k-means, MLE"] == "MaxEnt: k-means, MLE"
     assert ("Sigma-GIRL", "k-means, mean") not in methods
     assert methods_at(Results(ELEMENTS, {}), 99) == {}
 
 
-def test_a_browser_finds_no_fault(folder):
+def test_the_page_passes_the_browser_checks(folder):
     require_browser()
     result = examine(folder / "index.html")
     assert result.faults == {}

@@ -62,8 +62,7 @@ def driven(example):
 
 class TestFit:
     def test_shows_what_was_learned(self, network, demos, fit):
-        view = styles_view(network, fit, title="Taxis")
-        assert view.title == "Taxis"
+        view = styles_view(network, fit)
         assert view.facts == {
             "model": "MaxEnt",
             "trips": "24",
@@ -80,12 +79,12 @@ class TestFit:
         km = [network.length_m[demo.states].sum() / 1000.0 for demo in demos]
         np.testing.assert_allclose(view.features.sum(axis=1), km, rtol=1e-12)
 
-    def test_a_start_that_was_given_has_no_name(self, network, demos):
+    def test_a_given_initialisation_has_no_name(self, network, demos):
         start = RewardEnsemble(np.array([0.5, 0.5]), np.array([[-1.0] * 4, [-2.0] * 4]))
         fitted = fit_drivers(network, demos, 2, init=start, max_length=9, **QUICK)
         assert list(styles_view(network, fitted).ensembles) == ["given values"]
 
-    def test_examples_are_trips_of_middling_length(self, network):
+    def test_examples_are_trips_of_medium_length(self, network):
         lap = [0, 3, 4, 5]
         trips = [MOTORWAY, lap * 40, lap * 10, STREET, lap * 12, lap * 9]
         fitted = fit_drivers(network, Demonstrations.from_lists(trips), 1, max_length=160, **QUICK)
@@ -94,7 +93,7 @@ class TestFit:
         assert [example.title for example in view.forecasts] == ["Trip 1", "Trip 2"]
         assert len(styles_view(network, fitted, examples=1).forecasts) == 1
 
-    def test_examples_are_the_longest_where_all_are_short(self, network, demos, fit):
+    def test_examples_are_the_longest_if_all_are_short(self, network, demos, fit):
         view = styles_view(network, fit, examples=2)
         assert [len(driven(example)) for example in view.forecasts] == sorted(demos.lengths)[-1:-3:-1]
         for example in view.forecasts:
@@ -113,7 +112,7 @@ class TestFit:
 
 
 class TestSelection:
-    def test_a_page_tells_how_many_styles_were_compared(self, network, demos):
+    def test_the_selection_table_has_all_numbers_of_styles(self, network, demos):
         fitted = fit_drivers(network, demos, "select", max_length=9, **QUICK)
         report = styles_report(network, fitted)
         (table,) = (table for table in report.tables if table.name.startswith("cross-validation"))
@@ -128,7 +127,7 @@ class TestSelection:
         assert report.sections[-1].title == "Cross-validation"
         assert "per trip" in table.caption
 
-    def test_what_failed_or_is_not_known_is_said(self):
+    def test_failures_and_missing_values_are_remarked(self):
         rows = (
             SelectionRow(1, held_out=-3.0, converged=True),
             SelectionRow(2, error="no <room>"),
@@ -141,12 +140,12 @@ class TestSelection:
         assert [cells[2].text for cells in table.cells] == ["−3.00", "–", "–"]
         assert "per driver" in table.caption
 
-    def test_a_number_that_was_given_has_no_table(self, network, fit):
+    def test_a_fixed_number_has_no_selection_table(self, network, fit):
         assert "cross-validation-styles" not in {table.name for table in styles_report(network, fit).tables}
 
 
 class TestExamples:
-    def test_the_end_of_a_trip_is_no_candidate_for_itself(self, network):
+    def test_the_end_of_a_trip_is_not_its_own_candidate(self, network):
         """The one trip that ends in 5 may not know it."""
         trips = Demonstrations.from_lists([[0, 3, 4, 5], STREET, MOTORWAY, STREET])
         fitted = fit_drivers(network, trips, 1, max_length=9, **QUICK)
@@ -154,11 +153,11 @@ class TestExamples:
         assert set(examples[0, 3, 4, 5].destinations) == {4}
         assert set(examples[tuple(MOTORWAY)].destinations) == {4, 5}
 
-    def test_a_trip_alone_has_no_forecast(self, network):
+    def test_a_single_trip_has_no_forecast(self, network):
         fitted = fit_drivers(network, Demonstrations.from_lists([MOTORWAY]), 1, max_length=9, **QUICK)
         assert styles_view(network, fitted, examples=3).forecasts == []
 
-    def test_pages_say_whether_trips_were_trained_on(self, network, fit, data, results):
+    def test_pages_state_whether_trips_were_training_trips(self, network, fit, data, results):
         assert "was trained on these trips" in styles_report(network, fit).sections[-1].lead
         section = next(
             s
@@ -167,7 +166,7 @@ class TestExamples:
         )
         assert "not trained on these trips" in section.lead
 
-    def test_streets_are_counted_by_drivers_where_these_are_known(self, network, fit):
+    def test_streets_are_counted_by_drivers_if_known(self, network, fit):
         trips = demonstrations([MOTORWAY] * 6 + [STREET] * 2, groups=[0, 0, 0, 0, 1, 1, 0, 1])
         view = styles_view(network, fit)
         # The first style has the trips of one driver, and one of another's; the second has the rest.
@@ -192,7 +191,7 @@ class TestExamples:
 
 
 class TestExperiment:
-    def test_shows_the_best_of_three_starts(self, data, results):
+    def test_shows_the_best_of_three_initialisations(self, data, results):
         view = experiment_view(data, results, driver_example(data, results))
         starts = {"hard clusters (k-means)": "k-means, MLE", "soft clusters (GMM)": "GMM, MLE"}
         starts["random rewards"] = "random rewards"
@@ -204,7 +203,7 @@ class TestExperiment:
             np.testing.assert_array_equal(view.ensembles[start].thetas, best.thetas)
             np.testing.assert_array_equal(view.ensembles[start].weights, best.weights)
 
-    def test_styles_are_of_test_trips_of_that_split(self, data, results):
+    def test_styles_belong_to_test_trips_of_the_split(self, data, results):
         view = experiment_view(data, results, driver_example(data, results))
         best = min(results.of("k-means, MLE", 1.0), key=lambda record: record.train_nll)
         test = data.split(PLAN, best.split)[1]
@@ -215,14 +214,14 @@ class TestExperiment:
         joint = np.array(best.weights) * np.exp(log_p)
         np.testing.assert_allclose(view.responsibilities, joint / joint.sum(axis=1, keepdims=True), rtol=1e-9)
 
-    def test_forecasts_name_no_styles_since_they_are_of_another_model(self, data, results):
+    def test_forecasts_of_another_model_have_no_styles(self, data, results):
         view = experiment_view(data, results, driver_example(data, results))
         assert len(view.forecasts) == 3
         for example in view.forecasts:
             assert example.intents.size == 0
             assert driven(example) in [demo.states.tolist() for demo in view.demos]
 
-    def test_settings_are_told(self, data, results):
+    def test_settings_are_listed(self, data, results):
         facts = experiment_view(data, results, driver_example(data, results)).facts
         assert facts["discounts"] == "1, 0.999"
         assert facts["training trips per split"] == "15"
@@ -231,7 +230,7 @@ class TestExperiment:
         assert len(facts) == len(PLAN.to_dict())
         assert not any("_" in name for name in facts)
 
-    def test_tables_hold_the_rows(self, data, results):
+    def test_tables_have_the_rows(self, data, results):
         report = experiment_report(data, results, driver_example(data, results))
         free, bound = (table for table in report.tables if table.name.startswith("cross-validation"))
         rows = {(row.method, f"{row.gamma:g}"): row for row in results.rows()}
@@ -259,7 +258,7 @@ class TestExperiment:
             assert table.cells[-1][8].value == results.baselines("surplus")["shortest time"].mean
         assert "over 2 random splits" in free.caption
 
-    def test_starts_are_compared_within_one_split(self, data, results):
+    def test_initialisations_are_compared_within_one_split(self, data, results):
         """The soft start that fits better elsewhere is of other trips."""
         hard = results.best("k-means, MLE", 1.0).split
         records = tuple(
@@ -270,7 +269,7 @@ class TestExperiment:
         shown = experiment_view(data, changed, driver_example(data, changed)).ensembles["soft clusters (GMM)"]
         np.testing.assert_array_equal(shown.thetas, results.best("GMM, MLE", 1.0, hard).thetas)
 
-    def test_gains_are_counted_where_there_are_any(self, data, results):
+    def test_missing_gains_are_not_counted(self, data, results):
         """A split that lacks one intent has no gain, and is not counted against a method."""
         plan = replace(PLAN, n_splits=3)
         more = [replace(record, seed=2) for record in results.records if record.split == 1]
@@ -280,7 +279,7 @@ class TestExperiment:
         line = next(cells for cells in table.cells if cells[0].text == "GMM, MLE")
         assert line[6].text.endswith(" of 2")
 
-    def test_figures_of_one_split_have_no_interval_and_shares_are_in_percent(self, data, results):
+    def test_one_split_has_no_interval(self, data, results):
         alone = results.best("k-means, MLE", 1.0).split
         some = tuple(r for r in results.records if r.split == alone or r.method in DESTINATION_METHODS)
         page = experiment_report(data, DriverResults(PLAN, some), driver_example(data, DriverResults(PLAN, some)))
@@ -293,7 +292,7 @@ class TestExperiment:
         assert "over up to 2 random splits" in free.caption
         assert "over 2 random splits" in bound.caption
 
-    def test_an_experiment_that_is_not_done_is_refused(self, data, results):
+    def test_an_incomplete_experiment_is_rejected(self, data, results):
         for gone in ("random rewards", list(DESTINATION_METHODS)[-1]):
             some = DriverResults(PLAN, tuple(record for record in results.records if record.method != gone))
             with raises(InvalidParameter, parameter="method", value=gone):

@@ -60,9 +60,7 @@ def test_five_numbers_agree_with_matplotlib(n: int, seed: int):
         np.testing.assert_allclose(getattr(numbers, name), expected[theirs], rtol=1e-13)
     np.testing.assert_allclose(numbers.high, expected["whishi"], rtol=1e-13)
     np.testing.assert_array_equal(sorted(numbers.outliers), sorted(expected["fliers"]))
-    np.testing.assert_allclose(
-        numbers[4:7], np.percentile(values, [25, 50, 75]), rtol=1e-13
-    )
+    np.testing.assert_allclose(numbers[4:7], np.percentile(values, [25, 50, 75]), rtol=1e-13)
 
 
 def test_whisker_does_not_end_inside_its_box():

@@ -61,7 +61,7 @@ def folder(store, tmp_path_factory):
     return folder
 
 
-def test_every_figure_and_table_of_the_issue_is_there(folder):
+def test_every_figure_and_table_is_there(folder):
     figures = {path.stem for path in (folder / "figures").glob("*.svg")}
     assert figures == {path.stem for path in (folder / "figures").glob("*.png")}
     assert figures == {path.stem for path in (folder / "figures").glob("*.csv")}
@@ -89,7 +89,7 @@ def test_every_figure_and_table_of_the_issue_is_there(folder):
     assert tables == wanted | {"mlirl-scores", "mlirl-tests", "sigma-girl-scores", "sigma-girl-tests"}
 
 
-def test_table_1_has_the_records_means_and_the_papers(folder, store):
+def test_table_1_has_the_means_of_the_records_and_of_the_paper(folder, store):
     results = Results.of(STUDIES["table1"], store.read())
     table = {row["Method"]: row for row in rows(folder, "tables/table1.csv")}
     for method in METHODS:
@@ -98,7 +98,7 @@ def test_table_1_has_the_records_means_and_the_papers(folder, store):
     assert float(table["Random of the paper"]["GEVD"]) == TABLE1["random rewards"]["gevd"].mean
 
 
-def test_the_figure_of_a_sweep_has_the_records_intervals(folder, store):
+def test_sweep_figures_have_the_intervals_of_the_records(folder, store):
     results = Results.of(STUDIES["wind"], store.read())
     curve = [r for r in rows(folder, "figures/wind.csv") if (r["measure"], r["method"]) == ("gevd", "GMM, MLE")]
     for row, x in zip(curve, STUDIES["wind"].points, strict=True):
@@ -107,7 +107,7 @@ def test_the_figure_of_a_sweep_has_the_records_intervals(folder, store):
         np.testing.assert_allclose(interval, [wanted.mean, wanted.low, wanted.high], rtol=1e-12)
 
 
-def test_traces_are_the_histories_of_the_typical_world(folder, store):
+def test_convergence_shows_the_histories_of_the_typical_world(folder, store):
     results = Results.of(STUDIES["boxplots"], store.read())
     seed = typical_seed(results)
     warm, random = (results.values(name, PAPER_LENGTH, "gevd") for name in ("k-means, MLE", "random rewards"))
@@ -118,7 +118,7 @@ def test_traces_are_the_histories_of_the_typical_world(folder, store):
         np.testing.assert_allclose(history, results.record(method, PAPER_LENGTH, seed).history, rtol=1e-12)
 
 
-def test_the_example_is_the_mixture_of_its_record_on_the_worlds_demonstrations(store):
+def test_the_example_is_the_mixture_of_its_record(store):
     results = Results.of(STUDIES["boxplots"], store.read())
     example = WorldExample.from_dict(store.example("boxplots"))
     seed, spec = typical_seed(results), STUDIES["boxplots"].spec("k-means, MLE", PAPER_LENGTH)
@@ -155,7 +155,7 @@ def test_the_page_names_versions_seeds_and_the_command_and_escapes_it(folder):
     assert "margin 0 to 2" in page
 
 
-def test_the_terminal_is_told_the_table_and_the_findings(store):
+def test_the_summary_has_the_table_and_the_findings(store):
     text = summarise_run(store, choose(["table1", "wind"]))
     assert re.search(r"k-means, MLE +[\d.]+ ± [\d.]+ .*\(19\.65\)", text)  # three worlds get no verdict
     assert "Cluster separation, 3 worlds" in text
@@ -175,25 +175,25 @@ def test_failed_trials_are_listed_and_escaped(tmp_path):
     assert "Boom: &lt;script&gt;" in page
 
 
-def test_a_run_without_a_whole_world_has_no_report(tmp_path):
+def test_a_run_without_a_complete_world_is_rejected(tmp_path):
     store = Store(tmp_path)
     store.append(list(make_results(STUDIES["margin"], lambda m, x, k, s: 1.0, n_worlds=1).records.values())[1:])
     with raises(InvalidFile, value=str(tmp_path)):
         run_report(store)
 
 
-def test_box_plots_alone_still_have_the_table(tmp_path):
+def test_box_plots_alone_include_the_table(tmp_path):
     store = Store(tmp_path)
     store.append(list(make_results(STUDIES["boxplots"], lambda m, x, k, s: 1.0 + s, n_worlds=2).records.values()))
     report = run_report(store)
     assert [section.title for section in report.sections] == ["What is compared", "Findings", "Table 1", "Box plots"]
 
 
-def test_seeds_in_words():
+def test_seed_ranges():
     assert _ranges([0, 1, 2, 5, 7, 8]) == "0 to 2, 5, 7 to 8"
 
 
-def test_a_browser_finds_no_fault(folder):
+def test_the_page_passes_the_browser_checks(folder):
     require_browser()
     result = examine(folder / "index.html")
     assert result.faults == {}

@@ -60,7 +60,7 @@ def test_scores_of_ml_irl_are_means_of_the_records(folder, raw):
     assert table["supervised"]["Iterations"] == ""
 
 
-def test_box_plots_of_ml_irl_have_the_records_quartiles_and_no_numbers_of_the_papers(folder, raw):
+def test_box_plots_of_ml_irl_have_the_quartiles_of_the_records(folder, raw):
     for row in rows(folder, "figures/mlirl.csv"):
         if not (row["method"] == "supervised" and row["measure"] in ("n_iter", "seconds")):
             values = raw(ML, row["method"], ML.points[0], row["measure"])
@@ -69,7 +69,7 @@ def test_box_plots_of_ml_irl_have_the_records_quartiles_and_no_numbers_of_the_pa
         assert row["paper"] == "nan"
 
 
-def test_agents_put_right_are_counted(folder, raw):
+def test_correctly_assigned_agents_are_counted(folder, raw):
     table = rows(folder, "tables/sigma-girl-scores.csv")
     assert len(table) == len(SIGMA_METHODS) * len(SIGMA.points)
     for row in table:
@@ -88,7 +88,7 @@ def test_agents_put_right_are_counted(folder, raw):
     assert {row["measure"] for row in dots} == {"accuracy", "anid"}
 
 
-def test_warm_starts_are_tested_against_both_random_ones(folder, raw):
+def test_clustered_initialisations_are_tested_against_both_random_ones(folder, raw):
     table = rows(folder, "tables/sigma-girl-tests.csv")
     assert {row["Method"] for row in table} == set(WARM)
     assert {row["Against"] for row in table} == {"random responsibilities", "random rewards"}
@@ -102,7 +102,7 @@ def test_warm_starts_are_tested_against_both_random_ones(folder, raw):
             np.testing.assert_allclose(float(row["Accuracy p, Student"]), p, rtol=1e-7)
 
 
-def test_the_page_says_what_was_run(folder):
+def test_the_page_describes_what_was_run(folder):
     page = (folder / "index.html").read_text()
     assert "Multiple intents with other behaviour models</title>" in page
     assert "box plots with ML-IRL, paper&#39;s" in page
@@ -117,7 +117,7 @@ def test_the_page_says_what_was_run(folder):
     assert "<em>MaxEnt</em> is" not in page  # it was not run
 
 
-def test_agents_alone_have_no_words_on_other_worlds(tmp_path):
+def test_a_study_of_agents_does_not_describe_other_worlds(tmp_path):
     report = run_report(filled(tmp_path, ["sigma-girl"], 2))
     assert [section.title for section in report.sections] == ["What is compared", "Findings", "Box plots: Sigma-GIRL"]
     assert "ElementWorld" not in report.lead
@@ -132,7 +132,7 @@ def test_agents_alone_have_no_words_on_other_worlds(tmp_path):
         assert words in report.methods[0].prose
 
 
-def test_titles_are_of_what_was_run():
+def test_titles_depend_on_the_studies():
     def title(*names):
         return _title([Results(study, {}) for study in choose(names)])
 
@@ -143,7 +143,7 @@ def test_titles_are_of_what_was_run():
     assert title("all", "beyond") == "Multiple intents: the paper and beyond"
 
 
-def test_the_terminal_is_told_the_scores(store, raw):
+def test_the_summary_has_the_scores(store, raw):
     text = summarise_run(store, choose(["mlirl", "sigma-girl"]))
     lines = text.splitlines()
     head = next(line for line in lines if line.startswith("  Accuracy"))
@@ -156,7 +156,7 @@ def test_the_terminal_is_told_the_scores(store, raw):
     assert f"{gevd.mean():.2f} ± {half_width(gevd):.2f}" in line
 
 
-def test_a_browser_finds_no_fault(folder):
+def test_the_page_passes_the_browser_checks(folder):
     require_browser()
     result = examine(folder / "index.html")
     assert result.faults == {}
