@@ -1593,7 +1593,8 @@ def put_forecasts(r, mix, trips, closed):
     put_routes(r, "routes", forecaster.routes(start, goal, k=3))
     put_routes(r, "route", [forecaster.route(start, goal)])
     r.get("predicted", lambda: forecaster.predicted_routes(starts, goals))
-    r.get("knowing", lambda: (getattr(forecaster, "given_history", None) or forecaster.knowing)(trips[3:6]).shares)
+    known = (getattr(forecaster, "given_history", None) or forecaster.knowing)(trips[3:6])
+    r.get("knowing", lambda: known.weights if hasattr(known, "weights") else known.shares)
     r.fields(
         "ending_as",
         (getattr(forecaster, "with_destinations", None) or forecaster.ending_as)(trips[5:40]).destinations(begun),

@@ -57,7 +57,7 @@ def test_pairs_that_are_cut_off_are_said(irl):
     np.testing.assert_array_equal(gone.after, 0.0)
     with raises(InvalidParameter, parameter="goal", value=4):
         after.routes(0, 4)
-    with raises(InvalidDemos, parameter="partial", value=1):
+    with raises(InvalidDemos, parameter="goal", value=4, index=0):
         after.next_states([0, 1], 4)
 
 

@@ -17,8 +17,8 @@ from limiirl.theory import (
     realised_epsilon,
     separation,
 )
-from limiirl.theory.bound import aligned, kmeans_clusters
-from limiirl.theory.estimates import all_clouds, demonstrated_clouds, quantities, sweep
+from limiirl.theory.bound import align_clusters, kmeans_clusters
+from limiirl.theory.estimates import all_clouds, demonstrated_clouds, quantities, smallest_bound
 from limiirl.theory.feature_sets import observed_supports
 from limiirl.theory.separation import path_set
 from limiirl.worlds import ElementWorld
@@ -31,7 +31,7 @@ WORLDS = [(n_intents, seed) for n_intents in (2, 3) for seed in range(6)]
 def exact_bound(world):
     paths = PathSet(world.mdp, world.policies, max_length=3)
     laws = [feature_distribution(paths, k) for k in range(paths.n_intents)]
-    return paths, sweep(all_clouds(paths, world.demos, world.labels, world.clusters, laws))
+    return paths, smallest_bound(all_clouds(paths, world.demos, world.labels, world.clusters, laws))
 
 
 @pytest.mark.parametrize(("n_intents", "seed"), WORLDS)
@@ -254,7 +254,7 @@ def test_sweep_trims_what_makes_the_bound_smaller():
         paths, world.demos, world.labels, world.clusters, [feature_distribution(paths, k) for k in range(2)]
     )
     assert bound(quantities(clouds, 0.0)).epsilon > found.epsilon
-    assert sweep(clouds, (0.0,)).epsilon == bound(quantities(clouds, 0.0)).epsilon
+    assert smallest_bound(clouds, (0.0,)).epsilon == bound(quantities(clouds, 0.0)).epsilon
 
 
 def test_realised_epsilon_is_the_first_change_of_a_mixture():
@@ -279,7 +279,7 @@ def test_inter_cluster_margin_is_a_mean_over_pairs():
 
 def test_clusters_are_numbered_like_the_intents():
     labels = np.array([0, 0, 1, 1, 2, 2, 2])
-    np.testing.assert_array_equal(aligned(np.array([2, 2, 0, 0, 1, 1, 0]), labels), [0, 0, 1, 1, 2, 2, 1])
+    np.testing.assert_array_equal(align_clusters(np.array([2, 2, 0, 0, 1, 1, 0]), labels), [0, 0, 1, 1, 2, 2, 1])
     points = np.array([[0.0], [0.1], [5.0], [5.1], [9.0], [9.1], [9.2]])
     np.testing.assert_array_equal(kmeans_clusters(points, labels), labels)
 
@@ -312,8 +312,8 @@ def test_large_problems_look_at_a_share_of_each_cluster():
     world = ElementWorld(seed=1)
     demos, labels = world.sample(100, seed=1)
     found = separation(world.mdp, demos, labels, max_work=5.0 * demos.lengths.max() * 1000 * 3)
-    assert 3 <= found.n_looked_at < 40
-    assert f"estimated from {found.n_looked_at} demonstrations" in str(found)
+    assert 3 <= found.n_demos_used < 40
+    assert f"estimated from {found.n_demos_used} demonstrations" in str(found)
 
 
 def test_plot_shows_gaps_and_misplaced_demonstrations():

@@ -1,8 +1,4 @@
-"""Forecasts: what those who were watched will do next, where they are going, and what a change of the world changes.
-
-`Forecaster` asks `FreeEnds` or `GivenEnds` what each intent says of a trip, and averages over intents; the questions
-(`next_turns`, `destinations`, `routes`, `flows`, `what_if`) know nothing of the model behind.
-"""
+"""Forecasts of trips from a fitted mixture: next states, destinations, routes, flows, and the effect of changes."""
 
 from limiirl.forecast.destinations import DestinationPosterior
 from limiirl.forecast.flows import Flows

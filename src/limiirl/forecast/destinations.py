@@ -1,4 +1,4 @@
-"""Where is a trip going? The posterior over candidate destinations, from what has been driven of it."""
+"""Posterior over candidate destinations of a partial trip."""
 
 from __future__ import annotations
 
@@ -10,31 +10,25 @@ import numpy as np
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations, name_demo
 from limiirl.errors import InvalidDemos
-from limiirl.forecast.prefixes import alone
+from limiirl.forecast.prefixes import one_state_trips
 from limiirl.forecast.validate import log
 
-# Destinations that are written out, and numbers that partial trips, candidates and intents may fill at a time.
+# Destinations shown in a summary.
 _SHOWN = 5
-_AT_ONCE = 2**22
+# Size of the largest array of partial trips, candidates and intents.
+_BATCH = 2**22
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DestinationPosterior:
-    """The probability of each candidate destination for each of N partial trips.
-
-    Attributes
-    ----------
-    candidates : (G,)
-        States.
-    probability : (N, G)
-        Each row sums to 1.
+    """Posterior (N, G) over candidate destinations (G,) of N partial trips.
 
     Examples
     --------
-    >>> found = DestinationPosterior(np.array([4, 7, 9]), np.array([[0.2, 0.7, 0.1]]))
-    >>> found
+    >>> posterior = DestinationPosterior(np.array([4, 7, 9]), np.array([[0.2, 0.7, 0.1]]))
+    >>> posterior
     bound for: state 7 70.0 %, 4 20.0 %, 9 10.0 %
-    >>> found.most_likely, found.top(2)
+    >>> posterior.most_likely, posterior.top(2)
     (array([7]), array([[7, 4]]))
     """
 
@@ -46,11 +40,11 @@ class DestinationPosterior:
 
     @property
     def most_likely(self) -> IntArray:
-        """The most probable destination (N,) of each trip, the first of equals."""
+        """Most probable destination (N,) of each trip; the first of ties."""
         return np.asarray(self.candidates[np.argmax(self.probability, axis=1)])
 
     def top(self, n: int) -> IntArray:
-        """Return the n most probable destinations (N, n) of each trip, the most probable first."""
+        """Return the n most probable destinations (N, n) of each trip in descending order."""
         order = np.argsort(-self.probability, axis=1, kind="stable")
         return np.asarray(self.candidates[order[:, :n]])
 
@@ -66,33 +60,21 @@ class DestinationPosterior:
 def destinations(
     trips: Any, log_prior: FloatArray, demos: Demonstrations, candidates: IntArray, prior: FloatArray | None
 ) -> DestinationPosterior:
-    """Return the posterior over destinations of partial trips.
+    """Return the posterior over destinations of partial trips, given a log-prior (N, K) over intents.
 
-    ``p(g | prefix) prop. to prior(g) sum_k p(k | s_1, g) p_k(prefix | s_1, g)``. A `DestinationMaxEnt` has p(k | s_1,
-    g) = rho_k. For `MaxEnt` it is the posterior of the intent of one who goes from s_1 to g.
-
-    Parameters
-    ----------
-    trips : FreeEnds or GivenEnds
-    log_prior : (N, K)
-        Of intents.
-    demos : Demonstrations
-        N partial trips.
-    candidates : (G,)
-    prior : (G,) or None
-        Of destinations. None: the model's own, which only `MaxEnt` has.
+    ``p(g | prefix) prop. to prior(g) sum_k p(k | s_1, g) p_k(prefix | s_1, g)``, where p(k | s_1, g) is rho_k for
+    `DestinationMaxEnt`. `prior` (G,) of None is the distribution of ends under `MaxEnt`.
     """
-    size = max(1, _AT_ONCE // max(1, candidates.size * log_prior.shape[1]))
+    size = max(1, _BATCH // max(1, candidates.size * log_prior.shape[1]))
     parts = [slice(i, i + size) for i in range(0, len(demos), size)]
     log_p = np.concatenate([_log_joint(trips, log_prior[part], demos[part], candidates, prior) for part in parts])
     total = np.logaddexp.reduce(log_p, axis=1)
-    lost = total == -np.inf
-    if np.any(lost):
-        i = int(np.argmax(lost))
+    impossible = total == -np.inf
+    if np.any(impossible):
+        i = int(np.argmax(impossible))
         raise InvalidDemos(
-            f"{name_demo(demos.ids, i)}: a trip that begins so leads to none of the {candidates.size} candidate "
-            f"destinations. From state {demos.last_states[i]} none can be reached, or it was there already. Pass other "
-            "candidates.",
+            f"{name_demo(demos.ids, i)}: none of the {candidates.size} candidates can be reached from state "
+            f"{demos.last_states[i]}, or the trip has passed them. Pass other candidates.",
             parameter="candidates",
             index=i,
         )
@@ -102,13 +84,12 @@ def destinations(
 def _log_joint(
     trips: Any, log_prior: FloatArray, demos: Demonstrations, candidates: IntArray, prior: FloatArray | None
 ) -> FloatArray:
-    """Return (N, G) the log of prior(g) p(prefix | s_1, g), up to a constant of each trip."""
+    """Return log prior(g) p(prefix | s_1, g) (N, G), up to a constant per trip."""
     begun = np.logaddexp.reduce(trips.log_begin_each(demos, candidates) + log_prior[:, None], axis=2)
     if prior is None:
         return np.asarray(begun)
-    # By start: what all trips from there to the candidate weigh.
-    whole = np.logaddexp.reduce(
-        trips.log_begin_each(alone(demos.start_states), candidates) + log_prior[:, None], axis=2
-    )
+    # Normalise by the probability of all trips from the start to the candidate.
+    starts = one_state_trips(demos.start_states)
+    whole = np.logaddexp.reduce(trips.log_begin_each(starts, candidates) + log_prior[:, None], axis=2)
     possible = whole > -np.inf
     return np.where(possible, log(prior) + begun - np.where(possible, whole, 0.0), -np.inf)

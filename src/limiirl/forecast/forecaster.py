@@ -1,4 +1,4 @@
-"""`Forecaster`: what a fitted mixture foresees, averaged over the intents that the driver may have."""
+"""`Forecaster`: forecasts of a fitted mixture, averaged over intents."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from limiirl.forecast import next_state, routes, validate
 from limiirl.forecast.destinations import DestinationPosterior, destinations
 from limiirl.forecast.flows import Flows, flows, own_flows
 from limiirl.forecast.next_state import NextStates
-from limiirl.forecast.prefixes import alone, log_prior
-from limiirl.forecast.routes import Costs, Route, Scores, best_routes, likeliest_route
-from limiirl.forecast.scenarios import ScenarioWorld, WhatIf
-from limiirl.forecast.trip_models import Ends, FreeEnds, GivenEnds
+from limiirl.forecast.prefixes import log_prior, one_state_trips
+from limiirl.forecast.routes import Costs, Route, Scores, best_routes, most_likely_route
+from limiirl.forecast.scenarios import Scenario, WhatIf
+from limiirl.forecast.trip_models import DestinationTrips, Ends, MaxEntTrips
 from limiirl.forecast.validate import log
-from limiirl.irl import MaxEnt
+from limiirl.irl import DestinationMaxEnt, MaxEnt
 from limiirl.mdp import MDP
-from limiirl.mixture import fitted, trained_on
+from limiirl.mixture import check_fitted, training_demos
 
 
 class Forecaster(WhatIf):
-    """Forecasts of a fitted mixture of intents, whose model is `MaxEnt` or `DestinationMaxEnt`.
+    """Forecasts of a fitted mixture of intents over `MaxEnt` or `DestinationMaxEnt`.
 
-    Every forecast averages over intents. Their probabilities are the mixture's shares, or where a driver's earlier
-    trips are given as `history`, the posterior from these; the trip itself then adds what it shows. `MaxEnt` says where
-    trips begin and end, so that start and goal tell of the intent too; `DestinationMaxEnt` does not.
+    Forecasts are averaged over intents: by the mixture weights, or by the posterior given a driver's earlier trips
+    (`history`), updated by the partial trip. With `MaxEnt`, which models starts and ends, these are evidence about the
+    intent too; `DestinationMaxEnt` is conditioned on them.
 
     Parameters
     ----------
     mixture : IntentMixture
         Fitted.
     demos : Demonstrations, optional
-        Trips whose last states are the candidate destinations, their frequencies the prior. By default those that the
-        mixture was fitted to, which a mixture read from a file no longer has.
+        Trips whose last states are the candidate destinations, with their frequencies as prior. By default the training
+        demonstrations, which a mixture loaded from a file does not have.
 
     Examples
     --------
-    Two ways lead from 0 to 3: most go by 1, some by 2.
+    Two paths lead from 0 to 3, via 1 (three of four trips) or 2.
 
     >>> from limiirl import IntentMixture
     >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=[[0], [1], [2], [0]])
@@ -60,24 +60,24 @@ class Forecaster(WhatIf):
     """
 
     def __init__(self, mixture: Any, demos: Demonstrations | None = None) -> None:
-        fitted(mixture)
+        check_fitted(mixture)
         self.mixture = mixture
-        self.shares: FloatArray = np.asarray(mixture.weights_, dtype=np.float64)
+        self.weights: FloatArray = np.asarray(mixture.weights_, dtype=np.float64)
         self.thetas: FloatArray = np.asarray(mixture.thetas_, dtype=np.float64)
         if demos is None:
-            demos = trained_on(mixture)
+            demos = training_demos(mixture)
         self._ends = None if demos is None else _ends_of(demos)
         mdp: MDP = mixture.mdp_
-        self._world = ScenarioWorld(mdp, np.arange(mdp.n_edges), np.zeros(mdp.n_states, dtype=bool))
-        self._first: FreeEnds | None = None
-        self._trips = self._begin(mdp)
-        if isinstance(self._trips, FreeEnds):
-            self._first = self._trips
+        self._scenario = Scenario(mdp, np.arange(mdp.n_edges), np.zeros(mdp.n_states, dtype=bool))
+        self._unchanged: MaxEntTrips | None = None
+        self._trips = self._make_trips(mdp)
+        if isinstance(self._trips, MaxEntTrips):
+            self._unchanged = self._trips
 
     def with_destinations(self, demos: Demonstrations) -> Forecaster:
-        """Return this forecaster with the ends of other demonstrations as candidate destinations.
+        """Return a forecaster with the last states of other demonstrations as candidate destinations.
 
-        To forecast a trip that is known to its end, leave it out of them: its own end among few others gives it away.
+        When evaluating on complete trips, exclude the trip itself, whose end would reveal its destination.
 
         Examples
         --------
@@ -88,17 +88,16 @@ class Forecaster(WhatIf):
         >>> forecast.destinations([0]).candidates, forecast.with_destinations(demos[1:]).destinations([0]).candidates
         (array([1, 2, 3]), array([1, 2]))
         """
-        found = copy.copy(self)
-        found._ends = _ends_of(demos)
-        if isinstance(self._trips, GivenEnds):
-            found._trips = self._trips.ending_in(found._open_ends())
-        return found
+        other = copy.copy(self)
+        other._ends = _ends_of(demos)
+        if isinstance(self._trips, DestinationTrips):
+            other._trips = self._trips.with_ends(other._open_ends())
+        return other
 
     def given_history(self, history: Demonstrations) -> Forecaster:
-        """Return this forecaster for one driver, whose earlier trips are known.
+        """Return a forecaster for one driver with known earlier trips.
 
-        All that it foresees, flows and what changes in another world included, is averaged by the posterior of that
-        driver's intent in place of the shares. Do not pass the same trips as `history` again.
+        Its weights are the posterior over that driver's intents. Do not pass the same trips as `history` again.
 
         Examples
         --------
@@ -107,45 +106,43 @@ class Forecaster(WhatIf):
         >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=phi)
         >>> demos = Demonstrations.from_lists([[0, 1, 3]] * 3 + [[0, 2, 3]])
         >>> forecast = Forecaster(IntentMixture(2, MaxEnt(bounds=(-5, 5)), random_state=0).fit(mdp, demos))
-        >>> forecast.shares.round(2), forecast.given_history(demos[3:]).shares.round(2)
+        >>> forecast.weights.round(2), forecast.given_history(demos[3:]).weights.round(2)
         (array([0.75, 0.25]), array([0., 1.]))
         """
-        found = copy.copy(self)
-        found.shares = self.intents(history=history)[0]
-        return found
+        other = copy.copy(self)
+        other.weights = self.intents(history=history)[0]
+        return other
 
     def intents(
         self, partial: Any = None, goal: ArrayLike | None = None, history: Demonstrations | None = None
     ) -> FloatArray:
-        """Return the posterior (N, K) of the intents of those who drive N partial trips.
+        """Return the posterior (N, K) over the intents of the drivers of N partial trips.
 
         Parameters
         ----------
         partial : Demonstrations, or a list of states, optional
-            Trips that are going on. None: one row, of what the history says.
+            Trips in progress. If None, one row given the history alone.
         goal : int or (N,), optional
-            Where they are going, if that is known.
+            Known destinations.
         history : Demonstrations, optional
-            Earlier trips, whole. A driver follows one intent in all of them. Where these and the partial trips have
-            groups, each is judged by the history of the same group; elsewhere all of it is one driver's.
+            Complete earlier trips. All trips of a driver share one intent. If both have groups, each partial trip has
+            the history of its group; otherwise all of it belongs to one driver.
         """
         if partial is None:
             if goal is not None:
                 raise InvalidParameter(
-                    "A goal alone says nothing here. Pass a partial trip too, if only its first state.",
-                    parameter="partial",
+                    "partial must be given with a goal; pass at least the first state.", parameter="partial"
                 )
-            return np.exp(self._prior(alone(np.zeros(1, dtype=np.int64)), history))
+            return np.exp(self._prior(one_state_trips(np.zeros(1, dtype=np.int64)), history))
         demos, goals = self._partials(partial, goal)
         return next_state.intents(self._trips, self._prior(demos, history), demos, goals)
 
     def next_states(
         self, partial: Any, goal: ArrayLike | None = None, history: Demonstrations | None = None
     ) -> NextStates:
-        """Return the probability of each next state after partial trips; arguments as in `intents`.
+        """Return the probabilities of the next states of partial trips; arguments as in `intents`.
 
-        Without a goal, `MaxEnt` has its own idea of where trips end; `DestinationMaxEnt` averages over the ends of the
-        forecaster's demonstrations.
+        Without a goal, `DestinationMaxEnt` averages over the candidate destinations of the forecaster.
         """
         demos, goals = self._partials(partial, goal)
         return next_state.next_states(self._trips, self._prior(demos, history), demos, goals)
@@ -157,37 +154,34 @@ class Forecaster(WhatIf):
         prior: ArrayLike | str | None = None,
         history: Demonstrations | None = None,
     ) -> DestinationPosterior:
-        """Return where partial trips are going.
+        """Return the posterior over the destinations of partial trips.
 
         Parameters
         ----------
         partial : Demonstrations, or a list of states
         candidates : (G,), optional
-            States. By default those in which the forecaster's demonstrations end.
+            States; by default the last states of the forecaster's demonstrations.
         prior : (G,) or "model", optional
-            Weights of the candidates: by default equal, or for the default candidates how often they were an end.
-            "model", for `MaxEnt`: how often it ends there itself, given the start.
+            Weights of the candidates: by default uniform, or the frequencies of the default candidates. "model", for
+            `MaxEnt`: the model's own distribution of ends given the start.
         history : Demonstrations, optional
         """
         demos, _ = self._partials(partial, None)
         own = isinstance(prior, str)
-        if own and (prior != "model" or not isinstance(self._trips, FreeEnds)):
-            raise InvalidParameter(
-                f"prior must be weights of the candidates, or 'model' with MaxEnt; it is {prior!r}.", parameter="prior"
-            )
+        if own and (prior != "model" or not isinstance(self._trips, MaxEntTrips)):
+            raise InvalidParameter.of("prior", prior, "must be weights of the candidates, or 'model' with MaxEnt")
         if candidates is None:
             ends = self._open_ends()
             if ends is None:
                 raise InvalidParameter(
-                    "There are no demonstrations with open ends, which would be the candidates. Pass candidates=, or "
-                    "make the forecaster with demos=.",
+                    "candidates must be given, since the forecaster has no demos that end in open states.",
                     parameter="candidates",
                 )
             places, weights = ends
         else:
-            places = np.unique(validate.states(candidates, "candidates", self.mdp, self._world.closed))
+            places = np.unique(validate.states(candidates, "candidates", self.mdp, self._scenario.closed))
             if places.size != np.size(candidates):
-                raise InvalidParameter("candidates must name each state once.", parameter="candidates")
+                raise InvalidParameter.of("candidates", candidates, "must be distinct states")
             places = validate.states(candidates, "candidates", self.mdp)
             weights = np.full(places.size, 1.0 / places.size)
         if prior is not None and not own:
@@ -195,13 +189,12 @@ class Forecaster(WhatIf):
         return destinations(self._trips, self._prior(demos, history), demos, places, None if own else weights)
 
     def route(self, start: int, goal: int, history: Demonstrations | None = None, *, partial: Any = None) -> Route:
-        """Return, of the intents' likeliest routes, the one that is most probable under the whole mixture.
+        """Return the most probable under the mixture of the intents' most likely routes.
 
-        `routes` looks at more, and may put another first that is no intent's likeliest. Rewards are searched without
-        discount. `partial` is as in `routes`.
+        `routes` searches more routes and may rank another first. The search ignores the discount.
         """
         scores, g = self._scores(start, goal, history, partial)
-        return likeliest_route(scores, g)
+        return most_likely_route(scores, g)
 
     def routes(
         self,
@@ -213,7 +206,7 @@ class Forecaster(WhatIf):
         most: int = 1000,
         partial: Any = None,
     ) -> list[Route]:
-        """Return the k most probable routes under the mixture that pass no state twice; see `best_routes`.
+        """Return the k most probable routes under the mixture without repeated states; see `best_routes`.
 
         Parameters
         ----------
@@ -222,10 +215,9 @@ class Forecaster(WhatIf):
         history : Demonstrations, optional
             The driver's earlier trips.
         most : int
-            Routes to look at before giving up on certainty; `Route.exact` says which are certain.
+            Maximum number of routes to enumerate; `Route.exact` marks those that are certainly among the best.
         partial : Demonstrations, or a list of states, optional
-            One trip that is going on and has come to `start`. Routes are then how it goes on, and intents count by how
-            well they explain what was driven, on the way to `goal`.
+            One trip in progress that has reached `start`. Routes are then its continuations.
         """
         scores, g = self._scores(start, goal, history, partial)
         return best_routes(scores, g, check_count(k, "k"), check_count(most, "most"))
@@ -233,23 +225,22 @@ class Forecaster(WhatIf):
     def predicted_routes(
         self, starts: ArrayLike, goals: ArrayLike, intents: ArrayLike | None = None, *, threads: int | None = None
     ) -> Demonstrations:
-        """Return `route` for each pair of states, fast: states and actions, and as label the intent that fits best.
+        """Return `route` for many pairs of states as demonstrations, labelled by the most likely intent.
 
         Parameters
         ----------
         starts, goals : (n,)
         intents : (K,) or (n, K), optional
-            Probabilities of the intents of those who drive; the shares by default. A row with a single 1 asks for the
-            likeliest route of that intent.
+            Probabilities of the drivers' intents; the forecaster's weights by default.
         threads : int, optional
-            By default one for each core.
+            One per core by default.
         """
         first, last = validate.pairs(starts, goals, self.mdp)
         for states, name in ((first, "starts"), (last, "goals")):
-            validate.states(states, name, self.mdp, self._world.closed)
-        validate.beginnings(first, self._trips.mdp, self._world.closed)
-        given = validate.shares(self.shares if intents is None else intents, first.size, self.shares.size)
-        demos, intent, _ = routes.predicted_routes(self._trips, self._costs, log(given), first, last, threads=threads)
+            validate.states(states, name, self.mdp, self._scenario.closed)
+        validate.check_starts(first, self._trips.mdp, self._scenario.closed)
+        checked = validate.intents(self.weights if intents is None else intents, first.size, self.weights.size)
+        demos, intent, _ = routes.predicted_routes(self._trips, self._costs, log(checked), first, last, threads=threads)
         return demos.replace(labels=intent)
 
     def flows(
@@ -260,92 +251,90 @@ class Forecaster(WhatIf):
         *,
         n_trips: float = 1.0,
     ) -> Flows:
-        """Return the expected uses of links by trips between pairs of states, or by trips as `MaxEnt` has them.
+        """Return the expected edge and state counts of trips between pairs of states.
 
         Parameters
         ----------
         starts, goals : (n,), optional
-            One of either goes with all of the other. Neither: trips that begin and end as the model says.
+            A single start or goal is repeated. If neither is given, starts and ends follow `MaxEnt`.
         weights : (n,), optional
-            Trips of each pair; 1 by default.
+            Number of trips per pair; 1 by default.
         n_trips : float
-            Trips in all where there are no pairs.
+            Number of trips if there are no pairs.
         """
         if starts is None and goals is None:
-            return own_flows(self._trips, self.shares, check_positive(n_trips, "n_trips"))
+            return own_flows(self._trips, self.weights, check_positive(n_trips, "n_trips"))
         if starts is None or goals is None:
+            missing = "starts" if starts is None else "goals"
             raise InvalidParameter(
-                "flows needs both starts and goals, or neither.", parameter="starts" if starts is None else "goals"
+                f"{missing} must be given: pass both starts and goals, or neither.", parameter=missing
             )
         first, last = validate.pairs(starts, goals, self.mdp)
-        validate.beginnings(first, self._trips.mdp, self._world.closed)
+        validate.check_starts(first, self._trips.mdp, self._scenario.closed)
         return flows(
-            self._trips, log(self.shares), first, last, validate.weights(weights, first.size), self._world.closed
+            self._trips, log(self.weights), first, last, validate.weights(weights, first.size), self._scenario.closed
         )
 
     def __repr__(self) -> str:
         changed = "" if self.mdp is self.mixture.mdp_ else ", changed"
-        kind = "destination-conditioned" if isinstance(self._trips, GivenEnds) else "unconditioned"
-        return f"Forecaster: {self.shares.size} intents, {kind}, {self.mdp.n_states} states{changed}"
+        kind = "destination-conditioned" if isinstance(self._trips, DestinationTrips) else "unconditioned"
+        return f"Forecaster: {self.weights.size} intents, {kind}, {self.mdp.n_states} states{changed}"
 
-    def _begin(self, mdp: MDP) -> FreeEnds | GivenEnds:
+    def _make_trips(self, mdp: MDP) -> MaxEntTrips | DestinationTrips:
         model = self.mixture.irl_
         if isinstance(model, MaxEnt):
-            return FreeEnds(model, mdp, self.thetas, self._first)
-        if callable(getattr(model, "log_value", None)) and callable(getattr(model, "expected_flow", None)):
-            return GivenEnds(model, mdp, self.thetas, self._open_ends())
-        raise InvalidParameter(
-            f"A forecaster needs a mixture over MaxEnt or DestinationMaxEnt; this one is over {type(model).__name__}.",
-            parameter="mixture",
-        )
+            return MaxEntTrips(model, mdp, self.thetas, self._unchanged)
+        if isinstance(model, DestinationMaxEnt):
+            return DestinationTrips(model, mdp, self.thetas, self._open_ends())
+        raise InvalidParameter.of("mixture", type(model).__name__, "must be over MaxEnt or DestinationMaxEnt")
 
-    def _in(self, world: ScenarioWorld) -> Forecaster:
-        """Return a forecaster for a changed world."""
-        found = copy.copy(self)
-        found.__dict__.pop("_costs", None)
-        found._world = world
-        found._trips = found._begin(world.mdp)
-        return found
+    def _in_scenario(self, scenario: Scenario) -> Forecaster:
+        other = copy.copy(self)
+        other.__dict__.pop("_costs", None)
+        other._scenario = scenario
+        other._trips = other._make_trips(scenario.mdp)
+        return other
 
     @cached_property
     def _costs(self) -> Costs:
         return Costs(self._trips.mdp, self.thetas)
 
     def _prior(self, demos: Demonstrations, history: Demonstrations | None) -> FloatArray:
-        """Return the log-prior (N, K) of intents; earlier trips were made in the mixture's own world."""
-        given = None if history is None else validate.history(history)
-        return log_prior(self.shares, self.mixture.irl_, self.mixture.mdp_, self.thetas, demos, given)
+        """Return the log-prior (N, K) over intents; earlier trips were made in the unchanged MDP."""
+        earlier = None if history is None else validate.history(history)
+        return log_prior(self.weights, self.mixture.irl_, self.mixture.mdp_, self.thetas, demos, earlier)
 
     def _partials(self, partial: Any, goal: ArrayLike | None) -> tuple[Demonstrations, IntArray | None]:
         demos = validate.partials(partial)
-        validate.open_trips(demos, self._world.closed)
+        validate.open_trips(demos, self._scenario.closed)
         demos.steps(self._trips.mdp)
-        return demos, None if goal is None else validate.goals_of(goal, len(demos), self.mdp, self._world.closed)
+        return demos, None if goal is None else validate.goals_of(goal, len(demos), self.mdp, self._scenario.closed)
 
     def _scores(self, start: int, goal: int, history: Demonstrations | None, partial: Any = None) -> tuple[Scores, int]:
-        """Return what says how likely a route from start to goal is, after a partial trip where there is one."""
-        s = validate.one_state(start, "start", self.mdp, self._world.closed)
-        g = validate.one_state(goal, "goal", self.mdp, self._world.closed)
-        begun = alone(np.array([s])) if partial is None else self._partials(partial, None)[0]
+        """Return the scores of routes from start to goal, given a partial trip if there is one."""
+        s = validate.one_state(start, "start", self.mdp, self._scenario.closed)
+        g = validate.one_state(goal, "goal", self.mdp, self._scenario.closed)
+        begun = one_state_trips(np.array([s])) if partial is None else self._partials(partial, None)[0]
         if len(begun) != 1 or begun.last_states[0] != s:
             raise InvalidParameter(
-                f"partial must be one trip that has come to start = {s}; there are {len(begun)}, and the first has "
-                f"come to state {begun.last_states[0]}. Pass its last state as start.",
+                f"partial must be one trip that ends in start = {s}; got {len(begun)}, the first of which ends in "
+                f"state {begun.last_states[0]}.",
                 parameter="partial",
+                value=int(begun.last_states[0]),
             )
-        validate.beginnings(begun.start_states, self._trips.mdp, self._world.closed)
+        validate.check_starts(begun.start_states, self._trips.mdp, self._scenario.closed)
         return Scores(self._trips, self._costs, self._prior(begun, history)[0], s, g, begun), g
 
     def _open_ends(self) -> Ends | None:
-        """Return the ends of demonstrations that are not closed; None where there are none."""
-        if self._ends is None or np.all(self._world.closed[self._ends.states]):
+        """Return the candidate destinations that are not closed, or None."""
+        if self._ends is None or np.all(self._scenario.closed[self._ends.states]):
             return None
-        kept = ~self._world.closed[self._ends.states]
+        kept = ~self._scenario.closed[self._ends.states]
         return Ends(self._ends.states[kept], self._ends.prior[kept] / self._ends.prior[kept].sum())
 
 
 def _ends_of(demos: Demonstrations) -> Ends | None:
-    """Return the states in which demonstrations end, with their frequencies; None where there are none."""
+    """Return the last states of demonstrations with their frequencies, or None without demonstrations."""
     if len(demos) == 0:
         return None
     states, counts = np.unique(demos.last_states, return_counts=True)

@@ -1,7 +1,4 @@
-"""Routes between two states: the likeliest of the intents' own, and the best of all, each with its probability.
-
-Predicted routes for thousands of pairs of states, by an ensemble of intents or by any cost of edges.
-"""
+"""Most probable routes between two states under a mixture, and routes of many pairs."""
 
 from __future__ import annotations
 
@@ -16,29 +13,29 @@ from numpy.typing import ArrayLike, NDArray
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
-from limiirl.forecast.prefixes import alone, posterior
+from limiirl.forecast.prefixes import one_state_trips, posterior
 from limiirl.forecast.validate import log, pairs
 from limiirl.mdp import MDP, PathFinder, ShortestPath, ShortestPaths
 
-# Bounds are compared with probabilities that were added up in another order.
+# Tolerance in comparing bounds with probabilities that are summed in another order.
 _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Route:
-    """A route between two states, and how likely the mixture finds it.
+    """A route between two states with its probability under the mixture.
 
     Attributes
     ----------
     states : (T,)
     edges : (T - 1,)
-        Edges of the MDP: where two join the same states, the routes by them are two.
+        Edges of the MDP; routes along parallel edges are distinct.
     probability, log_prob : float
-        Of those who go from the first state to the last, the share that takes this route; over all intents.
+        P(route | first and last state).
     intents : (K,)
-        The posterior of the intent of one who takes it.
+        Posterior over intents given the route.
     exact : bool
-        For one of the `best_routes`, whether it is certain that no other route belongs before it.
+        For `best_routes`: True if certainly no other route ranks before it.
 
     Examples
     --------
@@ -59,25 +56,19 @@ class Route:
     def __repr__(self) -> str:
         k = int(np.argmax(self.intents))
         share = f"{100 * self.probability:.1f} %" if self.probability >= 5e-4 else f"{100 * self.probability:.1e} %"
-        return f"{share}: {len(self)} states, {written(self.states)}; intent {k} ({100 * self.intents[k]:.0f} %)"
+        return f"{share}: {len(self)} states, {format_states(self.states)}; intent {k} ({100 * self.intents[k]:.0f} %)"
 
 
-def written(states: IntArray) -> str:
-    """Return states as text, shortened in the middle.
-
-    Examples
-    --------
-    >>> written(np.arange(20))
-    '0 - 1 - 2 - 3 - ... - 17 - 18 - 19'
-    """
+def format_states(states: IntArray) -> str:
+    """Return states as text, abbreviated to seven."""
     listed = [str(s) for s in states]
     return " - ".join(listed if len(listed) <= 8 else [*listed[:4], "...", *listed[-3:]])
 
 
 class Costs:
-    """What K intents pay for each edge: minus its reward, the next state's reward, and the log of its probability.
+    """Edge costs of K intents: minus the rewards of the edge and its target state, minus log P of the outcome.
 
-    The cheapest route of an intent is its likeliest one where the discount is 1. Rewards are taken without discount.
+    At discount 1 the cheapest route of an intent is its most likely one; the search ignores other discounts.
 
     Examples
     --------
@@ -93,9 +84,9 @@ class Costs:
             if values is not None and np.any(values > 0.0):
                 row, k = np.argwhere(values > 0.0)[0]
                 raise InvalidParameter(
-                    f"Routes are searched by costs, so rewards must not be positive; that of {what} {row} is "
-                    f"{values[row, k]:.4g} under intent {k}. Fit with bounds such as (-10, 0); "
-                    "IntentMixture.most_likely takes any reward.",
+                    f"mixture must have rewards of at most 0 for a route search; that of {what} {row} is "
+                    f"{values[row, k]:.4g} under intent {k}. Fit with bounds such as (-10, 0), or use "
+                    "IntentMixture.most_likely.",
                     parameter="mixture",
                     value=float(values[row, k]),
                     index=(int(row), int(k)),
@@ -104,46 +95,36 @@ class Costs:
 
     @property
     def n_intents(self) -> int:
-        """K."""
+        """Number of intents, K."""
         return int(self._state.shape[1])
 
     def of(self, k: int) -> FloatArray:
-        """Return (E,) what intent k pays."""
+        """Return the edge costs (E,) of intent k."""
         cost = -self._log_prob - self._state[self.mdp.dst, k]
         return np.asarray(cost if self._edge is None else cost - self._edge[:, k]) + 0.0  # no -0.0
 
     def moves(self, k: int, edges: IntArray, step: IntArray) -> FloatArray:
-        """Return (m,) the log-weight under intent k of moves along edges (m,), each at its step (m,) of a route."""
+        """Return the log-weights (m,) under intent k of edges (m,) at given steps (m,) of a route."""
         gamma = self.mdp.gamma
-        found = self._log_prob[edges] + gamma ** (step + 1.0) * self._state[self.mdp.dst[edges], k]
-        return np.asarray(found if self._edge is None else found + gamma ** (step * 1.0) * self._edge[edges, k])
+        log_w = self._log_prob[edges] + gamma ** (step + 1.0) * self._state[self.mdp.dst[edges], k]
+        return np.asarray(log_w if self._edge is None else log_w + gamma ** (step * 1.0) * self._edge[edges, k])
 
     def first(self, k: int, starts: IntArray) -> FloatArray:
-        """Return (n,) the reward of states under intent k."""
+        """Return the rewards (n,) of states under intent k."""
         return np.asarray(self._state[starts, k])
 
     def log_weight(self, start: int, edges: Sequence[int]) -> FloatArray:
-        """Return (K,) the log-weight of a route under each intent, rewards discounted."""
-        moved, step = np.array(edges, dtype=np.int64), np.arange(len(edges))
-        each = [self._state[start, k] + math.fsum(self.moves(k, moved, step)) for k in range(self.n_intents)]
+        """Return the log-weight (K,) of a route under each intent, with discounted rewards."""
+        path, step = np.array(edges, dtype=np.int64), np.arange(len(edges))
+        each = [self._state[start, k] + math.fsum(self.moves(k, path, step)) for k in range(self.n_intents)]
         return np.array(each)
 
 
 class Scores:
-    """The probabilities of routes between two states, given that somebody goes from one to the other.
+    """Probabilities of routes between two states, given both and a log-prior (K,) over intents.
 
-    Where a trip has begun already, they are of how it goes on from its last state, given all that was driven: the
-    discount and the length of a trip count from its own first state.
-
-    Parameters
-    ----------
-    trips : FreeEnds or GivenEnds
-    costs : Costs
-    log_prior : (K,)
-        Of intents.
-    start, goal : int
-    begun : Demonstrations, optional
-        One partial trip, which ends in `start`.
+    With a partial trip `begun` that ends in `start`, they are probabilities of its continuations; discount and length
+    count from its first state.
     """
 
     def __init__(
@@ -155,122 +136,107 @@ class Scores:
         goal: int,
         begun: Demonstrations | None = None,
     ) -> None:
-        so_far = alone(np.array([start])) if begun is None else begun
+        so_far = one_state_trips(np.array([start])) if begun is None else begun
         last = np.array([goal])
         log_pair = np.logaddexp.reduce(log_prior + trips.log_begin(so_far, last)[0])
         if log_pair == -np.inf:
-            raise InvalidParameter(
-                f"No trip of the model leads from start = {start} to goal = {goal}. "
-                "Choose another goal, or make a model with a larger max_length.",
-                parameter="goal",
-                value=goal,
-            )
+            raise InvalidParameter.of("goal", goal, f"must be reachable from start = {start} within max_length")
         self.costs, self.start = costs, start
         self._origin = int(so_far.start_states[0])
-        self._driven: list[int] = so_far.steps(costs.mdp).edge.tolist()
+        self._begun: list[int] = so_far.steps(costs.mdp).edge.tolist()
         self._log_scale = log_prior + trips.log_scale(so_far.start_states, last)[0] - log_pair
         self.max_length = getattr(trips, "max_length", math.inf)
 
     def log_joint(self, edges: Sequence[int]) -> FloatArray:
-        """Return (K,) the log-probability of a route and of each intent; -inf where it is too long for the model."""
-        whole = [*self._driven, *edges]
+        """Return log p(route, intent) (K,); -inf for a route longer than max_length."""
+        whole = [*self._begun, *edges]
         if len(whole) + 1 > self.max_length:
             return np.full(self._log_scale.size, -np.inf)
         return np.asarray(self._log_scale + self.costs.log_weight(self._origin, whole))
 
     def route(self, edges: Sequence[int]) -> Route:
         """Return a route with its probability."""
-        moved = np.array(edges, dtype=np.int64)
-        states = np.concatenate([[self.start], self.costs.mdp.dst[moved]]).astype(np.int64)
+        path = np.array(edges, dtype=np.int64)
+        states = np.concatenate([[self.start], self.costs.mdp.dst[path]]).astype(np.int64)
         log_joint = self.log_joint(edges)
         log_prob = float(np.logaddexp.reduce(log_joint))
-        return Route(states, moved, math.exp(log_prob), log_prob, posterior(log_joint[None])[0][0])
+        return Route(states, path, math.exp(log_prob), log_prob, posterior(log_joint[None])[0][0])
 
     def log_bound(self, reached: FloatArray) -> FloatArray:
-        """Return (K,) the largest log-probability with each intent of a route that costs it at least `reached` (K,).
+        """Return an upper bound (K,) of log p(route, intent) for routes of cost at least `reached` (K,) per intent.
 
-        A discount makes a route of cost c weigh at most -gamma^(L - 1) c, as no step is discounted more.
+        The log-weight of a route of cost c is at most -gamma^(L - 1) c, since no step is discounted more.
         """
         gamma = self.costs.mdp.gamma
         least = 1.0 if gamma == 1.0 else gamma ** (self.max_length - 1.0)
-        return np.asarray(self._log_scale + self.costs.log_weight(self._origin, self._driven) - least * reached)
+        return np.asarray(self._log_scale + self.costs.log_weight(self._origin, self._begun) - least * reached)
 
 
-def likeliest_route(scores: Scores, goal: int) -> Route:
-    """Return, of the intents' likeliest routes, that of the largest sum_k rho_k p_k(route); each is its cheapest."""
+def most_likely_route(scores: Scores, goal: int) -> Route:
+    """Return the intent's cheapest route with the largest sum_k rho_k p_k(route)."""
     costs, start = scores.costs, scores.start
     pair = np.array([start]), np.array([goal])
-    ways = [
+    paths = [
         PathFinder(costs.mdp, costs.of(k)).shortest(*pair, threads=1).edges.tolist() for k in range(costs.n_intents)
     ]
-    log_prob = [np.logaddexp.reduce(scores.log_joint(edges)) for edges in ways]
+    log_prob = [np.logaddexp.reduce(scores.log_joint(edges)) for edges in paths]
     if max(log_prob) == -math.inf:
         raise InvalidParameter(
-            f"The cheapest routes from start = {start} to goal = {goal} have more than max_length = "
-            f"{scores.max_length} states. IntentMixture.most_likely finds the best that is short enough.",
+            f"goal = {goal} is not reached from start = {start} by a cheapest route within max_length = "
+            f"{scores.max_length} states. Use IntentMixture.most_likely.",
             parameter="goal",
             value=goal,
         )
-    return scores.route(ways[int(np.argmax(log_prob))])
+    return scores.route(paths[int(np.argmax(log_prob))])
 
 
 def best_routes(scores: Scores, goal: int, k: int, most: int = 1000) -> list[Route]:
-    """Return the k routes of the largest probability under the mixture that pass no state twice, the likeliest first.
+    """Return up to k most probable routes under the mixture without repeated states, in descending order.
 
-    Each intent lists its own routes, the cheapest first. A route that no list has shown yet costs intent j at least
-    the last cost c_j of its list, and hence has a probability of at most ``sum_j rho_j p_j(cost c_j)``. Once that is no
-    more than the probability of the k-th best route seen, no unseen route can belong among the k best: they are exact.
-
-    Parameters
-    ----------
-    scores : Scores
-    goal : int
-    k : int
-        How many; fewer where there are fewer.
-    most : int
-        Routes to look at. Where they do not decide it, `Route.exact` is False for those that the bound leaves open.
+    Each intent enumerates its routes by cost. A route that is not yet enumerated costs intent j at least its last cost
+    c_j, and has a probability of at most ``sum_j rho_j p_j(cost c_j)``. The search ends when this bound is below the
+    probability of the k-th best route, or after `most` routes; `Route.exact` is False for those that it leaves open.
     """
     costs = scores.costs
-    lists = [PathFinder(costs.mdp, costs.of(j)).ranked(scores.start, goal) for j in range(costs.n_intents)]
+    finders = [PathFinder(costs.mdp, costs.of(j)) for j in range(costs.n_intents)]
+    lists = [finder.shortest_simple_paths(scores.start, goal) for finder in finders]
     reached = np.zeros(costs.n_intents)
     seen: dict[tuple[int, ...], float] = {}
     bound = math.inf
     for _ in range(most):
-        shares = scores.log_bound(reached)
-        bound = float(np.logaddexp.reduce(shares))
+        by_intent = scores.log_bound(reached)
+        bound = float(np.logaddexp.reduce(by_intent))
         ranked = sorted(seen.values(), reverse=True)
         if bound == -math.inf or (len(ranked) >= k and ranked[k - 1] >= bound - _ROUNDING):
             break
-        j = int(np.argmax(shares))
-        way: ShortestPath | None = next(lists[j], None)
-        if way is None:
-            bound = -math.inf  # one list has shown every route
+        j = int(np.argmax(by_intent))
+        path: ShortestPath | None = next(lists[j], None)
+        if path is None:
+            bound = -math.inf  # all routes are enumerated
             break
-        reached[j] = way.cost
-        if way.edges not in seen:
-            seen[way.edges] = float(np.logaddexp.reduce(scores.log_joint(way.edges)))
+        reached[j] = path.cost
+        if path.edges not in seen:
+            seen[path.edges] = float(np.logaddexp.reduce(scores.log_joint(path.edges)))
     else:
         bound = float(np.logaddexp.reduce(scores.log_bound(reached)))
     order = sorted(seen, key=lambda edges: (-seen[edges], len(edges), edges))
-    found = [scores.route(edges) for edges in order[:k] if seen[edges] > -math.inf]
-    return [replace(route, exact=route.log_prob >= bound - _ROUNDING) for route in found]
+    best = [scores.route(edges) for edges in order[:k] if seen[edges] > -math.inf]
+    return [replace(route, exact=route.log_prob >= bound - _ROUNDING) for route in best]
 
 
 def cheapest_routes(
     mdp: MDP, cost: ArrayLike, starts: ArrayLike, goals: ArrayLike, *, threads: int | None = None
 ) -> Demonstrations:
-    """Return the cheapest route of each pair of states for a cost of each edge, such as its length or its time.
-
-    Where edges join the same two states, the cheaper one is taken; where routes cost the same, the same one each time.
+    """Return the cheapest route of each pair of states for given edge costs, such as lengths or travel times.
 
     Parameters
     ----------
     mdp : MDP
     cost : (E,)
-        Not negative. For a cost of entering states c (S,), pass ``c[mdp.dst]``.
+        Nonnegative. For state costs c (S,), pass ``c[mdp.dst]``.
     starts, goals : (n,)
     threads : int, optional
-        By default one for each core. The routes do not depend on it.
+        One per core by default; the routes do not depend on it.
 
     Examples
     --------
@@ -286,86 +252,71 @@ def cheapest_routes(
 def predicted_routes(
     trips: Any, costs: Costs, log_prior: FloatArray, starts: IntArray, goals: IntArray, *, threads: int | None = None
 ) -> tuple[Demonstrations, IntArray, FloatArray]:
-    """Return for each pair, of the intents' likeliest routes, that of the largest sum_k rho_k p_k(route).
+    """Return `most_likely_route` of each pair, with its most likely intent (n,) and log sum_k rho_k p_k(route) (n,).
 
-    With it come the intent that it fits best, and the logarithm of that sum. Each intent's route is its cheapest,
-    rewards not discounted: one search a pair and intent. Where the discount is 1 it is its likeliest one. The logarithm
-    is -inf where the route has more states than the model allows.
-
-    Parameters
-    ----------
-    trips : FreeEnds or GivenEnds
-    costs : Costs
-    log_prior : (n, K)
-        Of the intents of those who drive.
-    starts, goals : (n,)
+    `log_prior` (n, K) is that of the drivers' intents. The log-probability is -inf for a route longer than max_length.
     """
     mdp, n_intents = costs.mdp, log_prior.shape[1]
-    found = [PathFinder(mdp, costs.of(k)).shortest(starts, goals, threads=threads) for k in range(n_intents)]
-    _none_missing(found[0], starts, goals)
+    by_intent = [PathFinder(mdp, costs.of(k)).shortest(starts, goals, threads=threads) for k in range(n_intents)]
+    _check_connected(by_intent[0], starts, goals)
     log_scale = log_prior + trips.log_scale(starts, goals)
-    # log_joint[j] is of the route of intent j, with each intent.
-    log_joint = np.array([log_scale + _log_weights(costs, starts, ways) for ways in found])
+    # log_joint[j, i, k] = log p(route of intent j for pair i, intent k).
+    log_joint = np.array([log_scale + _log_weights(costs, starts, paths) for paths in by_intent])
     log_prob = np.logaddexp.reduce(log_joint, axis=2).T
-    lengths = np.array([np.diff(ways.offsets) for ways in found])
+    lengths = np.array([np.diff(paths.offsets) for paths in by_intent])
     too_long: NDArray[np.bool_] = np.greater(lengths.T + 1, getattr(trips, "max_length", np.inf))
-    # A route that is too long for the model is still a prediction where no intent has a shorter one.
-    whose = np.argmax(np.where(too_long & ~np.all(too_long, axis=1, keepdims=True), -np.inf, log_prob), axis=1)
+    # Routes longer than max_length are used only if no intent has a shorter one.
+    chosen = np.argmax(np.where(too_long & ~np.all(too_long, axis=1, keepdims=True), -np.inf, log_prob), axis=1)
     log_prob[too_long] = -np.inf
     pair = np.arange(starts.size)
-    intent = np.argmax(log_joint[whose, pair], axis=1)
-    best = ShortestPaths(*_chosen(found, whose, lengths[whose, pair]), np.zeros(starts.size))
-    return demonstrations(mdp, starts, best, goals), intent, log_prob[pair, whose]
+    intent = np.argmax(log_joint[chosen, pair], axis=1)
+    best = ShortestPaths(*_select_paths(by_intent, chosen, lengths[chosen, pair]), np.zeros(starts.size))
+    return demonstrations(mdp, starts, best, goals), intent, log_prob[pair, chosen]
 
 
-def _chosen(found: list[ShortestPaths], whose: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the edges and offsets of one way a pair: that of intent `whose` (n,)."""
+def _select_paths(by_intent: list[ShortestPaths], chosen: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the edges and offsets of the path of intent chosen[i] for each pair i."""
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    first = np.array([ways.offsets[:-1] for ways in found])[whose, np.arange(whose.size)]
-    place = np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], sizes)
+    first = np.array([paths.offsets[:-1] for paths in by_intent])[chosen, np.arange(chosen.size)]
+    index = np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], sizes)
     edges = np.empty(offsets[-1], dtype=np.int64)
-    owner = np.repeat(whose, sizes)
-    for k, ways in enumerate(found):
-        edges[owner == k] = ways.edges[place[owner == k]]
+    owner = np.repeat(chosen, sizes)
+    for k, paths in enumerate(by_intent):
+        edges[owner == k] = paths.edges[index[owner == k]]
     return edges, offsets
 
 
-def demonstrations(mdp: MDP, starts: IntArray, ways: ShortestPaths, goals: IntArray) -> Demonstrations:
-    """Return ways as demonstrations with their actions; one that does not exist is an error."""
-    _none_missing(ways, starts, goals)
+def demonstrations(mdp: MDP, starts: IntArray, paths: ShortestPaths, goals: IntArray) -> Demonstrations:
+    """Return paths as demonstrations with actions."""
+    _check_connected(paths, starts, goals)
     n = starts.size
-    offsets = ways.offsets + np.arange(n + 1)
+    offsets = paths.offsets + np.arange(n + 1)
     states = np.empty(offsets[-1], dtype=np.int64)
     actions = np.full(offsets[-1], -1, dtype=np.int64)
-    moved = np.ones(states.size, dtype=bool)
-    moved[offsets[:-1]] = False
-    states[offsets[:-1]], states[moved] = starts, mdp.dst[ways.edges]
-    left = np.ones(states.size, dtype=bool)
-    left[offsets[1:] - 1] = False
-    actions[left] = mdp.act[ways.edges]
+    not_first, not_last = np.ones((2, states.size), dtype=bool)
+    not_first[offsets[:-1]] = False
+    not_last[offsets[1:] - 1] = False
+    states[offsets[:-1]], states[not_first] = starts, mdp.dst[paths.edges]
+    actions[not_last] = mdp.act[paths.edges]
     return Demonstrations(states, offsets, actions)
 
 
-def _none_missing(ways: ShortestPaths, starts: IntArray, goals: IntArray) -> None:
-    missing = np.isinf(ways.cost)
+def _check_connected(paths: ShortestPaths, starts: IntArray, goals: IntArray) -> None:
+    missing = np.isinf(paths.cost)
     if np.any(missing):
         i = int(np.argmax(missing))
-        raise InvalidParameter(
-            f"No route leads from starts[{i}] = {starts[i]} to goals[{i}] = {goals[i]} ({int(missing.sum())} of "
-            f"{starts.size} pairs have none). Leave such pairs out.",
-            parameter="goals",
-            value=int(goals[i]),
-            index=int(i),
-        )
+        remedy = f"{int(missing.sum())} of {starts.size} pairs are not connected; drop them."
+        rule = f"must be reachable from state {starts[i]}"
+        raise InvalidParameter.of("goals", int(goals[i]), rule, index=i, remedy=remedy)
 
 
-def _log_weights(costs: Costs, starts: IntArray, ways: ShortestPaths) -> FloatArray:
-    """Return (n, K) the log-weight of each way under each intent, rewards discounted; see `Costs.log_weight`."""
-    sizes = np.diff(ways.offsets)
+def _log_weights(costs: Costs, starts: IntArray, paths: ShortestPaths) -> FloatArray:
+    """Return the log-weights (n, K) of paths under each intent; see `Costs.log_weight`."""
+    sizes = np.diff(paths.offsets)
     owner = np.repeat(np.arange(starts.size), sizes)
-    step = np.arange(ways.edges.size) - np.repeat(ways.offsets[:-1], sizes)
+    step = np.arange(paths.edges.size) - np.repeat(paths.offsets[:-1], sizes)
     each = [
-        costs.first(k, starts) + np.bincount(owner, weights=costs.moves(k, ways.edges, step), minlength=starts.size)
+        costs.first(k, starts) + np.bincount(owner, weights=costs.moves(k, paths.edges, step), minlength=starts.size)
         for k in range(costs.n_intents)
     ]
     return np.stack(each, axis=1)

@@ -1,9 +1,4 @@
-"""`FreeEnds`: trips of the unconditioned model, `MaxEnt`, which also says where they begin and end.
-
-`GivenEnds`: trips of `DestinationMaxEnt`, which says how they go, given the first state and the destination.
-
-`Endings`: an MDP in which trips end in chosen states alone, made so that `MaxEnt` itself sums over them.
-"""
+"""Trip probabilities under the two models of a forecast: `MaxEntTrips` and `DestinationTrips`."""
 
 from __future__ import annotations
 
@@ -22,102 +17,99 @@ from sklearn.base import clone
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
-from limiirl.forecast.prefixes import NextEdges, alone, extended, moves, together
+from limiirl.forecast.prefixes import NextEdges, concatenate, extend, one_state_trips, outgoing_edges
 from limiirl.forecast.validate import log
 from limiirl.irl import GoalPathSums, GoalValues, MaxEnt, ObservedPaths, prefix_continuations
 from limiirl.irl import validate as irl_checks
 from limiirl.mdp import MDP
 
-# Pairs of a state and a goal that are looked at together.
-_AT_ONCE = 2**21
+# Largest number of pairs of a state and a goal in one batch.
+_BATCH = 2**21
 
 
 class Ends(NamedTuple):
-    """Where trips may be bound for (G,), and the probability of each, before anything is known of a trip."""
+    """Candidate destinations (G,) and their prior (G,)."""
 
     states: IntArray
     prior: FloatArray
 
 
-class GivenEnds:
-    """What K intents of a `DestinationMaxEnt` model say of trips; the methods are those of `FreeEnds`.
+class DestinationTrips:
+    """Trip probabilities of K intents of `DestinationMaxEnt`, with the methods of `MaxEntTrips`.
 
-    A trip is over where it first reaches its destination. Without a known destination, it is averaged over `ends`.
-
-    Parameters
-    ----------
-    model : DestinationMaxEnt
-    mdp : MDP
-    thetas : (K, d)
-    ends : Ends or None
+    A trip ends at the first arrival in its destination. An unknown destination is averaged over `ends`.
     """
 
     def __init__(self, model: Any, mdp: MDP, thetas: FloatArray, ends: Ends | None) -> None:
-        # The model is conditioned on the start, so that p0 says nothing: a trip may begin anywhere.
-        anywhere = np.full(mdp.n_states, 1.0 / mdp.n_states)
-        self.mdp = mdp.replace(p0=anywhere) if np.any(mdp.p0 == 0.0) else mdp
+        # The model is conditioned on the start, so p0 is irrelevant.
+        uniform = np.full(mdp.n_states, 1.0 / mdp.n_states)
+        self.mdp = mdp.replace(p0=uniform) if np.any(mdp.p0 == 0.0) else mdp
         self.model, self.thetas, self.ends = model, thetas, ends
         r_state, r_edge = self.mdp.rewards(thetas)
         self._reward = r_state
-        self._move = log(self.mdp.prob)[:, None] + r_state[self.mdp.dst] + (0.0 if r_edge is None else r_edge)
+        self._log_edge = log(self.mdp.prob)[:, None] + r_state[self.mdp.dst] + (0.0 if r_edge is None else r_edge)
 
-    def ending_in(self, ends: Ends | None) -> GivenEnds:
-        """Return the same with other ends; what was solved is shared."""
-        assert self._solved  # before the copy is made
-        found = copy.copy(self)
-        found.ends = ends
-        return found
+    def with_ends(self, ends: Ends | None) -> DestinationTrips:
+        """Return a copy with other ends, which shares the path sums."""
+        assert self._path_sums  # cached before the copy
+        other = copy.copy(self)
+        other.ends = ends
+        return other
 
     def log_begin(self, demos: Demonstrations, goals: IntArray | None = None) -> FloatArray:
-        """Return (N, K) the log-probability that a trip from its first state to its goal (N,) begins with each."""
+        """Return the log-probability (N, K) of each prefix, given its first state and the goals (N,)."""
         if goals is not None:
-            found: FloatArray = self.model.log_prob_prefix(self.mdp, self.thetas, demos, goals)
-            return found
-        ends = self._known_ends()
+            log_prob: FloatArray = self.model.log_prob_prefix(self.mdp, self.thetas, demos, goals)
+            return log_prob
+        ends = self._require_ends()
         each = self.log_begin_each(demos, ends.states)
         return np.asarray(np.logaddexp.reduce(each + log(ends.prior)[:, None], axis=1))
 
     def log_begin_each(self, demos: Demonstrations, candidates: IntArray) -> FloatArray:
-        """Return (N, G, K) `log_begin` with each of the candidates (G,) as the goal."""
+        """Return `log_begin` (N, G, K) for each of the candidate goals (G,)."""
         log_weight = ObservedPaths(self.mdp, demos, by_start=True).log_weight(self.thetas)
         log_weight -= self._reward[demos.start_states]
-        ahead, whole = self._value(demos.last_states, candidates), self._value(demos.start_states, candidates)
-        found = _part(log_weight[:, None] + ahead, whole)
+        rest, whole = (
+            self._log_beta_table(demos.last_states, candidates),
+            self._log_beta_table(demos.start_states, candidates),
+        )
+        log_prob = _log_ratio(log_weight[:, None] + rest, whole)
         for j, goal in enumerate(candidates):
-            found[_passed(demos, goal), j] = -np.inf
-        return found
+            log_prob[_passes(demos, goal), j] = -np.inf
+        return log_prob
 
-    def onward(self, demos: Demonstrations, goals: IntArray | None = None) -> NextEdges:
-        """Return what comes next after each of `demos`, on its way to its goal (N,), or to any of `ends`."""
+    def next_edges(self, demos: Demonstrations, goals: IntArray | None = None) -> NextEdges:
+        """Return the continuations of prefixes towards goals (N,), or averaged over `ends`."""
         if goals is None:
-            ends = self._known_ends()
+            ends = self._require_ends()
             candidates = ends.states
             log_joint = self.log_begin_each(demos, candidates) + log(ends.prior)[:, None]
-            given = np.exp(_part(log_joint, np.logaddexp.reduce(log_joint, axis=1)[:, None]))
+            goal_prob = np.exp(_log_ratio(log_joint, np.logaddexp.reduce(log_joint, axis=1)[:, None]))
         else:
             candidates, which = np.unique(goals, return_inverse=True)
-            given = np.zeros((len(demos), candidates.size, len(self.thetas)))
-            given[np.arange(len(demos)), which] = self.log_begin(demos, goals) > -np.inf
+            goal_prob = np.zeros((len(demos), candidates.size, len(self.thetas)))
+            goal_prob[np.arange(len(demos)), which] = self.log_begin(demos, goals) > -np.inf
         last = demos.last_states
         here = last[:, None] == candidates
-        stop = np.sum(np.where(here[:, :, None], given, 0.0), axis=1)
-        given[here] = 0.0
-        edge, offsets = moves(self.mdp, demos, np.ones(len(demos), dtype=bool))
+        stop = np.sum(np.where(here[:, :, None], goal_prob, 0.0), axis=1)
+        goal_prob[here] = 0.0
+        edge, offsets = outgoing_edges(self.mdp, demos, np.ones(len(demos), dtype=bool))
         owner = np.repeat(np.arange(len(demos)), np.diff(offsets))
-        move = np.zeros((edge.size, len(self.thetas)))
-        for part in _pieces(candidates.size, edge.size):
-            heads = self._value(self.mdp.dst[edge].astype(np.int64), candidates[part])
-            log_move = _part(self._move[edge][:, None] + heads, self._value(last, candidates[part])[owner])
-            move += np.sum(given[owner, part] * np.exp(log_move), axis=1)
-        return NextEdges(edge, offsets, move, stop)
+        probability = np.zeros((edge.size, len(self.thetas)))
+        for part in _batches(candidates.size, edge.size):
+            heads = self._log_beta_table(self.mdp.dst[edge].astype(np.int64), candidates[part])
+            whole = self._log_beta_table(last, candidates[part])[owner]
+            log_prob = _log_ratio(self._log_edge[edge][:, None] + heads, whole)
+            probability += np.sum(goal_prob[owner, part] * np.exp(log_prob), axis=1)
+        return NextEdges(edge, offsets, probability, stop)
 
     def log_scale(self, starts: IntArray, goals: IntArray) -> FloatArray:
-        """Return (n, K) what the log-weight of a trip, its rewards and outcomes, lacks to its log-probability."""
-        log_all = self._values(starts, goals)
-        return np.where(log_all > -np.inf, -log_all - self._reward[starts], -np.inf)
+        """Return log normalising constants (n, K): log p(trip) minus its unnormalised log-weight."""
+        log_beta = self._log_beta(starts, goals)
+        return np.where(log_beta > -np.inf, -log_beta - self._reward[starts], -np.inf)
 
     def flow(self, k: int, starts: IntArray, goals: IntArray, weights: FloatArray) -> FloatArray:
-        """Return (E,) the expected uses of each edge by trips of intent k between pairs (n,) that are connected."""
+        """Return the expected edge counts (E,) of trips of intent k between connected pairs (n,)."""
         rows = np.flatnonzero(weights > 0.0)
         if rows.size == 0:
             return np.zeros(self.mdp.n_edges)
@@ -125,82 +117,62 @@ class GivenEnds:
         return np.asarray(self.model.expected_flow(self.mdp, theta, starts[rows], goals[rows], weights[rows]))
 
     def own_flow(self, k: int) -> tuple[FloatArray, FloatArray]:
-        """Say that this model has no trips of its own."""
+        """Raise: the model is conditioned on start and destination."""
         del k
-        raise InvalidParameter(
-            "DestinationMaxEnt says how trips reach their destinations, not where trips begin and end. "
-            "Pass starts and goals.",
-            parameter="starts",
-        )
+        raise InvalidParameter("starts and goals must be given for DestinationMaxEnt.", parameter="starts")
 
-    def _values(self, states: IntArray, goals: IntArray) -> FloatArray:
-        """Return (m, K) log beta_g(s) of pairs (m,); -inf where no way leads from s to g."""
-        return np.stack([solved.pair_sums(states, goals).log_value for solved in self._solved], axis=1)
+    def _log_beta(self, states: IntArray, goals: IntArray) -> FloatArray:
+        """Return log beta_g(s) (m, K) of pairs (m,); -inf if unreachable."""
+        return np.stack([sums.pair_sums(states, goals).log_value for sums in self._path_sums], axis=1)
 
     @cached_property
-    def _solved(self) -> list[GoalPathSums]:
-        """The sums over all ways of each intent."""
+    def _path_sums(self) -> list[GoalPathSums]:
         return [GoalValues(self.mdp).cached(theta) for theta in self.thetas]
 
-    def _value(self, states: IntArray, goals: IntArray) -> FloatArray:
-        """Return (n, G, K) log beta_g(s) of each of the states (n,) and each of the goals (G,)."""
+    def _log_beta_table(self, states: IntArray, goals: IntArray) -> FloatArray:
+        """Return log beta_g(s) (n, G, K) of states (n,) and goals (G,)."""
         distinct, which = np.unique(states, return_inverse=True)
-        found = self._values(np.repeat(distinct, goals.size), np.tile(goals, distinct.size))
-        return np.asarray(found.reshape(distinct.size, goals.size, len(self.thetas))[which])
+        log_beta = self._log_beta(np.repeat(distinct, goals.size), np.tile(goals, distinct.size))
+        return np.asarray(log_beta.reshape(distinct.size, goals.size, len(self.thetas))[which])
 
-    def _known_ends(self) -> Ends:
+    def _require_ends(self) -> Ends:
         if self.ends is None:
             raise InvalidParameter(
-                "DestinationMaxEnt needs destinations. Pass goal=, or make the forecaster with demos=: the states in "
-                "which they end are the candidates.",
+                "goal must be given for DestinationMaxEnt, or the forecaster made with demos=, whose last states are "
+                "the candidates.",
                 parameter="goal",
             )
         return self.ends
 
 
-def _passed(demos: Demonstrations, goal: int) -> NDArray[np.bool_]:
-    """Return (N,) whether a trip was at the goal before its last state: it would have ended there."""
+def _passes(demos: Demonstrations, goal: int) -> NDArray[np.bool_]:
+    """Return the mask (N,) of trips that visit the goal before their last state."""
     there = demos.states == goal
     there[demos.offsets[1:] - 1] = False
     return np.add.reduceat(there, demos.offsets[:-1]) > 0
 
 
-def _part(log_part: FloatArray, log_whole: FloatArray) -> FloatArray:
-    """Return the logarithm of a part of a whole; -inf where the whole is nothing."""
+def _log_ratio(log_part: FloatArray, log_whole: FloatArray) -> FloatArray:
+    """Return log(part / whole); -inf where the whole is 0."""
     possible = log_whole > -np.inf
     return np.where(possible, log_part - np.where(possible, log_whole, 0.0), -np.inf)
 
 
-def _pieces(n: int, size: int) -> Iterator[slice]:
-    """Yield slices of n goals such that pairs with `size` states fit into memory."""
-    step = max(1, _AT_ONCE // max(1, size))
+def _batches(n: int, size: int) -> Iterator[slice]:
+    step = max(1, _BATCH // max(1, size))
     return (slice(first, min(first + step, n)) for first in range(0, n, step))
 
 
-class Endings:
-    """A model and an MDP for trips that end in some states of another MDP.
-
-    Parameters
-    ----------
-    model : MaxEnt
-    mdp : MDP
-    max_length : float
-        Of the trips, without the added state.
-    goals : (G,)
-        States in which trips end, each once.
-
-    Attributes
-    ----------
-    mdp : MDP
-        With one state more, the last.
+class GoalMDP:
+    """A MaxEnt model of trips that end in one of the goals (G,), on an MDP with one additional, absorbing end state.
 
     Examples
     --------
-    Of the trips that begin in state 0, two end in state 2.
+    Two trips from state 0 end in state 2.
 
     >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0])
-    >>> there = Endings(MaxEnt(3), mdp, 3, np.array([2]))
-    >>> np.exp(there.log_mass(np.zeros((1, 3)), Demonstrations.from_lists([[0], [0, 1]]))).ravel()
+    >>> goal_mdp = GoalMDP(MaxEnt(max_length=3), mdp, 3, np.array([2]))
+    >>> np.exp(goal_mdp.log_weight(np.zeros((1, 3)), Demonstrations.from_lists([[0], [0, 1]]))).ravel()
     array([2., 1.])
     """
 
@@ -208,12 +180,13 @@ class Endings:
         self._model, self._base, self._max_length, self._goals = model, mdp, max_length, goals
         n, ends = mdp.n_states, np.zeros(mdp.n_states, dtype=bool)
         ends[goals] = True
-        # What was terminal and is no goal any more leads to itself for ever, and so to no end.
+        # Terminal states that are not goals get a self-loop, so that no trip ends there.
         stuck = np.flatnonzero(mdp.terminal & ~ends)
         free = np.full(n, -1, dtype=np.int64)
         np.maximum.at(free, mdp.src, mdp.act)
         extra_src = np.concatenate([goals, stuck])
         extra_dst = np.concatenate([np.full(goals.size, n), stuck])
+        by_edge = None if mdp.action_features is None else mdp.action_features[mdp.pair_of_edge]
         self.mdp = MDP.from_edges(
             np.concatenate([mdp.src, extra_src]),
             np.concatenate([mdp.dst, extra_dst]),
@@ -222,55 +195,50 @@ class Endings:
             prob=np.concatenate([mdp.prob, np.ones(extra_src.size)]),
             p0=np.append(mdp.p0, 0.0),
             gamma=mdp.gamma,
-            state_features=_padded(mdp.state_features, 1),
-            action_features=_padded(_rows(mdp.action_features, mdp.pair_of_edge), extra_src.size),
-            edge_features=_padded(mdp.edge_features, extra_src.size),
+            state_features=_pad(mdp.state_features, 1),
+            action_features=_pad(by_edge, extra_src.size),
+            edge_features=_pad(mdp.edge_features, extra_src.size),
             terminal=[n],
         )
 
     @property
     def end(self) -> int:
-        """The state that was added."""
+        """Index of the end state."""
         return self._base.n_states
 
     @cached_property
     def edges(self) -> IntArray:
-        """The edges (E,) of this MDP that are those of the other one."""
+        """Indices (E,) of the original edges in this MDP."""
         new = (self.mdp.dst == self.end) | np.append(self._base.terminal, False)[self.mdp.src]
         return np.flatnonzero(~new)
 
     @cached_property
     def last_edges(self) -> IntArray:
-        """The edge (G,) by which each of the goals is left for the added state, in the order of the goals."""
-        found = np.full(self.mdp.n_states, -1, dtype=np.int64)
+        """Edges (G,) from the goals to the end state."""
+        edge_from = np.full(self.mdp.n_states, -1, dtype=np.int64)
         into = np.flatnonzero(self.mdp.dst == self.end)
-        found[self.mdp.src[into]] = into
-        return found[self._goals]
+        edge_from[self.mdp.src[into]] = into
+        return edge_from[self._goals]
 
     def model(self, *, by_start: bool = False, after: int = 0) -> MaxEnt:
-        """Return the model of trips with these ends, or of what is left of them after some steps."""
+        """Return the model of trips to the goals, or of their remainder after some steps."""
         longest = math.inf if self._max_length == math.inf else int(self._max_length) - after + 1
-        found: MaxEnt = clone(self._model)
-        found.set_params(max_length=longest, stop="terminal", condition="start" if by_start else "none")
-        return found
+        model: MaxEnt = clone(self._model)
+        model.set_params(max_length=longest, stop="terminal", condition="start" if by_start else "none")
+        return model
 
-    def log_mass(self, thetas: FloatArray, demos: Demonstrations) -> FloatArray:
-        """Return (N, K) the log-weight, p0 included, of all trips with these ends that begin with each of `demos`."""
-        ahead = prefix_continuations(self.model()._engine(self.mdp), thetas, demos)
-        return np.asarray(ObservedPaths(self.mdp, demos).log_weight(thetas) + ahead.log_total() + ahead.log_factor)
+    def log_weight(self, thetas: FloatArray, demos: Demonstrations) -> FloatArray:
+        """Return the log-weight (N, K), p0 included, of all trips to the goals with each of the prefixes."""
+        rest = prefix_continuations(self.model()._path_sums(self.mdp), thetas, demos)
+        return np.asarray(ObservedPaths(self.mdp, demos).log_weight(thetas) + rest.log_total() + rest.log_factor)
 
-    def beginning_in(self, p0: FloatArray) -> MDP:
-        """Return the MDP with another distribution (S,) of starts."""
+    def with_starts(self, p0: FloatArray) -> MDP:
+        """Return the MDP with another start distribution (S,)."""
         return self.mdp.replace(p0=np.append(p0, 0.0))
 
 
-def _rows(matrix: Any, rows: Any) -> Any:
-    """Return rows of a feature matrix, if there is one."""
-    return None if matrix is None else matrix[rows]
-
-
-def _padded(matrix: Any, n: int) -> Any:
-    """Return a feature matrix with n more rows of zeros, if there is one."""
+def _pad(matrix: Any, n: int) -> Any:
+    """Append n rows of zeros to a feature matrix, if there is one."""
     if matrix is None:
         return None
     empty = (n, matrix.shape[1])
@@ -280,195 +248,193 @@ def _padded(matrix: Any, n: int) -> Any:
     return np.vstack([matrix, np.zeros(empty)])
 
 
-class FreeEnds:
-    """What K intents of a `MaxEnt` model say of trips, begun or whole, with and without a known end.
+class MaxEntTrips:
+    """Probabilities of whole and partial trips under K intents of `MaxEnt`, with or without a known destination.
 
     Parameters
     ----------
     model : MaxEnt
     mdp : MDP
     thetas : (K, d)
-    before : FreeEnds, optional
-        The world as it was. How likely an intent is to go from one state to another is then as it was: a closed link
-        changes how people get there, not who wants to. Without that, links that nobody there uses would change it too,
-        as the model's probabilities are shares of all trips.
+    before : MaxEntTrips, optional
+        Trips before a change of the MDP. The demand between two states is then kept fixed: a closure changes the
+        routes, not the destinations. Otherwise every change would affect it, since the model normalises over all trips.
 
     Examples
     --------
     >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0])
-    >>> trips = FreeEnds(MaxEnt(3), mdp, np.zeros((1, 3)))
+    >>> trips = MaxEntTrips(MaxEnt(max_length=3), mdp, np.zeros((1, 3)))
     >>> np.exp(trips.log_begin(Demonstrations.from_lists([[0, 1]]), np.array([2])))  # one of 0, 0-1, 0-2, 0-1-2
     array([[0.25]])
     """
 
-    def __init__(self, model: MaxEnt, mdp: MDP, thetas: FloatArray, before: FreeEnds | None = None) -> None:
+    def __init__(self, model: MaxEnt, mdp: MDP, thetas: FloatArray, before: MaxEntTrips | None = None) -> None:
         if model.stop == "terminal_or_max_length":
             raise InvalidParameter(
-                "A forecaster needs to know where trips may end whatever their length; the model has "
-                "stop='terminal_or_max_length'. Use stop='anywhere' or stop='terminal'.",
+                "mixture must have a model with stop='anywhere' or stop='terminal'; got 'terminal_or_max_length'.",
                 parameter="mixture",
                 value="terminal_or_max_length",
             )
         self.model, self.mdp, self.thetas, self.before = model, mdp, thetas, before
-        given = model.max_length if model.max_length is not None else getattr(model, "max_length_", None)
-        self.max_length = irl_checks.max_length(given)
+        longest = model.max_length if model.max_length is not None else getattr(model, "max_length_", None)
+        self.max_length = irl_checks.max_length(longest)
         self._joint: MaxEnt = clone(model).set_params(max_length=self.max_length, condition="none")
-        self._ending_in: tuple[int, Endings] | None = None
+        self._last_goal: tuple[int, GoalMDP] | None = None
 
     def log_begin(self, demos: Demonstrations, goals: IntArray | None = None) -> FloatArray:
-        """Return (N, K) the log-probability that a trip begins with each of `demos`, and ends in its goal (N,).
+        """Return the log-probability (N, K) that a trip has each prefix, and ends in its goal (N,) if given.
 
-        Where the model is conditioned on the start, it is that given the first state.
+        For a model with condition="start", given the first state.
         """
         self._check(demos)
-        found = self._log_begin(demos, goals)
-        return found if self.before is None else found + self._demand(demos.start_states, goals)
+        log_prob = self._log_begin(demos, goals)
+        return log_prob if self.before is None else log_prob + self._demand_shift(demos.start_states, goals)
 
     def _log_begin(self, demos: Demonstrations, goals: IntArray | None) -> FloatArray:
-        """Return `log_begin` as this world alone has it."""
+        """Return `log_begin` without fixed demand."""
         if goals is None:
-            found: FloatArray = self.model.log_prob_prefix(self.mdp, self.thetas, demos)
-            return found
-        found = np.full((len(demos), len(self.thetas)), -np.inf)
+            log_prob: FloatArray = self.model.log_prob_prefix(self.mdp, self.thetas, demos)
+            return log_prob
+        log_prob = np.full((len(demos), len(self.thetas)), -np.inf)
         for goal in np.unique(goals):
-            rows = self._on_their_way(demos, goals, int(goal))
+            rows = self._can_reach(demos, goals, int(goal))
             if rows.size:
-                found[rows] = self._endings(int(goal)).log_mass(self.thetas, demos[rows])
-        return found - self._log_all(demos.start_states)
+                log_prob[rows] = self._goal_mdp(int(goal)).log_weight(self.thetas, demos[rows])
+        return log_prob - self._log_total(demos.start_states)
 
     def log_begin_each(self, demos: Demonstrations, candidates: IntArray) -> FloatArray:
-        """Return (N, G, K) `log_begin` with each of the candidates (G,) as the goal, in two sweeps a trip."""
+        """Return `log_begin` (N, G, K) for each of the candidate goals (G,), in two passes per trip."""
         self._check(demos)
-        found = self._log_begin_each(demos, candidates)
+        log_prob = self._log_begin_each(demos, candidates)
         if self.before is None:
-            return found
-        begun = alone(demos.start_states)
-        was, now = self.before.log_begin_each(begun, candidates), self._log_begin_each(begun, candidates)
-        return found + _difference(was, now)
+            return log_prob
+        starts = one_state_trips(demos.start_states)
+        old, new = self.before.log_begin_each(starts, candidates), self._log_begin_each(starts, candidates)
+        return log_prob + _log_change(old, new)
 
     def _log_begin_each(self, demos: Demonstrations, candidates: IntArray) -> FloatArray:
-        """Return `log_begin_each` as this world alone has it."""
-        found = np.full((len(demos), candidates.size, len(self.thetas)), -np.inf)
+        """Return `log_begin_each` without fixed demand."""
+        log_prob = np.full((len(demos), candidates.size, len(self.thetas)), -np.inf)
         log_p = self._log_begin(demos, None)
         may_end = np.arange(self.mdp.n_states) if self.model.stop == "anywhere" else np.flatnonzero(self.mdp.terminal)
-        there = Endings(self.model, self.mdp, self.max_length, may_end)
+        goal_mdp = GoalMDP(self.model, self.mdp, self.max_length, may_end)
         edge = np.full(self.mdp.n_states, -1, dtype=np.int64)
-        edge[may_end] = there.last_edges
+        edge[may_end] = goal_mdp.last_edges
         places, which = np.unique(np.stack([demos.last_states, demos.lengths - 1]), axis=1, return_inverse=True)
         for j, (state, step) in enumerate(places.T.tolist()):
             only = np.zeros(self.mdp.n_states)
             only[state] = 1.0
-            # What is left of a trip is a trip of its own, with rewards discounted already.
+            # The remainder of a trip is a trip with discounted rewards.
             thetas = self.mdp.gamma**step * self.thetas
-            used = there.model(after=step).edge_marginals(there.beginning_in(only), thetas)
-            ends = np.where(edge[candidates] >= 0, used[:, edge[candidates]], 0.0)
+            counts = goal_mdp.model(after=step).edge_marginals(goal_mdp.with_starts(only), thetas)
+            ends = np.where(edge[candidates] >= 0, counts[:, edge[candidates]], 0.0)
             rows = np.flatnonzero(which.ravel() == j)
-            found[rows] = log_p[rows, None, :] + log(ends).T
-        return found
+            log_prob[rows] = log_p[rows, None, :] + log(ends).T
+        return log_prob
 
-    def onward(self, demos: Demonstrations, goals: IntArray | None = None) -> NextEdges:
-        """Return what comes next after each of `demos`, on its way to its goal (N,) where that is known."""
+    def next_edges(self, demos: Demonstrations, goals: IntArray | None = None) -> NextEdges:
+        """Return the continuations of prefixes, towards goals (N,) if given."""
         self._check(demos)
-        edge, offsets = moves(self.mdp, demos, demos.lengths < self.max_length)
+        edge, offsets = outgoing_edges(self.mdp, demos, demos.lengths < self.max_length)
         owner = np.repeat(np.arange(len(demos)), np.diff(offsets))
-        move, stop = np.zeros((edge.size, len(self.thetas))), np.zeros((len(demos), len(self.thetas)))
+        probability, stop = np.zeros((edge.size, len(self.thetas))), np.zeros((len(demos), len(self.thetas)))
         if goals is None:
-            longer = extended(self.mdp, demos, owner, edge)
-            both = self.model.log_prob_prefix(self.mdp, self.thetas, together([demos, longer]))
-            log_p, move = both[: len(demos)], _given(both[len(demos) :], both[: len(demos)][owner])
-            going = np.zeros_like(stop)
-            np.add.at(going, owner, move)
-            return NextEdges(edge, offsets, move, np.where(log_p > -np.inf, np.maximum(0.0, 1.0 - going), 0.0))
+            longer = extend(self.mdp, demos, owner, edge)
+            both = self.model.log_prob_prefix(self.mdp, self.thetas, concatenate([demos, longer]))
+            log_p, probability = both[: len(demos)], _ratio(both[len(demos) :], both[: len(demos)][owner])
+            total = np.zeros_like(stop)
+            np.add.at(total, owner, probability)
+            return NextEdges(edge, offsets, probability, np.where(log_p > -np.inf, np.maximum(0.0, 1.0 - total), 0.0))
         for goal in np.unique(goals):
-            rows = self._on_their_way(demos, goals, int(goal))
+            rows = self._can_reach(demos, goals, int(goal))
             if rows.size == 0:
                 continue
-            there = self._endings(int(goal))
+            goal_mdp = self._goal_mdp(int(goal))
             some = np.flatnonzero(np.isin(owner, rows))
             done = rows[demos.last_states[rows] == goal]
-            longer = extended(there.mdp, demos, owner[some], there.edges[edge[some]])
-            ended = extended(there.mdp, demos, done, np.repeat(there.last_edges, done.size))
-            # One sweep for all of them.
-            log_mass = there.log_mass(self.thetas, together([demos[rows], longer, ended]))
+            longer = extend(goal_mdp.mdp, demos, owner[some], goal_mdp.edges[edge[some]])
+            ended = extend(goal_mdp.mdp, demos, done, np.repeat(goal_mdp.last_edges, done.size))
+            # One backward pass for all of them.
+            log_weight = goal_mdp.log_weight(self.thetas, concatenate([demos[rows], longer, ended]))
             log_p = np.full(stop.shape, -np.inf)
-            log_p[rows] = log_mass[: rows.size]
-            move[some] = _given(log_mass[rows.size : rows.size + some.size], log_p[owner[some]])
-            stop[done] = _given(log_mass[rows.size + some.size :], log_p[done])
-        return NextEdges(edge, offsets, move, stop)
+            log_p[rows] = log_weight[: rows.size]
+            probability[some] = _ratio(log_weight[rows.size : rows.size + some.size], log_p[owner[some]])
+            stop[done] = _ratio(log_weight[rows.size + some.size :], log_p[done])
+        return NextEdges(edge, offsets, probability, stop)
 
     def log_scale(self, starts: IntArray, goals: IntArray) -> FloatArray:
-        """Return (n, K) what the log-weight of a trip, its rewards and outcomes, lacks to its log-probability."""
-        found = np.asarray(log(self.mdp.p0[starts])[:, None] - self._log_all(starts))
-        return found if self.before is None else found + self._demand(starts, goals)
+        """Return log normalising constants (n, K): log p(trip) minus its unnormalised log-weight."""
+        log_scale = np.asarray(log(self.mdp.p0[starts])[:, None] - self._log_total(starts))
+        return log_scale if self.before is None else log_scale + self._demand_shift(starts, goals)
 
     def flow(self, k: int, starts: IntArray, goals: IntArray, weights: FloatArray) -> FloatArray:
-        """Return (E,) the expected uses of each edge by trips of intent k between pairs (n,) that are connected."""
-        found = np.zeros(self.mdp.n_edges)
+        """Return the expected edge counts (E,) of trips of intent k between connected pairs (n,)."""
+        flow = np.zeros(self.mdp.n_edges)
         for goal in np.unique(goals):
             rows = np.flatnonzero((goals == goal) & (weights > 0.0))
             if rows.size:
-                there = self._endings(int(goal))
+                goal_mdp = self._goal_mdp(int(goal))
                 p0 = np.bincount(starts[rows], weights=weights[rows], minlength=self.mdp.n_states)
-                begun = there.beginning_in(p0 / p0.sum())
-                used = there.model(by_start=True).edge_marginals(begun, self.thetas[k])[0]
-                found += p0.sum() * used[there.edges]
-        return found
+                mdp = goal_mdp.with_starts(p0 / p0.sum())
+                counts = goal_mdp.model(by_start=True).edge_marginals(mdp, self.thetas[k])[0]
+                flow += p0.sum() * counts[goal_mdp.edges]
+        return flow
 
     def own_flow(self, k: int) -> tuple[FloatArray, FloatArray]:
-        """Return the expected uses of edges (E,) and visits to states (S,) of one trip of intent k, bound anywhere."""
+        """Return the expected counts of edges (E,) and states (S,) of one trip of intent k, for any start and end."""
         theta = self.thetas[k]
         return self.model.edge_marginals(self.mdp, theta)[0], self.model.state_marginals(self.mdp, theta)[0]
 
-    def _demand(self, starts: IntArray, goals: IntArray | None) -> FloatArray:
-        """Return (n, K) the change of log-probability that makes going from starts to goals as likely as it was."""
+    def _demand_shift(self, starts: IntArray, goals: IntArray | None) -> FloatArray:
+        """Return the shift (n, K) of log-probabilities that restores the demand before the change."""
         assert self.before is not None
         pairs = starts[None] if goals is None else np.stack([starts, goals])
         distinct, which = np.unique(pairs, axis=1, return_inverse=True)
-        begun, last = alone(distinct[0]), None if goals is None else distinct[1]
-        return _difference(self.before.log_begin(begun, last), self._log_begin(begun, last))[which.ravel()]
+        trips, last = one_state_trips(distinct[0]), None if goals is None else distinct[1]
+        return _log_change(self.before.log_begin(trips, last), self._log_begin(trips, last))[which.ravel()]
 
     def _check(self, demos: Demonstrations) -> None:
-        demos.steps(self.mdp)
-        irl_checks.lengths(demos, self.max_length)
+        irl_checks.fits_model(self.mdp, demos, "anywhere", self.max_length)
 
-    def _endings(self, goal: int) -> Endings:
-        """Return the MDP of trips that end in a goal; that of the last goal is kept."""
-        if self._ending_in is None or self._ending_in[0] != goal:
-            self._ending_in = (goal, Endings(self.model, self.mdp, self.max_length, np.array([goal])))
-        return self._ending_in[1]
+    def _goal_mdp(self, goal: int) -> GoalMDP:
+        """Return the MDP of trips to a goal; the last one is cached."""
+        if self._last_goal is None or self._last_goal[0] != goal:
+            self._last_goal = (goal, GoalMDP(self.model, self.mdp, self.max_length, np.array([goal])))
+        return self._last_goal[1]
 
-    def _log_all(self, starts: IntArray) -> FloatArray:
-        """Return (n, K) the log-weight, p0 included, of all trips: of any start, or by start of those of each one."""
+    def _log_total(self, starts: IntArray) -> FloatArray:
+        """Return the log-weight (n, K), p0 included, of all trips; for condition="start", of those from each start."""
         if self.model.condition == "none":
             return np.broadcast_to(self._log_Z, (starts.size, self._log_Z.size))
         first, which = np.unique(starts, return_inverse=True)
-        found = self._joint.log_prob_prefix(self.mdp, self.thetas, alone(first)) + self._log_Z
-        return np.asarray(found[which.ravel()])
+        by_start = self._joint.log_prob_prefix(self.mdp, self.thetas, one_state_trips(first)) + self._log_Z
+        return np.asarray(by_start[which.ravel()])
 
     @cached_property
     def _log_Z(self) -> FloatArray:
         return self._joint.log_partition(self.mdp, self.thetas)
 
-    def _on_their_way(self, demos: Demonstrations, goals: IntArray, goal: int) -> IntArray:
-        """Return which trips to a goal can still end there, in the number of states that the model allows."""
+    def _can_reach(self, demos: Demonstrations, goals: IntArray, goal: int) -> IntArray:
+        """Return the indices of the trips with this goal that can reach it within max_length."""
         if self.model.stop != "anywhere" and not self.mdp.terminal[goal]:
             return np.empty(0, dtype=np.int64)
-        moves_left = np.asarray(dijkstra(self._back, indices=[goal], unweighted=True))[0, demos.last_states]
-        can = (moves_left < np.inf) & (demos.lengths + moves_left <= self.max_length)
-        return np.flatnonzero((goals == goal) & can)
+        distance = np.asarray(dijkstra(self._reversed_graph, indices=[goal], unweighted=True))[0, demos.last_states]
+        reachable = (distance < np.inf) & (demos.lengths + distance <= self.max_length)
+        return np.flatnonzero((goals == goal) & reachable)
 
     @cached_property
-    def _back(self) -> Any:
+    def _reversed_graph(self) -> Any:
         n = self.mdp.n_states
         return sparse.csr_array((np.ones(self.mdp.n_edges), (self.mdp.dst, self.mdp.src)), shape=(n, n))
 
 
-def _given(log_joint: FloatArray, log_given: FloatArray) -> FloatArray:
-    """Return probabilities given something; 0 where that is impossible itself."""
-    possible = log_given > -math.inf
-    return np.where(possible, np.exp(log_joint - np.where(possible, log_given, 0.0)), 0.0)
+def _ratio(log_part: FloatArray, log_whole: FloatArray) -> FloatArray:
+    """Return part / whole; 0 where the whole is 0."""
+    possible = log_whole > -math.inf
+    return np.where(possible, np.exp(log_part - np.where(possible, log_whole, 0.0)), 0.0)
 
 
-def _difference(log_was: FloatArray, log_is: FloatArray) -> FloatArray:
-    """Return the difference of logarithms; 0 where nothing is possible any more."""
-    return np.where(log_is > -math.inf, log_was - np.where(log_is > -math.inf, log_is, 0.0), 0.0)
+def _log_change(log_old: FloatArray, log_new: FloatArray) -> FloatArray:
+    """Return log(old / new); 0 where new is 0."""
+    possible = log_new > -math.inf
+    return np.where(possible, log_old - np.where(possible, log_new, 0.0), 0.0)

@@ -1,4 +1,4 @@
-"""Should a warm start work? The quantities of the paper's theory, its bound, and what the data themselves say."""
+"""The paper's theory of warm starts: assumptions 1 and 2, lemmas, theorem 1, and the realised epsilon."""
 
 from limiirl.theory.bound import Bound, Quantities, bound, inter_cluster_margin, realised_epsilon
 from limiirl.theory.feature_sets import Extremes, PathSet, feature_distribution, feature_extremes

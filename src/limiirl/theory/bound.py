@@ -1,8 +1,6 @@
-"""Theorem 1: how near to a fixed point of EM the paper's warm start is, from the quantities of its two assumptions.
+"""Theorem 1 (distance of the warm start from a fixed point of EM), its assumptions, and the realised epsilon.
 
-Everything is in logarithms: masses grow like |A|^L, and margins are exponents. The errata of docs/paper_map.md apply.
-
-What a warm start does on the data themselves: the realised epsilon, clusters in feature space, and their distances.
+Masses grow like |A|^L, so all computations are in log space. The errata of docs/paper_map.md apply.
 """
 
 from __future__ import annotations
@@ -17,47 +15,48 @@ from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from limiirl._typing import FloatArray, IntArray
+from limiirl._validation import check_share
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import MaxEnt, make_problem, validate
 from limiirl.mdp import MDP
-from limiirl.mixture import REWARDS, assign, kmeans, model
+from limiirl.mixture import REWARDS, assign_columns, check_irl, kmeans
 
-# Responsibilities of a demonstration cannot change by more than this, whatever holds.
+# Largest possible change of a demonstration's responsibilities.
 TRIVIAL = 2.0
 
 
 @dataclass(frozen=True, eq=False)
 class Quantities:
-    """What assumptions 1 and 2 speak of.
+    """The quantities of assumptions 1 and 2.
 
-    T_k+ are the typical trajectories of expert k, T_k- its other ones, C_k the cluster that stands for it. A vector
-    separates two sets by the least difference of its inner products with their members.
+    T_k+ and T_k- are the typical and atypical trajectories of expert k, and C_k is its cluster. A vector separates two
+    sets by the least difference of its inner products with their members.
 
     Attributes
     ----------
     zeta : float
-        The largest share of T_k- in the mass of T_k.
+        Largest fraction of T_k- in the mass of T_k.
     delta : float
-        The largest share of a cluster that is not in its T_k+: misplaced demonstrations and atypical ones.
+        Largest fraction of a cluster outside its T_k+: misplaced or atypical demonstrations.
     margin_between : float
-        d, the least by which a typical trajectory separates T_k+ from all trajectories outside of T_k.
+        d, the least separation of T_k+ from all trajectories outside T_k by a typical trajectory.
     margin_within : float
-        The least by which a typical trajectory separates T_k+ from T_k-; inf where nothing is atypical.
+        Least separation of T_k+ from T_k- by a typical trajectory; inf if nothing is atypical.
     r : (K,)
         Radius of each T_k+: half of its diameter.
     mean_norm : (K,)
-        Length of Phi_k, the centred mean features of each cluster.
+        Norm of Phi_k, the centred mean features of each cluster.
     sizes : (K,)
-        Demonstrations in each cluster.
+        Number of demonstrations in each cluster.
     log_Q, log_Q_other : (K,)
-        Log of the mass of T_k, and of all trajectories outside of it.
+        Log-mass of T_k, and of all other trajectories.
     typical_norm : (K,)
-        The largest length of phi in T_k+, for assumption 1(b).
+        Largest norm of phi in T_k+, for assumption 1(b).
     atypical_between, atypical_within : float
-        The same margins with the trajectories of T_k- as the separating ones; inf where there are none.
+        The same margins for trajectories of T_k- as separating vectors; inf without any.
     misfit_between, misfit_within : float
-        The same with the members of C_k that are not in T_k+, for assumption 2.
+        The same for members of C_k outside T_k+, for assumption 2.
 
     Examples
     --------
@@ -88,85 +87,77 @@ class Quantities:
         for name in vectors:
             value = np.asarray(getattr(self, name), dtype=np.float64)
             if value.shape != (n_intents,) or n_intents < 2 or np.any(np.isnan(value)):
-                raise InvalidParameter(
-                    f"{name} must have one number for each of at least two intents, like sizes, which has "
-                    f"{n_intents}; it is {value.tolist()}.",
-                    parameter=name,
-                )
+                rule = f"must have {max(2, n_intents)} numbers, one per intent, of which there are at least two"
+                raise InvalidParameter.of(name, value.tolist(), rule)
             object.__setattr__(self, name, value)
-        for name, least in (
-            ("sizes", "above"),
-            ("r", "at least"),
-            ("mean_norm", "at least"),
-            ("typical_norm", "at least"),
-        ):
+        for name in ("sizes", "r", "mean_norm", "typical_norm"):
             value = np.asarray(getattr(self, name))
-            if np.any(value < 0.0) or (least == "above" and np.any(value == 0.0)):
-                raise InvalidParameter(f"{name} must be {least} 0; it is {value.tolist()}.", parameter=name)
+            if np.any(value < 0.0) or (name == "sizes" and np.any(value == 0.0)):
+                rule = "must be above 0" if name == "sizes" else "must be at least 0"
+                raise InvalidParameter.of(name, value.tolist(), rule)
         for name in ("zeta", "delta"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise InvalidParameter(f"{name} is a share, from 0 to 1; it is {getattr(self, name)}.", parameter=name)
+            check_share(getattr(self, name), name)
 
     @property
     def n_intents(self) -> int:
-        """K."""
+        """Number of intents, K."""
         return int(np.size(self.sizes))
 
     @property
     def separation_failures(self) -> tuple[str, ...]:
-        """What assumption 1 asks for and does not hold, in words; empty where it holds."""
+        """Violated conditions of assumption 1, as text; empty if it holds."""
         d, within = self.margin_between, self.margin_within
         widths = 2.0 * np.asarray(self.r) * np.asarray(self.typical_norm)
         k = int(np.argmax(widths))
-        found = []
+        violated = []
         if not self.zeta < 0.5:
-            found.append(f"zeta = {self.zeta:.3g} of an intent's mass is atypical or shared, not below 1/2")
+            violated.append(f"zeta = {self.zeta:.3g} of an intent's mass is atypical or shared, not below 1/2")
         if not d > 0.0:
-            found.append(f"(a)(i) margin_between = {d:.3g} is not positive: intents overlap with other trajectories")
+            violated.append(f"(a)(i) margin_between = {d:.3g} is not positive: intents overlap with other trajectories")
         if not within > 0.0:
-            found.append(f"(a)(i) margin_within = {within:.3g} is not positive: atypical ones lie among typical ones")
-        if found:
-            return tuple(found)  # the rest is measured against margins that are positive
+            violated.append(f"(a)(i) margin_within = {within:.3g} is not positive: typical and atypical ones overlap")
+        if violated:
+            return tuple(violated)  # the other conditions presuppose positive margins
         if not (self.atypical_between >= -d and self.atypical_within >= -within):
-            found.append(
-                f"(a)(ii) an atypical trajectory points too far away: its margins are {self.atypical_between:.3g} and "
-                f"{self.atypical_within:.3g}, below {-d:.3g} or {-within:.3g}"
+            violated.append(
+                f"(a)(ii) the margins of an atypical trajectory, {self.atypical_between:.3g} and "
+                f"{self.atypical_within:.3g}, are below {-d:.3g} or {-within:.3g}"
             )
         if not widths[k] < d:
-            found.append(
+            violated.append(
                 f"(b) intent {k} is too wide: 2 r |phi| = {widths[k]:.3g} is not below margin_between = {d:.3g}"
             )
-        return tuple(found)
+        return tuple(violated)
 
     @property
     def clustering_failures(self) -> tuple[str, ...]:
-        """What assumption 2 asks for and does not hold, in words; empty where it holds."""
+        """Violated conditions of assumption 2, as text; empty if it holds."""
         d, within = self.margin_between, self.margin_within
-        found = []
+        violated = []
         if not self.delta < 0.5:
-            found.append(f"delta = {self.delta:.3g} of a cluster is misplaced or atypical, not below 1/2")
+            violated.append(f"delta = {self.delta:.3g} of a cluster is misplaced or atypical, not below 1/2")
         if min(d, within) > 0.0 and not (self.misfit_between >= -d and self.misfit_within >= -within):
-            found.append(
-                "a demonstration that is misplaced or atypical points too far away: its margins are "
-                f"{self.misfit_between:.3g} and {self.misfit_within:.3g}, below {-d:.3g} or {-within:.3g}"
+            violated.append(
+                f"the margins of a misplaced or atypical demonstration, {self.misfit_between:.3g} and "
+                f"{self.misfit_within:.3g}, are below {-d:.3g} or {-within:.3g}"
             )
-        return tuple(found)
+        return tuple(violated)
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """Everything that does not hold, by assumption; empty where the theorem applies."""
+        """All violated conditions, by assumption; empty if the theorem applies."""
         return tuple(f"assumption 1: {text}" for text in self.separation_failures) + tuple(
             f"assumption 2: {text}" for text in self.clustering_failures
         )
 
     @property
     def mean_margins(self) -> tuple[float, float]:
-        """Lemma 1: the margins between and within, (1 - 2 delta) of the trajectories' own, that every Phi_k has."""
+        """Margins of every Phi_k by lemma 1: 1 - 2 delta times those of the trajectories."""
         share = 1.0 - 2.0 * self.delta
-        return share * self.margin_between, share * self.margin_within if share else 0.0  # 0 of inf is no margin
+        return share * self.margin_between, share * self.margin_within if share else 0.0  # 0 times inf is 0 here
 
     def log_lower(self) -> FloatArray:
-        """Lemma 2: the least of log p(tau | Phi_k) - log q(tau) over tau in T_k+, (K,)."""
+        """Return lemma 2's lower bound (K,) of log p(tau | Phi_k) - log q(tau) over tau in T_k+."""
         between, within = self.mean_margins
         keep = _log(1.0 - self.zeta)
         denominator = np.logaddexp(keep + np.asarray(self.log_Q) + between, self.log_Q_other)
@@ -174,24 +165,23 @@ class Quantities:
         return np.asarray(keep + exponent - denominator - np.logaddexp(0.0, _log(self.zeta) - keep - within))
 
     def log_upper(self, log_q: ArrayLike = -np.inf) -> FloatArray:
-        """Lemma 2: the most of log p(tau | Phi_k) - log q(tau) for a tau outside of T_k with this log q, (K,)."""
+        """Return lemma 2's upper bound (K,) of log p(tau | Phi_k) - log q(tau) for a tau outside T_k of this log q."""
         return -np.logaddexp(_log(1.0 - self.zeta) + np.asarray(self.log_Q) + self.mean_margins[0], log_q)
 
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """Theorem 1 with everything that enters it.
+    """Theorem 1 with its quantities.
 
     Attributes
     ----------
     epsilon : float
-        The bound on the mean change of responsibilities in EM's first step. Where an assumption fails it is 2, which
-        always holds and says nothing.
+        Bound on the mean change of responsibilities in EM's first step; 2, which is trivial, if an assumption fails.
     log_beta : float
-        Log of beta, the least ratio of a typical demonstration's probability under its own and another intent; -inf
-        where an assumption fails.
+        Log of beta, the least ratio of a typical demonstration's probability under its own and another intent; -inf if
+        an assumption fails.
     failures : tuple of str
-        What does not hold, in words.
+        Violated conditions.
     quantities : Quantities
     """
 
@@ -202,7 +192,7 @@ class Bound:
 
     @property
     def applies(self) -> bool:
-        """Whether both assumptions hold."""
+        """True if both assumptions hold."""
         return not self.failures
 
 
@@ -215,8 +205,8 @@ def bound(quantities: Quantities) -> Bound:
     --------
     >>> q = Quantities(zeta=0.1, delta=0.05, margin_between=9.0, margin_within=4.0, r=[0.1, 0.1], mean_norm=[3, 3],
     ...                sizes=[50, 50], log_Q=[0, 0], log_Q_other=[1, 1], typical_norm=[3, 3])
-    >>> found = bound(q)
-    >>> round(found.epsilon, 4), round(found.log_beta, 3), found.applies
+    >>> result = bound(q)
+    >>> round(result.epsilon, 4), round(result.log_beta, 3), result.applies
     (0.1012, 7.391, True)
     """
     failures = quantities.failures
@@ -228,7 +218,7 @@ def bound(quantities: Quantities) -> Bound:
     np.fill_diagonal(apart, np.inf)
     log_beta = float(apart.min())
     others = quantities.n_intents - 1
-    # 2 (K - 1) / (beta + K - 1), without forming beta, which may exceed any float.
+    # 2 (K - 1) / (beta + K - 1), without overflow of beta.
     rest = 2.0 * np.exp(-np.logaddexp(log_beta - np.log(others), 0.0))
     return Bound(float(2.0 * quantities.delta + (1.0 - quantities.delta) * rest), log_beta, (), quantities)
 
@@ -240,14 +230,14 @@ def _log(value: float) -> float:
 def realised_epsilon(
     mdp: MDP, demos: Demonstrations, clusters: ArrayLike, irl: Any = None, reward_init: str = "mean"
 ) -> float:
-    """Return (1/N) sum_i sum_k abs(u_ik^(1) - u_ik^(0)): how much EM's first step moves a start from these clusters.
+    """Return (1/N) sum_i sum_k abs(u_ik^(1) - u_ik^(0)), the change by EM's first step from these clusters.
 
-    0 means that EM agrees with the clusters; 2 would be that it changes its mind about every demonstration.
+    0 if EM keeps the clusters, 2 if it reassigns every demonstration.
 
     Parameters
     ----------
     clusters : (N,)
-        A label for each demonstration, at least two of them distinct.
+        One label per demonstration, at least two of them distinct.
     irl : model, optional
         `MaxEnt()` by default.
     reward_init : {"mean", "mle", "mean_ray", "mean_clipped"}
@@ -261,20 +251,18 @@ def realised_epsilon(
     0.000247
     """
     if not isinstance(reward_init, str) or reward_init not in REWARDS:
-        raise InvalidParameter(
-            f"reward_init must be one of {', '.join(REWARDS)}; it is {reward_init!r}.", parameter="reward_init"
-        )
+        raise InvalidParameter.of("reward_init", reward_init, f"must be one of {', '.join(REWARDS)}")
     numbers = check_labels(clusters, validate.demonstrations(demos), "clusters")
-    prepared = make_problem(clone(model(MaxEnt() if irl is None else irl)), mdp, demos)
+    problem = make_problem(clone(check_irl(MaxEnt() if irl is None else irl)), mdp, demos)
     U = np.eye(int(numbers.max()) + 1)[numbers]
-    thetas = REWARDS[reward_init](prepared, U)
-    return float(prepared.e_step(U.mean(axis=0), thetas, U.copy()).change)
+    thetas = REWARDS[reward_init](problem, U)
+    return float(problem.e_step(U.mean(axis=0), thetas, U.copy()).change)
 
 
 def inter_cluster_margin(features: ArrayLike, labels: ArrayLike) -> float:
     """Return the mean over pairs of clusters of the least distance between their members (appendix C).
 
-    A least distance shrinks as demonstrations are added: compare only data of one size.
+    It shrinks with the number of demonstrations, so compare data of the same size only.
 
     Examples
     --------
@@ -284,69 +272,48 @@ def inter_cluster_margin(features: ArrayLike, labels: ArrayLike) -> float:
     points, numbers = np.asarray(features, dtype=np.float64), np.asarray(labels)
     if points.ndim != 2 or numbers.shape != (len(points),) or np.unique(numbers).size < 2:
         raise InvalidParameter(
-            f"features must have shape (N, d) and labels (N,) with at least two distinct ones; got the shapes "
-            f"{points.shape} and {numbers.shape} with {np.unique(numbers).size} distinct. Give one label a row.",
+            f"features must have shape (N, d) and labels (N,) with at least two distinct values; got the shapes "
+            f"{points.shape} and {numbers.shape} with {np.unique(numbers).size} distinct.",
             parameter="features",
+            value=points.shape,
         )
     groups = [points[numbers == label] for label in np.unique(numbers)]
     return float(np.mean([cdist(one, other).min() for one, other in combinations(groups, 2)]))
 
 
 def kmeans_clusters(features: FloatArray, labels: IntArray, random_state: int = 0) -> IntArray:
-    """Return (N,) k-means clusters in feature space, as many as intents, numbered to agree best with labels 0..K-1.
-
-    Examples
-    --------
-    >>> kmeans_clusters(np.array([[0.0], [9.0], [0.1], [9.1]]), np.array([1, 0, 1, 0])).tolist()
-    [1, 0, 1, 0]
-    """
+    """Return k-means clusters (N,) in feature space, one per intent, aligned to labels 0..K-1."""
     n_intents = int(labels.max()) + 1
     clusters = kmeans(features, n_intents, np.random.default_rng(random_state))
     if np.unique(clusters).size < n_intents:
-        raise InvalidDemos(
-            f"Clusters need at least as many distinct feature vectors as intents, {n_intents}; the demonstrations have "
-            f"{len(np.unique(features, axis=0))}. Add features that tell the intents apart, or pass clusters.",
-            parameter="demos",
+        raise InvalidDemos.of(
+            "demos",
+            len(np.unique(features, axis=0)),
+            f"must have at least {n_intents} distinct feature vectors, one per intent",
+            remedy="Add features that distinguish the intents, or pass clusters.",
         )
-    return aligned(clusters, labels)
+    return align_clusters(clusters, labels)
 
 
-def aligned(clusters: IntArray, labels: IntArray) -> IntArray:
-    """Return clusters renumbered so that as many demonstrations as can be have the number of their intent."""
+def align_clusters(clusters: IntArray, labels: IntArray) -> IntArray:
+    """Return clusters renumbered to agree best with the labels."""
     n = int(labels.max()) + 1
     table = np.zeros((n, n))
     np.add.at(table, (clusters, labels), 1.0)
-    return assign(-table)[clusters]
+    return assign_columns(-table)[clusters]
 
 
 def check_labels(labels: ArrayLike, demos: Demonstrations, name: str = "labels") -> IntArray:
-    """Return labels (N,) of any kind as numbers 0..K-1 in their sorted order, with K at least 2.
-
-    Examples
-    --------
-    >>> check_labels(["b", "a"], Demonstrations.from_lists([[0], [1]])).tolist()
-    [1, 0]
-    """
-    given = np.asarray(labels)
-    if given.shape != (len(demos),):
-        raise InvalidParameter(
-            f"{name} must have one entry a demonstration, {len(demos)}; got shape {given.shape}. Give one a "
-            "demonstration, in the same order.",
-            parameter=name,
-        )
-    missing = [i for i, label in enumerate(given.tolist()) if label is None or label != label]
+    """Return labels (N,) of any type as indices 0..K-1 into their sorted values, with K at least 2."""
+    values = np.asarray(labels)
+    if values.shape != (len(demos),):
+        raise InvalidParameter.of(name, values.shape, f"must have shape ({len(demos)},), one per demonstration")
+    missing = [i for i, label in enumerate(values.tolist()) if label is None or label != label]
     if missing:
-        i = missing[0]
-        raise InvalidParameter(
-            f"{name} must be known; that of demonstration {i} is {given[i]}. Remove or mend it.", parameter=name
-        )
-    if given.dtype.kind == "O":  # a column of texts in a table
-        given = np.array(given.tolist())
-    distinct, numbers = np.unique(given, return_inverse=True)
+        raise InvalidParameter.of(name, values.tolist()[missing[0]], "must not be missing", index=missing[0])
+    if values.dtype.kind == "O":  # strings from a data frame
+        values = np.array(values.tolist())
+    distinct, numbers = np.unique(values, return_inverse=True)
     if distinct.size < 2:
-        raise InvalidParameter(
-            f"{name} must have at least two distinct values to separate; all {len(demos)} are {distinct[0].item()!r}. "
-            "Give the intents, or the labels_ of a fitted mixture.",
-            parameter=name,
-        )
+        raise InvalidParameter.of(name, distinct[0].item(), "must have at least two distinct values")
     return numbers.astype(np.int64)

@@ -1,8 +1,7 @@
-"""The quantities of assumptions 1 and 2 from clouds of points: listed exactly, or those that were demonstrated.
+"""The quantities of assumptions 1 and 2, from all trajectories of the experts or from demonstrations.
 
-A `Cloud` holds what is known of an expert's trajectories. Typical ones are chosen by trimming: the points that lie
-farthest from the centre are atypical, up to a share zeta of the mass, and so is whatever another expert can generate as
-well, since theorem 1 needs typical trajectories to be nobody else's. A sweep over zeta keeps the smallest bound.
+Typical trajectories are chosen by trimming: the points farthest from the centre are atypical, up to a fraction zeta
+of the mass, and so are trajectories that another expert can generate, since theorem 1 needs disjoint typical sets.
 """
 
 from __future__ import annotations
@@ -17,35 +16,33 @@ from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.mdp import MDP
 from limiirl.theory.bound import Bound, Quantities, bound
-from limiirl.theory.feature_sets import Law, PathSet, outside_max
+from limiirl.theory.feature_sets import FeatureDistribution, PathSet, outside_max
 
 ZETAS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.49)
-# A demonstration is a point of a law if its features are as near as this, relative to the largest.
+# Relative distance up to which a demonstration is identified with a point of a feature distribution.
 _SAME = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """One expert's trajectories as points, with the members of its cluster. Features are centred on the data's mean.
+    """Feature points of one expert's trajectories and the members of its cluster, centred on the data's mean.
 
     Attributes
     ----------
-    points : (m, d)
-        phi of trajectories in T_k.
-    log_mass : (m,)
-        Their masses.
+    points, log_mass : (m, d), (m,)
+        phi of trajectories in T_k, and their log-masses.
     outside : (m,)
-        The largest inner product of each point with a trajectory outside of T_k.
+        Largest inner product of each point with a trajectory outside T_k.
     shared : (m,) bool
-        Whether another expert can generate it too.
+        True if another expert can generate the trajectory too.
     log_Q, log_Q_other : float
-        The masses of T_k and of all trajectories outside of it.
+        Log-masses of T_k and of all other trajectories.
     members : (c, d)
         phi of the demonstrations in cluster k.
     place : (c,) int64
-        Which point each member is; -1 where it is not in T_k.
+        Index of each member's point; -1 if it is not in T_k.
     members_outside : (c,)
-        Like `outside`, for the members.
+        `outside` of the members.
     """
 
     points: FloatArray
@@ -59,34 +56,34 @@ class Cloud:
     members_outside: FloatArray
 
     def typical(self, zeta: float) -> BoolArray:
-        """Return (m,) which points are typical when a share zeta of the mass may be trimmed, the farthest first."""
-        share = self._share()
-        weight = np.where(self.shared, 0.0, share)
+        """Return the mask (m,) of typical points after trimming a fraction zeta of the mass, farthest first."""
+        mass = self._normalised_mass()
+        weight = np.where(self.shared, 0.0, mass)
         if weight.sum() == 0.0:
-            return np.zeros(share.size, dtype=np.bool_)
+            return np.zeros(mass.size, dtype=np.bool_)
         distance = np.linalg.norm(self.points - weight @ self.points / weight.sum(), axis=1)
         order = np.argsort(np.where(self.shared, np.inf, distance), kind="stable")[::-1]
-        trimmed = np.cumsum(share[order]) <= zeta * (1.0 + 1e-12)
+        trimmed = np.cumsum(mass[order]) <= zeta * (1.0 + 1e-12)
         kept = ~self.shared
         kept[order[trimmed]] = False
         return kept
 
-    def trimmed_share(self, typical: BoolArray) -> float:
-        """Return the share of the mass that is not typical."""
-        return float(np.clip(self._share()[~typical].sum(), 0.0, 1.0))
+    def atypical_mass(self, typical: BoolArray) -> float:
+        """Return the fraction of the mass that is not typical."""
+        return float(np.clip(self._normalised_mass()[~typical].sum(), 0.0, 1.0))
 
-    def _share(self) -> FloatArray:
+    def _normalised_mass(self) -> FloatArray:
         return np.exp(self.log_mass - logsumexp(self.log_mass)) if self.log_mass.size else np.empty(0)
 
 
 def quantities(clouds: list[Cloud], zeta: float) -> Quantities:
-    """Return what the assumptions speak of when at most a share zeta of each expert's mass is trimmed.
+    """Return the quantities of the assumptions after trimming at most a fraction zeta of each expert's mass.
 
-    Margins, zeta and delta are the worst of all experts. Where an expert has no typical point, zeta is 1.
+    Margins, zeta and delta are the worst over experts; zeta is 1 if an expert has no typical point.
     """
-    parts = [_Part(cloud, cloud.typical(zeta)) for cloud in clouds]
+    parts = [_TypicalSplit(cloud, cloud.typical(zeta)) for cloud in clouds]
     return Quantities(
-        zeta=max(part.cloud.trimmed_share(part.typical) if part.typical.any() else 1.0 for part in parts),
+        zeta=max(part.cloud.atypical_mass(part.typical) if part.typical.any() else 1.0 for part in parts),
         delta=max(part.misfits.mean() for part in parts),
         margin_between=min(part.between(part.typical) for part in parts),
         margin_within=min(part.within(part.typical) for part in parts),
@@ -103,17 +100,14 @@ def quantities(clouds: list[Cloud], zeta: float) -> Quantities:
     )
 
 
-def sweep(clouds: list[Cloud], zetas: tuple[float, ...] = ZETAS) -> Bound:
-    """Return the smallest bound over shares to trim; where none applies, the one that comes nearest to it.
-
-    That is the one with the fewest failures, and among these with the largest margin between.
-    """
-    found = [bound(quantities(clouds, zeta)) for zeta in zetas]
-    return min(found, key=lambda each: (len(each.failures), each.epsilon, -each.quantities.margin_between))
+def smallest_bound(clouds: list[Cloud], zetas: tuple[float, ...] = ZETAS) -> Bound:
+    """Return the smallest bound over trimmed fractions; if none applies, that with the fewest failures."""
+    bounds = [bound(quantities(clouds, zeta)) for zeta in zetas]
+    return min(bounds, key=lambda each: (len(each.failures), each.epsilon, -each.quantities.margin_between))
 
 
-class _Part:
-    """A cloud cut into typical and atypical points, with the inner products of both."""
+class _TypicalSplit:
+    """A cloud split into typical and atypical points, with their inner products."""
 
     def __init__(self, cloud: Cloud, typical: BoolArray) -> None:
         self.cloud, self.typical = cloud, typical
@@ -147,7 +141,7 @@ class _Part:
         return _least(self._lowest(projectors) - (projectors @ self.fringe.T).max(axis=1))
 
     def _lowest(self, projectors: FloatArray) -> FloatArray:
-        """The least inner product of each projector with a typical point; inf where there is none to separate."""
+        """Return the least inner product of each projector with a typical point; inf without typical points."""
         return (projectors @ self.core.T).min(axis=1) if len(self.core) else np.full(len(projectors), np.inf)
 
 
@@ -156,27 +150,22 @@ def _least(values: FloatArray) -> float:
 
 
 def demonstrated_clouds(mdp: MDP, demos: Demonstrations, labels: IntArray, clusters: IntArray) -> list[Cloud]:
-    """Return clouds in which the demonstrations are all the trajectories there are: T_k are those labelled k.
+    """Return clouds in which T_k are the demonstrations labelled k and there are no other trajectories.
 
-    What it says of the assumptions is optimistic, because nobody has demonstrated the trajectories that nobody takes.
-
-    Parameters
-    ----------
-    labels, clusters : (N,) int64
-        Intents and clusters 0..K-1; cluster k stands for intent k.
+    This is optimistic about the assumptions. Cluster k (of `clusters` (N,)) represents intent k (of `labels` (N,)).
     """
     F = demos.features(mdp)
     F, log_q, which = F - F.mean(axis=0), demos.log_q(mdp), distinct(demos)
     first = np.unique(which, return_index=True)[1]
     belongs = np.zeros((first.size, int(labels.max()) + 1), dtype=np.bool_)
     belongs[which, labels] = True
-    found = []
+    clouds = []
     for k in range(belongs.shape[1]):
         mine, others = first[belongs[:, k]], first[~belongs[:, k]]
         place = np.full(first.size, -1)
         place[belongs[:, k]] = np.arange(mine.size)
         members = np.flatnonzero(clusters == k)
-        found.append(
+        clouds.append(
             Cloud(
                 points=F[mine],
                 log_mass=log_q[mine],
@@ -189,30 +178,29 @@ def demonstrated_clouds(mdp: MDP, demos: Demonstrations, labels: IntArray, clust
                 members_outside=_highest(F[members], F[others]),
             )
         )
-    return found
+    return clouds
 
 
 def all_clouds(
-    paths: PathSet, demos: Demonstrations, labels: IntArray, clusters: IntArray, laws: Sequence[Law | None]
+    paths: PathSet,
+    demos: Demonstrations,
+    labels: IntArray,
+    clusters: IntArray,
+    distributions: Sequence[FeatureDistribution | None],
 ) -> list[Cloud]:
-    """Return clouds whose outside is every trajectory of the model, by dynamic programming.
+    """Return clouds that are separated from every trajectory of the model, by dynamic programming.
 
-    Parameters
-    ----------
-    labels, clusters : (N,) int64
-        Intents and clusters 0..K-1; cluster k stands for intent k.
-    laws : K of Law or None
-        The results of `feature_distribution`. With the law of an expert its quantities are exact. Without, its
-        demonstrations stand for it, so that zeta and the margins are estimates, the latter too large.
+    The quantities are exact for experts with a feature distribution. Otherwise the demonstrations represent the expert:
+    zeta and the margins are estimates, the latter too large.
     """
     F = demos.features(paths.mdp)
     mean = F.mean(axis=0)
     inside, which, log_q = paths.contains(demos), distinct(demos), demos.log_q(paths.mdp)
-    found = []
+    clouds = []
     for k in range(paths.n_intents):
-        law = laws[k]
+        distribution = distributions[k]
         members = np.flatnonzero(clusters == k)
-        if law is None:
+        if distribution is None:
             own = np.flatnonzero((labels == k) & inside[:, k])
             own = own[np.unique(which[own], return_index=True)[1]]
             points, log_mass, experts = F[own] - mean, log_q[own], inside[own]
@@ -220,13 +208,13 @@ def all_clouds(
             place[which[own]] = np.arange(own.size)
             where = place[which[members]]
         else:
-            points, log_mass, experts = law.points - mean, law.log_mass, law.experts
+            points, log_mass, experts = distribution.points - mean, distribution.log_mass, distribution.experts
             where = _nearest(F[members] - mean, inside[members], points, experts)
         outside, strangers = _outside(paths, k, points, mean), where < 0
         members_outside = np.empty(members.size)
         members_outside[~strangers] = outside[where[~strangers]]
         members_outside[strangers] = _outside(paths, k, F[members[strangers]] - mean, mean)
-        found.append(
+        clouds.append(
             Cloud(
                 points=points,
                 log_mass=log_mass,
@@ -239,24 +227,18 @@ def all_clouds(
                 members_outside=members_outside,
             )
         )
-    return found
+    return clouds
 
 
 def distinct(demos: Demonstrations) -> IntArray:
-    """Return (N,) a number for each demonstration, the same for those with the same states and actions.
-
-    Examples
-    --------
-    >>> distinct(Demonstrations.from_lists([[0, 1], [0, 2], [0, 1]])).tolist()
-    [0, 1, 0]
-    """
-    known: dict[tuple[bytes, bytes], int] = {}
+    """Return an index (N,) per demonstration, equal for equal states and actions."""
+    index: dict[tuple[bytes, bytes], int] = {}
     keys = ((demo.states.tobytes(), demo.actions.tobytes()) for demo in demos)
-    return np.array([known.setdefault(key, len(known)) for key in keys], dtype=np.int64)
+    return np.array([index.setdefault(key, len(index)) for key in keys], dtype=np.int64)
 
 
 def _outside(paths: PathSet, k: int, points: FloatArray, mean: FloatArray) -> FloatArray:
-    # The features of the trajectories that the programme runs over are not centred yet.
+    # `outside_max` uses features that are not centred.
     return np.asarray(outside_max(paths, k, points) - points @ mean)
 
 
@@ -265,7 +247,7 @@ def _highest(projectors: FloatArray, others: FloatArray) -> FloatArray:
 
 
 def _nearest(members: FloatArray, members_experts: BoolArray, points: FloatArray, experts: BoolArray) -> IntArray:
-    """Return (c,) the point that each member is, with the same experts; -1 for none."""
+    """Return the index (c,) of each member's point with the same experts; -1 for none."""
     if not len(points):
         return np.full(len(members), -1)
     scale = max(1.0, float(np.abs(points).max()))

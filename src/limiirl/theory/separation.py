@@ -1,9 +1,4 @@
-"""Are these intents separable in feature space, and will a warm start help? The theory's answer beside the data's.
-
-What a `Separation` says, in words.
-
-Figure 1 (middle) of the paper for one's own data: intents in feature space, and the margins between them.
-"""
+"""`separation`: separability of intents in feature space and the prospects of a warm start, as text and figure."""
 
 from __future__ import annotations
 
@@ -20,118 +15,125 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.irl import MaxEnt, validate
 from limiirl.mdp import MDP
-from limiirl.theory.bound import Bound, aligned, check_labels, inter_cluster_margin, kmeans_clusters, realised_epsilon
-from limiirl.theory.estimates import all_clouds, demonstrated_clouds, sweep
+from limiirl.theory.bound import (
+    Bound,
+    align_clusters,
+    check_labels,
+    inter_cluster_margin,
+    kmeans_clusters,
+    realised_epsilon,
+)
+from limiirl.theory.estimates import all_clouds, demonstrated_clouds, smallest_bound
 from limiirl.theory.feature_sets import PathSet, feature_distribution, observed_supports
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Clusters that agree with the intents for a smaller share of the demonstrations are no good start.
+# Least purity of clusters for a warm start.
 GOOD_PURITY = 0.9
-# A realised epsilon below this: EM keeps nearly everybody where the clusters have them.
+# Realised epsilon below which EM keeps nearly all demonstrations in their clusters.
 _SMALL = 0.05
-# Demonstrations at the fringe of an intent that an answer may leave out, if it says so.
+# Fraction of outermost demonstrations that the summary may ignore.
 _OUTERMOST = 0.05
 
 
-def lines(found: Separation) -> list[str]:
-    """Return the answer, one sentence or two a line."""
-    listed, q = ", ".join(map(str, found.names.tolist())), found.over_all.quantities
+def describe(result: Separation) -> list[str]:
+    """Return the lines of the summary."""
+    listed, q = ", ".join(map(str, result.names.tolist())), result.over_all.quantities
     radius = f"r up to {np.max(q.r):.3g}"
-    mass = f"log Q_all / Q_k up to {np.max(found.log_Q_all - found.log_Q):.3g}"
+    mass = f"log Q_all / Q_k up to {np.max(result.log_Q_all - result.log_Q):.3g}"
     return [
-        f"Separable: {_separable(found)}.",
-        f"Intents {listed}: the least distances between them are {found.margin:.3g} on average.",
-        f"Warm start: {_helps(found)}.",
-        f"Clusters agree with the intents for {100 * found.purity:.3g} % of {found.labels.size} demonstrations.",
-        f"Realised epsilon: {found.epsilon:.3g} with mean rewards, {found.epsilon_mle:.3g} with fitted ones.",
-        *_theorem(found),
+        f"Separable: {_describe_separability(result)}.",
+        f"Intents {listed}: mean of the least distances between them {result.margin:.3g}.",
+        f"Warm start: {_describe_warm_start(result)}.",
+        f"Clusters agree with the intents for {100 * result.purity:.3g} % of {result.labels.size} demonstrations.",
+        f"Realised epsilon: {result.epsilon:.3g} with mean rewards, {result.epsilon_mle:.3g} with fitted ones.",
+        *_describe_theorem(result),
         f"Its quantities over all trajectories: zeta {q.zeta:.3g}, delta {q.delta:.3g},",
         f"  margin_between {q.margin_between:.3g}, margin_within {q.margin_within:.3g}, {radius}, {mass}.",
     ]
 
 
-def _separable(found: Separation) -> str:
-    k = int(np.argmin(found.gaps))
-    name, gap = found.names[k].item(), found.gaps[k]
-    if found.separable:
-        return f"yes, among the demonstrations; the nearest to others is intent {name}, by {gap:.3g} along its mean"
+def _describe_separability(result: Separation) -> str:
+    k = int(np.argmin(result.gaps))
+    name, gap = result.names[k].item(), result.gaps[k]
+    if result.separable:
+        return f"yes, among the demonstrations; the smallest gap is {gap:.3g}, of intent {name} along its mean"
     overlap = f"intent {name} overlaps with others by {-gap:.3g} along its mean"
-    if np.all(found.gaps_but_for(_OUTERMOST) > 0.0):
-        return f"nearly, but for the outermost {100 * _OUTERMOST:.0f} % of demonstrations; {overlap}"
+    if np.all(result.trimmed_gaps(_OUTERMOST) > 0.0):
+        return f"nearly, except for the outermost {100 * _OUTERMOST:.0f} % of demonstrations; {overlap}"
     return f"no; {overlap}"
 
 
-def _helps(found: Separation) -> str:
-    if found.helps and found.epsilon_mle < _SMALL:
+def _describe_warm_start(result: Separation) -> str:
+    if result.helps and result.epsilon_mle < _SMALL:
         return "should help"
-    if found.helps:
+    if result.helps:
         return "should help, though EM still moves some demonstrations"
-    if found.purity < GOOD_PURITY:
-        return "do not rely on it: clusters in feature space are not these intents. Try several starts, or an embedding"
-    return "do not rely on it: EM moves away from the clusters at once. Try several starts"
+    if result.purity < GOOD_PURITY:
+        return "unreliable: clusters in feature space differ from the intents. Use several starts, or an embedding"
+    return "unreliable: EM moves away from the clusters immediately. Use several starts"
 
 
-def _theorem(found: Separation) -> list[str]:
-    how = "exact" if found.exact else f"experts' trajectories estimated from {found.n_looked_at} demonstrations"
-    basis = f"  ({how}; supports from {found.supports})"
-    told = [f"Theorem 1: epsilon <= {found.over_all.epsilon:.3g}; both assumptions hold over all trajectories", basis]
-    if not found.guaranteed:
-        told = ["Theorem 1: promises nothing here. Over all trajectories", basis, *_listed(found.over_all)]
-        alone = f"epsilon <= {found.among_demos.epsilon:.3g}" if found.among_demos.applies else "nothing either:"
-        told += [f"  Among the demonstrations alone it would promise {alone}", *_listed(found.among_demos)]
-    if not found.maxent:
-        told.append("  It is about MaxEnt, not about the model given; the realised epsilon is about that model.")
-    return told
+def _describe_theorem(result: Separation) -> list[str]:
+    how = "exact" if result.exact else f"experts' trajectories estimated from {result.n_demos_used} demonstrations"
+    basis = f"  ({how}; supports from {result.supports})"
+    text = [f"Theorem 1: epsilon <= {result.over_all.epsilon:.3g}; both assumptions hold over all trajectories", basis]
+    if not result.guaranteed:
+        text = ["Theorem 1: does not apply. Over all trajectories", basis, *_list_failures(result.over_all)]
+        alone = f"epsilon <= {result.among_demos.epsilon:.3g}" if result.among_demos.applies else "it does not apply:"
+        text += [f"  Among the demonstrations alone: {alone}", *_list_failures(result.among_demos)]
+    if not result.maxent:
+        text.append("  It is a statement about MaxEnt; the realised epsilon is that of the given model.")
+    return text
 
 
-def _listed(found: Bound) -> list[str]:
-    return [f"  - {text}" for text in found.failures]
+def _list_failures(bound: Bound) -> list[str]:
+    return [f"  - {text}" for text in bound.failures]
 
 
-# Points an intent that are listed, or demonstrations that stand for it, when all trajectories are looked at.
+# Largest number of points or demonstrations per intent in the analysis of all trajectories.
 _POINTS = 1000
-# A realised epsilon below this: EM leaves most demonstrations where the clusters have them.
+# Realised epsilon below which EM keeps most demonstrations in their clusters.
 _MODERATE = 0.3
 _TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Separation:
-    """What `separation` finds; printing it gives the answer in words, `plot` a picture.
+    """Result of `separation`; its string is a summary, `plot` draws a figure.
 
     Attributes
     ----------
     names : (K,)
-        The intents' labels.
+        Labels of the intents.
     labels, clusters : (N,) int64
-        Number of each demonstration's intent, and of its cluster.
+        Index of each demonstration's intent, and of its cluster.
     features : (N, d)
         phi of each demonstration, centred on their mean.
     purity : float
-        Share of demonstrations whose cluster is that of their intent.
+        Fraction of demonstrations whose cluster is that of their intent.
     margin : float
-        The appendix's inter-cluster margin: mean over pairs of intents of the least distance between demonstrations.
+        Inter-cluster margin of appendix C; see `inter_cluster_margin`.
     epsilon, epsilon_mle : float
-        Realised epsilon of a start from the clusters, with mean rewards (theorem 1's) and with those of a fit.
+        Realised epsilon of a start from the clusters, with mean rewards (as in theorem 1) and with fitted rewards.
     epsilon_labels : float
-        The same as `epsilon`, from the labels themselves.
+        `epsilon` of a start from the labels.
     among_demos : Bound
-        Theorem 1 as if nothing but the demonstrations could happen: optimistic.
+        Theorem 1 as if the demonstrations were all trajectories: optimistic.
     over_all : Bound
         Theorem 1 over every trajectory of the model.
     exact : bool
-        Whether `over_all` knows every trajectory of the experts; else demonstrations stand for them.
-    n_looked_at : int
-        Demonstrations that `over_all` looked at: all, or a share of each cluster where the MDP is large.
+        True if `over_all` covers every trajectory of the experts; otherwise it uses their demonstrations.
+    n_demos_used : int
+        Number of demonstrations used by `over_all`: all, or a fraction of each cluster for a large MDP.
     supports : str
-        Where the experts' supports come from: "policies" or "demonstrations".
+        Source of the experts' supports: "policies" or "demonstrations".
     log_Q, log_Q_all : (K,) and float
-        Log of the mass of each T_k, and of all trajectories.
+        Log-mass of each T_k, and of all trajectories.
     maxent : bool
-        Whether the model is the one that the theorem is about.
+        True if the model is MaxEnt, as in the theorem.
     """
 
     names: NDArray[Any]
@@ -146,7 +148,7 @@ class Separation:
     among_demos: Bound
     over_all: Bound
     exact: bool
-    n_looked_at: int
+    n_demos_used: int
     supports: str
     log_Q: FloatArray
     log_Q_all: float
@@ -157,44 +159,41 @@ class Separation:
         """Phi_k (K, d): the centred mean features of each cluster."""
         return np.array([self.features[self.clusters == k].mean(axis=0) for k in range(self.names.size)])
 
-    def gaps_but_for(self, share: float) -> FloatArray:
-        """Return (K,) how far an intent's demonstrations are from all others along its cluster's mean.
-
-        Negative gaps are overlaps. The outermost `share` of either side is left out.
-        """
-        found = []
+    def trimmed_gaps(self, share: float) -> FloatArray:
+        """Return the gaps (K,) without the outermost fraction `share` of either side."""
+        gaps = []
         for k, mean in enumerate(self.means):
             along = self.features @ mean / max(float(np.linalg.norm(mean)), _TINY)
             own = self.labels == k
-            found.append(np.quantile(along[own], share) - np.quantile(along[~own], 1.0 - share))
-        return np.array(found)
+            gaps.append(np.quantile(along[own], share) - np.quantile(along[~own], 1.0 - share))
+        return np.array(gaps)
 
     @property
     def gaps(self) -> FloatArray:
-        """(K,) how far an intent's demonstrations are from all others along its cluster's mean; negative: overlap."""
-        return self.gaps_but_for(0.0)
+        """Gap (K,) between an intent's demonstrations and all others along its cluster's mean; negative: overlap."""
+        return self.trimmed_gaps(0.0)
 
     @property
     def separable(self) -> bool:
-        """Whether the mean of every cluster has its intent's demonstrations on one side and all others on the other."""
+        """True if the mean of every cluster separates its intent's demonstrations from all others."""
         return bool(np.all(self.gaps > 0.0))
 
     @property
     def guaranteed(self) -> bool:
-        """Whether theorem 1 applies over all trajectories."""
+        """True if theorem 1 applies over all trajectories."""
         return self.over_all.applies
 
     @property
     def helps(self) -> bool:
-        """Whether a warm start should help: clusters are the intents, mostly, and EM keeps them."""
+        """True if a warm start should help: most clusters match the intents, and EM keeps them."""
         return self.purity >= GOOD_PURITY and self.epsilon_mle < _MODERATE
 
     def plot(self) -> Figure:
-        """Draw the demonstrations in feature space, and how far each intent stands from the others."""
+        """Draw the demonstrations in feature space, and the gap between each intent and the others."""
         return draw(self)
 
     def __str__(self) -> str:
-        return "\n".join(lines(self))
+        return "\n".join(describe(self))
 
     def __repr__(self) -> str:
         return str(self)
@@ -211,36 +210,34 @@ def separation(
     random_state: int = 0,
     max_work: float = 1e8,
 ) -> Separation:
-    """Say whether labelled intents are separable in feature space, and whether a warm start will help.
+    """Analyse the separability of labelled intents in feature space and the prospects of a warm start.
 
     Parameters
     ----------
     mdp : MDP
     demos : Demonstrations
     labels : (N,)
-        The intent of each demonstration: known, or the `labels_` of a fitted mixture. At least two.
+        Intent of each demonstration, or the `labels_` of a fitted mixture; at least two distinct.
     irl : model, optional
-        `MaxEnt()` by default. The theorem is about MaxEnt with a finite `max_length`; the realised epsilon is about
-        any model.
+        `MaxEnt()` by default. Theorem 1 is about MaxEnt with a finite `max_length`, the realised epsilon about any
+        model.
     clusters : (N,), optional
-        The clusters to start from, as many as intents; k-means on the features by default.
+        Clusters to start from, one per intent; by default k-means on the features.
     policies : (K, P), optional
-        The experts' policies in the order of the sorted labels. By default an expert can take the actions that its
-        demonstrations take.
+        The experts' policies in the order of the sorted labels; by default the supports are the demonstrated actions.
     random_state : int
-        Seeds k-means.
+        Seed of k-means.
     max_work : float
-        Steps of dynamic programming that may be taken, some ten nanoseconds each. Where the MDP is large, fewer
-        trajectories are looked at.
+        Budget of dynamic programming steps, about 10 ns each; a large MDP is analysed with fewer trajectories.
 
     Examples
     --------
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0, 0], [3, 0], [0, 3]])
     >>> demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2], [0, 2]])
-    >>> found = separation(mdp, demos, ["left", "left", "right", "right"], MaxEnt(bounds=(-5, 5)))
-    >>> print(found)
-    Separable: yes, among the demonstrations; the nearest to others is intent left, by 4.24 along its mean.
-    Intents left, right: the least distances between them are 4.24 on average.
+    >>> result = separation(mdp, demos, ["left", "left", "right", "right"], MaxEnt(bounds=(-5, 5)))
+    >>> print(result)
+    Separable: yes, among the demonstrations; the smallest gap is 4.24, of intent left along its mean.
+    Intents left, right: mean of the least distances between them 4.24.
     Warm start: should help.
     Clusters agree with the intents for 100 % of 4 demonstrations.
     Realised epsilon: 0.000247 with mean rewards, 6.12e-07 with fitted ones.
@@ -251,15 +248,15 @@ def separation(
     """
     validate.mdp(mdp)
     numbers = check_labels(labels, validate.demonstrations(demos))
-    names = np.unique(np.array(np.asarray(labels).tolist()))  # plain types, also of a table's column
+    names = np.unique(np.array(np.asarray(labels).tolist()))  # plain types, also of a data frame
     F = demos.features(mdp)
     if clusters is None:
         starts = kmeans_clusters(F, numbers, random_state)
     else:
-        starts = aligned(_as_many(check_labels(clusters, demos, "clusters"), names.size), numbers)
+        starts = align_clusters(_check_number(check_labels(clusters, demos, "clusters"), names.size), numbers)
     irl = MaxEnt() if irl is None else irl
     paths = path_set(mdp, demos, numbers, irl, policies)
-    over_all, exact, n_looked_at = _over_all(paths, demos, numbers, starts, check_positive(max_work, "max_work"))
+    over_all, exact, n_demos_used = _over_all(paths, demos, numbers, starts, check_positive(max_work, "max_work"))
     return Separation(
         names=names,
         labels=numbers,
@@ -270,10 +267,10 @@ def separation(
         epsilon=realised_epsilon(mdp, demos, starts, irl),
         epsilon_mle=realised_epsilon(mdp, demos, starts, irl, "mle"),
         epsilon_labels=realised_epsilon(mdp, demos, numbers, irl),
-        among_demos=sweep(demonstrated_clouds(mdp, demos, numbers, starts)),
+        among_demos=smallest_bound(demonstrated_clouds(mdp, demos, numbers, starts)),
         over_all=over_all,
         exact=exact,
-        n_looked_at=n_looked_at,
+        n_demos_used=n_demos_used,
         supports="demonstrations" if policies is None else "policies",
         log_Q=paths.log_Q,
         log_Q_all=paths.log_Q_all,
@@ -282,104 +279,94 @@ def separation(
 
 
 def path_set(mdp: MDP, demos: Demonstrations, labels: IntArray, irl: Any, policies: ArrayLike | None = None) -> PathSet:
-    """Return the trajectories of a model and of the experts behind labelled demonstrations.
+    """Return the path set of a model and of the experts of labelled demonstrations.
 
-    Experts end in a terminal state or after `max_length` states if all demonstrations do; otherwise anywhere.
+    Experts end in a terminal state or after `max_length` states if all demonstrations do, otherwise anywhere.
     """
     longest = irl.max_length if isinstance(irl, MaxEnt) else None
     longest = int(demos.lengths.max()) if longest is None else longest
     if not np.isfinite(longest):
-        raise InvalidParameter(
-            "Theorem 1 needs a finite path set; max_length is inf. Give the model a max_length, such as the longest "
-            f"demonstration's {int(demos.lengths.max())}."
-        )
+        raise InvalidParameter.of("max_length", longest, "must be finite for theorem 1")
     supports = observed_supports(mdp, demos, labels) if policies is None else policies
     whole = bool(np.all(mdp.terminal[demos.last_states] | (demos.lengths == longest)))
     paths = PathSet(mdp, supports, int(longest), getattr(irl, "stop", "anywhere"), complete=whole)
     if paths.n_intents != int(labels.max()) + 1:
-        raise InvalidParameter(
-            f"policies must have one row an intent, {int(labels.max()) + 1}; there are {paths.n_intents}. Follow the "
-            "order of the sorted labels.",
-            parameter="policies",
-        )
+        rule = f"must have {int(labels.max()) + 1} rows, one per intent in the order of the sorted labels"
+        raise InvalidParameter.of("policies", paths.n_intents, rule)
     return paths
 
 
 def _over_all(
     paths: PathSet, demos: Demonstrations, labels: IntArray, clusters: IntArray, max_work: float
 ) -> tuple[Bound, bool, int]:
-    """Return theorem 1 over all trajectories, whether it is exact, and the number of demonstrations looked at.
+    """Return theorem 1 over all trajectories, True if it is exact, and the number of demonstrations used.
 
-    It is exact where the trajectories of all experts were listed, and every demonstration was looked at.
+    It is exact if the feature distributions of all experts are known and every demonstration is used.
     """
     work = paths.max_length * (paths.mdp.n_edges + paths.mdp.n_states) * paths.n_intents
     limit = int(np.clip(max_work // work, 1, _POINTS))
-    laws = [feature_distribution(paths, k, limit) for k in range(paths.n_intents)]
+    distributions = [feature_distribution(paths, k, limit) for k in range(paths.n_intents)]
     some = _sample(clusters, limit * paths.n_intents)
-    found = sweep(all_clouds(paths, demos[some], labels[some], clusters[some], laws))
-    return found, all(law is not None for law in laws) and some.size == len(demos), some.size
+    result = smallest_bound(all_clouds(paths, demos[some], labels[some], clusters[some], distributions))
+    return result, all(each is not None for each in distributions) and some.size == len(demos), some.size
 
 
 def _sample(clusters: IntArray, most: int) -> IntArray:
-    """Return about `most` demonstrations, the same share of each cluster and at least one."""
+    """Return about `most` demonstrations, the same fraction of each cluster and at least one."""
     members = [np.flatnonzero(clusters == k) for k in np.unique(clusters)]
     share = min(1.0, most / clusters.size)
     chosen = [each[np.linspace(0, each.size - 1, max(1, int(share * each.size))).astype(np.int64)] for each in members]
     return np.sort(np.concatenate(chosen))
 
 
-def _as_many(clusters: IntArray, n_intents: int) -> IntArray:
+def _check_number(clusters: IntArray, n_intents: int) -> IntArray:
     if int(clusters.max()) + 1 != n_intents:
-        raise InvalidParameter(
-            f"clusters must be as many as intents, {n_intents}; there are {int(clusters.max()) + 1}. Cluster again, or "
-            "merge labels.",
-            parameter="clusters",
-        )
+        rule = f"must have {n_intents} distinct values, one per intent"
+        raise InvalidParameter.of("clusters", int(clusters.max()) + 1, rule)
     return clusters
 
 
-# Okabe and Ito's colours, told apart by most kinds of colour vision; more intents than these repeat them.
+# Okabe and Ito's colours, which remain distinct under most colour vision deficiencies.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442", "#000000")
 _OTHERS, _GAP, _OVERLAP = "#999999", "#009e73", "#d55e00"
 
 
-def draw(found: Separation) -> Figure:
-    """Draw the plane of the first two principal components, and the projections on each cluster's mean beside it.
+def draw(result: Separation) -> Figure:
+    """Draw the first two principal components, and the projections on each cluster's mean (paper, figure 1, middle).
 
-    A ring marks a demonstration whose cluster is not that of its intent. On the right, as in the paper's figure, all
-    demonstrations are projected on Phi_k: the band between an intent's own and all others is green where they are
-    apart and red where they overlap.
+    A ring marks a demonstration in another intent's cluster. The band between an intent's own projections and all
+    others is green if they are separated and red if they overlap.
     """
     import matplotlib.pyplot as plt
 
-    n_intents = found.names.size
+    n_intents = result.names.size
     figure = plt.figure(figsize=(10.0, max(4.0, 1.1 * n_intents + 1.6)), layout="constrained")
     grid = figure.add_gridspec(n_intents, 2, width_ratios=(1.1, 1.0))
-    _draw_plane(found, figure.add_subplot(grid[:, 0]))
+    _draw_plane(result, figure.add_subplot(grid[:, 0]))
     shared: Axes | None = None
     for k in range(n_intents):
         ax = figure.add_subplot(grid[k, 1], sharex=shared)
         shared = shared or ax
-        _draw_projection(found, k, ax)
+        _draw_projection(result, k, ax)
         ax.tick_params(labelbottom=k == n_intents - 1)
     ax.set_xlabel("projection on the cluster's mean, in units of the features", fontsize=8)
-    verdict = "theorem 1 applies" if found.guaranteed else "theorem 1 does not apply"
+    verdict = "theorem 1 applies" if result.guaranteed else "theorem 1 does not apply"
     figure.suptitle(
-        f"clusters are {100 * found.purity:.3g} % pure, realised epsilon {found.epsilon:.2g}; {verdict}", fontsize=10
+        f"clusters are {100 * result.purity:.3g} % pure, realised epsilon {result.epsilon:.2g}; {verdict}", fontsize=10
     )
     return figure
 
 
-def _draw_plane(found: Separation, ax: Axes) -> None:
-    axes, shares = _components(found.features)
-    where, means = found.features @ axes.T, found.means @ axes.T
-    for k, name in enumerate(found.names.tolist()):
-        mine, colour = found.labels == k, _colour(k)
+def _draw_plane(result: Separation, ax: Axes) -> None:
+    axes, shares = _components(result.features)
+    where, means = result.features @ axes.T, result.means @ axes.T
+    for k, name in enumerate(result.names.tolist()):
+        mine, colour = result.labels == k, _colour(k)
         ax.plot(*where[mine].T, "o", markersize=5, color=colour, alpha=0.5, markeredgewidth=0.0, label=f"intent {name}")
         ax.annotate(
             "", means[k], (0.0, 0.0), arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 2}, zorder=3
         )
-    wrong = found.labels != found.clusters
+    wrong = result.labels != result.clusters
     if np.any(wrong):
         ax.plot(*where[wrong].T, "o", markersize=9, markerfacecolor="none", color="black", label="in another cluster")
     ax.plot(0.0, 0.0, "+", color="black", markersize=9)
@@ -391,12 +378,12 @@ def _draw_plane(found: Separation, ax: Axes) -> None:
     _plain(ax)
 
 
-def _draw_projection(found: Separation, k: int, ax: Axes) -> None:
+def _draw_projection(result: Separation, k: int, ax: Axes) -> None:
     """Draw all demonstrations along Phi_k, intent k's own above the others."""
-    mean, gap = found.means[k], float(found.gaps[k])
-    along = found.features @ mean / max(float(np.linalg.norm(mean)), 1e-300)
-    mine = found.labels == k
-    # Spread over the row by rank, so that equal projections stay visible without chance in the picture.
+    mean, gap = result.means[k], float(result.gaps[k])
+    along = result.features @ mean / max(float(np.linalg.norm(mean)), 1e-300)
+    mine = result.labels == k
+    # Jitter by rank, so that equal projections stay visible and the figure is reproducible.
     spread = np.argsort(np.argsort(along, kind="stable"), kind="stable") % 7 / 20.0
     ax.plot(along[mine], 0.6 + spread[mine], "o", color=_colour(k), markersize=4, alpha=0.5, markeredgewidth=0.0)
     ax.plot(along[~mine], spread[~mine], "o", color=_OTHERS, markersize=4, alpha=0.5, markeredgewidth=0.0)
@@ -404,19 +391,19 @@ def _draw_projection(found: Separation, k: int, ax: Axes) -> None:
     ax.axvspan(min(low, high), max(low, high), color=_GAP if gap > 0.0 else _OVERLAP, alpha=0.15, linewidth=0.0)
     for edge in (low, high):
         ax.axvline(edge, color="black", linewidth=0.8, linestyle="--")
-    told = f"apart by {gap:.3g}" if gap > 0.0 else f"overlap by {-gap:.3g}"
-    ax.set_title(f"intent {found.names[k].item()}: {told} on its mean", fontsize=9)
+    text = f"apart by {gap:.3g}" if gap > 0.0 else f"overlap by {-gap:.3g}"
+    ax.set_title(f"intent {result.names[k].item()}: {text} on its mean", fontsize=9)
     ax.set_ylim(-0.1, 1.0)
     ax.set_yticks([0.15, 0.75], ["others", "its own"], fontsize=8)
     _plain(ax)
 
 
 def _components(points: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return two directions (2, d) of most variance, and their shares of it; zeros where there is one feature only."""
+    """Return the first two principal components (2, d) and their fractions of the variance; zeros if missing."""
     _, scale, rows = np.linalg.svd(points, full_matrices=False)
     axes, variance = np.zeros((2, points.shape[1])), np.zeros(2)
     n = min(2, len(rows))
-    # A direction's sign is arbitrary: its largest entry is positive, so that the same data give the same picture.
+    # Fix the arbitrary signs: the largest entry is positive.
     largest = rows[np.arange(n), np.abs(rows[:n]).argmax(axis=1)]
     axes[:n] = rows[:n] * np.where(largest < 0.0, -1.0, 1.0)[:, None]
     variance[:n] = scale[:n] ** 2
