@@ -18,7 +18,7 @@ CLASSES = ("motorway", "primary_link", "tertiary", "residential", "busway")
 KIND = {"motorway": 0, "primary_link": 1, "tertiary": 2, "residential": 3, "busway": 3}
 
 
-def scattered(n: int = 400, seed: int = 0) -> RoadNetwork:
+def scatter_network(n: int = 400, seed: int = 0) -> RoadNetwork:
     """Streets of about 100 m all over Porto, of every class, limit and number of lanes, each leading to the next."""
     rng = np.random.default_rng(seed)
     lat = PORTO_CENTRE[0] + rng.normal(scale=0.03, size=n)
@@ -73,10 +73,10 @@ def middles(network: RoadNetwork) -> list[tuple[float, float]]:
 
 
 def test_regions_follow_the_paper_s_rule():
-    network = scattered()
-    found = [REGIONS[i] for i in roads.regions(network)]
-    assert found == [region_by_hand(*place, PORTO_CENTRE) for place in middles(network)]
-    assert len(set(found)) == 17
+    network = scatter_network()
+    result = [REGIONS[i] for i in roads.regions(network)]
+    assert result == [region_by_hand(*place, PORTO_CENTRE) for place in middles(network)]
+    assert len(set(result)) == 17
     moved = (41.2, -8.5)
     assert [REGIONS[i] for i in roads.regions(network, moved, radius_km=5.0)] == [
         region_by_hand(*place, moved, 5.0) for place in middles(network)
@@ -101,7 +101,7 @@ def test_corrected_regions_are_those_of_a_compass(bearing: float, name: str, bes
     assert REGIONS[roads.regions(network, corrected=True)[0]] == name
 
 
-def test_the_paper_s_compass_is_bent():
+def test_compass_of_the_paper_is_distorted():
     # 55 degrees from north is NE, but a degree of longitude counts as much as one of latitude in the paper.
     network = place_at(55.0)
     assert REGIONS[roads.regions(network, corrected=True)[0]] == "NE"
@@ -123,13 +123,13 @@ def test_great_circle():
 @pytest.mark.parametrize("centre", [(91.0, 0.0), (0.0, 200.0), (float("nan"), 0.0)])
 def test_regions_need_degrees(centre: tuple[float, float]):
     with raises(InvalidParameter, parameter="centre"):
-        roads.regions(scattered(2), centre)
+        roads.regions(scatter_network(2), centre)
     with raises(InvalidParameter, parameter="radius_km", value=-1.0):
-        roads.regions(scattered(2), radius_km=-1.0)
+        roads.regions(scatter_network(2), radius_km=-1.0)
 
 
 def test_the_paper_s_24_features_by_hand():
-    network = scattered()
+    network = scatter_network()
     km = network.length_m / 1000.0
     wanted = np.zeros((network.n_segments, 24))
     for s, place in enumerate(middles(network)):
@@ -148,7 +148,7 @@ def test_the_paper_s_24_features_by_hand():
 
 
 def test_every_group_sums_to_the_length():
-    network = scattered()
+    network = scatter_network()
     choice = FeatureChoice(lanes=True, length=True)
     matrix = state_features(network, choice).toarray()
     assert matrix.shape[1] == len(choice.names) == 4 + 3 + 4 + 17 + 1
@@ -159,7 +159,7 @@ def test_every_group_sums_to_the_length():
 
 
 def test_lanes_and_speeds_fall_into_their_groups():
-    network = scattered()
+    network = scatter_network()
     choice = FeatureChoice(class_groups=None, speed_groups=(30, 50), lanes=True, regions=False)
     assert choice.names == (
         "km at up to 30 km/h", "km at 30 to 50 km/h", "km at over 50 km/h", "km at unknown speed",
@@ -175,8 +175,8 @@ def test_lanes_and_speeds_fall_into_their_groups():
         ]
 
 
-def test_classes_are_grouped_as_told():
-    network = scattered()
+def test_classes_follow_the_given_groups():
+    network = scatter_network()
     groups = {
         "links": ("primary_link",),
         "fast": ("motorway", "primary"),
@@ -211,7 +211,7 @@ def test_turns_by_hand():
 
 @pytest.mark.parametrize("side", [-1, 1])
 @pytest.mark.parametrize(("angle", "kind"), [(43, None), (47, "side"), (133, "side"), (137, "sharp"), (149, "sharp")])
-def test_a_turn_is_a_turn_over_45_degrees_and_sharp_over_135(side: int, angle: float, kind: str | None):
+def test_turns_above_45_degrees_and_sharp_turns_above_135(side: int, angle: float, kind: str | None):
     # Northward into a junction with a way straight on and one that turns by the angle.
     way = np.radians(side * angle)
     lat, lon = Plane(41.15, -8.63).degrees([(0, -100), (0, 0), (0, 100), (100 * np.sin(way), 100 * np.cos(way))]).T
@@ -251,7 +251,7 @@ def test_turns_alone():
     assert state_features(star(), choice).shape == (6, 0)
 
 
-def test_a_segment_without_a_way_on_is_terminal():
+def test_segment_without_outgoing_turn_is_terminal():
     np.testing.assert_array_equal(star().mdp("plain").terminal, [False, False, True, True, True, True])
 
 
@@ -279,7 +279,7 @@ def test_extra_features_are_checked(extra: dict[str, Any], words: str):
 
 
 @pytest.mark.parametrize("factor", [0.001, 3.28, 1 / 1609.0, 1000.0])
-def test_lengths_in_other_units_are_found(factor: float):
+def test_lengths_in_other_units_are_rejected(factor: float):
     network = star()
     wrong = network.replace(length_m=network.length_m * factor)
     with raises(InvalidNetwork, parameter="length_m"):
@@ -313,15 +313,15 @@ def test_choices_by_name():
     assert len(choose_features("paper").names) == 24
     assert len(choose_features("plain").names) == 4
     with raises(InvalidParameter, parameter="features", value="fancy"):
-        scattered(3).mdp("fancy")
+        scatter_network(3).mdp("fancy")
 
 
-def test_choices_are_equal_where_all_is():
-    def made(**known: Any) -> FeatureChoice:
+def test_equality_of_choices():
+    def make_network(**known: Any) -> FeatureChoice:
         return FeatureChoice(**({"extra": {"tolls": np.array([0.0, 1.0])}} | known))
 
-    assert made() == made(extra={"tolls": [-0.0, 1]})
-    assert hash(made()) == hash(made(speed_groups=[50]))
+    assert make_network() == make_network(extra={"tolls": [-0.0, 1]})
+    assert hash(make_network()) == hash(make_network(speed_groups=[50]))
     assert len({FeatureChoice(), FeatureChoice(speed_groups=[50.0]), choose_features("paper")}) == 1
     for other in (
         {"extra": {"tolls": [0.0, 2.0]}},
@@ -334,15 +334,15 @@ def test_choices_are_equal_where_all_is():
         {"centre": (41.0, -8.0)},
         {"radius_km": 1.0},
     ):
-        assert made(**other) != made()
-    assert made() != "paper"
+        assert make_network(**other) != make_network()
+    assert make_network() != "paper"
 
 
-def test_no_bound_leaves_any_and_unknown_of_lanes_as_of_speeds():
+def test_empty_bounds_leave_the_groups_any_and_unknown():
     choice = FeatureChoice(class_groups=None, speed_groups=(), regions=False, lanes=())
     assert choice.names == ("km at any km/h", "km at unknown speed", "km with any lanes", "km with unknown lanes")
     assert FeatureChoice(class_groups=None, regions=False, lanes=np.array([1.0])).names[-1] == "km with unknown lanes"
-    network = scattered(9)
+    network = scatter_network(9)
     phi = state_features(network, choice).toarray()
     np.testing.assert_allclose(phi[:, 2:].sum(axis=1), network.length_m / 1000.0, rtol=1e-12)
     np.testing.assert_array_equal(phi[:, 3] > 0.0, np.isnan(network.lanes))

@@ -29,7 +29,7 @@ def test_distances_are_those_of_arrays():
     np.testing.assert_allclose(distance_m(lat[0], lon[0], lat[1], lon[1]), wanted, rtol=1e-6)
 
 
-def test_the_shorter_way_around_the_globe():
+def test_shorter_direction_around_the_globe():
     np.testing.assert_allclose(distance_m(10.0, 179.99, 10.0, -179.99), distance_m(10.0, 0.0, 10.0, 0.02), rtol=1e-9)
 
 
@@ -44,14 +44,14 @@ def test_radii_are_those_of_short_geodesics(lat: float):
 
 @given(st.floats(-60.0, 60.0), st.floats(-170.0, 170.0), st.floats(0.0, 360.0))
 @settings(max_examples=examples(100), deadline=None)
-def test_the_flat_map_is_true_near_its_centre(lat: float, lon: float, azimuth: float):
+def test_flat_map_is_exact_near_its_centre(lat: float, lon: float, azimuth: float):
     to_lon, to_lat, _ = GEOD.fwd(lon, lat, azimuth, 500.0)
     east, north = Plane(lat, lon).xy(to_lat, to_lon)
     wanted = 500.0 * np.sin(np.radians(azimuth)), 500.0 * np.cos(np.radians(azimuth))
     np.testing.assert_allclose((east, north), wanted, atol=0.1)
 
 
-def test_the_flat_map_is_off_by_as_much_as_it_says():
+def test_error_of_the_flat_map_is_as_documented():
     plane = Plane(41.15, -8.63)
     to_lon, to_lat, _ = GEOD.fwd(-8.63, 41.15, 0.0, 10_000.0)
     _, _, true = GEOD.inv(to_lon, to_lat, to_lon + 0.01, to_lat)

@@ -35,40 +35,40 @@ def places(network, n, seed, margin=2e-4):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_finds_what_shapely_finds(seed):
+def test_nearest_agrees_with_shapely(seed):
     network = random_grid(seed, nx=5, ny=5)
     lat, lon = places(network, 60, seed)
-    found = network.nearest(lat, lon, within_m=500.0)
+    result = network.nearest(lat, lon, within_m=500.0)
     for i in range(60):
         far = exact(network, lat[i], lon[i])
-        np.testing.assert_allclose(found.distance_m[i], far.min(), rtol=0.0, atol=2e-6)
-        assert found.segment[i] == np.flatnonzero(far <= far.min() + 1e-6)[0]
-    np.testing.assert_array_equal(found.opposite, network.opposite[found.segment])
+        np.testing.assert_allclose(result.distance_m[i], far.min(), rtol=0.0, atol=2e-6)
+        assert result.segment[i] == np.flatnonzero(far <= far.min() + 1e-6)[0]
+    np.testing.assert_array_equal(result.opposite, network.opposite[result.segment])
 
 
-def test_the_flat_map_of_the_network_does_not_decide():
+def test_nearest_does_not_depend_on_the_network_plane():
     """12 degrees from the centre a metre east on its map is 0.8 true ones: there the diagonal streets are confused."""
     town = random_grid(3, nx=6, ny=6)
     network = town.replace(centre=(CENTRE[0] - 12.0, CENTRE[1] + 1.0))
     lat, lon = places(network, 300, 5)
-    found = network.nearest(lat, lon, within_m=500.0)
+    result = network.nearest(lat, lon, within_m=500.0)
     true = np.array([exact(network, *place) for place in zip(lat, lon, strict=True)])
-    np.testing.assert_allclose(found.distance_m, true.min(axis=1), rtol=1e-9, atol=2e-6)
+    np.testing.assert_allclose(result.distance_m, true.min(axis=1), rtol=1e-9, atol=2e-6)
     xy, ends = network.plane.xy(lat, lon), network.node_xy
     lines = shapely.linestrings(np.stack([ends[network.tail], ends[network.head]], axis=1))
     flat = shapely.distance(lines, shapely.points(xy)[:, None]).argmin(axis=1)
     assert np.any(true[np.arange(300), flat] > true.min(axis=1) + 0.01)
 
 
-def test_where_on_the_street_a_place_is():
+def test_position_along_the_nearest_segment():
     network = from_xy([[0, 0], [200, 0], [200, 100]], [0, 1, 1], [1, 0, 2])
     lat, lon = network.plane.degrees([[50.0, 7.0], [203.0, 80.0]]).T
-    found = network.nearest(lat, lon)
-    np.testing.assert_allclose(found.distance_m, [7.0, 3.0], rtol=1e-4)
-    assert found.segment.tolist() == [0, 2]
-    assert found.opposite.tolist() == [1, -1]
-    np.testing.assert_allclose(found.along, [0.25, 0.8], rtol=1e-4)
-    assert found.segments.tolist() == [0, 1, 2]
+    result = network.nearest(lat, lon)
+    np.testing.assert_allclose(result.distance_m, [7.0, 3.0], rtol=1e-4)
+    assert result.segment.tolist() == [0, 2]
+    assert result.opposite.tolist() == [1, -1]
+    np.testing.assert_allclose(result.along, [0.25, 0.8], rtol=1e-4)
+    assert result.segments.tolist() == [0, 1, 2]
 
 
 def test_one_place_and_many_give_the_same():
@@ -78,7 +78,7 @@ def test_one_place_and_many_give_the_same():
     assert [int(network.nearest(a, b).segment[0]) for a, b in zip(lat, lon, strict=True)] == many.segment.tolist()
 
 
-def test_a_crowded_place_has_its_nearest():
+def test_nearest_segment_in_a_dense_area():
     """100 spokes meet at one node: more than there is room for at first."""
     turn = np.linspace(0.0, 2.0 * np.pi, 100, endpoint=False)
     rim = 80.0 * np.stack([np.sin(turn), np.cos(turn)], axis=1)
@@ -89,14 +89,14 @@ def test_a_crowded_place_has_its_nearest():
 
 
 class TestNothingNear:
-    def test_says_how_far_the_nearest_is(self):
+    def test_error_states_the_distance_of_the_nearest_street(self):
         network = from_xy([[0, 0], [200, 0]], [0], [1])
         lat, lon = network.plane.degrees([100.0, 340.0])
         with raises(InvalidParameter, parameter="within_m", value=100.0, index=0):
             network.nearest(lat, lon)
         assert network.nearest(lat, lon, within_m=400.0).segment.tolist() == [0]
 
-    def test_the_reach_is_in_true_metres(self):
+    def test_within_m_is_in_true_metres(self):
         town = from_xy([[0, 0], [0, 200]], [0], [1])
         network = town.replace(centre=(CENTRE[0] - 12.0, CENTRE[1]))
         lat, lon = town.plane.degrees([60.0, 100.0])
@@ -104,7 +104,7 @@ class TestNothingNear:
         with raises(InvalidParameter, parameter="within_m", value=59.5, index=0):
             network.nearest(lat, lon, within_m=59.5)
 
-    def test_says_that_the_two_are_swapped(self):
+    def test_error_hints_at_swapped_coordinates(self):
         network = random_grid(0)
         with raises(InvalidParameter, parameter="within_m", value=100.0, index=0):
             network.nearest(CENTRE[1], CENTRE[0])
@@ -112,7 +112,7 @@ class TestNothingNear:
         with raises(InvalidParameter, parameter="lat", value=(139.7, 35.68), index=0):
             tokyo.nearest(139.7, 35.68)
 
-    def test_names_the_place_among_many(self):
+    def test_error_has_the_index_among_many_places(self):
         network = random_grid(0)
         lat, lon = (x.copy() for x in places(network, 3, 0, 0.0))
         lat[1] += 1.0
@@ -128,7 +128,7 @@ class TestNothingNear:
             (90.0, 0.0, 100.0, {"parameter": "within_m", "value": 100.0, "index": 0}),
         ],
     )
-    def test_refuses_what_is_no_place(self, lat, lon, within_m, expected):
+    def test_invalid_places_are_rejected(self, lat, lon, within_m, expected):
         with raises(InvalidParameter, **expected):
             random_grid(0).nearest(lat, lon, within_m=within_m)
 
@@ -144,19 +144,19 @@ class TestCarriageways:
     def at(self, network, x, y, **options):
         return nearest_segments(network, *network.plane.degrees([x, y]), **options).tolist()
 
-    def test_both_are_closed_unless_one_is_asked_for(self):
+    def test_both_carriageways_are_returned_by_default(self):
         network = self.avenue()
         assert self.at(network, 100.0, 1.0) == [0, 1]
         assert self.at(network, 100.0, 19.0) == [0, 1]
         assert self.at(network, 100.0, 1.0, both=False) == [0]
 
-    def test_another_class_or_direction_is_another_street(self):
+    def test_other_class_or_direction_is_a_separate_street(self):
         ramps = self.avenue(road_class=[0, 1, 0, 0], class_names=("primary", "service"))
         assert self.at(ramps, 100.0, 1.0) == [0]
         parallel = from_xy(self.XY, [0, 3], [1, 2])
         assert self.at(parallel, 100.0, 1.0) == [0]
 
-    def test_another_name_is_another_street(self):
+    def test_other_name_is_a_separate_street(self):
         names = ("", "Rua Nova", "Rua Velha")
         assert self.at(self.avenue(street_names=names, street_of=[1, 2, 0, 0]), 100.0, 1.0) == [0]
         assert self.at(self.avenue(street_names=names, street_of=[1, 1, 0, 0]), 100.0, 1.0) == [0, 1]
@@ -196,14 +196,14 @@ def line(street_of=(1, 2, 3, 4, 0)):
 
 
 class TestFromMaps:
-    def test_ways_give_their_names_to_segments_in_both_directions(self):
+    def test_segments_of_both_directions_have_the_name_of_their_osm_way(self):
         network = from_ways([way(1, 0, 1, 2, name="Rua Nova"), way(2, 2, 3, ref="EN 1"), way(3, 3, 4)], NODES)
         named = {int(w): {network.street(s) for s in np.flatnonzero(network.way_id == w)} for w in (1, 2, 3)}
         assert named == {1: {"Rua Nova"}, 2: {"EN 1"}, 3: {""}}
         assert network.street_names == ("", "EN 1", "Rua Nova")
         assert network.street_of.dtype == np.int32
 
-    def test_xml_has_names(self, tmp_path):
+    def test_street_names_from_xml(self, tmp_path):
         nodes = "".join(f'<node id="{i}" lat="{lat}" lon="{lon}"/>' for i, (lat, lon) in NODES.items())
         tags = '<tag k="highway" v="road"/><tag k="name" v="Straße &amp; Çelik"/>'
         (tmp_path / "town.osm").write_text(
@@ -230,7 +230,7 @@ class TestFromMaps:
 
 
 class TestFiles:
-    def test_names_come_back_and_are_no_content(self, tmp_path):
+    def test_street_names_are_saved_but_not_part_of_the_content(self, tmp_path):
         network = line()
         network.save(tmp_path / "line.npz")
         back = RoadNetwork.load(tmp_path / "line.npz")
@@ -253,7 +253,7 @@ class TestFiles:
         with raises(InvalidParameter, parameter="name", value="Rua"):
             network.find("Rua")
 
-    def test_a_copy_keeps_them(self):
+    def test_replace_keeps_street_names(self):
         assert line().replace(attribution="us").street(1) == NAMES[2]
 
     @pytest.mark.parametrize(
@@ -264,14 +264,14 @@ class TestFiles:
             (("", "Rua"), [1, 0], "street_of"),
         ],
     )
-    def test_refuses_what_does_not_fit(self, names, street_of, parameter):
+    def test_mismatched_street_names_are_rejected(self, names, street_of, parameter):
         with raises(InvalidNetwork, parameter=parameter):
             line().replace(street_names=names, street_of=np.array(street_of))
 
 
 class TestFind:
     @pytest.mark.parametrize(
-        ("name", "found"),
+        ("name", "result"),
         [
             ("arrabida", [1]),
             ("PONTE DA ARRÁBIDA", [1]),
@@ -282,10 +282,10 @@ class TestFind:
             ("central", [0]),
         ],
     )
-    def test_by_a_part_of_the_name_just_so_first(self, name, found):
-        assert line().find(name).tolist() == found
+    def test_exact_names_precede_partial_names(self, name, result):
+        assert line().find(name).tolist() == result
 
-    def test_says_what_is_like_it(self):
+    def test_error_lists_similar_names(self):
         with raises(InvalidParameter, parameter="name", value="Rua Nava"):
             line().find("Rua Nava")
         with raises(InvalidParameter, parameter="name", value="xyzzy"):
@@ -294,7 +294,7 @@ class TestFind:
             line().find("  ")
 
 
-def test_how_to_speak_of_streets():
+def test_descriptions_of_streets():
     network = line().replace(road_class=[0, 1, 2, 3, 3], class_names=("a", "motorway_link", "unclassified", "tertiary"))
     assert describe_street(network, 1) == NAMES[2]
     assert describe_street(network, 4).startswith("a tertiary road near 41.1500,-8.62")
@@ -305,10 +305,10 @@ def test_how_to_speak_of_streets():
     assert describe_street(network.replace(street_of=np.zeros(5, dtype=int)), 1).startswith("a motorway link near ")
 
 
-def test_parts_of_a_street_hang_together():
-    found = street_components(line([3, 3, 1, 3, 3]))
-    assert (found[:, None] == found).tolist() == [[a == b for b in (0, 0, 1, 2, 2)] for a in (0, 0, 1, 2, 2)]
-    ways = line([0, 0, 3, 0, 0]).replace(way_id=[7, 7, 7, 7, -1])
-    assert np.unique(street_components(ways)).size == 4
+def test_street_components_are_connected():
+    result = street_components(line([3, 3, 1, 3, 3]))
+    assert (result[:, None] == result).tolist() == [[a == b for b in (0, 0, 1, 2, 2)] for a in (0, 0, 1, 2, 2)]
+    unnamed = line([0, 0, 3, 0, 0]).replace(way_id=[7, 7, 7, 7, -1])
+    assert np.unique(street_components(unnamed)).size == 4
     both = from_xy([[0, 0], [100, 0], [200, 0]], [0, 1, 1, 2], [1, 0, 2, 1], way_id=[1, 1, 2, 2])
     assert street_components(both).tolist() == [0, 0, 1, 1]

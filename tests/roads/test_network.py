@@ -1,4 +1,4 @@
-"""`RoadNetwork`: its rules, each broken once; what it derives, by hand; files and fingerprints."""
+"""`RoadNetwork`: validation, derived properties by hand, files and fingerprints."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from limiirl.roads import RoadNetwork
 from limiirl.roads.geometry import distance_m
 from tests.helpers import raises
 
-# A block: nodes 0 (south-west), 1 (north-west), 2 (north-east), 3 (south-east); both ways but for 2 - 3.
+# A block: nodes 0 (south-west), 1 (north-west), 2 (north-east), 3 (south-east); two-way except 2 - 3.
 LAT, LON = [41.0, 41.01, 41.01, 41.0], [-8.01, -8.01, -8.0, -8.0]
 TAIL, HEAD = [0, 1, 1, 2, 2, 3, 0], [1, 0, 2, 1, 3, 0, 3]
 ONWARD = [(0, 2), (1, 6), (2, 4), (3, 1), (4, 5), (5, 0)]
@@ -26,13 +26,13 @@ def pairs(network: RoadNetwork) -> list[tuple[int, int]]:
     return list(zip(network.turn_from.tolist(), network.turn_to.tolist(), strict=True))
 
 
-def test_turns_join_segments_and_never_lead_back_unless_told():
+def test_turns_join_segments_without_u_turns_by_default():
     assert pairs(block()) == ONWARD
     back = [(0, 1), (1, 0), (2, 3), (3, 2), (5, 6), (6, 5)]
     assert pairs(block(u_turns=True)) == sorted(ONWARD + back)
 
 
-def test_turns_of_one_s_own_are_sorted_and_each_once():
+def test_given_turns_are_sorted_and_unique():
     assert pairs(block(turns=[(5, 0), (0, 2), (5, 0)])) == [(0, 2), (5, 0)]
     assert block(turns=[]).n_turns == 0
     assert block(turns=np.empty((0, 2))).n_turns == 0
@@ -51,7 +51,7 @@ def test_defaults_are_unknown_and_lengths_are_measured():
     assert repr(network).startswith("RoadNetwork: 7 directed segments of ")
 
 
-def test_what_is_derived():
+def test_derived_properties():
     network = block()
     assert network.out_ptr.tolist() == [0, 1, 2, 3, 4, 5, 6, 6]
     assert network.opposite.tolist() == [1, 0, 3, 2, -1, 6, 5]
@@ -63,7 +63,7 @@ def test_what_is_derived():
     np.testing.assert_allclose(network.node_xy[1] - network.node_xy[0], [0.0, 1110.6], atol=0.1)
 
 
-def test_times_use_the_limit_or_the_usual_one_of_the_class_but_do_not_become_features():
+def test_durations_use_limits_but_are_not_features():
     speed = [100.0, 80.0, 30.0, np.nan, np.nan, np.nan, 120.0]
     network = block(speed_kmh=speed, road_class=[0, 0, 1, 1, 0, 2, 0], class_names=("motorway", "road", "track"))
     used = np.array([100.0, 80.0, 30.0, 30.0, 100.0, 50.0, 120.0])
@@ -73,7 +73,7 @@ def test_times_use_the_limit_or_the_usual_one_of_the_class_but_do_not_become_fea
     assert np.flatnonzero(network.mdp().state_features.toarray()[:, unknown]).tolist() == [3, 4, 5]
 
 
-def test_nothing_can_be_written_to():
+def test_arrays_are_read_only():
     given = np.array(LAT)
     network = RoadNetwork.from_segments(given, LON, TAIL, HEAD)
     for array in (network.lat, network.tail, network.length_m, network.turn_from, network.out_ptr, network.bearing):
@@ -140,7 +140,7 @@ def test_files_and_fingerprints(tmp_path: Path):
 @pytest.mark.parametrize(
     "changes", [{"lanes": np.ones(7)}, {"class_names": ("street",)}, {"centre": (41.0, -8.0)}, {"turn_to": None}]
 )
-def test_fingerprints_tell_contents_apart(changes: dict[str, Any]):
+def test_fingerprints_distinguish_contents(changes: dict[str, Any]):
     network = block()
     if "turn_to" in changes:
         changes = {"turn_from": network.turn_from[1:], "turn_to": network.turn_to[1:]}
@@ -190,7 +190,7 @@ def test_facts_by_hand():
 
 
 @pytest.mark.parametrize("lon", [[-8.63], [[-8.63, -8.62]], []])
-def test_nodes_that_do_not_fit_are_refused_before_anything_is_measured(lon: Any):
+def test_invalid_nodes_are_rejected_first(lon: Any):
     with raises(InvalidNetwork, parameter="lat"):
         RoadNetwork.from_segments([41.15, 41.16], lon, [0], [1])
     with raises(InvalidNetwork, parameter="lat"):

@@ -1,4 +1,4 @@
-"""Trimming, masking and hiding: what is promised of what is left."""
+"""Trimming, masking and suppression: guarantees about the remaining data."""
 
 import numpy as np
 import pytest
@@ -8,16 +8,24 @@ from hypothesis import strategies as st
 
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter, InvalidTrips, LimiirlWarning
-from limiirl.roads import Trips, clean
+from limiirl.roads import RoadNetwork, Trips, clean
 from limiirl.roads.geometry import Plane, distance_m
-from limiirl.roads.privacy import RouteMask, mask_zones, merge_small, suppress_small, trim_ends, trim_path_ends
+from limiirl.roads.privacy import (
+    RouteMask,
+    mask_zones,
+    merge_small,
+    suppress_small,
+    trim_cleaned,
+    trim_ends,
+    trim_path_ends,
+)
 from limiirl.roads.traces.trips import SkippedTrip
 from tests.helpers import examples, raises
 
 PLANE = Plane(41.15, -8.63)
 
 
-def walks(seed: int, n: int = 5, size: int = 40, step_m: float = 150.0) -> Trips:
+def random_trips(seed: int, n: int = 5, size: int = 40, step_m: float = 150.0) -> Trips:
     rng = np.random.default_rng(seed)
     lat, lon = [], []
     for _ in range(n):
@@ -34,7 +42,7 @@ def line(*x: float) -> Trips:
 
 
 def line_m(lat: np.ndarray, lon: np.ndarray, to_lat: float, to_lon: float) -> np.ndarray:
-    """How near each straight line between neighbouring fixes comes to a place, by shapely."""
+    """Distance of each line between consecutive fixes from a place, by shapely."""
     xy = Plane(to_lat, to_lon).xy(lat, lon)
     return shapely.distance(shapely.linestrings(np.stack([xy[:-1], xy[1:]], axis=1)), shapely.Point(0.0, 0.0))
 
@@ -44,27 +52,27 @@ def line_m(lat: np.ndarray, lon: np.ndarray, to_lat: float, to_lon: float) -> np
 
 @settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), metres=st.floats(10.0, 800.0), jitter=st.floats(0.0, 1.0))
-def test_what_is_left_of_a_trip_begins_and_ends_away_from_its_ends(seed, metres, jitter):
-    trips = walks(seed)
+def test_trimmed_trips_stay_away_from_the_original_ends(seed, metres, jitter):
+    trips = random_trips(seed)
     left = trim_ends(trips, metres, jitter=jitter, seed=seed)
     assert left.n_fixes + left.notes.get("fixes trimmed from the ends", 0) == trips.n_fixes
     assert len(left) + left.notes.get("trips of which nothing is left, trimmed from the ends", 0) == len(trips)
     for trip, (lat, lon, time_s) in zip(left.ids.tolist(), left, strict=True):
         old_lat, old_lon, old_time = trips[trip]
-        # No fix that is left, not only the first and the last one, is near either end, and no line between two is.
+        # No remaining fix, and no line between two, is near either end.
         for end in (0, -1):
             assert np.all(distance_m(lat, lon, old_lat[end], old_lon[end]) > metres)
             assert np.all(line_m(lat, lon, old_lat[end], old_lon[end]) > metres * (1.0 - 1e-3))
         k = int(np.flatnonzero((old_time == time_s[0]) & (old_lat == lat[0]))[0])
         np.testing.assert_array_equal(old_lat[k : k + lat.size], lat)
-        # As long as the rule allows: the line to what is beside it leads within the longest distance of an end.
+        # As long as possible: the line to the adjacent dropped fix comes within the largest distance of an end.
         far = metres * (1.0 + jitter) * (1.0 + 1e-3)
         for step in (slice(k - 1, k + 1), slice(k + lat.size - 1, k + lat.size + 1)):
             ends = (line_m(old_lat[step], old_lon[step], old_lat[end], old_lon[end])[0] for end in (0, -1))
             assert min(ends) <= far
 
 
-def test_a_trip_that_passes_its_beginning_again_keeps_the_longer_side():
+def test_trip_that_passes_its_start_again_keeps_the_longer_part():
     trips = line(*np.arange(0.0, 1000.0, 100.0), *np.arange(1000.0, -3000.0, -100.0))
     lat, lon, _ = trim_ends(trips, 250.0, jitter=0.0)[0]
     east = PLANE.xy(lat, lon)[:, 0]
@@ -72,13 +80,13 @@ def test_a_trip_that_passes_its_beginning_again_keeps_the_longer_side():
     assert east.min() == pytest.approx(-2600.0, abs=1.0)
 
 
-def test_a_trip_that_passes_its_beginning_between_two_fixes_keeps_the_longer_side():
+def test_trip_that_passes_its_start_between_two_fixes_keeps_the_longer_part():
     trips = line(*np.arange(0.0, 2501.0, 500.0), *np.arange(2250.0, -2751.0, -500.0))  # 250 and -250, home between
     lat, lon, _ = trim_ends(trips, 240.0, jitter=0.0)[0]
     np.testing.assert_allclose(PLANE.xy(lat, lon)[[0, -1], 0], [500.0, 250.0], atol=1.0)
 
 
-def test_what_could_not_be_read_stays_on_the_account():
+def test_skipped_trips_and_notes_are_kept():
     trips = line(*range(0, 2000, 100))
     skipped = (SkippedTrip("x", 2, "it has no fixes"),)
     read = Trips(*fields_of(trips), skipped, {"odd": 2, "fixes masked": 3})
@@ -92,7 +100,7 @@ def fields_of(trips: Trips) -> tuple:
     return trips.lat, trips.lon, trips.time_s, trips.offsets, trips.ids, trips.groups
 
 
-def test_what_a_mask_leaves_is_known_to_be_a_piece():
+def test_masked_trips_are_marked_as_pieces():
     trips = Trips.concat([line(*range(0, 2000, 100)), line(*range(0, 800, 100))])
     trips = Trips(*fields_of(trips)[:4], np.array(["a", "b"]))
     assert trips.cut.tolist() == [False, False]
@@ -105,7 +113,7 @@ def test_what_a_mask_leaves_is_known_to_be_a_piece():
     assert clean(trips).whole.tolist() == [True, True]
 
 
-def test_the_distance_trimmed_differs_from_trip_to_trip_and_cannot_be_repeated():
+def test_trimmed_distances_are_random_per_trip():
     trips = Trips.concat([line(*np.arange(0.0, 4000.0, 10.0))] * 40)
     starts = {lon[0] for _, lon, _ in trim_ends(trips, 300.0)}
     assert len(starts) > 10
@@ -114,8 +122,8 @@ def test_the_distance_trimmed_differs_from_trip_to_trip_and_cannot_be_repeated()
     assert trim_ends(trips, 300.0, jitter=0.0).groups.tolist() == ["ann"] * 40
 
 
-def test_the_two_ends_of_a_trip_are_trimmed_by_distances_of_their_own():
-    """One distance for both would give the other end away to whoever knows one of the two places."""
+def test_both_ends_are_trimmed_by_independent_distances():
+    """A common distance would reveal one end to anyone who knows the other."""
     trips = Trips.concat([line(*np.arange(0.0, 4000.0, 10.0))] * 40)
     left = [PLANE.xy(lat, lon)[[0, -1], 0] for lat, lon, _ in trim_ends(trips, 300.0, jitter=0.5, seed=1)]
     front, back = np.array(left).T[0], 3990.0 - np.array(left).T[1]
@@ -126,7 +134,7 @@ def test_the_two_ends_of_a_trip_are_trimmed_by_distances_of_their_own():
     assert abs(np.corrcoef(front, back)[0, 1]) < 0.5
 
 
-def test_a_trip_shorter_than_both_ends_is_gone():
+def test_trip_shorter_than_both_trimmed_ends_is_dropped():
     left = trim_ends(Trips.concat([line(0, 100, 200), line(*range(0, 2000, 100))]), 250.0, jitter=0.0)
     assert len(left) == 1
     assert left.notes["trips of which nothing is left, trimmed from the ends"] == 1
@@ -137,7 +145,7 @@ def test_a_trip_shorter_than_both_ends_is_gone():
 @settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), radius=st.floats(50.0, 600.0))
 def test_no_fix_and_no_straight_line_between_two_is_left_in_a_zone(seed, radius):
-    trips = walks(seed)
+    trips = random_trips(seed)
     zones = [(41.15, -8.63, radius), (41.152, -8.632, 0.5 * radius)]
     left = mask_zones(trips, zones)
     assert left.n_fixes + left.notes.get("fixes masked", 0) == trips.n_fixes
@@ -152,7 +160,7 @@ def test_no_fix_and_no_straight_line_between_two_is_left_in_a_zone(seed, radius)
     assert left.n_fixes == np.count_nonzero(~inside)
 
 
-def test_a_zone_cuts_a_trip_and_one_between_two_fixes_does_too():
+def test_zones_cut_trips_also_between_two_fixes():
     trip = line(*range(0, 1000, 100))
     middle = tuple(PLANE.degrees([450.0, 0.0]))
     assert [lat.size for lat, _, _ in mask_zones(trip, [(*middle, 60.0)])] == [4, 4]
@@ -171,19 +179,19 @@ def test_a_zone_cuts_a_trip_and_one_between_two_fixes_does_too():
 
 
 @pytest.mark.parametrize("zone", [(41.0, -8.0, 0.0), (141.0, -8.0, 5.0), (41.0, np.nan, 5.0)])
-def test_a_zone_that_makes_no_sense(zone):
+def test_invalid_zones_are_rejected(zone):
     with raises(InvalidParameter, parameter="zones", index=0):
         mask_zones(line(0, 1), [zone])
 
 
-def test_a_zone_that_nobody_came_into_is_told_of():
+def test_unused_zone_warns():
     trip = Trips.from_lists([41.15 + 0.001 * np.arange(9)], [np.full(9, -8.63)])
     with pytest.warns(LimiirlWarning, match=r"zones\[1\]"):
         masked = mask_zones(trip, [(41.154, -8.63, 150.0), (-8.63, 41.154, 150.0)])
     assert len(masked) == 2
 
 
-def test_cleaned_trips_are_taken_as_they_are():
+def test_cleaned_trips_are_accepted():
     cleaned = clean(Trips.from_lists([41.15 + 0.001 * np.arange(20)], [np.full(20, -8.63)]))
     for tool in (
         lambda given: trim_ends(given, 300.0, seed=0),
@@ -195,7 +203,7 @@ def test_cleaned_trips_are_taken_as_they_are():
 
 
 @pytest.mark.parametrize("known", [{"metres": 0.0}, {"metres": np.inf}, {"jitter": -0.1}])
-def test_a_distance_that_makes_no_sense(known):
+def test_invalid_distances_are_rejected(known):
     ((name, value),) = known.items()
     with raises(InvalidParameter, parameter=name, value=value):
         trim_ends(line(0, 1), **known)
@@ -221,7 +229,7 @@ def test_paths_lose_at_least_the_distance_at_both_ends(seed, metres):
             first += 1
         while last > 0 and lengths_m[path[last:]].sum() < metres:
             last -= 1
-        # Of what is left, the longest stretch without a segment of the ends, the first of equals.
+        # The longest remaining run without a segment of the ends, the first of ties.
         ends = {*path[:first], *path[last:]}
         runs = [(i, j) for i in range(first, last) for j in range(i + 1, last + 1) if not ends & {*path[i:j]}]
         if runs:
@@ -231,14 +239,14 @@ def test_paths_lose_at_least_the_distance_at_both_ends(seed, metres):
     assert [demo.actions.tolist() for demo in left] == [actions for _, actions in expected]
 
 
-def test_a_path_that_comes_home_in_between_keeps_the_longer_side():
+def test_path_that_returns_home_keeps_the_longer_part():
     demos = Demonstrations.from_lists([[0, 1, 2, 3, 0, 4, 5, 6, 7, 8]])
     left = trim_path_ends(demos, [100.0] * 9, 150.0, jitter=0.0)
     assert left.states.tolist() == [4, 5, 6]
     assert len(trim_path_ends(demos[:0], [100.0])) == 0
 
 
-def test_paths_keep_what_is_known_of_them():
+def test_trimmed_paths_keep_metadata():
     demos = Demonstrations.from_lists([[0, 1, 2], [0], [2, 1, 0]], groups=["a", "b", "c"], labels=[1, 2, 3])
     left = trim_path_ends(demos, [100.0, 100.0, 100.0], 100.0, jitter=0.0)
     assert (left.states.tolist(), left.groups.tolist(), left.labels.tolist()) == ([1, 1], ["a", "c"], [1, 3])
@@ -278,7 +286,7 @@ def test_no_hidden_count_follows_from_a_total(table, least, total_axes):
 
 
 @pytest.mark.parametrize(("args", "parameter"), [(([-1],), "counts"), (([0.5],), "counts"), (([1], 0), "least")])
-def test_counts_that_are_none(args, parameter):
+def test_invalid_counts_are_rejected(args, parameter):
     with raises(InvalidParameter, parameter=parameter):
         suppress_small(*args)
     with raises(InvalidParameter, parameter="total_axes", value=(1,)):
@@ -299,7 +307,7 @@ def test_no_small_group_is_left(labels, least):
         assert "others" not in names
 
 
-def test_a_group_of_the_name_of_the_rest():
+def test_existing_group_name_is_rejected_for_the_merged_group():
     with raises(InvalidParameter, parameter="into", value="others"):
         merge_small(["others", "a"])
 
@@ -320,7 +328,7 @@ def test_segments_are_shown_where_enough_drivers_passed(seed, least):
     assert mask.select_paths(demos).tolist() == [not any(0 < drivers[s] < least for s in path) for path in paths]
 
 
-def test_a_mask_needs_to_know_who_drove():
+def test_route_mask_needs_drivers():
     with raises(InvalidDemos, parameter="demos"):
         RouteMask.from_demos(Demonstrations.from_lists([[0]]), 1)
     with raises(InvalidDemos, parameter="demos", value=3):
@@ -331,3 +339,40 @@ def test_a_mask_needs_to_know_who_drove():
         )
     with raises(InvalidParameter, parameter="values", value=(2,)):
         RouteMask.from_demos(Demonstrations.from_lists([[0]], groups=["a"]), 1).apply([1.0, 2.0])
+
+
+# Cleaned trips
+
+CORNERS = PLANE.degrees([[-5000.0, -5000.0], [5000.0, -5000.0], [5000.0, 5000.0]])
+NETWORK = RoadNetwork.from_segments(CORNERS[:, 0], CORNERS[:, 1], [0, 1, 2], [1, 2, 0])
+
+
+def drives(*lines: list[float]) -> Trips:
+    """Trips along a line, at metres east of a point."""
+    points = [PLANE.degrees(np.column_stack([x, np.zeros(len(x))])) for x in lines]
+    return Trips.from_lists([p[:, 0] for p in points], [p[:, 1] for p in points])
+
+
+def test_outlier_at_the_start_does_not_protect_the_home_from_trimming():
+    steps = np.arange(0.0, 3000.0, 100.0)
+    homes = [100.0, 0.0]  # the first true fix of the trip with the outlier is at 100 m
+    left = trim_cleaned(clean(drives([4000.0, *steps[1:]], list(steps)), NETWORK), NETWORK, 250.0).trips
+    assert 1 in left.ids
+    for trip, (lat, lon, _) in zip(left.ids.tolist(), left, strict=True):
+        for end in (homes[trip], steps[-1]):
+            assert distance_m(lat, lon, *PLANE.degrees([[end, 0.0]])[0]).min() > 250.0
+
+
+def test_every_trip_is_still_accounted_for():
+    steps = list(np.arange(0.0, 3000.0, 100.0))
+    # The second is too short for its ends whatever is drawn, the third has a jump in the middle.
+    cleaned = clean(drives(steps, steps[:5], [*steps[:15], *(x + 1500.0 for x in steps[15:])]), NETWORK)
+    left = trim_cleaned(cleaned, NETWORK, 250.0)
+    assert left.n_trips == 3
+    assert len(left.trips) == 1
+    assert left.lost == {"cut before its ends could be trimmed": 1, "nothing left without its ends": 1}
+
+
+def test_trimming_everything_is_rejected():
+    with raises(InvalidTrips, parameter="metres", value=2000.0):
+        trim_cleaned(clean(drives(list(np.arange(0.0, 3000.0, 100.0))), NETWORK), NETWORK, 2000.0)

@@ -66,9 +66,9 @@ def test_u_turns_everywhere():
     assert turns_of(crossing(u_turns=True)) == ONWARD | {(1, 2, 1), (3, 2, 3), (2, 1, 2), (2, 3, 2)}
 
 
-@pytest.mark.parametrize("asked", [1, np.True_, 1.0])
-def test_what_is_as_good_as_true_is(asked: Any, tmp_path: Path):
-    network = crossing(u_turns=asked, service=np.False_, centre=np.array([41.0, -8.0], dtype=np.float32))
+@pytest.mark.parametrize("option", [1, np.True_, 1.0])
+def test_truthy_options_become_bool(option: Any, tmp_path: Path):
+    network = crossing(u_turns=option, service=np.False_, centre=np.array([41.0, -8.0], dtype=np.float32))
     assert network.n_turns == crossing(u_turns=True).n_turns > crossing(u_turns=False).n_turns
     network.save(tmp_path / "x.npz")  # its notes are plain
 
@@ -145,7 +145,7 @@ def test_lanes(text: str, lanes: float):
     np.testing.assert_array_equal(osm.lane_count(text), lanes)
 
 
-def test_what_is_known_of_a_road_goes_to_its_segments():
+def test_segments_have_the_attributes_of_their_road():
     network = build_from(
         way(10, WEST_EAST, "primary_link", lanes="2", maxspeed="50", maxspeed__backward="30"),
         way(11, NORTH_SOUTH, oneway="yes", maxspeed="PT:urban"),
@@ -169,7 +169,7 @@ def test_what_is_known_of_a_road_goes_to_its_segments():
         ({"vehicle": "no", "motorcar": "permissive"}, False),
     ],
 )
-def test_roads_closed_to_the_public_are_dropped_only_if_asked(tags: dict[str, str], closed: bool):
+def test_roads_closed_to_the_public_are_dropped_on_request(tags: dict[str, str], closed: bool):
     osm_ways = [way(10, WEST_EAST), way(11, NORTH_SOUTH, **tags)]
     assert build_from(*osm_ways).n_segments == 8
     assert build_from(*osm_ways).notes["ways"]["kept_though_closed_to_the_public"] == closed
@@ -178,7 +178,7 @@ def test_roads_closed_to_the_public_are_dropped_only_if_asked(tags: dict[str, st
     assert network.notes["ways"]["dropped"] == ({"closed to the public": 1} if closed else {})
 
 
-def test_service_roads_only_if_asked_and_footpaths_never():
+def test_service_roads_on_request_and_footpaths_never():
     osm_ways = [
         way(10, WEST_EAST),
         way(11, [4, 2], "service"),
@@ -192,7 +192,7 @@ def test_service_roads_only_if_asked_and_footpaths_never():
     assert build_from(*osm_ways, service=True).class_names == ("residential", "service")
 
 
-def test_ways_without_nodes_and_nodes_without_a_place_are_counted():
+def test_osm_ways_without_nodes_and_missing_nodes_are_counted():
     nodes = CROSSING | {6: (41.0, -7.98), 7: (float("nan"), -8.0)}
     lost = {"id": 14, "tags": {"highway": "residential"}}
     network = build_from(way(10, [1, 2, 99, 3, 6]), way(11, [4, 7]), way(12, [5]), way(13, []), lost, nodes=nodes)
@@ -203,14 +203,14 @@ def test_ways_without_nodes_and_nodes_without_a_place_are_counted():
     assert network.notes["pieces_dropped"]["node missing"] == 3
 
 
-def test_a_piece_drawn_twice_counts_once():
+def test_duplicate_pieces_count_once():
     network = build_from(way(10, WEST_EAST, lanes="1"), way(11, [3, 2, 4], oneway="yes", lanes="3"))
     assert segments_of(network) == [(1, 2), (2, 3), (3, 2), (2, 1), (2, 4)]
     assert network.lanes.tolist() == [1, 1, 1, 1, 3]
     assert network.notes["pieces_dropped"]["drawn twice"] == 1
 
 
-def test_two_nodes_in_one_place_are_one_so_that_the_street_goes_on():
+def test_nodes_at_the_same_position_are_merged():
     nodes = CROSSING | {6: CROSSING[2]}
     network = build_from(way(10, [1, 2, 6, 3], oneway="yes"), way(11, [4, 6, 6, 5], oneway="yes"), nodes=nodes)
     assert segments_of(network) == [(1, 2), (2, 3), (4, 2), (2, 5)]
@@ -219,12 +219,12 @@ def test_two_nodes_in_one_place_are_one_so_that_the_street_goes_on():
     assert network.notes["pieces_dropped"]["no length"] == 2
 
 
-def test_a_roundabout_closes():
+def test_roundabout_is_a_cycle():
     network = build_from(way(10, [1, 4, 3, 5, 1], junction="roundabout"), way(11, [1, 2], oneway="yes"))
     assert turns_of(network) == {(5, 1, 4), (5, 1, 2), (1, 4, 3), (4, 3, 5), (3, 5, 1)}
 
 
-def test_a_map_in_two_parts_keeps_the_larger_and_says_so():
+def test_disconnected_map_keeps_the_larger_part_with_a_warning():
     far = {n: (42.0 + 0.01 * n, -8.0) for n in range(20, 24)}
     with pytest.warns(DisconnectedWarning, match=r"2 disconnected parts: 2 of 8 segments, 4\.4 of 11\.1 km"):
         network = build_from(
@@ -239,7 +239,7 @@ def test_one_way_streets_that_never_come_back(component: str):
         build_from(way(10, WEST_EAST, oneway="yes"), way(11, NORTH_SOUTH, oneway="yes"), component=component)
 
 
-def test_a_small_loss_is_no_warning(recwarn: pytest.WarningsRecorder):
+def test_small_loss_does_not_warn(recwarn: pytest.WarningsRecorder):
     ring = {n: (41.0 + 0.1 * np.sin(n), -8.0 + 0.1 * np.cos(n)) for n in range(7)} | {9: (41.0, -8.0)}
     network = build_from(way(1, [*range(7), 0]), way(2, [0, 9], oneway="yes"), nodes=ring, component="street_nodes")
     assert not [warning for warning in recwarn if warning.category is DisconnectedWarning]
@@ -258,14 +258,14 @@ def test_a_small_loss_is_no_warning(recwarn: pytest.WarningsRecorder):
         ([way(1, [1, 2])], CROSSING | {3: (-8.0, 41.0)}, {"parameter": "lat", "value": -8.0, "index": 2}),
     ],
 )
-def test_a_map_that_cannot_be_driven(
+def test_map_without_usable_roads_is_rejected(
     osm_ways: list[dict[str, Any]], nodes: dict[int, tuple[float, float]], expected: dict[str, Any]
 ):
     with raises(InvalidNetwork, **expected):
         roads.from_ways(osm_ways, nodes)
 
 
-def test_a_centre_far_away_is_swapped_or_another_city():
+def test_centre_far_from_the_map_is_rejected():
     with raises(InvalidNetwork, parameter="centre", value=(-8.0, 41.0)):
         crossing(centre=(-8.0, 41.0))
     with raises(InvalidNetwork, parameter="centre", value=(31.2, 121.4)):
@@ -286,7 +286,7 @@ def test_options_are_checked(options: dict[str, Any], expected: dict[str, Any]):
 
 
 @pytest.mark.parametrize("centre", [(41.0,), (41.0, -8.0, 3.0), 41.0, ("north", -8.0)])
-def test_a_centre_that_is_no_place(centre: Any):
+def test_invalid_centre_is_rejected(centre: Any):
     with raises(InvalidNetwork, parameter="centre"):
         crossing(centre=centre)
     with raises(InvalidNetwork, parameter="centre"):
@@ -311,14 +311,14 @@ MAPS = st.lists(
 
 
 def pieces_by_hand(osm_ways: list[tuple[list[int], str]]) -> list[tuple[int, int]]:
-    found: dict[tuple[int, int], None] = {}
+    result: dict[tuple[int, int], None] = {}
     for nodes, oneway in osm_ways:
         steps = [(a, b) for a, b in pairwise(nodes) if a != b and a in NODES and b in NODES]
         if oneway != "-1":
-            found |= dict.fromkeys(steps)
+            result |= dict.fromkeys(steps)
         if oneway != "yes":
-            found |= dict.fromkeys((b, a) for a, b in reversed(steps))
-    return list(found)
+            result |= dict.fromkeys((b, a) for a, b in reversed(steps))
+    return list(result)
 
 
 @given(MAPS)
@@ -332,9 +332,9 @@ def test_segments_and_turns_are_those_of_brute_force(osm_ways: list[tuple[list[i
         return
     network = build_from(*tagged, nodes=NODES)
     assert segments_of(network) == wanted
-    onward = {(a, b, d) for a, b in wanted for c, d in wanted if b == c and d != a}
-    assert turns_of(network) == onward
-    assert network.n_turns == len(onward)
+    continues = {(a, b, d) for a, b in wanted for c, d in wanted if b == c and d != a}
+    assert turns_of(network) == continues
+    assert network.n_turns == len(continues)
 
 
 GRAPHS = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), min_size=1, max_size=25, unique=True)
@@ -342,20 +342,20 @@ GRAPHS = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), min_size=1, m
 
 @given(GRAPHS)
 @settings(max_examples=examples(150), deadline=None)
-def test_the_part_is_a_largest_strong_component(pairs: list[tuple[int, int]]):
+def test_component_is_a_largest_strong_component(pairs: list[tuple[int, int]]):
     graph = nx.DiGraph(pairs)
     components = list(nx.strongly_connected_components(graph))
     ends = np.array(pairs)
     part = builders.largest_node_component(ends[:, 0], ends[:, 1], 8)
     assert part.n_parts == len(components)
-    largest = [found for found in components if len(found) == max(map(len, components))]
-    inside = [[a in found and b in found for a, b in pairs] for found in largest]
+    largest = [result for result in components if len(result) == max(map(len, components))]
+    inside = [[a in result and b in result for a, b in pairs] for result in largest]
     assert part.kept.tolist() in inside
     by_turns = builders.largest_turn_component(ends[:, 0], ends[:, 1], 8)
     # Here all 8 are there, also those that no turn touches.
     graph.add_nodes_from(range(8))
     components = list(nx.strongly_connected_components(graph))
-    largest = [found for found in components if len(found) == max(map(len, components))]
+    largest = [result for result in components if len(result) == max(map(len, components))]
     nodes = {int(s) for s in np.flatnonzero(by_turns.kept)}
     assert nodes in largest
     assert by_turns.n_parts == len(components)
@@ -364,10 +364,10 @@ def test_the_part_is_a_largest_strong_component(pairs: list[tuple[int, int]]):
 @given(MAPS, st.sampled_from([False, True]))
 @settings(max_examples=examples(80), deadline=None)
 @pytest.mark.filterwarnings("ignore::limiirl.errors.DisconnectedWarning")
-def test_the_part_by_turns_is_a_largest_one_of_the_turn_graph(osm_ways: list[tuple[list[int], str]], u_turns: bool):
+def test_component_by_turns_is_largest_in_the_turn_graph(osm_ways: list[tuple[list[int], str]], u_turns: bool):
     pieces = pieces_by_hand(osm_ways)
-    onward = [((a, b), (c, d)) for a, b in pieces for c, d in pieces if b == c and (u_turns or d != a)]
-    graph = nx.DiGraph(onward)
+    continues = [((a, b), (c, d)) for a, b in pieces for c, d in pieces if b == c and (u_turns or d != a)]
+    graph = nx.DiGraph(continues)
     parts = [part for part in nx.strongly_connected_components(graph) if len(part) > 1]
     tagged = [way(i, nodes, **({"oneway": oneway} if oneway else {})) for i, (nodes, oneway) in enumerate(osm_ways)]
     if not parts:
@@ -377,10 +377,10 @@ def test_the_part_by_turns_is_a_largest_one_of_the_turn_graph(osm_ways: list[tup
     network = build_from(*tagged, nodes=NODES, component="turns", u_turns=u_turns)
     kept = set(segments_of(network))
     assert kept in [part for part in parts if len(part) == max(map(len, parts))]
-    assert turns_of(network) == {(a, b, d) for (a, b), (_, d) in onward if {(a, b), (b, d)} <= kept}
+    assert turns_of(network) == {(a, b, d) for (a, b), (_, d) in continues if {(a, b), (b, d)} <= kept}
 
 
-def test_a_street_whose_only_way_on_never_comes_back_is_a_dead_end():
+def test_street_that_never_leads_back_is_a_dead_end():
     # A ring 1 - 2 - 4, a street 2 - 3 both ways, and from 3 a one-way street to 5, from where there is no way back.
     osm_ways = [way(10, [1, 2, 4, 1], oneway="yes"), way(11, [2, 3]), way(12, [3, 5], oneway="yes")]
     with pytest.warns(DisconnectedWarning, match="2 disconnected parts: 1 of 6 segments"):
@@ -393,7 +393,7 @@ def test_a_street_whose_only_way_on_never_comes_back_is_a_dead_end():
 # Files
 
 
-def written(folder: Path, osm_ways: list[dict[str, Any]], nodes: str) -> tuple[Path, Path]:
+def write_map(folder: Path, osm_ways: list[dict[str, Any]], nodes: str) -> tuple[Path, Path]:
     paths = folder / "my_ways.jsonl", folder / "my_nodes.csv"
     paths[0].write_text("\n".join(map(json.dumps, osm_ways)) + "\n", encoding="utf-8")
     paths[1].write_text(nodes, encoding="utf-8")
@@ -404,7 +404,7 @@ TABLE = "\ufeffid,lat,lon,highway\n" + "".join(f"{n},{lat},{lon},\n" for n, (lat
 
 
 def test_a_folder_and_its_files_give_the_same_network(tmp_path: Path):
-    osm_ways, nodes = written(tmp_path, [way(10, WEST_EAST), way(11, NORTH_SOUTH, oneway="yes")], TABLE)
+    osm_ways, nodes = write_map(tmp_path, [way(10, WEST_EAST), way(11, NORTH_SOUTH, oneway="yes")], TABLE)
     wanted = crossing()
     assert roads.build(tmp_path, component=None) == wanted
     assert roads.build(osm_ways, nodes=nodes, component=None) == wanted
@@ -427,7 +427,7 @@ def test_a_folder_and_its_files_give_the_same_network(tmp_path: Path):
     ],
 )
 def test_broken_nodes(tmp_path: Path, nodes: str, words: str):
-    osm_ways, table = written(tmp_path, [way(10, WEST_EAST)], nodes)
+    osm_ways, table = write_map(tmp_path, [way(10, WEST_EAST)], nodes)
     with raises(InvalidFile, parameter="nodes"):
         roads.build(osm_ways, nodes=table)
 
@@ -445,7 +445,7 @@ def test_broken_nodes(tmp_path: Path, nodes: str, words: str):
     ],
 )
 def test_broken_ways(tmp_path: Path, line: str, words: str):
-    osm_ways, nodes = written(tmp_path, [way(10, WEST_EAST)], TABLE)
+    osm_ways, nodes = write_map(tmp_path, [way(10, WEST_EAST)], TABLE)
     with osm_ways.open("a", encoding="utf-8") as stream:
         stream.write(line)
     with raises(InvalidFile, parameter="osm_ways"):
@@ -458,7 +458,7 @@ def test_broken_nodes_in_memory(nodes: dict[int, Any]):
         roads.from_ways([way(10, WEST_EAST)], nodes)
 
 
-def test_files_that_are_not_there(tmp_path: Path):
+def test_missing_files(tmp_path: Path):
     for name in ("x.jsonl", "x.osm", "x.osm.pbf"):
         with raises(MissingFile, parameter="path", value=str(tmp_path / name)):
             roads.build(tmp_path / name, nodes=tmp_path / "y.csv")
@@ -487,7 +487,7 @@ def test_porto_with_service_roads(shared_data: Callable[[str], Path]):
 
 
 @pytest.mark.parametrize("keep", [0.3, 0.99])
-def test_a_truncated_gzip_says_so(shared_data: Callable[[str], Path], tmp_path: Path, keep: float):
+def test_truncated_gzip_is_rejected(shared_data: Callable[[str], Path], tmp_path: Path, keep: float):
     folder = shared_data("porto_road_osm")
     whole = (folder / "osm_ways.jsonl.gz").read_bytes()
     (tmp_path / "ways.jsonl.gz").write_bytes(whole[: int(keep * len(whole))])

@@ -1,4 +1,4 @@
-"""networkx graphs, as OSMnx makes them: the same network as from the files, and what lists, lines and gaps become."""
+"""networkx graphs made by OSMnx: the same network as from files; lists, geometries and missing values."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def small(*edges: tuple[Any, Any, dict[str, Any]], kind: type = nx.MultiDiGraph,
 
 
 @pytest.mark.parametrize("simplified", [False, True])
-def test_a_graph_gives_the_network_of_the_files(simplified: bool):
+def test_graph_and_files_give_the_same_network(simplified: bool):
     network = roads.build(town_maps.graph(simplified=simplified), component=None)
     wanted = town()
     assert network.n_segments == wanted.n_segments
@@ -44,7 +44,7 @@ def test_points_of_lines_are_nodes_that_both_directions_share():
     assert sorted(network.node_id[network.node_id < 0].tolist()) == [-2, -1]
 
 
-def test_lines_the_wrong_way_round_are_turned():
+def test_reversed_geometries_are_corrected():
     line = LineString([(-8.0, 41.01), (-8.005, 41.005), (-8.0, 41.0)])
     network = roads.from_networkx(small(("a", "b", {"highway": "road", "geometry": line})), component=None)
     np.testing.assert_allclose(network.lat[[*network.tail, network.head[-1]]], [41.0, 41.005, 41.01], atol=1e-12)
@@ -68,12 +68,12 @@ def test_numbers_and_texts(value: Any, lanes: float):
     np.testing.assert_array_equal(network.lanes, [lanes])
 
 
-def test_an_undirected_graph_is_driven_both_ways_and_needs_no_classes():
+def test_undirected_graph_is_two_way_and_needs_no_classes():
     network = roads.build(small(("a", "b", {}), ("b", "c", {}), kind=nx.Graph))
     assert (network.n_segments, network.n_turns, network.class_names) == (4, 2, ("road",))
 
 
-def test_a_directed_graph_is_driven_as_its_edges_go():
+def test_directed_graph_keeps_edge_directions():
     network = roads.build(small(("a", "b", {}), ("b", "c", {}), ("c", "a", {}), kind=nx.DiGraph))
     assert (network.n_segments, network.n_turns) == (3, 3)
 
@@ -85,7 +85,7 @@ def test_lengths_are_measured_and_compared():
 
 
 @pytest.mark.parametrize("length", ["12 m", [500.0, 600.0], None, float("nan"), {}])
-def test_a_length_that_is_no_number_is_no_note(length: Any):
+def test_nonnumeric_lengths_are_ignored(length: Any):
     network = roads.from_networkx(small(("a", "b", {"highway": "road", "length": length})), component=None)
     assert network.notes["source"]["median_length_over_measured"] is None
 
@@ -123,7 +123,7 @@ def test_graphs_that_cannot_be_used(graph: Any, expected: dict[str, Any]):
         roads.build(graph, component=None)
 
 
-def test_nodes_with_words_for_degrees():
+def test_nonnumeric_node_coordinates_are_rejected():
     graph = small(("a", "b", {}))
     graph.nodes["b"]["x"] = "east"
     with raises(InvalidNetwork, parameter="graph", value="b"):
@@ -137,6 +137,6 @@ def test_lines_written_as_text():
 
 
 @pytest.mark.parametrize("geometry", ["POINT (1 2)", "LINESTRING EMPTY", "LINESTRING (1, 2)", "", [], LineString()])
-def test_geometries_that_are_no_lines_name_their_edge(geometry: Any):
+def test_invalid_geometries_name_their_edge(geometry: Any):
     with raises(InvalidNetwork, parameter="graph", value="edge ('a', 'b')"):
         roads.build(small(("a", "b", {"geometry": geometry})), component=None)

@@ -71,25 +71,25 @@ def star() -> SegmentTurns:
     return SegmentTurns(way, tail, head, *np.array(turns).T)
 
 
-def banned(kind: str, sources: tuple[int, ...], targets: tuple[int, ...], **tags: str) -> set[tuple[int, int]] | str:
+def forbid(kind: str, sources: tuple[int, ...], targets: tuple[int, ...], **tags: str) -> set[tuple[int, int]] | str:
     """From and to node of the turns that one restriction forbids, or why it is not used."""
     segments = star()
     name = tags.pop("name", "restriction")
-    found = find_forbidden_turns([Restriction(1, sources, 0, targets, {name: kind} | tags)], segments)
-    assert found.used + sum(found.unused.values()) == 1
-    if not found.used:
-        assert not found.turns.any()
-        return next(iter(found.unused))
-    source, target = segments.turn_from[found.turns], segments.turn_to[found.turns]
+    result = find_forbidden_turns([Restriction(1, sources, 0, targets, {name: kind} | tags)], segments)
+    assert result.used + sum(result.unused.values()) == 1
+    if not result.used:
+        assert not result.turns.any()
+        return next(iter(result.unused))
+    source, target = segments.turn_from[result.turns], segments.turn_to[result.turns]
     return set(zip(segments.tail_node[source].tolist(), segments.head_node[target].tolist(), strict=True))
 
 
 def test_kinds_of_restrictions():
-    assert banned("no_left_turn", (10,), (11,)) == {(1, 2)}
-    assert banned("no_exit", (10,), (11, 12)) == {(1, 2), (1, 3)}
-    assert banned("no_entry", (10, 11), (12,)) == {(1, 3), (2, 3)}
-    assert banned("only_left_turn", (10,), (11,)) == {(1, 3), (1, 4), (1, 5), (1, 6)}
-    assert banned("no_left_turn", (10,), (11,), name="restriction:motorcar") == {(1, 2)}
+    assert forbid("no_left_turn", (10,), (11,)) == {(1, 2)}
+    assert forbid("no_exit", (10,), (11, 12)) == {(1, 2), (1, 3)}
+    assert forbid("no_entry", (10, 11), (12,)) == {(1, 3), (2, 3)}
+    assert forbid("only_left_turn", (10,), (11,)) == {(1, 3), (1, 4), (1, 5), (1, 6)}
+    assert forbid("no_left_turn", (10,), (11,), name="restriction:motorcar") == {(1, 2)}
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,10 @@ def test_kinds_of_restrictions():
 def test_restrictions_that_are_not_used(
     reason: str, kind: str, sources: tuple[int, ...], targets: tuple[int, ...], tags: dict[str, str]
 ):
-    assert banned(kind, sources, targets, **tags) == reason
+    assert forbid(kind, sources, targets, **tags) == reason
 
 
-def test_a_u_turn_can_be_forbidden_by_sign():
+def test_restriction_can_forbid_a_u_turn():
     nodes = {1: (41.0, -8.01), 2: (41.0, -8.0), 3: (41.0, -7.99)}
     osm_ways = [{"id": w, "nodes": pair, "tags": {"highway": "road"}} for w, pair in ((10, [1, 2]), (11, [2, 3]))]
     table = read_ways(osm_ways, nodes)
@@ -122,7 +122,7 @@ def test_a_u_turn_can_be_forbidden_by_sign():
     assert turns == {(1, 2, 3), (3, 2, 1), (3, 2, 3), (2, 1, 2), (2, 3, 2)}
 
 
-def test_a_restriction_at_a_node_that_was_joined_to_another():
+def test_restriction_at_a_merged_node():
     nodes = {1: (41.0, -8.01), 2: (41.0, -8.0), 9: (41.0, -8.0), 3: (41.0, -7.99), 4: (41.01, -8.0)}
     pairs = ((10, [1, 2, 9]), (11, [9, 3]), (12, [9, 4]))
     osm_ways = [{"id": w, "nodes": pair, "tags": {"highway": "road", "oneway": "yes"}} for w, pair in pairs]
@@ -134,7 +134,7 @@ def test_a_restriction_at_a_node_that_was_joined_to_another():
 
 @pytest.mark.parametrize("keep", [0.0, 0.02, 0.5, 0.9])
 @pytest.mark.parametrize("name", ["town.osm", "town.osm.gz", "town.osm.pbf"])
-def test_truncated_files_say_so(tmp_path: Path, name: str, keep: float):
+def test_truncated_files_are_rejected(tmp_path: Path, name: str, keep: float):
     write = town_maps.write_pbf if name.endswith("pbf") else town_maps.write_xml
     path = write(tmp_path / name)
     whole = path.read_bytes()
@@ -205,7 +205,7 @@ def test_importing_roads_is_light_and_xml_needs_no_osmium(tmp_path: Path):
     assert done.stdout.strip() == "[] []"
 
 
-def test_without_osmium_a_pbf_says_what_to_install(tmp_path: Path):
+def test_pbf_without_osmium_names_the_package(tmp_path: Path):
     path = town_maps.write_pbf(tmp_path / "town.osm.pbf")
     code = f"import sys; sys.modules['osmium'] = None; from limiirl import roads; roads.build({str(path)!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""The invented city keeps what it promises: blocks, twins, a ring, a river, turns; and its drivers drive legally."""
+"""The synthetic city: blocks, twins, ring, river and turns as documented, and legal trips."""
 
 import itertools
 
@@ -36,7 +36,7 @@ def lines(network, chosen):
 
 
 def streets_at_nodes(network):
-    """How many streets meet at each node, whatever their direction."""
+    """Number of streets at each node, in either direction."""
     pairs = np.unique(np.sort(np.stack([network.tail, network.head], axis=1), axis=1), axis=0)
     return np.bincount(pairs.ravel(), minlength=network.n_nodes)
 
@@ -55,7 +55,7 @@ class TestMap:
         assert np.all((width > 4000.0) & (width < 5500.0))
         assert roads.City(seed=0, radius_km=1.0).network.n_segments < 1500
 
-    def test_all_segments_reach_all_others_without_turning_back(self, city):
+    def test_network_is_strongly_connected_without_u_turns(self, city):
         network = city.network
         graph = nx.DiGraph(zip(network.turn_from.tolist(), network.turn_to.tolist(), strict=True))
         assert graph.number_of_nodes() == network.n_segments
@@ -67,7 +67,7 @@ class TestMap:
         assert city.network.length_m[local].max() <= 120.0
         assert 60.0 < np.median(city.network.length_m[local]) < 110.0
 
-    def test_avenues_have_two_roadways_30_m_apart_that_lead_opposite_ways(self, city):
+    def test_avenues_have_two_opposite_roadways_30_m_apart(self, city):
         network = city.network
         avenue = np.flatnonzero(of_class(network, "primary"))
         # Connectors between the roadways belong to the cross streets, or to the other avenue where the two meet.
@@ -115,7 +115,7 @@ class TestMap:
         assert np.all(link[network.turn_from[onto]])
         assert np.all(link[network.turn_to[off]])
         assert onto.sum() == off.sum() >= 10
-        # Nobody leaves the ring only to enter it again.
+        # No turn leads from the ring directly back to it.
         both = link[network.turn_from] & link[network.turn_to]
         assert np.all(streets_at_nodes(network)[network.head[network.turn_from[both]]] == 2)
 
@@ -127,7 +127,7 @@ class TestMap:
         assert 4 <= np.sum(over & of_class(network, "primary", "secondary")) <= 20
         assert np.sum(over & of_class(network, "motorway")) == 4
 
-    def test_one_ways_bends_forbidden_turns_and_the_unknown(self, city):
+    def test_one_way_streets_bends_forbidden_turns_and_unknown_values(self, city):
         network = city.network
         local = of_class(network, "residential")
         assert 0.1 < np.mean(network.opposite[local] == -1) < 0.5
@@ -139,7 +139,7 @@ class TestMap:
         assert 0.3 < np.mean(np.isnan(network.lanes)) < 0.9
         assert np.nanmin(network.speed_kmh[of_class(network, "motorway")]) > np.nanmax(network.speed_kmh[local])
 
-    def test_a_way_has_one_class_one_limit_and_one_number_of_lanes(self, city):
+    def test_attributes_are_constant_within_an_osm_way(self, city):
         network = city.network
         for values in (network.road_class, np.nan_to_num(network.speed_kmh), np.nan_to_num(network.lanes)):
             pairs = np.unique(np.stack([network.way_id, values], axis=1), axis=0)
@@ -150,7 +150,7 @@ class TestMap:
         network.save(tmp_path / "city.npz")
         assert roads.RoadNetwork.load(tmp_path / "city.npz") == network
 
-    def test_of_numpy_s_numbers_can_be_saved(self, tmp_path):
+    def test_city_of_numpy_numbers_can_be_saved(self, tmp_path):
         city = roads.City(seed=np.int64(3), radius_km=np.float32(0.8125), n_places=np.int32(5))
         city.network.save(tmp_path / "city.npz")
         assert roads.RoadNetwork.load(tmp_path / "city.npz") == roads.City(3, 0.8125, 5).network
@@ -165,7 +165,7 @@ class TestMap:
             ({"n_places": 10**5, "radius_km": 0.8}, {"parameter": "n_places", "value": 100000}),
         ],
     )
-    def test_says_what_is_wrong(self, settings, expected):
+    def test_invalid_input_is_rejected(self, settings, expected):
         with raises(InvalidParameter, **expected):
             roads.City(**settings)
 
@@ -188,7 +188,7 @@ class TestFeatures:
             km[far < centre_m - 150.0], network.length_m[far < centre_m - 150.0] / 1e3, rtol=1e-12
         )
 
-    def test_the_papers_features_work_as_well(self, city):
+    def test_paper_features_in_the_city(self, city):
         assert city.network.mdp("paper").n_features == 24
 
 
@@ -200,45 +200,45 @@ class TestDrivers:
         assert first.demos != other.demos
 
     def test_trips_are_legal_and_long_enough(self, driven):
-        city, found = driven
+        city, result = driven
         network = city.network
         turns = set(zip(network.turn_from.tolist(), network.turn_to.tolist(), strict=True))
-        for demo in found.demos:
+        for demo in result.demos:
             path = demo.states.tolist()
             assert len(path) >= 10
             assert all(pair in turns for pair in itertools.pairwise(path))
             assert path[-1] in city.places
             assert path.index(path[-1]) == len(path) - 1
 
-    def test_one_style_and_one_home_a_driver(self, driven):
-        city, found = driven
-        np.testing.assert_array_equal(found.demos.groups, np.repeat(np.arange(12), 4))
-        np.testing.assert_array_equal(found.demos.labels, found.style[found.demos.groups])
-        starts = found.demos.states[found.demos.offsets[:-1]]
-        np.testing.assert_array_equal(starts[::2], found.home[found.demos.groups[::2]])
+    def test_one_style_and_one_home_per_driver(self, driven):
+        city, result = driven
+        np.testing.assert_array_equal(result.demos.groups, np.repeat(np.arange(12), 4))
+        np.testing.assert_array_equal(result.demos.labels, result.style[result.demos.groups])
+        starts = result.demos.states[result.demos.offsets[:-1]]
+        np.testing.assert_array_equal(starts[::2], result.home[result.demos.groups[::2]])
         assert np.all(np.isin(starts[1::2], city.places))
-        np.testing.assert_array_equal(np.bincount(found.style), [4, 5, 3])
+        np.testing.assert_array_equal(np.bincount(result.style), [4, 5, 3])
 
-    def test_nobody_lives_on_the_ring_road(self, driven):
-        city, found = driven
-        addresses = np.concatenate([found.home, city.places])
+    def test_homes_are_not_on_the_ring_road(self, driven):
+        city, result = driven
+        addresses = np.concatenate([result.home, city.places])
         assert not np.any(of_class(city.network, "motorway", "motorway_link")[addresses])
 
     def test_styles_differ_and_overlap(self):
         city = roads.City(seed=0)
-        found = city.drive(30, 6, seed=1)
-        counts = found.demos.features(city.mdp)
+        result = city.drive(30, 6, seed=1)
+        counts = result.demos.features(city.mdp)
         motorway, avenue, street, central = (
-            np.array([counts[found.demos.labels == k, j].mean() for k in range(3)]) for j in range(4)
+            np.array([counts[result.demos.labels == k, j].mean() for k in range(3)]) for j in range(4)
         )
         assert motorway[0] > 1.0 > 10.0 * max(motorway[1], motorway[2])
         assert street[1] > 2.0 * max(street[0], street[2])
         assert central[2] < 0.5 * min(central[0], central[1])
         # Most trips of those who love the ring do not see it: the styles share routes.
-        assert 0.2 < np.mean(counts[found.demos.labels == 0, 0] > 0.1) < 0.8
+        assert 0.2 < np.mean(counts[result.demos.labels == 0, 0] > 0.1) < 0.8
         assert avenue.min() > 0.5
 
-    def test_says_what_is_wrong(self):
+    def test_invalid_input_is_rejected(self):
         city = roads.City(seed=0, radius_km=0.8)
         with raises(InvalidParameter, parameter="n_drivers", value=0):
             city.drive(0)

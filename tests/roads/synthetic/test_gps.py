@@ -1,4 +1,4 @@
-"""Recorded drives: where fixes are without noise, how large the noise is, and what is missing or thrown off."""
+"""Simulated GPS recordings: positions without noise, noise, lost fixes and outliers."""
 
 import numpy as np
 import pytest
@@ -56,11 +56,11 @@ class TestDrive:
             ]
             at = 0.0
             for choices in place:
-                onward = choices[choices >= at - 1e-9]
-                assert onward.size
-                at = float(onward.min())
+                continues = choices[choices >= at - 1e-9]
+                assert continues.size
+                at = float(continues.min())
 
-    def test_a_fix_every_step_and_the_last_one_parked(self, clean):
+    def test_fixes_at_every_step_until_parked(self, clean):
         for _, _, time_s in clean.trips:
             np.testing.assert_array_equal(time_s, 15.0 * np.arange(time_s.size))
         shares = clean.along_m[clean.trips.offsets[1:] - 1]
@@ -71,7 +71,7 @@ class TestDrive:
             share = clean.along_m[rows] / city.network.length_m[clean.segment[rows]]
             assert np.all((share >= 0.3) & (share <= 0.7))
 
-    def test_nobody_is_faster_than_allowed_or_absurdly_slow(self, city, demos, clean):
+    def test_speeds_are_within_limits(self, city, demos, clean):
         xy = city.network.plane.xy(clean.trips.lat, clean.trips.lon)
         within = np.ones(len(xy), dtype=bool)
         within[clean.trips.offsets[:-1]] = False
@@ -93,9 +93,9 @@ class TestDrive:
             np.testing.assert_array_equal(np.unique(np.diff(trips[0][2])), [step_s])
 
     def test_a_path_of_one_segment(self, city):
-        found = roads.simulate_recording(city.network, Demonstrations.from_lists([[5]]), noise_m=0.0)
-        np.testing.assert_array_equal(found.segment, 5)
-        assert found.along_m[0] <= found.along_m[-1]
+        result = roads.simulate_recording(city.network, Demonstrations.from_lists([[5]]), noise_m=0.0)
+        np.testing.assert_array_equal(result.segment, 5)
+        assert result.along_m[0] <= result.along_m[-1]
 
     def test_names_and_drivers_are_kept(self, city, demos):
         named = Demonstrations(demos.states, demos.offsets, groups=demos.groups, ids=np.arange(len(demos)) + 100)
@@ -106,8 +106,8 @@ class TestDrive:
 
 class TestNoise:
     def test_is_gaussian_in_each_coordinate(self, city, demos):
-        found = roads.simulate_recording(city.network, demos, noise_m=10.0, step_s=3.0)
-        error = errors(city, found)
+        result = roads.simulate_recording(city.network, demos, noise_m=10.0, step_s=3.0)
+        error = errors(city, result)
         assert len(error) > 10_000
         np.testing.assert_allclose(error.std(axis=0), 10.0, rtol=0.03)
         np.testing.assert_allclose(error.mean(axis=0), 0.0, atol=0.4)
@@ -118,7 +118,7 @@ class TestNoise:
         np.testing.assert_allclose(np.mean(np.abs(error) < 10.0), 0.683, atol=0.015)
         np.testing.assert_allclose(np.mean(np.abs(error) < 20.0), 0.954, atol=0.01)
 
-    def test_changes_nothing_but_positions(self, city, demos, clean):
+    def test_noise_changes_only_positions(self, city, demos, clean):
         noisy = roads.simulate_recording(city.network, demos, noise_m=25.0, seed=2)
         np.testing.assert_array_equal(noisy.segment, clean.segment)
         np.testing.assert_array_equal(noisy.trips.time_s, clean.trips.time_s)
@@ -129,45 +129,45 @@ class TestNoise:
         assert first != other
 
     def test_drift_is_slow(self, city, demos):
-        found = roads.simulate_recording(city.network, demos, noise_m=0.0, drift_m=8.0, step_s=3.0)
-        error = errors(city, found)
+        result = roads.simulate_recording(city.network, demos, noise_m=0.0, drift_m=8.0, step_s=3.0)
+        error = errors(city, result)
         within = np.ones(len(error), dtype=bool)
-        within[found.trips.offsets[:-1]] = False
+        within[result.trips.offsets[:-1]] = False
         now, before = error[within], error[np.flatnonzero(within) - 1]
         np.testing.assert_allclose(error.std(axis=0), 8.0, rtol=0.1)
         # It loses a factor e in a minute.
         lag = (now * before).sum() / (before**2).sum()
         np.testing.assert_allclose(lag, np.exp(-3.0 / 60.0), atol=0.01)
         # Another trip, another error.
-        first, last = error[found.trips.offsets[1:-1]], error[found.trips.offsets[1:-1] - 1]
+        first, last = error[result.trips.offsets[1:-1]], error[result.trips.offsets[1:-1] - 1]
         assert abs((first * last).sum() / (last**2).sum()) < 0.3
 
     def test_outliers(self, city, demos):
-        found = roads.simulate_recording(city.network, demos, noise_m=0.0, outliers=0.05, step_s=3.0)
-        away = np.hypot(*errors(city, found).T)
-        np.testing.assert_allclose(found.outlier.mean(), 0.05, atol=0.01)
-        np.testing.assert_allclose(away[~found.outlier], 0.0, atol=1e-6)
-        assert np.all((away[found.outlier] >= 200.0) & (away[found.outlier] <= 2000.0))
+        result = roads.simulate_recording(city.network, demos, noise_m=0.0, outliers=0.05, step_s=3.0)
+        away = np.hypot(*errors(city, result).T)
+        np.testing.assert_allclose(result.outlier.mean(), 0.05, atol=0.01)
+        np.testing.assert_allclose(away[~result.outlier], 0.0, atol=1e-6)
+        assert np.all((away[result.outlier] >= 200.0) & (away[result.outlier] <= 2000.0))
 
     def test_lost_fixes(self, city, demos, clean):
-        found = roads.simulate_recording(city.network, demos, noise_m=0.0, seed=2, lost=0.2)
-        np.testing.assert_allclose(found.trips.n_fixes / clean.trips.n_fixes, 0.8, atol=0.03)
+        result = roads.simulate_recording(city.network, demos, noise_m=0.0, seed=2, lost=0.2)
+        np.testing.assert_allclose(result.trips.n_fixes / clean.trips.n_fixes, 0.8, atol=0.03)
         for i in range(len(demos)):
-            kept, all_ = found.trips[i][2], clean.trips[i][2]
+            kept, all_ = result.trips[i][2], clean.trips[i][2]
             assert (kept[0], kept[-1]) == (all_[0], all_[-1])
             assert np.isin(kept, all_).all()
-        assert found.segment.size == found.along_m.size == found.outlier.size == found.trips.n_fixes
+        assert result.segment.size == result.along_m.size == result.outlier.size == result.trips.n_fixes
 
 
 class TestErrors:
-    def test_an_illegal_turn_is_named(self, city):
+    def test_illegal_turn_is_rejected(self, city):
         network = city.network
         back = next(s for s in range(network.n_segments) if network.opposite[s] >= 0)
         path = [back, int(network.opposite[back])]
         with raises(InvalidDemos, parameter="demos", value=(1, 5), index=1):
             roads.simulate_gps(network, Demonstrations.from_lists([[3], path]))
 
-    def test_a_segment_that_does_not_exist(self, city):
+    def test_unknown_segment_is_rejected(self, city):
         with raises(InvalidDemos, parameter="demos", value=999999, index=0):
             roads.simulate_gps(city.network, Demonstrations.from_lists([[999999]]))
 
@@ -188,11 +188,11 @@ class TestErrors:
             roads.simulate_gps(city.network, demos, **{setting: value})
 
 
-def test_what_cannot_be_recorded_is_refused_and_one_segment_can_be():
+def test_invalid_demonstrations_are_rejected_and_single_segments_accepted():
     street = roads.RoadNetwork.from_segments([41.15, 41.16], [-8.63, -8.63], [0], [1])
     one = Demonstrations.from_lists([[0]])
-    found = roads.simulate_recording(street, one, noise_m=0.0)
-    assert set(found.segment.tolist()) == {0}
+    result = roads.simulate_recording(street, one, noise_m=0.0)
+    assert set(result.segment.tolist()) == {0}
     with raises(InvalidParameter, parameter="seed", value=-1):
         roads.simulate_recording(street, one, seed=-1)
     with raises(InvalidDemos, parameter="demos"):

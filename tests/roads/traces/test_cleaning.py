@@ -1,4 +1,4 @@
-"""Cleaning: every fix is kept or counted, and what is kept can have been driven."""
+"""Cleaning: every fix is kept or counted, and the kept pieces are drivable."""
 
 from collections.abc import Callable
 from itertools import combinations, pairwise
@@ -23,7 +23,7 @@ GAP, JUMP, LEFT, STOP = CUTS[1:]
 ALL = {"min_fixes": 0, "min_length_m": 0.0, "stop_radius_m": 0.0}
 
 
-def test_what_could_not_be_read_stays_on_the_account():
+def test_skipped_trips_and_notes_are_kept():
     trips = along(*np.arange(0.0, 3000.0, 100.0))
     read = Trips(
         trips.lat,
@@ -45,40 +45,40 @@ def along(*x: float, y: float = 0.0, time_s: list[float] | None = None) -> Trips
     return Trips.from_lists([lat], [lon], None if time_s is None else [time_s])
 
 
-def pieces(found: CleanedTrips) -> list[list[int]]:
+def pieces(result: CleanedTrips) -> list[list[int]]:
     """The fixes of each piece, by their place in the input."""
-    return [found.fix[a:b].tolist() for a, b in zip(found.trips.offsets[:-1], found.trips.offsets[1:], strict=True)]
+    return [result.fix[a:b].tolist() for a, b in zip(result.trips.offsets[:-1], result.trips.offsets[1:], strict=True)]
 
 
 def test_distances_are_those_on_the_ellipsoid():
     rng = np.random.default_rng(0)
     lat, lon = rng.uniform(-70, 70, 40), rng.uniform(179, 181, 40) % 360 - 180
     wanted = distance_m(lat[:-1], lon[:-1], lat[1:], lon[1:])
-    found = [metres(lat[i], lon[i], lat[i + 1], lon[i + 1]) for i in range(39)]
-    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    result = [metres(lat[i], lon[i], lat[i + 1], lon[i + 1]) for i in range(39)]
+    np.testing.assert_allclose(result, wanted, rtol=1e-12)
     assert metres(lat[0], lon[0], lat[0], lon[0]) == 0.0
 
 
-def test_a_clean_trip_stays_as_it_is():
+def test_clean_trip_is_unchanged():
     trip = along(*range(0, 3000, 300))
-    found = clean(trip)
-    assert found.trips == trip
-    assert (found.whole.tolist(), found.source.tolist()) == ([True], [0])
-    assert found.dropped == found.cuts == found.lost == {}
-    assert not found.fate.any()
+    result = clean(trip)
+    assert result.trips == trip
+    assert (result.whole.tolist(), result.source.tolist()) == ([True], [0])
+    assert result.dropped == result.cuts == result.lost == {}
+    assert not result.fate.any()
 
 
 @pytest.mark.parametrize("n_out", [1, 2, 5])
 def test_excursions_are_dropped(n_out):
     x = np.arange(0.0, 300.0 * 20, 300.0)
     x[7 : 7 + n_out] += 9000.0 * np.arange(1, n_out + 1)  # each at another place
-    found = clean(along(*x))
-    assert pieces(found) == [[*range(7), *range(7 + n_out, 20)]]
-    assert found.dropped == {OUTLIER: n_out}
-    assert found.whole.tolist() == [True]
+    result = clean(along(*x))
+    assert pieces(result) == [[*range(7), *range(7 + n_out, 20)]]
+    assert result.dropped == {OUTLIER: n_out}
+    assert result.whole.tolist() == [True]
 
 
-def test_a_longer_excursion_is_a_piece_of_its_own():
+def test_long_excursion_becomes_a_piece():
     x = np.arange(0.0, 300.0 * 20, 300.0)
     x[7:13] += 9000.0
     assert pieces(clean(along(*x))) == [[*range(7)], [*range(7, 13)], [*range(13, 20)]]
@@ -86,11 +86,11 @@ def test_a_longer_excursion_is_a_piece_of_its_own():
     assert pieces(clean(along(*x), max_outliers=6)) == [[*range(7), *range(13, 20)]]
 
 
-def test_a_trip_that_goes_on_elsewhere_is_cut_or_bridged():
+def test_jumps_are_cut_or_bridged():
     x = [*np.arange(0.0, 3000.0, 300.0), *np.arange(3700.0, 6000.0, 300.0)]  # 1,000 m in one step
-    found = clean(along(*x))
-    assert pieces(found) == [[*range(10)], [*range(10, 18)]]
-    assert (found.cuts, found.dropped, found.whole.tolist()) == ({JUMP: 1}, {}, [False, False])
+    result = clean(along(*x))
+    assert pieces(result) == [[*range(10)], [*range(10, 18)]]
+    assert (result.cuts, result.dropped, result.whole.tolist()) == ({JUMP: 1}, {}, [False, False])
     bridged = clean(along(*x), bridge_jumps=True)
     assert (len(bridged), bridged.dropped, bridged.cuts) == (1, {OUTLIER: 1}, {})
     # Too far for any time that dropping could give.
@@ -98,13 +98,13 @@ def test_a_trip_that_goes_on_elsewhere_is_cut_or_bridged():
     assert clean(along(*x), bridge_jumps=True).cuts == {JUMP: 1}
 
 
-def test_an_outlier_at_an_end_does_not_take_its_neighbour_with_it():
+def test_outlier_at_an_end_is_dropped_alone():
     x = np.arange(0.0, 3000.0, 300.0)
     x[0] = 9000.0
-    found = clean(along(*x))
-    assert (pieces(found), found.dropped, found.whole.tolist()) == ([[*range(1, 10)]], {FEW: 1}, [False])
-    found = clean(along(*x), bridge_jumps=True)
-    assert (pieces(found), found.dropped) == ([[*range(1, 10)]], {OUTLIER: 1})
+    result = clean(along(*x))
+    assert (pieces(result), result.dropped, result.whole.tolist()) == ([[*range(1, 10)]], {FEW: 1}, [False])
+    result = clean(along(*x), bridge_jumps=True)
+    assert (pieces(result), result.dropped) == ([[*range(1, 10)]], {OUTLIER: 1})
 
 
 def test_gaps_cut():
@@ -113,38 +113,38 @@ def test_gaps_cut():
     time[5:] += 105.0  # 120 s in all
     assert len(clean(along(*x, time_s=time))) == 1
     time[5:] += 1.0
-    found = clean(along(*x, time_s=time))
-    assert (pieces(found), found.cuts, found.dropped) == ([[*range(5)], [*range(5, 10)]], {GAP: 1}, {})
+    result = clean(along(*x, time_s=time))
+    assert (pieces(result), result.cuts, result.dropped) == ([[*range(5)], [*range(5, 10)]], {GAP: 1}, {})
 
 
-def test_a_gap_that_dropping_opens_is_cut_too():
+def test_gaps_opened_by_dropped_fixes_are_cut():
     x = np.arange(0.0, 600.0 * 14, 600.0)
     x[7] = 99_000.0
-    found = clean(along(*x, time_s=70.0 * np.arange(14)))
-    assert (found.cuts, found.dropped) == ({GAP: 1}, {OUTLIER: 1})
+    result = clean(along(*x, time_s=70.0 * np.arange(14)))
+    assert (result.cuts, result.dropped) == ({GAP: 1}, {OUTLIER: 1})
 
 
-def test_an_outlier_between_two_steps_of_the_longest_time_is_one():
+def test_outlier_between_two_longest_steps():
     x = np.arange(0.0, 600.0 * 14, 600.0)
     x[7] = 99_000.0
-    found = clean(along(*x, time_s=120.0 * np.arange(14)))
-    assert (found.cuts, found.dropped) == ({GAP: 1}, {OUTLIER: 1})
+    result = clean(along(*x, time_s=120.0 * np.arange(14)))
+    assert (result.cuts, result.dropped) == ({GAP: 1}, {OUTLIER: 1})
 
 
-def test_a_gap_within_a_stop_cuts_it():
+def test_gap_within_a_stop_cuts_it():
     x = [0, 300, 600, 900, 1200, 1202, 1204, 1206, 1500, 1800, 2100]
     time = 15.0 * np.arange(11.0)
     time[6:] += 500.0
-    found = clean(along(*x, time_s=time))
-    assert (pieces(found), found.cuts) == ([[*range(6)], [*range(6, 11)]], {GAP: 1})
+    result = clean(along(*x, time_s=time))
+    assert (pieces(result), result.cuts) == ([[*range(6)], [*range(6, 11)]], {GAP: 1})
 
 
-def test_of_a_stop_the_first_and_the_last_fix_stay():
+def test_first_and_last_fix_of_a_stop_are_kept():
     x = [0, 300, 600, 900, 903, 897, 910, 905, 1200, 1500, 1800]
-    found = clean(along(*x))
-    assert pieces(found) == [[0, 1, 2, 3, 7, 8, 9, 10]]
-    assert (found.dropped, found.whole.tolist()) == ({STANDING: 3}, [True])
-    assert found.trips[0][2][3:5].tolist() == [45.0, 105.0]
+    result = clean(along(*x))
+    assert pieces(result) == [[0, 1, 2, 3, 7, 8, 9, 10]]
+    assert (result.dropped, result.whole.tolist()) == ({STANDING: 3}, [True])
+    assert result.trips[0][2][3:5].tolist() == [45.0, 105.0]
     assert clean(along(*x), stop_radius_m=0.0).dropped == {}
     # A minute of standing, and then another trip.
     split = clean(along(*x), split_stops_s=59.0, min_fixes=3)
@@ -152,32 +152,32 @@ def test_of_a_stop_the_first_and_the_last_fix_stay():
     assert clean(along(*x), split_stops_s=60.0).cuts == {}
 
 
-def test_a_stop_longer_than_a_gap_is_none():
+def test_stop_longer_than_the_maximum_gap_is_cut():
     x = [0, 300, 600, *[900] * 20, 1200, 1500]
-    found = clean(along(*x))
-    assert (len(found), found.cuts, found.dropped) == (1, {}, {STANDING: 18})
+    result = clean(along(*x))
+    assert (len(result), result.cuts, result.dropped) == (1, {}, {STANDING: 18})
 
 
-def test_of_fixes_of_one_time_the_first_stays():
+def test_first_of_simultaneous_fixes_is_kept():
     x = [0, 300, 310, 600, 900, 1200, 1210]
-    found = clean(along(*x, time_s=[0, 15, 15, 30, 45, 60, 60]))
-    assert (pieces(found), found.dropped, found.whole.tolist()) == ([[0, 1, 3, 4, 5]], {SAME: 2}, [True])
+    result = clean(along(*x, time_s=[0, 15, 15, 30, 45, 60, 60]))
+    assert (pieces(result), result.dropped, result.whole.tolist()) == ([[0, 1, 3, 4, 5]], {SAME: 2}, [True])
 
 
 def test_small_pieces_are_dropped_and_counted():
     few, short = along(0, 300, 600, 900), along(0, 40, 80, 120, 160, 190)
-    found = clean(Trips.concat([few, short, along(*range(0, 3000, 300))]))
-    assert (found.dropped, found.lost, found.source.tolist()) == ({FEW: 4, SHORT: 6}, {FEW: 1, SHORT: 1}, [2])
+    result = clean(Trips.concat([few, short, along(*range(0, 3000, 300))]))
+    assert (result.dropped, result.lost, result.source.tolist()) == ({FEW: 4, SHORT: 6}, {FEW: 1, SHORT: 1}, [2])
     assert len(clean(few, min_fixes=4)) == 1
     assert len(clean(short, min_length_m=189.0)) == 1
 
 
-def test_what_lies_outside_the_network_is_cut_away():
+def test_fixes_outside_the_network_are_cut():
     east = float(NETWORK.plane.xy(41.15, NETWORK.lon.max())[0] - NETWORK.plane.xy(PLANE.lat, PLANE.lon)[0])
     x = east + np.array([-1500, -1200, -900, -600, -300, 150, 190, 450, 800, 100, -300, -600, -900, -1200, -1500])
-    found = clean(along(*x), NETWORK)
-    assert pieces(found) == [[*range(7)], [*range(9, 15)]]
-    assert (found.dropped, found.cuts, found.whole.tolist()) == ({OUTSIDE: 2}, {LEFT: 1}, [False, False])
+    result = clean(along(*x), NETWORK)
+    assert pieces(result) == [[*range(7)], [*range(9, 15)]]
+    assert (result.dropped, result.cuts, result.whole.tolist()) == ({OUTSIDE: 2}, {LEFT: 1}, [False, False])
     assert clean(along(*x), NETWORK, margin_m=900.0).dropped == {}
     assert clean(along(*x)).dropped == {}
     # An outlier outside is an outlier: it does not cut.
@@ -196,11 +196,11 @@ def test_the_margin_is_the_same_on_every_side(axis, side):
     assert pieces(clean(Trips.from_lists([lat], [lon]), NETWORK)) == [[*range(5)]]
 
 
-def test_swapped_trips_are_counted_and_a_file_of_them_is_refused():
+def test_swapped_trips_are_counted_or_rejected():
     good = along(*range(0, 3000, 300))
     bad = Trips(good.lon, good.lat, good.time_s, good.offsets, good.ids)
-    found = clean(Trips.concat([good, bad, good]), NETWORK)
-    assert (found.dropped, found.lost, found.source.tolist()) == ({SWAPPED: 10}, {SWAPPED: 1}, [0, 2])
+    result = clean(Trips.concat([good, bad, good]), NETWORK)
+    assert (result.dropped, result.lost, result.source.tolist()) == ({SWAPPED: 10}, {SWAPPED: 1}, [0, 2])
     with raises(InvalidTrips, parameter="trips", value=2):
         clean(Trips.concat([bad, bad, good]), NETWORK)
     paris = Trips.from_lists([[48.9] * 5], [[2.3] * 5])
@@ -209,7 +209,7 @@ def test_swapped_trips_are_counted_and_a_file_of_them_is_refused():
 
 
 @pytest.mark.parametrize("wrong", [{"max_gap_s": 0.0}, {"max_speed_ms": np.nan}, {"min_fixes": -1}, {"margin_m": -1.0}])
-def test_limits_that_make_no_sense(wrong):
+def test_invalid_limits_are_rejected(wrong):
     (name,) = wrong
     with raises(InvalidParameter, parameter=name):
         clean(along(0, 1), **wrong)
@@ -249,12 +249,12 @@ def cheapest(x: np.ndarray, most: int, bridge: bool) -> float:
     most=st.integers(0, 4),
     bridge=st.booleans(),
 )
-def test_no_way_of_dropping_is_cheaper(x, most, bridge):
+def test_bridging_drops_the_fewest_fixes(x, most, bridge):
     """A random walk in steps of 101 m, most of which are impossible."""
     metres = 101.0 * np.array(x) + np.arange(len(x))
     # Without gaps in time, however many are dropped in a row.
-    found = clean(along(*metres), max_outliers=most, bridge_jumps=bridge, max_gap_s=1e9, **ALL)
-    cost = found.dropped.get(OUTLIER, 0) + (most // 2 + 1) * found.cuts.get(JUMP, 0)
+    result = clean(along(*metres), max_outliers=most, bridge_jumps=bridge, max_gap_s=1e9, **ALL)
+    cost = result.dropped.get(OUTLIER, 0) + (most // 2 + 1) * result.cuts.get(JUMP, 0)
     assert cost == cheapest(metres, most, bridge)
 
 
@@ -276,28 +276,32 @@ def messy_trips(draw: st.DrawFn) -> Trips:
 @given(trips=messy_trips(), bridge=st.booleans(), stop=st.sampled_from([None, 30.0]), min_fixes=st.integers(0, 4))
 def test_every_fix_is_kept_or_counted_and_pieces_can_be_driven(trips, bridge, stop, min_fixes):
     limits = {"bridge_jumps": bridge, "split_stops_s": stop, "min_fixes": min_fixes, "min_length_m": 20.0}
-    found = clean(trips, NETWORK, **limits)
-    assert found.fix.size + sum(found.dropped.values()) == trips.n_fixes == found.fate.size
-    np.testing.assert_array_equal(np.flatnonzero(found.fate == 0), found.fix)
-    assert len(set(found.source.tolist())) + sum(found.lost.values()) == len(trips)
+    try:
+        result = clean(trips, NETWORK, **limits)
+    except InvalidTrips as error:  # a drawn set of trips may lie completely outside
+        assert (error.parameter, error.value) == ("network", NETWORK.centre)
+        return
+    assert result.fix.size + sum(result.dropped.values()) == trips.n_fixes == result.fate.size
+    np.testing.assert_array_equal(np.flatnonzero(result.fate == 0), result.fix)
+    assert len(set(result.source.tolist())) + sum(result.lost.values()) == len(trips)
     for name in ("lat", "lon", "time_s"):
-        np.testing.assert_array_equal(getattr(found.trips, name), getattr(trips, name)[found.fix])
-    np.testing.assert_array_equal(trips.trip_of_fix[found.fix], np.repeat(found.source, found.trips.lengths))
-    for part, (lat, lon, time) in zip(pieces(found), found.trips, strict=True):
+        np.testing.assert_array_equal(getattr(result.trips, name), getattr(trips, name)[result.fix])
+    np.testing.assert_array_equal(trips.trip_of_fix[result.fix], np.repeat(result.source, result.trips.lengths))
+    for part, (lat, lon, time) in zip(pieces(result), result.trips, strict=True):
         steps, gaps = distance_m(lat[:-1], lon[:-1], lat[1:], lon[1:]), np.diff(time)
         assert len(part) >= min_fixes
         assert steps.sum() >= 20.0
         assert np.all(steps <= (45.0 * gaps + 30.0) * (1 + 1e-9))
         assert np.all((gaps > 0) & ((gaps <= 120.0) | (steps <= 15.0)))
-        between = found.fate[part[0] : part[-1]]
+        between = result.fate[part[0] : part[-1]]
         assert set(between[between > 0].tolist()) <= {REASONS.index(why) for why in (SAME, OUTLIER, STANDING)}
 
 
 def test_porto_is_cleaned_and_accounted_for(shared_data: Callable[[str], Path]):
     trips = read_trips(shared_data("porto_taxi_trips") / "porto_trips_1pct.csv.gz")
-    found = clean(trips)
-    assert found.fix.size + sum(found.dropped.values()) == 836_221
-    assert len(set(found.source.tolist())) + sum(found.lost.values()) == 17_084
+    result = clean(trips)
+    assert result.fix.size + sum(result.dropped.values()) == 836_221
+    assert len(set(result.source.tolist())) + sum(result.lost.values()) == 17_084
     # The README counts 1,416 trips with a jump of over 160 km/h.
-    assert 1_200 < found.cuts[JUMP] < 1_500
-    assert np.count_nonzero(found.whole) > 15_000
+    assert 1_200 < result.cuts[JUMP] < 1_500
+    assert np.count_nonzero(result.whole) > 15_000

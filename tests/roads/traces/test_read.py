@@ -1,4 +1,4 @@
-"""Reading trips: every format, and every way in which files are broken."""
+"""Reading trips: all formats, and broken files."""
 
 import gzip
 import json
@@ -104,7 +104,7 @@ def test_polylines_in_parquet(tmp_path, kind):
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_a_fix_a_row_in_any_order(tmp_path, suffix):
+def test_fix_rows_in_any_order(tmp_path, suffix):
     columns = {
         "Driver": ["x", "y", "x", "y", "x", "x"],
         "Trip": ["1", "1", "1", "1", "2", "1"],
@@ -196,19 +196,19 @@ def test_a_folder_and_a_list_of_files(tmp_path):
 # Columns and times
 
 
-def test_columns_by_name_or_as_told(tmp_path):
+def test_columns_by_name_or_as_given(tmp_path):
     path = csv_file(tmp_path, row(1), head="nr,who,when,line")
     with raises(InvalidFile, parameter="columns", value=str(path)):
         read_trips(path)
-    told = {"trip": "nr", "driver": "who", "time": "when", "polyline": "line"}
-    trips = read_trips(path, columns=told)
+    roles = {"trip": "nr", "driver": "who", "time": "when", "polyline": "line"}
+    trips = read_trips(path, columns=roles)
     assert (trips.ids.tolist(), trips.groups.tolist(), trips.time_s[0]) == ([1], [5], 100.0)
     with raises(InvalidParameter, parameter="columns", value="x"):
         read_trips(path, columns={"lat": "x"})
     with raises(InvalidParameter, parameter="columns", value="latitude"):
         read_trips(path, columns={"latitude": "nr"})
     with raises(InvalidParameter, parameter="step_s", value=0.0):
-        read_trips(path, columns=told, step_s=0.0)
+        read_trips(path, columns=roles, step_s=0.0)
 
 
 @pytest.mark.parametrize(
@@ -266,12 +266,12 @@ def test_ids_that_parquet_has_as_floats(tmp_path, given, ids, lost):
     assert len(quietly(path)) == 3
 
 
-def test_the_end_of_a_name_decides_nothing_that_the_content_does(tmp_path):
+def test_format_is_detected_from_the_content(tmp_path):
     rows = ("1,41.1,-8.6", "1,41.2,-8.6")
     assert read_trips(csv_file(tmp_path, *rows, head="trip,lat,lon", name="my.gpx.csv")).lat.tolist() == [41.1, 41.2]
 
 
-def test_a_broken_trip_is_skipped_with_its_reason_and_the_rest_goes_on(tmp_path):
+def test_broken_trips_are_skipped_with_a_reason(tmp_path):
     path = csv_file(
         tmp_path,
         row("good"),
@@ -290,15 +290,15 @@ def test_a_broken_trip_is_skipped_with_its_reason_and_the_rest_goes_on(tmp_path)
     with pytest.warns(SkippedTripsWarning, match=r"3 trips read. 9 skipped, the first \(id 'cut', row 1\): its"):
         trips = read_trips(path)
     assert trips.ids.tolist() == ["good", "one", "last"]
-    found = reasons(trips)
-    assert set(found) == {"cut", "none", "blank", "flat", "words", "nan", "when", "short", "after"}
-    assert found["cut"].startswith("its polyline is not JSON")
-    assert found["cut"].endswith("it ends in '63,41.15],[-8.62,41.'")
-    assert found["words"].startswith("its polyline is not JSON")
-    assert (found["none"], found["blank"]) == ("it has no fixes", "it has no polyline")
-    assert found["flat"] == "its polyline is not a list of pairs [longitude, latitude]"
-    assert found["nan"] == found["when"] == "none of its fixes has a readable latitude, longitude and time"
-    assert found["short"].startswith("its row has too few or too many cells")
+    result = reasons(trips)
+    assert set(result) == {"cut", "none", "blank", "flat", "words", "nan", "when", "short", "after"}
+    assert result["cut"].startswith("its polyline is not JSON")
+    assert result["cut"].endswith("it ends in '63,41.15],[-8.62,41.'")
+    assert result["words"].startswith("its polyline is not JSON")
+    assert (result["none"], result["blank"]) == ("it has no fixes", "it has no polyline")
+    assert result["flat"] == "its polyline is not a list of pairs [longitude, latitude]"
+    assert result["nan"] == result["when"] == "none of its fixes has a readable latitude, longitude and time"
+    assert result["short"].startswith("its row has too few or too many cells")
     rows = {skip.id: skip.row for skip in trips.skipped}
     assert rows == {
         "cut": 1,
@@ -313,7 +313,7 @@ def test_a_broken_trip_is_skipped_with_its_reason_and_the_rest_goes_on(tmp_path)
     }
 
 
-def test_single_bad_fixes_are_left_out_and_counted(tmp_path):
+def test_single_invalid_fixes_are_dropped_and_counted(tmp_path):
     line = [LINE[0], [-8.6, 141.0], LINE[1], ["a", 41.0], [-8.6, None], LINE[2]]
     trips = quietly(csv_file(tmp_path, row(1, json.dumps(line).replace('"', '""'))))
     assert trips.lat.tolist() == [41.15, 41.16, 41.17]
@@ -325,14 +325,14 @@ def test_single_bad_fixes_are_left_out_and_counted(tmp_path):
     assert trips.skipped == ()
 
 
-def test_a_quote_that_is_not_closed_costs_one_trip(tmp_path):
+def test_unclosed_quote_costs_one_trip(tmp_path):
     path = csv_file(tmp_path, row(1), '2,5,100,"[[-8.63,41.15]', row(3), row(4), "5,5,100", row(6))
     trips = quietly(path)
     assert sorted(trips.ids.tolist()) == [1, 3, 4, 6]
     assert sorted(reasons(trips)) == ["2", "5"]
 
 
-def test_names_after_a_quote_that_is_not_closed_are_those_before_it(tmp_path):
+def test_names_after_an_unclosed_quote_are_unchanged(tmp_path):
     # Å is C3 85 in UTF-8, and 85 ends a line for `splitlines`.
     fixes = [f"1,José Å,{k},41.1{k},-8.6" for k in range(8)]
     fixes[3] = '1,"José Å,3,41.13,-8.6'
@@ -350,7 +350,7 @@ def test_names_after_a_quote_that_is_not_closed_are_those_before_it(tmp_path):
     assert sorted((skip.id, skip.trip) for skip in trips.skipped) == [("1", True), ("x", True), ("é", True)]
 
 
-def test_bytes_that_are_no_text_cost_a_name_at_most(tmp_path):
+def test_undecodable_bytes_affect_only_names(tmp_path):
     path = csv_file(
         tmp_path, row("é"), row("x"), "bad,row", row("z", "[[\xe9,1]]"), head="\ufeffTRIP_ID,TAXI_ID,A\xe9,POLYLINE"
     )
@@ -380,7 +380,7 @@ def test_copies_are_skipped_and_others_of_the_same_id_are_renamed(tmp_path):
     assert trips.notes == {"other trips of the same id, renamed (id#2, id#3, ...)": 2}
 
 
-def test_swapped_coordinates_are_said_and_never_exchanged_by_themselves(tmp_path):
+def test_swapped_coordinates_are_reported_and_never_exchanged(tmp_path):
     shanghai = [[31.2, 121.4], [31.3, 121.5]]
     mixed = csv_file(tmp_path, row("good"), row("bad", shanghai))
     trips = quietly(mixed)
@@ -394,7 +394,7 @@ def test_swapped_coordinates_are_said_and_never_exchanged_by_themselves(tmp_path
         read_trips(csv_file(tmp_path, row(1, shanghai), row(2, [])))
 
 
-def test_swapped_coordinates_that_lie_on_the_globe_show_beside_a_network(tmp_path):
+def test_swapped_coordinates_within_range_are_detected_with_a_network(tmp_path):
     swapped = [[lat, lon] for lon, lat in LINE]
     path = csv_file(tmp_path, row(1, swapped), row(2, swapped), row(3))
     assert read_trips(path)[0][0].tolist() == [-8.63, -8.62, -8.61]
@@ -413,7 +413,7 @@ def test_a_trip_of_ten_thousand_fixes(tmp_path):
     np.testing.assert_array_equal(trips[1][1], np.array(line)[:, 0])
 
 
-def test_files_that_are_cut_off_or_empty(tmp_path):
+def test_truncated_or_empty_files_are_rejected(tmp_path):
     whole = csv_file(tmp_path, *(row(i, np.random.default_rng(i).normal(size=(50, 2)).tolist()) for i in range(50)))
     data = whole.read_bytes()
     zipped, cut = gzip.compress(data), tmp_path / "cut"
@@ -447,7 +447,7 @@ def test_files_that_are_cut_off_or_empty(tmp_path):
 
 
 @pytest.mark.parametrize("part", [0.3, 0.6, 0.9])
-def test_parquet_that_is_cut_off(tmp_path, part):
+def test_truncated_parquet_is_rejected(tmp_path, part):
     path = tmp_path / "a.parquet"
     Trips.from_lists([np.linspace(41, 42, 5000)], [np.linspace(-8, -7, 5000)]).to_parquet(path)
     path.write_bytes(path.read_bytes()[: int(part * path.stat().st_size)])
@@ -464,18 +464,18 @@ def test_parquet_that_is_cut_off(tmp_path, part):
         ("</trkseg>", [41.1, 41.2], ["day"]),
     ],
 )
-def test_gpx_that_is_cut_off_keeps_every_complete_point(tmp_path, cut, lat, ids):
+def test_truncated_gpx_keeps_every_complete_point(tmp_path, cut, lat, ids):
     path = tmp_path / "day.gpx"
     text = GPX.format(v="1.1", v2="1/1")
     path.write_text(text[: text.index(cut)], encoding="utf-8")
     trips = quietly(path)
     assert (trips.lat.tolist(), trips.ids.tolist()) == (lat, ids)
-    said = reasons(trips)["day:rest"]
-    assert said.startswith(f"the file is truncated or damaged after {len(lat)} points, which are kept (")
+    phrase = reasons(trips)["day:rest"]
+    assert phrase.startswith(f"the file is truncated or damaged after {len(lat)} points, which are kept (")
 
 
 @pytest.mark.parametrize("damage", ["cut", "block"])
-def test_gpx_whose_compression_is_damaged_keeps_what_came_before(tmp_path, damage):
+def test_damaged_gzip_of_gpx_keeps_earlier_points(tmp_path, damage):
     rng = np.random.default_rng(0)
     points = "".join(f'<trkpt lat="{lat}" lon="{lon}"/>' for lat, lon in rng.uniform(0, 80, (20_000, 2)))
     text = f"<gpx><trk><trkseg>{points}</trkseg></trk></gpx>".encode()
@@ -499,14 +499,14 @@ def test_rows_without_a_trip_are_counted(tmp_path):
     assert trips.notes == {"fixes without latitude, longitude or time, dropped": 1}
 
 
-def test_a_blank_driver_is_nobody_else(tmp_path):
+def test_blank_driver_is_a_separate_driver(tmp_path):
     rows = ("1,ann,0,41.1,-8.6", "2,,0,41.2,-8.6", "3,zoe,0,41.3,-8.6")
     trips = quietly(csv_file(tmp_path, *rows, head="trip,driver,time,lat,lon"))
     assert trips.groups.tolist() == ["ann", "", "zoe"]
     assert trips.notes == {"trips without a driver name": 1}
 
 
-def test_milliseconds_beside_a_blank_time_are_no_dates(tmp_path):
+def test_milliseconds_beside_a_blank_time_are_not_dates(tmp_path):
     rows = ("a,1512010801000,41.1,-8.6", "a,,41.2,-8.6", "a,1512010802000,41.3,-8.6")
     trips = quietly(csv_file(tmp_path, *rows, head="trip,time,lat,lon"))
     assert trips.time_s.tolist() == [1512010801.0, 1512010802.0]
@@ -534,7 +534,7 @@ def test_polylines_are_read_as_json_reads_them(lines, indent):
 
 @settings(max_examples=examples(300), deadline=None)
 @given(text=st.text(alphabet="[],.- 0189\n", max_size=14))
-def test_whatever_the_fast_reader_takes_is_json_and_the_same(text):
+def test_fast_reader_agrees_with_json(text):
     data = np.frombuffer(text.encode(), dtype=np.uint8)
     xy, counts, odd = read_polylines(data, np.array([0, data.size]))
     if odd.size == 0:
@@ -546,6 +546,6 @@ def test_whatever_the_fast_reader_takes_is_json_and_the_same(text):
 @pytest.mark.parametrize(
     "text", ["[[1,2],]", "[[1,2][3,4]]", "[[01,2]]", "[[1.,2]]", "[[.5,2]]", "[[1,2,3]]", "[[1 2]]"]
 )
-def test_the_fast_reader_leaves_what_is_odd(text):
+def test_fast_reader_leaves_unusual_input(text):
     data = np.frombuffer(text.encode(), dtype=np.uint8)
     assert read_polylines(data, np.array([0, data.size]))[2].tolist() == [0]

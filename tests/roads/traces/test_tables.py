@@ -1,4 +1,4 @@
-"""CSV as other programs and other countries write it: read where there is one meaning, else refused with the place."""
+"""CSV dialects: unambiguous files are read, others are rejected with the position."""
 
 import warnings
 
@@ -39,7 +39,7 @@ def quietly(*args, **known) -> Trips:
     ],
     ids=["cr", "crlf", "bom", "utf16", "utf16be", "semicolon", "tab", "bar", "decimal-comma", "all", "quoted"],
 )
-def test_what_has_one_meaning_is_read(tmp_path, data):
+def test_unambiguous_formats_are_read(tmp_path, data):
     path = tmp_path / "trips.csv"
     path.write_bytes(data)
     trips = quietly(path)
@@ -47,7 +47,7 @@ def test_what_has_one_meaning_is_read(tmp_path, data):
     assert trips.time_s.tolist() == [START, START + 15.0]
 
 
-def test_decimal_commas_are_counted_and_words_are_not(tmp_path):
+def test_decimal_commas_are_counted(tmp_path):
     path = tmp_path / "trips.csv"
     path.write_text("trip;time;lat;lon\n1;5,5;41,15;-8,63\n1;7;north;-8,62\n1;8;1,234,567;-8\n", encoding="utf-8")
     trips = quietly(path)
@@ -77,14 +77,14 @@ def test_decimal_commas_are_counted_and_words_are_not(tmp_path):
         ("id,points\n1,12\n", "polyline"),
     ],
 )  # fmt: skip
-def test_what_has_none_or_several_is_refused_with_the_place(tmp_path, text, words):
+def test_unreadable_or_ambiguous_files_are_rejected(tmp_path, text, words):
     path = tmp_path / "trips.csv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InvalidFile, match=words):
         read_trips(path)
 
 
-def test_a_doubtful_id_is_read_as_told(tmp_path):
+def test_ambiguous_id_column_follows_the_given_role(tmp_path):
     path = tmp_path / "day.csv"
     path.write_text("id,lat,lon\n1,41.1,-8.1\n2,41.2,-8.2\n", encoding="utf-8")
     assert read_trips(path, columns={"trip": "id"}).lengths.tolist() == [1, 1]
@@ -96,7 +96,7 @@ def test_a_doubtful_id_is_read_as_told(tmp_path):
     assert read_trips(path).lat.tolist() == [41.1]
 
 
-def test_times_of_another_country_beside_a_polyline(tmp_path):
+def test_unreadable_times_beside_a_polyline(tmp_path):
     path = tmp_path / "trips.csv"
     path.write_text('TRIP_ID,TIMESTAMP,POLYLINE\n1,,"[[-8.1,41.1]]"\n2,13.7.2013,"[[-8.1,41.1]]"\n', encoding="utf-8")
     with raises(InvalidFile, parameter="columns", value="TIMESTAMP", index=1):
@@ -104,7 +104,7 @@ def test_times_of_another_country_beside_a_polyline(tmp_path):
     assert read_trips(path, columns={"time": None}).time_s.tolist() == [0.0, 0.0]
 
 
-def test_columns_of_blanks_are_no_error(tmp_path):
+def test_blank_columns_are_accepted(tmp_path):
     path = tmp_path / "trips.csv"
     path.write_text("trip,time,lat,lon\n1,,41,-8\n1,NA,41,-8\n", encoding="utf-8")
     trips = quietly(path)
@@ -117,7 +117,7 @@ def test_metres_are_not_taken_for_degrees(tmp_path):
     assert "out of range; degrees are needed" in quietly(path).skipped[0].reason
 
 
-def test_names_in_latin_1_stay_two(tmp_path):
+def test_names_in_latin_1_stay_distinct(tmp_path):
     path = tmp_path / "trips.csv"
     path.write_bytes("trip,lat,länge\né,41.1,-8.1\nè,41.2,-8.1\n".encode("latin-1"))
     with pytest.warns(SkippedTripsWarning, match="cells that are not UTF-8, read as Latin-1: 2"):

@@ -51,7 +51,7 @@ def test_equality_is_that_of_the_content():
     assert three() != "trips"
 
 
-def test_concat_joins_trips_and_what_is_known_of_them():
+def test_concat_joins_trips_and_metadata():
     one = three()
     other = Trips(
         one.lat, one.lon, one.time_s, one.offsets, one.ids, one.groups, (SkippedTrip("z", 4, "empty"),), {"odd": 2}
@@ -86,14 +86,14 @@ def test_concat_joins_trips_and_what_is_known_of_them():
         ({"groups": [0.5, 1.0]}, "groups", None),
     ],
 )
-def test_broken_arrays_are_refused_with_the_place(change, parameter, index):
+def test_invalid_arrays_are_rejected_with_the_index(change, parameter, index):
     fields = {"lat": [41.0, 41.0, 41.0], "lon": [0.0, 0.0, 0.0], "time_s": [0.0, 1.0, 0.0]}
     fields |= {"offsets": [0, 2, 3], "ids": ["a", "b"]}
     with raises(InvalidTrips, parameter=parameter, index=index):
         Trips(**(fields | change))
 
 
-def test_lists_of_unlike_lengths_are_refused():
+def test_lists_of_different_lengths_are_rejected():
     with raises(InvalidTrips, parameter="lat", value=(2, 1, 2), index=1):
         Trips.from_lists([[1.0], [1.0, 2.0]], [[1.0], [1.0]])
     with raises(InvalidTrips, parameter="lat", value=(1, 2, 1)):
@@ -101,13 +101,13 @@ def test_lists_of_unlike_lengths_are_refused():
 
 
 @pytest.mark.parametrize("index", [3, -4, [0, 3]])
-def test_a_trip_that_is_not_there(index):
+def test_trip_index_out_of_range(index):
     with pytest.raises(IndexError, match=r"(3|-4) is out of range"):
         three()[index]
 
 
 @pytest.mark.parametrize("index", [[True, False], [0.5], np.zeros((1, 1), dtype=int)])
-def test_a_selection_that_makes_no_sense(index):
+def test_invalid_selection_is_rejected(index):
     with pytest.raises(InvalidParameter):
         three()[index]
 
@@ -118,7 +118,7 @@ def test_ids_too_large_for_int64_become_text():
     assert three(ids=[1, 2, 3]).ids.dtype == np.int64
 
 
-def test_words_name_what_is_there():
+def test_repr_of_trips():
     words = repr(three())
     assert words.splitlines()[0] == "Trips: 3 trips, 6 fixes"
     assert "1 to 3 per trip, median 2" in words
@@ -136,7 +136,7 @@ def test_words_name_what_is_there():
     drivers=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
-def test_parquet_gives_equal_trips_back(tmp_path_factory, lengths, text, drivers, seed):
+def test_parquet_round_trip(tmp_path_factory, lengths, text, drivers, seed):
     rng = np.random.default_rng(seed)
     lat, lon = ([rng.uniform(-90, 90, n) for n in lengths] for _ in range(2))
     times = [1.4e9 + np.cumsum(rng.uniform(0.0, 20.0, n)) for n in lengths]

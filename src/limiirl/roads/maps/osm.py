@@ -8,8 +8,9 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -116,7 +117,7 @@ def _read_element(item: ET.Element, contents: _OsmContents) -> None:
 def _read_pbf(path: Source, contents: _OsmContents) -> None:
     """Read the file twice, so that only the nodes of roads are kept in memory."""
     try:
-        import osmium
+        osmium: Any = import_module("osmium")
     except ImportError as error:
         message = "Reading .osm.pbf needs osmium: pip install osmium. Or convert the map to .osm (XML)."
         raise BackendUnavailable(message) from error
