@@ -68,17 +68,10 @@ class NLL:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields in JSON types."""
-        return {
-            "unit": self.unit,
-            "mean": self.mean,
-            "per_demo": self.per_demo,
-            "per_step": self.per_step,
-            "total": self.total,
-            "n_demos": int(self.n_demos.sum()),
-            "n_steps": int(self.n_steps.sum()),
-            "names": self.names.tolist(),
-            "values": self.values.tolist(),
-        }
+        names = ("unit", "mean", "per_demo", "per_step", "total")
+        counts = {"n_demos": int(self.n_demos.sum()), "n_steps": int(self.n_steps.sum())}
+        lists = {"names": self.names.tolist(), "values": self.values.tolist()}
+        return {name: getattr(self, name) for name in names} | counts | lists
 
     def __repr__(self) -> str:
         grouped = f"{self.mean:.4f} per group, " if self.unit == "groups" else ""
@@ -134,12 +127,9 @@ def ensemble_nll(
     values = -np.logaddexp.reduce(log_p + np.log(ensemble.weights[used]), axis=1)
     impossible = np.flatnonzero(~np.isfinite(values))
     if impossible.size:
-        raise InvalidDemos(
-            f"{units.name(int(impossible[0]))} has zero likelihood under every intent. Check that it was recorded in "
-            "this MDP.",
-            parameter="demos",
-            index=int(impossible[0]),
-        )
+        i = int(impossible[0])
+        message = f"{units.name(i)} has zero likelihood under every intent. Check that it was recorded in this MDP."
+        raise InvalidDemos(message, parameter="demos", index=i)
     return _make_nll(values, units, lengths)
 
 

@@ -164,11 +164,10 @@ def blame(name: str, index: int) -> Iterator[None]:
     try:
         yield
     except (InvalidParameter, NumericalError) as error:
+        own = index if name.endswith("s") else None
+        parameter = re.split("[ .]", name)[0]
         raise type(error)(
-            f"{_label(name, index)}: {error}",
-            parameter=re.split("[ .]", name)[0],
-            value=error.value,
-            index=index if name.endswith("s") else None,
+            f"{_label(name, index)}: {error}", parameter=parameter, value=error.value, index=own
         ) from error
 
 

@@ -311,9 +311,8 @@ def _custom_distances(
         try:
             costs, name = np.array(distance, dtype=np.float64), "matrix"
         except (TypeError, ValueError) as error:
-            raise InvalidParameter(
-                f"distance must be a name, a callable or a matrix of numbers ({error}).", parameter="distance"
-            ) from error
+            message = f"distance must be a name, a callable or a matrix of numbers ({error})."
+            raise InvalidParameter(message, parameter="distance") from error
     if costs.shape != shape:
         rule = f"must have shape {shape}: one row per true intent, one column per learned intent"
         raise InvalidParameter.of("distance", costs.shape, rule)

@@ -235,12 +235,8 @@ def _elements(demos: Demonstrations, mdp: MDP | None) -> tuple[IntArray, IntArra
     if steps.ambiguous.size:
         k = int(steps.ambiguous[0])
         where = f"{name_demo(demos.ids, int(steps.demo_of_step[k]))}, step {steps.t_of_step[k]}"
-        raise InvalidDemos(
-            f"{where}: parallel edges join its two states, and the action was not recorded. Record actions, or compare "
-            "states, without mdp.",
-            parameter="mdp",
-            index=k,
-        )
+        message = f"{where}: the action between its states is ambiguous. Record actions, or compare states without mdp."
+        raise InvalidDemos(message, parameter="mdp", index=k)
     return steps.demo_of_step, steps.edge
 
 

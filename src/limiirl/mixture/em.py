@@ -107,11 +107,8 @@ class _Run:
         try:
             self.e_step = self.problem.e_step(self.rho, self.thetas, self.U, temperature)
         except DivergentPartition as error:
-            raise DivergentPartition(
-                f"EM cannot start from these initial rewards: {error} Use reward_init='mle', which starts at finite "
-                "sums, or an init with lower rewards.",
-                parameter="reward_init",
-            ) from None
+            message = f"EM cannot start from these initial rewards: {error} Use reward_init='mle' or lower rewards."
+            raise DivergentPartition(message, parameter="reward_init") from None
         self.record(np.nan if start.U is None else self.e_step.change, temperature, "start")
 
     def resume(self, state: State) -> None:

@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from limiirl._parallel import Mapper
@@ -20,14 +20,14 @@ from limiirl.irl import FitProblem, MaxEnt
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import io, validate
 from limiirl.mixture.em import Solution, Start, State, nearly_empty, run
-from limiirl.mixture.inference import Inference, Reporting
+from limiirl.mixture.inference import FittedMixture
 from limiirl.mixture.init import is_given
 from limiirl.mixture.monitor import report_iterations
 from limiirl.mixture.restarts import EMFromSeed, Restart, compare
 from limiirl.mixture.reward_init import equal_pair, indistinct_pair
 
 
-class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
+class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     r"""A mixture of intents: p(tau) = sum_k rho_k p(tau | theta_k), fitted by EM from a warm start (LiMIIRL).
 
     Demonstrations are clustered in feature space; each cluster gives one initial reward, and EM refines rewards,
@@ -193,10 +193,6 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
         self._warn(solution, problem, set(start.empty) if isinstance(start, Start) else set(), stacklevel=4)
         return self
 
-    def fit_predict(self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None) -> NDArray[np.int64]:
-        """Fit, and return the most probable intent (N,) of each demonstration."""
-        return np.asarray(self.fit(mdp, demos, groups).labels_)
-
     def _store(self, best: Solution, problem: FitProblem, restarts: list[Restart]) -> None:
         units, kept = problem.units, isinstance(best.U, np.ndarray)
         self.weights_, self.thetas_ = best.rho, best.thetas
@@ -212,12 +208,6 @@ class IntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
             self.__dict__.pop("_problem", None)  # of an earlier fit
         else:
             self._problem = problem
-
-    @property
-    def ensemble_(self) -> RewardEnsemble:
-        """The weights and rewards as one value."""
-        validate.check_fitted(self)
-        return RewardEnsemble(self.weights_, self.thetas_)
 
     def _warn(self, best: Solution, problem: FitProblem, known_empty: set[int], stacklevel: int) -> None:
         """Warn of intents that became nearly empty, of indistinguishable ones, and of non-convergence."""

@@ -32,13 +32,23 @@ class MostLikely(NamedTuple):
     log_prob: float
 
 
-class Inference(NoMetadataRouting):
-    """Predictions of a fitted mixture."""
+class FittedMixture(NoMetadataRouting):
+    """Methods of a fitted mixture of intents."""
 
     weights_: FloatArray
     thetas_: FloatArray
     irl_: Any
     mdp_: Any
+
+    @property
+    def ensemble_(self) -> RewardEnsemble:
+        """The weights and rewards as one value."""
+        validate.check_fitted(self)
+        return RewardEnsemble(self.weights_, self.thetas_)
+
+    def fit_predict(self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None) -> NDArray[np.int64]:
+        """Fit, and return the most probable intent (N,) of each demonstration."""
+        return np.asarray(cast("Any", self).fit(mdp, demos, groups).labels_)
 
     def predict_proba(
         self, demos: Demonstrations, groups: ArrayLike | None = None, *, partial: bool = False
@@ -142,12 +152,10 @@ class Inference(NoMetadataRouting):
         U = np.zeros(log_p.shape)
         result = e_step(np.ascontiguousarray(log_p), self.thetas_, np.empty(0), np.log(self.weights_), U)
         if result.bad_row >= 0:
-            raise InvalidDemos(
-                f"{units.name(result.bad_row)} has zero likelihood under every intent. Check that it was recorded in "
-                "the fitted MDP.",
-                parameter="demos",
-                index=result.bad_row,
+            message = (
+                f"{units.name(result.bad_row)} has zero likelihood under every intent. Check that it fits the MDP."
             )
+            raise InvalidDemos(message, parameter="demos", index=result.bad_row)
         return U, np.asarray(np.logaddexp.reduce(log_p + np.log(self.weights_), axis=1))
 
     def _method(self, name: str) -> Any:
@@ -156,15 +164,6 @@ class Inference(NoMetadataRouting):
             message = f"irl must have a method {name}, as MaxEnt has; {type(self.irl_).__name__} has none."
             raise InvalidParameter(message, parameter="irl", value=name)
         return method
-
-
-class Reporting:
-    """Information criteria, standard errors and copies of a fitted mixture."""
-
-    weights_: FloatArray
-    thetas_: FloatArray
-    irl_: Any
-    mdp_: Any
 
     def __copy__(self) -> Self:
         """Return a shallow copy that shares the fit problem."""
@@ -271,11 +270,8 @@ class Reporting:
             raise InvalidParameter(message, parameter="groups", value=groups)
         problem = getattr(self, "_problem", None)
         if problem is None:
-            raise InvalidParameter(
-                "demos are required: a mixture loaded from a file has no training data. Pass them, with groups if it "
-                "was fitted to groups.",
-                parameter="demos",
-            )
+            message = "demos are required, with their groups: a mixture loaded from a file has no training data."
+            raise InvalidParameter(message, parameter="demos")
         return cast("FitProblem", problem)
 
     def _find_data(self, demos: Demonstrations | None, groups: ArrayLike | None) -> FitProblem | None:

@@ -85,12 +85,8 @@ class Writer:
             try:
                 parameters[key] = self.encode(value, f"{place}.parameters.{key}")
             except Unwritable:
-                raise InvalidParameter(
-                    f"{name} cannot be serialised: its parameter {key} is a {type(value).__name__}. Use a string, a "
-                    "number or an array.",
-                    parameter=key,
-                    value=value,
-                ) from None
+                message = f"{name}({key}=) cannot be serialised; use a string, a number or an array, not {value!r:.80}."
+                raise InvalidParameter(message, parameter=key, value=value) from None
         for key, value in vars(model).items():
             if key.endswith("_") and not key.startswith("_"):
                 try:
@@ -268,10 +264,8 @@ def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
         mixture.irl_, mixture.mdp_ = anywhere(decode_model(header["irl_"], arrays)), mdp
         RewardEnsemble(mixture.weights_, mixture.thetas_)  # checks shapes and weights
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _invalid(
-            f"{place / _HEADER} is damaged, or its classes have changed ({error!s:.300}). Save the mixture again.",
-            folder,
-        ) from error
+        message = f"{place / _HEADER} is damaged, or its classes have changed ({error!s:.300}). Save the mixture again."
+        raise _invalid(message, folder) from error
     return mixture
 
 
@@ -284,22 +278,18 @@ def _header(folder: Path) -> dict[str, Any]:
         what = "has no mixture.json" if folder.is_dir() else "is not a folder"
         raise _invalid(f"{folder} {what}. Pass a folder that IntentMixture.save wrote.", folder) from None
     except ValueError as error:
-        raise _invalid(
-            f"{path} is truncated or not JSON ({error!s:.200}). Copy the folder again, or save the mixture again.",
-            folder,
-        ) from error
+        message = f"{path} is truncated or not JSON ({error!s:.200}). Copy the folder again, or save the mixture again."
+        raise _invalid(message, folder) from error
     if not isinstance(header, dict) or header.get("format") != FORMAT or not isinstance(header.get("version"), int):
         raise _invalid(f"{path} is not a limiirl mixture. Pass a folder that IntentMixture.save wrote.", folder)
     if header["version"] < 1:
-        raise _invalid(
-            f"{path} has the unknown format version {header['version']}. Save the mixture again.", header["version"]
-        )
+        message = f"{path} has the unknown format version {header['version']}. Save the mixture again."
+        raise _invalid(message, header["version"])
     if header["version"] > VERSION:
-        raise _invalid(
-            f"{folder} has format version {header['version']} of limiirl {header.get('limiirl')}; this one reads up to "
-            f"{VERSION}. Upgrade limiirl.",
-            header["version"],
+        message = (
+            f"{folder} has format version {header['version']} of limiirl {header.get('limiirl')}. Upgrade limiirl."
         )
+        raise _invalid(message, header["version"])
     return header
 
 
@@ -313,11 +303,8 @@ def _check_files(folder: Path, header: dict[str, Any]) -> None:
         if not path.is_file():
             raise _invalid(f"{folder} is incomplete: {name} is missing. Copy the whole folder again.", name)
         if _sha256(path) != digest:
-            raise _invalid(
-                f"{path} does not match its checksum: it is truncated, modified, or from another mixture. Copy the "
-                "whole folder again, or save the mixture again.",
-                name,
-            )
+            message = f"{path} does not match its checksum. Copy the whole folder again, or save the mixture again."
+            raise _invalid(message, name)
 
 
 def _check_model(folder: Path, written: Any) -> None:

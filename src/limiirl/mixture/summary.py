@@ -212,10 +212,8 @@ def evaluate(mixture: Any, problem: FitProblem | None) -> tuple[FloatArray, floa
     if problem is None:
         U: FloatArray | None = mixture.responsibilities_ if mixture.groups_ is None else mixture.group_responsibilities_
         if U is None:
-            raise InvalidParameter(
-                "demos are required: a mixture fitted to a stream has no responsibilities. Pass one shard of it.",
-                parameter="demos",
-            )
+            message = "demos are required: a mixture fitted to a stream has no responsibilities. Pass one shard of it."
+            raise InvalidParameter(message, parameter="demos")
         return U, mixture.log_likelihood_ * len(U)
     U = np.zeros((len(problem.units), len(mixture.weights_)))
     return U, problem.e_step(mixture.weights_, mixture.thetas_, U).log_likelihood

@@ -68,12 +68,8 @@ def check_irl(irl: Any) -> Any:
         raise InvalidParameter.of("irl", irl, "must be an instance, not a class", remedy="Add parentheses.")
     missing = [name for name in REQUIRED if not callable(getattr(irl, name, None))]
     if missing:
-        raise InvalidParameter(
-            f"irl must be a single-intent model with {' and '.join(REQUIRED)}; {type(irl).__name__} has no "
-            f"{missing[0]}. limiirl.testing.check_irl_model checks all requirements.",
-            parameter="irl",
-            value=irl,
-        )
+        rule = f"must have the methods {' and '.join(REQUIRED)}, see limiirl.testing.check_irl_model"
+        raise InvalidParameter.of("irl", irl, rule)
     return irl
 
 

@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator
 
@@ -25,7 +25,7 @@ from limiirl.mixture.bayesian.reward_posterior import RewardPrior, check_model
 from limiirl.mixture.bayesian.search import SearchResult, search
 from limiirl.mixture.bayesian.variational import Concentration, VariationalProblem
 from limiirl.mixture.estimator import IntentMixture
-from limiirl.mixture.inference import Inference, Reporting
+from limiirl.mixture.inference import FittedMixture
 from limiirl.mixture.init import Starts, is_given, standardise
 from limiirl.mixture.summary import Summary
 
@@ -33,7 +33,7 @@ from limiirl.mixture.summary import Summary
 _ONE_SIGMA = 0.6827
 
 
-class BayesianIntentMixture(Inference, Reporting, BaseEstimator):  # type: ignore[misc]
+class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     r"""A mixture with an unknown number of intents: a Dirichlet process prior over their rewards.
 
     The variational posterior has responsibilities, Beta stick-breaking weights, and one Gaussian per intent for its
@@ -175,10 +175,6 @@ class BayesianIntentMixture(Inference, Reporting, BaseEstimator):  # type: ignor
             )
         return self
 
-    def fit_predict(self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None) -> NDArray[np.int64]:
-        """Fit, and return the most probable intent (N,) of each demonstration."""
-        return np.asarray(self.fit(mdp, demos, groups).labels_)
-
     def _start(self, starts: Starts, most: int) -> FloatArray:
         """Return initial responsibilities (G, K)."""
         problem, rng = starts.problem, np.random.default_rng(validate.spawn_seeds(self.random_state, 1)[0])
@@ -225,12 +221,6 @@ class BayesianIntentMixture(Inference, Reporting, BaseEstimator):  # type: ignor
         self.n_iter_ = sum(step.event == "sweep" for step in result.history)
         self.mdp_, self._problem = problem.mdp, problem
         self._posterior_of_rewards, self._prior = state.rewards, prior
-
-    @property
-    def ensemble_(self) -> RewardEnsemble:
-        """The weights and rewards as one value."""
-        validate.check_fitted(self)
-        return RewardEnsemble(self.weights_, self.thetas_)
 
     @property
     def mixture_(self) -> IntentMixture:

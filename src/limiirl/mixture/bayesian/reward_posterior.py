@@ -49,13 +49,10 @@ class RewardPrior:
         self._mass = np.where(low > 0.0, ndtr(-low) - self._above, ndtr(high) - self._below)
         if np.any(self._mass < _LEAST_MASS):
             j = int(np.argmin(self._mass))
-            between = f"the bounds {box.lower[j]:g} and {box.upper[j]:g} of parameter {j}"
-            raise InvalidParameter(
-                f"prior_scale={scale:g} leaves no prior mass between {between}. Raise prior_scale.",
-                parameter="prior_scale",
-                value=scale,
-                index=j,
+            message = (
+                f"prior_scale={scale:g} leaves no prior mass within the bounds of parameter {j}. Raise prior_scale."
             )
+            raise InvalidParameter(message, parameter="prior_scale", value=scale, index=j)
 
     def theta(self, u: FloatArray) -> FloatArray:
         """Return rewards (..., d) of normal scores (..., d)."""
@@ -110,10 +107,8 @@ def loss(problem: FitProblem, U: FloatArray, scale: float) -> Loss:
 def check_model(problem: FitProblem) -> None:
     """Raise for a model without a Gaussian posterior."""
     if isinstance(problem, SigmaProblem):
-        rule = "must have a likelihood with a peak in every direction; SigmaGIRL identifies rewards up to scale only"
-        raise InvalidParameter(
-            f"irl {rule}. Use IntentMixture, or MaxEnt, MaxCausalEnt or MLIRL.", parameter="irl", value=problem.model
-        )
+        rule = "must not be SigmaGIRL, which identifies rewards up to scale only and has no Gaussian posterior"
+        raise InvalidParameter.of("irl", problem.model, rule, remedy="Use IntentMixture.")
 
 
 def blocks(problem: FitProblem, n: int) -> list[IndexArray]:

@@ -166,12 +166,10 @@ class VariationalProblem:
         top = scores.max(axis=1)
         if not np.all(np.isfinite(top)):
             i = int(np.argmin(np.isfinite(top)))
-            raise InvalidDemos(
-                f"{self.fit_problem.units.name(i)} has zero likelihood under every intent. Remove it, fix the MDP, or "
-                "bound the rewards.",
-                parameter="demos",
-                index=i,
+            message = (
+                f"{self.fit_problem.units.name(i)} has zero likelihood under every intent. Remove it or fix the MDP."
             )
+            raise InvalidDemos(message, parameter="demos", index=i)
         U = np.exp(scores - top[:, None])
         return self.state(U / U.sum(axis=1, keepdims=True), state.rewards, state.log_p)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -221,13 +221,12 @@ def _template(mixture: IntentMixture | None, irl: Any) -> IntentMixture:
     """Return the mixture whose parameters all fits share."""
     if mixture is not None and not isinstance(mixture, IntentMixture):
         raise InvalidParameter.of("mixture", mixture, "must be an IntentMixture or None")
-    template: IntentMixture = IntentMixture() if mixture is None else mixture
+    template = IntentMixture() if mixture is None else mixture
     if irl is None:
         return template
     if template.irl is not None:
         raise InvalidParameter("irl is given twice: pass irl, or a mixture with a model.", parameter="irl", value=irl)
-    template = clone(template).set_params(irl=irl)
-    return template
+    return cast("IntentMixture", clone(template).set_params(irl=irl))
 
 
 def _summarise(
@@ -261,11 +260,8 @@ def _run_fits(
             failed.add(fit.part.n_intents)
         tick(f"K = {fit.part.n_intents}, {fit.part}")
     if len(failed) == len(numbers):
-        raise LimiirlError(
-            f"No number of intents could be fitted. {results[RefitTask(1, WHOLE)].notes.errors[0]}",
-            parameter="n_intents",
-            value=numbers,
-        )
+        message = f"No number of intents could be fitted. {results[RefitTask(1, WHOLE)].notes.errors[0]}"
+        raise LimiirlError(message, parameter="n_intents", value=numbers)
     return results
 
 
