@@ -72,7 +72,7 @@ class Executor:
         return Session(self)
 
     def check(self) -> None:
-        """Raise `BackendUnavailable` if a package that the executor needs is not installed."""
+        """Raise `BackendUnavailable` if a required package is not installed."""
         if self.name == "dask":
             check_dask()
 
@@ -88,12 +88,6 @@ class Session:
 
     Starting processes or connecting to a cluster takes longer than a small task: a job that calls an executor
     repeatedly, such as EM over the shards of a stream, opens it once. Only one call may be active at a time.
-
-    Examples
-    --------
-    >>> with Executor(workers=1).session() as session:
-    ...     map_ordered(abs, [-2, 1], session), list(session.map(str, [3]))
-    ([2, 1], ['3'])
     """
 
     def __init__(self, executor: Executor) -> None:

@@ -114,7 +114,8 @@ def fit_drivers(  # noqa: PLR0913 (independent options with defaults)
         progress=None if n_intents == SELECT else progress,
         **({"resp_tol": _TOLERANCE} | mixture),
     )
-    most = min(_MOST_INTENTS, np.unique(kept.groups).size if by_driver else len(kept))
+    groups = kept.groups if by_driver else None
+    most = min(_MOST_INTENTS, len(kept) if groups is None else np.unique(groups).size)
     n_clusters = stick_breaking(kept.features(mdp), most, random_state)
     if n_intents == SELECT:
         selection = _select(mdp, kept, template, by_driver, most, executor, progress)
@@ -122,7 +123,6 @@ def fit_drivers(  # noqa: PLR0913 (independent options with defaults)
     number = n_clusters if n_intents == STICKS else n_intents
     if isinstance(number, str):
         raise InvalidParameter.of("n_intents", n_intents, f"must be an integer, {STICKS!r} or {SELECT!r}")
-    groups = kept.groups if by_driver else None
     fitted = template.set_params(n_intents=number).fit(mdp, kept, groups, executor=executor)
     return DriverFit(fitted, kept, n_clusters, n_clusters == most, None, chosen)
 
@@ -144,14 +144,9 @@ def _select_trips(demos: Demonstrations, model: str, max_length: int) -> Demonst
 
 
 def _select(
-    mdp: MDP,
-    kept: Demonstrations,
-    template: IntentMixture,
-    by_driver: bool,
-    most: int,
-    executor: Mapper | None,
+    mdp: MDP, kept: Demonstrations, template: IntentMixture, by_driver: bool, most: int, executor: Mapper | None,
     progress: Progress | None,
-) -> Selection:
+) -> Selection:  # fmt: skip
     """Cross-validate 1 to `most` styles; whole drivers are held out if they are known."""
     drivers = 0 if kept.groups is None else np.unique(kept.groups).size
     whole = kept.groups if drivers > 1 and not by_driver else None

@@ -99,9 +99,7 @@ def match_rewards(first: NormalisedRewards, second: NormalisedRewards, km: Array
     >>> match_rewards(one, two, [1.0, 1.0])
     array([1, 0])
     """
-    share = np.abs(
-        np.asarray(km, dtype=np.float64)
-    )  # a feature that is not a length, such as a climb, may have a negative sum
+    share = np.abs(np.asarray(km, dtype=np.float64))  # the sum of a feature that is not a length may be negative
     share = share / max(float(share.sum()), 1e-300)
     gap = first.thetas[:, None, :] - second.thetas[None, :, :]
     cost = gap**2 @ share + (first.level[:, None] - second.level[None, :]) ** 2
@@ -172,9 +170,8 @@ def describe_styles(
     lengths = [list(places) for name, places in groups.items() if name not in not_lengths]
     others = [list(places) for name, places in groups.items() if name in not_lengths]
     km = mean[:, lengths[0]].sum(axis=1) if lengths else np.full(len(mean), np.nan)
-    facts = _StyleFacts(
-        normalised, mean, weight / max(float(weight.sum()), 1e-300), km, tuple(feature_names), lengths, others
-    )
+    weights = weight / max(float(weight.sum()), 1e-300)
+    facts = _StyleFacts(normalised, mean, weights, km, tuple(feature_names), lengths, others)
     return [_describe(k, facts) for k in range(len(mean))]
 
 

@@ -403,10 +403,10 @@ class FilterEffort(NamedTuple):
 
 
 class FilterProblem(NamedTuple):
-    """A road network with its index, the model, the limits, and a router."""
+    """A road network with its grid index, the model, the limits, and a router."""
 
     roads: RoadArrays
-    index: GridIndex
+    grid: GridIndex
     motion: MotionModel
     effort: FilterEffort
     router: Router
@@ -524,8 +524,8 @@ def filter_fixes(
     following : int
         The fix to start again from.
     """
-    roads, index, motion, effort, router = problem
-    near_by = _near(index, fixes[0], effort)
+    roads, grid, motion, effort, router = problem
+    near_by = _near(grid, fixes[0], effort)
     cloud, evidence = begin(roads, near_by, fixes[0], effort.n_particles, motion.sigma, state)
     no_step = ParticleStep(near_by, np.empty((0, 0)), pace_of(motion, 1.0, 1.0), 0.0)
     # Numba infers the type of a list from its first element.
@@ -536,7 +536,7 @@ def filter_fixes(
         return clouds, steps, used, log_evidence, 1
     missed, following = 0, times.size
     for t in range(1, times.size):
-        near_by, dt = _near(index, fixes[t], effort), times[t] - times[used[-1]]
+        near_by, dt = _near(grid, fixes[t], effort), times[t] - times[used[-1]]
         if dt <= 0.0:
             continue
         if near_by.size > 0:

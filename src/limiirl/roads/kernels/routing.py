@@ -7,7 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from limiirl._typing import Int32Array
-from limiirl.kernels.dijkstra import Desk, clear, pop, push, way, workspace
+from limiirl.kernels.dijkstra import Workspace, clear, pop, push, way, workspace
 
 
 class Streets(NamedTuple):
@@ -28,7 +28,7 @@ class Streets(NamedTuple):
 class Router(NamedTuple):
     """Search workspace of one thread, with one extra node C (the source reached by a cycle), and a mask of goals."""
 
-    work: Desk
+    work: Workspace
     wanted: NDArray[np.bool_]
 
 

@@ -117,16 +117,9 @@ def match_each(
     threads: int | None,
     progress: Progress | None,
 ) -> list[TripMatch]:
-    """Return [match_one(i, router) for i in range(n)], computed on several threads.
+    """Return [match_one(i, router) for i in range(n)], on several threads (by default as many as numba uses).
 
-    Parameters
-    ----------
-    match_one : callable
-        Matches trip i with a router that no other thread uses meanwhile.
-    threads : int, optional
-        By default as many as numba uses.
-    progress : callable, optional
-        Called as ``progress(done, total, message)`` after each trip.
+    No two calls use the same router at the same time. `progress` is called after each trip.
     """
     if threads is not None:
         check_count(threads, "threads")
@@ -161,17 +154,7 @@ AWAY = "a fix lies off the network"
 
 
 def loss_reasons(n_fixes: int, n_pieces: int, *, single: int, away: int, skipped: int) -> tuple[str, ...]:
-    """Return one reason per unmatched part of a trip.
-
-    Parameters
-    ----------
-    n_fixes, n_pieces : int
-        Number of fixes and of matched paths.
-    single : int
-        Number of pieces of one fix, which are not paths.
-    away, skipped : int
-        Number of unmatched fixes off the network, and of fixes skipped although roads are near.
-    """
+    """Return one reason per unmatched part: pieces of a `single` fix, fixes `away` from roads, and `skipped` fixes."""
     if n_pieces == 0:
         return (OUTSIDE,) if not single else (SINGLE,) if n_fixes == 1 else (CUT,)
     return (CUT,) * (n_pieces + single - 1) + (LEFT_OVER,) * single + (AWAY,) * away + (SKIPPED,) * skipped

@@ -87,23 +87,10 @@ class HmmSettings(MatcherSettings):
 
 
 def match_hmm(
-    network: RoadNetwork,
-    index: GridIndex,
-    trips: Trips,
-    settings: HmmSettings,
-    *,
-    threads: int | None = None,
+    network: RoadNetwork, index: GridIndex, trips: Trips, settings: HmmSettings, *, threads: int | None = None,
     progress: Progress | None = None,
-) -> list[TripMatch]:
-    """Match each trip independently; the result does not depend on the number of threads.
-
-    Parameters
-    ----------
-    index : GridIndex
-        Result of `limiirl.roads.build_grid`.
-    threads, progress
-        As in `limiirl.roads.match`.
-    """
+) -> list[TripMatch]:  # fmt: skip
+    """Match each trip independently; the arguments are those of `limiirl.roads.match`."""
     roads, model = build_streets(network), settings.model()
     xy = network.plane.xy(trips.lat, trips.lon)
     x, y = np.ascontiguousarray(xy[:, 0]), np.ascontiguousarray(xy[:, 1])

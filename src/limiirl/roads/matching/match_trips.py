@@ -32,14 +32,8 @@ CHATTER_M = 60.0
 def find_chatter(network: RoadNetwork, path: IntArray, most_m: float = CHATTER_M) -> NDArray[np.bool_]:
     """Return a mask (k,) of the chatter in a path: back over its last segments and forth again, between two U-turns.
 
-    Without it the path is still legal, since it continues from the same segment.
-
-    Parameters
-    ----------
-    network : RoadNetwork
-    path : (k,) int64
-    most_m : float
-        Maximum length in one direction; a longer excursion is driving.
+    Excursions longer than `most_m` in one direction are driving. Without the chatter the path is still legal, since it
+    continues from the same segment.
     """
     noise = np.zeros(path.size, dtype=np.bool_)
     back = network.opposite[path]
@@ -215,16 +209,9 @@ def estimate_noise(
 
 
 def _estimate(
-    network: RoadNetwork,
-    trips: Trips,
-    grid: GridIndex,
-    least: int = _ENOUGH_FIXES,
-    *,
-    rounds: int = 3,
-    most_trips: int = 300,
-    threads: int | None = None,
-    **settings: Any,
-) -> tuple[float, float] | None:
+    network: RoadNetwork, trips: Trips, grid: GridIndex, least: int = _ENOUGH_FIXES, *, rounds: int = 3,
+    most_trips: int = 300, threads: int | None = None, **settings: Any,
+) -> tuple[float, float] | None:  # fmt: skip
     """Return sigma and beta, or None if fewer than `least` fixes can be matched."""
     some = trips[np.unique(np.linspace(0, len(trips) - 1, min(most_trips, len(trips))).astype(np.int64))]
     numbers = parse_settings(hmm.HmmSettings, "HMM", settings)

@@ -211,13 +211,7 @@ class Matches:
     def geometry(self, network: RoadNetwork, i: int, *, clip: bool = False) -> FloatArray:
         """Return the polyline (k, 2) of piece i as latitudes and longitudes.
 
-        Parameters
-        ----------
-        network : RoadNetwork
-            The network the trips were matched to.
-        i : int
-        clip : bool
-            Begin and end at the first and last fix instead of the ends of their segments.
+        With `clip`, it begins and ends at the first and last fix instead of the ends of their segments.
         """
         self.on(network)
         path = self.path(i)

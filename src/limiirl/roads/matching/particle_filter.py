@@ -100,23 +100,10 @@ def build_road_arrays(network: RoadNetwork) -> RoadArrays:
 
 
 def match_particles(
-    network: RoadNetwork,
-    index: GridIndex,
-    trips: Trips,
-    settings: ParticleSettings,
-    *,
-    threads: int | None = None,
+    network: RoadNetwork, index: GridIndex, trips: Trips, settings: ParticleSettings, *, threads: int | None = None,
     progress: Progress | None = None,
-) -> list[TripMatch]:
-    """Match each trip independently; the result depends on the seed, not on the number of threads.
-
-    Parameters
-    ----------
-    index : GridIndex
-        Result of `limiirl.roads.build_grid`.
-    threads, progress
-        As in `limiirl.roads.match`.
-    """
+) -> list[TripMatch]:  # fmt: skip
+    """Match each trip independently, with a seed per trip; the arguments are those of `limiirl.roads.match`."""
     roads, xy = build_road_arrays(network), network.plane.xy(trips.lat, trips.lon)
     motion, effort = settings.motion(), settings.effort()
 
@@ -132,12 +119,9 @@ def match_particles(
 
 
 def _trip_match(
-    roads: RoadArrays,
-    fixes: FloatArray,
-    result: tuple[IntArray, FloatArray, IntArray, IntArray],
-    end_m: float,
+    roads: RoadArrays, fixes: FloatArray, result: tuple[IntArray, FloatArray, IntArray, IntArray], end_m: float,
     router: Router,
-) -> TripMatch:
+) -> TripMatch:  # fmt: skip
     """Return the pieces of one trip with their ends trimmed, and the position of each fix."""
     segment, along, piece, drawn = result
     sizes = np.bincount(piece[piece >= 0])

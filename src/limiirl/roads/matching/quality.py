@@ -69,16 +69,15 @@ class Quality:
         near = ", ".join(f"{100 * share:.1f} % within {metres:g} m" for metres, share in self.within.items())
         whole = f"{self.n_whole:,} of {self.n_trips:,} trips matched end to end ({100 * self.share_whole:.1f} %)"
         fixes = f"{self.n_fixes_matched:,} of {self.n_fixes:,} matched, median {self.distance_m[2]:.1f} m off"
-        return "\n".join(
-            [
-                f"Quality: {whole}",
-                f"  paths      {self.n_paths:,} of {self.n_matched:,} trips, median confidence {sure:.3f}",
-                f"  fixes      {fixes}",
-                f"             {near}",
-                f"  length     {ratio:.3f} of the line through the fixes (median)",
-                f"  gaps       {self.n_gaps:,} with {100 * self.gap_share:.1f} % of the length",
-            ]
+        lines = (
+            f"Quality: {whole}",
+            f"  paths      {self.n_paths:,} of {self.n_matched:,} trips, median confidence {sure:.3f}",
+            f"  fixes      {fixes}",
+            f"             {near}",
+            f"  length     {ratio:.3f} of the line through the fixes (median)",
+            f"  gaps       {self.n_gaps:,} with {100 * self.gap_share:.1f} % of the length",
         )
+        return "\n".join(lines)
 
 
 def measure_quality(
