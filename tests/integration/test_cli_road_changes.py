@@ -134,10 +134,10 @@ class TestClose:
             (("--at", "41.1,-8.6", "--street", "ring"), "exactly one of --at"),
             (("--at", "here"), "at must be LAT,LON in degrees"),
             (("--at", "-8.61,41.15"), "Latitude and longitude look swapped"),
-            (("--street", "Rung Road"), "No street is called 'Rung Road'. Alike are Ring Road (R 1)."),
+            (("--street", "Rung Road"), "No street is named 'Rung Road'. Similar names: Ring Road (R 1)."),
             (("--street", "ring", "--one-way"), "--one-way needs --at or --segments"),
             (("--segments", "1,x"), "segments must be integers"),
-            (("--segments", "999999", "--both"), "segments must be some of 0 to"),
+            (("--segments", "999999", "--both"), "segments must be one or more of 0 to"),
         ],
     )
     def test_refuses(self, folder, arguments, message):
@@ -145,7 +145,7 @@ class TestClose:
 
     def test_one_way_needs_a_segment(self, folder, town, busiest, place):
         message = " ".join(run_close(folder, "--at", place, "--one-way", code=2).stderr.split())
-        assert "must be named by its segment" in message
+        assert "Choose a segment" in message
         assert str(busiest) in message
 
     def test_an_ambiguous_street_name_is_rejected(self, folder, town, tmp_path):
@@ -187,7 +187,7 @@ class TestForecast:
         known = trips[3].states[: facts["known_segments"]].tolist()
         rest = trips[np.arange(len(trips)) != 3]
         forecaster = Forecaster(IntentMixture.load(folder / "styles"), rest)
-        wanted = forecaster.given_history(trips[others]).intents(known)[0]
+        wanted = forecaster.with_history(trips[others]).intents(known)[0]
         np.testing.assert_allclose(facts["styles"], wanted, rtol=1e-12)
         assert np.abs(wanted - forecaster.intents(known)[0]).max() > 1e-6
         assert "history     " in self.run_forecast(folder, "--trip", "T3", "--by-driver").stdout

@@ -200,7 +200,7 @@ class TestMatch:
             ("TRIP_ID,POLYLINE\n", "trips.csv has no usable trips."),
             ('TRIP_ID,POLYLINE\n1,"[]"\n', "1 were skipped; the first because it has no fixes"),
             ('TRIP_ID,POLYLINE\n1,"[[-8.63,41.15]]"\n2,"[[-8.63,41.15]]"\n', "2: in a piece of too few fixes"),
-            ('TRIP_ID,POLYLINE\n1,"[[41.15,-8.63]]"\n', "latitude and longitude look swapped in 1 of 1 trips"),
+            ('TRIP_ID,POLYLINE\n1,"[[41.15,-8.63]]"\n', "Latitude and longitude look swapped in 1 of 1 trips"),
         ],
     )
     @pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")
@@ -435,12 +435,12 @@ def result(method, split):
 
 
 REFUSED = [
-    (("build", "nowhere.osm"), "There is no file nowhere.osm. Give the path of a map."),
-    (("build", "trips.csv"), "trips.csv is truncated or not XML (syntax error: line 1, column 0). Copy or download"),
+    (("build", "nowhere.osm"), "nowhere.osm does not exist"),
+    (("build", "trips.csv"), "trips.csv is truncated or not XML (syntax error: line 1, column 0). Download it again."),
     (("match", "nowhere.npz", "trips.csv"), "nowhere.npz does not exist."),
     (("match", "trips.csv", "trips.csv"), "trips.csv is truncated or not an npz file (it contains objects or"),
-    (("match", "town.npz", "nowhere.csv"), "There is no file nowhere.csv. Give a file of trips, or a folder of them."),
-    (("match", "town.npz", "map.osm"), "map.osm is XML, but no GPX: its root is <osm>. Convert it to GPX first."),
+    (("match", "town.npz", "nowhere.csv"), "nowhere.csv does not exist."),
+    (("match", "town.npz", "map.osm"), "map.osm is XML but not GPX: its root element is <osm>."),
     (("match", "m.npz", "trips.csv"), "m.npz contains 'limiirl.matches', not 'limiirl.roads'."),
     (("match", "foreign", "trips.csv"), "foreign is a folder. Pass an .npz file written by `limiirl roads build`."),
     (("match", "town.npz", "trips.csv", "--out", "none/x.npz"), "The folder none of --out none/x.npz does not exist."),
@@ -449,7 +449,7 @@ REFUSED = [
     (("match", "town.npz", "trips.csv", "--columns", "x=y"), "(option --columns)"),
     (("match", "town.npz", "trips.csv", "--trim", "-1"), "Invalid value for '--trim'"),
     (("match", "town.npz", "trips.csv", "--mask", "41,x,3"), "mask must be LAT,LON,METRES"),
-    (("match", "town.npz", "trips.csv", "--mask", "41,-8"), "zones[0] is (41.0, -8.0); zones is a list of (lat, lon"),
+    (("match", "town.npz", "trips.csv", "--mask", "41,-8"), "zones[0] must be (lat, lon, radius in metres)"),
     (("build", "map.osm", "--out", "none/x.npz"), "The folder none of --out none/x.npz does not exist."),
     (("build", "map.osm", "--component", "x"), "got 'x'. (option --component)"),
     (("fit", "town.npz", "foreign"), "foreign is a folder. Pass an .npz file written by `limiirl roads match`."),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from limiirl.errors import InvalidParameter, InvalidTrips
@@ -278,9 +278,9 @@ def test_every_fix_is_kept_or_counted_and_pieces_can_be_driven(trips, bridge, st
     limits = {"bridge_jumps": bridge, "split_stops_s": stop, "min_fixes": min_fixes, "min_length_m": 20.0}
     try:
         result = clean(trips, NETWORK, **limits)
-    except InvalidTrips as error:  # a drawn set of trips may lie completely outside
-        assert (error.parameter, error.value) == ("network", NETWORK.centre)
-        return
+    except InvalidTrips as error:
+        assume(error.parameter != "network")  # skip sets of trips that lie completely outside
+        raise
     assert result.fix.size + sum(result.dropped.values()) == trips.n_fixes == result.fate.size
     np.testing.assert_array_equal(np.flatnonzero(result.fate == 0), result.fix)
     assert len(set(result.source.tolist())) + sum(result.lost.values()) == len(trips)
