@@ -1,6 +1,6 @@
-"""Draw a small world, trajectories of one intent in it, and the reward that a fit recovers from them.
+"""Plot a small world, trajectories of one intent, and the reward fitted to them.
 
-Run as `python examples/recover_rewards.py [FILE]`; it writes docs/images/recovery.png unless told otherwise.
+Run as `python examples/recover_rewards.py [FILE]`; the default FILE is docs/images/recovery.png.
 """
 
 import sys
@@ -14,12 +14,12 @@ import limiirl as ll
 
 
 def main(target: Path) -> None:
-    """Sample, fit, and draw four panels."""
+    """Sample, fit, and plot four panels."""
     world = ll.worlds.ElementWorld(seed=3, gamma=1.0)
     truth = np.clip(world.ensemble.thetas[0], -2.5, 0.0)
     irl = ll.MaxEnt(max_length=40, stop="terminal")
     demos = irl.sample(world.mdp, truth, 500, seed=1)
-    # Everyone reaches the goal exactly once, so that no data can tell what it is worth; it keeps the 0 it starts with.
+    # Every trajectory reaches the goal once, so that its reward is not identified and stays 0.
     warnings.simplefilter("ignore", ll.errors.IdentifiabilityWarning)
     fitted = irl.fit(world.mdp, demos)
 
@@ -30,10 +30,10 @@ def main(target: Path) -> None:
     axes[1].set_title("true reward of one intent")
     visits = np.bincount(demos.states, minlength=world.mdp.n_states).reshape(world.grid.shape) / len(demos)
     image = axes[2].imshow(visits, cmap="viridis", aspect="equal")
-    figure.colorbar(image, ax=axes[2], label="visits a trajectory", shrink=0.8)
-    axes[2].set(title="where 500 of its trajectories go", xticks=[], yticks=[])
+    figure.colorbar(image, ax=axes[2], label="visits per trajectory", shrink=0.8)
+    axes[2].set(title="occupancy of 500 trajectories", xticks=[], yticks=[])
     world.plot(theta=fitted, ax=axes[3])
-    axes[3].set_title("reward recovered from them")
+    axes[3].set_title("fitted reward")
     figure.savefig(target, dpi=110)
 
 

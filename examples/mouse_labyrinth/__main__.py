@@ -29,20 +29,20 @@ def main(arguments: list[str] | None = None) -> Path:
     given = parser.parse_args(arguments)
     began = time.monotonic()
 
-    def tell(text: str) -> None:
+    def log(text: str) -> None:
         sys.stderr.write(f"{time.monotonic() - began:6.1f} s  {text}\n")
 
     if given.data is not None and not (given.data / "bouts.csv").is_file():
         parser.error(f"there is no bouts.csv in {given.data}. {WHERE}")
     if given.data is None:
-        tell(f"no --data: simulated mice with three known intents. {WHERE}")
+        log(f"no --data: simulated mice with three known intents. {WHERE}")
         settings = study.Settings(most=4, per_mouse=60, resamples=2, models=False, check=False)
-        found = study.run(simulated.simulate(settings.gamma), settings, tell)
+        findings = study.run(simulated.simulate(settings.gamma), settings, log)
     else:
-        found = study.run(recordings.read(given.data), study.Settings(), tell)
-    said = f"python -m examples.mouse_labyrinth{'' if given.data is None else ' --data FOLDER'} --out FOLDER"
-    made = write(page.report(found, given.data, said), given.out)
-    text = f"labyrinth: {said}, {time.monotonic() - began:.0f} s\n{describe_machine()}\n{page.printed(found)}"
+        findings = study.run(recordings.read(given.data), study.Settings(), log)
+    call = f"python -m examples.mouse_labyrinth{'' if given.data is None else ' --data FOLDER'} --out FOLDER"
+    made = write(page.report(findings, given.data, call), given.out)
+    text = f"labyrinth: {call}, {time.monotonic() - began:.0f} s\n{describe_machine()}\n{page.format_text(findings)}"
     (given.out / "numbers.txt").write_text(text + "\n", encoding="utf-8")
     sys.stdout.write(f"{text}\n{made}\n")
     return made

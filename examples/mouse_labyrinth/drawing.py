@@ -57,8 +57,8 @@ def node_map(ax: Axes, values: Float, limit: float, outline: Float | None) -> Pa
 def maps(
     name: str, title: str, caption: str, values: Float, titles: Sequence[str], label: str, outline: Float | None
 ) -> Figure:
-    """Return the maze once an intent, with values (K, 128)."""
-    # One intent with large numbers would leave the others pale.
+    """Return one maze per intent, with values (K, 128)."""
+    # The colour range must not be dominated by one intent.
     limit = float(np.quantile(np.abs(values), 0.9))
 
     def draw() -> Drawing:
@@ -83,10 +83,10 @@ def maps(
     return Figure(name, title, alt, caption, draw, data)
 
 
-def shares_by_mouse(found: study.Findings) -> Figure:
+def shares_by_mouse(findings: study.Findings) -> Figure:
     """Return a bar a mouse: its moves by intent, thirsty mice above."""
-    mice, labels = np.array(found.recordings.mice), found.recordings.labels
-    order = np.lexsort((found.shares[:, 0], labels))
+    mice, labels = np.array(findings.recordings.mice), findings.recordings.labels
+    order = np.lexsort((findings.shares[:, 0], labels))
 
     def draw() -> Drawing:
         # High enough for the two names beside the bars.
@@ -95,8 +95,8 @@ def shares_by_mouse(found: study.Findings) -> Figure:
         # A gap between the two groups.
         y = np.arange(len(mice)) + 0.8 * labels[order]
         left = np.zeros(len(mice))
-        for k in range(found.shares.shape[1]):
-            width = 100.0 * found.shares[order, k]
+        for k in range(findings.shares.shape[1]):
+            width = 100.0 * findings.shares[order, k]
             ax.barh(
                 y, width, left=left, height=0.8, color=colour(k), label=f"intent {k}", edgecolor=PAPER, linewidth=0.5
             )
@@ -107,29 +107,29 @@ def shares_by_mouse(found: study.Findings) -> Figure:
         n_free = int(np.sum(~labels))
         for words, place in (("water ad libitum", (n_free - 1) / 2), ("water restricted", y[n_free:].mean())):
             ax.text(1.01, place, words, transform=ax.get_yaxis_transform(), rotation=270, va="center", color=MUTED)
-        figure.legend(*ax.get_legend_handles_labels(), loc="outside upper center", ncols=found.shares.shape[1])
+        figure.legend(*ax.get_legend_handles_labels(), loc="outside upper center", ncols=findings.shares.shape[1])
         return figure
 
-    means = [f"intent {k}: {100 * a:.0f} % and {100 * b:.0f} %" for k, (a, b) in enumerate(group_means(found))]
-    alt = f"Stacked bars, one a mouse. Means of restricted and of other mice: {'; '.join(means)}."
+    means = [f"intent {k}: {100 * a:.0f} % and {100 * b:.0f} %" for k, (a, b) in enumerate(group_means(findings))]
+    alt = f"Stacked bars, one per mouse. Means of restricted and of other mice: {'; '.join(means)}."
     data: dict[str, Sequence[object]] = {"mouse": mice[order].tolist(), "restricted": labels[order].tolist()}
-    data |= {f"intent {k}": found.shares[order, k].tolist() for k in range(found.shares.shape[1])}
-    caption = "By a fit to all mice that was shown no label. Mice are sorted by their share of intent 0 within a group."
+    data |= {f"intent {k}": findings.shares[order, k].tolist() for k in range(findings.shares.shape[1])}
+    caption = "From a fit to all mice without labels. Mice are sorted by the fraction of intent 0 within a group."
     return Figure("shares", "Each mouse's moves by intent", alt, caption, draw, data)
 
 
-def group_means(found: study.Findings) -> list[tuple[float, float]]:
-    """Return the mean share of each intent among restricted and among other mice."""
-    labels = found.recordings.labels
-    means = (found.shares[chosen].mean(axis=0).tolist() for chosen in (labels, ~labels))
+def group_means(findings: study.Findings) -> list[tuple[float, float]]:
+    """Return the mean fraction of moves per intent of restricted and of other mice."""
+    labels = findings.recordings.labels
+    means = (findings.shares[chosen].mean(axis=0).tolist() for chosen in (labels, ~labels))
     return list(zip(*means, strict=True))
 
 
-def against_counting(found: study.Findings) -> Figure:
-    """Return the share of intent 0 against plain counts of water visits, a dot a mouse."""
-    labels, mice = found.recordings.labels, found.recordings.mice
-    own = 100.0 * np.array([found.shares_without[i][i, 0] for i in range(len(mice))])
-    rate = 1000.0 * study.water_rate(found.pieces, mice)
+def against_counting(findings: study.Findings) -> Figure:
+    """Return the fraction of intent 0 against counts of water visits, one dot per mouse."""
+    labels, mice = findings.recordings.labels, findings.recordings.mice
+    own = 100.0 * np.array([findings.shares_without[i][i, 0] for i in range(len(mice))])
+    rate = 1000.0 * study.water_rate(findings.pieces, mice)
 
     def draw() -> Drawing:
         figure = Drawing(figsize=(5.0, 3.6))
@@ -139,23 +139,23 @@ def against_counting(found: study.Findings) -> Figure:
             ax.plot(rate[group], own[group], marker, color=tone, label=words, markersize=5)
         for i, name in enumerate(mice):
             ax.annotate(name, (rate[i], own[i]), (4, 3), textcoords="offset points", fontsize=6.5, color=MUTED)
-        ax.set(xlabel="visits to the water port in 1,000", ylabel="share of intent 0, %")
+        ax.set(xlabel="visits to the water port in 1,000", ylabel="fraction of intent 0, %")
         ax.grid(color=RULE)
         ax.legend(loc="upper left")
         return figure
 
     r = float(np.corrcoef(rate, own)[0, 1])
-    alt = f"A dot a mouse: the share of intent 0 over the rate of water visits, correlation {r:.2f}."
-    caption = f"Shares by the fit without that mouse. Correlation {r:.2f}."
+    alt = f"One dot per mouse: the fraction of intent 0 over the rate of water visits, correlation {r:.2f}."
+    caption = f"Fractions from the fit without that mouse. Correlation {r:.2f}."
     data = {"mouse": mice, "restricted": labels.tolist(), "rate": rate.tolist(), "share": own.tolist()}
     return Figure("counting", "Intent 0 against counting water visits", alt, caption, draw, data)
 
 
-def over_time(found: study.Findings, bins: int = 10) -> Figure:
-    """Return the share of each intent over a mouse's moves in the maze."""
-    K = found.U.shape[1]
-    part = np.minimum((found.pieces.time * bins).astype(int), bins - 1)
-    weight = found.U * found.pieces.moves[:, None]
+def over_time(findings: study.Findings, bins: int = 10) -> Figure:
+    """Return the fraction of moves per intent over a mouse's time in the maze."""
+    K = findings.U.shape[1]
+    part = np.minimum((findings.pieces.time * bins).astype(int), bins - 1)
+    weight = findings.U * findings.pieces.moves[:, None]
     sums = np.array([weight[part == i].sum(axis=0) for i in range(bins)])
     shares = 100.0 * sums / sums.sum(axis=1, keepdims=True)
 
@@ -185,13 +185,13 @@ def over_time(found: study.Findings, bins: int = 10) -> Figure:
     )
 
 
-def one_bout(found: study.Findings, outline: Float | None) -> Figure:
+def one_bout(findings: study.Findings, outline: Float | None) -> Figure:
     """Return one bout of 8 to 12 pieces, that of the most varied intents, each piece in the colour of its own."""
-    counts = np.bincount(found.pieces.bout, minlength=len(found.recordings.bouts))
+    counts = np.bincount(findings.pieces.bout, minlength=len(findings.recordings.bouts))
     fit = np.flatnonzero((counts >= 8) & (counts <= 12)).tolist() or [int(np.argmax(counts))]
-    chosen = max(fit, key=lambda i: float(-np.sum(np.square(found.U[found.pieces.bout == i].mean(axis=0)))))
-    own = np.flatnonzero(found.pieces.bout == chosen)
-    labels = np.argmax(found.U[own], axis=1)
+    chosen = max(fit, key=lambda i: float(-np.sum(np.square(findings.U[findings.pieces.bout == i].mean(axis=0)))))
+    own = np.flatnonzero(findings.pieces.bout == chosen)
+    labels = np.argmax(findings.U[own], axis=1)
 
     def draw() -> Drawing:
         columns = 4
@@ -200,31 +200,33 @@ def one_bout(found: study.Findings, outline: Float | None) -> Figure:
         for place, (i, k) in enumerate(zip(own, labels, strict=True)):
             ax = figure.add_subplot(lines, columns, place + 1)
             xy = corridors(ax, outline)
-            nodes = maze.nodes_of(found.pieces.states[i])
+            nodes = maze.nodes_of(findings.pieces.states[i])
             # A little off the corridor's middle, more with time, so that ways back stay visible.
             path = xy[nodes] + np.linspace(-0.18, 0.18, len(nodes))[:, None]
             ax.plot(*path.T, color=colour(int(k)), linewidth=1.3)
             ax.plot(*path[0], "o", color=colour(int(k)), markersize=4)
             ax.plot(*xy[maze.WATER], "o", markersize=8, markerfacecolor="none", color=INK, markeredgewidth=1.0)
-            ax.set_title(f"{place + 1}. intent {k} ({100 * found.U[i, k]:.0f} %)", color=colour(int(k)), fontsize=8.5)
+            ax.set_title(
+                f"{place + 1}. intent {k} ({100 * findings.U[i, k]:.0f} %)", color=colour(int(k)), fontsize=8.5
+            )
         return figure
 
-    told = ", ".join(map(str, labels))
-    mouse = found.recordings.mouse[chosen]
-    alt = f"A bout of mouse {mouse} in {len(own)} small mazes, a piece each; the intents in order: {told}."
+    listed = ", ".join(map(str, labels))
+    mouse = findings.recordings.mouse[chosen]
+    alt = f"A bout of mouse {mouse} in {len(own)} small mazes, one per piece; the intents in order: {listed}."
     caption = (
-        f"Bout {chosen} of the recordings, mouse {mouse}, {len(found.recordings.bouts[chosen])} visits. A piece begins "
+        f"Bout {chosen}, mouse {mouse}, {len(findings.recordings.bouts[chosen])} visits. A piece starts "
         "at its dot; in brackets how sure the mixture is."
     )
-    data = {"piece": own.tolist(), "intent": labels.tolist(), "sure": found.U[own, labels].tolist()}
+    data = {"piece": own.tolist(), "intent": labels.tolist(), "sure": findings.U[own, labels].tolist()}
     return Figure("bout", "One bout, piece by piece", alt, caption, draw, data)
 
 
-def criteria(found: study.Findings) -> Figure:
+def criteria(findings: study.Findings) -> Figure:
     """Return what speaks for each number of intents."""
-    rows = found.selection.rows
+    rows = findings.selection.rows
     names = ("n_intents", "behind", "behind_se", "bic", "icl", "aic", "stability")
     data = {name: [getattr(row, name) for row in rows] for name in names}
-    draw: Callable[[], Drawing] = found.selection.plot
-    alt = f"Panels of criteria for 1 to {rows[-1].n_intents} intents; {found.selection.recommended} are recommended."
+    draw: Callable[[], Drawing] = findings.selection.plot
+    alt = f"Panels of criteria for 1 to {rows[-1].n_intents} intents; {findings.selection.recommended} are recommended."
     return Figure("criteria", "How many intents?", alt, "By `select_intents`.", draw, data)

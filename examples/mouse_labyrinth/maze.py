@@ -1,7 +1,7 @@
 """The labyrinth as an MDP: a binary tree of 127 nodes, seen from a mouse that knows where it comes from.
 
 Node n has the children 2n + 1 and 2n + 2; node 0 is next to the home cage, and the water port is node 116. Mice seldom
-turn round within a corridor, which no reward on nodes can say. So a state of `steps_mdp` is a step: down into a
+turn round within a corridor, which no reward of nodes can express. So a state of `steps_mdp` is a step: down into a
 junction, or up from a node. At a dead end there is nothing to choose, so going in and coming back is one step.
 `nodes_mdp` is the plain maze, to compare with.
 """
@@ -24,7 +24,7 @@ HOME = N_JUNCTIONS + N_NODES - 1
 """The state of having gone home, where a bout ends. Before it: 63 steps down into n, then 126 up from n."""
 
 LEVEL = np.floor(np.log2(np.arange(N_NODES) + 1)).astype(np.int64)
-"""How deep each node lies: 0 is the first junction, 6 are the dead ends."""
+"""Depth of each node: 0 is the first junction, 6 are the dead ends."""
 
 _REGION_LEVEL = 4
 
@@ -76,14 +76,14 @@ def legal(nodes: ArrayLike) -> bool:
     return bool(inside and nodes[0] == nodes[-1] == 0 and np.all((parent(a) == b) | (parent(b) == a)))
 
 
-def visited() -> Float:
-    """Return (S, 128), which nodes each step visits, the home cage last."""
-    found = np.zeros((HOME + 1, N_NODES + 1))
-    found[np.arange(HOME), node_of(np.arange(HOME))] = 1.0
+def visit_matrix() -> Float:
+    """Return the indicator (S, 128) of the nodes that each step visits, the home cage last."""
+    matrix = np.zeros((HOME + 1, N_NODES + 1))
+    matrix[np.arange(HOME), node_of(np.arange(HOME))] = 1.0
     dead_ends = np.arange(N_JUNCTIONS, N_NODES)
-    found[N_JUNCTIONS + dead_ends - 1, dead_ends] = 1.0
-    found[HOME, N_NODES] = 1.0
-    return found
+    matrix[N_JUNCTIONS + dead_ends - 1, dead_ends] = 1.0
+    matrix[HOME, N_NODES] = 1.0
+    return matrix
 
 
 def moves() -> tuple[Int, Int]:
@@ -105,10 +105,10 @@ def habits(src: Int, dst: Int) -> Float:
 
 
 def node_features() -> tuple[Float, list[str]]:
-    """Return (127, 25) and names: what a node may be liked for.
+    """Return (127, 25) and names: features of a node.
 
     How deep it lies, the water port, how many of its sides are the maze's outer wall (0 to 2), and in which of the 16
-    regions below level 4 it lies. An indicator of each node would be as good as any policy, and say nothing of why.
+    regions below level 4 it lies. One indicator per node would fit any policy and explain nothing.
     """
     region = np.arange(N_NODES)
     for _ in range(N_LEVELS - 1 - _REGION_LEVEL):
@@ -132,7 +132,7 @@ def steps_mdp(gamma: float, *, each_node: bool = False) -> ll.MDP:
     """
     src, dst = moves()
     phi, names = (np.eye(N_NODES), [f"node {n}" for n in range(N_NODES)]) if each_node else node_features()
-    seen = visited()
+    seen = visit_matrix()
     return ll.MDP.from_edges(
         src,
         dst,
@@ -146,7 +146,7 @@ def steps_mdp(gamma: float, *, each_node: bool = False) -> ll.MDP:
 def nodes_mdp(gamma: float) -> ll.MDP:
     """Return the same steps with a reward for each node and no habits: a mouse that forgets where it comes from."""
     src, dst = moves()
-    return ll.MDP.from_edges(src, dst, gamma=gamma, state_features=visited())
+    return ll.MDP.from_edges(src, dst, gamma=gamma, state_features=visit_matrix())
 
 
 def reward_map(theta: ArrayLike) -> Float:

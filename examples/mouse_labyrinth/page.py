@@ -1,4 +1,4 @@
-"""The findings as text and as a page."""
+"""The findings as text and as an HTML report."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from limiirl.report import Callout, Cell, Code, Facts, Fold, Grid, Report, Secti
 Row = list[Cell | str | float | None]
 
 
-def intent_rows(found: study.Findings) -> list[dict[str, float]]:
-    """Return what the pieces of each intent do."""
-    seen, moves = study.visits(found.pieces, found.U), found.U * found.pieces.moves[:, None]
-    turns = np.array([np.mean(turned(piece)) for piece in found.pieces.states])
-    distinct = np.array([np.unique(maze.nodes_of(p)).size / maze.nodes_of(p).size for p in found.pieces.states])
+def intent_rows(findings: study.Findings) -> list[dict[str, float]]:
+    """Return statistics of the pieces of each intent."""
+    seen, moves = study.visits(findings.pieces, findings.U), findings.U * findings.pieces.moves[:, None]
+    turns = np.array([np.mean(detect_turns(piece)) for piece in findings.pieces.states])
+    distinct = np.array([np.unique(maze.nodes_of(p)).size / maze.nodes_of(p).size for p in findings.pieces.states])
     level = np.append(maze.LEVEL, -1)
     weight = moves / moves.sum(axis=0)
     habits = len(maze.HABITS)
@@ -36,11 +36,11 @@ def intent_rows(found: study.Findings) -> list[dict[str, float]]:
             "r_home": float(maze.reward_map(theta)[-1]),
             "r_turn": float(theta[-habits]),
         }
-        for k, theta in enumerate(found.mixture.thetas_)
+        for k, theta in enumerate(findings.mixture.thetas_)
     ]
 
 
-def turned(states: NDArray[np.int64]) -> NDArray[np.float64]:
+def detect_turns(states: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return whether each move turns round at a junction."""
     return maze.habits(states[:-1], states[1:])[:, 0]
 
@@ -58,62 +58,67 @@ _HEADS = {
 }
 
 
-def printed(found: study.Findings) -> str:
+def format_text(findings: study.Findings) -> str:
     """Return all numbers as text."""
-    s, lines = found.settings, []
+    s, lines = findings.settings, []
     lines.append(
-        f"{len(found.recordings.mice)} mice ({int(found.recordings.labels.sum())} water restricted), "
-        f"{len(found.recordings.bouts)} bouts, {found.recordings.n_visits} visits; left out: "
-        f"{', '.join(found.recordings.left_out) or 'none'}"
+        f"{len(findings.recordings.mice)} mice ({int(findings.recordings.labels.sum())} water restricted), "
+        f"{len(findings.recordings.bouts)} bouts, {findings.recordings.n_visits} visits; left out: "
+        f"{', '.join(findings.recordings.left_out) or 'none'}"
     )
     lines.append(
-        f"bouts of up to {max(map(len, found.recordings.bouts))} visits cut into {len(found.pieces.states)} pieces of "
+        f"bouts of up to {max(map(len, findings.recordings.bouts))} visits, {len(findings.pieces.states)} pieces of "
         f"at most {s.length} moves (a dead end and back is one); every move is in one piece; discount {s.gamma:g}"
     )
-    lines += [f"select_intents, {s.per_mouse} pieces a mouse, {s.folds} folds of whole mice", str(found.selection)]
-    lines.append(f"intents, fitted to all pieces ({found.mixture.n_intents}), the most water first")
+    lines.append(f"select_intents, {s.per_mouse} pieces per mouse, {s.folds} folds of whole mice")
+    lines.append(str(findings.selection))
+    lines.append(f"intents, fitted to all pieces ({findings.mixture.n_intents}), the most water first")
     lines.append("  " + "intent  " + "  ".join(head for head, _ in _HEADS.values()))
-    for k, row in enumerate(intent_rows(found)):
+    for k, row in enumerate(intent_rows(findings)):
         cells = [f"{row[name]:{len(head)}.{digits}f}" for name, (head, digits) in _HEADS.items()]
         lines.append(f"  {k:>6}  " + "  ".join(cells))
     lines.append(
-        "log-likelihood a move of each mouse by a fit without it, mean over mice; and by how much it is above that of "
+        "log-likelihood per move of each mouse by a fit without it, mean over mice; and its difference to that of "
         f"one intent by {study.CHOSEN!r}, with the {1 - LEVEL:.0%} interval over mice"
     )
-    for name, own, beyond in compared(found):
+    for name, own, beyond in compare_held_out(findings):
         lines.append(f"  {name:<40} {own:8.4f}  {beyond.mean:8.4f} ± {beyond.half_width:.4f}")
     lines.append("mean share among restricted and other mice")
-    lines += [f"  intent {k}  {a:.3f}  {b:.3f}" for k, (a, b) in enumerate(drawing.group_means(found))]
-    first, counted = found.predictions[0], _counting(found)
+    lines += [f"  intent {k}  {a:.3f}  {b:.3f}" for k, (a, b) in enumerate(drawing.group_means(findings))]
+    first, counted = findings.predictions[0], _counting(findings)
     lines.append(
         f"water restricted or not, leave one mouse out, nearest centroid; exact p over {first.n_labelings} labelings, "
-        f"and over the {first.n_within} of them that keep the labels of each batch ({', '.join(batches(found))})"
+        f"and over the {first.n_within} of them that keep the labels of each batch ({', '.join(batches(findings))})"
     )
-    for p in found.predictions:
-        wrong = [name for name, a, b in zip(found.recordings.mice, p.predicted, p.labels, strict=True) if a != b]
+    for p in findings.predictions:
+        wrong = [name for name, a, b in zip(findings.recordings.mice, p.predicted, p.labels, strict=True) if a != b]
         lines.append(
             f"  {p.name:<46} {p.n_right:>2} of {p.labels.size} (by chance {_range(p)})  p = {p.p_exact:.2g}  "
             f"within batches {p.p_within:.2g}  wrong: {', '.join(wrong) or 'none'}"
         )
     only, less, p_more = compare(first, counted)
-    lines.append(f"right by shares of intents alone: {only}, by counting alone: {less}; exact McNemar p = {p_more:.2g}")
-    lines.append(f"single numbers: AUC for restricted, exact two-sided Mann-Whitney p, {len(found.ranks)} tests")
-    lines += [f"  {name:<46} {auc:.3f}  p = {p:.2g}" for name, (auc, p) in found.ranks.items()]
-    lines += [f"against ML-IRL's intents: {name} {x:.3f} (0 the same, 1 chance)" for name, x in found.agreement.items()]
-    lines += [f"against the truth: {name} {x:.3f}" for name, x in found.truth.items()]
+    lines.append(
+        f"right only by fractions per intent: {only}, only by counting: {less}; exact McNemar p = {p_more:.2g}"
+    )
+    lines.append(f"single numbers: AUC for restricted, exact two-sided Mann-Whitney p, {len(findings.ranks)} tests")
+    lines += [f"  {name:<46} {auc:.3f}  p = {p:.2g}" for name, (auc, p) in findings.ranks.items()]
+    lines += [
+        f"against ML-IRL's intents: {name} {x:.3f} (0 the same, 1 chance)" for name, x in findings.agreement.items()
+    ]
+    lines += [f"against the truth: {name} {x:.3f}" for name, x in findings.truth.items()]
     return "\n".join(lines)
 
 
-def report(found: study.Findings, folder: Path | None, command: str) -> Report:
+def report(findings: study.Findings, folder: Path | None, command: str) -> Report:
     """Return the page."""
-    outline, K = drawing.walls(folder), found.U.shape[1]
-    rows = intent_rows(found)
+    outline, K = drawing.walls(folder), findings.U.shape[1]
+    rows = intent_rows(findings)
     titles = [f"intent {k}: {100 * row['share']:.0f} % of the moves" for k, row in enumerate(rows)]
-    rewards = np.array([maze.reward_map(theta) for theta in found.mixture.thetas_])
-    everything = study.visits(found.pieces, np.ones((len(found.pieces.states), 1)))
-    ratio = np.log2((study.visits(found.pieces, found.U) + 1e-5) / (everything + 1e-5))
-    best, counted = found.predictions[0], _counting(found)
-    kind = "simulated mice" if found.truth else "mice"
+    rewards = np.array([maze.reward_map(theta) for theta in findings.mixture.thetas_])
+    everything = study.visits(findings.pieces, np.ones((len(findings.pieces.states), 1)))
+    ratio = np.log2((study.visits(findings.pieces, findings.U) + 1e-5) / (everything + 1e-5))
+    best, counted = findings.predictions[0], _counting(findings)
+    kind = "simulated mice" if findings.truth else "mice"
     sections = [
         Section(
             "The intents",
@@ -138,23 +143,29 @@ def report(found: study.Findings, folder: Path | None, command: str) -> Report:
                 ),
                 _intent_table(rows),
             ],
-            lead="Learned from pieces of bouts alone, ordered by how often they visit the water port.",
+            lead="Learned from pieces of bouts only, ordered by visits to the water port.",
         ),
-        Section("How many?", [drawing.criteria(found), Code(str(found.selection), "select_intents"), _models(found)]),
-        Section("The mice", [drawing.shares_by_mouse(found), _prediction_table(found), *verdicts(best, counted)]),
-        Section("Beyond counting?", [Grid([drawing.against_counting(found), drawing.over_time(found)]), _ranks(found)]),
-        Section("One bout", [drawing.one_bout(found, outline)]),
-        *_truth(found),
+        Section(
+            "Number of intents",
+            [drawing.criteria(findings), Code(str(findings.selection), "select_intents"), _models(findings)],
+        ),
+        Section("The mice", [drawing.shares_by_mouse(findings), _prediction_table(findings), *verdicts(best, counted)]),
+        Section(
+            "Beyond counting?",
+            [Grid([drawing.against_counting(findings), drawing.over_time(findings)]), _ranks(findings)],
+        ),
+        Section("One bout", [drawing.one_bout(findings, outline)]),
+        *_truth(findings),
     ]
     return Report(
         f"Intents of {kind} in a labyrinth",
-        f"{K} intents behind {len(found.pieces.states)} pieces of {len(found.recordings.bouts)} bouts. How a mouse was "
-        f"kept, never shown to a fit, is predicted from its shares for {best.n_right} of {best.labels.size} mice "
+        f"{K} intents in {len(findings.pieces.states)} pieces of {len(findings.recordings.bouts)} bouts. Water "
+        f"restriction, unknown to the fits, is predicted for {best.n_right} of {best.labels.size} mice "
         f"(exact p = {best.p_exact:.2g}, within batches {best.p_within:.2g}); counting water visits is right for "
         f"{counted.n_right}.",
         sections,
-        methods=[Facts(_facts(found)), Code(command, "Command"), Fold("All numbers", [Code(printed(found))])],
-        highlights={"mice": len(found.recordings.mice), "visits": f"{found.recordings.n_visits:,}", "intents": K},
+        methods=[Facts(_facts(findings)), Code(command, "Command"), Fold("All numbers", [Code(format_text(findings))])],
+        highlights={"mice": len(findings.recordings.mice), "visits": f"{findings.recordings.n_visits:,}", "intents": K},
     )
 
 
@@ -164,35 +175,35 @@ def _intent_table(rows: list[dict[str, float]]) -> Table:
         for k, row in enumerate(rows)
     ]
     caption = "Distinct nodes: of those visited in a piece, how many were new to it."
-    return Table("intents", "What the intents do", caption, ["", *(head for head, _ in _HEADS.values())], cells)
+    return Table("intents", "Statistics of the intents", caption, ["", *(head for head, _ in _HEADS.values())], cells)
 
 
-def compared(found: study.Findings) -> list[tuple[str, float, Interval]]:
-    """Return by model the mean over mice of the held-out log-likelihood a move, and how far it is above `CHOSEN`'s."""
-    base = found.held_out[study.CHOSEN]
-    return [(name, float(own.mean()), mean_interval(own - base, 1 - LEVEL)) for name, own in found.held_out.items()]
+def compare_held_out(findings: study.Findings) -> list[tuple[str, float, Interval]]:
+    """Return by model the mean held-out log-likelihood per move over mice, and its difference to `CHOSEN`."""
+    base = findings.held_out[study.CHOSEN]
+    return [(name, float(own.mean()), mean_interval(own - base, 1 - LEVEL)) for name, own in findings.held_out.items()]
 
 
-def batches(found: study.Findings) -> list[str]:
+def batches(findings: study.Findings) -> list[str]:
     """Return the name of each batch with the number of its restricted mice and of all."""
-    batch, labels = found.recordings.batches, found.recordings.labels
+    batch, labels = findings.recordings.batches, findings.recordings.labels
     return [f"{b}: {labels[batch == b].sum()} of {np.sum(batch == b)} restricted" for b in np.unique(batch)]
 
 
-def _models(found: study.Findings) -> Table:
+def _models(findings: study.Findings) -> Table:
     rows: list[Row] = [
         [name, Cell.number(own, 4), "" if name == study.CHOSEN else Cell.estimate(x.mean, x.half_width, 4)]
-        for name, own, x in compared(found)
+        for name, own, x in compare_held_out(findings)
     ]
     caption = (
-        "One intent but where said. Every mouse is scored by a fit without it, and counts the same in the mean; the "
+        "One intent unless stated. Every mouse is scored by a fit without it and has equal weight; the "
         f"differences are paired by mouse, with their {1 - LEVEL:.0%} intervals over mice. Higher is better."
     )
-    columns = ["Model", "held-out log-likelihood a move", f"above “{study.CHOSEN}”"]
+    columns = ["Model", "held-out log-likelihood per move", f"above “{study.CHOSEN}”"]
     return Table("models", "Models compared", caption, columns, rows)
 
 
-def _prediction_table(found: study.Findings) -> Table:
+def _prediction_table(findings: study.Findings) -> Table:
     rows: list[Row] = [
         [
             p.name,
@@ -201,13 +212,13 @@ def _prediction_table(found: study.Findings) -> Table:
             Cell(f"{p.p_exact:.2g}", value=p.p_exact),
             Cell(f"{p.p_within:.2g}", value=p.p_within),
         ]
-        for p in found.predictions
+        for p in findings.predictions
     ]
-    first = found.predictions[0]
+    first = findings.predictions[0]
     caption = (
         f"Each mouse by the nearer mean of the others' groups. Exact p: of all {first.n_labelings:,} labelings with as "
         "many restricted mice, the share predicted as well. Within batches: the same of the "
-        f"{first.n_within:,} that keep the labels of each batch ({', '.join(batches(found))}); it cannot be below "
+        f"{first.n_within:,} that keep the labels of each batch ({', '.join(batches(findings))}); it cannot be below "
         f"{1 / first.n_within:.2g}. By chance: right in the middle 90 % of all "
         "labelings; it may be so few, as leaving a mouse out moves its own group's mean away from it. Shares are those "
         "of a mixture fitted without the mouse."
@@ -220,57 +231,57 @@ def _range(p: Prediction) -> str:
     return f"{p.by_chance[0]} to {p.by_chance[1]}"
 
 
-def _counting(found: study.Findings) -> Prediction:
-    return next(p for p in found.predictions if p.name == study.COUNTING)
+def _counting(findings: study.Findings) -> Prediction:
+    return next(p for p in findings.predictions if p.name == study.COUNTING)
 
 
 def verdicts(best: Prediction, counted: Prediction) -> list[Callout]:
-    """Return what is shown, at one level, and what stays open."""
+    """Return the verdicts at one significance level."""
     only, less, p_more = compare(best, counted)
     more = only > less and p_more < LEVEL
     return [
         Callout(
             "holds" if best.p_exact < LEVEL else "open",
-            "Shares of intents tell how a mouse was kept",
+            "Fractions per intent predict how a mouse was kept",
             f"{best.n_right} of {best.labels.size} right, exact p = {best.p_exact:.2g}.",
         ),
         Callout(
             "holds" if best.p_within < LEVEL else "open",
-            "They do so within a batch of mice too",
+            "They also do so within a batch of mice",
             f"Exact p = {best.p_within:.2g}; no p of {best.n_within:,} labelings is below {1 / best.n_within:.2g}.",
         ),
         Callout(
             "holds" if more else "open",
-            "They tell more than counting water visits",
+            "They predict better than counting water visits",
             f"Right for {best.n_right} and {counted.n_right} mice: {only} by shares alone, {less} by counting alone, "
             f"exact McNemar p = {p_more:.2g}.",
         ),
     ]
 
 
-def _ranks(found: study.Findings) -> Table:
-    rows: list[Row] = [[name, Cell.number(auc, 3), Cell(f"{p:.2g}")] for name, (auc, p) in found.ranks.items()]
+def _ranks(findings: study.Findings) -> Table:
+    rows: list[Row] = [[name, Cell.number(auc, 3), Cell(f"{p:.2g}")] for name, (auc, p) in findings.ranks.items()]
     caption = (
         "The chance that of two mice the restricted one has more, and the exact Mann-Whitney p, not corrected for "
         f"there being {len(rows)} of them. Shares are those of the fit to all mice, which saw no label."
     )
-    return Table("ranks", "One number a mouse", caption, ["Number", "AUC", "p"], rows)
+    return Table("ranks", "One number per mouse", caption, ["Number", "AUC", "p"], rows)
 
 
-def _truth(found: study.Findings) -> list[Section]:
-    if not found.truth:
+def _truth(findings: study.Findings) -> list[Section]:
+    if not findings.truth:
         return []
-    said = f"These mice are simulated; their true intents are {', '.join(INTENTS)}."
-    return [Section("Against the truth", [Text(said), Facts({k: f"{v:.3f}" for k, v in found.truth.items()})])]
+    text = f"These mice are simulated; their true intents are {', '.join(INTENTS)}."
+    return [Section("Against the truth", [Text(text), Facts({k: f"{v:.3f}" for k, v in findings.truth.items()})])]
 
 
-def _facts(found: study.Findings) -> dict[str, object]:
-    s = found.settings
+def _facts(findings: study.Findings) -> dict[str, object]:
+    s = findings.settings
     return {
-        "model": literal(repr(found.mixture.irl)),
+        "model": literal(repr(findings.mixture.irl)),
         "discount": s.gamma,
         "pieces": f"at most {s.length} moves",
-        "number of intents": f"on {s.per_mouse} pieces a mouse, {s.folds} folds of whole mice, {s.resamples} resamples",
-        "left out": ", ".join(found.recordings.left_out) or "nobody",
-        **{f"ML-IRL's intents, {name}": f"{x:.3f}" for name, x in found.agreement.items()},
+        "number of intents": f"{s.per_mouse} pieces per mouse, {s.folds} folds of whole mice, {s.resamples} resamples",
+        "left out": ", ".join(findings.recordings.left_out) or "none",
+        **{f"ML-IRL's intents, {name}": f"{x:.3f}" for name, x in findings.agreement.items()},
     }

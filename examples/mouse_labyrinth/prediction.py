@@ -1,11 +1,8 @@
-"""Does a mouse's mixture of intents tell how it was kept? Leave one mouse out, with an exact p-value.
+"""Leave-one-out prediction of labels by the nearest centroid, with an exact permutation p-value.
 
-Whoever is left out is predicted by the nearer of the two group means of the others. How likely is such a success by
-chance? Every way to give the same number of labels to the mice is tried: if labels had nothing to do with behaviour,
-each was as likely as the one that happened. No tuning, no distribution assumed.
-
-Chance does not give half right, give or take a few: where the two means nearly coincide, leaving a mouse out moves that
-of its own group away from it, and nearly all are wrong together. `Prediction.by_chance` says what is usual.
+Under the null hypothesis all labelings with the same number of labels are equally likely; all of them are tried. Chance
+does not give half right: if the two means nearly coincide, leaving a mouse out moves the mean of its own group away
+from it. `Prediction.by_chance` is the usual range.
 """
 
 from __future__ import annotations
@@ -24,31 +21,30 @@ Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
 LEVEL = 0.01
-"""A p-value below this shows something; any other leaves it open. One level for all, that of limiirl's own studies."""
+"""Significance level of all tests."""
 
 MOST_LABELINGS = 1_000_000
-"""More are not tried one by one: 22 mice in two groups of 11 have 705,432."""
+"""Maximum number of labelings; 22 mice in two groups of 11 have 705,432."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """How well labels of M mice were predicted, each from the others.
+    """Predictions of the labels of M mice, each from the others.
 
     Attributes
     ----------
     name : str
-        What they were predicted from.
+        Name of the predictor.
     predicted, labels : (M,) bool
     by_chance : (int, int)
-        How many are right in the middle 90 % of all labelings.
+        Number right in the middle 90 % of all labelings.
     p_exact : float
-        The share of all labelings that are predicted as well or better.
+        Fraction of all labelings that are predicted as well or better.
     n_labelings : int
     p_within : float
-        The same share among the labelings that give each stratum as many labels as it has: where strata differ for
-        reasons of their own, these alone are as likely as the one that happened. Without strata it is `p_exact`.
+        The same fraction among the labelings with the same number of labels per stratum.
     n_within : int
-        How many those are. No p within strata is below one in so many.
+        Number of those; 1 / n_within is the smallest possible `p_within`.
     """
 
     name: str
@@ -62,25 +58,25 @@ class Prediction:
 
     @property
     def n_right(self) -> int:
-        """How many were predicted right."""
+        """Number of correct predictions."""
         return int(np.sum(self.predicted == self.labels))
 
 
 def labelings(n: int, n_true: int) -> Bool:
-    """Return all ways (C(n, n_true), n) to label n_true of n mice."""
+    """Return all labelings (C(n, n_true), n) with n_true of n labels true."""
     if comb(n, n_true) > MOST_LABELINGS:
         raise InvalidParameter(
             f"{n_true} of {n} can be labelled in {comb(n, n_true):.2g} ways; at most {MOST_LABELINGS:,} are all tried. "
             "Leave animals out, or compare with labelings drawn at random."
         )
     chosen = np.array(list(combinations(range(n), n_true)), dtype=np.int64).reshape(-1, n_true)
-    found = np.zeros((len(chosen), n), dtype=bool)
-    np.put_along_axis(found, chosen, True, axis=1)
-    return found
+    result = np.zeros((len(chosen), n), dtype=bool)
+    np.put_along_axis(result, chosen, True, axis=1)
+    return result
 
 
-def left_out(points: Float, labels: Bool) -> Bool:
-    """Return (P, M), what each mouse is predicted to be under each of P labelings (P, M) of the others.
+def predict_left_out(points: Float, labels: Bool) -> Bool:
+    """Return the predictions (P, M) of each mouse under P labelings (P, M) of the others.
 
     Parameters
     ----------
@@ -88,17 +84,17 @@ def left_out(points: Float, labels: Bool) -> Bool:
         points[i] are the coordinates of all mice as they look without mouse i.
     """
     n = len(points)
-    found = np.zeros(labels.shape, dtype=bool)
+    result = np.zeros(labels.shape, dtype=bool)
     for i in range(n):
         others = np.arange(n) != i
         own = labels[:, others].astype(np.float64)
         n_true = own.sum(axis=1, keepdims=True)
-        with np.errstate(invalid="ignore"):  # a group of one, left out, has no mean: the other is said
+        with np.errstate(invalid="ignore"):  # a group of one has no mean: predict the other
             true = own @ points[i][others] / n_true
             false = (1.0 - own) @ points[i][others] / (n - 1.0 - n_true)
         distance = [np.sum((points[i][i] - centre) ** 2, axis=1) for centre in (false, true)]
-        found[:, i] = np.where(np.isnan(distance[0]), True, distance[1] < distance[0])
-    return found
+        result[:, i] = np.where(np.isnan(distance[0]), True, distance[1] < distance[0])
+    return result
 
 
 def predict(name: str, points: ArrayLike, labels: ArrayLike, strata: ArrayLike | None = None) -> Prediction:
@@ -109,14 +105,14 @@ def predict(name: str, points: ArrayLike, labels: ArrayLike, strata: ArrayLike |
     points : (M, m), or (M, M, m) where coordinates depend on who is left out
     labels : (M,) bool
     strata : (M,), optional
-        What else mice differ by, such as the batch that they came in.
+        Strata, such as the batch of each mouse.
     """
     truth, given = two_groups(labels), np.asarray(points, dtype=np.float64)
     n = truth.size
     seen = np.broadcast_to(given, (n, *given.shape)) if given.ndim == 2 else given
     every = labelings(n, int(truth.sum()))
-    right = np.sum(left_out(seen, every) == every, axis=1)
-    predicted = left_out(seen, truth[None])[0]
+    right = np.sum(predict_left_out(seen, every) == every, axis=1)
+    predicted = predict_left_out(seen, truth[None])[0]
     as_well = right >= np.sum(predicted == truth)
     stratum = np.zeros(n) if strata is None else np.asarray(strata)
     low, high = np.quantile(right, [0.05, 0.95], method="inverted_cdf").tolist()
@@ -137,7 +133,7 @@ def predict(name: str, points: ArrayLike, labels: ArrayLike, strata: ArrayLike |
 def compare(one: Prediction, other: Prediction) -> tuple[int, int, float]:
     """Return how many mice only the one has right, how many only the other, and McNemar's exact two-sided p-value.
 
-    It takes mice for independent, which predictions from one another are not quite.
+    The test assumes independent mice, which leave-one-out predictions are not quite.
     """
     a, b = one.predicted == one.labels, other.predicted == other.labels
     only, less = int(np.sum(a & ~b)), int(np.sum(b & ~a))
@@ -147,16 +143,16 @@ def compare(one: Prediction, other: Prediction) -> tuple[int, int, float]:
 def rank_test(values: ArrayLike, labels: ArrayLike) -> tuple[float, float]:
     """Return the chance that a labelled mouse has the larger value of two (AUC), and the exact two-sided p-value."""
     x, truth = np.asarray(values, dtype=np.float64), two_groups(labels)
-    found = stats.mannwhitneyu(x[truth], x[~truth], method="exact")
-    return float(found.statistic) / float(truth.sum() * (~truth).sum()), float(found.pvalue)
+    result = stats.mannwhitneyu(x[truth], x[~truth], method="exact")
+    return float(result.statistic) / float(truth.sum() * (~truth).sum()), float(result.pvalue)
 
 
 def two_groups(labels: ArrayLike) -> Bool:
-    """Return labels (M,) that are not all the same."""
+    """Return labels (M,), which must contain both values."""
     truth = np.asarray(labels, dtype=bool)
     if truth.all() or not truth.any():
-        told = "none" if truth.size and not truth.any() else "all"
+        group = "none" if truth.size and not truth.any() else "all"
         raise InvalidParameter(
-            f"labels must name two groups; {told} of the {truth.size} are true. Add animals of the other group."
+            f"labels must name two groups; {group} of the {truth.size} are true. Add animals of the other group."
         )
     return truth

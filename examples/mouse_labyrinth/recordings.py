@@ -16,7 +16,7 @@ from examples.mouse_labyrinth import maze
 Int = NDArray[np.int64]
 
 FEWEST_VISITS = 100
-"""A mouse with fewer node visits in all hardly entered, and is left out."""
+"""A mouse with fewer node visits in total is excluded."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Recordings:
     bouts : list of (n,) int
         Nodes visited, from the first junction back to it; then the mouse went home.
     mouse : (B,)
-        Who it was, for each bout.
+        Mouse of each bout.
     restricted : dict
         Whether a mouse was deprived of water, by mouse. No fit sees it.
     left_out : tuple of str
-        Mice that hardly entered.
+        Excluded mice.
     intents : list of (n + 1,) int, optional
         The true intent at each state of each bout, where the mice are simulated.
     """
@@ -65,7 +65,7 @@ class Recordings:
 
 
 def read(folder: Path) -> Recordings:
-    """Read bouts.csv (mouse, water_restricted, bout, nodes), and leave out mice that hardly entered."""
+    """Read bouts.csv (mouse, water_restricted, bout, nodes), and exclude mice with few visits."""
     path = folder / "bouts.csv"
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -73,7 +73,7 @@ def read(folder: Path) -> Recordings:
     for i, nodes in enumerate(bouts):
         if not maze.legal(nodes):
             raise ll.errors.InvalidDemos(
-                f"{path}, line {i + 2}: a bout must begin and end at node 0 and move along corridors. Mend the line."
+                f"{path}, line {i + 2}: a bout must begin and end at node 0 and move along corridors. Fix the line."
             )
     mouse = np.array([row["mouse"] for row in rows])
     visits = {str(name): sum(len(bouts[i]) for i in np.flatnonzero(mouse == name)) for name in np.unique(mouse)}
@@ -104,7 +104,7 @@ class Pieces:
 
     @property
     def moves(self) -> Int:
-        """How many moves each piece has."""
+        """Number of moves of each piece."""
         return np.array([len(piece) - 1 for piece in self.states])
 
     def demos(self) -> ll.Demonstrations:
@@ -113,7 +113,7 @@ class Pieces:
 
 
 def spans(n: int, length: int) -> list[tuple[int, int]]:
-    """Return where n moves are cut into as few parts of at most `length` as will do, as equal as can be."""
+    """Cut n moves into the fewest parts of at most `length`, as equal as possible."""
     ends = np.linspace(0, n, -(-n // length) + 1).round().astype(int).tolist()
     return list(pairwise(ends))
 

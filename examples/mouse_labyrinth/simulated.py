@@ -1,7 +1,7 @@
-"""Simulated mice with three known intents, for those who have no recordings at hand, and to see what can be found.
+"""Simulated mice with three known intents, to run the study without recordings and to test recovery.
 
-A bout is to the water, to explore, or to linger at one place, and ends with the way home. Mice that are kept without
-water want it more often. Nobody else's data are in here.
+A bout is to the water, to explore, or to linger at one place, and ends at home. Mice that are deprived
+of water visit the water port more often.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _LIKES: tuple[dict[str, float], ...] = (
     {"level 6": 1.0, "outer wall": 0.5, "turn round": -1.0, "home": -2.0},
     {"level 5": 1.0, "turn round": 2.0, "branch to branch": -1.0, "home": -2.0},
 )
-# How a mouse goes home in the end, whatever it came for.
+# Reward at the end of every bout.
 _LEAVING = {"home": 12.0, "level 5": -1.0, "level 6": -2.0, "turn round": -2.0}
-# How often a bout is for water, by how the mouse is kept; mice differ a little. Half of the other bouts are to explore.
+# Probability of a bout for water by deprivation, and its spread over mice. Half of the other bouts explore.
 _THIRST, _SPREAD = {True: 0.6, False: 0.25}, 0.06
-# Moves until a mouse thinks of home, at the least and at the most.
+# Range of the number of moves before a mouse goes home.
 _PATIENCE = (40, 120)
 
 
@@ -32,7 +32,7 @@ def _theta(mdp: ll.MDP, likes: dict[str, float]) -> NDArray[np.float64]:
 
 
 def true_rewards(mdp: ll.MDP) -> ll.RewardEnsemble:
-    """Return the rewards of `INTENTS`; the shares are left equal."""
+    """Return the rewards of `INTENTS`; the weights are equal."""
     thetas = np.array([_theta(mdp, likes) for likes in _LIKES])
     return ll.RewardEnsemble(np.full(len(_LIKES), 1.0 / len(_LIKES)), thetas)
 

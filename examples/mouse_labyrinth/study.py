@@ -1,4 +1,4 @@
-"""The study: choose a model, choose the number of intents, learn them, and ask what they tell of the mice."""
+"""The study: select a model and the number of intents, fit them, and predict how mice were kept."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from examples.mouse_labyrinth.recordings import Pieces, Recordings, cut, spans
 from limiirl.mixture.selection.select import Selection
 
 Float = NDArray[np.float64]
-Tell = Callable[[str], None]
+Log = Callable[[str], None]
 
 FEW = 3
-"""What the literature on these mice speaks of: water, home and exploring."""
+"""Number of intents in the literature on these mice: water, home and exploring."""
 
 CHOSEN = "what a node is, and habits"
-"""The model of the study, with one intent: what others and more intents are compared with."""
+"""Model of the study with one intent, the baseline of all comparisons."""
 
 COUNTING = "visits to the water port, of all visits"
 
@@ -64,7 +64,7 @@ class Settings:
     seed: int = 0
 
     def mixture(self, n_intents: int = 2, irl: object = None, init: object = "kmeans") -> ll.IntentMixture:
-        """Return a mixture to fit. M-steps are cut short, from which the next ones go on."""
+        """Return a mixture to fit. M-steps are truncated; the next ones continue."""
         return ll.IntentMixture(
             n_intents,
             irl=ll.MaxCausalEnt(ridge=1e-3) if irl is None else irl,
@@ -78,28 +78,28 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """What came out.
+    """Results of the study.
 
     Attributes
     ----------
     held_out : dict of (M,)
-        By model: the log-likelihood a move of each mouse, by fits without it.
+        By model: the log-likelihood per move of each mouse, from fits without it.
     selection : Selection
     mixture : IntentMixture
-        Fitted to all pieces, its intents ordered by how often they visit the water port.
+        Fitted to all pieces, with intents ordered by visits to the water port.
     U : (N, K)
-        Who follows which: responsibilities of the pieces.
+        Responsibilities of the pieces.
     shares : (M, K)
-        Of each mouse's moves.
+        Fraction of each mouse's moves per intent.
     shares_without : (M, M, K)
         The same by mixtures that were fitted without mouse i.
     predictions : list of Prediction
     ranks : dict
-        By name: the AUC of one number a mouse, and its exact p-value.
+        By name: the AUC of one number per mouse, and its exact p-value.
     agreement : dict
-        How another model's intents compare.
+        Agreement with the intents of another model.
     truth : dict
-        Where the mice are simulated, how well the intents were found.
+        Recovery of the true intents of simulated mice.
     """
 
     recordings: Recordings
@@ -117,30 +117,30 @@ class Findings:
     truth: dict[str, float] = field(default_factory=dict)
 
 
-def run(recordings: Recordings, settings: Settings, tell: Tell) -> Findings:
-    """Run the whole study; labels of mice are looked at after everything is fitted."""
+def run(recordings: Recordings, settings: Settings, log: Log) -> Findings:
+    """Run the whole study; the labels of mice are used only after all fits."""
     mdp, pieces = maze.steps_mdp(settings.gamma), cut(recordings, settings.length)
     demos = pieces.demos()
-    tell(f"{len(recordings.mice)} mice, {len(recordings.bouts)} bouts, {len(demos)} pieces of {settings.length} moves")
-    held_out = compare_models(pieces, recordings.mice, settings, tell)
-    selection = choose(mdp, pieces, settings, tell)
+    log(f"{len(recordings.mice)} mice, {len(recordings.bouts)} bouts, {len(demos)} pieces of {settings.length} moves")
+    held_out = compare_models(pieces, recordings.mice, settings, log)
+    selection = choose(mdp, pieces, settings, log)
     K = selection.recommended
-    tell(f"learning {K} intents from all pieces")
+    log(f"learning {K} intents from all pieces")
     mixture = settings.mixture(K).fit(mdp, demos)
     order = by_water(pieces, mixture.responsibilities_)
     U = mixture.responsibilities_[:, order]
     ensemble = ll.RewardEnsemble(mixture.weights_[order], mixture.thetas_[order])
     mixture = settings.mixture(K, init=ensemble).set_params(max_iter=0).fit(mdp, demos)
-    without, held_out[f"{K} intents"] = leave_mice_out(mdp, pieces, recordings.mice, settings.mixture(K), tell)
+    without, held_out[f"{K} intents"] = leave_mice_out(mdp, pieces, recordings.mice, settings.mixture(K), log)
     few: list[Float] = []
     agreement: dict[str, float] = {}
     if settings.check and K != FEW:
-        few, held_out[f"{FEW} intents"] = leave_mice_out(mdp, pieces, recordings.mice, settings.mixture(FEW), tell)
+        few, held_out[f"{FEW} intents"] = leave_mice_out(mdp, pieces, recordings.mice, settings.mixture(FEW), log)
     if settings.check:
-        agreement = other_model(mdp, demos, settings, tell)
-    tell("predicting how mice were kept")
-    predictions, ranks = tested(recordings, pieces, U, without, few)
-    truth = {} if recordings.intents is None else recovered(recordings, settings, mdp, mixture, U)
+        agreement = other_model(mdp, demos, settings, log)
+    log("predicting how mice were kept")
+    predictions, ranks = evaluate_predictions(recordings, pieces, U, without, few)
+    truth = {} if recordings.intents is None else measure_recovery(recordings, settings, mdp, mixture, U)
     return Findings(
         recordings,
         pieces,
@@ -150,7 +150,7 @@ def run(recordings: Recordings, settings: Settings, tell: Tell) -> Findings:
         mixture,
         U,
         shares_of(pieces, U, recordings.mice),
-        np.array([shares_of(pieces, found, recordings.mice) for found in without]),
+        np.array([shares_of(pieces, result, recordings.mice) for result in without]),
         predictions,
         ranks,
         agreement,
@@ -158,8 +158,8 @@ def run(recordings: Recordings, settings: Settings, tell: Tell) -> Findings:
     )
 
 
-def compare_models(pieces: Pieces, mice: list[str], settings: Settings, tell: Tell) -> dict[str, Float]:
-    """Return the log-likelihood a move of each mouse (M,), by model with one intent, fitted without it."""
+def compare_models(pieces: Pieces, mice: list[str], settings: Settings, log: Log) -> dict[str, Float]:
+    """Return the log-likelihood per move of each mouse (M,) by model with one intent, fitted without it."""
     g = settings.gamma
     candidates: dict[str, tuple[ll.MDP, object]] = {CHOSEN: (maze.steps_mdp(g), None)}
     if settings.models:
@@ -168,21 +168,21 @@ def compare_models(pieces: Pieces, mice: list[str], settings: Settings, tell: Te
             "a reward for each node, no habits": (maze.nodes_mdp(g), None),
             "a reward for each node, and habits": (maze.steps_mdp(g, each_node=True), ll.MaxCausalEnt(ridge=1e-2)),
         }
-    found = {}
+    result = {}
     for name, (mdp, irl) in candidates.items():
-        tell(f"comparing models: {name}")
+        log(f"comparing models: {name}")
         with warnings.catch_warnings():
             # Levels and regions overlap, and ML-IRL's likelihood has kinks; likelihoods are all that is compared.
             warnings.simplefilter("ignore", ll.errors.IdentifiabilityWarning)
             warnings.simplefilter("ignore", ll.errors.ConvergenceWarning)
             # With one intent EM is a single M-step, so it must not be cut short.
             mixture = settings.mixture(1, irl=irl).set_params(max_evaluations=1000)
-            _, found[name] = leave_mice_out(mdp, pieces, mice, mixture, tell)
-    return found
+            _, result[name] = leave_mice_out(mdp, pieces, mice, mixture, log)
+    return result
 
 
-def choose(mdp: ll.MDP, pieces: Pieces, settings: Settings, tell: Tell) -> Selection:
-    """Return how many intents `select_intents` sees in pieces drawn from every mouse alike."""
+def choose(mdp: ll.MDP, pieces: Pieces, settings: Settings, log: Log) -> Selection:
+    """Select the number of intents on the same number of pieces per mouse."""
     rng = np.random.default_rng(settings.seed)
     drawn = []
     for name in np.unique(pieces.mouse):
@@ -191,13 +191,13 @@ def choose(mdp: ll.MDP, pieces: Pieces, settings: Settings, tell: Tell) -> Selec
     chosen = np.sort(np.concatenate(drawn))
 
     def progress(done: int, total: int, what: str) -> None:
-        tell(f"choosing the number of intents: {done} of {total}, {what}")
+        log(f"choosing the number of intents: {done} of {total}, {what}")
 
     return ll.select_intents(
         mdp,
         pieces.demos()[chosen],
         range(1, settings.most + 1),
-        # Many fits, on a part of the data: they stop sooner.
+        # Many fits on a sample of the data: they stop earlier.
         mixture=settings.mixture().set_params(max_iter=40, likelihood_tol=5 * settings.tol),
         fold_groups=pieces.mouse[chosen],
         folds=settings.folds,
@@ -208,82 +208,82 @@ def choose(mdp: ll.MDP, pieces: Pieces, settings: Settings, tell: Tell) -> Selec
 
 
 def leave_mice_out(
-    mdp: ll.MDP, pieces: Pieces, mice: list[str], mixture: ll.IntentMixture, tell: Tell
+    mdp: ll.MDP, pieces: Pieces, mice: list[str], mixture: ll.IntentMixture, log: Log
 ) -> tuple[list[Float], Float]:
     """Return responsibilities (N, K) of all pieces by mixtures fitted without each mouse, and its own score (M,).
 
-    A fit without mouse i begins from intents found in the half of the mice that i is not in: it has never seen i. The
-    score is the log-likelihood a move.
+    A fit without mouse i starts from intents fitted to the half of the mice without i. The score is the log-likelihood
+    per move.
     """
     demos = pieces.demos()
     log_q = demos.log_q(mdp)
     halves = [set(mice[0::2]), set(mice[1::2])]
     begun = []
     for half in halves:
-        tell(f"{mixture.n_intents} intents of {len(half)} mice, to begin the others from")
+        log(f"{mixture.n_intents} intents of {len(half)} mice, to initialise the other half")
         begun.append(clone(mixture).fit(mdp, demos[np.isin(pieces.mouse, list(half))]).ensemble_)
-    found, scores = [], []
+    result, scores = [], []
     for i, name in enumerate(mice):
-        tell(f"{mixture.n_intents} intents, leaving out mouse {i + 1} of {len(mice)}")
+        log(f"{mixture.n_intents} intents, leaving out mouse {i + 1} of {len(mice)}")
         out = pieces.mouse == name
         start = begun[1 if name in halves[0] else 0]
         fitted = clone(mixture).set_params(init=start).fit(mdp, demos[~out])
         U = fitted.predict_proba(demos)
-        found.append(U[:, by_water(pieces, U)])
+        result.append(U[:, by_water(pieces, U)])
         scores.append(np.sum(fitted.score_samples(demos[out]) - log_q[out]) / pieces.moves[out].sum())
-    return found, np.array(scores)
+    return result, np.array(scores)
 
 
-def tested(
+def evaluate_predictions(
     recordings: Recordings, pieces: Pieces, U: Float, without: list[Float], few: list[Float]
 ) -> tuple[list[Prediction], dict[str, tuple[float, float]]]:
-    """Return predictions from shares of intents, of a `few` too, and from plain counts; and tests of single numbers."""
+    """Return predictions from fractions per intent and from plain counts, and tests of single numbers."""
     mice, labels = recordings.mice, recordings.labels
     dry = ~touches_water(pieces)
     water, length = water_rate(pieces, mice), bout_length(recordings)
-    points = {"shares of intents": np.array([shares_of(pieces, found, mice) for found in without])}
+    points = {"fractions per intent": np.array([shares_of(pieces, result, mice) for result in without])}
     if few:
-        points[f"shares of {FEW} intents"] = np.array([shares_of(pieces, found, mice) for found in few])
-    points["shares of intents, pieces with water left out"] = np.array(
-        [shares_of(pieces, found * dry[:, None], mice) for found in without]
+        points[f"fractions per intent, {FEW} intents"] = np.array([shares_of(pieces, result, mice) for result in few])
+    points["fractions per intent, without pieces that visit water"] = np.array(
+        [shares_of(pieces, result * dry[:, None], mice) for result in without]
     )
     points |= {COUNTING: water[:, None], "mean length of a bout": length[:, None]}
     predictions = [predict(name, x, labels, recordings.batches) for name, x in points.items()]
     own, own_dry = shares_of(pieces, U, mice), shares_of(pieces, U * dry[:, None], mice)
-    ranks = {f"share of intent {k}": rank_test(own[:, k], labels) for k in range(U.shape[1])}
-    ranks |= {"share of intent 0, pieces with water left out": rank_test(own_dry[:, 0], labels)}
+    ranks = {f"fraction of intent {k}": rank_test(own[:, k], labels) for k in range(U.shape[1])}
+    ranks |= {"fraction of intent 0, without pieces that visit water": rank_test(own_dry[:, 0], labels)}
     ranks |= {COUNTING: rank_test(water, labels)}
     return predictions, ranks | {"mean length of a bout": rank_test(length, labels)}
 
 
-def other_model(mdp: ll.MDP, demos: ll.Demonstrations, settings: Settings, tell: Tell) -> dict[str, float]:
-    """Return how far intents found by ML-IRL are from these (ANID): 0 is the same grouping, 1 is chance."""
-    tell(f"checking {FEW} intents against ML-IRL")
+def other_model(mdp: ll.MDP, demos: ll.Demonstrations, settings: Settings, log: Log) -> dict[str, float]:
+    """Return the ANID between these intents and those of ML-IRL: 0 is the same clustering, 1 is chance."""
+    log(f"checking {FEW} intents against ML-IRL")
     models = (None, ll.MLIRL(beta=1.0, ridge=1e-3))
     U, V = (settings.mixture(FEW, irl=irl).fit(mdp, demos).responsibilities_ for irl in models)
     return {f"{FEW} intents, ANID": ll.metrics.anid(U, V)}
 
 
-def recovered(
+def measure_recovery(
     recordings: Recordings, settings: Settings, mdp: ll.MDP, mixture: ll.IntentMixture, U: Float
 ) -> dict[str, float]:
-    """Return how well intents of simulated mice were found."""
+    """Return the recovery of the intents of simulated mice."""
     truth = piece_truth(recordings, settings.length)
     table = np.array([np.bincount(truth[np.argmax(U, axis=1) == k], minlength=3) for k in range(U.shape[1])])
     true = simulated.true_rewards(mdp)
     maps = np.array([maze.reward_map(theta)[:-1] for theta in [*true.thetas, *mixture.thetas_]])
     likeness = np.corrcoef(maps)[: len(true.thetas), len(true.thetas) :]
-    found = {
+    result = {
         "ANID": ll.metrics.anid(np.eye(3)[truth], U),
         "pieces with the intent of most of their group": float(table.max(axis=1).sum() / table.sum()),
     }
-    return found | {
+    return result | {
         f"reward map of {name}, best correlation": float(likeness[k].max()) for k, name in enumerate(simulated.INTENTS)
     }
 
 
 def piece_truth(recordings: Recordings, length: int) -> NDArray[np.int64]:
-    """Return (N,) the true intent of most moves of each piece; -1 is never there, as every state has one."""
+    """Return (N,) the most frequent true intent of each piece."""
     truth = []
     for intents in recordings.intents or []:
         parts = spans(len(intents) - 1, length)
@@ -302,7 +302,7 @@ def visits(pieces: Pieces, U: Float) -> Float:
     """Return (K, 128): how the visits of each intent are spread over the nodes, the home last."""
     state = np.concatenate([piece[1:] for piece in pieces.states])
     weight = np.repeat(U, pieces.moves, axis=0)
-    counts = np.array([np.bincount(state, weights=w, minlength=maze.HOME + 1) for w in weight.T]) @ maze.visited()
+    counts = np.array([np.bincount(state, weights=w, minlength=maze.HOME + 1) for w in weight.T]) @ maze.visit_matrix()
     return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
 

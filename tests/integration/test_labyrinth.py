@@ -84,7 +84,7 @@ class TestMaze:
         mdp = maze.steps_mdp(GAMMA)
         theta = np.random.default_rng(0).normal(size=mdp.n_features)
         paid = np.asarray(mdp.state_features) @ theta[:-2]
-        np.testing.assert_allclose(maze.visited() @ maze.reward_map(theta), paid, atol=1e-12)
+        np.testing.assert_allclose(maze.visit_matrix() @ maze.reward_map(theta), paid, atol=1e-12)
 
 
 class TestRecordings:
@@ -182,12 +182,12 @@ class TestPrediction:
         with pytest.raises(ll.errors.InvalidParameter, match=r"11 of 23 can be labelled in 1\.4e\+06 ways"):
             prediction.predict("x", np.zeros((23, 1)), np.arange(23) < 11)
 
-    @pytest.mark.parametrize(("n_true", "said"), [(0, "none of the 6"), (6, "all of the 6")])
-    def test_one_group_alone_is_refused(self, n_true: int, said: str):
+    @pytest.mark.parametrize(("n_true", "message"), [(0, "none of the 6"), (6, "all of the 6")])
+    def test_one_group_alone_is_refused(self, n_true: int, message: str):
         labels = np.arange(6) < n_true
-        with pytest.raises(ll.errors.InvalidParameter, match=said):
+        with pytest.raises(ll.errors.InvalidParameter, match=message):
             prediction.predict("x", np.zeros((6, 1)), labels)
-        with pytest.raises(ll.errors.InvalidParameter, match=said):
+        with pytest.raises(ll.errors.InvalidParameter, match=message):
             prediction.rank_test(np.zeros(6), labels)
 
     def test_two_predictions_are_compared_by_all_ways_that_their_differences_could_have_fallen(self):
@@ -237,7 +237,7 @@ class TestSimulatedMice:
             "time",
             "bout",
         ]
-        assert "against the truth: ANID" in page.printed(found)
+        assert "against the truth: ANID" in page.format_text(found)
         assert drawing.walls(tmp_path) is None
 
     def test_no_fit_sees_a_label(self, mice: recordings.Recordings, found: study.Findings):
@@ -267,7 +267,7 @@ class TestComparisonOfModels:
         assert list(found.held_out) == [study.CHOSEN, "3 intents"]
 
     def test_differences_are_paired_by_mouse(self, found: study.Findings):
-        rows = {name: (own, beyond) for name, own, beyond in page.compared(found)}
+        rows = {name: (own, beyond) for name, own, beyond in page.compare_held_out(found)}
         difference = found.held_out["3 intents"] - found.held_out[study.CHOSEN]
         own, beyond = rows["3 intents"]
         assert own == pytest.approx(found.held_out["3 intents"].mean(), rel=1e-12)
@@ -295,6 +295,6 @@ class TestVerdicts:
 def test_without_the_data_the_command_says_where_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
         command.main(["--data", str(tmp_path), "--out", str(tmp_path / "out")])
-    said = capsys.readouterr().err
-    assert "no bouts.csv" in said
-    assert "Rosenberg" in said
+    message = capsys.readouterr().err
+    assert "no bouts.csv" in message
+    assert "Rosenberg" in message

@@ -321,7 +321,7 @@ BROKEN = [
     (Copying(), "constructor_does_no_work", "stored unchanged; got a changed bounds"),
     (Busy(), "constructor_does_no_work", "no attributes other than the parameters before fit; got cache"),
     (Strict(), "constructor_does_no_work", "a constructor that accepts any value; got TypeError"),
-    (Hooked(), "pickles", "Define the class at the top of a module"),
+    (Hooked(), "pickles", "a model that can be pickled; got AttributeError"),
     (Row(), "fit_returns_theta", "a vector (d,) of at least one finite number; got shape (1, 2)"),
     (Infinite(), "fit_returns_theta", "got [inf inf]"),
     (OutOfBounds(bounds=(-0.1, 0.1)), "fit_respects_bounds", "expected theta within (-0.1, 0.1); got"),

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -61,11 +61,10 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
 
     An interrupted run resumes when it is called again with the same folder.
     """  # noqa: D301 (the escape keeps the line breaks of the help)
-    backend = resolve_executor(executor, workers, scheduler)  # checked before the folder is created
+    # The executor is checked before the folder is created.
+    run = _Run(out, resolve_executor(executor, workers, scheduler), retry_failed, report, as_json)
     if studies == ["drivers"]:
-        settings = {"n_splits": repeats, "n_train": train, "device": device}
-        files = (network, matches)
-        _reproduce_drivers(files, out, settings, backend, retry_failed=retry_failed, report=report, as_json=as_json)
+        _reproduce_drivers(run, network, matches, {"n_splits": repeats, "n_train": train, "device": device})
         return
     if any(option is not None for option in (network, matches, train, device)):
         raise InvalidParameter(
@@ -75,33 +74,33 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
         raise InvalidParameter.of("studies", "drivers", "must be drivers alone or other studies")
     # The address of a cluster does not belong in a report.
     words = [word.replace(scheduler, "ADDRESS") if scheduler else word for word in context.obj]
-    _reproduce_studies(studies, out, words, backend, repeats, retry_failed=retry_failed, report=report, as_json=as_json)
+    _reproduce_studies(run, studies, repeats, words)
 
 
-def _reproduce_studies(
-    names: list[str],
-    out: Path,
-    words: list[str],
-    executor: Executor | None,
-    repeats: int | None,
-    *,
-    retry_failed: bool,
-    report: bool,
-    as_json: bool,
-) -> None:
+class _Run(NamedTuple):
+    """Options of a run of any experiment."""
+
+    out: Path
+    executor: Executor | None
+    retry_failed: bool
+    report: bool
+    as_json: bool
+
+
+def _reproduce_studies(run: _Run, names: list[str], repeats: int | None, words: list[str]) -> None:
     """Run the trials that the folder does not have, print the results, and write the report."""
     from limiirl.experiments import Store, choose, findings, run_studies, tasks
     from limiirl.report.studies import gather, summarise_run
 
     studies = choose(names)
     seeds = {seed for _, seed in tasks(studies, repeats)}
-    store = Store(out)
+    store = Store(run.out)
     store.note(["limiirl", *words], sorted(seeds), [study.name for study in studies])
     with _interruptible(), show_progress(", ".join(study.name for study in studies)) as progress:
-        counts = run_studies(studies, store, executor, repeats, retry_failed=retry_failed, progress=progress)
+        counts = run_studies(studies, store, run.executor, repeats, retry_failed=run.retry_failed, progress=progress)
     _report_failures(counts)
-    page = _write_report(store, out / "report") if report else None
-    if as_json:
+    page = _write_report(store, run.out / "report") if run.report else None
+    if run.as_json:
         verdicts = [asdict(finding) for results in gather(store, studies) for finding in findings(results)]
         typer.echo(json.dumps(_count_trials(counts) | {"findings": verdicts, "report": page and str(page)}))
     else:
@@ -112,29 +111,19 @@ def _reproduce_studies(
 
 
 def _reproduce_drivers(
-    files: tuple[Path | None, Path | None],
-    out: Path,
-    settings: dict[str, int | str | None],
-    executor: Executor | None,
-    *,
-    retry_failed: bool,
-    report: bool,
-    as_json: bool,
+    run: _Run, network: Path | None, matches: Path | None, settings: dict[str, int | str | None]
 ) -> None:
-    """Run the trials that the folder does not have, print the table, and write the report.
-
-    Without an executor, trials run one after the other on all cores.
-    """
+    """Run the trials that the folder does not have, print the table, and write the report."""
     from limiirl.experiments import run_drivers
 
-    check_page(out / "report" if report else None)
-    data, plan = _read_drivers(*files, settings)
+    check_page(run.out / "report" if run.report else None)
+    data, plan = _read_drivers(network, matches, settings)
     with _interruptible(), show_progress("drivers", every_s=0.0) as progress:
-        results = run_drivers(data, plan, out, progress, executor=executor, retry_failed=retry_failed)
+        results = run_drivers(data, plan, run.out, progress, executor=run.executor, retry_failed=run.retry_failed)
     assert results.counts is not None  # it is set by a run
     _report_failures(results.counts)
-    page = _write_drivers(data, results, out / "report") if report else None
-    if as_json:
+    page = _write_drivers(data, results, run.out / "report") if run.report else None
+    if run.as_json:
         typer.echo(json.dumps(_count_trials(results.counts) | _plain(results) | {"report": page and str(page)}))
     else:
         typer.echo(format_drivers(results) + ("" if page is None else f"\n\nReport: {page}"))

@@ -56,7 +56,7 @@ def forecast(  # noqa: PLR0913 (a command's options, each with a default)
     forecaster = Forecaster(mixture, demos[[i for i in range(len(demos)) if i != index]])
     history = _other_trips(demos, index) if by_driver else None
     if history is not None:
-        forecaster = forecaster.given_history(history)
+        forecaster = forecaster.with_history(history)
     name = str(index if demos.ids is None else demos.ids[index])
     example = forecast_example(forecaster, roads, demos[index].states, title=f"Trip {name}", share=share, k=routes)
     likely = sorted(zip(example.probability.tolist(), example.destinations.tolist(), strict=True), reverse=True)[:5]

@@ -303,7 +303,7 @@ def measure_routes(data: DriverData, mixture: IntentMixture, test: Demonstration
     Routes are predicted from the first and last segment, at discount 1 (spec, section G): with a smaller discount a
     route would depend on its origin.
     """
-    routes = Forecaster(mixture).predicted_routes(test.start_states, test.last_states)
+    routes = Forecaster(mixture).predict_routes(test.start_states, test.last_states)
     return _compare_routes(data, test, routes)
 
 

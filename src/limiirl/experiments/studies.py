@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -21,11 +21,6 @@ WARM = ("k-means, MLE", "k-means, mean")
 """Warm starts of the paper."""
 
 
-def _vary(name: str, title: str, axis: str, specs: Iterable[tuple[float, Spec]]) -> Study:
-    settings = tuple(Setting(method, x, method_spec(spec, method)) for x, spec in specs for method in METHODS)
-    return Study(name, title, axis, 20, settings)
-
-
 def _table() -> tuple[Setting, ...]:
     long = [Setting(method, PAPER_LENGTH, method_spec(BASE, method)) for method in METHODS]
     early = [
@@ -37,53 +32,48 @@ def _table() -> tuple[Setting, ...]:
     return tuple(long + early + fixed)
 
 
-SWEEPS = ("demos", "wind", "clusters", "elements", "imbalance")
+_WINDS = (0.0, 0.05, 0.1, 0.15, 0.2)
+# Name, title, axis, points of the axis, and specification at a point.
+_SENSITIVITY: tuple[tuple[str, str, str, Sequence[Any], Callable[[Any], Spec]], ...] = (
+    ("demos", "Number of demonstrations", "demonstrations N", (20, 40, 100, 200, 400), lambda n: BASE.with_(n_demos=n)),
+    ("wind", "Cluster separation", "wind w", _WINDS, lambda w: BASE.in_world(wind=w)),
+    (
+        "clusters",
+        "Number of learned intents",
+        "intents learned K (E = 3)",
+        range(1, 6),
+        lambda k: BASE.with_(n_intents=k),
+    ),
+    ("elements", "Number of true intents", "elements E = K", range(2, 7), lambda e: _with_elements(e, 0.1)),
+    (
+        "imbalance",
+        "Imbalance of the mixture weights",
+        "geometric parameter p",
+        (0.0, 0.1, 0.2, 0.3, 0.4),
+        lambda p: BASE.with_(imbalance=p),
+    ),
+)
+SWEEPS = tuple(name for name, *_ in _SENSITIVITY)
+
+
+def _with_elements(n_elements: int, wind: float) -> Spec:
+    return BASE.in_world(n_elements=n_elements, wind=wind).with_(n_intents=n_elements)
 
 
 def _paper_studies() -> tuple[Study, ...]:
     """Return the studies of the main part of the paper and of its sensitivity analysis."""
     main = _table()
+    sensitivity = [
+        Study(name, title, axis, 20, tuple(Setting(m, x, method_spec(make(x), m)) for x in points for m in METHODS))
+        for name, title, axis, points, make in _SENSITIVITY
+    ]
+    # The margin depends on the demonstrations only; the supervised method is the cheapest.
+    margin = (Setting("supervised", w, method_spec(BASE.in_world(wind=w), "supervised")) for w in _WINDS)
     return (
         Study("table1", "Table 1: initialisations compared", "variant", 100, main),
         Study("boxplots", "Box plots of Table 1", "variant", 100, main[: len(METHODS)]),
-        _vary(
-            "demos",
-            "Number of demonstrations",
-            "demonstrations N",
-            [(n, BASE.with_(n_demos=n)) for n in (20, 40, 100, 200, 400)],
-        ),
-        _vary(
-            "wind", "Cluster separation", "wind w", [(w, BASE.in_world(wind=w)) for w in (0.0, 0.05, 0.1, 0.15, 0.2)]
-        ),
-        _vary(
-            "clusters",
-            "Number of learned intents",
-            "intents learned K (E = 3)",
-            [(k, BASE.with_(n_intents=k)) for k in range(1, 6)],
-        ),
-        _vary(
-            "elements",
-            "Number of true intents",
-            "elements E = K",
-            [(e, BASE.in_world(n_elements=e).with_(n_intents=e)) for e in range(2, 7)],
-        ),
-        _vary(
-            "imbalance",
-            "Imbalance of the mixture weights",
-            "geometric parameter p",
-            [(p, BASE.with_(imbalance=p)) for p in (0.0, 0.1, 0.2, 0.3, 0.4)],
-        ),
-        Study(
-            "margin",
-            "Margin between the intents",
-            "wind w",
-            10,
-            # The margin depends on the demonstrations only; the supervised method is the cheapest.
-            tuple(
-                Setting("supervised", w, method_spec(BASE.in_world(wind=w), "supervised"))
-                for w in (0.0, 0.05, 0.1, 0.15, 0.2)
-            ),
-        ),
+        *sensitivity,
+        Study("margin", "Margin between the intents", "wind w", 10, tuple(margin)),
     )
 
 
@@ -252,7 +242,7 @@ def start_of(method: str) -> str:
 
 
 def _settings(x: float, n_elements: int, wind: float) -> Iterable[Setting]:
-    base = BASE.in_world(n_elements=n_elements, wind=wind).with_(n_intents=n_elements)
+    base = _with_elements(n_elements, wind)
     for model, changes in BEYOND_MODELS.items():
         wanted = starts_at(model, n_elements, wind)
         for start in (name for name in BEYOND_STARTS if name in wanted):

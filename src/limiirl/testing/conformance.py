@@ -338,8 +338,7 @@ def zero_weight_is_absence(case: Case) -> None:
     weights[int(np.argmax(getattr(case.demos, "lengths", np.zeros(weights.size))))] = 0.5
     kept = np.flatnonzero(weights)
     other = case.fresh().fit(case.mdp, case.demos[kept], weights=weights[kept])
-    what = "with demonstrations of weight 0 as without them"
-    case.expect_same_fit(*case.fit(weights=weights), other, what, kept)
+    case.expect_same_fit(*case.fit(weights=weights), other, "with demonstrations of weight 0 as without them", kept)
 
 
 def scale_of_weights_is_irrelevant(case: Case) -> None:
@@ -355,8 +354,7 @@ def weight_two_is_a_copy(case: Case) -> None:
     index = np.arange(len(case.demos))
     twice = index % 3 == 0
     other = case.fresh().fit(case.mdp, case.demos[np.concatenate([index, index[twice]])])
-    what = "for weights of 2 as for demonstrations given twice"
-    case.expect_same_fit(*case.fit(weights=1.0 + twice), other, what)
+    case.expect_same_fit(*case.fit(weights=1.0 + twice), other, "for weights of 2 as for demonstrations given twice")
 
 
 def fit_many_is_fit(case: Case) -> None:
