@@ -24,8 +24,7 @@ def one_thread(user_api: str | None = None) -> AbstractContextManager[Any]:
 
     Parameters
     ----------
-    user_api : {"blas", "openmp"}, optional
-        Limit only these libraries; "blas" leaves the threads of the kernels.
+    user_api : {"blas", "openmp"}, optional; limit only these libraries; "blas" leaves the threads of the kernels
 
     Examples
     --------

@@ -56,13 +56,7 @@ def check_share(value: object, name: str, *, remedy: str = "") -> float:
 
 
 def check_choice(value: str, name: str, choices: tuple[str, ...]) -> str:
-    """Return `value`, which must be one of the choices.
-
-    Examples
-    --------
-    >>> check_choice("hard", "q", ("hard", "bv"))
-    'hard'
-    """
+    """Return `value` after checking that it is one of the choices."""
     if value not in choices:
         raise InvalidParameter.of(name, value, f"must be one of {', '.join(choices)}")
     return value

@@ -246,7 +246,7 @@ def test_trained_agents_resemble_the_released_agents(seed, shared_data: Callable
     """Arrival, steps in the puddle and the side of the path agree with the released agents.
 
     The number of dry steps depends on the training (released agents: 9 to 12; here: 9 to 13; minimum: 9), so only its
-    order of magnitude is compared. In the mean discounted features, each agent is closer to the released agents of its
+    order of magnitude is compared. In discounted features, each agent is closer to the released agents of its
     own intent than to the others.
     """
     released = Agents.from_released(shared_data("sigma_girl_gridworld") / "gridworld_agents.npz", names=ALL)

@@ -139,32 +139,6 @@ RELEASED = ("center", "up", "border")
 _PARTS = ("policy_features", "actions", "reward_features")
 
 
-def save(agents: Agents, path: str | os.PathLike[str]) -> None:
-    """Write agents to `path`; see `Agents.save`."""
-    header: dict[str, Any] = {"n_agents": len(agents), "texts": {}}
-    arrays = {f"{i}.{part}": array for i, record in enumerate(agents) for part, array in record._asdict().items()}
-    for name in ("names", "labels"):
-        values = getattr(agents, name)
-        if values is not None and values.dtype.kind == "U":
-            header["texts"][name] = values.tolist()
-        elif values is not None:
-            arrays[name] = values
-    write_archive(path, KIND, header, arrays)
-
-
-def load(path: str | os.PathLike[str]) -> tuple[tuple[Agent, ...], NDArray[Any], NDArray[Any] | None]:
-    """Return the records, names and labels that `save` wrote; see `Agents.load`."""
-    header, arrays = read_archive(path, KIND)
-    try:
-        texts = {name: np.array(values, dtype=np.str_) for name, values in header["texts"].items()}
-        records = [Agent._make(arrays[f"{i}.{part}"] for part in Agent._fields) for i in range(int(header["n_agents"]))]
-        names = texts["names"] if "names" in texts else arrays["names"]
-        return tuple(records), names, texts.get("labels", arrays.get("labels"))
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
-        message = f"{path} is damaged: {error!s:.300} is missing or invalid. Save the agents again."
-        raise InvalidFile(message, parameter="path", value=str(path)) from error
-
-
 def read_released(path: str | os.PathLike[str], dataset: int, names: Sequence[str]) -> list[list[NDArray[Any]]]:
     """Return the policy features, actions and reward features of some agents; see `Agents.from_released`."""
     keys = [f"{name}_{dataset}_{part}" for name in names for part in _PARTS]
@@ -501,14 +475,29 @@ class Agents:
         >>> Agents.load(path) == agents
         True
         """
-        save(self, path)
+        header: dict[str, Any] = {"n_agents": len(self), "texts": {}}
+        arrays = {f"{i}.{part}": array for i, record in enumerate(self) for part, array in record._asdict().items()}
+        for name in ("names", "labels"):
+            values = getattr(self, name)
+            if values is not None and values.dtype.kind == "U":
+                header["texts"][name] = values.tolist()
+            elif values is not None:
+                arrays[name] = values
+        write_archive(path, KIND, header, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Agents:
         """Read a file written by `save`; raise `InvalidFile` for a damaged, foreign or newer file."""
-        records, names, labels = load(path)
+        header, arrays = read_archive(path, KIND)
         try:
-            return cls(records, names, labels)
+            texts = {name: np.array(values, dtype=np.str_) for name, values in header["texts"].items()}
+            fields = [[arrays[f"{i}.{part}"] for part in Agent._fields] for i in range(int(header["n_agents"]))]
+            names = texts["names"] if "names" in texts else arrays["names"]
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            message = f"{path} is damaged: {error!s:.300} is missing or invalid. Save the agents again."
+            raise InvalidFile(message, parameter="path", value=str(path)) from error
+        try:
+            return cls(tuple(map(Agent._make, fields)), names, texts.get("labels", arrays.get("labels")))
         except InvalidDemos as error:
             raise InvalidFile(f"{path} is damaged: {error}", parameter="path", value=str(path)) from None
 
@@ -545,14 +534,7 @@ class Agents:
         return int(self.records[0].reward_features.shape[2])
 
     def subsample(self, n: int, seed: Seed = None) -> Agents:
-        """Return the same agents with n trajectories each, drawn without replacement.
-
-        Examples
-        --------
-        >>> x = np.ones((5, 3, 1))
-        >>> Agents.from_arrays([x], [x], [x]).subsample(2, seed=0)[0].live.shape
-        (2, 3)
-        """
+        """Return the same agents with n trajectories each, drawn without replacement."""
         rng = as_generator(seed)
         records = []
         for i, record in enumerate(self.records):
@@ -583,14 +565,10 @@ class Agents:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Agents):
             return NotImplemented
-        if (
-            len(self) != len(other)
-            or not same_arrays(self.names, other.names)
-            or not same_arrays(self.labels, other.labels)
-        ):
+        if len(self) != len(other) or not same_arrays(self.names, other.names):
             return False
-        pairs = zip(self.records, other.records, strict=True)
-        return all(same_arrays(a, b) for one, two in pairs for a, b in zip(one, two, strict=True))
+        pairs = (pair for two in zip(self.records, other.records, strict=True) for pair in zip(*two, strict=True))
+        return same_arrays(self.labels, other.labels) and all(same_arrays(one, other) for one, other in pairs)
 
     def __hash__(self) -> int:
         return hash((self.names.tobytes(), *(record.actions.tobytes() for record in self.records)))

@@ -244,17 +244,7 @@ class Demonstrations:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Demonstrations:
-        """Read a parquet or CSV file: one written by `to_parquet`, or any table that `from_frame` accepts.
-
-        Examples
-        --------
-        >>> import pathlib, tempfile
-        >>> path = pathlib.Path(tempfile.mkdtemp()) / "demos.csv"
-        >>> rows = ["demo,t,state", "a,0,4", "a,1,5", "b,0,4"]
-        >>> _ = path.write_text(os.linesep.join(rows))
-        >>> [demo.states.tolist() for demo in Demonstrations.from_file(path)]
-        [[4, 5], [4]]
-        """
+        """Read a parquet or CSV file: one written by `to_parquet`, or any table that `from_frame` accepts."""
         table = io.read_table(path)
         if table is None:
             return cls.from_parquet(path)
@@ -292,14 +282,7 @@ class Demonstrations:
 
     @classmethod
     def concat(cls, parts: Sequence[Demonstrations]) -> Demonstrations:
-        """Concatenate several sets. Groups, labels and ids must be present in all of them or in none.
-
-        Examples
-        --------
-        >>> a, b = Demonstrations.from_lists([[0, 1]]), Demonstrations.from_lists([[2], [3, 4]])
-        >>> Demonstrations.concat([a, b]).lengths.tolist()
-        [2, 1, 2]
-        """
+        """Concatenate several sets. Groups, labels and ids must be present in all of them or in none."""
         return cls(**concatenate_fields(parts))
 
     def __add__(self, other: Demonstrations) -> Demonstrations:
@@ -308,13 +291,7 @@ class Demonstrations:
         return Demonstrations.concat([self, other])
 
     def replace(self, **changes: Any) -> Demonstrations:
-        """Return a validated copy with some fields changed.
-
-        Examples
-        --------
-        >>> Demonstrations.from_lists([[0, 1], [2]]).replace(labels=[0, 1]).labels.tolist()
-        [0, 1]
-        """
+        """Return a validated copy with some fields changed."""
         names = [field.name for field in fields(self)]
         unknown = sorted(changes.keys() - names)
         if unknown:
@@ -323,10 +300,7 @@ class Demonstrations:
         return replace(self, **changes)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write one row per step with the columns demo, t, state and, if present, action, group and label.
-
-        The file is written atomically, and `from_parquet` reads it back without loss.
-        """
+        """Write one row per step: demo, t, state and, if present, action, group, label; atomic and without loss."""
         io.write_parquet(self, path)
 
     def __len__(self) -> int:

@@ -120,14 +120,7 @@ def as_actions(values: object, offsets: NDArray[np.int64], ids: NDArray[Any] | N
 
 
 def as_attribute(values: object, what: str, n: int) -> NDArray[Any] | None:
-    """Return one value per demonstration (groups, labels or ids): integers, floats, booleans or strings.
-
-    Examples
-    --------
-    >>> as_attribute([0, 1, 1], "labels", 2)
-    Traceback (most recent call last):
-    limiirl.errors.InvalidDemos: labels must have one entry per demonstration, 2 in total; got (3,).
-    """
+    """Return one value per demonstration (groups, labels or ids): integers, floats, booleans or strings."""
     if values is None:
         return None
     array = np.asarray(values)

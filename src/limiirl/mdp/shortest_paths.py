@@ -42,8 +42,7 @@ class PathFinder:
     Parameters
     ----------
     mdp : MDP
-    cost : (E,)
-        Nonnegative edge costs; inf removes an edge.
+    cost : (E,); nonnegative edge costs; inf removes an edge
 
     Examples
     --------
@@ -64,8 +63,7 @@ class PathFinder:
         Parameters
         ----------
         starts, goals : (n,)
-        threads : int, optional
-            Default: one per core.
+        threads : int, optional; default: one per core
         """
         from limiirl.kernels.dijkstra import cheapest_ways, workspace
 

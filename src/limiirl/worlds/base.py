@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import FloatArray, IntArray, Seed
-from limiirl._validation import as_generator, check_choice, check_count, check_positive, check_seed, check_share
+from limiirl._validation import as_generator, check_choice, check_count, check_positive, check_seed
 from limiirl.demos import Demonstrations, simulate
 from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP, RewardEnsemble, action_values, optimal_policy, optimal_values
@@ -25,11 +25,6 @@ def check_gamma(value: object) -> None:
     """Raise `InvalidParameter` unless `value` is a discount in (0, 1]."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) <= 1.0:
         raise InvalidParameter.of("gamma", value, "must lie in (0, 1]", remedy="Use 1.0 for no discounting.")
-
-
-def check_wind(value: object) -> None:
-    """Raise `InvalidParameter` unless `value` is a probability."""
-    check_share(value, "wind")
 
 
 def sampling_generator(world_seed: int, seed: Seed, stream: int) -> np.random.Generator:
@@ -108,16 +103,8 @@ def allocate_demonstrations(n: int, ensemble: RewardEnsemble, weights: ArrayLike
 def intent_counts(n: int, weights: FloatArray, *, least: int = 0) -> IntArray:
     """Return integers (K,) that sum to n, as close to n * weights as possible and at least `least`.
 
-    Parameters
-    ----------
-    n : int; at least ``K * least``
-    weights : (K,); mixture weights
-    least : int; smallest number per intent
-
     Examples
     --------
-    >>> intent_counts(10, np.full(3, 1 / 3))
-    array([4, 3, 3])
     >>> intent_counts(10, np.array([0.96, 0.04, 0.0]), least=1)
     array([8, 1, 1])
     """
@@ -198,7 +185,7 @@ class IntentWorld(ABC):
         policy: str = "optimal",
         beta: float | None = None,
     ) -> tuple[Demonstrations, NDArray[np.int64]]:
-        """Sample demonstrations of all intents, in random order.
+        """Return sampled demonstrations in random order, and their intents (N,), which are also their labels.
 
         Parameters
         ----------
@@ -211,11 +198,6 @@ class IntentWorld(ABC):
         policy : {"optimal", "boltzmann"}
             Policy of the demonstrators: optimal and uniform over ties, or `boltzmann_policy`.
         beta : float, optional; inverse temperature of "boltzmann"; default: 5, as in the paper's released code
-
-        Returns
-        -------
-        demos : Demonstrations
-        labels : (N,) int64; intent of each demonstration, also in `demos.labels`
 
         Examples
         --------

@@ -179,17 +179,7 @@ def reward_features(positions: FloatArray, kind: str) -> FloatArray:
 
 
 def walk(policy: GaussianPolicy, kind: str, noise: FloatArray) -> Walks:
-    """Return the trajectories of a policy for standard normal noise (n, H, 2).
-
-    Examples
-    --------
-    >>> right = GaussianPolicy(np.tile([1.0, 0.0], (25, 1)))
-    >>> walks = walk(right, "center", np.zeros((1, 12, 2)))
-    >>> walks.positions[0, :, 0].round(2).tolist()
-    [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 9.0, 9.0, 9.0]
-    >>> walks.reward_features[0].sum(axis=0).tolist()
-    [-4.0, -4.0, 4.0]
-    """
+    """Return the trajectories of a policy for standard normal noise (n, H, 2)."""
     n, H, _ = noise.shape
     positions = np.tile(np.array(START), (n, H + 1, 1))
     x, means = np.zeros((n, H, policy.n_features)), np.zeros((n, H, 2))
@@ -429,11 +419,6 @@ class ContinuousPuddleWorld:
         """Return n trajectories of a kind of agent, with positions.
 
         All kinds have the same noise for one seed; use different seeds for independent trajectories.
-
-        Examples
-        --------
-        >>> ContinuousPuddleWorld().walks("center", 5, seed=1).positions.shape
-        (5, 31, 2)
         """
         check_count(n, "n")
         return self._walks(check_kind(kind), n, sampling_generator(self.seed, seed, 1))

@@ -7,10 +7,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl._validation import check_count, check_seed
+from limiirl._validation import check_count, check_seed, check_share
 from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP, RewardEnsemble
-from limiirl.worlds.base import check_gamma, check_wind
+from limiirl.worlds.base import check_gamma
 from limiirl.worlds.gridworld import GridWorld
 
 START, GOAL = 0, 1
@@ -74,7 +74,7 @@ class ElementWorld(GridWorld):
         if self.n_rows < 3:
             rule = f"must be at least {-(-3 // self.n_elements)}, so that n_elements * zone_size is at least 3"
             raise InvalidParameter.of("zone_size", self.zone_size, rule)
-        check_wind(self.wind)
+        check_share(self.wind, "wind")
         check_gamma(self.gamma)
 
     @property

@@ -28,25 +28,8 @@ def grid_edges(shape: tuple[int, int], wind: float, terminal: NDArray[np.bool_],
     """Return source, action, target and probability of every transition from a nonterminal cell.
 
     A move succeeds with probability ``1 - wind``, and otherwise leads to one of the other neighbours, uniformly; a move
-    into a wall stays put.
-
-    Parameters
-    ----------
-    shape : (rows, columns); each at least 2
-    wind : float; in [0, 1]
-    terminal : (S,) bool; terminal states; the state of a cell is ``row * columns + column``
-    wraps : bool; connect the last row to the first, for at least 3 rows
-
-    Examples
-    --------
-    >>> src, act, dst, prob = grid_edges((2, 2), 0.25, np.array([False, True, True, True]))
-    >>> for edge in zip(src, act, dst, prob): print(*edge)
-    0 0 0 1.0
-    0 1 2 0.75
-    0 1 1 0.25
-    0 2 0 1.0
-    0 3 2 0.25
-    0 3 1 0.75
+    into a wall stays put. `shape` is (rows, columns), at least 2 each, and 3 rows if they wrap; `terminal` (S,) is
+    indexed by ``row * columns + column``.
     """
     n_rows, n_columns = shape
     src = np.flatnonzero(~terminal)

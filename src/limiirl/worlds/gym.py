@@ -4,7 +4,7 @@ Import this module first, or name it in the id: ``gymnasium.make("limiirl.worlds
 """
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from limiirl._typing import FloatArray
 from limiirl._validation import check_choice
 from limiirl.errors import BackendUnavailable, InvalidParameter
-from limiirl.mdp import MDP, RewardEnsemble
+from limiirl.mdp import MDP
 from limiirl.worlds import WORLDS
 from limiirl.worlds.continuous_puddleworld import (
     HORIZON,
@@ -137,18 +137,6 @@ MAX_EPISODE_STEPS = 49
 Outcome: TypeAlias = tuple[float, int, float, bool]
 
 
-class Playable(Protocol):
-    """Protocol of the worlds of an environment; images also require ``plot(ax=...)``."""
-
-    @property
-    def mdp(self) -> MDP:
-        """The world as an MDP."""
-
-    @property
-    def ensemble(self) -> RewardEnsemble:
-        """Rewards and mixture weights."""
-
-
 class WorldEnv(gymnasium.Env[Any, Any]):
     """Environment of a world with the reward of one of its intents.
 
@@ -176,24 +164,16 @@ class WorldEnv(gymnasium.Env[Any, Any]):
     (30, 0, array([1, 1, 1, 1], dtype=int8))
     >>> env.step(3)[:3]
     (31, -1.0, False)
-    >>> print(env.render())
-     S 3 3 1 1 G
-     S 3 1 1 2 G
-     S 1 1 2 2 G
-     S 1 1 2 2 G
-     S 1 2 2 3 G
-     S[2]2 3 3 G
-     S 2 2 3 3 G
-     S 2 3 3 1 G
-     S 3 3 1 1 G
+    >>> env.render().splitlines()[5]
+    ' S[2]2 3 3 G'
     """
 
     metadata = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012 - the base declares no ClassVar
 
     def __init__(
-        self, world: str | Playable, *, intent: int | None = None, render_mode: str | None = None, **parameters: Any
+        self, world: Any, *, intent: int | None = None, render_mode: str | None = None, **parameters: Any
     ) -> None:
-        self.world: Playable = _build(world, parameters)
+        self.world = _build(world, parameters)
         mdp, ensemble = self.world.mdp, self.world.ensemble
         _check_intent(intent, ensemble.n_intents)
         _check_start(mdp)
@@ -210,18 +190,14 @@ class WorldEnv(gymnasium.Env[Any, Any]):
     @property
     def initial_state_distrib(self) -> NDArray[np.float64]:
         """Start distribution (S,), under the name of toy-text environments."""
-        return self.world.mdp.p0
+        p0: FloatArray = self.world.mdp.p0
+        return p0
 
     @property
     def P(self) -> dict[int, dict[int, list[Outcome]]]:
         """Transitions as in toy-text environments: ``P[s][a] = [(probability, next state, reward, done), ...]``.
 
         Only available actions are listed. Rewards are those of the current intent, nan before the first reset.
-
-        Examples
-        --------
-        >>> WorldEnv("ElementWorld", wind=0.0, intent=0).P[0][3]
-        [(1.0, 1, -1.0, False)]
         """
         mdp = self.world.mdp
         table: dict[int, dict[int, list[Outcome]]] = {s: {} for s in range(mdp.n_states)}
@@ -299,11 +275,10 @@ class WorldEnv(gymnasium.Env[Any, Any]):
         return {"intent": intent, "action_mask": mask}
 
 
-def _build(world: str | Playable, parameters: dict[str, Any]) -> Playable:
+def _build(world: Any, parameters: dict[str, Any]) -> Any:
     if isinstance(world, str):
         check_choice(world, "world", tuple(WORLDS))
-        instance: Playable = WORLDS[world](**parameters)
-        return instance
+        return WORLDS[world](**parameters)
     if parameters:
         name, value = next(iter(parameters.items()))
         raise InvalidParameter.of(name, value, "is only for a world given by name")
@@ -318,7 +293,7 @@ def _check_intent(intent: object, n_intents: int) -> None:
         raise InvalidParameter.of("intent", intent, f"must be an integer in 0..{n_intents - 1}", remedy=remedy)
 
 
-def _check_render_mode(mode: str | None, world: Playable) -> None:
+def _check_render_mode(mode: str | None, world: Any) -> None:
     if mode is not None and mode not in WorldEnv.metadata["render_modes"]:
         raise InvalidParameter.of("render_mode", mode, "must be 'ansi', 'rgb_array' or None")
     if mode == "rgb_array" and not hasattr(world, "plot"):

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl._validation import check_count, check_seed
+from limiirl._validation import check_count, check_seed, check_share
 from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP, RewardEnsemble
-from limiirl.worlds.base import check_gamma, check_wind
+from limiirl.worlds.base import check_gamma
 from limiirl.worlds.gridworld import GridWorld
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class ObjectWorld(GridWorld):
         check_count(self.n_intents, "n_intents")
         check_count(self.n_objects, "n_objects", least=self.n_colours, remedy="There is one object per colour.")
         check_count(self.radius, "radius", least=0)
-        check_wind(self.wind)
+        check_share(self.wind, "wind")
         check_gamma(self.gamma)
         check_seed(self.seed)
         if self.gamma == 1.0:
