@@ -1592,8 +1592,8 @@ def put_forecasts(r, mix, trips, closed):
     )
     put_routes(r, "routes", forecaster.routes(start, goal, k=3))
     put_routes(r, "route", [forecaster.route(start, goal)])
-    r.get("predicted", lambda: forecaster.predicted_routes(starts, goals))
-    known = (getattr(forecaster, "given_history", None) or forecaster.knowing)(trips[3:6])
+    r.get("predicted", lambda: (getattr(forecaster, "predict_routes", None) or forecaster.predicted_routes)(starts, goals))
+    known = (getattr(forecaster, "with_history", None) or forecaster.knowing)(trips[3:6])
     r.get("knowing", lambda: known.weights if hasattr(known, "weights") else known.shares)
     r.fields(
         "ending_as",
