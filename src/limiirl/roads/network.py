@@ -77,13 +77,8 @@ def from_segments(
             raise InvalidNetwork.of("turns", pairs.shape, "must be integer pairs (E, 2) of from-segment and to-segment")
         pairs = pairs.astype(np.int64).reshape(-1, 2)
     pairs = np.unique(pairs, axis=0)
+    ends = {"lat": lat, "lon": lon, "tail": tail, "head": head, "turn_from": pairs[:, 0], "turn_to": pairs[:, 1]}
     defaults: dict[str, Any] = {
-        "lat": lat,
-        "lon": lon,
-        "tail": tail,
-        "head": head,
-        "turn_from": pairs[:, 0],
-        "turn_to": pairs[:, 1],
         "node_id": np.arange(lat.size),
         "length_m": distance_m(lat[tail], lon[tail], lat[head], lon[head]),
         "road_class": np.zeros(n, dtype=np.int32),
@@ -93,7 +88,7 @@ def from_segments(
         "way_id": np.full(n, -1),
         "centre": (float(lat.mean()), float(lon.mean())) if lat.size else (0.0, 0.0),
     }
-    return cls(**(defaults | fields))
+    return cls(**(ends | defaults | fields))
 
 
 def join_segments(tail: NDArray[Any], head: NDArray[Any], *, u_turns: bool = False) -> NDArray[np.int64]:

@@ -241,7 +241,7 @@ def assemble(table: WayTable, options: BuildOptions) -> RoadNetwork:
     notes["turns"]["dead_ends"] = pieces.tail.size - np.unique(turns[:, 0]).size
     if part is not None:
         notes["component"] = _summarize_loss(part, whole, pieces, str(options.component))
-    return _network(table, roads, pieces, turns, options, notes)
+    return _make_network(table, roads, pieces, turns, options, notes)
 
 
 def _select_roads(table: WayTable, options: BuildOptions, notes: dict[str, Any]) -> list[MapWay]:
@@ -394,13 +394,8 @@ def _summarize_loss(part: LargestComponent, whole: DirectedPieces, pieces: Direc
     }
 
 
-def _network(
-    table: WayTable,
-    roads: list[MapWay],
-    pieces: DirectedPieces,
-    turns: IntArray,
-    options: BuildOptions,
-    notes: dict[str, Any],
+def _make_network(
+    table: WayTable, roads: list[MapWay], pieces: DirectedPieces, turns: IntArray, options: BuildOptions, notes: Any
 ) -> RoadNetwork:
     used, ends = np.unique(np.stack([pieces.tail, pieces.head]), return_inverse=True)
     tail, head = ends.reshape(2, -1)
@@ -411,25 +406,11 @@ def _network(
     numbers = np.array([way.id for way in roads], dtype=np.int64)
     streets, street_of = index_names([name_street(way.tags) for way in roads])
     extra: dict[str, Any] = {} if options.centre is None else {"centre": check_centre(options.centre, table, used)}
-    return RoadNetwork.from_segments(
-        table.lat[used],
-        table.lon[used],
-        tail,
-        head,
-        turns=turns,
-        length_m=pieces.length_m,
-        road_class=classes[pieces.way],
-        class_names=names,
-        lanes=lanes[pieces.way],
-        speed_kmh=pieces.speed_kmh,
-        node_id=table.node_id[used],
-        way_id=numbers[pieces.way],
-        attribution=table.attribution,
-        notes=notes,
-        street_names=streets,
-        street_of=street_of[pieces.way],
-        **extra,
-    )
+    extra |= {"class_names": names, "street_names": streets, "attribution": table.attribution, "notes": notes}
+    extra |= {"length_m": pieces.length_m, "speed_kmh": pieces.speed_kmh, "node_id": table.node_id[used]}
+    by_way = {"road_class": classes, "lanes": lanes, "way_id": numbers, "street_of": street_of}
+    extra |= {name: values[pieces.way] for name, values in by_way.items()}
+    return RoadNetwork.from_segments(table.lat[used], table.lon[used], tail, head, turns=turns, **extra)
 
 
 def check_centre(centre: tuple[float, float], table: WayTable, used: IntArray) -> tuple[float, float]:

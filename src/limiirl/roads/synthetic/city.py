@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -48,24 +49,6 @@ class CityTrips:
     demos: Demonstrations
     style: IntArray
     home: IntArray
-
-
-def style_features(network: RoadNetwork, radius_km: float) -> FeatureChoice:
-    """Return the seven features of the styles in a city with a ring of the given radius."""
-    middle = (network.node_xy[network.tail] + network.node_xy[network.head]) / 2.0
-    central = np.hypot(*middle.T) <= 1000.0 * CENTRE * radius_km
-    return FeatureChoice(
-        class_groups={"motorway": ("motorway",), "avenue": ("primary", "secondary"), "street": ("*",)},
-        speed_groups=None,
-        regions=False,
-        turns=True,
-        extra={_IN_CENTRE: central * network.length_m / 1000.0},
-    )
-
-
-def style_rewards() -> RewardEnsemble:
-    """Return the rewards and weights of the styles."""
-    return RewardEnsemble(_SHARES, list(STYLES.values()))
 
 
 def choose_places(network: RoadNetwork, n: int, rng: np.random.Generator) -> IntArray:
@@ -187,7 +170,12 @@ class City:
     @cached_property
     def features(self) -> FeatureChoice:
         """Features of the styles: km by road class, km in the centre, and turns."""
-        return style_features(self.network, self.radius_km)
+        network = self.network
+        middle = (network.node_xy[network.tail] + network.node_xy[network.head]) / 2.0
+        central = np.hypot(*middle.T) <= 1000.0 * CENTRE * self.radius_km
+        groups = {"motorway": ("motorway",), "avenue": ("primary", "secondary"), "street": ("*",)}
+        extra = {_IN_CENTRE: central * network.length_m / 1000.0}
+        return FeatureChoice(class_groups=groups, speed_groups=None, regions=False, turns=True, extra=extra)
 
     @cached_property
     def mdp(self) -> MDP:
@@ -197,7 +185,7 @@ class City:
     @property
     def ensemble(self) -> RewardEnsemble:
         """Rewards of the styles over `features`, with their weights among drivers."""
-        return style_rewards()
+        return RewardEnsemble(_SHARES, list(STYLES.values()))
 
     def drive(self, n_drivers: int = 36, trips_each: int = 10, seed: int = 0) -> CityTrips:
         """Simulate drivers with one style and one home each, who drive from there or from a place to another place.
@@ -219,19 +207,13 @@ def _build(seed: int, radius_m: float) -> tuple[RoadNetwork, FloatArray]:
     plan = plan_city(drawing, rng)
     plane = Plane(*_CENTRE)
     lat, lon = plane.degrees(plan.node_xy).T
-    network = RoadNetwork.from_segments(
-        lat,
-        lon,
-        plan.tail,
-        plan.head,
-        turns=plan.turns,
-        road_class=plan.road_class,
-        class_names=CLASS_NAMES,
-        speed_kmh=plan.speed_kmh,
-        lanes=plan.lanes,
-        way_id=plan.way,
-        centre=_CENTRE,
-        attribution="An invented city",
-        notes={"source": "limiirl.roads.City", "seed": seed, "radius_km": radius_m / 1000.0},
-    )
+    notes = {"source": "limiirl.roads.City", "seed": seed, "radius_km": radius_m / 1000.0}
+    fields: dict[str, Any] = {
+        "class_names": CLASS_NAMES,
+        "centre": _CENTRE,
+        "attribution": "A synthetic city",
+        "notes": notes,
+    }
+    fields |= {name: getattr(plan, name) for name in ("turns", "road_class", "speed_kmh", "lanes")}
+    network = RoadNetwork.from_segments(lat, lon, plan.tail, plan.head, way_id=plan.way, **fields)
     return network, plane.degrees(plan.river)
