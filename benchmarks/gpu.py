@@ -218,8 +218,8 @@ def goals(roads: str | None) -> None:
             given = (thetas, starts, ends, np.full((starts.size, K), 1e-3), 1e-6)
             compare(
                 f"    K = {K}",
-                lambda g=gpu, a=given: g.weighted_sums(*a),
-                lambda c=cpu, a=given: c.weighted_sums(*a),
+                lambda g=gpu, a=given: g.sum_pairs(*a),
+                lambda c=cpu, a=given: c.sum_pairs(*a),
                 (10, 1),
             )
         theta, dear = np.zeros(mdp.n_features), np.full(mdp.n_features, -1.0)

@@ -16,7 +16,7 @@ from benchmarks.engine import MAX_LENGTH, intents, network
 from benchmarks.measure import describe_machine, seconds
 from limiirl.irl.maxent.backends import compile_mdp
 from limiirl.kernels.gpu.device import need_device
-from limiirl.kernels.gpu.forward_backward import LinearSweeps
+from limiirl.kernels.gpu.forward_backward import LinearKernels
 from limiirl.kernels.graph import Alpha, CountBuffers, Neighbours, PathGraph, Rewards, Weights
 
 N_INTENTS = 3
@@ -40,7 +40,7 @@ class Ours:
     def __init__(self, problem: Problem, kept: bool = True) -> None:
         device = self.device = need_device()
         self.xp = device.xp
-        self.sweeps = LinearSweeps(device)
+        self.sweeps = LinearKernels(device)
         if not kept:  # of what a step needs nothing is copied to shared memory first
             device.shared_bytes = 0
         S, K = problem.shape

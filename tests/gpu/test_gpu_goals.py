@@ -48,7 +48,7 @@ def compare(mdp: MDP, thetas: np.ndarray, n: int = 14, place: Any = None, **opti
     linked = np.isfinite(expected).all(axis=1)
     weights = np.random.default_rng(2).uniform(0.0, 1.0, (n, len(thetas))) * linked[:, None]
     weights[2] = 0.0
-    mine, other = (values.weighted_sums(thetas, starts, goals, weights, 1e-6) for values in (gpu, cpu))
+    mine, other = (values.sum_pairs(thetas, starts, goals, weights, 1e-6) for values in (gpu, cpu))
     for k in range(len(thetas)):
         assert_same(mine[0][k], other[0][k])
         assert_same(mine[1][k], other[1][k])
@@ -173,7 +173,7 @@ def test_pairs_beyond_linear_space_are_left_to_the_cpu(reward: float) -> None:
     far[:, 0] |= reward > 0.0  # one sum that is too large, and no sum can be relied on
     assert 0 < np.count_nonzero(far) < 10
     np.testing.assert_array_equal(left, far)
-    mine, other = (values.weighted_sums(thetas, starts, goals, weights) for values in (gpu, cpu))
+    mine, other = (values.sum_pairs(thetas, starts, goals, weights) for values in (gpu, cpu))
     np.testing.assert_allclose(mine[0], other[0], rtol=1e-12)
     np.testing.assert_allclose(mine[1], other[1], rtol=1e-10)
 
@@ -190,7 +190,7 @@ def test_common_pairs_are_not_left_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -
     linked = np.isfinite(GoalValues(mdp).log_values(thetas, starts, goals)).all(axis=1)
     monkeypatch.setattr(path_sums.GoalPathSums, "pair_sums", None)
     assert np.all(np.isfinite(gpu.log_values(thetas, starts[linked], goals[linked])))
-    assert np.all(np.isfinite(gpu.weighted_sums(thetas, starts[linked], goals[linked], np.ones((linked.sum(), 3)))[0]))
+    assert np.all(np.isfinite(gpu.sum_pairs(thetas, starts[linked], goals[linked], np.ones((linked.sum(), 3)))[0]))
 
 
 @pytest.mark.parametrize("name", WORLDS)
@@ -215,7 +215,7 @@ def test_infinite_sums_are_found_where_the_cpu_finds_them(name: str) -> None:
     assert_same(mine[1], other[1])
     linked = np.isfinite(cpu.log_values(thetas, starts, goals)).all(axis=1)
     weights = np.repeat(linked.astype(float)[:, None], 3, axis=1)
-    found, expected = (values.weighted_sums(mixed, starts, goals, weights) for values in (gpu, cpu))
+    found, expected = (values.sum_pairs(mixed, starts, goals, weights) for values in (gpu, cpu))
     assert found[0][1] == np.inf
     assert_same(found[0][[0, 2]], expected[0][[0, 2]])
     assert_same(found[1], expected[1])
@@ -226,7 +226,7 @@ def test_no_pairs_at_all() -> None:
     none = np.empty(0, dtype=np.int64)
     for values in (GpuGoalValues(mdp, device()), GoalValues(mdp)):
         assert values.log_values(thetas, none, none).shape == (0, 3)
-        value, slope = values.weighted_sums(thetas, none, none, np.empty((0, 3)))
+        value, slope = values.sum_pairs(thetas, none, none, np.empty((0, 3)))
         assert not np.any(value)
         assert not np.any(slope)
 
@@ -236,7 +236,7 @@ def test_no_rewards_at_all() -> None:
     starts, goals = pairs(mdp, 5)
     for values in (GpuGoalValues(mdp, device()), GoalValues(mdp)):
         assert values.log_values(thetas[:0], starts, goals).shape == (5, 0)
-        value, slope = values.weighted_sums(thetas[:0], starts, goals, np.empty((5, 0)))
+        value, slope = values.sum_pairs(thetas[:0], starts, goals, np.empty((5, 0)))
         assert value.shape == (0,)
         assert slope.shape == thetas[:0].shape
 
@@ -248,7 +248,7 @@ def test_a_margin_is_kept_to_the_last_digits() -> None:
         assert values.finite(np.array([-0.1]), 0.1 - 1e-12)
         assert not values.finite(np.array([-0.1]), 0.1 + 1e-12)
         assert np.isinf(
-            values.weighted_sums(np.array([[-0.1]]), np.array([0]), np.array([2]), np.ones((1, 1)), 0.2)[0][0]
+            values.sum_pairs(np.array([[-0.1]]), np.array([0]), np.array([2]), np.ones((1, 1)), 0.2)[0][0]
         )
 
 
@@ -261,7 +261,7 @@ def test_rewards_that_are_not_finite() -> None:
             values.finite(thetas[0])
         told.append(str(caught.value))
         starts, goals = np.array([int(mdp.src[0])]), np.array([int(mdp.dst[0])])
-        value, slope = values.weighted_sums(thetas, starts, goals, np.ones((1, 2)))
+        value, slope = values.sum_pairs(thetas, starts, goals, np.ones((1, 2)))
         assert np.isinf(value[0])
         assert np.isfinite(value[1])
         assert not np.any(slope[0])
@@ -271,7 +271,7 @@ def test_rewards_that_are_not_finite() -> None:
 def test_the_same_bits_every_time() -> None:
     mdp, thetas = costly_world()
     starts, goals = pairs(mdp, 9)
-    found = [GpuGoalValues(mdp, device()).weighted_sums(thetas, starts, goals, np.ones((9, 3))) for _ in range(2)]
+    found = [GpuGoalValues(mdp, device()).sum_pairs(thetas, starts, goals, np.ones((9, 3))) for _ in range(2)]
     np.testing.assert_array_equal(found[0][0], found[1][0])
     np.testing.assert_array_equal(found[0][1], found[1][1])
 

@@ -217,7 +217,7 @@ def test_intents_are_asked_for_together(monkeypatch: pytest.MonkeyPatch, solver:
 @pytest.mark.usefixtures("on_device")
 def test_memory_is_kept_to() -> None:
     mdp, thetas = costly_world(K=5)
-    engine = MaxEnt(np.inf, max_memory=1.0, device="gpu")._engine(mdp)
+    engine = MaxEnt(np.inf, max_memory=1.0, device="gpu")._path_sums(mdp)
     assert isinstance(engine, GpuInfinitePathSums)
     assert engine._values.columns(5) == [range(k, k + 1) for k in range(5)]
     assert_same(engine.value_and_grad(thetas)[0], InfinitePathSums(mdp).value_and_grad(thetas)[0])
@@ -240,8 +240,8 @@ def test_what_the_cpus_hessian_cannot_hold_is_no_reason_to_lose_a_fit() -> None:
 def test_auto_takes_it_where_it_is_worth_it() -> None:
     model = MaxEnt(np.inf, device="auto")
     small, large = (MDP.from_edges(np.arange(n - 1), np.arange(1, n), n) for n in (50, WORTH_IT))
-    assert type(model._engine(small)) is InfinitePathSums
-    assert type(model._engine(large)) is GpuInfinitePathSums
+    assert type(model._path_sums(small)) is InfinitePathSums
+    assert type(model._path_sums(large)) is GpuInfinitePathSums
 
 
 @ONLY_REAL

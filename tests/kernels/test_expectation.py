@@ -4,7 +4,7 @@ import numba
 import numpy as np
 import pytest
 
-from limiirl.kernels.e_step import Rows, e_step, weighted_sums
+from limiirl.kernels.e_step import Rows, e_step, sum_weighted
 from limiirl.kernels.threading import BLOCK
 from tests.oracles.mixture import responsibilities
 
@@ -41,7 +41,7 @@ def test_a_pass_over_rows_and_over_a_table(n, K):
 
 def test_weigh_is_the_weighted_sum():
     rows, _, _, U = problem(2 * BLOCK + 3, 3, 4)
-    np.testing.assert_allclose(weighted_sums(rows.features, U), U.T @ rows.features, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(sum_weighted(rows.features, U), U.T @ rows.features, rtol=1e-10, atol=1e-10)
 
 
 def test_log_probabilities_far_apart_and_far_below_the_range_of_exp():
@@ -87,7 +87,7 @@ def test_threads_change_no_bit():
             numba.set_num_threads(threads)
             U = before.copy()
             results.append(
-                (e_step(rows, thetas, log_Z, np.log([0.2, 0.3, 0.5]), U), U, weighted_sums(rows.features, U))
+                (e_step(rows, thetas, log_Z, np.log([0.2, 0.3, 0.5]), U), U, sum_weighted(rows.features, U))
             )
     finally:
         numba.set_num_threads(known)

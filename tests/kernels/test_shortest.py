@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import dijkstra
 
-from limiirl.kernels.dijkstra import NOWHERE, Desk, clear, desk, pop, push, search, way
+from limiirl.kernels.dijkstra import NOWHERE, Workspace, clear, pop, push, search, way, workspace
 from tests.helpers import examples
 
 Graph = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]
@@ -32,15 +32,15 @@ def all_costs(made: Graph) -> NDArray[np.float64]:
     return np.asarray(dijkstra(matrix))
 
 
-def untouched(work: Desk) -> bool:
-    return bool(np.all(np.isinf(work.dist)) and np.all(work.via == NOWHERE) and not work.settled.any())
+def untouched(work: Workspace) -> bool:
+    return bool(np.all(np.isinf(work.dist)) and np.all(work.via == NOWHERE) and not work.done.any())
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_costs_are_scipy_s_and_a_desk_can_be_used_again(seed: int):
     made = ptr, tail, head, cost = graph(seed)
     n = ptr.size - 1
-    work, wanted = desk(n, head.size), all_costs(made)
+    work, wanted = workspace(n, head.size), all_costs(made)
     for source in range(n):
         settled, touched = search(ptr, head, cost, source, NOWHERE, np.inf, work)
         np.testing.assert_allclose(work.dist, wanted[source], rtol=1e-12)
@@ -61,7 +61,7 @@ def test_costs_are_scipy_s_and_a_desk_can_be_used_again(seed: int):
 def test_a_limit_settles_what_lies_within_and_no_more(limit: float):
     made = ptr, _, head, cost = graph(7)
     wanted = all_costs(made)
-    work = desk(ptr.size - 1, head.size)
+    work = workspace(ptr.size - 1, head.size)
     for source in range(ptr.size - 1):
         settled, touched = search(ptr, head, cost, source, NOWHERE, limit, work)
         within = np.flatnonzero(wanted[source] <= limit)
@@ -76,13 +76,13 @@ def test_a_limit_settles_what_lies_within_and_no_more(limit: float):
 def test_a_goal_stops_the_search_and_its_cost_is_right():
     made = ptr, _, head, cost = graph(11)
     wanted = all_costs(made)
-    work = desk(ptr.size - 1, head.size)
+    work = workspace(ptr.size - 1, head.size)
     stopped = 0
     for source in range(ptr.size - 1):
         for goal in (source, 5, 17):
             settled, touched = search(ptr, head, cost, source, goal, np.inf, work)
             reachable = np.isfinite(wanted[source, goal])
-            assert work.settled[goal] == reachable
+            assert work.done[goal] == reachable
             if reachable:
                 assert work.order[settled - 1] == goal
                 np.testing.assert_allclose(work.dist[goal], wanted[source, goal], rtol=1e-12)
@@ -94,7 +94,7 @@ def test_a_goal_stops_the_search_and_its_cost_is_right():
 def test_edges_of_no_cost_loops_and_parallel_edges():
     ptr, head = np.array([0, 3, 4, 4]), np.array([0, 1, 1, 2], dtype=np.int32)
     tail = np.array([0, 0, 0, 1], dtype=np.int32)
-    work = desk(3, 4)
+    work = workspace(3, 4)
     search(ptr, head, np.array([1.0, 5.0, 0.0, 0.0]), 0, NOWHERE, np.inf, work)
     np.testing.assert_array_equal(work.dist, [0.0, 0.0, 0.0])
     np.testing.assert_array_equal(way(tail, work, 2), [2, 3])

@@ -127,7 +127,7 @@ class DestinationTrips:
 
     @cached_property
     def _path_sums(self) -> list[GoalPathSums]:
-        return [GoalValues(self.mdp).cached(theta) for theta in self.thetas]
+        return [GoalValues(self.mdp).solve_cached(theta) for theta in self.thetas]
 
     def _log_beta_table(self, states: IntArray, goals: IntArray) -> FloatArray:
         """Return log beta_g(s) (n, G, K) of states (n,) and goals (G,)."""

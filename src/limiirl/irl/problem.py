@@ -121,13 +121,13 @@ class FitProblem:
 
     def log_prob(self, thetas: FloatArray) -> FloatArray:
         """Return (G, K): the log-probability of each unit's demonstrations together, under each intent."""
-        found = np.asarray(self.model.log_prob(self.mdp, thetas, self.demos), dtype=np.float64)
-        if found.shape != (len(self.demos), len(thetas)):
+        result = np.asarray(self.model.log_prob(self.mdp, thetas, self.demos), dtype=np.float64)
+        if result.shape != (len(self.demos), len(thetas)):
             raise InvalidParameter(
                 f"{type(self.model).__name__}.log_prob must return a number for each of {len(self.demos)} "
-                f"demonstrations and {len(thetas)} intents; its shape is {found.shape}."
+                f"demonstrations and {len(thetas)} intents; its shape is {result.shape}."
             )
-        return self.units.sum(found)
+        return self.units.sum(result)
 
     def allocate(self, n_intents: int) -> Any:
         """Return responsibilities (G, K) for `e_step` to overwrite, all 0."""
@@ -193,19 +193,19 @@ class FitProblem:
 
     def _fit(self, weights: FloatArray, starts: FloatArray | None) -> FloatArray:
         if hasattr(self.model, "fit_many"):
-            found = self.model.fit_many(self.mdp, self.demos, weights, starts)
+            result = self.model.fit_many(self.mdp, self.demos, weights, starts)
         else:
             each = range(weights.shape[1])
-            found = [
+            result = [
                 self.model.fit(self.mdp, self.demos, weights[:, k], None if starts is None else starts[k]) for k in each
             ]
-        shapes = sorted({np.shape(theta) for theta in found})
-        if len(found) != weights.shape[1] or len(shapes) != 1 or len(shapes[0]) != 1:
+        shapes = sorted({np.shape(theta) for theta in result})
+        if len(result) != weights.shape[1] or len(shapes) != 1 or len(shapes[0]) != 1:
             raise InvalidParameter(
                 f"{type(self.model).__name__}.fit must return one parameter vector for each intent, all of the same "
                 f"length; got the shapes {', '.join(map(str, shapes))}."
             )
-        thetas = np.array(found, dtype=np.float64)
+        thetas = np.array(result, dtype=np.float64)
         if not np.all(np.isfinite(thetas)):
             raise NumericalError(f"{type(self.model).__name__}.fit returned parameters that are not finite.")
         return thetas
@@ -213,15 +213,15 @@ class FitProblem:
     def features(self) -> FloatArray:
         """Return (G, m): where each unit lies in the space in which a warm start clusters; the mean over a group."""
         own = getattr(self.model, "features", None)
-        found = own(self.mdp, self.demos) if own is not None else self.demos.features(self.mdp)
-        return self.units.mean(np.asarray(found, dtype=np.float64))
+        result = own(self.mdp, self.demos) if own is not None else self.demos.features(self.mdp)
+        return self.units.mean(np.asarray(result, dtype=np.float64))
 
     def project(self, thetas: FloatArray) -> FloatArray:
         """Return the nearest parameters (K, d) that the model allows."""
         return self.box(thetas.shape[1]).clip(thetas)
 
     def finite(self, thetas: FloatArray) -> bool:
-        """Return whether log-probabilities exist at parameters (K, d): sums over ways of any length may be infinite."""
+        """Return whether the partition function is finite at parameters (K, d)."""
         del thetas
         return True
 

@@ -1,7 +1,4 @@
-"""Shortest ways over a CSR graph: Dijkstra's algorithm with a binary heap, bounded, and stopped where nobody looks.
-
-The cheapest ways between many pairs of states, one search a pair, on one desk.
-"""
+"""Shortest paths in a CSR graph: Dijkstra's algorithm with a binary heap, for one source or many pairs."""
 
 from typing import Any, NamedTuple
 
@@ -10,21 +7,21 @@ from numba import njit
 from numpy.typing import NDArray
 
 NOWHERE = -1
-"""In place of a state or an edge: none."""
+"""Marks the absence of a state or an edge."""
 
 
-class Desk(NamedTuple):
-    """What a search writes on; cleared by `clear` after each, at the cost of what the search touched.
+class Workspace(NamedTuple):
+    """Arrays of a search; `clear` resets the touched entries.
 
     Attributes
     ----------
     dist : (S,)
-        Cost of the cheapest way from the source to each state; inf where the search did not come.
+        Distance from the source; inf if not reached.
     via : (S,) int64
-        The edge by which that way arrives; -1 at the source and where the search did not come.
+        Last edge of the shortest path; -1 at the source and if not reached.
     order : (S,) int64
-        States in the order in which they were settled, so that `dist` ascends along it.
-    settled : (S,) bool
+        Processed states, by ascending distance.
+    done : (S,) bool
     keys, items : (E + 1,)
         The heap.
     """
@@ -32,21 +29,21 @@ class Desk(NamedTuple):
     dist: NDArray[np.float64]
     via: NDArray[np.int64]
     order: NDArray[np.int64]
-    settled: NDArray[np.bool_]
+    done: NDArray[np.bool_]
     touched: NDArray[np.int64]
     keys: NDArray[np.float64]
     items: NDArray[np.int64]
 
 
-def desk(n_states: int, n_edges: int) -> Desk:
-    """Return a clear desk for searches in a graph of S states and E edges.
+def workspace(n_states: int, n_edges: int) -> Workspace:
+    """Return a clear workspace for searches in a graph of S states and E edges.
 
     Examples
     --------
-    >>> desk(3, 2).dist
+    >>> workspace(3, 2).dist
     array([inf, inf, inf])
     """
-    return Desk(
+    return Workspace(
         np.full(n_states, np.inf),
         np.full(n_states, NOWHERE, dtype=np.int64),
         np.empty(n_states, dtype=np.int64),
@@ -59,7 +56,7 @@ def desk(n_states: int, n_edges: int) -> Desk:
 
 @njit(cache=True, nogil=True)
 def push(keys: Any, items: Any, size: int, key: float, item: int) -> int:
-    """Put an item on a heap of some size, and return the new size."""
+    """Insert an item into a heap; return the new size."""
     at = size
     while at > 0:
         parent = (at - 1) >> 1
@@ -73,7 +70,7 @@ def push(keys: Any, items: Any, size: int, key: float, item: int) -> int:
 
 @njit(cache=True, nogil=True)
 def pop(keys: Any, items: Any, size: int) -> int:
-    """Take the item of the smallest key off, which must have been read at place 0, and return the new size."""
+    """Remove the item of the smallest key; return the new size."""
     size -= 1
     key, item, at = keys[size], items[size], 0
     while True:
@@ -98,62 +95,60 @@ def search(
     source: int,
     goal: int,
     limit: float,
-    work: Desk,
+    work: Workspace,
 ) -> tuple[int, int]:
-    """Settle states in the order of their cost from a source, and return how many were settled and touched.
+    """Process states by ascending distance from a source; return the numbers of processed and touched states.
 
     Parameters
     ----------
-    ptr, head : the target (E,) of the edges that leave each state, as CSR
+    ptr, head : targets (E,) of the outgoing edges, as CSR
     cost : (E,)
-        Of taking each edge; not negative. inf closes an edge.
+        Nonnegative edge costs; inf removes an edge.
     source : int
-        Settled first, at cost 0.
     goal : int
-        Stop once it is settled; -1 to settle all within the limit.
+        Stop after processing it; -1 for all states within the limit.
     limit : float
-        Settle nothing that costs more.
-    work : Desk
-        Clear; `order[:settled]` and `dist` hold the answer. Costs of states that were touched but not settled are
-        upper bounds.
+        Largest distance.
+    work : Workspace
+        Cleared. Distances of touched but unprocessed states are upper bounds.
     """
-    dist, via, order, settled, touched, keys, items = work
+    dist, via, order, done, touched, keys, items = work
     dist[source], touched[0] = 0.0, source
-    size, n_settled, n_touched = push(keys, items, 0, 0.0, source), 0, 1
+    size, n_done, n_touched = push(keys, items, 0, 0.0, source), 0, 1
     while size > 0:
         key, s = keys[0], items[0]
         size = pop(keys, items, size)
-        if settled[s]:
+        if done[s]:
             continue
         if key > limit:
             break
-        settled[s] = True
-        order[n_settled] = s
-        n_settled += 1
+        done[s] = True
+        order[n_done] = s
+        n_done += 1
         if s == goal:
             break
         for e in range(ptr[s], ptr[s + 1]):
-            t, onward = head[e], key + cost[e]
-            if onward < dist[t]:
+            t, distance = head[e], key + cost[e]
+            if distance < dist[t]:
                 if dist[t] == np.inf:
                     touched[n_touched] = t
                     n_touched += 1
-                dist[t], via[t] = onward, e
-                size = push(keys, items, size, onward, t)
-    return n_settled, n_touched
+                dist[t], via[t] = distance, e
+                size = push(keys, items, size, distance, t)
+    return n_done, n_touched
 
 
 @njit(cache=True, nogil=True)
-def clear(work: Desk, n_touched: int) -> None:
-    """Make a desk ready for the next search, given how many states the last one touched."""
+def clear(work: Workspace, n_touched: int) -> None:
+    """Reset a workspace, given the number of states that the last search touched."""
     for i in range(n_touched):
         s = work.touched[i]
-        work.dist[s], work.via[s], work.settled[s] = np.inf, NOWHERE, False
+        work.dist[s], work.via[s], work.done[s] = np.inf, NOWHERE, False
 
 
 @njit(cache=True, nogil=True)
-def way(tail: NDArray[np.int32], work: Desk, goal: int) -> NDArray[np.int64]:
-    """Return the edges of the cheapest way to a state that was settled, in order; `tail` (E,) is each edge's source."""
+def way(tail: NDArray[np.int32], work: Workspace, goal: int) -> NDArray[np.int64]:
+    """Return the edges of the shortest path to a processed state; `tail` (E,) are the sources of edges."""
     n, s = 0, goal
     while work.via[s] != NOWHERE:
         s = tail[work.via[s]]
@@ -174,24 +169,24 @@ def cheapest_ways(
     cost: NDArray[np.float64],
     starts: NDArray[np.int64],
     goals: NDArray[np.int64],
-    work: Desk,
+    work: Workspace,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Return the edges of all ways one after the other, how many each has (n,), and what each costs (n,).
+    """Return the concatenated edges of the shortest paths of n pairs, their numbers of edges (n,) and costs (n,).
 
-    A way that does not exist has no edges and costs inf. From a state to itself there is nothing to do, at cost 0.
+    A path that does not exist has no edges and costs inf.
 
     Parameters
     ----------
-    ptr, head, tail, cost : the graph as CSR; see `shortest.search`
+    ptr, head, tail, cost : the graph as CSR; see `search`
     starts, goals : (n,)
-    work : Desk
-        Clear, and left clear.
+    work : Workspace
+        Cleared, before and after.
 
     Examples
     --------
-    >>> from limiirl.kernels.dijkstra import desk
+    >>> from limiirl.kernels.dijkstra import workspace
     >>> graph = np.array([0, 2, 3, 3]), np.array([1, 2, 2]), np.array([0, 0, 1]), np.array([1.0, 3.0, 1.0])
-    >>> cheapest_ways(*graph, np.array([0, 2]), np.array([2, 0]), desk(3, 3))
+    >>> cheapest_ways(*graph, np.array([0, 2]), np.array([2, 0]), workspace(3, 3))
     (array([0, 2]), array([2, 0]), array([ 2., inf]))
     """
     n, used = starts.size, 0
@@ -199,14 +194,14 @@ def cheapest_ways(
     sizes, total = np.zeros(n, dtype=np.int64), np.full(n, np.inf)
     for i in range(n):
         _, n_touched = search(ptr, head, cost, starts[i], goals[i], np.inf, work)
-        if work.settled[goals[i]]:
-            found = way(tail, work, goals[i])
-            total[i], sizes[i] = work.dist[goals[i]], found.size
-            if used + found.size > edges.size:
-                larger = np.empty(2 * edges.size + found.size, dtype=np.int64)
+        if work.done[goals[i]]:
+            path = way(tail, work, goals[i])
+            total[i], sizes[i] = work.dist[goals[i]], path.size
+            if used + path.size > edges.size:
+                larger = np.empty(2 * edges.size + path.size, dtype=np.int64)
                 larger[:used] = edges[:used]
                 edges = larger
-            edges[used : used + found.size] = found
-            used += found.size
+            edges[used : used + path.size] = path
+            used += path.size
         clear(work, n_touched)
     return edges[:used].copy(), sizes, total

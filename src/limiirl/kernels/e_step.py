@@ -1,8 +1,7 @@
-"""The E-step of a mixture in one pass over the data: responsibilities, their change, the likelihood, and moments.
+"""E-step of a mixture in one pass over the data: responsibilities, their change, the likelihood, and moments.
 
-Rows are independent and go to threads in blocks; sums are kept for each block and added up in the order of the blocks,
-so that the number of threads changes no bit of them. Everything is written where it is read, so that a pass streams
-through memory once whatever N is.
+Blocks of rows go to threads; sums are kept per block and added in block order, so that they do not depend on the number
+of threads.
 """
 
 from typing import Any, NamedTuple
@@ -27,7 +26,7 @@ class Rows(NamedTuple):
 
 
 class EStepSums(NamedTuple):
-    """What a pass adds up: log-likelihood, change of U, sizes (K,), moments (K, d), and a row without hope, or -1."""
+    """Log-likelihood, change of U, sizes (K,), moments (K, d), and the first row of probability zero, or -1."""
 
     log_likelihood: float
     change: float
@@ -37,10 +36,9 @@ class EStepSums(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """The same sums for each block of rows, in order: (B, 3 + K), (B, K, d), and counts U' (B, K).
+    """The same sums per block of rows: (B, 3 + K), (B, K, d), and U' counts (B, K).
 
-    Blocks of one table may come from several passes over pieces of it, as long as all pieces but the last have a
-    multiple of `BLOCK` rows: `total` adds them up as if it had been one pass.
+    Blocks may come from several passes over pieces of a table whose sizes, except the last, are multiples of `BLOCK`.
     """
 
     sums: FloatArray
@@ -60,7 +58,7 @@ class Blocks(NamedTuple):
 
 
 class MixtureParameters(NamedTuple):
-    """An ensemble as a pass needs it: rewards (K, d), log Z (K,), log shares (K,), and one over the temperature."""
+    """Rewards (K, d), log Z (K,), log mixture weights (K,), and the inverse temperature."""
 
     thetas: FloatArray
     log_Z: FloatArray
@@ -79,8 +77,8 @@ def _log_joint(features: Any, log_p: Any, log_q: Any, counts: Any, thetas: Any, 
 
 
 @njit(forceinline=True, error_model="numpy")
-def _normalise(log_joint: Any, log_rho: Any, inverse_temperature: float, shares: Any) -> float:
-    """Turn log-probabilities (K,) into shares (K,); return the log of the mixture, or nan where there is none."""
+def _normalise(log_joint: Any, log_rho: Any, inverse_temperature: float, posterior: Any) -> float:
+    """Set the responsibilities (K,) of a row; return its mixture log-likelihood, or nan if that is -inf."""
     K = log_joint.size
     top = -np.inf
     for k in range(K):
@@ -90,14 +88,14 @@ def _normalise(log_joint: Any, log_rho: Any, inverse_temperature: float, shares:
         top = max(top, log_joint[k])
     if not -np.inf < top < np.inf:
         return np.nan
-    total, cooled = 0.0, 0.0
+    total, tempered = 0.0, 0.0
     for k in range(K):
         weight = np.exp(log_joint[k] - top)
         total += weight
-        shares[k] = weight if inverse_temperature == 1.0 else np.exp(inverse_temperature * (log_joint[k] - top))
-        cooled += shares[k]
+        posterior[k] = weight if inverse_temperature == 1.0 else np.exp(inverse_temperature * (log_joint[k] - top))
+        tempered += posterior[k]
     for k in range(K):
-        shares[k] /= cooled
+        posterior[k] /= tempered
     return float(top + np.log(total))
 
 
@@ -118,23 +116,23 @@ def _block(
     hi: int,
 ) -> None:
     K = log_rho.size
-    log_joint, shares = np.empty(K), np.empty(K)
+    log_joint, posterior = np.empty(K), np.empty(K)
     sums[2] = -1.0
     for i in range(lo, hi):
         for k in range(K):
             log_joint[k] = _log_joint(features, log_p, log_q, counts, thetas, offset, i, k)
-        found = _normalise(log_joint, log_rho, inverse_temperature, shares)
-        if found != found:
+        log_likelihood = _normalise(log_joint, log_rho, inverse_temperature, posterior)
+        if log_likelihood != log_likelihood:
             sums[2] = i
             return
-        sums[0] += found
+        sums[0] += log_likelihood
         for k in range(K):
-            sums[1] += abs(shares[k] - U[i, k])
-            U[i, k] = shares[k]
-            sums[3 + k] += shares[k]
+            sums[1] += abs(posterior[k] - U[i, k])
+            U[i, k] = posterior[k]
+            sums[3 + k] += posterior[k]
             if features is not None:
                 for j in range(features.shape[1]):
-                    moments[k, j] += shares[k] * features[i, j]
+                    moments[k, j] += posterior[k] * features[i, j]
 
 
 @njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
@@ -167,28 +165,28 @@ def e_step(
     U: FloatArray,
     inverse_temperature: float = 1.0,
 ) -> EStepSums:
-    """Overwrite responsibilities U (N, K) with u_ik in proportion to (rho_k p_ik)^inverse_temperature, and sum up.
+    """Overwrite U (N, K) with u_ik proportional to (rho_k p_ik)^inverse_temperature; return the sums.
 
     Parameters
     ----------
     rows : Rows, or (N, K)
-        What the log-probabilities are computed from, or the log-probabilities themselves; moments are then zero.
+        Statistics of the log-probabilities, or the log-probabilities, with moments of zero.
     thetas, log_Z : (K, d), (K,)
         Used with `Rows` only.
     U : (N, K)
-        The responsibilities before; the change is measured from them.
+        Previous responsibilities, for the change.
 
     Examples
     --------
     >>> U = np.zeros((2, 2))
-    >>> found = e_step(np.log([[0.2, 0.6], [0.5, 0.5]]), np.empty((2, 0)), np.empty(2), np.log([0.5, 0.5]), U)
-    >>> U.round(2).tolist(), round(found.log_likelihood, 4), found.change, found.sizes.tolist()
+    >>> result = e_step(np.log([[0.2, 0.6], [0.5, 0.5]]), np.empty((2, 0)), np.empty(2), np.log([0.5, 0.5]), U)
+    >>> U.round(2).tolist(), round(result.log_likelihood, 4), result.change, result.sizes.tolist()
     ([[0.25, 0.75], [0.5, 0.5]], -1.6094, 2.0, [0.75, 1.25])
     """
     K = log_rho.size
     data: tuple[Any, ...] = (None, rows, None, None)
     if isinstance(rows, Rows):
-        # Numba leaves out a branch only for an argument that is None: beside features, the table is there but empty.
+        # Numba prunes branches of None only: beside features, pass an empty table.
         data = (rows.features, np.empty((0, 0)), rows.log_q, rows.counts)
     sums, moments, counts = _empty_blocks(U.shape[0], K, 0 if data[0] is None else data[0].shape[1])
     arguments = (*data, thetas, log_Z, log_rho, float(inverse_temperature), U)
@@ -221,12 +219,12 @@ def _weigh_blocks(features: Any, U: Any, moments: Any) -> None:
         _weigh_block(features, U, moments[b], b * BLOCK, min(n, (b + 1) * BLOCK))
 
 
-def weighted_sums(features: FloatArray, U: FloatArray) -> FloatArray:
-    """Return the moments U' features (K, d), added up in the order in which `e_step` does it.
+def sum_weighted(features: FloatArray, U: FloatArray) -> FloatArray:
+    """Return the moments U' features (K, d), summed in the order of `e_step`.
 
     Examples
     --------
-    >>> weighted_sums(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 0.5], [0.0, 0.5]])).tolist()
+    >>> sum_weighted(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 0.5], [0.0, 0.5]])).tolist()
     [[1.0, 2.0], [2.0, 3.0]]
     """
     n_blocks = max(1, -(-U.shape[0] // BLOCK))
@@ -241,20 +239,20 @@ def weighted_sums(features: FloatArray, U: FloatArray) -> FloatArray:
 
 @njit(cache=True, error_model="numpy")
 def _fill(features: Any, log_q: Any, counts: Any, ensemble: Any, U: Any, lo: int) -> None:
-    """Write the responsibilities of the rows from `lo` on, as many as U has."""
+    """Set the responsibilities U of the rows from `lo` on."""
     thetas, offset, log_rho, inverse_temperature = ensemble
     K = log_rho.size
-    log_joint, shares, no_table = np.empty(K), np.empty(K), np.empty((0, 0))
+    log_joint, posterior, no_table = np.empty(K), np.empty(K), np.empty((0, 0))
     for i in range(U.shape[0]):
         for k in range(K):
             log_joint[k] = _log_joint(features, no_table, log_q, counts, thetas, offset, lo + i, k)
-        _normalise(log_joint, log_rho, inverse_temperature, shares)
+        _normalise(log_joint, log_rho, inverse_temperature, posterior)
         for k in range(K):
-            U[i, k] = shares[k]
+            U[i, k] = posterior[k]
 
 
 @njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
-def _streamed_blocks(
+def _stream_blocks(
     features: Any, log_q: Any, counts: Any, now: Any, before: Any, sums: Any, moments: Any, weighed: Any
 ) -> None:
     n, K = features.shape[0], now[2].size
@@ -273,21 +271,21 @@ def _streamed_blocks(
 
 
 def e_step_streamed(rows: Rows, now: MixtureParameters, before: MixtureParameters | None) -> Blocks:
-    """Return the sums of an E-step that keeps no responsibilities: a block's are made, summed up and forgotten.
+    """Return the sums of an E-step without storing responsibilities.
 
-    Those before, from which the change is measured, are made anew from the ensemble before; without any, the change is
-    1 a row. Every number is the one that `e_step` finds, to the last bit.
+    Previous responsibilities are recomputed from the ensemble `before`; without one, the change is 1 per row. The
+    result is that of `e_step`, bit for bit.
 
     Examples
     --------
     >>> rows = Rows(np.array([[0.0], [1.0]]), np.zeros(2), np.ones(2))
     >>> one, other = (MixtureParameters(np.array([[a], [0.0]]), np.zeros(2), np.log([0.5, 0.5])) for a in (1.0, 2.0))
-    >>> found = e_step_streamed(rows, other, one).total()
-    >>> round(found.log_likelihood, 4), round(found.change, 4), found.sizes.round(4).tolist()
+    >>> result = e_step_streamed(rows, other, one).total()
+    >>> round(result.log_likelihood, 4), round(result.change, 4), result.sizes.round(4).tolist()
     (1.4338, 0.2995, [1.3808, 0.6192])
     """
-    found = _empty_blocks(len(rows.features), now.log_rho.size, rows.features.shape[1])
+    blocks = _empty_blocks(len(rows.features), now.log_rho.size, rows.features.shape[1])
     if len(rows.features):
         with LOCK:
-            _streamed_blocks(*rows, now, before, *found)
-    return found
+            _stream_blocks(*rows, now, before, *blocks)
+    return blocks

@@ -1,7 +1,4 @@
-"""The graph as the sweeps want it: states reordered for locality, neighbours in a table, both directions.
-
-What the sweeps read and write: rewards and weights, the forward message, and the tallies.
-"""
+"""Graph layout for the forward-backward kernels, and the arrays that they read and write."""
 
 from typing import NamedTuple
 
@@ -12,19 +9,18 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from limiirl.kernels.threading import BLOCK
 
-# Fewer blocks than this, and filling and draining the waves costs more than they save.
+# Fewest blocks for the wavefront driver; below, filling and draining the pipeline dominates.
 _WAVE_BLOCKS = 48
-# Smaller blocks spend their time on bookkeeping; larger ones than needed do not stay in a core's own cache.
+# Smallest block: smaller ones are dominated by overhead, larger ones leave the cache.
 _LEAST_BLOCK = 1024
 
 
 class Neighbours(NamedTuple):
-    """One direction of a graph: for each state the states it gathers from.
+    """One direction of a graph: the neighbours of each state.
 
-    The first `width` neighbours of state s stand in `table[s * width : (s + 1) * width]`, short rows being filled with
-    the index S, whose message is zero: a fixed number of slots has no branch to mispredict. `ptr` and `idx` are the
-    plain CSR arrays; where the table has no room for some (`overflows`), the rest is read from them. `block` is a
-    number of states that no edge reaches beyond, for sweeping several steps at once, or 0 where that does not pay.
+    `table[s * width : (s + 1) * width]` holds the first `width` neighbours of state s, padded with the index S, whose
+    message is zero: a fixed number of slots needs no branch. `ptr` and `idx` are the CSR arrays, from which neighbours
+    beyond the table are read (`overflows`). No edge spans more than `block` states, or 0 without wavefronts.
     """
 
     ptr: NDArray[np.uint32]
@@ -36,11 +32,10 @@ class Neighbours(NamedTuple):
 
 
 class PathGraph(NamedTuple):
-    """Both directions of a graph in engine order.
+    """Both directions of a graph in graph order.
 
-    `order[i]` is the caller's number of the state at position i, and `rank` its inverse. Engine edges are sorted by
-    source; `edge_order[e]` is the caller's number of engine edge e, and `in_edge[j]` the engine edge that stands at
-    place j when sorted by target.
+    `order[i]` is the original index of state i, and `rank` its inverse. Edges are sorted by source; `edge_order[e]` is
+    the original index of edge e, and `in_edge[j]` the edge at position j when sorted by target.
     """
 
     out: Neighbours
@@ -64,7 +59,7 @@ class PathGraph(NamedTuple):
 def build_graph(n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer]) -> PathGraph:
     """Sort the edges (src[e], dst[e]) for both directions, after numbering the states by reverse Cuthill-McKee.
 
-    That order places neighbours near each other, so that a sweep over a large graph reads memory almost in sequence.
+    The order gives nearly sequential memory access.
 
     Examples
     --------
@@ -85,13 +80,13 @@ def build_graph(n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer
 
 
 def owners(near: Neighbours) -> NDArray[np.int64]:
-    """Return (E,): the state whose row each entry of `near.idx` stands in."""
+    """Return the row (E,) of each entry of `near.idx`."""
     degree = near.ptr[1:].astype(np.int64) - near.ptr[:-1]
     return np.repeat(np.arange(degree.size), degree)
 
 
 def _locality_order(n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer]) -> NDArray[np.int64]:
-    if n_states <= BLOCK:  # the whole message lies in the first-level cache in any order
+    if n_states <= BLOCK:  # the message fits the first-level cache
         return np.arange(n_states)
     links = csr_array((np.ones(src.size, dtype=np.int8), (src, dst)), shape=(n_states, n_states))
     symmetric = (links + links.T).tocsr()
@@ -113,26 +108,23 @@ def _neighbours(n_states: int, owner: NDArray[np.int64], other: NDArray[np.int64
 
 
 def _wave_block(n_states: int, bandwidth: int) -> int:
-    """Return the least block that no edge reaches beyond, or 0 if there would be too few of them."""
+    """Return the smallest block that no edge spans, or 0 if there would be too few blocks."""
     block = max(_LEAST_BLOCK, bandwidth)
     return block if n_states >= _WAVE_BLOCKS * block else 0
 
 
 def _table_width(degree: NDArray[np.int64]) -> int:
-    """Return the width of least work: a slot costs one unit a state, a neighbour beyond the table about four.
-
-    Three is the least: the sweeps have a faster loop for a table of three that holds everything.
-    """
+    """Return the width of least cost: one unit per slot, about four per neighbour beyond the table; at least 3."""
     widths = np.arange(3, np.clip(int(degree.max(initial=0)), 3, 64) + 1)
     beyond = np.array([np.maximum(degree - w, 0).sum() for w in widths])
     return int(widths[np.argmin(widths * degree.size + 4 * beyond)])
 
 
 class Rewards(NamedTuple):
-    """The rewards of K intents on one direction of a graph, in engine order, flat with K fastest.
+    """Rewards of K intents on one direction of a graph, flat with K fastest.
 
-    `discount[t]` multiplies every reward of step t. `steady` says that it is 1 throughout, so that weights need
-    computing only once. `prob` is None where every edge has probability 1, `edge` is None where edges bring no reward.
+    `discount[t]` multiplies every reward of step t; `steady` (time-homogeneous) means that it is always 1. `prob` is
+    None if every edge has probability 1, `edge` is None without edge rewards.
     """
 
     node: NDArray[np.float64]
@@ -143,19 +135,16 @@ class Rewards(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """Buffers for w (S K) and, unless every edge weighs 1, for x.
-
-    x has (E + table width) K entries: the last row's empty slots read past the edges.
-    """
+    """Buffers for w (S K) and, unless every edge weighs 1, for x ((E + table width) K, padded for empty slots)."""
 
     node: NDArray[np.float64]
     edge: NDArray[np.float64] | None
 
 
 class Alpha(NamedTuple):
-    """The forward message: `value` (2, (S + 1) K) holds alpha_t in row t % 2, `exponent` (K,) its scale.
+    """Forward message: `value` (2, (S + 1) K) holds alpha_t in row t % 2, `exponent` (K,) its scale.
 
-    Tallies are divided by exp(log_norm).
+    Expected counts are divided by exp(log_norm).
     """
 
     value: NDArray[np.float64]
@@ -164,14 +153,13 @@ class Alpha(NamedTuple):
 
 
 class CountBuffers(NamedTuple):
-    """What a forward sweep accumulates; None is not computed.
+    """Outputs of a forward pass; None is not computed.
 
-    node (S K) and edge (E K, sorted by target) sum gain_t times the probability of being there at step t; visits (n,
-    S K) and share (n, E K) record, step by step, the probability of each state and the chance that one who stands in
-    it came by each edge.
+    node (S K) and edge (E K, sorted by target) accumulate gain_t P(s_t = s) and gain_t P(edge at t = e); marginals
+    (n, S K) and share (n, E K) record P(s_t = s) and P(edge into s_t = e given s_t) per step.
     """
 
     node: NDArray[np.float64] | None
     edge: NDArray[np.float64] | None
-    visits: NDArray[np.float64] | None
+    marginals: NDArray[np.float64] | None
     share: NDArray[np.float64] | None

@@ -1,9 +1,4 @@
-"""Finding the edge that each step of a recording used, by binary search in sorted edges.
-
-How many edits turn one sequence into another.
-
-GPOMDP's baseline: what may be taken off rewards without a change of the gradient's mean, so that it varies least.
-"""
+"""Kernels on sequences: edges of recorded transitions, edit distances, and the baseline of GPOMDP."""
 
 import numpy as np
 from numba import njit
@@ -57,8 +52,8 @@ def find_edges(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:  # pragma: no cover - compiled
     """Match every transition of flat recordings to the edges that explain it.
 
-    A recorded action leaves at most one edge (s, a, s'), found among the edges out of s. For an unrecorded one, every
-    edge that joins s to s' counts; sorted by (dst, src, act) these lie side by side, so two binary searches count them.
+    A recorded action leaves at most one edge (s, a, s').
+    An unrecorded one leaves all edges from s to s', which are consecutive in the order (dst, src, act).
 
     Parameters
     ----------
@@ -78,15 +73,15 @@ def find_edges(
     Returns
     -------
     edge : (n - N,) int64
-        The edge of each transition, -1 where none or more than one explains it.
+        Edge of each transition, -1 if none or several match.
     count : (n - N,) int64
-        How many edges explain it.
+        Number of matching edges.
     first : (n - N,) int64
         Where count > 1: these edges are in_order[first:first + count]. Elsewhere -1.
 
     Examples
     --------
-    Two actions join 0 to 1; the first recording does not tell which one it used, the second does.
+    Two actions lead from 0 to 1; only the second recording has its action.
 
     >>> import numpy as np
     >>> src, act, dst = (np.array(x, dtype=np.int32) for x in ([0, 0, 1], [0, 1, 0], [1, 1, 2]))
@@ -126,8 +121,7 @@ def edit_distances(
 ) -> IntArray:  # pragma: no cover - compiled
     """Return the Levenshtein distance of N pairs of sequences, (N,).
 
-    Only one row of the table of Wagner and Fischer is kept. What both sequences begin and end with is set aside first:
-    it costs no edit, and recorded and forecast routes share much of it.
+    The Wagner-Fischer algorithm with one row, after removing the common prefix and suffix.
 
     Parameters
     ----------
@@ -136,7 +130,7 @@ def edit_distances(
     one_ptr, other_ptr : (N + 1,) int64
     """
     n = one_ptr.size - 1
-    found = np.empty(n, dtype=np.int64)
+    distance = np.empty(n, dtype=np.int64)
     longest = 0
     for i in range(n):
         longest = max(longest, other_ptr[i + 1] - other_ptr[i])
@@ -159,14 +153,14 @@ def edit_distances(
                 replaced = diagonal + (one[x] != other[b + j - 1])
                 diagonal = row[j]
                 row[j] = min(replaced, row[j] + 1, row[j - 1] + 1)
-        found[i] = row[width]
-    return found
+        distance[i] = row[width]
+    return distance
 
 
 def baseline(G: FloatArray, collected: FloatArray, floor: float) -> FloatArray:
-    """Return (H, d) or (H, d, q): for each step, the mean over walks of what is collected, weighted by G^2.
+    """Return the baseline (H, d) or (H, d, q): per step, the mean over episodes of `collected`, weighted by G^2.
 
-    Entry by entry, this makes the variance of ``sum_t G_t (collected_t - baseline_t)`` smallest.
+    It minimises the variance of ``sum_t G_t (collected_t - baseline_t)``.
 
     Parameters
     ----------
@@ -175,18 +169,18 @@ def baseline(G: FloatArray, collected: FloatArray, floor: float) -> FloatArray:
     collected : (n, H) or (n, H, q)
         Discounted rewards, or reward features.
     floor : float
-        Added to the sum of G^2 by which is divided. With 0, a step at which no walk has a score has baseline 0.
+        Added to the denominator, the sum of G^2.
 
     Examples
     --------
-    The second of two walks has twice the score, and counts four times.
+    The second of two episodes has twice the score and four times the weight.
 
     >>> baseline(np.array([[[1.0]], [[2.0]]]), np.array([[0.0], [1.0]]), 0.0)
     array([[0.8]])
     """
     squares, several = G**2, collected.ndim == 3
-    # For several columns numpy makes products of matrices of it, which for one column are slower than plain sums.
-    found = np.einsum("ntd,nt...->td...", squares, collected, optimize=several)
+    # With several columns einsum can use matrix products; for one column these are slower.
+    mean = np.einsum("ntd,nt...->td...", squares, collected, optimize=several)
     total = np.sum(squares, axis=0) + floor
     total = np.where(total > 0.0, total, 1.0)
-    return np.asarray(found / (total[:, :, None] if several else total))
+    return np.asarray(mean / (total[:, :, None] if several else total))

@@ -1,7 +1,4 @@
-"""What numba lacks for the sweeps: rows of K doubles held in registers, and an `exp` that LLVM can vectorise.
-
-Neither knows anything of the mathematics above; ADR 0003 says what they are worth.
-"""
+"""Numba intrinsics: rows of K doubles in vector registers, and an `exp` that LLVM vectorises (ADR 0003)."""
 
 from typing import Any
 
@@ -57,7 +54,7 @@ def count(typingctx: Any, columns: Any) -> Any:
 
 @intrinsic
 def lanes(typingctx: Any, columns: Any) -> Any:
-    """Return how many columns a row in registers holds: all of a tuple's, one where K is a number."""
+    """Return the number of columns per register row: K for a tuple, 1 for a number."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return context.get_constant(types.uint64, _width(columns))

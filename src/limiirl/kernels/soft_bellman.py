@@ -1,8 +1,7 @@
-"""Values of choices: one step of Bellman's equations for K rewards at once, and the same step read backwards.
+"""Soft and hard Bellman backups for K rewards at once, and their adjoints.
 
-A choice, or pair, is an action in a state. `Graph` lists the pairs of each state and the outcomes of each pair, as CSR.
-Arrays end in K, the rewards, which are independent of each other. Q leaves out what the state itself earns, so that
-V = r + op(Q), with op(Q) = 0 where a state has no choice.
+`Graph` lists the state-action pairs of each state and the outcomes of each pair, as CSR. The last axis of arrays is K.
+Q excludes the reward of the state itself: V = r + op(Q), with op(Q) = 0 for a state without actions.
 """
 
 from typing import Any, NamedTuple
@@ -25,7 +24,7 @@ class Graph(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """Choices that were made at a step: ptr (L + 1,) by step, their states (m,) and pairs (m,), -1 to stop."""
+    """Observed state-action pairs: ptr (L + 1,) by step, states (m,) and pairs (m,), -1 to stop."""
 
     ptr: IntArray
     state: IntArray
@@ -46,22 +45,22 @@ def look_ahead(graph: Any, reward: Any, V: Any, Q: Any) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def look_back(graph: Any, pull: Any, mu: Any) -> None:
-    """Set mu (S, K) to gamma sum over pairs of P(s | pair) pull(pair): `look_ahead`, transposed."""
+def look_back(graph: Any, adjoint: Any, mu: Any) -> None:
+    """Set mu (S, K) to gamma sum over pairs of P(s | pair) adjoint(pair): `look_ahead`, transposed."""
     K = mu.shape[1]
     mu[:] = 0.0
-    for p in range(pull.shape[0]):
+    for p in range(adjoint.shape[0]):
         for e in range(graph.edge_ptr[p], graph.edge_ptr[p + 1]):
             share, d = graph.gamma * graph.prob[e], graph.dst[e]
             for k in range(K):
-                mu[d, k] += share * pull[p, k]
+                mu[d, k] += share * adjoint[p, k]
 
 
 @njit(cache=True, error_model="numpy")
 def soften(pair_ptr: Any, Q: Any, beta: float, stop: bool, norm: Any, pi: Any) -> None:
     """Set norm (S, K) to log sum_a exp(beta Q) / beta and pi (P, K) to exp(beta (Q - norm)).
 
-    With `stop`, one more choice is worth 0. A state without choices has norm 0. Where norm is None it is left out.
+    With `stop`, stopping has value 0. The norm of states without actions is 0; it is optional.
     """
     for s in range(pair_ptr.size - 1):
         lo, hi = pair_ptr[s], pair_ptr[s + 1]
@@ -126,20 +125,20 @@ def _average(pair_ptr: Any, Q: Any, beta: float, pi: Any, mean: Any) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def pull_of_moves(pair_ptr: Any, moves: Any, weight: Any, beta: float, pi: Any, pull: Any) -> None:
-    """Set pull (P, K) to the derivative by Q of sum_m weight (m, K) log pi: beta (c(s, a) - pi(a | s) sum_a' c)."""
-    K = pull.shape[1]
-    pull[:] = 0.0
+def pull_of_moves(pair_ptr: Any, moves: Any, weight: Any, beta: float, pi: Any, adjoint: Any) -> None:
+    """Set adjoint (P, K) to the derivative by Q of sum_m weight (m, K) log pi: beta (c(s, a) - pi(a | s) sum_a' c)."""
+    K = adjoint.shape[1]
+    adjoint[:] = 0.0
     for m in range(weight.shape[0]):
         for k in range(K):
-            pull[moves.pair[m], k] += beta * weight[m, k]
+            adjoint[moves.pair[m], k] += beta * weight[m, k]
     for s in range(pair_ptr.size - 1):
         for k in range(K):
             seen = 0.0
             for p in range(pair_ptr[s], pair_ptr[s + 1]):
-                seen += pull[p, k]
+                seen += adjoint[p, k]
             for p in range(pair_ptr[s], pair_ptr[s + 1]):
-                pull[p, k] -= seen * pi[p, k]
+                adjoint[p, k] -= seen * pi[p, k]
 
 
 @njit(cache=True, error_model="numpy")
@@ -166,17 +165,17 @@ def unroll(graph: Any, r_state: Any, reward: Any, beta: float, V: Any, Q: Any) -
 
 
 @njit(cache=True, error_model="numpy")
-def unroll_back(graph: Any, reward: Any, beta: float, V: Any, pull: Any, node: Any, pair: Any) -> None:
+def unroll_back(graph: Any, reward: Any, beta: float, V: Any, adjoint: Any, node: Any, pair: Any) -> None:
     """Add to node (S, K) and pair (P, K) the derivatives of a function of the last Q of `unroll`.
 
-    pull (P, K) is its derivative by that Q, and is overwritten. dV = sum_a pi (1 + beta (Q - mean)) dQ.
+    adjoint (P, K) is its derivative by that Q, and is overwritten. dV = sum_a pi (1 + beta (Q - mean)) dQ.
     """
     S, K = node.shape
     mean, mu = np.empty((S, K)), np.empty((S, K))
-    pi, Q = np.empty(pull.shape), np.empty(pull.shape)
+    pi, Q = np.empty(adjoint.shape), np.empty(adjoint.shape)
     for i in range(V.shape[0] - 1, -1, -1):
-        pair += pull
-        look_back(graph, pull, mu)
+        pair += adjoint
+        look_back(graph, adjoint, mu)
         node += mu
         if i > 0:
             look_ahead(graph, reward, V[i - 1], Q)
@@ -186,8 +185,8 @@ def unroll_back(graph: Any, reward: Any, beta: float, V: Any, pull: Any, node: A
         for s in range(S):
             for p in range(graph.pair_ptr[s], graph.pair_ptr[s + 1]):
                 for k in range(K):
-                    pull[p, k] = mu[s, k] * pi[p, k] * (1.0 + beta * (Q[p, k] - mean[s, k]))
-    pair += pull
+                    adjoint[p, k] = mu[s, k] * pi[p, k] * (1.0 + beta * (Q[p, k] - mean[s, k]))
+    pair += adjoint
 
 
 @njit(cache=True, error_model="numpy")
@@ -212,7 +211,7 @@ def plan_back(
     """Add to node (S, K) and pair (P, K) the derivatives of sum_m weight (m, K) log_choice (m, K) of `plan`."""
     S, K = node.shape
     mu, seen = np.zeros((S, K)), np.zeros((S, K))
-    pi, Q, pull = np.empty(pair.shape), np.empty(pair.shape), np.empty(pair.shape)
+    pi, Q, adjoint = np.empty(pair.shape), np.empty(pair.shape), np.empty(pair.shape)
     for t in range(V.shape[0] - 1):
         look_ahead(graph, reward, V[t + 1], Q)
         soften(graph.pair_ptr, Q, beta, stop, None, pi)
@@ -223,12 +222,12 @@ def plan_back(
         for s in range(S):
             for p in range(graph.pair_ptr[s], graph.pair_ptr[s + 1]):
                 for k in range(K):
-                    pull[p, k] = pi[p, k] * (mu[s, k] - seen[s, k])
+                    adjoint[p, k] = pi[p, k] * (mu[s, k] - seen[s, k])
         for m in range(moves.ptr[t], moves.ptr[t + 1]):
             for k in range(K):
                 seen[moves.state[m], k] = 0.0
                 if moves.pair[m] >= 0:
-                    pull[moves.pair[m], k] += beta * weight[m, k]
-        pair += pull
-        look_back(graph, pull, mu)
+                    adjoint[moves.pair[m], k] += beta * weight[m, k]
+        pair += adjoint
+        look_back(graph, adjoint, mu)
     node += mu

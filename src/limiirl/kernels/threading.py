@@ -1,12 +1,12 @@
-"""How the kernels use threads."""
+"""Block size, parallel options and lock of the threaded kernels."""
 
 import threading
 
-# States a thread works on at a time; a graph of at most this many states is swept without waking a second thread.
+# States per thread and task; smaller graphs run on one thread.
 BLOCK = 2048
-# Only explicit prange loops go to the threads; numba would otherwise send every small array assignment there too.
+# Parallelise explicit prange loops only, not every array assignment.
 ONLY_PRANGE = dict.fromkeys(("comprehension", "reduction", "inplace_binop", "setitem", "numpy", "stencil"), False) | {
     "prange": True
 }
-# One of numba's threading layers ends the process when two threads enter parallel code at once.
+# Numba's workqueue threading layer is not thread-safe.
 LOCK = threading.Lock()

@@ -42,7 +42,7 @@ def truth(length: int, last: Float) -> tuple[Float, Int]:
 def check(messages: Messages, sweep: Callable[..., None], expected: tuple[Float, Int], backwards: bool = False) -> None:
     """Read all stretches; each must hold the true messages, and together every step, neighbours sharing one."""
     reached = []
-    for first, rows, exponents in messages.stretches(sweep, backwards=backwards):
+    for first, rows, exponents in messages.segments(sweep, backwards=backwards):
         after = first + rows.shape[0]
         np.testing.assert_array_equal(rows, expected[0][first:after])
         np.testing.assert_array_equal(exponents, expected[1][first:after])
@@ -63,7 +63,7 @@ def test_gives_back_every_message(length: int, max_bytes: float) -> None:
     last = np.linspace(0.3, 0.9, ROW - 2)
     messages, sweep = Messages(length, ROW, COLUMNS, max_bytes), Recurrence()
     expected = truth(length, last)
-    row, exponent = messages.sweep_back(last, sweep)
+    row, exponent = messages.run_backward(last, sweep)
     np.testing.assert_array_equal(row, expected[0][0])
     np.testing.assert_array_equal(exponent, expected[1][0])
     assert sweep.steps == length - 1
@@ -76,19 +76,19 @@ def test_gives_back_every_message(length: int, max_bytes: float) -> None:
 @pytest.mark.parametrize("length", [2, 10, 50])
 def test_a_second_sweep_forgets_the_first(length: int) -> None:
     messages, sweep = Messages(length, ROW, COLUMNS, 0.0), Recurrence()
-    messages.sweep_back(np.full(ROW, 0.5), sweep)
-    for _ in messages.stretches(sweep):
+    messages.run_backward(np.full(ROW, 0.5), sweep)
+    for _ in messages.segments(sweep):
         pass
     last = np.linspace(0.1, 0.2, ROW - 1)
-    messages.sweep_back(last, sweep)
+    messages.run_backward(last, sweep)
     check(messages, sweep, truth(length, last))
 
 
 def test_an_abandoned_walk_does_no_harm() -> None:
     last = np.full(ROW, 0.5)
     messages, sweep = Messages(100, ROW, COLUMNS, 0.0), Recurrence()
-    messages.sweep_back(last, sweep)
-    walk = messages.stretches(sweep)
+    messages.run_backward(last, sweep)
+    walk = messages.segments(sweep)
     for _ in range(4):
         next(walk)
     check(messages, sweep, truth(100, last))
@@ -106,8 +106,8 @@ def test_all_are_kept_exactly_where_they_fit(length: int) -> None:
     assert Messages(length, ROW, COLUMNS, full).nbytes == full
     sweep = Recurrence()
     messages = Messages(length, ROW, COLUMNS, full)
-    messages.sweep_back(np.ones(ROW), sweep)
-    for _ in messages.stretches(sweep):
+    messages.run_backward(np.ones(ROW), sweep)
+    for _ in messages.segments(sweep):
         pass
     assert sweep.steps == length - 1  # nothing was computed twice
     if length > 10:
@@ -117,8 +117,8 @@ def test_all_are_kept_exactly_where_they_fit(length: int) -> None:
 @pytest.mark.parametrize("length", [9, 10, 11, 300, 1000])
 def test_checkpoints_cost_one_more_backward_sweep(length: int) -> None:
     messages, sweep = Messages(length, ROW, COLUMNS, 0.0), Recurrence()
-    messages.sweep_back(np.ones(ROW), sweep)
-    for _ in messages.stretches(sweep):
+    messages.run_backward(np.ones(ROW), sweep)
+    for _ in messages.segments(sweep):
         pass
     assert length - 1 < sweep.steps < 2 * (length - 1)
 

@@ -15,7 +15,7 @@ from limiirl.irl.destination.likelihood import DestinationLikelihood, ObservedTr
 from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.irl.destination.problem import DestinationProblem, feasible_start
 from limiirl.irl.optim import Box, CuttingPlanes, minimise_bfgs
-from limiirl.irl.optim.projected_bfgs import bounded_step
+from limiirl.irl.optim.projected_bfgs import solve_box_qp
 from tests.helpers import raises
 
 
@@ -120,7 +120,7 @@ def test_steps_within_bounds_and_cuts_against_slsqp(seed: int) -> None:
     lower, upper = -rng.uniform(0.0, 1.0, d) / units, rng.uniform(0.0, 1.0, d) / units
     upper[0] = lower[0] = 0.0  # one that may not move
     lower[1], upper[1] = -np.inf, np.inf
-    step = bounded_step(matrix, gradient, lower, upper, (rows, most))
+    step = solve_box_qp(matrix, gradient, lower, upper, (rows, most))
     found = minimize(
         lambda z: z @ (gradient / units) + 0.5 * z @ (matrix / np.outer(units, units)) @ z,
         np.zeros(d),
@@ -130,7 +130,7 @@ def test_steps_within_bounds_and_cuts_against_slsqp(seed: int) -> None:
         constraints={"type": "ineq", "fun": lambda z: most - (rows / units) @ z, "jac": lambda z: -rows / units},
         options={"ftol": 1e-15, "maxiter": 1000},
     )
-    assert np.max(rows @ bounded_step(matrix, gradient, lower, upper) - most) > 1e-3  # cuts that matter
+    assert np.max(rows @ solve_box_qp(matrix, gradient, lower, upper) - most) > 1e-3  # cuts that matter
     np.testing.assert_allclose(step * units, found.x, rtol=0, atol=1e-5)
     assert np.all(rows @ step <= most + 1e-9)
     assert np.all((step >= lower) & (step <= upper))

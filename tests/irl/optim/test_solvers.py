@@ -103,10 +103,10 @@ def test_box_clips_holds_and_measures():
     box = Box(np.array([-1.0, -np.inf, 0.0]), np.array([1.0, 2.0, np.inf]))
     np.testing.assert_array_equal(box.clip(np.array([[-3.0, 5.0, -1.0], [0.5, -9.0, 9.0]])), [[-1, 2, 0], [0.5, -9, 9]])
     on = np.array([-1.0, 2.0, 0.0])
-    np.testing.assert_array_equal(box.held(on, np.array([0.1, -0.1, 0.1])), [True, True, True])
-    np.testing.assert_array_equal(box.held(on, np.array([-0.1, 0.1, -0.1])), [False, False, False])
-    np.testing.assert_array_equal(box.held(on, np.zeros(3)), [False, False, False])
-    np.testing.assert_array_equal(box.held(np.array([0.0, 0.0, 1.0]), np.ones(3)), [False, False, False])
+    np.testing.assert_array_equal(box.active(on, np.array([0.1, -0.1, 0.1])), [True, True, True])
+    np.testing.assert_array_equal(box.active(on, np.array([-0.1, 0.1, -0.1])), [False, False, False])
+    np.testing.assert_array_equal(box.active(on, np.zeros(3)), [False, False, False])
+    np.testing.assert_array_equal(box.active(np.array([0.0, 0.0, 1.0]), np.ones(3)), [False, False, False])
     assert box.residual(on, np.array([7.0, -8.0, -0.25])) == 0.25
     assert box.residual(on, np.array([7.0, -8.0, 9.0])) == 0.0
     assert box.residual(np.zeros(3), np.array([-3.0, 2.0, 1.0])) == 3.0

@@ -95,7 +95,7 @@ class _GpuStationaryPolicies:
         np.add.at(total, index, weight)
         for part in self.parts:
             given = solver.device.put(np.ascontiguousarray(total[:, part.columns]))
-            pi, q_bar, right = solver.kernels.pull(part.reward, part.V, solver.device.put(at), given)
+            pi, q_bar, right = solver.kernels.pair_adjoint(part.reward, part.V, solver.device.put(at), given)
             omega = solver.omega(part, pi)
             mu = solver.kernels.adjoint(omega, right)
             if mu is None:

@@ -13,7 +13,7 @@ from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
 from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
 from limiirl.irl.causal.stationary import PolicySolver
-from limiirl.irl.maxent.viterbi import cheapest, connected
+from limiirl.irl.maxent.viterbi import cheapest, is_connected
 from limiirl.kernels.forward_backward.sampling import advance, best_arrival
 from limiirl.kernels.soft_bellman import Moves
 from limiirl.mdp import MDP
@@ -42,7 +42,7 @@ def most_likely(solver: PolicySolver, theta: FloatArray, start: object, goal: ob
 def _shortest_path(solver: PolicySolver, theta: FloatArray, start: int, goal: int) -> tuple[IntArray, float]:
     """Return the edges of the most likely path, by Dijkstra's algorithm with costs -log P(step)."""
     mdp = solver.pairs.mdp
-    if not connected(mdp, start, goal):
+    if not is_connected(mdp, start, goal):
         raise InvalidParameter.of("goal", goal, f"must be reachable from start = {start}")
     all_pairs = Moves(np.array([0, mdp.n_pairs]), mdp.pair_state.astype(np.int64), np.arange(mdp.n_pairs))
     log_pi = solver.solve(theta[None], all_pairs).log_prob[:, 0]

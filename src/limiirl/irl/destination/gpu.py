@@ -17,7 +17,7 @@ from scipy import sparse
 
 from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import NumericalError
-from limiirl.irl.destination.path_sums import GoalValues, bounded, divergent, near
+from limiirl.irl.destination.path_sums import GoalValues, divergent, is_within_limit, near
 from limiirl.irl.maxent.gpu import gpu_backend
 from limiirl.kernels.elimination.numeric import lca_depths, make_tree_paths
 from limiirl.kernels.elimination.symbolic import SymbolicFactorisation
@@ -213,7 +213,7 @@ class GpuGoalValues(GoalValues):
         return log_beta
 
     @faults()
-    def weighted_sums(
+    def sum_pairs(
         self, thetas: FloatArray, starts: IntArray, goals: IntArray, weights: FloatArray, margin: float = 0.0
     ) -> tuple[FloatArray, FloatArray]:
         """See `GoalValues`."""
@@ -224,17 +224,17 @@ class GpuGoalValues(GoalValues):
             except NumericalError:  # of one column; compute the others one by one
                 for k in columns if len(columns) > 1 else ():
                     one = slice(k, k + 1)
-                    part = self.weighted_sums(thetas[one], starts, goals, weights[:, one], margin)
+                    part = self.sum_pairs(thetas[one], starts, goals, weights[:, one], margin)
                     values[one], gradients[one] = part
                 continue
             if np.all(batch.stuck >= 0):
                 continue
-            sums = batch.weighted_sums(starts, goals, np.where(batch.stuck < 0, weights[:, columns], 0.0))
+            sums = batch.sum_pairs(starts, goals, np.where(batch.stuck < 0, weights[:, columns], 0.0))
             for j, k in enumerate(columns):
                 if batch.stuck[j] < 0:
                     values[k], gradients[k] = float(sums.value[j]), sums.gradient[j]
                     if np.any(sums.left[:, j]):  # pairs left to the CPU
-                        more = self._weighted_sum(thetas[k], starts, goals, sums.left[:, j], margin)
+                        more = self._sum_pairs(thetas[k], starts, goals, sums.left[:, j], margin)
                         values[k], gradients[k] = values[k] + more[0], gradients[k] + more[1]
         return values, gradients
 
@@ -284,7 +284,7 @@ class GpuPathSums:
                 self._loops = values.device.xp.exp(self._eliminated.star)
             sums = values.device.take(column_max(values.device, self._goals.finish_reach(self._eliminated)))
             self.log_most = np.where(self.stuck < 0, sums, np.inf)
-            self._fine = bounded(self.log_most)
+            self._fine = is_within_limit(self.log_most)
 
     def loop_weight(self, k: int) -> float:
         """Return the log-weight of the loops at the divergent state of the k-th reward."""
@@ -293,19 +293,19 @@ class GpuPathSums:
 
     def log_values(self, paths: AncestorPaths) -> FloatArray:
         """Return log beta (m, K); nan for pairs left to the CPU."""
-        total, done = self._totals(paths, *self._path_weights(paths))
+        total, done = self._sum_over_paths(paths, *self._path_weights(paths))
         m = paths.pairs.size
         with np.errstate(all="ignore"):
             return np.where(done, np.log(total[:m] / total[m:][paths.end_of]), np.nan)
 
-    def weighted_sums(self, starts: IntArray, goals: IntArray, weights: FloatArray) -> WeightedPathSums:
+    def sum_pairs(self, starts: IntArray, goals: IntArray, weights: FloatArray) -> WeightedPathSums:
         """Return the sums of log beta for weights (m, K)."""
         values, elimination, xp = self._values, self._elimination, self._values.device.xp
         adjoint, star_adjoint = xp.zeros_like(self._eliminated.value), xp.zeros_like(self._eliminated.star)
         value, left = np.zeros(self.stuck.size), np.zeros_like(weights)
         for paths in elimination.paths.parts(starts, goals, self.stuck.size, values._max_bytes() / 2):
             part, path_weights = weights[paths.pairs], self._path_weights(paths)
-            total, done = self._totals(paths, *path_weights)
+            total, done = self._sum_over_paths(paths, *path_weights)
             m = paths.pairs.size
             counted = np.where(done, part, 0.0)
             left[paths.pairs] = part - counted
@@ -328,7 +328,7 @@ class GpuPathSums:
             paths.down, down, self._loops
         )
 
-    def _totals(self, paths: AncestorPaths, up: Any, down: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
+    def _sum_over_paths(self, paths: AncestorPaths, up: Any, down: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return sums over walks of the pairs and of each goal with itself, and the mask (m, K) of accurate pairs."""
         total = self._values.device.take(self._goals.combine(paths.ends, up, down))
         return total, near(total[: paths.pairs.size]) & self._fine

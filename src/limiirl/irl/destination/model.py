@@ -21,7 +21,7 @@ from limiirl.irl.destination.problem import DestinationProblem
 from limiirl.irl.device import choose_device
 from limiirl.irl.estimator import LinearRewardModel
 from limiirl.irl.maxent.likelihood import ObservedPaths
-from limiirl.irl.maxent.viterbi import heaviest_of_any_length
+from limiirl.irl.maxent.viterbi import heaviest_unbounded
 from limiirl.irl.optim import SOLVERS
 from limiirl.irl.problem import FitProblem
 from limiirl.kernels.elimination.numeric import sample_path
@@ -33,7 +33,7 @@ class DestinationMaxEnt(LinearRewardModel):
 
     The partition function Z is the exact sum over *all* paths from s_1 that end at their first arrival in g, of
     unbounded length. The goal of a demonstration is its last state; the model is conditioned on both ends. The discount
-    must be 1. A demonstration that visits its last state before its end is rejected.
+    must be 1; a demonstration that visits its last state before its end is rejected.
 
     theta is feasible if the sum over all closed paths of the MDP is finite; then Z is finite for every goal. Fits
     stay in the feasible set. In dense networks such as cities, costs per kilometre alone may not be feasible;
@@ -111,7 +111,7 @@ class DestinationMaxEnt(LinearRewardModel):
         """
         return arrives_once(demos)
 
-    def _fitted_null_directions(
+    def _null_directions_of_fit(
         self, mdp: MDP, demos: Demonstrations, weights: FloatArray, theta: FloatArray
     ) -> FloatArray:
         del theta
@@ -159,7 +159,7 @@ class DestinationMaxEnt(LinearRewardModel):
         values, checked, ends = self._values(mdp), mdp.check_thetas(thetas), _states(mdp, goals, "goals")
         log_beta = np.empty((ends.size, mdp.n_states, checked.shape[0]))
         for k, theta in enumerate(checked):
-            solution = values.cached(theta)
+            solution = values.solve_cached(theta)
             for i, goal in enumerate(ends):
                 log_beta[i, :, k] = solution.values_to(int(goal))
         return log_beta
@@ -175,7 +175,9 @@ class DestinationMaxEnt(LinearRewardModel):
         >>> DestinationMaxEnt().policy_to(mdp, [0.0, 0.0, 0.0], 2)
         array([0.5, 0.5, 1. ])
         """
-        return self._values(mdp).cached(validate.one_theta(mdp, theta)).policy_to(validate.state(mdp, goal, "goal"))
+        return (
+            self._values(mdp).solve_cached(validate.one_theta(mdp, theta)).policy_to(validate.state(mdp, goal, "goal"))
+        )
 
     def expected_flow(
         self, mdp: MDP, theta: ArrayLike, starts: ArrayLike, goals: ArrayLike, weights: ArrayLike | None = None
@@ -199,7 +201,7 @@ class DestinationMaxEnt(LinearRewardModel):
             raise InvalidParameter.of(
                 "weights", weights, f"must be {begin.size} finite nonnegative numbers, one per pair"
             )
-        sums = self._values(mdp).cached(validate.one_theta(mdp, theta)).pair_sums(begin, end, trips)
+        sums = self._values(mdp).solve_cached(validate.one_theta(mdp, theta)).pair_sums(begin, end, trips)
         _check_reachable(sums.log_value, begin, end)
         assert sums.flow is not None
         return sums.flow
@@ -222,7 +224,7 @@ class DestinationMaxEnt(LinearRewardModel):
         np.float64(2.5)
         """
         begin, end = _pairs(mdp, starts, goals)
-        solution, rng = self._values(mdp).cached(validate.one_theta(mdp, theta)), as_generator(seed)
+        solution, rng = self._values(mdp).solve_cached(validate.one_theta(mdp, theta)), as_generator(seed)
         edges: list[IntArray] = [np.empty(0, dtype=np.int64)] * begin.size
         for goal in np.unique(end):
             mine, log_value = np.flatnonzero(end == goal), solution.values_to(int(goal))
@@ -244,9 +246,9 @@ class DestinationMaxEnt(LinearRewardModel):
         """
         s, g = validate.state(mdp, start, "start"), validate.state(mdp, goal, "goal")
         one = validate.one_theta(mdp, theta)
-        log_value = self._values(mdp).cached(one).values_to(g)
+        log_value = self._values(mdp).solve_cached(one).values_to(g)
         _check_reachable(log_value[[s]], np.array([s]), np.array([g]))
-        best = heaviest_of_any_length(mdp, one, log_value, s, g)
+        best = heaviest_unbounded(mdp, one, log_value, s, g)
         first = float(mdp.rewards(one)[0][s, 0])
         return _from_edges(mdp, np.array([s]), [best.edges]), best.log_weight - first - float(log_value[s])
 
@@ -272,7 +274,7 @@ class DestinationMaxEnt(LinearRewardModel):
         passed[demos.offsets[1:] - 1] = False
         over = np.add.reduceat(passed, demos.offsets[:-1]) > 0 if len(demos) else np.zeros(0, dtype=bool)
         for k, theta in enumerate(checked):
-            solution = self._values(mdp).cached(theta)
+            solution = self._values(mdp).solve_cached(theta)
             both = np.concatenate([demos.last_states, demos.start_states])
             rest, whole = np.split(solution.pair_sums(both, np.tile(ends, 2)).log_value, 2)
             # `whole` may be -inf too where `rest` is.

@@ -107,10 +107,10 @@ class GoalValues:
         value, star, stuck = self._eliminate(log_w, margin)
         if stuck < 0:
             return None
-        loop, pull = 2 * symbolic.up.size + stuck, np.zeros(symbolic.n_values)
-        pull[loop] = 1.0
-        _adjoint(symbolic, value, star, pull, np.zeros_like(star))
-        return float(value[loop]), _edge_counts(symbolic, log_w, value, pull)
+        loop, adjoint = 2 * symbolic.up.size + stuck, np.zeros(symbolic.n_values)
+        adjoint[loop] = 1.0
+        _adjoint(symbolic, value, star, adjoint, np.zeros_like(star))
+        return float(value[loop]), _edge_counts(symbolic, log_w, value, adjoint)
 
     def log_values(self, thetas: FloatArray, starts: IntArray, goals: IntArray) -> FloatArray:
         """Return log beta_g(s) (m, K) of pairs (m,) under thetas (K, d); raise `DivergentPartition` if infinite."""
@@ -119,17 +119,17 @@ class GoalValues:
             log_beta[:, k] = self.solve(theta).pair_sums(starts, goals).log_value
         return log_beta
 
-    def weighted_sums(
+    def sum_pairs(
         self, thetas: FloatArray, starts: IntArray, goals: IntArray, weights: FloatArray, margin: float = 0.0
     ) -> tuple[FloatArray, FloatArray]:
         """Return the weighted sums (K,) of log beta over pairs (m,), for weights (m, K), and their gradients (K, d).
 
         Infinite, with gradient 0, where `solve` raises; pairs of weight 0 are ignored.
         """
-        parts = [self._weighted_sum(theta, starts, goals, weights[:, k], margin) for k, theta in enumerate(thetas)]
+        parts = [self._sum_pairs(theta, starts, goals, weights[:, k], margin) for k, theta in enumerate(thetas)]
         return np.array([value for value, _ in parts]), np.array([grad for _, grad in parts]).reshape(thetas.shape)
 
-    def _weighted_sum(
+    def _sum_pairs(
         self, theta: FloatArray, starts: IntArray, goals: IntArray, weights: FloatArray, margin: float
     ) -> tuple[float, FloatArray]:
         used = np.flatnonzero(weights)
@@ -140,7 +140,7 @@ class GoalValues:
         assert sums.flow is not None
         return float(weights[used] @ sums.log_value), flow_features(self.mdp, sums.flow)
 
-    def cached(self, theta: FloatArray) -> GoalPathSums:
+    def solve_cached(self, theta: FloatArray) -> GoalPathSums:
         """Return `solve(theta)` from a cache of recent solutions."""
         key = theta.tobytes()
         with _LOCK:
@@ -203,7 +203,7 @@ class GoalPathSums:
         flow = None if weights is None else _FlowAdjoint(self)
         log_value = np.full(start.size, -np.inf)
         done = np.zeros(start.size, dtype=bool)
-        if self._bounded():
+        if self._is_within_limit():
             done = self._near(start, goal, np.zeros(self.mdp.n_states), log_value, weights, flow)
         for g in np.unique(goal[~done]):
             # Scaled by the sums over walks to the goal, weights are probabilities, and these sums are 1.
@@ -249,7 +249,7 @@ class GoalPathSums:
         counted = np.where(done, weights, 0.0)
         by_sum = np.concatenate([counted, -np.bincount(end_of, weights=counted, minlength=ends.size)])
         by_sum[by_sum != 0.0] /= total[by_sum != 0.0]
-        up_adjoint, down_adjoint, pull = np.zeros_like(up_sum), np.zeros_like(down_sum), np.zeros(2 * n)
+        up_adjoint, down_adjoint, adjoint = np.zeros_like(up_sum), np.zeros_like(down_sum), np.zeros(2 * n)
         kernel.combine_adjoint(
             symbolic.parent,
             symbolic.depth,
@@ -263,9 +263,9 @@ class GoalPathSums:
             down_adjoint,
             flow.star,
         )
-        kernel.solve_triangular_adjoint(*tree, moves[:n], begins, up_ptr, up_sum, up_adjoint, pull[:n])
-        kernel.solve_triangular_adjoint(*tree, moves[n:], ends, down_ptr, down_sum, down_adjoint, pull[n:])
-        flow.add(pull * moves)
+        kernel.solve_triangular_adjoint(*tree, moves[:n], begins, up_ptr, up_sum, up_adjoint, adjoint[:n])
+        kernel.solve_triangular_adjoint(*tree, moves[n:], ends, down_ptr, down_sum, down_adjoint, adjoint[n:])
+        flow.add(adjoint * moves)
         return done
 
     def _log_green(self, goal: int) -> FloatArray:
@@ -275,13 +275,13 @@ class GoalPathSums:
         kernel.solve(self.symbolic.up_ptr, self.symbolic.up, self._value, self._star, right)
         return right
 
-    def _bounded(self) -> bool:
+    def _is_within_limit(self) -> bool:
         """Return True if the sums over all walks from each state are within the limit of linear arithmetic."""
         if self._largest is None:
             right = np.zeros(self.mdp.n_states)
             kernel.solve(self.symbolic.up_ptr, self.symbolic.up, self._value, self._star, right)
             self._largest = float(np.max(right))
-        return bool(bounded(self._largest))
+        return bool(is_within_limit(self._largest))
 
 
 class _FlowAdjoint:
@@ -311,7 +311,7 @@ def near(total: FloatArray) -> NDArray[np.bool_]:
     return np.asarray(total >= _NEAR)
 
 
-def bounded(log_sums: FloatArray | float) -> Any:
+def is_within_limit(log_sums: FloatArray | float) -> Any:
     """Return True where log-sums over all walks from a state are within the limit of linear arithmetic."""
     return log_sums <= math.log(_LARGEST)
 
@@ -335,16 +335,18 @@ def flow_features(mdp: MDP, flow: FloatArray) -> FloatArray:
 
 
 def _adjoint(
-    symbolic: SymbolicFactorisation, value: FloatArray, star: FloatArray, pull: FloatArray, star_adjoint: FloatArray
+    symbolic: SymbolicFactorisation, value: FloatArray, star: FloatArray, adjoint: FloatArray, star_adjoint: FloatArray
 ) -> None:
     kernel.eliminate_adjoint(
-        symbolic.up_ptr, symbolic.up, symbolic.low_ptr, symbolic.low, symbolic.place, value, star, pull, star_adjoint
+        symbolic.up_ptr, symbolic.up, symbolic.low_ptr, symbolic.low, symbolic.place, value, star, adjoint, star_adjoint
     )
 
 
-def _edge_counts(symbolic: SymbolicFactorisation, log_w: FloatArray, value: FloatArray, pull: FloatArray) -> FloatArray:
+def _edge_counts(
+    symbolic: SymbolicFactorisation, log_w: FloatArray, value: FloatArray, adjoint: FloatArray
+) -> FloatArray:
     """Return the derivatives (E,) by the log-weights of edges from the adjoints of eliminated values."""
-    return np.asarray(pull[symbolic.slot] * np.exp(log_w - value[symbolic.slot]))
+    return np.asarray(adjoint[symbolic.slot] * np.exp(log_w - value[symbolic.slot]))
 
 
 def _pointers(depth: IntArray) -> IntArray:

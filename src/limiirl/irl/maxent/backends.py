@@ -22,11 +22,10 @@ from limiirl.mdp import MDP, FeatureMatrix
 
 @dataclass(frozen=True, eq=False)
 class CompiledMDP:
-    """The graph that an engine sweeps over, and the way from its edges back to the MDP's.
+    """Graph of an MDP with parallel edges merged, and the mapping back to the MDP's edges.
 
-    A *graph edge* joins two states. Where actions and edges bring no reward of their own, all MDP edges from s to
-    s' are one graph edge, whose weight is the q-mass sum_a T(s, a, s'); it may exceed 1. `edge_of` (E,) maps MDP
-    edges to the edges that `graph` was built from, and `mass` holds these edges' weights.
+    Without action and edge features, all MDP edges from s to s' are one graph edge of weight sum_a T(s, a, s'), which
+    may exceed 1. `edge_of` (E,) maps MDP edges to the edges that `graph` was built from, with weights `mass`.
     """
 
     graph: PathGraph
@@ -65,11 +64,11 @@ class CompiledMDP:
         return order, np.concatenate([[0.0], np.cumsum(self.prob[order])])
 
 
-_known: weakref.WeakKeyDictionary[MDP, CompiledMDP] = weakref.WeakKeyDictionary()
+_CACHE: weakref.WeakKeyDictionary[MDP, CompiledMDP] = weakref.WeakKeyDictionary()
 
 
 def compile_mdp(mdp: MDP) -> CompiledMDP:
-    """Return the compiled form of an MDP, made once for as long as the MDP lives.
+    """Return the compiled form of an MDP, cached for the lifetime of the MDP.
 
     Examples
     --------
@@ -77,10 +76,9 @@ def compile_mdp(mdp: MDP) -> CompiledMDP:
     >>> compile_mdp(mdp).mass
     array([2., 1.])
     """
-    known = _known.get(mdp)
-    if known is None:
-        known = _known[mdp] = _compile(mdp)
-    return known
+    if mdp not in _CACHE:
+        _CACHE[mdp] = _compile(mdp)
+    return _CACHE[mdp]
 
 
 def _compile(mdp: MDP) -> CompiledMDP:
@@ -113,16 +111,13 @@ def expected_features(mdp: MDP, node: FloatArray, edge: FloatArray | None) -> Fl
 
 
 def edge_parts(mdp: MDP) -> list[FeatureMatrix]:
-    """Return the features (E, c) that edges bear, of their actions and of their own, in the order of theta."""
+    """Return the feature matrices (E, c) of edges: those of their actions, then their own, in the order of theta."""
     parts = [] if mdp.action_features is None else [mdp.action_features[mdp.pair_of_edge]]
     return parts if mdp.edge_features is None else [*parts, mdp.edge_features]
 
 
 def dense_features(mdp: MDP, compiled: CompiledMDP) -> tuple[FloatArray, FloatArray | None]:
-    """Return dense features of states (S, d) and of edges sorted by target (E, d), each in its own columns of theta.
-
-    The second is None where edges bear none. Only then are edges merged: here, MDP edges and graph edges are the same.
-    """
+    """Return dense features of states (S, d) and of edges sorted by target (E, d), or None; other columns are zero."""
     graph = compiled.graph
     phi = np.zeros((mdp.n_states, mdp.n_features))
     ds, da = mdp.n_state_features, mdp.n_action_features
@@ -142,9 +137,9 @@ def _dense(features: FeatureMatrix) -> FloatArray:
     return features if isinstance(features, np.ndarray) else features.toarray()
 
 
-# Linear space is used where its relative loss by underflow is certainly below this.
+# Linear arithmetic is used if its relative loss by underflow is certainly below this.
 LOSS = 1e-12
-# exp(-708) is about the least normal double: what is smaller, relative to its scale, is lost.
+# exp(-708) is about the smallest normal double.
 _RANGE = 708.0
 ARITHMETICS = ("auto", "linear", "log")
 
@@ -152,12 +147,12 @@ ARITHMETICS = ("auto", "linear", "log")
 def log_loss_bound(
     n_states: int, max_length: int, log_growth: NDArray[np.float64], log_weight: NDArray[np.float64] | float = 0.0
 ) -> NDArray[np.float64]:
-    """Return (K,) an upper bound on the logarithm of the share of Z that underflow can lose in linear space.
+    """Return an upper bound (K,) on the log of the relative loss of Z by underflow in linear arithmetic.
 
-    log eps <= log S + 2 log L + L max(0, g) + v - 708, with g the largest growth of a step and v (`log_weight`) the
-    largest weight that a message can have between the two factors of a step. It holds because trajectories may stop
-    anywhere: then Z is at least every entry of every forward message, so that an entry lost to underflow, e^-708 of its
-    message's scale, can have contributed at most that times the largest weight of going on, L e^(L g).
+    log eps <= log S + 2 log L + L max(0, g) + v - 708, with g the largest log growth of a step and v (`log_weight`) the
+    largest log weight between the two factors of a step. Trajectories may stop anywhere, so that Z is at least every
+    entry of every forward message: an entry lost to underflow, e^-708 of the scale of its message, contributes at most
+    that times the largest weight of all continuations, L e^(L g).
 
     Examples
     --------
@@ -169,22 +164,18 @@ def log_loss_bound(
 
 
 def kernels_of(log: bool) -> ModuleType:
-    """Return the sweeps of an arithmetic: modules with the same functions and arguments."""
+    """Return the module of kernels of an arithmetic."""
     return logspace if log else linear
 
 
 def check_arithmetic(arithmetic: str) -> str:
-    """Return the name of an arithmetic, or say which there are."""
+    """Return a checked name of an arithmetic."""
     if arithmetic not in ARITHMETICS:
-        raise InvalidParameter(
-            f"arithmetic must be one of {', '.join(ARITHMETICS)}; it is {arithmetic!r}.",
-            parameter="arithmetic",
-            value=arithmetic,
-        )
+        raise InvalidParameter.of("arithmetic", arithmetic, f"must be one of {', '.join(ARITHMETICS)}")
     return arithmetic
 
 
-# Dense features of at most this size are kept.
+# Dense features of at most this size are cached.
 _KEPT_BYTES = 16e6
 
 
@@ -196,14 +187,14 @@ class OrderedRewards(NamedTuple):
 
 
 class Backend(Protocol):
-    """What the engine asks of a place to compute; arrays are the place's own unless they are said to be the host's.
+    """Arrays, graph, features and kernels of one device; "host" marks arrays of numpy.
 
     Attributes
     ----------
     xp : numpy, or a module with its functions
     graph : the compiled graph
-    max_columns : intents swept together
-    max_bytes : memory for messages, where nothing else is said
+    max_columns : intents per pass
+    max_bytes : default memory for messages
     step_bytes : memory for the probabilities of a few steps at a time
     """
 
@@ -214,35 +205,35 @@ class Backend(Protocol):
 
     @property
     def max_bytes(self) -> float:
-        """Memory for messages, where nothing else is said."""
+        """Default memory for messages."""
         ...
 
     def put(self, array: Any) -> Any:
-        """Return a host array here."""
+        """Return a host array on this device."""
         ...
 
     def take(self, array: Any) -> NDArray[Any]:
-        """Return an array of this place on the host."""
+        """Return an array of this device on the host."""
         ...
 
     def edge_weights(self, log: bool) -> tuple[Any, Any]:
         """Return the weights (or logarithms) of the edges sorted by source and by target; None where all are 1."""
         ...
 
-    def sweeps(self, log: bool) -> Any:
+    def kernels(self, log: bool) -> Any:
         """Return the kernels of an arithmetic: `fill` (linear), `backward` and `forward`."""
         ...
 
     def carry(self, *arguments: Any) -> None:
-        """Carry mean features along the edges; see `kernels.means.carry`. The gains are the host's."""
+        """Carry mean features along the edges; see `kernels.forward_backward.hessian.carry`."""
         ...
 
     def rewards(self, mdp: MDP, thetas: FloatArray) -> OrderedRewards:
-        """Return the rewards of the host's thetas (K, d), which must be finite."""
+        """Return the rewards of thetas (K, d) on the host, or raise if they are not finite."""
         ...
 
     def log_growth(self, rewards: Rewards, discount: FloatArray, n_columns: int) -> FloatArray:
-        """Return (K,), on the host: the bound of `kernels.growth`."""
+        """Return the bound (K,) on the log growth of a step, on the host."""
         ...
 
     def column_max(self, values: Any) -> FloatArray:
@@ -273,10 +264,10 @@ def check_rewards(node: FloatArray, edge: FloatArray | None) -> None:
 
 
 class HostBackend:
-    """The CPU: numpy's arrays and the numba kernels."""
+    """The CPU: numpy arrays and numba kernels."""
 
     xp: Any = np
-    # Enough to amortise the reading of the graph, few enough that the unrolled loops stay in registers.
+    # Amortises reading the graph while the unrolled loops stay in registers.
     max_columns = 8
     max_bytes = 2.0**30
     step_bytes = 64e6
@@ -289,18 +280,18 @@ class HostBackend:
         self._dense: tuple[FloatArray, FloatArray | None] | None = None
 
     def put(self, array: Any) -> Any:
-        """Return the array: it is here."""
+        """Return the array."""
         return array
 
     def take(self, array: Any) -> NDArray[Any]:
-        """Return the array: it is here."""
+        """Return the array."""
         return np.asarray(array)
 
     def edge_weights(self, log: bool) -> tuple[FloatArray | None, FloatArray | None]:
         """Return those of the compiled MDP."""
         return self.compiled.edge_weights(log)
 
-    def sweeps(self, log: bool) -> Any:
+    def kernels(self, log: bool) -> Any:
         """Return the module of an arithmetic."""
         return kernels_of(log)
 
@@ -313,7 +304,7 @@ class HostBackend:
         with np.errstate(over="ignore", invalid="ignore"):
             node: FloatArray
             edge: FloatArray | None
-            if self._phi is not None:  # the same product as that of `MDP.rewards`, without its checks
+            if self._phi is not None:  # as `MDP.rewards`, without its checks
                 node, edge = np.ascontiguousarray(self._phi @ thetas.T), None
             else:
                 node, edge = mdp.rewards(thetas)
@@ -332,11 +323,11 @@ class HostBackend:
         return np.asarray(values.max(axis=0, initial=0.0))
 
     def column_sums(self, values: FloatArray) -> FloatArray:
-        """Return the sums of the columns, in an order that K does not change: the same bits in any batch."""
+        """Return the sums of the columns, in an order that does not depend on K."""
         return np.asarray(np.ascontiguousarray(values.T).sum(axis=1))
 
     def dense_features(self, mdp: MDP) -> tuple[FloatArray, FloatArray | None]:
-        """Return dense features in graph order, kept for the next Hessian where they are small."""
+        """Return dense features in graph order, cached if they are small."""
         if self._dense is not None:
             return self._dense
         dense = dense_features(mdp, self.compiled)

@@ -1,7 +1,6 @@
-"""`GpuBackend`: the finite engine's place on a GPU.
+"""`GpuBackend`: the finite-horizon path sums on a GPU.
 
-What depends on the MDP alone goes there once; then only theta (K, d) goes there, and log Z (K,) and expected features
-(K, d) come back.
+The MDP is copied once; each evaluation transfers theta (K, d), log Z (K,) and expected features (K, d) only.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from limiirl.irl.maxent.backends import OrderedRewards, check_rewards, compile_m
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.kernels.gpu import forward_backward
 from limiirl.kernels.gpu.device import Device, faults
-from limiirl.kernels.gpu.forward_backward import LinearSweeps, LogSweeps
+from limiirl.kernels.gpu.forward_backward import LinearKernels, LogKernels
 from limiirl.kernels.gpu.sparse import SparseRows
 from limiirl.kernels.graph import Neighbours, Rewards
 from limiirl.mdp import MDP
@@ -40,7 +39,7 @@ class DeviceFeatures:
         given = self.device.put(np.ascontiguousarray(thetas.T))
         if self._rows is not None:
             return self._rows.times(given)
-        with np.errstate(over="ignore", invalid="ignore"):  # the engine looks at what is not finite
+        with np.errstate(over="ignore", invalid="ignore"):  # checked by the caller
             return self.device.xp.ascontiguousarray(self._dense @ given)
 
     def collect(self, counts: Any) -> FloatArray:
@@ -64,7 +63,7 @@ def side_by_side(parts: list[Any]) -> Any:
 class GpuBackend:
     """A GPU, with an MDP's graph, weights and features on it."""
 
-    # At the paper's road size, what blocks keep of the states of eight no longer fits shared memory (ADR 0018).
+    # With eight columns, the states of a block do not fit shared memory at the paper's road size (ADR 0018).
     max_columns = 4
     step_bytes = 1e9
 
@@ -79,13 +78,13 @@ class GpuBackend:
             **{name: device.put(getattr(graph, name)) for name in ("order", "rank", "edge_order", "in_edge")},
         )
         self._weights: dict[bool, tuple[Any, Any]] = {}
-        self._sweeps = LinearSweeps(device), LogSweeps(device)
+        self._kernels = LinearKernels(device), LogKernels(device)
         self._state, self._edge = self._features(mdp)
         self._dense: tuple[Any, Any] | None = None
 
     @property
     def max_bytes(self) -> float:
-        """Half of what is free on the device."""
+        """Half of the free memory of the device."""
         return self.device.free_bytes() / 2
 
     def _near(self, near: Neighbours) -> Neighbours:
@@ -101,15 +100,15 @@ class GpuBackend:
         return state, edge
 
     def edge_weights(self, log: bool) -> tuple[Any, Any]:
-        """Return those of the compiled MDP, on the device."""
+        """Return the edge weights on the device."""
         if log not in self._weights:
             out, into = self.host.edge_weights(log)
             self._weights[log] = (None, None) if out is None or into is None else (self.put(out), self.put(into))
         return self._weights[log]
 
-    def sweeps(self, log: bool) -> LinearSweeps | LogSweeps:
-        """Return the twin of an arithmetic."""
-        return self._sweeps[log]
+    def kernels(self, log: bool) -> LinearKernels | LogKernels:
+        """Return the kernels of an arithmetic."""
+        return self._kernels[log]
 
     def carry(self, *arguments: Any) -> None:
         """Carry mean features along the edges."""
@@ -126,7 +125,7 @@ class GpuBackend:
         for values in (node, edge):
             if values is not None and not np.all(np.isfinite(self.take(self.column_sums(values)))):
                 with np.errstate(over="ignore", invalid="ignore"):
-                    check_rewards(*mdp.rewards(thetas))  # it was the sum alone, or the error says which
+                    check_rewards(*mdp.rewards(thetas))  # raises unless only the sum overflowed
         return OrderedRewards(node, edge)
 
     def log_growth(self, rewards: Rewards, discount: FloatArray, n_columns: int) -> FloatArray:

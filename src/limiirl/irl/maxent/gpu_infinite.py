@@ -1,8 +1,8 @@
-"""`GpuInfinitePathSums`: sums over trajectories of any length on a GPU, several rewards at once.
+"""`GpuInfinitePathSums`: sums over trajectories of unbounded length on a GPU, several rewards at once.
 
-A trajectory is a way from an entrance, which leads to the states where it may start, to an exit, which the states where
-it may end lead to: `GpuGoalValues` sums over these. What a fit asks for again and again is computed there, log Z and
-its gradient; the rest stays on the CPU, and so does what elimination alone cannot settle.
+A trajectory is a path from an entrance, connected to the start states, to an exit, connected to the states where it may
+end; `GpuGoalValues` sums over these paths. Only log Z and its gradient are computed on the GPU; the CPU takes over
+where elimination is nearly singular.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from limiirl.irl.maxent.infinite_horizon import NEARLY_SINGULAR, InfinitePathSum
 from limiirl.kernels.gpu.device import Device, faults
 from limiirl.mdp import MDP
 
-# Log-weight of loops from which on their sum is infinite beyond doubt: elimination adds positive terms only, so that
-# its relative error is a few times 1e-16 for each term. Below, rounding may decide, and the CPU does.
+# Log-weight of loops above which the sum is certainly infinite; below, rounding may decide, and the CPU is used.
 _CLEARLY = 1e-9
 
 
@@ -121,22 +120,22 @@ class GpuInfinitePathSums(InfinitePathSums):
         if np.all(batch.stuck >= 0):
             return log_Z, expected
         goals = np.full(begin.size, self._augmented.exit)
-        found = batch.weighted_sums(begin, goals, np.where(batch.stuck < 0, weights, 0.0))
-        fine = (batch.log_most <= math.log(NEARLY_SINGULAR)) & ~np.any(found.left, axis=0)
-        log_Z[fine], expected[fine] = found.value[fine], found.gradient[fine, :-1]
+        result = batch.sum_pairs(begin, goals, np.where(batch.stuck < 0, weights, 0.0))
+        fine = (batch.log_most <= math.log(NEARLY_SINGULAR)) & ~np.any(result.left, axis=0)
+        log_Z[fine], expected[fine] = result.value[fine], result.gradient[fine, :-1]
         own = self._own_features(begin, weights)
         return log_Z + np.sum(own * thetas, axis=1), expected + own
 
     def _own_features(self, begin: IntArray, weights: FloatArray) -> FloatArray:
-        """Return (K, d) the features of the first states: ways from a state are without them, and trajectories not."""
-        found = np.zeros((weights.shape[1], self.mdp.n_features))
+        """Return (K, d) the features of the start states, which the paths exclude."""
+        result = np.zeros((weights.shape[1], self.mdp.n_features))
         features = self._augmented.mdp.state_features
         if features is not None:  # the entrance has none
-            found[:, : self.mdp.n_state_features] = np.asarray((features[begin].T @ weights).T)
-        return found
+            result[:, : self.mdp.n_state_features] = np.asarray((features[begin].T @ weights).T)
+        return result
 
     def _begin(self, starts: FloatArray | None, K: int) -> tuple[IntArray, FloatArray]:
-        """Return where ways begin (m,), and the weights (m, K) of their sums' logarithms."""
+        """Return the start states (m,) of paths, and the weights (m, K) of their log sums."""
         if not self.by_start:
             return np.array([self._augmented.exit - 1]), np.ones((1, K))
         weights = np.broadcast_to(self.mdp.p0[:, None], (self.mdp.n_states, K)) if starts is None else starts
@@ -144,14 +143,14 @@ class GpuInfinitePathSums(InfinitePathSums):
         return self._augmented.place[used], np.ascontiguousarray(weights[used])
 
     def _check_loops(self, batch: GpuPathSums, starts: FloatArray | None) -> None:
-        """Raise if loops at a state that some trajectory passes weigh more than 1."""
+        """Raise if the loops at a state of some trajectory weigh more than 1."""
         for j in np.flatnonzero(batch.stuck >= 0):
-            at = int(np.flatnonzero(self._values.plan.rank == batch.stuck[j])[0])
+            at = int(np.flatnonzero(self._values.symbolic.rank == batch.stuck[j])[0])
             state = int(np.flatnonzero(self._augmented.place == at)[0])
             if batch.loop_weight(int(j)) > _CLEARLY and self._passes(state, None if starts is None else starts[:, j]):
                 raise DivergentPartition(
-                    f"The sum over trajectories of any length is infinite: cycles through state {state} weigh more "
-                    "than 1. Use lower rewards (a cost on every step), or a finite max_length."
+                    f"The partition function over trajectories of unbounded length is infinite: cycles through state "
+                    f"{state} weigh more than 1. Use lower rewards, or a finite max_length."
                 )
 
     def _passes(self, state: int, starts: FloatArray | None) -> bool:

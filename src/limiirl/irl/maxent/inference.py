@@ -1,4 +1,4 @@
-"""Inference with a reward that is known: prefixes, what comes next, policies, and the likeliest trajectory."""
+"""Inference for a given reward: prefix probabilities, next actions, policies, and the most likely trajectory."""
 
 from __future__ import annotations
 
@@ -15,22 +15,20 @@ from limiirl.irl import validate
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.likelihood import ObservedPaths
 from limiirl.irl.maxent.path_sums import FinitePathSums
-from limiirl.irl.maxent.viterbi import Heaviest, Layers, connected, heaviest_of_any_length
+from limiirl.irl.maxent.viterbi import Heaviest, Layers, heaviest_unbounded, is_connected
 
-Engine = FinitePathSums | InfinitePathSums
-# Entries from which on a policy is returned as a sparse array.
+PathSums = FinitePathSums | InfinitePathSums
 
 
 class NextActions(NamedTuple):
-    """What comes next, for N prefixes and K intents.
+    """Distribution of the next action of N prefixes under K intents.
 
     Attributes
     ----------
     action : (N, K, A)
-        Probability that the trajectory goes on by each action.
+        Probability of each next action.
     stop : (N, K)
-        Probability that it ends here. With `action` it sums to 1; where the prefix itself has probability zero, so
-        that nothing can be said, all are 0.
+        Probability that the trajectory ends. The sum with `action` is 1, or 0 for a prefix of probability zero.
 
     Examples
     --------
@@ -43,22 +41,22 @@ class NextActions(NamedTuple):
 
 
 class Continuations(NamedTuple):
-    """What lies ahead of n places, a place being a state at a step, for K intents.
+    """Weights of the continuations of n (state, step) pairs under K intents.
 
     Attributes
     ----------
     edge : (m,)
-        The edges on which a trajectory can go on from a place; those of place i are ptr[i]:ptr[i + 1].
+        Outgoing edges; those of pair i are ptr[i]:ptr[i + 1].
     ptr : (n + 1,)
     log_move : (m, K)
-        Log-weight of going on by each edge, divided by a factor of its place.
+        Log-weight of all continuations by each edge, relative to `log_factor`.
     log_stop : (n, K)
-        Log-weight of stopping, divided by the same.
+        Log-weight of stopping, relative to `log_factor`.
     log_factor : (n, K)
     log_Z : (K,) or None
         None where the model is conditioned on the start.
     log_first : (f, K)
-        Log-weight of all ways to go on from the f first states that were asked for, their own reward excluded.
+        log beta_0 of the f start states.
     """
 
     edge: IntArray
@@ -71,11 +69,11 @@ class Continuations(NamedTuple):
 
     @property
     def owner(self) -> IntArray:
-        """The place (m,) of each edge."""
+        """Index (m,) of the pair of each edge."""
         return np.repeat(np.arange(self.ptr.size - 1), np.diff(self.ptr))
 
     def log_total(self, *, stop: bool = True) -> FloatArray:
-        """Return (n, K) the log-weight of all ways to go on, stopping included or not, divided by the factor."""
+        """Return the log-weight (n, K) of all continuations, with or without stopping, relative to `log_factor`."""
         floor = self.log_stop if stop else np.full_like(self.log_stop, -np.inf)
         filled = np.flatnonzero(np.diff(self.ptr))
         top = floor.copy()
@@ -90,108 +88,108 @@ class Continuations(NamedTuple):
 
 
 def continuations(
-    engine: Engine, thetas: FloatArray, step: IntArray, state: IntArray, firsts: IntArray
+    path_sums: PathSums, thetas: FloatArray, step: IntArray, state: IntArray, firsts: IntArray
 ) -> Continuations:
-    """Return what lies ahead of states (n,) at steps (n,), and of first states (f,), in one sweep for all intents.
+    """Return the continuations of states (n,) at steps (n,), and of start states (f,), in one backward pass.
 
     Examples
     --------
-    From state 0 one may stop, or take one of two edges, of which the first can be followed by another.
+    State 0 has two outgoing edges, the first of which can be followed by another.
 
     >>> from limiirl.mdp import MDP
-    >>> engine = FinitePathSums(MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0]), 3)
-    >>> ahead = continuations(engine, np.zeros((1, 3)), np.array([0]), np.array([0]), np.array([0]))
-    >>> np.exp(ahead.log_move + ahead.log_factor[ahead.owner]).ravel(), np.exp(ahead.log_first)
+    >>> path_sums = FinitePathSums(MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0]), 3)
+    >>> rest = continuations(path_sums, np.zeros((1, 3)), np.array([0]), np.array([0]), np.array([0]))
+    >>> np.exp(rest.log_move + rest.log_factor[rest.owner]).ravel(), np.exp(rest.log_first)
     (array([2., 1.]), array([[4.]]))
     """
-    mdp, n_places = engine.mdp, state.size
-    leaves = step + 1 < engine.max_length
+    mdp, n_places = path_sums.mdp, state.size
+    leaves = step + 1 < path_sums.max_length
     sizes = np.where(leaves, mdp.out_ptr[state + 1] - mdp.out_ptr[state], 0)
     ptr = np.concatenate([[0], np.cumsum(sizes)])
     edge = np.arange(ptr[-1]) + np.repeat(mdp.out_ptr[state] - ptr[:-1], sizes)
-    found = engine.backward_messages(
+    messages = path_sums.backward_messages(
         thetas,
         np.concatenate([np.repeat(step + 1, sizes), np.zeros(firsts.size, dtype=np.int64)]),
         np.concatenate([mdp.dst[edge].astype(np.int64), firsts]),
     )
-    log_move, scale = found.value[: edge.size], np.zeros((n_places, thetas.shape[0]))
+    log_move, scale = messages.value[: edge.size], np.zeros((n_places, thetas.shape[0]))
     filled = sizes > 0
-    scale[filled] = found.scale[ptr[:-1][filled]]
+    scale[filled] = messages.scale[ptr[:-1][filled]]
     log_move = log_move + np.log(mdp.prob[edge])[:, None]
     _, r_edge = mdp.rewards(thetas)
     if r_edge is not None:
         log_move += np.repeat(mdp.gamma ** step.astype(np.float64), sizes)[:, None] * r_edge[edge]
-    may_stop = np.ones(n_places, dtype=bool) if engine.stop == "anywhere" else mdp.terminal[state]
-    if engine.stop == "terminal_or_max_length":
+    may_stop = np.ones(n_places, dtype=bool) if path_sums.stop == "anywhere" else mdp.terminal[state]
+    if path_sums.stop == "terminal_or_max_length":
         may_stop = may_stop | ~leaves
     log_stop = np.where(may_stop[:, None], -scale, -np.inf)
-    log_first = found.value[edge.size :] + found.scale[edge.size :]
-    return Continuations(edge, ptr, log_move, log_stop, scale, found.log_Z, log_first)
+    log_first = messages.value[edge.size :] + messages.scale[edge.size :]
+    return Continuations(edge, ptr, log_move, log_stop, scale, messages.log_Z, log_first)
 
 
-def prefix_continuations(engine: Engine, thetas: FloatArray, demos: Demonstrations) -> Continuations:
-    """Return what lies ahead of the last states of prefixes, after checking them against the model."""
-    validate.fits_model(engine.mdp, demos, "anywhere", engine.max_length)  # a prefix may break off anywhere
-    firsts = demos.start_states if engine.by_start else np.empty(0, dtype=np.int64)
-    return continuations(engine, thetas, demos.lengths - 1, demos.last_states, firsts)
+def prefix_continuations(path_sums: PathSums, thetas: FloatArray, demos: Demonstrations) -> Continuations:
+    """Return the continuations of the last states of prefixes, after checking the prefixes."""
+    validate.fits_model(path_sums.mdp, demos, "anywhere", path_sums.max_length)  # a prefix may break off anywhere
+    firsts = demos.start_states if path_sums.by_start else np.empty(0, dtype=np.int64)
+    return continuations(path_sums, thetas, demos.lengths - 1, demos.last_states, firsts)
 
 
-def log_prob_prefix(engine: Engine, thetas: FloatArray, demos: Demonstrations) -> FloatArray:
-    """Return (N, K) the log-probability that a trajectory begins so; see `MaxEnt.log_prob_prefix`."""
-    ahead = prefix_continuations(engine, thetas, demos)
-    log_weight = ObservedPaths(engine.mdp, demos, by_start=engine.by_start).log_weight(thetas)
-    total = ahead.log_total() + ahead.log_factor
-    log_Z = ahead.log_Z
+def log_prob_prefix(path_sums: PathSums, thetas: FloatArray, demos: Demonstrations) -> FloatArray:
+    """Return the log-probability (N, K) that a trajectory begins with the prefix; see `MaxEnt.log_prob_prefix`."""
+    rest = prefix_continuations(path_sums, thetas, demos)
+    log_weight = ObservedPaths(path_sums.mdp, demos, by_start=path_sums.by_start).log_weight(thetas)
+    total = rest.log_total() + rest.log_factor
+    log_Z = rest.log_Z
     if log_Z is None:
-        log_Z = ahead.log_first + engine.mdp.rewards(thetas)[0][demos.start_states]
-    # A start from which no trajectory ends has log Z = -inf, and what begins there is impossible.
+        log_Z = rest.log_first + path_sums.mdp.rewards(thetas)[0][demos.start_states]
+    # log Z = -inf for a start from which no trajectory ends; its prefixes are impossible.
     possible = total > -np.inf
     return np.where(possible, log_weight + total - np.where(possible, log_Z, 0.0), -np.inf)
 
 
-def next_actions(engine: Engine, thetas: FloatArray, demos: Demonstrations) -> NextActions:
-    """Return what comes next after each prefix; see `MaxEnt.next_actions`."""
-    mdp, ahead = engine.mdp, prefix_continuations(engine, thetas, demos)
-    total = ahead.log_total()
+def next_actions(path_sums: PathSums, thetas: FloatArray, demos: Demonstrations) -> NextActions:
+    """Return the distribution of the next action of each prefix; see `MaxEnt.next_actions`."""
+    mdp, rest = path_sums.mdp, prefix_continuations(path_sums, thetas, demos)
+    total = rest.log_total()
     total = np.where(total > -np.inf, total, 0.0)  # then all parts are -inf, and their probabilities 0
     action = np.zeros((len(demos), thetas.shape[0], mdp.n_actions))
-    move = np.exp(ahead.log_move - total[ahead.owner])
-    place = ahead.owner * mdp.n_actions + mdp.act[ahead.edge]
+    move = np.exp(rest.log_move - total[rest.owner])
+    place = rest.owner * mdp.n_actions + mdp.act[rest.edge]
     for k in range(thetas.shape[0]):
         summed = np.bincount(place, weights=move[:, k], minlength=len(demos) * mdp.n_actions)
         action[:, k] = summed.reshape(len(demos), mdp.n_actions)
-    return NextActions(action, np.exp(ahead.log_stop - total))
+    return NextActions(action, np.exp(rest.log_stop - total))
 
 
-def policy(engine: Engine, theta: FloatArray, step: object) -> FloatArray:
-    """Return (S, A) the probability of each action for those who go on; see `MaxEnt.policy`."""
-    mdp, t = engine.mdp, _step(step, engine.max_length)
+def policy(path_sums: PathSums, theta: FloatArray, step: object) -> FloatArray:
+    """Return the policy (S, A) of trajectories that continue; see `MaxEnt.policy`."""
+    mdp, t = path_sums.mdp, _step(step, path_sums.max_length)
     states = np.arange(mdp.n_states)
-    ahead = continuations(engine, theta[None], np.full(mdp.n_states, t), states, states)
-    total = ahead.log_total(stop=False)
+    rest = continuations(path_sums, theta[None], np.full(mdp.n_states, t), states, states)
+    total = rest.log_total(stop=False)
     total = np.where(total > -np.inf, total, 0.0)
-    move = np.exp(ahead.log_move - total[ahead.owner])[:, 0]
-    if isinstance(engine, InfinitePathSums):  # a state that no start leads to may lead to some that a start leads to
-        move[ahead.log_first[ahead.owner, 0] == -np.inf] = 0.0
+    move = np.exp(rest.log_move - total[rest.owner])[:, 0]
+    if isinstance(path_sums, InfinitePathSums):  # an unreachable state may lead to reachable ones
+        move[rest.log_first[rest.owner, 0] == -np.inf] = 0.0
     shape = (mdp.n_states, mdp.n_actions)
-    return sparse.csr_array((move, (mdp.src[ahead.edge], mdp.act[ahead.edge])), shape=shape).toarray()
+    return sparse.csr_array((move, (mdp.src[rest.edge], mdp.act[rest.edge])), shape=shape).toarray()
 
 
-def most_likely(engine: Engine, theta: FloatArray, start: object, goal: object) -> tuple[Demonstrations, float]:
-    """Return the likeliest trajectory between two states and its log-probability; see `MaxEnt.most_likely`."""
-    mdp = engine.mdp
+def most_likely(path_sums: PathSums, theta: FloatArray, start: object, goal: object) -> tuple[Demonstrations, float]:
+    """Return the most likely trajectory between two states and its log-probability; see `MaxEnt.most_likely`."""
+    mdp = path_sums.mdp
     s, g = validate.state(mdp, start, "start"), validate.state(mdp, goal, "goal")
     log_start = 0.0
-    if not engine.by_start:
+    if not path_sums.by_start:
         if mdp.p0[s] == 0.0:
             raise InvalidParameter(
-                f"start must be a state in which trajectories begin; p0 of state {s} is 0. Use condition='start', or "
-                "give the state a share of the start distribution with mdp.replace(p0=...).",
+                f"start must be a state with p0 > 0; p0 of state {s} is 0. Use condition='start', or change the start "
+                "distribution with mdp.replace(p0=...).",
                 parameter="start",
                 value=s,
             )
         log_start = math.log(mdp.p0[s])
-    if engine.stop == "terminal" and not mdp.terminal[g]:
+    if path_sums.stop == "terminal" and not mdp.terminal[g]:
         raise InvalidParameter(
             f"goal must be terminal, because the model has stop='terminal'; state {g} is not. Use stop='anywhere', or "
             "mark the state as terminal.",
@@ -200,40 +198,38 @@ def most_likely(engine: Engine, theta: FloatArray, start: object, goal: object) 
         )
     only = np.zeros(mdp.n_states)
     only[s] = 1.0
-    starts = only if engine.by_start else None
-    found = _heaviest(engine, theta, s, g, starts)
-    log_Z = float(engine.log_partition(theta[None], starts=None if starts is None else starts[:, None])[0])
-    states = np.concatenate([[s], mdp.dst[found.edges]]).astype(np.int64)
-    actions = np.append(mdp.act[found.edges], -1).astype(np.int64)
+    starts = only if path_sums.by_start else None
+    path = _heaviest(path_sums, theta, s, g, starts)
+    log_Z = float(path_sums.log_partition(theta[None], starts=None if starts is None else starts[:, None])[0])
+    states = np.concatenate([[s], mdp.dst[path.edges]]).astype(np.int64)
+    actions = np.append(mdp.act[path.edges], -1).astype(np.int64)
     demo = Demonstrations(states=states, offsets=np.array([0, states.size]), actions=actions)
-    return demo, log_start + found.log_weight - log_Z
+    return demo, log_start + path.log_weight - log_Z
 
 
-def _heaviest(engine: Engine, theta: FloatArray, start: int, goal: int, starts: FloatArray | None) -> Heaviest:
-    """Return the heaviest trajectory between two states, or say that there is none."""
-    only_last = engine.stop == "terminal_or_max_length" and not engine.mdp.terminal[goal]
-    if isinstance(engine, InfinitePathSums):
-        found, which, remedy = None, "No trajectory", "Choose another goal."
-        if connected(engine.mdp, start, goal):
-            found = heaviest_of_any_length(engine.mdp, theta, engine.log_beta(theta, starts), start, goal)
+def _heaviest(path_sums: PathSums, theta: FloatArray, start: int, goal: int, starts: FloatArray | None) -> Heaviest:
+    """Return the heaviest trajectory between two states, or raise if there is none."""
+    only_last = path_sums.stop == "terminal_or_max_length" and not path_sums.mdp.terminal[goal]
+    if isinstance(path_sums, InfinitePathSums):
+        path, which, remedy = None, "No trajectory", "Choose another goal."
+        if is_connected(path_sums.mdp, start, goal):
+            path = heaviest_unbounded(path_sums.mdp, theta, path_sums.log_beta(theta, starts), start, goal)
     else:
-        layers = Layers(engine.mdp, theta)
-        found = layers.heaviest(start, goal, engine.max_length, only_last=only_last)
-        which = f"No trajectory of {'exactly' if only_last else 'at most'} max_length = {engine.max_length} states"
+        layers = Layers(path_sums.mdp, theta)
+        path = layers.heaviest(start, goal, path_sums.max_length, only_last=only_last)
+        which = f"No trajectory of {'exactly' if only_last else 'at most'} max_length = {path_sums.max_length} states"
         remedy = "Choose another goal, or make a model with a larger max_length."
-    if found is None:
+    if path is None:
         raise InvalidParameter(
             f"{which} leads from start = {start} to goal = {goal}. {remedy}", parameter="goal", value=goal
         )
-    return found
+    return path
 
 
 def _step(value: object, max_length: float) -> int:
-    """Return a step at which a trajectory of the model can be."""
+    """Return a checked step of a trajectory."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or not 0 <= value < max_length:  # type: ignore[operator]
         upper = "" if max_length == math.inf else f" and at most max_length - 1 = {int(max_length) - 1}"
-        raise InvalidParameter(
-            f"step must be a whole number, at least 0{upper}; it is {value!r}.", parameter="step", value=value
-        )
+        raise InvalidParameter.of("step", value, f"must be an integer of at least 0{upper}")
     return int(value)  # type: ignore[call-overload, no-any-return]

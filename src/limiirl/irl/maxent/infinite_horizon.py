@@ -1,14 +1,14 @@
-"""`InfinitePathSums`: sums over trajectories of any length, for discount 1, by two sparse solves instead of sweeps.
+"""`InfinitePathSums`: sums over trajectories of unbounded length, for discount 1, by two sparse solves.
 
 With W(s, s') = x(s, s') w(s') the messages are beta = (I - W)^-1 end and alpha = (I - W')^-1 alpha_0. The sum is
-finite if and only if the spectral radius of W is below 1 on the states that matter. The solve itself proves it: if (I
-- W) y = 1 has a solution y > 0, then W y < y, so that the radius is below 1 (Collatz and Wielandt); if there is none,
-it is not.
+finite if and only if the spectral radius of W is below 1 on the states of some trajectory. The solve proves it: the
+radius is below 1 if and only if (I - W) y = 1 has a solution y > 0 (Collatz and Wielandt).
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,19 +23,19 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl.maxent.backends import compile_mdp, dense_features, expected_features
 from limiirl.irl.maxent.path_sums import BackwardMessages, ExpectedCounts, check_covariance
-from limiirl.irl.maxent.sampling import Onward, draw_starts, walk
+from limiirl.irl.maxent.sampling import StepWeights, draw_starts, sample_trajectories
 from limiirl.kernels.elimination.symbolic import diagonal_lu
 from limiirl.kernels.graph import Rewards, owners
 from limiirl.mdp import MDP
 
-# Sums of weights from which on a solve is looked at again, and at which cycles count as having weight 1.
+# Largest y above which the solve is verified, and above which the spectral radius counts as 1.
 NEARLY_SINGULAR = 1e9
 _SINGULAR = 1e12
 
 
 @dataclass(eq=False)
 class _Solution:
-    """One intent, solved; arrays are in graph order and zero on states that do not matter."""
+    """Solution for one intent, in graph order; zero on states that lie on no trajectory."""
 
     lu: Any
     keep: NDArray[np.intp]
@@ -45,13 +45,13 @@ class _Solution:
     beta: FloatArray
 
     def solve(self, right: FloatArray, transposed: bool = False) -> FloatArray:
-        found = np.zeros_like(right)
-        found[self.keep] = self.lu.solve(np.ascontiguousarray(right[self.keep]), trans="T" if transposed else "N")
-        return found
+        result = np.zeros_like(right)
+        result[self.keep] = self.lu.solve(np.ascontiguousarray(right[self.keep]), trans="T" if transposed else "N")
+        return result
 
 
 class InfinitePathSums:
-    """All trajectories of an MDP with discount 1, of any length; the methods are those of `FinitePathSums`.
+    """Sums over all trajectories of an MDP with discount 1; same methods as `FinitePathSums`.
 
     Parameters
     ----------
@@ -62,12 +62,11 @@ class InfinitePathSums:
     Attributes
     ----------
     together : bool
-        Whether several thetas at once cost less than one after the other.
+        Whether a batch of thetas costs less than separate calls.
 
     Examples
     --------
-    A state that may be left for itself with weight 1/2 each time: 1 + 1/2 + 1/4 + ... = 2, and the first visit weighs
-    1/2.
+    A self-loop of weight 1/2: Z = 1/2 (1 + 1/2 + 1/4 + ...) = 1.
 
     >>> mdp = MDP.from_edges([0], [0], n_states=1)
     >>> np.exp(InfinitePathSums(mdp).log_partition(np.log([[0.5]])))
@@ -79,11 +78,13 @@ class InfinitePathSums:
     def __init__(self, mdp: MDP, *, stop: str = "anywhere", by_start: bool = False) -> None:
         if mdp.gamma != 1.0:
             raise DivergentPartition(
-                f"max_length=inf needs discount 1; it is {mdp.gamma}. Rewards that fade away no longer hold back the "
-                "growing number of long trajectories. Set a finite max_length, or use mdp.replace(gamma=1.0)."
+                f"max_length=inf needs gamma = 1; got {mdp.gamma}. Set a finite max_length, or use "
+                "mdp.replace(gamma=1.0).",
+                parameter="max_length",
+                value=math.inf,
             )
         if stop not in ("anywhere", "terminal"):
-            raise InvalidParameter(f"stop must be 'anywhere' or 'terminal' with max_length=inf; it is {stop!r}.")
+            raise InvalidParameter.of("stop", stop, "must be 'anywhere' or 'terminal' with max_length=inf")
         self.mdp, self.stop, self.by_start = mdp, stop, by_start
         self.max_length = np.inf
         self.compiled = compile_mdp(mdp)
@@ -96,17 +97,19 @@ class InfinitePathSums:
     def expected_counts(
         self, thetas: FloatArray, *, starts: FloatArray | None = None, edges: bool | None = None
     ) -> ExpectedCounts:
-        """Return log_Z (K,) and the expected numbers of visits to states (S, K) and of uses of edges (E, K)."""
+        """Return log_Z (K,) and the expected counts of states (S, K) and edges (E, K)."""
         edges = bool(self.mdp.n_action_features or self.mdp.n_edge_features) if edges is None else edges
         log_Z, node = np.empty(thetas.shape[0]), np.empty((self.mdp.n_states, thetas.shape[0]))
         edge = np.empty((self.graph.n_edges, thetas.shape[0])) if edges else None
         with np.errstate(over="ignore", invalid="ignore"):
             for k, theta in enumerate(thetas):
-                found = self._solve(theta, None if starts is None else starts[:, k])
-                log_Z[k], alpha, _ = self._start(found, None if starts is None else starts[:, k])
-                node[self.graph.order, k] = alpha * found.beta
+                solution = self._solve(theta, None if starts is None else starts[:, k])
+                log_Z[k], alpha, _ = self._start(solution, None if starts is None else starts[:, k])
+                node[self.graph.order, k] = alpha * solution.beta
                 if edge is not None:
-                    edge[:, k] = (alpha[self._tail] * found.x * (found.w * found.beta)[self._head])[self.graph.in_edge]
+                    edge[:, k] = (alpha[self._tail] * solution.x * (solution.w * solution.beta)[self._head])[
+                        self.graph.in_edge
+                    ]
         for values, what, names in ((node, "state", None), (edge, "edge", self.graph.edge_order[self.graph.in_edge])):
             if values is not None and not np.all(np.isfinite(values)):
                 row = int(np.argmin(np.isfinite(values).all(axis=1)))
@@ -118,38 +121,38 @@ class InfinitePathSums:
 
     def value_and_grad(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
         """Return log_Z (K,) and its gradient (K, d), the expected features."""
-        found = self.expected_counts(thetas, starts=starts)
-        return found.log_Z, expected_features(self.mdp, found.node, found.edge)
+        counts = self.expected_counts(thetas, starts=starts)
+        return counts.log_Z, expected_features(self.mdp, counts.node, counts.edge)
 
     def log_partition(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> FloatArray:
         """Return log_Z (K,)."""
         return self.expected_counts(thetas, starts=starts, edges=False).log_Z
 
     def log_partition_by_start(self, thetas: FloatArray) -> FloatArray:
-        """Return log Z(s) (S, K); -inf for states that no start leads to."""
-        found = np.empty((self.mdp.n_states, thetas.shape[0]))
+        """Return log Z(s) (S, K); -inf for states that are unreachable from every start."""
+        log_beta = np.empty((self.mdp.n_states, thetas.shape[0]))
         for k, theta in enumerate(thetas):
             solution = self._solve(theta, None)
             with np.errstate(divide="ignore"):
-                found[self.graph.order, k] = solution.node + np.log(solution.beta)
-        return found
+                log_beta[self.graph.order, k] = solution.node + np.log(solution.beta)
+        return log_beta
 
     def log_beta(self, theta: FloatArray, starts: FloatArray | None = None) -> FloatArray:
-        """Return (S,) the log-weight of all ways to go on from each state, stopping included, its own reward excluded.
+        """Return log beta (S,): the log-weight of all continuations, stopping included, without the state's own reward.
 
-        -inf for states that no start leads to, or from which no trajectory can end.
+        -inf for states that are unreachable, or from which no trajectory can end.
         """
-        found, solution = np.empty(self.mdp.n_states), self._solve(theta, starts)
+        log_beta, solution = np.empty(self.mdp.n_states), self._solve(theta, starts)
         with np.errstate(divide="ignore"):
-            found[self.graph.order] = np.log(solution.beta)
-        return found
+            log_beta[self.graph.order] = np.log(solution.beta)
+        return log_beta
 
     def backward_messages(
         self, thetas: FloatArray, step: NDArray[np.int64], state: NDArray[np.int64]
     ) -> BackwardMessages:
-        """Return what lies ahead of states (m,) at steps (m,); -inf where no start leads, or no trajectory can end."""
+        """Return the backward messages of states (m,) at steps (m,); -inf where unreachable, or where none can end."""
         value, starts = np.full((step.size, thetas.shape[0]), -np.inf), None
-        if self.by_start:  # starts from which no trajectory ends are no reason to refuse the others
+        if self.by_start:  # ignore starts from which no trajectory ends
             starts = np.where(self._ending()[self.graph.rank], self.mdp.p0, 0.0)
         log_Z, used = np.empty(thetas.shape[0]), self.mdp.p0 > 0
         if starts is None or np.any(starts > 0):
@@ -166,62 +169,70 @@ class InfinitePathSums:
             return check_covariance(self.mdp, self._covariance(theta, starts))
 
     def _covariance(self, theta: FloatArray, starts: FloatArray | None) -> FloatArray:
-        found = self._solve(theta, starts)
-        _, alpha, weights = self._start(found, starts)
+        solution = self._solve(theta, starts)
+        _, alpha, weights = self._start(solution, starts)
         phi, edge_phi = dense_features(self.mdp, self.compiled)
         pushed = alpha[:, None] * phi
-        onward = (found.x * (found.w * found.beta)[self._head])[:, None]
+        continuation = (solution.x * (solution.w * solution.beta)[self._head])[:, None]
         if edge_phi is not None:
             by_source = np.empty_like(edge_phi)
             by_source[self.graph.in_edge] = edge_phi
             edge_phi = by_source
-            flow = (alpha[self._tail] * found.x * found.w[self._head])[:, None] * edge_phi
+            flow = (alpha[self._tail] * solution.x * solution.w[self._head])[:, None] * edge_phi
             np.add.at(pushed, self._head, flow)
-        tangent = found.solve(pushed, transposed=True)
-        cross = phi.T @ (found.beta[:, None] * tangent)
-        own = (phi.T * (alpha * found.beta)) @ phi
-        mean = (alpha * found.beta) @ phi
+        tangent = solution.solve(pushed, transposed=True)
+        cross = phi.T @ (solution.beta[:, None] * tangent)
+        own = (phi.T * (alpha * solution.beta)) @ phi
+        mean = (alpha * solution.beta) @ phi
         if edge_phi is not None:
-            cross += edge_phi.T @ (onward * (tangent[self._tail] + alpha[self._tail][:, None] * edge_phi))
-            used = onward[:, 0] * alpha[self._tail]
+            cross += edge_phi.T @ (continuation * (tangent[self._tail] + alpha[self._tail][:, None] * edge_phi))
+            used = continuation[:, 0] * alpha[self._tail]
             own += (edge_phi.T * used) @ edge_phi
             mean += used @ edge_phi
         second = cross + cross.T - own
         if not self.by_start:
             return second - np.outer(mean, mean)
-        ahead = found.beta[:, None] * phi
+        backward = solution.beta[:, None] * phi
         if edge_phi is not None:
-            np.add.at(ahead, self._tail, onward * edge_phi)
-        expected = found.solve(ahead)[found.keep] / found.beta[found.keep, None]
-        return second - (expected.T * weights[found.keep]) @ expected
+            np.add.at(backward, self._tail, continuation * edge_phi)
+        expected = solution.solve(backward)[solution.keep] / solution.beta[solution.keep, None]
+        return second - (expected.T * weights[solution.keep]) @ expected
 
     def sample(self, theta: FloatArray, n: int, rng: np.random.Generator) -> Demonstrations:
         """Draw n trajectories from the model with parameters theta (d,)."""
-        found = self._solve(theta, None)
-        _, _, weights = self._start(found, None)
-        message = np.append(found.w * found.beta, 0.0)
+        solution = self._solve(theta, None)
+        _, _, weights = self._start(solution, None)
+        message = np.append(solution.w * solution.beta, 0.0)
         rewards = Rewards(
-            found.node, None, np.log(found.x, where=found.x > 0, out=np.full(found.x.size, -np.inf)), np.ones(1), True
+            solution.node,
+            None,
+            np.log(solution.x, where=solution.x > 0, out=np.full(solution.x.size, -np.inf)),
+            np.ones(1),
+            True,
         )
-        steps = itertools.repeat(Onward(message, self._end, 1.0))
-        return walk(self.mdp, self.compiled, rewards, False, steps, draw_starts(weights, n, rng), rng)
+        steps = itertools.repeat(StepWeights(message, self._end, 1.0))
+        return sample_trajectories(self.mdp, self.compiled, rewards, False, steps, draw_starts(weights, n, rng), rng)
 
-    def _start(self, found: _Solution, starts: FloatArray | None) -> tuple[float, FloatArray, FloatArray]:
+    def _start(self, solution: _Solution, starts: FloatArray | None) -> tuple[float, FloatArray, FloatArray]:
         """Return log_Z, alpha divided by Z, and the distribution of start states (S,)."""
         given = self._p0 if starts is None else starts[self.graph.order]
         used = given > 0
         if self.by_start:
-            log_Z = float(given[used] @ (found.node[used] + np.log(found.beta[used])))
+            log_Z = float(given[used] @ (solution.node[used] + np.log(solution.beta[used])))
             first = np.zeros_like(given)
-            first[used] = given[used] / found.beta[used]
-            return log_Z, found.solve(first, transposed=True), given
-        used &= found.beta > 0  # a start from which no trajectory ends is never drawn
+            first[used] = given[used] / solution.beta[used]
+            return log_Z, solution.solve(first, transposed=True), given
+        used &= solution.beta > 0  # a start from which no trajectory ends is never drawn
         log_first = np.full(given.size, -np.inf)
-        log_first[used] = np.log(given[used]) + found.node[used]
+        log_first[used] = np.log(given[used]) + solution.node[used]
         shift = float(np.max(log_first))
         first = np.exp(log_first - shift)
-        total = float(first @ found.beta)
-        return shift + float(np.log(total)), found.solve(first / total, transposed=True), first * found.beta / total
+        total = float(first @ solution.beta)
+        return (
+            shift + float(np.log(total)),
+            solution.solve(first / total, transposed=True),
+            first * solution.beta / total,
+        )
 
     def _solve(self, theta: FloatArray, starts: FloatArray | None) -> _Solution:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -273,8 +284,8 @@ class InfinitePathSums:
                 proof = None
         if proof is None:
             raise DivergentPartition(
-                "The sum over trajectories of any length is infinite: their weight grows by a factor of about "
-                f"{_growth(weights):.4g} a step. Use lower rewards (a cost on every step), or a finite max_length."
+                "The partition function over trajectories of unbounded length is infinite: weights grow by a factor of "
+                f"about {_growth(weights):.4g} per step. Use lower rewards, or a finite max_length."
             )
         return lu
 
@@ -294,7 +305,7 @@ class InfinitePathSums:
         return np.flatnonzero(reached)
 
     def _ending(self) -> NDArray[np.bool_]:
-        """Return (S,), in graph order, from which states a trajectory can end."""
+        """Return the mask (S,), in graph order, of states from which a trajectory can end."""
         return _reach(self._links().T.tocsr(), self._end > 0)
 
     def _links(self) -> Any:
@@ -315,19 +326,19 @@ def _invert(weights: Any) -> tuple[Any, FloatArray | None]:
 
 
 def _reach(links: Any, sources: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which states can be reached from the sources: a search from one more node that leads to all of them."""
+    """Return the mask of states reachable from the sources, by a search from an additional node."""
     n = sources.size
     extra = sparse.csr_array(
         (np.ones(int(sources.sum())), (np.zeros(int(sources.sum()), dtype=int), np.flatnonzero(sources))), shape=(1, n)
     )
     full = sparse.block_array([[links, sparse.csr_array((n, 1))], [extra, None]], format="csr")
-    found = np.zeros(n + 1, dtype=bool)
-    found[breadth_first_order(full, n, return_predecessors=False)] = True
-    return found[:n]
+    result = np.zeros(n + 1, dtype=bool)
+    result[breadth_first_order(full, n, return_predecessors=False)] = True
+    return result[:n]
 
 
 def _growth(weights: Any, steps: int = 200) -> float:
-    """Return the growth a step of W^n 1, by power iteration: an estimate of the spectral radius for a message."""
+    """Return an estimate of the spectral radius of W by power iteration, for the error message."""
     vector, growth = np.ones(weights.shape[0]), 0.0
     for _ in range(steps):
         vector = weights @ vector

@@ -1,7 +1,4 @@
-"""The objective of a MaxEnt fit: minus the weighted mean log-likelihood of demonstrations, for K weightings at once.
-
-What demonstrations say about a reward: the unnormalised log-weight of each, and its derivative.
-"""
+"""Objective of a MaxEnt fit: the negative weighted mean log-likelihood, for K weightings at once."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from limiirl.mdp import MDP
 
 
 class _Unrecorded(NamedTuple):
-    """Transitions whose action is unknown: demo, discount (m,), and candidate edges as CSR, the first the baseline."""
+    """Transitions without a recorded action: demo, discount (m,), and candidate edges as CSR."""
 
     demo: NDArray[np.int64]
     discount: FloatArray
@@ -30,7 +27,7 @@ class _Unrecorded(NamedTuple):
 
 
 class ObservedMoments(NamedTuple):
-    """What K weightings of demonstrations, each summing to 1, say to a fit.
+    """Sufficient statistics of K weightings of demonstrations, each with sum 1.
 
     Attributes
     ----------
@@ -47,16 +44,15 @@ class ObservedMoments(NamedTuple):
 
 
 class ObservedPaths:
-    """Demonstrations in an MDP as a function of the reward: the log of q(tau) exp(theta . F(tau)).
+    """Unnormalised log-likelihood of demonstrations: log of q(tau) exp(theta . F(tau)), summed over unrecorded actions.
 
-    Where actions were not recorded, it is the log of the sum over them.
-    Where every action is known, or where no reward depends on it, this is log q + theta . F with F fixed. Otherwise
-    `features` takes the first candidate of every unrecorded action, and the rest is a correction that depends on theta.
+    It is log q + theta . F if every action is known or no reward depends on actions. Otherwise `features` takes the
+    first candidate of every unrecorded action, and a correction depends on theta.
 
     Parameters
     ----------
     by_start : bool
-        Leave out the start probability p0, for a model that is conditioned on the start state.
+        Omit p0, for a model that is conditioned on the start state.
 
     Attributes
     ----------
@@ -82,45 +78,45 @@ class ObservedPaths:
 
     @property
     def fixed(self) -> bool:
-        """Whether the features of every demonstration are known, so that its log-weight is linear in theta."""
+        """Whether the log-likelihood is linear in theta."""
         return self._unrecorded is None
 
     def moments(self, weights: FloatArray) -> ObservedMoments:
-        """Return what weights (N, K) say to a fit; each column is first scaled to sum to 1."""
+        """Return the statistics of weights (N, K), each column scaled to sum 1."""
         scaled = weights / weights.sum(axis=0)
         starts = self.starts(scaled) if self.by_start else None
         return ObservedMoments(scaled.T @ self.features, starts, None if self.fixed else scaled)
 
     def starts(self, weights: FloatArray) -> FloatArray:
-        """Return (S, K): how the start states of the demonstrations are distributed under weights (N, K)."""
-        found = np.zeros((self.mdp.n_states, weights.shape[1]))
-        np.add.at(found, self.demos.start_states, weights)
-        return found
+        """Return the start distribution (S, K) under weights (N, K)."""
+        counts = np.zeros((self.mdp.n_states, weights.shape[1]))
+        np.add.at(counts, self.demos.start_states, weights)
+        return counts
 
     def log_weight(self, thetas: FloatArray) -> FloatArray:
         """Return (N, K) for thetas (K, d)."""
-        found = self.features @ thetas.T + self.log_q[:, None]
+        log_weight = self.features @ thetas.T + self.log_q[:, None]
         if self._unrecorded is not None:
             for k, theta in enumerate(thetas):
                 correction, _ = self._correct(self._unrecorded, theta)
-                found[:, k] += np.bincount(self._unrecorded.demo, weights=correction, minlength=len(self.demos))
-        return found
+                log_weight[:, k] += np.bincount(self._unrecorded.demo, weights=correction, minlength=len(self.demos))
+        return log_weight
 
     def correction(self, theta: FloatArray, weights: FloatArray) -> tuple[float, FloatArray]:
-        """Return what unrecorded actions add to weights (N,) . log_weight at theta (d,), and its gradient (d,)."""
+        """Return the correction of weights (N,) . log_weight for unrecorded actions, and its gradient (d,)."""
         if self._unrecorded is None:
             return 0.0, np.zeros(self.mdp.n_features)
         demo, discount, ptr, edge = self._unrecorded
         correction, posterior = self._correct(self._unrecorded, theta)
         scale = weights[demo] * discount
-        pull = np.zeros(self.mdp.n_edges)
-        pull += np.bincount(edge, weights=np.repeat(scale, np.diff(ptr)) * posterior, minlength=self.mdp.n_edges)
-        pull -= np.bincount(edge[ptr[:-1]], weights=scale, minlength=self.mdp.n_edges)
-        gradient = expected_features(self.mdp, np.zeros((self.mdp.n_states, 1)), pull[:, None])[0]
+        adjoint = np.zeros(self.mdp.n_edges)
+        adjoint += np.bincount(edge, weights=np.repeat(scale, np.diff(ptr)) * posterior, minlength=self.mdp.n_edges)
+        adjoint -= np.bincount(edge[ptr[:-1]], weights=scale, minlength=self.mdp.n_edges)
+        gradient = expected_features(self.mdp, np.zeros((self.mdp.n_states, 1)), adjoint[:, None])[0]
         return float(weights[demo] @ correction), gradient
 
     def _correct(self, unrecorded: _Unrecorded, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return (m,) what each unrecorded action adds to its demonstration, and the posterior of the candidates."""
+        """Return the correction (m,) per unrecorded action, and the posterior of its candidates."""
         _, discount, ptr, edge = unrecorded
         reward = np.asarray(self.mdp.rewards(theta)[1])[:, 0]
         sizes = np.diff(ptr)
@@ -136,45 +132,43 @@ def _segment_logsumexp(values: FloatArray, ptr: NDArray[np.int64]) -> FloatArray
     return top + np.log(np.add.reduceat(np.exp(values - np.repeat(top, np.diff(ptr))), ptr[:-1]))
 
 
-# What `feasible_start` tries: features may be in any unit, so that a cost of 1 a step may need parameters of 1000.
+# Costs that `feasible_start` tries; features may be in any unit.
 _COSTS = (0.0, *(4.0**power for power in range(11)))
 
 
 class PathLikelihood:
     """The functions f_k(theta) = log Z(theta) - sum_i w_ik log-weight_i(theta) + ridge_k / 2 |theta|^2.
 
-    The weights of each k sum to 1; all that is asked of them is in `demonstrated`.
-    Convex in theta, but for unrecorded actions; its gradient is E[F] - F_k, the expected minus the demonstrated
-    features.
+    The gradient is E[F] - F_k, expected minus demonstrated features. Convex if all actions are recorded.
 
     Parameters
     ----------
     observed : ObservedPaths, optional
-        Asked about unrecorded actions only, where `demonstrated` has weights.
+        Needed for unrecorded actions only.
     ridge : (K,)
     """
 
     def __init__(
         self,
-        engine: FinitePathSums | InfinitePathSums,
+        path_sums: FinitePathSums | InfinitePathSums,
         observed: ObservedPaths | None,
         demonstrated: ObservedMoments,
         ridge: FloatArray,
     ) -> None:
-        self.engine, self.observed, self.ridge = engine, observed, ridge
+        self.path_sums, self.observed, self.ridge = path_sums, observed, ridge
         self.mean_features, self._starts, self._weights = demonstrated
 
     @property
     def heavy(self) -> bool:
-        """Whether a pass over the graph costs so much that several intents should share it."""
-        return self.engine.together
+        """Whether evaluations of several intents should be batched."""
+        return self.path_sums.together
 
     def evaluate(self, thetas: FloatArray, which: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
-        """Return values (J,) and gradients (J, d); infinite where the sum is, or is beyond float64."""
+        """Return values (J,) and gradients (J, d); inf where the partition function is infinite or beyond float64."""
         starts = None if self._starts is None else self._starts[:, which]
         try:
             with np.errstate(over="ignore", invalid="ignore"):
-                log_Z, expected = self.engine.value_and_grad(thetas, starts=starts)
+                log_Z, expected = self.path_sums.value_and_grad(thetas, starts=starts)
         except (DivergentPartition, NumericalError):
             if len(which) == 1:
                 return np.array([np.inf]), np.zeros_like(thetas)
@@ -182,12 +176,12 @@ class PathLikelihood:
             return np.concatenate([value for value, _ in parts]), np.concatenate([gradient for _, gradient in parts])
         demonstrated = self.mean_features[which]
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._join(thetas, which, log_Z, expected - demonstrated)
+            return self._combine(thetas, which, log_Z, expected - demonstrated)
 
-    def _join(
+    def _combine(
         self, thetas: FloatArray, which: NDArray[np.intp], log_Z: FloatArray, gradients: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return values and gradients from the sums over trajectories and expected minus demonstrated features."""
+        """Return values and gradients from log_Z and expected minus demonstrated features."""
         linear = np.sum(self.mean_features[which] * thetas, axis=1)
         values = log_Z - linear + 0.5 * self.ridge[which] * np.sum(thetas**2, axis=1)
         gradients = gradients + self.ridge[which, None] * thetas
@@ -201,36 +195,35 @@ class PathLikelihood:
     def hessian(self, theta: FloatArray, k: int) -> FloatArray:
         """Return the Hessian (d, d) of log Z plus the ridge.
 
-        Unrecorded actions would lower it, and could make it indefinite; without them it is still a descent metric.
+        The concave part of unrecorded actions is omitted, so that it stays positive semidefinite.
         """
         starts = None if self._starts is None else self._starts[:, k]
-        found = self.engine.covariance(theta, starts=starts)
-        return np.asarray(found + self.ridge[k] * np.eye(theta.size))
+        covariance = self.path_sums.covariance(theta, starts=starts)
+        return np.asarray(covariance + self.ridge[k] * np.eye(theta.size))
 
 
-def feasible_start(engine: FinitePathSums | InfinitePathSums, box: Box) -> FloatArray:
-    """Return a point (d,) within the bounds where the sum over trajectories is finite: 0, or else growing costs.
+def feasible_start(path_sums: FinitePathSums | InfinitePathSums, box: Box) -> FloatArray:
+    """Return a point (d,) within the bounds with a finite partition function: 0, or increasing costs.
 
-    A cost is a parameter of the sign that makes its feature, summed over states and edges, a loss.
+    A cost is a parameter of the sign that makes its feature, summed over states and edges, negative.
     """
-    mdp = engine.mdp
-    if isinstance(engine, FinitePathSums):  # a finite sum is finite everywhere
+    mdp = path_sums.mdp
+    if isinstance(path_sums, FinitePathSums):  # a finite sum is finite everywhere
         return box.clip(np.zeros(mdp.n_features))
     start = box.clip(np.zeros(mdp.n_features))
     against = np.sign(expected_features(mdp, np.ones((mdp.n_states, 1)), np.ones((mdp.n_edges, 1)))[0])
     for cost in _COSTS:
         trial = box.clip(start - cost * against)
         try:
-            engine.log_partition(trial[None])
+            path_sums.log_partition(trial[None])
         except DivergentPartition:
             continue
         except NumericalError:
             if cost == 0.0:
                 raise
-            break  # costs have become too large for float64: larger ones are as well
+            break  # larger costs are beyond float64 as well
         return trial
     raise DivergentPartition(
-        "The sum over trajectories of any length stays infinite whatever features cost within the bounds: some cycle "
-        "collects too little. Widen the bounds, pass a start where the sum is finite, add a feature that every step "
-        "has, or use a finite max_length."
+        "The partition function over trajectories of unbounded length is infinite for all costs within the bounds. "
+        "Widen the bounds, pass a start, add a feature of every step, or use a finite max_length."
     )

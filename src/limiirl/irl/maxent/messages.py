@@ -1,8 +1,4 @@
-"""`ForwardBackward`: the recursion for a batch of reward vectors, in linear or log arithmetic.
-
-`Messages` stores the backward messages, with optional sqrt(L) checkpointing: the rest are recomputed during the forward
-pass.
-"""
+"""`ForwardBackward`: the recursions for a batch of reward vectors, and `Messages`, with optional checkpointing."""
 
 from __future__ import annotations
 
@@ -27,71 +23,71 @@ _LN2 = float(np.log(2.0))
 
 
 class ForwardBackward:
-    """The backward pass for some intents, and the forward passes that may follow it.
+    """Backward pass of a batch of intents, and the forward passes after it.
 
     Parameters
     ----------
-    engine : FinitePathSums
+    path_sums : FinitePathSums
     rewards : OrderedRewards
     starts : (S, K) or (S, 1)
         Distribution of start states.
     log : bool
         Whether to compute in log arithmetic.
     messages : Messages
-        The buffer of the backward messages. It belongs to the caller: a pass is valid until the next uses the same.
+        Buffer of the backward messages, owned by the caller; valid until the next pass uses it.
 
     Attributes
     ----------
-    log_Z : (K,), on the host; the rest is where the path sums are computed
-    start_visits : (S, K), in graph order
-        p_0, the probability of each start state.
+    log_Z : (K,), on the host; other arrays are the backend's
+    start_marginals : (S, K), in graph order
+        P(s_0 = s).
     """
 
     log_Z: FloatArray
-    start_visits: Any
+    start_marginals: Any
 
     def __init__(
-        self, engine: FinitePathSums, rewards: OrderedRewards, starts: Any, log: bool, messages: Messages
+        self, path_sums: FinitePathSums, rewards: OrderedRewards, starts: Any, log: bool, messages: Messages
     ) -> None:
-        self.engine, self.log, self.messages = engine, log, messages
-        self.backend, self.xp = engine.backend, engine.backend.xp
-        self.graph = engine.backend.graph
+        self.path_sums, self.log, self.messages = path_sums, log, messages
+        self.backend, self.xp = path_sums.backend, path_sums.backend.xp
+        self.graph = path_sums.backend.graph
         self._rewards, self._starts = rewards, starts
-        self.kernels = self.backend.sweeps(log)
+        self.kernels = self.backend.kernels(log)
         self.n_columns = rewards.node.shape[1]
         self.columns = (0,) * self.n_columns
 
     def backward(self) -> ForwardBackward:
-        """Run the backward pass, and return this."""
+        """Run the backward pass; return self."""
         node = self._rewards.node
         self.out, self.into = self._directions(self._rewards)
         out_weights, self.into_weights = self._weights()
-        # (rows, exponents, t): fill the messages that begin at step t from the last of them.
+        # (rows, exponents, t): compute messages t, t + 1, ... from the last of them.
         self.resume = partial(
-            self.kernels.backward, self.graph.out, self.out, out_weights, self.engine.end, columns=self.columns
+            self.kernels.backward, self.graph.out, self.out, out_weights, self.path_sums.end, columns=self.columns
         )
-        engine, xp = self.engine, self.xp
-        last = xp.zeros_like(node) if engine.max_length == 1 else engine.discount[-1] * node
+        path_sums, xp = self.path_sums, self.xp
+        last = xp.zeros_like(node) if path_sums.max_length == 1 else path_sums.discount[-1] * node
         with np.errstate(divide="ignore", over="ignore"):
-            if engine.end_at_last is not None:
-                last += xp.log(engine.end_at_last)[:, None]
+            if path_sums.end_at_last is not None:
+                last += xp.log(path_sums.end_at_last)[:, None]
             last = last if self.log else xp.exp(last)
-        row, exponent = self.messages.sweep_back(last.ravel(), self.resume)
+        row, exponent = self.messages.run_backward(last.ravel(), self.resume)
         self._beta, self._exponent = row[: node.size].reshape(node.shape).copy(), exponent.copy()
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             self._start(node, self._starts)
         return self
 
     def _directions(self, rewards: OrderedRewards) -> tuple[Rewards, Rewards]:
-        engine = self.engine
-        steady = engine.mdp.gamma == 1.0
+        path_sums = self.path_sums
+        steady = path_sums.mdp.gamma == 1.0
         prob_out, prob_in = self.backend.edge_weights(self.log)
         node, edge_out, edge_in = rewards.node.ravel(), None, None
         if rewards.edge is not None:
             edge_out, edge_in = rewards.edge.ravel(), rewards.edge[self.graph.in_edge].ravel()
         return (
-            Rewards(node, prob_out, edge_out, engine.steps, steady),
-            Rewards(node, prob_in, edge_in, engine.steps, steady),
+            Rewards(node, prob_out, edge_out, path_sums.steps, steady),
+            Rewards(node, prob_in, edge_in, path_sums.steps, steady),
         )
 
     def _weights(self) -> tuple[Weights | None, Weights | None]:
@@ -109,15 +105,15 @@ class ForwardBackward:
         return sides[0], sides[1]
 
     def _start(self, node: Any, starts: Any) -> None:
-        """Join the messages of step 0 to the start distribution: log_Z, p_0 and the first alpha."""
-        xp, engine = self.xp, self.engine
+        """Combine beta_0 with the start distribution: set log_Z, p_0 and alpha_0."""
+        xp, path_sums = self.xp, self.path_sums
         unit = 1.0 if self.log else _LN2
-        plain = starts is engine.p0 and not (self.log or engine.by_start)
+        plain = starts is path_sums.p0 and not (self.log or path_sums.by_start)
         if not (plain and self._beta.min() > 0.0 and self._beta.max() < np.inf):
             used = starts > 0.0
             self._check_messages(used)
         self._alpha_exponent = -self._exponent
-        if engine.by_start:
+        if path_sums.by_start:
             beta = self._beta if self.log else xp.log(self._beta)
             seen = xp.where(used, self.log_Z_by_start, 0.0)
             self.log_Z = self.backend.take(self.backend.column_sums(xp.where(used, starts * seen, 0.0)))
@@ -125,21 +121,23 @@ class ForwardBackward:
             self._alpha0 = xp.where(
                 used, xp.log(starts) - beta if self.log else starts / self._beta, -np.inf if self.log else 0.0
             )
-            self.start_visits = xp.broadcast_to(starts, node.shape)
+            self.start_marginals = xp.broadcast_to(starts, node.shape)
         else:
-            # The heaviest start is taken out: its weight alone may be zero or infinite, its probability tiny.
-            alpha0 = engine.log_p0 + node if starts is engine.p0 else xp.where(used, xp.log(starts) + node, -np.inf)
+            # Divide by the heaviest start, whose weight may be out of range.
+            alpha0 = (
+                path_sums.log_p0 + node if starts is path_sums.p0 else xp.where(used, xp.log(starts) + node, -np.inf)
+            )
             shift = xp.max(alpha0, axis=0)
             self._alpha0 = alpha0 - shift if self.log else xp.exp(alpha0 - shift)
             if self.log:
                 joint = xp.where(used, self._alpha0 + self._beta, -np.inf)
                 self._log_norm = self._log_sums(joint)
-                self.start_visits = xp.exp(joint - self._log_norm)
+                self.start_marginals = xp.exp(joint - self._log_norm)
             else:
                 joint = self._alpha0 * self._beta
                 total = self.backend.column_sums(joint)
                 self._log_norm = xp.log(total)
-                self.start_visits = joint / total
+                self.start_marginals = joint / total
             self.log_Z = self.backend.take(shift + self._log_norm + self._exponent * unit)
             if not np.all(np.isfinite(self.log_Z)):
                 self._raise_where_lost(starts > 0.0)
@@ -152,14 +150,14 @@ class ForwardBackward:
             return self._rewards.node + beta + self._exponent * (1.0 if self.log else _LN2)
 
     def _log_sums(self, values: Any) -> Any:
-        """Return log sum exp (K,) of the columns of (S, K); minus infinity for a column of nothing else."""
+        """Return the logsumexp (K,) of the columns of (S, K)."""
         xp = self.xp
         top = xp.max(values, axis=0)
         finite = xp.where(xp.isfinite(top), top, 0.0)
         return finite + xp.log(self.backend.column_sums(xp.exp(values - finite)))
 
     def check_all_starts(self) -> None:
-        """Raise unless every state's log_Z is a number, those included where nobody starts."""
+        """Raise if log Z(s) of any state is nan or inf."""
         if self.xp.any(self.xp.isnan(self.log_Z_by_start) | (self.log_Z_by_start == np.inf)):
             self._raise_where_lost(self.xp.ones_like(self.log_Z_by_start, dtype=bool))
 
@@ -169,32 +167,32 @@ class ForwardBackward:
         if xp.all(xp.isfinite(reached)):
             return
         impossible = used & (self.log_Z_by_start == -np.inf)
-        if self.engine.stop != "anywhere" and (
-            xp.any(impossible) if self.engine.by_start else xp.any(xp.all(impossible | ~used, axis=0))
+        if self.path_sums.stop != "anywhere" and (
+            xp.any(impossible) if self.path_sums.by_start else xp.any(xp.all(impossible | ~used, axis=0))
         ):
-            if not self.log:  # log space can tell whether there was nothing, or whether it underflowed
-                messages = self.engine.allocate_messages(self.n_columns)
-                ForwardBackward(self.engine, self._rewards, self._starts, True, messages).backward()
+            if not self.log:  # log arithmetic distinguishes zero from underflow
+                messages = self.path_sums.allocate_messages(self.n_columns)
+                ForwardBackward(self.path_sums, self._rewards, self._starts, True, messages).backward()
                 self._raise_where_lost(used)
-            state = int(self.engine.graph.order[int(xp.argmax(xp.any(impossible, axis=1)))])
+            state = int(self.path_sums.graph.order[int(xp.argmax(xp.any(impossible, axis=1)))])
             raise InvalidParameter(
-                f"No trajectory of at most {self.engine.max_length} states from state {state} ends where "
-                f"stop={self.engine.stop!r} allows. "
+                f"No trajectory of at most {self.path_sums.max_length} states from state {state} ends where "
+                f"stop={self.path_sums.stop!r} allows. "
                 "Raise max_length, or use stop='anywhere'.",
                 parameter="stop",
-                value=self.engine.stop,
+                value=self.path_sums.stop,
                 index=state,
             )
-        if not (xp.any(xp.isnan(reached)) or xp.any(reached == np.inf)) and self.engine.stop != "anywhere":
+        if not (xp.any(xp.isnan(reached)) or xp.any(reached == np.inf)) and self.path_sums.stop != "anywhere":
             return
         self._raise_where_lost(used)
 
     def _raise_where_lost(self, used: Any) -> None:
-        """Find the step and the state where the backward sweep left the range of float64, and say so."""
-        xp, order = self.xp, self.engine.graph.order
+        """Raise with the step and the state at which the backward pass left the range of float64."""
+        xp, order = self.xp, self.path_sums.graph.order
         fault = ~xp.isfinite(self.log_Z_by_start) & used
         where = f"step 0, state {order[int(xp.argmax(fault.any(axis=1)))]}"
-        for t, rows, _ in self.messages.stretches(self.resume):
+        for t, rows, _ in self.messages.segments(self.resume):
             lost = xp.isnan(rows) | (rows == np.inf)
             if xp.any(lost):
                 i = int(xp.max(xp.nonzero(lost.any(axis=1))[0]))
@@ -204,48 +202,44 @@ class ForwardBackward:
             "Use arithmetic='auto' or 'log', or smaller rewards."
         )
 
-    def forward(self, gain: FloatArray, tally: CountBuffers) -> None:
-        """Sweep forward over all steps, adding gain_t (the host's) times the probabilities of step t to the tallies."""
+    def forward(self, gain: FloatArray, counts: CountBuffers) -> None:
+        """Run the forward pass, adding gain_t p_t to `counts`; `gain` (L,) is on the host."""
         alpha, gain = self.alpha(), self.backend.put(gain)
-        for t, rows, exponents in self.messages.stretches(self.resume):
-            self._carry(t, rows, exponents, alpha, gain, tally)
+        for t, rows, exponents in self.messages.segments(self.resume):
+            self._carry(t, rows, exponents, alpha, gain, counts)
 
     def step_by_step(self, most: int) -> Iterator[tuple[int, Any, Any]]:
-        """Yield (t, visits (n, S K), share (n, E' K)) for up to `most` consecutive steps from t = 1 on.
+        """Yield (t, marginals (n, S K), share (n, E' K)) for up to `most` consecutive steps from t = 1 on.
 
-        Row i of visits is p_{t+i}; row i of share says how one who is in a state at step t + i came there.
+        Row i of marginals is p_{t+i}; row i of share is P(edge into s_{t+i} = e given s_{t+i}).
         """
         alpha = self.alpha()
-        for first, rows, exponents in self.messages.stretches(self.resume):
+        for first, rows, exponents in self.messages.segments(self.resume):
             for i in range(0, rows.shape[0] - 1, most):
                 n = min(most, rows.shape[0] - 1 - i)
-                visits = self.xp.empty((n, self.out.node.size))
+                marginals = self.xp.empty((n, self.out.node.size))
                 share = self.xp.empty((n, self.graph.n_edges * self.n_columns))
                 part = rows[i : i + n + 1], exponents[i : i + n + 1]
-                self._carry(first + i, *part, alpha, self.engine.steps, CountBuffers(None, None, visits, share))
-                yield first + i + 1, visits, share
+                self._carry(first + i, *part, alpha, self.path_sums.steps, CountBuffers(None, None, marginals, share))
+                yield first + i + 1, marginals, share
 
-    def visits(self) -> Iterator[tuple[int, Any]]:
-        """Yield (t, p_t to p_{t+n-1} (n, S K)), stretch by stretch, from t = 1 on."""
+    def marginals(self) -> Iterator[tuple[int, Any]]:
+        """Yield (t, (p_t, ..., p_{t+n-1}) (n, S K)) per segment, from t = 1 on."""
         alpha = self.alpha()
-        for first, rows, exponents in self.messages.stretches(self.resume):
-            visits = self.xp.empty((rows.shape[0] - 1, self.out.node.size))
-            self._carry(first, rows, exponents, alpha, self.engine.steps, CountBuffers(None, None, visits, None))
-            yield first + 1, visits
+        for first, rows, exponents in self.messages.segments(self.resume):
+            marginals = self.xp.empty((rows.shape[0] - 1, self.out.node.size))
+            self._carry(first, rows, exponents, alpha, self.path_sums.steps, CountBuffers(None, None, marginals, None))
+            yield first + 1, marginals
 
     def departures(self) -> Iterator[tuple[int, Any]]:
-        """Yield (t, share (E',)) from the last step that can be left down to 0, for a pass of one intent.
-
-        share[e] is the probability that one who is in the source of edge e at step t goes on along it; what a state's
-        edges leave to 1 is the probability of stopping there.
-        """
+        """Yield (t, share (E',)) from the last step down to 0: share[e] = P(next edge = e given s_t), of one intent."""
         graph, xp = self.graph, self.xp
-        tail = self.backend.put(owners(self.engine.graph.out))
+        tail = self.backend.put(owners(self.path_sums.graph.out))
         prob, _ = self.backend.edge_weights(True)
-        for first, rows, exponents in self.messages.stretches(self.resume, backwards=True):
+        for first, rows, exponents in self.messages.segments(self.resume, backwards=True):
             for i in range(rows.shape[0] - 2, -1, -1):
                 t = first + i
-                own = self.engine.discount[t] * self.out.node if t > 0 else 0.0
+                own = self.path_sums.discount[t] * self.out.node if t > 0 else 0.0
                 log_beta = self._log_row(rows[i]) - own
                 with np.errstate(invalid="ignore"):
                     share = self._log_row(rows[i + 1])[graph.out.idx] - log_beta[tail]
@@ -253,21 +247,20 @@ class ForwardBackward:
                 if prob is not None:
                     share += prob
                 if self.out.edge is not None:
-                    share += self.engine.discount[t] * self.out.edge
-                # A state from which no trajectory can end has log_beta = -inf: nobody leaves it.
+                    share += self.path_sums.discount[t] * self.out.edge
+                # log_beta = -inf where no trajectory can end; the share is 0.
                 yield t, xp.where(xp.isnan(share), 0.0, xp.exp(share))
 
-    def ahead(self, step: NDArray[np.int64], at: NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
+    def read(self, step: NDArray[np.int64], at: NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
         """Return the stored messages (m, K) of states `at` (m,), in graph order, at steps (m,), and log scales (m, K).
 
-        They are those of beta_0 at step 0, and of u_t = w_t beta_t after it. One stream of the stretches serves all.
-        All these arrays are the host's.
+        beta_0 at step 0, u_t = w_t beta_t later; on the host.
         """
         put, take = self.backend.put, self.backend.take
         value, scale = np.empty((step.size, self.n_columns)), np.empty((step.size, self.n_columns))
         first_step, last = step == 0, int(step.max(initial=0))
         value[first_step], scale[first_step] = take(self._beta[put(at[first_step])]), take(self._exponent)
-        for first, rows, exponents in self.messages.stretches(self.resume):
+        for first, rows, exponents in self.messages.segments(self.resume):
             chosen = np.flatnonzero((step > first) & (step < first + rows.shape[0]))
             row = step[chosen] - first
             shaped = rows[:, : self.out.node.size].reshape(rows.shape[0], -1, self.n_columns)
@@ -277,11 +270,11 @@ class ForwardBackward:
         return value, scale if self.log else scale * _LN2
 
     def in_log_space(self) -> ForwardBackward:
-        """Run the same pass in log arithmetic; it takes over the buffer of this one."""
-        return ForwardBackward(self.engine, self._rewards, self._starts, True, self.messages).backward()
+        """Run the same pass in log arithmetic, in the same buffer."""
+        return ForwardBackward(self.path_sums, self._rewards, self._starts, True, self.messages).backward()
 
     def _log_row(self, row: Any) -> Any:
-        """Return the logarithms of a stored row, without its exponent."""
+        """Return the logarithms of a stored row, without the exponent."""
         row = row[: self.out.node.size]
         if self.log:
             return row
@@ -294,35 +287,34 @@ class ForwardBackward:
         value[0, : self.out.node.size] = self._alpha0.ravel()
         return Alpha(value, self._alpha_exponent.copy(), self._log_norm)
 
-    def _carry(self, t: int, rows: Any, exponents: Any, alpha: Alpha, gain: Any, tally: CountBuffers) -> None:
+    def _carry(self, t: int, rows: Any, exponents: Any, alpha: Alpha, gain: Any, counts: CountBuffers) -> None:
         self.kernels.forward(
-            self.graph.into, self.into, self.into_weights, rows, exponents, alpha, gain, tally, t, self.columns
+            self.graph.into, self.into, self.into_weights, rows, exponents, alpha, gain, counts, t, self.columns
         )
 
 
-# (rows, exponents, first step): fill the rows of a stretch of steps from its last one.
-Sweep = Callable[[FloatArray, NDArray[np.int64], int], None]
+# (rows, exponents, first step): compute the messages of a segment from its last one.
+BackwardPass = Callable[[FloatArray, NDArray[np.int64], int], None]
 
 
 class Messages:
-    """The messages of `length` steps, of `row` doubles and `n_columns` exponents each.
+    """Messages of `length` steps, of `row` doubles and `n_columns` exponents each.
 
-    Storing all takes length * row doubles. Where that is more than `max_bytes`, the steps are cut into stretches of
-    about sqrt(length): the first backward sweep keeps the message at the end of each stretch, and `stretches`
-    recomputes the ones inside, for one more backward sweep in all and about 2 sqrt(length) rows of memory. Recomputed
-    messages are the same bits. `xp` is the module whose arrays they are.
+    If length * row doubles exceed `max_bytes`, the steps are divided into segments of about sqrt(length): the backward
+    pass keeps the last message of each segment as a checkpoint, and `segments` recomputes the others, bit for bit, for
+    one more backward pass in total and about 2 sqrt(length) rows of memory. `xp` is the array module.
     """
 
     def __init__(self, length: int, row: int, n_columns: int, max_bytes: float, xp: Any = np) -> None:
         self.length = length
-        self.stretch = max(1, length - 1) if 8 * row * length <= max_bytes else _root(length)
-        self.bounds = _bounds(length, self.stretch)
+        self.segment = max(1, length - 1) if 8 * row * length <= max_bytes else _root(length)
+        self.bounds = _bounds(length, self.segment)
         held, kept = _sizes(self.bounds)
         self._rows: Any = xp.zeros((held, row))
         self._exponents: Any = xp.zeros((held, n_columns), dtype=np.int64)
         self._marks: Any = xp.zeros((kept, row))
         self._mark_exponents: Any = xp.zeros((kept, n_columns), dtype=np.int64)
-        self._loaded = 0  # the stretch whose messages are in place
+        self._loaded = 0  # the segment in memory
 
     @property
     def nbytes(self) -> int:
@@ -331,7 +323,7 @@ class Messages:
 
     @staticmethod
     def least_rows(length: int) -> int:
-        """Return how many rows are held where `max_bytes` does not allow all of them.
+        """Return the number of rows with checkpointing.
 
         Examples
         --------
@@ -340,8 +332,8 @@ class Messages:
         """
         return sum(_sizes(_bounds(length, _root(length))))
 
-    def sweep_back(self, last: FloatArray, sweep: Sweep) -> tuple[FloatArray, NDArray[np.int64]]:
-        """Run the whole backward sweep from the message of the last step; return that of step 0 and its exponents."""
+    def run_backward(self, last: FloatArray, recompute: BackwardPass) -> tuple[FloatArray, NDArray[np.int64]]:
+        """Run the backward pass from the message of the last step; return that of step 0 and its exponents."""
         if self.length == 1:
             self._rows[0, : last.size] = last
             self._exponents[0] = 0
@@ -359,15 +351,14 @@ class Messages:
             if self._marks.size:
                 self._marks[j + 1] = self._rows[size]
                 self._mark_exponents[j + 1] = self._exponents[size]
-            sweep(self._rows[: size + 1], self._exponents[: size + 1], self.bounds[j])
+            recompute(self._rows[: size + 1], self._exponents[: size + 1], self.bounds[j])
         self._loaded = 0
         return self._rows[0], self._exponents[0]
 
-    def stretches(self, sweep: Sweep, backwards: bool = False) -> Iterator[tuple[int, FloatArray, NDArray[np.int64]]]:
-        """Yield (first step, messages, exponents) of each stretch, in the order of time or against it.
-
-        Neighbouring stretches share a step.
-        """
+    def segments(
+        self, recompute: BackwardPass, backwards: bool = False
+    ) -> Iterator[tuple[int, FloatArray, NDArray[np.int64]]]:
+        """Yield (first step, messages, exponents) of each segment, forwards or backwards; neighbours share a step."""
         count = len(self.bounds) - 1
         for j in range(count - 1, -1, -1) if backwards else range(count):
             size = self.bounds[j + 1] - self.bounds[j]
@@ -375,22 +366,22 @@ class Messages:
             if j != self._loaded:
                 rows[size] = self._marks[j + 1]
                 exponents[size] = self._mark_exponents[j + 1]
-                sweep(rows, exponents, self.bounds[j])
+                recompute(rows, exponents, self.bounds[j])
                 self._loaded = j
             yield self.bounds[j], rows, exponents
 
 
 def _root(length: int) -> int:
-    """Return how many steps make a stretch where messages are recomputed."""
+    """Return the number of steps per segment."""
     return math.isqrt(max(1, length - 1))
 
 
-def _bounds(length: int, stretch: int) -> list[int]:
-    """Return the steps at which stretches begin and end."""
-    return [*range(0, length - 1, stretch), length - 1]
+def _bounds(length: int, segment: int) -> list[int]:
+    """Return the boundaries of the segments."""
+    return [*range(0, length - 1, segment), length - 1]
 
 
 def _sizes(bounds: list[int]) -> tuple[int, int]:
-    """Return how many rows there are for the steps of one stretch, and for those at which several meet."""
+    """Return the number of rows per segment, and of checkpoints."""
     longest = max((after - before for before, after in pairwise(bounds)), default=0)
     return longest + 1, len(bounds) if len(bounds) > 2 else 0

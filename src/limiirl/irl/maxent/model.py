@@ -27,31 +27,30 @@ from limiirl.irl.optim import SOLVERS
 from limiirl.irl.problem import FitProblem
 from limiirl.mdp import MDP
 
-Engine = FinitePathSums | InfinitePathSums
+PathSums = FinitePathSums | InfinitePathSums
 
 
 class MaxEnt(LinearRewardModel):
     r"""The maximum entropy model of trajectories, p(tau | theta) = q(tau) exp(theta . F(tau)) / Z(theta).
 
-    The sum Z runs over *all* trajectories of the MDP with at most `max_length` states, exactly. q(tau) is the
-    probability of the start and of the moves' outcomes, F(tau) the discounted feature count. The model tilts start
-    and dynamics towards reward ("luck"); the causal models do not.
+    Z(theta) is the exact sum over all trajectories of at most `max_length` states. q(tau) is the probability of the
+    start state and of the transitions, F(tau) the discounted feature count. The reward also tilts the start and the
+    dynamics; the causal models avoid this.
 
     Parameters
     ----------
     max_length : int, inf or None
-        The largest number of states of a trajectory. It is part of the model: another value is another distribution.
-        None: the longest demonstration given to `fit`, recorded as `max_length_`. inf: any length, for discount 1 and
-        rewards that make the sum finite.
+        Largest number of states of a trajectory, part of the model. None: the longest demonstration given to `fit`,
+        stored as `max_length_`. inf: unbounded length, for discount 1 and rewards with a finite partition function.
     bounds : (low, high), (d, 2) array, or None
-        Bounds on theta. The paper's experiments use (-10, 0); without bounds, a feature that every demonstration
-        collects to the utmost (a goal that all reach) has no finite maximum.
+        Bounds on theta; the paper's experiments use (-10, 0). Without bounds the maximum is at infinity for a feature
+        that every demonstration maximises, such as a goal that all reach.
     stop : {"anywhere", "terminal", "terminal_or_max_length"}
-        Where a trajectory may end. The paper's set is "anywhere".
+        States in which a trajectory may end; "anywhere" in the paper.
     condition : {"none", "start"}
-        "start" models p(tau | first state), so that where demonstrations begin says nothing about the reward.
+        "start" models p(tau | s_0), so that the start states carry no information about the reward.
     ridge : float
-        Adds ridge / 2 times the squared length of theta to minus the mean log-likelihood.
+        Adds ridge / 2 |theta|^2 to the negative mean log-likelihood.
     solver : {"newton", "lbfgs", "bfgs"}
         Projected Newton with the exact Hessian, L-BFGS-B, or projected BFGS. ADR 0004 measures the first two.
     gtol : float
@@ -60,15 +59,13 @@ class MaxEnt(LinearRewardModel):
     max_evaluations : int
         Cap on values with gradients in `fit`; the best point is kept.
     arithmetic : {"auto", "linear", "log"}
-        "auto" computes in linear space where a rigorous bound allows it, else in log space. For a finite `max_length`;
-        any length is solved in linear space.
+        "auto" is linear arithmetic where a bound rules out underflow, else log arithmetic. Unused for max_length=inf.
     max_memory : float or None
-        Bytes for messages; beyond it they are recomputed from checkpoints, for half as much time again. None: 1 GiB on
-        the CPU, half of what is free on a GPU. Where `max_length` is inf, for what elimination needs on a GPU.
+        Bytes for messages; beyond it checkpointing takes half as much time again. None: 1 GiB on the CPU, half of the
+        free memory of a GPU. With max_length=inf, bytes for elimination on a GPU.
     device : {"cpu", "gpu", "auto"}
-        Where to compute. "auto" takes a GPU where one works and the MDP is large enough to gain. Samples and most
-        likely trajectories are found on the CPU, and so are Hessians where `max_length` is inf: solver="lbfgs" needs
-        none. ADR 0018 has what was measured.
+        "auto" uses a GPU if one works and the MDP is large enough (ADR 0018). Samples, most likely trajectories, and
+        Hessians for max_length=inf, are computed on the CPU; solver="lbfgs" needs no Hessian.
 
     Attributes
     ----------
@@ -77,13 +74,13 @@ class MaxEnt(LinearRewardModel):
     max_length_ : int or inf
         Set by `fit`.
     result_ : FitResult
-        What the last `fit` found, with directions that cannot be identified.
+        Result of the last `fit`, with unidentified directions.
     results_ : list of FitResult
-        What the last `fit` or `fit_many` found for each column of weights, without the directions.
+        Results of the last `fit` or `fit_many` per column of weights, without unidentified directions.
 
     Examples
     --------
-    Two ways lead from state 0 to state 3.
+    Two paths lead from state 0 to state 3.
 
     >>> phi = [[0, 0], [1, 0], [0, 1], [0, 0]]
     >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=phi)
@@ -126,20 +123,20 @@ class MaxEnt(LinearRewardModel):
 
     def log_partition(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
         """Return log Z (K,) for thetas (K, d) or (d,); with condition="start", its mean over p0."""
-        return self._engine(mdp).log_partition(mdp.check_thetas(thetas))
+        return self._path_sums(mdp).log_partition(mdp.check_thetas(thetas))
 
     def expected_features(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
         """Return E[F] (K, d), the exact gradient of `log_partition`."""
-        return self._engine(mdp).value_and_grad(mdp.check_thetas(thetas))[1]
+        return self._path_sums(mdp).value_and_grad(mdp.check_thetas(thetas))[1]
 
     def hessian(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
         """Return the Hessian (d, d) of `log_partition` at theta (d,): the covariance of the path features."""
-        return self._engine(mdp).covariance(validate.one_theta(mdp, theta))
+        return self._path_sums(mdp).covariance(validate.one_theta(mdp, theta))
 
     def state_marginals(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
-        """Return (K, S): the expected number of visits to each state, not discounted."""
-        found = self._counts(mdp, thetas)
-        return np.ascontiguousarray(found.node.T)
+        """Return (K, S): the expected number of marginals to each state, not discounted."""
+        result = self._counts(mdp, thetas)
+        return np.ascontiguousarray(result.node.T)
 
     def edge_marginals(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
         """Return (K, E): the expected number of times each edge of the MDP is taken, not discounted."""
@@ -147,26 +144,26 @@ class MaxEnt(LinearRewardModel):
 
     def time_marginals(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
         """Return p_t(s) (L, S) for theta (d,): the probability of being in s at step t."""
-        engine = self._engine(mdp)
-        if not isinstance(engine, FinitePathSums):
+        path_sums = self._path_sums(mdp)
+        if not isinstance(path_sums, FinitePathSums):
             raise InvalidParameter(
                 "time_marginals needs a last step; max_length is inf. Use a model with a finite max_length.",
                 parameter="max_length",
                 value=self.max_length,
             )
-        return engine.time_marginals(validate.one_theta(mdp, theta))
+        return path_sums.time_marginals(validate.one_theta(mdp, theta))
 
     def log_prob(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> FloatArray:
         """Return the log-probability (N, K) of each demonstration under each of thetas (K, d), log q included.
 
         Where actions were not recorded, it is that of the states, summed over the actions that join them.
         """
-        engine = self._engine(mdp)
-        validate.fits_model(mdp, demos, self.stop, engine.max_length)
-        problem = MaxEntProblem.from_demos(self, mdp, demos, Groups.from_labels(None, len(demos)), engine)
+        path_sums = self._path_sums(mdp)
+        validate.fits_model(mdp, demos, self.stop, path_sums.max_length)
+        problem = MaxEntProblem.from_demos(self, mdp, demos, Groups.from_labels(None, len(demos)), path_sums)
         return problem.log_prob(mdp.check_thetas(thetas))
 
-    def _fitted_null_directions(
+    def _null_directions_of_fit(
         self, mdp: MDP, demos: Demonstrations, weights: FloatArray, theta: FloatArray
     ) -> FloatArray:
         starts = np.bincount(demos.start_states, weights=weights, minlength=mdp.n_states)
@@ -195,12 +192,12 @@ class MaxEnt(LinearRewardModel):
 
     def _null_directions(self, mdp: MDP, theta: FloatArray, starts: FloatArray | None) -> FloatArray:
         """Return the null directions, of a model by start for a distribution of starts (S,), or p0."""
-        engine = self._engine(mdp)
+        path_sums = self._path_sums(mdp)
         if self.stop == "anywhere":
-            return null_directions(*variation(mdp, engine.max_length, engine.by_start))
-        starts = starts if engine.by_start else None
-        covariance = engine.covariance(theta, starts=starts)
-        mean = engine.value_and_grad(theta[None], starts=None if starts is None else starts[:, None])[1][0]
+            return null_directions(*variation(mdp, path_sums.max_length, path_sums.by_start))
+        starts = starts if path_sums.by_start else None
+        covariance = path_sums.covariance(theta, starts=starts)
+        mean = path_sums.value_and_grad(theta[None], starts=None if starts is None else starts[:, None])[1][0]
         return null_directions(covariance, np.sqrt(np.diag(covariance) + mean**2))
 
     def sample(
@@ -214,8 +211,8 @@ class MaxEnt(LinearRewardModel):
         >>> MaxEnt(max_length=3).sample(mdp, [0.0, 1.0, 0.0], 1000, seed=0).lengths.max()
         np.int64(3)
         """
-        engine = self._engine(mdp)
-        return engine.sample(validate.one_theta(mdp, theta), check_count(n, "n"), as_generator(seed))
+        path_sums = self._path_sums(mdp)
+        return path_sums.sample(validate.one_theta(mdp, theta), check_count(n, "n"), as_generator(seed))
 
     def log_prob_prefix(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> FloatArray:
         """Return the log-probability (N, K) that a trajectory begins with each demonstration, itself included.
@@ -229,7 +226,7 @@ class MaxEnt(LinearRewardModel):
         >>> np.exp(MaxEnt(3).log_prob_prefix(mdp, [0, 0, 0], begun)).ravel()  # of 0, 0-1, 0-2, 0-1-2: all, and two
         array([1. , 0.5])
         """
-        return inference.log_prob_prefix(self._engine(mdp), mdp.check_thetas(thetas), demos)
+        return inference.log_prob_prefix(self._path_sums(mdp), mdp.check_thetas(thetas), demos)
 
     def next_actions(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> inference.NextActions:
         """Return the probabilities of each next action (N, K, A) and of stopping (N, K), given that it began so.
@@ -242,13 +239,13 @@ class MaxEnt(LinearRewardModel):
         >>> MaxEnt(3).next_actions(mdp, [0, 0, 0], Demonstrations.from_lists([[0]]))
         NextActions(action=array([[[0.5 , 0.25]]]), stop=array([[0.25]]))
         """
-        return inference.next_actions(self._engine(mdp), mdp.check_thetas(thetas), demos)
+        return inference.next_actions(self._path_sums(mdp), mdp.check_thetas(thetas), demos)
 
     def policy(self, mdp: MDP, theta: ArrayLike, step: int = 0) -> FloatArray:
-        """Return the probability (S, A) of each action for those who go on from each state at a step.
+        """Return P(a given s_t = s, the trajectory continues) (S, A) at step t.
 
-        Rows are zero where nobody can go on; where `max_length` is inf the step does not matter, and rows of states
-        that no start leads to are zero too.
+        Rows are zero for states without a continuation. With max_length=inf the policy does not depend on the step, and
+        rows of states that are unreachable from every start are zero too.
 
         Examples
         --------
@@ -258,13 +255,13 @@ class MaxEnt(LinearRewardModel):
                [1.  , 0.  ],
                [0.  , 0.  ]])
         """
-        return inference.policy(self._engine(mdp), validate.one_theta(mdp, theta), step)
+        return inference.policy(self._path_sums(mdp), validate.one_theta(mdp, theta), step)
 
     def most_likely(self, mdp: MDP, theta: ArrayLike, start: int, goal: int) -> tuple[Demonstrations, float]:
         """Return the most probable trajectory from one state that ends in another, and its log-probability.
 
-        Exact for any discount and all features. The goal may be passed on the way. Of equally probable ones it takes
-        the shortest, then the edge of the lowest number; where `max_length` is inf, the same one each time.
+        Exact for every discount and all features. The trajectory may visit the goal before its end. Ties are broken by
+        length, then by edge index; with max_length=inf, deterministically.
 
         Examples
         --------
@@ -273,24 +270,24 @@ class MaxEnt(LinearRewardModel):
         >>> demos.states, round(log_prob, 4)
         (array([0, 1, 2]), -1.0064)
         """
-        return inference.most_likely(self._engine(mdp), validate.one_theta(mdp, theta), start, goal)
+        return inference.most_likely(self._path_sums(mdp), validate.one_theta(mdp, theta), start, goal)
 
     def _counts(self, mdp: MDP, thetas: ArrayLike) -> ExpectedCounts:
-        engine, checked = self._engine(mdp), mdp.check_thetas(thetas)
-        if isinstance(engine, FinitePathSums):
-            return engine.expected_counts(checked, gain=np.ones(engine.max_length), edges=True)
-        return engine.expected_counts(checked, edges=True)
+        path_sums, checked = self._path_sums(mdp), mdp.check_thetas(thetas)
+        if isinstance(path_sums, FinitePathSums):
+            return path_sums.expected_counts(checked, gain=np.ones(path_sums.max_length), edges=True)
+        return path_sums.expected_counts(checked, edges=True)
 
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:
-        """Minimise the objective of each column of weights (N, K); set `max_length_`, and forget an older `result_`."""
-        longest, engine = self._resolve(mdp, demos)
+        """Minimise the objective of each column of weights (N, K); set `max_length_`."""
+        longest, path_sums = self._resolve(mdp, demos)
         box = validate.box(self.bounds, mdp.feature_names)
-        observed = ObservedPaths(mdp, demos, by_start=engine.by_start)
+        observed = ObservedPaths(mdp, demos, by_start=path_sums.by_start)
         n_intents = weights.shape[1]
         ridge = np.full(n_intents, check_positive(self.ridge, "ridge", zero=True))
-        objective = PathLikelihood(engine, observed, observed.moments(weights), ridge)
+        objective = PathLikelihood(path_sums, observed, observed.moments(weights), ridge)
         if starts is None:
-            starts = np.tile(feasible_start(engine, box), (n_intents, 1))
+            starts = np.tile(feasible_start(path_sums, box), (n_intents, 1))
         tol = check_positive(self.gtol, "gtol") * np.maximum(1.0, np.abs(objective.mean_features))
         cap = check_count(self.max_evaluations, "max_evaluations")
         results = SOLVERS[self.solver](objective, starts, box, tol, cap)
@@ -299,30 +296,27 @@ class MaxEnt(LinearRewardModel):
 
     def make_problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> FitProblem:
         """Return the model with the data of a mixture, for `IntentMixture`; sets `max_length_` as `fit` does."""
-        self.max_length_, engine = self._resolve(mdp, validate.demonstrations(demos))
+        self.max_length_, path_sums = self._resolve(mdp, validate.demonstrations(demos))
         if SUFFICIENT_STATISTICS not in self.supports:
             return FitProblem(self, mdp, demos, units)
-        return MaxEntProblem.from_demos(self, mdp, demos, units, engine)
+        return MaxEntProblem.from_demos(self, mdp, demos, units, path_sums)
 
-    def resolve_max_length(self, mdp: MDP, longest: int) -> Engine:
-        """Return the engine of the model's trajectories, for data that are known by their longest demonstration alone.
-
-        Sets `max_length_` as `fit` does.
-        """
+    def resolve_max_length(self, mdp: MDP, longest: int) -> PathSums:
+        """Return the path sums for data whose longest demonstration has `longest` states; sets `max_length_`."""
         check_choice(self.solver, "solver", tuple(SOLVERS))
         self.max_length_ = longest if self.max_length is None else validate.max_length(self.max_length)
-        return self._engine(mdp, self.max_length_)
+        return self._path_sums(mdp, self.max_length_)
 
-    def _resolve(self, mdp: MDP, demos: Demonstrations) -> tuple[float, Engine]:
-        """Return the largest length, settled by demonstrations unless it is given, and the engine for it."""
+    def _resolve(self, mdp: MDP, demos: Demonstrations) -> tuple[float, PathSums]:
+        """Return the largest length, by default that of the demonstrations, and the path sums for it."""
         check_choice(self.solver, "solver", tuple(SOLVERS))
         longest = int(demos.lengths.max()) if self.max_length is None else validate.max_length(self.max_length)
-        engine = self._engine(mdp, longest)
-        validate.fits_model(mdp, demos, self.stop, engine.max_length)
-        return longest, engine
+        path_sums = self._path_sums(mdp, longest)
+        validate.fits_model(mdp, demos, self.stop, path_sums.max_length)
+        return longest, path_sums
 
-    def _engine(self, mdp: MDP, longest: float | None = None) -> Engine:
-        """Return an engine for the model's trajectories in an MDP, checking the model's parameters on the way."""
+    def _path_sums(self, mdp: MDP, longest: float | None = None) -> PathSums:
+        """Return the path sums of the model in an MDP, after checking the parameters."""
         validate.mdp(mdp)
         by_start = check_choice(self.condition, "condition", ("none", "start")) == "start"
         check_choice(self.arithmetic, "arithmetic", ARITHMETICS)
@@ -334,7 +328,7 @@ class MaxEnt(LinearRewardModel):
             longest = getattr(self, "max_length_", None)
         if longest is None:
             raise NotFitted(
-                "max_length=None is settled by fit, which was not called. Fit first, or pass max_length to the model.",
+                "max_length=None is set by fit, which was not called. Fit first, or pass max_length to the model.",
                 parameter="max_length",
             )
         if longest == math.inf:

@@ -1,4 +1,4 @@
-"""`FinitePathSums`: sums over all trajectories of at most `max_length` states, their derivatives, and samples."""
+"""`FinitePathSums`: the partition function over trajectories of at most `max_length` states, and its derivatives."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ from limiirl.irl.maxent.backends import (
     log_loss_bound,
 )
 from limiirl.irl.maxent.messages import ForwardBackward, Messages
-from limiirl.irl.maxent.sampling import draw_starts, finite_steps, walk
+from limiirl.irl.maxent.sampling import draw_starts, finite_steps, sample_trajectories
 from limiirl.kernels.forward_backward import small
 from limiirl.kernels.graph import CountBuffers, Rewards, owners
 from limiirl.kernels.threading import BLOCK
 from limiirl.mdp import MDP
 
-# Intents whose rewards are computed at a time: kernels are compiled for a number of columns, and a block of a GPU has
-# a thread for each.
+# Intents per batch: kernels are compiled per number of columns, and a GPU block has one thread per column.
 _TOGETHER = 8
-# States from which on waiting for the other intents costs less than a pass of one's own.
+# States above which a batched pass costs less than one pass per intent.
 _HEAVY = 2048
 # Messages per intent, S L, up to which all steps are kept and passes run in one compiled call each.
 _SMALL = 2**17
@@ -42,7 +41,7 @@ STOPS = ("anywhere", "terminal", "terminal_or_max_length")
 
 
 class ExpectedCounts(NamedTuple):
-    """What a sweep finds: log_Z (K,), and counts of the MDP's states (S, K) and of its edges (E, K) or None."""
+    """Partition functions log_Z (K,), and expected counts of states (S, K) and of edges (E, K) or None."""
 
     log_Z: FloatArray
     node: FloatArray
@@ -50,10 +49,10 @@ class ExpectedCounts(NamedTuple):
 
 
 class BackwardMessages(NamedTuple):
-    """What lies ahead of m (step, state): log_Z (K,), or None by start, and log-weights value + scale, both (m, K).
+    """Backward messages of m (state, step) pairs: log_Z (K,), or None by start, and value + scale, both (m, K).
 
-    At step 0 it is the weight beta_0 of all ways to go on, stopping included; later the state's own reward is in it.
-    Everything at one step has the same scale, so that differences of values keep their digits.
+    beta_0 at step 0, which excludes the state's own reward, and u_t = w_t beta_t at later steps. All pairs of one step
+    have the same scale, so that differences of values keep their precision.
     """
 
     log_Z: FloatArray | None
@@ -153,25 +152,22 @@ def _repeat(prob: FloatArray | None, width: int, n_columns: int) -> FloatArray |
 
 
 class FinitePathSums:
-    """All trajectories of 1 to `max_length` states of an MDP, weighted by q(tau) exp(theta . F(tau)).
+    """Sums over trajectories of 1 to `max_length` states, weighted by q(tau) exp(theta . F(tau)).
 
     Parameters
     ----------
     mdp : MDP
     max_length : int
-        The largest number of states of a trajectory.
     stop : {"anywhere", "terminal", "terminal_or_max_length"}
-        Where a trajectory may end: in any state (the paper's set), only in terminal states, or there and at
-        `max_length`.
+        States in which a trajectory may end: all (the paper), terminal ones, or these and any at `max_length`.
     by_start : bool
-        False: trajectories start from p0, and Z sums over all starts. True: the model is conditioned on the start
-        state; log_Z is then the mean of log Z(s) over the start distribution, p0 or the one given.
+        Condition on the start state; log_Z is then the mean of log Z(s) over the start distribution.
     arithmetic : {"auto", "linear", "log"}
     max_bytes : float, optional
-        Memory for messages, of each thread that uses the engine; beyond it they are recomputed from checkpoints. By
-        default 1 GiB on the CPU, and half of what is free on a GPU.
+        Memory for messages per thread; beyond it they are recomputed from checkpoints. By default 1 GiB on the CPU,
+        half of the free memory on a GPU.
     backend : Backend, optional
-        Where to compute: by default on the CPU.
+        By default the CPU.
 
     Examples
     --------
@@ -194,13 +190,9 @@ class FinitePathSums:
         backend: Backend | None = None,
     ) -> None:
         if max_length < 1:
-            raise InvalidParameter(
-                f"max_length must be at least 1; it is {max_length}.", parameter="max_length", value=max_length
-            )
+            raise InvalidParameter.of("max_length", max_length, "must be at least 1")
         if stop not in STOPS:
-            raise InvalidParameter(
-                f"stop must be one of {', '.join(STOPS)}; it is {stop!r}.", parameter="stop", value=stop
-            )
+            raise InvalidParameter.of("stop", stop, f"must be one of {', '.join(STOPS)}")
         self.mdp, self.max_length, self.stop, self.by_start = mdp, max_length, stop, by_start
         self.arithmetic = check_arithmetic(arithmetic)
         self.compiled = compile_mdp(mdp)
@@ -250,20 +242,19 @@ class FinitePathSums:
 
     @property
     def together(self) -> bool:
-        """Whether several thetas at once cost less than one after the other."""
+        """Whether a batch of thetas costs less than separate calls."""
         return self.mdp.n_states >= _HEAVY
 
     def buffer(self, n_columns: int) -> Messages:
-        """Return the messages' memory of this thread, which is kept from one evaluation to the next."""
+        """Return the message buffer of this thread, which is reused between evaluations."""
         buffers = self._kept.messages
-        known = buffers.get(n_columns)
-        if known is None:
+        if n_columns not in buffers:
             buffers.clear()
-            known = buffers[n_columns] = self.allocate_messages(n_columns)
-        return known
+            buffers[n_columns] = self.allocate_messages(n_columns)
+        return buffers[n_columns]
 
     def allocate_messages(self, n_columns: int) -> Messages:
-        """Return a new buffer for the backward messages of so many intents."""
+        """Return a new buffer for the backward messages of `n_columns` intents."""
         row = (self.mdp.n_states + 1) * n_columns
         return Messages(self.max_length, row, n_columns, self.max_bytes, self.backend.xp)
 
@@ -284,9 +275,9 @@ class FinitePathSums:
         thetas : (K, d)
         gain : (L,), optional
         starts : (S, K), optional
-            Distribution of start states for each column, instead of p0.
+            Distribution of start states per column, instead of p0.
         edges : bool, optional
-            Whether to count edges; by default where they bear features.
+            Whether to count edges; by default if edges or actions have features.
         """
         gain = self.discount if gain is None else gain
         edges = bool(self.mdp.n_action_features or self.mdp.n_edge_features) if edges is None else edges
@@ -294,7 +285,7 @@ class FinitePathSums:
         edge = np.empty((self.mdp.n_edges, thetas.shape[0])) if edges else None
         take = self.backend.take
         for chosen, run in self.passes(thetas, starts):
-            node_tally, edge_tally = self._tallies(run, gain, edges)
+            node_tally, edge_tally = self._forward_counts(run, gain, edges)
             log_Z[chosen] = run.log_Z
             node[self.graph.order[:, None], chosen] = take(node_tally)
             if edge is not None and edge_tally is not None:
@@ -302,10 +293,7 @@ class FinitePathSums:
         return ExpectedCounts(log_Z, node, edge)
 
     def value_and_grad(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
-        """Return log_Z (K,) and its gradient (K, d), the expected features; see `expected_counts`.
-
-        Everything in between stays where the engine computes.
-        """
+        """Return log_Z (K,) and its gradient E[F] (K, d), the expected features (Ziebart et al. 2008, eq. 6)."""
         run = self._small_pass(thetas) if starts is None else None
         expected = None if run is None else run.expected_features()
         if run is not None and expected is not None:
@@ -314,20 +302,22 @@ class FinitePathSums:
         edges = self._edge_features
         for chosen, run in self.passes(thetas, starts):
             log_Z[chosen] = run.log_Z
-            features[chosen] = self.backend.expected_features(self.mdp, *self._tallies(run, self.discount, edges))
+            features[chosen] = self.backend.expected_features(
+                self.mdp, *self._forward_counts(run, self.discount, edges)
+            )
         return log_Z, features
 
-    def _tallies(self, run: ForwardBackward, gain: FloatArray, edges: bool) -> tuple[Any, Any]:
-        """Sweep forward; return counts of states (S, K) in graph order, and of edges (E', K) by target, or None."""
-        node = (gain[0] * run.start_visits).ravel()
+    def _forward_counts(self, run: ForwardBackward, gain: FloatArray, edges: bool) -> tuple[Any, Any]:
+        """Return expected counts of states (S, K) in graph order, and of edges (E', K) sorted by target, or None."""
+        node = (gain[0] * run.start_marginals).ravel()
         edge = self.backend.xp.zeros(self.graph.n_edges * run.n_columns) if edges else None
         run.forward(gain, CountBuffers(node, edge, None, None))
         shape = (-1, run.n_columns)
-        return self._checked(node.reshape(shape), float(gain.sum())), None if edge is None else edge.reshape(shape)
+        return self._check_counts(node.reshape(shape), float(gain.sum())), None if edge is None else edge.reshape(shape)
 
-    def _checked(self, counts: Any, most: float) -> Any:
-        """Return counts (S, K) in graph order whose columns are finite and sum to no more than `most`."""
-        # Rewards of 1e20, say, leave no digits for differences of order 1, which probabilities are made of.
+    def _check_counts(self, counts: Any, most: float) -> Any:
+        """Return counts (S, K) in graph order, or raise if a column is not finite or sums to more than `most`."""
+        # Rewards of 1e20, say, leave no digits for differences of order 1.
         sums = self.backend.take(self.backend.column_sums(counts))
         if not np.all((sums >= 0.0) & (sums <= most * (1.0 + 1e-6))):
             counts = self.backend.take(counts)
@@ -340,7 +330,7 @@ class FinitePathSums:
         return counts
 
     def log_partition(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> FloatArray:
-        """Return log_Z (K,): of the sum over all trajectories, or, by start, its mean over the start distribution."""
+        """Return log_Z (K,); by start, its mean over the start distribution."""
         small_run = self._small_pass(thetas) if starts is None else None
         if small_run is not None:
             return small_run.log_Z
@@ -350,14 +340,14 @@ class FinitePathSums:
         return log_Z
 
     def log_partition_by_start(self, thetas: FloatArray) -> FloatArray:
-        """Return log Z(s) (S, K): of the sum over trajectories that start in s, without p0; -inf if there is none."""
-        found = np.empty((self.mdp.n_states, thetas.shape[0]))
-        # A model by start is asked for the states that demonstrations start in; p0 may have others that lead nowhere.
-        nobody = np.zeros((self.mdp.n_states, thetas.shape[0])) if self.by_start else None
-        for chosen, run in self.passes(thetas, nobody):
+        """Return log Z(s) (S, K), the sum over trajectories that start in s, without p0; -inf if there is none."""
+        log_Z = np.empty((self.mdp.n_states, thetas.shape[0]))
+        # Only the start states of demonstrations matter; p0 may have others from which no trajectory can end.
+        no_starts = np.zeros((self.mdp.n_states, thetas.shape[0])) if self.by_start else None
+        for chosen, run in self.passes(thetas, no_starts):
             run.check_all_starts()
-            found[self.graph.order[:, None], chosen] = self.backend.take(run.log_Z_by_start)
-        return found
+            log_Z[self.graph.order[:, None], chosen] = self.backend.take(run.log_Z_by_start)
+        return log_Z
 
     def covariance(self, theta: FloatArray, *, starts: FloatArray | None = None) -> FloatArray:
         """Return the Hessian (d, d) of log_Z at theta (d,): the covariance of the path features. `starts` is (S,)."""
@@ -371,15 +361,15 @@ class FinitePathSums:
     def time_marginals(self, theta: FloatArray) -> FloatArray:
         """Return p_t(s) (L, S), the probability of being in s at step t, for theta (d,)."""
         run = self.single(theta)
-        found = np.empty((self.max_length, self.mdp.n_states))
-        found[0, self.graph.order] = self.backend.take(run.start_visits[:, 0])
-        for first, visits in run.visits():
-            found[first : first + visits.shape[0], self.graph.order] = self.backend.take(visits)
-        self.on_host()._checked(np.ascontiguousarray(found[:, self.graph.order].T), 1.0)
-        return found
+        p = np.empty((self.max_length, self.mdp.n_states))
+        p[0, self.graph.order] = self.backend.take(run.start_marginals[:, 0])
+        for first, marginals in run.marginals():
+            p[first : first + marginals.shape[0], self.graph.order] = self.backend.take(marginals)
+        self.on_host()._check_counts(np.ascontiguousarray(p[:, self.graph.order].T), 1.0)
+        return p
 
     def on_host(self) -> FinitePathSums:
-        """Return this engine on the CPU: itself, or a new one."""
+        """Return these path sums on the CPU."""
         if isinstance(self.backend, HostBackend):
             return self
         return FinitePathSums(
@@ -394,17 +384,17 @@ class FinitePathSums:
     def backward_messages(
         self, thetas: FloatArray, step: NDArray[np.int64], state: NDArray[np.int64]
     ) -> BackwardMessages:
-        """Return what lies ahead of states (m,) at steps (m,) below max_length; -inf where no trajectory can end."""
+        """Return the messages of states (m,) at steps (m,) below max_length; -inf where no trajectory can end."""
         log_Z, value = np.empty(thetas.shape[0]), np.empty((step.size, thetas.shape[0]))
         scale, at = np.empty_like(value), self.graph.rank[state]
-        nobody = np.zeros((self.mdp.n_states, thetas.shape[0])) if self.by_start else None
-        for chosen, first in self.passes(thetas, nobody):
-            run, (found, scales) = first, first.ahead(step, at)
-            # The bound that allows linear space is on shares of Z: a state of small weight may underflow nevertheless.
-            if not run.log and not np.all((found >= np.finfo(np.float64).tiny) & (found < np.inf)):
+        no_starts = np.zeros((self.mdp.n_states, thetas.shape[0])) if self.by_start else None
+        for chosen, first in self.passes(thetas, no_starts):
+            run, (stored, scales) = first, first.read(step, at)
+            # The underflow bound is relative to Z: a state of small weight may underflow nevertheless.
+            if not run.log and not np.all((stored >= np.finfo(np.float64).tiny) & (stored < np.inf)):
                 run = first.in_log_space()
-                found, scales = run.ahead(step, at)
-            lost = np.isnan(found) | (found == np.inf)
+                stored, scales = run.read(step, at)
+            lost = np.isnan(stored) | (stored == np.inf)
             if np.any(lost):
                 i = int(np.argmax(lost.any(axis=1)))
                 raise NumericalError(
@@ -412,26 +402,26 @@ class FinitePathSums:
                     "Use smaller rewards."
                 )
             log_Z[chosen], scale[:, chosen] = run.log_Z, scales
-            value[:, chosen] = found if run.log else np.log(found)
+            value[:, chosen] = stored if run.log else np.log(stored)
         return BackwardMessages(None if self.by_start else log_Z, value, scale)
 
     def sample(self, theta: FloatArray, n: int, rng: np.random.Generator) -> Demonstrations:
-        """Draw n trajectories from the model with parameters theta (d,), on the CPU, wherever the engine computes."""
+        """Draw n trajectories for parameters theta (d,), on the CPU."""
         if not isinstance(self.backend, HostBackend):
             return self.on_host().sample(theta, n, rng)
         run = self.single(theta)
-        starts = draw_starts(run.start_visits[:, 0], n, rng)
-        return walk(self.mdp, self.compiled, run.out, run.log, finite_steps(run), starts, rng)
+        starts = draw_starts(run.start_marginals[:, 0], n, rng)
+        return sample_trajectories(self.mdp, self.compiled, run.out, run.log, finite_steps(run), starts, rng)
 
     def single(self, theta: FloatArray, starts: FloatArray | None = None) -> ForwardBackward:
-        """Run the backward sweep for one intent: the start of a Hessian, of marginals step by step, or of samples."""
+        """Run the backward pass for one intent."""
         ((_, run),) = self.passes(theta[None], None if starts is None else starts[:, None])
         return run
 
     def passes(
         self, thetas: FloatArray, starts: FloatArray | None = None
     ) -> Iterator[tuple[NDArray[np.intp], ForwardBackward]]:
-        """Yield (columns, pass) for chunks of intents that share an arithmetic."""
+        """Yield (columns, backward pass) for batches of intents with the same arithmetic."""
         if starts is not None:
             starts = starts[self.graph.order]
         # Intents per pass: as many as have memory for their checkpoints, at least one.
@@ -467,72 +457,74 @@ class FinitePathSums:
             rewards.node.ravel(), prob, None if rewards.edge is None else rewards.edge.ravel(), self.discount, False
         )
         growth = self.backend.log_growth(flat, self.discount, n_columns)
-        # The weights of an edge and of a state are applied one after the other: in between, a message may be larger
-        # than any whole step makes it.
+        # Edge and state weights are applied one after the other, so that an intermediate value may exceed the growth.
         alone = self.backend.column_max(rewards.node)
         if rewards.edge is not None:
-            with np.errstate(over="ignore"):  # beyond float64 log space it is
+            with np.errstate(over="ignore"):  # infinite: log arithmetic
                 alone = alone + self.backend.column_max(rewards.edge)
         return log_loss_bound(self.mdp.n_states, self.max_length, growth, alone) >= math.log(LOSS)
 
 
-def _covariance(engine: FinitePathSums, theta: FloatArray, starts: FloatArray | None = None) -> FloatArray:
+def _covariance(path_sums: FinitePathSums, theta: FloatArray, starts: FloatArray | None = None) -> FloatArray:
     """Return the Hessian (d, d) of log_Z at theta (d,): Cov[F], or its mean over starts in a model by start.
 
-    `starts` (S,) replaces p0 as the distribution of start states.
+    With m_t(s) the mean of the features collected up to step t given s_t = s, carried forward along the edges,
+
+        E[F F'] = X + X' - sum_t gamma^2t Phi' diag(p_t) Phi,      X = Phi' sum_t gamma^t diag(p_t) m_t
+
+    because each pair of steps is counted once, by the later of the two; edges likewise.
     """
-    ((_, run),) = engine.passes(theta[None], None if starts is None else starts[:, None])
-    moments = _Moments(engine)
-    moments.begin(run.start_visits[:, 0])
-    most = max(1, int(engine.backend.step_bytes / (8 * (engine.mdp.n_states + engine.graph.n_edges))))
+    ((_, run),) = path_sums.passes(theta[None], None if starts is None else starts[:, None])
+    moments = _Moments(path_sums)
+    moments.begin(run.start_marginals[:, 0])
+    most = max(1, int(path_sums.backend.step_bytes / (8 * (path_sums.mdp.n_states + path_sums.graph.n_edges))))
     with np.errstate(over="ignore", invalid="ignore"):
-        for first, visits, share in run.step_by_step(most):
-            moments.add(first, visits, share)
+        for first, marginals, share in run.step_by_step(most):
+            moments.add(first, marginals, share)
         second, mean = moments.finish()
-        found = second - (_between_starts(engine, run, starts) if engine.by_start else np.outer(mean, mean))
-    return check_covariance(engine.mdp, found)
+        value = second - (_between_starts(path_sums, run, starts) if path_sums.by_start else np.outer(mean, mean))
+    return check_covariance(path_sums.mdp, value)
 
 
-def check_covariance(mdp: MDP, found: FloatArray) -> FloatArray:
-    """Return a covariance (d, d) that is finite, or name the feature whose variance is not."""
-    if not np.all(np.isfinite(found)):
-        name = mdp.feature_names[int(np.argmin(np.isfinite(found).all(axis=1)))]
+def check_covariance(mdp: MDP, value: FloatArray) -> FloatArray:
+    """Return a covariance (d, d), or raise if it is not finite."""
+    if not np.all(np.isfinite(value)):
+        name = mdp.feature_names[int(np.argmin(np.isfinite(value).all(axis=1)))]
         raise NumericalError(f"The variance of feature {name!r} is beyond the range of float64. Rescale the features.")
-    return found
+    return value
 
 
 class _Moments:
     """First and second moments of the path features, accumulated step by step."""
 
-    def __init__(self, engine: FinitePathSums) -> None:
-        self.engine, self.backend = engine, engine.backend
+    def __init__(self, path_sums: FinitePathSums) -> None:
+        self.path_sums, self.backend = path_sums, path_sums.backend
         xp = self.backend.xp
-        self.phi, self.edge_phi = self.backend.dense_features(engine.mdp)
-        self.target = None if self.edge_phi is None else self.backend.put(owners(engine.graph.into))
+        self.phi, self.edge_phi = self.backend.dense_features(path_sums.mdp)
+        self.target = None if self.edge_phi is None else self.backend.put(owners(path_sums.graph.into))
         self.mean = xp.stack([self.phi, self.phi])
         self.total = xp.zeros_like(self.phi)
-        # Without features on edges, what they collect is not computed; the array only stands for it.
         self.edge_total = xp.zeros((0, 0) if self.edge_phi is None else self.edge_phi.shape)
-        self.counts = xp.zeros((2, engine.mdp.n_states))
-        self.edge_counts = xp.zeros((2, engine.graph.n_edges))
+        self.counts = xp.zeros((2, path_sums.mdp.n_states))
+        self.edge_counts = xp.zeros((2, path_sums.graph.n_edges))
 
-    def begin(self, visits: Any) -> None:
-        """Take in step 0: the probability (S,) of each start state."""
-        self.total += visits[:, None] * self.phi
-        self.counts += visits
+    def begin(self, marginals: Any) -> None:
+        """Add step 0, with P(s_0 = s) (S,)."""
+        self.total += marginals[:, None] * self.phi
+        self.counts += marginals
 
-    def add(self, first: int, visits: Any, share: Any) -> None:
-        """Take in steps `first` and following: visits (n, S) and share (n, E)."""
-        n = visits.shape[0]
-        here, before = self.engine.discount[first : first + n], self.engine.discount[first - 1 : first - 1 + n]
-        totals = (self.total, None if self.edge_phi is None else self.edge_total)
+    def add(self, first: int, marginals: Any, share: Any) -> None:
+        """Add steps first, first + 1, ... with marginals (n, S) and shares (n, E)."""
+        n = marginals.shape[0]
+        here, before = self.path_sums.discount[first : first + n], self.path_sums.discount[first - 1 : first - 1 + n]
+        sums = (self.total, None if self.edge_phi is None else self.edge_total)
         into, put = self.backend.graph.into, self.backend.put
-        self.backend.carry(into, share, visits, self.phi, self.edge_phi, self.mean, totals, here, before)
+        self.backend.carry(into, share, marginals, self.phi, self.edge_phi, self.mean, sums, here, before)
         if n % 2:
             self.mean[0] = self.mean[1]
-        self.counts += put(np.stack([here, here**2])) @ visits
+        self.counts += put(np.stack([here, here**2])) @ marginals
         if self.edge_phi is not None:
-            self.edge_counts += put(np.stack([before, before**2])) @ (visits[:, self.target] * share)
+            self.edge_counts += put(np.stack([before, before**2])) @ (marginals[:, self.target] * share)
 
     def finish(self) -> tuple[FloatArray, FloatArray]:
         """Return E[F F'] (d, d) and E[F] (d,), on the host."""
@@ -546,20 +538,20 @@ class _Moments:
         return self.backend.take(cross + cross.T - own), self.backend.take(mean)
 
 
-def _between_starts(engine: FinitePathSums, run: ForwardBackward, starts: FloatArray | None) -> FloatArray:
-    """Return sum_s c(s) E[F | s] E[F | s]', by carrying mean features backwards from the last step to the first."""
-    backend = engine.backend
+def _between_starts(path_sums: FinitePathSums, run: ForwardBackward, starts: FloatArray | None) -> FloatArray:
+    """Return sum_s c(s) E[F | s] E[F | s]', by carrying mean features backwards."""
+    backend = path_sums.backend
     graph, xp = backend.graph, backend.xp
-    phi, edge_phi = backend.dense_features(engine.mdp)
+    phi, edge_phi = backend.dense_features(path_sums.mdp)
     if edge_phi is not None:  # from sorted by target to sorted by source
         sorted_out = xp.empty_like(edge_phi)
         sorted_out[graph.in_edge] = edge_phi
         edge_phi = sorted_out
-    ahead = xp.stack([engine.discount[-1] * phi, xp.empty_like(phi)])
-    nobody = xp.zeros((1, engine.mdp.n_states))
+    mean = xp.stack([path_sums.discount[-1] * phi, xp.empty_like(phi)])
+    no_marginals = xp.zeros((1, path_sums.mdp.n_states))
     for t, share in run.departures():
-        gain = engine.discount[t : t + 1]
-        backend.carry(graph.out, share[None], nobody, phi, edge_phi, ahead, (None, None), gain, gain)
-        ahead[0] = ahead[1]
-    weights = backend.put((engine.mdp.p0 if starts is None else starts)[engine.graph.order])
-    return backend.take((ahead[0].T * weights) @ ahead[0])
+        gain = path_sums.discount[t : t + 1]
+        backend.carry(graph.out, share[None], no_marginals, phi, edge_phi, mean, (None, None), gain, gain)
+        mean[0] = mean[1]
+    weights = backend.put((path_sums.mdp.p0 if starts is None else starts)[path_sums.graph.order])
+    return backend.take((mean[0].T * weights) @ mean[0])

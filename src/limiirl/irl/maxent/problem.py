@@ -18,7 +18,7 @@ from limiirl.irl.maxent.likelihood import ObservedMoments, ObservedPaths, PathLi
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.irl.optim import SOLVERS
 from limiirl.irl.problem import M_STEP_EVALUATIONS, EStep, FitProblem, MStep, Regulariser
-from limiirl.kernels.e_step import EStepSums, Rows, e_step, weighted_sums
+from limiirl.kernels.e_step import EStepSums, Rows, e_step, sum_weighted
 from limiirl.mdp import MDP
 
 if TYPE_CHECKING:
@@ -79,12 +79,12 @@ class RowStatistics:
     ) -> tuple[EStepSums, Moments]:
         """Overwrite the responsibilities U (G, K) in one pass over the rows."""
         sums = e_step(self.rows, thetas, path_sums.log_partition(thetas), np.log(rho), U, 1.0 / temperature)
-        counts = weighted_sums(self.rows.counts[:, None], U)[:, 0] if self.units.grouped else sums.sizes
+        counts = sum_weighted(self.rows.counts[:, None], U)[:, 0] if self.units.grouped else sums.sizes
         return sums, Moments(sums.moments, counts, None)
 
     def moments(self, U: FloatArray) -> Moments:
         """Return the sums that an M-step needs."""
-        return Moments(weighted_sums(self.rows.features, U), weighted_sums(self.rows.counts[:, None], U)[:, 0], None)
+        return Moments(sum_weighted(self.rows.features, U), sum_weighted(self.rows.counts[:, None], U)[:, 0], None)
 
     def log_prob(self, path_sums: PathSums, thetas: FloatArray) -> FloatArray:
         """Return (G, K)."""

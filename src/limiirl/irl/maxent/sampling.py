@@ -1,4 +1,4 @@
-"""Exact samples from the trajectory distribution: backward messages first, then one forward walk per sample."""
+"""Exact samples from the trajectory distribution: backward messages, then forward sampling."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ from limiirl.kernels.graph import Rewards
 from limiirl.mdp import MDP
 
 
-class Onward(NamedTuple):
-    """What a walker needs at one step: the next message (S + 1,), the weight of stopping (S,), the step's discount."""
+class StepWeights(NamedTuple):
+    """Backward message (S + 1,) of the next step, weights (S,) of stopping, and discount of one step."""
 
     message: FloatArray
     stop: FloatArray
     discount: float
 
 
-def finite_steps(run: ForwardBackward) -> Iterator[Onward]:
-    """Yield `Onward` for every step that can be left, in the order of time."""
-    engine = run.engine
-    end = np.ones(engine.mdp.n_states) if engine.end is None else engine.end
+def finite_steps(run: ForwardBackward) -> Iterator[StepWeights]:
+    """Yield the `StepWeights` of all steps but the last."""
+    path_sums = run.path_sums
+    end = np.ones(path_sums.mdp.n_states) if path_sums.end is None else path_sums.end
     with np.errstate(divide="ignore"):
         log_end = np.log(end)
-    for first, rows, exponents in run.messages.stretches(run.resume):
+    for first, rows, exponents in run.messages.segments(run.resume):
         for i in range(rows.shape[0] - 1):
             stop = log_end - exponents[i + 1, 0] if run.log else np.ldexp(end, -exponents[i + 1, 0])
-            yield Onward(rows[i + 1], stop, float(engine.discount[first + i]))
+            yield StepWeights(rows[i + 1], stop, float(path_sums.discount[first + i]))
 
 
-def walk(
+def sample_trajectories(
     mdp: MDP,
     compiled: CompiledMDP,
     rewards: Rewards,
     log: bool,
-    steps: Iterator[Onward],
+    steps: Iterator[StepWeights],
     starts: IntArray,
     rng: np.random.Generator,
 ) -> Demonstrations:
-    """Walk from each start (graph order) until the walker stops or the steps end."""
+    """Draw one trajectory from each start (graph order)."""
     graph = compiled.graph
     at, who = starts.copy(), np.arange(starts.size)
-    visited, moves, walkers = [graph.order[at]], [], [who]
-    for onward in steps:
+    visited, moves, members = [graph.order[at]], [], [who]
+    for weights in steps:
         if who.size == 0:
             break
         chosen = np.empty(who.size, dtype=np.int64)
@@ -57,9 +57,9 @@ def walk(
             graph.out,
             rewards.prob,
             rewards.edge,
-            onward.discount,
-            onward.message,
-            onward.stop,
+            weights.discount,
+            weights.message,
+            weights.stop,
             log,
             at,
             rng.random(who.size),
@@ -70,12 +70,12 @@ def walk(
         at = graph.out.idx[edges].astype(np.int64)
         moves.append(_mdp_edges(compiled, graph.edge_order[edges], rng))
         visited.append(graph.order[at])
-        walkers.append(who)
-    return _gather(mdp, visited, moves, walkers, starts.size)
+        members.append(who)
+    return _gather(mdp, visited, moves, members, starts.size)
 
 
 def _mdp_edges(compiled: CompiledMDP, edges: IntArray, rng: np.random.Generator) -> IntArray:
-    """Pick, for each graph edge taken, one of the MDP edges merged into it, by probability."""
+    """Draw one of the MDP edges that were merged into each graph edge, by probability."""
     order, total = compiled.members
     first = np.searchsorted(compiled.edge_of[order], edges)
     after = np.searchsorted(compiled.edge_of[order], edges, side="right")
@@ -85,18 +85,17 @@ def _mdp_edges(compiled: CompiledMDP, edges: IntArray, rng: np.random.Generator)
 
 
 def _gather(
-    mdp: MDP, visited: list[IntArray], moves: list[IntArray], walkers: list[IntArray], n: int
+    mdp: MDP, visited: list[IntArray], moves: list[IntArray], members: list[IntArray], n: int
 ) -> Demonstrations:
-    """Sort the records, which are by step, by walker."""
-    who = np.concatenate(walkers)
-    by_walker = np.argsort(who, kind="stable")
-    states = np.concatenate(visited)[by_walker]
+    """Sort the records from step order to trajectory order."""
+    who = np.concatenate(members)
+    by_trajectory = np.argsort(who, kind="stable")
+    states = np.concatenate(visited)[by_trajectory]
     actions = np.full(who.size, -1, dtype=np.int64)
-    # The move of step t belongs to the record of step t of the walker who made it; records of step t + 1 list just
-    # these walkers.
+    # Records of step t + 1 exist exactly for the trajectories that continue at step t.
     taken = np.concatenate([mdp.act[edges] for edges in moves]) if moves else np.empty(0, dtype=np.int64)
-    later = by_walker >= n
-    actions[np.flatnonzero(later) - 1] = taken[by_walker[later] - n]
+    later = by_trajectory >= n
+    actions[np.flatnonzero(later) - 1] = taken[by_trajectory[later] - n]
     offsets = np.concatenate([[0], np.cumsum(np.bincount(who, minlength=n))])
     return Demonstrations(states=states, offsets=offsets, actions=actions if moves else None)
 
@@ -104,5 +103,5 @@ def _gather(
 def draw_starts(weights: FloatArray, n: int, rng: np.random.Generator) -> IntArray:
     """Draw n states in proportion to weights (S,)."""
     total = np.cumsum(weights)
-    found = np.searchsorted(total, rng.random(n) * total[-1], side="right")
-    return np.asarray(np.minimum(found, weights.size - 1), dtype=np.int64)
+    states = np.searchsorted(total, rng.random(n) * total[-1], side="right")
+    return np.asarray(np.minimum(states, weights.size - 1), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The heaviest trajectory between two states: layer by layer for a largest length, by shortest paths for any length."""
+"""Heaviest trajectory between two states: the Viterbi algorithm for a finite length, shortest paths otherwise."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ from limiirl.mdp import MDP
 
 
 class Heaviest(NamedTuple):
-    """A trajectory by its MDP edges, and its log-weight: of its moves' outcomes and its rewards, without p0."""
+    """Edges of a trajectory, and its log-weight: transition probabilities and rewards, without p0."""
 
     edges: IntArray
     log_weight: float
 
 
 class Layers:
-    """The log-weights of moves by target state, for steps forwards through all trajectories of an MDP.
+    """Viterbi recursion over the steps of a trajectory.
 
-    Let V_t(s) be the largest log-weight of a trajectory of t + 1 states that ends in s. Then
+    V_t(s) is the largest log-weight of a trajectory of t + 1 states that ends in s:
 
         V_{t+1}(s') = gamma^{t+1} r(s') + max over edges (s, a, s') of V_t(s) + log p + gamma^t r(s, a, s').
 
-    Only every sqrt(L)-th layer is kept. Going back, the layers between are computed again, and with them the one edge
-    by which the trajectory came: there are no back-pointers.
+    Every sqrt(L)-th layer is a checkpoint; the others are recomputed during backtracking, without back-pointers.
 
     Examples
     --------
-    Two ways from 0 to 3; state 1 costs less than state 2.
+    Two paths from 0 to 3; state 1 costs less than state 2.
 
     >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], state_features=[[0], [1], [5], [0]])
     >>> Layers(mdp, np.array([-1.0])).heaviest(0, 3, 3)
@@ -47,13 +46,13 @@ class Layers:
         self.mdp, self.node = mdp, np.ascontiguousarray(node)
         log_prob = None if mdp.deterministic else np.log(mdp.prob[order])
         self._moves = (mdp.in_ptr, mdp.src[order], log_prob, None if edge is None else edge[order])
-        # Without positive rewards a trajectory's weight falls from state to state.
+        # Without positive rewards the weight decreases along every trajectory.
         self._falling = bool(np.all(node <= 0.0)) and (edge is None or bool(np.all(edge <= 0.0)))
 
     def heaviest(self, start: int, goal: int, max_length: int, *, only_last: bool = False) -> Heaviest | None:
-        """Return the heaviest trajectory of at most `max_length` states, the shortest of equals; None if there is none.
+        """Return the heaviest trajectory of at most (`only_last`: exactly) `max_length` states, or None.
 
-        With `only_last`, of exactly `max_length` states. Among equal moves the edge of the lowest number is taken.
+        Ties are broken by length, then by edge index.
         """
         spacing = max(1, math.isqrt(max_length - 1))
         layer = np.full(self.mdp.n_states, -np.inf)
@@ -69,14 +68,14 @@ class Layers:
                 break
             top = self._advance(layer, t, spare)
             layer, spare = spare, layer
-        return None if best == -math.inf else Heaviest(self._way_back(goal, length, marks, spacing), best)
+        return None if best == -math.inf else Heaviest(self._backtrack(goal, length, marks, spacing), best)
 
     def _advance(self, layer: FloatArray, t: int, out: FloatArray) -> float:
         """Fill layer t + 1 from layer t, and return its largest entry."""
         gamma = self.mdp.gamma
         return float(sampling.advance(*self._moves, gamma**t, self.node, gamma ** (t + 1), layer, out))
 
-    def _way_back(self, goal: int, length: int, marks: list[FloatArray], spacing: int) -> IntArray:
+    def _backtrack(self, goal: int, length: int, marks: list[FloatArray], spacing: int) -> IntArray:
         """Return the edges of the heaviest trajectory of `length` moves to the goal."""
         edges, at = np.empty(length, dtype=np.int64), goal
         layers = np.empty((spacing, self.mdp.n_states))
@@ -86,66 +85,62 @@ class Layers:
             for t in range(first, last):
                 self._advance(layers[t - first], t, layers[t - first + 1])
             for t in range(last, first - 1, -1):
-                # Within a target the edges are in ascending order, so that the first of equals has the lowest number.
+                # The edges of a target are ascending, so that ties take the lowest index.
                 came = sampling.best_arrival(*self._moves, self.mdp.gamma**t, layers[t - first], at)
                 edges[t], at = self.mdp.in_order[came], int(self._moves[1][came])
         return edges
 
 
-def heaviest_of_any_length(mdp: MDP, theta: FloatArray, log_beta: FloatArray, start: int, goal: int) -> Heaviest:
+def heaviest_unbounded(mdp: MDP, theta: FloatArray, log_beta: FloatArray, start: int, goal: int) -> Heaviest:
     """Return the heaviest trajectory between two connected states, for discount 1.
 
-    `log_beta` (S,) is the log-weight of all ways to go on from each state. One way cannot weigh more than all, so that
-    the cost log beta(s) - log x(e) - log beta(s') of an edge, minus the log-probability that the model takes it, is
-    not negative even where rewards are positive: Dijkstra's algorithm applies. A cycle of positive log-weight makes
-    the sum infinite, so there is no beta then.
+    With `log_beta` (S,), the log-weight of all continuations, the cost log beta(s) - log x(e) - log beta(s') is minus
+    the log-probability of edge e and therefore not negative, so that Dijkstra's algorithm applies.
 
     Examples
     --------
     >>> mdp = MDP.from_edges([0, 1, 1], [1, 0, 2], state_features=[[1], [1], [0]])
-    >>> heaviest_of_any_length(mdp, np.array([-1.0]), np.zeros(3), 0, 2)
+    >>> heaviest_unbounded(mdp, np.array([-1.0]), np.zeros(3), 0, 2)
     Heaviest(edges=array([0, 2]), log_weight=-2.0)
     """
     node, edge = move_rewards(mdp, theta)
     weight = np.log(mdp.prob) + node[mdp.dst] + (0.0 if edge is None else edge)
     kept = np.flatnonzero((log_beta[mdp.src] > -np.inf) & (log_beta[mdp.dst] > -np.inf))
-    # Rounding may leave a little less than 0 where a state has only one way to go on.
+    # Rounding may make the cost of an only edge slightly negative.
     cost = np.maximum(0.0, log_beta[mdp.src[kept]] - weight[kept] - log_beta[mdp.dst[kept]])
     edges = kept[cheapest(mdp.src[kept], mdp.dst[kept], cost, mdp.n_states, start, goal)]
     return Heaviest(edges, float(node[start] + weight[edges].sum()))
 
 
 def cheapest(src: Any, dst: Any, cost: FloatArray, n_states: int, start: int, goal: int) -> IntArray:
-    """Return the edges, as places in src, dst and cost (m,), of the cheapest way between two connected states.
-
-    Costs are not negative.
+    """Return the edges, as indices (m,), of the shortest path between two connected states, for nonnegative costs.
 
     Examples
     --------
     >>> cheapest(np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([1.0, 3.0, 1.0]), 3, 0, 2)
     array([0, 2])
     """
-    # Of edges that join the same two states the cheapest counts, and of equals the first.
+    # Of parallel edges, keep the cheapest, or the first of equals.
     ranked = np.lexsort((np.arange(src.size), cost, dst, src))
     pairs, place = np.unique(src[ranked].astype(np.int64) * n_states + dst[ranked], return_index=True)
     chosen = ranked[place]
     tail, head = np.divmod(pairs, n_states)
     graph = sparse.csr_array((cost[chosen], (tail, head)), shape=(n_states, n_states))
     before = dijkstra(graph, indices=[start], return_predecessors=True)[1][0]
-    way = [goal]
-    while way[-1] != start:
-        way.append(int(before[way[-1]]))
-    states = np.array(way[::-1], dtype=np.int64)
+    path = [goal]
+    while path[-1] != start:
+        path.append(int(before[path[-1]]))
+    states = np.array(path[::-1], dtype=np.int64)
     return np.asarray(chosen[np.searchsorted(pairs, states[:-1] * n_states + states[1:])])
 
 
-def connected(mdp: MDP, start: int, goal: int) -> bool:
-    """Return whether some sequence of moves leads from one state to another.
+def is_connected(mdp: MDP, start: int, goal: int) -> bool:
+    """Return whether some path leads from one state to another.
 
     Examples
     --------
     >>> mdp = MDP.from_edges([0, 1], [1, 2])
-    >>> connected(mdp, 0, 2), connected(mdp, 2, 0), connected(mdp, 2, 2)
+    >>> is_connected(mdp, 0, 2), is_connected(mdp, 2, 0), is_connected(mdp, 2, 2)
     (True, False, True)
     """
     links = sparse.csr_array((np.ones(mdp.n_edges), (mdp.src, mdp.dst)), shape=(mdp.n_states, mdp.n_states))

@@ -41,8 +41,8 @@ def minimise_nonsmooth(
     ...         d = np.sign(thetas[:, :1] - thetas[:, 1:])
     ...         return np.abs(thetas[:, 0] - thetas[:, 1]) + (thetas**2).sum(1), 2 * thetas + np.hstack([d, -d])
     >>> box = Box(np.full(2, -9.0), np.full(2, 9.0))
-    >>> found = minimise_nonsmooth(Fold(), np.array([[3.0, 3.0]]), box, 1e-6, 1000)[0]
-    >>> found.converged, bool(np.abs(found.theta).max() < 1e-5)
+    >>> solution = minimise_nonsmooth(Fold(), np.array([[3.0, 3.0]]), box, 1e-6, 1000)[0]
+    >>> solution.converged, bool(np.abs(solution.theta).max() < 1e-5)
     (True, True)
     """
     tols = np.broadcast_to(tol, starts.shape)
@@ -61,17 +61,19 @@ class _One:
 
 def _minimise(objective: Objective, k: int, start: FloatArray, box: Box, tol: FloatArray, cap: int) -> FitResult:
     one, rng = _One(objective, k), np.random.default_rng(0)
-    found = minimise_lbfgs(one, start[None], box, tol[None], cap)[0]
-    while found.status is Status.STALLED:
-        stepped = _step(one, found, box, tol, cap, rng)
-        if stepped.status is not Status.STALLED or stepped.value >= found.value - _WORTH * (1.0 + abs(found.value)):
+    solution = minimise_lbfgs(one, start[None], box, tol[None], cap)[0]
+    while solution.status is Status.STALLED:
+        stepped = _step(one, solution, box, tol, cap, rng)
+        if stepped.status is not Status.STALLED or stepped.value >= solution.value - _WORTH * (
+            1.0 + abs(solution.value)
+        ):
             return stepped
         left = cap - stepped.n_evaluations
         if left < 1:
             return replace(stepped, status=Status.EVALUATIONS)
-        found = minimise_lbfgs(one, stepped.theta[None], box, tol[None], left)[0]
-        found = replace(found, n_evaluations=found.n_evaluations + stepped.n_evaluations)
-    return found
+        solution = minimise_lbfgs(one, stepped.theta[None], box, tol[None], left)[0]
+        solution = replace(solution, n_evaluations=solution.n_evaluations + stepped.n_evaluations)
+    return solution
 
 
 def _step(one: _One, at: FitResult, box: Box, tol: FloatArray, cap: int, rng: np.random.Generator) -> FitResult:
@@ -103,14 +105,14 @@ def _step(one: _One, at: FitResult, box: Box, tol: FloatArray, cap: int, rng: np
 
 
 def _shortest(gradients: FloatArray, theta: FloatArray, box: Box) -> FloatArray:
-    """Return the shortest vector (d,) in the convex hull of gradients (n, d), but for what bounds hold."""
-    found = _hull(gradients)
-    held = box.held(theta, found)
+    """Return the shortest vector (d,) in the convex hull of gradients (n, d), active variables excluded."""
+    solution = _hull(gradients)
+    held = box.active(theta, solution)
     if np.any(held):
-        found = np.zeros(theta.size)
-        found[~held] = _hull(gradients[:, ~held])
-        found[box.held(theta, found)] = 0.0
-    return found
+        solution = np.zeros(theta.size)
+        solution[~held] = _hull(gradients[:, ~held])
+        solution[box.active(theta, solution)] = 0.0
+    return solution
 
 
 def _hull(gradients: FloatArray) -> FloatArray:

@@ -44,8 +44,8 @@ class BatchedEvaluator:
     def __init__(self, objective: Objective) -> None:
         self._objective = objective
         self._changed = threading.Condition()
-        self._asked: dict[int, tuple[FloatArray, IndexArray]] = {}
-        self._answered: dict[int, tuple[FloatArray, FloatArray]] = {}
+        self._requests: dict[int, tuple[FloatArray, IndexArray]] = {}
+        self._replies: dict[int, tuple[FloatArray, FloatArray]] = {}
         self._live = 0
         self._failures: dict[int, BaseException] = {}
 
@@ -53,14 +53,14 @@ class BatchedEvaluator:
         """Ask for values from a search's thread, and wait for them."""
         me = threading.get_ident()
         with self._changed:
-            self._asked[me] = (thetas, which)
+            self._requests[me] = (thetas, which)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: me in self._answered or self._failures)
+            self._changed.wait_for(lambda: me in self._replies or self._failures)
             # An answer counts although another search failed since: which errors there are must not depend on who woke
             # first.
-            if me not in self._answered:
+            if me not in self._replies:
                 raise _Stopped
-            return self._answered.pop(me)
+            return self._replies.pop(me)
 
     def run(self, search: Callable[[Objective, int], _Result], n: int) -> list[_Result]:
         """Return what ``search(values, k)`` returns for k = 0, ..., n - 1.
@@ -88,7 +88,7 @@ class BatchedEvaluator:
                 thread.start()
             while self._serve():
                 pass
-        except BaseException as error:  # noqa: BLE001 (an interrupt as well: nobody may be left waiting)
+        except BaseException as error:  # noqa: BLE001 (an interrupt as well: zeros may be left waiting)
             self._fail(_CALLER, error)
         for thread in threads:
             if thread.ident is not None:  # one that could not be started has nothing to end
@@ -98,14 +98,14 @@ class BatchedEvaluator:
         return [results[k] for k in range(n)]
 
     def _serve(self) -> bool:
-        """Answer everybody once all that are left have asked; return whether anybody is left."""
+        """Evaluate the requests of all running searches at once; return whether any is still running."""
         with self._changed:
-            self._changed.wait_for(lambda: len(self._asked) == self._live or self._failures)
+            self._changed.wait_for(lambda: len(self._requests) == self._live or self._failures)
             if self._live == 0 or self._failures:
                 return False
             # In the order of the functions, so that nothing depends on which thread was first.
-            waiting = sorted(self._asked.items(), key=lambda item: int(item[1][1][0]))
-            self._asked = {}
+            waiting = sorted(self._requests.items(), key=lambda item: int(item[1][1][0]))
+            self._requests = {}
         sizes = [which.size for _, (_, which) in waiting]
         values, gradients = self._objective.evaluate(
             np.concatenate([thetas for _, (thetas, _) in waiting]), np.concatenate([which for _, (_, which) in waiting])
@@ -113,7 +113,7 @@ class BatchedEvaluator:
         ends = np.cumsum(sizes)
         with self._changed:
             for (who, _), end, size in zip(waiting, ends, sizes, strict=True):
-                self._answered[who] = values[end - size : end], gradients[end - size : end]
+                self._replies[who] = values[end - size : end], gradients[end - size : end]
             self._changed.notify_all()
         return True
 
@@ -128,15 +128,9 @@ def minimise_lbfgs(
 ) -> list[FitResult]:
     """Minimise K functions by scipy's L-BFGS-B; arguments as for `minimise_newton`.
 
-    One after the other, or in lockstep where the objective says that one pass serves several (`heavy`).
-
-    The best point evaluated is returned, whichever was the last. scipy checks a cap only between its iterations and
-    gives up at an infinite value, so that both are handled here: the cap ends the search at once, and after an infinite
-    value it begins anew from the best point.
-
-    Linear algebra keeps to one thread meanwhile. L-BFGS-B factors matrices of at most 40 rows at every step, and
-    OpenBLAS wakes a second thread for each: with 2 threads an iteration in 7, 18 or 60 variables took 2.9, 4.0 or 6.5
-    ms of processor time, with one 0.2 to 0.3 (two busy cores).
+    Searches run one after the other, or in lockstep where the objective is `heavy`. The best evaluated point is
+    returned. scipy checks a cap only between iterations and gives up at an infinite value; here the cap ends the search
+    at once, and after an infinite value it restarts from the best point. BLAS uses one thread for the small matrices.
     """
     tols, clipped = np.broadcast_to(tol, starts.shape), box.clip(starts)
 

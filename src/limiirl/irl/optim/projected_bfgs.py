@@ -51,14 +51,14 @@ class CuttingPlanes:
 
     def learn(self, theta: FloatArray) -> bool:
         """Add a half-space that does not hold theta (d,), a point outside the domain; return whether there is one."""
-        found = self._edge(theta)
-        if found is None:
+        result = self._edge(theta)
+        if result is None:
             return False
-        level, slope = found
-        size = float(np.linalg.norm(slope))
+        level, normal = result
+        size = float(np.linalg.norm(normal))
         if not (size > 0.0 and np.isfinite(size) and np.isfinite(level)):
             return False
-        self._add(slope[None] / size, np.array([float(slope @ theta) - level]) / size)
+        self._add(normal[None] / size, np.array([float(normal @ theta) - level]) / size)
         return True
 
     def room(self, theta: FloatArray) -> FloatArray:
@@ -130,12 +130,12 @@ class BFGSMatrix:
             share = (1.0 - _LEAST) * model / (model - true)
             change = share * change + (1.0 - share) * along
             true = float(step @ change)
-        if not (true > 0.0 and model > 0.0 and np.isfinite(true)):  # a step lost in rounding says nothing
+        if not (true > 0.0 and model > 0.0 and np.isfinite(true)):  # a step below rounding error
             return
         self.matrix = self.matrix - np.outer(along, along) / model + np.outer(change, change) / true
 
 
-def bounded_step(
+def solve_box_qp(
     matrix: FloatArray,
     gradient: FloatArray,
     lower: FloatArray,
@@ -151,10 +151,10 @@ def bounded_step(
 
     Examples
     --------
-    >>> bounded_step(np.eye(2), np.array([-3.0, 1.0]), np.array([-1.0, 0.0]), np.array([2.0, 1.0]))
+    >>> solve_box_qp(np.eye(2), np.array([-3.0, 1.0]), np.array([-1.0, 0.0]), np.array([2.0, 1.0]))
     array([2., 0.])
     >>> half = np.array([[1.0, 1.0]]), np.array([1.0])
-    >>> bounded_step(np.eye(2), np.array([-1.5, -1.0]), np.zeros(2), np.full(2, 2.0), half)
+    >>> solve_box_qp(np.eye(2), np.array([-1.5, -1.0]), np.zeros(2), np.full(2, 2.0), half)
     array([0.75, 0.25])
     """
     step, free = np.zeros_like(gradient), upper > lower
@@ -190,8 +190,8 @@ def _within(root: FloatArray, right: FloatArray, rows: FloatArray, most: FloatAr
     By y = root x - right it is the problem of least distance of Lawson and Hanson (1974, chapter 23), which is one of
     least squares without negative numbers. `plain` keeps all but the first rows.
     """
-    told = np.isfinite(most)
-    rows, most = rows[told], most[told]
+    finite = np.isfinite(most)
+    rows, most = rows[finite], most[finite]
     against = -solve_triangular(root, rows.T, trans="T").T
     size = np.maximum(np.linalg.norm(against, axis=1), 1e-300)
     # The least y is no longer than that of x = 0, so that in units of this length nothing below is near 0.
@@ -206,7 +206,7 @@ def _within(root: FloatArray, right: FloatArray, rows: FloatArray, most: FloatAr
     return np.asarray(solve_triangular(root, right - unit * rest[:-1] / rest[-1]))
 
 
-# A step is too long where the slope at its end is above this share of minus that at its beginning, and is cut to a
+# A step is too long where the normal at its end is above this share of minus that at its beginning, and is cut to a
 # share between these, this often at most for that reason.
 _OVERSHOT = 0.9
 _SHARES = (0.1, 0.7)
@@ -237,7 +237,7 @@ class BFGSSearch(NewtonSearch):
         self.curvature.begin(self.gradient)
         lower, upper = box.lower - self.theta, box.upper - self.theta
         cuts = None if self.domain is None else (self.domain.rows, _NEARER * self.domain.room(self.theta))
-        self.direction = bounded_step(self.curvature.matrix, self.gradient, lower, upper, cuts)
+        self.direction = solve_box_qp(self.curvature.matrix, self.gradient, lower, upper, cuts)
         self.shorten()
 
     def accepts(self, trial: FloatArray, value: float, gradient: FloatArray, box: Box) -> bool:
@@ -260,7 +260,7 @@ class BFGSSearch(NewtonSearch):
         super().move(theta, value, gradient)
 
     def reject(self, trial: FloatArray, value: float, gradient: FloatArray, box: Box) -> bool:
-        """Aim anew where an infinite value tells the edge; else shorten the step.
+        """Choose a new direction where an infinite value adds a cutting plane; else shorten the step.
 
         It ends at the minimum of a cubic with these values and slopes, or well before a point of infinite value.
         """

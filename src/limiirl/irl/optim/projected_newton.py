@@ -50,13 +50,13 @@ class Box:
         """Return the projection onto the box."""
         return np.clip(thetas, self.lower, self.upper)
 
-    def held(self, theta: FloatArray, gradient: FloatArray) -> NDArray[np.bool_]:
+    def active(self, theta: FloatArray, gradient: FloatArray) -> NDArray[np.bool_]:
         """Return the mask (d,) of active variables: on a bound, with the negative gradient pointing outwards."""
         return ((theta <= self.lower) & (gradient > 0)) | ((theta >= self.upper) & (gradient < 0))
 
     def residual(self, theta: FloatArray, gradient: FloatArray) -> float:
         """Return the largest absolute component of the projected gradient, which is zero at the minimum."""
-        return float(np.max(np.abs(np.where(self.held(theta, gradient), 0.0, gradient)), initial=0.0))
+        return float(np.max(np.abs(np.where(self.active(theta, gradient), 0.0, gradient)), initial=0.0))
 
 
 class NewtonSearch:
@@ -78,11 +78,11 @@ class NewtonSearch:
         """Set the next direction: a damped Newton step of the inactive variables."""
         hessian = objective.hessian(self.theta, k)
         self.n_hessians += 1
-        free = ~box.held(self.theta, self.gradient)
+        free = ~box.active(self.theta, self.gradient)
         if not free.all():
             hessian = hessian[free][:, free]
         self.direction = np.zeros_like(self.theta)
-        self.direction[free] = -damped_solve(hessian, self.gradient[free])
+        self.direction[free] = -solve_damped(hessian, self.gradient[free])
         self.shorten()
 
     def shorten(self) -> None:
@@ -118,7 +118,7 @@ class NewtonSearch:
         )
 
 
-def damped_solve(matrix: FloatArray, right: FloatArray) -> FloatArray:
+def solve_damped(matrix: FloatArray, right: FloatArray) -> FloatArray:
     """Solve (matrix + damping I) x = right by Cholesky, with the least damping that makes it positive definite."""
     if not right.size:
         return right

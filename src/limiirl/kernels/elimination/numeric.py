@@ -178,10 +178,10 @@ def scale_diagonally(
     for v in range(star.size):
         if shift[v] > -np.inf:
             for p in range(up_ptr[v], up_ptr[v + 1]):
-                onward = shift[up[p]] - shift[v]
-                if onward > -np.inf:
-                    scaled[p] = np.exp(value[p] + star[v] + onward)
-                    scaled[n + p] = np.exp(value[n + p] + star[v] - onward)
+                continuation = shift[up[p]] - shift[v]
+                if continuation > -np.inf:
+                    scaled[p] = np.exp(value[p] + star[v] + continuation)
+                    scaled[n + p] = np.exp(value[n + p] + star[v] - continuation)
     return scaled
 
 
@@ -240,9 +240,9 @@ def solve_triangular_adjoint(
             here, total = path_sum[base + k], 0.0
             if here != 0.0:
                 for p in range(up_ptr[path[k]], up_ptr[path[k] + 1]):
-                    onward = path_adjoint[low - level[p]]
-                    adjoint[p] += onward * here
-                    total += onward * weight[p]
+                    continuation = path_adjoint[low - level[p]]
+                    adjoint[p] += continuation * here
+                    total += continuation * weight[p]
                 path_adjoint[base + k] += total
 
 

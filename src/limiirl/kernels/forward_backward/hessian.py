@@ -1,9 +1,4 @@
-"""Conditional means of path features, carried along the edges: what the exact Hessian is made of.
-
-These sweeps work on probabilities alone, so that they are the same in every arithmetic.
-
-How fast can the weight of a trajectory grow from one step to the next? The guard of linear space asks that.
-"""
+"""Conditional means of path features, carried along the edges, for the exact Hessian; and the growth bound."""
 
 import math
 from typing import Any
@@ -34,17 +29,17 @@ def _add(total: Any, row: int, j: int, value: float) -> None:
 def _block(
     near: Any,
     share: Any,
-    visits: Any,
+    marginals: Any,
     phi: Any,
     edge_phi: Any,
     mean: Any,
     out: Any,
-    totals: Any,
+    sums: Any,
     gains: Any,
     lo: int,
     hi: int,
 ) -> None:
-    node_total, edge_total = totals
+    node_total, edge_total = sums
     node_gain, edge_gain = gains
     n_features = phi.shape[1]
     for s in range(lo, hi):
@@ -56,62 +51,63 @@ def _block(
                 for j in range(n_features):
                     carried = share[e] * (mean[other, j] + _edge_feature(edge_phi, edge_gain, e, j))
                     out[s, j] += carried
-                    _add(edge_total, e, j, edge_gain * visits[s] * carried)
+                    _add(edge_total, e, j, edge_gain * marginals[s] * carried)
         for j in range(n_features):
-            _add(node_total, s, j, node_gain * visits[s] * out[s, j])
+            _add(node_total, s, j, node_gain * marginals[s] * out[s, j])
 
 
 @njit(cache=True, error_model="numpy")
 def _serial(
-    near: Any, share: Any, visits: Any, phi: Any, edge_phi: Any, mean: Any, totals: Any, node_gain: Any, edge_gain: Any
+    near: Any, share: Any, marginals: Any, phi: Any, edge_phi: Any, mean: Any, sums: Any, node_gain: Any, edge_gain: Any
 ) -> None:
     for i in range(share.shape[0]):
         gains = (node_gain[i], edge_gain[i])
-        _block(near, share[i], visits[i], phi, edge_phi, mean[i % 2], mean[(i + 1) % 2], totals, gains, 0, phi.shape[0])
+        _block(
+            near, share[i], marginals[i], phi, edge_phi, mean[i % 2], mean[(i + 1) % 2], sums, gains, 0, phi.shape[0]
+        )
 
 
 @njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
 def _parallel(
-    near: Any, share: Any, visits: Any, phi: Any, edge_phi: Any, mean: Any, totals: Any, node_gain: Any, edge_gain: Any
+    near: Any, share: Any, marginals: Any, phi: Any, edge_phi: Any, mean: Any, sums: Any, node_gain: Any, edge_gain: Any
 ) -> None:
     for i in range(share.shape[0]):
         gains = (node_gain[i], edge_gain[i])
         before, after = mean[i % 2], mean[(i + 1) % 2]
         for b in prange((phi.shape[0] + BLOCK - 1) // BLOCK):
             lo, hi = b * BLOCK, min(phi.shape[0], (b + 1) * BLOCK)
-            _block(near, share[i], visits[i], phi, edge_phi, before, after, totals, gains, lo, hi)
+            _block(near, share[i], marginals[i], phi, edge_phi, before, after, sums, gains, lo, hi)
 
 
 def carry(
     near: Neighbours,
     share: NDArray[np.float64],
-    visits: NDArray[np.float64],
+    marginals: NDArray[np.float64],
     phi: NDArray[np.float64],
     edge_phi: NDArray[np.float64] | None,
     mean: NDArray[np.float64],
-    totals: tuple[NDArray[np.float64] | None, NDArray[np.float64] | None],
+    sums: tuple[NDArray[np.float64] | None, NDArray[np.float64] | None],
     node_gain: NDArray[np.float64],
     edge_gain: NDArray[np.float64],
 ) -> None:
-    """Carry mean features n steps: mean(s) <- g_node phi(s) + sum_e share(e) (mean(neighbour) + g_edge phi(e)).
+    """Carry mean features over n steps: mean(s) <- g_node phi(s) + sum_e share(e) (mean(neighbour) + g_edge phi(e)).
 
-    With shares of arrival this is E[features so far | in s at t], with shares of departure E[features to come | in s
-    at t].
+    With shares of arrival, E[features up to t given s_t]; with shares of departure, E[features from t on given s_t].
 
     Parameters
     ----------
     near : the direction in which `share` (n, E) and `edge_phi` (E, d) are sorted
-    visits : (n, S) probability of each state at each step
+    marginals : (n, S) probability of each state at each step
     phi : (S, d)
-    mean : (2, S, d); row 0 holds the means to begin with, row n % 2 those after n steps
-    totals : G (S, d) or None, and G_e (E, d) or None; g_node visits mean and the edges' part are added to them
+    mean : (2, S, d); row 0 holds the initial means, row n % 2 the result
+    sums : G (S, d) or None, and G_e (E, d) or None; g_node marginals mean and the edges' part are added to them
     node_gain, edge_gain : (n,) discounts of the states' and of the edges' step
     """
     if phi.shape[0] > BLOCK:
         with LOCK:
-            _parallel(near, share, visits, phi, edge_phi, mean, totals, node_gain, edge_gain)
+            _parallel(near, share, marginals, phi, edge_phi, mean, sums, node_gain, edge_gain)
     else:
-        _serial(near, share, visits, phi, edge_phi, mean, totals, node_gain, edge_gain)
+        _serial(near, share, marginals, phi, edge_phi, mean, sums, node_gain, edge_gain)
 
 
 @njit(forceinline=True, error_model="numpy")
@@ -126,13 +122,13 @@ def _edge_part(prob: Any, reward: Any, e: int, k: int, n_columns: int) -> Any:
 def _log_growth(near: Any, rewards: Any, n_columns: int) -> Any:
     largest = np.zeros(n_columns)
     last = rewards.discount[max(0, rewards.discount.size - 2)]
-    onward = rewards.discount[min(1, rewards.discount.size - 1)]
+    continuation = rewards.discount[min(1, rewards.discount.size - 1)]
     for s in range(near.ptr.size - 1):
         for k in range(n_columns):
             total = 0.0
             for e in range(near.ptr[s], near.ptr[s + 1]):
                 p, r = _edge_part(rewards.prob, rewards.edge, e, k, n_columns)
-                c = r + onward * rewards.node[near.idx[e] * n_columns + k]
+                c = r + continuation * rewards.node[near.idx[e] * n_columns + k]
                 total += p * exp(c if c > 0.0 else last * c)
             largest[k] = max(largest[k], total)
     for k in range(n_columns):
@@ -141,10 +137,9 @@ def _log_growth(near: Any, rewards: Any, n_columns: int) -> Any:
 
 
 def log_growth(near: Neighbours, rewards: Rewards, columns: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return (K,) an upper bound on log sum_e x_t(e) w_{t+1}(s') over all states and steps.
+    """Return an upper bound (K,) on log sum_e x_t(e) w_{t+1}(s') over all states and steps.
 
-    The exponent of a step is discount_t (r(e) + discount_1 r(s')), whose largest value over t is at the first step
-    where the bracket is positive and at the last where it is negative: late weights tend to 1, which a bound from the
-    first step alone would miss.
+    The exponent discount_t (r(e) + discount_1 r(s')) is largest at the first step if the bracket is positive, and at
+    the last step if it is negative.
     """
     return _log_growth(near, rewards, len(columns))

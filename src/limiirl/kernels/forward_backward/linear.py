@@ -1,22 +1,19 @@
-"""Sweeps over all trajectories in rescaled linear space, for K reward vectors at once.
+"""Forward and backward passes in rescaled linear arithmetic, for K reward vectors at once.
 
-A message is a flat array of (S + 1) K doubles, a row of K for each state and a last row of zeros for the empty slots of
-`Neighbours.table`. Going backwards, the message at step t > 0 is u_t = w_t beta_t (the weight of every way to go on
-from a state, its own reward included); at t = 0 it is beta_0 (own reward excluded: the caller adds it, shifted, so
-that it cannot underflow). Going forwards, alpha_t includes the state's own reward. The true value of a message is the
-stored one times 2**exponent.
+A message is a flat array of (S + 1) K doubles, K per state, with a last row of zeros for the empty slots of
+`Neighbours.table`. The backward message of step t > 0 is u_t = w_t beta_t, which includes the state's own reward; at
+t = 0 it is beta_0, without it. The true value of a message is the stored one times 2**exponent.
 
     beta_t(s) = end(s) + sum_e x_t(e) u_{t+1}(s')        alpha_{t+1}(s') = w_{t+1}(s') sum_e x_t(e) alpha_t(s)
 
-with w_t = exp(discount_t r(s)) and x_t = p(e) exp(discount_t r(e)). Scales are powers of two, hence exact, and
-nothing here is summed across states: the results are the same bits on any number of threads.
+with w_t = exp(discount_t r(s)) and x_t = p(e) exp(discount_t r(e)). Scales are powers of two, hence exact, and nothing
+is summed across states: the results do not depend on the number of threads.
 
-Each direction has three drivers around the same blocks: one for graphs that fit a cache, one that deals the blocks of a
-step out to threads, and one for large graphs with near neighbours, which lets several steps chase each other through
-memory, so that a block is read from memory once for all of them (ADR 0003).
+Each direction has three drivers: serial, parallel over the blocks of a step, and, for large graphs of small bandwidth,
+a wavefront of several steps, which reads a block from memory once for all of them (ADR 0003).
 
-`columns` is a tuple of K zeros: its length is part of its type, so that numba knows K when it compiles. On small
-graphs a K above four is passed as a number, for one compiled function serves them all.
+`columns` is a tuple of K zeros, so that K is a compile-time constant. On small graphs a K above four is passed as a
+number, and one compiled function serves them all.
 """
 
 import math
@@ -31,18 +28,18 @@ from limiirl.kernels.graph import Alpha, CountBuffers, Neighbours, Rewards, Weig
 from limiirl.kernels.simd import count
 from limiirl.kernels.threading import BLOCK, LOCK, ONLY_PRANGE
 
-# Steps that sweep over a large graph together, each a block behind the one before (see `linear`).
+# Steps per wavefront, each one block behind the previous one.
 WAVE = 4
-# A column is rescaled every so many steps: each costs one more pass over the message, and doubles have room for many.
+# Steps between rescalings, each of which costs one more pass over the message.
 RESCALE_EVERY = 4 * WAVE
 _LN2 = math.log(2.0)
-# Numba compiles the drivers for small graphs for each K up to this one, and once for all larger ones.
+# Largest K with specialised drivers for small graphs.
 _SPECIALISED = 4
 
 
 @njit(forceinline=True, error_model="numpy")
 def _shift_of(message: Any, t: int, k: int, n_columns: int) -> int:
-    """Return the exponent by which column k is rescaled at step t: mostly 0, now and then that of its maximum."""
+    """Return the exponent by which column k is rescaled at step t: that of its maximum, or 0 between rescalings."""
     if t % RESCALE_EVERY:
         return 0
     top = 0.0
@@ -53,7 +50,7 @@ def _shift_of(message: Any, t: int, k: int, n_columns: int) -> int:
 
 @njit(cache=True, error_model="numpy")
 def backward_scales(scales: Any, messages: Any, exponents: Any, i: int, t: int) -> Any:
-    """Set and return the rows of `scales`: what stopping weighs at step t, and the factor of the next message."""
+    """Set and return the rows of `scales`: the weight of stopping at step t, and the factor of the next message."""
     n_columns = exponents.shape[1]
     stop, factor = scales[0], scales[1]
     for k in range(n_columns):
@@ -66,9 +63,9 @@ def backward_scales(scales: Any, messages: Any, exponents: Any, i: int, t: int) 
 
 
 @njit(cache=True, error_model="numpy")
-def backward_stage(sweep: Any, end: Any, messages: Any, i: int, scales: Any, t: int, b: int, block: int) -> None:
-    """Set block b of messages[i], which is of step t; blocks beyond the states are nothing to do."""
-    near, rewards, weights, columns = sweep
+def backward_stage(inputs: Any, end: Any, messages: Any, i: int, scales: Any, t: int, b: int, block: int) -> None:
+    """Set block b of messages[i], of step t; do nothing for blocks beyond the states."""
+    near, rewards, weights, columns = inputs
     n_states = messages.shape[1] // np.int64(count(columns)) - 1
     lo, hi = b * block, min(n_states, (b + 1) * block)
     if 0 <= lo < n_states:
@@ -78,7 +75,7 @@ def backward_stage(sweep: Any, end: Any, messages: Any, i: int, scales: Any, t: 
 
 @njit(cache=True, error_model="numpy")
 def forward_scales(scales: Any, cur: Any, alpha_exponent: Any, exponent: Any, log_norm: Any, gain: Any, t: int) -> Any:
-    """Set and return the rows of `scales` for step t: factors of the next alpha, of probabilities, of both tallies."""
+    """Set and return the factors of the next alpha, of probabilities, and of state and edge counts at step t."""
     factor, scale, node_gain, edge_gain = scales[0], scales[1], scales[2], scales[3]
     for k in range(log_norm.size):
         shift = _shift_of(cur, t, k, log_norm.size)
@@ -91,14 +88,16 @@ def forward_scales(scales: Any, cur: Any, alpha_exponent: Any, exponent: Any, lo
 
 
 @njit(cache=True, error_model="numpy")
-def forward_stage(sweep: Any, alpha: Any, u: Any, tally: Any, i: int, scales: Any, t: int, b: int, block: int) -> None:
-    """Carry alpha to block b of step t and tally it in row i; blocks beyond the states are nothing to do."""
-    near, rewards, weights, columns = sweep
+def forward_stage(
+    inputs: Any, alpha: Any, u: Any, counts: Any, i: int, scales: Any, t: int, b: int, block: int
+) -> None:
+    """Compute block b of alpha_t and its expected counts, in row i; do nothing beyond the states."""
+    near, rewards, weights, columns = inputs
     n_states = u.size // np.int64(count(columns)) - 1
     lo, hi = b * block, min(n_states, (b + 1) * block)
     if 0 <= lo < n_states:
         arrays = (alpha[(t - 1) % 2], alpha[t % 2], u)
-        forward_block(near, rewards, weights, arrays, tally, i, scales, t, np.uint64(lo), np.uint64(hi), columns)
+        forward_block(near, rewards, weights, arrays, counts, i, scales, t, np.uint64(lo), np.uint64(hi), columns)
 
 
 @njit(cache=True, error_model="numpy")
@@ -108,7 +107,7 @@ def _fill(near: Any, rewards: Any, weights: Any, n_columns: int) -> None:
 
 
 def fill(near: Neighbours, rewards: Rewards, weights: Weights, columns: tuple[int, ...]) -> None:
-    """Compute the weights of step 0, which are those of every step when the rewards are steady."""
+    """Compute the weights of step 0, those of every step if rewards are time-homogeneous."""
     _fill(near, rewards, weights, len(columns))
 
 
@@ -116,10 +115,10 @@ def fill(near: Neighbours, rewards: Rewards, weights: Weights, columns: tuple[in
 def _backward_serial(
     near: Any, rewards: Any, weights: Any, end: Any, messages: Any, exponents: Any, t_first: int, columns: Any
 ) -> None:
-    sweep, room = (near, rewards, weights, columns), np.empty((2, exponents.shape[1]))
+    inputs, room = (near, rewards, weights, columns), np.empty((2, exponents.shape[1]))
     for i in range(messages.shape[0] - 2, -1, -1):
         scales = backward_scales(room, messages, exponents, i, t_first + i)
-        backward_stage(sweep, end, messages, i, scales, t_first + i, 0, messages.shape[1])
+        backward_stage(inputs, end, messages, i, scales, t_first + i, 0, messages.shape[1])
 
 
 @njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
@@ -130,39 +129,39 @@ def _backward_parallel(
     for i in range(messages.shape[0] - 2, -1, -1):
         scales = backward_scales(room, messages, exponents, i, t_first + i)
         for b in prange(n_blocks):
-            sweep = (near, rewards, weights, columns)
-            backward_stage(sweep, end, messages, i, scales, t_first + i, b, BLOCK)
+            inputs = (near, rewards, weights, columns)
+            backward_stage(inputs, end, messages, i, scales, t_first + i, b, BLOCK)
 
 
 @njit(forceinline=True, error_model="numpy")
 def _lean(c: int, n_chunks: int, n_blocks: int, j: int) -> Any:
-    """Return the blocks, from the first to before the last, of chunk c that step j of a group can compute from j - 1.
+    """Return the range of blocks of chunk c that step j of a wavefront can compute from step j - 1.
 
-    A chunk loses a block a step on each side where it borders on another, whose blocks are being computed meanwhile.
+    A chunk loses one block per step at each border with another chunk.
     """
     first, last = c * n_blocks // n_chunks, (c + 1) * n_blocks // n_chunks
     return first + (j if c > 0 else 0), last - (j if c < n_chunks - 1 else 0)
 
 
 @njit(cache=True, error_model="numpy")
-def _backward_chunk(sweep: Any, end: Any, messages: Any, top: int, scales: Any, t: int, c: int, n_chunks: int) -> None:
-    """Compute the steps of a group in one chunk, each a block behind the one before, which it finds in the cache."""
-    block, n_blocks, depth = sweep[0].block, _block_count(sweep[0]), len(scales)
+def _backward_chunk(inputs: Any, end: Any, messages: Any, top: int, scales: Any, t: int, c: int, n_chunks: int) -> None:
+    """Compute the steps of a wavefront in one chunk, each one block behind the previous one."""
+    block, n_blocks, depth = inputs[0].block, _block_count(inputs[0]), len(scales)
     first, last = _lean(c, n_chunks, n_blocks, 0)
     for wave in range(first, last + depth - 1):
         for j in range(depth):
             lo, hi = _lean(c, n_chunks, n_blocks, j)
             if lo <= wave - j < hi:
-                backward_stage(sweep, end, messages, top - j, scales[j], t - j, wave - j, block)
+                backward_stage(inputs, end, messages, top - j, scales[j], t - j, wave - j, block)
 
 
 @njit(cache=True, error_model="numpy")
-def _backward_gap(sweep: Any, end: Any, messages: Any, top: int, scales: Any, t: int, c: int, n_chunks: int) -> None:
-    """Compute what chunks c and c + 1 left out between them."""
-    middle = _lean(c, n_chunks, _block_count(sweep[0]), 0)[1]
+def _backward_gap(inputs: Any, end: Any, messages: Any, top: int, scales: Any, t: int, c: int, n_chunks: int) -> None:
+    """Compute the blocks between chunks c and c + 1."""
+    middle = _lean(c, n_chunks, _block_count(inputs[0]), 0)[1]
     for j in range(1, len(scales)):
         for b in range(middle - j, middle + j):
-            backward_stage(sweep, end, messages, top - j, scales[j], t - j, b, sweep[0].block)
+            backward_stage(inputs, end, messages, top - j, scales[j], t - j, b, inputs[0].block)
 
 
 @njit(forceinline=True, error_model="numpy")
@@ -184,7 +183,7 @@ def _backward_waves(
 ) -> None:
     top = messages.shape[0] - 2
     while top >= 0:
-        # A step that rescales reads the whole message before it, so that it can only be the first of a group.
+        # A rescaling step reads the whole previous message, so that it must be the first of a wavefront.
         t = t_first + top
         depth = min(top + 1, (t - 1) % WAVE + 1)
         room = np.empty((depth, 2, exponents.shape[1]))
@@ -201,7 +200,7 @@ def _few(columns: tuple[int, ...]) -> Any:
 
 
 def _chunk_count(near: Neighbours) -> int:
-    """Return one chunk a thread, unless their gaps would touch."""
+    """Return one chunk per thread, unless their gaps would touch."""
     return int(max(1, min(get_num_threads(), _block_count.py_func(near) // (2 * WAVE))))
 
 
@@ -215,7 +214,7 @@ def backward(
     t_first: int,
     columns: tuple[int, ...],
 ) -> None:
-    """Fill messages[i] for steps t_first + i, from the last row down, which is given.
+    """Compute messages[i] of steps t_first + i from the last row, which is given.
 
     Parameters
     ----------
@@ -244,16 +243,16 @@ def _forward_serial(
     exponents: Any,
     state: Any,
     gain: Any,
-    tally: Any,
+    counts: Any,
     t_first: int,
     columns: Any,
 ) -> None:
     alpha, alpha_exponent, log_norm = state
-    sweep, room = (near, rewards, weights, columns), np.empty((4, log_norm.size))
+    inputs, room = (near, rewards, weights, columns), np.empty((4, log_norm.size))
     for i in range(messages.shape[0] - 1):
         t = t_first + i + 1
         scales = forward_scales(room, alpha[(t - 1) % 2], alpha_exponent, exponents[i + 1], log_norm, gain, t)
-        forward_stage(sweep, alpha, messages[i + 1], tally, i, scales, t, 0, messages.shape[1])
+        forward_stage(inputs, alpha, messages[i + 1], counts, i, scales, t, 0, messages.shape[1])
 
 
 @njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
@@ -265,7 +264,7 @@ def _forward_parallel(
     exponents: Any,
     state: Any,
     gain: Any,
-    tally: Any,
+    counts: Any,
     t_first: int,
     columns: Any,
 ) -> None:
@@ -275,36 +274,36 @@ def _forward_parallel(
         t = t_first + i + 1
         scales = forward_scales(room, alpha[(t - 1) % 2], alpha_exponent, exponents[i + 1], log_norm, gain, t)
         for b in prange(n_blocks):
-            sweep = (near, rewards, weights, columns)
-            forward_stage(sweep, alpha, messages[i + 1], tally, i, scales, t, b, BLOCK)
+            inputs = (near, rewards, weights, columns)
+            forward_stage(inputs, alpha, messages[i + 1], counts, i, scales, t, b, BLOCK)
 
 
 @njit(cache=True, error_model="numpy")
 def _forward_chunk(
-    sweep: Any, alpha: Any, messages: Any, tally: Any, first: int, scales: Any, t: int, place: Any
+    inputs: Any, alpha: Any, messages: Any, counts: Any, first: int, scales: Any, t: int, place: Any
 ) -> None:
-    """As `_backward_chunk`. Two rows of alpha are enough: a step overwrites a block after the last that reads it."""
+    """Forward counterpart of `_backward_chunk`; two rows of alpha suffice."""
     c, n_chunks = place
-    block, n_blocks, depth = sweep[0].block, _block_count(sweep[0]), len(scales)
+    block, n_blocks, depth = inputs[0].block, _block_count(inputs[0]), len(scales)
     begin, last = _lean(c, n_chunks, n_blocks, 0)
     for wave in range(begin, last + depth - 1):
         for j in range(depth):
             lo, hi = _lean(c, n_chunks, n_blocks, j)
             if lo <= wave - j < hi:
                 u = messages[first + j + 1]
-                forward_stage(sweep, alpha, u, tally, first + j, scales[j], t + j, wave - j, block)
+                forward_stage(inputs, alpha, u, counts, first + j, scales[j], t + j, wave - j, block)
 
 
 @njit(cache=True, error_model="numpy")
 def _forward_gap(
-    sweep: Any, alpha: Any, messages: Any, tally: Any, first: int, scales: Any, t: int, place: Any
+    inputs: Any, alpha: Any, messages: Any, counts: Any, first: int, scales: Any, t: int, place: Any
 ) -> None:
     c, n_chunks = place
-    middle = _lean(c, n_chunks, _block_count(sweep[0]), 0)[1]
+    middle = _lean(c, n_chunks, _block_count(inputs[0]), 0)[1]
     for j in range(1, len(scales)):
         for b in range(middle - j, middle + j):
             u = messages[first + j + 1]
-            forward_stage(sweep, alpha, u, tally, first + j, scales[j], t + j, b, sweep[0].block)
+            forward_stage(inputs, alpha, u, counts, first + j, scales[j], t + j, b, inputs[0].block)
 
 
 @njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
@@ -316,7 +315,7 @@ def _forward_waves(
     exponents: Any,
     state: Any,
     gain: Any,
-    tally: Any,
+    counts: Any,
     t_first: int,
     columns: Any,
     n_chunks: int,
@@ -332,11 +331,11 @@ def _forward_waves(
             for j in range(depth)
         ]
         for c in prange(n_chunks):
-            sweep = (near, rewards, weights, columns)
-            _forward_chunk(sweep, alpha, messages, tally, first, scales, t, (c, n_chunks))
+            inputs = (near, rewards, weights, columns)
+            _forward_chunk(inputs, alpha, messages, counts, first, scales, t, (c, n_chunks))
         for c in prange(n_chunks - 1):
-            sweep = (near, rewards, weights, columns)
-            _forward_gap(sweep, alpha, messages, tally, first, scales, t, (c, n_chunks))
+            inputs = (near, rewards, weights, columns)
+            _forward_gap(inputs, alpha, messages, counts, first, scales, t, (c, n_chunks))
         first += depth
 
 
@@ -348,25 +347,25 @@ def forward(
     exponents: NDArray[np.int64],
     state: Alpha,
     gain: NDArray[np.float64],
-    tally: CountBuffers,
+    counts: CountBuffers,
     t_first: int,
     columns: tuple[int, ...],
 ) -> None:
-    """Carry alpha from step t_first over the steps of `messages`, tallying every step on the way.
+    """Carry alpha from step t_first over the steps of `messages`, accumulating expected counts.
 
     Parameters
     ----------
     near : predecessors of each state
     messages, exponents : u_t for t from t_first to t_first + n, as `backward` left them
     state : alpha at step t_first, updated
-    gain : (L,) weight of step t in the tallies
+    gain : (L,) weight of step t in the expected counts
     """
     if near.ptr.size - 1 <= BLOCK:
-        _forward_serial(near, rewards, weights, messages, exponents, state, gain, tally, t_first, _few(columns))
+        _forward_serial(near, rewards, weights, messages, exponents, state, gain, counts, t_first, _few(columns))
         return
     with LOCK:
         if near.block:
             n_chunks = _chunk_count(near)
-            _forward_waves(near, rewards, weights, messages, exponents, state, gain, tally, t_first, columns, n_chunks)
+            _forward_waves(near, rewards, weights, messages, exponents, state, gain, counts, t_first, columns, n_chunks)
         else:
-            _forward_parallel(near, rewards, weights, messages, exponents, state, gain, tally, t_first, columns)
+            _forward_parallel(near, rewards, weights, messages, exponents, state, gain, counts, t_first, columns)

@@ -1,8 +1,7 @@
-"""Linear space, a block of states at a time: the innermost loops of `linear`.
+"""Innermost loops of `linear`, over a block of states.
 
-A row is the K neighbouring doubles of one state, or one of them where K is a number. Rows are summed in registers
-(`simd.load` and friends), over a fixed number of table slots, so that the loop over states has no branch that could be
-mispredicted. Arguments that may be None select a variant when numba compiles, not when it runs.
+A row is the K doubles of one state, or one of them where K is a number. Rows are summed in registers over a fixed
+number of table slots, without branches. Arguments that may be None select a variant at compile time.
 """
 
 from typing import Any
@@ -66,7 +65,7 @@ def fill_edges(x: Any, prob: Any, reward: Any, scale: float, lo: Any, hi: Any, c
 
 @njit(forceinline=True, error_model="numpy")
 def refresh(near: Any, rewards: Any, weights: Any, t_node: int, t_edge: int, lo: Any, hi: Any, columns: Any) -> None:
-    """Recompute the weights of states lo to hi, and of their edges, for these steps, where rewards are discounted."""
+    """Recompute the weights of states lo to hi and of their edges, unless they are time-homogeneous."""
     if rewards.steady:
         return
     n_columns = count(columns)
@@ -76,7 +75,7 @@ def refresh(near: Any, rewards: Any, weights: Any, t_node: int, t_edge: int, lo:
 
 
 @njit(forceinline=True, error_model="numpy")
-def _stopped(stop: Any, end: Any, s: Any) -> Any:
+def _stop_weight(stop: Any, end: Any, s: Any) -> Any:
     if end is None:
         return stop
     return scale(stop, end[s])
@@ -101,8 +100,8 @@ def _backward_rows(
     for k in range(np.uint64(0), n_columns, lanes(columns)):
         stop, factor = load(scales[0], k, columns), load(scales[1], k, columns)
         for s in range(lo, hi):
-            onward = mul(factor, _gather(near, x, prev, s, k, narrow, columns))
-            total = add(_stopped(stop, end, s), onward)
+            continuation = mul(factor, _gather(near, x, prev, s, k, narrow, columns))
+            total = add(_stop_weight(stop, end, s), continuation)
             o = s * n_columns + k
             if own:
                 total = mul(total, load(w, o, columns))
@@ -133,7 +132,7 @@ def backward_block(
 
 @njit(forceinline=True, error_model="numpy")
 def _tally_edges(near: Any, x: Any, cur: Any, edge: Any, gained: Any, s: Any, k: Any, columns: Any) -> None:
-    """Add what each edge into s carries, times the row `gained`, to `edge`."""
+    """Add the expected counts of the edges into s."""
     if edge is None:
         return
     n_columns = count(columns)
@@ -145,7 +144,7 @@ def _tally_edges(near: Any, x: Any, cur: Any, edge: Any, gained: Any, s: Any, k:
 
 @njit(forceinline=True, error_model="numpy")
 def _record_shares(near: Any, x: Any, cur: Any, share: Any, i: int, arrived: Any, s: Any, k: Any, columns: Any) -> None:
-    """Set row i of `share` to the part that each edge into s has in the row `arrived`."""
+    """Set row i of `share` to P(edge = e given arrival in s)."""
     if share is None:
         return
     n_columns = count(columns)
@@ -162,9 +161,9 @@ def _tally_state(node: Any, gained: Any, o: Any, columns: Any) -> None:
 
 
 @njit(forceinline=True, error_model="numpy")
-def _record_visits(visits: Any, i: int, probability: Any, o: Any) -> None:
-    if visits is not None:
-        store(visits, np.uint64(i) * np.uint64(visits.shape[1]) + o, probability)
+def _record_visits(marginals: Any, i: int, probability: Any, o: Any) -> None:
+    if marginals is not None:
+        store(marginals, np.uint64(i) * np.uint64(marginals.shape[1]) + o, probability)
 
 
 @njit(forceinline=True, error_model="numpy")
@@ -173,7 +172,7 @@ def _forward_rows(
     x: Any,
     w: Any,
     arrays: Any,
-    tally: Any,
+    counts: Any,
     i: int,
     scales: Any,
     narrow: bool,
@@ -189,12 +188,12 @@ def _forward_rows(
         for s in range(lo, hi):
             o = s * n_columns + k
             arrived = _gather(near, x, cur, s, k, narrow, columns)
-            onward = load(u, o, columns)
-            joint = mul(arrived, onward)
-            _tally_state(tally.node, mul(node_gain, joint), o, columns)
-            _tally_edges(near, x, cur, tally.edge, mul(edge_gain, onward), s, k, columns)
-            _record_visits(tally.visits, i, mul(once, joint), o)
-            _record_shares(near, x, cur, tally.share, i, arrived, s, k, columns)
+            continuation = load(u, o, columns)
+            joint = mul(arrived, continuation)
+            _tally_state(counts.node, mul(node_gain, joint), o, columns)
+            _tally_edges(near, x, cur, counts.edge, mul(edge_gain, continuation), s, k, columns)
+            _record_visits(counts.marginals, i, mul(once, joint), o)
+            _record_shares(near, x, cur, counts.share, i, arrived, s, k, columns)
             store(nxt, o, mul(arrived, mul(factor, load(w, o, columns))))
 
 
@@ -204,7 +203,7 @@ def forward_block(
     rewards: Any,
     weights: Any,
     arrays: Any,
-    tally: Any,
+    counts: Any,
     i: int,
     scales: Any,
     t: int,
@@ -212,9 +211,9 @@ def forward_block(
     hi: Any,
     columns: Any,
 ) -> None:
-    """Carry alpha to states lo to hi of step t and tally them in row i; `arrays` are alpha before and after, and u."""
+    """Compute alpha_t and expected counts of states lo to hi, in row i; `arrays` are alpha_{t-1}, alpha_t and u_t."""
     refresh(near, rewards, weights, t, t - 1, lo, hi, columns)
     if near.width == 3 and not near.overflows:
-        _forward_rows(near, weights.edge, weights.node, arrays, tally, i, scales, True, lo, hi, columns)
+        _forward_rows(near, weights.edge, weights.node, arrays, counts, i, scales, True, lo, hi, columns)
     else:
-        _forward_rows(near, weights.edge, weights.node, arrays, tally, i, scales, False, lo, hi, columns)
+        _forward_rows(near, weights.edge, weights.node, arrays, counts, i, scales, False, lo, hi, columns)

@@ -1,8 +1,7 @@
-"""The sweeps of `linear` in log space: several times slower, and right for any finite reward.
+"""The passes of `linear` in log arithmetic: slower, and accurate for all finite rewards.
 
-Same functions, same arguments. Messages are logarithms, kept near zero by whole numbers in `exponents`, which are
-to be added (in `linear` they are powers of two); `weights` is not used;
-`rewards.prob` holds the logarithms of the edges' probabilities, and an impossible row is minus infinity.
+Same functions and arguments, except that messages are logarithms with integer offsets in `exponents`, `rewards.prob`
+holds log probabilities, and `weights` is unused.
 """
 
 import math
@@ -66,7 +65,7 @@ def _floor(end: Any, s: int) -> float:
 
 @njit(cache=True, error_model="numpy")
 def _shift_of(message: Any, n_columns: int) -> Any:
-    """Return whole numbers near the maxima of a message: kept apart, they leave its digits to what differs."""
+    """Return the rounded maxima of a message, stored separately to keep its precision."""
     shift = np.zeros(n_columns, dtype=np.int64)
     for k in range(n_columns):
         top = -np.inf
@@ -103,10 +102,10 @@ def _backward_block(
     for s in range(lo, hi):
         for k in range(n_columns):
             floor = _floor(end, s) - exponent[k]
-            onward = _log_sum(
+            continuation = _log_sum(
                 near, rewards.prob, rewards.edge, rewards.discount[t], prev, s, k, n_columns, floor, shift[k]
             )
-            out[s * n_columns + k] = onward + own * rewards.node[s * n_columns + k]
+            out[s * n_columns + k] = continuation + own * rewards.node[s * n_columns + k]
 
 
 @njit(cache=True, error_model="numpy")
@@ -142,7 +141,7 @@ def backward(
     t_first: int,
     columns: tuple[int, ...],
 ) -> None:
-    """Fill messages[i] with log u_t (log beta_0 at t = 0), t = t_first + i, from the last row down, which is given."""
+    """Compute messages[i] = log u_t (log beta_0 at t = 0), t = t_first + i, from the last row, which is given."""
     if near.ptr.size - 1 > BLOCK:
         with LOCK:
             _backward_parallel(near, rewards, end, messages, exponents, t_first, len(columns))
@@ -158,7 +157,7 @@ def _tally_edges(
     scale: float,
     cur: Any,
     arrived: float,
-    onward: float,
+    continuation: float,
     edge: Any,
     share: Any,
     gain: float,
@@ -171,17 +170,17 @@ def _tally_edges(
     for e in range(near.ptr[s], near.ptr[s + 1]):
         flow = _edge_log_weight(prob, reward, scale, e, k, n_columns) + cur[near.idx[e] * n_columns + k]
         if edge is not None:
-            edge[e * n_columns + k] += gain * exp(flow + onward)
+            edge[e * n_columns + k] += gain * exp(flow + continuation)
         if share is not None:
             share[e * n_columns + k] = exp(flow - arrived) if arrived > _EMPTY else 0.0
 
 
 @njit(forceinline=True, error_model="numpy")
-def _tally_state(node: Any, visits: Any, i: int, gain: float, probability: float) -> None:
+def _tally_state(node: Any, marginals: Any, i: int, gain: float, probability: float) -> None:
     if node is not None:
         node[i] += gain * probability
-    if visits is not None:
-        visits[i] = probability
+    if marginals is not None:
+        marginals[i] = probability
 
 
 @njit(forceinline=True, error_model="numpy")
@@ -200,7 +199,7 @@ def _forward_block(
     u: Any,
     scales: Any,
     gain: Any,
-    tally: Any,
+    counts: Any,
     i: int,
     t: int,
     lo: int,
@@ -208,17 +207,17 @@ def _forward_block(
     n_columns: int,
 ) -> None:
     shift, offset = scales
-    visits, share = _row(tally.visits, i), _row(tally.share, i)
+    marginals, share = _row(counts.marginals, i), _row(counts.share, i)
     prob, reward, scale = rewards.prob, rewards.edge, rewards.discount[t - 1]
     for s in range(lo, hi):
         for k in range(n_columns):
             o = s * n_columns + k
             arrived = _log_sum(near, prob, reward, scale, cur, s, k, n_columns, _EMPTY, 0.0)
-            onward = u[o] + offset[k]
+            continuation = u[o] + offset[k]
             _tally_edges(
-                near, prob, reward, scale, cur, arrived, onward, tally.edge, share, gain[t - 1], s, k, n_columns
+                near, prob, reward, scale, cur, arrived, continuation, counts.edge, share, gain[t - 1], s, k, n_columns
             )
-            _tally_state(tally.node, visits, o, gain[t], exp(arrived + onward))
+            _tally_state(counts.node, marginals, o, gain[t], exp(arrived + continuation))
             nxt[o] = arrived - shift[k] + rewards.discount[t] * rewards.node[o]
 
 
@@ -230,7 +229,7 @@ def _forward_serial(
     exponents: Any,
     state: Any,
     gain: Any,
-    tally: Any,
+    counts: Any,
     t_first: int,
     n_columns: int,
 ) -> None:
@@ -240,7 +239,7 @@ def _forward_serial(
         t = t_first + i + 1
         cur, nxt, u = alpha[(t - 1) % 2], alpha[t % 2], messages[i + 1]
         scales = _forward_scales(cur, alpha_exponent, exponents[i + 1], log_norm, n_columns)
-        _forward_block(near, rewards, cur, nxt, u, scales, gain, tally, i, t, 0, hi, n_columns)
+        _forward_block(near, rewards, cur, nxt, u, scales, gain, counts, i, t, 0, hi, n_columns)
 
 
 @njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
@@ -251,7 +250,7 @@ def _forward_parallel(
     exponents: Any,
     state: Any,
     gain: Any,
-    tally: Any,
+    counts: Any,
     t_first: int,
     n_columns: int,
 ) -> None:
@@ -263,7 +262,7 @@ def _forward_parallel(
         scales = _forward_scales(cur, alpha_exponent, exponents[i + 1], log_norm, n_columns)
         for b in prange((n_states + BLOCK - 1) // BLOCK):
             lo, hi = b * BLOCK, min(n_states, (b + 1) * BLOCK)
-            _forward_block(near, rewards, cur, nxt, u, scales, gain, tally, i, t, lo, hi, n_columns)
+            _forward_block(near, rewards, cur, nxt, u, scales, gain, counts, i, t, lo, hi, n_columns)
 
 
 def forward(
@@ -274,13 +273,13 @@ def forward(
     exponents: NDArray[np.int64],
     state: Alpha,
     gain: NDArray[np.float64],
-    tally: CountBuffers,
+    counts: CountBuffers,
     t_first: int,
     columns: tuple[int, ...],
 ) -> None:
-    """Carry log alpha from step t_first over the steps of `messages`, tallying every step on the way."""
+    """Carry log alpha from step t_first over the steps of `messages`, accumulating expected counts."""
     if near.ptr.size - 1 > BLOCK:
         with LOCK:
-            _forward_parallel(near, rewards, messages, exponents, state, gain, tally, t_first, len(columns))
+            _forward_parallel(near, rewards, messages, exponents, state, gain, counts, t_first, len(columns))
     else:
-        _forward_serial(near, rewards, messages, exponents, state, gain, tally, t_first, len(columns))
+        _forward_serial(near, rewards, messages, exponents, state, gain, counts, t_first, len(columns))

@@ -1,7 +1,4 @@
-"""Drawing the next move of many walkers from backward messages.
-
-One step of the heaviest way: the best arrival in every state from the layer before.
-"""
+"""Forward sampling from backward messages, and one step of the Viterbi recursion."""
 
 from typing import Any
 
@@ -14,20 +11,20 @@ from limiirl.kernels.simd import exp
 
 
 @njit(forceinline=True, error_model="numpy")
-def _move_weight(prob: Any, reward: Any, scale: float, onward: float, top: float, log: bool, e: int) -> float:
+def _edge_weight(prob: Any, reward: Any, scale: float, continuation: float, top: float, log: bool, e: int) -> float:
     """Return the weight of an edge, divided by exp(top) in log space."""
     power = 0.0 if reward is None else scale * reward[e]
     if log:
-        return exp((0.0 if prob is None else prob[e]) + power + onward - top)
-    return (1.0 if prob is None else prob[e]) * exp(power) * onward
+        return exp((0.0 if prob is None else prob[e]) + power + continuation - top)
+    return (1.0 if prob is None else prob[e]) * exp(power) * continuation
 
 
 @njit(forceinline=True, error_model="numpy")
-def _log_top(near: Any, prob: Any, reward: Any, scale: float, onward: Any, stop: float, s: int) -> float:
+def _log_top(near: Any, prob: Any, reward: Any, scale: float, continuation: Any, stop: float, s: int) -> float:
     top = stop
     for e in range(near.ptr[s], near.ptr[s + 1]):
         power = (0.0 if prob is None else prob[e]) + (0.0 if reward is None else scale * reward[e])
-        top = max(top, power + onward[near.idx[e]])
+        top = max(top, power + continuation[near.idx[e]])
     return top
 
 
@@ -37,39 +34,39 @@ def choose(
     prob: NDArray[np.float64] | None,
     reward: NDArray[np.float64] | None,
     scale: float,
-    onward: NDArray[np.float64],
+    continuation: NDArray[np.float64],
     stop: NDArray[np.float64],
     log: bool,
     at: NDArray[np.int64],
     uniform: NDArray[np.float64],
     chosen: NDArray[np.int64],
 ) -> None:
-    """Let walker i, who is in state at[i], stop (chosen[i] = -1) or take an edge, in proportion to their weights.
+    """Draw for each trajectory i, in state at[i], an edge or stopping (chosen[i] = -1), in proportion to their weights.
 
     Parameters
     ----------
     near : successors of each state
     prob, reward : (E,) or None, as in `Rewards`, for one intent
     scale : discount of the step
-    onward : (S + 1,) message of the next step
-    stop : (S,) weight of stopping, in the scale of `onward`
+    continuation : (S + 1,) message of the next step
+    stop : (S,) weight of stopping, in the scale of `continuation`
     log : whether weights are logarithms
     uniform : (n,) random numbers in [0, 1)
     """
     for i in range(at.size):
         s = at[i]
-        top = _log_top(near, prob, reward, scale, onward, stop[s], s) if log else 0.0
+        top = _log_top(near, prob, reward, scale, continuation, stop[s], s) if log else 0.0
         ended = exp(stop[s] - top) if log else stop[s]
         total = ended
         for e in range(near.ptr[s], near.ptr[s + 1]):
-            total += _move_weight(prob, reward, scale, onward[near.idx[e]], top, log, e)
+            total += _edge_weight(prob, reward, scale, continuation[near.idx[e]], top, log, e)
         left = uniform[i] * total - ended
         chosen[i] = -1
         if left >= 0.0:
             for e in range(near.ptr[s], near.ptr[s + 1]):
-                weight = _move_weight(prob, reward, scale, onward[near.idx[e]], top, log, e)
+                weight = _edge_weight(prob, reward, scale, continuation[near.idx[e]], top, log, e)
                 if weight > 0.0:
-                    chosen[i] = e  # kept when rounding leaves a little over after the last edge
+                    chosen[i] = e  # the last edge takes the rounding error
                     left -= weight
                     if left < 0.0:
                         break

@@ -73,13 +73,13 @@ def signatures() -> dict[str, Signature]:
     >>> signatures()["linear_fill"].names
     ('size', 'n_columns', 'prob', 'reward', 'weight')
     """
-    found = {}
+    result = {}
     for name, parameters in _KERNEL.findall(all_sources()):
         declarations = tuple(" ".join(part.split()) for part in parameters.split(","))
         names = tuple(re.split(r"[ *]+", part)[-1] for part in declarations)
         types = tuple("pointer" if "*" in part else part.split()[0] for part in declarations)
-        found[name] = Signature(declarations, names, types)
-    return found
+        result[name] = Signature(declarations, names, types)
+    return result
 
 
 # What a kernel is compiled for: the columns, or 0 for any number; the width of the neighbours' table; whether it is
@@ -102,7 +102,7 @@ _TRIAL = 'extern "C" __global__ void trial(double *x) { x[threadIdx.x] += 1.0; }
 
 
 class Device(Protocol):
-    """Where arrays live and kernels run.
+    """A device that holds arrays and runs kernels.
 
     Attributes
     ----------
@@ -146,17 +146,17 @@ class CupyDevice:
 
         self.xp, self._process = cupy, os.getpid()
         self._modules: dict[tuple[str, tuple[int, int, int], bool], Any] = {}
-        found = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
-        self.name = found["name"].decode()
-        self.n_blocks = int(found["multiProcessorCount"])
+        result = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
+        self.name = result["name"].decode()
+        self.n_blocks = int(result["multiProcessorCount"])
         self.n_threads = 1024
         # A block's static shared memory, and what the driver keeps for itself, come out of the same memory.
-        self.shared_bytes = int(found["sharedMemPerBlockOptin"]) - 10 * 1024
+        self.shared_bytes = int(result["sharedMemPerBlockOptin"]) - 10 * 1024
 
     def launch(
         self, kernel: str, shape: tuple[int, int, int], arguments: tuple[Any, ...], fixed: tuple[int, int, int]
     ) -> None:
-        """Compile the kernels for K columns, a table of this width and plain sweeps or not, once, and launch one."""
+        """Compile the kernels for K columns, a table of this width and plain backups or not, once, and launch one."""
         if os.getpid() != self._process:
             raise BackendUnavailable(_FORKED)
         waits = "arrived" in signatures()[kernel].names  # for other blocks, so that all must run at once
@@ -173,9 +173,9 @@ class CupyDevice:
 
     def try_out(self) -> None:
         """Compile and run a kernel and multiply two matrices: what may be missing shows here, and not in a fit."""
-        found = self.xp.ones((32, 32))
-        self.xp.RawKernel(_TRIAL, "trial")((1,), (32 * 32,), (found,))
-        if not np.all(self.take(found @ found) == 4.0 * 32.0):
+        result = self.xp.ones((32, 32))
+        self.xp.RawKernel(_TRIAL, "trial")((1,), (32 * 32,), (result,))
+        if not np.all(self.take(result @ result) == 4.0 * 32.0):
             raise RuntimeError("a trial kernel computed wrong numbers")
 
     def put(self, array: Any) -> Any:
@@ -215,9 +215,9 @@ def definitions(fixed: tuple[int, int, int]) -> tuple[str, ...]:
 
 def convert(kernel: str, arguments: tuple[Any, ...], pointer: Any) -> tuple[Any, ...]:
     """Return the arguments of a kernel as the types that it takes; `pointer` turns an array or None into an address."""
-    found = signatures()[kernel]
+    result = signatures()[kernel]
     given = []
-    for kind, name, declared, value in zip(found.types, found.names, found.declarations, arguments, strict=True):
+    for kind, name, declared, value in zip(result.types, result.names, result.declarations, arguments, strict=True):
         if kind != "pointer":
             given.append(_SCALARS[kind](value))
             continue
@@ -262,7 +262,9 @@ def _open() -> tuple[Device | None, str]:
         raise InvalidParameter(message, parameter="LIMIIRL_GPU", value=choice)
     if _factory is not None:
         return _factory(), ""
-    if _asked and os.getpid() not in _asked:  # nothing may be asked of CUDA here, not even which device is current
+    if (
+        _requests and os.getpid() not in _requests
+    ):  # nothing may be asked of CUDA here, not even which device is current
         return None, _FORKED
     try:
         import cupy
@@ -270,15 +272,15 @@ def _open() -> tuple[Device | None, str]:
         return None, f"device='gpu' needs CuPy, which is not installed. {_INSTALL} Or use device='cpu'."
     try:
         if cupy.cuda.runtime.getDeviceCount() > 0:
-            _asked.add(os.getpid())
+            _requests.add(os.getpid())
             return _on_cuda(int(cupy.cuda.Device().id))
         return None, _broken("CUDA reports no device")
-    except Exception as error:  # noqa: BLE001 (drivers fail in many ways, and CuPy passes on all of them)
+    except Exception as error:  # noqa: BLE001 (CuPy passes on all driver errors)
         return None, _broken(_first_line(error))
 
 
 # The processes that have used CUDA: this one alone, or its parent if it is a fork.
-_asked: set[int] = set()
+_requests: set[int] = set()
 _factory: Callable[[], Device] | None = None
 
 

@@ -1,10 +1,6 @@
-"""The twin of `linear`, `logspace`, `means` and `growth` on a GPU: the same functions with the same arguments.
+"""GPU versions of `kernels.forward_backward`: one launch per pass, K intents side by side.
 
-Arrays are the device's. One launch runs all steps of a sweep, its blocks waiting for each other between steps, and
-nothing travels to the host. Each thread works on one column, so that scales are numbers of its own; a block keeps what
-it needs of its states at every step (weights, tallies, neighbours) in shared memory, as far as that goes (ADR 0018).
-
-The twins of `means` and `growth` on a GPU, and sums and maxima of columns.
+Expected counts are summed in a fixed order, so that results are reproducible.
 """
 
 from __future__ import annotations
@@ -21,7 +17,7 @@ _KEEP_NODE, _KEEP_TALLY, _KEEP_TABLE = 1, 2, 4
 
 
 class LaunchShape(NamedTuple):
-    """Blocks and threads of a sweep."""
+    """Blocks and threads of a inputs."""
 
     blocks: int
     threads: int
@@ -39,8 +35,8 @@ def grid_of(device: Device, n_states: int, n_columns: int) -> LaunchShape:
     return LaunchShape(blocks, min(lanes, max(1, n_states)) * n_columns, -(-n_states // blocks))
 
 
-class _Sweeps:
-    """What both number spaces share."""
+class _Kernels:
+    """Common part of linear and log arithmetic."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -51,7 +47,7 @@ class _Sweeps:
         return zeros, zeros[steps * n_columns :]
 
 
-class LinearSweeps(_Sweeps):
+class LinearKernels(_Kernels):
     """The functions of `kernels.linear` on a device."""
 
     def fill(self, near: Neighbours, rewards: Rewards, weights: Weights, columns: tuple[int, ...]) -> None:
@@ -80,7 +76,7 @@ class LinearSweeps(_Sweeps):
         """Fill messages[i] for steps t_first + i, from the last row down, which is given."""
         n, k = messages.shape[0] - 1, len(columns)
         grid = grid_of(self.device, near.ptr.size - 1, k)
-        keep, shared = self._keep(grid, near, k, tally=False)
+        keep, shared = self._keep(grid, near, k, counts=False)
         plain = int(self._plain(near, rewards, weights) and end is None)
         tops = self._scratch(n, k)
         graph = self._graph(near, rewards, weights, k)
@@ -96,17 +92,17 @@ class LinearSweeps(_Sweeps):
         exponents: Any,
         state: Alpha,
         gain: Any,
-        tally: CountBuffers,
+        counts: CountBuffers,
         t_first: int,
         columns: tuple[int, ...],
     ) -> None:
         """Carry alpha from step t_first over the steps of `messages`, tallying every step on the way."""
         n, k = messages.shape[0] - 1, len(columns)
         grid = grid_of(self.device, near.ptr.size - 1, k)
-        keep, shared = self._keep(grid, near, k, tally=tally.node is not None)
-        plain = int(self._plain(near, rewards, weights) and all(part is None for part in tally[1:]))
+        keep, shared = self._keep(grid, near, k, counts=counts.node is not None)
+        plain = int(self._plain(near, rewards, weights) and all(part is None for part in counts[1:]))
         given = (
-            *self._graph(near, rewards, weights, k), messages, exponents, *state, gain, *tally, near.idx.size,
+            *self._graph(near, rewards, weights, k), messages, exponents, *state, gain, *counts, near.idx.size,
             t_first, n, *self._scratch(n, k), keep, plain,
         )  # fmt: skip
         self.device.launch("linear_forward", (*grid[:2], shared), given, (k, near.width, plain))
@@ -121,10 +117,10 @@ class LinearSweeps(_Sweeps):
         graph = (near.ptr.size - 1, k, near.ptr, near.idx, near.table, near.width, int(near.overflows))
         return (*graph, w, x, rewards.node, *edges, rewards.discount)
 
-    def _keep(self, grid: LaunchShape, near: Neighbours, k: int, tally: bool) -> tuple[int, int]:
+    def _keep(self, grid: LaunchShape, near: Neighbours, k: int, counts: bool) -> tuple[int, int]:
         """Return what a block keeps in shared memory, the most useful first, and the bytes that it takes."""
         row = grid.states * k * 8
-        kinds = [(_KEEP_TALLY, row)] if tally else []
+        kinds = [(_KEEP_TALLY, row)] if counts else []
         kinds += [(_KEEP_NODE, row), (_KEEP_TABLE, (grid.states * near.width * 4 + 7) // 8 * 8)]
         keep, used = 0, 0
         for kind, size in kinds:
@@ -133,7 +129,7 @@ class LinearSweeps(_Sweeps):
         return keep, used
 
 
-class LogSweeps(_Sweeps):
+class LogKernels(_Kernels):
     """The functions of `kernels.logspace` on a device."""
 
     def backward(
@@ -165,7 +161,7 @@ class LogSweeps(_Sweeps):
         exponents: Any,
         state: Alpha,
         gain: Any,
-        tally: CountBuffers,
+        counts: CountBuffers,
         t_first: int,
         columns: tuple[int, ...],
     ) -> None:
@@ -174,7 +170,7 @@ class LogSweeps(_Sweeps):
         n, k = messages.shape[0] - 1, len(columns)
         tops = self._scratch(n, k)
         given = (
-            *self._graph(near, rewards, k), messages, exponents, *state, gain, *tally, near.idx.size, t_first, n, *tops
+            *self._graph(near, rewards, k), messages, exponents, *state, gain, *counts, near.idx.size, t_first, n, *tops
         )  # fmt: skip
         self.device.launch(
             "log_forward", (*grid_of(self.device, near.ptr.size - 1, k)[:2], 0), given, (k, near.width, 0)
@@ -189,30 +185,41 @@ def carry(
     device: Device,
     near: Neighbours,
     share: Any,
-    visits: Any,
+    marginals: Any,
     phi: Any,
     edge_phi: Any,
     mean: Any,
-    totals: tuple[Any, Any],
+    sums: tuple[Any, Any],
     node_gain: Any,
     edge_gain: Any,
 ) -> None:
-    """Carry mean features n steps; see `kernels.means.carry`. The gains (n,) are the host's."""
+    """Carry mean features n steps; see `kernels.forward_backward.hessian.carry`. The gains (n,) are the host's."""
     n_states, d = phi.shape
     for i in range(share.shape[0]):
         given = (
-            n_states, d, near.ptr, near.idx, share[i], visits[i], phi, edge_phi, mean[i % 2], mean[(i + 1) % 2],
-            *totals, node_gain[i], edge_gain[i],
+            n_states, d, near.ptr, near.idx, share[i], marginals[i], phi, edge_phi, mean[i % 2], mean[(i + 1) % 2],
+            *sums, node_gain[i], edge_gain[i],
         )  # fmt: skip
         device.launch("means_carry", flat_shape(device, n_states * d), given, (1, 1, 0))
 
 
 def log_growth(device: Device, near: Neighbours, rewards: Rewards, discount: Any, n_columns: int) -> Any:
-    """Return (K,) a bound on the logarithm of a step's growth; see `kernels.growth`. `discount` is the host's."""
+    """Return (K,) a bound on the logarithm of a step's growth; see `hessian.log_growth`. `discount` is the host's."""
     n_states = near.ptr.size - 1
     growth = device.xp.empty((n_states, n_columns))
-    onward, last = discount[min(1, discount.size - 1)], discount[max(0, discount.size - 2)]
-    given = (n_states, n_columns, near.ptr, near.idx, rewards.node, rewards.prob, rewards.edge, onward, last, growth)
+    continuation, last = discount[min(1, discount.size - 1)], discount[max(0, discount.size - 2)]
+    given = (
+        n_states,
+        n_columns,
+        near.ptr,
+        near.idx,
+        rewards.node,
+        rewards.prob,
+        rewards.edge,
+        continuation,
+        last,
+        growth,
+    )
     device.launch("step_growth", flat_shape(device, n_states * n_columns), given, (n_columns, near.width, 0))
     with np.errstate(divide="ignore"):
         return np.log(device.take(column_max(device, growth)))
@@ -231,8 +238,8 @@ def column_sums(device: Device, values: Any) -> Any:
 def _reduce(device: Device, values: Any, largest: int) -> Any:
     n, k = values.shape
     grid = grid_of(device, n, k)
-    partial, found = device.xp.empty((grid.blocks, k)), device.xp.empty((1, k))
+    partial, result = device.xp.empty((grid.blocks, k)), device.xp.empty((1, k))
     device.launch("column_reduce", (*grid[:2], 0), (n, k, values, largest, partial), (k, 3, 0))
     last = grid_of(device, grid.blocks, k)._replace(blocks=1)
-    device.launch("column_reduce", (*last[:2], 0), (grid.blocks, k, partial, largest, found), (k, 3, 0))
-    return found[0]
+    device.launch("column_reduce", (*last[:2], 0), (grid.blocks, k, partial, largest, result), (k, 3, 0))
+    return result[0]

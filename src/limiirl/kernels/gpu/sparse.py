@@ -60,12 +60,12 @@ class SparseRows:
 
     def times(self, dense: Any) -> Any:
         """Return (n, K) for a dense (m, K) on the device."""
-        found, k = self.device.xp.ascontiguousarray(dense), dense.shape[1]
+        result, k = self.device.xp.ascontiguousarray(dense), dense.shape[1]
         at, weight = self._at, self._weight
         for part in self._rounds:
-            x, found = found, self.device.xp.empty((part.n, k))
-            if found.size:
-                given = (part.n, k, part.first, part.last, part.step, at, weight, x, found)
+            x, result = result, self.device.xp.empty((part.n, k))
+            if result.size:
+                given = (part.n, k, part.first, part.last, part.step, at, weight, x, result)
                 self.device.launch("sparse_sums", flat_shape(self.device, part.n * k), given, (0, 1, 0))
             at = weight = None
-        return found
+        return result
