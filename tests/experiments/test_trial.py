@@ -51,8 +51,8 @@ def test_scores_of_the_initial_and_final_mixture():
         np.testing.assert_allclose(getattr(record, "anid" + suffix), metrics.anid(labels, U), rtol=1e-12)
         hard = metrics.anid(labels, np.argmax(U, axis=1))
         np.testing.assert_allclose(getattr(record, "anid_hard" + suffix), hard, rtol=1e-12, atol=1e-15)
-        labels = np.argmax(U, axis=1)
-        best = max(np.mean(np.array(names)[labels] == labels) for names in permutations(range(3)))
+        predicted = np.argmax(U, axis=1)
+        best = max(np.mean(np.array(names)[predicted] == labels) for names in permutations(range(3)))
         np.testing.assert_allclose(getattr(record, "accuracy" + suffix), best, rtol=1e-12)
         result = metrics.gevd(world.mdp, world.ensemble, mix.ensemble_)
         np.testing.assert_allclose(getattr(record, "gevd" + suffix), result.value, rtol=1e-9)
@@ -226,8 +226,8 @@ def test_scores_are_those_of_test_agents():
     np.testing.assert_allclose(record.nll, -mix.score(new), rtol=1e-10)
     np.testing.assert_allclose(record.train_nll, -mix.log_likelihood_, rtol=1e-10)
     np.testing.assert_allclose(record.anid, metrics.anid([0, 1, 1], U), rtol=0, atol=1e-9)
-    labels = np.argmax(U, axis=1)
-    assert record.accuracy == max(np.mean(labels == [0, 1, 1]), np.mean(labels == [1, 0, 0]))
+    predicted = np.argmax(U, axis=1)
+    assert record.accuracy == max(np.mean(predicted == [0, 1, 1]), np.mean(predicted == [1, 0, 0]))
     assert (record.gevd, record.gevd_start, record.gevd_normalised, record.anid_truth) == (None, None, None, None)
     assert record.max_length is None
 
@@ -258,7 +258,7 @@ def test_a_restored_mixture_of_agents_equals_the_recorded_one():
 
 def test_invalid_trials_of_agents_record_their_errors():
     assert "mdp must be None for SigmaGIRL" in attempt((ELEMENTS.with_(n_agents=None), 0)).error
-    assert attempt((ELEMENTS.with_(n_agents=15), 0)).error.startswith("InvalidDemos: Agent 1 ")  # has hardly anything
+    assert attempt((ELEMENTS.with_(n_agents=15), 0)).error.startswith("InvalidDemos: agents[1] ")
     assert not with_agents(Spec(model="SigmaGIRL"))
     with raises(InvalidParameter, parameter="n_agents"):
         make_agents(ELEMENTS.with_(n_agents=None), 0)
