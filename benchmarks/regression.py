@@ -1388,7 +1388,9 @@ def streams(r):
             r.put("history", np.array([[h.log_likelihood, h.change] for h in mix.history_]))
             r.put("assigned", tables(lib.streams.assign(mix, store, folder / "memberships")))
             parts = [lib.Demonstrations.from_parquet(folder / "walks" / f"part-{i}.parquet") for i in range(3)]
-            whole = lib.IntentMixture(3, irl, **_resp_tol(1e-4), random_state=0).fit(world.mdp, lib.Demonstrations.concat(parts))
+            whole = lib.IntentMixture(3, irl, **_resp_tol(1e-4), random_state=0).fit(
+                world.mdp, lib.Demonstrations.concat(parts)
+            )
             r.fields("in_memory", whole, "weights_ thetas_ n_iter_")
             resumed = lib.IntentMixture(3, irl, **_resp_tol(1e-6), max_iter=20, init=world.ensemble)
             lib.streams.fit_streamed(resumed, world.mdp, store, sample=300, block=100)
@@ -1592,7 +1594,9 @@ def put_forecasts(r, mix, trips, closed):
     )
     put_routes(r, "routes", forecaster.routes(start, goal, k=3))
     put_routes(r, "route", [forecaster.route(start, goal)])
-    r.get("predicted", lambda: (getattr(forecaster, "predict_routes", None) or forecaster.predicted_routes)(starts, goals))
+    r.get(
+        "predicted", lambda: (getattr(forecaster, "predict_routes", None) or forecaster.predicted_routes)(starts, goals)
+    )
     known = (getattr(forecaster, "with_history", None) or forecaster.knowing)(trips[3:6])
     r.get("knowing", lambda: known.weights if hasattr(known, "weights") else known.shares)
     r.fields(

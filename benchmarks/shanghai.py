@@ -117,7 +117,7 @@ def run_method(method: Method, mdp: MDP, train: Demonstrations, judge: Demonstra
     fitted = time.perf_counter() - begun
     log_p = log_likelihood(found, mdp, test)
     # The intent of a new path is not known: intents count by their shares.
-    routes = Forecaster(found, train).predicted_routes(test.start_states, test.last_states)
+    routes = Forecaster(found, train).predict_routes(test.start_states, test.last_states)
     edits = edit_distance(test, routes, normalised=True)
     raw = edit_distance(test, routes)
     return {

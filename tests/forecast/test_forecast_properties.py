@@ -22,9 +22,9 @@ RHO = np.array([0.7, 0.3])
 KINDS = [("anywhere", "none"), ("anywhere", "start"), ("terminal", "none"), ("terminal", "start"), ("ends", "ends")]
 
 
-def close(found: object, wanted: object) -> None:
+def close(result: object, wanted: object) -> None:
     """The same up to the rounding of sums of a few hundred probabilities."""
-    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(result, wanted, rtol=1e-9, atol=1e-12)
 
 
 class Drawn:
@@ -98,13 +98,13 @@ def test_next_states_and_intents(kind: tuple[str, str], data: st.DataObject):
                 drawn.forecast.next_states(demos, goal)
             continue
         close(drawn.forecast.intents(demos, goal)[0], wanted)
-        found = drawn.forecast.next_states(demos, goal)
+        result = drawn.forecast.next_states(demos, goal)
         move, stop = drawn.trips.next(begun, goal)
-        close(found.probability, [move.get(e, 0.0) for e in found.edge.tolist()])
-        np.testing.assert_allclose(found.stop, [stop], rtol=1e-9, atol=1e-10)
-        assert set(move) <= set(found.edge.tolist())
-        np.testing.assert_array_equal(found.state, drawn.mdp.dst[found.edge])
-        np.testing.assert_allclose(found.probability.sum() + found.stop, 1.0, rtol=1e-10)
+        close(result.probability, [move.get(e, 0.0) for e in result.edge.tolist()])
+        np.testing.assert_allclose(result.stop, [stop], rtol=1e-9, atol=1e-10)
+        assert set(move) <= set(result.edge.tolist())
+        np.testing.assert_array_equal(result.state, drawn.mdp.dst[result.edge])
+        np.testing.assert_allclose(result.probability.sum() + result.stop, 1.0, rtol=1e-10)
 
 
 @kinds
@@ -133,10 +133,10 @@ def test_destinations(kind: tuple[str, str], data: st.DataObject):
     begun, demos = drawn.begun()
     every = list(range(drawn.mdp.n_states))
     wanted = drawn.trips.destinations(begun, every, drawn.ends / drawn.ends.sum())
-    found = drawn.forecast.destinations(demos)
-    np.testing.assert_array_equal(found.candidates, every)
-    close(found.probability[0], wanted)
-    np.testing.assert_allclose(found.probability.sum(), 1.0, rtol=1e-12)
+    result = drawn.forecast.destinations(demos)
+    np.testing.assert_array_equal(result.candidates, every)
+    close(result.probability[0], wanted)
+    np.testing.assert_allclose(result.probability.sum(), 1.0, rtol=1e-12)
     if kind[0] != "ends":
         own = drawn.forecast.destinations(demos, every, "model")
         close(own.probability[0], drawn.trips.destinations(begun, every, None))
@@ -159,19 +159,19 @@ def test_flows(kind: tuple[str, str], data: st.DataObject):
     starts = np.array([states[0] for states, _ in trips])
     goals = np.append([states[-1] for states, _ in trips[:2]], drawn.rng.integers(mdp.n_states))
     weights = drawn.rng.integers(1, 5, size=3).astype(float)
-    found = drawn.forecast.flows(starts, goals, weights)
+    result = drawn.forecast.flows(starts, goals, weights)
     edge, state = np.zeros((2, mdp.n_edges)), np.zeros((2, mdp.n_states))
     cut_off = [i for i in range(3) if drawn.trips.joint(drawn.trips.first == starts[i], int(goals[i])).sum() == 0.0]
     for i in set(range(3)) - set(cut_off):
         of_edge, of_state = drawn.trips.flow(int(starts[i]), int(goals[i]))
         edge, state = edge + weights[i] * of_edge, state + weights[i] * of_state
-    assert found.cut_off.tolist() == cut_off
-    np.testing.assert_allclose(found.edge_by_intent, edge, rtol=1e-9, atol=1e-11)
-    np.testing.assert_allclose(found.state_by_intent, state, rtol=1e-9, atol=1e-11)
+    assert result.cut_off.tolist() == cut_off
+    np.testing.assert_allclose(result.edge_by_intent, edge, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(result.state_by_intent, state, rtol=1e-9, atol=1e-11)
     # Who enters a state or begins there leaves it or ends there.
     kept = np.setdiff1d(np.arange(3), cut_off)
     begun, ended = (np.bincount(x[kept], weights=weights[kept], minlength=mdp.n_states) for x in (starts, goals))
-    entered, left = (np.bincount(x, weights=found.edge, minlength=mdp.n_states) for x in (mdp.dst, mdp.src))
+    entered, left = (np.bincount(x, weights=result.edge, minlength=mdp.n_states) for x in (mdp.dst, mdp.src))
     np.testing.assert_allclose(entered + begun, left + ended, rtol=1e-9, atol=1e-11)
     if kind[0] != "ends" and kind[1] == "none":
         own = drawn.forecast.flows(n_trips=10.0)
@@ -187,18 +187,18 @@ def test_routes(kind: tuple[str, str], data: st.DataObject):
     states, _ = drawn.trip()
     start, goal = states[0], states[-1]
     wanted = drawn.trips.routes(start, goal)
-    found = drawn.forecast.routes(start, goal, k=3)
-    assert len(found) == min(3, len(wanted))
-    assert len({tuple(route.edges.tolist()) for route in found}) == len(found)
-    for route in found:
+    result = drawn.forecast.routes(start, goal, k=3)
+    assert len(result) == min(3, len(wanted))
+    assert len({tuple(route.edges.tolist()) for route in result}) == len(result)
+    for route in result:
         np.testing.assert_allclose(route.probability, wanted[tuple(route.edges.tolist())], rtol=1e-9)
         np.testing.assert_allclose(np.exp(route.log_prob), route.probability, rtol=1e-12)
         assert (route.states[0], route.states[-1]) == (start, goal)
         np.testing.assert_allclose(route.intents.sum(), 1.0, rtol=1e-12)
     # So few routes are all looked at, whatever the discount.
-    assert all(route.exact for route in found)
+    assert all(route.exact for route in result)
     best = sorted(wanted.values(), reverse=True)[:3]
-    np.testing.assert_allclose([route.probability for route in found], best, rtol=1e-9)
+    np.testing.assert_allclose([route.probability for route in result], best, rtol=1e-9)
 
 
 @pytest.mark.parametrize("kind", [("anywhere", "none"), ("ends", "ends")], ids=["anywhere", "ends"])
@@ -221,7 +221,7 @@ def test_the_likeliest_of_the_intents_routes(kind: tuple[str, str], data: st.Dat
         return
     mine = next(i for i in rows if drawn.trips.trips[i][1] == tuple(route.edges.tolist()))
     assert least * (1 - 1e-9) <= drawn.trips.p[mine].sum() <= most * (1 + 1e-9)
-    (demo,) = drawn.forecast.predicted_routes([start], [goal])
+    (demo,) = drawn.forecast.predict_routes([start], [goal])
     np.testing.assert_array_equal(demo.states, route.states)
     assert int(np.argmax(drawn.trips.p[mine])) == demo.label or np.ptp(drawn.trips.p[mine]) < 1e-12
 

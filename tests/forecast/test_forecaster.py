@@ -35,9 +35,9 @@ def drivers(ends: list[int] | None = None) -> Forecaster:
 
 def listed(ends: np.ndarray | None = None) -> Trips:
     """Trips of the ring, with a prior of ends."""
-    found = copy.copy(every_trip())
-    found.ends = ends
-    return found
+    result = copy.copy(every_trip())
+    result.ends = ends
+    return result
 
 
 @cache
@@ -55,18 +55,18 @@ def test_ways_that_turn_round_on_the_way_to_a_destination(states, goal):
             forecast.next_states(list(states), goal)
         return
     np.testing.assert_allclose(forecast.intents(list(states), goal)[0], wanted, atol=1e-5)
-    found, (move, stop) = forecast.next_states(list(states), goal), trips.next(begun, goal)
-    np.testing.assert_allclose(found.probability, [move.get(e, 0.0) for e in found.edge.tolist()], atol=1e-5)
-    np.testing.assert_allclose(found.stop, [stop], atol=1e-12)
+    result, (move, stop) = forecast.next_states(list(states), goal), trips.next(begun, goal)
+    np.testing.assert_allclose(result.probability, [move.get(e, 0.0) for e in result.edge.tolist()], atol=1e-5)
+    np.testing.assert_allclose(result.stop, [stop], atol=1e-12)
 
 
 @pytest.mark.parametrize("states", [(0, 1), (0, 3, 0, 1)], ids=["either", "was at 3 already"])
 def test_without_a_destination_the_ends_of_demonstrations_are_averaged_over(states):
     forecast, prior = drivers([2, 2, 3]), np.array([0.0, 0.0, 2.0, 1.0]) / 3.0
     begun, trips = Begun(states, None), listed(prior)
-    found, (move, _) = forecast.next_states(list(states)), trips.next(begun, None)
-    np.testing.assert_allclose(found.probability, [move.get(e, 0.0) for e in found.edge.tolist()], atol=1e-5)
-    np.testing.assert_allclose(found.intents[0], trips.intents(begun, None), atol=1e-5)
+    result, (move, _) = forecast.next_states(list(states)), trips.next(begun, None)
+    np.testing.assert_allclose(result.probability, [move.get(e, 0.0) for e in result.edge.tolist()], atol=1e-5)
+    np.testing.assert_allclose(result.intents[0], trips.intents(begun, None), atol=1e-5)
     where = forecast.destinations(list(states))
     np.testing.assert_array_equal(where.candidates, [2, 3])
     np.testing.assert_allclose(where.probability[0], trips.destinations(begun, [2, 3], prior[2:]), atol=1e-5)
@@ -113,10 +113,10 @@ def test_each_driver_is_judged_by_the_trips_of_the_same_group():
     forecast = walkers()
     history = DEMOS[:6].replace(groups=["ann", "bob", "ann", "bob", "ann", "bob"])
     begun = Demonstrations.from_lists([[0, 1], [0, 1], [0, 4]], groups=["bob", "cid", "ann"])
-    found = forecast.intents(begun, history=history)
+    result = forecast.intents(begun, history=history)
     for i, own in enumerate((history[1::2], history[:0], history[::2])):
         np.testing.assert_allclose(
-            found[i], forecast.intents(begun[[i]].replace(groups=None), history=own)[0], rtol=1e-10
+            result[i], forecast.intents(begun[[i]].replace(groups=None), history=own)[0], rtol=1e-10
         )
     with raises(InvalidDemos, parameter="history"):
         forecast.intents([0], history=[[0, 1]])
@@ -139,7 +139,7 @@ def test_flows_and_changes_of_a_known_driver_are_those_of_its_posterior():
     costs = -np.abs(COSTS)
     forecast = Forecaster(known(DestinationMaxEnt(), RING, RHO, costs))
     history = Demonstrations.from_lists([[0, 3, 2]] * 40)
-    driver = forecast.given_history(history)
+    driver = forecast.with_history(history)
     sure = Forecaster(known(DestinationMaxEnt(), RING, forecast.intents(history=history)[0], costs))
     assert abs(driver.weights[0] - RHO[0]) > 0.05
     np.testing.assert_allclose(driver.flows([0, 1], [2, 3]).edge, sure.flows([0, 1], [2, 3]).edge, rtol=1e-12)
@@ -149,7 +149,7 @@ def test_flows_and_changes_of_a_known_driver_are_those_of_its_posterior():
     np.testing.assert_allclose(mine.before, theirs.before, rtol=1e-10)
     np.testing.assert_array_equal(forecast.weights, RHO)
     with raises(InvalidDemos, parameter="history"):
-        forecast.given_history([[0, 1]])
+        forecast.with_history([[0, 1]])
 
 
 def test_a_model_of_any_length_is_the_limit_of_long_ones():
@@ -170,11 +170,11 @@ def test_a_model_of_any_length_is_the_limit_of_long_ones():
 
 def test_the_mixture_that_was_fitted_gives_the_candidates():
     mix = IntentMixture(2, MaxEnt(7, (-5, 5)), random_state=0).fit(WALKS, DEMOS)
-    found = Forecaster(mix).destinations([0, 1])
+    result = Forecaster(mix).destinations([0, 1])
     states, counts = np.unique(DEMOS.last_states, return_counts=True)
-    np.testing.assert_array_equal(found.candidates, states)
+    np.testing.assert_array_equal(result.candidates, states)
     same = Forecaster(mix).destinations([0, 1], states, counts)
-    np.testing.assert_allclose(found.probability, same.probability, rtol=1e-12)
+    np.testing.assert_allclose(result.probability, same.probability, rtol=1e-12)
     np.testing.assert_allclose(
         Forecaster(mix).next_states([0, 1]).stop,
         mix.next_actions(DEMOS[:0] + Demonstrations.from_lists([[0, 1]])).stop,
@@ -217,7 +217,7 @@ def test_what_cannot_be_forecast_is_said():
             forecast.destinations([0, 1], [5, 6], prior)
     with raises(InvalidParameter, parameter="partial"):
         forecast.intents(goal=3)
-    for ask in (forecast.route, forecast.flows, forecast.predicted_routes):
+    for ask in (forecast.route, forecast.flows, forecast.predict_routes):
         with raises(InvalidParameter, parameter="starts"):
             ask(5, 15)
     with raises(InvalidParameter, parameter="goals"):
@@ -230,11 +230,11 @@ def test_what_cannot_be_forecast_is_said():
 def test_a_prefix_as_long_as_the_model_allows_ends():
     forecast = walkers()
     whole = [0, 1, 2, 3, 7, 11, 15]
-    found = forecast.next_states(whole)
-    assert found.state.size == 0
-    np.testing.assert_allclose(found.stop, [1.0], rtol=1e-12)
-    assert found.most_likely.tolist() == [-1]
-    assert repr(found) == "next: dead end; ends here 100.0 %"
+    result = forecast.next_states(whole)
+    assert result.state.size == 0
+    np.testing.assert_allclose(result.stop, [1.0], rtol=1e-12)
+    assert result.most_likely.tolist() == [-1]
+    assert repr(result) == "next: dead end; ends here 100.0 %"
     with raises(InvalidDemos, parameter="demos", value=7, index=0):
         Forecaster(known(MaxEnt(6, None), WALKS, RHO, TASTES)).next_states(whole)
 

@@ -38,11 +38,11 @@ def test_ranked_ways_are_the_simple_paths_in_order(seed):
         except nx.NetworkXNoPath:
             paths = []
         wanted = [(nx.path_weight(graph, path, "weight"), path) for path in paths]
-        found = [
+        result = [
             (way.cost, [start, *mdp.dst[list(way.edges)].tolist()]) for way in ways.shortest_simple_paths(start, goal)
         ]
-        assert [price for price, _ in found] == [price for price, _ in wanted]
-        assert sorted(found) == sorted(wanted)
+        assert [price for price, _ in result] == [price for price, _ in wanted]
+        assert sorted(result) == sorted(wanted)
 
 
 def two_choices(model, gamma=1.0):
@@ -70,10 +70,10 @@ def test_routes_count_intents_by_what_was_driven(model, gamma):
     whole = [[0, a, 3, b, 6] for a in (1, 2) for b in (4, 5)]
     joint = np.exp(mixture.irl_.log_prob(mdp, ensemble.thetas, Demonstrations.from_lists(whole))) * ensemble.weights
     for a, rows in ((1, joint[:2]), (2, joint[2:])):
-        found = forecast.routes(3, 6, 2, partial=[0, a, 3])
+        result = forecast.routes(3, 6, 2, partial=[0, a, 3])
         wanted = dict(zip((4, 5), rows.sum(axis=1) / rows.sum(), strict=True))
-        assert {int(route.states[1]) for route in found} == {4, 5}
-        for route in found:
+        assert {int(route.states[1]) for route in result} == {4, 5}
+        for route in result:
             np.testing.assert_allclose(route.probability, wanted[int(route.states[1])], rtol=1e-9)
             own = rows[int(route.states[1]) - 4]
             np.testing.assert_allclose(route.intents, own / own.sum(), rtol=1e-9)
@@ -86,9 +86,9 @@ def test_routes_count_intents_by_what_was_driven(model, gamma):
 
 def test_ranked_ways_tell_parallel_edges_apart():
     mdp = MDP.from_edges([0, 0, 1, 1], [1, 1, 2, 2], action=[0, 1, 0, 1])
-    found = list(PathFinder(mdp, [1.0, 2.0, 0.0, 4.0]).shortest_simple_paths(0, 2))
-    assert [way.edges for way in found] == [(0, 2), (1, 2), (0, 3), (1, 3)]
-    assert [way.cost for way in found] == [1.0, 2.0, 5.0, 6.0]
+    result = list(PathFinder(mdp, [1.0, 2.0, 0.0, 4.0]).shortest_simple_paths(0, 2))
+    assert [way.edges for way in result] == [(0, 2), (1, 2), (0, 3), (1, 3)]
+    assert [way.cost for way in result] == [1.0, 2.0, 5.0, 6.0]
 
 
 def test_a_closed_edge_is_no_way_and_nobody_need_go_to_where_they_are():
@@ -108,11 +108,11 @@ def test_cheapest_ways_of_many_pairs(threads):
     rng = np.random.default_rng(0)
     starts, goals = rng.integers(400, size=(2, 300))
     starts[0] = goals[0]
-    found = cheapest_routes(town.mdp, cost, starts, goals, threads=threads)
-    np.testing.assert_array_equal(found.start_states, starts)
-    np.testing.assert_array_equal(found.last_states, goals)
+    result = cheapest_routes(town.mdp, cost, starts, goals, threads=threads)
+    np.testing.assert_array_equal(result.start_states, starts)
+    np.testing.assert_array_equal(result.last_states, goals)
     lengths = dict(nx.all_pairs_dijkstra_path_length(graph))
-    steps = found.steps(town.mdp)
+    steps = result.steps(town.mdp)
     total = np.bincount(steps.demo_of_step, weights=cost[steps.edge], minlength=300)
     np.testing.assert_allclose(total, [lengths[s][g] for s, g in zip(starts, goals, strict=True)], rtol=1e-12)
 
@@ -147,16 +147,16 @@ def test_predicted_routes_are_the_likeliest_of_the_mixture():
     town, forecast = town_forecaster()
     rng = np.random.default_rng(0)
     starts, goals = rng.integers(town.mdp.n_states, size=(2, 40))
-    found = forecast.predicted_routes(starts, goals, threads=2)
-    own = [forecast.predicted_routes(starts, goals, np.eye(2)[k]) for k in range(2)]
+    result = forecast.predict_routes(starts, goals, threads=2)
+    own = [forecast.predict_routes(starts, goals, np.eye(2)[k]) for k in range(2)]
     log_joint = [forecast.mixture.irl_.log_prob(town.mdp, forecast.thetas, r) + np.log(forecast.weights) for r in own]
     log_p = np.array([np.logaddexp.reduce(each, axis=1) for each in log_joint])
     best = np.argmax(log_p, axis=0)
     for i in range(40):
-        np.testing.assert_array_equal(found[i].states, own[best[i]][i].states)
-        assert found.labels[i] == np.argmax(log_joint[best[i]][i])
+        np.testing.assert_array_equal(result[i].states, own[best[i]][i].states)
+        assert result.labels[i] == np.argmax(log_joint[best[i]][i])
     for i in range(0, 40, 8):
-        np.testing.assert_array_equal(forecast.route(int(starts[i]), int(goals[i])).states, found[i].states)
+        np.testing.assert_array_equal(forecast.route(int(starts[i]), int(goals[i])).states, result[i].states)
     # The case is worth its name: both intents win pairs, and for some the route of the largest single term loses.
     single = np.array([each[:, k] for k, each in enumerate(log_joint)])
     assert np.any(best == 0)
@@ -167,17 +167,17 @@ def test_predicted_routes_are_the_likeliest_of_the_mixture():
 def test_predicted_routes_of_one_intent_and_of_one_driver():
     town, forecast = town_forecaster()
     starts, goals = [3, 10, 77], [200, 150, 20]
-    by_intent = [forecast.predicted_routes(starts, goals, np.eye(2)[k]) for k in range(2)]
+    by_intent = [forecast.predict_routes(starts, goals, np.eye(2)[k]) for k in range(2)]
     for k in range(2):
         np.testing.assert_array_equal(by_intent[k].labels, k)
         costs = -town.mdp.rewards(forecast.thetas)[0][town.mdp.dst, k]
         assert by_intent[k].replace(labels=None) == cheapest_routes(town.mdp, costs, starts, goals)
-    mixed = forecast.predicted_routes(starts, goals, [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    mixed = forecast.predict_routes(starts, goals, [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     assert mixed.labels.tolist() == [0, 1, 0]
     assert mixed[1] == by_intent[1][1]
     for wrong in ([0.5, 0.6], [1.0], [[1.0, 0.0]], [1.5, -0.5]):
         with raises(InvalidParameter, parameter="intents"):
-            forecast.predicted_routes(starts, goals, wrong)
+            forecast.predict_routes(starts, goals, wrong)
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.95])
@@ -190,7 +190,7 @@ def test_routes_that_are_too_long_for_the_model_are_not_its_own(gamma):
         forecast = Forecaster(mix)
         assert forecast.routes(0, 4)[0].states.tolist() == best
         assert len(forecast.routes(0, 4)) == (2 if length == 5 else 1)
-        assert forecast.predicted_routes([0], [4])[0].states.tolist() == [0, 1, 2, 3, 4]
+        assert forecast.predict_routes([0], [4])[0].states.tolist() == [0, 1, 2, 3, 4]
     with raises(InvalidParameter, parameter="goal", value=4):
         forecast.route(0, 4)
 
@@ -244,7 +244,7 @@ def test_no_route_is_said():
         with raises(InvalidParameter, parameter="goal", value=0):
             ask(2, 0)
     with raises(InvalidParameter, parameter="goals", value=0, index=0):
-        forecast.predicted_routes([2], [0])
+        forecast.predict_routes([2], [0])
     (here,) = forecast.routes(1, 1)
     assert here.states.tolist() == [1]
     with raises(InvalidParameter, parameter="k", value=0):

@@ -70,7 +70,7 @@ def test_closed_states_are_said(irl):
     with raises(InvalidParameter, parameter="goal", value=4, index=0):
         after.next_states([0], 4)
     with raises(InvalidParameter, parameter="goals", value=4, index=1):
-        after.predicted_routes([0, 0], [3, 4])
+        after.predict_routes([0, 0], [3, 4])
     with raises(InvalidDemos, parameter="partial", value=4, index=0):
         after.next_states([1, 3, 4])
     np.testing.assert_array_equal(after.destinations([0]).candidates, [3])
@@ -137,8 +137,8 @@ def test_dead_ends_where_nobody_may_end():
     before = Forecaster(known(MaxEnt(4, stop="terminal"), mdp, [1.0], [[-1.0]]))
     with raises(InvalidParameter, parameter="edges", index=1):
         before.with_closures(edges=[2])
-    found = before.with_closures(edges=[2], states=[1])
-    assert found.route(0, 2).states.tolist() == [0, 2]
+    result = before.with_closures(edges=[2], states=[1])
+    assert result.route(0, 2).states.tolist() == [0, 2]
     free = Forecaster(known(MaxEnt(4), mdp, [1.0], [[-1.0]])).with_closures(edges=[2])
     assert free.mdp.terminal.tolist() == [False, True, True]
     with raises(InvalidParameter, parameter="states"):

@@ -42,14 +42,14 @@ def check_null(model: MaxEnt, mdp: MDP, directions: np.ndarray, seed: int = 0) -
 def test_a_road_network_has_two_null_directions(town: MDP, condition: str):
     """Road classes, speeds and regions each sum to a segment's length."""
     model = MaxEnt(20, condition=condition)
-    found = model.null_directions(town, np.zeros(24))
+    result = model.null_directions(town, np.zeros(24))
     groups = np.zeros((3, 24))
     groups[0, :4], groups[1, 4:7], groups[2, 7:] = 1.0, 1.0, 1.0
     wanted = np.linalg.svd(np.array([groups[0] - groups[1], groups[1] - groups[2]]), full_matrices=False)[2]
-    assert found.shape == (2, 24)
-    np.testing.assert_allclose(found @ found.T, np.eye(2), atol=1e-12)
-    same_space(found, wanted)
-    check_null(model, town, found)
+    assert result.shape == (2, 24)
+    np.testing.assert_allclose(result @ result.T, np.eye(2), atol=1e-12)
+    same_space(result, wanted)
+    check_null(model, town, result)
 
 
 def test_a_fit_on_a_road_network_says_so(town: MDP):
@@ -73,8 +73,8 @@ def test_a_fit_on_a_road_network_says_so(town: MDP):
 @pytest.mark.parametrize("stop", ["anywhere", "terminal_or_max_length"])
 def test_element_world_has_none(condition: str, stop: str):
     world = ElementWorld()
-    found = MaxEnt(20, stop=stop, condition=condition).null_directions(world.mdp, np.full(5, -1.0))
-    assert found.shape == (0, 5)
+    result = MaxEnt(20, stop=stop, condition=condition).null_directions(world.mdp, np.full(5, -1.0))
+    assert result.shape == (0, 5)
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.9])
@@ -86,12 +86,12 @@ def test_element_world_that_must_reach_its_goal_has_one(gamma: float):
     """
     world = ElementWorld(gamma=gamma)
     model = MaxEnt(20, stop="terminal")
-    found = model.null_directions(world.mdp, np.full(5, -1.0))
+    result = model.null_directions(world.mdp, np.full(5, -1.0))
     at_goal = np.asarray(sparse.csr_array(world.mdp.state_features)[world.mdp.terminal].sum(axis=0)).ravel() > 0
     assert at_goal.sum() == 1
     wanted = at_goal.astype(float) if gamma == 1.0 else np.where(at_goal, 1 / (1 - gamma), 1.0)
-    np.testing.assert_allclose(found, [wanted / np.linalg.norm(wanted)], atol=1e-6)
-    check_null(model, world.mdp, found)
+    np.testing.assert_allclose(result, [wanted / np.linalg.norm(wanted)], atol=1e-6)
+    check_null(model, world.mdp, result)
 
 
 # Small cases with known answers.
@@ -108,10 +108,10 @@ def test_duplicated_columns():
         np.column_stack([phi, phi[:, 0], 2 * phi[:, 1]]), feature_names=["a", "b", "a again", "twice b"]
     )
     model = MaxEnt(4)
-    found = model.null_directions(mdp, np.zeros(4))
+    result = model.null_directions(mdp, np.zeros(4))
     root2, root5 = math.sqrt(2), math.sqrt(5)
-    same_space(found, np.array([[1 / root2, 0, -1 / root2, 0], [0, 2 / root5, 0, -1 / root5]]))
-    check_null(model, mdp, found)
+    same_space(result, np.array([[1 / root2, 0, -1 / root2, 0], [0, 2 / root5, 0, -1 / root5]]))
+    check_null(model, mdp, result)
     with pytest.warns(IdentifiabilityWarning, match="2 of 4 directions .*; they involve .*a again"):
         model.fit(mdp, Demonstrations.from_lists([[0, 1, 2], [0, 3]]))
 
@@ -154,13 +154,13 @@ def test_features_on_actions_and_edges(stop: str):
     pairs = base.action_features[base.pair_of_edge]
     mdp = base.replace(edge_features=pairs + base.state_features[base.dst, :1])
     model = MaxEnt(5, stop=stop)
-    found = model.null_directions(mdp, np.zeros(4))
+    result = model.null_directions(mdp, np.zeros(4))
     if stop == "anywhere":  # the start's own feature is not on an edge, so only differences between starts tell
-        assert found.shape == (0, 4)
+        assert result.shape == (0, 4)
         only = mdp.replace(p0=[1, 0, 0, 0])
-        found = model.null_directions(only, np.zeros(4))
-        same_space(found, np.array([[1, 0, 1, -1]]) / math.sqrt(3))
-        check_null(model, only, found)
+        result = model.null_directions(only, np.zeros(4))
+        same_space(result, np.array([[1, 0, 1, -1]]) / math.sqrt(3))
+        check_null(model, only, result)
 
 
 @pytest.mark.parametrize("stop", ["anywhere", "terminal_or_max_length"])
@@ -173,9 +173,9 @@ def test_units_do_not_matter(town: MDP, unit: float, stop: str):
         scale[:] = 1.0
         scale[changed] = unit
         mdp = town.replace(state_features=town.state_features @ sparse.diags_array(scale, format="csr"))
-        found = model.null_directions(mdp, np.full(24, -1.0) / scale)
-        assert found.shape == (2, 24)
-        back = np.linalg.svd(found * scale, full_matrices=False)[2]
+        result = model.null_directions(mdp, np.full(24, -1.0) / scale)
+        assert result.shape == (2, 24)
+        back = np.linalg.svd(result * scale, full_matrices=False)[2]
         same_space(back, model.null_directions(town, np.full(24, -1.0)))
 
 
@@ -261,10 +261,10 @@ def test_what_is_left_of_a_feature_is_judged_by_its_own_size():
 )
 def test_null_directions_of_differently_scaled_features_are_orthonormal(scale: list[float]):
     rows = np.random.default_rng(0).normal(size=(30, 3)) @ np.random.default_rng(1).normal(size=(3, 5))
-    found = of_gram((rows * scale).T @ (rows * scale))
-    assert found.shape == (2, 5)
-    np.testing.assert_allclose(found @ found.T, np.eye(2), atol=1e-12)
-    np.testing.assert_allclose(rows * scale @ found.T, 0.0, atol=1e-11 * np.max(scale))
+    result = of_gram((rows * scale).T @ (rows * scale))
+    assert result.shape == (2, 5)
+    np.testing.assert_allclose(result @ result.T, np.eye(2), atol=1e-12)
+    np.testing.assert_allclose(rows * scale @ result.T, 0.0, atol=1e-11 * np.max(scale))
 
 
 def test_the_sign_of_a_direction_is_settled():

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from limiirl.theory import PathSet, Quantities, feature_distribution, feature_extremes
-from limiirl.theory.estimates import all_clouds, demonstrated_clouds, distinct, quantities
+from limiirl.theory.estimates import all_clouds, clouds_of_demos, distinct, quantities
 from limiirl.theory.feature_sets import STOPS
 from tests.helpers import examples
 from tests.oracles.random_mdps import cases
@@ -55,11 +55,11 @@ def test_extremes_are_those_of_the_list(problem):
     weights = listed.F @ problem.thetas.T
     for k in range(paths.n_intents):
         mine = listed.inside[:, k]
-        found = feature_extremes(paths, k, problem.thetas)
+        result = feature_extremes(paths, k, problem.thetas)
         expected = (
-            (found.inside_min, weights[mine].min(axis=0, initial=np.inf)),
-            (found.inside_max, weights[mine].max(axis=0, initial=-np.inf)),
-            (found.outside_max, weights[~mine].max(axis=0, initial=-np.inf)),
+            (result.inside_min, weights[mine].min(axis=0, initial=np.inf)),
+            (result.inside_max, weights[mine].max(axis=0, initial=-np.inf)),
+            (result.outside_max, weights[~mine].max(axis=0, initial=-np.inf)),
         )
         for value, brute in expected:
             np.testing.assert_allclose(value, brute, rtol=1e-12, atol=1e-12)
@@ -81,13 +81,13 @@ def test_law_is_that_of_the_list(problem):
         law = feature_distribution(problem.paths, k)
         mine = np.flatnonzero(problem.listed.inside[:, k])
         np.testing.assert_allclose(np.exp(law.log_mass).sum(), problem.listed.q[mine].sum(), rtol=1e-12, atol=1e-14)
-        found = np.zeros(len(law.points))
+        result = np.zeros(len(law.points))
         for i in mine:
             same = np.abs(law.points - problem.listed.F[i]).max(axis=1, initial=0.0) < 1e-7
             same &= (law.experts == problem.listed.inside[i]).all(axis=1)
             assert same.sum() == 1
-            found[same] += problem.listed.q[i]
-        np.testing.assert_allclose(np.exp(law.log_mass), found, rtol=1e-12, atol=0.0)
+            result[same] += problem.listed.q[i]
+        np.testing.assert_allclose(np.exp(law.log_mass), result, rtol=1e-12, atol=0.0)
 
 
 def draw_data(problem):
@@ -110,7 +110,7 @@ def test_quantities_are_least_differences_over_the_list(problem, zeta):
     paths, listed = problem.paths, problem.listed
     clouds = all_clouds(paths, demos, labels, clusters, [feature_distribution(paths, k) for k in range(2)])
     mean = listed.F[chosen].mean(axis=0)
-    found = quantities(clouds, zeta)
+    result = quantities(clouds, zeta)
     expected = {name: [] for name in ("zeta", "delta", "d", "g", "ad", "ag", "md", "mg", "r")}
     for k, cloud in enumerate(clouds):
         core = typical_paths(cloud, cloud.typical(zeta), listed, k, mean)
@@ -127,24 +127,24 @@ def test_quantities_are_least_differences_over_the_list(problem, zeta):
             expected[within].append(margin(projectors, F[core], F[fringe]))
         gaps = [np.linalg.norm(a - b) for a in F[core] for b in F[core]]
         expected["r"].append(max(gaps, default=0.0) / 2.0)
-    np.testing.assert_allclose(found.zeta, max(expected["zeta"]), rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(found.delta, max(expected["delta"]), rtol=1e-12, atol=0.0)
-    np.testing.assert_allclose(found.r, expected["r"], rtol=1e-6, atol=1e-6)
-    got = (found.margin_between, found.margin_within, found.atypical_between, found.atypical_within)
-    got += (found.misfit_between, found.misfit_within)
+    np.testing.assert_allclose(result.zeta, max(expected["zeta"]), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(result.delta, max(expected["delta"]), rtol=1e-12, atol=0.0)
+    np.testing.assert_allclose(result.r, expected["r"], rtol=1e-6, atol=1e-6)
+    got = (result.margin_between, result.margin_within, result.atypical_between, result.atypical_within)
+    got += (result.misfit_between, result.misfit_within)
     wanted = [min(expected[name]) for name in ("d", "g", "ad", "ag", "md", "mg")]
     np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-6)
 
 
 def typical_paths(cloud, typical, listed, k, mean):
     """Which of the listed trajectories are at a typical point of expert k."""
-    found = np.zeros(len(listed.F), dtype=bool)
+    result = np.zeros(len(listed.F), dtype=bool)
     for i in np.flatnonzero(listed.inside[:, k]):
         near = np.abs(cloud.points - (listed.F[i] - mean)).max(axis=1, initial=0.0) < 1e-7
         near &= cloud.shared == (listed.inside[i].sum() > 1)
         assert near.any()
-        found[i] = typical[near].any()
-    return found
+        result[i] = typical[near].any()
+    return result
 
 
 @settings(max_examples=examples(120))
@@ -200,7 +200,7 @@ def test_demonstrations_alone_are_a_small_path_set(problem):
     assume(data is not None)
     chosen, demos, labels, clusters = data
     listed = problem.listed
-    found = quantities(demonstrated_clouds(problem.paths.mdp, demos, labels, clusters), 0.0)
+    result = quantities(clouds_of_demos(problem.paths.mdp, demos, labels, clusters), 0.0)
     own = [set(chosen[labels == k].tolist()) for k in range(2)]
     every, mean = own[0] | own[1], listed.F[chosen].mean(axis=0)
     F, least = listed.F - mean, []
@@ -208,8 +208,8 @@ def test_demonstrations_alone_are_a_small_path_set(problem):
         core = sorted(own[k] - own[1 - k])
         assume(core)
         least.append(margin(F[core], F[core], F[sorted(every - own[k])]))
-        np.testing.assert_allclose(found.log_Q[k], np.log(listed.q[sorted(own[k])].sum()), rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(found.margin_between, min(least), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(result.log_Q[k], np.log(listed.q[sorted(own[k])].sum()), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(result.margin_between, min(least), rtol=1e-9, atol=1e-9)
     assert distinct(demos).max() + 1 == len(every)
 
 

@@ -94,7 +94,7 @@ class Forecaster(WhatIf):
             other._trips = self._trips.with_ends(other._open_ends())
         return other
 
-    def given_history(self, history: Demonstrations) -> Forecaster:
+    def with_history(self, history: Demonstrations) -> Forecaster:
         """Return a forecaster for one driver with known earlier trips.
 
         Its weights are the posterior over that driver's intents. Do not pass the same trips as `history` again.
@@ -106,7 +106,7 @@ class Forecaster(WhatIf):
         >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=phi)
         >>> demos = Demonstrations.from_lists([[0, 1, 3]] * 3 + [[0, 2, 3]])
         >>> forecast = Forecaster(IntentMixture(2, MaxEnt(bounds=(-5, 5)), random_state=0).fit(mdp, demos))
-        >>> forecast.weights.round(2), forecast.given_history(demos[3:]).weights.round(2)
+        >>> forecast.weights.round(2), forecast.with_history(demos[3:]).weights.round(2)
         (array([0.75, 0.25]), array([0., 1.]))
         """
         other = copy.copy(self)
@@ -222,7 +222,7 @@ class Forecaster(WhatIf):
         scores, g = self._scores(start, goal, history, partial)
         return best_routes(scores, g, check_count(k, "k"), check_count(most, "most"))
 
-    def predicted_routes(
+    def predict_routes(
         self, starts: ArrayLike, goals: ArrayLike, intents: ArrayLike | None = None, *, threads: int | None = None
     ) -> Demonstrations:
         """Return `route` for many pairs of states as demonstrations, labelled by the most likely intent.
@@ -240,7 +240,7 @@ class Forecaster(WhatIf):
             validate.states(states, name, self.mdp, self._scenario.closed)
         validate.check_starts(first, self._trips.mdp, self._scenario.closed)
         checked = validate.intents(self.weights if intents is None else intents, first.size, self.weights.size)
-        demos, intent, _ = routes.predicted_routes(self._trips, self._costs, log(checked), first, last, threads=threads)
+        demos, intent, _ = routes.predict_routes(self._trips, self._costs, log(checked), first, last, threads=threads)
         return demos.replace(labels=intent)
 
     def flows(

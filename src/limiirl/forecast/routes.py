@@ -249,7 +249,7 @@ def cheapest_routes(
     return demonstrations(mdp, first, PathFinder(mdp, cost).shortest(first, last, threads=threads), last)
 
 
-def predicted_routes(
+def predict_routes(
     trips: Any, costs: Costs, log_prior: FloatArray, starts: IntArray, goals: IntArray, *, threads: int | None = None
 ) -> tuple[Demonstrations, IntArray, FloatArray]:
     """Return `most_likely_route` of each pair, with its most likely intent (n,) and log sum_k rho_k p_k(route) (n,).

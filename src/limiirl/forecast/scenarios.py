@@ -1,4 +1,4 @@
-"""What-if scenarios: MDPs with closed states and edges or other features, and their comparison."""
+"""Scenarios: MDPs with closed states and edges or other features, and their comparison."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from limiirl.mdp import MDP
 class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
     """Base of `MaxEnt`, `MaxCausalEnt`, `MLIRL` and `DestinationMaxEnt`.
 
-    A subclass implements `log_prob`, `_fit` (one result per column of weights) and `_fitted_null_directions`.
+    A subclass implements `log_prob`, `_fit` (one result per column of weights) and `_null_directions_of_fit`.
     """
 
     bounds: Any
@@ -43,7 +43,7 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator):  # type
         column = validate.weights(weights, validate.demonstrations(demos), columns=False)
         result = self._search(mdp, demos, column, None if start is None else validate.one_theta(mdp, start)[None])[0]
         validate.warn_unless_converged(result)
-        directions = self._fitted_null_directions(mdp, demos, column[:, 0], result.theta)
+        directions = self._null_directions_of_fit(mdp, demos, column[:, 0], result.theta)
         self.result_ = validate.with_identifiability(result, directions, self.bounds, mdp)
         self.theta_ = self.result_.theta
         return self.theta_
@@ -72,7 +72,7 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator):  # type
         """Minimise the objective of each column of weights (N, K)."""
         raise NotImplementedError
 
-    def _fitted_null_directions(
+    def _null_directions_of_fit(
         self, mdp: MDP, demos: Demonstrations, weights: FloatArray, theta: FloatArray
     ) -> FloatArray:
         """Return the null directions (m, d) at the solution, for the fitted demonstrations."""

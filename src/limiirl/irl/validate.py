@@ -140,7 +140,7 @@ def fits_model(mdp: MDP, demos: Demonstrations, stop: str, longest: float) -> No
         i = int(np.argmax(too_long))
         raise InvalidDemos(
             f"{name_demo(demos.ids, i)} has {demos.lengths[i]} states, more than max_length = {longest}. "
-            "Shorten it, or fit a model with a larger max_length.",
+            "Shorten it, or use a larger max_length.",
             parameter="demos",
             value=int(demos.lengths[i]),
             index=i,

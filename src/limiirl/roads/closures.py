@@ -282,7 +282,7 @@ def _reroute(around: Forecaster, trips: Demonstrations, possible: BoolArray, shu
     """Return the possible trips; those that passed the closure take their most likely route around it."""
     passing = np.isin(np.arange(len(trips)), _passing(trips, shut))
     affected, unaffected = passing & possible, ~passing & possible
-    routes = around.predicted_routes(trips.start_states[affected], trips.last_states[affected])
+    routes = around.predict_routes(trips.start_states[affected], trips.last_states[affected])
     drivers = np.arange(len(trips)) if trips.groups is None else trips.groups
     parts = [
         Demonstrations(demos.states, demos.offsets, groups=drivers[which])

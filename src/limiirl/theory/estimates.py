@@ -57,7 +57,7 @@ class Cloud:
 
     def typical(self, zeta: float) -> BoolArray:
         """Return the mask (m,) of typical points after trimming a fraction zeta of the mass, farthest first."""
-        mass = self._normalised_mass()
+        mass = self._mass_fractions()
         weight = np.where(self.shared, 0.0, mass)
         if weight.sum() == 0.0:
             return np.zeros(mass.size, dtype=np.bool_)
@@ -70,9 +70,9 @@ class Cloud:
 
     def atypical_mass(self, typical: BoolArray) -> float:
         """Return the fraction of the mass that is not typical."""
-        return float(np.clip(self._normalised_mass()[~typical].sum(), 0.0, 1.0))
+        return float(np.clip(self._mass_fractions()[~typical].sum(), 0.0, 1.0))
 
-    def _normalised_mass(self) -> FloatArray:
+    def _mass_fractions(self) -> FloatArray:
         return np.exp(self.log_mass - logsumexp(self.log_mass)) if self.log_mass.size else np.empty(0)
 
 
@@ -149,7 +149,7 @@ def _least(values: FloatArray) -> float:
     return float(values.min(initial=np.inf))
 
 
-def demonstrated_clouds(mdp: MDP, demos: Demonstrations, labels: IntArray, clusters: IntArray) -> list[Cloud]:
+def clouds_of_demos(mdp: MDP, demos: Demonstrations, labels: IntArray, clusters: IntArray) -> list[Cloud]:
     """Return clouds in which T_k are the demonstrations labelled k and there are no other trajectories.
 
     This is optimistic about the assumptions. Cluster k (of `clusters` (N,)) represents intent k (of `labels` (N,)).

@@ -168,7 +168,7 @@ class PathSet:
         return inside & (ends & (demos.lengths <= self.max_length))[:, None]
 
 
-def observed_supports(mdp: MDP, demos: Demonstrations, labels: NDArray[np.int64]) -> BoolArray:
+def find_supports(mdp: MDP, demos: Demonstrations, labels: NDArray[np.int64]) -> BoolArray:
     """Return the state-action pairs (K, P) in the demonstrations of each intent, candidates included."""
     steps = demos.steps(mdp)
     support = np.zeros((int(labels.max()) + 1, mdp.n_pairs), dtype=np.bool_)

@@ -23,8 +23,8 @@ from limiirl.theory.bound import (
     kmeans_clusters,
     realised_epsilon,
 )
-from limiirl.theory.estimates import all_clouds, demonstrated_clouds, smallest_bound
-from limiirl.theory.feature_sets import PathSet, feature_distribution, observed_supports
+from limiirl.theory.estimates import all_clouds, clouds_of_demos, smallest_bound
+from limiirl.theory.feature_sets import PathSet, feature_distribution, find_supports
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,7 +61,7 @@ def _describe_separability(result: Separation) -> str:
     if result.separable:
         return f"yes, among the demonstrations; the smallest gap is {gap:.3g}, of intent {name} along its mean"
     overlap = f"intent {name} overlaps with others by {-gap:.3g} along its mean"
-    if np.all(result.trimmed_gaps(_OUTERMOST) > 0.0):
+    if np.all(result.gaps_without(_OUTERMOST) > 0.0):
         return f"nearly, except for the outermost {100 * _OUTERMOST:.0f} % of demonstrations; {overlap}"
     return f"no; {overlap}"
 
@@ -159,7 +159,7 @@ class Separation:
         """Phi_k (K, d): the centred mean features of each cluster."""
         return np.array([self.features[self.clusters == k].mean(axis=0) for k in range(self.names.size)])
 
-    def trimmed_gaps(self, share: float) -> FloatArray:
+    def gaps_without(self, share: float) -> FloatArray:
         """Return the gaps (K,) without the outermost fraction `share` of either side."""
         gaps = []
         for k, mean in enumerate(self.means):
@@ -171,7 +171,7 @@ class Separation:
     @property
     def gaps(self) -> FloatArray:
         """Gap (K,) between an intent's demonstrations and all others along its cluster's mean; negative: overlap."""
-        return self.trimmed_gaps(0.0)
+        return self.gaps_without(0.0)
 
     @property
     def separable(self) -> bool:
@@ -267,7 +267,7 @@ def separation(
         epsilon=realised_epsilon(mdp, demos, starts, irl),
         epsilon_mle=realised_epsilon(mdp, demos, starts, irl, "mle"),
         epsilon_labels=realised_epsilon(mdp, demos, numbers, irl),
-        among_demos=smallest_bound(demonstrated_clouds(mdp, demos, numbers, starts)),
+        among_demos=smallest_bound(clouds_of_demos(mdp, demos, numbers, starts)),
         over_all=over_all,
         exact=exact,
         n_demos_used=n_demos_used,
@@ -287,7 +287,7 @@ def path_set(mdp: MDP, demos: Demonstrations, labels: IntArray, irl: Any, polici
     longest = int(demos.lengths.max()) if longest is None else longest
     if not np.isfinite(longest):
         raise InvalidParameter.of("max_length", longest, "must be finite for theorem 1")
-    supports = observed_supports(mdp, demos, labels) if policies is None else policies
+    supports = find_supports(mdp, demos, labels) if policies is None else policies
     whole = bool(np.all(mdp.terminal[demos.last_states] | (demos.lengths == longest)))
     paths = PathSet(mdp, supports, int(longest), getattr(irl, "stop", "anywhere"), complete=whole)
     if paths.n_intents != int(labels.max()) + 1:

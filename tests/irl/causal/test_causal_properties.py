@@ -84,13 +84,13 @@ def objective(model: CausalModel, case: Case, demos: Demonstrations) -> CausalLi
 def finite_differences(f: CausalLikelihood, thetas: Float) -> Float:
     """Gradients (K, d) by central differences of order 4."""
     which = np.arange(len(thetas))
-    found = np.zeros(thetas.shape)
+    result = np.zeros(thetas.shape)
     for j in range(thetas.shape[1]):
         for step, factor in ((1e-3, 8.0 / 12e-3), (2e-3, -1.0 / 12e-3)):
             shift = np.zeros(thetas.shape[1])
             shift[j] = step
-            found[:, j] += factor * (f.evaluate(thetas + shift, which)[0] - f.evaluate(thetas - shift, which)[0])
-    return found
+            result[:, j] += factor * (f.evaluate(thetas + shift, which)[0] - f.evaluate(thetas - shift, which)[0])
+    return result
 
 
 def draw_case(data: st.DataObject, way: Way, **kinds: object) -> Case:
@@ -106,11 +106,11 @@ def test_log_prob_is_that_of_dense_iteration(name: str, data: st.DataObject, see
     way = WAYS[name]
     case = draw_case(data, way)
     demos = walks(case.mdp, seed)
-    found = way.model.log_prob(case.mdp, case.thetas, demos)
+    result = way.model.log_prob(case.mdp, case.thetas, demos)
     for k, theta in enumerate(case.thetas):
         pi, stops = way.oracle(case.mdp, theta)
         wanted = log_prob(case.mdp, demos, pi, stops)
-        np.testing.assert_allclose(found[:, k], wanted, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(result[:, k], wanted, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", WAYS)
@@ -125,8 +125,8 @@ def test_policy_is_that_of_dense_iteration(name: str, data: st.DataObject) -> No
         if stops is not None:
             goes_on = 1.0 - stops[step]
             wanted = pi[step] / np.where(goes_on > 0, goes_on, 1.0)[:, None]
-        found = way.model.policy(case.mdp, case.thetas[0], step)
-        np.testing.assert_allclose(found, wanted, atol=1e-9)
+        result = way.model.policy(case.mdp, case.thetas[0], step)
+        np.testing.assert_allclose(result, wanted, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", WAYS)
@@ -152,8 +152,8 @@ def test_discount_one_is_like_any_where_all_ends(name: str, data: st.DataObject,
     assume(case.mdp.n_edges > 0)
     demos = walks(case.mdp, seed)
     pi, _ = way.oracle(case.mdp, case.thetas[0])
-    found = way.model.log_prob(case.mdp, case.thetas[0], demos)[:, 0]
-    np.testing.assert_allclose(found, log_prob(case.mdp, demos, pi), rtol=1e-9, atol=1e-9)
+    result = way.model.log_prob(case.mdp, case.thetas[0], demos)[:, 0]
+    np.testing.assert_allclose(result, log_prob(case.mdp, demos, pi), rtol=1e-9, atol=1e-9)
     if name == "soft" or not near_a_kink(case):
         f = objective(way.model, case, demos)
         _, gradients = f.evaluate(case.thetas, np.arange(len(case.thetas)))
@@ -233,5 +233,5 @@ def test_beta_and_rewards_are_one_scale(data: st.DataObject) -> None:
         (MLIRL(beta=2.0, q="bv"), MLIRL(beta=0.5, q="bv")),
         (MaxCausalEnt(beta=2.0, max_length=6), MaxCausalEnt(beta=0.5, max_length=6)),
     ):
-        found = other.log_prob(case.mdp, 4.0 * case.thetas, demos)
-        np.testing.assert_allclose(one.log_prob(case.mdp, case.thetas, demos), found, rtol=1e-9, atol=1e-9)
+        result = other.log_prob(case.mdp, 4.0 * case.thetas, demos)
+        np.testing.assert_allclose(one.log_prob(case.mdp, case.thetas, demos), result, rtol=1e-9, atol=1e-9)

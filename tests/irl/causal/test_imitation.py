@@ -51,20 +51,20 @@ def all_trajectories() -> Demonstrations:
 
 def occupancies(demos: Demonstrations, p: np.ndarray) -> np.ndarray:
     """The probability (H, S) of each state at each step, given that of each trajectory (N,)."""
-    found = np.zeros((HORIZON, T.shape[0]))
-    np.add.at(found, (np.tile(np.arange(HORIZON), len(demos)), demos.states), np.repeat(p, HORIZON))
-    return found
+    result = np.zeros((HORIZON, T.shape[0]))
+    np.add.at(result, (np.tile(np.arange(HORIZON), len(demos)), demos.states), np.repeat(p, HORIZON))
+    return result
 
 
 def probability(demos: Demonstrations, pi: np.ndarray) -> np.ndarray:
     """The probability (N,) of each trajectory under policies pi (H, S, A), step by step."""
-    found = np.empty(len(demos))
+    result = np.empty(len(demos))
     for i, demo in enumerate(demos):
         steps = enumerate(zip(demo.states[:-1], demo.actions, demo.states[1:], strict=False))
-        found[i] = NUMBERS["p0"][demo.states[0]] * np.prod(
+        result[i] = NUMBERS["p0"][demo.states[0]] * np.prod(
             [pi[t, s, a] * T[s, a, target] for t, (s, a, target) in steps]
         )
-    return found
+    return result
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -116,8 +116,8 @@ def test_the_gradient_is_the_difference_of_expected_features() -> None:
     mdp, demos, theta = problem(1.0), all_trajectories(), np.array([-0.3, 0.4])
     weights = probability(demos, np.array(NUMBERS["planned"][0]["pi"]))
     ready = model(ridge=0.0).make_problem(mdp, demos, Groups.from_labels(None, len(demos)))
-    found = ready.solver.solve(theta[None], ready.decisions.moves)
-    slope = found.gradient(np.repeat(ready.decisions.total(weights[:, None]), np.diff(ready.decisions.ptr), axis=0))[0]
+    result = ready.solver.solve(theta[None], ready.decisions.moves)
+    slope = result.gradient(np.repeat(ready.decisions.total(weights[:, None]), np.diff(ready.decisions.ptr), axis=0))[0]
     own = np.exp(model().log_prob(mdp, theta, demos))[:, 0]
     visits = occupancies(demos, weights - own).sum(axis=0)
     np.testing.assert_allclose(slope, visits @ FEATURES, atol=1e-12)

@@ -85,8 +85,8 @@ def test_the_softmax_average_has_two_fixed_points_and_sweeps_find_the_one_from_r
         fixed.append(Q)
     assert abs(fixed[0][1] - fixed[1][1]) > 0.2
     model = MLIRL(beta=beta, q="bv", n_backups=5000)
-    found = model.policy(mdp, [1.0])[0]
-    np.testing.assert_allclose(np.log(found[1] / found[0]), beta * (fixed[0][1] - fixed[0][0]), rtol=1e-9)
+    result = model.policy(mdp, [1.0])[0]
+    np.testing.assert_allclose(np.log(result[1] / result[0]), beta * (fixed[0][1] - fixed[0][0]), rtol=1e-9)
     assert model.residual(mdp, [1.0])[0] < 1e-12
 
 
@@ -118,8 +118,8 @@ def test_sparse_and_dense_systems_agree(model, world: ElementWorld, monkeypatch:
     weights = ready.moments(np.eye(3)[labels] + 0.1).decisions
 
     def gradient() -> np.ndarray:
-        found = ready.solver.solve(thetas[which], ready.decisions.moves)
-        return np.vstack([found.log_prob, found.gradient(weights).T])
+        result = ready.solver.solve(thetas[which], ready.decisions.moves)
+        return np.vstack([result.log_prob, result.gradient(weights).T])
 
     dense = gradient()
     monkeypatch.setattr(stationary, "DENSE", 0)

@@ -53,15 +53,15 @@ def random_mdp(seed: int, extra: np.ndarray | None = None, terminal: bool = True
 def all_walks(mdp: MDP, longest: int) -> Demonstrations:
     """Every trajectory of at most so many states, from everywhere."""
     paths = [([s], []) for s in range(mdp.n_states)]
-    found = list(paths)
+    result = list(paths)
     for _ in range(longest - 1):
         paths = [
             ([*states, int(mdp.dst[e])], [*actions, int(mdp.act[e])])
             for states, actions in paths
             for e in range(mdp.out_ptr[states[-1]], mdp.out_ptr[states[-1] + 1])
         ]
-        found += paths
-    return Demonstrations.from_lists([states for states, _ in found], [actions for _, actions in found])
+        result += paths
+    return Demonstrations.from_lists([states for states, _ in result], [actions for _, actions in result])
 
 
 @pytest.mark.parametrize("name", list(MODELS))
@@ -80,9 +80,9 @@ def test_the_likeliest_way_is_the_likeliest_of_all(name: str, seed: int) -> None
             with raises(InvalidParameter, parameter="goal", value=goal):
                 model.most_likely(mdp, theta, start, goal)
             continue
-        found, log_prob = model.most_likely(mdp, theta, start, goal)
-        assert (found.start_states[0], found.last_states[0]) == (start, goal)
-        np.testing.assert_allclose(log_prob, model.log_prob(mdp, theta, found)[0, 0], rtol=1e-10)
+        result, log_prob = model.most_likely(mdp, theta, start, goal)
+        assert (result.start_states[0], result.last_states[0]) == (start, goal)
+        np.testing.assert_allclose(log_prob, model.log_prob(mdp, theta, result)[0, 0], rtol=1e-10)
         # Without a horizon there are longer walks than those enumerated, but none of them is needed here.
         np.testing.assert_allclose(log_prob, log_p[between].max(), rtol=1e-10)
 
@@ -112,10 +112,10 @@ def test_null_directions_change_no_policy_and_others_do(name: str, terminal: boo
     mdp = random_mdp(3, np.hstack([np.ones((5, 1)), twice, np.zeros((5, 1))]), terminal=terminal)
     model, rng = MODELS[name], np.random.default_rng(0)
     theta = rng.normal(size=mdp.n_features)
-    found = model.null_directions(mdp, theta)
-    np.testing.assert_allclose(found @ found.T, np.eye(len(found)), atol=1e-12)
+    result = model.null_directions(mdp, theta)
+    np.testing.assert_allclose(result @ result.T, np.eye(len(result)), atol=1e-12)
     # To pass a state more is worth something unless everybody goes on for ever, or for as long.
-    assert len(found) == 2 + (not terminal and name != "anywhere")
+    assert len(result) == 2 + (not terminal and name != "anywhere")
 
     def policies(at: np.ndarray) -> np.ndarray:
         if name in HORIZONS:
@@ -124,9 +124,9 @@ def test_null_directions_change_no_policy_and_others_do(name: str, terminal: boo
         return model.policy(mdp, at)
 
     before = policies(theta)
-    for direction in found:
+    for direction in result:
         np.testing.assert_allclose(policies(theta + 0.7 * direction), before, atol=1e-9)
-    others = np.linalg.svd(found)[2][len(found) :]
+    others = np.linalg.svd(result)[2][len(result) :]
     rises = np.array([(policies(theta + 1e-4 * other) - before).ravel() for other in others]) / 1e-4
     assert np.linalg.svd(rises, compute_uv=False).min() > 1e-3
 
@@ -139,11 +139,11 @@ def test_null_directions_of_many_states_are_those_of_a_dense_solution(monkeypatc
     mdp = MDP.from_edges(
         np.r_[:n, :n], np.r_[np.arange(1, n + 1) % n, (np.arange(n) + 7) % n], gamma=0.97, state_features=phi
     )
-    found = MLIRL().null_directions(mdp, np.zeros(5))
+    result = MLIRL().null_directions(mdp, np.zeros(5))
     monkeypatch.setattr(stationary, "DENSE", 1000)
     wanted = MLIRL().null_directions(mdp, np.zeros(5))
-    assert len(found) == len(wanted) == 2
-    np.testing.assert_allclose(found.T @ found, wanted.T @ wanted, rtol=0, atol=1e-9)
+    assert len(result) == len(wanted) == 2
+    np.testing.assert_allclose(result.T @ result, wanted.T @ wanted, rtol=0, atol=1e-9)
 
 
 def test_null_directions_of_very_many_features_are_not_looked_for(
@@ -256,8 +256,8 @@ def test_every_way_of_solving_gives_the_same(model, monkeypatch: pytest.MonkeyPa
     weights = rng.random((ready.decisions.moves.pair.size, 3))
 
     def answer() -> np.ndarray:
-        found = ready.solver.solve(thetas, ready.decisions.moves)
-        return np.vstack([found.log_prob, found.gradient(weights).T])
+        result = ready.solver.solve(thetas, ready.decisions.moves)
+        return np.vstack([result.log_prob, result.gradient(weights).T])
 
     monkeypatch.setattr(stationary, "NARROW", np.inf)
     direct = answer()
@@ -281,9 +281,9 @@ def test_a_factor_of_another_system_is_corrected_or_replaced() -> None:
         stationary.solve(choices, near, right, factors=factors)
         kept = factors.by_column[0]
         for omega in (near * 1.001, far):
-            found = stationary.solve(choices, omega, right, transposed=transposed, factors=factors)
+            result = stationary.solve(choices, omega, right, transposed=transposed, factors=factors)
             alone = stationary.solve(choices, omega, right, transposed=transposed)
-            np.testing.assert_allclose(found, alone, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(result, alone, rtol=1e-9, atol=1e-9)
             assert (factors.by_column[0] is kept) == (omega is not far)
 
 
@@ -292,9 +292,9 @@ def test_columns_of_one_system_share_a_factor() -> None:
     mdp = MDP.from_edges(np.r_[:n, :n], np.r_[np.arange(1, n + 1) % n, (np.arange(n) + 7) % n], gamma=0.97)
     choices, right, omega = StateActions(mdp), rng.normal(size=(n, 3)), np.full((2 * n, 3), 0.5)
     factors = stationary.LUFactors(np.zeros(3, dtype=np.intp))
-    found = stationary.solve(choices, omega, right, factors=factors)
+    result = stationary.solve(choices, omega, right, factors=factors)
     assert len(factors.by_column) == 1
-    np.testing.assert_allclose(found, stationary.solve(choices, omega, right), rtol=1e-12)
+    np.testing.assert_allclose(result, stationary.solve(choices, omega, right), rtol=1e-12)
 
 
 def test_lbfgs_keeps_linear_algebra_to_one_thread() -> None:

@@ -32,11 +32,11 @@ def radius(mdp: MDP, theta: np.ndarray) -> float:
 
 def reachable(mdp: MDP) -> np.ndarray:
     """Which state (row) some sequence of moves leads to which other."""
-    found = np.eye(mdp.n_states, dtype=bool)
+    result = np.eye(mdp.n_states, dtype=bool)
     for _ in range(mdp.n_states):
         for s, t in zip(mdp.src, mdp.dst, strict=True):
-            found[s] |= found[t]
-    return found
+            result[s] |= result[t]
+    return result
 
 
 def all_pairs(mdp: MDP) -> tuple[np.ndarray, np.ndarray]:
@@ -55,17 +55,17 @@ def test_values_and_flows_are_those_of_the_linear_systems(case: Case) -> None:
     solution, linked = GoalValues(mdp).solve(theta), reachable(mdp)
     starts, goals = all_pairs(mdp)
     weights = 1.0 + np.arange(starts.size) % 3
-    found = solution.pair_sums(starts, goals, weights)
-    assert found.flow is not None
+    result = solution.pair_sums(starts, goals, weights)
+    assert result.flow is not None
     flow = np.zeros(mdp.n_edges)
     for goal in range(mdp.n_states):
         exact = ExactWays(mdp, theta, goal)
         wanted = np.where(linked[:, goal], exact.log_value(), -np.inf)
         assert_close(solution.values_to(goal), wanted, "log value of all states")
         mine = goals == goal
-        assert_close(found.log_value[mine], wanted[starts[mine]], "log value of pairs")
+        assert_close(result.log_value[mine], wanted[starts[mine]], "log value of pairs")
         flow += sum(w * exact.flow(int(s)) for s, w in zip(starts[mine], weights[mine], strict=True))
-    assert_close(found.flow, flow, "expected uses of edges")
+    assert_close(result.flow, flow, "expected uses of edges")
 
 
 @settings(max_examples=examples(40))
@@ -108,10 +108,10 @@ def test_acyclic_ways_are_listed_and_their_probabilities_sum_to_one(case: Case) 
         log_w = log_weights(mdp, theta, ways)
         states = [[int(start), *mdp.dst[way].tolist()] for way in ways]
         demos = Demonstrations.from_lists(states, [mdp.act[way].tolist() for way in ways])
-        found = model.log_prob(mdp, theta, demos)[:, 0]
-        assert_close(found, log_w - logsumexp(log_w), "log-probabilities")
+        result = model.log_prob(mdp, theta, demos)[:, 0]
+        assert_close(result, log_w - logsumexp(log_w), "log-probabilities")
         best, log_best = model.most_likely(mdp, theta, int(start), int(goal))
-        assert_close(log_best, found.max(), "log-probability of the likeliest way")
+        assert_close(log_best, result.max(), "log-probability of the likeliest way")
         assert_close(model.log_prob(mdp, theta, best)[0, 0], log_best, "that of the way itself")
 
 
@@ -177,5 +177,5 @@ def test_bfgs_finds_what_newton_finds_from_several_starts(case: Case, seed: int)
     best = newton._fit(mdp, demos, np.ones((len(demos), 1)), theta[None])[0]
     assume(best.converged)
     for start in begin:
-        found = DestinationMaxEnt(**options)._fit(mdp, demos, np.ones((len(demos), 1)), start[None])[0]
-        assert found.value <= best.value + 1e-6
+        result = DestinationMaxEnt(**options)._fit(mdp, demos, np.ones((len(demos), 1)), start[None])[0]
+        assert result.value <= best.value + 1e-6

@@ -77,12 +77,12 @@ def test_agrees_with_maxent_where_the_goal_is_the_only_terminal_state() -> None:
 def test_a_grid_full_of_cycles_against_sixty_digits() -> None:
     mdp = grid(4)
     starts, goals = np.arange(16).repeat(2), np.tile([5, 15], 16)
-    found = GoalValues(mdp).solve(THETA).pair_sums(starts, goals, np.ones(32))
+    result = GoalValues(mdp).solve(THETA).pair_sums(starts, goals, np.ones(32))
     exact = {goal: ExactWays(mdp, THETA, goal) for goal in (5, 15)}
     wanted = [exact[goal].log_value()[start] for start, goal in zip(starts, goals, strict=True)]
-    np.testing.assert_allclose(found.log_value, wanted, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(result.log_value, wanted, rtol=0, atol=1e-12)
     flow = sum(exact[goal].flow(start) for start, goal in zip(starts.tolist(), goals.tolist(), strict=True))
-    np.testing.assert_allclose(found.flow, flow, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(result.flow, flow, rtol=0, atol=1e-11)
 
 
 def test_sums_of_ever_longer_ways_converge_to_the_value() -> None:
@@ -117,9 +117,9 @@ def test_values_far_below_the_range_of_floats() -> None:
 def test_far_and_near_pairs_in_one_question() -> None:
     mdp = MDP.from_edges(np.arange(9), np.arange(1, 10), state_features=np.full((10, 1), 100.0))
     starts, goals = np.array([0, 8, 0, 9]), np.array([9, 9, 1, 0])
-    found = GoalValues(mdp).solve(np.array([-1.0])).pair_sums(starts, goals, np.array([1.0, 2.0, 4.0, 0.0]))
-    np.testing.assert_allclose(found.log_value, [-900.0, -100.0, -100.0, -np.inf], rtol=1e-14, atol=0)
-    np.testing.assert_allclose(found.flow, [5, 1, 1, 1, 1, 1, 1, 1, 3], rtol=1e-13, atol=0)
+    result = GoalValues(mdp).solve(np.array([-1.0])).pair_sums(starts, goals, np.array([1.0, 2.0, 4.0, 0.0]))
+    np.testing.assert_allclose(result.log_value, [-900.0, -100.0, -100.0, -np.inf], rtol=1e-14, atol=0)
+    np.testing.assert_allclose(result.flow, [5, 1, 1, 1, 1, 1, 1, 1, 3], rtol=1e-13, atol=0)
 
 
 def test_drawn_ways_have_the_expected_flow() -> None:
@@ -162,9 +162,9 @@ def test_a_fit_recovers_the_reward() -> None:
 
 def test_a_demonstration_of_one_state_is_certain() -> None:
     mdp = grid()
-    found = DestinationMaxEnt().log_prob(mdp, THETA, Demonstrations.from_lists([[3], [0, 1]]))
-    assert found[0, 0] == 0.0
-    assert found[1, 0] < 0.0
+    result = DestinationMaxEnt().log_prob(mdp, THETA, Demonstrations.from_lists([[3], [0, 1]]))
+    assert result[0, 0] == 0.0
+    assert result[1, 0] < 0.0
 
 
 class TestRefuses:
@@ -250,20 +250,20 @@ class TestChoices:
         mdp = grid()
         first = np.arange(mdp.n_pairs, dtype=float)[:, None]
         for given in (first, sparse.csr_array(first)):
-            found = with_choices(mdp.replace(action_features=given))
-            assert found.feature_names[-3:] == ("action[0]", "choices", "edge[0]")
-            columns = found.action_features if isinstance(given, np.ndarray) else found.action_features.toarray()
+            result = with_choices(mdp.replace(action_features=given))
+            assert result.feature_names[-3:] == ("action[0]", "choices", "edge[0]")
+            columns = result.action_features if isinstance(given, np.ndarray) else result.action_features.toarray()
             np.testing.assert_allclose(columns[:, 0], first[:, 0], rtol=0, atol=0)
-            inner = found.pair_state == 12
+            inner = result.pair_state == 12
             np.testing.assert_allclose(columns[inner, 1], np.log(4.0), rtol=1e-15, atol=0)
 
 
 def test_a_prefix_that_has_passed_its_goal_is_impossible() -> None:
     mdp = grid()
     begun = Demonstrations.from_lists([[0, 1, 2], [0, 1, 2], [0]])
-    found = np.exp(DestinationMaxEnt().log_prob_prefix(mdp, THETA, begun, [1, 2, 0])[:, 0])
+    result = np.exp(DestinationMaxEnt().log_prob_prefix(mdp, THETA, begun, [1, 2, 0])[:, 0])
     whole = np.exp(DestinationMaxEnt().log_prob(mdp, THETA, begun[1:2])[0, 0])
-    np.testing.assert_allclose(found, [0.0, whole, 1.0], rtol=1e-12, atol=0)
+    np.testing.assert_allclose(result, [0.0, whole, 1.0], rtol=1e-12, atol=0)
 
 
 def two_kinds(mdp: MDP, n: int) -> Demonstrations:
@@ -289,9 +289,9 @@ class TestInMixtures:
         assert demos.labels is not None
         driver, first = np.unique(demos.groups, return_index=True)
         true = demos.labels[first]
-        found = mixture.group_responsibilities_.argmax(axis=1)
+        result = mixture.group_responsibilities_.argmax(axis=1)
         assert driver.size == 16
-        assert np.array_equal(found, true) or np.array_equal(found, 1 - true)
+        assert np.array_equal(result, true) or np.array_equal(result, 1 - true)
         mixture.save(tmp_path)  # type: ignore[arg-type]
         again = IntentMixture.load(tmp_path)  # type: ignore[arg-type]
         assert isinstance(again.irl_, DestinationMaxEnt)
@@ -301,38 +301,38 @@ class TestInMixtures:
         mdp = grid(6)
         demos = two_kinds(mdp, 60)
         mixture = IntentMixture(irl=DestinationMaxEnt(), max_iter=20, resp_tol=1e-3)
-        found = select_intents(
+        result = select_intents(
             mdp, demos, [1, 2], mixture=mixture, groups=demos.groups, folds=2, resamples=2, random_state=0
         )
-        assert found.recommended == 2
+        assert result.recommended == 2
 
     def test_threads_change_no_bit(self) -> None:
         mdp = grid()
         demos = two_kinds(mdp, 40)
         weights = np.random.default_rng(0).random((len(demos), 3))
         before = numba.get_num_threads()
-        found = []
+        result = []
         try:
             for threads in {1, min(2, numba.config.NUMBA_NUM_THREADS)}:
                 numba.set_num_threads(threads)
-                found.append(DestinationMaxEnt().fit_many(mdp, demos, weights))
+                result.append(DestinationMaxEnt().fit_many(mdp, demos, weights))
         finally:
             numba.set_num_threads(before)
-        assert all(np.array_equal(found[0], other) for other in found)
+        assert all(np.array_equal(result[0], other) for other in result)
 
     def test_a_warm_start_clusters_what_the_ends_do_not_explain(self) -> None:
         mdp = grid()
         demos = two_kinds(mdp, 40)
         model = DestinationMaxEnt(gtol=1e-7)
         ready = DestinationProblem(model, mdp, demos, Groups.from_labels(None, len(demos)), GoalValues(mdp))
-        found = ready.features()
+        result = ready.features()
         theta = model.fit(mdp, demos)
         flows = [
             flow_features(mdp, model.expected_flow(mdp, theta, [s], [g]))
             for s, g in zip(demos.start_states, demos.last_states, strict=True)
         ]
-        np.testing.assert_allclose(found, ObservedTrips(mdp, demos).features - flows, rtol=0, atol=1e-3)
-        np.testing.assert_allclose(model.features(mdp, demos), found, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(result, ObservedTrips(mdp, demos).features - flows, rtol=0, atol=1e-3)
+        np.testing.assert_allclose(model.features(mdp, demos), result, rtol=0, atol=1e-12)
 
     def test_rewards_outside_the_domain_are_moved_into_it(self) -> None:
         mdp = grid()
@@ -341,10 +341,10 @@ class TestInMixtures:
             DestinationMaxEnt(), mdp, demos, Groups.from_labels(None, len(demos)), GoalValues(mdp)
         )
         given = np.array([[0.5, 0.5, 0.5], [-2.0, -3.0, -20.0]])
-        found = ready.project(given)
-        assert np.all(found <= 0.0)
-        assert np.all(np.isfinite(ready.log_prob(found)))
-        assert found[1].tolist() == [-2.0, -3.0, -10.0]
+        result = ready.project(given)
+        assert np.all(result <= 0.0)
+        assert np.all(np.isfinite(ready.log_prob(result)))
+        assert result[1].tolist() == [-2.0, -3.0, -10.0]
 
 
 class TestNullDirections:
@@ -371,9 +371,9 @@ class TestNullDirections:
         demos = DestinationMaxEnt().sample(mdp, theta, starts, goals, seed=0)
         objective = DestinationLikelihood(GoalValues(mdp), ObservedTrips(mdp, demos), np.ones((30, 1)), np.zeros(1))
         hessian = objective.hessian(theta, 0)
-        found = DestinationMaxEnt().null_directions(mdp, theta)
-        assert found.shape == (1, 4)
-        np.testing.assert_allclose(hessian @ found[0], 0.0, rtol=0, atol=1e-6)
+        result = DestinationMaxEnt().null_directions(mdp, theta)
+        assert result.shape == (1, 4)
+        np.testing.assert_allclose(hessian @ result[0], 0.0, rtol=0, atol=1e-6)
         rounded = null_directions(np.where(np.abs(hessian) < 1e-8, 0.0, hessian), np.ones(4) * 1e3)
         assert rounded.shape[0] <= 1
         assert np.linalg.eigvalsh(hessian)[1] > 1e-3
@@ -391,14 +391,14 @@ def wanderers() -> tuple[MDP, Demonstrations]:
     moves = [(s, int(t)) for s in range(n) for t in rng.choice(n, 3, replace=False) if t != s]
     mdp = MDP.from_edges(*zip(*moves, strict=True), n_states=n, state_features=rng.uniform(0.2, 1, (n, 3)))
     out = {s: [t for tail, t in moves if tail == s] for s in range(n)}
-    found: list[list[int]] = []
-    while len(found) < 200:
+    result: list[list[int]] = []
+    while len(result) < 200:
         goal, way = int(rng.integers(5)), [int(rng.integers(n))]
         while way[-1] != goal and len(way) < 400:
             way.append(int(rng.choice(out[way[-1]])))
         if way[-1] == goal:
-            found.append(way)
-    return mdp, Demonstrations.from_lists(found)
+            result.append(way)
+    return mdp, Demonstrations.from_lists(result)
 
 
 def test_a_fit_near_the_edge_of_the_domain_does_not_depend_on_its_start() -> None:
@@ -419,9 +419,9 @@ def test_a_capped_m_step_improves_on_its_start() -> None:
     starts, moments = np.array([[-3.0, -3.0, -3.0], [-8.0, -1.0, -1.0]]), np.full((len(demos), 2), 0.5)
     before = ready.log_prob(starts).sum(axis=0)
     for cap in (2, 10, 50):
-        found = ready.m_step(moments, starts, np.arange(2), cap)
-        assert found.n_evaluations <= cap
-        assert np.all(ready.log_prob(found.thetas).sum(axis=0) > before)
+        result = ready.m_step(moments, starts, np.arange(2), cap)
+        assert result.n_evaluations <= cap
+        assert np.all(ready.log_prob(result.thetas).sum(axis=0) > before)
 
 
 def test_null_directions_of_a_fit_are_those_of_the_pairs_demonstrated() -> None:

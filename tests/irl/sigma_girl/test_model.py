@@ -30,8 +30,8 @@ def test_known_weights_of_linear_regulators_are_recovered(covariance):
     agents = regulators(TRUE, n=1500, seed=0)
     irl = SigmaGIRL(gamma=0.9, covariance=covariance)
     for i, omega in enumerate(TRUE):
-        found = irl.fit(None, agents, weights=np.eye(2)[i])
-        np.testing.assert_allclose(found, omega, rtol=0, atol=0.03)
+        result = irl.fit(None, agents, weights=np.eye(2)[i])
+        np.testing.assert_allclose(result, omega, rtol=0, atol=0.03)
         assert irl.result_.converged
     assert np.argmax(irl.log_prob(None, TRUE, agents), axis=1).tolist() == [0, 1]
 
@@ -52,10 +52,10 @@ def test_no_point_of_a_fine_grid_on_the_simplex_is_better(covariance):
         assert omega.min() >= 0.0
         np.testing.assert_allclose(omega.sum(), 1.0, rtol=0, atol=1e-9)
         best = weights @ irl.log_prob(None, grid, agents)
-        found = float(weights @ irl.log_prob(None, omega, agents)[:, 0])
-        assert found >= best.max() - 1e-6
+        result = float(weights @ irl.log_prob(None, omega, agents)[:, 0])
+        assert result >= best.max() - 1e-6
         assert irl.result_.value == pytest.approx(
-            -(found + 0.5 * weights @ irl.make_problem(None, agents, Groups.from_labels(None, 3)).profile.log_det)
+            -(result + 0.5 * weights @ irl.make_problem(None, agents, Groups.from_labels(None, 3)).profile.log_det)
             / weights.sum()
         )
 
@@ -71,8 +71,8 @@ def test_one_search_alone_may_end_in_the_wrong_minimum():
     assert inner.size >= 2  # several minima
     worst = int(inner[np.argmax(values[inner])])
     start = np.array([line[worst], 1.0 - line[worst]])
-    found = irl.fit(None, agents, start=start)
-    assert ready.profile.values(found[None]).sum() <= values.min() + 1e-6 < values[worst] - 1.0
+    result = irl.fit(None, agents, start=start)
+    assert ready.profile.values(result[None]).sum() <= values.min() + 1e-6 < values[worst] - 1.0
 
 
 def test_a_fit_is_never_worse_than_its_start():
@@ -80,8 +80,8 @@ def test_a_fit_is_never_worse_than_its_start():
     irl = SigmaGIRL(max_evaluations=1)
     near = 0.95 * SigmaGIRL().fit(None, agents) + 0.05 / 3
     with pytest.warns(ll.errors.ConvergenceWarning, match="raise max_evaluations"):
-        found = irl.fit(None, agents, start=near)
-    np.testing.assert_allclose(found, near, rtol=0, atol=1e-12)
+        result = irl.fit(None, agents, start=near)
+    np.testing.assert_allclose(result, near, rtol=0, atol=1e-12)
     assert irl.result_.n_evaluations == 6  # one for each of the start, uniform weights and four others
 
 

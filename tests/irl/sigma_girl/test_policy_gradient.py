@@ -75,16 +75,16 @@ def test_jacobians_are_those_of_explicit_loops():
     scores, phi = rng.normal(size=(6, 4, 3)), rng.normal(size=(6, 4, 2))
     scores[1, 2:], phi[1, 3:] = 0.0, 0.0
     for floor in (0.0, 1e-10, 0.5):
-        found = jacobians(scores, phi, 0.9, floor)
-        np.testing.assert_allclose(found, jacobians_by_loops(scores, phi, 0.9, floor), rtol=1e-10, atol=1e-12)
+        result = jacobians(scores, phi, 0.9, floor)
+        np.testing.assert_allclose(result, jacobians_by_loops(scores, phi, 0.9, floor), rtol=1e-10, atol=1e-12)
 
 
 def test_a_constant_feature_has_no_gradient():
     # Rewards that nothing can change: the baseline takes them away, in every trajectory, however small the scores.
     rng = np.random.default_rng(3)
     scores = rng.normal(size=(6, 4, 3)) * [1.0, 1e-6, 0.0]
-    found = jacobians(scores, np.full((6, 4, 1), 2.5), 0.9, floor=0.0)
-    np.testing.assert_array_equal(found, 0.0)
+    result = jacobians(scores, np.full((6, 4, 1), 2.5), 0.9, floor=0.0)
+    np.testing.assert_array_equal(result, 0.0)
     # The original's constant leaves a little, the more the smaller the scores.
     left = np.abs(jacobians(scores, np.full((6, 4, 1), 2.5), 0.9, floor=1e-10)).max(axis=(0, 2))
     assert 0.0 < left[0] < 1e-8 < left[1]
@@ -104,34 +104,34 @@ def test_jacobians_estimate_the_gradient_of_expected_features():
     # One step, a ~ N(w, 1), phi = a^2: the derivative of E a^2 in w is 2 w.
     rng = np.random.default_rng(4)
     a = rng.normal(1.5, 1.0, size=(200_000, 1, 1))
-    found = jacobians(a - 1.5, a**2, 1.0, floor=0.0)
-    assert abs(found.mean() - 3.0) < 5.0 * found.std() / np.sqrt(len(a))
+    result = jacobians(a - 1.5, a**2, 1.0, floor=0.0)
+    assert abs(result.mean() - 3.0) < 5.0 * result.std() / np.sqrt(len(a))
     plain = (a - 1.5) * a**2
-    assert found.std() < 0.9 * plain.std()  # what the baseline is for
+    assert result.std() < 0.9 * plain.std()  # what the baseline is for
 
 
 def test_rows_that_are_zero_throughout_are_left_out():
     J = np.random.default_rng(5).normal(size=(8, 5, 2))
     J[:, [1, 3]] = 0.0
     J[2, 0] = 0.0  # zero in one trajectory only
-    found = jacobian_moments(J)
-    assert found.mean.shape == (3, 2)
-    np.testing.assert_allclose(found.mean, J.mean(axis=0)[[0, 2, 4]], rtol=1e-12)
+    result = jacobian_moments(J)
+    assert result.mean.shape == (3, 2)
+    np.testing.assert_allclose(result.mean, J.mean(axis=0)[[0, 2, 4]], rtol=1e-12)
 
 
 @pytest.mark.parametrize("n", [3, 10, 200])
 def test_covariances_are_centred_and_shrunk_as_by_ledoit_and_wolf(n):
     J = 5.0 + np.random.default_rng(n).normal(size=(n, 4, 3)) * np.arange(1.0, 4.0)
-    found = jacobian_moments(J)
+    result = jacobian_moments(J)
     wanted, shrinkage = ledoit_wolf(np.array([vec(one) for one in J]))
-    np.testing.assert_allclose(found.shrinkage, shrinkage, rtol=1e-9)
-    np.testing.assert_allclose(vec(found.variances), np.diag(wanted) / n, rtol=1e-9)
-    np.testing.assert_allclose(vec(found.variances), np.diag(dense_covariance(J, diagonal=True)), rtol=1e-9)
+    np.testing.assert_allclose(result.shrinkage, shrinkage, rtol=1e-9)
+    np.testing.assert_allclose(vec(result.variances), np.diag(wanted) / n, rtol=1e-9)
+    np.testing.assert_allclose(vec(result.variances), np.diag(dense_covariance(J, diagonal=True)), rtol=1e-9)
 
 
 def test_two_trajectories_leave_no_variance_at_zero():
     J = np.zeros((2, 3, 2))
     J[:, 0, 0], J[:, 1:, 1] = [1.0, 2.0], 4.0  # all entries but one are certain
-    found = jacobian_moments(J)
-    assert found.shrinkage == 1e-6
-    assert found.variances.min() > 0.0
+    result = jacobian_moments(J)
+    assert result.shrinkage == 1e-6
+    assert result.variances.min() > 0.0

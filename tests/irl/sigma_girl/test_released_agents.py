@@ -111,10 +111,10 @@ def test_the_warm_start_is_never_below_random_and_above_in_all(sets):
         )
         assert not gap(ours, theirs).below
         warm, chance = warm + ours, chance + theirs
-    found = gap(warm, chance)
-    assert found.p_exact < 1e-3
-    assert found.higher > found.lower
-    assert found.anid.difference.high < 0.0
+    result = gap(warm, chance)
+    assert result.p_exact < 1e-3
+    assert result.higher > result.lower
+    assert result.anid.difference.high < 0.0
 
 
 def test_without_the_constant_not_even_the_truth_keeps_center_apart(sets):
@@ -122,8 +122,8 @@ def test_without_the_constant_not_even_the_truth_keeps_center_apart(sets):
     inputs = [join(sets).subsample(5, seed(5, repeat)) for repeat in range(4)]
     assert all(len(np.unique(agents[0].reward_features, axis=0)) == 1 for agents in inputs)
     for floor, wanted in ((0.0, 2 / 3), (1e-10, 1.0)):
-        found = [score(agents, [0, 1, 1], "reward", 0, floor).accuracy for agents in inputs]
-        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+        result = [score(agents, [0, 1, 1], "reward", 0, floor).accuracy for agents in inputs]
+        np.testing.assert_allclose(result, wanted, rtol=1e-12)
 
 
 def test_an_exact_sign_test_counts_pairs_that_differ():

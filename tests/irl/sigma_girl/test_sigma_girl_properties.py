@@ -43,8 +43,8 @@ def test_the_objective_is_that_of_the_kronecker_product(problem, kind):
     J, omega = problem
     covariance = dense_covariance(J, diagonal=kind == "diagonal")
     wanted = kronecker_objective(J.mean(axis=0), covariance, omega)
-    found = PROFILES[kind]([jacobian_moments(J)]).values(omega[None])
-    np.testing.assert_allclose(found, [[wanted]], rtol=1e-6, atol=1e-9)
+    result = PROFILES[kind]([jacobian_moments(J)]).values(omega[None])
+    np.testing.assert_allclose(result, [[wanted]], rtol=1e-6, atol=1e-9)
 
 
 @given(problems(), kinds)
@@ -53,8 +53,8 @@ def test_the_likelihood_is_the_largest_among_stationary_jacobians(problem, kind)
     covariance = dense_covariance(J, diagonal=kind == "diagonal")
     wanted = log_likelihood_by_search(J.mean(axis=0), covariance, omega)
     profile = PROFILES[kind]([jacobian_moments(J)])
-    found = -0.5 * profile.values(omega[None])[0, 0] - 0.5 * profile.log_det[0]
-    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+    result = -0.5 * profile.values(omega[None])[0, 0] - 0.5 * profile.log_det[0]
+    np.testing.assert_allclose(result, wanted, rtol=1e-6, atol=1e-6)
 
 
 @given(problems(), kinds)
@@ -104,8 +104,8 @@ def test_jacobians_are_those_of_explicit_loops(n, H, d, q, gamma, seed):
     rng = np.random.default_rng(seed)
     scores = rng.normal(size=(n, H, d)) * (rng.random((n, H, 1)) < 0.8)
     phi = rng.normal(size=(n, H, q)) * (rng.random((n, H, 1)) < 0.8)
-    found = jacobians(scores, phi, gamma, floor=0.0)
-    np.testing.assert_allclose(found, jacobians_by_loops(scores, phi, gamma), rtol=1e-8, atol=1e-9)
+    result = jacobians(scores, phi, gamma, floor=0.0)
+    np.testing.assert_allclose(result, jacobians_by_loops(scores, phi, gamma), rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", sorted(PROFILES))

@@ -101,7 +101,7 @@ class CausalModel(LinearRewardModel):
         validate.one_theta(mdp, theta)
         return causal_null_directions(self._solver(mdp))
 
-    def _fitted_null_directions(
+    def _null_directions_of_fit(
         self, mdp: MDP, demos: Demonstrations, weights: FloatArray, theta: FloatArray
     ) -> FloatArray:
         del demos, weights

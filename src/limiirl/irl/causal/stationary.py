@@ -293,7 +293,7 @@ class SoftBellmanSolver(StationarySolver):
             try:
                 better = V[:, open_] + solve(pairs, pi, rise, rtol=_INEXACT, factors=factors.part(open_))
             except NumericalError:
-                open_ = open_[self._unsolved(pi, rise) :]
+                open_ = open_[self._first_singular(pi, rise) :]
                 break
             V[:, open_] = better
             self._iterate(r_state, r_pair, V, open_[residual[~done] > _NEAR])
@@ -312,7 +312,7 @@ class SoftBellmanSolver(StationarySolver):
             settle(self.pairs.graph, r, reward, self.beta, part, _BACKUPS)
             V[:, columns] = part
 
-    def _unsolved(self, pi: FloatArray, rise: FloatArray) -> int:
+    def _first_singular(self, pi: FloatArray, rise: FloatArray) -> int:
         """Return the first column without a solution."""
         for k in range(pi.shape[1] - 1):
             try:

@@ -145,7 +145,7 @@ class DestinationLikelihood:
     def evaluate(self, thetas: FloatArray, which: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
         """Return values (J,) and gradients (J, d); inf where a partition function diverges or overflows."""
         trips, weights = self.trips, self._by_pair[:, which]
-        values, gradients = self.values.weighted_sums(thetas, trips.starts, trips.goals, weights, _MARGIN)
+        values, gradients = self.values.sum_pairs(thetas, trips.starts, trips.goals, weights, _MARGIN)
         for j, k in enumerate(which):
             if math.isfinite(values[j]):
                 values[j], gradients[j] = self._complete(thetas[j], int(k), float(values[j]), gradients[j])

@@ -109,7 +109,7 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
         self.random_state = random_state
 
     def log_prob(self, mdp: None, thetas: ArrayLike, agents: Agents) -> FloatArray:
-        """Return the profile log-likelihood (M, K) of each agent under each of thetas (K, q), of any length."""
+        """Return the profile log-likelihood (M, K) of each agent under each of thetas (K, q)."""
         problem = self.make_problem(mdp, agents, Groups.for_demos(None, _check_agents(agents)))
         return problem.log_prob(_check_thetas(thetas, problem.n_parameters))
 
