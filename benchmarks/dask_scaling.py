@@ -51,7 +51,7 @@ def overheads(n_tasks: int) -> None:
     mdp = RoadGrid(20_000, 40_000, seed=0).mdp
     few = list(range(max(8, n_tasks // 10)))
     print(f"\nempty tasks; the MDP has {mdp.n_states:,} states and {len(mdp.src):,} edges")
-    print("  executor  workers  ms a task  with the MDP in the function  and in every task")
+    print("  executor  workers  ms per task  with the MDP in the function  and in every task")
     for name in ("dask", "local"):
         for workers in (1, 2):
             with placed(name, workers) as session:

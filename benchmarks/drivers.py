@@ -6,7 +6,7 @@ matched to it (from `porto_road_osm` and `porto_taxi_trips` of the shared data w
 `limiirl roads build` and `match` that are named), and a generated one of the paper's 292,604 segments, whose trips are
 the cheapest ways of three kinds of drivers.
 
-The paper took about 58 minutes an iteration on 12 cores, on a network of which nothing was released.
+The paper took about 58 minutes per iteration on 12 cores, on a network of which nothing was released.
 
 Run as `python -m benchmarks.drivers [--porto NETWORK MATCHES] [--quick]`.
 """
@@ -149,10 +149,10 @@ def compare(files: list[str], quick: bool) -> None:
                 f"{row['total']:8.1f} {row['peak']:8.2f} {row['nll']:8.2f}",
                 flush=True,
             )
-            # The paper does not say whether its minutes an iteration have the start in them.
+            # The paper does not say whether its minutes per iteration have the start in them.
             paper, each = 60 * PAPER_MINUTES, row["total"] / max(row["iterations"], 1)
             print(
-                f"{'':10} the paper's minutes an iteration over ours: {paper / row['mean']:.0f} without the start, "
+                f"{'':10} the paper's minutes per iteration over ours: {paper / row['mean']:.0f} without the start, "
                 f"{paper / each:.0f} with it",
                 flush=True,
             )

@@ -46,7 +46,7 @@ def main() -> None:
         "over 100 ms",
         "iterations",
         "ms each",
-        "evaluations an M-step",
+        "evaluations per M-step",
     )
     print("  {:<22} {:>9} {:>8} {:>9} {:>12} {:>11} {:>8} {:>22}".format(*head))
     reference = 0.0
@@ -82,7 +82,7 @@ def gaussian(data: list, reference: float) -> None:
         spent += whole - seconds(lambda mixture=mixture, points=points: mixture.fit(points), 3)
     each = 1e3 * spent / iterations
     print(
-        f"  scikit-learn's GaussianMixture on the same features: {each:.2f} ms an iteration; ours (kmeans, mle) takes",
+        f"  scikit-learn's GaussianMixture on the same features: {each:.2f} ms per iteration; ours (kmeans, mle) takes",
         end=" ",
     )
     print(f"{reference / each:.1f} x that, with an exact sum over all trajectories in every M-step")

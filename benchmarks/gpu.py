@@ -43,7 +43,7 @@ def engine(mdp: MDP, device: str, length: int = MAX_LENGTH, **options: Any) -> F
 
 
 def copy_bandwidth() -> float:
-    """Return the bytes a second, read and written, of the device's copy of 2 GB."""
+    """Return the bytes per second, read and written, of the device's copy of 2 GB."""
     xp = need_device().xp
     source = xp.ones(2**28)
     target = xp.empty_like(source)

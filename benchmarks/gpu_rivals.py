@@ -138,7 +138,7 @@ def in_jax(problem: Problem) -> Callable[[], Any]:
 
 
 def in_numba(problem: Problem) -> Callable[[], Any]:
-    """Return an evaluation in numba.cuda: one thread an entry, a launch a step."""
+    """Return an evaluation in numba.cuda: one thread per entry, a launch a step."""
     # numba 0.68 asks for this name as it is imported, and numpy 2.5 no longer has it; nothing here uses it.
     vars(np).setdefault("row_stack", np.vstack)
     from numba import cuda

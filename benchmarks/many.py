@@ -28,7 +28,7 @@ def enlarge(ready: MaxEntProblem, n: int) -> None:
 
 
 def measure(n: int) -> tuple[float, float, float]:
-    """Return seconds an iteration, seconds of its pass over the rows, and the bytes that the pass reads."""
+    """Return seconds per iteration, seconds of its pass over the rows, and the bytes that the pass reads."""
     world = ElementWorld(seed=1)
     demos, labels = world.sample(1000, seed=0)
     ready = make_problem(MaxEnt(), world.mdp, demos)
@@ -45,12 +45,12 @@ def measure(n: int) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    """Print seconds an iteration against N, and the constant and linear terms of a least-squares line."""
+    """Print seconds per iteration against N, and the constant and linear terms of a least-squares line."""
     largest = float(sys.argv[1]) if len(sys.argv) > 1 else 1e7
     sizes = [int(n) for n in (1e3, 1e4, 1e5, 1e6, 1e7) if n <= largest]
     print(f"many: EM on ElementWorld (54 states, 5 features), K = 3, {ITERATIONS} iterations")
     print(describe_machine())
-    print(f"  {'N':>10} {'ms an iteration':>16} {'of it the pass':>15} {'ns a row':>9} {'GB/s read':>10} {'peak':>9}")
+    print(f"  {'N':>10} {'ms per iteration':>16} {'of it the pass':>15} {'ns a row':>9} {'GB/s read':>10} {'peak':>9}")
     rows = []
     for n in sizes:
         whole, passed, size = measure(n)

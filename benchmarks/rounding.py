@@ -49,7 +49,7 @@ def fit(mdp: MDP, demos: Demonstrations, cap: int) -> IntentMixture:
 
 
 def main() -> None:
-    """Print a line a fit."""
+    """Print a line per fit."""
     mdp = network(quick=True)
     demos = drawn(mdp)
     print(f"rounding: K = 3, {len(demos)} trips, {mdp.n_states:,} states, 5 EM iterations, L-BFGS")

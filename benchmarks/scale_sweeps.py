@@ -122,7 +122,7 @@ def evaluate(cut: Cut, thetas: Float, length: int, kind: str = "float64") -> Fou
 
 
 def _rescaled(part: Float, scale: Int) -> Float:
-    """Divide by the power of two of the largest entry, one an intent, and add it to scale (K,)."""
+    """Divide by the power of two of the largest entry, one per intent, and add it to scale (K,)."""
     power = np.frexp(part.max(axis=0))[1].astype(np.int64)
     scale += power
     return np.ldexp(part, -power)

@@ -35,7 +35,7 @@ def sweeps_alone(run: ForwardBackward) -> float:
 
 
 def main() -> None:
-    """Print microseconds an evaluation and the share of Python in it."""
+    """Print microseconds per evaluation and the share of Python in it."""
     world = ElementWorld()
     mdp, thetas = world.mdp, world.ensemble.thetas
     engine = FinitePathSums(mdp, MAX_LENGTH)
