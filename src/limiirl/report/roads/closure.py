@@ -14,6 +14,7 @@ from limiirl.report.roads.layers import (
     class_label,
     flow_layers,
     join_segments,
+    node_points,
     pad_bounds,
     path_points,
     segments_near,
@@ -173,8 +174,8 @@ def _mark_closed(closure: Closure) -> list[Layer]:
 
 
 def _end_points(closure: Closure, segments: IntArray) -> FloatArray:
-    nodes = np.concatenate([closure.network.tail[segments], closure.network.head[segments]])
-    return np.stack([closure.network.lat[nodes], closure.network.lon[nodes]], axis=1)
+    network = closure.network
+    return node_points(network, np.concatenate([network.tail[segments], network.head[segments]]))
 
 
 def _surroundings(closure: Closure) -> FloatArray:

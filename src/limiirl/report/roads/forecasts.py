@@ -16,6 +16,7 @@ from limiirl.report.markup import literal
 from limiirl.report.roads.layers import (
     class_label,
     format_km,
+    node_points,
     pad_bounds,
     path_points,
     route_layer,
@@ -179,8 +180,7 @@ def _destination_layer(network: RoadNetwork, example: ForecastExample, probable:
 
 def _midpoints(network: RoadNetwork, segments: ArrayLike) -> FloatArray:
     s = np.asarray(segments, dtype=np.int64)
-    nodes = np.stack([network.tail[s], network.head[s]])
-    return np.stack([network.lat[nodes].mean(axis=0), network.lon[nodes].mean(axis=0)], axis=1)
+    return np.asarray(node_points(network, np.stack([network.tail[s], network.head[s]])).mean(axis=0))
 
 
 def turn_words(network: RoadNetwork, here: int, target: int, trip: str = "") -> str:

@@ -214,8 +214,12 @@ def street_layer(network: RoadNetwork, within: ArrayLike | None = None) -> Layer
 def path_points(network: RoadNetwork, states: ArrayLike) -> FloatArray:
     """Return the line (k + 1, 2) in degrees along k consecutive segments."""
     path = np.asarray(states, dtype=np.int64)
-    nodes = np.concatenate([network.tail[path[:1]], network.head[path]])
-    return np.stack([network.lat[nodes], network.lon[nodes]], axis=1)
+    return node_points(network, np.concatenate([network.tail[path[:1]], network.head[path]]))
+
+
+def node_points(network: RoadNetwork, nodes: NDArray[np.integer]) -> FloatArray:
+    """Return latitudes and longitudes (..., 2) of nodes."""
+    return np.stack([network.lat[nodes], network.lon[nodes]], axis=-1)
 
 
 def route_layer(network: RoadNetwork, states: ArrayLike, title: str, stroke: Stroke) -> Layer:

@@ -11,7 +11,7 @@ from limiirl.report.document import Facts, Figure, Grid, Item, Report, Section, 
 from limiirl.report.figures import plot_histogram
 from limiirl.report.maps import WIDEST, Layer, Map, Stroke
 from limiirl.report.markup import literal
-from limiirl.report.roads.layers import pad_bounds, segments_near, street_layer
+from limiirl.report.roads.layers import node_points, pad_bounds, segments_near, street_layer
 from limiirl.report.svg import INK, MUTED, SERIES
 from limiirl.report.tables import Cell, Column, Content, Table
 from limiirl.roads import Matches, RoadNetwork, Trips, measure_quality
@@ -263,7 +263,5 @@ def _example(network: RoadNetwork, trips: Trips, matches: Matches, piece: int, n
 def _positions(network: RoadNetwork, segment: IntArray, along_m: FloatArray) -> FloatArray:
     """Return the points (n, 2) at given metres along segments."""
     share = (along_m / network.length_m[segment])[:, None]
-    tail, head = (
-        np.stack([network.lat[n[segment]], network.lon[n[segment]]], axis=1) for n in (network.tail, network.head)
-    )
+    tail, head = (node_points(network, ends[segment]) for ends in (network.tail, network.head))
     return np.asarray(tail + share * (head - tail))

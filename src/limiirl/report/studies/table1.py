@@ -104,10 +104,11 @@ def score_table(results: Results, name: str, title: str, caption: str, x: Point,
 
 def comparison_table(results: Results) -> Table:
     """Return Table 1: the scores of every method, those of the paper below ours."""
+    worlds = f"{len(results.seeds)} world{'' if len(results.seeds) == 1 else 's'}"
     return score_table(
         results,
         "table1",
-        f"Table 1, ElementWorld: mean ± half-width of the 95 % interval over {len(results.seeds)} worlds",
+        f"Table 1, ElementWorld: mean ± half-width of the 95 % interval over {worlds}",
         "The paper prints full widths after ±; they are halved here. A number agrees if it differs by at most the root "
         "sum of squares of both half-widths. Iterations and durations are not compared: the paper stops by another "
         f"rule and used another machine. With fewer than {LEAST_WORLDS} worlds nothing is compared, because the "
