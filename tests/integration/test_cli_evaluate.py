@@ -91,7 +91,7 @@ REFUSED = [
     (("intents", "walks.parquet", "--truth", "absent.json"), "absent.json: No such file"),
     (("intents", "walks.parquet", "--truth", "broken.json"), "broken.json is truncated or not JSON"),
     (("intents", "walks.parquet", "--truth", "other.json"), "truth: thetas must have shape (K, 3)"),
-    (("intents", "walks.parquet", "--truth", "intents/mixture.json"), "is not an ensemble of limiirl"),
+    (("intents", "walks.parquet", "--truth", "intents/mixture.json"), "is not a reward ensemble"),
     (
         ("intents", "plain.parquet", "--labels", "label"),
         "has no column 'label'; it has neither label nor group",

