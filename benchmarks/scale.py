@@ -256,7 +256,7 @@ def regions() -> None:
     slope = features_of(mdp, whole.flow)
     print(
         f"regions: {mdp.n_states:,} states, theta {theta[0]:g}; {starts.size} pairs in a square of {2 * reach:.1f} km; "
-        f"plan {taken:.2f} s, factorisation {solved:.2f} s, {values.plan.up.size:,} moves"
+        f"plan {taken:.2f} s, factorisation {solved:.2f} s, {values.symbolic.up.size:,} moves"
     )
     for margin in (0.0, 0.25, 0.5, 1.0, 2.0):
         kept = np.flatnonzero(within <= reach * (1.0 + margin))

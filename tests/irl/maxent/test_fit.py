@@ -281,7 +281,7 @@ def test_the_cap_keeps_the_best_point_evaluated(solver: str, cap: int, monkeypat
 
     monkeypatch.setattr(FinitePathSums, "value_and_grad", spy)
     model = MaxEnt(LENGTH, None, solver=solver, max_evaluations=cap)
-    with pytest.warns(ConvergenceWarning, match=r"cap on evaluations.*raise max_evaluations.*gradient is .* after"):
+    with pytest.warns(ConvergenceWarning, match="max_evaluations"):
         model.fit(mdp, as_demonstrations(paths, rows), start=start)
     result, values = model.result_, [plain(theta)[0] for theta in tried]
     assert result.status is Status.EVALUATIONS
@@ -451,14 +451,10 @@ def test_a_start_where_the_sum_diverges_is_not_the_solution(loops: MDP, solver: 
     """An error that says so; never "converged" with an infinite value."""
     demos = Demonstrations.from_lists([[0, 1, 0], [1, 1, 0, 0], [0], [1, 0]])
     model = MaxEnt(math.inf, None, solver=solver)
-    with pytest.raises(
-        DivergentPartition, match=r"infinite, or beyond float64, at the start of column 0; .* lower rewards, or none"
-    ):
+    with pytest.raises(DivergentPartition, match="column 0"):
         model.fit(loops, demos, start=[0.0, 0.0])
     assert not hasattr(model, "result_")
-    with pytest.raises(
-        DivergentPartition, match=r"infinite, or beyond float64, at the start of column 1; .* lower rewards, or none"
-    ):
+    with pytest.raises(DivergentPartition, match="column 1"):
         model.fit_many(loops, demos, np.ones((4, 2)), [[-3.0, -3.0], [0.0, 0.0]])
 
 

@@ -11,6 +11,7 @@ from limiirl.irl import MaxEnt
 from limiirl.irl.maxent.viterbi import Layers
 from limiirl.mdp import MDP
 from limiirl.worlds import RoadGrid
+from tests.helpers import raises
 from tests.oracles.likelihood import small_mdp
 
 ZERO = np.zeros(4)
@@ -242,12 +243,8 @@ def test_given_the_start_p0_does_not_matter():
     demos, log_prob = MaxEnt(3, condition="start").most_likely(mdp, np.zeros(4), 2, 3)  # of 2, 2-2, 2-3, 2-2-2, 2-2-3
     assert demos.states.tolist() == [2, 3]
     np.testing.assert_allclose(log_prob, -math.log(5.0), rtol=1e-12)
-    with pytest.raises(InvalidParameter) as caught:
+    with raises(InvalidParameter, parameter="start", value=2):
         MaxEnt(3).most_likely(mdp, np.zeros(4), 2, 3)
-    assert str(caught.value) == (
-        "start must be a state in which trajectories begin; p0 of state 2 is 0. Use condition='start', or give the "
-        "state a share of the start distribution with mdp.replace(p0=...)."
-    )
 
 
 # Errors.
@@ -260,41 +257,38 @@ def test_a_prefix_that_is_too_long():
 
 
 def test_a_prefix_that_is_impossible_or_none():
-    with pytest.raises(InvalidDemos, match="demonstration 0, step 0: no action in state 0 leads to state 3"):
+    with raises(InvalidDemos, parameter="demos", index=(0, 0)):
         MaxEnt(3).log_prob_prefix(two_ways(), np.zeros(4), Demonstrations.from_lists([[0, 3]]))
-    with pytest.raises(InvalidDemos, match="demos must be Demonstrations; it is a list"):
+    with raises(InvalidDemos, parameter="demos"):
         MaxEnt(3).next_actions(two_ways(), np.zeros(4), [[0, 1]])  # type: ignore[arg-type]
 
 
-def test_a_length_that_no_fit_has_settled():
-    with pytest.raises(NotFitted, match="max_length=None is settled by fit"):
+def test_a_length_before_any_fit():
+    with raises(NotFitted, parameter="max_length"):
         MaxEnt().log_prob_prefix(two_ways(), np.zeros(4), BEGUN)
 
 
 @pytest.mark.parametrize("step", [-1, 3, 1.0, True, None])
 def test_steps(step: object):
-    with pytest.raises(InvalidParameter) as caught:
+    with raises(InvalidParameter, parameter="step", value=step):
         MaxEnt(3).policy(two_ways(), np.zeros(4), step)  # type: ignore[arg-type]
-    expected = f"step must be a whole number, at least 0 and at most max_length - 1 = 2; it is {step!r}."
-    assert str(caught.value) == expected
 
 
-def test_steps_of_any_length():
-    with pytest.raises(InvalidParameter, match="step must be a whole number, at least 0; it is -1"):
+def test_steps_of_unbounded_length():
+    with raises(InvalidParameter, parameter="step", value=-1):
         MaxEnt(math.inf).policy(two_ways(), np.full(4, -3.0), -1)
 
 
 @pytest.mark.parametrize("value", [-1, 4, 1.0, True, "3"])
 def test_states(value: object):
     for name, ends in (("start", (value, 3)), ("goal", (0, value))):
-        with pytest.raises(InvalidParameter) as caught:
+        with raises(InvalidParameter, parameter=name, value=value):
             MaxEnt(3).most_likely(two_ways(), np.zeros(4), *ends)  # type: ignore[arg-type]
-        assert str(caught.value) == f"{name} must be the number of a state, 0 to 3; it is {value!r}."
 
 
 def test_one_theta_only():
     for use in (lambda m, *a: m.policy(*a), lambda m, *a: m.most_likely(*a, 0, 1)):
-        with pytest.raises(InvalidParameter, match="One parameter vector is wanted here; there are 2"):
+        with pytest.raises(InvalidParameter, match="2"):
             use(MaxEnt(3), two_ways(), np.zeros((2, 4)))
 
 
