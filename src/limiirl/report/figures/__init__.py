@@ -5,6 +5,8 @@ from limiirl.report.figures.comparisons import (
     five_numbers,
     plot_boxes,
     plot_differences,
+    plot_histogram,
+    plot_quality,
     plot_value_counts,
 )
 from limiirl.report.figures.curves import plot_by_model, plot_by_start, plot_margin, plot_sweep
@@ -15,7 +17,6 @@ from limiirl.report.figures.intents import (
     plot_rewards,
     plot_weights,
 )
-from limiirl.report.figures.quality import plot_histogram, plot_quality
 from limiirl.report.figures.style import MEASURES, MethodStyle, Plot, method_styles, model_styles
 
 __all__ = [

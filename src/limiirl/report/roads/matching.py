@@ -8,7 +8,7 @@ import numpy as np
 
 from limiirl._typing import FloatArray, IntArray
 from limiirl.report.document import Facts, Figure, Grid, Item, Report, Section, Text
-from limiirl.report.figures import plot_histogram
+from limiirl.report.figures.comparisons import plot_histogram
 from limiirl.report.maps import WIDEST, Layer, Map, Stroke
 from limiirl.report.markup import literal
 from limiirl.report.roads.layers import node_points, pad_bounds, segments_near, street_layer

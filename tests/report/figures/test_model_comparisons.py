@@ -22,7 +22,7 @@ from limiirl.report.figures import (
     plot_quality,
     plot_value_counts,
 )
-from limiirl.report.figures.quality import separate_labels
+from limiirl.report.figures.comparisons import separate_labels
 from limiirl.report.figures.style import new_figure, root_axis
 from limiirl.report.svg import MUTED, VARIABLES
 
