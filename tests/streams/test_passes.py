@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from limiirl.executors import Executor
-from limiirl.kernels.e_step import MixtureParameters, Rows, e_step, e_step_streamed, weighted_sums
+from limiirl.kernels.e_step import MixtureParameters, Rows, e_step, e_step_streamed, sum_weighted
 from limiirl.kernels.threading import BLOCK
 from limiirl.streams import FeatureStore, write_features
 from limiirl.streams.passes import SumTask, combine, sum_shard, sum_store
@@ -88,7 +88,7 @@ def test_discarding_responsibilities_changes_no_bit(n, K, d, seed):
     forgot = e_step_streamed(rows, now, before)
     for one, other in zip(kept, forgot.total(), strict=True):
         np.testing.assert_array_equal(one, other)
-    np.testing.assert_array_equal(forgot.counts.sum(axis=0), weighted_sums(rows.counts[:, None], U)[:, 0])
+    np.testing.assert_array_equal(forgot.counts.sum(axis=0), sum_weighted(rows.counts[:, None], U)[:, 0])
 
 
 @pytest.fixture(scope="module")
