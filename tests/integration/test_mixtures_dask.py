@@ -23,7 +23,7 @@ pytest.importorskip("distributed", reason="the extra 'cluster' is not installed"
 IRL = ll.MaxEnt(max_length=7, bounds=(-5, 5))
 # More than a small function holds, so that it travels as an input of its own.
 MDP, (DEMOS, _) = crossings(), walks(600, seed=1)
-SHORT = {"max_iter": 4, "tol": 1e-2}
+SHORT = {"max_iter": 4, "resp_tol": 1e-2}
 
 
 def slowly(points: Any, n_intents: int, rng: np.random.Generator) -> Any:
@@ -91,8 +91,8 @@ def test_a_scheduler_that_goes_away_is_told_and_the_job_started_again_ends_the_s
 def test_a_command_that_is_killed_and_started_again_prints_the_same(tmp_path: Path, running: Cluster) -> None:
     MDP.save(tmp_path / "mdp.npz")
     DEMOS.to_parquet(tmp_path / "walks.parquet")
-    arguments = ("select", tmp_path / "walks.parquet", "--mdp", tmp_path / "mdp.npz", "--most", 2, "--json")
-    arguments += ("--folds", 4, "--resamples", 5, "--set", "irl__max_length=7", "--set", "tol=1e-3", "--init", "random")
+    arguments = ("select", tmp_path / "walks.parquet", "--mdp", tmp_path / "mdp.npz", "--max-intents", 2, "--json")
+    arguments += ("--folds", 4, "--resamples", 5, "--set", "irl__max_length=7", "--set", "resp_tol=1e-3", "--init", "random")
     wanted = command(*arguments)
     there = (*arguments, "--executor", "dask", "--scheduler", running.address)
     with start(*there) as run:

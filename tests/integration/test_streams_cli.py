@@ -15,7 +15,7 @@ from limiirl.cli import main
 from tests.oracles.mixture import crossings, walks
 
 DEMOS = walks(300, seed=2)[0].replace(groups=np.arange(300) // 5)
-SETTINGS = ("--intents", "2", "--set", "irl__bounds=[-5, 5]", "--set", "tol=1e-3")
+SETTINGS = ("--intents", "2", "--set", "irl__bounds=[-5, 5]", "--set", "resp_tol=1e-3")
 
 
 @pytest.fixture(scope="module")
@@ -50,20 +50,20 @@ def limiirl(folder, *arguments: str, code: int = 0) -> Done:
 
 @pytest.mark.smoke
 def test_from_files_to_memberships(folder):
-    said = limiirl(folder, "features", "walks", "--mdp", "town.npz", "--out", "again")
-    assert said.stdout == "300 demonstrations with 3 features in 3 parts, in again.\n"
-    assert "3 of 3" in said.stderr
-    said = limiirl(folder, "fit", "again", *SETTINGS, "--out", "found", "--checkpoint", "fit.npz", "--verify")
-    assert "2 intents behind 300 demonstrations; converged after" in said.stdout
-    assert "river" in said.stdout
-    assert "iteration 1: log-likelihood" in said.stderr
-    assert "rows per second" in said.stderr
-    whole = IntentMixture(2, MaxEnt(bounds=(-5, 5)), tol=1e-3, random_state=0).fit(crossings(), DEMOS)
-    found = IntentMixture.load(folder / "found")
-    np.testing.assert_allclose(found.thetas_, whole.thetas_, rtol=1e-8)
+    done = limiirl(folder, "features", "walks", "--mdp", "town.npz", "--out", "again")
+    assert done.stdout == "Wrote 3 features of 300 demonstrations to again (3 shards).\n"
+    assert "3 of 3" in done.stderr
+    done = limiirl(folder, "fit", "again", *SETTINGS, "--out", "found", "--checkpoint", "fit.npz", "--verify")
+    assert "2 intents, 300 demonstrations; converged after" in done.stdout
+    assert "river" in done.stdout
+    assert "iteration 1: log-likelihood" in done.stderr
+    assert "rows per second" in done.stderr
+    whole = IntentMixture(2, MaxEnt(bounds=(-5, 5)), resp_tol=1e-3, random_state=0).fit(crossings(), DEMOS)
+    facts = IntentMixture.load(folder / "found")
+    np.testing.assert_allclose(facts.thetas_, whole.thetas_, rtol=1e-8)
     assert (folder / "fit.npz").exists()
-    said = limiirl(folder, "assign", "found", "again", "--out", "who")
-    assert said.stdout == "300 demonstrations in 3 files, in who.\n"
+    done = limiirl(folder, "assign", "found", "again", "--out", "who")
+    assert done.stdout == "Wrote the intents of 300 demonstrations to who (3 files).\n"
     labels = np.concatenate([pq.read_table(path)["intent"].to_numpy() for path in sorted((folder / "who").iterdir())])
     np.testing.assert_array_equal(labels, whole.labels_)
 
@@ -75,42 +75,42 @@ def test_a_mixture_from_a_gpu_is_applied_without_one(folder):
     limiirl(folder, "assign", "on_gpu", "features", "--out", "there", "--device", "cpu")
     limiirl(folder, "assign", "intents", "features", "--out", "here")
     for i in range(3):
-        name = f"part-0000{i}.parquet"
+        name = f"shard-0000{i}.parquet"
         assert pq.read_table(folder / "there" / name).equals(pq.read_table(folder / "here" / name))
 
 
 @pytest.mark.filterwarnings("always::limiirl.errors.LimiirlWarning")
-def test_what_verify_finds_damaged_is_made_anew(folder):
+def test_what_verify_finds_damaged_is_rebuilt(folder):
     options = ("--mdp", "town.npz", "--out", "damaged")
     limiirl(folder, "features", "walks", *options)
-    path = folder / "damaged" / "part-00001.features.npy"
+    path = folder / "damaged" / "shard-00001.features.npy"
     path.write_bytes(path.read_bytes()[:-1] + b"!")
-    told = limiirl(folder, "fit", "damaged", *SETTINGS, "--out", "x", "--verify", code=2).stderr
-    assert "Run write_features again (`limiirl stream features`)" in told
-    assert told == limiirl(folder, "assign", "intents", "damaged", "--out", "x", "--verify", code=2).stderr
+    text = limiirl(folder, "fit", "damaged", *SETTINGS, "--out", "x", "--verify", code=2).stderr
+    assert "Run write_features again (`limiirl stream features`)" in text
+    assert text == limiirl(folder, "assign", "intents", "damaged", "--out", "x", "--verify", code=2).stderr
     assert not (folder / "x").exists()
     assert "rebuilt now" in limiirl(folder, "features", "walks", *options).stderr
-    limiirl(folder, "fit", "damaged", *SETTINGS, "--out", "mended", "--verify")
-    limiirl(folder, "assign", "mended", "damaged", "--out", "whose", "--verify")
+    limiirl(folder, "fit", "damaged", *SETTINGS, "--out", "repaired", "--verify")
+    limiirl(folder, "assign", "repaired", "damaged", "--out", "whose", "--verify")
 
 
-def test_json_for_machines(folder):
+def test_json(folder):
     options = ("--mdp", "town.npz", "--by-group", "--out", "groups", "--json")
     facts = json.loads(limiirl(folder, "features", "walks", *options).stdout)
     assert facts == {
-        "rows": 60, "demonstrations": 300, "features": 3, "parts": 3, "longest": 7, "saved": "groups"
+        "rows": 60, "demonstrations": 300, "features": 3, "shards": 3, "longest": 7, "saved": "groups"
     }  # fmt: skip
-    found = json.loads(limiirl(folder, "fit", "groups", *SETTINGS, "--out", "by_group", "--json").stdout)
-    assert found["rows"] == 60
-    assert found["converged"]
-    np.testing.assert_allclose(sum(found["weights"]), 1.0, rtol=1e-12)
-    told = json.loads(limiirl(folder, "assign", "by_group", "groups", "--out", "groups_who", "--json").stdout)
-    assert told["rows"] == 60
-    assert pq.read_table(folder / told["files"][0]).column_names[0] == "group"
+    facts = json.loads(limiirl(folder, "fit", "groups", *SETTINGS, "--out", "by_group", "--json").stdout)
+    assert facts["rows"] == 60
+    assert facts["converged"]
+    np.testing.assert_allclose(sum(facts["weights"]), 1.0, rtol=1e-12)
+    text = json.loads(limiirl(folder, "assign", "by_group", "groups", "--out", "groups_who", "--json").stdout)
+    assert text["rows"] == 60
+    assert pq.read_table(folder / text["files"][0]).column_names[0] == "group"
 
 
 REFUSED = [
-    (("features", "walks", "--mdp", "nowhere.npz"), "There is no file nowhere.npz"),
+    (("features", "walks", "--mdp", "nowhere.npz"), "nowhere.npz does not exist"),
     (("features", "empty", "--mdp", "town.npz", "--out", "x"), "empty has no .parquet or .csv file"),
     (("features", "nowhere", "--mdp", "town.npz", "--out", "x"), "There is no folder or file nowhere"),
     (("features", "bad", "--mdp", "town.npz", "--out", "y"), "1.parquet: demonstration 0, step 1:"),
@@ -119,7 +119,7 @@ REFUSED = [
     (("fit", "walks", "-k", "2"), "walks is not a store of features"),
     (("fit", "features", "-k", "2", "--out", "walks"), "is not a mixture of limiirl alone"),
     (("fit", "features", "-k", "2", "--set", "n_init=4"), "n_init must be 1"),
-    (("fit", "features", "-k", "2", "--set", "colour=red"), "--set takes NAME=VALUE"),
+    (("fit", "features", "-k", "2", "--set", "colour=red"), "--set must be NAME=VALUE"),
     (("assign", "intents", "walks"), "walks is not a store of features"),
     (("assign", "intents", "features", "--out", "x", "--device", "tpu"), "device must be one of cpu, gpu, auto"),
     (("assign", "intents", "features", "--out", "town.npz"), "town.npz cannot be a folder"),

@@ -53,7 +53,7 @@ def rows_of(index: int) -> Rows:
     return known(index)
 
 
-def read_keys(folder: Path, executor: Executor | None = None) -> FeatureStore:
+def write_store(folder: Path, executor: Executor | None = None) -> FeatureStore:
     return write_features(MDP, FunctionSource(demos_of, SHARDS), folder, executor=executor)
 
 
@@ -80,7 +80,7 @@ def test_features_fit_and_memberships_have_the_bits_of_one_process(
     tmp_path: Path, running: Cluster, alone: str
 ) -> None:
     executor = Executor("dask", scheduler=running.address)
-    here, there = read_keys(tmp_path / "here"), read_keys(tmp_path / "there", executor)
+    here, there = write_store(tmp_path / "here"), write_store(tmp_path / "there", executor)
     assert [shard.fingerprint for shard in there.shards] == [shard.fingerprint for shard in here.shards]
     assert fitted(executor) == alone
     mix = fit_streamed(IntentMixture(2, MaxEnt(7, bounds=(-5, 5)), max_iter=2, random_state=0), MDP, here)
@@ -95,10 +95,10 @@ def test_features_fit_and_memberships_have_the_bits_of_one_process(
 def test_workers_killed_at_random_moments_cost_time_only(tmp_path: Path, running: Cluster, alone: str) -> None:
     executor = Executor("dask", scheduler=running.address)
     with killing(running.address, times=4, seed=0) as killed:
-        store = read_keys(tmp_path / "features", executor)
+        store = write_store(tmp_path / "features", executor)
         assert fitted(executor) == alone
     assert killed, "all was done before anybody was killed"
-    wanted = read_keys(tmp_path / "alone")
+    wanted = write_store(tmp_path / "alone")
     assert [shard.fingerprint for shard in store.shards] == [shard.fingerprint for shard in wanted.shards]
 
 
@@ -122,7 +122,7 @@ def test_a_scheduler_that_goes_away_is_told_and_the_fit_goes_on_from_its_checkpo
 
 
 def test_a_fit_that_is_killed_goes_on_to_the_same_intents(tmp_path: Path, running: Cluster) -> None:
-    read_keys(tmp_path / "features")
+    write_store(tmp_path / "features")
     checkpoint = tmp_path / "fit.npz"
     limits = ("--set", "max_iter=12", "--set", "resp_tol=1e-12", "--set", "irl__max_length=7", "--sample", 300, "--json")
     fit = ("stream", "fit", tmp_path / "features", "--intents", 2, *limits)
