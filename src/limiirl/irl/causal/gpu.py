@@ -125,7 +125,7 @@ class _GpuStationarySolver(StationarySolver):
         policies = _GpuStationaryPolicies(self, moves, thetas)
         for columns in _split(thetas.shape[0], COLUMNS):
             r_state, r_pair = self.rewards.of(thetas[columns])
-            V = self._iterate(r_state, r_pair)
+            V = self._iterate_values(r_state, r_pair)
             if V is None:
                 return self.solve_on_cpu(thetas, moves)
             policies.append(DeviceColumns(columns, r_pair, V))
@@ -146,7 +146,7 @@ class _GpuStationarySolver(StationarySolver):
         return xp.where(has_actions[:, None], 2.0 / (1.0 - graph.gamma) * least, r_state)
 
     @abstractmethod
-    def _iterate(self, r_state: Any, reward: Any) -> Any:  # type: ignore[override]
+    def _iterate_values(self, r_state: Any, reward: Any) -> Any:
         """Return the values (S, K), or None to fall back to the CPU."""
 
     @abstractmethod
@@ -159,7 +159,7 @@ class GpuSoftBellmanSolver(_GpuStationarySolver, SoftBellmanSolver):
 
     _rule = "soft"
 
-    def _iterate(self, r_state: Any, reward: Any) -> Any:
+    def _iterate_values(self, r_state: Any, reward: Any) -> Any:
         return self.kernels.settle(r_state, reward, self._lower_bound(r_state, reward), SETTLED)
 
     def omega(self, part: DeviceColumns, pi: Any) -> Any:
@@ -177,7 +177,7 @@ class GpuHardBellmanSolver(_GpuStationarySolver, HardBellmanSolver):
 
     _rule = "best"
 
-    def _iterate(self, r_state: Any, reward: Any) -> Any:
+    def _iterate_values(self, r_state: Any, reward: Any) -> Any:
         if self.rewards.graph.gamma == 1.0:
             return None
         return self.kernels.settle(r_state, reward, self._lower_bound(r_state, reward), FADED)
