@@ -25,9 +25,12 @@ class Progress(Protocol):
 
         Parameters
         ----------
-        done : int; completed steps; 0 at the start of a stage
-        total : int or None; number of steps; None if unknown
-        message : str; stage, or result of the last step; may be empty
+        done : int
+            Completed steps; 0 at the start of a stage.
+        total : int or None
+            Number of steps; None if unknown.
+        message : str
+            Stage, or result of the last step; may be empty.
         """
 
 

@@ -29,9 +29,12 @@ class Agent(NamedTuple):
 
     Attributes
     ----------
-    policy_features : (n, H, p) float64; policy inputs x_t
-    actions : (n, H, b) float64 or (n, H) int64; continuous or discrete actions
-    reward_features : (n, H, q) float64; reward features phi_t; zero after the end of a trajectory
+    policy_features : (n, H, p) float64
+        Policy inputs x_t.
+    actions : (n, H, b) float64 or (n, H) int64
+        Continuous or discrete actions.
+    reward_features : (n, H, q) float64
+        Reward features phi_t; zero after the end of a trajectory.
     live : (n, H) bool
         Steps in which the agent chose an action. Rewards may continue afterwards, as in an absorbing goal.
     """
@@ -316,8 +319,10 @@ class Agents:
     Attributes
     ----------
     records : tuple of Agent
-    names : (M,); integers or strings; default: 0 to M - 1
-    labels : (M,) or None; true intents, if known
+    names : (M,)
+        Integers or strings; default: 0 to M - 1.
+    labels : (M,) or None
+        True intents, if known.
 
     Examples
     --------
@@ -365,7 +370,8 @@ class Agents:
         policy_features : M times (n, H, p)
         actions : M times (n, H, b) of real numbers, or (n, H) of integers
         reward_features : M times (n, H, q)
-        live : M times (n, H) of booleans, optional; steps in which the agent chose an action; default: all steps
+        live : M times (n, H) of booleans, optional
+            Steps in which the agent chose an action; default: all steps.
         names, labels : (M,), optional
 
         Examples
@@ -436,12 +442,14 @@ class Agents:
 
         Parameters
         ----------
-        mdp : MDP; every step of the demonstrations must be one of its edges
+        mdp : MDP
+            Every step of the demonstrations must be one of its edges.
         demos : Demonstrations
             With actions, unless the states determine them. Labels must be constant within a group.
         groups : (N,), optional
             Agent of each demonstration; default: `demos.groups`. Agents are sorted by name.
-        policy_features : (S, p), optional; policy inputs of each state; default: state indicators
+        policy_features : (S, p), optional
+            Policy inputs of each state; default: state indicators.
         reward_features : (S, q) or (S, A, q), optional
             Reward features of states, or of state-action pairs. Default: all features of the MDP.
 

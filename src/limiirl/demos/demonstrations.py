@@ -123,8 +123,10 @@ class Demonstrations:
 
     Attributes
     ----------
-    states : (n,) int64; states of all demonstrations
-    offsets : (N + 1,) int64; demonstration i is states[offsets[i]:offsets[i + 1]], with at least one state
+    states : (n,) int64
+        States of all demonstrations.
+    offsets : (N + 1,) int64
+        Demonstration i is states[offsets[i]:offsets[i + 1]], with at least one state.
     actions : (n,) int64 or None
         Action taken in each state; -1 at last states and if not recorded. None if no action was recorded.
     groups, labels, ids : (N,) or None
@@ -184,7 +186,8 @@ class Demonstrations:
 
         Parameters
         ----------
-        states : N sequences of integers; states of each demonstration, including the first and the last
+        states : N sequences of integers
+            States of each demonstration, including the first and the last.
         actions : N sequences of integers, optional
             Actions between them, one fewer than the states. Unrecorded actions are -1, or None for a whole list; they
             are inferred if unique, otherwise models sum over the possible edges.
@@ -265,9 +268,12 @@ class Demonstrations:
             Gymnasium 1.0 or later. States and actions are numbered from 0, whatever the start of the spaces.
         policy : callable, (S, A) array or (S,) array
             policy(observation, rng) -> action; or action probabilities per state; or one action per state.
-        n : int; number of episodes
-        seed : int, Generator or None; seed of the environment and of the policy
-        max_steps : int; maximum number of actions per episode
+        n : int
+            Number of episodes.
+        seed : int, Generator or None
+            Seed of the environment and of the policy.
+        max_steps : int
+            Maximum number of actions per episode.
 
         Examples
         --------

@@ -20,10 +20,14 @@ class Groups:
 
     Attributes
     ----------
-    index : (N,) int64 or None; group of each demonstration; None if every demonstration is its own group
-    counts : (G,) float64; demonstrations per group
-    names : (G,); sorted labels of the groups; 0 to N - 1 if every demonstration is its own group
-    each : str; plural noun for messages: "demonstrations" or "agents"
+    index : (N,) int64 or None
+        Group of each demonstration; None if every demonstration is its own group.
+    counts : (G,) float64
+        Demonstrations per group.
+    names : (G,)
+        Sorted labels of the groups; 0 to N - 1 if every demonstration is its own group.
+    each : str
+        Plural noun for messages: "demonstrations" or "agents".
 
     Examples
     --------

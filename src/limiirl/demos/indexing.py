@@ -27,8 +27,10 @@ class Demonstration:
 
     Attributes
     ----------
-    states : (T,) int64; states, T >= 1
-    actions : (T - 1,) int64; actions between the states; -1 if not recorded
+    states : (T,) int64
+        States, T >= 1.
+    actions : (T - 1,) int64
+        Actions between the states; -1 if not recorded.
     group, label, id
         Entries of `Demonstrations.groups`, `labels` and `ids`, or None.
 

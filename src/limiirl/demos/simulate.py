@@ -22,9 +22,11 @@ def simulate(mdp: MDP, policy: ArrayLike, n: int, seed: Seed = None, *, max_leng
     mdp : MDP
     policy : (P,)
         Probabilities of the (s, a) pairs, in the order of `mdp.pair_state`; they sum to 1 over each state's pairs.
-    n : int; number of demonstrations
+    n : int
+        Number of demonstrations.
     seed : int, Generator or None
-    max_length : int; maximum number of states per demonstration
+    max_length : int
+        Maximum number of states per demonstration.
 
     Examples
     --------

@@ -34,8 +34,10 @@ class Steps:
         Edge of each transition; -1 if the action was not recorded and several edges connect the two states.
     demo_of_step, t_of_step : (n_transitions,) int64
         Demonstration of each transition, and its index t within the demonstration.
-    step_ptr : (N + 1,) int64; the transitions of demonstration i are step_ptr[i]:step_ptr[i + 1]
-    ambiguous : (m,) int64; transitions with edge -1, ascending
+    step_ptr : (N + 1,) int64
+        The transitions of demonstration i are step_ptr[i]:step_ptr[i + 1].
+    ambiguous : (m,) int64
+        Transitions with edge -1, ascending.
     cand_ptr, cand_edge : (m + 1,) and (c,) int64
         Transition ambiguous[j] is one of the edges cand_edge[cand_ptr[j]:cand_ptr[j + 1]].
 

@@ -26,8 +26,10 @@ class RewardEnsemble:
 
     Parameters
     ----------
-    weights : array_like, shape (K,); mixture weights: nonnegative, summing to 1 within 1e-8
-    thetas : array_like, shape (K, d); one finite reward vector per intent, in the order of the MDP's features
+    weights : array_like, shape (K,)
+        Mixture weights: nonnegative, summing to 1 within 1e-8.
+    thetas : array_like, shape (K, d)
+        One finite reward vector per intent, in the order of the MDP's features.
 
     Examples
     --------

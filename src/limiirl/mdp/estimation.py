@@ -241,10 +241,14 @@ def from_demonstrations(
     ----------
     data : table with the columns demo, t, state[, action], or Demonstrations
         pandas or polars DataFrame, pyarrow Table or mapping of columns; see `limiirl.mdp.read_frame`.
-    n_states : int, optional; default: the number of rows of `state_features`, or the largest observed state plus one
-    gamma : float; discount in (0, 1]
-    smoothing : float; pseudo-count; 0 for relative frequencies
-    state_features : (S, ds), optional; default: state indicators
+    n_states : int, optional
+        Default: the number of rows of `state_features`, or the largest observed state plus one.
+    gamma : float
+        Discount in (0, 1].
+    smoothing : float
+        Pseudo-count; 0 for relative frequencies.
+    state_features : (S, ds), optional
+        Default: state indicators.
     action_features : (S, A, da), optional
         Add features of (s, a, s') with ``mdp.replace(edge_features=...)``, one row per edge.
     feature_names : sequence of d strings, optional

@@ -43,15 +43,19 @@ def from_dense(  # noqa: PLR0913 (the design fixes the signature)
         ``T[s, a, s']`` = P(s' | s, a). A row of zeros marks an action that is not available.
     p0 : (S,), optional
         Start distribution; default: uniform over the nonterminal states (over all states if all are terminal).
-    gamma : float; discount in (0, 1]
+    gamma : float
+        Discount in (0, 1].
     state_features : (S, ds), optional
         Dense or scipy.sparse; an array without the last axis is one feature (also below). If no features are given at
         all, state indicators are used.
-    action_features : (S, A, da), optional; or a sparse matrix with S * A rows, row ``s * A + a``
-    edge_features : (S, A, S, de), optional; or a sparse matrix with S * A * S rows, row ``(s * A + a) * S + s'``
+    action_features : (S, A, da), optional
+        Or a sparse matrix with S * A rows, row ``s * A + a``.
+    edge_features : (S, A, S, de), optional
+        Or a sparse matrix with S * A * S rows, row ``(s * A + a) * S + s'``.
     terminal : (S,) bool, or integer state indices, optional
         States that end a trajectory; their rows of T are ignored. Default: the states without an available action.
-    normalise : bool; rescale the nonzero rows of T to sum to 1; T may then contain counts
+    normalise : bool
+        Rescale the nonzero rows of T to sum to 1; T may then contain counts.
     feature_names : sequence of d strings, optional
     state_names : sequence of S strings, optional
 
@@ -168,24 +172,29 @@ def from_edges(  # noqa: PLR0913 (the design fixes the signature)
 
     Parameters
     ----------
-    src, dst : (E,) int; source and target of each edge
-    n_states : int, optional; default: the largest state index plus one
+    src, dst : (E,) int
+        Source and target of each edge.
+    n_states : int, optional
+        Default: the largest state index plus one.
     action : (E,) int, optional
         Action of each edge. Default: each edge is a separate action, numbered from 0 within its source.
     prob : (E,), optional
         P(dst | src, action). Default: 1 (deterministic).
     p0 : (S,), optional
         Start distribution; default: uniform over the nonterminal states (over all states if all are terminal).
-    gamma : float; discount in (0, 1]
+    gamma : float
+        Discount in (0, 1].
     state_features : (S, ds), optional
         Dense or scipy.sparse; a one-dimensional array is one feature. If no features are given at all, state
         indicators are used.
     action_features : (E, da) or (S, A, da), optional
         One row per edge, equal for all edges of one (s, a); or an array indexed [s, a].
-    edge_features : (E, de), optional; one row per edge
+    edge_features : (E, de), optional
+        One row per edge.
     terminal : (S,) bool, or integer state indices, optional
         States that end a trajectory. Default: the states without an outgoing edge.
-    normalise : bool; rescale `prob` to sum to 1 over each (s, a); `prob` may then contain counts
+    normalise : bool
+        Rescale `prob` to sum to 1 over each (s, a); `prob` may then contain counts.
     feature_names : sequence of d strings, optional
     state_names : sequence of S strings, optional
 

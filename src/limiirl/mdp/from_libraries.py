@@ -37,11 +37,16 @@ def from_gymnasium(
 
     Parameters
     ----------
-    env : gymnasium.Env; environment, wrapped or not, or any object with such a table
-    gamma : float; discount in (0, 1]
-    state_features : (S, ds), optional; default: state indicators
-    action_features : (S, A, da), optional; add features of (s, a, s') with ``mdp.replace(edge_features=...)``
-    p0 : (S,), optional; default: the environment's `initial_state_distrib`, or uniform over the nonterminal states
+    env : gymnasium.Env
+        Environment, wrapped or not, or any object with such a table.
+    gamma : float
+        Discount in (0, 1].
+    state_features : (S, ds), optional
+        Default: state indicators.
+    action_features : (S, A, da), optional
+        Add features of (s, a, s') with ``mdp.replace(edge_features=...)``.
+    p0 : (S,), optional
+        Default: the environment's `initial_state_distrib`, or uniform over the nonterminal states.
     terminal : (S,) bool, or integer state indices, optional
         Default: the states entered with done=True. A state that is entered both with and without it, by transitions
         that are reachable from the start states, is an error.
@@ -177,9 +182,12 @@ def from_networkx(
     features : sequence of str
         Numeric attributes of all nodes (state features) or of all edges (edge features); theta has the state features
         first. Default: state indicators.
-    gamma : float; discount in (0, 1]
-    terminal : iterable of nodes, optional; default: the nodes without an outgoing edge
-    p0 : mapping from nodes to probabilities, or (S,), optional; default: uniform over the nonterminal states
+    gamma : float
+        Discount in (0, 1].
+    terminal : iterable of nodes, optional
+        Default: the nodes without an outgoing edge.
+    p0 : mapping from nodes to probabilities, or (S,), optional
+        Default: uniform over the nonterminal states.
 
     Examples
     --------

@@ -101,15 +101,22 @@ class MDP:
     ----------
     src, act, dst : (E,) int32
         Edges, sorted by (src, act, dst) without duplicates. Action numbers are local to their state.
-    prob : (E,); P(s' | s, a) in (0, 1]; sums to 1 over the edges of each (s, a)
-    p0 : (S,); start distribution
-    gamma : float; discount in (0, 1]
-    terminal : (S,) bool; states that end a trajectory; they have no outgoing edge
+    prob : (E,)
+        P(s' | s, a) in (0, 1]; sums to 1 over the edges of each (s, a).
+    p0 : (S,)
+        Start distribution.
+    gamma : float
+        Discount in (0, 1].
+    terminal : (S,) bool
+        States that end a trajectory; they have no outgoing edge.
     state_features : (S, ds), optional
         ndarray or scipy.sparse. If no features are given at all, state indicators (a sparse identity) are used.
-    action_features : (P, da), optional; one row per (s, a) pair, in the order of the sorted pairs
-    edge_features : (E, de), optional; one row per edge
-    feature_names : sequence of d strings, optional; default: "state[0]", ..., "action[0]", ..., "edge[0]",
+    action_features : (P, da), optional
+        One row per (s, a) pair, in the order of the sorted pairs.
+    edge_features : (E, de), optional
+        One row per edge.
+    feature_names : sequence of d strings, optional
+        Default: "state[0]", ..., "action[0]", ..., "edge[0]",
     state_names : sequence of S strings, optional
 
     Examples
@@ -276,7 +283,8 @@ class MDP:
 
         Returns
         -------
-        r_state : (S, K); reward of each state; zero without state features
+        r_state : (S, K)
+            Reward of each state; zero without state features.
         r_edge : (E, K) or None
             Action reward plus edge reward of each transition; None without action and edge features.
 

@@ -187,8 +187,10 @@ def optimal_values(mdp: MDP, theta: ArrayLike, *, minimise: bool = False) -> Flo
     Parameters
     ----------
     mdp : MDP
-    theta : (d,); one parameter vector
-    minimise : bool; return the values of the worst policy instead
+    theta : (d,)
+        One parameter vector.
+    minimise : bool
+        Return the values of the worst policy instead.
 
     Examples
     --------
@@ -255,7 +257,8 @@ def policy_values(mdp: MDP, policy: ArrayLike, theta: ArrayLike) -> FloatArray:
     mdp : MDP
     policy : (P,)
         Probabilities of the (s, a) pairs, in the order of `mdp.pair_state`; they sum to 1 over each state's pairs.
-    theta : (d,); one parameter vector
+    theta : (d,)
+        One parameter vector.
 
     Examples
     --------

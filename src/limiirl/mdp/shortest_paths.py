@@ -42,7 +42,8 @@ class PathFinder:
     Parameters
     ----------
     mdp : MDP
-    cost : (E,); nonnegative edge costs; inf removes an edge
+    cost : (E,)
+        Nonnegative edge costs; inf removes an edge.
 
     Examples
     --------
@@ -63,7 +64,8 @@ class PathFinder:
         Parameters
         ----------
         starts, goals : (n,)
-        threads : int, optional; default: one per core
+        threads : int, optional
+            Default: one per core.
         """
         from limiirl.kernels.dijkstra import cheapest_ways, workspace
 

@@ -38,10 +38,14 @@ class StreetChange:
 
     Attributes
     ----------
-    segment : int; segment with the largest change
-    before, after : float or None; expected trips there in both directions; None if too few drivers contribute
-    change : float or None; after - before; None if either is None
-    km : float; length of the street that changes at least half as much
+    segment : int
+        Segment with the largest change.
+    before, after : float or None
+        Expected trips there in both directions; None if too few drivers contribute.
+    change : float or None
+        After - before; None if either is None.
+    km : float
+        Length of the street that changes at least half as much.
     """
 
     segment: int
@@ -60,18 +64,24 @@ class Closure:
     Attributes
     ----------
     network : RoadNetwork
-    closed : (c,); closed segments
-    demos : Demonstrations; the n observed trips
+    closed : (c,)
+        Closed segments.
+    demos : Demonstrations
+        The n observed trips.
     before, after : (S,)
         Expected trips that pass each segment at least once; with `MaxEnt` expected passages (differ on roundabouts).
-    cut_off : (m,); trips without a remaining route; they are missing in `after`
-    passages : float; expected number of arrivals at the closed segments
+    cut_off : (m,)
+        Trips without a remaining route; they are missing in `after`.
+    passages : float
+        Expected number of arrivals at the closed segments.
     extra_m, extra_s : float
         Total additional distance and time (at the speed limits) of the trips that still have a route, without loops.
-    redirected : float; expected arrivals at the closed segments by those trips
+    redirected : float
+        Expected arrivals at the closed segments by those trips.
     drivers_before : RouteMask
         Number of drivers who passed each street in either direction (trips if drivers are unknown).
-    drivers_after : RouteMask; the same, with affected trips on their most likely detour and all others unchanged
+    drivers_after : RouteMask
+        The same, with affected trips on their most likely detour and all others unchanged.
     """
 
     network: RoadNetwork
@@ -194,10 +204,14 @@ def close_streets(
     Parameters
     ----------
     network : RoadNetwork
-    forecaster : Forecaster; forecaster of a mixture that was fitted on the network
-    demos : Demonstrations; states are segments; groups are drivers
-    segments : (c,); segments to close, from `RoadNetwork.nearest`, `nearest_segments` or `RoadNetwork.find`
-    least : int; figures based on fewer drivers are hidden
+    forecaster : Forecaster
+        Forecaster of a mixture that was fitted on the network.
+    demos : Demonstrations
+        States are segments; groups are drivers.
+    segments : (c,)
+        Segments to close, from `RoadNetwork.nearest`, `nearest_segments` or `RoadNetwork.find`.
+    least : int
+        Figures based on fewer drivers are hidden.
 
     Examples
     --------

@@ -65,15 +65,22 @@ class FeatureChoice:
         Inclusive upper bounds of the groups; the last group is unbounded, and unknown limits are one more group.
     lanes : bool or sequence of numbers, ascending
         The same for the number of lanes; True means 1, 2, more and unknown, () means any and unknown.
-    regions : bool; the centre and 16 compass points, `limiirl.roads.regions`
-    turns : bool; numbers of left, right and sharp (above 135 degrees, and U) turns, as edge features
-    length : bool; the total length, a group with one feature
+    regions : bool
+        The centre and 16 compass points, `limiirl.roads.regions`.
+    turns : bool
+        Numbers of left, right and sharp (above 135 degrees, and U) turns, as edge features.
+    length : bool
+        The total length, a group with one feature.
     extra : mapping of name to (S,), optional
         Custom features. If the name begins with "km", values above the segment's length are rejected as metres.
-    centre : (lat, lon), optional; centre of the regions; by default the network's
-    radius_km : float; radius of the central region
-    corrected : bool; compass points in metres instead of the paper's in degrees
-    check_units : bool; False to accept lengths that do not look like metres
+    centre : (lat, lon), optional
+        Centre of the regions; by default the network's.
+    radius_km : float
+        Radius of the central region.
+    corrected : bool
+        Compass points in metres instead of the paper's in degrees.
+    check_units : bool
+        False to accept lengths that do not look like metres.
 
     Examples
     --------

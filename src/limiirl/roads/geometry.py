@@ -113,8 +113,10 @@ def regions(
     Parameters
     ----------
     network : RoadNetwork
-    centre : (lat, lon), optional; in degrees; by default the network's
-    radius_km : float; radius of the centre; 0 for no centre
+    centre : (lat, lon), optional
+        In degrees; by default the network's.
+    radius_km : float
+        Radius of the centre; 0 for no centre.
     corrected : bool
         Use ellipsoidal distances and directions in metres. In Porto a degree of longitude is 0.75 of a degree of
         latitude, so that the paper's directions are off by up to 8 degrees.

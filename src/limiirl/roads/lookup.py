@@ -33,10 +33,14 @@ class NearestStreets(NamedTuple):
 
     Attributes
     ----------
-    segment : (n,) int64; the nearest segment; the lowest number of equally near ones
-    opposite : (n,) int64; the opposite direction of a two-way street between the same nodes; -1 elsewhere
-    distance_m : (n,); distance from each place to its segment, on a flat map around the place
-    along : (n,); position of the closest point, as a fraction of the segment
+    segment : (n,) int64
+        The nearest segment; the lowest number of equally near ones.
+    opposite : (n,) int64
+        The opposite direction of a two-way street between the same nodes; -1 elsewhere.
+    distance_m : (n,)
+        Distance from each place to its segment, on a flat map around the place.
+    along : (n,)
+        Position of the closest point, as a fraction of the segment.
     """
 
     segment: IntArray
@@ -89,9 +93,12 @@ def nearest_segments(
     Parameters
     ----------
     network : RoadNetwork
-    lat, lon : float; in degrees
-    both : bool; both directions, or only the nearest segment
-    within_m : float; as in `RoadNetwork.nearest`
+    lat, lon : float
+        In degrees.
+    both : bool
+        Both directions, or only the nearest segment.
+    within_m : float
+        As in `RoadNetwork.nearest`.
 
     Examples
     --------

@@ -52,11 +52,14 @@ def from_segments(
 
     Parameters
     ----------
-    lat, lon : (V,); coordinates of the nodes, in degrees
-    tail, head : (S,); start and end node of each segment
+    lat, lon : (V,)
+        Coordinates of the nodes, in degrees.
+    tail, head : (S,)
+        Start and end node of each segment.
     turns : (E, 2), optional
         From-segment and to-segment; by default all that meet head to tail, U-turns only if `u_turns`.
-    u_turns : bool; allow U-turns
+    u_turns : bool
+        Allow U-turns.
     **fields
         Other fields of `RoadNetwork`: `length_m` (by default on the ellipsoid), `road_class` with `class_names` (by
         default all "road"), `lanes`, `speed_kmh` (by default unknown), `node_id`, `way_id`, `centre`, `attribution`,
@@ -257,19 +260,32 @@ class RoadNetwork:
 
     Attributes
     ----------
-    lat, lon : (V,); coordinates of the nodes, in degrees (WGS84)
-    node_id : (V,) int64; node ids of the source
-    tail, head : (S,) int32; start and end node of each segment
-    length_m : (S,); length on the ellipsoid, or as given by the source
-    road_class : (S,) int32; index into `class_names`
-    class_names : tuple of str; for example "motorway", "residential"
-    lanes, speed_kmh : (S,); NaN where the source has no value; nothing is guessed
-    way_id : (S,) int64; id of the OSM way of each segment; -1 where there is none
-    turn_from, turn_to : (E,) int32; segments, sorted by (from, to), each pair once
-    centre : (lat, lon); origin of the flat map, and default centre of the regions
-    attribution : str; credit to show with a map of it
-    notes : dict; provenance: counts of what was read, kept and dropped; plain JSON
-    street_names : tuple of str; distinct street names; the first is "", for unnamed streets
+    lat, lon : (V,)
+        Coordinates of the nodes, in degrees (WGS84).
+    node_id : (V,) int64
+        Node ids of the source.
+    tail, head : (S,) int32
+        Start and end node of each segment.
+    length_m : (S,)
+        Length on the ellipsoid, or as given by the source.
+    road_class : (S,) int32
+        Index into `class_names`.
+    class_names : tuple of str
+        For example "motorway", "residential".
+    lanes, speed_kmh : (S,)
+        NaN where the source has no value; nothing is guessed.
+    way_id : (S,) int64
+        Id of the OSM way of each segment; -1 where there is none.
+    turn_from, turn_to : (E,) int32
+        Segments, sorted by (from, to), each pair once.
+    centre : (lat, lon)
+        Origin of the flat map, and default centre of the regions.
+    attribution : str
+        Credit to show with a map of it.
+    notes : dict
+        Provenance: counts of what was read, kept and dropped; plain JSON.
+    street_names : tuple of str
+        Distinct street names; the first is "", for unnamed streets.
     street_of : (S,) int32
         Index into `street_names`; by default all 0. Networks that differ only in names are equal.
 
@@ -387,8 +403,10 @@ class RoadNetwork:
 
         Parameters
         ----------
-        lat, lon : float or (n,); in degrees
-        within_m : float; raise `InvalidParameter` for a place without a street within this distance
+        lat, lon : float or (n,)
+            In degrees.
+        within_m : float
+            Raise `InvalidParameter` for a place without a street within this distance.
         """
         from limiirl.roads.lookup import find_nearest
 

@@ -38,8 +38,10 @@ def trim_ends(trips: Trips | CleanedTrips, metres: float = 300.0, *, jitter: flo
     Parameters
     ----------
     trips : Trips or CleanedTrips
-    metres : float; minimum distance of the remaining fixes from the original ends
-    jitter : float; relative width of the random part of the distance
+    metres : float
+        Minimum distance of the remaining fixes from the original ends.
+    jitter : float
+        Relative width of the random part of the distance.
     seed : int or Generator, optional
         For tests only. Leave it out for data that you publish: the seed reveals the distances.
 
@@ -131,8 +133,10 @@ def trim_path_ends(
 
     Parameters
     ----------
-    demos : Demonstrations; paths of road segments
-    lengths_m : (S,); length of each segment, as in `RoadNetwork.length_m`
+    demos : Demonstrations
+        Paths of road segments.
+    lengths_m : (S,)
+        Length of each segment, as in `RoadNetwork.length_m`.
     metres, jitter, seed : see `trim_ends`
 
     Examples
@@ -227,9 +231,12 @@ def suppress_small(counts: ArrayLike, least: int = 5, *, total_axes: tuple[int, 
 
     Parameters
     ----------
-    counts : array; counts of people, not of trips, if people are to be protected
-    least : int; the smallest count that is shown
-    total_axes : tuple of int; axes of `counts` whose sums are published: 0 for column totals, 1 for row totals
+    counts : array
+        Counts of people, not of trips, if people are to be protected.
+    least : int
+        The smallest count that is shown.
+    total_axes : tuple of int
+        Axes of `counts` whose sums are published: 0 for column totals, 1 for row totals.
 
     Examples
     --------
@@ -283,8 +290,10 @@ class RouteMask:
 
     Attributes
     ----------
-    drivers : (S,) int64; number of drivers who passed each segment
-    least : int; the smallest number that is shown
+    drivers : (S,) int64
+        Number of drivers who passed each segment.
+    least : int
+        The smallest number that is shown.
 
     Examples
     --------

@@ -42,7 +42,8 @@ def boltzmann_policy(mdp: MDP, theta: ArrayLike, beta: float = 5.0) -> FloatArra
     Parameters
     ----------
     mdp : MDP
-    theta : (d,); one parameter vector
+    theta : (d,)
+        One parameter vector.
     beta : float
         Inverse temperature; 0 gives the uniform policy. The default is that of the paper's released code.
 
@@ -67,8 +68,10 @@ def geometric_weights(n_intents: int, p: float) -> FloatArray:
 
     Parameters
     ----------
-    n_intents : int; number K of intents
-    p : float; in [0, 1); 0 gives equal weights
+    n_intents : int
+        Number K of intents.
+    p : float
+        In [0, 1); 0 gives equal weights.
 
     Examples
     --------
@@ -165,7 +168,8 @@ class IntentWorld(ABC):
         Parameters
         ----------
         policy : {"optimal", "boltzmann"}; optimal and uniform over ties, or `boltzmann_policy`
-        beta : float, optional; inverse temperature of "boltzmann"; default: 5
+        beta : float, optional
+            Inverse temperature of "boltzmann"; default: 5.
         """
         check_choice(policy, "policy", POLICIES)
         if policy == "optimal":
@@ -189,15 +193,19 @@ class IntentWorld(ABC):
 
         Parameters
         ----------
-        n : int; number N of demonstrations
-        seed : int, Generator or None; seed of the sample; an integer is combined with the world's seed
-        max_length : int; maximum number of states per demonstration
+        n : int
+            Number N of demonstrations.
+        seed : int, Generator or None
+            Seed of the sample; an integer is combined with the world's seed.
+        max_length : int
+            Maximum number of states per demonstration.
         weights : array_like, shape (K,), optional
             Mixture weights; every intent has at least one demonstration. Default: equal numbers. `geometric_weights`
             are the paper's unequal weights.
         policy : {"optimal", "boltzmann"}
             Policy of the demonstrators: optimal and uniform over ties, or `boltzmann_policy`.
-        beta : float, optional; inverse temperature of "boltzmann"; default: 5, as in the paper's released code
+        beta : float, optional
+            Inverse temperature of "boltzmann"; default: 5, as in the paper's released code.
 
         Examples
         --------
@@ -227,9 +235,12 @@ class IntentWorld(ABC):
 
         Parameters
         ----------
-        theta : array_like, shape (d,), optional; reward vector to colour the states by
-        ax : matplotlib Axes, optional; default: a new figure with a transparent background
-        demos : Demonstrations, optional; demonstrations to draw, with a small fixed jitter
+        theta : array_like, shape (d,), optional
+            Reward vector to colour the states by.
+        ax : matplotlib Axes, optional
+            Default: a new figure with a transparent background.
+        demos : Demonstrations, optional
+            Demonstrations to draw, with a small fixed jitter.
         labels : array_like, shape (N,) or (N, K), optional
             Intents or responsibilities that determine the colours. Default: `demos.labels`.
         """

@@ -39,7 +39,8 @@ class GaussianPolicy:
     ----------
     weights : (p, b)
         W, for p = 4, 9, 16, 25, ... features and actions of b components. Copied and made read-only.
-    variance : float; variance of each component
+    variance : float
+        Variance of each component.
 
     Examples
     --------
@@ -119,11 +120,16 @@ class Walks(NamedTuple):
 
     Attributes
     ----------
-    positions : (n, H + 1, 2); position before each step, and at the end; constant after the goal
-    policy_features : (n, H, p); radial features of the position before each step; zero after the goal
-    actions : (n, H, 2); actions before clipping; zero after the goal
-    reward_features : (n, H, 3); reward features of the position after each step; (0, 0, 1) after the goal
-    live : (n, H) bool; steps up to the arrival at the goal
+    positions : (n, H + 1, 2)
+        Position before each step, and at the end; constant after the goal.
+    policy_features : (n, H, p)
+        Radial features of the position before each step; zero after the goal.
+    actions : (n, H, 2)
+        Actions before clipping; zero after the goal.
+    reward_features : (n, H, 3)
+        Reward features of the position after each step; (0, 0, 1) after the goal.
+    live : (n, H) bool
+        Steps up to the arrival at the goal.
     """
 
     positions: FloatArray
@@ -341,9 +347,12 @@ class ContinuousPuddleWorld:
 
     Parameters
     ----------
-    kinds : sequence of str; kind of each agent; agents of one kind have the same policy
-    gamma : float; discount in (0, 1] of the training
-    seed : int; seed of the policies
+    kinds : sequence of str
+        Kind of each agent; agents of one kind have the same policy.
+    gamma : float
+        Discount in (0, 1] of the training.
+    seed : int
+        Seed of the policies.
 
     References
     ----------
@@ -431,8 +440,10 @@ class ContinuousPuddleWorld:
 
         Parameters
         ----------
-        n_trajectories : int; number of trajectories per agent
-        seed : int, Generator or None; seed of the trajectories; an integer is combined with the world's seed
+        n_trajectories : int
+            Number of trajectories per agent.
+        seed : int, Generator or None
+            Seed of the trajectories; an integer is combined with the world's seed.
 
         Examples
         --------
@@ -455,7 +466,8 @@ class ContinuousPuddleWorld:
 
         Parameters
         ----------
-        ax : matplotlib Axes, optional; default: a new figure with a transparent background
+        ax : matplotlib Axes, optional
+            Default: a new figure with a transparent background.
         agents : Agents, optional
             Agents of this world or the released ones; their first 60 trajectories are drawn, with a dot per step.
         """

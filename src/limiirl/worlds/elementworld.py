@@ -33,12 +33,18 @@ class ElementWorld(GridWorld):
 
     Parameters
     ----------
-    n_elements : int; number E of elements, and of intents
-    wind : float; probability in [0, 1] that a move fails
-    height : int; number of columns, including start and goal; at least 3
-    zone_size : int; rows per element; at least three rows in total
-    gamma : float; discount in (0, 1]
-    seed : int; seed of the shifts
+    n_elements : int
+        Number E of elements, and of intents.
+    wind : float
+        Probability in [0, 1] that a move fails.
+    height : int
+        Number of columns, including start and goal; at least 3.
+    zone_size : int
+        Rows per element; at least three rows in total.
+    gamma : float
+        Discount in (0, 1].
+    seed : int
+        Seed of the shifts.
 
     Examples
     --------

@@ -149,7 +149,8 @@ class WorldEnv(gymnasium.Env[Any, Any]):
 
     Parameters
     ----------
-    world : str or object; name in `limiirl.worlds.WORLDS`, or any object with an `mdp` and an `ensemble`
+    world : str or object
+        Name in `limiirl.worlds.WORLDS`, or any object with an `mdp` and an `ensemble`.
     intent : int, optional
         Index of the reward. Default: each reset draws one by the mixture weights. Reported in ``info["intent"]``.
     render_mode : "ansi" or "rgb_array", optional; render the world as text or as an image, with the agent marked

@@ -47,14 +47,22 @@ class ObjectWorld(GridWorld):
 
     Parameters
     ----------
-    size : int; number of rows and of columns, at least 2
-    n_objects : int; at least one per colour, and at most one per cell
-    n_colours : int; number of outer colours, and of inner colours
-    n_intents : int; at most `n_colours`
-    radius : int; largest Manhattan distance to a nearby object
-    wind : float; probability in [0, 1] that a move fails
-    gamma : float; discount in (0, 1)
-    seed : int; seed of the positions and colours of the objects
+    size : int
+        Number of rows and of columns, at least 2.
+    n_objects : int
+        At least one per colour, and at most one per cell.
+    n_colours : int
+        Number of outer colours, and of inner colours.
+    n_intents : int
+        At most `n_colours`.
+    radius : int
+        Largest Manhattan distance to a nearby object.
+    wind : float
+        Probability in [0, 1] that a move fails.
+    gamma : float
+        Discount in (0, 1).
+    seed : int
+        Seed of the positions and colours of the objects.
 
     References
     ----------

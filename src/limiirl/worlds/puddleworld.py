@@ -33,10 +33,14 @@ class PuddleWorld(GridWorld):
 
     Parameters
     ----------
-    n_rows, n_columns : int; at least 3
-    wind : float; probability in [0, 1] that a move fails
-    gamma : float; discount in (0, 1]
-    seed : int; seed of the positions of the puddle and the goal; 0 centres them
+    n_rows, n_columns : int
+        At least 3.
+    wind : float
+        Probability in [0, 1] that a move fails.
+    gamma : float
+        Discount in (0, 1].
+    seed : int
+        Seed of the positions of the puddle and the goal; 0 centres them.
 
     References
     ----------

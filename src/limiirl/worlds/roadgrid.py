@@ -333,10 +333,14 @@ class RoadGrid:
 
     Parameters
     ----------
-    n_states : int; number of directed segments, at least 200
-    n_edges : int; number of turns, 1.2 to 2.8 per state; less in small towns, which have relatively more boundary
-    seed : int; seed of the network
-    gamma : float; discount in (0, 1]
+    n_states : int
+        Number of directed segments, at least 200.
+    n_edges : int
+        Number of turns, 1.2 to 2.8 per state; less in small towns, which have relatively more boundary.
+    seed : int
+        Seed of the network.
+    gamma : float
+        Discount in (0, 1].
 
     Attributes
     ----------

@@ -38,15 +38,24 @@ class SyntheticWorld(IntentWorld):
 
     Parameters
     ----------
-    n_states : int; number S of states, including the terminal state
-    n_actions : int; actions per nonterminal state
-    n_features : int; at least one per intent
-    n_intents : int; number K of intents
-    branching : int; targets per action, at most the size of a layer; 1 is deterministic
-    horizon : int; number of layers, and of steps of every trajectory
-    separation : float; separation of the intents, in [0, 1]
-    gamma : float; discount in (0, 1]
-    seed : int; seed of the graph, the features and the shared rewards, independent of `separation`
+    n_states : int
+        Number S of states, including the terminal state.
+    n_actions : int
+        Actions per nonterminal state.
+    n_features : int
+        At least one per intent.
+    n_intents : int
+        Number K of intents.
+    branching : int
+        Targets per action, at most the size of a layer; 1 is deterministic.
+    horizon : int
+        Number of layers, and of steps of every trajectory.
+    separation : float
+        Separation of the intents, in [0, 1].
+    gamma : float
+        Discount in (0, 1].
+    seed : int
+        Seed of the graph, the features and the shared rewards, independent of `separation`.
 
     Examples
     --------

@@ -52,18 +52,22 @@ def build(
     source : path or networkx graph
         An OpenStreetMap file: .osm (XML, also .gz and .bz2) or .osm.pbf (needs osmium); or ways.jsonl(.gz) together
         with `nodes`; or a folder with one such map; or a graph made by OSMnx.
-    nodes : path, optional; CSV file with id, lat and lon, if `source` is a file of OSM ways
-    service : bool; keep service roads (to yards, car parks and houses)
+    nodes : path, optional
+        CSV file with id, lat and lon, if `source` is a file of OSM ways.
+    service : bool
+        Keep service roads (to yards, car parks and houses).
     public : bool
         Drop roads that access tags close to the public. Kept by default: many such tags are newer than the trips, and
         taxis have permits.
     u_turns : bool or "dead_ends"
         Allow U-turns everywhere, nowhere, or only at dead ends. Without U-turns a segment into a dead end is terminal.
-    restrictions : bool; apply the map's turn restrictions
+    restrictions : bool
+        Apply the map's turn restrictions.
     component : "street_nodes", "turns" or None
         Part of a disconnected map to keep: the segments between mutually reachable nodes, the segments that are
         mutually reachable by legal turns, or everything.
-    centre : (lat, lon), optional; centre of the flat map and the regions; by default the mean of the nodes
+    centre : (lat, lon), optional
+        Centre of the flat map and the regions; by default the mean of the nodes.
 
     Examples
     --------

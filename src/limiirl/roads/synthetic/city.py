@@ -41,9 +41,12 @@ class CityTrips:
 
     Attributes
     ----------
-    demos : Demonstrations; True paths of segments; `groups` are drivers, `labels` are styles
-    style : (n_drivers,) int64; the style of each driver, an index into `City.styles`
-    home : (n_drivers,) int64; the home segment of each driver
+    demos : Demonstrations
+        True paths of segments; `groups` are drivers, `labels` are styles.
+    style : (n_drivers,) int64
+        The style of each driver, an index into `City.styles`.
+    home : (n_drivers,) int64
+        The home segment of each driver.
     """
 
     demos: Demonstrations
@@ -121,16 +124,20 @@ class City:
 
     Parameters
     ----------
-    seed : int; determines the city and its places
+    seed : int
+        Determines the city and its places.
     radius_km : float
         Mean radius of the ring road, 0.8 to 6. The number of segments grows with its square.
-    n_places : int; number of destinations
+    n_places : int
+        Number of destinations.
 
     Attributes
     ----------
     network : RoadNetwork
-    places : (n_places,) int64; destination segments
-    river : (k, 2); its course, latitudes and longitudes
+    places : (n_places,) int64
+        Destination segments.
+    river : (k, 2)
+        Its course, latitudes and longitudes.
 
     Examples
     --------

@@ -37,16 +37,21 @@ class DemoResult:
     Attributes
     ----------
     city : City
-    driven : CityTrips; the true trips
-    recording : Recording; the simulated GPS recording
+    driven : CityTrips
+        The true trips.
+    recording : Recording
+        The simulated GPS recording.
     cleaned : CleanedTrips
     matches : Matches
     fit : DriverFit
         Styles learned from the matched trips. `fit.demos` has the true styles as labels; intent k of `fit.mixture` is
         the one most similar to style k.
-    recovery : PathRecovery; recovered fraction of the driven length
-    drivers, trips : Recovery; recovery of the styles of drivers, from all their trips, and of single trips
-    seconds : dict; duration of each stage
+    recovery : PathRecovery
+        Recovered fraction of the driven length.
+    drivers, trips : Recovery
+        Recovery of the styles of drivers, from all their trips, and of single trips.
+    seconds : dict
+        Duration of each stage.
     """
 
     city: City
@@ -112,14 +117,21 @@ def run_demo(  # noqa: PLR0913 (independent settings with defaults)
 
     Parameters
     ----------
-    seed : int; determines the city, its drivers and the noise
-    radius_km : float; mean radius of the city's ring road; a smaller city takes less time
-    n_drivers, trips_each : int; number of drivers, and of trips per driver
-    noise_m : float; standard deviation of each coordinate of a fix
-    step_s : float; seconds between fixes
-    flaws : bool; add a slow drift (3 m), one outlier per 200 fixes and one lost fix per 100 to the Gaussian noise
+    seed : int
+        Determines the city, its drivers and the noise.
+    radius_km : float
+        Mean radius of the city's ring road; a smaller city takes less time.
+    n_drivers, trips_each : int
+        Number of drivers, and of trips per driver.
+    noise_m : float
+        Standard deviation of each coordinate of a fix.
+    step_s : float
+        Seconds between fixes.
+    flaws : bool
+        Add a slow drift (3 m), one outlier per 200 fixes and one lost fix per 100 to the Gaussian noise.
     method : {"hmm", "particles"}; matching method
-    progress : callable, optional; called as ``progress(done, total, stage)``
+    progress : callable, optional
+        Called as ``progress(done, total, stage)``.
 
     Examples
     --------

@@ -27,9 +27,12 @@ class Recording:
     Attributes
     ----------
     trips : Trips
-    segment : (n,) int64; True segment of each fix
-    along_m : (n,); metres from the segment's start
-    outlier : (n,) bool; whether the fix is a simulated outlier
+    segment : (n,) int64
+        True segment of each fix.
+    along_m : (n,)
+        Metres from the segment's start.
+    outlier : (n,) bool
+        Whether the fix is a simulated outlier.
     """
 
     trips: Trips
@@ -71,13 +74,20 @@ def simulate_recording(
     Parameters
     ----------
     network : RoadNetwork
-    demos : Demonstrations; paths of segments
-    noise_m : float; standard deviation of the independent Gaussian error of each coordinate
-    step_s : float; seconds between fixes
-    seed : int; determines speeds and errors
-    drift_m : float; standard deviation of a second error per coordinate, which changes slowly (within a minute)
-    outliers : float; fraction of fixes that are 200 m to 2 km off
-    lost : float; fraction of missing fixes, never the first and last of a trip
+    demos : Demonstrations
+        Paths of segments.
+    noise_m : float
+        Standard deviation of the independent Gaussian error of each coordinate.
+    step_s : float
+        Seconds between fixes.
+    seed : int
+        Determines speeds and errors.
+    drift_m : float
+        Standard deviation of a second error per coordinate, which changes slowly (within a minute).
+    outliers : float
+        Fraction of fixes that are 200 m to 2 km off.
+    lost : float
+        Fraction of missing fixes, never the first and last of a trip.
 
     Examples
     --------

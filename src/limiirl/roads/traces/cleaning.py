@@ -41,14 +41,22 @@ class CleanedTrips:
 
     Attributes
     ----------
-    trips : Trips; M pieces, with the id and the driver of their trip, numbered by `Trips.pieces`
-    source : (M,) int64; the trip of each piece
-    fix : (m,) int64; index of each kept fix among the n input fixes
-    whole : (M,) bool; whether a piece runs from the first to the last fix of an uncut trip
-    fate : (n,) int8; index into `REASONS` for each input fix; 0 is "kept"
-    dropped : dict; number of dropped fixes by reason; with the kept ones they sum to n
-    cuts : dict; number of cuts by reason
-    lost : dict; number of trips without a remaining piece, by the reason of most of their fixes
+    trips : Trips
+        M pieces, with the id and the driver of their trip, numbered by `Trips.pieces`.
+    source : (M,) int64
+        The trip of each piece.
+    fix : (m,) int64
+        Index of each kept fix among the n input fixes.
+    whole : (M,) bool
+        Whether a piece runs from the first to the last fix of an uncut trip.
+    fate : (n,) int8
+        Index into `REASONS` for each input fix; 0 is "kept".
+    dropped : dict
+        Number of dropped fixes by reason; with the kept ones they sum to n.
+    cuts : dict
+        Number of cuts by reason.
+    lost : dict
+        Number of trips without a remaining piece, by the reason of most of their fixes.
 
     Examples
     --------
@@ -119,19 +127,25 @@ def clean(  # noqa: PLR0913 (trips and limits with defaults)
     Parameters
     ----------
     trips : Trips
-    network : RoadNetwork, optional; fixes further than `margin_m` from its bounding box are outside
-    max_gap_s : float; cut trips at longer times without a fix
-    max_speed_ms, slack_m : float; maximum speed in metres per second, and additional metres for the noise of both fixes
+    network : RoadNetwork, optional
+        Fixes further than `margin_m` from its bounding box are outside.
+    max_gap_s : float
+        Cut trips at longer times without a fix.
+    max_speed_ms, slack_m : float
+        Maximum speed in metres per second, and additional metres for the noise of both fixes.
     min_fixes, min_length_m
         Smaller pieces are dropped.
-    stop_radius_m : float; radius of a stop around its first fix; 0 merges only fixes at the same position
+    stop_radius_m : float
+        Radius of a stop around its first fix; 0 merges only fixes at the same position.
     split_stops_s : float, optional
         Cut trips at longer stops, as in Ziebart et al. (2008), to find trips in a day of driving.
-    max_outliers : int; longest excursion, in fixes, that counts as noise; a longer one is two jumps
+    max_outliers : int
+        Longest excursion, in fixes, that counts as noise; a longer one is two jumps.
     bridge_jumps : bool
         At a jump, drop the fewest fixes that make it possible in the remaining time instead of cutting. For files with
         missing fixes whose times are counted in steps.
-    margin_m : float; see `network`
+    margin_m : float
+        See `network`.
 
     Returns
     -------

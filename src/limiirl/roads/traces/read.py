@@ -44,8 +44,10 @@ def read_trips(
 
     Parameters
     ----------
-    path : path, or several; files, or a folder of .csv, .csv.gz, .parquet, .gpx and .gpx.gz files
-    step_s : float; seconds between fixes, if the file has no time per fix
+    path : path, or several
+        Files, or a folder of .csv, .csv.gz, .parquet, .gpx and .gpx.gz files.
+    step_s : float
+        Seconds between fixes, if the file has no time per fix.
     columns : dict, optional
         Column of each role: "trip", "piece", "driver", "time", "polyline", "lat", "lon", "missing". Other roles are
         guessed; None ignores a role. Trips that the "missing" column marks as incomplete are skipped.

@@ -198,10 +198,14 @@ class SkippedTrip:
 
     Attributes
     ----------
-    id : str; its name in the file; "" if that is unreadable
-    row : int; index of the trip in the file, or of the row in its table, from 0; -1 if unknown
-    reason : str; the problem
-    trip : bool; whether it is one trip; False for a single row of a table of fixes, or for a whole file
+    id : str
+        Its name in the file; "" if that is unreadable.
+    row : int
+        Index of the trip in the file, or of the row in its table, from 0; -1 if unknown.
+    reason : str
+        The problem.
+    trip : bool
+        Whether it is one trip; False for a single row of a table of fixes, or for a whole file.
     """
 
     id: str
@@ -219,14 +223,20 @@ class Trips:
 
     Attributes
     ----------
-    lat, lon : (n,); coordinates of all fixes, in degrees (WGS84)
+    lat, lon : (n,)
+        Coordinates of all fixes, in degrees (WGS84).
     time_s : (n,)
         In seconds, nondecreasing within a trip. Dates become seconds since 1970 (UTC).
-    offsets : (N + 1,) int64; trip i has the fixes ``offsets[i]:offsets[i + 1]``, at least one
-    ids : (N,); names of the trips, integers or strings
-    groups : (N,) or None; drivers, integers or strings
-    skipped : tuple of SkippedTrip; trips that could not be read, with reasons
-    notes : dict; counts of repairs made while reading, by reason
+    offsets : (N + 1,) int64
+        Trip i has the fixes ``offsets[i]:offsets[i + 1]``, at least one.
+    ids : (N,)
+        Names of the trips, integers or strings.
+    groups : (N,) or None
+        Drivers, integers or strings.
+    skipped : tuple of SkippedTrip
+        Trips that could not be read, with reasons.
+    notes : dict
+        Counts of repairs made while reading, by reason.
     pieces : (N,) int64
         Piece number of each trip among those of one id and driver, where trips were cut: 0, 1, 2, ... Unique, so that
         cut trips are never joined again. By default numbered in order.
