@@ -223,7 +223,7 @@ def test_generated_rows_do_not_go_on_with_another_mdp_function_or_mark(tmp_path,
         return make(i)
 
     def generated(function=make, version="one"):
-        return FeatureStore.from_function(function, [200, 300], 3, longest=7, version=mark)
+        return FeatureStore.from_function(function, [200, 300], 3, longest=7, version=version)
 
     mdp, place = crossings(), tmp_path / "fit.npz"
     fit_streamed(fitting(max_iter=1), mdp, generated(), checkpoint=place)

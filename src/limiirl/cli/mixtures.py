@@ -88,8 +88,11 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
         f"Number of intents: {mixture.n_intents_} (posterior {probabilities})\n"
         f"Probability of an intent not seen so far: {mixture.new_intent_weight_:.3f}\n\n"
     )
-    more = {"intent_posterior": {str(k): p for k, p in posterior.items()}}
-    more |= {"new_intent_weight": mixture.new_intent_weight_, "bound": mixture.bound_}
+    more = {
+        "intent_posterior": {str(k): p for k, p in posterior.items()},
+        "new_intent_weight": mixture.new_intent_weight_,
+        "bound": mixture.bound_,
+    }
     _save(mixture, out, as_json, more, before)
 
 

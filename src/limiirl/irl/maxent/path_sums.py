@@ -294,10 +294,10 @@ class FinitePathSums:
 
     def value_and_grad(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
         """Return log_Z (K,) and its gradient E[F] (K, d), the expected features (Ziebart et al. 2008, eq. 6)."""
-        run = self._small_pass(thetas) if starts is None else None
-        expected = None if run is None else run.expected_features()
-        if run is not None and expected is not None:
-            return run.log_Z, expected
+        small = self._small_pass(thetas) if starts is None else None
+        expected = None if small is None else small.expected_features()
+        if small is not None and expected is not None:
+            return small.log_Z, expected
         log_Z, features = np.empty(thetas.shape[0]), np.empty(thetas.shape)
         edges = self._edge_features
         for chosen, run in self.passes(thetas, starts):
