@@ -1302,9 +1302,12 @@ def theory(r):
                 "sep",
                 found,
                 "labels clusters features purity margin epsilon epsilon_mle epsilon_labels exact "
-                "n_looked_at log_Q log_Q_all maxent gaps means guaranteed helps separable",
+                "log_Q log_Q_all maxent gaps means guaranteed helps separable",
             )
-            r.get("sep.gaps_but_for", lambda: found.gaps_but_for(0.05))
+            used = "n_demos_used" if hasattr(found, "n_demos_used") else "n_looked_at"
+            r.get("sep.n_looked_at", lambda: getattr(found, used))
+            gaps = getattr(found, "gaps_without", None) or found.gaps_but_for
+            r.get("sep.gaps_but_for", lambda: gaps(0.05))
             for which in ("among_demos", "over_all"):
                 limit = getattr(found, which)
                 r.fields(which, limit, "epsilon log_beta applies")
