@@ -25,7 +25,7 @@ GLOSSARY = re.compile(r"<!-- glossary -->.*?<!-- end of glossary -->", re.DOTALL
 
 _NUMBERS = r"\d+|two|three|four|five|six|seven|eight|nine|ten|twelve|fifteen|twenty|thirty|forty|fifty|sixty|hundred"
 _UNITS = (
-    r"one|two|three|four|five|six|seven|eight|nine|ten|\d[\d,.]*|ms|seconds?|minutes?|hours?|microseconds?|bytes?|[kMG]B|"
+    r"one|two|three|four|five|six|seven|eight|nine|ten|\d(?:[\d,.]*\d)?|ms|seconds?|minutes?|hours?|microseconds?|bytes?|[kMG]B|"
     r"rows?|lines?|files?|calls?|evaluations?|iterations?|steps|demonstrations|trips|points|numbers?|values?|columns?|"
     r"entries|nats|bits|times|once|twice|fits?|parameters?|vectors?|threads?|processes?|tasks?|kernels?|cores"
 )
@@ -36,7 +36,7 @@ _RATES = (
     r"unknown|parameter|case|test|kilometre|metre|person|animal|mouse|agent|recording|fold|split|start|restart|restarts"
 )
 PROSE: tuple[tuple[str, str], ...] = (
-    (rf"\b(?:{_UNITS}) an? (?:{_RATES})\b", '"per", not "a" or "an"'),
+    (rf"\b(?:{_UNITS}) (?-i:an?) (?:{_RATES})\b", '"per", not "a" or "an"'),
     (r"\banew\b", "again"),
     (r"\bfor ever\b", "forever, unbounded"),
     (r"\b(?:mend|mends|mended|mending)\b", "fix, repair"),
@@ -80,7 +80,7 @@ IDENTIFIERS = re.compile(
 )
 _PARTICIPLE = re.compile(
     r"(?!feed|seed|need|embed|speed|exceed|proceed|shed|expected)\w{2,}ed|told|said|known|found|drawn|made|kept|held|taken|"
-    r"given|seen|written|chosen|shown|thrown|grown|brought|built|sent|left|lost|gone|meant|understood|laid|bound"
+    r"given|seen|written|chosen|shown|thrown|grown|brought|built|sent|left|lost|gone|meant|understood|laid"
 )
 _HEADLESS = re.compile(r"(?:What|Where|Who|How|When|Whether|Which|Why|Whose|That|Whatever|Whichever)\b")
 

@@ -11,10 +11,10 @@ from limiirl.theory import (
     PathSet,
     Quantities,
     bound,
+    compute_epsilon,
     feature_distribution,
     feature_extremes,
     inter_cluster_margin,
-    realised_epsilon,
     separation,
 )
 from limiirl.theory.bound import align_clusters, kmeans_clusters
@@ -42,7 +42,7 @@ def test_realised_epsilon_is_below_a_bound_that_says_something(n_intents, seed):
     assert result.quantities.zeta > 0.0
     assert result.quantities.delta > 0.0
     assert result.epsilon < 0.5
-    realised = realised_epsilon(world.mdp, world.demos, world.clusters, MaxEnt(max_length=3))
+    realised = compute_epsilon(world.mdp, world.demos, world.clusters, MaxEnt(max_length=3))
     assert 0.0 < realised <= result.epsilon
 
 
@@ -262,7 +262,7 @@ def test_realised_epsilon_is_the_first_change_of_a_mixture():
     demos, labels = world.sample(100, seed=1)
     for start in ("mean", "mle"):
         mix = IntentMixture(3, MaxEnt(), init=labels, reward_init=start, max_iter=0).fit(world.mdp, demos)
-        result = realised_epsilon(world.mdp, demos, labels, reward_init=start)
+        result = compute_epsilon(world.mdp, demos, labels, reward_init=start)
         np.testing.assert_allclose(result, mix.history_[0].change, rtol=1e-12)
         assert result > 0.0
 
@@ -389,10 +389,10 @@ def test_separation_errors(change, error, expected):
     ("call", "expected"),
     [
         (
-            lambda: realised_epsilon(WORLD.mdp, WORLD.demos, WORLD.labels, reward_init="best"),
+            lambda: compute_epsilon(WORLD.mdp, WORLD.demos, WORLD.labels, reward_init="best"),
             {"parameter": "reward_init", "value": "best"},
         ),
-        (lambda: realised_epsilon(WORLD.mdp, WORLD.demos, WORLD.labels[:3]), {"parameter": "clusters", "value": (3,)}),
+        (lambda: compute_epsilon(WORLD.mdp, WORLD.demos, WORLD.labels[:3]), {"parameter": "clusters", "value": (3,)}),
         (lambda: inter_cluster_margin(np.ones((3, 2)), [0, 0, 0]), {"parameter": "features"}),
         (lambda: inter_cluster_margin(np.ones((3, 2)), [0, 1]), {"parameter": "features", "value": (3, 2)}),
         (lambda: numbers(sizes=[1], r=[1]), {"parameter": "r", "value": [1.0]}),

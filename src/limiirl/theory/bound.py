@@ -227,7 +227,7 @@ def _log(value: float) -> float:
     return float(np.log(value)) if value > 0.0 else -np.inf
 
 
-def realised_epsilon(
+def compute_epsilon(
     mdp: MDP, demos: Demonstrations, clusters: ArrayLike, irl: Any = None, reward_init: str = "mean"
 ) -> float:
     """Return (1/N) sum_i sum_k abs(u_ik^(1) - u_ik^(0)), the change by EM's first step from these clusters.
@@ -247,7 +247,7 @@ def realised_epsilon(
     --------
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0, 0], [3, 0], [0, 3]])
     >>> demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2], [0, 2]])
-    >>> round(realised_epsilon(mdp, demos, [0, 0, 1, 1]), 6)
+    >>> round(compute_epsilon(mdp, demos, [0, 0, 1, 1]), 6)
     0.000247
     """
     if not isinstance(reward_init, str) or reward_init not in REWARDS:

@@ -19,9 +19,9 @@ from limiirl.theory.bound import (
     Bound,
     align_clusters,
     check_labels,
+    compute_epsilon,
     inter_cluster_margin,
     kmeans_clusters,
-    realised_epsilon,
 )
 from limiirl.theory.estimates import all_clouds, clouds_of_demos, smallest_bound
 from limiirl.theory.feature_sets import PathSet, feature_distribution, find_supports
@@ -264,9 +264,9 @@ def separation(
         features=F - F.mean(axis=0),
         purity=float(np.mean(starts == numbers)),
         margin=float(inter_cluster_margin(F, numbers)),
-        epsilon=realised_epsilon(mdp, demos, starts, irl),
-        epsilon_mle=realised_epsilon(mdp, demos, starts, irl, "mle"),
-        epsilon_labels=realised_epsilon(mdp, demos, numbers, irl),
+        epsilon=compute_epsilon(mdp, demos, starts, irl),
+        epsilon_mle=compute_epsilon(mdp, demos, starts, irl, "mle"),
+        epsilon_labels=compute_epsilon(mdp, demos, numbers, irl),
         among_demos=smallest_bound(clouds_of_demos(mdp, demos, numbers, starts)),
         over_all=over_all,
         exact=exact,

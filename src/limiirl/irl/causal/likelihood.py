@@ -161,17 +161,22 @@ class CausalLikelihood:
 
     Parameters
     ----------
-    totals : (m, K)
+    weighted_counts : (m, K)
         Weighted count of each decision.
     sizes, ridge : (K,)
         Total weight of the demonstrations, and the penalty.
     """
 
     def __init__(
-        self, solver: PolicySolver, decisions: DecisionCounts, totals: FloatArray, sizes: FloatArray, ridge: FloatArray
+        self,
+        solver: PolicySolver,
+        decisions: DecisionCounts,
+        weighted_counts: FloatArray,
+        sizes: FloatArray,
+        ridge: FloatArray,
     ) -> None:
         self.solver, self.decisions, self.ridge = solver, decisions, ridge
-        self._share = totals / sizes
+        self._share = weighted_counts / sizes
         self._repeats = np.diff(decisions.ptr)
 
     @property
