@@ -1,16 +1,16 @@
-"""Sigma-GIRL on the agents that were released with it: does EM end nearer the truth from clusters than from chance?
+"""Sigma-GIRL on the agents released with it: accuracy of EM started from clusters and from random starts.
 
 Run as `python -m benchmarks.agents [REPEATS] [--data FOLDER]`, 40 repeats by default. FOLDER holds gridworld_agents.npz
 and is `sigma_girl_gridworld` of the shared data unless given. Three agents (center, up, border), two intents, center by
-itself; Jacobians are recomputed from 5, 20 and 100 trajectories an agent. All seeds are fixed here.
+itself; Jacobians are recomputed from 5, 20 and 100 trajectories per agent. All seeds are fixed here.
 
-There are six data sets of 100 trajectories an agent. No test tells an agent's six apart (`same_policy`): they are six
-recordings of one policy, and a subsample is drawn from all 600 of its trajectories (pooled). Two other readings are
+There are six data sets of 100 trajectories per agent. No test distinguishes an agent's six (`same_policy`): they are
+six recordings of one policy, and a subsample is drawn from all 600 of its trajectories (pooled). Two other readings are
 printed too: a repeat has a data set to itself (own), where 100 of 100 trajectories are always the same, so that 40
 repeats are six inputs; or the data set of each agent is drawn for each repeat (mixed).
 
 The last table leaves out the constant 1e-10 of the original's baselines (`baseline_floor=0`). Center collects the same
-rewards in 589 of its 600 trajectories: its Jacobian is then zero, but for that constant, and tells nothing.
+rewards in 589 of its 600 trajectories: without that constant its Jacobian is zero and carries no information.
 """
 
 import argparse
@@ -32,15 +32,15 @@ from tests.oracles.released import (
     TRUTH,
     Score,
     exact,
+    format_interval,
     gap,
     join,
     load,
-    mixed,
+    mix_sets,
     own,
     same_policy,
     score,
     seed,
-    shown,
 )
 
 FOLDER = Path(os.environ.get("LIMIIRL_DATA", Path(__file__).parents[2] / "shared" / "data")) / "sigma_girl_gridworld"
@@ -51,21 +51,21 @@ WARM = {f"{init}, {features}": (init, features) for init in ("kmeans", "gmm") fo
 def clusters_alone(agents: Agents, init: str, cluster_on: str, repeat: int) -> float:
     """Return the accuracy of the clusters that a warm start begins with."""
     points = SigmaGIRL(cluster_on=cluster_on).features(None, agents)
-    found = CLUSTERINGS[init](points, 2, np.random.default_rng(repeat))
-    return recover(TRUTH, found if found.ndim == 2 else np.eye(2)[found]).accuracy
+    labels = CLUSTERINGS[init](points, 2, np.random.default_rng(repeat))
+    return recover(TRUTH, labels if labels.ndim == 2 else np.eye(2)[labels]).accuracy
 
 
 STARTS: dict[str, tuple[Any, str]] = (
     {init: (init, "reward") for init in RANDOM} | WARM | {"the truth": (TRUTH, "reward")}
 )
-"""Ways to start by name: an init, and what is clustered."""
+"""Starts by name: an init, and the features that are clustered."""
 
 
-def compare(found: dict[int, dict[str, list[Score]]]) -> None:
+def compare(scores_by_size: dict[int, dict[str, list[Score]]]) -> None:
     """Print how the warm starts differ from the random ones, and whether any is below or above."""
     gaps = {
         (n, name, base): gap(scores[name], scores[base])
-        for n, scores in found.items()
+        for n, scores in scores_by_size.items()
         for name in WARM
         for base in RANDOM
     }
@@ -76,7 +76,7 @@ def compare(found: dict[int, dict[str, list[Score]]]) -> None:
         print(f"    {n:4d}  {name:<15} {base:<15} {each}")
     print(f"  below a random start in mean accuracy or ANID? above it in both, all tests p < {LEVEL:.3f}?")
     for name in WARM:
-        for n in found:
+        for n in scores_by_size:
             below, above = (
                 " and ".join(base for base in RANDOM if getattr(gaps[n, name, base], way)) or "neither"
                 for way in ("below", "above")
@@ -87,26 +87,26 @@ def compare(found: dict[int, dict[str, list[Score]]]) -> None:
 def table(whole: Agents, repeats: int) -> dict[int, dict[str, list[Score]]]:
     """Print a line for each size and start, on pooled trajectories, and return all scores."""
     print("  pooled: mean ± half-width of the 95 % interval; alone: accuracy of the clusters themselves, and how often")
-    print("  EM mends or spoils them")
+    print("  EM improves or worsens them")
     heads = f"{'accuracy':>16} {'ANID':>16} {'hard ANID':>16} {'iterations':>11} {'seconds':>8} {'cut off':>8}"
-    print(f"       n  {'start':<18} {heads}   alone, mended, spoilt")
-    found: dict[int, dict[str, list[Score]]] = {}
+    print(f"       n  {'start':<18} {heads}   alone, improved, worsened")
+    scores_by_size: dict[int, dict[str, list[Score]]] = {}
     for n in SIZES:
         inputs = [whole.subsample(n, seed(n, repeat)) for repeat in range(repeats)]
-        found[n] = {}
+        scores_by_size[n] = {}
         for name, start in STARTS.items():
-            scores = found[n][name] = [score(agents, *start, repeat) for repeat, agents in enumerate(inputs)]
+            scores = scores_by_size[n][name] = [score(agents, *start, repeat) for repeat, agents in enumerate(inputs)]
             measures = ("accuracy", "anid", "anid_hard")
-            row = " ".join(shown(mean_interval([getattr(s, m) for s in scores])) for m in measures)
+            row = " ".join(format_interval(mean_interval([getattr(s, m) for s in scores])) for m in measures)
             iterations, seconds = (np.mean([getattr(s, m) for s in scores]) for m in ("n_iter", "seconds"))
             cut = sum(not s.converged for s in scores)
-            told = ""
+            clusters_row = ""
             if name in WARM:
                 alone = [clusters_alone(agents, *WARM[name], repeat) for repeat, agents in enumerate(inputs)]
-                mended, spoilt, _ = exact([s.accuracy for s in scores], alone)
-                told = f"{np.mean(alone):.3f}, {mended}, {spoilt}"
-            print(f"    {n:4d}  {name:<18} {row} {iterations:11.1f} {seconds:8.3f} {cut:8d}   {told}")
-    return found
+                improved, worsened, _ = exact([s.accuracy for s in scores], alone)
+                clusters_row = f"{np.mean(alone):.3f}, {improved}, {worsened}"
+            print(f"    {n:4d}  {name:<18} {row} {iterations:11.1f} {seconds:8.3f} {cut:8d}   {clusters_row}")
+    return scores_by_size
 
 
 def others(sets: list[Agents], whole: Agents, repeats: int) -> None:
@@ -116,7 +116,7 @@ def others(sets: list[Agents], whole: Agents, repeats: int) -> None:
     print(f"       n  {'':<16}" + "".join(f"{name:>18}" for name in starts))
     makers = {
         "own": (own, sets, 1e-10),
-        "mixed": (mixed, sets, 1e-10),
+        "mixed": (mix_sets, sets, 1e-10),
         "exact baselines": (lambda data, n, repeat: data.subsample(n, seed(n, repeat)), whole, 0.0),
     }
     for label, (read, data, floor) in makers.items():
@@ -145,7 +145,7 @@ def main() -> None:
     sets = load(given.data)
     start = time.perf_counter()
     least = ", ".join(f"{p:.2f}" for p in same_policy(sets))
-    print(f"  one policy an agent in all six data sets? least p of two F-tests: {least} ({', '.join(sets[0].names)})")
+    print(f"  one policy per agent in all six data sets? least p of two F-tests: {least} ({', '.join(sets[0].names)})")
     whole = join(sets)
     compare(table(whole, given.repeats))
     others(sets, whole, (given.repeats + 1) // 2)

@@ -1,4 +1,4 @@
-"""How many intents the Bayesian mixture infers, and how well it tells them apart, beside EM that was told the number.
+"""Number of intents that the Bayesian mixture infers, and ANID, beside EM that is given the number.
 
 Run as `python -m benchmarks.bayesian [WORLDS] [MODEL ...]`: ElementWorlds of 2, 3 and 4 elements, five each by default,
 100 demonstrations to learn from and 100 others to judge by (ANID against the true labels). The Bayesian mixture begins
@@ -31,15 +31,15 @@ def run_world(name: str, n_elements: int, seed: int) -> dict[str, float]:
     longest = {"max_length": int(max(demos.lengths.max(), test.lengths.max()))} if name == "MaxEnt" else {}
     irl, truth = model_class(name)(**longest), np.eye(n_elements)[labels]
     start = time.perf_counter()
-    found = ll.BayesianIntentMixture(irl=irl, random_state=0).fit(world.mdp, demos)
+    bayesian = ll.BayesianIntentMixture(irl=irl, random_state=0).fit(world.mdp, demos)
     middle = time.perf_counter()
-    told = {k: ll.IntentMixture(k, irl, random_state=0).fit(world.mdp, demos) for k in range(1, MOST + 1)}
+    em = {k: ll.IntentMixture(k, irl, random_state=0).fit(world.mdp, demos) for k in range(1, MOST + 1)}
     return {
-        "intents": found.n_intents_,
-        "expected": found.expected_intents_,
-        "bic": min(told, key=lambda k: told[k].bic(demos)),
-        "anid": float(anid(truth, found.predict_proba(test))),
-        "told": float(anid(truth, told[n_elements].predict_proba(test))),
+        "intents": bayesian.n_intents_,
+        "expected": bayesian.expected_intents_,
+        "bic": min(em, key=lambda k: em[k].bic(demos)),
+        "anid": float(anid(truth, bayesian.predict_proba(test))),
+        "em": float(anid(truth, em[n_elements].predict_proba(test))),
         "seconds": middle - start,
     }
 
@@ -49,18 +49,18 @@ def main() -> None:
     n_worlds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     print(f"bayesian: {n_worlds} ElementWorlds of each kind, means; ANID on others than were learned from")
     print(describe_machine())
-    print("  model          elements  intents inferred       E[K]  BIC takes              ANID  of EM told K  seconds")
+    print("  model          elements  intents inferred       E[K]  BIC takes              ANID  EM, K given  seconds")
     for name in sys.argv[2:] or MODELS:
         for n_elements in ELEMENTS:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", LimiirlWarning)
-                found = [run_world(name, n_elements, seed) for seed in range(n_worlds)]
-            columns = {key: [world[key] for world in found] for key in found[0]}
+                worlds = [run_world(name, n_elements, seed) for seed in range(n_worlds)]
+            columns = {key: [world[key] for world in worlds] for key in worlds[0]}
             intents, bic = (", ".join(str(int(n)) for n in columns[key]) for key in ("intents", "bic"))
             mean = {key: float(np.mean(values)) for key, values in columns.items()}
             print(
                 f"  {name:<14} {n_elements:8d}  {intents:<20} {mean['expected']:6.2f}  {bic:<20} {mean['anid']:6.3f}  "
-                f"{mean['told']:12.3f}  {mean['seconds']:7.2f}",
+                f"{mean['em']:12.3f}  {mean['seconds']:7.2f}",
                 flush=True,
             )
 

@@ -1,4 +1,4 @@
-"""Milliseconds a value with its gradient, for every behaviour model, on ElementWorld and on Porto's streets.
+"""Milliseconds per value and gradient, for every behaviour model, on ElementWorld and on Porto's streets.
 
 Run as `python -m benchmarks.choices`; `--small` leaves out Porto, which is skipped without its data anyway. Beside each
 causal model stands a plain formulation of the same numbers, checked to agree: on ElementWorld dense value iteration or
@@ -44,7 +44,7 @@ PORTO: dict[str, Any] = {
 }
 
 
-def timed(call: Callable[[], object], repeats: int, *, warm: bool = True) -> tuple[float, float]:
+def measure_ms(call: Callable[[], object], repeats: int, *, warm: bool = True) -> tuple[float, float]:
     """Return the least wall-clock and processor milliseconds of some calls, after one that compiles if `warm`."""
     if warm:
         call()
@@ -57,7 +57,7 @@ def timed(call: Callable[[], object], repeats: int, *, warm: bool = True) -> tup
     return 1e3 * min(walls), 1e3 * min(cpus)
 
 
-def shown(times: tuple[float, float]) -> str:
+def format_ms(times: tuple[float, float]) -> str:
     """Return both times as a text."""
     return f"{times[0]:10.2f} ({times[1]:8.2f}) ms"
 
@@ -72,23 +72,26 @@ def causal(model: Any, mdp: MDP, demos: Demonstrations, thetas: Float) -> tuple[
 
 
 def compare(models: dict[str, Any], mdp: MDP, demos: Demonstrations, thetas: Float, repeats: int) -> None:
-    """Print a line a causal model: its time, that of the plain formulation, and the ratio."""
+    """Print a line per causal model: its time, that of the plain formulation, and the ratio."""
     K = len(thetas)
     for name, model in models.items():
         call, objective = causal(model, mdp, demos, thetas)
         plain = choices_plain.formulation(model, mdp, objective)
         answers: list[tuple[float, Float]] = []
         n = max(1, repeats // 40)
-        base = timed(lambda f=plain, out=answers: out.extend(f(thetas[k], k) for k in range(K)), n, warm=False)
+        base = measure_ms(lambda f=plain, out=answers: out.extend(f(thetas[k], k) for k in range(K)), n, warm=False)
         for k, mine in enumerate(zip(*call(), strict=True)):
             for own_part, other in zip(mine, answers[k], strict=True):
                 np.testing.assert_allclose(own_part, other, rtol=1e-6, atol=1e-8)
-        own = timed(call, repeats)
+        own = measure_ms(call, repeats)
         alone = [
-            timed(lambda k=k, f=objective: f.evaluate(thetas[k : k + 1], np.array([k])), repeats) for k in range(K)
+            measure_ms(lambda k=k, f=objective: f.evaluate(thetas[k : k + 1], np.array([k])), repeats) for k in range(K)
         ]
-        told = f", one intent at a time {sum(cpu for _, cpu in alone) / own[1]:.2f} x" if K > 1 else ""
-        print(f"  K = {K}  {name:<26} {shown(own)}   plain {shown(base)}   {base[1] / own[1]:6.1f} x faster{told}")
+        apart = f", one intent at a time {sum(cpu for _, cpu in alone) / own[1]:.2f} x" if K > 1 else ""
+        print(
+            f"  K = {K}  {name:<26} {format_ms(own)}   plain {format_ms(base)}   "
+            f"{base[1] / own[1]:6.1f} x faster{apart}"
+        )
 
 
 def elements(repeats: int) -> None:
@@ -103,12 +106,12 @@ def elements(repeats: int) -> None:
         thetas, which = world.ensemble.thetas[:K], np.arange(K)
         shares = paths.observed.moments(np.random.default_rng(0).dirichlet(np.ones(K), size=len(demos)))
         likelihood = PathLikelihood(paths.path_sums, paths.observed, shares, np.zeros(K))
-        taken = timed(lambda f=likelihood, t=thetas, k=which: f.evaluate(t, k), repeats)
-        print(f"  K = {K}  {'MaxEnt, 50 states':<26} {shown(taken)}")
+        taken = measure_ms(lambda f=likelihood, t=thetas, k=which: f.evaluate(t, k), repeats)
+        print(f"  K = {K}  {'MaxEnt, 50 states':<26} {format_ms(taken)}")
         compare(MODELS, mdp, demos, thetas, repeats)
         omegas = np.random.default_rng(0).dirichlet(np.ones(agents.n_reward_features), size=K)
-        taken = timed(lambda w=omegas: [sigma.gradients(omega) for omega in w], repeats)
-        print(f"  K = {K}  {'SigmaGIRL, 20 agents':<26} {shown(taken)}")
+        taken = measure_ms(lambda w=omegas: [sigma.gradients(omega) for omega in w], repeats)
+        print(f"  K = {K}  {'SigmaGIRL, 20 agents':<26} {format_ms(taken)}")
 
 
 def streets(repeats: int) -> None:

@@ -51,7 +51,7 @@ class Plain:
         norm[np.setdiff1d(np.arange(norm.size), self.alive, assume_unique=True)] = 0.0
         return norm, weight / total[self.owner]
 
-    def pull(self, counts: Float, pi: Float, beta: float, stops: Float | float = 0.0) -> Float:
+    def gradient_of_Q(self, counts: Float, pi: Float, beta: float, stops: Float | float = 0.0) -> Float:
         """The derivative (P,) by Q of the log-likelihood of counts (P,) and of stops (S,)."""
         return np.asarray(beta * (counts - pi * (self.sum @ counts + stops)[self.owner]))
 
@@ -86,8 +86,8 @@ def _stationary(plain: Plain, theta: Float, k: int, beta: float, *, soft: bool) 
     omega = pi if soft else ties / (plain.sum @ ties)[plain.owner]
     share = plain.share[:, k]
     counts = np.bincount(plain.moves.pair, share, minlength=mdp.n_pairs)
-    pull = plain.pull(counts, pi, beta)
-    right = mdp.gamma * (plain.T.T @ pull)
+    grad_Q = plain.gradient_of_Q(counts, pi, beta)
+    right = mdp.gamma * (plain.T.T @ grad_Q)
     if plain.small:
         mu = np.linalg.solve(np.eye(mdp.n_states) - mdp.gamma * ((plain.sum * omega) @ plain.T).T, right)
     else:
@@ -117,7 +117,7 @@ def _horizon(plain: Plain, theta: Float, k: int, beta: float, horizon: int) -> t
         counts = np.bincount(pair[pair >= 0], weight[pair >= 0], minlength=mdp.n_pairs)
         stops = np.bincount(moves.state[made][pair < 0], weight[pair < 0], minlength=mdp.n_states)
         node += mu
-        mu = mdp.gamma * (plain.T.T @ (plain.pull(counts, pi, beta, stops) + pi * mu[plain.owner]))
+        mu = mdp.gamma * (plain.T.T @ (plain.gradient_of_Q(counts, pi, beta, stops) + pi * mu[plain.owner]))
     return value, -plain.features(node + mu)
 
 
@@ -130,12 +130,12 @@ def _average(plain: Plain, theta: Float, k: int, beta: float, n_backups: int) ->
     norm, pi = plain.soft(tables[-1], beta)
     share = plain.share[:, k]
     counts = np.bincount(plain.moves.pair, share, minlength=mdp.n_pairs)
-    pull, node = plain.pull(counts, pi, beta), np.zeros(mdp.n_states)
+    grad_Q, node = plain.gradient_of_Q(counts, pi, beta), np.zeros(mdp.n_states)
     for Q in tables[-2::-1]:
-        mu = mdp.gamma * (plain.T.T @ pull)
+        mu = mdp.gamma * (plain.T.T @ grad_Q)
         node += mu
         _, pi = plain.soft(Q, beta)
         mean = plain.sum @ (pi * Q)
-        pull = mu[plain.owner] * pi * (1.0 + beta * (Q - mean[plain.owner]))
+        grad_Q = mu[plain.owner] * pi * (1.0 + beta * (Q - mean[plain.owner]))
     value = -beta * float(share @ (tables[-1][plain.moves.pair] - norm[plain.moves.state]))
     return value, -plain.features(node)

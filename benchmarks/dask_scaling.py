@@ -1,9 +1,9 @@
-"""How work spreads over Dask workers on this machine: the speed-up with 1, 2 and 4 of them, and what a task costs.
+"""Speed-up on this machine with 1, 2 and 4 Dask workers, and the cost of a task.
 
 Run as `python -m benchmarks.dask_scaling [TASKS]`. Sessions are opened before a clock is started, and of several runs
 the fastest counts, when all workers have loaded what they need; starting up is `benchmarks.trials`' to measure. The
-ideal is as many times faster as there are workers, up to the number of cores. All jobs must find the same with any
-number of workers.
+ideal is as many times faster as there are workers, up to the number of cores. All jobs must return the same
+numbers with any number of workers.
 """
 
 import sys
@@ -33,7 +33,7 @@ Job = Callable[[Session], Any]
 
 
 def nothing(held: Any, task: Any) -> None:
-    """A task that costs what a task costs."""
+    """Do nothing: the cost is that of the task itself."""
     del held, task
 
 
@@ -54,7 +54,7 @@ def overheads(n_tasks: int) -> None:
     print("  executor  workers  ms per task  with the MDP in the function  and in every task")
     for name in ("dask", "local"):
         for workers in (1, 2):
-            with placed(name, workers) as session:
+            with open_session(name, workers) as session:
                 alone = seconds_a_task(session, None, list(range(n_tasks)))
                 once = seconds_a_task(session, mdp, list(range(n_tasks)))
                 always = seconds_a_task(session, None, [(mdp, i) for i in few])
@@ -63,8 +63,8 @@ def overheads(n_tasks: int) -> None:
 
 
 @contextmanager
-def placed(name: str, workers: int) -> Iterator[Session]:
-    """An open session on an executor of this machine, with the cluster that it needs."""
+def open_session(name: str, workers: int) -> Iterator[Session]:
+    """Open a session on an executor of this machine, with the cluster that it needs."""
     with ExitStack() as stack:
         address = stack.enter_context(cluster(workers)) if name == "dask" else None
         yield stack.enter_context(Executor(name, None if address else workers, address).session())
@@ -74,7 +74,7 @@ def jobs(folder: Path) -> dict[str, Job]:
     """The kinds of work that executors are for: starts, a selection, and EM over parts of a stream."""
     demos, _ = WORLD.sample(400, seed=1)
     short: dict[str, Any] = {"max_iter": 20, "resp_tol": 0.0}
-    store = write_features(WORLD.mdp, FunctionSource(stored, PARTS), folder)
+    store = write_features(WORLD.mdp, FunctionSource(sample_part, PARTS), folder)
 
     def starts(session: Session) -> Any:
         mixture = IntentMixture(3, MODEL, init="random", n_init=24, random_state=0, **short)
@@ -82,10 +82,10 @@ def jobs(folder: Path) -> dict[str, Job]:
 
     def selection(session: Session) -> Any:
         mixture = IntentMixture(irl=MODEL, **short)
-        found = select_intents(
+        chosen = select_intents(
             WORLD.mdp, demos, (1, 2, 3), mixture=mixture, folds=4, resamples=4, random_state=0, executor=session
         )
-        return np.concatenate([mix.thetas_ for mix in found.mixtures.values()])
+        return np.concatenate([mix.thetas_ for mix in chosen.mixtures.values()])
 
     def stream(session: Session) -> Any:
         mixture = IntentMixture(3, MODEL, init=START, resp_tol=0.0, max_iter=3)
@@ -94,8 +94,8 @@ def jobs(folder: Path) -> dict[str, Job]:
     return {"24 starts": starts, "23 fits of a selection": selection, f"3 iterations over {PARTS} parts": stream}
 
 
-def stored(index: int) -> Any:
-    """Demonstrations of a part of the stream."""
+def sample_part(index: int) -> Any:
+    """Return the demonstrations of a part of the stream."""
     return WORLD.sample(ROWS, seed=index)[0]
 
 
@@ -110,15 +110,15 @@ def speed_ups() -> None:
         warnings.simplefilter("ignore")  # a fixed number of iterations ends before EM does
         made = jobs(Path(folder) / "features")
         for workers in WORKERS:
-            with placed("dask", workers) as session:
+            with open_session("dask", workers) as session:
                 for name, job in made.items():
                     # The first run loads what workers need, but one that came up late may have had no part in it.
                     taken = np.inf
                     for _ in range(RUNS):
                         begun = time.perf_counter()
-                        found = job(session)
+                        thetas = job(session)
                         taken = min(taken, time.perf_counter() - begun)
-                        np.testing.assert_array_equal(found, known.setdefault(name, found))
+                        np.testing.assert_array_equal(thetas, known.setdefault(name, thetas))
                     faster = base.setdefault(name, taken) / taken
                     print(f"  {workers:7}  {min(workers, cores):5}  {name:>30}{taken:30.2f}{faster:30.2f}", flush=True)
 

@@ -1,4 +1,4 @@
-"""What `DestinationMaxEnt` costs: seconds of processor time for the plan, a factorisation, values and flows.
+"""Cost of `DestinationMaxEnt`: processor seconds of the symbolic and numeric factorisation, values and flows.
 
 Run `python -m benchmarks.destination [PAIRS]`, from the root of a checkout; Porto's streets where the shared data are.
 """
@@ -43,8 +43,8 @@ def measure(name: str, mdp: MDP, n_pairs: int) -> None:
     starts, goals = starts[log_value > -np.inf], goals[log_value > -np.inf]
     weights = np.ones(starts.size)
     print(
-        f"{name}: {mdp.n_states:,} states, {mdp.n_edges:,} edges; {values.symbolic.up.size:,} moves after elimination, a "
-        f"tree of depth {values.symbolic.depth.max()}; theta {theta[0]}, {starts.size} pairs, median log value "
+        f"{name}: {mdp.n_states:,} states, {mdp.n_edges:,} edges; {values.symbolic.up.size:,} moves after elimination, "
+        f"a tree of depth {values.symbolic.depth.max()}; theta {theta[0]}, {starts.size} pairs, median log value "
         f"{np.median(log_value[log_value > -np.inf]):.1f}\n"
         f"  plan {planned:.2f} s, factorisation {processor_seconds(lambda: values.solve(theta)):.3f} s, values "
         f"{processor_seconds(lambda: solution.pair_sums(starts, goals)):.3f} s, values and flows "

@@ -4,7 +4,7 @@ K = 3 intents, 1,000 trips of at most 300 segments, M-steps of at most 50 evalua
 k-means: as `limiirl reproduce drivers` fits them. Two networks: Porto as built from OpenStreetMap with taxi trips
 matched to it (from `porto_road_osm` and `porto_taxi_trips` of the shared data where these are present, or from files of
 `limiirl roads build` and `match` that are named), and a generated one of the paper's 292,604 segments, whose trips are
-the cheapest ways of three kinds of drivers.
+the cheapest paths of three kinds of drivers.
 
 The paper took about 58 minutes per iteration on 12 cores, on a network of which nothing was released.
 
@@ -35,8 +35,8 @@ CENTRE = (41.1480637, -8.6329584)
 DATA = Path(os.environ.get("LIMIIRL_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
-def generated(quick: bool, gamma: float) -> tuple[MDP, Demonstrations]:
-    """Return a generated network, and the cheapest ways of three kinds of drivers between random ends."""
+def generate(quick: bool, gamma: float) -> tuple[MDP, Demonstrations]:
+    """Return a generated network, and the cheapest paths of three kinds of drivers between random ends."""
     mdp = RoadGrid(gamma=gamma, **({"n_states": 14_630, "n_edges": 29_746} if quick else {})).mdp
     rng = np.random.default_rng(0)
     tastes = -rng.uniform(0.5, 5.0, (N_INTENTS, mdp.n_features))
@@ -51,9 +51,9 @@ def generated(quick: bool, gamma: float) -> tuple[MDP, Demonstrations]:
             for _ in range(400):
                 low, high = mdp.out_ptr[goals], mdp.out_ptr[goals + 1]
                 goals = mdp.dst[rng.integers(low, high)].astype(np.int64)
-            found = PathFinder(mdp, cost).shortest(starts, goals)
+            routes = PathFinder(mdp, cost).shortest(starts, goals)
             for i in range(wanted):
-                edges = found.edges[found.offsets[i] : found.offsets[i + 1]]
+                edges = routes.edges[routes.offsets[i] : routes.offsets[i + 1]]
                 if 10 <= edges.size < MAX_LENGTH:
                     paths.append(np.concatenate([starts[i : i + 1], mdp.dst[edges]]))
             wanted = round(sum((0.5, 0.3, 0.2)[: k + 1]) * N_TRIPS) - len(paths)
@@ -84,7 +84,7 @@ def porto(network: str, matches: str, gamma: float) -> tuple[MDP, Demonstrations
 
 
 def measure(mdp: MDP, demos: Demonstrations) -> dict:
-    """Fit once, and return what it took."""
+    """Fit once; return times, evaluations and memory."""
     warnings.simplefilter("ignore", LimiirlWarning)
     irl = MaxEnt(MAX_LENGTH, bounds=BOUNDS, solver="lbfgs", gtol=M_TOLERANCE, max_evaluations=EVALUATIONS)
     # Compiles: the same kernels, on a few trips and for few evaluations.
@@ -114,7 +114,7 @@ def measure(mdp: MDP, demos: Demonstrations) -> dict:
 
 
 def main() -> None:
-    """Print a line a network and discount."""
+    """Print a line per network and discount."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--porto", nargs=2, metavar=("NETWORK", "MATCHES"))
     parser.add_argument("--quick", action="store_true", help="a generated network of a twentieth of the size")
@@ -122,7 +122,7 @@ def main() -> None:
     parser.add_argument("--gamma", type=float, default=1.0, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
-        problem = porto(*given.porto, given.gamma) if given.one == "porto" else generated(given.quick, given.gamma)
+        problem = porto(*given.porto, given.gamma) if given.one == "porto" else generate(given.quick, given.gamma)
         print(json.dumps(measure(*problem)))
         return
     with tempfile.TemporaryDirectory() as scratch:
@@ -132,7 +132,7 @@ def main() -> None:
 def compare(files: list[str], quick: bool) -> None:
     """Print the table; `files` are Porto's network and matches, or none."""
     print(f"drivers: K = {N_INTENTS}, {N_TRIPS} trips, L = {MAX_LENGTH}, M-steps of at most {EVALUATIONS} evaluations")
-    print(f"until responsibilities change by less than {TOLERANCE:g} a trip; from k-means")
+    print(f"until responsibilities change by less than {TOLERANCE:g} per trip; from k-means")
     print(describe_machine())
     head = ("network", "discount", "segments", "turns", "start s", "first s", "mean s", "longest s", "iterations",
             "evaluations", "total s", "peak GiB", "NLL")  # fmt: skip
@@ -149,7 +149,7 @@ def compare(files: list[str], quick: bool) -> None:
                 f"{row['total']:8.1f} {row['peak']:8.2f} {row['nll']:8.2f}",
                 flush=True,
             )
-            # The paper does not say whether its minutes per iteration have the start in them.
+            # The paper does not state whether its minutes per iteration include the start.
             paper, each = 60 * PAPER_MINUTES, row["total"] / max(row["iterations"], 1)
             print(
                 f"{'':10} the paper's minutes per iteration over ours: {paper / row['mean']:.0f} without the start, "

@@ -1,4 +1,4 @@
-"""What a fit costs in the paper's ElementWorld setting, for each initialisation, beside scikit-learn's Gaussian EM.
+"""Cost of a fit in the paper's ElementWorld setting, per initialisation, beside scikit-learn's Gaussian EM.
 
 Run as `python -m benchmarks.fit [WORLDS]`.
 """
@@ -26,7 +26,7 @@ METHODS = (
 
 
 def main() -> None:
-    """Print milliseconds a fit, iterations and evaluations."""
+    """Print milliseconds per fit, iterations and evaluations."""
     n_worlds = int(sys.argv[1]) if len(sys.argv) > 1 else 40
     warnings.simplefilter("ignore", LimiirlWarning)
     warnings.simplefilter("ignore", SklearnConvergenceWarning)

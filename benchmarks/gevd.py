@@ -18,8 +18,8 @@ N_STATES, N_EDGES, GAMMA = 10_000, 20_300, 0.99
 DENSE_SIZES = ((54, None), (500, 1_000))
 
 
-def perturbed(truth: RewardEnsemble, seed: int) -> RewardEnsemble:
-    """Return the ensemble with every reward off by about a third, and other shares."""
+def perturb(truth: RewardEnsemble, seed: int) -> RewardEnsemble:
+    """Return the ensemble with every reward off by about a third, and other weights."""
     rng = np.random.default_rng(seed)
     return RewardEnsemble(
         rng.dirichlet(np.full(3, 5.0)), truth.thetas * np.exp(rng.normal(0.0, 0.3, truth.thetas.shape))
@@ -49,8 +49,8 @@ class Dense:
         """Return V (S,) and Q (S, A), optimal or of a policy (S, A)."""
         V = reward
         while True:
-            onward = (self.rows @ V).reshape(self.absent.shape)
-            Q = np.where(self.absent, -np.inf, reward[:, None] + self.mdp.gamma * onward)
+            continuation = (self.rows @ V).reshape(self.absent.shape)
+            Q = np.where(self.absent, -np.inf, reward[:, None] + self.mdp.gamma * continuation)
             mean = Q.max(axis=1) if policy is None else (policy * np.where(self.absent, 0.0, Q)).sum(axis=1)
             new = np.where(self.mdp.terminal, reward, mean)
             if np.abs(new - V).max() <= 1e-10 * (1.0 - self.mdp.gamma) * np.abs(new).max():
@@ -73,19 +73,19 @@ def main() -> None:
     print("gevd: two ensembles of 3 intents each, interval over ties and both bounds included")
     print(describe_machine())
     world = ElementWorld()
-    learned = perturbed(world.ensemble, 1)
-    found = gevd(world.mdp, world.ensemble, learned)
+    learned = perturb(world.ensemble, 1)
+    result = gevd(world.mdp, world.ensemble, learned)
     time = 1e3 * seconds(lambda: gevd(world.mdp, world.ensemble, learned), 50)
-    print(f"  ElementWorld, {world.mdp.n_states} states {time:8.1f} ms, value {found.value:.4g} (target: under 20 ms)")
+    print(f"  ElementWorld, {world.mdp.n_states} states {time:8.1f} ms, value {result.value:.4g} (target: under 20 ms)")
     mdp, truth = town(N_STATES, N_EDGES)
-    learned = perturbed(truth, 1)
-    found = gevd(mdp, truth, learned)
+    learned = perturb(truth, 1)
+    result = gevd(mdp, truth, learned)
     time = seconds(lambda: gevd(mdp, truth, learned), 3)
-    print(f"  roads, {mdp.n_states:,} states    {time:8.2f} s,  value {found.value:.4g} (target: under 5 s)")
+    print(f"  roads, {mdp.n_states:,} states    {time:8.2f} s,  value {result.value:.4g} (target: under 5 s)")
     print(f"evd of one pair, discount {GAMMA}, beside value iteration on dense tensors")
     for n_states, n_edges in DENSE_SIZES:
         mdp, truth = (world.mdp, world.ensemble) if n_edges is None else town(n_states, n_edges)
-        true, other = truth.thetas[0], perturbed(truth, 1).thetas[0]
+        true, other = truth.thetas[0], perturb(truth, 1).thetas[0]
         dense = Dense(mdp)
         gap = abs(dense.evd(true, other) - evd(mdp, true, other))
         slow = seconds(lambda d=dense, a=true, b=other: d.evd(a, b), 2)  # type: ignore[misc]

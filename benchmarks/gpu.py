@@ -1,8 +1,8 @@
 """Value and gradient on a GPU at the paper's road size, the bytes that move, a training run, and the CPU beside it.
 
 Run as `python -m benchmarks.gpu` on a machine with a GPU and CuPy; `--quick` takes a network of a twentieth of the
-size, `--parts` chooses among the tables, `--roads` adds a network of yours to the goals. Ratios are to the CPU engine
-in the same run, on all cores that numba sees.
+size, `--parts` chooses among the tables, `--roads` adds a network of yours to the goals. Ratios are to the CPU in the
+same run, on all cores that numba sees.
 """
 
 import argparse
@@ -14,8 +14,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from benchmarks.engine import MAX_LENGTH, intents, network
 from benchmarks.measure import describe_machine, seconds
+from benchmarks.path_sums import MAX_LENGTH, intents, network
 from limiirl import MDP, MLIRL, Demonstrations, DestinationMaxEnt, IntentMixture, MaxCausalEnt, MaxEnt
 from limiirl.demos.groups import Groups
 from limiirl.irl import with_choices
@@ -36,8 +36,8 @@ STORED = 1e11
 LARGEST_ON_CPU = 10_000_000
 
 
-def engine(mdp: MDP, device: str, length: int = MAX_LENGTH, **options: Any) -> FinitePathSums:
-    """Return the engine on a device, storing all messages unless told otherwise."""
+def make_path_sums(mdp: MDP, device: str, length: int = MAX_LENGTH, **options: Any) -> FinitePathSums:
+    """Return path sums on a device; all messages are stored by default."""
     options = {"max_bytes": STORED} | options
     return FinitePathSums(mdp, length, backend=choose_backend(device, mdp), **options)
 
@@ -60,19 +60,19 @@ def compare(name: str, gpu: Callable[[], Any], cpu: Callable[[], Any], repeats: 
     """Print the times of a call on the GPU and on the CPU, after checking that the answers agree; return both."""
     mine, other = gpu(), cpu()
     error = 0.0
-    for found, expected in zip(mine, other, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * np.max(np.abs(expected)))
-        error = max(error, float(np.max(np.abs(found - expected)) / np.max(np.abs(expected))))
+    for actual, expected in zip(mine, other, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-9 * np.max(np.abs(expected)))
+        error = max(error, float(np.max(np.abs(actual - expected)) / np.max(np.abs(expected))))
     fast, slow = seconds(gpu, repeats[0]), seconds(cpu, repeats[1])
     print(f"  {name:<44} {1e3 * fast:9.2f} ms {1e3 * slow:10.1f} ms {slow / fast:7.0f} x  {error:.0e}", flush=True)
     return fast, slow
 
 
 def evaluation(mdp: MDP) -> None:
-    """Print value and gradient for several K, and what moves through memory."""
+    """Print value and gradient for several K, and the memory traffic."""
     bandwidth = copy_bandwidth()
     print(f"value and gradient: GPU, CPU, ratio, largest relative difference (copy: {bandwidth / 1e12:.2f} TB/s)")
-    gpu, cpu = engine(mdp, "gpu"), engine(mdp, "cpu")
+    gpu, cpu = make_path_sums(mdp, "gpu"), make_path_sums(mdp, "cpu")
     for n in (1, 3, 8, 32):
         thetas = intents(mdp, n)
         taken, _ = compare(
@@ -92,7 +92,7 @@ def evaluation(mdp: MDP) -> None:
 
 
 def variants(mdp: MDP) -> None:
-    """Print the other ways to evaluate: bounded memory, log space, a discount, the Hessian."""
+    """Print variants of the evaluation: bounded memory, log arithmetic, a discount, the Hessian."""
     print("variants, K = 3 (Hessian: one intent)")
     thetas = intents(mdp, 3)
     discounted = mdp.replace(gamma=0.999)
@@ -102,20 +102,20 @@ def variants(mdp: MDP) -> None:
         ("discount 0.999", discounted, {}),
         ("conditioned on the start", mdp, {"by_start": True}),
     ):
-        gpu, cpu = engine(given, "gpu", **options), engine(given, "cpu", **options)
+        gpu, cpu = make_path_sums(given, "gpu", **options), make_path_sums(given, "cpu", **options)
         compare(name, lambda g=gpu: g.value_and_grad(thetas), lambda c=cpu: c.value_and_grad(thetas), (10, 1))
-    gpu, cpu = engine(mdp, "gpu"), engine(mdp, "cpu")
+    gpu, cpu = make_path_sums(mdp, "gpu"), make_path_sums(mdp, "cpu")
     compare("Hessian", lambda: (gpu.covariance(thetas[0]),), lambda: (cpu.covariance(thetas[0]),), (3, 1))
 
 
 def sizes() -> None:
     """Print from which size on the GPU is faster: the rule of device='auto'."""
-    print("value and gradient of smaller networks, K = 3: where does the GPU begin to gain?")
+    print("value and gradient of smaller networks, K = 3: from which size on is the GPU faster?")
     for length in (30, 300):
         for n in (300, 1_000, 3_000, 10_000, 30_000, 100_000):
             mdp = RoadGrid(n, 2 * n).mdp
             thetas = intents(mdp, 3)
-            gpu, cpu = engine(mdp, "gpu", length), engine(mdp, "cpu", length)
+            gpu, cpu = make_path_sums(mdp, "gpu", length), make_path_sums(mdp, "cpu", length)
             name = f"{n:,} states, L = {length}"
             compare(
                 name, lambda g=gpu, t=thetas: g.value_and_grad(t), lambda c=cpu, t=thetas: c.value_and_grad(t), (20, 5)
@@ -128,9 +128,9 @@ def large() -> None:
     for n in (1_000_000, 10_000_000, 50_000_000):
         mdp = RoadGrid(n, 2 * n).mdp
         thetas = intents(mdp, 3)
-        gpu, name = engine(mdp, "gpu", max_bytes=None), f"{n:,} states"
+        gpu, name = make_path_sums(mdp, "gpu", max_bytes=None), f"{n:,} states"
         if n <= LARGEST_ON_CPU:
-            cpu = engine(mdp, "cpu", max_bytes=None)
+            cpu = make_path_sums(mdp, "cpu", max_bytes=None)
             taken, _ = compare(
                 name, lambda g=gpu, t=thetas: g.value_and_grad(t), lambda c=cpu, t=thetas: c.value_and_grad(t), (3, 1)
             )
@@ -138,7 +138,7 @@ def large() -> None:
             gpu.value_and_grad(thetas)
             taken = seconds(lambda g=gpu, t=thetas: g.value_and_grad(t), 3)
             print(f"  {name:<44} {1e3 * taken:9.2f} ms", flush=True)
-        print(f"    {1e12 * taken / (n * MAX_LENGTH * 3):.0f} ps a state, step and intent")
+        print(f"    {1e12 * taken / (n * MAX_LENGTH * 3):.0f} ps per state, step and intent")
 
 
 def causal() -> None:
@@ -171,8 +171,8 @@ def policies(n: int, gamma: float, kind: str, horizon: float, model: Callable[[s
         values = model(device)._solver(mdp)
 
         def call(values: Any = values) -> Any:
-            found = values.solve(thetas, events.moves)
-            return found.log_prob, found.gradient(weight)
+            solution = values.solve(thetas, events.moves)
+            return solution.log_prob, solution.gradient(weight)
 
         calls.append(call)
     compare(f"{n:,} states, {kind}", calls[0], calls[1], (5, 1))
@@ -185,8 +185,8 @@ def towns() -> list[MDP]:
 
 
 def endless() -> None:
-    """Print log Z and its gradient over trajectories of any length: elimination against a sparse factorisation."""
-    print("any length: log Z and gradient of MaxEnt(max_length=inf), K = 3; the CPU factors one reward after the other")
+    """Print log Z and its gradient over trajectories of unbounded length: elimination against sparse LU."""
+    print("unbounded length: log Z and gradient of MaxEnt(max_length=inf), K = 3; the CPU factors rewards one by one")
     for mdp in towns():
         thetas = -np.random.default_rng(0).uniform(4.0, 8.0, (3, mdp.n_features))
         gpu, cpu = GpuInfinitePathSums(mdp, need_device()), InfinitePathSums(mdp)
@@ -199,8 +199,8 @@ def endless() -> None:
 
 
 def goals(roads: str | None) -> None:
-    """Print value and gradient of ways to goals, 1,000 pairs: a batch of rewards against one after the other."""
-    print("goals: sums over ways between 1,000 pairs and their gradients, and infinite sums (elimination alone)")
+    """Print value and gradient of paths to goals, 1,000 pairs: a batch of rewards against one after the other."""
+    print("goals: sums over paths between 1,000 pairs and their gradients, and infinite sums (elimination alone)")
     worlds = towns()
     if roads is not None:
         worlds.append(RoadNetwork.load(roads).mdp())
@@ -230,7 +230,7 @@ def goals(roads: str | None) -> None:
 
 
 def train_goals(mdp: MDP) -> None:
-    """Print a training run of ways to goals: K = 3, 1,000 trips, 5 iterations of at most 50 evaluations."""
+    """Print a training run of paths to goals: K = 3, 1,000 trips, 5 iterations of at most 50 evaluations."""
     print(f"training given destinations, {mdp.n_states:,} states: K = 3, 1,000 trips, 5 iterations of at most 50")
     rng = np.random.default_rng(0)
     starts, ends = rng.integers(0, mdp.n_states, (2, 4_000))
@@ -274,7 +274,7 @@ def train(mdp: MDP, demos: Demonstrations, model: Callable[[str], Any], name: st
             taken = seconds(lambda m=mixture: m.fit(mdp, demos), 2 if device == "gpu" else 1)
         fits.append(mixture)
         print(
-            f"  {name}, {device}: {taken:8.2f} s, log-likelihood a trip {mixture.score(demos):.6f}, "
+            f"  {name}, {device}: {taken:8.2f} s, log-likelihood per trip {mixture.score(demos):.6f}, "
             f"{mixture.n_iter_} iterations", flush=True,
         )  # fmt: skip
     if on_cpu:

@@ -1,6 +1,6 @@
-"""Which library should carry the GPU engine? JAX, numba.cuda, or kernels of our own, launched in three ways.
+"""Forward-backward on a GPU in JAX, in numba.cuda and in kernels of our own, launched in three ways.
 
-One evaluation is a backward and a forward sweep over a road network of the paper's size, K = 3, discount 1, all
+One evaluation is a backward and a forward pass over a road network of the paper's size, K = 3, discount 1, all
 messages stored, float64. The rivals do not rescale, which favours them. Run as `python -m benchmarks.gpu_rivals` on a
 machine with a GPU; ADR 0018 quotes it.
 """
@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.engine import MAX_LENGTH, intents, network
 from benchmarks.measure import describe_machine, seconds
+from benchmarks.path_sums import MAX_LENGTH, intents, network
 from limiirl.irl.maxent.backends import compile_mdp
 from limiirl.kernels.gpu.device import need_device
 from limiirl.kernels.gpu.forward_backward import LinearKernels
@@ -35,12 +35,12 @@ class Problem:
 
 
 class Ours:
-    """Our kernels on a device: one launch a sweep, a launch a step, or the launches of all steps as a CUDA graph."""
+    """Our kernels on a device: one launch per pass, a launch per step, or the launches of all steps as a CUDA graph."""
 
     def __init__(self, problem: Problem, kept: bool = True) -> None:
         device = self.device = need_device()
         self.xp = device.xp
-        self.sweeps = LinearKernels(device)
+        self.kernels = LinearKernels(device)
         if not kept:  # of what a step needs nothing is copied to shared memory first
             device.shared_bytes = 0
         S, K = problem.shape
@@ -55,45 +55,45 @@ class Ours:
         self.messages = self.xp.zeros((MAX_LENGTH, (S + 1) * K))
         self.exponents = self.xp.zeros((MAX_LENGTH, K), dtype=np.int64)
         self.alpha = Alpha(self.xp.zeros((2, (S + 1) * K)), self.xp.zeros(K, dtype=np.int64), self.xp.zeros(K))
-        self.tally = self.xp.zeros(S * K)
+        self.counts = self.xp.zeros(S * K)
         self.alpha0 = device.put((problem.p0[:, None] * np.exp(problem.node)).ravel())
         self.gain = ones
 
-    def sweep(self, n: int) -> None:
-        """Run both sweeps in launches of n steps each."""
-        self.sweeps.fill(self.out, self.rewards, self.weights, self.columns)
+    def run_both(self, n: int) -> None:
+        """Run both passes in launches of n steps each."""
+        self.kernels.fill(self.out, self.rewards, self.weights, self.columns)
         size = self.weights.node.size
         self.messages[-1, :size] = self.weights.node
         self.exponents[-1] = 0
         for i in range(MAX_LENGTH - 1 - n, -1, -n):
             rows, exponents = self.messages[i : i + n + 1], self.exponents[i : i + n + 1]
-            self.sweeps.backward(self.out, self.rewards, self.weights, None, rows, exponents, i, self.columns)
+            self.kernels.backward(self.out, self.rewards, self.weights, None, rows, exponents, i, self.columns)
         self.alpha.value[0, :size] = self.alpha0
         self.alpha.exponent[:] = 0
-        self.tally[:] = 0.0
+        self.counts[:] = 0.0
         for i in range(0, MAX_LENGTH - 1, n):
             part = self.messages[i : i + n + 1], self.exponents[i : i + n + 1]
-            tally = CountBuffers(self.tally, None, None, None)
-            self.sweeps.forward(
-                self.into, self.rewards, self.weights, *part, self.alpha, self.gain, tally, i, self.columns
+            counts = CountBuffers(self.counts, None, None, None)
+            self.kernels.forward(
+                self.into, self.rewards, self.weights, *part, self.alpha, self.gain, counts, i, self.columns
             )
 
     def whole(self) -> None:
-        self.sweep(MAX_LENGTH - 1)
+        self.run_both(MAX_LENGTH - 1)
         self.device.xp.cuda.Device().synchronize()
 
     def steps(self) -> None:
-        self.sweep(1)
+        self.run_both(1)
         self.device.xp.cuda.Device().synchronize()
 
-    def recorded(self) -> Callable[[], None]:
+    def record(self) -> Callable[[], None]:
         """Return a call that replays the launches of all steps."""
         stream = self.xp.cuda.Stream(non_blocking=True)
         with stream:
-            self.sweep(1)
+            self.run_both(1)
             stream.synchronize()
             stream.begin_capture()
-            self.sweep(1)
+            self.run_both(1)
             graph = stream.end_capture()
 
         def replay() -> None:
@@ -126,19 +126,19 @@ def in_jax(problem: Problem) -> Callable[[], Any]:
         last, messages = jax.lax.scan(back, w, None, length=MAX_LENGTH - 1)
 
         def forth(carried: Any, u: Any) -> Any:
-            alpha, tally = carried
+            alpha, counts = carried
             arrived = gather(alpha, into)
-            return (arrived * w, tally + arrived * u), None
+            return (arrived * w, counts + arrived * u), None
 
         first = p0[:, None] * w
-        (_, tally), _ = jax.lax.scan(forth, (first, jnp.zeros_like(w)), messages, reverse=True)
-        return last, tally
+        (_, counts), _ = jax.lax.scan(forth, (first, jnp.zeros_like(w)), messages, reverse=True)
+        return last, counts
 
     return lambda: jax.block_until_ready(run(w, *tables))
 
 
 def in_numba(problem: Problem) -> Callable[[], Any]:
-    """Return an evaluation in numba.cuda: one thread per entry, a launch a step."""
+    """Return an evaluation in numba.cuda: one thread per entry, a launch per step."""
     # numba 0.68 asks for this name as it is imported, and numpy 2.5 no longer has it; nothing here uses it.
     vars(np).setdefault("row_stack", np.vstack)
     from numba import cuda
@@ -149,7 +149,7 @@ def in_numba(problem: Problem) -> Callable[[], Any]:
     w = cuda.to_device(np.exp(problem.node).ravel())
     messages = cuda.to_device(np.zeros((MAX_LENGTH, (S + 1) * K)))
     alpha = cuda.to_device(np.zeros((2, (S + 1) * K)))
-    tally = cuda.to_device(np.zeros(S * K))
+    counts = cuda.to_device(np.zeros(S * K))
 
     @cuda.jit
     def back(table, width, w, prev, new, size, n_columns):  # type: ignore[no-untyped-def]
@@ -163,7 +163,7 @@ def in_numba(problem: Problem) -> Callable[[], Any]:
             new[i] = total * w[i]
 
     @cuda.jit
-    def forth(table, width, w, cur, new, u, tally, size, n_columns):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+    def forth(table, width, w, cur, new, u, counts, size, n_columns):  # type: ignore[no-untyped-def]  # noqa: PLR0913
         i = cuda.grid(1)
         if i < size:
             s = i // n_columns
@@ -171,7 +171,7 @@ def in_numba(problem: Problem) -> Callable[[], Any]:
             total = 0.0
             for q in range(width):
                 total += cur[table[s * width + q] * n_columns + k]
-            tally[i] += total * u[i]
+            counts[i] += total * u[i]
             new[i] = total * w[i]
 
     rows, sides = [messages[t] for t in range(MAX_LENGTH)], [alpha[0], alpha[1]]
@@ -181,7 +181,7 @@ def in_numba(problem: Problem) -> Callable[[], Any]:
         for t in range(MAX_LENGTH - 2, -1, -1):
             back[blocks, 256](out, widths[0], w, rows[t + 1], rows[t], S * K, K)
         for t in range(1, MAX_LENGTH):
-            forth[blocks, 256](into, widths[1], w, sides[(t - 1) % 2], sides[t % 2], rows[t], tally, S * K, K)
+            forth[blocks, 256](into, widths[1], w, sides[(t - 1) % 2], sides[t % 2], rows[t], counts, S * K, K)
         cuda.synchronize()
 
     return run
@@ -196,12 +196,12 @@ def main() -> None:
     print(f"one evaluation, {S:,} states, {problem.graph.n_edges:,} edges, L = {MAX_LENGTH}, K = {K}")
     print(f"{describe_machine()}; {need_device().name}")
     calls: dict[str, Callable[[], Callable[[], Any]]] = {
-        "ours, one launch a sweep": lambda: Ours(problem).whole,
+        "ours, one launch per pass": lambda: Ours(problem).whole,
         "JAX, padded neighbours, scans": lambda: in_jax(problem),
-        "numba.cuda, a launch a step": lambda: in_numba(problem),
-        "ours, one launch a sweep, nothing in shared memory": lambda: Ours(problem, kept=False).whole,
-        "ours, a launch a step": lambda: Ours(problem, kept=False).steps,
-        "ours, a launch a step, as a CUDA graph": lambda: Ours(problem, kept=False).recorded(),
+        "numba.cuda, a launch per step": lambda: in_numba(problem),
+        "ours, one launch per pass, nothing in shared memory": lambda: Ours(problem, kept=False).whole,
+        "ours, a launch per step": lambda: Ours(problem, kept=False).steps,
+        "ours, a launch per step, as a CUDA graph": lambda: Ours(problem, kept=False).record(),
     }
     for name, make in calls.items():
         try:

@@ -56,16 +56,16 @@ def load() -> Green:
             for one, two in itertools.pairwise(parts):
                 if not np.array_equal(one[-1], two[0]):
                     raise ValueError(f"Edges of trip {len(lines)} do not join: is it another file?")
-            lines.append(_joined(parts))
+            lines.append(_join(parts))
             fixes = np.column_stack([north, east])
             # The end first: what is left of a path of one edge still begins where it did.
             parts[-1] = _from_nearest(parts[-1][::-1], fixes[-1])[::-1]
             parts[0] = _from_nearest(parts[0], fixes[0])
-            clipped.append(_joined(parts))
+            clipped.append(_join(parts))
     return Green(Trips.from_lists(lat, lon, time_s, groups=drivers), lines, clipped)
 
 
-def _joined(parts: list[Float]) -> Float:
+def _join(parts: list[Float]) -> Float:
     return np.concatenate([parts[0][:1], *(part[1:] for part in parts)])
 
 

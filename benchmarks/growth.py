@@ -1,4 +1,4 @@
-"""How the time of value and gradient grows with states, edges, path length and intents.
+"""Growth of the time of value and gradient with states, edges, path length and intents.
 
 Each is varied alone, the others held; the exponent is the slope of log time against log size. Run as
 `python -m benchmarks.growth`.
@@ -6,8 +6,8 @@ Each is varied alone, the others held; the exponent is the slope of log time aga
 
 import numpy as np
 
-from benchmarks.engine import intents
 from benchmarks.measure import describe_machine, seconds
+from benchmarks.path_sums import intents
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.worlds import RoadGrid
 
@@ -17,9 +17,9 @@ STATES, DEGREE, LENGTH, K = 60_000, 2.0, 60, 3
 def evaluation_time(n_states: int = STATES, degree: float = DEGREE, max_length: int = LENGTH, n: int = K) -> float:
     """Return the seconds of one evaluation, with all messages stored."""
     mdp = RoadGrid(n_states=n_states, n_edges=round(degree * n_states)).mdp
-    engine, thetas = FinitePathSums(mdp, max_length, max_bytes=1e11), intents(mdp, n)
-    engine.expected_counts(thetas)
-    return seconds(lambda: engine.expected_counts(thetas), 5)
+    path_sums, thetas = FinitePathSums(mdp, max_length, max_bytes=1e11), intents(mdp, n)
+    path_sums.expected_counts(thetas)
+    return seconds(lambda: path_sums.expected_counts(thetas), 5)
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""What an iteration of EM costs for a thousand to ten million demonstrations in one MDP.
+"""Cost of an EM iteration for a thousand to ten million demonstrations in one MDP.
 
 Run as `python -m benchmarks.many [LARGEST]`. Demonstrations are their features and log q alone: rows drawn from those
-of real ones, which is all that EM looks at. An iteration is the engine's M-step, which does not depend on N, and one
+of real ones, which is all that EM looks at. An iteration is the path sums' M-step, which does not depend on N, and one
 pass over the rows.
 """
 
@@ -21,7 +21,7 @@ ITERATIONS = 5
 
 
 def enlarge(ready: MaxEntProblem, n: int) -> None:
-    """Replace the rows of a prepared model by n drawn from them."""
+    """Replace the rows of a fit problem by n drawn from them."""
     chosen = np.random.default_rng(0).integers(len(ready.rows.counts), size=n)
     ready.rows = Rows(ready.rows.features[chosen], ready.rows.log_q[chosen], np.ones(n))
     ready.units = type(ready.units)(None, ready.rows.counts, np.arange(n))
@@ -50,20 +50,22 @@ def main() -> None:
     sizes = [int(n) for n in (1e3, 1e4, 1e5, 1e6, 1e7) if n <= largest]
     print(f"many: EM on ElementWorld (54 states, 5 features), K = 3, {ITERATIONS} iterations")
     print(describe_machine())
-    print(f"  {'N':>10} {'ms per iteration':>16} {'of it the pass':>15} {'ns a row':>9} {'GB/s read':>10} {'peak':>9}")
+    print(
+        f"  {'N':>10} {'ms per iteration':>16} {'of it the pass':>15} {'ns per row':>10} {'GB/s read':>10} {'peak':>9}"
+    )
     rows = []
     for n in sizes:
         whole, passed, size = measure(n)
         rows.append((n, whole))
         print(
-            f"  {n:10,} {1e3 * whole:16.2f} {1e3 * passed:15.2f} {1e9 * passed / n:9.1f} {size / passed / 1e9:10.1f} "
+            f"  {n:10,} {1e3 * whole:16.2f} {1e3 * passed:15.2f} {1e9 * passed / n:10.1f} {size / passed / 1e9:10.1f} "
             f"{peak_bytes() / 2**20:6.0f} MB"
         )
     n, t = np.array(rows).T
     # Relative errors count alike for small and large N.
-    (constant, slope), *_ = np.linalg.lstsq(np.column_stack([1 / t, n / t]), np.ones_like(t), rcond=None)
-    print(f"  an iteration = {1e3 * constant:.2f} ms (the engine) + {1e9 * slope:.1f} ns a demonstration")
-    print("  fitted line against measured: " + ", ".join(f"{(constant + slope * m) / s:.2f}" for m, s in rows))
+    (constant, per_row), *_ = np.linalg.lstsq(np.column_stack([1 / t, n / t]), np.ones_like(t), rcond=None)
+    print(f"  an iteration = {1e3 * constant:.2f} ms (the M-step) + {1e9 * per_row:.1f} ns per demonstration")
+    print("  fitted line against measured: " + ", ".join(f"{(constant + per_row * m) / s:.2f}" for m, s in rows))
 
 
 if __name__ == "__main__":

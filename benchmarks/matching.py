@@ -6,15 +6,15 @@ is of OSM ways without service roads. Both matchers run with their default setti
 themselves. The HMM's were not tuned on the 1,000 trips that others matched; the particle filter's fallbacks were chosen
 with an eye on them. These are on another
 network (simplified, of another date), so that lines are compared; ours begin and end at the first and the last fix,
-theirs are told with whole edges at the ends and without. A part of their length is more than 100 m from the line
-through the very fixes (detours of kilometres), where no right matcher can agree. Two ways to leave it out, both thought
-of after seeing the raw figures: of their line, count only what keeps within 100 m of the fixes ("of what is near the
+theirs are given with whole edges at the ends and without. A part of their length is more than 100 m from the line
+through the very fixes (detours of kilometres), where no right matcher can agree. Two measures leave it out, both chosen
+after the raw figures were seen: of their line, count only what keeps within 100 m of the fixes ("of what is near the
 fixes"); and the rows of the trips of which 95 % does.
 
 The last table is of the synthetic city, where the truth is known: with the noise estimated, which is the default, and
 with the noise that was added. Speeds are of matching alone, with the noise given; estimating it takes three matches of
 at most 300 trips by the HMM. With one thread they are by processor time, which other programs disturb little; with more
-by the clock, so that the load of the machine is told.
+by the clock, so that the load of the machine is printed.
 """
 
 import argparse
@@ -41,7 +41,7 @@ NEAR_M, FAR_M, TIMED = 15.0, 100.0, 1000
 
 
 def porto() -> RoadNetwork | None:
-    """Return Porto's network, or say that it is absent."""
+    """Return Porto's network; print that it is skipped if it is absent."""
     folder = DATA / "porto_road_osm"
     if not folder.exists():
         print(f"Porto: skipped, no {folder.name} in the shared data; set LIMIIRL_DATA to the folder that holds it")
@@ -53,13 +53,13 @@ def porto() -> RoadNetwork | None:
 
 
 def speed(network: RoadNetwork, trips: Trips, method: str, sigma_m: float, threads: int) -> tuple[Matches, float]:
-    """Return the matches and fixes a second, after a first match of a few that compiles."""
+    """Return the matches and fixes per second, after a first match of a few that compiles."""
     clock = time.process_time if threads == 1 else time.perf_counter
     grid = candidates.build_grid(network)
     match(network, trips[:3], method, sigma_m=sigma_m, index=grid, threads=threads)
     start = clock()
-    found = match(network, trips, method, sigma_m=sigma_m, index=grid, threads=threads)
-    return found, trips.n_fixes / (clock() - start)
+    matches = match(network, trips, method, sigma_m=sigma_m, index=grid, threads=threads)
+    return matches, trips.n_fixes / (clock() - start)
 
 
 def taxis(network: RoadNetwork, most: int | None, threads: int) -> None:
@@ -78,11 +78,11 @@ def taxis(network: RoadNetwork, most: int | None, threads: int) -> None:
     for method in METHODS:
         _, alone = speed(network, some, method, sigma_m, 1)
         grid, start = candidates.build_grid(network), time.perf_counter()
-        found = match(network, cleaned, method, sigma_m=sigma_m, index=grid, threads=threads)
+        matches = match(network, cleaned, method, sigma_m=sigma_m, index=grid, threads=threads)
         rate = cleaned.trips.n_fixes / (time.perf_counter() - start)
-        print(f"\n{method}: {alone:,.0f} fixes a second of one processor, {rate:,.0f} by the clock with {threads}")
-        print(f"{found}\n{measure_quality(network, cleaned, found)}")
-        chosen, dropped = found.selection()
+        print(f"\n{method}: {alone:,.0f} fixes per second of one processor, {rate:,.0f} by the clock with {threads}")
+        print(f"{matches}\n{measure_quality(network, cleaned, matches)}")
+        chosen, dropped = matches.selection()
         print(f"  usable     {len(chosen):,} paths of 10 to 300 segments; others: {dropped}")
 
 
@@ -103,12 +103,12 @@ def others(network: RoadNetwork, threads: int) -> None:
     )
     print(f"  {'':<43} {'theirs':>7} {'ours':>7} {'median':>7} {'median':>7} {'5 %':>6} {'5 %':>6}")
     for method in METHODS:
-        found = match(network, theirs.trips, method, threads=threads)
+        matches = match(network, theirs.trips, method, threads=threads)
         # Of a trip that was cut, the pieces are laid end to end, which costs what is missing between them.
         parts: dict[int, list[np.ndarray]] = {}
-        for i in range(len(found)):
-            parts.setdefault(int(found.trip[i]), []).append(found.geometry(network, i, clip=True))
-        whole = set(found.trip[found.whole].tolist())
+        for i in range(len(matches)):
+            parts.setdefault(int(matches.trip[i]), []).append(matches.geometry(network, i, clip=True))
+        whole = set(matches.trip[matches.whole].tolist())
         rows = {"all": parts.keys(), "end to end": whole, "near the fixes": near & parts.keys()}
         rows["near, end to end"] = near & whole
         for name, lines in (("whole edges", theirs.lines), ("clipped", theirs.clipped)):
@@ -131,23 +131,23 @@ def others(network: RoadNetwork, threads: int) -> None:
 
 
 def city(threads: int) -> None:
-    """Print what is recovered of known drives."""
+    """Print the share of known drives that is recovered."""
     town = City()
     demos = town.drive(n_drivers=36, trips_each=8, seed=1).demos
     print(f"\nsynthetic city: {town.network}; {len(demos)} drives, a fix every 15 s")
     for noise_m, wanted in ((10.0, 0.98), (25.0, 0.90)):
         made = record(town.network, demos, noise_m=noise_m, seed=2)
         for method in METHODS:
-            found = match(town.network, made.trips, method, threads=threads)
-            told, rate = speed(town.network, made.trips, method, noise_m, threads)
-            for label, each in ((f"sigma {found.settings['sigma_m']:.1f} m", found), ("sigma known", told)):
+            estimated = match(town.network, made.trips, method, threads=threads)
+            given, rate = speed(town.network, made.trips, method, noise_m, threads)
+            for label, each in ((f"sigma {estimated.settings['sigma_m']:.1f} m", estimated), ("sigma known", given)):
                 right = np.mean(each.fix_segment == made.segment)
                 print(
                     f"  {noise_m:4g} m  {method:<10} {label:<14} {path_recovery(town.network, demos, each)} (wanted "
                     f"{wanted:.0%}); {each.n_whole} whole, {right:.1%} of fixes on the very segment, mean confidence "
                     f"{each.confidence.mean():.3f}"
                 )
-            print(f"          {rate:,.0f} fixes a second with {threads} threads")
+            print(f"          {rate:,.0f} fixes per second with {threads} threads")
 
 
 def main() -> None:

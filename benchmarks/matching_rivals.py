@@ -159,11 +159,11 @@ def compare(python: str, seconds: float, most: int) -> None:
             for method, sigma_m in SIGMA_M.items():
                 match(network, some[:2], method, sigma_m=sigma_m, index=grid, threads=1)
                 start = time.perf_counter()
-                found = match(network, some, method, sigma_m=sigma_m, index=grid, threads=1)
+                matches = match(network, some, method, sigma_m=sigma_m, index=grid, threads=1)
                 spent = time.perf_counter() - start
                 line += f"  {some.n_fixes / spent:9,.0f} {answer['seconds'] / spent:7,.0f}x"
                 if method == "hmm":
-                    ours = found
+                    ours = matches
             print(line)
             rows = [(int(ours.trip[i]), i) for i in np.flatnonzero(ours.whole)]
             rows = [(trip, i) for trip, i in rows if len(answer["paths"][trip]) > 1]

@@ -1,7 +1,7 @@
 """The single-intent models in the paper's setting: rewards, clusters and time of a warm-started mixture of each.
 
-Run as `python -m benchmarks.models [WORLDS]`. Every model learns from the same demonstrations, 100 a world, by k-means
-and maximum likelihood, and is judged by 100 others; beside it the same model with the true labels. ML-IRL with
+Run as `python -m benchmarks.models [WORLDS]`. Every model learns from the same demonstrations, 100 per world, by
+k-means and maximum likelihood, and is judged by 100 others; beside it the same model with the true labels. ML-IRL with
 q="hard", beta 0.5 and rewards in [-10, 0] is what the paper's appendix uses. Likelihoods are not compared: the causal
 models do not charge for where a walk stops.
 """
@@ -13,7 +13,7 @@ from joblib import Parallel, delayed
 
 from benchmarks.measure import describe_machine
 from limiirl.experiments import BASE, Record, method_spec, parameters, run_trial
-from limiirl.metrics import mean_interval, paired_comparison
+from limiirl.metrics import compare_paired, mean_interval
 
 MODELS = {
     "MaxEnt": BASE,
@@ -36,18 +36,18 @@ def run_world(seed: int) -> dict[tuple[str, str], Record]:
 
 
 def main() -> None:
-    """Print a line a model, and paired tests against MaxEnt."""
+    """Print a line per model, and paired tests against MaxEnt."""
     n_worlds = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     print(f"models: {n_worlds} ElementWorlds, mean ± half-width of the 95 % interval, supervised in brackets")
     print(describe_machine())
     start = time.perf_counter()
-    found = Parallel(n_jobs=2)(delayed(run_world)(seed) for seed in range(n_worlds))
+    worlds = Parallel(n_jobs=2)(delayed(run_world)(seed) for seed in range(n_worlds))
     heads = f"{'GEVD':>32} {'ANID':>36} {'iterations':>12} {'seconds':>9}  p of GEVD and ANID against MaxEnt"
     print(f"  {'model':<24} {heads}")
     for model in MODELS:
 
         def values(measure: str, method: str, model: str = model) -> list[float]:
-            return [float(getattr(world[model, method], measure)) for world in found]
+            return [float(getattr(world[model, method], measure)) for world in worlds]
 
         cells = [
             f"{mean_interval(values(m, 'k-means, MLE'))} ({mean_interval(values(m, 'supervised')).mean:.4f})"
@@ -55,11 +55,11 @@ def main() -> None:
         ]
         plain = [mean_interval(values(m, "k-means, MLE")).mean for m in ("n_iter", "seconds")]
         tests = [
-            paired_comparison(values(m, "k-means, MLE"), values(m, "k-means, MLE", "MaxEnt"), tie=1e-4)
+            compare_paired(values(m, "k-means, MLE"), values(m, "k-means, MLE", "MaxEnt"), tie=1e-4)
             for m in ("gevd", "anid")
         ]
-        told = "" if model == "MaxEnt" else ", ".join(f"{max(t.p_t, t.p_wilcoxon):.1g}" for t in tests)
-        print(f"  {model:<24} {cells[0]:>32} {cells[1]:>36} {plain[0]:12.1f} {plain[1]:9.3f}  {told}")
+        p_values = "" if model == "MaxEnt" else ", ".join(f"{max(t.p_t, t.p_wilcoxon):.1g}" for t in tests)
+        print(f"  {model:<24} {cells[0]:>32} {cells[1]:>36} {plain[0]:12.1f} {plain[1]:9.3f}  {p_values}")
     print(f"  {time.perf_counter() - start:.0f} s in all, on two processes")
 
 

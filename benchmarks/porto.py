@@ -24,9 +24,9 @@ def available() -> bool:
 def streets() -> roads.RoadNetwork:
     """Return Porto's road network."""
     network = roads.build(FOLDER)
-    found = network.n_segments, network.n_turns
-    if found != (N_SEGMENTS, N_TURNS):
-        raise ValueError(f"{found} segments and turns, not {(N_SEGMENTS, N_TURNS)}: is it another extract?")
+    size = network.n_segments, network.n_turns
+    if size != (N_SEGMENTS, N_TURNS):
+        raise ValueError(f"{size} segments and turns, not {(N_SEGMENTS, N_TURNS)}: is it another extract?")
     return network
 
 

@@ -48,8 +48,8 @@ def _first(*homes):
     for home in homes:
         module, _, name = home.partition(":")
         try:
-            found = import_module(module)
-            return getattr(found, name) if name else found
+            package = import_module(module)
+            return getattr(package, name) if name else package
         except (ImportError, AttributeError):
             continue
     raise ImportError(f"none of {homes}: add the new home to ADAPTERS")
@@ -109,7 +109,8 @@ def executor(workers):
         home = lib.executors
         made = getattr(home, "Executor", None) or getattr(home, "LocalExecutor", None) or home.Engine
         return made(workers=workers)
-    return lib.engines.Engine(workers=workers)
+
+    return import_module("limiirl.engines").Engine(workers=workers)
 
 
 def run_with(function, *args, workers, **kwargs):
@@ -138,7 +139,7 @@ def tables_of_run(folder):
 
 
 def trial_numbers(record):
-    """What is reproducible of an experiment's record, as a dict; its hash and texts are dropped."""
+    """Reproducible values of an experiment's record, as a dict; its hash and texts are dropped."""
     return record.reproducible() if hasattr(record, "reproducible") else vars(record)
 
 
@@ -173,8 +174,8 @@ class roads_api:
 def quality_of(network, trips, matches):
     """Numbers about matched trips; a submodule of roads in 0.1."""
     roads = ll().roads
-    found = roads.measure_quality if hasattr(roads, "measure_quality") else roads.quality
-    return (found if callable(found) else found.quality)(network, trips, matches)
+    measure = roads.measure_quality if hasattr(roads, "measure_quality") else roads.quality
+    return (measure if callable(measure) else measure.quality)(network, trips, matches)
 
 
 # --------------------------------------------------------------------------------------------------- END OF ADAPTERS
@@ -207,10 +208,10 @@ class Recorder:
             self.fail(name, error)
             return None
 
-    def fields(self, name, found, names):
+    def fields(self, name, value, names):
         """Keep some attributes of an object."""
         for field in names.split():
-            self.get(f"{name}.{field}", lambda field=field: _call(getattr(found, field)))
+            self.get(f"{name}.{field}", lambda field=field: _call(getattr(value, field)))
 
     def fail(self, name, error):
         full = self._name(name)
@@ -606,7 +607,7 @@ def put_maxent(r, irl, mdp, thetas, demos, ends, *, finite=True):
 
 
 def put_model(r, irl, mdp, thetas, demos, ends, *, free=True):
-    """What every model over steps has."""
+    """Record the methods of every model over steps."""
     rng = np.random.default_rng(7)
     weights = rng.uniform(0.1, 1.0, size=(len(demos), 2))
     r.get("log_prob", lambda: irl.log_prob(mdp, thetas, demos))
@@ -810,7 +811,7 @@ def sigma_girl(r):
 
 
 def put_mixture(r, mix, demos, new=None, begun=None, groups=None, ends=None, can="sample next likely policy partial"):
-    """All numbers of a fitted mixture; `can` says what its model is able to."""
+    """All numbers of a fitted mixture; `can` lists the optional methods of its model."""
     lib = ll()
     r.fields("mix", mix, "weights_ thetas_ responsibilities_ labels_ n_iter_ converged_ log_likelihood_ objective_")
     r.get("history", lambda: np.array([[h.log_likelihood, h.objective, h.change] for h in mix.history_]))
@@ -853,11 +854,11 @@ def put_mixture(r, mix, demos, new=None, begun=None, groups=None, ends=None, can
 
 
 def put_summary(r, mix, demos, groups):
-    def numbers(found):
+    def numbers(summary):
         return {
-            "status_ok": found.status == "ok",
+            "status_ok": summary.status == "ok",
             **{
-                name: getattr(found, name)
+                name: getattr(summary, name)
                 for name in [
                     "n_units",
                     "n_iter",
@@ -1100,7 +1101,7 @@ def selection(r):
     lib = ll()
     world, demos, labels = element()
 
-    def keep(name, found):
+    def keep(name, result):
         rows = [
             "n_intents",
             "log_likelihood",
@@ -1117,10 +1118,10 @@ def selection(r):
             "n_empty",
         ]
         for row in rows:
-            r.get(f"{name}.{row}", lambda row=row: [float(getattr(each, row)) for each in found.rows])
-        r.put(f"{name}.recommended", found.recommended)
-        r.put(f"{name}.recommendations", found.recommendations)
-        r.fields(f"{name}.best", found.best, "weights_ thetas_")
+            r.get(f"{name}.{row}", lambda row=row: [float(getattr(each, row)) for each in result.rows])
+        r.put(f"{name}.recommended", result.recommended)
+        r.put(f"{name}.recommendations", result.recommendations)
+        r.fields(f"{name}.best", result.best, "weights_ thetas_")
 
     with r.part("maxent"):
         mixture = lib.IntentMixture(irl=lib.MaxEnt(30), max_iter=20)
@@ -1204,9 +1205,9 @@ def metrics(r):
     with r.part("gevd"):
         for distance in ("evd", "ile", "epic", "dard"):
             with r.part(distance):
-                found = m.gevd(world.mdp, world.ensemble, mix.ensemble_, distance=distance)
-                r.fields("g", found, GEVD)
-                r.get("largest", lambda: [list(x) for x in found.largest(3)])
+                result = m.gevd(world.mdp, world.ensemble, mix.ensemble_, distance=distance)
+                r.fields("g", result, GEVD)
+                r.get("largest", lambda: [list(x) for x in result.largest(3)])
         more = lib.RewardEnsemble([0.2, 0.5, 0.2, 0.1], np.vstack([mix.thetas_, mix.thetas_[:1] * 0.5]))
         r.fields("unequal", m.gevd(world.mdp, world.ensemble, more), GEVD)
     with r.part("clusterings"):
@@ -1258,11 +1259,11 @@ def metrics(r):
             "values n_demos n_steps mean total per_demo per_step",
         )
     with r.part("evaluate"):
-        found = m.evaluate(mix, new, labels=new_labels, truth=world.ensemble)
-        r.fields("nll", found.nll, "values mean per_step")
-        r.fields("recovery", found.recovery, "counts intent accuracy nid anid nid_hard anid_hard")
-        r.fields("gevd", found.gevd, GEVD)
-        r.fields("reference", found.reference, "nll anid anid_hard")
+        scores = m.evaluate(mix, new, labels=new_labels, truth=world.ensemble)
+        r.fields("nll", scores.nll, "values mean per_step")
+        r.fields("recovery", scores.recovery, "counts intent accuracy nid anid nid_hard anid_hard")
+        r.fields("gevd", scores.gevd, GEVD)
+        r.fields("reference", scores.reference, "nll anid anid_hard")
     with r.part("routes"):
         _, mdp, _styles, trips, _ = town()
         length = town()[0].length_km
@@ -1281,8 +1282,8 @@ def metrics(r):
         r.get("edit_normalised", lambda: m.edit_distance(trips, guess, normalised=True))
         r.get("feature_distance", lambda: m.feature_distance(mdp, trips, guess))
     with r.part("next_actions"):
-        found = m.next_action_accuracy(mix, new)
-        r.fields("found", found, "demo t correct probability accuracy log_loss by_step")
+        accuracy = m.next_action_accuracy(mix, new)
+        r.fields("found", accuracy, "demo t correct probability accuracy log_loss by_step")
 
 
 QUANTITIES = (
@@ -1296,20 +1297,20 @@ def theory(r):
     lib = ll()
     t = lib.theory
 
-    def keep(name, found):
+    def keep(name, bound):
         with r.part(name):
             r.fields(
                 "sep",
-                found,
+                bound,
                 "labels clusters features purity margin epsilon epsilon_mle epsilon_labels exact "
                 "log_Q log_Q_all maxent gaps means guaranteed helps separable",
             )
-            used = "n_demos_used" if hasattr(found, "n_demos_used") else "n_looked_at"
-            r.get("sep.n_looked_at", lambda: getattr(found, used))
-            gaps = getattr(found, "gaps_without", None) or found.gaps_but_for
+            used = "n_demos_used" if hasattr(bound, "n_demos_used") else "n_looked_at"
+            r.get("sep.n_looked_at", lambda: getattr(bound, used))
+            gaps = getattr(bound, "gaps_without", None) or bound.gaps_but_for
             r.get("sep.gaps_but_for", lambda: gaps(0.05))
             for which in ("among_demos", "over_all"):
-                limit = getattr(found, which)
+                limit = getattr(bound, which)
                 r.fields(which, limit, "epsilon log_beta applies")
                 r.get(f"{which}.n_failures", lambda limit=limit: len(limit.failures))
                 r.fields(f"{which}.quantities", limit.quantities, QUANTITIES)
@@ -1326,9 +1327,9 @@ def theory(r):
             for rewards in ("mean", "mle", "mean_ray", "mean_clipped"):
                 r.get(
                     f"epsilon.{rewards}",
-                    lambda rewards=rewards: t.realised_epsilon(world.mdp, demos, labels, reward_init=rewards),
+                    lambda rewards=rewards: t.compute_epsilon(world.mdp, demos, labels, reward_init=rewards),
                 )
-            r.get("epsilon.causal", lambda: t.realised_epsilon(world.mdp, demos, labels, causal(), "mle"))
+            r.get("epsilon.causal", lambda: t.compute_epsilon(world.mdp, demos, labels, causal(), "mle"))
     with r.part("tiny"):
         mdp = lib.MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0, 0], [3, 0], [0, 3]])
         demos = lib.Demonstrations.from_lists([[0, 1], [0, 1], [0, 2], [0, 2]])
@@ -1424,7 +1425,7 @@ def city():
 
 
 @cache
-def matched():
+def match_recording():
     roads = roads_api()
     made, driven = city()
     trips = roads.record(made.network, driven.demos, noise_m=10.0, step_s=15.0, seed=1)
@@ -1500,7 +1501,7 @@ def roads_network(r):
 def roads_matching(r):
     roads = roads_api()
     made, driven = city()
-    trips, cleaned, hmm = matched()
+    trips, cleaned, hmm = match_recording()
     with r.part("gps"):
         r.fields("trips", trips, "lat lon time_s offsets")
         r.fields("cleaned", cleaned, "source fix whole n_trips")
@@ -1533,8 +1534,8 @@ def roads_matching(r):
             hmm.save(Path(folder) / "m.npz")
             r.fields("loaded", roads.Matches.load(Path(folder) / "m.npz"), MATCHES)
     with r.part("particles"):
-        found = roads.match(made.network, roads.clean(trips[:15], made.network), "particles", n_particles=60)
-        r.fields("matches", found, MATCHES)
+        matches = roads.match(made.network, roads.clean(trips[:15], made.network), "particles", n_particles=60)
+        r.fields("matches", matches, MATCHES)
         given = roads.match(made.network, trips[:4], "particles", sigma_m=10.0, n_particles=40, seed=3)
         r.fields("given", given, MATCHES)
     with r.part("privacy"):
@@ -1554,8 +1555,8 @@ def roads_matching(r):
         r.put("paper_features", np.asarray(mdp.state_features.sum(axis=0)).ravel())
         read = roads.read_trips(_head(DATA / "porto_taxi_trips" / "porto_trips_1pct.csv.gz", 25))
         r.fields("trips", read, "lat lon time_s offsets")
-        found = roads.match(porto, roads.clean(read, porto))
-        r.fields("matches", found, MATCHES)
+        matches = roads.match(porto, roads.clean(read, porto))
+        r.fields("matches", matches, MATCHES)
 
 
 @cache
@@ -1620,8 +1621,12 @@ def put_forecasts(r, mix, trips, closed):
     )
 
     def routes_change():
-        found = forecaster.compare_routes(other, start, goal, k=3)
-        return {"routes": [list(map(int, x)) for x in found.routes], "before": found.before, "after": found.after}
+        comparison = forecaster.compare_routes(other, start, goal, k=3)
+        return {
+            "routes": [list(map(int, x)) for x in comparison.routes],
+            "before": comparison.before,
+            "after": comparison.after,
+        }
 
     r.get("compare_routes", routes_change)
     features = np.asarray(
@@ -1669,7 +1674,7 @@ def roads_drivers(r):
     lib = ll()
     roads = roads_api()
     made, _driven = city()
-    _, _, matches = matched()
+    _, _, matches = match_recording()
     demos = matches.demonstrations()
     fits = {}
     for name, settings in (
@@ -1681,11 +1686,13 @@ def roads_drivers(r):
         ),
     ):
         with r.part(name):
-            fits[name] = found = roads.fit_drivers(made.network, demos, 2, **settings)
-            n_clusters = found.n_clusters if hasattr(found, "n_clusters") else found.sticks  # of version 0.1
-            r.put("sticks", [n_clusters, found.capped, len(found.demos)])
-            groups = found.demos.groups if name == "destination" else None
-            put_mixture(r, found.mixture, found.demos, groups=groups, can="")
+            fits[name] = fit = roads.fit_drivers(made.network, demos, 2, **settings)
+            n_clusters = getattr(
+                fit, "n_clusters" if hasattr(fit, "n_clusters") else "sticks"
+            )  # "sticks" in version 0.1
+            r.put("sticks", [n_clusters, fit.capped, len(fit.demos)])
+            groups = fit.demos.groups if name == "destination" else None
+            put_mixture(r, fit.mixture, fit.demos, groups=groups, can="")
     with r.part("sticks"):
         r.fields(
             "mix",
@@ -1701,11 +1708,9 @@ def roads_drivers(r):
             put_forecasts(r, mix, kept, busiest(mix.mdp_, kept, ends))
     for name in ("destination", "maxent"):
         with r.part(f"closure_{name}"):
-            found = fits[name]
+            fit = fits[name]
             here = roads.segments_at(made.network, 41.154, -8.6311)
-            closure = roads.close_streets(
-                made.network, lib.forecast.Forecaster(found.mixture), found.demos, here, least=2
-            )
+            closure = roads.close_streets(made.network, lib.forecast.Forecaster(fit.mixture), fit.demos, here, least=2)
             r.fields(
                 "closure", closure, "closed before after cut_off passages extra_m extra_s redirected detour_m detour_s"
             )
@@ -1743,16 +1748,16 @@ def trials(r):
     for name in ("demos", "wind", "imbalance", "margin", "mlirl", "sigma-girl", "beyond-models"):
         with r.part(name):
             for i, setting in enumerate(ex.STUDIES[name].settings[:2]):
-                found = trial_numbers(ex.run_trial(setting.spec, 1))
-                kept = {k: v for k, v in found.items() if k not in ("spec", "error", "trace") and "second" not in k}
+                record = trial_numbers(ex.run_trial(setting.spec, 1))
+                kept = {k: v for k, v in record.items() if k not in ("spec", "error", "trace") and "second" not in k}
                 r.get(f"{i}", lambda kept=kept: kept)
     with r.part("own"):
         base = ex.Spec(
             world="SyntheticWorld", world_parameters=ex.parameters(separation=0.5, n_states=41), n_demos=40, n_test=40
         )
         for method in ("k-means, MLE", "random rewards"):
-            found = trial_numbers(ex.run_trial(ex.method_spec(base, method), 0))
-            kept = {k: v for k, v in found.items() if k not in ("spec", "error", "trace") and "second" not in k}
+            record = trial_numbers(ex.run_trial(ex.method_spec(base, method), 0))
+            kept = {k: v for k, v in record.items() if k not in ("spec", "error", "trace") and "second" not in k}
             r.get(method, lambda kept=kept: kept)
 
 
@@ -1771,7 +1776,7 @@ def reproduce_table1(r):
             with r.part(f"{path.parent.name}_{path.stem}"):
                 with open(path, newline="") as file:
                     rows = list(csv.DictReader(file))
-                # A measure in a column of its own may be a time, too (n_iter, seconds, nll, ... one a row).
+                # A measure in a column of its own may be a time, too (n_iter, seconds, nll, ... one per row).
                 rows = [row for row in rows if _not_a_time(row.get("Measure", "") + row.get("measure", ""))]
                 for column in [c for c in rows[0] if _not_a_time(c)]:
                     values = [_number(row[column]) for row in rows]
@@ -1885,10 +1890,10 @@ def compare(first, second, tolerance=1e-12):
         print("\nDiffer by more than 1e-12, or are missing:")
         for name, what in listed:
             print(f"  {name}: {what}")
-    for label, found in zip("AB", texts, strict=True):
-        if found["errors"]:
+    for label, run in zip("AB", texts, strict=True):
+        if run["errors"]:
             print(f"\nErrors recorded in {label}:")
-            for name, what in found["errors"].items():
+            for name, what in run["errors"].items():
                 print(f"  {name}: {what}")
     return 0 if total["same"] == total["n"] else 1
 

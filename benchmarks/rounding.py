@@ -1,4 +1,4 @@
-"""How far apart two fits end whose values and gradients differ by rounding alone: what a GPU's may do beside a CPU's.
+"""Distance between fits whose values and gradients differ by rounding alone, as a GPU's and a CPU's do.
 
 K = 3, 1,000 trips, 5 EM iterations, on a road network of a twentieth of the paper's size. One fit is plain; the others
 see every value and gradient off by a random 1e-13 or 1e-11 of itself. M-steps are capped at 50 evaluations, as in the
@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.engine import MAX_LENGTH, intents, network
 from benchmarks.measure import describe_machine
+from benchmarks.path_sums import MAX_LENGTH, intents, network
 from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
 from limiirl.errors import LimiirlWarning
 from limiirl.irl.maxent.path_sums import FinitePathSums
@@ -20,7 +20,7 @@ from limiirl.irl.maxent.path_sums import FinitePathSums
 CAPS, OFF = (50, 2000), (0.0, 1e-13, 1e-11)
 
 
-def drawn(mdp: MDP) -> Demonstrations:
+def draw_trips(mdp: MDP) -> Demonstrations:
     """Return 1,000 trips of three kinds of drivers."""
     rng = np.random.default_rng(1)
     kinds = [
@@ -29,12 +29,12 @@ def drawn(mdp: MDP) -> Demonstrations:
     return Demonstrations.from_lists([trip for demos in kinds for trip in np.split(demos.states, demos.offsets[1:-1])])
 
 
-def disturbed(plain: Callable[..., Any], size: float) -> Callable[..., Any]:
-    """Return the engine's `expectation` with its numbers multiplied by 1 + size times noise."""
+def add_noise(plain: Callable[..., Any], size: float) -> Callable[..., Any]:
+    """Return `value_and_grad` of path sums with its numbers multiplied by 1 + size times noise."""
     noise = np.random.default_rng(7)
 
     def value_and_grad(*args: Any, **options: Any) -> tuple[Any, ...]:
-        return tuple(found * (1.0 + size * noise.standard_normal(found.shape)) for found in plain(*args, **options))
+        return tuple(exact * (1.0 + size * noise.standard_normal(exact.shape)) for exact in plain(*args, **options))
 
     return value_and_grad
 
@@ -51,25 +51,25 @@ def fit(mdp: MDP, demos: Demonstrations, cap: int) -> IntentMixture:
 def main() -> None:
     """Print a line per fit."""
     mdp = network(quick=True)
-    demos = drawn(mdp)
+    demos = draw_trips(mdp)
     print(f"rounding: K = 3, {len(demos)} trips, {mdp.n_states:,} states, 5 EM iterations, L-BFGS")
     print(describe_machine())
     print(
-        f"{'evaluations':>11} {'off by':>7} {'log-likelihood a trip':>22} {'from plain':>11} {'parameters, most':>17}"
+        f"{'evaluations':>11} {'off by':>7} {'log-likelihood per trip':>23} {'from plain':>11} {'parameters, most':>17}"
     )
     plain = FinitePathSums.value_and_grad
     for cap in CAPS:
         base = None
         for size in OFF:
-            FinitePathSums.value_and_grad = disturbed(plain, size) if size else plain  # type: ignore[method-assign]
+            FinitePathSums.value_and_grad = add_noise(plain, size) if size else plain  # type: ignore[method-assign]
             try:
-                found = fit(mdp, demos, cap)
+                mixture = fit(mdp, demos, cap)
             finally:
                 FinitePathSums.value_and_grad = plain  # type: ignore[method-assign]
-            score = found.score(demos)
-            base = base or (score, found.thetas_)
-            gap = np.max(np.abs(found.thetas_ - base[1]))
-            print(f"{cap:11} {size:7.0e} {score:22.9f} {score - base[0]:11.1e} {gap:17.1e}", flush=True)
+            score = mixture.score(demos)
+            base = base or (score, mixture.thetas_)
+            gap = np.max(np.abs(mixture.thetas_ - base[1]))
+            print(f"{cap:11} {size:7.0e} {score:23.9f} {score - base[0]:11.1e} {gap:17.1e}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What a continent would cost, and simulations of the designs that would lift what breaks first.
+"""Estimated cost of a continent, and simulations of designs that would remove the first limits.
 
 Run as `python -m benchmarks.scale [cost partition precision goals regions rows]`; all by default, in less than three
 minutes on one core. `cost` is arithmetic on figures that other benchmarks have measured, each named with its file. The
-others are simulations: sweeps over a network cut into parts that exchange their borders' messages; messages kept in 32
+others are simulations: passes over a network cut into parts that exchange their borders' messages; messages kept in 32
 bits; the destination model's gradient from a sample of goals, and from a cut-out of the map; and the rate of feature
 sums of road trips. They run in one process: they show what is exchanged and lost, not how fast an exchange is.
 """
@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import block_diag, csr_array
 
-from benchmarks.engine import intents
 from benchmarks.measure import describe_machine
+from benchmarks.path_sums import intents
 from benchmarks.scale_costs import (
     CONTINENT_S,
     EXCHANGE_S,
@@ -31,7 +31,7 @@ from benchmarks.scale_costs import (
     cost,
     least_traffic,
 )
-from benchmarks.scale_sweeps import Cut, bisected, engine_rank, evaluate, halo, in_strips
+from benchmarks.scale_sweeps import Cut, bisect, evaluate, halo, in_strips, state_rank
 from limiirl import MDP, Demonstrations
 from limiirl.irl.destination.likelihood import ObservedTrips, arrives_once
 from limiirl.irl.destination.path_sums import GoalPathSums, GoalValues
@@ -47,28 +47,28 @@ LARGER = 1_170_416  # states of a second network, four times the paper's
 
 
 def partition() -> None:
-    """Print what parts of a network exchange, and check a sweep over parts against the engine."""
+    """Print what parts of a network exchange, and check passes over parts against path sums."""
     town = RoadGrid(n_states=20_000, n_edges=40_660, seed=0)
     thetas = intents(town.mdp, K)
     log_Z, expected = FinitePathSums(town.mdp, 100).value_and_grad(thetas)
-    print("partition: sweeps over parts with exchanged borders against the engine, 20,000 states, L = 100, K = 3")
-    for name, parts in (("bisection", bisected(middles(town), 8)), ("strips", in_strips(engine_rank(town.mdp), 8))):
+    print("partition: passes over parts with exchanged borders against path sums, 20,000 states, L = 100, K = 3")
+    for name, parts in (("bisection", bisect(middles(town), 8)), ("strips", in_strips(state_rank(town.mdp), 8))):
         cut = Cut(town.mdp, parts)
-        found = evaluate(cut, thetas, 100)
+        result = evaluate(cut, thetas, 100)
         print(
-            f"  8 parts by {name:<9} relative error of log Z {gap(found.log_Z, log_Z):.0e}, of the gradient "
-            f"{gap(found.features, expected):.0e}; {found.exchanged / 1e6:.1f} MB exchanged, "
+            f"  8 parts by {name:<9} relative error of log Z {gap(result.log_Z, log_Z):.0e}, of the gradient "
+            f"{gap(result.features, expected):.0e}; {result.exchanged / 1e6:.1f} MB exchanged, "
             f"{cut.halo_states * 99 * K * 8 / 1e6:.1f} by the halo's size"
         )
-    # Bytes a state and step, both sweeps together: those of gpu.txt's two lines for K = 3.
+    # Bytes per state and step, both passes together: those of gpu.txt's two lines for K = 3.
     computed = (4.33e9 + 10.7e9) / (2 * PAPER_LENGTH * PAPER_STATES)
     means: dict[tuple[int, int], float] = {}
     for n_states, n_edges in ((PAPER_STATES, 594_933), (LARGER, 2_379_732)):
         town = RoadGrid(n_states=n_states, n_edges=n_edges, seed=0)
-        rank, fine = engine_rank(town.mdp), bisected(middles(town), 64)
+        rank, fine = state_rank(town.mdp), bisect(middles(town), 64)
         print(
-            f"  {n_states:,} states: states of others that a part receives a step, and bytes exchanged of bytes "
-            f"computed ({computed:.0f} a state)"
+            f"  {n_states:,} states: states of others that a part receives per step, and bytes exchanged of bytes "
+            f"computed ({computed:.0f} per state)"
         )
         for n in (2, 4, 8, 16, 32, 64):
             cells = []
@@ -83,18 +83,18 @@ def partition() -> None:
         power = math.log(large / small) / math.log(LARGER / PAPER_STATES)
         size = large * (SEGMENTS / LARGER) ** power
         print(
-            f"  {n} parts by bisection: the halo grows as S^{power:.2f}; by that, {size:,.0f} states a part of "
-            f"{SEGMENTS:,.0f}, {size * K * 8 / 1e3:.0f} kB a step"
+            f"  {n} parts by bisection: the halo grows as S^{power:.2f}; by that, {size:,.0f} states per part of "
+            f"{SEGMENTS:,.0f}, {size * K * 8 / 1e3:.0f} kB per step"
         )
     deep_halos()
 
 
 def deep_halos() -> None:
-    """Print what it takes to exchange every so many steps only."""
+    """Print the costs of an exchange every d steps only."""
     town, depth = RoadGrid(seed=0), 16
     print(f"  an exchange every d steps, {PAPER_STATES:,} states: states received, and work that is done twice")
     for n in (8, 64):
-        rings, cells = halo(town.mdp, bisected(middles(town), n), n, depth), []
+        rings, cells = halo(town.mdp, bisect(middles(town), n), n, depth), []
         for d in (1, 4, depth):
             # A state at a distance of j moves is needed at d - j of the d steps up to the next exchange.
             again = sum(rings[j - 1].sum() * (d - j) for j in range(1, d)) / d / PAPER_STATES
@@ -105,33 +105,33 @@ def deep_halos() -> None:
         waits = (LAUNCH_S + EXCHANGE_S[n]) / depth
         print(
             f"      {SEGMENTS:,.0f} states, d = {depth}, by the root of the size: {extra:.1%}; efficiency "
-            f"{per_step / (per_step * (1 + extra) + waits):.0%}, linear space"
+            f"{per_step / (per_step * (1 + extra) + waits):.0%}, linear arithmetic"
         )
 
 
 def precision() -> None:
-    """Print what messages of 32 bits lose, and how far linear space is proved."""
+    """Print what messages of 32 bits lose, and how far linear arithmetic is proved."""
     town = RoadGrid(n_states=20_000, n_edges=40_660, seed=1)
     mdp = town.mdp
     # Plausible drivers; and rewards on the bounds of -10 and 0, as most are in Porto, at random.
     at_bounds = -10.0 * np.random.default_rng(1).integers(0, 2, mdp.n_features)
     thetas = np.vstack([intents(mdp, 1), at_bounds])
     whole = Cut(mdp, np.zeros(mdp.n_states, dtype=np.int64))
-    print("precision: messages of 32 bits, sums in 64, against the engine; 20,000 states; mild rewards, and -10 or 0")
+    print("precision: messages of 32 bits, sums in 64, against path sums; 20,000 states; mild rewards, and -10 or 0")
     for length in (300, 1000):
         log_Z, expected = FinitePathSums(mdp, length).value_and_grad(thetas)
         for kind in ("float64", "kept", "carried"):
-            found = evaluate(whole, thetas, length, kind)
-            value = np.abs(found.log_Z - log_Z) / np.abs(log_Z)
-            slope = np.max(np.abs(found.features - expected), axis=1) / np.max(np.abs(expected), axis=1)
+            result = evaluate(whole, thetas, length, kind)
+            value = np.abs(result.log_Z - log_Z) / np.abs(log_Z)
+            gradient = np.max(np.abs(result.features - expected), axis=1) / np.max(np.abs(expected), axis=1)
             print(
                 f"  L = {length:5} {kind:<8} error of log Z {value[0]:.0e}, {value[1]:.0e}; of the gradient "
-                f"{slope[0]:.0e}, {slope[1]:.0e}; {found.stored / 1e6:.0f} MB of messages; "
-                f"{found.lost[0]:.2%}, {found.lost[1]:.2%} of them rounded to zero"
+                f"{gradient[0]:.0e}, {gradient[1]:.0e}; {result.stored / 1e6:.0f} MB of messages; "
+                f"{result.lost[0]:.2%}, {result.lost[1]:.2%} of them rounded to zero"
             )
     print(
-        f"  K = {K}: {least_traffic(4)} bytes a state and step instead of {least_traffic(8)} where messages alone have "
-        f"32 bits ({1 - least_traffic(4) / least_traffic(8):.0%} less); memory for messages half"
+        f"  K = {K}: {least_traffic(4)} bytes per state and step instead of {least_traffic(8)} where messages alone "
+        f"have 32 bits ({1 - least_traffic(4) / least_traffic(8):.0%} less); memory for messages half"
     )
     far_apart(mdp)
     scales_of_parts(RoadGrid(n_states=5_000, n_edges=10_165, seed=1), thetas, 2000)
@@ -139,10 +139,10 @@ def precision() -> None:
     links = csr_array((np.ones(mdp.n_edges), (mdp.src, mdp.dst)), shape=(mdp.n_states, mdp.n_states))
     growth = np.log(np.max(links @ np.exp(reward), axis=0))
     lengths = np.arange(1, 20_001)
-    print(f"  the largest growth of a step: {np.exp(growth).round(2).tolist()}; linear space is proved up to L =")
+    print(f"  the largest growth of a step: {np.exp(growth).round(2).tolist()}; linear arithmetic is proved up to L =")
     for bits, span in ((64, 0.0), (32, 708.0 - 87.0)):
         for n_states in (20_000, SEGMENTS):
-            safe = [int(np.sum(bound(n_states, lengths, g) + span < math.log(LOSS))) for g in growth]
+            safe = [int(np.sum(bound_loss(n_states, lengths, g) + span < math.log(LOSS))) for g in growth]
             print(f"    {bits} bits, {n_states:12,.0f} states: {safe}")
 
 
@@ -158,31 +158,31 @@ def far_apart(mdp: MDP) -> None:
     print(
         f"  two towns, no road between, mild and -10, L = 300: the second's share of Z is e^{apart[1] - apart[0]:.0f}"
     )
-    for name, parts in (("one scale", np.zeros(2 * n, dtype=np.int64)), ("a scale a town", np.repeat([0, 1], n))):
-        found = evaluate(Cut(both, parts), theta, 300, "carried")
-        second = gap(found.features[:, FEATURES:], expected[:, FEATURES:])
+    for name, parts in (("one scale", np.zeros(2 * n, dtype=np.int64)), ("a scale per town", np.repeat([0, 1], n))):
+        result = evaluate(Cut(both, parts), theta, 300, "carried")
+        second = gap(result.features[:, FEATURES:], expected[:, FEATURES:])
         print(
-            f"    carried, {name}: error of log Z {gap(found.log_Z, log_Z):.0e}, of the gradient "
-            f"{gap(found.features, expected):.0e}, of the second town's part {second:.0e}; {found.lost[0]:.0%} of "
+            f"    carried, {name}: error of log Z {gap(result.log_Z, log_Z):.0e}, of the gradient "
+            f"{gap(result.features, expected):.0e}, of the second town's part {second:.0e}; {result.lost[0]:.0%} of "
             "messages rounded to zero"
         )
 
 
 def scales_of_parts(town: RoadGrid, thetas: Float, length: int) -> None:
-    """Print how linear space with a scale a part compares with log space, beyond what is proved."""
+    """Print how linear arithmetic with a scale per part compares with log arithmetic, beyond what is proved."""
     exact = FinitePathSums(town.mdp, length, arithmetic="log").value_and_grad(thetas)
     for n in (1, 16):
-        cut = Cut(town.mdp, bisected(middles(town), n))
+        cut = Cut(town.mdp, bisect(middles(town), n))
         for kind in ("float64", "carried"):
-            found = evaluate(cut, thetas, length, kind)
+            result = evaluate(cut, thetas, length, kind)
             print(
-                f"  {town.n_states:,} states, L = {length:,}, {n:2} parts, linear, {kind:<8} against log space: log Z "
-                f"{gap(found.log_Z, exact[0]):.0e}, gradient {gap(found.features, exact[1]):.0e}"
+                f"  {town.n_states:,} states, L = {length:,}, {n:2} parts, linear, {kind:<8} against log arithmetic: "
+                f"log Z {gap(result.log_Z, exact[0]):.0e}, gradient {gap(result.features, exact[1]):.0e}"
             )
 
 
-def bound(n_states: float, lengths: Int, growth: float) -> Float:
-    """Return the engine's bound on what linear space loses, for each length."""
+def bound_loss(n_states: float, lengths: Int, growth: float) -> Float:
+    """Return the bound of the path sums on the loss of linear arithmetic, for each length."""
     return np.array([log_loss_bound(int(n_states), int(n), np.float64(growth)) for n in lengths])
 
 
@@ -203,7 +203,7 @@ def goals() -> None:
     at_once = score_sum(solution, trips, np.arange(which.size)) / count.sum()
     taken = time.process_time() - begun
     print(
-        f"goals: {city.network}; {which.size:,} trips to {names.size} goals; a gradient a goal takes "
+        f"goals: {city.network}; {which.size:,} trips to {names.size} goals; a gradient per goal takes "
         f"{1e3 * each:.1f} ms, all at once {1e3 * taken:.0f} ms, the same to {gap(at_once, full):.0e}"
     )
     rng = np.random.default_rng(0)
@@ -215,14 +215,14 @@ def goals() -> None:
     print("  sqrt(n / (1 - n / G))")
     for n in sizes:
         drawn = np.array([rng.choice(names.size, n, replace=False) for _ in range(2000)])
-        found = score[drawn].sum(axis=1) / count[drawn].sum(axis=1)[:, None]
-        error = math.sqrt(np.mean(np.sum((found - full) ** 2, axis=1)) / np.sum(full**2))
+        estimates = score[drawn].sum(axis=1) / count[drawn].sum(axis=1)[:, None]
+        error = math.sqrt(np.mean(np.sum((estimates - full) ** 2, axis=1)) / np.sum(full**2))
         errors.append(error)
         rest = 1.0 - n / names.size
         print(f"    n = {n:4}  {error:7.4f}  {error * math.sqrt(n):6.3f}  {error * math.sqrt(n / rest):6.3f}")
     left = np.sqrt(1.0 - np.array(sizes) / names.size)
-    slopes = [np.polyfit(np.log(sizes), np.log(np.array(errors) / by), 1)[0] for by in (1.0, left)]
-    print(f"    exponent of n: {slopes[0]:.2f}, and {slopes[1]:.2f} with the share of goals not drawn taken out")
+    exponents = [np.polyfit(np.log(sizes), np.log(np.array(errors) / by), 1)[0] for by in (1.0, left)]
+    print(f"    exponent of n: {exponents[0]:.2f}, and {exponents[1]:.2f} with the share of goals not drawn taken out")
 
 
 def score_sum(solution: GoalPathSums, trips: ObservedTrips, chosen: Int) -> Float:
@@ -233,18 +233,18 @@ def score_sum(solution: GoalPathSums, trips: ObservedTrips, chosen: Int) -> Floa
 
 
 def features_of(mdp: MDP, flow: Float) -> Float:
-    """Return (d,): the features of uses of edges (E,); a state is paid for by the edge that leads to it."""
+    """Return (d,): the features of expected counts of edges (E,); a state is paid for by the edge that leads to it."""
     node = np.bincount(mdp.dst, weights=flow, minlength=mdp.n_states)
     return expected_features(mdp, node[:, None], flow[:, None])[0]
 
 
 def regions() -> None:
-    """Print what a cut-out of the map loses of values and gradients, and what it saves."""
+    """Print errors of values and gradients in a cut-out of the map, and the time saved."""
     town = RoadGrid(n_states=60_000, n_edges=73_000, seed=2)
     mdp, at = town.mdp, middles(town)
-    values, taken = timed(lambda: GoalValues(mdp))
+    values, taken = measure_seconds(lambda: GoalValues(mdp))
     theta = next(t for cost in (-1.0, -2.0, -4.0, -8.0, -16.0, -32.0) if values.finite(t := np.full(FEATURES, cost)))
-    solution, solved = timed(lambda: values.solve(theta))
+    solution, solved = measure_seconds(lambda: values.solve(theta))
     reach = 0.15 * np.max(np.abs(at))
     within = np.max(np.abs(at), axis=1)
     inner = np.flatnonzero(within <= reach)
@@ -253,23 +253,23 @@ def regions() -> None:
     keep = starts != ends
     starts, ends = starts[keep], ends[keep]
     whole = solution.pair_sums(starts, ends, np.ones(starts.size))
-    slope = features_of(mdp, whole.flow)
+    gradient = features_of(mdp, whole.flow)
     print(
         f"regions: {mdp.n_states:,} states, theta {theta[0]:g}; {starts.size} pairs in a square of {2 * reach:.1f} km; "
-        f"plan {taken:.2f} s, factorisation {solved:.2f} s, {values.symbolic.up.size:,} moves"
+        f"symbolic {taken:.2f} s, factorisation {solved:.2f} s, {values.symbolic.up.size:,} moves"
     )
     for margin in (0.0, 0.25, 0.5, 1.0, 2.0):
         kept = np.flatnonzero(within <= reach * (1.0 + margin))
         part, number = cut_out(mdp, kept)
         small = GoalValues(part)
-        local, factored = timed(lambda small=small: small.solve(theta))
-        found = local.pair_sums(number[starts], number[ends], np.ones(starts.size))
-        reached = found.log_value > -np.inf
-        off = np.abs(found.log_value - whole.log_value)[reached]
+        local, factored = measure_seconds(lambda small=small: small.solve(theta))
+        sums = local.pair_sums(number[starts], number[ends], np.ones(starts.size))
+        reached = sums.log_value > -np.inf
+        off = np.abs(sums.log_value - whole.log_value)[reached]
         print(
             f"    margin {margin:4.2f} of half the side: {kept.size:6,} states, factorisation {factored:.3f} s; "
             f"{np.mean(~reached):.1%} of pairs cut off; log value off by {np.median(off):.0e} (median), "
-            f"{off.max():.0e} (most), gradient by {gap(features_of(part, found.flow), slope):.0e}"
+            f"{off.max():.0e} (most), gradient by {gap(features_of(part, sums.flow), gradient):.0e}"
         )
 
 
@@ -297,23 +297,23 @@ def rows() -> None:
         states[:, t] = mdp.dst[order[first[here] + rng.integers(1 << 30, size=n) % np.maximum(degree, 1)]]
     demos = Demonstrations(states.ravel(), np.arange(0, n * length + 1, length))
     demos.features(mdp)
-    _, taken = timed(lambda: (demos.features(mdp), demos.log_q(mdp)))
+    _, taken = measure_seconds(lambda: (demos.features(mdp), demos.log_q(mdp)))
     print(
-        f"rows: feature sums and log q of {n:,} walks of {length} segments: {n / taken:,.0f} a second of one "
+        f"rows: feature sums and log q of {n:,} walks of {length} segments: {n / taken:,.0f} per second of one "
         f"processor; {TRIPS:,.0f} take {TRIPS / n * taken / 3600:.1f} core-hours"
     )
 
 
-def timed(call: Callable[[], object]) -> tuple[object, float]:
+def measure_seconds(call: Callable[[], object]) -> tuple[object, float]:
     """Return what a call returns, and its processor seconds."""
     begun = time.process_time()
-    found = call()
-    return found, time.process_time() - begun
+    result = call()
+    return result, time.process_time() - begun
 
 
-def gap(found: Float, expected: Float) -> float:
+def gap(actual: Float, expected: Float) -> float:
     """Return the largest difference, relative to the largest expected."""
-    return float(np.max(np.abs(found - expected)) / np.max(np.abs(expected)))
+    return float(np.max(np.abs(actual - expected)) / np.max(np.abs(expected)))
 
 
 def middles(town: RoadGrid) -> Float:
@@ -325,8 +325,8 @@ PARTS = {"cost": cost, "partition": partition, "precision": precision, "goals": 
 
 
 def main() -> None:
-    """Print the parts that are asked for."""
-    print("scale: what a continent would cost, and simulations of what would lift it")
+    """Print the parts named on the command line."""
+    print("scale: estimated cost of a continent, and simulations of designs that would reduce it")
     print(describe_machine())
     for name in sys.argv[1:] or PARTS:
         PARTS[name.lower()]()

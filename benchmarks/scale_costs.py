@@ -7,7 +7,7 @@ import math
 
 SEGMENTS, TRIPS, K, FEATURES = 50e6, 1e9, 3, 24
 PAPER_STATES, PAPER_LENGTH = 292_604, 300
-# docs/results/gpu/gpu.txt: ms of an evaluation at the paper's size, K = 3; bytes a second of a copy.
+# docs/results/gpu/gpu.txt: ms of an evaluation at the paper's size, K = 3; bytes per second of a copy.
 GPU_MS, GPU_BOUNDED_MS, GPU_LOG_MS, GPU_COPY = 5.87, 8.89, 20.44, 4.17e12
 # The same file: seconds of an evaluation of a continent's segments, L = 300, K = 3, from checkpoints; and of 10 million
 # on 16 cores.
@@ -16,7 +16,7 @@ CONTINENT_S, CORES_S, CORES_STATES = 2.160, 17.99, 10e6
 LAUNCH_S = (8.18e-3 - 4.19e-3) / (2 * PAPER_LENGTH)
 # docs/results/matching.txt: fixes a second of one processor; fixes matched and trips that they are of.
 FIXES_A_SECOND, FIXES, MATCHED_TRIPS = 78_589, 658_505, 17_084
-# docs/results/streaming.txt: rows a second and pass of a core, of the two that there were; 24 features, K = 3, N = 1e7.
+# docs/results/streaming.txt: rows per second and pass of a core, on a machine of two; 24 features, K = 3, N = 1e7.
 STREAMED, IN_MEMORY = 6.41e6 / 2, 13.67e6 / 2
 # docs/results/gpu/gpu.txt: seconds for value and gradient of 1,000 pairs, K = 3, in Porto; the elimination included.
 PAIRS_GPU_S, PAIRS_GPU, PORTO = 14.36e-3, 1_000, 85_189
@@ -25,7 +25,7 @@ PAIR_S = 0.103 / 818
 FACTOR_S = {("Porto", 85_189): 0.035, ("a generated network of two edges a state", PAPER_STATES): 20.0}
 CORES_A_GPU = 16  # as on the machine that was measured
 ITERATIONS, EVALUATIONS = 5, 50
-# Nobody measured these here: seconds that an exchange of a few hundred kB takes within a machine and between machines.
+# Not measured here: seconds that an exchange of a few hundred kB takes within a machine and between machines.
 EXCHANGE_S = {1: 0.0, 8: 20e-6, 64: 40e-6}
 
 
@@ -65,7 +65,7 @@ def cost() -> None:
 def evaluations(length: int) -> None:
     """Print memory and time of an evaluation on one GPU, on eight and on 64, and of a fit's evaluations."""
     row, stretch = 8 * SEGMENTS * K, math.isqrt(length - 1)
-    rows = stretch + 1 + math.ceil((length - 1) / stretch) + 1  # as `irl.engine.messages` keeps them
+    rows = stretch + 1 + math.ceil((length - 1) / stretch) + 1  # as `irl.maxent.messages` stores them
     print(
         f"  L = {length:,}: messages {row * length / 1e12:.2f} TB; with checkpoints {rows} of them, "
         f"{row * rows / 1e9:.0f} GB for {K} intents at once, {row * rows / K / 1e9:.0f} GB one by one"
@@ -95,9 +95,9 @@ def span(seconds: float) -> str:
 
 
 def least_traffic(size: int) -> int:
-    """Return the bytes a state and step that pass through memory where no message stays in the cache.
+    """Return the bytes per state and step that pass through memory where no message stays in the cache.
 
-    Messages have `size` bytes a number. Two backward sweeps read and write one, and read weights and the table of
-    neighbours; the forward one reads a message, reads and writes alpha and the tally, and reads weights and the table.
+    Messages have `size` bytes per number. Two backward passes read and write one, and read weights and the table of
+    neighbours; the forward one reads a message, reads and writes alpha and the counts, and reads weights and the table.
     """
     return 2 * (2 * size * K + 8 * K + 12) + 3 * size * K + 3 * 8 * K + 12

@@ -1,4 +1,4 @@
-"""Sweeps over a network that is cut into parts: each part has its own states, and copies of its neighbours' messages.
+"""Forward and backward passes over a network cut into parts, each with copies of its neighbours' messages.
 
 Everything runs in one process, but a part reads nothing of another except what is exchanged, and that is counted.
 """
@@ -17,14 +17,14 @@ Int = NDArray[np.int64]
 
 
 class Side(NamedTuple):
-    """What a part reads in one direction: a matrix (owned, owned + halo), and the states (halo,) it must be sent."""
+    """One direction of a part: a matrix (owned, owned + halo), and the states (halo,) that it receives."""
 
     matrix: csr_array
     halo: Int
 
 
-class Found(NamedTuple):
-    """log Z (K,), expected features (K, d), bytes exchanged in a backward sweep, bytes stored, messages lost (K,)."""
+class Evaluation(NamedTuple):
+    """log Z (K,), expected features (K, d), bytes exchanged in a backward pass, bytes stored, messages lost (K,)."""
 
     log_Z: Float
     features: Float
@@ -76,10 +76,10 @@ def _side(links: csr_array, mine: Int) -> Side:
     return Side(csr_array((rows.data, (rows.row, number[rows.col])), shape=shape), outside)
 
 
-def evaluate(cut: Cut, thetas: Float, length: int, kind: str = "float64") -> Found:
-    """Return value and gradient of log Z for all trajectories of at most `length` states, discount 1, in linear space.
+def evaluate(cut: Cut, thetas: Float, length: int, kind: str = "float64") -> Evaluation:
+    """Return value and gradient of log Z for trajectories of at most `length` states, discount 1, linear arithmetic.
 
-    `kind` says how messages are held: "float64"; "kept", stored for the forward sweep in 32 bits and carried in 64; or
+    `kind` is the precision of messages: "float64"; "kept", stored for the forward pass in 32 bits and carried in 64; or
     "carried" and stored in 32 bits. Sums are always in 64 bits. Each part has a scale of its own, a power of two.
     """
     carry = np.float32 if kind == "carried" else np.float64
@@ -96,7 +96,7 @@ def evaluate(cut: Cut, thetas: Float, length: int, kind: str = "float64") -> Fou
             scale[t] = scale[t + 1]
             new = [total + np.ldexp(1.0, -own) for total, own in zip(sums, scale[t], strict=True)]
             new = [n * w for n, w in zip(new, weights, strict=True)] if t else new
-            message = [_rescaled(n, own).astype(carry) for n, own in zip(new, scale[t], strict=True)]
+            message = [_rescale(n, own).astype(carry) for n, own in zip(new, scale[t], strict=True)]
         for kept, part in zip(stored, message, strict=True):
             kept[t] = part
             lost += np.count_nonzero(kept[t] == 0.0, axis=0)
@@ -109,26 +109,26 @@ def evaluate(cut: Cut, thetas: Float, length: int, kind: str = "float64") -> Fou
     Z = np.sum([part.sum(axis=0) for part in starts], axis=0)
     counts, own = [part / Z for part in starts], np.zeros_like(scale[0])
     for t in range(1, length):
-        alpha = [_rescaled(part, exponent).astype(carry) for part, exponent in zip(alpha, own, strict=True)]
+        alpha = [_rescale(part, exponent).astype(carry) for part, exponent in zip(alpha, own, strict=True)]
         sums, _ = cut.gather(cut.into, alpha, own)
         for p, count in enumerate(counts):
             count += np.ldexp(sums[p] * stored[p][t], own[p] + scale[t, p] - unit) / Z
         alpha = [total * w for total, w in zip(sums, weights, strict=True)]
     features = sum(cut.mdp.state_features[mine].T @ count for mine, count in zip(cut.owned, counts, strict=True))
     stored_bytes = sum(kept.nbytes for kept in stored)
-    return Found(
+    return Evaluation(
         np.log(Z) + unit * np.log(2.0), features.T, exchanged, stored_bytes, lost / (cut.mdp.n_states * length)
     )
 
 
-def _rescaled(part: Float, scale: Int) -> Float:
+def _rescale(part: Float, scale: Int) -> Float:
     """Divide by the power of two of the largest entry, one per intent, and add it to scale (K,)."""
     power = np.frexp(part.max(axis=0))[1].astype(np.int64)
     scale += power
     return np.ldexp(part, -power)
 
 
-def bisected(at: Float, n_parts: int) -> Int:
+def bisect(at: Float, n_parts: int) -> Int:
     """Return (S,) parts of equal size: halve the longer side of each, again and again. n_parts is a power of two."""
     parts = np.zeros(len(at), dtype=np.int64)
     for _ in range(n_parts.bit_length() - 1):
@@ -142,8 +142,8 @@ def bisected(at: Float, n_parts: int) -> Int:
     return parts
 
 
-def engine_rank(mdp: MDP) -> Int:
-    """Return (S,) the place of each state in the engine's own order."""
+def state_rank(mdp: MDP) -> Int:
+    """Return (S,) the place of each state in the order of the path graph."""
     return build_graph(mdp.n_states, mdp.src, mdp.dst).rank
 
 
@@ -153,18 +153,18 @@ def in_strips(rank: Int, n_parts: int) -> Int:
 
 
 def halo(mdp: MDP, parts: Int, n_parts: int, depth: int = 1) -> Float:
-    """Return (n_parts,) how many states of others a part reads a step, the mean of both directions.
+    """Return (n_parts,) the number of states of others that a part reads per step, the mean of both directions.
 
     With a depth above 1: (depth, n_parts), by the number of moves to the part.
     """
-    found = np.zeros((depth, n_parts))
+    received = np.zeros((depth, n_parts))
     for near, far in ((mdp.src, mdp.dst), (mdp.dst, mdp.src)):
         links = csr_array((np.ones(near.size), (near, far)), shape=(mdp.n_states, mdp.n_states))
         cut = parts[near] != parts[far]
         # A pair (state, part that needs it) is one number.
         ring = known = np.unique(far[cut] * n_parts + parts[near[cut]])
         for j in range(depth):
-            found[j] += np.bincount(ring % n_parts, minlength=n_parts) / 2.0
+            received[j] += np.bincount(ring % n_parts, minlength=n_parts) / 2.0
             state, part = np.divmod(ring, n_parts)
             degree = np.diff(links.indptr)[state]
             at = np.repeat(links.indptr[state + 1] - np.cumsum(degree), degree) + np.arange(degree.sum())
@@ -172,4 +172,4 @@ def halo(mdp: MDP, parts: Int, n_parts: int, depth: int = 1) -> Float:
             beyond = parts[state] != part
             ring = np.setdiff1d(state[beyond] * n_parts + part[beyond], known)
             known = np.union1d(known, ring)
-    return found if depth > 1 else found[0]
+    return received if depth > 1 else received[0]

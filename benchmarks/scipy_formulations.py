@@ -1,8 +1,8 @@
-"""The engine's computation by scipy.sparse: the baselines that its speed is compared with.
+"""Path sums by scipy.sparse: the baselines that the speed of the library is compared with.
 
 Value and gradient of log Z for K intents by the recursions of MaxEnt with discount 1 and deterministic moves, in linear
 space, every message stored, buffers reused from one call to the next. Written to be fast: no exponentials inside the
-loop, and messages rescaled as rarely as the engine does.
+loop, and messages rescaled as rarely as in the library.
 """
 
 import numpy as np
@@ -40,20 +40,20 @@ class ProductPerIntent(_Formulation):
     name = "a product an intent"
 
     def __call__(self, thetas: Float) -> tuple[Float, Float]:
-        found = [self._one(theta) for theta in thetas]
-        return np.array([log_Z for log_Z, _ in found]), np.array([features for _, features in found])
+        results = [self._one(theta) for theta in thetas]
+        return np.array([log_Z for log_Z, _ in results]), np.array([features for _, features in results])
 
     def _one(self, theta: Float) -> tuple[float, Float]:
         w = np.exp(self.phi @ theta)
-        onward, arrive = self.links.copy(), self.back.copy()
-        onward.data = w[self.links.indices]
+        forward, arrive = self.links.copy(), self.back.copy()
+        forward.data = w[self.links.indices]
         arrive.data = np.repeat(w, np.diff(self.back.indptr))
         beta = self.store(self.max_length, self.n_states)
         log_scale = np.zeros(self.max_length)
         beta[-1] = 1.0
         for t in range(self.max_length - 2, -1, -1):
             log_scale[t] = log_scale[t + 1]
-            np.add(onward @ beta[t + 1], np.exp(-log_scale[t]), out=beta[t])
+            np.add(forward @ beta[t + 1], np.exp(-log_scale[t]), out=beta[t])
             if t % RESCALE_EVERY == 0:
                 top = beta[t].max()
                 beta[t] /= top

@@ -70,21 +70,21 @@ def mixture(irl: Any, n_intents: int, mdp: MDP, demos: Demonstrations, max_iter:
         return model.fit(mdp, demos)
 
 
-def log_likelihood(found: IntentMixture, mdp: MDP, demos: Demonstrations) -> Float:
+def log_likelihood(fit: IntentMixture, mdp: MDP, demos: Demonstrations) -> Float:
     """Return (N,) the log-likelihood of paths, as the model has it."""
-    log_p = found.irl_.log_prob(mdp, found.thetas_, demos)
-    return np.asarray(logsumexp(log_p + np.log(found.weights_), axis=1))
+    log_p = fit.irl_.log_prob(mdp, fit.thetas_, demos)
+    return np.asarray(logsumexp(log_p + np.log(fit.weights_), axis=1))
 
 
-def log_ends(found: IntentMixture, mdp: MDP, demos: Demonstrations) -> Float:
+def log_ends(fit: IntentMixture, mdp: MDP, demos: Demonstrations) -> Float:
     """Return (N,) the log-probability that a path has these two ends, where the model does not take them as given.
 
     The sum over all paths of at most `LONGEST` links between two links is one of powers of the matrix of moves.
     """
-    if isinstance(found.irl_, DestinationMaxEnt):
+    if isinstance(fit.irl_, DestinationMaxEnt):
         return np.zeros(len(demos))
-    log_p = np.empty((len(demos), len(found.thetas_)))
-    for k, theta in enumerate(found.thetas_):
+    log_p = np.empty((len(demos), len(fit.thetas_)))
+    for k, theta in enumerate(fit.thetas_):
         r_state, r_edge = mdp.rewards(theta)
         moves = np.zeros((mdp.n_states, mdp.n_states))
         # Added up: links may be joined by several turns.
@@ -93,12 +93,12 @@ def log_ends(found: IntentMixture, mdp: MDP, demos: Demonstrations) -> Float:
         for _ in range(LONGEST - 1):
             power = power @ moves
             total += power
-        if found.irl_.condition == "start":
+        if fit.irl_.condition == "start":
             log_start = -np.log(total.sum(axis=1))
         else:
-            log_start = np.log(mdp.p0) + r_state[:, 0] - found.irl_.log_partition(mdp, theta)[0]
+            log_start = np.log(mdp.p0) + r_state[:, 0] - fit.irl_.log_partition(mdp, theta)[0]
         log_p[:, k] = log_start[demos.start_states] + np.log(total[demos.start_states, demos.last_states])
-    return np.asarray(logsumexp(log_p + np.log(found.weights_), axis=1))
+    return np.asarray(logsumexp(log_p + np.log(fit.weights_), axis=1))
 
 
 def run_method(method: Method, mdp: MDP, train: Demonstrations, judge: Demonstrations, test: Demonstrations) -> Any:
@@ -113,24 +113,24 @@ def run_method(method: Method, mdp: MDP, train: Demonstrations, judge: Demonstra
             for k in CHOICES
         }
         chosen = max(judged, key=lambda k: judged[k])
-    found = mixture(method.irl, chosen, mdp, train, 30)
+    fit = mixture(method.irl, chosen, mdp, train, 30)
     fitted = time.perf_counter() - begun
-    log_p = log_likelihood(found, mdp, test)
+    log_p = log_likelihood(fit, mdp, test)
     # The intent of a new path is not known: intents count by their shares.
-    routes = Forecaster(found, train).predict_routes(test.start_states, test.last_states)
+    routes = Forecaster(fit, train).predict_routes(test.start_states, test.last_states)
     edits = edit_distance(test, routes, normalised=True)
     raw = edit_distance(test, routes)
     return {
         "n_intents": chosen,
         "judged": judged,
         "log_likelihood": float(log_p.mean()),
-        "log_likelihood_given_ends": float((log_p - log_ends(found, mdp, test)).mean()),
+        "log_likelihood_given_ends": float((log_p - log_ends(fit, mdp, test)).mean()),
         "edit_distance": float(edits.mean()),
         "exact": float(np.mean(raw == 0)),
-        "weights": found.weights_.tolist(),
-        "thetas": found.thetas_.tolist(),
+        "weights": fit.weights_.tolist(),
+        "thetas": fit.thetas_.tolist(),
         "features": list(mdp.feature_names),
-        "iterations": int(found.n_iter_),
+        "iterations": int(fit.n_iter_),
         "seconds": fitted,
     }
 
@@ -148,8 +148,8 @@ def run_fold(fold: int, say: Callable[[str], None] = print) -> None:
             done[name] = run_method(method, mdp, train, judge, demos[mine])
             OUT.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(done, indent=1) + "\n")
-            told = {key: done[name][key] for key in ("n_intents", "log_likelihood_given_ends", "exact", "seconds")}
-            say(f"fold {fold}, {name}: {told}")
+            summary = {key: done[name][key] for key in ("n_intents", "log_likelihood_given_ends", "exact", "seconds")}
+            say(f"fold {fold}, {name}: {summary}")
 
 
 def main() -> None:

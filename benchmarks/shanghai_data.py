@@ -76,13 +76,13 @@ def paths() -> Demonstrations:
 
 
 def folds(n: int) -> NDArray[np.int64]:
-    """Return the fold (n,) of each path: a permutation of seed 0, dealt out in turn. The authors' own are not at hand.
+    """Return the fold (n,) of each path: a permutation of seed 0, dealt out in turn. The authors' folds are unknown.
 
     Examples
     --------
     >>> np.bincount(folds(12)).tolist()
     [3, 3, 2, 2, 2]
     """
-    found = np.empty(n, dtype=np.int64)
-    found[np.random.default_rng(0).permutation(n)] = np.arange(n) % N_FOLDS
-    return found
+    fold = np.empty(n, dtype=np.int64)
+    fold[np.random.default_rng(0).permutation(n)] = np.arange(n) % N_FOLDS
+    return fold

@@ -18,17 +18,17 @@ REPEATS = 2000
 
 
 def sweeps_alone(run: ForwardBackward) -> float:
-    """Return the time of the compiled sweeps of a pass, without anything around them."""
-    graph, gain = run.engine.graph, run.engine.discount
+    """Return the time of the compiled kernels of both passes, without anything around them."""
+    graph, gain = run.path_sums.graph, run.path_sums.discount
     rows = np.zeros((MAX_LENGTH, (graph.n_states + 1) * run.n_columns))
     rows[-1, : -run.n_columns] = 1.0
     exponents = np.zeros((MAX_LENGTH, run.n_columns), dtype=np.int64)
-    tally = CountBuffers(np.zeros(graph.n_states * run.n_columns), None, None, None)
+    counts = CountBuffers(np.zeros(graph.n_states * run.n_columns), None, None, None)
     alpha = run.alpha()
 
     def both() -> None:
         run.resume(rows, exponents, 0)
-        linear.forward(graph.into, run.into, run.into_weights, rows, exponents, alpha, gain, tally, 0, run.columns)
+        linear.forward(graph.into, run.into, run.into_weights, rows, exponents, alpha, gain, counts, 0, run.columns)
 
     both()
     return seconds(both, REPEATS)
@@ -38,21 +38,21 @@ def main() -> None:
     """Print microseconds per evaluation and the share of Python in it."""
     world = ElementWorld()
     mdp, thetas = world.mdp, world.ensemble.thetas
-    engine = FinitePathSums(mdp, MAX_LENGTH)
+    path_sums = FinitePathSums(mdp, MAX_LENGTH)
 
     def evaluate() -> None:
-        found = engine.expected_counts(thetas)
-        expected_features(mdp, found.node, found.edge)
+        counts = path_sums.expected_counts(thetas)
+        expected_features(mdp, counts.node, counts.edge)
 
     evaluate()
     whole = seconds(evaluate, REPEATS)
-    ((_, run),) = engine.passes(thetas)
+    ((_, run),) = path_sums.passes(thetas)
     compiled = sweeps_alone(run)
     size = f"{mdp.n_states} states, K = {len(thetas)}, L = {MAX_LENGTH}, discount {mdp.gamma}"
     print(f"small: value and gradient of log Z, {size}")
     print(describe_machine())
     print(f"  whole                {1e6 * whole:7.0f} microseconds (target: under 300)")
-    print(f"  compiled sweeps      {1e6 * compiled:7.0f} microseconds")
+    print(f"compiled kernels     {1e6 * compiled:7.0f} microseconds")
     print(f"  Python around them   {100 * (1 - compiled / whole):7.0f} %")
 
 

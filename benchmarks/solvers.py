@@ -16,17 +16,17 @@ from limiirl.worlds import ElementWorld, RoadGrid
 
 def problems() -> dict[str, tuple[MDP, Demonstrations, MaxEnt]]:
     """Return named problems: demonstrations drawn from a known reward, and the model to fit."""
-    found = {}
+    cases = {}
     world, model = ElementWorld(), MaxEnt(max_length=30)
     for k, bounds in ((0, (-10.0, 0.0)), (1, None)):
         theta = np.clip(world.ensemble.thetas[k], -2.5, 0.0)
         demos = model.sample(world.mdp, theta, 100, seed=k)
-        found[f"ElementWorld, 54 states, bounds {bounds}"] = world.mdp, demos, MaxEnt(max_length=30, bounds=bounds)
+        cases[f"ElementWorld, 54 states, bounds {bounds}"] = world.mdp, demos, MaxEnt(max_length=30, bounds=bounds)
     roads = RoadGrid(n_states=14_630, n_edges=29_746).mdp
     model = MaxEnt(max_length=60)
     theta = -np.random.default_rng(0).uniform(0.5, 6.0, roads.n_features)
-    found["roads, 14,630 states, 24 features"] = roads, model.sample(roads, theta, 1000, seed=0), model
-    return found
+    cases["roads, 14,630 states, 24 features"] = roads, model.sample(roads, theta, 1000, seed=0), model
+    return cases
 
 
 def main() -> None:
@@ -45,10 +45,10 @@ def main() -> None:
                 model.fit_many(mdp, demos, weights, None if start is None else start[None])
                 taken = time.perf_counter() - began
                 model.fit(mdp, demos, start=start)
-                found = model.result_
+                result = model.result_
                 print(
-                    f"    {solver:<7} {kind} {1e3 * taken:9.1f} ms {found.n_evaluations:5d} evaluations "
-                    f"{found.n_hessians:4d} Hessians  {found.status.name.lower()}"
+                    f"    {solver:<7} {kind} {1e3 * taken:9.1f} ms {result.n_evaluations:5d} evaluations "
+                    f"{result.n_hessians:4d} Hessians  {result.status.name.lower()}"
                 )
 
 

@@ -1,8 +1,8 @@
 """Better starts: how near a mixture that is given no labels comes to the one that has them, by number of elements.
 
 Run as `python -m benchmarks.starts [WORLDS] [FIRST_SEED]`; a world takes minutes. Every option learns from the same 100
-demonstrations a world, and its clusters are judged by 100 others. The difference to the same model with the true labels
-is paired by world; "yes" means that its whole 95 % interval lies below 0.02. "objective" is the mean penalised
+demonstrations per world, and its clusters are judged by 100 others. The difference to the same model with the true
+labels is paired by world; "yes" means that its whole 95 % interval lies below 0.02. "objective" is the mean penalised
 log-likelihood less that of EM from the true labels: below 0, EM ended in a worse local maximum. Options were chosen on
 worlds of seeds 1000 to 1019, never on 0 to 99. Times are on one thread; that of "supervised", the first, includes
 compiling.
@@ -41,12 +41,12 @@ OPTIONS: dict[str, dict[str, object]] = {
     "k-means, annealed": {"annealing": (5.0, 10)},
 }
 LABELLED = ("supervised", "EM from the labels")
-Found = dict[tuple[str, int, str], tuple[float, float, float]]
+Scores = dict[tuple[str, int, str], tuple[float, float, float]]
 
 
-def run_world(seed: int) -> Found:
+def run_world(seed: int) -> Scores:
     """Return held-out ANID, objective and seconds of every model, number of elements and option."""
-    found: Found = {}
+    scores: Scores = {}
     numba.set_num_threads(1)
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", LimiirlWarning)
@@ -63,8 +63,8 @@ def run_world(seed: int) -> Found:
                     seconds = time.perf_counter() - start
                     recovery = evaluate(mixture, problem.test, problem.test_labels, problem.truth).recovery
                     assert recovery is not None  # labels were given
-                    found[model, n, option] = (recovery.anid, mixture.objective_, seconds)
-    return found
+                    scores[model, n, option] = (recovery.anid, mixture.objective_, seconds)
+    return scores
 
 
 def main() -> None:
@@ -85,8 +85,8 @@ def main() -> None:
                 rise = float(np.mean(values[:, 1] - table["EM from the labels"][:, 1]))
                 ratio = float(np.sum(values[:, 2]) / np.sum(table["k-means"][:, 2]))
                 near = "yes" if gap.high < NEAR else "no" if gap.low > NEAR else "open"
-                told = f"{mean_interval(values[:, 0])!s:>18} {gap!s:>18}  {near:<5} {rise:>+10.4f} {ratio:>14.2f}"
-                print(f"  {option:<22} {told}")
+                row = f"{mean_interval(values[:, 0])!s:>18} {gap!s:>18}  {near:<5} {rise:>+10.4f} {ratio:>14.2f}"
+                print(f"  {option:<22} {row}")
     print(f"  {time.perf_counter() - start:.0f} s in all, on two processes")
 
 

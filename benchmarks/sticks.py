@@ -1,4 +1,4 @@
-"""How often the stick-breaking GMM counts the intents right, by covariance, variance floor and number of starts.
+"""Number of worlds in which the stick-breaking GMM counts the intents right, by covariance, floor and starts.
 
 Run as `python -m benchmarks.sticks`: ten ElementWorlds each of 2 to 5 elements, 100 demonstrations, whitened features.
 """
@@ -46,9 +46,9 @@ def main() -> None:
         data[n_elements] = [whiten(world.sample(100, seed=world.seed)[0].features(world.mdp)) for world in worlds]
     print("  covariance  floor  starts  " + "  ".join(f"K = {k}   " for k in ELEMENTS) + "  right of 40")
     for covariance, floor, n_starts in [*SETTINGS, ("full", 1e-6, 1)]:
-        found = {k: [count(points, covariance, floor, n_starts) for points in data[k]] for k in ELEMENTS}
-        right = {k: sum(value == k for value in found[k]) for k in ELEMENTS}
-        cells = "  ".join(f"{np.mean(found[k]):.1f} ({right[k]:2d})" for k in ELEMENTS)
+        n_clusters = {k: [count(points, covariance, floor, n_starts) for points in data[k]] for k in ELEMENTS}
+        right = {k: sum(value == k for value in n_clusters[k]) for k in ELEMENTS}
+        cells = "  ".join(f"{np.mean(n_clusters[k]):.1f} ({right[k]:2d})" for k in ELEMENTS)
         print(f"  {covariance:<10} {floor:6g}  {n_starts:6d}  {cells}  {sum(right.values()):8d}")
 
 

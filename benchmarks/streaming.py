@@ -4,7 +4,7 @@ Run as `python -m benchmarks.streaming [growth] [LARGEST]` or `python -m benchma
 
 - `growth` (default, up to 1e6 demonstrations): the time of an EM iteration in plain numpy, by the library in memory,
   and streamed: from the files of a store, and from rows without any (windows of one table, so that making them takes no
-  time). Demonstrations a second as ratios to numpy, and the peak memory of a fresh process each. Beyond 1e7 only the
+  time). Demonstrations per second as ratios to numpy, and the peak memory of a fresh process each. Beyond 1e7 only the
   last is run: the others would need 20 GB of memory or of disk.
 - `claim`: N demonstrations (default 1e6; the issue's figure is 1e7, which takes 2 GB of disk) are written to a store,
   part by part; fitted from it in a fresh process; and fitted in memory in another, from the same start for as many
@@ -48,15 +48,15 @@ def sizes(n: int) -> list[int]:
     return [PART] * (n // PART) + ([n % PART] if n % PART else [])
 
 
-def written(n: int, folder: Path) -> FeatureStore:
-    """A store of n demonstrations, written now or before; a folder that has another number of them is refused."""
+def write_store(n: int, folder: Path) -> FeatureStore:
+    """Return a store of n demonstrations, written now or before; a folder with another number of them is rejected."""
     rows = sizes(n)
     made = FunctionSource(lambda i: part(i, rows[i]), len(rows), version=f"{n} demonstrations in parts of {PART}")
     return write_features(WORLD.mdp, made, folder)
 
 
 def in_memory(rows: Rows) -> MaxEntProblem:
-    """What `IntentMixture.fit` runs EM on, without the demonstrations."""
+    """Return the problem that `IntentMixture.fit` runs EM on, without the demonstrations."""
     n = len(rows.log_q)
     units = Groups(None, rows.counts, np.arange(n))
     return MaxEntProblem(
@@ -70,7 +70,7 @@ def tile(n: int = 2 * PART) -> Rows:
     return Rows(demos.features(WORLD.mdp), demos.log_q(WORLD.mdp), np.ones(n))
 
 
-def generated(n: int, known: Rows) -> FeatureStore:
+def generate_store(n: int, known: Rows) -> FeatureStore:
     """n rows without files: each part a window of one table."""
     rows = sizes(n)
     offsets = np.random.default_rng(0).integers(len(known.log_q) - PART, size=len(rows))
@@ -109,7 +109,7 @@ def numpy_iteration(rows: Rows, ready: MaxEntProblem, state: dict) -> None:
 def measure(kind: str, n: int, folder: str) -> dict:
     """Time an iteration of one kind in this process."""
     if kind == "generated":
-        ready = stream_problem(MODEL, WORLD.mdp, generated(n, tile()))
+        ready = stream_problem(MODEL, WORLD.mdp, generate_store(n, tile()))
     elif kind == "files":
         ready = stream_problem(MODEL, WORLD.mdp, FeatureStore.open(folder))
     else:
@@ -130,49 +130,49 @@ def measure(kind: str, n: int, folder: str) -> dict:
 
 
 def growth(largest: float) -> None:
-    """Print what an iteration costs at each N, by each way."""
+    """Print the cost of an iteration for each N and each source of rows."""
     print(f"streaming: an EM iteration on 24 features, K = 3, parts of {PART:,} rows")
     print(describe_machine())
-    print("demonstrations a second (ratio to numpy; peak memory of the process)")
+    print("demonstrations per second (ratio to numpy; peak memory of the process)")
     kinds = ("numpy", "memory", "files", "generated")
     print(f"  {'N':>12} " + "".join(f"{kind:>34}" for kind in kinds))
-    found = []
+    times = []
     for n in (10**power for power in range(5, 9) if 10**power <= largest):
         cells, base = [], None
         with tempfile.TemporaryDirectory() as scratch:
             folder = str(Path(scratch) / "store")
             if n < _LARGEST_IN_MEMORY:
-                written(n, Path(folder))
+                write_store(n, Path(folder))
             for kind in kinds:
                 if kind != "generated" and n >= _LARGEST_IN_MEMORY:
                     cells.append(f"{'-':>34}")
                     continue
-                told = json.loads(run_fresh("benchmarks.streaming", "one", kind, str(n), folder))
-                base = told["seconds"] if kind == "numpy" else base
-                ratio = f"{base / told['seconds']:.2f}x, " if base else ""
-                cells.append(f"{n / told['seconds']:15,.0f} ({ratio}{told['peak'] / 2**20:,.0f} MB)".rjust(34))
+                report = json.loads(run_fresh("benchmarks.streaming", "one", kind, str(n), folder))
+                base = report["seconds"] if kind == "numpy" else base
+                ratio = f"{base / report['seconds']:.2f}x, " if base else ""
+                cells.append(f"{n / report['seconds']:15,.0f} ({ratio}{report['peak'] / 2**20:,.0f} MB)".rjust(34))
                 if kind == "generated":
-                    found.append((n, told["seconds"]))
+                    times.append((n, report["seconds"]))
         print(f"  {n:12,} " + "".join(cells), flush=True)
-    if len(found) > 1:
-        exponent = np.polyfit(*np.log(np.array(found)).T, 1)[0]
+    if len(times) > 1:
+        exponent = np.polyfit(*np.log(np.array(times)).T, 1)[0]
         print(f"  time of an iteration, generated: N to the power {exponent:.2f} (1 is proportional)")
 
 
 def fit(kind: str, folder: str) -> dict:
-    """Fit to a store in this process; return what was found and the peak of memory."""
+    """Fit to a store in this process; return the parameters and the peak memory."""
     store = FeatureStore.open(folder)
     ready = stream_problem(MODEL, WORLD.mdp, store) if kind == "files" else in_memory(store.take(np.arange(store.n)))
     began = time.perf_counter()
-    found = em(ready, ITERATIONS)
+    result = em(ready, ITERATIONS)
     taken = time.perf_counter() - began
-    told = {"rho": found.rho.tolist(), "thetas": found.thetas.tolist(), "log_likelihood": found.log_likelihood}
-    return told | {"seconds": taken, "peak": peak_bytes()}
+    report = {"rho": result.rho.tolist(), "thetas": result.thetas.tolist(), "log_likelihood": result.log_likelihood}
+    return report | {"seconds": taken, "peak": peak_bytes()}
 
 
-def farthest(found: object, expected: object) -> float:
+def farthest(actual: object, expected: object) -> float:
     """The largest relative difference; a reward on its bound of 0 must be 0 in both."""
-    one, other = np.array(found), np.array(expected)
+    one, other = np.array(actual), np.array(expected)
     return float(np.max(np.where(one == other, 0.0, np.abs(one - other) / np.maximum(np.abs(other), 1e-300))))
 
 
@@ -181,28 +181,32 @@ def claim(n: int, folder: Path) -> None:
     print(f"streaming: {n:,} demonstrations, 24 features, K = 3, {ITERATIONS} iterations, from disk and in memory")
     print(describe_machine())
     known, began = folder.exists(), time.perf_counter()
-    store = written(n, folder)
+    store = write_store(n, folder)
     rate, peak = n / (time.perf_counter() - began), peak_bytes() / 2**20
     how = (
         "there already"
         if known
-        else f"{rate:,.0f} demonstrations a second (drawing them included), peak {peak:,.0f} MB"
+        else f"{rate:,.0f} demonstrations per second (drawing them included), peak {peak:,.0f} MB"
     )
     print(f"  features in {len(store.shards)} parts: {how}")
-    told = {
+    reports = {
         kind: json.loads(run_fresh("benchmarks.streaming", "fit", kind, str(folder))) for kind in ("files", "memory")
     }
     for kind, name in (("files", "streamed"), ("memory", "in memory")):
-        rate = n * (ITERATIONS + 1) / told[kind]["seconds"]
-        print(f"  {name:<9} {rate:12,.0f} demonstrations a second and pass, peak {told[kind]['peak'] / 2**20:,.0f} MB")
-    apart = {name: farthest(told["files"][name], told["memory"][name]) for name in ("rho", "thetas", "log_likelihood")}
+        rate = n * (ITERATIONS + 1) / reports[kind]["seconds"]
+        print(
+            f"  {name:<9} {rate:12,.0f} demonstrations per second and pass, "
+            f"peak {reports[kind]['peak'] / 2**20:,.0f} MB"
+        )
+    on_disk, in_ram = reports["files"], reports["memory"]
+    apart = {name: farthest(on_disk[name], in_ram[name]) for name in ("rho", "thetas", "log_likelihood")}
     print("  largest relative difference: " + ", ".join(f"{name} {value:.1e}" for name, value in apart.items()))
-    limit, near = max(told["files"]["peak"], 2**20 * peak) < 2e9, all(value < 1e-8 for value in apart.values())
+    limit, near = max(on_disk["peak"], 2**20 * peak) < 2e9, all(value < 1e-8 for value in apart.values())
     print(f"  under 2 GB: {'yes' if limit else 'NO'}; within 1e-8: {'yes' if near else 'NO'}")
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Run the part named on the command line."""
     words = sys.argv[1:]
     if words[:1] == ["one"]:
         print(json.dumps(measure(words[1], int(words[2]), words[3])))

@@ -1,4 +1,4 @@
-"""How a study scales with workers: processes of this machine, and workers of a Dask cluster on it, against the ideal.
+"""Scaling of a study with workers: processes of this machine, and workers of a Dask cluster on it.
 
 Run as `python -m benchmarks.trials [WORLDS]`. Each line runs the same trials of Table 1 into an empty store, from the
 start of the executor to the last record. The rate is that after all workers have begun, since start-up does not grow
@@ -28,7 +28,7 @@ _FIRST = 8
 def cluster(n_workers: int) -> Iterator[str]:
     """A scheduler and workers on loopback, each a process of one thread; yields the address."""
     with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
-        told = Path(folder) / "scheduler.json"
+        scheduler_file = Path(folder) / "scheduler.json"
 
         def start(*words: str) -> None:
             process = subprocess.Popen(
@@ -40,26 +40,34 @@ def cluster(n_workers: int) -> Iterator[str]:
             stack.callback(process.wait)
             stack.callback(process.terminate)
 
-        options = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(told))
+        options = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(scheduler_file))
         start("dask_scheduler", *options)
-        while not told.exists():
+        while not scheduler_file.exists():
             time.sleep(0.1)
         for _ in range(n_workers):
-            start("dask_worker", "--scheduler-file", str(told), "--nthreads", "1", "--no-nanny", "--no-dashboard")
+            start(
+                "dask_worker",
+                "--scheduler-file",
+                str(scheduler_file),
+                "--nthreads",
+                "1",
+                "--no-nanny",
+                "--no-dashboard",
+            )
         from distributed import Client
 
-        with Client(scheduler_file=str(told)) as client:
+        with Client(scheduler_file=str(scheduler_file)) as client:
             client.wait_for_workers(n_workers)
             address = str(client.scheduler.address)
         yield address
 
 
 def run(executor: Executor, n_worlds: int) -> tuple[float, float, float]:
-    """Return seconds until every worker has begun, seconds in all, and trials a second between the two."""
+    """Return seconds until every worker has begun, seconds in all, and trials per second between the two."""
     came: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        found = run_studies(
+        summary = run_studies(
             choose(["boxplots"]),
             Store(folder),
             executor,
@@ -67,25 +75,25 @@ def run(executor: Executor, n_worlds: int) -> tuple[float, float, float]:
             progress=lambda *_: came.append(time.perf_counter()),
         )
         taken = time.perf_counter() - start
-    assert found.done == found.total
-    assert not found.failed
+    assert summary.done == summary.total
+    assert not summary.failed
     return came[_FIRST] - start, taken, (len(came) - 1 - _FIRST) / (came[-1] - came[_FIRST])
 
 
 def main() -> None:
-    """Print a line an executor and number of workers."""
+    """Print a line per executor and number of workers."""
     n_worlds = int(sys.argv[1]) if len(sys.argv) > 1 else 30
     cores = joblib.cpu_count()
     n_trials = len(METHODS) * n_worlds
     print(f"trials: {n_trials} trials of Table 1 in {n_worlds} worlds")
     print(describe_machine())
-    print("  executor  workers  begun s    all s  trials a second  speed-up  ideal")
+    print("  executor  workers  begun s    all s  trials per second  speed-up  ideal")
     base: dict[str, float] = {}
 
     def line(name: str, workers: int, executor: Executor) -> None:
         begun, whole, rate = run(executor, n_worlds)
         ratio = rate / base.setdefault(name, rate)
-        cells = f"{begun:7.1f}  {whole:7.1f}  {rate:15.2f}  {ratio:8.2f}  {min(workers, cores):5d}"
+        cells = f"{begun:7.1f}  {whole:7.1f}  {rate:17.2f}  {ratio:8.2f}  {min(workers, cores):5d}"
         print(f"  {name:<8}  {workers:>7}  {cells}", flush=True)
 
     for workers in LOCAL:

@@ -15,7 +15,7 @@ from limiirl.irl.destination.model import DestinationMaxEnt
 from limiirl.mdp import MDP
 from tests.helpers import examples, raises
 from tests.oracles.enumeration import Path
-from tests.oracles.forecasts import Begun, Trips, known
+from tests.oracles.forecasts import Begun, Trips, make_mixture
 from tests.oracles.random_mdps import cases
 
 RHO = np.array([0.7, 0.3])
@@ -46,7 +46,7 @@ class Drawn:
         irl = DestinationMaxEnt(None) if by_ends else MaxEnt(case.max_length, None, stop=kind[0], condition=kind[1])
         self.trips = self.listed(mdp)
         demos = Demonstrations.from_lists([[s] for s in range(mdp.n_states) for _ in range(ends[s])])
-        self.forecast = Forecaster(known(irl, mdp, RHO, thetas), demos)
+        self.forecast = Forecaster(make_mixture(irl, mdp, RHO, thetas), demos)
         used = (self.trips.p.sum(axis=1) > 0.0) & (by_ends | (mdp.p0[self.trips.first] > 0.0))
         assume(np.any(used))
         self.used = np.flatnonzero(used)

@@ -11,7 +11,7 @@ from limiirl.errors import InvalidDemos, InvalidParameter, NotFitted
 from limiirl.forecast import Forecaster
 from limiirl.irl.destination.model import DestinationMaxEnt
 from tests.helpers import raises
-from tests.oracles.forecasts import Begun, Trips, known
+from tests.oracles.forecasts import Begun, Trips, make_mixture
 from tests.oracles.mixture import TASTES, crossings, walks
 
 RHO = np.array([0.6, 0.4])
@@ -25,12 +25,12 @@ COSTS = np.array([[-2.0, -1.0], [-2.5, 1.0]])
 
 
 def walkers(**settings: object) -> Forecaster:
-    return Forecaster(known(MaxEnt(7, None, **settings), WALKS, RHO, TASTES), DEMOS)
+    return Forecaster(make_mixture(MaxEnt(7, None, **settings), WALKS, RHO, TASTES), DEMOS)
 
 
 def drivers(ends: list[int] | None = None) -> Forecaster:
     demos = None if ends is None else Demonstrations.from_lists([[g] for g in ends])
-    return Forecaster(known(DestinationMaxEnt(None), RING, RHO, COSTS), demos)
+    return Forecaster(make_mixture(DestinationMaxEnt(None), RING, RHO, COSTS), demos)
 
 
 def listed(ends: np.ndarray | None = None) -> Trips:
@@ -84,7 +84,7 @@ def test_destinations_must_come_from_somewhere():
 
 def test_a_trip_may_begin_where_the_fit_saw_none():
     elsewhere = RING.replace(p0=[1.0, 0.0, 0.0, 0.0])
-    forecast = Forecaster(known(DestinationMaxEnt(None), elsewhere, RHO, COSTS))
+    forecast = Forecaster(make_mixture(DestinationMaxEnt(None), elsewhere, RHO, COSTS))
     np.testing.assert_array_equal(
         forecast.next_states([2, 1], 0).probability, drivers().next_states([2, 1], 0).probability
     )
@@ -99,7 +99,7 @@ def test_a_history_is_the_prior_of_what_follows():
     begun = [0, 1, 2]
     seen = prior * np.exp(irl.log_prob_prefix(WALKS, TASTES, Demonstrations.from_lists([begun]))[0])
     np.testing.assert_allclose(forecast.intents(begun, history=DEMOS[:5])[0], seen / seen.sum(), rtol=1e-10)
-    other = Forecaster(known(irl, WALKS, prior, TASTES))
+    other = Forecaster(make_mixture(irl, WALKS, prior, TASTES))
     one, two = forecast.next_states(begun, history=DEMOS[:5]), other.next_states(begun)
     np.testing.assert_allclose(one.probability, two.probability, rtol=1e-10)
     np.testing.assert_allclose(
@@ -124,10 +124,10 @@ def test_each_driver_is_judged_by_the_trips_of_the_same_group():
 
 def test_a_route_knows_the_driver():
     costs = -np.abs(COSTS)
-    forecast = Forecaster(known(DestinationMaxEnt(), RING, RHO, costs))
+    forecast = Forecaster(make_mixture(DestinationMaxEnt(), RING, RHO, costs))
     history = Demonstrations.from_lists([[0, 3, 2]] * 4)
     joint = RHO * np.exp(DestinationMaxEnt().log_prob(RING, costs, history).sum(axis=0))
-    sure = Forecaster(known(DestinationMaxEnt(), RING, joint / joint.sum(), costs))
+    sure = Forecaster(make_mixture(DestinationMaxEnt(), RING, joint / joint.sum(), costs))
     known_driver, wanted = forecast.routes(0, 2, k=2, history=history), sure.routes(0, 2, k=2)
     for one, two in zip(known_driver, wanted, strict=True):
         np.testing.assert_array_equal(one.states, two.states)
@@ -137,10 +137,10 @@ def test_a_route_knows_the_driver():
 
 def test_flows_and_changes_of_a_known_driver_are_those_of_its_posterior():
     costs = -np.abs(COSTS)
-    forecast = Forecaster(known(DestinationMaxEnt(), RING, RHO, costs))
+    forecast = Forecaster(make_mixture(DestinationMaxEnt(), RING, RHO, costs))
     history = Demonstrations.from_lists([[0, 3, 2]] * 40)
     driver = forecast.with_history(history)
-    sure = Forecaster(known(DestinationMaxEnt(), RING, forecast.intents(history=history)[0], costs))
+    sure = Forecaster(make_mixture(DestinationMaxEnt(), RING, forecast.intents(history=history)[0], costs))
     assert abs(driver.weights[0] - RHO[0]) > 0.05
     np.testing.assert_allclose(driver.flows([0, 1], [2, 3]).edge, sure.flows([0, 1], [2, 3]).edge, rtol=1e-12)
     mine, theirs = (one.compare(one.with_closures(edges=[0]), [0], [2]) for one in (driver, sure))
@@ -154,7 +154,7 @@ def test_flows_and_changes_of_a_known_driver_are_those_of_its_posterior():
 
 def test_a_model_of_any_length_is_the_limit_of_long_ones():
     costs = np.array([[-2.0, -1.0], [-2.5, -0.5]])
-    anything, long = (Forecaster(known(MaxEnt(n), RING, RHO, costs)) for n in (np.inf, 60))
+    anything, long = (Forecaster(make_mixture(MaxEnt(n), RING, RHO, costs)) for n in (np.inf, 60))
     np.testing.assert_allclose(
         anything.next_states([0, 1], 3).probability, long.next_states([0, 1], 3).probability, rtol=1e-9
     )
@@ -186,7 +186,7 @@ def test_a_mixture_of_another_kind_is_refused():
     with pytest.raises(NotFitted, match="not fitted"):
         Forecaster(IntentMixture(2))
     with raises(InvalidParameter, parameter="mixture"):
-        Forecaster(known(MLIRL(), WALKS, RHO, TASTES))
+        Forecaster(make_mixture(MLIRL(), WALKS, RHO, TASTES))
     with raises(InvalidParameter, parameter="mixture", value="terminal_or_max_length"):
         walkers(stop="terminal_or_max_length")
 
@@ -236,7 +236,7 @@ def test_a_prefix_as_long_as_the_model_allows_ends():
     assert result.most_likely.tolist() == [-1]
     assert repr(result) == "next: dead end; ends here 100.0 %"
     with raises(InvalidDemos, parameter="demos", value=7, index=0):
-        Forecaster(known(MaxEnt(6, None), WALKS, RHO, TASTES)).next_states(whole)
+        Forecaster(make_mixture(MaxEnt(6, None), WALKS, RHO, TASTES)).next_states(whole)
 
 
 def test_what_is_written_out():

@@ -12,7 +12,7 @@ from limiirl.forecast import Forecaster, cheapest_routes
 from limiirl.mdp.shortest_paths import PathFinder
 from limiirl.worlds import RoadGrid
 from tests.helpers import raises
-from tests.oracles.forecasts import known
+from tests.oracles.forecasts import make_mixture
 
 
 def random_graph(seed: int, n: int = 7, share: float = 0.45) -> tuple[MDP, np.ndarray, nx.DiGraph]:
@@ -140,7 +140,7 @@ def town_forecaster(gamma: float = 1.0, max_length: int = 60, n_states: int = 30
     town = RoadGrid(n_states=n_states, n_edges=2 * n_states, seed=1, gamma=gamma)
     rng = np.random.default_rng(2)
     thetas = -rng.uniform(0.5, 8.0, size=(2, town.mdp.n_features))
-    return town, Forecaster(known(MaxEnt(max_length), town.mdp, [0.7, 0.3], thetas))
+    return town, Forecaster(make_mixture(MaxEnt(max_length), town.mdp, [0.7, 0.3], thetas))
 
 
 def test_predicted_routes_are_the_likeliest_of_the_mixture():
@@ -186,7 +186,7 @@ def test_routes_that_are_too_long_for_the_model_are_not_its_own(gamma):
     phi = [[0.0], [0.1], [0.1], [0.1], [0.0], [3.0]]
     mdp = MDP.from_edges([0, 1, 2, 3, 0, 5], [1, 2, 3, 4, 5, 4], gamma=gamma, state_features=phi)
     for length, best in ((5, [0, 1, 2, 3, 4]), (4, [0, 5, 4])):
-        mix = known(MaxEnt(length), mdp, [1.0], [[-1.0]])
+        mix = make_mixture(MaxEnt(length), mdp, [1.0], [[-1.0]])
         forecast = Forecaster(mix)
         assert forecast.routes(0, 4)[0].states.tolist() == best
         assert len(forecast.routes(0, 4)) == (2 if length == 5 else 1)
@@ -219,7 +219,7 @@ def test_with_a_discount_what_is_dearer_may_be_likelier():
     # By 1 it costs 2 at once; by 2, 3 and 5 it costs 2.5, but so late that it counts for less.
     phi = [[0.0], [2.0], [0.0], [0.0], [0.0], [2.5]]
     mdp = MDP.from_edges([0, 1, 0, 2, 3, 5], [1, 4, 2, 3, 5, 4], gamma=0.5, state_features=phi)
-    forecast = Forecaster(known(MaxEnt(5), mdp, [1.0], [[-1.0]]))
+    forecast = Forecaster(make_mixture(MaxEnt(5), mdp, [1.0], [[-1.0]]))
     (best,) = forecast.routes(0, 4, k=1)
     assert best.states.tolist() == [0, 2, 3, 5, 4]
     assert best.exact
@@ -231,14 +231,14 @@ def test_with_a_discount_what_is_dearer_may_be_likelier():
 def test_rewards_that_are_no_costs_are_refused():
     mdp = MDP.from_edges([0, 1], [1, 2], state_features=[[0.0], [1.0], [0.0]], edge_features=[[0.0], [1.0]])
     for theta, said in (([0.5, 0.0], "that of state 1 is 0.5 under intent 0"), ([0.0, 0.25], "that of edge 1 is 0.25")):
-        mix = known(MaxEnt(3, (-1, 1)), mdp, [1.0], [theta])
+        mix = make_mixture(MaxEnt(3, (-1, 1)), mdp, [1.0], [theta])
         with pytest.raises(InvalidParameter, match=said):
             Forecaster(mix).route(0, 2)
 
 
 def test_no_route_is_said():
     mdp = MDP.from_edges([0, 1], [1, 2], state_features=[1.0, 1.0, 1.0], p0=[0.5, 0.25, 0.25])
-    mix = known(MaxEnt(3), mdp, [1.0], [[-1.0]])
+    mix = make_mixture(MaxEnt(3), mdp, [1.0], [[-1.0]])
     forecast = Forecaster(mix)
     for ask in (forecast.route, forecast.routes):
         with raises(InvalidParameter, parameter="goal", value=0):

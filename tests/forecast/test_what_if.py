@@ -8,7 +8,7 @@ from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.forecast import Forecaster
 from limiirl.irl.destination.model import DestinationMaxEnt
 from tests.helpers import raises
-from tests.oracles.forecasts import known
+from tests.oracles.forecasts import make_mixture
 
 # Two ways from 0 to 3, by 1 or by 2; 4 hangs on 3, and 5 on nothing but 4.
 PHI = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 1.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
@@ -20,7 +20,7 @@ both = pytest.mark.parametrize("irl", MODELS, ids=["free", "given"])
 
 
 def forecaster(irl, mdp: MDP = TOWN) -> Forecaster:
-    return Forecaster(known(irl, mdp, [0.5, 0.5], COSTS), Demonstrations.from_lists([[3], [4]]))
+    return Forecaster(make_mixture(irl, mdp, [0.5, 0.5], COSTS), Demonstrations.from_lists([[3], [4]]))
 
 
 @both
@@ -125,7 +125,7 @@ def test_an_action_that_may_lead_over_a_closed_edge_is_closed():
         action_features=[[1.0], [1.0], [2.0], [3.0], [4.0]],
         edge_features=[[1.0], [2.0], [3.0], [4.0], [5.0]],
     )
-    after = Forecaster(known(MaxEnt(5), mdp, [1.0], [[-1.0, -1.0]])).with_closures(edges=[0])
+    after = Forecaster(make_mixture(MaxEnt(5), mdp, [1.0], [[-1.0, -1.0]])).with_closures(edges=[0])
     np.testing.assert_array_equal(after.edges, [2, 3, 4])
     np.testing.assert_array_equal(after.mdp.action_features.ravel(), [2.0, 3.0, 4.0])
     np.testing.assert_array_equal(after.mdp.edge_features.ravel(), [3.0, 4.0, 5.0])
@@ -134,12 +134,12 @@ def test_an_action_that_may_lead_over_a_closed_edge_is_closed():
 
 def test_dead_ends_where_nobody_may_end():
     mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], state_features=np.ones(3))
-    before = Forecaster(known(MaxEnt(4, stop="terminal"), mdp, [1.0], [[-1.0]]))
+    before = Forecaster(make_mixture(MaxEnt(4, stop="terminal"), mdp, [1.0], [[-1.0]]))
     with raises(InvalidParameter, parameter="edges", index=1):
         before.with_closures(edges=[2])
     result = before.with_closures(edges=[2], states=[1])
     assert result.route(0, 2).states.tolist() == [0, 2]
-    free = Forecaster(known(MaxEnt(4), mdp, [1.0], [[-1.0]])).with_closures(edges=[2])
+    free = Forecaster(make_mixture(MaxEnt(4), mdp, [1.0], [[-1.0]])).with_closures(edges=[2])
     assert free.mdp.terminal.tolist() == [False, True, True]
     with raises(InvalidParameter, parameter="states"):
         before.with_closures(states=[0, 1])

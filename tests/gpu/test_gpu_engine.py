@@ -8,7 +8,7 @@ import pytest
 
 from limiirl.kernels.graph import Rewards
 from tests.gpu.emulator import EmulatedDevice
-from tests.oracles.gpu_cases import NEEDS_COMPILER, NO_DEVICE, ONLY_REAL, Case, assert_same, engines, make_case
+from tests.oracles.gpu_cases import NEEDS_COMPILER, NO_DEVICE, ONLY_REAL, Case, assert_same, make_case, make_path_sums
 from tests.oracles.random_mdps import lean_bytes
 
 pytestmark = NO_DEVICE
@@ -30,7 +30,7 @@ WORLDS = {
 
 def compare(case: Case, together: int = 1, **options: object) -> None:
     """All intents at once on the GPU; so many `together` on the CPU, whose kernels are compiled for their number."""
-    gpu, cpu = engines(case, **options)
+    gpu, cpu = make_path_sums(case, **options)
     parts = [cpu.value_and_grad(case.thetas[k : k + together]) for k in range(0, len(case.thetas), together)]
     for found, expected in zip(gpu.value_and_grad(case.thetas), zip(*parts, strict=True), strict=True):
         assert_same(found, np.concatenate(expected))
@@ -48,7 +48,7 @@ def compare_all(world: str, place: object, space: str) -> None:
     lean = lean_bytes(case.mdp, case.length, len(case.thetas))
     compare(case, place=place, arithmetic=space)
     compare(case, place=place, arithmetic=space, by_start=True, max_bytes=lean)
-    gpu, cpu = engines(case, place, arithmetic=space)
+    gpu, cpu = make_path_sums(case, place, arithmetic=space)
     for found, expected in zip(
         gpu.expected_counts(case.thetas, edges=True), cpu.expected_counts(case.thetas, edges=True), strict=True
     ):
@@ -109,7 +109,7 @@ def test_rules_of_stopping(stop: str, by_start: bool, space: str) -> None:
 @pytest.mark.parametrize("world", ["deterministic", "all features, sparse", "hub"])
 def test_counts_and_marginals(world: str, space: str) -> None:
     case = make_case(**WORLDS[world])
-    gpu, cpu = engines(case, arithmetic=space)
+    gpu, cpu = make_path_sums(case, arithmetic=space)
     gain = np.random.default_rng(1).uniform(0.5, 1.5, case.length)
     for found, expected in zip(
         gpu.expected_counts(case.thetas, gain=gain, edges=True),
@@ -128,14 +128,14 @@ def test_counts_and_marginals(world: str, space: str) -> None:
 @pytest.mark.parametrize("world", ["deterministic", "all features, sparse", "hub of weighted edges"])
 def test_hessian(world: str, max_bytes: float, by_start: bool, space: str) -> None:
     case = make_case(**WORLDS[world])
-    gpu, cpu = engines(case, arithmetic=space, by_start=by_start, max_bytes=max_bytes)
+    gpu, cpu = make_path_sums(case, arithmetic=space, by_start=by_start, max_bytes=max_bytes)
     assert_same(gpu.covariance(case.thetas[0]), cpu.covariance(case.thetas[0]))
 
 
 def test_starts_of_demonstrations() -> None:
     case = make_case(n_states=30)
     starts = np.random.default_rng(2).dirichlet(np.ones(30), 3).T
-    gpu, cpu = engines(case, by_start=True)
+    gpu, cpu = make_path_sums(case, by_start=True)
     for found, expected in zip(
         gpu.value_and_grad(case.thetas, starts=starts), cpu.value_and_grad(case.thetas, starts=starts), strict=True
     ):
@@ -148,7 +148,7 @@ def test_starts_of_demonstrations() -> None:
 @pytest.mark.parametrize("lean", [True, False])
 def test_what_lies_ahead(lean: bool) -> None:
     case = make_case()
-    gpu, cpu = engines(case, max_bytes=lean_bytes(case.mdp, case.length, 3) if lean else 1e9)
+    gpu, cpu = make_path_sums(case, max_bytes=lean_bytes(case.mdp, case.length, 3) if lean else 1e9)
     rng = np.random.default_rng(3)
     step, state = rng.integers(0, case.length, 40), rng.integers(0, case.mdp.n_states, 40)
     mine, other = gpu.backward_messages(case.thetas, step, state), cpu.backward_messages(case.thetas, step, state)
@@ -187,7 +187,7 @@ def test_large_worlds(world: dict, space: str, K: int) -> None:
 def test_large_worlds_from_checkpoints(space: str, by_start: bool) -> None:
     case = make_case(n_states=30_000, length=150, K=3, gamma=0.99)
     compare(case, together=8, arithmetic=space, by_start=by_start, max_bytes=lean_bytes(case.mdp, case.length, 3))
-    gpu, cpu = engines(case, arithmetic=space, by_start=by_start, max_bytes=1e8)
+    gpu, cpu = make_path_sums(case, arithmetic=space, by_start=by_start, max_bytes=1e8)
     assert_same(gpu.covariance(case.thetas[0]), cpu.covariance(case.thetas[0]))
 
 
@@ -196,7 +196,7 @@ def test_the_bound_that_chooses_the_number_space(world: str) -> None:
     """Late weights tend to 1 under a discount: a bound from the first step alone would be too small."""
     case = make_case(**WORLDS[world])
     found = []
-    for engine in engines(case):
+    for engine in make_path_sums(case):
         rewards, (prob, _) = engine.backend.rewards(case.mdp, case.thetas), engine.backend.edge_weights(False)
         edge = None if rewards.edge is None else rewards.edge.ravel()
         flat = Rewards(rewards.node.ravel(), prob, edge, engine.discount, False)

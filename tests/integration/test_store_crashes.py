@@ -57,7 +57,7 @@ def test_killed_at_any_moment_nothing_that_was_promised_is_lost(tmp_path):
         kept = {seed for seed in seeds if seed % 10_000 % 3 == 0}
         assert seeds == {seed + part for seed in kept for part in range(3)}, "half of a batch was recorded"
         assert promised <= kept
-        # At most the last batch of each writer was recorded without its having been able to say so.
+        # At most the last batch of each writer was recorded before the writer could report it.
         assert len(kept - promised) <= first // 10_000 + 1
     assert len(promised) >= 12
 
@@ -227,7 +227,7 @@ def test_a_full_disk_is_one_clear_error_and_leaves_the_store_intact(tmp_path):
 
 def write_where_forbidden(pipe, folder):
     if os.geteuid() == 0:
-        os.seteuid(65534)  # root may write anywhere; nobody may not
+        os.seteuid(65534)  # root may write anywhere; uid 65534 may not
     store = Store(folder)
     assert len(store.read()) == 3
     for attempt in (lambda: store.append(batch(3)), lambda: store.add_specs([Spec()]), lambda: Store(folder / "new")):

@@ -1,4 +1,4 @@
-"""What a browser finds wrong with a page: Debian's chromium, driven without a window."""
+"""Faults of a page as a browser reports them: Debian's chromium, driven without a window."""
 
 import os
 import shutil
@@ -114,7 +114,7 @@ _STRUCTURE = """() => {
 
 @dataclass
 class Findings:
-    """Everything that is wrong with a page, one list a kind; all are empty for a page that is right."""
+    """Faults of a page, one list per kind; all are empty for a correct page."""
 
     console: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -136,7 +136,7 @@ class Findings:
 
 
 def why_absent() -> str:
-    """Why no browser can be driven here; empty if one can."""
+    """Return the reason why no browser can be driven here; empty if one can."""
     if not executable():
         return "no chromium: install Debian's package of that name"
     try:
@@ -156,7 +156,7 @@ def require_browser() -> None:
 
 
 def executable() -> str:
-    """Where chromium is, or nothing."""
+    """Return the path of chromium, empty if it is absent."""
     return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome") or ""
 
 
@@ -218,9 +218,9 @@ def _listen(context: Any, tab: Any, address: str, findings: Findings) -> None:
         if message.type in ("error", "warning", "assert"):
             findings.console.append(f"{message.type}: {message.text}")
 
-    def request(asked: Any) -> None:
-        if asked.url != address and not asked.url.startswith("data:"):
-            findings.requests.append(asked.url)
+    def request(sent: Any) -> None:
+        if sent.url != address and not sent.url.startswith("data:"):
+            findings.requests.append(sent.url)
 
     def dialog(shown: Any) -> None:
         findings.dialogs.append(shown.message)

@@ -37,7 +37,7 @@ def state_values(kind: str, values: Float, beta: float) -> Float:
 
 
 def q_tables(mdp: MDP, theta: Float) -> tuple[Float, Float]:
-    """What is earned (S, A) by each action, the state's reward included and nan for absent actions, and T (S, A, S)."""
+    """Return the expected reward (S, A) of each action, with the state's, nan for absent actions, and T (S, A, S)."""
     T, R = tensors(mdp, theta)
     earned = np.einsum("sat,sat->sa", T, R)
     earned[T.sum(axis=2) == 0.0] = np.nan
@@ -45,7 +45,7 @@ def q_tables(mdp: MDP, theta: Float) -> tuple[Float, Float]:
 
 
 def stationary_policy(mdp: MDP, theta: Float, kind: str, beta: float, n_backups: int | None = None) -> Float:
-    """pi (S, A), by sweeps until nothing changes, or by so many of them from Q = r (that of the pair included)."""
+    """pi (S, A), by Bellman backups until nothing changes, or by n_backups from Q = r (that of the pair included)."""
     r = mdp.rewards(theta)[0][:, 0]
     earned, T = q_tables(mdp, theta)
     Q = earned
@@ -76,7 +76,7 @@ def horizon_policies(mdp: MDP, theta: Float, beta: float, horizon: int, *, stop:
 def log_prob(mdp: MDP, demos: Demonstrations, pi: Float, stops: Float | None = None) -> Float:
     """log p (N,): start, then each step summed over the actions it may have been; pi (S, A), or (L, S, A) by step."""
     T, _ = tensors(mdp, np.zeros(mdp.n_features))
-    found = np.zeros(len(demos))
+    log_p = np.zeros(len(demos))
     for i, demo in enumerate(demos):
         p = float(mdp.p0[demo.states[0]])
         for t, (s, target) in enumerate(zip(demo.states[:-1], demo.states[1:], strict=True)):
@@ -85,5 +85,5 @@ def log_prob(mdp: MDP, demos: Demonstrations, pi: Float, stops: Float | None = N
             p *= sum(now[s, b] * T[s, b, target] for b in range(now.shape[1])) if a < 0 else now[s, a] * T[s, a, target]
         if stops is not None:
             p *= stops[len(demo.states) - 1, demo.states[-1]]
-        found[i] = math.log(p)
-    return found
+        log_p[i] = math.log(p)
+    return log_p

@@ -1,4 +1,4 @@
-"""Dask clusters of real processes on loopback, and hands that kill parts of them."""
+"""Dask clusters of real processes on loopback, and helpers that kill parts of them."""
 
 import contextlib
 import json
@@ -52,7 +52,7 @@ def dask(*arguments: object, allowed_failures: int = 0, preloaded: str = "") -> 
     try:
         yield started
     finally:
-        # Not politely: a worker would say goodbye for long to a scheduler that is gone. It ends with its nanny.
+        # Killed, not terminated: a worker waits long for a scheduler that is gone. It ends with its nanny.
         started.kill()
         started.wait()
 
@@ -76,7 +76,7 @@ def cluster(
     preloaded: str = "limiirl.executors",
     threads: int = 1,
 ) -> Iterator[Cluster]:
-    """A scheduler with so many workers, of one thread unless told otherwise, each with so much memory; "0" is no limit.
+    """A scheduler with so many workers, of one thread by default, each with so much memory; "0" is no limit.
 
     The workers begin with a module imported, which should be what most of their tasks need.
     """

@@ -1,4 +1,4 @@
-"""How near is near: the norm in which the engine is held to its oracles."""
+"""The norm in which path sums are compared with their oracles."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ TOLERANCE = 1e-10
 
 
 def assert_close(
-    found: ArrayLike, oracle: ArrayLike, what: str, tolerance: float = TOLERANCE, size: float = 1.0
+    actual: ArrayLike, oracle: ArrayLike, what: str, tolerance: float = TOLERANCE, size: float = 1.0
 ) -> None:
-    """|found - oracle| <= tolerance * max(size, max |oracle|) in every entry; infinities must be in the same places."""
+    """Assert |actual - oracle| <= tolerance ** max(size, max |oracle|) in every entry; infinities must agree."""
     oracle = np.asarray(oracle, dtype=np.float64)
     scale = max(size, float(np.max(np.abs(oracle), initial=0.0, where=np.isfinite(oracle))))
-    np.testing.assert_allclose(found, oracle, rtol=0.0, atol=tolerance * scale, err_msg=what)
+    np.testing.assert_allclose(actual, oracle, rtol=0.0, atol=tolerance * scale, err_msg=what)

@@ -21,7 +21,7 @@ def unit_log_likelihoods(
     thetas: Float,
     by_start: bool = False,
 ) -> list[float]:
-    """log sum_k rho_k prod_demos p(demo | theta_k) of every unit; shares need not sum to 1.
+    """log sum_k rho_k prod_demos p(demo | theta_k) of every unit; weights need not sum to 1.
 
     A unit is a list of demonstrations, and a demonstration a list of the trajectories that its recording may have been.
     """
@@ -57,20 +57,20 @@ def second_derivatives(value: Scalar, x: Float, step: float = 4e-3) -> Float:
 
 def _second(value: Scalar, x: Float, step: float) -> Float:
     n, moves = x.size, step * np.eye(x.size)
-    found = np.empty((n, n))
+    hessian = np.empty((n, n))
     for i in range(n):
         for j in range(i + 1):
             a, b = moves[i], moves[j]
             corners = value(x + a + b) - value(x + a - b) - value(x - a + b) + value(x - a - b)
-            found[i, j] = found[j, i] = corners / (4.0 * step**2)
-    return found
+            hessian[i, j] = hessian[j, i] = corners / (4.0 * step**2)
+    return hessian
 
 
 def first_derivatives(values: Callable[[Float], list[float]], x: Float, step: float = 1e-3) -> Float:
     """The Jacobian (m, n) of m values by central differences at two steps, extrapolated."""
 
-    def slopes(step: float) -> Float:
+    def differences(step: float) -> Float:
         moves = step * np.eye(x.size)
         return np.stack([(np.array(values(x + a)) - np.array(values(x - a))) / (2.0 * step) for a in moves], axis=1)
 
-    return (4.0 * slopes(0.5 * step) - slopes(step)) / 3.0
+    return (4.0 * differences(0.5 * step) - differences(step)) / 3.0

@@ -1,6 +1,6 @@
-"""Every trajectory of a small MDP, written out one by one: what the engine's sums are compared with.
+"""Every trajectory of a small MDP, written out one by one, as a reference for path sums.
 
-Nothing is shared with the engine: trajectories come from a plain recursion over the MDP's edges, and each sum is taken
+Nothing is shared with the library: trajectories come from a plain recursion over the MDP's edges, and each sum is taken
 over the list of them. A trajectory is a tuple of states and the tuple of the MDP's edges between them.
 """
 
@@ -38,14 +38,14 @@ def outgoing(mdp: MDP) -> list[list[int]]:
 def count_paths(mdp: MDP, max_length: int) -> int:
     """Number of trajectories of 1 to `max_length` states, from every state, that may stop anywhere."""
     moves = [[int(mdp.dst[edge]) for edge in edges] for edges in outgoing(mdp)]
-    ahead = [1] * mdp.n_states
+    continuations = [1] * mdp.n_states
     for _ in range(max_length - 1):
-        ahead = [1 + sum(ahead[target] for target in targets) for targets in moves]
-    return sum(ahead)
+        continuations = [1 + sum(continuations[target] for target in targets) for targets in moves]
+    return sum(continuations)
 
 
 def paths(mdp: MDP, max_length: int, stop: str = "anywhere") -> Iterator[Path]:
-    """Every trajectory from every state, whatever p0 says, that ends where `stop` allows."""
+    """Every trajectory from every state, regardless of p0, that ends where `stop` allows."""
     out, target, terminal = outgoing(mdp), mdp.dst.tolist(), mdp.terminal.tolist()
 
     def grow(states: tuple[int, ...], edges: tuple[int, ...]) -> Iterator[Path]:
@@ -67,13 +67,13 @@ def path_features(mdp: MDP, listed: list[Path]) -> Float:
     of_state = dense(mdp.state_features, mdp.n_states)
     of_action, of_edge = dense(mdp.action_features, len(pairs))[pair], dense(mdp.edge_features, mdp.n_edges)
     of_move, ds = np.hstack([of_action, of_edge]), of_state.shape[1]
-    found = np.zeros((len(listed), ds + of_move.shape[1]))
+    F = np.zeros((len(listed), ds + of_move.shape[1]))
     for i, (states, edges) in enumerate(listed):
         for t, state in enumerate(states):
-            found[i, :ds] += mdp.gamma**t * of_state[state]
+            F[i, :ds] += mdp.gamma**t * of_state[state]
         for t, edge in enumerate(edges):
-            found[i, ds:] += mdp.gamma**t * of_move[edge]
-    return found
+            F[i, ds:] += mdp.gamma**t * of_move[edge]
+    return F
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,23 +102,23 @@ class Law:
 
     def covariance(self) -> Float:
         """Cov[F] (d, d), summed from deviations; by start, its mean over the start distribution."""
-        F, found = self.paths.F, np.zeros((self.paths.F.shape[1],) * 2)
+        F, covariance = self.paths.F, np.zeros((self.paths.F.shape[1],) * 2)
         groups = range(self.starts.size) if self.by_start else [None]
         for state in groups:
             p = self.p if state is None else np.where(self.paths.first == state, self.p, 0.0)
             total = math.fsum(p)
             if total > 0.0:
                 deviation = F - self.mean(p) / total
-                found += (deviation.T * p) @ deviation
-        return found
+                covariance += (deviation.T * p) @ deviation
+        return covariance
 
     def time_marginals(self) -> Float:
         """p_t(s) (L, S)."""
-        found = np.zeros((self.paths.max_length, self.starts.size))
+        marginals = np.zeros((self.paths.max_length, self.starts.size))
         for t, column in enumerate(self.paths.states.T):
             there = column >= 0
-            np.add.at(found[t], column[there], self.p[there])
-        return found
+            np.add.at(marginals[t], column[there], self.p[there])
+        return marginals
 
     def state_counts(self, gain: Float) -> Float:
         """sum_t gain_t p_t(s), (S,)."""
@@ -126,11 +126,11 @@ class Law:
 
     def edge_counts(self, gain: Float) -> Float:
         """sum_t gain_t P(edge e at step t), (E,)."""
-        found = np.zeros(self.paths.mdp.n_edges)
+        counts = np.zeros(self.paths.mdp.n_edges)
         for t, column in enumerate(self.paths.edges.T):
             there = column >= 0
-            np.add.at(found, column[there], gain[t] * self.p[there])
-        return found
+            np.add.at(counts, column[there], gain[t] * self.p[there])
+        return counts
 
 
 class Enumeration:

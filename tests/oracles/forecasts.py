@@ -1,4 +1,4 @@
-"""Forecasts by listing every trip: each question is a sum over the trips that answer it."""
+"""Forecasts by listing every trip: each is a sum over the trips that agree with it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.oracles.enumeration import Enumeration, Path
 Float = NDArray[np.float64]
 
 
-def known(irl: object, mdp: MDP, rho: Float, thetas: Float) -> IntentMixture:
-    """A mixture with given shares and rewards, as one read from a file: without demonstrations."""
+def make_mixture(irl: object, mdp: MDP, rho: Float, thetas: Float) -> IntentMixture:
+    """Return a mixture with given weights and rewards, without demonstrations, as if read from a file."""
     mixture = IntentMixture(len(thetas), irl)
     mixture.irl_, mixture.mdp_ = irl, mdp
     mixture.weights_, mixture.thetas_ = np.asarray(rho), np.asarray(thetas)
@@ -103,34 +103,34 @@ class Trips:
     def destinations(self, begun: Begun, candidates: list[int], prior: Float | None) -> Float:
         """(G,) the posterior of destinations; without a prior, the model's own."""
         rows, start = self.begun(begun), self.first == begun.states[0]
-        found = np.zeros(len(candidates))
+        posterior = np.zeros(len(candidates))
         for j, goal in enumerate(candidates):
             whole = 1.0 if prior is None else self.joint(start, goal).sum()
             if whole > 0.0:
-                found[j] = (1.0 if prior is None else prior[j]) * self.joint(rows, goal).sum() / whole
-        return found / found.sum() if found.sum() > 0.0 else found
+                posterior[j] = (1.0 if prior is None else prior[j]) * self.joint(rows, goal).sum() / whole
+        return posterior / posterior.sum() if posterior.sum() > 0.0 else posterior
 
     def routes(self, start: int, goal: int) -> dict[tuple[int, ...], float]:
-        """The probability of each route, by its edges, that passes no state twice, given that one goes there."""
+        """The probability of each route, by its edges, that passes no state twice, given start and goal."""
         rows = self.first == start
         total = self.joint(rows, goal).sum()
-        found = {}
+        probability = {}
         for i in np.flatnonzero(rows & (self.last == goal)):
             states, edges = self.trips[i]
             if len(set(states)) == len(states):
-                found[edges] = self.p[i].sum() / total
-        return found
+                probability[edges] = self.p[i].sum() / total
+        return probability
 
     def flow(self, start: int, goal: int) -> tuple[Float, Float]:
-        """(K, E) and (K, S): expected uses of edges and visits to states of one trip, by intent."""
+        """(K, E) and (K, S): expected counts of edges and states of one trip, by intent."""
         rows = np.flatnonzero((self.first == start) & (self.last == goal))
         total = self.joint(self.first == start, goal).sum()
-        return self._uses(rows, self.p / total)
+        return self._counts(rows, self.p / total)
 
     def own_flow(self) -> tuple[Float, Float]:
-        return self._uses(np.arange(len(self.trips)), self.p)
+        return self._counts(np.arange(len(self.trips)), self.p)
 
-    def _uses(self, rows: NDArray[np.int64], p: Float) -> tuple[Float, Float]:
+    def _counts(self, rows: NDArray[np.int64], p: Float) -> tuple[Float, Float]:
         edge, state = np.zeros((p.shape[1], self.mdp.n_edges)), np.zeros((p.shape[1], self.mdp.n_states))
         for i in rows:
             for e in self.trips[i][1]:

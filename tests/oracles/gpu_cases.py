@@ -92,7 +92,7 @@ def make_case(
 
 
 def costly_world(K: int = 3, **options: Any) -> tuple[MDP, NDArray[np.float64]]:
-    """A case of the parity suite with a cost a step, the first feature, and feasible parameters (K, d)."""
+    """A case of the parity suite with a cost per step, the first feature, and feasible parameters (K, d)."""
     case = make_case(K=K, scale=0.3, **options)
     ones, given = np.ones((case.mdp.n_states, 1)), case.mdp.state_features
     if given is None:
@@ -107,17 +107,17 @@ def costly_world(K: int = 3, **options: Any) -> tuple[MDP, NDArray[np.float64]]:
     raise AssertionError("no cost is enough")
 
 
-def engines(case: Case, place: Any = None, **options: Any) -> tuple[FinitePathSums, FinitePathSums]:
-    """Return the same engine on the GPU, or another device, and on the CPU."""
+def make_path_sums(case: Case, place: Any = None, **options: Any) -> tuple[FinitePathSums, FinitePathSums]:
+    """Return the same path sums on the GPU, or another device, and on the CPU."""
     backend = GpuBackend(case.mdp, place or device())
     return GpuFinitePathSums(case.mdp, case.length, backend=backend, **options), FinitePathSums(
         case.mdp, case.length, **options
     )
 
 
-def assert_same(found: Any, expected: Any) -> None:
+def assert_same(actual: Any, expected: Any) -> None:
     """Fail unless two arrays agree to RTOL, relative to the largest entry for those that are tiny beside it."""
     expected = np.asarray(expected)
     finite = expected[np.isfinite(expected)]
     top = float(np.max(np.abs(finite), initial=0.0))
-    np.testing.assert_allclose(np.asarray(found), expected, rtol=RTOL, atol=RTOL * top)
+    np.testing.assert_allclose(np.asarray(actual), expected, rtol=RTOL, atol=RTOL * top)

@@ -1,4 +1,4 @@
-"""Choices of random walkers, and engines of causal models on the GPU and on the CPU compared by them."""
+"""Decisions of random walks, on which solvers of causal models on the GPU and on the CPU are compared."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.oracles.gpu_cases import Case, assert_same
 
 
 def circle() -> Case:
-    """A circle of twelve states without a choice, whose values, or flows, may differ by rounding for ever."""
+    """A circle of twelve states without a choice, whose values, or flows, may alternate by rounding forever."""
     rng, at = np.random.default_rng(0), np.arange(12)
     phi = rng.normal(size=(12, 3))
     mdp = MDP.from_edges(at, (at + 1) % 12, n_states=12, gamma=0.99, state_features=phi)

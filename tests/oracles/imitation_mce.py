@@ -1,4 +1,4 @@
-"""Makes imitation_mce.json: what the package `imitation` says of a small MDP, for tests/irl/causal/test_imitation.py.
+"""Write imitation_mce.json: results of the package `imitation` on a small MDP, for tests/irl/causal/test_imitation.py.
 
 `imitation` needs torch and stable-baselines3, which limiirl does not, so that it lives in an environment of its own:
 
@@ -80,7 +80,7 @@ def main() -> None:
         grad_l2_eps=GRAD_L2_EPS,
         log_interval=None,
     )
-    found = learner.train(max_iter=5_000)
+    occupancy = learner.train(max_iter=5_000)
     numbers = {
         "imitation": version("imitation"),
         "horizon": HORIZON,
@@ -95,8 +95,8 @@ def main() -> None:
             "theta": net.layer.weight.detach().numpy()[0],
             "pi": learner.policy.pi,
             "demonstrated": demonstrated,
-            "expected": found,
-            "expected_features": found @ features,
+            "expected": occupancy,
+            "expected_features": occupancy @ features,
         },
     }
     text = json.dumps(numbers, default=lambda array: array.tolist(), indent=1)

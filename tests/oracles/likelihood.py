@@ -1,4 +1,4 @@
-"""Likelihoods of demonstrations from a list of all trajectories: what fits and log-probabilities are compared with."""
+"""Likelihoods of demonstrations from a list of all trajectories, as a reference for fits and log-probabilities."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.oracles.enumeration import Enumeration, log_sum
 Float = NDArray[np.float64]
 Rows = Sequence[int] | NDArray[np.integer]
 
-# (s, a, s', p): a slip, a self-loop, two actions that join 0 to 1 and two that join 1 to 3, which is terminal.
+# (s, a, s', p): a slip, a self-loop, two actions that connect 0 to 1 and two that connect 1 to 3, which is terminal.
 EDGES = (
     (0, 0, 1, 0.7), (0, 0, 2, 0.3), (0, 1, 1, 1.0), (0, 2, 0, 1.0),
     (1, 0, 2, 0.6), (1, 0, 3, 0.4), (1, 1, 3, 1.0),
@@ -64,17 +64,17 @@ def log_probs(paths: Enumeration, theta: Float, by_start: bool = False) -> Float
 
 
 def same_states(paths: Enumeration) -> dict[tuple[int, ...], list[int]]:
-    """The trajectories that a recording without actions cannot tell apart, by their states."""
-    found: dict[tuple[int, ...], list[int]] = {}
+    """The trajectories that a recording without actions cannot distinguish, by their states."""
+    rows: dict[tuple[int, ...], list[int]] = {}
     for i in possible(paths):
-        found.setdefault(paths.listed[i][0], []).append(int(i))
-    return found
+        rows.setdefault(paths.listed[i][0], []).append(int(i))
+    return rows
 
 
 def objective(
     paths: Enumeration, weights: Float, by_start: bool = False, ridge: float = 0.0
 ) -> Callable[[Float], tuple[float, Float]]:
-    """What a fit minimises, with its gradient: weights (N,) count every trajectory as a demonstration."""
+    """Return the objective of a fit, with its gradient: weights (N,) count every trajectory as a demonstration."""
     share = weights / weights.sum()
     starts = np.bincount(paths.first, weights=share, minlength=paths.mdp.n_states)
 
@@ -90,7 +90,7 @@ def marginal_objective(paths: Enumeration, groups: list[list[int]], by_start: bo
     """Minus the mean log-probability of recordings without actions, each a group of trajectories."""
 
     def value(theta: Float) -> float:
-        found = log_probs(paths, theta, by_start)
-        return -math.fsum(log_sum(found[group]) for group in groups) / len(groups)
+        log_p = log_probs(paths, theta, by_start)
+        return -math.fsum(log_sum(log_p[group]) for group in groups) / len(groups)
 
     return value

@@ -41,18 +41,18 @@ def chains(network):
         ways_in[b].append(a)
     follow = {a: out[0] for a, out in enumerate(ways_out) if len(out) == 1 and len(ways_in[out[0]]) == 1}
     led = set(follow.values())
-    found = {}
+    chain_of = {}
     for start in [s for s in range(network.n_segments) if s not in led] + list(range(network.n_segments)):
         chain, s = [], start
-        while s is not None and s not in found and s not in chain:
+        while s is not None and s not in chain_of and s not in chain:
             chain.append(s)
             s = follow.get(s)
-        found |= dict.fromkeys(chain, chain)
-    return found
+        chain_of |= dict.fromkeys(chain, chain)
+    return chain_of
 
 
 def enumerate_sequences(network, xy, time_s, layers, *, sigma_m, beta_m, back_m, speed_ms, slack_m):
-    """Return all sequences (candidate numbers a layer) with their log-weights.
+    """Return all sequences (candidate numbers per layer) with their log-weights.
 
     `layers` holds for each fix its candidates as (segment, metres along, distance).
     """

@@ -43,11 +43,11 @@ def responsibilities(log_p: Float, rho: Float) -> tuple[Float, Float]:
 
 def plain_em(irl: MaxEnt, mdp: MDP, demos: Demonstrations, U: Float, n_steps: int) -> tuple[Float, Float, list[float]]:
     """Weights, rewards and mean log-likelihoods after an M-step from U and n_steps rounds of E and M."""
-    found = []
+    log_likelihoods = []
     rho, thetas = U.mean(axis=0), np.array([irl.fit(mdp, demos, U[:, k]) for k in range(U.shape[1])])
     for _ in range(n_steps):
         U, log_lik = responsibilities(irl.log_prob(mdp, thetas, demos), rho)
-        found.append(float(log_lik.mean()))
+        log_likelihoods.append(float(log_lik.mean()))
         rho, thetas = U.mean(axis=0), np.array([irl.fit(mdp, demos, U[:, k]) for k in range(U.shape[1])])
-    found.append(float(responsibilities(irl.log_prob(mdp, thetas, demos), rho)[1].mean()))
-    return rho, thetas, found
+    log_likelihoods.append(float(responsibilities(irl.log_prob(mdp, thetas, demos), rho)[1].mean()))
+    return rho, thetas, log_likelihoods

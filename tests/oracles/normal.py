@@ -1,4 +1,4 @@
-"""A model whose posterior is known: feature counts that are normal about theta, in worlds where they are any values.
+"""A model with a closed-form posterior: feature counts are normal about theta, in worlds where they take any value.
 
 Log-likelihoods are quadratic in theta, so that Gaussian posteriors and their expectations are exact.
 """

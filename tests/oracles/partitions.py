@@ -35,11 +35,11 @@ def partitions(n: int) -> Iterator[Partition]:
 
 def log_restaurant(labels: Partition, alpha: float) -> float:
     """Log of the Chinese restaurant's probability, one customer after the other."""
-    found, seated = 0.0, {}
+    log_p, seated = 0.0, {}
     for i, label in enumerate(labels):
-        found += math.log(seated.get(label, alpha) / (alpha + i))
+        log_p += math.log(seated.get(label, alpha) / (alpha + i))
         seated[label] = seated.get(label, 0) + 1
-    return found
+    return log_p
 
 
 class Exact(NamedTuple):
@@ -57,13 +57,13 @@ def exact(log_p: Float, log_prior: Float, alpha: float) -> Exact:
     log_p (n, m) are log-probabilities of units at points of a grid on theta, log_prior (m,) the log of the prior's
     density times the grid's spacing.
     """
-    found = {}
+    joint = {}
     for labels in partitions(len(log_p)):
         blocks = [np.array(labels) == k for k in range(max(labels) + 1)]
         explained = sum(float(logsumexp(log_p[block].sum(axis=0) + log_prior)) for block in blocks)
-        found[labels] = log_restaurant(labels, alpha) + explained
-    log_evidence = float(logsumexp(list(found.values())))
-    posterior = {labels: math.exp(value - log_evidence) for labels, value in found.items()}
+        joint[labels] = log_restaurant(labels, alpha) + explained
+    log_evidence = float(logsumexp(list(joint.values())))
+    posterior = {labels: math.exp(value - log_evidence) for labels, value in joint.items()}
     expected = sum((max(labels) + 1) * p for labels, p in posterior.items())
     return Exact(log_evidence, posterior, max(posterior, key=posterior.__getitem__), expected)
 
@@ -86,7 +86,7 @@ class Sampled(NamedTuple):
     log_evidence: float
 
 
-def sampled(log_p: Callable[[Float], Float], mean: Float, root: Float, n: int, seed: int = 0) -> Sampled:
+def sample_posterior(log_p: Callable[[Float], Float], mean: Float, root: Float, n: int, seed: int = 0) -> Sampled:
     """The mean of log_p under N(mean, root root'), and log of its integral's exponential under the prior N(0, I).
 
     log_p is a function of normal scores (n, d) to the log-probability (n,) of an intent's members. Draws come in pairs

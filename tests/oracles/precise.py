@@ -1,6 +1,6 @@
 """log Z and expected counts in 60 digits: the recursions over all trajectories, on numbers that cannot overflow.
 
-Written from the mathematics, not from the engine: no rescaling, no reordering, no merged edges. mpmath's exponents
+Written from the mathematics, not from the library: no rescaling, no reordering, no merged edges. mpmath's exponents
 are unbounded, so that the only error is the 60th digit. Slow, hence for graphs of a few states.
 """
 
@@ -21,9 +21,9 @@ Numbers = list[mpf]
 
 @dataclass(frozen=True)
 class Precise:
-    """What the recursions find, rounded to doubles only at the end.
+    """Results of the recursions, rounded to doubles only at the end.
 
-    log_Z of the model that was asked for, log_Z_by_start (S,) of trajectories from each state (without p0; -inf where
+    log_Z of the model, log_Z_by_start (S,) of trajectories from each state (without p0; -inf where
     none can end), and the discounted expected counts of states (S,) and edges (E,).
     """
 
@@ -34,7 +34,7 @@ class Precise:
 
 
 def exact_rewards(mdp: MDP, theta: Float) -> tuple[Numbers, Numbers]:
-    """The rewards of states and of edges without rounding: doubles in features and theta are taken at their word."""
+    """The rewards of states and of edges without rounding: doubles in features and theta are taken as exact."""
     ds, da = mdp.n_state_features, mdp.n_action_features
     node = _products(mdp.state_features, theta[:ds], mdp.n_states)
     action = _products(mdp.action_features, theta[ds : ds + da], mdp.n_pairs)
@@ -45,7 +45,7 @@ def exact_rewards(mdp: MDP, theta: Float) -> tuple[Numbers, Numbers]:
 def solve(
     mdp: MDP, theta: Float, max_length: int, *, stop: str = "anywhere", by_start: bool = False, digits: int = DIGITS
 ) -> Precise:
-    """Sum over all trajectories of at most `max_length` states that may end where `stop` says.
+    """Sum over all trajectories of at most `max_length` states that may end where `stop` allows.
 
     `by_start`: condition on the start state, so that log_Z is the mean of log Z(s) over p0, and counts are means too.
     """
@@ -66,7 +66,7 @@ def solve(
         alpha = _forward(mdp, w, x, first)
         ended = mpmath.fsum(a * e for row, ends in zip(alpha, end, strict=True) for a, e in zip(row, ends, strict=True))
         began = mpmath.fsum(p0) if by_start else norm
-        if abs(ended / began - 1) > mpf(10) ** (10 - digits):  # everyone who starts ends somewhere
+        if abs(ended / began - 1) > mpf(10) ** (10 - digits):  # every trajectory that starts ends somewhere
             raise ArithmeticError(f"the two directions disagree: {ended} ended of {began}")
         node, edge = _counts(mdp, alpha, beta, w, x, norm)
         by = [float(mpmath.log(z)) if z else -np.inf for z in total]
@@ -112,9 +112,9 @@ def _backward(mdp: MDP, w: list[Numbers], x: list[Numbers], end: list[list[int]]
     edges = list(zip(mdp.src.tolist(), mdp.dst.tolist(), strict=True))
     beta: list[Numbers] = [[mpf(e) for e in row] for row in end]
     for t in range(len(w) - 2, -1, -1):
-        onward = [v * b for v, b in zip(w[t + 1], beta[t + 1], strict=True)]
+        continuation = [v * b for v, b in zip(w[t + 1], beta[t + 1], strict=True)]
         for e, (s, target) in enumerate(edges):
-            beta[t][s] += x[t][e] * onward[target]
+            beta[t][s] += x[t][e] * continuation[target]
     return beta
 
 
@@ -140,7 +140,7 @@ def _counts(
         for s in range(mdp.n_states):
             node[s] += d * alpha[t][s] * beta[t][s]
         if t + 1 < len(alpha):
-            onward = [v * b for v, b in zip(w[t + 1], beta[t + 1], strict=True)]
+            continuation = [v * b for v, b in zip(w[t + 1], beta[t + 1], strict=True)]
             for e, (s, target) in enumerate(edges):
-                edge[e] += d * alpha[t][s] * x[t][e] * onward[target]
+                edge[e] += d * alpha[t][s] * x[t][e] * continuation[target]
     return [float(n) for n in node], [float(n) for n in edge]

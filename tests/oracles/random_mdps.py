@@ -42,11 +42,11 @@ def edge_lists(draw: st.DrawFn, n_states: int, n_actions: int) -> list[tuple[int
     deterministic = draw(st.booleans())
     targets = st.integers(0, n_states - 1)
     outcomes = targets.map(lambda s: (s,)) if deterministic else st.sets(targets, min_size=1, max_size=2).map(sorted)
-    found = []
+    listed = []
     for state in range(n_states):
         actions = draw(st.sets(st.integers(0, n_actions - 1), min_size=1, max_size=n_actions))
-        found += [(state, action, tuple(draw(outcomes))) for action in sorted(actions)]
-    return found
+        listed += [(state, action, tuple(draw(outcomes))) for action in sorted(actions)]
+    return listed
 
 
 def distribution(rng: np.random.Generator, n: int) -> Float:

@@ -44,12 +44,12 @@ def features_of_counts(mdp: MDP, node: Array, edge: Array) -> Array:
 
 
 class LogRecursion:
-    """Forward and backward messages in log space for one theta (d,); `stop` as in the engine.
+    """Forward and backward messages in log arithmetic for one theta (d,); `stop` as in `MaxEnt`.
 
     Attributes
     ----------
     log_Z : float
-    visits : (L, S) p_t(s)
+    occupancy : (L, S) p_t(s)
     moves : (L - 1, E) the probability of edge e at step t
     """
 
@@ -67,10 +67,10 @@ class LogRecursion:
             log_alpha.append(arrived + own[t + 1])
         log_beta = [end if stop != "terminal_or_max_length" else np.zeros(mdp.n_states)]
         for t in range(max_length - 2, -1, -1):
-            onward = along[t] + (own[t + 1] + log_beta[0])[mdp.dst]
-            log_beta.insert(0, np.logaddexp(end, _log_gather(mdp.src, onward, mdp.n_states)))
+            continuation = along[t] + (own[t + 1] + log_beta[0])[mdp.dst]
+            log_beta.insert(0, np.logaddexp(end, _log_gather(mdp.src, continuation, mdp.n_states)))
         self.log_Z = float(np.logaddexp.reduce(log_alpha[0] + log_beta[0]))
-        self.visits = np.exp(np.array(log_alpha) + log_beta - self.log_Z)
+        self.occupancy = np.exp(np.array(log_alpha) + log_beta - self.log_Z)
         flows = [
             log_alpha[t][mdp.src] + along[t] + (own[t + 1] + log_beta[t + 1])[mdp.dst] for t in range(max_length - 1)
         ]
@@ -78,7 +78,7 @@ class LogRecursion:
 
     def counts(self, gain: Float) -> tuple[Float, Float]:
         """sum_t gain_t p_t of states (S,) and edges (E,)."""
-        return gain @ self.visits, gain[:-1] @ self.moves
+        return gain @ self.occupancy, gain[:-1] @ self.moves
 
     def expected_features(self) -> Float:
         """E[F] (d,)."""
@@ -96,7 +96,7 @@ def _log_gather(row: NDArray[np.int32], values: Float, n: int) -> Float:
 
 
 def gradient(mdp: MDP, max_length: int, theta: Array) -> Array:
-    """E[F] (d,) in plain linear space, for moderate rewards; theta may be complex."""
+    """E[F] (d,) in plain linear arithmetic, for moderate rewards; theta may be complex."""
     discount = mdp.gamma ** np.arange(max_length)
     r_state, r_edge = rewards(mdp, theta)
     w = np.exp(discount[:, None] * r_state)
@@ -115,9 +115,9 @@ def gradient(mdp: MDP, max_length: int, theta: Array) -> Array:
 
 
 def _gather(row: NDArray[np.int32], values: Array, n: int) -> Array:
-    found = np.zeros(n, dtype=values.dtype)
-    np.add.at(found, row, values)
-    return found
+    sums = np.zeros(n, dtype=values.dtype)
+    np.add.at(sums, row, values)
+    return sums
 
 
 def hessian(mdp: MDP, max_length: int, theta: Float, step: float = 1e-40) -> Float:

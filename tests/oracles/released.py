@@ -14,20 +14,20 @@ from scipy import stats
 from limiirl import Agents, IntentMixture, SigmaGIRL
 from limiirl.demos.agents import Agent
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning
-from limiirl.metrics import Comparison, Interval, paired_comparison
+from limiirl.metrics import Comparison, Interval, compare_paired
 from limiirl.metrics.evaluate import recover
 
 N_SETS = 6
 TRUTH = np.array([0, 1, 1])
 SIZES = (5, 20, 100)
-# There is one test for each of three sizes, and one success is asked for.
+# There is one test for each of three sizes, and one success is required.
 LEVEL = 0.05 / len(SIZES)
 # Soft memberships of two runs to the same solution differ by EM's tolerance.
 TIE = 1e-4
 
 
 class Score(NamedTuple):
-    """What one fit is judged by."""
+    """Scores of one fit."""
 
     accuracy: float
     anid: float
@@ -59,7 +59,7 @@ def own(sets: list[Agents], n: int, repeat: int) -> Agents:
     return sets[repeat % N_SETS].subsample(n, seed(n, repeat))
 
 
-def mixed(sets: list[Agents], n: int, repeat: int) -> Agents:
+def mix_sets(sets: list[Agents], n: int, repeat: int) -> Agents:
     """Return a repeat's agents, each of a data set that was drawn for it; no two repeats have the same three."""
     triples = np.random.default_rng(0).permutation(N_SETS ** len(TRUTH))
     chosen = np.unravel_index(triples[repeat % triples.size], (N_SETS,) * len(TRUTH))
@@ -78,8 +78,8 @@ def score(agents: Agents, init: Any, cluster_on: str, repeat: int, floor: float 
         warnings.simplefilter("ignore", ConvergenceWarning)
         mix.fit(None, agents)
     seconds = time.perf_counter() - start
-    found = recover(TRUTH, mix.responsibilities_)
-    return Score(found.accuracy, found.anid, found.anid_hard, mix.n_iter_, seconds, mix.converged_)
+    recovery = recover(TRUTH, mix.responsibilities_)
+    return Score(recovery.accuracy, recovery.anid, recovery.anid_hard, mix.n_iter_, seconds, mix.converged_)
 
 
 def exact(first: list[float], second: list[float]) -> tuple[int, int, float]:
@@ -89,13 +89,13 @@ def exact(first: list[float], second: list[float]) -> tuple[int, int, float]:
     return up, down, 1.0 if up + down == 0 else float(stats.binomtest(up, up + down).pvalue)
 
 
-def shown(value: Interval) -> str:
-    """Return a figure to three decimals: one of labels that are all the same has an interval of rounding."""
+def format_interval(value: Interval) -> str:
+    """Return a mean and half-width to three decimals; identical labels have a half-width of rounding."""
     return f"{value.mean:8.3f} ± {value.half_width:.3f}"
 
 
 class Gap(NamedTuple):
-    """How a warm start differs from a random one over the same repeats."""
+    """Differences of a warm start from a random one over the same repeats."""
 
     higher: int
     lower: int
@@ -117,16 +117,14 @@ class Gap(NamedTuple):
     def __str__(self) -> str:
         tests = [self.p_exact, self.accuracy.p_t, self.accuracy.p_wilcoxon, self.anid.p_t, self.anid.p_wilcoxon]
         p = [f"{value:9.1e}" for value in tests]
-        first = f"{shown(self.accuracy.difference)} {self.higher:6d} {self.lower:5d} {' '.join(p[:3])}"
-        return f"{first} {shown(self.anid.difference)} {' '.join(p[3:])}"
+        first = f"{format_interval(self.accuracy.difference)} {self.higher:6d} {self.lower:5d} {' '.join(p[:3])}"
+        return f"{first} {format_interval(self.anid.difference)} {' '.join(p[3:])}"
 
 
 def gap(warm: list[Score], chance: list[Score]) -> Gap:
     """Compare two starts, repeat by repeat."""
     accuracy, distance = ([[getattr(s, m) for s in each] for each in (warm, chance)] for m in ("accuracy", "anid"))
-    return Gap(
-        *exact(*accuracy), paired_comparison(*accuracy, lower_is_better=False), paired_comparison(*distance, tie=TIE)
-    )
+    return Gap(*exact(*accuracy), compare_paired(*accuracy, lower_is_better=False), compare_paired(*distance, tie=TIE))
 
 
 def same_policy(sets: list[Agents]) -> list[float]:
@@ -134,7 +132,7 @@ def same_policy(sets: list[Agents]) -> list[float]:
 
     Directions of the policy features that hardly vary are left out: they would fit anything.
     """
-    found = []
+    p_values = []
     for i in range(len(TRUTH)):
         agents = [agents[i] for agents in sets]
         x, a = ([getattr(agent, part)[agent.live] for agent in agents] for part in ("policy_features", "actions"))
@@ -149,5 +147,5 @@ def same_policy(sets: list[Agents]) -> list[float]:
         joint = residual(np.concatenate(reduced), np.concatenate(a))
         apart = np.sum([residual(*pair) for pair in zip(reduced, a, strict=True)], axis=0)
         more, left = (N_SETS - 1) * kept.shape[1], len(np.concatenate(a)) - N_SETS * kept.shape[1]
-        found.append(float(np.min(stats.f.sf((joint - apart) / more / (apart / left), more, left))))
-    return found
+        p_values.append(float(np.min(stats.f.sf((joint - apart) / more / (apart / left), more, left))))
+    return p_values

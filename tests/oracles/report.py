@@ -1,4 +1,4 @@
-"""A report with every kind of item, and texts that try to be more than text; runs of made-up records, read back."""
+"""A report with every kind of item and with hostile texts; runs of synthetic records, read back."""
 
 import csv
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ OF_MODEL = {"MaxEnt": 4.7, "MaxCausalEnt": 1.0, "ML-IRL": 1.3, "ML-IRL, paper's"
 OF_START = {"random rewards": 3.0, "random responsibilities": 2.5, "supervised": 0.8}
 
 
-def made_up(study: Study, n_worlds: int, seed: int = 0) -> list[Record]:
+def make_records(study: Study, n_worlds: int, seed: int = 0) -> list[Record]:
     """Records of a study with numbers like those of a run: models differ in scale, random starts are worse."""
     rng = np.random.default_rng(seed)
     records = []
@@ -49,19 +49,19 @@ def made_up(study: Study, n_worlds: int, seed: int = 0) -> list[Record]:
     return records
 
 
-def filled(folder: str | PathLike[str], names: Sequence[str], n_worlds: int) -> Store:
-    """A store with made-up records of some studies, asked for by these names."""
+def fill_store(folder: str | PathLike[str], names: Sequence[str], n_worlds: int) -> Store:
+    """Return a store with synthetic records of the studies of these names."""
     store = Store(folder)
     store.note(["limiirl", "reproduce", *names], range(n_worlds), [study.name for study in choose(names)])
     for number, study in enumerate(choose(names)):
         known = store.keys()
-        store.append([record for record in made_up(study, n_worlds, number) if record.key not in known])
+        store.append([record for record in make_records(study, n_worlds, number) if record.key not in known])
         store.add_specs(study.specs)
     return store
 
 
 def reader(store: Store, n_worlds: int) -> Callable[[Study, str, Point, str], NDArray[np.float64]]:
-    """How to read measures straight from the records: by study, method, point and name, one value a world."""
+    """Return a reader of measures in the records: by study, method, point and name, one value per world."""
     records = {record.key: record for record in store.read()}
 
     def read(study: Study, method: str, x: Point, measure: str) -> NDArray[np.float64]:
@@ -84,7 +84,7 @@ def half_width(values: ArrayLike, level: float = 0.95) -> float:
 
 
 HOSTILE = "<script>alert(1)</script> \"double\" 'single' & <img src=x onerror=alert(2)>"
-"""What a user might call a world, an intent or a method."""
+"""A hostile name of an intent, a method or a world."""
 
 
 def curves() -> Drawing:

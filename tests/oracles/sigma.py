@@ -18,7 +18,7 @@ def jacobians_by_loops(scores: Float, phi: Float, gamma: float, floor: float = 0
     """(n, d, q): the sum over t of G_t (gamma^t phi_t - B_t), entry by entry."""
     n, H, d = scores.shape
     q = phi.shape[2]
-    found = np.zeros((n, d, q))
+    jacobians = np.zeros((n, d, q))
     for i in range(d):
         for j in range(q):
             for t in range(H):
@@ -28,8 +28,8 @@ def jacobians_by_loops(scores: Float, phi: Float, gamma: float, floor: float = 0
                 total = sum(g**2 for g in G) + floor
                 baseline = above / total if total > 0.0 else 0.0
                 for k in range(n):
-                    found[k, i, j] += G[k] * (reward[k] - baseline)
-    return found
+                    jacobians[k, i, j] += G[k] * (reward[k] - baseline)
+    return jacobians
 
 
 def vec(J: Float) -> Float:
@@ -40,8 +40,8 @@ def vec(J: Float) -> Float:
 def dense_covariance(J: Float, *, diagonal: bool) -> Float:
     """(d q, d q): the shrunk covariance of the mean of Jacobians (n, d, q), in the order of `vec`."""
     rows = np.array([vec(one) for one in J])
-    found = np.asarray(ledoit_wolf(rows)[0]) / len(rows)
-    return np.diag(np.diag(found)) if diagonal else found
+    covariance = np.asarray(ledoit_wolf(rows)[0]) / len(rows)
+    return np.diag(np.diag(covariance)) if diagonal else covariance
 
 
 def kronecker_objective(mean: Float, covariance: Float, omega: Float) -> float:
@@ -79,8 +79,8 @@ def best_gain(omega: Float, noise: float, horizon: int, gamma: float) -> float:
             square = (1.0 - k) ** 2 * square + noise**2
         return total
 
-    found: Any = minimize_scalar(cost, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-10})
-    return float(found.x)
+    optimum: Any = minimize_scalar(cost, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-10})
+    return float(optimum.x)
 
 
 def regulators(

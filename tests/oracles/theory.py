@@ -57,12 +57,12 @@ class Listed:
 
 def margin(projectors: Float, one: Float, other: Float) -> float:
     """The least of phi(tau) . (phi(a) - phi(b)) over all three; inf for an empty set."""
-    found = np.inf
+    least = np.inf
     for tau in projectors:
         for a in one:
             for b in other:
-                found = min(found, float(tau @ (a - b)))
-    return found
+                least = min(least, float(tau @ (a - b)))
+    return least
 
 
 @dataclass(frozen=True)

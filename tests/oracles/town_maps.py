@@ -75,8 +75,8 @@ def write_pbf(path: Path) -> Path:
 
 
 def write_folder(folder: Path) -> Path:
-    ways = [json.dumps({"id": number, "nodes": nodes, "tags": tags}) for number, nodes, tags in WAYS]
-    (folder / "ways.jsonl.gz").write_bytes(gzip.compress("\n".join(ways).encode()))
+    lines = [json.dumps({"id": number, "nodes": nodes, "tags": tags}) for number, nodes, tags in WAYS]
+    (folder / "ways.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
     rows = ["lat,lon,id", *(f"{lat},{lon},{n}" for n, (lat, lon) in NODES.items())]
     (folder / "nodes.csv.gz").write_bytes(gzip.compress("\n".join(rows).encode()))
     return folder

@@ -1,4 +1,4 @@
-"""A road network of six segments on which all can be said by hand: two ways lead from A to B, and one road back."""
+"""A road network of six segments that can be computed by hand: two routes lead from A to B, and one road back."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ KINDS = [MOTORWAY, STREET, [5, *STREET], [5, *MOTORWAY], [1, 2, 4, 5], [3, 4, 5]
 
 
 def two_ways() -> RoadNetwork:
-    """The motorway is the faster way, the street the shorter one."""
+    """Return the network: the motorway is the faster route, the street the shorter one."""
     return RoadNetwork.from_segments(
         [41.15, 41.151, 41.154, 41.151, 41.15],
         [-8.64, -8.638, -8.636, -8.634, -8.632],
@@ -27,12 +27,12 @@ def two_ways() -> RoadNetwork:
 
 
 def drives(n: int, seed: int = 0) -> list[list[int]]:
-    """Trips of the eight kinds, at random; the two whole ways are the most frequent."""
+    """Trips of the eight kinds, at random; the two whole routes are the most frequent."""
     drawn = np.random.default_rng(seed).choice(len(KINDS), size=n, p=[0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.05, 0.05])
     return [KINDS[i] for i in drawn]
 
 
 def demonstrations(paths: list[list[int]], **more: object) -> Demonstrations:
-    """Trips with their numbers as ids."""
-    found = Demonstrations.from_lists(paths)
-    return Demonstrations(found.states, found.offsets, ids=np.arange(len(paths)), **more)
+    """Return trips with their numbers as ids."""
+    demos = Demonstrations.from_lists(paths)
+    return Demonstrations(demos.states, demos.offsets, ids=np.arange(len(paths)), **more)

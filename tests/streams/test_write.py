@@ -23,12 +23,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::limiirl.errors.ConvergenceWarni
 
 
 def test_a_benchmark_folder_with_other_data_is_rejected(tmp_path):
-    from benchmarks.streaming import written
+    from benchmarks.streaming import write_store
 
-    assert written(40, tmp_path).n == 40
-    assert written(40, tmp_path).n == 40
+    assert write_store(40, tmp_path).n == 40
+    assert write_store(40, tmp_path).n == 40
     with raises(InvalidFile, parameter="folder"):
-        written(50, tmp_path)
+        write_store(50, tmp_path)
 
 
 @pytest.fixture

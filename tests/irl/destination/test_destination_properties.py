@@ -17,7 +17,7 @@ from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.mdp import MDP
 from tests.helpers import examples, raises
 from tests.oracles.compare import assert_close
-from tests.oracles.goals import ExactWays, list_ways, log_weights
+from tests.oracles.goals import ExactPaths, list_paths, log_weights
 from tests.oracles.random_mdps import Case, cases
 from tests.oracles.recursion import rewards
 
@@ -59,7 +59,7 @@ def test_values_and_flows_are_those_of_the_linear_systems(case: Case) -> None:
     assert result.flow is not None
     flow = np.zeros(mdp.n_edges)
     for goal in range(mdp.n_states):
-        exact = ExactWays(mdp, theta, goal)
+        exact = ExactPaths(mdp, theta, goal)
         wanted = np.where(linked[:, goal], exact.log_value(), -np.inf)
         assert_close(solution.values_to(goal), wanted, "log value of all states")
         mine = goals == goal
@@ -104,7 +104,7 @@ def test_acyclic_ways_are_listed_and_their_probabilities_sum_to_one(case: Case) 
     mdp, theta = case.mdp.replace(p0=np.full(case.mdp.n_states, 1.0 / case.mdp.n_states)), case.thetas[0]
     model = DestinationMaxEnt(bounds=None)
     for start, goal in zip(*all_pairs(mdp), strict=True):
-        ways = list_ways(mdp, int(start), int(goal), mdp.n_states)
+        ways = list_paths(mdp, int(start), int(goal), mdp.n_states)
         log_w = log_weights(mdp, theta, ways)
         states = [[int(start), *mdp.dst[way].tolist()] for way in ways]
         demos = Demonstrations.from_lists(states, [mdp.act[way].tolist() for way in ways])

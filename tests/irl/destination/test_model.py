@@ -17,7 +17,7 @@ from limiirl.irl.destination.problem import DestinationProblem
 from limiirl.irl.identifiability import null_directions
 from limiirl.testing import cases, checks
 from tests.helpers import raises
-from tests.oracles.goals import ExactWays, list_ways, log_weights
+from tests.oracles.goals import ExactPaths, list_paths, log_weights
 
 # The problem with a discount is solved without it: the model has none.
 CHECKS = [
@@ -78,7 +78,7 @@ def test_a_grid_full_of_cycles_against_sixty_digits() -> None:
     mdp = grid(4)
     starts, goals = np.arange(16).repeat(2), np.tile([5, 15], 16)
     result = GoalValues(mdp).solve(THETA).pair_sums(starts, goals, np.ones(32))
-    exact = {goal: ExactWays(mdp, THETA, goal) for goal in (5, 15)}
+    exact = {goal: ExactPaths(mdp, THETA, goal) for goal in (5, 15)}
     wanted = [exact[goal].log_value()[start] for start, goal in zip(starts, goals, strict=True)]
     np.testing.assert_allclose(result.log_value, wanted, rtol=0, atol=1e-12)
     flow = sum(exact[goal].flow(start) for start, goal in zip(starts.tolist(), goals.tolist(), strict=True))
@@ -89,7 +89,7 @@ def test_sums_of_ever_longer_ways_converge_to_the_value() -> None:
     mdp = MDP.from_edges([0, 0, 1, 1, 1, 2, 2], [1, 2, 0, 2, 3, 0, 3], state_features=[[1.0], [2.0], [1.5], [1.0]])
     theta = np.array([-1.2])
     log_value = DestinationMaxEnt().log_value(mdp, theta, [3])[0, 0, 0]
-    sums = [np.exp(log_weights(mdp, theta, list_ways(mdp, 0, 3, n))).sum() for n in (4, 8, 16)]
+    sums = [np.exp(log_weights(mdp, theta, list_paths(mdp, 0, 3, n))).sum() for n in (4, 8, 16)]
     gaps = 1.0 - np.array(sums) / np.exp(log_value)
     assert np.all(gaps > 0)
     assert np.all(np.diff(gaps) < 0)
@@ -101,7 +101,7 @@ def test_values_far_below_the_range_of_floats() -> None:
     src = np.concatenate([np.arange(n - 1), np.arange(1, n), np.arange(n - 2)])
     dst = np.concatenate([np.arange(1, n), np.arange(n - 1), np.arange(2, n)])
     mdp = MDP.from_edges(src, dst, state_features=np.linspace(180, 200, n)[:, None])
-    model, exact = DestinationMaxEnt(bounds=None), ExactWays(mdp, np.array([-1.0]), n - 1)
+    model, exact = DestinationMaxEnt(bounds=None), ExactPaths(mdp, np.array([-1.0]), n - 1)
     wanted = exact.log_value()
     assert wanted.min() < -2725.0
     np.testing.assert_allclose(model.log_value(mdp, [-1.0], [n - 1])[0, :, 0], wanted, rtol=1e-13, atol=0)

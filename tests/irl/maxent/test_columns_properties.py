@@ -205,7 +205,7 @@ def test_time_marginals_of_large_graphs(kind: str, gamma: float, space: str, thr
     """The covariance below visits the steps of both kinds in linear space, too."""
     mdp = large_mdp(kind, gamma)
     theta = 0.3 * np.random.default_rng(2).normal(size=mdp.n_features)
-    oracle = LogRecursion(mdp, LENGTH, theta).visits
+    oracle = LogRecursion(mdp, LENGTH, theta).occupancy
     found = []
     for n in threads:
         numba.set_num_threads(n)

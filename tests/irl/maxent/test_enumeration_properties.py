@@ -212,7 +212,7 @@ def test_long_trajectories_against_the_recursion(space: str, max_bytes: float, c
     assert_close(totals.node, np.stack([node for node, _ in counts], axis=1), "counts of states")
     assert_close(totals.edge, np.stack([edge for _, edge in counts], axis=1), "counts of edges")
     for theta, one in zip(case.thetas, oracle, strict=True):
-        assert_close(engine.time_marginals(theta), one.visits, "time marginals")
+        assert_close(engine.time_marginals(theta), one.occupancy, "time marginals")
 
 
 @settings(max_examples=examples(50))
@@ -228,5 +228,5 @@ def test_the_recursion_is_an_oracle(case: Case) -> None:
             assert_close(found.log_Z, law.log_Z, "log_Z")
             assert_close(node, law.state_counts(found.discount), "counts of states")
             assert_close(edge, law.edge_counts(found.discount), "counts of edges")
-            assert_close(found.visits, law.time_marginals(), "time marginals")
+            assert_close(found.occupancy, law.time_marginals(), "time marginals")
             assert_close(found.expected_features(), law.mean(), "expected features")

@@ -10,7 +10,7 @@ from limiirl.demos.agents import Agents
 from limiirl.demos.groups import Groups
 from limiirl.irl.sigma_girl.model import SigmaGIRL
 from limiirl.irl.sigma_girl.policy_gradient import clone_policy, jacobians
-from tests.oracles.released import SIZES, exact, gap, join, load, mixed, own, same_policy, score, seed
+from tests.oracles.released import SIZES, exact, gap, join, load, mix_sets, own, same_policy, score, seed
 
 REPEATS = 12
 # In each step minus the first feature, minus the second, plus the third is 1.
@@ -52,7 +52,7 @@ def test_pooled_trajectories_are_all_of_them_and_repeats_differ(sets):
     whole = join(sets)
     assert [len(agent.live) for agent in whole] == [600, 600, 600]
     np.testing.assert_array_equal(whole[1].actions[200:300], sets[2][1].actions)
-    for read in (own, mixed):
+    for read in (own, mix_sets):
         inputs = [read(sets, 100, repeat) for repeat in range(40)]
         assert len({hash(agents) for agents in inputs}) == (6 if read is own else 40)
     assert len({hash(whole.subsample(100, seed(100, repeat))) for repeat in range(40)}) == 40

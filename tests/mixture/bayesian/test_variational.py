@@ -27,7 +27,7 @@ from limiirl.worlds import ElementWorld
 from tests.helpers import raises
 from tests.oracles.mixture import crossings, walks
 from tests.oracles.normal import Normal, numbers
-from tests.oracles.partitions import block_evidence, log_restaurant, sampled
+from tests.oracles.partitions import block_evidence, log_restaurant, sample_posterior
 
 MDP = crossings()
 DEMOS, LABELS = walks(24, seed=5)
@@ -165,7 +165,9 @@ def test_nodes_in_four_and_eight_dimensions_agree_with_sampling(n_elements):
     pooled = np.ones((len(ready.units), 1))
     rewards = fit_posteriors(loss(ready, pooled, 10.0), prior, np.zeros(n_elements + 2), 1, 40)
     nodes = float(expected_log_prob(ready, prior, rewards).sum())
-    result = sampled(lambda u: log_probs(ready, prior.theta(u)).sum(axis=0), rewards.mean[0], rewards.root[0], 8000)
+    result = sample_posterior(
+        lambda u: log_probs(ready, prior.theta(u)).sum(axis=0), rewards.mean[0], rewards.root[0], 8000
+    )
     assert result.log_p - 0.2 < nodes < result.log_p + 1.5
     # What an intent is worth is nearer to the truth than that: the best Gaussian by nodes is no bound, but below.
     np.testing.assert_allclose(nodes - rewards.divergence[0], result.log_evidence, atol=0.4)

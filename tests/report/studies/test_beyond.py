@@ -14,7 +14,7 @@ from limiirl.report.studies import run_report, summarise_run
 from limiirl.report.studies.beyond import methods_at, paper_point, score_table
 from tests.oracles.browser import examine, require_browser
 from tests.oracles.records import make_results
-from tests.oracles.report import filled, half_width, made_up, reader, rows
+from tests.oracles.report import fill_store, half_width, make_records, reader, rows
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +24,7 @@ MODELS, ELEMENTS, WIND = (STUDIES[name] for name in GROUPS["beyond"])
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    return filled(tmp_path_factory.mktemp("run"), ["beyond"], WORLDS)
+    return fill_store(tmp_path_factory.mktemp("run"), ["beyond"], WORLDS)
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +212,7 @@ def test_claims_beyond_the_paper_are_in_a_fold(report):
 def test_numbers_over_fewer_worlds_have_a_note(tmp_path):
     store = Store(tmp_path)
     lost = ELEMENTS.spec("MaxEnt: k-means, MLE", 3)
-    records = made_up(ELEMENTS, 4)
+    records = make_records(ELEMENTS, 4)
     store.append([Record(r.spec, r.seed, error="E: no") if r.key == (lost.hash, 2) else r for r in records])
     report = run_report(store)
     tables = {table.name: table for table in report.tables}
@@ -227,7 +227,7 @@ def test_numbers_over_fewer_worlds_have_a_note(tmp_path):
 
 
 def test_one_study_alone_has_the_setting_of_the_paper(tmp_path):
-    report = run_report(filled(tmp_path, ["beyond-wind"], 2))
+    report = run_report(fill_store(tmp_path, ["beyond-wind"], 2))
     titles = [section.title for section in report.sections]
     assert titles == ["What is compared", "Findings", "Reward quality, clustering quality and fit time", WIND.title]
 
@@ -243,7 +243,7 @@ def test_the_summary_has_the_setting_of_the_paper_once(store):
 def test_the_report_has_the_requested_studies(tmp_path):
     store = Store(tmp_path)
     store.note(["limiirl", "reproduce", "beyond-wind", "--out", "table1"], range(2), ["beyond-wind"])
-    records = {record.key: record for study in (WIND, STUDIES["table1"]) for record in made_up(study, 2)}
+    records = {record.key: record for study in (WIND, STUDIES["table1"]) for record in make_records(study, 2)}
     store.append(list(records.values()))
     assert all("Table 1" not in section.title for section in run_report(store).sections)
 
@@ -251,7 +251,7 @@ def test_the_report_has_the_requested_studies(tmp_path):
 def test_without_requested_studies_all_are_reported(tmp_path):
     store = Store(tmp_path)
     store.note(["limiirl", "reproduce", "beyond-wind"], range(2))
-    store.append(made_up(STUDIES["margin"], 2))
+    store.append(make_records(STUDIES["margin"], 2))
     assert [section.title for section in run_report(store).sections][-1] == STUDIES["margin"].title
 
 

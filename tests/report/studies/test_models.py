@@ -11,7 +11,7 @@ from limiirl.report import write
 from limiirl.report.studies import run_report, summarise_run
 from limiirl.report.studies.report import _title
 from tests.oracles.browser import examine, require_browser
-from tests.oracles.report import filled, half_width, reader, rows
+from tests.oracles.report import fill_store, half_width, reader, rows
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ WARM = [name for name in SIGMA_METHODS if name.startswith(("k-means", "GMM"))]
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    return filled(tmp_path_factory.mktemp("run"), ["mlirl", "sigma-girl"], REPEATS)
+    return fill_store(tmp_path_factory.mktemp("run"), ["mlirl", "sigma-girl"], REPEATS)
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_the_page_describes_what_was_run(folder):
 
 
 def test_a_study_of_agents_does_not_describe_other_worlds(tmp_path):
-    report = run_report(filled(tmp_path, ["sigma-girl"], 2))
+    report = run_report(fill_store(tmp_path, ["sigma-girl"], 2))
     assert [section.title for section in report.sections] == ["What is compared", "Findings", "Box plots: Sigma-GIRL"]
     assert "ElementWorld" not in report.lead
     assert "ElementWorld" not in report.methods[0].prose

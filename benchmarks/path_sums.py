@@ -1,7 +1,7 @@
 """Value and gradient on a road network of the paper's size, against the best scipy.sparse formulation.
 
-292,604 states, 594,933 edges, paths of up to 300 states, 24 features, discount 1. Run as `python -m benchmarks.engine`;
-`--quick` takes a network of a twentieth of the size.
+292,604 states, 594,933 edges, paths of up to 300 states, 24 features, discount 1. Run as
+`python -m benchmarks.path_sums`; `--quick` takes a network of a twentieth of the size.
 """
 
 import argparse
@@ -34,16 +34,16 @@ def intents(mdp: MDP, n: int) -> NDArray[np.float64]:
     return -np.random.default_rng(0).uniform(0.5, 3.0, (n, mdp.n_features))
 
 
-class Engine:
-    """Value and gradient by the engine, as a fit calls it: the same object again and again."""
+class PathSums:
+    """Value and gradient by path sums, as a fit calls them: one object for all calls."""
 
     def __init__(self, mdp: MDP, max_bytes: float) -> None:
-        self.engine = FinitePathSums(mdp, MAX_LENGTH, max_bytes=max_bytes)
+        self.path_sums = FinitePathSums(mdp, MAX_LENGTH, max_bytes=max_bytes)
 
     def __call__(self, thetas: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return log Z (K,) and expected features (K, d)."""
-        found = self.engine.expected_counts(thetas)
-        return found.log_Z, expected_features(self.engine.mdp, found.node, found.edge)
+        counts = self.path_sums.expected_counts(thetas)
+        return counts.log_Z, expected_features(self.path_sums.mdp, counts.node, counts.edge)
 
 
 def print_table(mdp: MDP, n: int, repeats: int) -> None:
@@ -58,7 +58,7 @@ def print_table(mdp: MDP, n: int, repeats: int) -> None:
             times[name] = seconds(lambda call=call: call(thetas), repeats)
     best = min(times.values())
     for max_bytes, kind in ((STORED, "all messages stored"), (BOUNDED, "memory bounded")):
-        call = Engine(mdp, max_bytes)
+        call = PathSums(mdp, max_bytes)
         for threads in (1, 2):
             numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
             name = f"limiirl, {kind}, {threads} thread{'s' * (threads > 1)}"
@@ -75,7 +75,7 @@ def memory(kind: str, n: int, quick: bool) -> None:
     """Print the peak memory of this process after one evaluation."""
     mdp = network(quick)
     if kind in ("stored", "bounded"):
-        Engine(mdp, STORED if kind == "stored" else BOUNDED)(intents(mdp, n))
+        PathSums(mdp, STORED if kind == "stored" else BOUNDED)(intents(mdp, n))
     else:
         FORMULATIONS[int(kind)](mdp, MAX_LENGTH, True)(intents(mdp, n))
     print(peak_bytes())
@@ -91,26 +91,26 @@ def main() -> None:
         memory(options.memory[0], int(options.memory[1]), options.quick)
         return
     mdp = network(options.quick)
-    print(f"engine: value and gradient of log Z, {mdp.n_states:,} states, {mdp.n_edges:,} edges, L = {MAX_LENGTH}")
+    print(f"path_sums: value and gradient of log Z, {mdp.n_states:,} states, {mdp.n_edges:,} edges, L = {MAX_LENGTH}")
     print(describe_machine())
     for n in INTENTS:
         print(f"K = {n}")
         print_table(mdp, n, 1 if n > 3 else 3)
     discounted = network(options.quick, gamma=0.999)
     numba.set_num_threads(numba.config.NUMBA_NUM_THREADS)
-    call, thetas = Engine(discounted, STORED), intents(discounted, 3)
+    call, thetas = PathSums(discounted, STORED), intents(discounted, 3)
     call(thetas)
     print(f"discount 0.999, K = 3, all messages stored: {seconds(lambda: call(thetas)):.3f} s")
     print("peak memory of a fresh process, everything included")
     quick = ("--quick",) if options.quick else ()
     for n in INTENTS:
         for kind, name in (
-            ("0", "scipy, a product an intent"),
+            ("0", "scipy, a product per intent"),
             ("1", "scipy, an (S, K) block"),
             ("stored", "limiirl, stored"),
             ("bounded", "limiirl, bounded"),
         ):
-            peak = int(run_fresh("benchmarks.engine", "--memory", kind, str(n), *quick))
+            peak = int(run_fresh("benchmarks.path_sums", "--memory", kind, str(n), *quick))
             print(f"  K = {n}  {name:<28} {peak / 1e6:8.0f} MB")
     sys.stdout.flush()
 
