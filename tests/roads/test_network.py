@@ -87,8 +87,9 @@ BROKEN: list[tuple[dict[str, Any], str, int | None]] = [
     ({"lat": [41.0, 91.0, 41.0, 41.0]}, "lat", 1),
     ({"lat": [41.0, np.nan, 41.0, 41.0]}, "lat", 1),
     ({"lat": np.reshape(LAT, (2, 2))}, "lat", None),
+    ({"lat": np.reshape(LAT, (2, 2)), "lon": np.reshape(LON, (2, 2))}, "lat", None),
     ({"lon": [-8.0, -8.0, 181.0, -8.0]}, "lon", 2),
-    ({"lon": [-8.0]}, "lat", None),
+    ({"lon": [-8.0]}, "lon", None),
     ({"node_id": [1, 2]}, "node_id", None),
     ({"tail": [0, 1, 1, 2, 2, 3, 4]}, "tail", 6),
     ({"head": [-1, 0, 2, 1, 3, 0, 3]}, "head", 0),
@@ -106,7 +107,8 @@ BROKEN: list[tuple[dict[str, Any], str, int | None]] = [
     ({"turn_from": [0, 0], "turn_to": [2, 2]}, "turns", 1),
     ({"turn_from": [7], "turn_to": [0]}, "turn_from", 0),
     ({"centre": (-100.0, 41.0)}, "centre", 0),
-    ({"centre": (41.0, float("nan"))}, "centre", 0),
+    ({"centre": (41.0, 200.0)}, "centre", 1),
+    ({"centre": (41.0, float("nan"))}, "centre", 1),
 ]
 
 
@@ -117,7 +119,7 @@ def test_every_rule_is_checked(changes: dict[str, Any], parameter: str, index: i
 
 
 def test_building_from_arrays_is_checked():
-    with raises(InvalidNetwork, parameter="head", value=(2, 1)):
+    with raises(InvalidNetwork, parameter="head", value=(1,)):
         RoadNetwork.from_segments(LAT, LON, [0, 1], [1])
     with raises(InvalidNetwork, parameter="turns", value=(1, 2)):
         block(turns=[(0.5, 2.0)])
@@ -191,7 +193,7 @@ def test_facts_by_hand():
 
 @pytest.mark.parametrize("lon", [[-8.63], [[-8.63, -8.62]], []])
 def test_invalid_nodes_are_rejected_first(lon: Any):
-    with raises(InvalidNetwork, parameter="lat"):
+    with raises(InvalidNetwork, parameter="lon", value=np.shape(lon)):
         RoadNetwork.from_segments([41.15, 41.16], lon, [0], [1])
-    with raises(InvalidNetwork, parameter="lat"):
+    with raises(InvalidNetwork, parameter="lat", value=(1, 2)):
         RoadNetwork.from_segments([[41.15, 41.16]], [lon], [0], [1])

@@ -28,70 +28,13 @@ if TYPE_CHECKING:
 
 _Array = TypeVar("_Array", bound=NDArray[Any])
 _USUAL_KMH = 50.0
+_MOST_DEGREES = {"lat": 90.0, "lon": 180.0}
 
 
 def freeze(array: _Array) -> _Array:
     """Make an array read-only in place and return it."""
     array.flags.writeable = False
     return array
-
-
-def from_segments(
-    cls: type[RoadNetwork],
-    /,
-    lat: ArrayLike,
-    lon: ArrayLike,
-    tail: ArrayLike,
-    head: ArrayLike,
-    *,
-    turns: ArrayLike | None = None,
-    u_turns: bool = False,
-    **fields: Any,
-) -> RoadNetwork:
-    """Build a network from nodes and the segments between them.
-
-    Parameters
-    ----------
-    lat, lon : (V,)
-        Coordinates of the nodes, in degrees.
-    tail, head : (S,)
-        Start and end node of each segment.
-    turns : (E, 2), optional
-        From-segment and to-segment; by default all that meet head to tail, U-turns only if `u_turns`.
-    u_turns : bool
-        Allow U-turns.
-    **fields
-        Other fields of `RoadNetwork`: `length_m` (by default on the ellipsoid), `road_class` with `class_names` (by
-        default all "road"), `lanes`, `speed_kmh` (by default unknown), `node_id`, `way_id`, `centre`, `attribution`,
-        `notes`, `street_names` with `street_of`.
-    """
-    lat, lon = np.asarray(lat, dtype=np.float64), np.asarray(lon, dtype=np.float64)
-    _check_node_arrays(lat, lon)
-    tail, head = (_as_indices(values, name, lat.size) for values, name in ((tail, "tail"), (head, "head")))
-    if tail.shape != head.shape:
-        rule = f"must have one entry per segment, like tail ({tail.size})"
-        raise InvalidNetwork.of("head", (tail.size, head.size), rule)
-    n = tail.size
-    if turns is None:
-        pairs = join_segments(tail, head, u_turns=u_turns)
-    else:
-        pairs = np.asarray(turns)
-        if pairs.size and (pairs.dtype.kind not in "iu" or pairs.ndim != 2 or pairs.shape[1] != 2):
-            raise InvalidNetwork.of("turns", pairs.shape, "must be integer pairs (E, 2) of from-segment and to-segment")
-        pairs = pairs.astype(np.int64).reshape(-1, 2)
-    pairs = np.unique(pairs, axis=0)
-    ends = {"lat": lat, "lon": lon, "tail": tail, "head": head, "turn_from": pairs[:, 0], "turn_to": pairs[:, 1]}
-    defaults: dict[str, Any] = {
-        "node_id": np.arange(lat.size),
-        "length_m": distance_m(lat[tail], lon[tail], lat[head], lon[head]),
-        "road_class": np.zeros(n, dtype=np.int32),
-        "class_names": ("road",),
-        "lanes": np.full(n, np.nan),
-        "speed_kmh": np.full(n, np.nan),
-        "way_id": np.full(n, -1),
-        "centre": (float(lat.mean()), float(lon.mean())) if lat.size else (0.0, 0.0),
-    }
-    return cls(**(ends | defaults | fields))
 
 
 def join_segments(tail: NDArray[Any], head: NDArray[Any], *, u_turns: bool = False) -> NDArray[np.int64]:
@@ -112,9 +55,14 @@ def check_network(network: RoadNetwork) -> dict[str, Any]:
     if n == 0:
         raise InvalidNetwork.of("tail", n, "must have at least one segment", remedy="Check the map and its filters.")
     _check_node_arrays(fields["lat"], fields["lon"])
-    _check_degrees(fields["lat"], fields["lon"])
+    for name, most in _MOST_DEGREES.items():
+        wrong = ~(np.abs(fields[name]) <= most)
+        if wrong.any():
+            raise _outside(name, name, float(fields[name][np.argmax(wrong)]), int(np.argmax(wrong)))
     centre = as_centre(network.centre)
-    _check_degrees(np.array(centre[:1]), np.array(centre[1:]), of="centre")
+    for i, (name, most) in enumerate(_MOST_DEGREES.items()):
+        if not abs(centre[i]) <= most:
+            raise _outside("centre", name, centre[i], i)
     fields |= {name: _as_indices(getattr(network, name), name, n_nodes).astype(np.int32) for name in ("tail", "head")}
     fields |= {name: np.array(getattr(network, name), dtype=np.int64) for name in ("node_id", "way_id")}
     fields |= {name: np.array(getattr(network, name), dtype=np.float64) for name in ("length_m", "lanes", "speed_kmh")}
@@ -175,18 +123,18 @@ def _as_indices(values: Any, name: str, size: int, of: str = "nodes") -> NDArray
 
 
 def _check_node_arrays(lat: NDArray[np.float64], lon: NDArray[np.float64]) -> None:
-    if lat.ndim != 1 or lat.shape != lon.shape:
-        raise InvalidNetwork.of("lat", (lat.shape, lon.shape), "and lon must have one entry per node; shapes differ")
+    if lat.ndim != 1:
+        raise InvalidNetwork.of("lat", lat.shape, "must be one-dimensional, with one entry per node")
+    if lon.shape != lat.shape:
+        raise InvalidNetwork.of("lon", lon.shape, f"must have the shape of lat, {lat.shape}")
 
 
-def _check_degrees(lat: NDArray[np.float64], lon: NDArray[np.float64], of: str = "") -> None:
-    for name, values, most in (("lat", lat, 90.0), ("lon", lon, 180.0)):
-        wrong = ~(np.abs(values) <= most)
-        if wrong.any():
-            i = int(np.argmax(wrong))
-            rule = f"must lie in [-{most:g}, {most:g}] degrees" + (f" (its {name})" if of else "")
-            remedy = "Check whether latitude and longitude are swapped." if name == "lat" else ""
-            raise InvalidNetwork.of(of or name, float(values[i]), rule, index=i, remedy=remedy)
+def _outside(parameter: str, kind: str, value: float, index: int) -> InvalidNetwork:
+    """Return the error of a latitude or longitude (`kind`) outside its range."""
+    most = _MOST_DEGREES[kind]
+    rule = f"must be a {'latitude' if kind == 'lat' else 'longitude'} in [-{most:g}, {most:g}] degrees"
+    remedy = "Check whether latitude and longitude are swapped." if kind == "lat" else ""
+    return InvalidNetwork.of(parameter, value, rule, index=index, remedy=remedy)
 
 
 def _check_positive(values: NDArray[np.float64], name: str, *, unknown: bool) -> None:
@@ -224,19 +172,6 @@ def _split(network: RoadNetwork) -> tuple[dict[str, Any], dict[str, Any]]:
     fields = {part.name: getattr(network, part.name) for part in dataclasses.fields(network)}
     words = {name: fields.pop(name) for name in _WORDS}
     return words | {"notes": dict(words["notes"])}, fields
-
-
-def load(cls: type[RoadNetwork], path: str | PathLike[str]) -> RoadNetwork:
-    """Read a network that `save` wrote; raise `InvalidFile` for a truncated or foreign file."""
-    header, arrays = read_archive(path, KIND)
-    try:
-        known = _LATER | header
-        fields: dict[str, Any] = arrays | {name: known[name] for name in _WORDS}
-        lists = ("class_names", "centre", "street_names")
-        return cls(**(fields | {name: tuple(fields[name]) for name in lists}))
-    except (KeyError, TypeError, ValueError, InvalidNetwork) as error:
-        message = f"{path} is damaged: {error!s:.300} Build the network again."
-        raise InvalidFile(message, parameter="path", value=str(path)) from error
 
 
 def digest(network: RoadNetwork) -> str:
@@ -318,13 +253,66 @@ class RoadNetwork:
     street_names: tuple[str, ...] = ("",)
     street_of: Int32Array = field(default_factory=lambda: np.empty(0, dtype=np.int32))
 
-    from_segments = classmethod(from_segments)
-    load = classmethod(load)
-
     def __post_init__(self) -> None:
         """Check every rule once and take private, read-only copies."""
         for name, value in check_network(self).items():
             object.__setattr__(self, name, value)
+
+    @classmethod
+    def from_segments(
+        cls,
+        lat: ArrayLike,
+        lon: ArrayLike,
+        tail: ArrayLike,
+        head: ArrayLike,
+        *,
+        turns: ArrayLike | None = None,
+        u_turns: bool = False,
+        **fields: Any,
+    ) -> RoadNetwork:
+        """Build a network from nodes and the segments between them.
+
+        Parameters
+        ----------
+        lat, lon : (V,)
+            Coordinates of the nodes, in degrees.
+        tail, head : (S,)
+            Start and end node of each segment.
+        turns : (E, 2), optional
+            From-segment and to-segment; by default all that meet head to tail, U-turns only if `u_turns`.
+        u_turns : bool
+            Allow U-turns.
+        **fields
+            Other fields of `RoadNetwork`: `length_m` (by default on the ellipsoid), `road_class` with `class_names` (by
+            default all "road"), `lanes`, `speed_kmh` (by default unknown), `node_id`, `way_id`, `centre`,
+            `attribution`, `notes`, `street_names` with `street_of`.
+        """
+        lat, lon = np.asarray(lat, dtype=np.float64), np.asarray(lon, dtype=np.float64)
+        _check_node_arrays(lat, lon)
+        tail, head = (_as_indices(values, name, lat.size) for values, name in ((tail, "tail"), (head, "head")))
+        if head.shape != tail.shape:
+            raise InvalidNetwork.of("head", head.shape, f"must have the shape of tail, {tail.shape}")
+        n = tail.size
+        if turns is None:
+            pairs = join_segments(tail, head, u_turns=u_turns)
+        else:
+            pairs = np.asarray(turns)
+            if pairs.size and (pairs.dtype.kind not in "iu" or pairs.ndim != 2 or pairs.shape[1] != 2):
+                raise InvalidNetwork.of("turns", pairs.shape, "must be integers (E, 2): from-segment and to-segment")
+            pairs = pairs.astype(np.int64).reshape(-1, 2)
+        pairs = np.unique(pairs, axis=0)
+        ends = {"lat": lat, "lon": lon, "tail": tail, "head": head, "turn_from": pairs[:, 0], "turn_to": pairs[:, 1]}
+        defaults: dict[str, Any] = {
+            "node_id": np.arange(lat.size),
+            "length_m": distance_m(lat[tail], lon[tail], lat[head], lon[head]),
+            "road_class": np.zeros(n, dtype=np.int32),
+            "class_names": ("road",),
+            "lanes": np.full(n, np.nan),
+            "speed_kmh": np.full(n, np.nan),
+            "way_id": np.full(n, -1),
+            "centre": (float(lat.mean()), float(lon.mean())) if lat.size else (0.0, 0.0),
+        }
+        return cls(**(ends | defaults | fields))
 
     @property
     def n_nodes(self) -> int:
@@ -438,6 +426,19 @@ class RoadNetwork:
     def save(self, path: str | PathLike[str]) -> None:
         """Write the network to one npz file, atomically; `RoadNetwork.load` returns an equal network."""
         write_archive(path, KIND, *_split(self))
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> RoadNetwork:
+        """Read a network that `save` wrote; raise `InvalidFile` for a truncated or foreign file."""
+        header, arrays = read_archive(path, KIND)
+        try:
+            known = _LATER | header
+            fields: dict[str, Any] = arrays | {name: known[name] for name in _WORDS}
+            lists = ("class_names", "centre", "street_names")
+            return cls(**(fields | {name: tuple(fields[name]) for name in lists}))
+        except (KeyError, TypeError, ValueError) as error:
+            message = f"{path} is damaged: {error!s:.300} Build the network again."
+            raise InvalidFile(message, parameter="path", value=str(path)) from error
 
     def fingerprint(self) -> str:
         """Return 16 hexadecimal digits that identify the content, the same on every machine."""
