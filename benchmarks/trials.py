@@ -76,7 +76,7 @@ def run(executor: Executor, n_worlds: int) -> tuple[float, float, float]:
         )
         taken = time.perf_counter() - start
     assert summary.done == summary.total
-    assert not summary.failed
+    assert not summary.failures
     return came[_FIRST] - start, taken, (len(came) - 1 - _FIRST) / (came[-1] - came[_FIRST])
 
 

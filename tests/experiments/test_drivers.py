@@ -431,7 +431,7 @@ class TestResume:
         assert (failure.method, failure.gamma, failure.split) == ("GMM, MLE", 1.0, 0)
         assert failure.error == "MemoryError: too little"
         assert len(result.records) == 6
-        assert [record.key for record in result.counts.failed] == [failure.key]
+        assert [record.key for record in result.counts.failures] == [failure.key]
         monkeypatch.undo()
         again = run_drivers(data, plan, tmp_path)
         assert (again.counts.done, again.counts.failed_before, len(again.failures)) == (0, 1, 1)

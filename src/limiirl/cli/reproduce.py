@@ -106,7 +106,7 @@ def _reproduce_studies(run: _Run, names: list[str], repeats: int | None, words: 
     else:
         lines = [summarise_run(store, studies), _summarise_counts(counts)]
         typer.echo("\n".join(lines + ([] if page is None else [f"Report: {page}"])))
-    if counts.failed:
+    if counts.failures:
         raise typer.Exit(1)
 
 
@@ -127,7 +127,7 @@ def _reproduce_drivers(
         typer.echo(json.dumps(_count_trials(results.counts) | _plain(results) | {"report": page and str(page)}))
     else:
         typer.echo(format_drivers(results) + ("" if page is None else f"\n\nReport: {page}"))
-    if results.counts.failed:
+    if results.counts.failures:
         raise typer.Exit(1)
 
 
@@ -142,13 +142,13 @@ def _interruptible() -> Iterator[None]:
 
 
 def _report_failures(counts: RunCounts) -> None:
-    for record in counts.failed:
+    for record in counts.failures:
         typer.echo(f"limiirl: trial {record.spec} with seed {record.seed} failed: {record.error}", err=True)
 
 
 def _count_trials(counts: RunCounts) -> dict[str, Any]:
     """Return the counts of a run for JSON."""
-    failed = [{"spec": r.spec, "seed": r.seed, "error": r.error} for r in counts.failed]
+    failed = [{"spec": r.spec, "seed": r.seed, "error": r.error} for r in counts.failures]
     numbers = {"total": counts.total, "skipped": counts.skipped, "run": counts.done}
     return numbers | {"failed_before": counts.failed_before, "failed": failed}
 
@@ -159,8 +159,8 @@ def _summarise_counts(counts: RunCounts) -> str:
         parts.append(f"{counts.skipped} skipped (finished before)")
     if counts.failed_before:
         parts.append(f"{counts.failed_before} of them failed (use --retry-failed to run them again)")
-    if counts.failed:
-        parts.append(f"{len(counts.failed)} failed")
+    if counts.failures:
+        parts.append(f"{len(counts.failures)} failed")
     return ", ".join(parts) + "."
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from limiirl._progress import Progress, check_progress
 from limiirl.errors import InvalidParameter
 from limiirl.executors import Executor, LostTask, execute
-from limiirl.experiments.problem import make_problem
+from limiirl.experiments.problem import WorldProblem, make_problem
 from limiirl.experiments.record import AnySpec, BaseRecord, Record
 from limiirl.experiments.results import TIES, GevdFlow, Results, WorldExample
 from limiirl.experiments.spec import Spec, Study
@@ -43,15 +43,17 @@ class RunCounts:
         All trials.
     skipped, failed_before : int
         Trials that were in the store already, and those among them that failed.
-    done, failed : int, list of records
-        Trials that this run has written, and the records of those that failed.
+    done : int
+        Trials that this run has written.
+    failures : list of records
+        Records of those that failed.
     """
 
     total: int
     skipped: int = 0
     failed_before: int = 0
     done: int = 0
-    failed: list[Any] = field(default_factory=list, repr=False)
+    failures: list[Any] = field(default_factory=list, repr=False)
 
 
 def run_trials(
@@ -101,10 +103,10 @@ def run_trials(
     try:
         for (spec, seed), result in _run(attempt, missing(), executor):
             if isinstance(result, LostTask):
-                result = store.record(spec.hash, seed, f"WorkerDied: {result.message}")
+                result = store.record(spec.hash, seed, f"LostTask: {result.message}")
             counts.done += 1
             if result.failed:
-                counts.failed.append(result)
+                counts.failures.append(result)
             ledger.add(result)
             report()
     finally:
@@ -206,17 +208,14 @@ def make_example(results: Results) -> WorldExample | None:
     seed = typical_seed(results)
     if seed is None:
         return None
-    flows = {}
-    for method in (RANDOM_START, WARM_START):
-        record, spec = results.record(method, PAPER_LENGTH, seed), results.study.spec(method, PAPER_LENGTH)
-        if record is None or spec is None or record.thetas is None:
-            continue
-        problem, mixture = make_problem(spec, seed), restore(spec, record)
-        error = gevd(problem.world.mdp, problem.truth, mixture.ensemble_)
-        flows[method] = GevdFlow(spec.init, error.value, error.flow.tolist(), error.evd.tolist())
-    if WARM_START not in flows:
+    spec, record = _fitted(results, WARM_START, seed)
+    if spec is None or record is None:
         return None
-    assert spec is not None  # that of the warm start, as are `problem` and `mixture`
+    problem, mixture = make_problem(spec, seed), restore(spec, record)
+    flows = {WARM_START: _flow(spec, problem, mixture)}
+    other, record = _fitted(results, RANDOM_START, seed)
+    if other is not None and record is not None:
+        flows[RANDOM_START] = _flow(other, make_problem(other, seed), restore(other, record))
     return WorldExample(
         seed,
         spec,
@@ -229,8 +228,19 @@ def make_example(results: Results) -> WorldExample | None:
         problem.truth.weights.tolist(),
         problem.truth.thetas.tolist(),
         list(problem.world.mdp.feature_names),
-        {method: flows[method] for method in (WARM_START, RANDOM_START) if method in flows},
+        flows,
     )
+
+
+def _fitted(results: Results, method: str, seed: int) -> tuple[Spec | None, Record | None]:
+    """Return the settings and the record of a method in the paper's setting; the record is None if it has no fit."""
+    record = results.record(method, PAPER_LENGTH, seed)
+    return results.study.spec(method, PAPER_LENGTH), None if record is None or record.thetas is None else record
+
+
+def _flow(spec: Spec, problem: WorldProblem, mixture: IntentMixture) -> GevdFlow:
+    error = gevd(problem.world.mdp, problem.truth, mixture.ensemble_)
+    return GevdFlow(spec.init, error.value, error.flow.tolist(), error.evd.tolist())
 
 
 def store_examples(studies: Iterable[Study], store: Store[Record]) -> None:

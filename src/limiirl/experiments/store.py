@@ -110,6 +110,7 @@ class Store(Generic[R]):
         elif not self._file.exists():
             raise InvalidFile(
                 f"{self.folder} is not a run of limiirl: it has no {FILE}.",
+                parameter="folder",
                 value=str(self.folder),
             )
         self._check()
@@ -167,7 +168,7 @@ class Store(Generic[R]):
         try:
             return {entry["hash"]: self.spec.from_dict(entry["spec"]) for entry in self._contents("specs")}
         except InvalidFile as error:
-            raise InvalidFile(f"{self._file}: {error}", value=error.value) from None
+            raise InvalidFile(f"{self._file}: {error}", parameter="folder", value=error.value) from None
 
     def note(self, command: Sequence[str], seeds: Iterable[int] = (), studies: Iterable[str] = ()) -> None:
         """Log an invocation, with the versions of packages and the kind of machine.
@@ -222,7 +223,7 @@ class Store(Generic[R]):
     def _create(self) -> None:
         """Create the run, unless it exists or the folder has other files."""
         if self.folder.exists() and not self.folder.is_dir():
-            raise InvalidFile(f"{self.folder} is a file, not a folder.", value=str(self.folder))
+            raise InvalidFile(f"{self.folder} is a file, not a folder.", parameter="folder", value=str(self.folder))
         self.folder.mkdir(parents=True, exist_ok=True)
         others = [path.name for path in self.folder.iterdir() if not path.name.startswith(FILE)]
         # A concurrent process creates the results first: if other files of it were listed, the results exist by now.
@@ -230,6 +231,7 @@ class Store(Generic[R]):
             raise InvalidFile(
                 f"{self.folder} is not a run of limiirl: it has {min(others)!r} and no {FILE}. Pass a new or empty "
                 "folder.",
+                parameter="folder",
                 value=str(self.folder),
             )
         if self._file.exists() and self._file.stat().st_size:
@@ -251,11 +253,13 @@ class Store(Generic[R]):
         if application != _APPLICATION or not present.issuperset(_TABLES):
             raise InvalidFile(
                 f"{self._file} has no results of limiirl. Pass another folder.",
+                parameter="folder",
                 value=str(self._file),
             )
         if version > VERSION:
             raise InvalidFile(
                 f"{self._file} has format version {version}; this limiirl reads up to {VERSION}. Upgrade limiirl.",
+                parameter="folder",
                 value=version,
             )
 
@@ -283,6 +287,7 @@ class Store(Generic[R]):
             return InvalidFile(
                 f"{self._file} is damaged ({error}). Recover it with `sqlite3 {FILE} .recover`, restore a copy, or "
                 "remove it to run its trials again.",
+                parameter="folder",
                 value=str(self._file),
             )
         reason = f"{os.strerror(code)} ({error})" if code == errno.EIO else os.strerror(code)
@@ -328,6 +333,7 @@ class Store(Generic[R]):
             raise InvalidFile(
                 f"{self._file} has records with an unknown field {min(unknown)!r} for {self.record.__name__}, from a "
                 "newer version or another experiment. Upgrade limiirl, or pass another folder.",
+                parameter="folder",
                 value=min(unknown),
             )
         return self.record(**content)
@@ -400,6 +406,8 @@ def _distinct(records: list[R]) -> list[R]:
 def describe(command: Sequence[str], seeds: Iterable[int] = (), studies: Iterable[str] = ()) -> dict[str, Any]:
     """Return the command, time, versions and kind of machine of a run, without names or paths.
 
+    Examples
+    --------
     >>> content = describe(["limiirl", "--out=/somewhere/runs/a"], [2, 1], ["margin"])
     >>> content["command"], content["seeds"], content["studies"]
     ('limiirl --out=a', [1, 2], ['margin'])
