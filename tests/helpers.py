@@ -18,7 +18,7 @@ def raises(
 ) -> Iterator[pytest.ExceptionInfo[LimiirlError]]:
     """Expect an error of exactly this kind whose attributes are the given ones.
 
-    Its message may say anything, but not nothing.
+    The message is not compared, but must not be empty.
     """
     with pytest.raises(kind) as caught:
         yield caught

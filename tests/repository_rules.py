@@ -36,7 +36,7 @@ def prints(source: str) -> list[str]:
     return [f"line {call.lineno}: print; use logging" for call, name in _calls(source) if name == "print"]
 
 
-def thrown_away_comparisons(source: str) -> list[str]:
+def comparisons_without_assert(source: str) -> list[str]:
     faults = []
     for statement in ast.walk(_parse(source)):
         if isinstance(statement, ast.Expr):

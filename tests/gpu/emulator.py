@@ -47,16 +47,27 @@ def _source() -> str:
 
 @cache
 def _library(options: tuple[str, ...] = ()) -> ctypes.PyDLL:
-    found = compiler()
-    if found is None:
+    compiler_path = compiler()
+    if compiler_path is None:
         raise BackendUnavailable("The emulated GPU needs a C++ compiler. Install g++, or set CXX.")
     with tempfile.TemporaryDirectory() as folder:
         code, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
         code.write_text(_source(), encoding="utf-8")
-        command = [found, "-std=c++17", "-O1", "-shared", "-fPIC", "-w", *options, str(code), "-o", str(library)]
+        command = [
+            compiler_path,
+            "-std=c++17",
+            "-O1",
+            "-shared",
+            "-fPIC",
+            "-w",
+            *options,
+            str(code),
+            "-o",
+            str(library),
+        ]
         made = subprocess.run(command, capture_output=True, text=True, check=False)
         if made.returncode:
-            raise BackendUnavailable(f"{found} could not compile the GPU kernels: {made.stderr[:2000]}")
+            raise BackendUnavailable(f"{compiler_path} could not compile the GPU kernels: {made.stderr[:2000]}")
         # PyDLL keeps Python's lock: the grid is static memory there, and two launches at once would share it.
         return ctypes.PyDLL(str(library))
 
@@ -97,8 +108,8 @@ class EmulatedDevice:
         """Run a kernel; what it would be compiled for must be its arguments, which are used here unless `compiled`."""
         if shape[1] > self.n_threads or shape[2] > self.shared_bytes:
             raise RuntimeError(f"{kernel} does not fit the device: {shape[1]} threads, {shape[2]} shared bytes.")
-        found = signatures()[kernel]
-        given = dict(zip(found.names, arguments, strict=True))
+        signature = signatures()[kernel]
+        given = dict(zip(signature.names, arguments, strict=True))
         for name, value in zip(_FIXED, fixed, strict=True):
             any_number = name == "n_columns" and value == 0
             if not any_number and given.get(name, value) != value:
@@ -106,7 +117,7 @@ class EmulatedDevice:
         library = _library(definitions(fixed)) if self._compiled else self._library
         call = getattr(library, f"run_{kernel}")
         call.argtypes = [ctypes.c_uint, ctypes.c_uint, ctypes.c_ulonglong, ctypes.c_int]
-        call.argtypes += [_TYPES.get(kind, ctypes.c_void_p) for kind in found.types]
+        call.argtypes += [_TYPES.get(kind, ctypes.c_void_p) for kind in signature.types]
         if call(*shape, self._reverse, *convert(kernel, arguments, _pointer)):
             raise RuntimeError(f"The threads of a block of {kernel} waited at different barriers.")
 

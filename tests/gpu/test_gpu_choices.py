@@ -75,13 +75,13 @@ class OnDeviceOnly(GpuSoftBellmanSolver):
 
 
 def test_sharp_policies_stay_on_the_device() -> None:
-    """Who goes around in a circle nearly surely: what rounding leaves goes around with them."""
+    """On a nearly deterministic circle, rounding errors circulate with the flow."""
     for case in (make_case(gamma=0.95), circle()):
         choices = StateActions(case.mdp)
         compare(OnDeviceOnly(choices, 20.0, device()), SoftBellmanSolver(choices, 20.0), case, events_of(case.mdp))
 
 
-def test_infinite_values_are_found_out_by_the_cpu() -> None:
+def test_infinite_values_are_detected_by_the_cpu() -> None:
     mdp = MDP.from_edges([0, 0], [0, 0], action=[0, 1], n_states=1)
     demos = Demonstrations.from_lists([[0, 0]], [[0]])
     events = DecisionCounts(mdp, demos, Groups.from_labels(None, 1))

@@ -1,4 +1,4 @@
-"""Which device a model takes, what it says where there is none, and that the choice survives clones and files."""
+"""Choice of the device of a model, errors without a device, and the choice in clones and files."""
 
 import subprocess
 import sys
@@ -19,13 +19,13 @@ from tests.gpu.emulator import EmulatedDevice, install_emulator
 from tests.helpers import raises
 from tests.oracles.gpu_cases import NEEDS_COMPILER
 
-WAYS = [[0, 1, 3], [0, 1, 3], [0, 1, 3], [0, 2, 3]]
+PATHS = [[0, 1, 3], [0, 1, 3], [0, 1, 3], [0, 2, 3]]
 
 
 def world() -> tuple[MDP, Demonstrations]:
     phi = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
     return MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=phi), Demonstrations.from_lists(
-        WAYS
+        PATHS
     )
 
 
@@ -62,18 +62,18 @@ def test_without_cupy_the_error_names_the_package() -> None:
         "from limiirl.errors import BackendUnavailable\n"
         "try:\n    need_device()\nexcept BackendUnavailable as error:\n    print(error)\n"
     )
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}
     )
-    assert "needs CuPy, which is not installed" in told.stdout
-    assert "pip install 'cupy-cuda13x[ctk]'" in told.stdout
+    assert "needs CuPy, which is not installed" in process.stdout
+    assert "pip install 'cupy-cuda13x[ctk]'" in process.stdout
 
 
 def test_a_device_or_an_environment_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     mdp, demos = world()
     models = (MaxEnt(3, device="tpu"), MaxCausalEnt(device="tpu"), MaxEnt(np.inf, device="tpu"))
     for model in (*models, DestinationMaxEnt(device="tpu")):
-        with pytest.raises(InvalidParameter, match="device must be one of cpu, gpu, auto; it is 'tpu'."):
+        with raises(InvalidParameter, parameter="device", value="tpu"):
             model.fit(mdp, demos)
     monkeypatch.setenv("LIMIIRL_GPU", "maybe")
     with raises(InvalidParameter, parameter="LIMIIRL_GPU", value="maybe"):
@@ -140,7 +140,7 @@ def test_a_mixture_keeps_the_device_in_clones_and_leaves_it_open_in_files(tmp_pa
 
 @NEEDS_COMPILER
 def test_errors_are_those_of_the_cpu(emulated: None) -> None:
-    """The state and the step that they name too."""
+    """Messages name the same state and step."""
     mdp, _ = world()
     bad = MDP.from_edges([0, 1], [1, 2], p0=[1, 0, 0], terminal=[False, False, True], state_features=np.eye(3))
     for options, theta, given in (
@@ -148,18 +148,18 @@ def test_errors_are_those_of_the_cpu(emulated: None) -> None:
         ({"arithmetic": "linear"}, [1e308, 1e308], mdp.replace(state_features=1e10 * np.ones((4, 2)))),
         ({"stop": "terminal"}, [0.0, 0.0, 0.0], bad),
     ):
-        told = []
+        errors = []
         for device in ("gpu", "cpu"):
             with pytest.raises(LimiirlError) as caught:
                 MaxEnt(2, device=device, **options).expected_features(given, theta)
-            told.append((type(caught.value), str(caught.value)))
-        assert told[0] == told[1]
-        assert "state" in told[0][1]
+            errors.append((type(caught.value), str(caught.value)))
+        assert errors[0] == errors[1]
+        assert "state" in errors[0][1]
 
 
-def test_kernels_that_wait_for_each_other_are_known() -> None:
-    """They say so by a parameter, which decides how they are launched."""
-    waiting = {name for name, found in signatures().items() if "arrived" in found.names}
+def test_kernels_with_grid_barriers_have_a_barrier_parameter() -> None:
+    """The parameter `arrived` decides how a kernel is launched."""
+    waiting = {name for name, signature in signatures().items() if "arrived" in signature.names}
     assert waiting == {
         "linear_backward", "linear_forward", "log_backward", "log_forward", "choice_plan", "choice_plan_back",
         "choice_settle", "choice_adjoint", "elimination_factorise", "elimination_reach", "elimination_adjoint",
@@ -173,13 +173,13 @@ def test_more_intents_than_threads_of_a_block(emulated: None) -> None:
     K = 1025
     mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0], state_features=np.eye(3), edge_features=[[1.0], [0], [2]])
     thetas = np.random.default_rng(0).normal(size=(K, 4))
-    thetas[:, 0] *= np.where(np.arange(K) % 2, 1.0, 400.0)  # some need log space
+    thetas[:, 0] *= np.where(np.arange(K) % 2, 1.0, 400.0)  # some need log arithmetic
     mine, other = (MaxEnt(3, device=device).log_partition(mdp, thetas) for device in ("gpu", "cpu"))
     np.testing.assert_allclose(mine, other, rtol=1e-12, atol=1e-12)
 
 
 @NEEDS_COMPILER
-def test_launches_that_no_device_has_are_refused() -> None:
+def test_launches_beyond_the_device_limits_are_rejected() -> None:
     device = EmulatedDevice()
     with pytest.raises(InvalidParameter, match="33 columns are more than the 32 threads of a block."):
         grid_of(device, 5, 33)
@@ -193,8 +193,8 @@ def test_launches_that_no_device_has_are_refused() -> None:
 
 
 @NEEDS_COMPILER
-def test_what_a_kernel_is_compiled_for_are_its_arguments() -> None:
-    """Only a GPU would show it otherwise."""
+def test_a_kernel_is_launched_with_the_arguments_it_is_compiled_for() -> None:
+    """Without this check only a GPU would fail."""
     device, given = EmulatedDevice(), (6, 3, None, None, np.zeros(6))
     with pytest.raises(RuntimeError, match="linear_fill would be compiled for n_columns 1, but n_columns is 3."):
         device.launch("linear_fill", (1, 32, 0), given, (1, 1, 0))
@@ -204,8 +204,8 @@ def test_what_a_kernel_is_compiled_for_are_its_arguments() -> None:
 
 @NEEDS_COMPILER
 @pytest.mark.parametrize("shape", [(1, 2, 0), (2, 1, 0)])
-def test_threads_and_blocks_run_in_the_order_asked_for(shape: tuple[int, int, int]) -> None:
-    """Two threads write to the same place, and the second has the last word."""
+def test_threads_and_blocks_run_in_the_given_order(shape: tuple[int, int, int]) -> None:
+    """Two threads write to the same place, and the second write remains."""
     slot, ptr, edge = (np.array(part, dtype=np.int32) for part in ([0, 0], [0, 1, 2], [0, 1]))
     for reverse, last in ((False, 7.0), (True, 5.0)):
         value = np.zeros(1)
@@ -223,24 +223,24 @@ def test_devices_that_cannot_be_emulated(wrong: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "told"),
+    ("module", "name", "message"),
     [
         ("cupy.cuda.memory", "OutOfMemoryError", "too little memory: it is so.* smaller max_memory"),
         ("cupy_backends.cuda.api.runtime", "CUDARuntimeError", "The GPU failed: it is so. After a fault CUDA needs"),
     ],
 )
-def test_faults_of_a_gpu_are_ours(module: str, name: str, told: str) -> None:
-    """Errors are known by where they come from, since CuPy may not be there to ask."""
+def test_faults_of_a_gpu_raise_backend_unavailable(module: str, name: str, message: str) -> None:
+    """Errors are identified by their module, since CuPy may be absent."""
     kind = type(name, (RuntimeError,), {"__module__": module})
-    with pytest.raises(BackendUnavailable, match=told), faults():
+    with pytest.raises(BackendUnavailable, match=message), faults():
         raise kind("it is so\nand more")
     with pytest.raises(ZeroDivisionError), faults():
         raise ZeroDivisionError("not of a GPU")
 
 
 @NEEDS_COMPILER
-def test_memory_that_was_given_holds_on_the_cpu_too(emulated: None) -> None:
-    """What a GPU leaves to the CPU, samples say, has the same limit, but not the GPU's own default."""
+def test_max_bytes_applies_on_the_host_too(emulated: None) -> None:
+    """Work that a GPU leaves to the CPU, such as samples, has the same limit, but not the GPU's own default."""
     mdp, _ = world()
     backend = choose_backend("gpu", mdp)
     assert FinitePathSums(mdp, 5, max_bytes=1000.0, backend=backend).on_host().max_bytes == 1000.0

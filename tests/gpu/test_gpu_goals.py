@@ -1,4 +1,4 @@
-"""Ways to a goal on a GPU, or its emulation, against the CPU: values, gradients, the edge of the domain, and fits."""
+"""Paths to a goal on a GPU, or its emulation, against the CPU: values, gradients, the edge of the domain, and fits."""
 
 import warnings
 from typing import Any
@@ -57,11 +57,11 @@ def compare(mdp: MDP, thetas: np.ndarray, n: int = 14, place: Any = None, **opti
 def compare_reach(mdp: MDP, thetas: np.ndarray, place: Any) -> None:
     gpu = GpuGoalValues(mdp, place)
     goals = gpu._elimination.goals
-    found = gpu.device.take(goals.finish_reach(gpu._eliminate_many(thetas, 0.0)[1]))
+    actual = gpu.device.take(goals.finish_reach(gpu._eliminate_many(thetas, 0.0)[1]))
     for k, theta in enumerate(thetas):
         solution, right = GoalValues(mdp).solve(theta), np.zeros(mdp.n_states)
         goals_on_cpu.solve(gpu.symbolic.up_ptr, gpu.symbolic.up, solution._value, solution._star, right)
-        assert_same(found[:, k], right)
+        assert_same(actual[:, k], right)
 
 
 @pytest.mark.parametrize("name", WORLDS)
@@ -77,7 +77,7 @@ def test_values_and_gradients(name: str) -> None:
 def test_threads_of_a_block_in_either_order(
     name: str, threads: int, K: int, reverse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Several lanes to a sum, as only large blocks have everywhere, and several legs and states to a block."""
+    """Several lanes per sum, as in large blocks, and several ancestor paths and states per block."""
     monkeypatch.setattr(elimination, "_CROWD", 1)
     mdp, thetas = costly_world(K, **WORLDS[name])
     place = EmulatedDevice(n_threads=threads, reverse=reverse)
@@ -102,7 +102,7 @@ def test_roads() -> None:
 
 
 def test_several_edges_between_two_states() -> None:
-    """Told apart by their features, they are summed before elimination."""
+    """Parallel edges with different features are summed before elimination."""
     mdp, thetas = costly_world(kinds="state edge")
     rng = np.random.default_rng(0)
     twice = np.concatenate([np.arange(mdp.n_edges), rng.integers(0, mdp.n_edges, 20)])
@@ -131,7 +131,7 @@ def test_pairs_that_do_not_fit_memory_at_once() -> None:
 
 @pytest.mark.parametrize("most", [2e3, 4e3, 7e3, 1e4])
 def test_parts_take_no_more_memory_than_they_may(most: float) -> None:
-    """No leg is shared here, so that the memory is known beforehand; a pair that takes more stands alone."""
+    """No ancestor path is shared here, so that the memory is known; a pair that takes more is a part by itself."""
     mdp, _ = costly_world(n_states=40)
     starts, goals = np.random.default_rng(0).permutation(40).reshape(2, 20)
     parts = list(GpuGoalValues(mdp, device())._elimination.paths.parts(starts, goals, 3, most))
@@ -141,22 +141,22 @@ def test_parts_take_no_more_memory_than_they_may(most: float) -> None:
     assert all(size <= most or routes.pairs.size == 1 for size, routes in zip(sizes, parts, strict=True))
 
 
-def test_states_that_no_way_joins() -> None:
+def test_states_without_a_path_between_them() -> None:
     """A forest: two chains, and a state alone."""
     mdp = MDP.from_edges([0, 1, 2, 4, 5], [1, 2, 1, 5, 4], n_states=7, state_features=np.ones((7, 1)))
     starts, goals = (part.ravel().astype(np.int64) for part in np.indices((7, 7)))
-    found, expected = (
+    actual, expected = (
         values.log_values(np.array([[-1.0]]), starts, goals)
         for values in (GpuGoalValues(mdp, device()), GoalValues(mdp))
     )
     assert np.count_nonzero(expected == -np.inf) > 20
-    np.testing.assert_array_equal(found == -np.inf, expected == -np.inf)
+    np.testing.assert_array_equal(actual == -np.inf, expected == -np.inf)
     linked = expected > -np.inf
-    np.testing.assert_allclose(found[linked], expected[linked], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(actual[linked], expected[linked], rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("reward", [-120.0, 9.0])
-def test_pairs_beyond_linear_space_are_left_to_the_cpu(reward: float) -> None:
+def test_pairs_beyond_linear_arithmetic_are_left_to_the_cpu(reward: float) -> None:
     """Sums below 1e-240, and sums above 1e30, beside others that are neither."""
     n = 12
     src = np.concatenate([np.arange(n - 1), np.arange(n - 2)])
@@ -179,8 +179,8 @@ def test_pairs_beyond_linear_space_are_left_to_the_cpu(reward: float) -> None:
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_sums_of_all_walks_from_a_state(name: str) -> None:
-    """The largest of them decides whether linear space will do."""
+def test_sums_over_all_paths_from_a_state(name: str) -> None:
+    """The largest of them decides whether linear arithmetic is used."""
     compare_reach(*costly_world(**WORLDS[name]), device())
 
 
@@ -194,20 +194,20 @@ def test_common_pairs_are_not_left_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_infinite_sums_are_found_where_the_cpu_finds_them(name: str) -> None:
+def test_divergence_is_detected_as_on_the_cpu(name: str) -> None:
     mdp, thetas = costly_world(**WORLDS[name])
     cpu, gpu = GoalValues(mdp), GpuGoalValues(mdp, device())
     mixed = thetas.copy()
     mixed[1, 0] += 4.5
     starts, goals = pairs(mdp, 5)
-    told = []
+    messages = []
     for values in (gpu, cpu):
         assert [values.finite(theta) for theta in mixed] == [True, False, True]
         with pytest.raises(DivergentPartition) as caught:
             values.log_values(mixed, starts, goals)
-        told.append(str(caught.value))
+        messages.append(str(caught.value))
         assert values.divergent_loop(thetas[0]) is None
-    assert told[0] == told[1]
+    assert messages[0] == messages[1]
     mine, other = gpu.divergent_loop(mixed[1]), cpu.divergent_loop(mixed[1])
     assert mine is not None
     assert other is not None
@@ -215,10 +215,10 @@ def test_infinite_sums_are_found_where_the_cpu_finds_them(name: str) -> None:
     assert_same(mine[1], other[1])
     linked = np.isfinite(cpu.log_values(thetas, starts, goals)).all(axis=1)
     weights = np.repeat(linked.astype(float)[:, None], 3, axis=1)
-    found, expected = (values.sum_pairs(mixed, starts, goals, weights) for values in (gpu, cpu))
-    assert found[0][1] == np.inf
-    assert_same(found[0][[0, 2]], expected[0][[0, 2]])
-    assert_same(found[1], expected[1])
+    actual, expected = (values.sum_pairs(mixed, starts, goals, weights) for values in (gpu, cpu))
+    assert actual[0][1] == np.inf
+    assert_same(actual[0][[0, 2]], expected[0][[0, 2]])
+    assert_same(actual[1], expected[1])
 
 
 def test_no_pairs_at_all() -> None:
@@ -226,9 +226,9 @@ def test_no_pairs_at_all() -> None:
     none = np.empty(0, dtype=np.int64)
     for values in (GpuGoalValues(mdp, device()), GoalValues(mdp)):
         assert values.log_values(thetas, none, none).shape == (0, 3)
-        value, slope = values.sum_pairs(thetas, none, none, np.empty((0, 3)))
+        value, gradient = values.sum_pairs(thetas, none, none, np.empty((0, 3)))
         assert not np.any(value)
-        assert not np.any(slope)
+        assert not np.any(gradient)
 
 
 def test_no_rewards_at_all() -> None:
@@ -236,9 +236,9 @@ def test_no_rewards_at_all() -> None:
     starts, goals = pairs(mdp, 5)
     for values in (GpuGoalValues(mdp, device()), GoalValues(mdp)):
         assert values.log_values(thetas[:0], starts, goals).shape == (5, 0)
-        value, slope = values.sum_pairs(thetas[:0], starts, goals, np.empty((5, 0)))
+        value, gradient = values.sum_pairs(thetas[:0], starts, goals, np.empty((5, 0)))
         assert value.shape == (0,)
-        assert slope.shape == thetas[:0].shape
+        assert gradient.shape == thetas[:0].shape
 
 
 def test_a_margin_is_kept_to_the_last_digits() -> None:
@@ -247,33 +247,31 @@ def test_a_margin_is_kept_to_the_last_digits() -> None:
     for values in (GpuGoalValues(mdp, device()), GoalValues(mdp)):
         assert values.finite(np.array([-0.1]), 0.1 - 1e-12)
         assert not values.finite(np.array([-0.1]), 0.1 + 1e-12)
-        assert np.isinf(
-            values.sum_pairs(np.array([[-0.1]]), np.array([0]), np.array([2]), np.ones((1, 1)), 0.2)[0][0]
-        )
+        assert np.isinf(values.sum_pairs(np.array([[-0.1]]), np.array([0]), np.array([2]), np.ones((1, 1)), 0.2)[0][0])
 
 
 def test_rewards_that_are_not_finite() -> None:
     mdp, thetas = costly_world(2)
     thetas[0, :] = 1e308
-    told = []
+    messages = []
     for values in (GpuGoalValues(mdp, device()), GoalValues(mdp)):
         with pytest.raises(NumericalError) as caught:
             values.finite(thetas[0])
-        told.append(str(caught.value))
+        messages.append(str(caught.value))
         starts, goals = np.array([int(mdp.src[0])]), np.array([int(mdp.dst[0])])
-        value, slope = values.sum_pairs(thetas, starts, goals, np.ones((1, 2)))
+        value, gradient = values.sum_pairs(thetas, starts, goals, np.ones((1, 2)))
         assert np.isinf(value[0])
         assert np.isfinite(value[1])
-        assert not np.any(slope[0])
-    assert told[0] == told[1]
+        assert not np.any(gradient[0])
+    assert messages[0] == messages[1]
 
 
 def test_the_same_bits_every_time() -> None:
     mdp, thetas = costly_world()
     starts, goals = pairs(mdp, 9)
-    found = [GpuGoalValues(mdp, device()).sum_pairs(thetas, starts, goals, np.ones((9, 3))) for _ in range(2)]
-    np.testing.assert_array_equal(found[0][0], found[1][0])
-    np.testing.assert_array_equal(found[0][1], found[1][1])
+    runs = [GpuGoalValues(mdp, device()).sum_pairs(thetas, starts, goals, np.ones((9, 3))) for _ in range(2)]
+    np.testing.assert_array_equal(runs[0][0], runs[1][0])
+    np.testing.assert_array_equal(runs[0][1], runs[1][1])
 
 
 def test_more_moves_than_a_kernel_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,28 +302,28 @@ def test_fits_are_those_of_the_cpu(solver: str, cap: int, on_device: None) -> No
     mdp, demos = trips()
     weights = np.random.default_rng(1).uniform(0.0, 1.0, (len(demos), 2))
     starts = np.array([[-4.0, -4.0], [-3.0, -6.0]])
-    found = []
+    fits = []
     for name in ("gpu", "cpu"):
         model = DestinationMaxEnt(device=name, solver=solver, max_evaluations=cap)
         thetas = model.fit_many(mdp, demos, weights, starts)
-        found.append((thetas, [result.value for result in model.results_], model.log_prob(mdp, thetas, demos)))
-    for mine, other in zip(*found, strict=True):
+        fits.append((thetas, [result.value for result in model.results_], model.log_prob(mdp, thetas, demos)))
+    for mine, other in zip(*fits, strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-7, atol=1e-7)
 
 
-def test_searches_together_learn_of_the_edge_each_for_itself() -> None:
+def test_joint_searches_keep_separate_cutting_planes() -> None:
     """Demonstrations that wander about have their optimum where sums are nearly infinite."""
     mdp, _ = trips()
     edge = max(cost for cost in np.linspace(-3.0, 0.0, 61) if GoalValues(mdp).finite(np.full(2, cost)))
     model, rng = DestinationMaxEnt(bounds=(-30.0, 5.0)), np.random.default_rng(3)
     demos = model.sample(mdp, np.full(2, edge), *rng.integers(0, 16, (2, 20)), seed=4)
     weights, starts = rng.uniform(0.0, 1.0, (20, 3)) ** 4, np.array([[-6.0, -6.0], [-2.0, -9.0], [-9.0, -2.0]])
-    found = []
+    thetas = []
     for values in (GpuGoalValues(mdp, device()), GoalValues(mdp)):
         ready = DestinationProblem(model, mdp, demos, Groups.from_labels(None, 20), values)
-        found.append([result.theta for result in ready.search(weights, np.zeros(3), starts, 9)])
+        thetas.append([result.theta for result in ready.search(weights, np.zeros(3), starts, 9)])
         assert ready._domain.most.size > 9  # several of the three came beyond the edge
-    np.testing.assert_allclose(*found, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(*thetas, rtol=1e-6, atol=1e-6)
 
 
 def test_mixtures_are_those_of_the_cpu(on_device: None) -> None:

@@ -1,4 +1,4 @@
-"""Trajectories of any length on a GPU, or its emulation, against the CPU: log Z, gradients, infinite sums, and fits."""
+"""Trajectories of unbounded length on a GPU, or its emulation, against the CPU: log Z, gradients, divergence, fits."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def starts_of(mdp: MDP, K: int, allowed: np.ndarray | None = None) -> np.ndarray
 
 
 def with_ends(mdp: MDP) -> MDP:
-    """The MDP with two states that nobody leaves, and with state 2 leading to itself alone, so that it never ends."""
+    """Return the MDP with two absorbing states, and with state 2 leading to itself alone, so that it never ends."""
     kept = ~np.isin(mdp.src, [0, 4]) & ~((mdp.src == 2) & (mdp.dst != 2))
     src, dst = np.append(mdp.src[kept], 2), np.append(mdp.dst[kept], 2)
     p0 = np.arange(mdp.n_states) % 3 + 0.0
@@ -39,7 +39,7 @@ def with_ends(mdp: MDP) -> MDP:
 
 @pytest.fixture
 def nothing_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make it an error to leave to the CPU what a device should settle."""
+    """Raise an error if the device leaves work to the CPU."""
     monkeypatch.setattr(InfinitePathSums, "_factor", None)
 
 
@@ -51,12 +51,12 @@ def compare(mdp: MDP, thetas: np.ndarray, starts: np.ndarray | None = None, **op
     gpu, cpu = both(mdp, **options)
     expected = cpu.value_and_grad(thetas, starts=starts)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(InfinitePathSums, "_factor", None)  # called, it would be an error
-        found = gpu.value_and_grad(thetas, starts=starts)
+        patch.setattr(InfinitePathSums, "_factor", None)  # a call raises TypeError
+        actual = gpu.value_and_grad(thetas, starts=starts)
         log_Z = gpu.log_partition(thetas, starts=starts)
-    for one, other in zip(found, expected, strict=True):
+    for one, other in zip(actual, expected, strict=True):
         assert_same(one, other)
-    np.testing.assert_array_equal(log_Z, found[0])
+    np.testing.assert_array_equal(log_Z, actual[0])
 
 
 @pytest.mark.parametrize("by_start", [False, True])
@@ -96,7 +96,7 @@ def test_edges_side_by_side_and_rewards_of_edges_alone() -> None:
     compare(MDP.from_edges(src, dst, 3), np.full((1, 3), -1.0))
 
 
-def test_starts_of_ones_own_without_conditioning_are_the_cpus() -> None:
+def test_given_starts_without_conditioning_are_left_to_the_cpu() -> None:
     mdp, thetas = costly_world()
     gpu, cpu = both(mdp)
     starts = starts_of(mdp, 3)
@@ -107,13 +107,13 @@ def test_starts_of_ones_own_without_conditioning_are_the_cpus() -> None:
 
 
 def two_loops(theta: float) -> tuple[MDP, np.ndarray]:
-    """Two pairs of states that lead to each other, without a way between the pairs; the second pair is costly."""
+    """Two pairs of states that lead to each other, without a path between the pairs; the second pair is costly."""
     mdp = MDP.from_edges([0, 1, 2, 3], [1, 0, 3, 2], 4, p0=[0, 0, 1, 0], state_features=[[1, 0]] * 2 + [[0, 1]] * 2)
     return mdp, np.array([[theta, -1.0]])
 
 
 @pytest.mark.usefixtures("nothing_left")
-def test_infinite_sums_are_told_without_the_cpu() -> None:
+def test_divergence_is_reported_without_the_cpu() -> None:
     mdp, thetas = two_loops(0.5)
     with pytest.raises(DivergentPartition, match=r"is infinite: cycles through state [01] weigh more than 1"):
         both(mdp.replace(p0=[0.5, 0, 0.5, 0]))[0].value_and_grad(thetas)
@@ -122,10 +122,10 @@ def test_infinite_sums_are_told_without_the_cpu() -> None:
         both(mdp, by_start=True)[0].value_and_grad(np.repeat(thetas, 2, axis=0), starts=starts)
 
 
-def test_what_no_trajectory_passes_does_not_matter() -> None:
+def test_unreachable_loops_have_no_effect() -> None:
     mdp, thetas = two_loops(0.5)
     compare(mdp, thetas)
-    gpu, cpu = both(mdp, by_start=True)  # by start others could be asked for: elimination is stuck, and the CPU is not
+    gpu, cpu = both(mdp, by_start=True)  # by start, other starts are possible: elimination fails, and the CPU does not
     for one, other in zip(gpu.value_and_grad(thetas), cpu.value_and_grad(thetas), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -142,25 +142,25 @@ def test_an_infinite_sum_in_a_later_batch_is_judged_by_its_own_starts() -> None:
 
 
 @pytest.mark.parametrize("theta", [-1e-13, -1e-10, 0.0, 1e-12])
-def test_loops_that_weigh_nearly_one_are_the_cpus_to_judge(theta: float) -> None:
+def test_loops_of_weight_near_one_are_left_to_the_cpu(theta: float) -> None:
     mdp, thetas = two_loops(theta)
     gpu, cpu = both(mdp.replace(p0=[1, 0, 0, 0]))
-    told = []
-    for engine in (gpu, cpu):
+    outcomes = []
+    for sums in (gpu, cpu):
         try:
-            told.append(str(engine.value_and_grad(thetas)[0][0]))
+            outcomes.append(str(sums.value_and_grad(thetas)[0][0]))
         except DivergentPartition as error:
-            told.append(str(error))
-    assert told[0] == told[1]
+            outcomes.append(str(error))
+    assert outcomes[0] == outcomes[1]
 
 
-def test_one_of_several_that_is_left_leaves_the_others() -> None:
+def test_one_column_left_to_the_cpu_leaves_the_others() -> None:
     mdp, thetas = costly_world()
-    thetas[1, 0] = -800.0  # trajectories weigh less than floats can
+    thetas[1, 0] = -800.0  # weights of trajectories underflow
     gpu, cpu = both(mdp)
     for one, other in zip(gpu.value_and_grad(thetas), cpu.value_and_grad(thetas), strict=True):
         assert_same(one, other)
-    thetas[1, 0] = 1e3  # more than floats have for the CPU: in logarithms it is known to be infinite
+    thetas[1, 0] = 1e3  # overflows on the CPU; in logarithms the sum is detected as infinite
     with pytest.raises(DivergentPartition, match="weigh more than 1"):
         gpu.value_and_grad(thetas)
     thetas[1] = 1.7e308
@@ -173,59 +173,59 @@ def test_a_fit_and_a_mixture(monkeypatch: pytest.MonkeyPatch) -> None:
     mdp, thetas = costly_world(K=2)
     model = MaxEnt(np.inf, (-8, 2), solver="lbfgs", gtol=1e-9)
     demos = model.sample(mdp, thetas[0], 60, 0)
-    asked = []
-    monkeypatch.setattr(gpu_infinite, "GpuPathSums", _noting(gpu_infinite.GpuPathSums, asked))
+    calls = []
+    monkeypatch.setattr(gpu_infinite, "GpuPathSums", _count_calls(gpu_infinite.GpuPathSums, calls))
     on_gpu = MaxEnt(np.inf, (-8, 2), solver="lbfgs", gtol=1e-9, device="gpu").fit(mdp, demos)
-    assert asked
+    assert calls
     np.testing.assert_allclose(on_gpu, model.fit(mdp, demos), rtol=1e-6, atol=1e-7)
-    found = []
+    log_likelihoods = []
     for name in ("gpu", "cpu"):
         irl = MaxEnt(np.inf, (-8, 2), condition="start", device=name)
         with pytest.warns(ConvergenceWarning, match="EM stopped after 3 iterations"):
-            found.append(IntentMixture(2, irl, max_iter=3, random_state=0).fit(mdp, demos).log_likelihood_)
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-8)
+            log_likelihoods.append(IntentMixture(2, irl, max_iter=3, random_state=0).fit(mdp, demos).log_likelihood_)
+    np.testing.assert_allclose(log_likelihoods[0], log_likelihoods[1], rtol=1e-8)
 
 
-def _noting(kind: Any, asked: list[int]) -> Any:
-    def made(*arguments: Any) -> Any:
-        asked.append(1)
-        return kind(*arguments)
+def _count_calls(kind: Any, calls: list[int]) -> Any:
+    def make(*args: Any) -> Any:
+        calls.append(1)
+        return kind(*args)
 
-    return made
+    return make
 
 
 @pytest.mark.parametrize("solver", ["lbfgs", "newton"])
 @pytest.mark.usefixtures("on_device")
-def test_intents_are_asked_for_together(monkeypatch: pytest.MonkeyPatch, solver: str) -> None:
+def test_intents_are_evaluated_together(monkeypatch: pytest.MonkeyPatch, solver: str) -> None:
     mdp, thetas = costly_world(K=1)
     demos = MaxEnt(np.inf).sample(mdp, thetas[0], 40, 0)
     weights = np.random.default_rng(0).random((40, 3))
-    asked, expectation = [], GpuInfinitePathSums.value_and_grad
+    sizes, expectation = [], GpuInfinitePathSums.value_and_grad
 
-    def noted(self: Any, thetas: np.ndarray, *, starts: Any = None) -> Any:
-        asked.append(len(thetas))
+    def record_size(self: Any, thetas: np.ndarray, *, starts: Any = None) -> Any:
+        sizes.append(len(thetas))
         return expectation(self, thetas, starts=starts)
 
-    monkeypatch.setattr(GpuInfinitePathSums, "value_and_grad", noted)
+    monkeypatch.setattr(GpuInfinitePathSums, "value_and_grad", record_size)
     on_gpu, on_cpu = (
         MaxEnt(np.inf, (-8, 2), solver=solver, device=name).fit_many(mdp, demos, weights) for name in ("gpu", "cpu")
     )
-    assert asked.count(3) > len(asked) / 2
+    assert sizes.count(3) > len(sizes) / 2
     np.testing.assert_allclose(on_gpu, on_cpu, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.usefixtures("on_device")
-def test_memory_is_kept_to() -> None:
+def test_max_memory_limits_the_columns() -> None:
     mdp, thetas = costly_world(K=5)
-    engine = MaxEnt(np.inf, max_memory=1.0, device="gpu")._path_sums(mdp)
-    assert isinstance(engine, GpuInfinitePathSums)
-    assert engine._values.columns(5) == [range(k, k + 1) for k in range(5)]
-    assert_same(engine.value_and_grad(thetas)[0], InfinitePathSums(mdp).value_and_grad(thetas)[0])
+    sums = MaxEnt(np.inf, max_memory=1.0, device="gpu")._path_sums(mdp)
+    assert isinstance(sums, GpuInfinitePathSums)
+    assert sums._values.columns(5) == [range(k, k + 1) for k in range(5)]
+    assert_same(sums.value_and_grad(thetas)[0], InfinitePathSums(mdp).value_and_grad(thetas)[0])
 
 
 @pytest.mark.usefixtures("on_device")
-def test_what_the_cpus_hessian_cannot_hold_is_no_reason_to_lose_a_fit() -> None:
-    # Trajectories from state 2, which few pass, weigh less than floats can: log Z is known all the same.
+def test_a_fit_survives_underflow_of_the_hessian() -> None:
+    # The weight of trajectories from state 2, which few pass, underflows; log Z does not.
     src, dst = [0, 0, 2, 3], [1, 2, 3, 1]
     mdp = MDP.from_edges(src, dst, 4, p0=[1, 0, 0, 0], state_features=[[0, 0], [0, 0], [1, 0], [800, 0.5]])
     demos = Demonstrations.from_lists([[0, 1]] * 3)
@@ -237,7 +237,7 @@ def test_what_the_cpus_hessian_cannot_hold_is_no_reason_to_lose_a_fit() -> None:
 
 
 @pytest.mark.usefixtures("on_device")
-def test_auto_takes_it_where_it_is_worth_it() -> None:
+def test_auto_uses_the_gpu_for_large_mdps() -> None:
     model = MaxEnt(np.inf, device="auto")
     small, large = (MDP.from_edges(np.arange(n - 1), np.arange(1, n), n) for n in (50, WORTH_IT))
     assert type(model._path_sums(small)) is InfinitePathSums

@@ -1,4 +1,4 @@
-"""Products with sparse matrices on a GPU, or its emulation, against scipy; on a GPU also that the bits never vary."""
+"""Products with sparse matrices on a GPU, or its emulation, against scipy; on a GPU also bit-reproducibility."""
 
 import numpy as np
 import pytest
@@ -17,8 +17,8 @@ pytestmark = NO_DEVICE
 
 
 def random_matrix(rows: int, columns: int, density: float, seed: int = 0) -> sparse.csr_array:
-    found = sparse.random(rows, columns, density, random_state=np.random.default_rng(seed), format="csr")
-    return sparse.csr_array(found)
+    matrix = sparse.random(rows, columns, density, random_state=np.random.default_rng(seed), format="csr")
+    return sparse.csr_array(matrix)
 
 
 @pytest.mark.parametrize("K", [1, 3, 40])
@@ -39,8 +39,8 @@ def test_products(matrix: sparse.csr_array, piece: int, K: int, monkeypatch: pyt
     monkeypatch.setattr(gpu_sparse, "PIECE", piece)
     dense = np.random.default_rng(1).normal(size=(matrix.shape[1], K))
     place = device()
-    found = place.take(SparseRows(place, matrix).times(place.put(dense)))
-    np.testing.assert_allclose(found, matrix @ dense, rtol=1e-13, atol=1e-13)
+    product = place.take(SparseRows(place, matrix).times(place.put(dense)))
+    np.testing.assert_allclose(product, matrix @ dense, rtol=1e-13, atol=1e-13)
 
 
 @ONLY_REAL
@@ -49,21 +49,21 @@ def test_sums_over_trajectories_have_the_same_bits_every_time(K: int) -> None:
     mdp = RoadGrid(100_000, 200_000).mdp
     assert sparse.issparse(mdp.state_features)
     thetas = -np.random.default_rng(0).uniform(1.0, 2.0, (K, mdp.n_features))
-    engine = FinitePathSums(mdp, 50, backend=choose_backend("gpu", mdp))
-    found = {tuple(part.tobytes() for part in engine.value_and_grad(thetas)) for _ in range(20)}
-    assert len(found) == 1
+    sums = FinitePathSums(mdp, 50, backend=choose_backend("gpu", mdp))
+    results = {tuple(part.tobytes() for part in sums.value_and_grad(thetas)) for _ in range(20)}
+    assert len(results) == 1
 
 
 @ONLY_REAL
 @pytest.mark.parametrize("K", [1, 3])
-def test_sums_over_ways_have_the_same_bits_every_time(K: int) -> None:
+def test_sums_over_paths_have_the_same_bits_every_time(K: int) -> None:
     mdp = with_choices(RoadGrid(30_000, 36_000, seed=0).mdp)
     rng = np.random.default_rng(0)
     starts, goals = rng.integers(0, mdp.n_states, (2, 500))
     thetas = -rng.uniform(1.0, 2.0, (K, mdp.n_features))
     values = GpuGoalValues(mdp, device())
     weights = np.full((500, K), 1e-3)
-    found = {
+    results = {
         tuple(part.tobytes() for part in values.sum_pairs(thetas, starts, goals, weights, 1e-6)) for _ in range(20)
     }
-    assert len(found) == 1
+    assert len(results) == 1

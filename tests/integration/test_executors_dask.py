@@ -28,7 +28,7 @@ TASKS = range(12)
 
 
 def spectrum(seed: int) -> bytes:
-    """The bits of a computation that threads could change."""
+    """Return the bits of a computation that threads could change."""
     A = np.random.default_rng(seed).normal(size=(120, 120))
     return (np.linalg.eigvalsh(A @ A.T) @ A).tobytes()
 
@@ -56,7 +56,7 @@ def die_once(folder: Path, task: int) -> int:
 def die_at_four(task: int) -> int:
     if task == 4:
         os._exit(3)
-    time.sleep(0.1)  # so that it is running when its neighbour dies
+    time.sleep(0.1)  # so that it is running when its neighbour is killed
     return task**2
 
 
@@ -84,7 +84,7 @@ def test_results_are_those_of_a_loop(executor: Executor) -> None:
     assert dict(execute(spectrum, TASKS, executor)) == {seed: spectrum(seed) for seed in TASKS}
 
 
-def test_workers_of_another_version_are_refused(executor: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_of_another_version_are_rejected(executor: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "__version__", "0.0")  # here, and not in the workers
     with raises(BackendUnavailable, parameter="scheduler", value=executor.scheduler):
         list(execute(abs, TASKS, executor))
@@ -108,13 +108,13 @@ def test_tasks_are_taken_only_when_there_is_room(executor: Executor) -> None:
     assert taken == list(range(16))
 
 
-def test_what_the_function_raises_is_raised(executor: Executor) -> None:
+def test_exceptions_of_the_function_are_raised(executor: Executor) -> None:
     with pytest.raises(KeyError, match="three"):
         list(execute(fail_at_three, TASKS, executor))
 
 
 def hold(folder: Path, task: int) -> None:
-    """Task 0 ends at once; the others note that they have begun, and end when they are let go."""
+    """Return at once for task 0; otherwise write a file, and wait for the file "go"."""
     end = time.monotonic() + 60
     if task:
         (folder / str(task)).touch()
@@ -127,10 +127,10 @@ def waiting(dask_worker: Worker) -> int:
 
 
 @pytest.mark.parametrize("session", [False, True])
-def test_closing_early_drops_what_waits(executor: Executor, tmp_path: Path, session: bool) -> None:
+def test_closing_early_drops_waiting_tasks(executor: Executor, tmp_path: Path, session: bool) -> None:
     from tests.oracles.runs import wait_until  # here: a worker imports this module, and need not wait for that one
 
-    def queued(client: Client) -> bool:
+    def has_queue(client: Client) -> bool:
         return any(client.run(waiting).values())
 
     with ExitStack() as stack:
@@ -139,10 +139,10 @@ def test_closing_early_drops_what_waits(executor: Executor, tmp_path: Path, sess
         results = execute(functools.partial(hold, tmp_path), range(1000), used)
         assert next(results)[0] == 0
         # Two run, and others wait for their turn, which never comes.
-        wait_until(lambda: len(list(tmp_path.iterdir())) == 2 and queued(client), seconds=60)
+        wait_until(lambda: len(list(tmp_path.iterdir())) == 2 and has_queue(client), seconds=60)
         results.close()  # type: ignore[attr-defined]
-        wait_until(lambda: not queued(client), seconds=30)
-        # Nothing stops what runs; but when it has ended, nothing follows.
+        wait_until(lambda: not has_queue(client), seconds=30)
+        # Running tasks are not stopped; no task follows them.
         (tmp_path / "go").touch()
         assert dict(execute(abs, TASKS, used)) == dict(enumerate(TASKS))
     assert len(list(tmp_path.iterdir())) == 3
@@ -198,7 +198,7 @@ def die_at_second(folder: Path, task: int) -> int:
 def test_a_lost_result_whose_task_then_dies_is_computed_again(
     executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Dask's own `as_completed` waits for such a result for ever."""
+    """Dask's own `as_completed` waits for such a result forever."""
     gather, lost = Client._gather_remote, []
 
     async def lose_first(client: Client, *given: object) -> object:
@@ -220,7 +220,7 @@ def quick(_: int) -> bytes:
 
 # Of quick tasks some result is on its way at any moment, and fails in another manner than one that is waited for.
 @pytest.mark.parametrize(("task", "after"), [(process, 0.0), (quick, 0.2), (quick, 0.5), (quick, 0.9)])
-def test_a_scheduler_that_goes_away_midway_is_told(
+def test_a_scheduler_lost_midway_raises_backend_unavailable(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], task: Callable[[int], object], after: float
 ) -> None:
     with cluster(tmp_path, workers=1) as (address, scheduler):
@@ -233,7 +233,9 @@ def test_a_scheduler_that_goes_away_midway_is_told(
     assert capfd.readouterr().err == ""
 
 
-def test_a_scheduler_without_workers_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_without_workers_raises_backend_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(clusters, "_WORKERS_SECONDS", 1)
     with cluster(tmp_path, workers=0) as (address, _):
         with raises(BackendUnavailable, parameter="scheduler", value=address) as caught:
@@ -241,7 +243,7 @@ def test_a_scheduler_without_workers_is_told(tmp_path: Path, monkeypatch: pytest
         assert "no worker" in str(caught.value)
 
 
-def test_a_run_whose_workers_have_all_gone_says_that_it_waits_and_goes_on(
+def test_a_run_without_workers_warns_once_and_continues_when_one_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clusters, "_WORKERS_SECONDS", 1)
@@ -257,17 +259,17 @@ def test_a_run_whose_workers_have_all_gone_says_that_it_waits_and_goes_on(
             warnings.simplefilter("always")
             later = threading.Timer(4.0, lambda: stack.enter_context(dask(*options)))
             later.start()
-            found = [first, *results]
+            done = [first, *results]
         later.join()
-    assert sorted(task for task, _ in found) == list(range(50))
-    told = [str(warning.message) for warning in messages if "no worker" in str(warning.message)]
-    assert len(told) == 1
+    assert sorted(task for task, _ in done) == list(range(50))
+    waits = [str(warning.message) for warning in messages if "no worker" in str(warning.message)]
+    assert len(waits) == 1
 
 
-def test_a_scheduler_that_does_not_answer_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_that_does_not_answer_raises_backend_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "_CONNECT_SECONDS", 1)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"  # nobody listens there once it is closed
+        address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"  # closed: nothing listens there any more
     with raises(BackendUnavailable, parameter="scheduler", value=address):
         list(execute(abs, TASKS, Executor("dask", scheduler=address)))
 
@@ -287,10 +289,10 @@ class Loaded:
         return float(self.payload[task]), os.getpid()
 
 
-def test_what_a_function_holds_travels_once_to_each_worker(executor: Executor, tmp_path: Path) -> None:
-    found = dict(execute(Loaded(tmp_path), range(60), executor))
-    assert {task: value for task, (value, _) in found.items()} == {task: float(task) for task in range(60)}
-    workers = {pid for _, pid in found.values()}
+def test_a_large_function_is_sent_once_to_each_worker(executor: Executor, tmp_path: Path) -> None:
+    done = dict(execute(Loaded(tmp_path), range(60), executor))
+    assert {task: value for task, (value, _) in done.items()} == {task: float(task) for task in range(60)}
+    workers = {pid for _, pid in done.values()}
     assert len(workers) == 2, "all tasks went where the input was"
     unpacked = [int(path.name.partition("-")[0]) for path in tmp_path.iterdir()]
     assert set(unpacked) == workers
@@ -300,17 +302,17 @@ def test_what_a_function_holds_travels_once_to_each_worker(executor: Executor, t
 
 def test_a_large_function_survives_the_death_of_the_workers_that_have_it(executor: Executor, tmp_path: Path) -> None:
     results = execute(Loaded(tmp_path), range(80), executor)
-    found = [next(results) for _ in range(10)]
+    done = [next(results) for _ in range(10)]
     killed = living(str(executor.scheduler))
     for pid in killed:
         os.kill(pid, signal.SIGKILL)
-    found += results
-    assert {task: value for task, (value, _) in found} == {task: float(task) for task in range(80)}
-    assert {pid for _, (_, pid) in found} - set(killed), "somebody else went on"
+    done += results
+    assert {task: value for task, (value, _) in done} == {task: float(task) for task in range(80)}
+    assert {pid for _, (_, pid) in done} - set(killed), "no new worker continued"
 
 
 class Shared:
-    """A function whose tasks share an array, as those of a fit share an engine's memory."""
+    """A function whose tasks share an array, as those of a fit share the buffers of path sums."""
 
     def __init__(self) -> None:
         self.memory = np.zeros(10_000)

@@ -1,4 +1,4 @@
-"""The labyrinth example: the data as their README says, the maze, the exact test, and simulated mice found again."""
+"""The labyrinth example: the data, the maze, the exact test, and recovery of the intents of simulated mice."""
 
 import csv
 from collections.abc import Callable
@@ -25,17 +25,19 @@ def mice() -> recordings.Recordings:
 
 
 @pytest.fixture(scope="module")
-def found(mice: recordings.Recordings) -> study.Findings:
+def findings(mice: recordings.Recordings) -> study.Findings:
     return study.run(mice, SMALL, lambda text: None)
 
 
-def told(right: list[bool], name: str = "x", p_exact: float = 0.5, p_within: float = 0.5) -> prediction.Prediction:
+def make_prediction(
+    right: list[bool], name: str = "x", p_exact: float = 0.5, p_within: float = 0.5
+) -> prediction.Prediction:
     labels = np.arange(len(right)) % 2 == 0
     return prediction.Prediction(name, labels == np.array(right), labels, (0, 9), p_exact, 70, p_within, 35)
 
 
 class TestMaze:
-    def test_steps_are_every_way_to_arrive_at_a_junction_and_the_home(self):
+    def test_steps_are_all_arrivals_at_junctions_and_the_home(self):
         mdp = maze.steps_mdp(GAMMA)
         came = [(int(maze.came_from(s)), int(maze.node_of(s))) for s in range(maze.HOME)]
         junctions = range(maze.N_JUNCTIONS)
@@ -63,12 +65,12 @@ class TestMaze:
         # Up from node 3 to node 1: back into 3 is turning round, into 4 is across, up to 0 is neither.
         src, dst = maze.moves()
         at = src == maze.N_JUNCTIONS + 3 - 1
-        found = {int(d): h.tolist() for d, h in zip(dst[at], maze.habits(src, dst)[at], strict=True)}
-        assert found == {3: [1.0, 0.0], 4: [0.0, 1.0], maze.N_JUNCTIONS: [0.0, 0.0]}
+        habits = {int(d): h.tolist() for d, h in zip(dst[at], maze.habits(src, dst)[at], strict=True)}
+        assert habits == {3: [1.0, 0.0], 4: [0.0, 1.0], maze.N_JUNCTIONS: [0.0, 0.0]}
         # Down into node 3: only back up is a habit.
         at = src == 3
-        found = {int(d): h.tolist() for d, h in zip(dst[at], maze.habits(src, dst)[at], strict=True)}
-        assert found == {7: [0.0, 0.0], 8: [0.0, 0.0], maze.N_JUNCTIONS + 3 - 1: [1.0, 0.0]}
+        habits = {int(d): h.tolist() for d, h in zip(dst[at], maze.habits(src, dst)[at], strict=True)}
+        assert habits == {7: [0.0, 0.0], 8: [0.0, 0.0], maze.N_JUNCTIONS + 3 - 1: [1.0, 0.0]}
 
     def test_into_a_dead_end_again_is_turning_round(self):
         src, dst = maze.moves()
@@ -76,7 +78,7 @@ class TestMaze:
         np.testing.assert_array_equal(again, np.tile([1.0, 0.0], (64, 1)))
 
     @pytest.mark.parametrize("bout", [[0, 3, 0], [1, 0], [0, 1], [0, 127, 0], [0, -1, 0]])
-    def test_what_is_no_bout_is_seen(self, bout: list[int]):
+    def test_illegal_bouts_are_detected(self, bout: list[int]):
         assert not maze.legal(bout)
         assert maze.legal([0, 1, 3, 1, 0])
 
@@ -88,26 +90,26 @@ class TestMaze:
 
 
 class TestRecordings:
-    def test_data_are_as_their_readme_says(self, shared_data: Callable[[str], Path]):
-        found = recordings.read(shared_data("mouse_labyrinth"))
-        assert (len(found.bouts), found.n_visits, found.left_out) == (3318, 286360, ("D6",))
-        assert max(map(len, found.bouts)) == 4553
-        restricted = [name for name in found.mice if found.restricted[name]]
+    def test_data_agree_with_their_readme(self, shared_data: Callable[[str], Path]):
+        recorded = recordings.read(shared_data("mouse_labyrinth"))
+        assert (len(recorded.bouts), recorded.n_visits, recorded.left_out) == (3318, 286360, ("D6",))
+        assert max(map(len, recorded.bouts)) == 4553
+        restricted = [name for name in recorded.mice if recorded.restricted[name]]
         assert restricted == ["B1", "B2", "B3", "B4", "C1", "C3", "C6", "C7", "C8", "C9"]
-        assert len(found.mice) == 19
-        batches = {str(b): found.labels[found.batches == b].tolist() for b in np.unique(found.batches)}
+        assert len(recorded.mice) == 19
+        batches = {str(b): recorded.labels[recorded.batches == b].tolist() for b in np.unique(recorded.batches)}
         assert batches == {"B": [True] * 4 + [False] * 3, "C": [True] * 6, "D": [False] * 6}
         visits = [
-            sum(int(np.sum(b == maze.WATER)) for b in np.array(found.bouts, dtype=object)[found.mouse == m])
-            for m in found.mice
+            sum(int(np.sum(b == maze.WATER)) for b in np.array(recorded.bouts, dtype=object)[recorded.mouse == m])
+            for m in recorded.mice
         ]
-        assert (min(np.array(visits)[found.labels]), max(np.array(visits)[found.labels])) == (81, 400)
-        assert (min(np.array(visits)[~found.labels]), max(np.array(visits)[~found.labels])) == (9, 202)
+        assert (min(np.array(visits)[recorded.labels]), max(np.array(visits)[recorded.labels])) == (81, 400)
+        assert (min(np.array(visits)[~recorded.labels]), max(np.array(visits)[~recorded.labels])) == (9, 202)
 
     @pytest.mark.smoke
     def test_every_recorded_move_is_possible(self, shared_data: Callable[[str], Path]):
-        found = recordings.read(shared_data("mouse_labyrinth"))
-        pieces = recordings.cut(found, 20)
+        recorded = recordings.read(shared_data("mouse_labyrinth"))
+        pieces = recordings.cut(recorded, 20)
         assert pieces.demos().steps(maze.steps_mdp(GAMMA)).n_transitions == pieces.moves.sum()
 
     def test_the_maze_lies_where_the_readme_draws_it(self, shared_data: Callable[[str], Path]):
@@ -145,53 +147,56 @@ class TestPrediction:
             hits = 0
             for i in range(6):
                 others = np.arange(6) != i
-                told_as = NearestCentroid().fit(points[others], given[others]).predict(points[i : i + 1])[0]
-                hits += int(told_as == given[i])
+                predicted = NearestCentroid().fit(points[others], given[others]).predict(points[i : i + 1])[0]
+                hits += int(predicted == given[i])
             return hits
 
         orders = sorted(set(permutations(labels.tolist())))
-        with one_thread():  # which six points are too few to be shared out among several
+        with one_thread():  # six points are too few for several threads
             every = np.array([right(np.array(order)) for order in orders])
         own = every[orders.index(tuple(labels.tolist()))]
-        found = prediction.predict("x", points, labels, strata)
-        assert found.n_right == own
-        assert found.p_exact == pytest.approx(np.mean(every >= own), abs=1e-12)
-        low, high = found.by_chance
+        result = prediction.predict("x", points, labels, strata)
+        assert result.n_right == own
+        assert result.p_exact == pytest.approx(np.mean(every >= own), abs=1e-12)
+        low, high = result.by_chance
         assert np.mean(every < low) <= 0.05 <= np.mean(every <= low)
         assert np.mean(every < high) <= 0.95 <= np.mean(every <= high)
-        assert found.n_labelings == 20
+        assert result.n_labelings == 20
         # Batch B keeps two of its four labels, batch C one of its two.
         within = np.array([sum(np.array(order)[strata == "B"]) == 2 for order in orders])
-        assert found.p_within == pytest.approx(np.mean(every[within] >= own), abs=1e-12)
-        assert found.n_within == 6 * 2
-        assert prediction.predict("x", points, labels).p_within == found.p_exact
+        assert result.p_within == pytest.approx(np.mean(every[within] >= own), abs=1e-12)
+        assert result.n_within == 6 * 2
+        assert prediction.predict("x", points, labels).p_within == result.p_exact
 
-    def test_labels_that_are_told_apart_have_the_smallest_p_there_is(self):
+    def test_separable_labels_have_the_smallest_possible_p(self):
         labels = np.arange(8) < 4
-        found = prediction.predict("x", np.where(labels, 1.0, 0.0)[:, None], labels)
-        assert found.n_right == 8
-        # The labeling and its opposite are told apart alike.
-        assert found.p_exact == pytest.approx(2 / 70, abs=1e-12)
+        result = prediction.predict("x", np.where(labels, 1.0, 0.0)[:, None], labels)
+        assert result.n_right == 8
+        # The labeling and its opposite are equally separable.
+        assert result.p_exact == pytest.approx(2 / 70, abs=1e-12)
 
     def test_nothing_is_compared_within_strata_of_one_group_each(self):
         labels = np.arange(8) < 4
-        found = prediction.predict("x", np.where(labels, 1.0, 0.0)[:, None], labels, labels)
-        assert (found.p_within, found.n_within) == (1.0, 1)
+        result = prediction.predict("x", np.where(labels, 1.0, 0.0)[:, None], labels, labels)
+        assert (result.p_within, result.n_within) == (1.0, 1)
 
-    def test_too_many_animals_to_try_all_labelings_are_refused(self):
+    def test_too_many_labelings_are_rejected(self):
         with pytest.raises(ll.errors.InvalidParameter, match=r"11 of 23 can be labelled in 1\.4e\+06 ways"):
             prediction.predict("x", np.zeros((23, 1)), np.arange(23) < 11)
 
     @pytest.mark.parametrize(("n_true", "message"), [(0, "none of the 6"), (6, "all of the 6")])
-    def test_one_group_alone_is_refused(self, n_true: int, message: str):
+    def test_one_group_alone_is_rejected(self, n_true: int, message: str):
         labels = np.arange(6) < n_true
         with pytest.raises(ll.errors.InvalidParameter, match=message):
             prediction.predict("x", np.zeros((6, 1)), labels)
         with pytest.raises(ll.errors.InvalidParameter, match=message):
             prediction.rank_test(np.zeros(6), labels)
 
-    def test_two_predictions_are_compared_by_all_ways_that_their_differences_could_have_fallen(self):
-        one, other = told([True] * 6 + [False] + [True, False]), told([False] * 6 + [True] + [True, False])
+    def test_two_predictions_are_compared_by_an_exact_sign_test(self):
+        one, other = (
+            make_prediction([True] * 6 + [False] + [True, False]),
+            make_prediction([False] * 6 + [True] + [True, False]),
+        )
         falls = np.array([sum(f) for f in product([0, 1], repeat=7)])
         expected = np.mean(np.abs(falls - 3.5) >= abs(6 - 3.5))
         assert prediction.compare(one, other) == (6, 1, pytest.approx(expected, abs=1e-12))
@@ -221,13 +226,13 @@ class TestSimulatedMice:
         assert [len(i) for i in mice.intents or []] == [len(maze.steps_of(nodes)) for nodes in mice.bouts]
         assert len(study.piece_truth(mice, 20)) == len(recordings.cut(mice, 20).states)
 
-    def test_three_intents_are_found_again_and_told_on_a_page(self, found: study.Findings, tmp_path: Path):
-        assert found.selection.recommended == 3
-        assert found.truth["ANID"] < 0.35
-        assert found.truth["pieces with the intent of most of their group"] > 0.85
-        np.testing.assert_allclose(found.shares.sum(axis=1), 1.0, rtol=1e-12)
-        np.testing.assert_allclose(study.visits(found.pieces, found.U).sum(axis=1), 1.0, rtol=1e-12)
-        made = page.report(found, None, "test")
+    def test_three_intents_are_recovered_and_reported_on_a_page(self, findings: study.Findings, tmp_path: Path):
+        assert findings.selection.recommended == 3
+        assert findings.truth["ANID"] < 0.35
+        assert findings.truth["pieces with the intent of most of their group"] > 0.85
+        np.testing.assert_allclose(findings.shares.sum(axis=1), 1.0, rtol=1e-12)
+        np.testing.assert_allclose(study.visits(findings.pieces, findings.U).sum(axis=1), 1.0, rtol=1e-12)
+        made = page.report(findings, None, "test")
         assert [figure.name for figure in made.figures] == [
             "rewards",
             "visits",
@@ -237,40 +242,40 @@ class TestSimulatedMice:
             "time",
             "bout",
         ]
-        assert "against the truth: ANID" in page.format_text(found)
+        assert "against the truth: ANID" in page.format_text(findings)
         assert drawing.walls(tmp_path) is None
 
-    def test_no_fit_sees_a_label(self, mice: recordings.Recordings, found: study.Findings):
+    def test_no_fit_sees_a_label(self, mice: recordings.Recordings, findings: study.Findings):
         # Other groups than before, and not the opposite ones either.
         others = dict(zip(mice.mice, [False, True, True, True], strict=True))
         again = study.run(
             recordings.Recordings(mice.bouts, mice.mouse, others, (), mice.intents), SMALL, lambda text: None
         )
-        np.testing.assert_array_equal(again.U, found.U)
-        np.testing.assert_array_equal(again.shares_without, found.shares_without)
-        assert again.selection.to_dict() == found.selection.to_dict()
-        for name, scores in found.held_out.items():
+        np.testing.assert_array_equal(again.U, findings.U)
+        np.testing.assert_array_equal(again.shares_without, findings.shares_without)
+        assert again.selection.to_dict() == findings.selection.to_dict()
+        for name, scores in findings.held_out.items():
             np.testing.assert_array_equal(again.held_out[name], scores)
         assert again.predictions[0].labels.tolist() == list(others.values())
 
 
 class TestComparisonOfModels:
     @pytest.mark.filterwarnings("ignore::limiirl.errors.IdentifiabilityWarning")
-    def test_a_mouse_is_scored_by_a_fit_without_it(self, mice: recordings.Recordings, found: study.Findings):
+    def test_a_mouse_is_scored_by_a_fit_without_it(self, mice: recordings.Recordings, findings: study.Findings):
         mdp, pieces = maze.steps_mdp(GAMMA), recordings.cut(mice, 20)
         out = pieces.mouse == "S02"
         irl = ll.MaxCausalEnt(ridge=1e-3)
         theta = irl.fit(mdp, pieces.demos()[~out])
         own = pieces.demos()[out]
         expected = np.sum(irl.log_prob(mdp, theta[None], own)[:, 0] - own.log_q(mdp)) / pieces.moves[out].sum()
-        assert found.held_out[study.CHOSEN][1] == pytest.approx(expected, abs=1e-5)
-        assert list(found.held_out) == [study.CHOSEN, "3 intents"]
+        assert findings.held_out[study.CHOSEN][1] == pytest.approx(expected, abs=1e-5)
+        assert list(findings.held_out) == [study.CHOSEN, "3 intents"]
 
-    def test_differences_are_paired_by_mouse(self, found: study.Findings):
-        rows = {name: (own, beyond) for name, own, beyond in page.compare_held_out(found)}
-        difference = found.held_out["3 intents"] - found.held_out[study.CHOSEN]
+    def test_differences_are_paired_by_mouse(self, findings: study.Findings):
+        rows = {name: (own, beyond) for name, own, beyond in page.compare_held_out(findings)}
+        difference = findings.held_out["3 intents"] - findings.held_out[study.CHOSEN]
         own, beyond = rows["3 intents"]
-        assert own == pytest.approx(found.held_out["3 intents"].mean(), rel=1e-12)
+        assert own == pytest.approx(findings.held_out["3 intents"].mean(), rel=1e-12)
         test = stats.ttest_1samp(difference, 0.0).confidence_interval(0.99)
         assert (beyond.low, beyond.high) == pytest.approx((test.low, test.high), rel=1e-9)
         assert rows[study.CHOSEN][1].mean == 0.0
@@ -286,13 +291,15 @@ class TestVerdicts:
             (0, 0.9, 0.9, ["open", "open", "open"]),
         ],
     )
-    def test_what_is_not_shown_is_open(self, right: int, p_exact: float, p_within: float, expected: list[str]):
-        counted = told([False] * 12)
-        best = told([i < right for i in range(12)], p_exact=p_exact, p_within=p_within)
+    def test_verdicts_without_significance_are_open(
+        self, right: int, p_exact: float, p_within: float, expected: list[str]
+    ):
+        counted = make_prediction([False] * 12)
+        best = make_prediction([i < right for i in range(12)], p_exact=p_exact, p_within=p_within)
         assert [callout.verdict for callout in page.verdicts(best, counted)] == expected
 
 
-def test_without_the_data_the_command_says_where_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_without_the_data_the_error_names_their_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
         command.main(["--data", str(tmp_path), "--out", str(tmp_path / "out")])
     message = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Memory of Dask workers that have a limit: a run stays below it, and a task that does not costs itself alone."""
+"""Memory of Dask workers that have a limit: a run stays below it, and only a task that exceeds it is lost."""
 
 import os
 import time
@@ -13,7 +13,7 @@ from tests.oracles.clusters import cluster
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
 pytestmark = [
-    pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads what Linux says of a process"),
+    pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc of Linux"),
 ]
 
 LIMIT = 700  # MiB
@@ -38,13 +38,13 @@ class Sums:
 
 
 def greedy(task: int) -> int:
-    """Take twice the limit for one task, and keep it until somebody minds."""
+    """Take twice the limit for one task, and keep it until the worker is killed."""
     if task != 3:
         return task
     taken = []
     for _ in range(2 * LIMIT // 20):
         taken.append(np.ones(20 * 2**17))
-        time.sleep(0.02)  # a nanny looks ten times a second
+        time.sleep(0.02)  # a nanny checks ten times per second
     time.sleep(60)  # but on a busy machine later
     return len(taken)
 
@@ -56,16 +56,16 @@ def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
 
 
 def test_many_tasks_with_a_large_input_stay_below_the_limit(executor: Executor) -> None:
-    found = dict(execute(Sums(), range(40), executor))
-    assert {task: total for task, (total, _, _) in found.items()} == {i: float(i * SIZE * 2**17) for i in range(40)}
-    assert len({pid for _, _, pid in found.values()}) == 1, "the worker was replaced on the way"
-    assert max(most for _, most, _ in found.values()) < LIMIT
-    # 40 inputs in flight, or results that nobody fetched, would be 2.4 GB. What 40 tasks take is what 4 take.
-    few, many = (max(most for task, (_, most, _) in found.items() if task < n) for n in (4, 40))
+    done = dict(execute(Sums(), range(40), executor))
+    assert {task: total for task, (total, _, _) in done.items()} == {i: float(i * SIZE * 2**17) for i in range(40)}
+    assert len({pid for _, _, pid in done.values()}) == 1, "the worker was replaced on the way"
+    assert max(most for _, most, _ in done.values()) < LIMIT
+    # 40 inputs in flight, or results not fetched, would be 2.4 GB. 40 tasks take the memory of 4.
+    few, many = (max(most for task, (_, most, _) in done.items() if task < n) for n in (4, 40))
     assert many < few + SIZE
 
 
 def test_a_task_over_the_limit_is_lost_and_no_other(executor: Executor) -> None:
-    found = dict(execute(greedy, range(6), executor))
-    assert isinstance(found.pop(3), LostTask)
-    assert found == {task: task for task in range(6) if task != 3}
+    done = dict(execute(greedy, range(6), executor))
+    assert isinstance(done.pop(3), LostTask)
+    assert done == {task: task for task in range(6) if task != 3}

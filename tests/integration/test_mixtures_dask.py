@@ -1,4 +1,4 @@
-"""Selections and restarts on a Dask cluster: the bits of a plain loop, whoever is killed on the way, and when."""
+"""Selections and restarts on a Dask cluster: the bits of a plain loop, whichever processes are killed, and when."""
 
 import random
 import signal
@@ -27,7 +27,7 @@ SHORT = {"max_iter": 4, "resp_tol": 1e-2}
 
 
 def slowly(points: Any, n_intents: int, rng: np.random.Generator) -> Any:
-    """A start that takes its time in a worker, so that somebody can be killed meanwhile."""
+    """Return random labels; a worker takes longer, so that it can be killed meanwhile."""
     if parent_process() is not None:
         time.sleep(0.1)
     return rng.integers(n_intents, size=len(points))
@@ -41,10 +41,10 @@ def restarts(executor: Executor | None) -> list[Any]:
 
 def selection(executor: Executor | None) -> list[Any]:
     mixture = ll.IntentMixture(irl=IRL, init=slowly, **SHORT)
-    found = ll.select_intents(
+    result = ll.select_intents(
         MDP, DEMOS, (1, 2), mixture=mixture, folds=3, resamples=2, random_state=0, executor=executor
     )
-    return [found.to_dict(), {k: mix.thetas_.tobytes() for k, mix in found.mixtures.items()}]
+    return [result.to_dict(), {k: mix.thetas_.tobytes() for k, mix in result.mixtures.items()}]
 
 
 JOBS = {"restarts": restarts, "selection": selection}
@@ -53,7 +53,7 @@ pytestmark = [pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning"
 
 @pytest.fixture(scope="module")
 def alone() -> dict[str, list[Any]]:
-    """What each job finds in a plain loop."""
+    """Results of each job in a plain loop."""
     return {name: job(None) for name, job in JOBS.items()}
 
 
@@ -68,10 +68,10 @@ def test_workers_killed_at_random_moments_cost_time_only(
 ) -> None:
     with killing(running.address, times=2, seed=seed) as killed:
         assert JOBS[name](Executor("dask", scheduler=running.address)) == alone[name]
-    assert killed, "the job was done before anybody was killed"
+    assert killed, "the job was done before a worker was killed"
 
 
-def test_a_scheduler_that_goes_away_is_told_and_the_job_started_again_ends_the_same(
+def test_a_lost_scheduler_raises_an_error_and_the_restarted_job_ends_the_same(
     tmp_path: Path, running: Cluster, alone: dict[str, list[Any]]
 ) -> None:
     with cluster(tmp_path, workers=1) as first:
@@ -92,7 +92,18 @@ def test_a_command_that_is_killed_and_started_again_prints_the_same(tmp_path: Pa
     MDP.save(tmp_path / "mdp.npz")
     DEMOS.to_parquet(tmp_path / "walks.parquet")
     arguments = ("select", tmp_path / "walks.parquet", "--mdp", tmp_path / "mdp.npz", "--max-intents", 2, "--json")
-    arguments += ("--folds", 4, "--resamples", 5, "--set", "irl__max_length=7", "--set", "resp_tol=1e-3", "--init", "random")
+    arguments += (
+        "--folds",
+        4,
+        "--resamples",
+        5,
+        "--set",
+        "irl__max_length=7",
+        "--set",
+        "resp_tol=1e-3",
+        "--init",
+        "random",
+    )
     wanted = command(*arguments)
     there = (*arguments, "--executor", "dask", "--scheduler", running.address)
     with start(*there) as run:

@@ -65,8 +65,8 @@ def test_wheel_in_an_empty_environment_runs_the_readme_example_and_a_study(wheel
     (example, *_) = examples(README.read_text(encoding="utf-8"))
     assert tidy(run_example(example, python, tmp_path)) == tidy(example.output)
     # Experiments and the report need no extra, and the page's template is in the wheel.
-    told = run(python.with_name("limiirl"), "reproduce", "margin", "--repeats", "1", cwd=tmp_path)
-    assert "5 trials run" in told
+    output = run(python.with_name("limiirl"), "reproduce", "margin", "--repeats", "1", cwd=tmp_path)
+    assert "5 trials run" in output
     assert "</html>" in (tmp_path / "run" / "report" / "index.html").read_text(encoding="utf-8")
 
 

@@ -16,7 +16,7 @@ CELLS = [(method, PAPER_LENGTH) for method in NAMES] + [("k-means, MLE", EARLY)]
 
 
 @pytest.fixture(scope="module")
-def found():
+def results():
     table = STUDIES["table1"]
     settings = tuple(Setting(method, x, table.spec(method, x)) for method, x in CELLS)
     study = Study("table1", table.title, table.axis, table.repeats, settings)
@@ -25,34 +25,34 @@ def found():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", NAMES)
-def test_nll_agrees_with_the_paper(found, method):
-    assert verdict(found.interval(method, PAPER_LENGTH, "nll"), TABLE1[method]["nll"]) == "agrees"
+def test_nll_agrees_with_the_paper(results, method):
+    assert verdict(results.interval(method, PAPER_LENGTH, "nll"), TABLE1[method]["nll"]) == "agrees"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("measure", ["anid", "gevd"])
 @pytest.mark.parametrize("method", ["supervised", "k-means, mean", "random rewards"])
-def test_anid_and_gevd_agree_with_the_paper(found, method, measure):
-    assert verdict(found.interval(method, PAPER_LENGTH, measure), TABLE1[method][measure]) == "agrees"
+def test_anid_and_gevd_agree_with_the_paper(results, method, measure):
+    assert verdict(results.interval(method, PAPER_LENGTH, measure), TABLE1[method][measure]) == "agrees"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("measure", "early"), [("anid", "in rounding"), ("gevd", "agrees")])
-def test_kmeans_and_mle_differ_from_the_paper_because_em_goes_on(found, measure, early):
+def test_kmeans_and_mle_differ_from_the_paper_because_em_goes_on(results, measure, early):
     # EM goes on where the paper's runs stopped, and the likelihood of a model that tilts the wind still rises while
     # clusters and rewards get a little worse. Stopped as the paper's were, it agrees.
-    ours = [found.interval("k-means, MLE", x, measure) for x in (EARLY, PAPER_LENGTH)]
+    ours = [results.interval("k-means, MLE", x, measure) for x in (EARLY, PAPER_LENGTH)]
     assert [verdict(interval, TABLE1["k-means, MLE"][measure]) for interval in ours] == [early, "differs"]
     stopped, converged = (("k-means, MLE", x) for x in (EARLY, PAPER_LENGTH))
-    compared = found.compare(stopped, converged, measure)
+    compared = results.compare(stopped, converged, measure)
     assert compared.difference.mean < 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("measure", ["anid", "gevd", "n_iter"])
 @pytest.mark.parametrize("method", WARM)
-def test_warm_starts_beat_random_rewards(found, method, measure):
-    compared = found.compare((method, PAPER_LENGTH), ("random rewards", PAPER_LENGTH), measure)
+def test_warm_starts_beat_random_rewards(results, method, measure):
+    compared = results.compare((method, PAPER_LENGTH), ("random rewards", PAPER_LENGTH), measure)
     assert compared.better == method
     assert max(compared.p_t, compared.p_wilcoxon) < 0.01
     assert compared.difference.n == 100
@@ -60,6 +60,6 @@ def test_warm_starts_beat_random_rewards(found, method, measure):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", WARM)
-def test_warm_starts_take_several_times_fewer_iterations(found, method):
-    ours, random = (found.values(name, PAPER_LENGTH, "n_iter") for name in (method, "random rewards"))
+def test_warm_starts_take_several_times_fewer_iterations(results, method):
+    ours, random = (results.values(name, PAPER_LENGTH, "n_iter") for name in (method, "random rewards"))
     assert np.mean(ours) < 0.5 * np.mean(random)

@@ -16,12 +16,12 @@ EXAMPLES = examples(README.read_text(encoding="utf-8"))
 
 
 def prose(text: str) -> str:
-    """A page without its code, in which brackets mean other things."""
+    """Return a page without its code, where brackets have other meanings."""
     return re.sub(r"`[^`\n]+`", "", re.sub(r"^(```+).*?^\1", "", text, flags=re.MULTILINE | re.DOTALL))
 
 
 def link_targets(text: str) -> list[str]:
-    """What a page's links and images point at: Markdown's and HTML's."""
+    """Return the targets of a page's links and images, in Markdown and HTML."""
     markdown = re.findall(r"\]\(\s*<?([^)\s>]+)", prose(text))
     return markdown + re.findall(r"(?:src|href)=\"([^\"]+)\"", prose(text))
 

@@ -34,7 +34,7 @@ MOST_MODULES, MOST_WITH_ONE_IMPORTER = 300, 70
 PAST_FACES: set[str] = {}
 
 
-def tracked_files() -> list[Path]:
+def list_tracked_files() -> list[Path]:
     """Return the files that git tracks or would track; without git, all files outside hidden folders."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -93,7 +93,7 @@ def test_only_the_command_line_prints():
 
 
 def test_comparisons_are_asserted():
-    assert not report({path: repository_rules.thrown_away_comparisons(text_of(path)) for path in TESTS})
+    assert not report({path: repository_rules.comparisons_without_assert(text_of(path)) for path in TESTS})
 
 
 def test_tolerances_are_named():
@@ -102,7 +102,7 @@ def test_tolerances_are_named():
 
 def test_no_machine_paths_or_registries():
     faults = {}
-    for path in tracked_files():
+    for path in list_tracked_files():
         try:
             faults[path] = repository_rules.machine_paths(text_of(path))
         except UnicodeDecodeError:
@@ -179,9 +179,9 @@ def test_import_is_light():
     [
         (repository_rules.long_functions, "def f():\n" + "    x = 1\n" * 80, "def f():\n" + "    x = 1\n" * 79),
         (repository_rules.prints, "print(1)", 'def f():\n    """>>> print(1)"""'),
-        (repository_rules.thrown_away_comparisons, "np.allclose(a, b)", "assert np.allclose(a, b)"),
+        (repository_rules.comparisons_without_assert, "np.allclose(a, b)", "assert np.allclose(a, b)"),
         (
-            repository_rules.thrown_away_comparisons,
+            repository_rules.comparisons_without_assert,
             "np.testing.assert_allclose(a, b), np.isclose(a, b)",
             "isclose(a) or 1",
         ),

@@ -1,4 +1,4 @@
-"""The whole chain in the invented city: what is found of the driven length, and who is told apart."""
+"""The whole pipeline in the synthetic city: the recovered length of driven paths, and the clustering of drivers."""
 
 from collections import Counter
 
@@ -32,46 +32,48 @@ def noisy(city, demos):
 
 
 @pytest.fixture(scope="module")
-def told():
+def reports():
     return []
 
 
 @pytest.fixture(scope="module")
-def demo(told):
-    return run_demo(3, radius_km=1.5, n_drivers=12, trips_each=12, progress=lambda *words: told.append(words))
+def demo(reports):
+    return run_demo(3, radius_km=1.5, n_drivers=12, trips_each=12, progress=lambda *words: reports.append(words))
 
 
-class TestRecovered:
+class TestPathRecovery:
     def test_is_the_overlap_of_multisets(self, city, demos, noisy):
         cleaned, matches = noisy
-        found = path_recovery(city.network, demos, matches, cleaned.source)
+        recovery = path_recovery(city.network, demos, matches, cleaned.source)
         length = city.network.length_m
         for i, demo in enumerate(demos):
             true, seen = Counter(demo.states.tolist()), Counter()
             for j in np.flatnonzero(cleaned.source[matches.trip] == i):
                 seen.update(matches.path(j).tolist())
             weigh = [sum(n * length[s] for s, n in part.items()) for part in (true, true & seen, seen - true)]
-            np.testing.assert_allclose([found.driven_m[i], found.recovered_m[i], found.added_m[i]], weigh, rtol=1e-12)
-        assert 0.5 < found.share < 1.0
-        assert found.added > 0.0
+            np.testing.assert_allclose(
+                [recovery.driven_m[i], recovery.recovered_m[i], recovery.added_m[i]], weigh, rtol=1e-12
+            )
+        assert 0.5 < recovery.share < 1.0
+        assert recovery.added > 0.0
 
     def test_trips_of_which_nothing_is_left_count_as_missed(self, city, demos):
         trips = roads.simulate_gps(city.network, demos, noise_m=1.0)
         some = match(city.network, trips[:20], threads=1)
-        found = path_recovery(city.network, demos, some, np.arange(20))
-        assert np.all(found.recovered_m[20:] == 0.0)
-        np.testing.assert_allclose(found.driven_m.sum(), city.network.length_m[demos.states].sum(), rtol=1e-12)
-        assert found.share < 0.8
+        recovery = path_recovery(city.network, demos, some, np.arange(20))
+        assert np.all(recovery.recovered_m[20:] == 0.0)
+        np.testing.assert_allclose(recovery.driven_m.sum(), city.network.length_m[demos.states].sum(), rtol=1e-12)
+        assert recovery.share < 0.8
 
-    def test_source_says_which_trip_a_match_belongs_to(self, city, demos):
+    def test_source_maps_matches_to_trips(self, city, demos):
         trips = roads.simulate_gps(city.network, demos, noise_m=20.0)
         forth, back = (match(city.network, some, threads=1) for some in (trips, trips[::-1]))
         order = np.arange(len(demos))[::-1]
-        found, again = path_recovery(city.network, demos, forth), path_recovery(city.network, demos, back, order)
-        np.testing.assert_allclose(again.recovered_m, found.recovered_m, rtol=1e-12)
-        assert found.share > 0.9
+        recovery, again = path_recovery(city.network, demos, forth), path_recovery(city.network, demos, back, order)
+        np.testing.assert_allclose(again.recovered_m, recovery.recovered_m, rtol=1e-12)
+        assert recovery.share > 0.9
 
-    def test_what_is_driven_twice_must_be_found_twice(self, city):
+    def test_segments_driven_twice_count_twice(self, city):
         network = city.network
         graph = {}
         for a, b in zip(network.turn_from.tolist(), network.turn_to.tolist(), strict=True):
@@ -92,12 +94,12 @@ class TestRecovered:
 
 class TestDemo:
     @pytest.mark.smoke
-    def test_finds_what_was_driven(self, demo):
+    def test_recovers_the_driven_paths(self, demo):
         assert demo.recovery.share >= 0.98
         assert demo.recovery.added <= 0.02
         assert demo.matches.n_whole >= 0.95 * len(demo.driven.demos)
 
-    def test_tells_drivers_apart_and_single_trips_less(self, demo):
+    def test_drivers_are_clustered_better_than_single_trips(self, demo):
         assert demo.drivers.anid < 0.1
         assert demo.drivers.anid < demo.trips.anid < 0.8
 
@@ -110,14 +112,14 @@ class TestDemo:
 
     def test_intents_come_in_the_order_of_styles(self, demo):
         np.testing.assert_array_equal(demo.drivers.intent, np.arange(3))
-        # Those who love the ring pay least for a km of it; those who go round the centre pay most for one in it.
+        # Style 0 prefers the ring, and has the largest reward per km of it; style 2 avoids the centre.
         assert np.argmax(demo.fit.mixture.thetas_[:, 0]) == 0
         assert np.argmin(demo.fit.mixture.thetas_[:, 3]) == 2
 
-    def test_nothing_is_silent(self, demo, told):
-        assert tuple(dict.fromkeys(stage for _, _, stage in told)) == STAGES == tuple(demo.seconds)
-        assert (len(demo.cleaned), len(demo.cleaned), "matching") in told
-        assert sum(stage == "styles" for _, _, stage in told) > 2
+    def test_every_stage_reports_progress(self, demo, reports):
+        assert tuple(dict.fromkeys(stage for _, _, stage in reports)) == STAGES == tuple(demo.seconds)
+        assert (len(demo.cleaned), len(demo.cleaned), "matching") in reports
+        assert sum(stage == "styles" for _, _, stage in reports) > 2
 
     def test_scores_are_plain_numbers(self, demo):
         scores = demo.scores()

@@ -20,38 +20,38 @@ pytestmark = pytest.mark.filterwarnings("ignore::limiirl.errors.ConvergenceWarni
 SHARDS, ITERATIONS = 12, 10
 
 
-def job(folder, say):
+def job(folder, report):
     """Write features and fit to them; return weights, rewards and history as text that has every bit."""
     demos, _ = walks(200 * SHARDS, seed=1)
 
     def shard(i):
-        say(f"shard {i}")
+        report(f"shard {i}")
         return demos[200 * i : 200 * (i + 1)]
 
     store = write_features(crossings(), FunctionSource(shard, SHARDS), f"{folder}/features")
     mix = IntentMixture(2, MaxEnt(bounds=(-5, 5)), max_iter=ITERATIONS, resp_tol=0.0, random_state=0)
-    mix.set_params(progress=lambda done, *_: say(f"iteration {done}"))
+    mix.set_params(progress=lambda done, *_: report(f"iteration {done}"))
     fit_streamed(mix, crossings(), store, sample=500, checkpoint=f"{folder}/fit.npz")
     history = [(e.iteration, e.objective, e.change, e.n_evaluations, e.weights.tolist()) for e in mix.history_]
-    say(repr((mix.thetas_.tolist(), mix.weights_.tolist(), history)))
+    report(repr((mix.thetas_.tolist(), mix.weights_.tolist(), history)))
 
 
 def job_elsewhere(pipe, folder, last):
-    """The job in a process that is to be killed after it has said `last`.
+    """Run the job in a process that is to be killed after it has sent `last`.
 
-    It says when it begins a shard or has ended an iteration. After the line that it is to be killed at it goes on for
-    one step at most, so that a late parent finds it alive; what it listens to ends only with the parent.
+    It sends a line when it begins a shard or has ended an iteration. After the line `last` it continues for one step at
+    most, so that it is still running when the parent kills it.
     """
     warnings.simplefilter("ignore")
-    said = []
+    sent = []
 
-    def say(text):
-        if last in said:
+    def report(text):
+        if last in sent:
             pipe.recv()
-        said.append(text)
+        sent.append(text)
         pipe.send(text)
 
-    job(folder, say)
+    job(folder, report)
 
 
 def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path):
@@ -63,7 +63,11 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path):
     dice = random.Random(0)
     begun = []
     # Killed while it writes, soon after it began to fit, and later.
-    for last in (f"shard {dice.randrange(2, 9)}", f"iteration {dice.randrange(3)}", f"iteration {dice.randrange(4, 8)}"):
+    for last in (
+        f"shard {dice.randrange(2, 9)}",
+        f"iteration {dice.randrange(3)}",
+        f"iteration {dice.randrange(4, 8)}",
+    ):
         with fork(job_elsewhere, tmp_path / "killed", last) as process:
             begun.append(process.receive())
             line = begun[-1]
@@ -72,10 +76,10 @@ def test_killed_at_random_moments_it_ends_with_the_same_bits(tmp_path):
             time.sleep(dice.uniform(0.0, 0.02))
             assert process.kill() == -signal.SIGKILL
     with fork(job_elsewhere, tmp_path / "killed", "") as process:
-        said = process.finish()
-    assert said[-1] == whole[-1]
+        lines = process.finish()
+    assert lines[-1] == whole[-1]
     # Each went on near where the one before was killed: at most a shard, or an iteration, was done twice.
-    begun.append(said[0])
+    begun.append(lines[0])
     assert begun[0] == "shard 0"
     assert begun[1].startswith("shard ")
     assert begun[1] != "shard 0"
@@ -215,20 +219,20 @@ def test_another_init_does_not_go_on(tmp_path, store, one, other):
     np.testing.assert_array_equal(again.thetas_, short.thetas_)
 
 
-def test_generated_rows_do_not_go_on_with_another_mdp_function_or_mark(tmp_path, store):
+def test_generated_rows_do_not_continue_with_another_mdp_function_or_version(tmp_path, store):
     def make(i):
         return store.shards[i].take(np.arange(store.shards[i].info.n))
 
-    def made_otherwise(i):
+    def make_again(i):
         return make(i)
 
-    def generated(function=make, version="one"):
+    def generate(function=make, version="one"):
         return FeatureStore.from_function(function, [200, 300], 3, longest=7, version=version)
 
     mdp, place = crossings(), tmp_path / "fit.npz"
-    fit_streamed(fitting(max_iter=1), mdp, generated(), checkpoint=place)
+    fit_streamed(fitting(max_iter=1), mdp, generate(), checkpoint=place)
     scaled = mdp.replace(state_features=2.0 * mdp.state_features)
-    for changed, data in ((scaled, generated()), (mdp, generated(made_otherwise)), (mdp, generated(version="two"))):
+    for changed, data in ((scaled, generate()), (mdp, generate(make_again)), (mdp, generate(version="two"))):
         with raises(InvalidParameter, parameter="checkpoint", value=str(place)):
             fit_streamed(fitting(max_iter=2), changed, data, checkpoint=place)
-    assert fit_streamed(fitting(max_iter=2), mdp, generated(), checkpoint=place).n_iter_ == 2
+    assert fit_streamed(fitting(max_iter=2), mdp, generate(), checkpoint=place).n_iter_ == 2

@@ -1,4 +1,4 @@
-"""Streams on a Dask cluster: features, passes and memberships with the bits of one process, whoever is killed."""
+"""Streams on a Dask cluster: features, passes and memberships with the bits of one process when workers are killed."""
 
 import random
 import signal
@@ -25,12 +25,11 @@ from tests.oracles.runs import command, start
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
 pytestmark = [pytest.mark.filterwarnings("ignore::limiirl.errors.LimiirlWarning")]
 
-Tell = Callable[[int, Any], None]
 MDP, SHARDS, SIZE, ITERATIONS = crossings(), 6, 200, 5
 
 
 def pause() -> None:
-    """Let a worker take a while, so that somebody can be killed meanwhile; the loop in this process need not."""
+    """Let a worker take a while, so that it can be killed meanwhile; the loop in this process need not."""
     if parent_process() is not None:
         time.sleep(0.06)
 
@@ -42,7 +41,7 @@ def demos_of(index: int) -> Any:
 
 
 @cache
-def known(index: int) -> Rows:
+def compute_rows(index: int) -> Rows:
     demos, _ = walks(SIZE, seed=index)
     return Rows(demos.features(MDP), demos.log_q(MDP), np.ones(SIZE))
 
@@ -50,30 +49,32 @@ def known(index: int) -> Rows:
 def rows_of(index: int) -> Rows:
     """The features of a shard; every pass waits for them."""
     pause()
-    return known(index)
+    return compute_rows(index)
 
 
 def write_store(folder: Path, executor: Executor | None = None) -> FeatureStore:
     return write_features(MDP, FunctionSource(demos_of, SHARDS), folder, executor=executor)
 
 
-def generated() -> FeatureStore:
+def generate_store() -> FeatureStore:
     return FeatureStore.from_function(rows_of, [SIZE] * SHARDS, MDP.n_features, longest=7)
 
 
-def fitted(
-    executor: Executor | None = None, checkpoint: Path | None = None, tell: Callable[..., None] | None = None
+def fit_repr(
+    executor: Executor | None = None, checkpoint: Path | None = None, progress: Callable[..., None] | None = None
 ) -> Any:
-    """Every bit of a fit."""
-    mix = IntentMixture(2, MaxEnt(7, bounds=(-5, 5)), max_iter=ITERATIONS, resp_tol=0.0, random_state=0, progress=tell)
-    fit_streamed(mix, MDP, generated(), sample=500, checkpoint=checkpoint, executor=executor)
+    """Fit, and return every bit of the result as text."""
+    mix = IntentMixture(
+        2, MaxEnt(7, bounds=(-5, 5)), max_iter=ITERATIONS, resp_tol=0.0, random_state=0, progress=progress
+    )
+    fit_streamed(mix, MDP, generate_store(), sample=500, checkpoint=checkpoint, executor=executor)
     history = [(entry.iteration, entry.objective, entry.change, entry.weights.tolist()) for entry in mix.history_]
     return repr((mix.thetas_.tolist(), mix.weights_.tolist(), history))
 
 
 @pytest.fixture(scope="module")
 def alone() -> str:
-    return fitted()
+    return fit_repr()
 
 
 def test_features_fit_and_memberships_have_the_bits_of_one_process(
@@ -82,7 +83,7 @@ def test_features_fit_and_memberships_have_the_bits_of_one_process(
     executor = Executor("dask", scheduler=running.address)
     here, there = write_store(tmp_path / "here"), write_store(tmp_path / "there", executor)
     assert [shard.fingerprint for shard in there.shards] == [shard.fingerprint for shard in here.shards]
-    assert fitted(executor) == alone
+    assert fit_repr(executor) == alone
     mix = fit_streamed(IntentMixture(2, MaxEnt(7, bounds=(-5, 5)), max_iter=2, random_state=0), MDP, here)
     tables = [
         [pq.read_table(path) for path in assign(mix, store, tmp_path / name, executor=place)]
@@ -96,13 +97,13 @@ def test_workers_killed_at_random_moments_cost_time_only(tmp_path: Path, running
     executor = Executor("dask", scheduler=running.address)
     with killing(running.address, times=4, seed=0) as killed:
         store = write_store(tmp_path / "features", executor)
-        assert fitted(executor) == alone
-    assert killed, "all was done before anybody was killed"
+        assert fit_repr(executor) == alone
+    assert killed, "all was done before a worker was killed"
     wanted = write_store(tmp_path / "alone")
     assert [shard.fingerprint for shard in store.shards] == [shard.fingerprint for shard in wanted.shards]
 
 
-def test_a_scheduler_that_goes_away_is_told_and_the_fit_goes_on_from_its_checkpoint(
+def test_a_lost_scheduler_raises_an_error_and_the_fit_continues_from_its_checkpoint(
     tmp_path: Path, running: Cluster, alone: str
 ) -> None:
     checkpoint = tmp_path / "fit.npz"
@@ -114,17 +115,27 @@ def test_a_scheduler_that_goes_away_is_told_and_the_fit_goes_on_from_its_checkpo
 
         executor = Executor("dask", scheduler=first.address)
         with raises(BackendUnavailable, parameter="scheduler", value=first.address):
-            fitted(executor, checkpoint, give_up)
+            fit_repr(executor, checkpoint, give_up)
     seen: list[int] = []
     executor = Executor("dask", scheduler=running.address)
-    assert fitted(executor, checkpoint, lambda progress: seen.append(progress.done)) == alone
+    assert fit_repr(executor, checkpoint, lambda progress: seen.append(progress.done)) == alone
     assert seen == list(range(3, ITERATIONS + 1)), "it did not go on after what was kept"
 
 
 def test_a_fit_that_is_killed_goes_on_to_the_same_intents(tmp_path: Path, running: Cluster) -> None:
     write_store(tmp_path / "features")
     checkpoint = tmp_path / "fit.npz"
-    limits = ("--set", "max_iter=12", "--set", "resp_tol=1e-12", "--set", "irl__max_length=7", "--sample", 300, "--json")
+    limits = (
+        "--set",
+        "max_iter=12",
+        "--set",
+        "resp_tol=1e-12",
+        "--set",
+        "irl__max_length=7",
+        "--sample",
+        300,
+        "--json",
+    )
     fit = ("stream", "fit", tmp_path / "features", "--intents", 2, *limits)
     wanted = command(*fit, "--out", tmp_path / "alone")
     there = (*fit, "--out", tmp_path / "there", "--checkpoint", checkpoint)
@@ -138,6 +149,6 @@ def test_a_fit_that_is_killed_goes_on_to_the_same_intents(tmp_path: Path, runnin
     done = command(*there)
     assert done.counts | {"saved": ""} == wanted.counts | {"saved": ""}
     assert wanted.stderr.startswith("iteration 0: ")
-    told = [line.partition(":")[0] for line in done.stderr.splitlines() if line.startswith("iteration ")]
-    assert told, "the fit was over before it was killed"
-    assert told[0] != "iteration 0", "it did not go on from the checkpoint"
+    iterations = [line.partition(":")[0] for line in done.stderr.splitlines() if line.startswith("iteration ")]
+    assert iterations, "the fit was over before it was killed"
+    assert iterations[0] != "iteration 0", "it did not go on from the checkpoint"

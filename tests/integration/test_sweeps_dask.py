@@ -1,4 +1,4 @@
-"""`limiirl reproduce` on a Dask cluster under force: whoever is killed, and when, it ends with the same records."""
+"""`limiirl reproduce` on a Dask cluster whose processes are killed: it ends with the same records."""
 
 import random
 import signal
@@ -28,7 +28,7 @@ def test_workers_killed_at_random_moments_cost_time_only(tmp_path: Path, running
         run.until(lambda: read_keys(folder))  # some trials are done, and others under way
         with killing(address, times=2, seed=0) as killed:
             done = run.finish()
-    assert killed, "the run was over before anybody was killed"
+    assert killed, "the run was over before a worker was killed"
     assert done.code == 0, done
     assert counts(done)[2] == len(expected(STUDY, REPEATS))
     check(folder)

@@ -1,4 +1,4 @@
-"""How a GPU walks the tree of an elimination: levels, tiles, legs and the ranges of states below a state."""
+"""Traversal of an elimination tree on a GPU: levels, tiles, ancestor paths and ranges of descendants."""
 
 import numpy as np
 import pytest
@@ -17,12 +17,12 @@ def forests(draw: st.DrawFn) -> np.ndarray:
 
 
 def above(parent: np.ndarray, v: int) -> list[int]:
-    """A state, and all that are above it."""
-    found = []
+    """Return a state and its ancestors."""
+    ancestors = []
     while v != -1:
-        found.append(v)
+        ancestors.append(v)
         v = int(parent[v])
-    return found
+    return ancestors
 
 
 def depths(parent: np.ndarray) -> np.ndarray:
@@ -31,9 +31,9 @@ def depths(parent: np.ndarray) -> np.ndarray:
 
 def test_states_that_come_last_are_above_all_that_lead_to_them() -> None:
     src, dst = np.array([0, 1, 2, 3, 0, 1, 2, 3]), np.array([1, 2, 3, 0, 4, 4, 4, 5])
-    found = factorise(6, src, dst, last=2)
-    assert found.rank[4:].tolist() == [4, 5]
-    assert sorted(found.rank[:4]) == [0, 1, 2, 3]
+    symbolic = factorise(6, src, dst, last=2)
+    assert symbolic.rank[4:].tolist() == [4, 5]
+    assert sorted(symbolic.rank[:4]) == [0, 1, 2, 3]
     assert factorise(6, src, dst).rank[4] != 4  # by its degree alone state 4 would come sooner
 
 
@@ -48,7 +48,7 @@ def test_ranges_hold_what_is_below(parent: np.ndarray) -> None:
 
 
 @given(parent=forests(), data=st.data())
-def test_legs_are_the_states_above_and_meet_where_two_join(parent: np.ndarray, data: st.DataObject) -> None:
+def test_tree_paths_are_ancestors_and_depths_are_of_common_ancestors(parent: np.ndarray, data: st.DataObject) -> None:
     states = st.lists(st.integers(0, parent.size - 1), min_size=1, unique=True)
     nodes = np.array(data.draw(states), dtype=np.int64)
     paths = make_tree_paths(parent, depths(parent), nodes)
@@ -70,16 +70,16 @@ def test_tiles_hold_every_column_once_and_fit_a_block(rows: int, blocks: int) ->
     src, dst = rng.integers(0, 400, (2, 600))
     made = factorise(400, src, dst)
     height, columns = heights(made.parent), np.diff(made.low_ptr)
-    found = tiles(height, columns, np.diff(made.up_ptr), rows, blocks)
-    wide, lanes = found.wide.astype(int), found.lanes.astype(int)
+    placed = tiles(height, columns, np.diff(made.up_ptr), rows, blocks)
+    wide, lanes = placed.wide.astype(int), placed.lanes.astype(int)
     assert np.all(wide * lanes <= rows)
     assert np.all((wide & (wide - 1)) == 0)
     assert np.all((lanes & (lanes - 1)) == 0)
-    level = np.repeat(np.arange(wide.size), np.diff(found.ptr))
-    np.testing.assert_array_equal(height[found.state], level)
+    level = np.repeat(np.arange(wide.size), np.diff(placed.ptr))
+    np.testing.assert_array_equal(height[placed.state], level)
     covered = [
         (int(s), int(first) + c)
-        for s, first, n in zip(found.state, found.first, wide[level], strict=True)
+        for s, first, n in zip(placed.state, placed.first, wide[level], strict=True)
         for c in range(n)
         if first + c < columns[s]
     ]
@@ -87,6 +87,6 @@ def test_tiles_hold_every_column_once_and_fit_a_block(rows: int, blocks: int) ->
 
 
 def test_a_lone_wide_state_is_spread_over_the_blocks() -> None:
-    found = tiles(np.zeros(1, dtype=np.int64), np.array([200]), np.array([5000]), 1024, 132)
-    assert found.state.size == 50  # tiles of 4 columns
-    assert (int(found.wide[0]), int(found.lanes[0])) == (4, 256)
+    placed = tiles(np.zeros(1, dtype=np.int64), np.array([200]), np.array([5000]), 1024, 132)
+    assert placed.state.size == 50  # tiles of 4 columns
+    assert (int(placed.wide[0]), int(placed.lanes[0])) == (4, 256)

@@ -12,12 +12,12 @@ G[:, 1, 2] = 0.0  # a step and an entry without a score
 
 @pytest.mark.parametrize("floor", [0.0, 1e-10, 0.5])
 def test_a_baseline_is_a_weighted_mean(floor):
-    found = baseline(G, COLLECTED, floor)
+    actual = baseline(G, COLLECTED, floor)
     for t, d, q in np.ndindex(4, 3, 2):
         weights = [G[n, t, d] ** 2 for n in range(6)]
         total = sum(weights) + floor
         wanted = sum(w * COLLECTED[n, t, q] for n, w in enumerate(weights)) / total if total > 0.0 else 0.0
-        np.testing.assert_allclose(found[t, d, q], wanted, rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(actual[t, d, q], wanted, rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.5])

@@ -55,10 +55,10 @@ def slots_and_rest(near: Neighbours) -> list[tuple[int, int]]:
     """(state, neighbour) of all that a sweep reads: the table's slots that are not empty, and what is beyond it."""
     n_states = near.ptr.size - 1
     table = near.table.reshape(n_states, near.width)
-    found = [(s, int(other)) for s in range(n_states) for other in table[s] if other != n_states]
+    listed = [(s, int(other)) for s in range(n_states) for other in table[s] if other != n_states]
     for s in range(n_states):
-        found += [(s, int(other)) for other in near.idx[int(near.ptr[s]) + near.width : int(near.ptr[s + 1])]]
-    return found
+        listed += [(s, int(other)) for other in near.idx[int(near.ptr[s]) + near.width : int(near.ptr[s + 1])]]
+    return listed
 
 
 @graphs
@@ -126,14 +126,14 @@ def test_width_is_that_of_least_work(degrees: list[int], width: int) -> None:
 
 @graphs
 @pytest.mark.parametrize(("weighted", "n_columns"), [(True, 1), (False, 3)])
-def test_a_sweep_sums_over_every_edge(name: str, weighted: bool, n_columns: int) -> None:
+def test_passes_sum_over_every_edge(name: str, weighted: bool, n_columns: int) -> None:
     graph, n_states, src, dst = build(name)
     rng = np.random.default_rng(3)
     given = rng.random((n_states, n_columns))
     prob = rng.random(src.size) if weighted else np.ones(src.size)
     columns = (0,) * n_columns
-    onward, arrived = np.zeros((n_states, n_columns)), np.zeros((n_states, n_columns))
-    np.add.at(onward, src, prob[:, None] * given[dst])
+    departed, arrived = np.zeros((n_states, n_columns)), np.zeros((n_states, n_columns))
+    np.add.at(departed, src, prob[:, None] * given[dst])
     np.add.at(arrived, dst, prob[:, None] * given[src])
 
     start = np.zeros((2, (n_states + 1) * n_columns))
@@ -142,8 +142,8 @@ def test_a_sweep_sums_over_every_edge(name: str, weighted: bool, n_columns: int)
     out, into = (_rewards(n_states, n_columns, side if weighted else None) for side in sides)
     exponents = np.zeros((2, n_columns), np.int64)
     linear.backward(graph.out, out, _weights(graph.out, out, columns), None, start, exponents, 0, columns)
-    found = np.ldexp(start[0, :-n_columns].reshape(n_states, n_columns)[graph.rank], exponents[0])
-    np.testing.assert_allclose(found, 1 + onward, rtol=1e-13)
+    actual = np.ldexp(start[0, :-n_columns].reshape(n_states, n_columns)[graph.rank], exponents[0])
+    np.testing.assert_allclose(actual, 1 + departed, rtol=1e-13)
 
     value = np.zeros((2, (n_states + 1) * n_columns))
     value[0, : n_states * n_columns] = given[graph.order].ravel()
@@ -162,8 +162,8 @@ def test_a_sweep_sums_over_every_edge(name: str, weighted: bool, n_columns: int)
         0,
         columns,
     )
-    found = value[1, :-n_columns].reshape(n_states, n_columns)[graph.rank]
-    np.testing.assert_allclose(found, arrived, rtol=1e-13)
+    actual = value[1, :-n_columns].reshape(n_states, n_columns)[graph.rank]
+    np.testing.assert_allclose(actual, arrived, rtol=1e-13)
     np.testing.assert_array_equal(nothing.node, value[1, :-n_columns])
 
 

@@ -1,4 +1,4 @@
-"""The GPU engine against the CPU engine: every figure, on every kind of MDP.
+"""Path sums on the GPU against the CPU: every result, on every kind of MDP.
 
 Without a GPU the same CUDA source runs emulated, on small cases; with one, all of it runs there.
 """
@@ -29,11 +29,11 @@ WORLDS = {
 
 
 def compare(case: Case, together: int = 1, **options: object) -> None:
-    """All intents at once on the GPU; so many `together` on the CPU, whose kernels are compiled for their number."""
+    """Compare all intents at once on the GPU with `together` at a time on the CPU, compiled for their number."""
     gpu, cpu = make_path_sums(case, **options)
     parts = [cpu.value_and_grad(case.thetas[k : k + together]) for k in range(0, len(case.thetas), together)]
-    for found, expected in zip(gpu.value_and_grad(case.thetas), zip(*parts, strict=True), strict=True):
-        assert_same(found, np.concatenate(expected))
+    for actual, expected in zip(gpu.value_and_grad(case.thetas), zip(*parts, strict=True), strict=True):
+        assert_same(actual, np.concatenate(expected))
 
 
 @pytest.mark.parametrize("space", ["linear", "log", "auto"])
@@ -43,16 +43,16 @@ def test_value_and_gradient(world: str, space: str) -> None:
 
 
 def compare_all(world: str, place: object, space: str) -> None:
-    """Sweeps from checkpoints and by start, counts, and the Hessian."""
+    """Compare passes from checkpoints and by start, counts, and the Hessian."""
     case = make_case(**WORLDS[world])
     lean = lean_bytes(case.mdp, case.length, len(case.thetas))
     compare(case, place=place, arithmetic=space)
     compare(case, place=place, arithmetic=space, by_start=True, max_bytes=lean)
     gpu, cpu = make_path_sums(case, place, arithmetic=space)
-    for found, expected in zip(
+    for actual, expected in zip(
         gpu.expected_counts(case.thetas, edges=True), cpu.expected_counts(case.thetas, edges=True), strict=True
     ):
-        assert_same(found, expected)
+        assert_same(actual, expected)
     assert_same(gpu.covariance(case.thetas[0]), cpu.covariance(case.thetas[0]))
 
 
@@ -68,7 +68,7 @@ def test_threads_of_a_block_in_either_order(world: str, space: str, threads: int
 @NEEDS_COMPILER
 @pytest.mark.parametrize("world", ["deterministic", "all features, sparse"])
 def test_kernels_compiled_for_their_columns(world: str) -> None:
-    """As they are for a GPU, of plain sweeps and of others."""
+    """As they are for a GPU, for plain and for weighted edges."""
     for space in ("linear", "log"):
         compare(make_case(**WORLDS[world]), place=EmulatedDevice(compiled=True), arithmetic=space)
 
@@ -111,12 +111,12 @@ def test_counts_and_marginals(world: str, space: str) -> None:
     case = make_case(**WORLDS[world])
     gpu, cpu = make_path_sums(case, arithmetic=space)
     gain = np.random.default_rng(1).uniform(0.5, 1.5, case.length)
-    for found, expected in zip(
+    for actual, expected in zip(
         gpu.expected_counts(case.thetas, gain=gain, edges=True),
         cpu.expected_counts(case.thetas, gain=gain, edges=True),
         strict=True,
     ):
-        assert_same(found, expected)
+        assert_same(actual, expected)
     assert_same(gpu.time_marginals(case.thetas[0]), cpu.time_marginals(case.thetas[0]))
     assert_same(gpu.log_partition(case.thetas), cpu.log_partition(case.thetas))
     assert_same(gpu.log_partition_by_start(case.thetas), cpu.log_partition_by_start(case.thetas))
@@ -136,17 +136,17 @@ def test_starts_of_demonstrations() -> None:
     case = make_case(n_states=30)
     starts = np.random.default_rng(2).dirichlet(np.ones(30), 3).T
     gpu, cpu = make_path_sums(case, by_start=True)
-    for found, expected in zip(
+    for actual, expected in zip(
         gpu.value_and_grad(case.thetas, starts=starts), cpu.value_and_grad(case.thetas, starts=starts), strict=True
     ):
-        assert_same(found, expected)
+        assert_same(actual, expected)
     assert_same(
         gpu.covariance(case.thetas[1], starts=starts[:, 1]), cpu.covariance(case.thetas[1], starts=starts[:, 1])
     )
 
 
 @pytest.mark.parametrize("lean", [True, False])
-def test_what_lies_ahead(lean: bool) -> None:
+def test_backward_messages(lean: bool) -> None:
     case = make_case()
     gpu, cpu = make_path_sums(case, max_bytes=lean_bytes(case.mdp, case.length, 3) if lean else 1e9)
     rng = np.random.default_rng(3)
@@ -157,7 +157,7 @@ def test_what_lies_ahead(lean: bool) -> None:
 
 
 def test_scales_of_extreme_rewards() -> None:
-    """Sums far beyond float64, and far below it, in both spaces; "auto" sends each intent to its own."""
+    """Sums far beyond float64, and far below it, in both arithmetics; "auto" chooses one per intent."""
     case = make_case(n_states=12, length=80, scale=1.0)
     thetas = np.array([[0.1, -0.2, 0.1], [25.0, 18.0, 30.0], [-60.0, -70.0, -50.0], [0.0, 0.0, 0.0]])
     compare(case._replace(thetas=thetas))
@@ -192,13 +192,13 @@ def test_large_worlds_from_checkpoints(space: str, by_start: bool) -> None:
 
 
 @pytest.mark.parametrize("world", ["discounted", "edges", "stochastic", "hub of weighted edges"])
-def test_the_bound_that_chooses_the_number_space(world: str) -> None:
+def test_growth_bound_equals_the_cpu_bound(world: str) -> None:
     """Late weights tend to 1 under a discount: a bound from the first step alone would be too small."""
     case = make_case(**WORLDS[world])
-    found = []
-    for engine in make_path_sums(case):
-        rewards, (prob, _) = engine.backend.rewards(case.mdp, case.thetas), engine.backend.edge_weights(False)
+    bounds = []
+    for sums in make_path_sums(case):
+        rewards, (prob, _) = sums.backend.rewards(case.mdp, case.thetas), sums.backend.edge_weights(False)
         edge = None if rewards.edge is None else rewards.edge.ravel()
-        flat = Rewards(rewards.node.ravel(), prob, edge, engine.discount, False)
-        found.append(engine.backend.log_growth(flat, engine.discount, len(case.thetas)))
-    assert_same(*found)
+        flat = Rewards(rewards.node.ravel(), prob, edge, sums.discount, False)
+        bounds.append(sums.backend.log_growth(flat, sums.discount, len(case.thetas)))
+    assert_same(*bounds)

@@ -1,4 +1,4 @@
-"""Shortest ways against scipy's Dijkstra: costs, ways, limits, goals, and desks used again."""
+"""Shortest paths against scipy's Dijkstra: costs, paths, limits, goals, and reused workspaces."""
 
 import numpy as np
 import pytest
@@ -32,19 +32,19 @@ def all_costs(made: Graph) -> NDArray[np.float64]:
     return np.asarray(dijkstra(matrix))
 
 
-def untouched(work: Workspace) -> bool:
+def is_clean(work: Workspace) -> bool:
     return bool(np.all(np.isinf(work.dist)) and np.all(work.via == NOWHERE) and not work.done.any())
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_costs_are_scipy_s_and_a_desk_can_be_used_again(seed: int):
+def test_costs_equal_scipy_and_a_workspace_can_be_reused(seed: int):
     made = ptr, tail, head, cost = graph(seed)
     n = ptr.size - 1
     work, wanted = workspace(n, head.size), all_costs(made)
     for source in range(n):
-        settled, touched = search(ptr, head, cost, source, NOWHERE, np.inf, work)
+        reached, touched = search(ptr, head, cost, source, NOWHERE, np.inf, work)
         np.testing.assert_allclose(work.dist, wanted[source], rtol=1e-12)
-        order = work.order[:settled]
+        order = work.order[:reached]
         assert order[0] == source
         assert sorted(order.tolist()) == np.flatnonzero(np.isfinite(wanted[source])).tolist()
         assert np.all(np.diff(work.dist[order]) >= 0.0)
@@ -54,23 +54,23 @@ def test_costs_are_scipy_s_and_a_desk_can_be_used_again(seed: int):
             assert np.array_equal(head[edges[:-1]], tail[edges[1:]])
             np.testing.assert_allclose(cost[edges].sum(), wanted[source, goal], rtol=1e-12, atol=1e-15)
         clear(work, touched)
-        assert untouched(work)
+        assert is_clean(work)
 
 
 @pytest.mark.parametrize("limit", [0.0, 1.0, 4.0])
-def test_a_limit_settles_what_lies_within_and_no_more(limit: float):
+def test_a_limit_restricts_the_search_to_states_within_it(limit: float):
     made = ptr, _, head, cost = graph(7)
     wanted = all_costs(made)
     work = workspace(ptr.size - 1, head.size)
     for source in range(ptr.size - 1):
-        settled, touched = search(ptr, head, cost, source, NOWHERE, limit, work)
+        reached, touched = search(ptr, head, cost, source, NOWHERE, limit, work)
         within = np.flatnonzero(wanted[source] <= limit)
-        assert sorted(work.order[:settled].tolist()) == within.tolist()
+        assert sorted(work.order[:reached].tolist()) == within.tolist()
         np.testing.assert_allclose(work.dist[within], wanted[source, within], rtol=1e-12)
-        # What was touched beyond the limit has an upper bound.
+        # Distances beyond the limit are upper bounds.
         assert np.all(work.dist >= wanted[source] * (1.0 - 1e-12))
         clear(work, touched)
-        assert untouched(work)
+        assert is_clean(work)
 
 
 def test_a_goal_stops_the_search_and_its_cost_is_right():
@@ -80,13 +80,13 @@ def test_a_goal_stops_the_search_and_its_cost_is_right():
     stopped = 0
     for source in range(ptr.size - 1):
         for goal in (source, 5, 17):
-            settled, touched = search(ptr, head, cost, source, goal, np.inf, work)
+            reached, touched = search(ptr, head, cost, source, goal, np.inf, work)
             reachable = np.isfinite(wanted[source, goal])
             assert work.done[goal] == reachable
             if reachable:
-                assert work.order[settled - 1] == goal
+                assert work.order[reached - 1] == goal
                 np.testing.assert_allclose(work.dist[goal], wanted[source, goal], rtol=1e-12)
-                stopped += settled < np.count_nonzero(np.isfinite(wanted[source]))
+                stopped += reached < np.count_nonzero(np.isfinite(wanted[source]))
             clear(work, touched)
     assert stopped > 20
 
