@@ -114,14 +114,10 @@ class LineReport:
         _write(line)
 
 
-def report_lines(text: str) -> Progress:
-    """Write `text`, and return a `Progress` that writes at most one line per 15 seconds."""
-    _write(f"{text} ...")
-    return LineReport("")
-
-
 @contextmanager
-def reporting(title: str, verbose: bool, progress: Progress | None) -> Iterator[Progress | None]:
+def reporting(
+    title: str, verbose: bool, progress: Progress | None, *, every_s: float = EVERY_S
+) -> Iterator[Progress | None]:
     """Yield a `Progress` that calls `progress` and, if `verbose`, writes to stderr; None if there is nothing to do.
 
     Examples
@@ -133,7 +129,7 @@ def reporting(title: str, verbose: bool, progress: Progress | None) -> Iterator[
     if not verbose:
         yield progress
         return
-    with show_progress(title) as shown:
+    with show_progress(title, every_s=every_s) as shown:
 
         def report(done: int, total: int | None, message: str, /) -> None:
             shown(done, total, message)

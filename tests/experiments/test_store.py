@@ -85,7 +85,8 @@ def test_driver_records_round_trip_exactly(tmp_path):
     again = Store(tmp_path, create=False, **kinds)
     assert repr(again.read()) == repr([record])
     assert again.specs() == {spec.hash: spec}
-    with raises(InvalidFile):  # they are no records of worlds
+    unknown = min(vars(record).keys() - vars(FULL).keys())
+    with raises(InvalidFile, parameter="folder", value=unknown):  # they are no records of worlds
         Store(tmp_path)
 
 
@@ -235,13 +236,12 @@ def test_a_damaged_byte_never_changes_a_record(store):
 
 
 @pytest.mark.parametrize("cut", [1, 99, 100, 2000, 4096, 5000, 9000])
-def test_a_truncated_file_is_rejected_with_a_remedy(store, cut):
+def test_a_truncated_file_is_rejected_and_unchanged(store, cut):
     store.append([Record("ab", seed, history=[0.1] * 200) for seed in range(5)])
     path = store.folder / FILE
     path.write_bytes(path.read_bytes()[:cut])
-    with raises(InvalidFile) as caught:
+    with raises(InvalidFile, parameter="folder", value=str(path)):
         Store(store.folder).read()
-    assert "remove it" in str(caught.value)
     assert path.stat().st_size == cut
     path.unlink()
     assert Store(store.folder).keys() == set()
@@ -252,7 +252,7 @@ def test_a_truncated_file_is_rejected_with_a_remedy(store, cut):
 )
 def test_a_file_that_is_not_a_database_is_rejected_and_unchanged(store, content):
     (store.folder / FILE).write_bytes(content)
-    with raises(InvalidFile):
+    with raises(InvalidFile, parameter="folder", value=str(store.folder / FILE)):
         Store(store.folder)
     assert (store.folder / FILE).read_bytes() == content
 
@@ -287,7 +287,7 @@ def test_a_row_of_another_table_is_not_a_record(store):
 
 def test_a_missing_table_is_rejected(store):
     query(store, "DROP TABLE records")
-    with raises(InvalidFile):
+    with raises(InvalidFile, parameter="folder", value=str(store.folder / FILE)):
         Store(store.folder)
 
 
@@ -303,14 +303,14 @@ def test_a_newer_record_is_rejected_and_kept(store):
     newer = Store(store.folder)
     newer._insert("records", [json.dumps(_encode(FULL, 0) | {"mood": 1.0})])
     for read in (store.read, lambda: Store(store.folder)):
-        with raises(InvalidFile, value="mood"):
+        with raises(InvalidFile, parameter="folder", value="mood"):
             read()
     assert n_rows(store) == 1
 
 
 def test_a_newer_format_is_rejected(store):
     query(store, "PRAGMA user_version = 2")
-    with raises(InvalidFile, value=2):
+    with raises(InvalidFile, parameter="folder", value=2):
         Store(store.folder)
 
 
@@ -324,7 +324,7 @@ def test_a_foreign_database_is_rejected(tmp_path):
     with closing(sqlite3.connect(tmp_path / FILE)) as database, database:
         database.execute("CREATE TABLE records (id INTEGER PRIMARY KEY, content TEXT, digest TEXT)")
     before = (tmp_path / FILE).read_bytes()
-    with raises(InvalidFile):
+    with raises(InvalidFile, parameter="folder", value=str(tmp_path / FILE)):
         Store(tmp_path)
     assert (tmp_path / FILE).read_bytes() == before
 
@@ -334,7 +334,7 @@ def test_a_foreign_database_is_rejected(tmp_path):
 
 def test_a_folder_with_other_files_is_rejected_and_unchanged(tmp_path):
     (tmp_path / "thesis.tex").write_text("dear reader")
-    with raises(InvalidFile) as caught:
+    with raises(InvalidFile, parameter="folder", value=str(tmp_path)) as caught:
         Store(tmp_path)
     assert "thesis.tex" in str(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
@@ -355,14 +355,14 @@ def test_concurrent_creation_is_not_an_error(tmp_path, monkeypatch):
 
 def test_a_file_instead_of_a_folder_is_rejected(tmp_path):
     (tmp_path / "run").write_text("")
-    with raises(InvalidFile) as caught:
+    with raises(InvalidFile, parameter="folder", value=str(tmp_path / "run")) as caught:
         Store(tmp_path / "run")
     assert "is a file" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["", "absent"])
 def test_opening_does_not_create(tmp_path, name):
-    with raises(InvalidFile, value=str(tmp_path / name)):
+    with raises(InvalidFile, parameter="folder", value=str(tmp_path / name)):
         Store(tmp_path / name, create=False)
     assert list(tmp_path.iterdir()) == []
 
@@ -396,7 +396,7 @@ def test_a_damaged_specification_is_reported_and_written_again(store):
 
 def test_a_specification_of_another_version_is_rejected(store):
     store._insert("specs", [json.dumps({"hash": "ab", "spec": {**Spec().to_dict(), "mood": 1}})])
-    with raises(InvalidFile, value=["mood"]) as caught:
+    with raises(InvalidFile, parameter="folder", value=["mood"]) as caught:
         store.specs()
     assert FILE in str(caught.value)
 

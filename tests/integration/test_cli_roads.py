@@ -218,7 +218,7 @@ class TestFit:
         assert fitted["n_units"] == 5
         assert len(fitted["styles"]) == 2
         assert all("of the trips" in text for text in fitted["styles"])
-        assert fitted["sticks"] >= 1
+        assert fitted["n_clusters"] >= 1
         mixture = IntentMixture.load(folder / fitted["saved"])
         assert fitted["saved"] == "styles"
         assert mixture.mdp_.n_states == RoadNetwork.load(folder / "town.npz").n_segments

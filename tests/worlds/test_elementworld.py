@@ -365,7 +365,7 @@ def test_map_is_coloured_by_reward() -> None:
     shown = np.asarray(ax.collections[0].get_array()).reshape(world.grid.shape)
     np.testing.assert_array_equal(shown, theta[world.grid])
     assert [a.get_ylabel() for a in ax.figure.axes if a is not ax] == ["reward"]
-    with pytest.raises(InvalidParameter):
+    with raises(InvalidParameter, parameter="thetas", value=(3,)):
         world.plot(theta[:3], ax=Figure().add_subplot())
 
 

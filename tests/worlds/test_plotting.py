@@ -181,5 +181,5 @@ def test_invalid_plot_arguments_are_rejected(name: str) -> None:
         world.plot(ax=axes(), demos=Demonstrations.from_lists([[0, S]]))
     with raises(InvalidParameter, parameter="demos"):
         world.plot(ax=axes(), demos=[[0, 1]])  # type: ignore[arg-type]
-    with pytest.raises(InvalidParameter):
+    with raises(InvalidParameter, parameter="thetas", value=(99,)):
         world.plot(np.zeros(99), ax=axes())

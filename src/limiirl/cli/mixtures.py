@@ -1,13 +1,12 @@
 """`limiirl fit`, `predict`, `evaluate`, `select` and `infer`: mixtures of intents, from files to files."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limiirl._progress import LineReport
+from limiirl._progress import show_progress
 from limiirl.cli import options
 from limiirl.cli.inputs import check_target, configure, get_groups, make_mixture, read_demos, read_problem
 from limiirl.errors import InvalidFile
@@ -44,11 +43,10 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     backend = options.resolve_executor(executor, workers, scheduler)
     world, data = read_problem(demos, mdp, model, gamma)
     parameters: dict[str, Any] = {"init": init, "reward_init": reward_init, "n_init": n_init, "random_state": seed}
-    mixture = make_mixture(
-        n_intents, model, options.with_device(settings, device), verbose=sys.stderr.isatty(), **parameters
-    )
+    mixture = make_mixture(n_intents, model, options.with_device(settings, device), **parameters)
     options.report_device(device, world)
-    mixture.fit(world, data, get_groups(data, by_group), executor=backend)
+    with show_progress("EM") as progress:
+        mixture.set_params(progress=progress).fit(world, data, get_groups(data, by_group), executor=backend)
     _save(mixture, out, as_json, {}, "")
 
 
@@ -81,7 +79,8 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
         options.with_device(settings, device),
     )
     options.report_device(device, world)
-    mixture.fit(world, data, get_groups(data, by_group))
+    with show_progress("search") as progress:
+        mixture.set_params(progress=progress).fit(world, data, get_groups(data, by_group))
     posterior = mixture.intent_posterior_
     probabilities = ", ".join(f"{k}: {p:.3f}" for k, p in posterior.items() if p >= 5e-4)
     before = (
@@ -100,6 +99,7 @@ def _save(
     mixture: "IntentMixture | BayesianIntentMixture", out: Path, as_json: bool, more: dict[str, Any], before: str
 ) -> None:
     """Print the summary of a mixture, and save it."""
+    mixture.set_params(progress=None)
     summary = mixture.summary()
     if as_json:
         mixture.save(out)
@@ -169,20 +169,20 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     world, data = read_problem(demos, mdp, model, gamma)
     mixture = make_mixture(1, model, options.with_device(settings, device), init=init)
     options.report_device(device, world)
-    selection = select_intents(
-        world,
-        data,
-        range(1, max_intents + 1),
-        mixture=mixture,
-        groups=get_groups(data, by_group),
-        fold_groups=get_groups(data, fold_by_group, "--fold-by-group"),
-        folds=folds,
-        resamples=resamples,
-        random_state=seed,
-        verbose=sys.stderr.isatty(),
-        progress=None if sys.stderr.isatty() else LineReport("fits"),
-        executor=backend,
-    )
+    with show_progress("fits") as progress:
+        selection = select_intents(
+            world,
+            data,
+            range(1, max_intents + 1),
+            mixture=mixture,
+            groups=get_groups(data, by_group),
+            fold_groups=get_groups(data, fold_by_group, "--fold-by-group"),
+            folds=folds,
+            resamples=resamples,
+            random_state=seed,
+            progress=progress,
+            executor=backend,
+        )
     typer.echo(json.dumps(selection.to_dict()) if as_json else str(selection))
     if plot is not None:
         selection.plot().savefig(plot, dpi=150)

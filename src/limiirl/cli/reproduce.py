@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields
@@ -260,10 +259,7 @@ def report(
 
 
 def _write_report(store: Store[Record], folder: Path) -> Path:
-    """Write the report, with a progress bar on a terminal."""
     from limiirl.report.studies import write_run
 
-    if not sys.stderr.isatty():
-        return write_run(store, folder)
     with show_progress("writing the report") as progress:
         return write_run(store, folder, progress=progress)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from limiirl._progress import report_lines, show_progress
+from limiirl._progress import show_progress
 from limiirl.cli import options, roads_forecast
 from limiirl.cli.inputs import check_page, check_target, write_page
 from limiirl.cli.roads_inputs import (
@@ -166,9 +165,11 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     n_intents: Annotated[
         str,
         typer.Option(
-            "--intents", "-k", help="Number of styles, sticks (a stick-breaking GMM) or select (cross-validation)."
+            "--intents",
+            "-k",
+            help="Number of styles, stick_breaking (a mixture model) or select (cross-validation).",
         ),
-    ] = "sticks",
+    ] = "stick_breaking",
     model: Annotated[
         str, typer.Option(help="Model: MaxEnt, or DestinationMaxEnt (conditional on the destination).")
     ] = "MaxEnt",
@@ -207,28 +208,28 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     options.report_device(device, roads.n_segments + roads.n_turns)
     usable, left_out = matched.demonstrations(), matched.selection()[1]
     demos = sample_demos(usable, trips, seed)
-    on_terminal = sys.stderr.isatty()  # where EM draws a progress bar
-    result = fit_drivers(
-        roads,
-        demos,
-        int(n_intents) if n_intents.isdecimal() else n_intents,
-        model=model,
-        features=features,
-        gamma=gamma,
-        by_driver=by_driver,
-        init=init,
-        device=device or "cpu",
-        executor=backend,
-        random_state=seed,
-        verbose=on_terminal,
-        progress=None if on_terminal else report_lines(f"learning styles from {plural(len(demos), 'trip')}"),
-    )
+    with show_progress() as progress:
+        progress(0, None, f"learning styles from {plural(len(demos), 'trip')}")
+        result = fit_drivers(
+            roads,
+            demos,
+            int(n_intents) if n_intents.isdecimal() else n_intents,
+            model=model,
+            features=features,
+            gamma=gamma,
+            by_driver=by_driver,
+            init=init,
+            device=device or "cpu",
+            executor=backend,
+            random_state=seed,
+            progress=progress,
+        )
     result.mixture.save(out)
     if len(result.demos) < len(demos):
         left_out["last segment visited twice"] = len(demos) - len(result.demos)
     styles = [style.long for style in describe_fit(result)]
     if as_json:
-        facts = {"sticks": result.n_clusters, "sticks_capped": result.capped, "styles": styles, "left_out": left_out}
+        facts = {"n_clusters": result.n_clusters, "capped": result.capped, "styles": styles, "left_out": left_out}
         typer.echo(json.dumps(result.mixture.summary().to_dict() | facts | {"saved": str(out)}))
     else:
         _print_fit(result, styles, left_out)

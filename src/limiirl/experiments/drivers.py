@@ -498,6 +498,7 @@ def run_drivers(
         differing = [name for name, value in plan.to_dict().items() if stored.get(name) != value] or ["trips"]
         raise InvalidFile(
             f"{folder} has a driver experiment with other {', '.join(differing)}. Choose another folder.",
+            parameter="plan",
             value=differing,
         )
     counts = run_trials(trials, store, _Attempt(data, plan), executor, retry_failed=retry_failed, progress=progress)
@@ -513,6 +514,7 @@ def read_drivers(folder: str | PathLike[str]) -> DriverResults:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidFile(
             f"{folder} is not a driver experiment, written by `limiirl reproduce drivers` ({error!s:.100}).",
+            parameter="folder",
             value=str(folder),
         ) from error
     return _results(plan, store, plan.trials())

@@ -160,6 +160,7 @@ class Spec:
             raise InvalidFile(
                 f"A specification has missing or unknown fields: {', '.join(odd)}. Use the version of limiirl that "
                 "wrote it.",
+                parameter="content",
                 value=odd,
             )
         return cls(**content)

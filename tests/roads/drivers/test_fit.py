@@ -117,7 +117,7 @@ class TestTrips:
 
 
 class TestNumber:
-    def test_sticks_uses_the_number_of_clusters(self, network):
+    def test_stick_breaking_uses_the_number_of_clusters(self, network):
         # Two kinds of trips, all alike: two clusters, whatever the method.
         two = Demonstrations.from_lists([MOTORWAY] * 10 + [STREET] * 14)
         result = fit_drivers(network, two, **QUICK)

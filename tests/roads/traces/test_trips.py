@@ -108,7 +108,7 @@ def test_trip_index_out_of_range(index):
 
 @pytest.mark.parametrize("index", [[True, False], [0.5], np.zeros((1, 1), dtype=int)])
 def test_invalid_selection_is_rejected(index):
-    with pytest.raises(InvalidParameter):
+    with raises(InvalidParameter, parameter="index"):
         three()[index]
 
 

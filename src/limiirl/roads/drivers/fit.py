@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from limiirl._parallel import Mapper
-from limiirl._validation import check_choice
+from limiirl._validation import check_choice, check_count
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import DestinationMaxEnt, MaxEnt
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MODELS = ("MaxEnt", "DestinationMaxEnt")
 """The paper's model, in which a trip may end anywhere; and Ziebart's, conditioned on the destination."""
-STICKS, SELECT = "sticks", "select"
+STICK_BREAKING, SELECT = "stick_breaking", "select"
 _MOST_INTENTS, _FOLDS = 6, 5
 _BOUNDS = (-10.0, 0.0)
 # The partition function of paths to a destination is finite only if short cycles cost enough; in a city they are short.
@@ -37,20 +37,35 @@ _CAPPED: dict[str, Any] = {"solver": "lbfgs", "gtol": 1e-3, "max_evaluations": 5
 
 @dataclass(frozen=True, eq=False)
 class DriverFit:
-    """A fitted mixture of driving styles, and the selection of their number."""
+    """A fitted mixture of driving styles, and the selection of their number.
+
+    Attributes
+    ----------
+    mixture : IntentMixture
+    demos : Demonstrations
+        The trips it was fitted to.
+    n_clusters : int
+        Clusters of the stick-breaking Gaussian mixture on the trips' features, the paper's choice of K.
+    capped : bool
+        Whether `n_clusters` is the maximum (6 or the number of drivers), and thus only a lower bound.
+    selection : Selection or None
+        The cross-validation, if `n_intents` was "select".
+    features : FeatureChoice
+        Features of the rewards.
+    """
 
     mixture: IntentMixture
-    demos: Demonstrations  # the trips it was fitted to
-    n_clusters: int  # clusters of the stick-breaking Gaussian mixture on the trips' features, the paper's choice of K
-    capped: bool  # whether `n_clusters` is the maximum (6 or the number of drivers), so that it says little about K
-    selection: Selection | None  # if `n_intents` was "select"
-    features: FeatureChoice  # features of the rewards
+    demos: Demonstrations
+    n_clusters: int
+    capped: bool
+    selection: Selection | None
+    features: FeatureChoice
 
 
 def fit_drivers(  # noqa: PLR0913 (independent options with defaults)
     network: RoadNetwork,
     demos: Demonstrations,
-    n_intents: int | str = STICKS,
+    n_intents: int | str = STICK_BREAKING,
     *,
     model: str = "MaxEnt",
     features: str | FeatureChoice = "paper",
@@ -72,8 +87,8 @@ def fit_drivers(  # noqa: PLR0913 (independent options with defaults)
     network : RoadNetwork
     demos : Demonstrations
         Result of `Matches.demonstrations`; trips of more than `max_length` segments are left out.
-    n_intents : int, "sticks" or "select"
-        Number of styles; "sticks" uses the paper's stick-breaking mixture on the trips' features (at most 6), and
+    n_intents : int, "stick_breaking" or "select"
+        Number of styles; "stick_breaking" uses the paper's Gaussian mixture on the trips' features (at most 6), and
         "select" cross-validates 1 to 6 styles with `select_intents`, which takes many fits.
     model : {"MaxEnt", "DestinationMaxEnt"}
         The paper's model, or the model conditioned on the destination.
@@ -100,6 +115,12 @@ def fit_drivers(  # noqa: PLR0913 (independent options with defaults)
     >>> fit.mixture.weights_.shape
     (2,)
     """
+    check_choice(model, "model", MODELS)
+    if isinstance(n_intents, str):
+        if n_intents not in (STICK_BREAKING, SELECT):
+            raise InvalidParameter.of("n_intents", n_intents, f"must be an integer, {STICK_BREAKING!r} or {SELECT!r}")
+    else:
+        check_count(n_intents, "n_intents")
     kept = _select_trips(demos, model, max_length)
     if by_driver and kept.groups is None:
         message = "by_driver needs trips with a driver each; demos has no groups. Use by_driver=False."
@@ -120,9 +141,7 @@ def fit_drivers(  # noqa: PLR0913 (independent options with defaults)
     if n_intents == SELECT:
         selection = _select(mdp, kept, template, by_driver, most, executor, progress)
         return DriverFit(selection.best, kept, n_clusters, n_clusters == most, selection, chosen)
-    number = n_clusters if n_intents == STICKS else n_intents
-    if isinstance(number, str):
-        raise InvalidParameter.of("n_intents", n_intents, f"must be an integer, {STICKS!r} or {SELECT!r}")
+    number = n_clusters if n_intents == STICK_BREAKING else n_intents
     fitted = template.set_params(n_intents=number).fit(mdp, kept, groups, executor=executor)
     return DriverFit(fitted, kept, n_clusters, n_clusters == most, None, chosen)
 
@@ -177,7 +196,7 @@ def _choose_features(model: str, features: str | FeatureChoice) -> FeatureChoice
 
 
 def _make_model(name: str, mdp: MDP, max_length: int, device: str) -> Any:
-    if check_choice(name, "model", MODELS) == "MaxEnt":
+    if name == "MaxEnt":
         return MaxEnt(max_length=max_length, bounds=_BOUNDS, device=device, **_CAPPED)
     if mdp.gamma != 1.0:
         raise InvalidParameter.of("gamma", mdp.gamma, "must be 1 for DestinationMaxEnt")

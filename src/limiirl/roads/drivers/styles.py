@@ -24,10 +24,18 @@ NOT_LENGTHS = ("turns", "extra")
 
 @dataclass(frozen=True)
 class NormalisedRewards:
-    """Rewards of K intents, normalised so that every group of lengths has mean zero."""
+    """Rewards of K intents, normalised so that every group of lengths has mean zero.
 
-    level: FloatArray  # (K,): mean reward per km over the driven kilometres
-    thetas: FloatArray  # (K, d): deviation of each feature's reward per km; unchanged if it is not a length
+    Attributes
+    ----------
+    level : (K,)
+        Mean reward per km over the driven kilometres.
+    thetas : (K, d)
+        Deviation of each feature's reward per km; unchanged if the feature is not a length.
+    """
+
+    level: FloatArray
+    thetas: FloatArray
 
     def reward(self, features: ArrayLike, km: ArrayLike) -> FloatArray:
         """Return the rewards (K, n) of segments or trips with features (n, d) and lengths (n,) in km."""
