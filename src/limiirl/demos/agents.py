@@ -61,16 +61,16 @@ def pad_trajectories(
     if np.any(sizes == 0):
         raise InvalidDemos.of(name, 0, "must have at least one step", index=(agent, int(np.argmax(sizes == 0))))
     if lengths is not None and sizes.size != lengths.size:
-        rule = f"must have {lengths.size} trajectories, like policy_features"
+        rule = f"must have {lengths.size} trajectories, as in policy_features"
         raise InvalidDemos.of(name, sizes.size, rule, index=agent)
     if lengths is not None and not np.array_equal(sizes, lengths):
         j = int(np.argmax(sizes != lengths))
         raise InvalidDemos.of(
-            name, int(sizes[j]), f"must have {lengths[j]} steps, like policy_features", index=(agent, j)
+            name, int(sizes[j]), f"must have {lengths[j]} steps, as in policy_features", index=(agent, j)
         )
     shapes = sorted({part.shape[1:] for part in parts})
     if len(shapes) != 1:
-        raise InvalidDemos.of(name, shapes, "must have equally many columns in every trajectory", index=agent)
+        raise InvalidDemos.of(name, shapes, "must have the same number of columns in every trajectory", index=agent)
     padded = np.zeros((len(parts), int(sizes.max()), *shapes[0]), dtype=np.result_type(*parts))
     for j, part in enumerate(parts):
         padded[j, : len(part)] = part
@@ -98,10 +98,12 @@ def check_agent(record: Agent, agent: int) -> Agent:
     live = np.asarray(record.live)
     for name, array in {"actions": actions, "reward_features": phi, "live": live}.items():
         if array.shape[:2] != x.shape[:2]:
-            rule = f"must have {x.shape[:2]} trajectories and steps, like policy_features"
+            rule = f"must have {x.shape[:2]} trajectories and steps, as in policy_features"
             raise InvalidDemos.of(name, array.shape, rule, index=agent)
     if live.dtype.kind != "b" or live.ndim != 2:
-        raise InvalidDemos.of("live", live.shape, f"must be booleans (n, H), not {live.dtype}", index=agent)
+        raise InvalidDemos.of(
+            "live", live.shape, f"must be a boolean array of shape (n, H), not {live.dtype}", index=agent
+        )
     if not np.any(live):
         raise InvalidDemos.of("live", False, "must be True in at least one step", index=agent)
     return Agent(as_readonly(x), as_readonly(actions), as_readonly(phi), as_readonly(live))
@@ -143,7 +145,7 @@ _PARTS = ("policy_features", "actions", "reward_features")
 
 
 def read_released(path: str | os.PathLike[str], dataset: int, names: Sequence[str]) -> list[list[NDArray[Any]]]:
-    """Return the policy features, actions and reward features of some agents; see `Agents.from_released`."""
+    """Return the policy features, actions and reward features of the named agents; see `Agents.from_released`."""
     keys = [f"{name}_{dataset}_{part}" for name in names for part in _PARTS]
 
     def select(files: list[str]) -> list[str]:
@@ -221,7 +223,7 @@ class _AgentRows:
 
 
 def _infer_actions(mdp: MDP, demos: Demonstrations) -> NDArray[np.int64]:
-    """Return the action of each step (n,), from the edge if it was not recorded; -1 in last states."""
+    """Return the action (n,) of each step, inferred from the edge if it was not recorded; -1 in last states."""
     steps = demos.steps(mdp)
     if steps.ambiguous.size:
         k = int(steps.ambiguous[0])
@@ -384,7 +386,7 @@ class Agents:
         n = len(policy_features)
         for name, entries in (("actions", actions), ("reward_features", reward_features), ("live", live)):
             if entries is not None and len(entries) != n:
-                raise InvalidDemos.of(name, len(entries), f"must have one entry per agent, {n} like policy_features")
+                raise InvalidDemos.of(name, len(entries), f"must have one entry per agent ({n}, as in policy_features)")
         records = []
         for i in range(n):
             x, lengths = pad_trajectories(policy_features[i], "policy_features", i)
@@ -432,13 +434,13 @@ class Agents:
     ) -> Agents:
         """Build one agent from the demonstrations of each group, in a finite MDP.
 
-        A demonstration of T states is a trajectory of T steps without an action in the last. The agents'
+        A demonstration of T states is a trajectory of T steps; the last step has no action. The agents'
         `features(mdp.gamma)` are the group means of `demos.features(mdp)`.
 
         `SigmaGIRL` learns nonnegative weights that sum to 1, so negate features that are costs:
-        ``reward_features=-mdp.state_features``. Do not pass a feature with both signs, since equal weights cancel to a
-        zero reward. Drop one feature if all features sum to a constant in every step and demonstrations have equal
-        lengths.
+        ``reward_features=-mdp.state_features``. Do not pass both a feature and its negative: with equal weights they
+        cancel to a zero reward. Drop one feature if all features sum to a constant in every step and demonstrations
+        have equal lengths.
 
         Parameters
         ----------
@@ -495,19 +497,19 @@ class Agents:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Agents:
-        """Read a file written by `save`; raise `InvalidFile` for a damaged, foreign or newer file."""
+        """Read a file written by `save`; raise `InvalidFile` if it is corrupted, of another kind or too new."""
         header, arrays = read_archive(path, KIND)
         try:
             texts = {name: np.array(values, dtype=np.str_) for name, values in header["texts"].items()}
             fields = [[arrays[f"{i}.{part}"] for part in Agent._fields] for i in range(int(header["n_agents"]))]
             names = texts["names"] if "names" in texts else arrays["names"]
         except (KeyError, ValueError, TypeError, AttributeError) as error:
-            message = f"{path} is damaged: {error!s:.300} is missing or invalid. Save the agents again."
+            message = f"{path} is corrupted: {error!s:.300} is missing or invalid. Save the agents again."
             raise InvalidFile(message, parameter="path", value=str(path)) from error
         try:
             return cls(tuple(map(Agent._make, fields)), names, texts.get("labels", arrays.get("labels")))
         except InvalidDemos as error:
-            raise InvalidFile(f"{path} is damaged: {error}", parameter="path", value=str(path)) from None
+            raise InvalidFile(f"{path} is corrupted: {error}", parameter="path", value=str(path)) from None
 
     def __len__(self) -> int:
         return len(self.records)

@@ -44,7 +44,7 @@ def flatten(sequences: Sequence[object], name: str) -> tuple[NDArray[Any], NDArr
         values: list[object] = list(chain.from_iterable(sequences))  # type: ignore[arg-type]
         array = np.array(values)
         if array.dtype.kind not in "iuf":
-            # A single string converts all numbers to strings; keep objects, so that the error can name it.
+            # A single string makes NumPy convert all numbers to strings; keep objects, so that the error can name it.
             array = np.array(values, dtype=object)
         return array, lengths
     except ValueError as error:
@@ -53,7 +53,7 @@ def flatten(sequences: Sequence[object], name: str) -> tuple[NDArray[Any], NDArr
 
 
 def align_actions(actions: Sequence[object], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the actions (n,) aligned with the states: -1 at last states, and for lists that are None."""
+    """Return the actions (n,) aligned with the states: -1 at last states and in demonstrations without recorded actions."""
     n = offsets.size - 1
     if len(actions) != n:
         rule, remedy = f"must have one list per demonstration, {n} in total", "Use None if none was recorded."
@@ -189,8 +189,9 @@ class Demonstrations:
         states : N sequences of integers
             States of each demonstration, including the first and the last.
         actions : N sequences of integers, optional
-            Actions between them, one fewer than the states. Unrecorded actions are -1, or None for a whole list; they
-            are inferred if unique, otherwise models sum over the possible edges.
+            Actions between the states, one fewer than the states. Use -1 for an unrecorded action, or None instead of a
+            list without recorded actions. Unrecorded actions are inferred if unique; otherwise models sum over the
+            possible edges.
         groups, labels : (N,), optional
 
         Examples
@@ -265,7 +266,7 @@ class Demonstrations:
         Parameters
         ----------
         env : gymnasium.Env
-            Gymnasium 1.0 or later. States and actions are numbered from 0, whatever the start of the spaces.
+            Gymnasium 1.0 or later. States and actions are numbered from 0, even if the spaces start at another integer.
         policy : callable, (S, A) array or (S,) array
             policy(observation, rng) -> action; or action probabilities per state; or one action per state.
         n : int
@@ -306,7 +307,7 @@ class Demonstrations:
         return replace(self, **changes)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write one row per step: demo, t, state and, if present, action, group, label; atomic and without loss."""
+        """Write one row per step: demo, t, state and, if present, action, group, label, atomically and without loss."""
         io.write_parquet(self, path)
 
     def __len__(self) -> int:
@@ -363,7 +364,7 @@ class Demonstrations:
         return self.states[self.offsets[1:] - 1]
 
     def steps(self, mdp: MDP) -> Steps:
-        """Return the edge of `mdp` of every transition, cached per MDP; an impossible transition is an error.
+        """Return the edge of every transition in `mdp`, cached per MDP; raise `InvalidDemos` if one is impossible.
 
         Examples
         --------

@@ -47,7 +47,7 @@ class Groups:
 
     @classmethod
     def from_labels(cls, groups: ArrayLike | None, n: int, each: str = "demonstrations") -> Groups:
-        """Return the groups of n demonstrations or agents by labels (N,); None gives one group each."""
+        """Return the groups of n demonstrations or agents by labels (N,); None makes each one its own group."""
         if groups is None:
             return cls(None, np.ones(n), np.arange(n), each)
         checked = as_attribute(groups, "groups", n)

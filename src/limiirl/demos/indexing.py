@@ -127,7 +127,7 @@ def _as_index_array(index: Subset, n: int) -> NDArray[np.int64]:
 
 
 def _concatenate(name: str, parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
-    """Concatenate the groups, labels or ids of several sets; all must have them, with one dtype, or none."""
+    """Concatenate the groups, labels or ids of several sets; all sets must have them with one dtype, or none."""
     present = [part for part in parts if part is not None]
     if not present:
         return None
@@ -135,7 +135,7 @@ def _concatenate(name: str, parts: Sequence[NDArray[Any] | None]) -> NDArray[Any
     if len(present) < len(parts):
         absent = next(i for i, part in enumerate(parts) if part is None)
         having = next(i for i, part in enumerate(parts) if part is not None)
-        message = f"part {absent} has no {name}, but part {having} has. Set them for all, or drop them: {drop}."
+        message = f"part {absent} has no {name}, but part {having} does. Set them for all, or drop them: {drop}."
         raise InvalidDemos(message, parameter=name, index=absent)
     for i, part in enumerate(present):
         # NumPy would convert numbers to strings.

@@ -97,7 +97,7 @@ def _unreadable(path: Path, error: Exception) -> Exception:
     if isinstance(error, OSError) and error.errno is not None:
         return error  # a missing file, a directory or missing permission
     reason = str(error).partition("\n")[0].rstrip(".")
-    message = f"{path} is not a {path.suffix[1:] or 'parquet'} file, or is damaged ({reason}). {_REMEDY}"
+    message = f"{path} is not a {path.suffix[1:] or 'parquet'} file, or is corrupted ({reason}). {_REMEDY}"
     return InvalidFile(message, parameter="path", value=str(path))
 
 
@@ -133,7 +133,7 @@ def _unpack(path: Path, table: Any, *, with_ids: bool) -> dict[str, Any]:
 
 
 def _as_arrow(values: NDArray[Any]) -> Any:
-    """Return an Arrow array; strings have 64-bit offsets, since repeated over the rows they may exceed 2 GiB."""
+    """Return an Arrow array; strings have 64-bit offsets, since their copies in all rows may exceed 2 GiB."""
     import pyarrow as pa
 
     return pa.array(values, type=pa.large_string() if values.dtype.kind == "U" else None)

@@ -67,7 +67,7 @@ class Steps:
 
 
 class StepsCache:
-    """Steps of one set of demonstrations per MDP, keyed by identity and dropped with the MDP."""
+    """Steps of one set of demonstrations per MDP, keyed by identity; an entry is removed when its MDP is deleted."""
 
     def __init__(self) -> None:
         self._entries: dict[int, tuple[weakref.ref[MDP], Steps]] = {}
@@ -83,14 +83,14 @@ class StepsCache:
                 if cache is not None:
                     cache._entries.pop(key, None)
 
-            # The entry is dropped with its MDP, before the id can be reused. `forget` has only a weak reference to the
-            # cache, since a reference cycle would keep the steps of every shard of a stream in memory.
+            # The entry is removed when its MDP is deleted, before the id can be reused. `forget` has only a weak
+            # reference to the cache, since a reference cycle would keep the steps of every shard of a stream in memory.
             self._entries[key] = (weakref.ref(mdp, forget), steps)
         return self._entries[key][1]
 
 
 def match_steps(demos: Demonstrations, mdp: MDP) -> Steps:
-    """Return the edge of every transition; raise `InvalidDemos` for the first impossible one.
+    """Return the edge of every transition; raise `InvalidDemos` for the first impossible transition.
 
     Start states must have p0 > 0, and every (s, a, s') must be an edge. `Demonstrations.steps` caches the result.
     """
@@ -130,7 +130,7 @@ def _check_states(demos: Demonstrations, mdp: MDP) -> None:
     if int(demos.states.max()) >= mdp.n_states:
         position = int(np.argmax(demos.states >= mdp.n_states))
         index, state = locate(demos.offsets, position), int(demos.states[position])
-        message = f"{name_step(demos.ids, index)}: state {state} is outside of the MDP's states 0..{mdp.n_states - 1}."
+        message = f"{name_step(demos.ids, index)}: state {state} is not one of the MDP's states 0..{mdp.n_states - 1}."
         raise InvalidDemos(message, parameter="demos", value=state, index=index)
     impossible = mdp.p0[demos.start_states] <= 0
     if np.any(impossible):
@@ -170,7 +170,7 @@ def _enumerate(values: NDArray[np.int32]) -> str:
 def feature_counts(demos: Demonstrations, mdp: MDP, edge: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
     """Return the discounted feature counts (N, d) of every demonstration; see `Demonstrations.features`.
 
-    `edge` (n_transitions,) overrides the edges of the transitions, to resolve ambiguous ones.
+    `edge` (n_transitions,) overrides the edges of the transitions, to resolve ambiguous transitions.
     """
     steps = demos.steps(mdp)
     counts = np.empty((len(demos), mdp.n_features))

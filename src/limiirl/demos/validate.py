@@ -79,7 +79,7 @@ def as_indices(
     if array.dtype.kind in "iu":
         wrong = (array < lowest) | (array > _LARGEST)
     elif array.dtype.kind == "f":
-        # NaN fails every comparison, and so counts as wrong.
+        # NaN fails every comparison and is therefore reported as invalid.
         wrong = ~((array >= lowest) & (array <= _LARGEST) & (array == np.floor(array)))
     else:
         integral = (isinstance(x, int | np.integer) and x <= _LARGEST for x in array.tolist())
@@ -147,7 +147,7 @@ def as_attribute(values: object, what: str, n: int) -> NDArray[Any] | None:
 
 
 def _from_objects(array: NDArray[Any], what: str, remedy: str) -> NDArray[Any]:
-    """Return an array of Python objects with their common type."""
+    """Convert Python objects to an array of their common type."""
     if array.size == 0:
         return array.astype(np.str_)
     values = array.tolist()
@@ -157,4 +157,6 @@ def _from_objects(array: NDArray[Any], what: str, remedy: str) -> NDArray[Any]:
             return np.array(values)
     common = type(values[0])
     odd = next((i for i, x in enumerate(values) if type(x) is not common), 0)
-    raise InvalidDemos.of(what, values[odd], "must not be missing or of another type", index=odd, remedy=remedy)
+    raise InvalidDemos.of(
+        what, values[odd], "must not contain missing values or values of another type", index=odd, remedy=remedy
+    )

@@ -42,8 +42,8 @@ def read_frame(df: Any) -> Trajectories:
     """Read a table with the columns demo, t and state, and optionally action, group and label.
 
     Rows may be in any order; they are sorted by demo and t (a counter, seconds or a date; gaps are allowed). States and
-    actions are integers from 0. The last action of a demonstration may be missing or -1, and is stored as -1. `group`
-    (a driver, an animal) and `label` must be constant within a demonstration. Other columns are ignored.
+    actions are nonnegative integers. The last action of a demonstration may be missing or -1, and is stored as -1.
+    `group` (a driver, an animal) and `label` must be constant within a demonstration. Other columns are ignored.
 
     Parameters
     ----------
@@ -77,7 +77,8 @@ def read_frame(df: Any) -> Trajectories:
     states, missing = _as_integers(columns["state"][order], "state", rows, lowest=0)
     if missing.any():
         first = np.flatnonzero(missing)[0]
-        message = f"Column 'state' must be complete; {rows.name(first)} is empty. Drop the row, or split there."
+        remedy = "Drop the row, or split the demonstration there."
+        message = f"Column 'state' must be complete; {rows.name(first)} is empty. {remedy}"
         raise InvalidDemos(message, parameter="state", index=int(order[first]))
     return Trajectories(
         states=states,
@@ -101,7 +102,8 @@ class _SortedRows(NamedTuple):
 
 
 def _columns(df: Any) -> dict[str, NDArray[Any]]:
-    # A pyarrow Table's `columns` are its data and `column_names` their names; the frames have their names in `columns`.
+    # A pyarrow Table has its column names in `column_names` and its data in `columns`; data frames have the names in
+    # `columns`.
     names = next((list(getattr(df, field)) for field in ("column_names", "columns") if hasattr(df, field)), None)
     if names is None:
         if not hasattr(df, "keys"):
@@ -167,19 +169,19 @@ def _unique(values: NDArray[Any], name: str) -> tuple[NDArray[Any], IntArray]:
 
 
 def _as_integers(column: NDArray[Any], name: str, rows: _SortedRows, *, lowest: int) -> tuple[Int32Array, BoolArray]:
-    """Return integers from `lowest` (-1 where missing) and the mask of missing entries."""
+    """Return integers >= `lowest` (-1 where missing) and the mask of missing entries."""
     missing = _nulls(column)
     # Data frames convert integers to float or object if an entry is missing, so integral floats are accepted.
     try:
         values = np.where(missing, -1, column).astype(np.float64)
     except (TypeError, ValueError) as error:
-        message = f"Column {name!r} must contain integers from 0 ({error}). Encode it, e.g. with pandas.factorize."
+        message = f"Column {name!r} must contain nonnegative integers ({error}). Encode it, e.g. with pandas.factorize."
         raise InvalidDemos(message, parameter=name) from error
     outside = (values < lowest) | (values > np.iinfo(np.int32).max) | (values != np.floor(values))
     wrong = np.flatnonzero(outside & ~missing)
     if wrong.size:
         value = column[wrong[0]]
-        message = f"Column {name!r} must contain integers from 0; {rows.name(wrong[0])} has {value}."
+        message = f"Column {name!r} must contain nonnegative integers; {rows.name(wrong[0])} has {value}."
         raise InvalidDemos(message, parameter=name, value=value, index=int(rows.row[wrong[0]]))
     return values.astype(np.int32), missing
 

@@ -1,4 +1,4 @@
-"""Feature matrices, dense or sparse, and the rewards that a parameter vector gives to states and edges."""
+"""Dense and sparse feature matrices, and the rewards of states and edges for a parameter vector."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def as_features(features: FeatureInput, name: str) -> FeatureMatrix:
     if sparse.issparse(features):
         matrix = sparse.csr_array(features, dtype=np.float64, copy=True)
         if matrix.ndim != 2:
-            raise InvalidMDP.of(name, matrix.shape, "must have two dimensions", remedy="Reshape it.")
+            raise InvalidMDP.of(name, matrix.shape, "must be two-dimensional", remedy="Reshape it.")
         if not matrix.has_canonical_format:
             matrix.sum_duplicates()
         if not matrix.data.all():
@@ -41,7 +41,7 @@ def as_features(features: FeatureInput, name: str) -> FeatureMatrix:
     if dense.ndim == 1:
         dense = dense[:, None]
     if dense.ndim != 2:
-        raise InvalidMDP.of(name, dense.shape, "must have two dimensions here", remedy="Reshape it.")
+        raise InvalidMDP.of(name, dense.shape, "must be one- or two-dimensional", remedy="Reshape it.")
     return dense if is_frozen(dense) else np.array(dense, dtype=np.float64, order="C")
 
 
@@ -94,7 +94,7 @@ def _with_bases(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 
 def first_nonfinite(features: FeatureMatrix) -> tuple[int, int, float] | None:
-    """Return (row, column, value) of the first NaN or infinite entry, or None."""
+    """Return (row, column, value) of the first NaN or infinite entry, or None if there is none."""
     values = features if isinstance(features, np.ndarray) else features.data
     finite = np.isfinite(values)
     if finite.all():
@@ -122,7 +122,7 @@ def same_features(one: FeatureMatrix | None, other: FeatureMatrix | None) -> boo
 
 
 def width(features: FeatureMatrix | None) -> int:
-    """Return the number of columns, 0 for None."""
+    """Return the number of columns; 0 if `features` is None."""
     return 0 if features is None else int(features.shape[1])
 
 
@@ -132,7 +132,10 @@ def default_names(kind: str, count: int) -> tuple[str, ...]:
 
 
 def names_after(mdp: MDP, changes: dict[str, Any]) -> tuple[str, ...]:
-    """Return the feature names after `changes`; a kind keeps its names if its number of columns stays the same."""
+    """Return the feature names after applying `changes`.
+
+    State, action or edge features keep their names if their number of columns is unchanged.
+    """
     names: tuple[str, ...] = ()
     start = 0
     for kind in KINDS:
@@ -145,22 +148,22 @@ def names_after(mdp: MDP, changes: dict[str, Any]) -> tuple[str, ...]:
     return names
 
 
-def check_thetas(mdp: MDP, thetas: ArrayLike) -> FloatArray:
+def check_thetas(mdp: MDP, thetas: ArrayLike, name: str = "thetas") -> FloatArray:
     """Return `thetas` as a C-contiguous (K, d) float64 array; see `MDP.check_thetas`."""
     try:
-        array = as_floats(thetas, "thetas")
+        array = as_floats(thetas, name)
     except InvalidMDP as error:
-        raise InvalidParameter(str(error), parameter="thetas") from error
+        raise InvalidParameter(str(error), parameter=name) from error
     shape, d = array.shape, mdp.n_features
     if len(shape) not in (1, 2) or shape[-1] != d or 0 in shape:
         names = ", ".join(mdp.feature_names[:8]) + (", ..." if d > 8 else "")
         rule = f"must have shape (K, {d}) or ({d},), one column per feature ({names})"
-        raise InvalidParameter.of("thetas", shape, rule)
+        raise InvalidParameter.of(name, shape, rule)
     array = np.ascontiguousarray(array).reshape(-1, d)
     finite = np.isfinite(array)
     if not finite.all():
         row, column = (int(index) for index in np.argwhere(~finite)[0])
-        raise InvalidParameter.of("thetas", float(array[row, column]), "must be finite", index=(row, column))
+        raise InvalidParameter.of(name, float(array[row, column]), "must be finite", index=(row, column))
     return array
 
 

@@ -139,7 +139,7 @@ def _select_rows(
     if sparse.issparse(features):
         matrix = as_features(features, name)
         if matrix.shape[0] != total:
-            raise InvalidMDP.of(name, matrix.shape, f"must have {total} rows if sparse, the product of {axes}")
+            raise InvalidMDP.of(name, matrix.shape, f"must have {total} rows ({' * '.join(map(str, axes))}) if sparse")
         return freeze(matrix[rows])
     table = as_floats(features, name)
     if table.ndim not in (len(axes), len(axes) + 1) or table.shape[: len(axes)] != axes:
@@ -281,8 +281,8 @@ class _EdgeList(NamedTuple):
             position = int(np.flatnonzero(same_pair)[0])
             one, other = sorted((int(rows[position]), int(rows[position + 1])))
             raise InvalidMDP(
-                f"prob is required for several edges of one action; edges {one} and {other} are both outcomes of state "
-                f"{self.src[one]}, action {self.act[one]}. Pass prob, or use different actions.",
+                f"prob is required if an action has several outcomes; edges {one} and {other} are both outcomes of "
+                f"state {self.src[one]}, action {self.act[one]}. Pass prob, or use different actions.",
                 parameter="prob",
                 index=(one, other),
             )

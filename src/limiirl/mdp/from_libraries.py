@@ -1,4 +1,4 @@
-"""Constructors of an MDP from Gymnasium's tabular environments and from networkx graphs (neither is imported)."""
+"""Constructors of an MDP from tabular Gymnasium environments and networkx graphs (neither library is imported)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def from_gymnasium(
     Parameters
     ----------
     env : gymnasium.Env
-        Environment, wrapped or not, or any object with such a table.
+        Environment, wrapped or not, or any object with a table `P`.
     gamma : float
         Discount in (0, 1].
     state_features : (S, ds), optional
@@ -48,8 +48,8 @@ def from_gymnasium(
     p0 : (S,), optional
         Default: the environment's `initial_state_distrib`, or uniform over the nonterminal states.
     terminal : (S,) bool, or integer state indices, optional
-        Default: the states entered with done=True. A state that is entered both with and without it, by transitions
-        that are reachable from the start states, is an error.
+        Default: the states entered with done=True. An error is raised if a state can be entered from the start states
+        both with done=True and with done=False.
     feature_names : sequence of d strings, optional
 
     Examples
@@ -134,11 +134,11 @@ class _Transitions(NamedTuple):
         return _Transitions(src, act, dst, prob, np.zeros(src.size, dtype=np.bool_))
 
     def terminal(self, n_states: int, p0: FloatArray | None) -> BoolArray:
-        """Return the states that are entered with done=True and never without."""
+        """Return the states that are only ever entered with done=True."""
         ending = _mask(self.dst[self.done], n_states)
         started = np.zeros(n_states, dtype=np.bool_) if p0 is None else p0 > 0
-        # Tables also list unreachable transitions, e.g. out of terminal states, where both kinds of entry are harmless.
-        # Only transitions that are reachable from a start state count.
+        # Tables also list unreachable transitions, e.g. out of terminal states, where `done` is
+        # arbitrary. Only transitions that are reachable from a start state count.
         visited = ~ending if p0 is None else started.copy()
         while not visited[successors := self.dst[~self.done & visited[self.src]]].all():
             visited[successors] = True
@@ -284,5 +284,5 @@ def _column(name: str, data: list[Any], labels: list[str]) -> FloatArray:
 
 def _look_up(node: Any, position: dict[Any, int], name: str) -> int:
     if node not in position:
-        raise InvalidMDP.of(name, node, "must name nodes of the graph", remedy="Correct it, or add the node.")
+        raise InvalidMDP.of(name, node, "must contain only nodes of the graph", remedy="Correct it, or add the node.")
     return position[node]

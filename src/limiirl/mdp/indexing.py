@@ -7,7 +7,7 @@ from limiirl._typing import Int32Array, IntArray
 
 
 def edge_order(src: NDArray[np.integer], act: NDArray[np.integer], dst: NDArray[np.integer]) -> IntArray | None:
-    """Return the permutation that sorts edges by (src, act, dst), or None if they are sorted."""
+    """Return the permutation that sorts edges by (src, act, dst), or None if they are already sorted."""
     if not descents(src, act, dst).any():
         return None
     return np.lexsort((dst, act, src)).astype(np.int64, copy=False)

@@ -64,7 +64,7 @@ def save(mdp: MDP, path: str | PathLike[str]) -> None:
 
 
 def load(cls: type[MDP], path: str | PathLike[str]) -> MDP:
-    """Read an MDP written by `save`; raise `InvalidFile` for a damaged, foreign or newer file.
+    """Read an MDP written by `save`; raise `InvalidFile` if it is corrupted, of another kind or too new.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def load(cls: type[MDP], path: str | PathLike[str]) -> MDP:
             state_names=None if header["state_names"] is None else tuple(header["state_names"]),
         )
     except (KeyError, ValueError, TypeError, InvalidMDP) as error:
-        message = f"{path} is damaged: {error!s:.300} Save the MDP again."
+        message = f"{path} is corrupted: {error!s:.300} Save the MDP again."
         raise InvalidFile(message, parameter="path", value=str(path)) from error
 
 

@@ -266,12 +266,12 @@ class MDP:
         """True if every action has a single outcome."""
         return bool((self.prob == 1.0).all())
 
-    def check_thetas(self, thetas: ArrayLike) -> FloatArray:
-        """Return parameters (d,) or (K, d) as a C-contiguous float64 array (K, d)."""
-        return feature_rules.check_thetas(self, thetas)
+    def check_thetas(self, thetas: ArrayLike, name: str = "thetas") -> FloatArray:
+        """Return parameters (d,) or (K, d) as a C-contiguous float64 array (K, d); errors refer to them by `name`."""
+        return feature_rules.check_thetas(self, thetas, name)
 
     def split(self, thetas: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Split parameters (K, d) into those of states (K, ds), actions (K, da) and edges (K, de)."""
+        """Split parameters (K, d) into state (K, ds), action (K, da) and edge (K, de) parameters."""
         return feature_rules.split(self, thetas)
 
     def rewards(self, thetas: ArrayLike) -> tuple[FloatArray, FloatArray | None]:
@@ -325,7 +325,7 @@ class MDP:
         return io.digest(self)
 
     def fingerprint(self) -> str:
-        """Return 16 hexadecimal digits of a hash of the content, equal on every machine."""
+        """Return 16 hexadecimal digits of a hash of the content, identical on every machine."""
         return self._digest[:16]
 
     def __eq__(self, other: object) -> bool:

@@ -18,7 +18,7 @@ from limiirl.mdp.indexing import pair_starts
 from limiirl.mdp.mdp import MDP
 
 ROUNDING = 1e-13
-"""Relative improvement below which an action does not change: about 100 times the error of a linear solve."""
+"""Relative improvement below which an action is not replaced: about 100 times the error of a linear solve."""
 
 # Largest number of states for which a dense solve is faster.
 _DENSE = 250
@@ -48,10 +48,10 @@ class BellmanEquations:
         return np.asarray(self.r_state[mdp.pair_state] + continuation)
 
     def solve(self) -> FloatArray:
-        """Return V* (S,) by policy iteration; actions change only if they improve by more than rounding.
+        """Return V* (S,) by policy iteration; an action is replaced only if the improvement exceeds rounding error.
 
-        For gamma = 1 the initial policy terminates with probability 1. If an improved policy does not, it has a loop
-        of positive average reward, and the total reward is unbounded.
+        For gamma = 1 the initial policy terminates with probability 1. If an improved policy does not terminate with
+        probability 1, it has a loop of positive average reward, and the total reward is unbounded.
         """
         mdp, nonterminal = self.mdp, self.nonterminal
         if not nonterminal.size:
@@ -106,7 +106,7 @@ class BellmanEquations:
         return self.greedy(towards)
 
     def resting_states(self, used: BoolArray, *, every: bool) -> BoolArray:
-        """Return the mask (S,) of states from which some policy (or every one) on the used pairs has zero reward."""
+        """Return the mask (S,) of states from which some (or every) policy on the used pairs has only zero rewards."""
         mdp = self.mdp
         rest = ~mdp.terminal
         idle = used & (self.r_state[mdp.pair_state] == 0.0)
@@ -158,14 +158,15 @@ def _finite(solve: Callable[[], FloatArray]) -> FloatArray:
     except (np.linalg.LinAlgError, RuntimeError):  # numpy and SuperLU, for a singular matrix
         values = np.array([np.nan])
     if not np.isfinite(values).all():
-        raise NumericalError("Policy values exceed the range of float64 (near-endless trajectories). Reduce gamma.")
+        raise NumericalError("Policy values exceed the range of float64 (trajectories are too long). Reduce gamma.")
     return values
 
 
 def _sparse_solve(matrix: sparse.csr_array[np.float64, tuple[int, int]], right: FloatArray, gamma: float) -> FloatArray:
     """Solve by BiCGSTAB if its residual guarantees 11 digits, else by LU.
 
-    LU has much fill-in on random graphs and little on long ones; it is used directly if states have one successor.
+    LU has much fill-in on random graphs and little on long, narrow graphs. It is used directly if states have at most
+    one successor on average.
     """
     x, residual = np.zeros(right.size), right
     for _ in range(3 if gamma < 1.0 and matrix.nnz > 2 * right.size else 0):
@@ -182,7 +183,7 @@ def optimal_values(mdp: MDP, theta: ArrayLike, *, minimise: bool = False) -> Flo
     """Return the optimal values V* (S,), exact up to rounding, by policy iteration.
 
     For gamma = 1 the supremum is over policies that reach, with probability 1, a terminal state or states of zero
-    reward; it is an error if there is none, or if the total reward is unbounded.
+    reward; an error is raised if there is no such policy, or if the total reward is unbounded.
 
     Parameters
     ----------
@@ -235,12 +236,12 @@ def optimal_policy(mdp: MDP, theta: ArrayLike, *, tol: float = 1e-6) -> FloatArr
     array([0.33333333, 0.33333333, 0.33333333, 1.        , 1.        ])
     """
     if not 0.0 <= tol < 1.0:
-        raise InvalidParameter.of("tol", tol, "must lie in [0, 1)", remedy="It is a share of the range of Q.")
+        raise InvalidParameter.of("tol", tol, "must lie in [0, 1)", remedy="It is a fraction of the range of Q.")
     problem = _problem(mdp, theta)
     Q = problem.action_values(problem.solve())
     if not Q.size:
         return Q
-    # If the range of Q is only rounding, all actions are ties.
+    # If the range of Q is only rounding error, all actions are tied.
     slack = max(tol * float(np.ptp(Q)), 10.0 * ROUNDING * float(np.abs(Q).max()))
     optimal = problem.best(Q)[problem.owner] <= Q + slack
     ties = np.add.reduceat(optimal, problem.first_pair, dtype=np.float64)

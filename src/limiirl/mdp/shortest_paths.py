@@ -22,7 +22,7 @@ _BATCH = 64
 
 
 class ShortestPaths(NamedTuple):
-    """Shortest paths of n pairs: path i is edges[offsets[i]:offsets[i + 1]]; its cost is inf if none exists."""
+    """Shortest paths of n pairs: path i is edges[offsets[i]:offsets[i + 1]]; its cost is inf if there is no path."""
 
     edges: IntArray
     offsets: IntArray
@@ -118,7 +118,7 @@ class PathFinder:
                 tree = subtree
 
     def _total(self, edges: tuple[int, ...]) -> float:
-        """Return the cost of a path, rounded once, so that it does not depend on the order of the edges."""
+        """Return the cost of a path, rounded once, so that the result does not depend on the order of the edges."""
         return math.fsum(self.cost[list(edges)])
 
     @cached_property
@@ -138,8 +138,8 @@ class _Spurs:
         self.work = dijkstra.workspace(self.mdp.n_states, self.mdp.n_edges)
         n_done, _ = dijkstra.search(*finder.reverse, goal, start, math.inf, self.work)
         self.reachable = bool(self.work.done[start])
-        # Feasible potential: the distance to the goal, capped at that of the start, falls along an edge by at most its
-        # cost. States beyond the cap need no search.
+        # Feasible potential: the distance to the goal, or the start's distance if that is smaller. It decreases along
+        # an edge by at most the edge's cost. States farther from the goal than the start are not searched.
         farthest = self.work.dist[self.work.order[n_done - 1]]
         potential = np.full(self.mdp.n_states, farthest)
         near = self.work.order[:n_done]
@@ -149,7 +149,7 @@ class _Spurs:
         self.work = dijkstra.workspace(self.mdp.n_states, self.mdp.n_edges)
 
     def search(self, prefix: tuple[int, ...], excluded: dict[int, Any]) -> tuple[int, ...] | None:
-        """Return the edges from the end of `prefix` to the goal, the first not in `excluded`; None if there are none.
+        """Return a shortest path from the end of `prefix` to the goal with its first edge not in `excluded`, or None.
 
         States of the prefix are not visited again.
         """

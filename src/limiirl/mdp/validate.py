@@ -151,11 +151,11 @@ def check_canonical_edges(
     dead = np.flatnonzero(~terminal & (np.bincount(src, minlength=terminal.size) == 0))
     if dead.size:
         rule = f"must include every state without an outgoing edge ({dead.size} missing)"
-        raise InvalidMDP.of("terminal", int(dead[0]), rule, remedy="Add it to terminal, or give it an edge.")
+        raise InvalidMDP.of("terminal", int(dead[0]), rule, remedy="Mark it as terminal, or add an outgoing edge.")
 
 
 def check_row_sums(src: NDArray[np.integer], act: NDArray[np.integer], prob: FloatArray) -> None:
-    """Check that the probabilities of each (s, a) pair of the sorted edges sum to one."""
+    """Check that the probabilities of the sorted edges sum to one for each (s, a) pair."""
     pair = pair_index(src, act)
     sums = np.bincount(pair, weights=prob)
     wrong = np.flatnonzero(np.abs(sums - 1.0) > TOLERANCE)

@@ -1,7 +1,7 @@
 """Normalised information distance between soft or hard clusterings, and its adjustment for chance.
 
 Paper: section "Clustering Performance" and its appendix "ANID metric". With the joint distribution ``P = U^T V / N``,
-its mutual information I and the larger H of the two marginal entropies, ``NID = 1 - I / H`` and
+its mutual information I and H, the larger of the two marginal entropies, ``NID = 1 - I / H`` and
 ``ANID = 1 - (I - E[I]) / (H - E[I])``, where the expectation is over random clusterings of the same size.
 """
 
@@ -16,7 +16,7 @@ from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter
 
 _TOLERANCE = 1e-8
-# Information below this value is rounding.
+# Information below this value is rounding error.
 _ZERO = 1e-12
 # Trapezoid steps in log s and of the double exponential rule; halving either changes E[I] by less than 1e-13.
 _LOG_STEP, _BETA_STEP = 0.1, 0.1
@@ -44,7 +44,7 @@ def nid(U: ArrayLike, V: ArrayLike) -> float:
 def anid(U: ArrayLike, V: ArrayLike, *, null: Literal["dirichlet", "hypergeometric"] = "dirichlet") -> float:
     """Return the adjusted max-normalised information distance: 0 for equal labels, about 1 for chance.
 
-    Without room for adjustment, H <= E[I], it is 0 if nothing is shared, otherwise `nid`.
+    If H <= E[I], no adjustment is possible: the distance is 0 if I = 0, otherwise `nid`.
 
     Parameters
     ----------
@@ -174,12 +174,12 @@ def _information(rows: FloatArray, columns: FloatArray) -> tuple[float, float]:
 def _pair(U: ArrayLike, V: ArrayLike) -> tuple[FloatArray, FloatArray]:
     rows, columns = _responsibilities(U, "U"), _responsibilities(V, "V")
     if len(rows) != len(columns):
-        raise InvalidParameter.of("V", len(columns), f"must have one row for each of the {len(rows)} rows of U")
+        raise InvalidParameter.of("V", len(columns), f"must have {len(rows)} rows, like U")
     return rows, columns
 
 
 def _responsibilities(values: ArrayLike, name: str) -> FloatArray:
-    """Return responsibilities (N, K) from themselves or from labels (N,)."""
+    """Return responsibilities (N, K) after checking them, or convert labels (N,) to them."""
     array = np.asarray(values)
     if array.ndim == 1 and array.size and array.dtype.kind in "iu":
         distinct, index = np.unique(array, return_inverse=True)

@@ -82,7 +82,7 @@ class NLL:
 def mixture_nll(mixture: IntentMixture, demos: Demonstrations, groups: ArrayLike | None = None) -> NLL:
     """Return ``-log sum_k rho_k p(tau | theta_k)`` of each demonstration under a fitted mixture.
 
-    Start and transition probabilities are included: values are comparable for one MDP and one `max_length` only.
+    Start and transition probabilities are included: values are comparable only for the same MDP and `max_length`.
 
     Demonstrations of a group (N,) share one intent and are scored together.
 
@@ -136,7 +136,7 @@ def ensemble_nll(
 def _units(demos: Demonstrations, groups: ArrayLike | None) -> tuple[Groups, NDArray[np.int64]]:
     if not isinstance(demos, Demonstrations) or len(demos) == 0:
         given = len(demos) if isinstance(demos, Demonstrations) else type(demos).__name__
-        raise InvalidDemos.of("demos", given, "must be Demonstrations, at least one")
+        raise InvalidDemos.of("demos", given, "must be a non-empty Demonstrations object")
     return Groups.from_labels(groups, len(demos)), demos.lengths
 
 
@@ -155,13 +155,13 @@ class Recovery:
     Attributes
     ----------
     labels, intent : (L,)
-        The known intents, sorted, and the learned intent matched with each; -1 for none.
+        The known intents, sorted, and the learned intent matched with each; -1 if there is none.
     counts : (L, K) int64
         Demonstrations by known intent (rows) and most probable learned intent (columns).
     accuracy : float
         Fraction of demonstrations whose most probable intent is matched with their label.
     nid, anid, nid_hard, anid_hard : float
-        Distances of the posterior (soft, as in the paper), and of the most probable intents.
+        Distances from the labels of the posterior (soft, as in the paper) and of the most probable intents.
     """
 
     labels: NDArray[Any]
@@ -196,7 +196,7 @@ class Recovery:
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """Mean NLL of the true ensemble under the mixture's model, and distance of its posterior from the learned one."""
+    """Mean NLL of the true ensemble under the mixture's model, and distance between its and the learned posterior."""
 
     nll: float
     anid: float
@@ -266,7 +266,7 @@ def evaluate(
     labels : (N,), optional
         Known intent of each demonstration; `demos.labels` by default.
     truth : RewardEnsemble, optional
-        The true weights and rewards, of the fitted MDP.
+        The true weights and rewards, in the features of the fitted MDP.
     groups : (N,), optional
         Demonstrations of a group share one intent.
 
@@ -291,7 +291,9 @@ def evaluate(
     (0.33, 2.0)
     """
     if isinstance(labels, RewardEnsemble):
-        raise InvalidParameter.of("labels", labels, "must be known intents (N,)", remedy="Pass an ensemble as truth=.")
+        raise InvalidParameter.of(
+            "labels", labels, "must be an array (N,) of known intents", remedy="Pass an ensemble as truth=."
+        )
     score = mixture_nll(mixture, demos, groups)
     U = mixture.predict_proba(demos, groups)
     known = demos.labels if labels is None else labels
@@ -302,7 +304,10 @@ def evaluate(
     if not isinstance(truth, RewardEnsemble):
         raise InvalidParameter.of("truth", type(truth).__name__, "must be a RewardEnsemble")
     if not isinstance(mixture.mdp_, MDP):
-        raise InvalidParameter("truth needs a mixture fitted with an MDP, in which GEVD plans.", parameter="truth")
+        raise InvalidParameter(
+            "truth requires a mixture fitted with an MDP, because GEVD is computed from optimal policies.",
+            parameter="truth",
+        )
     from limiirl.metrics.gevd import gevd
 
     distance = gevd(mixture.mdp_, truth, mixture.ensemble_)

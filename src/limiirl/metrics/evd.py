@@ -1,8 +1,8 @@
 """Expected value difference (EVD), inverse learning error (ILE), and their intervals over ties.
 
 Paper: section "MI-IRL Performance Metrics". With V* the optimal values of the true reward, and V the values under the
-true reward of the policy that is optimal for the learned one, ``EVD = p0 . (V* - V)`` and ``ILE = |V* - V|_1``. The
-policy is uniform over tied actions; the interval has the best and the worst choice among them.
+true reward of the policy that is optimal for the learned reward, ``EVD = p0 . (V* - V)`` and ``ILE = |V* - V|_1``. Ties
+are broken uniformly at random; the interval spans the best and the worst tie-breaking.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from limiirl.errors import InvalidParameter, NumericalError
 from limiirl.mdp import MDP, optimal_policy, optimal_values, policy_values
 
 TIES = 1e-6
-"""Relative tolerance, in units of the range of Q, at which actions tie."""
+"""Actions are tied if their Q-values differ by less than this fraction of the range of Q."""
 
-# Relative accuracy of planning; smaller losses are rounding.
+# Relative accuracy of planning; smaller losses are rounding errors.
 _RESOLUTION = 1e-11
 
 
@@ -36,7 +36,7 @@ def evd(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, tol: float
     mdp : MDP
     theta_true, theta_learned : (d,)
     tol : float
-        Actions tie if their Q differs by less than this fraction of the range of Q.
+        Actions are tied if their Q-values differ by less than this fraction of the range of Q.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def evd_interval(
 ) -> tuple[float, float, float]:
     """Return (low, EVD, high): the range of EVD over all policies that are optimal for the learned reward.
 
-    The ends are the best and worst values under the true reward within the tied actions; with gamma = 1, `high` may be
+    The end points are the best and the worst tie-breaking under the true reward; with gamma = 1, `high` may be
     infinite. See `evd`.
 
     Examples
@@ -115,7 +115,7 @@ def compute_regrets(
     ties: bool = True,
     names: tuple[str, str] = ("truth.thetas", "learned.thetas"),
 ) -> Regrets:
-    """Return the sums of ``weights (V* - V)`` of every true reward (K', d) with every learned one (K, d).
+    """Return the sums of ``weights (V* - V)`` for every true reward (K', d) and every learned reward (K, d).
 
     `optimum` (K', S) are the `optima` of the true rewards; without `ties`, `low` and `high` are `value`. `names` are
     the rewards' names in errors.
@@ -128,7 +128,7 @@ def compute_regrets(
         tied = ties and bool(np.any((policy > 0.0) & (policy < 1.0)))
         choices = _restrict(mdp, policy > 0.0) if tied else mdp
         for i, true in enumerate(truth):
-            with blame(f"{_label(names[1], j)} judged by {names[0]}", i):
+            with blame(f"{_label(names[1], j)} evaluated under {names[0]}", i):
                 value[i, j] = _loss(optimum[i], policy_values(mdp, policy, true), weights)
             low[i, j] = high[i, j] = value[i, j]
             if tied:
@@ -194,7 +194,7 @@ def _single(
 
 
 def _loss(optimum: FloatArray, values: FloatArray, weights: FloatArray) -> float:
-    """Return weights . (V* - V), without rounding, so that equal values lose exactly 0."""
+    """Return weights . (V* - V) with rounding errors set to 0, so that equal values have loss exactly 0."""
     loss = optimum - values
     slack = _RESOLUTION * float(np.abs(optimum[weights > 0.0]).max(initial=0.0))
     counts = (loss > slack) & (weights > 0.0)

@@ -1,7 +1,7 @@
 """Generalised expected value difference (GEVD): optimal transport between two reward ensembles.
 
-Paper: section "MI-IRL Performance Metrics" and its appendix. With ``e_ij = EVD(true i, learned j)``,
-``GEVD = min sum_ij w_ij e_ij`` over flows w >= 0 with the true weights as row sums and the learned ones as column sums.
+Paper: section "MI-IRL Performance Metrics" and its appendix. With ``e_ij = EVD(true i, learned j)``, ``GEVD = min
+sum_ij w_ij e_ij`` over flows w >= 0 with the true weights as row sums and the learned weights as column sums.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 _TOLERANCE = 1e-10
 # Maximum number of rescalings of the costs, and the largest cost then in units of the optimal one.
 _ROUNDS, _LARGEST_COST = 3, 1e6
-# Smaller flows are rounding of the solver.
+# Smaller flows are rounding errors of the solver.
 _ZERO = 1e-12
 
 
 def transport(costs: ArrayLike, rows: ArrayLike, columns: ArrayLike) -> FloatArray:
-    """Return the flow (K', K) of least cost from weights `rows` (K',) to weights `columns` (K,)."""
+    """Return the minimum-cost flow (K', K) from weights `rows` (K',) to weights `columns` (K,)."""
     all_costs, a, b = (np.asarray(values, dtype=np.float64) for values in (costs, rows, columns))
     flow = np.zeros(all_costs.shape)
     live = np.ix_(a > 0.0, b > 0.0)
@@ -50,9 +50,10 @@ def transport(costs: ArrayLike, rows: ArrayLike, columns: ArrayLike) -> FloatArr
 
 
 def _least_cost_flow(cost: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return the flow of least cost by HiGHS, with costs rescaled since its tolerance is absolute.
+    """Return the minimum-cost flow, computed with HiGHS; costs are rescaled because its tolerance is absolute.
 
-    If the optimum is far below the largest cost, costs are measured in units of the optimum, and large ones are capped.
+    If the optimum is far below the largest cost, costs are measured in units of the optimum, and large costs are
+    clipped.
     """
     scale = float(cost.max()) or 1.0
     best = flow = _solve(cost / scale, a, b)
@@ -82,9 +83,9 @@ def _solve(cost: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 def least_cost(costs: FloatArray, rows: FloatArray, columns: FloatArray) -> float:
-    """Return the optimal transport cost with possibly infinite costs of pairs."""
+    """Return the optimal transport cost; pairwise costs may be infinite."""
     finite = np.isfinite(costs)
-    # More than any alternative, so that it is used only if necessary.
+    # Larger than any alternative, so that such a pair is used only if necessary.
     large = (1.0 + costs[finite].max(initial=0.0)) * sum(costs.shape)
     flow = transport(np.where(finite, costs, large), rows, columns)
     if flow[~finite].any():
@@ -208,11 +209,11 @@ def gevd(
     ----------
     mdp : MDP
     truth, learned : RewardEnsemble
-        Not interchangeable: losses are in true rewards. Intents of weight 0 have no flow.
+        Not interchangeable: losses are measured under the true rewards. Intents of weight 0 have no flow.
     distance : "evd", "ile", "epic", "dard", callable or (K', K)
         Distance of a pair of intents; a callable of (mdp, theta_true, theta_learned).
     tol : float
-        Tolerance of ties of EVD and ILE; see `evd`.
+        Tolerance for ties in EVD and ILE; see `evd`.
 
     Examples
     --------
@@ -276,7 +277,10 @@ def _by_planning(
 
 
 def _largest_range(mdp: MDP, thetas: FloatArray, weights: FloatArray) -> float:
-    """Return ``max_k Delta_k / (1 - gamma)``, Delta_k the range of rewards reachable from states with weight."""
+    """Return ``max_k Delta_k / (1 - gamma)``.
+
+    Delta_k is the range of rewards over the states reachable from states with nonzero weight.
+    """
     sink, n = mdp.n_states, mdp.n_states + 1
     starts = np.flatnonzero(weights)
     graph = sparse.csr_array(

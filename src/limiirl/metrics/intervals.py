@@ -1,6 +1,6 @@
 """Confidence intervals of means and statistics, and paired comparisons of two methods.
 
-The paper's Table 1 prints full widths of its 95 % intervals after the "±"; these are half-widths.
+The paper's Table 1 prints full widths of its 95 % intervals after the "±"; here they are half-widths.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from limiirl._typing import FloatArray
 from limiirl._validation import as_generator, check_choice, check_count
 from limiirl.errors import InvalidParameter, NumericalError
 
-# Relative differences below this value are rounding.
+# Relative differences below this value are rounding errors.
 _ROUNDING = 1e-14
 
 
@@ -113,7 +113,7 @@ def bootstrap_interval(
 def agrees_with(
     ours: Interval | tuple[float, float], paper: Interval | tuple[float, float], rounding: float = 0.0
 ) -> bool:
-    """Return True if two means differ by at most ``sqrt(h_ours^2 + h_paper^2)``, h their half-widths.
+    """Return True if two means differ by at most ``sqrt(h_ours^2 + h_paper^2)``, with half-widths h.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class Comparison:
     t, p_t, p_wilcoxon : float
         Student's paired test and Wilcoxon's signed-rank test, two-sided.
     effect : float
-        Cohen's d: mean difference over its standard deviation.
+        Cohen's d: mean difference divided by the standard deviation of the differences.
     better : str or None
         Name of the better method if both tests are significant at 1 - level.
     """
@@ -194,7 +194,7 @@ def compare_paired(
     Parameters
     ----------
     first, second : (n,), n >= 2
-        Entries i belong to the same problem.
+        The i-th entries belong to the same problem.
     names : (str, str)
     lower_is_better : bool
         True for NLL, ANID, EVD and GEVD; False for accuracies.
@@ -214,13 +214,13 @@ def compare_paired(
     if isinstance(names, str) or len(names) != 2:
         raise InvalidParameter.of("names", names, "must be two strings")
     if a.size != b.size:
-        raise InvalidParameter.of("second", b.size, f"must have the {a.size} values of the same problems as first")
+        raise InvalidParameter.of("second", b.size, f"must have {a.size} values, for the same problems as first")
     gaps = np.where(np.abs(a - b) <= np.maximum(_ROUNDING * np.maximum(np.abs(a), np.abs(b)), tie), 0.0, a - b)
     gap = mean_interval(gaps, level)
     t, p_t, effect = _student(gaps)
     p_w = _wilcoxon(gaps)
     better = None
-    # The tests may be significant with opposite signs: many small gaps and a few large ones.
+    # The tests may be significant with opposite signs: many small differences and a few large ones.
     if max(p_t, p_w) < 1.0 - level and _rank_sum(gaps) * gap.mean > 0.0:
         better = names[0] if (gap.mean < 0.0) == lower_is_better else names[1]
     means = (float(a.mean()), float(b.mean()))
@@ -228,7 +228,10 @@ def compare_paired(
 
 
 def _student(gaps: FloatArray) -> tuple[float, float, float]:
-    """Return t, its two-sided p-value, and Cohen's d; infinite t for equal nonzero gaps."""
+    """Return the t statistic, its two-sided p-value and Cohen's d.
+
+    t is infinite if all differences are equal and nonzero.
+    """
     mean, spread = float(gaps.mean()), float(gaps.std(ddof=1))
     if spread <= 1e-14 * abs(mean):  # the spread is rounding
         return (0.0, 1.0, 0.0) if mean == 0.0 else (math.copysign(math.inf, mean), 0.0, math.copysign(math.inf, mean))

@@ -20,21 +20,21 @@ from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP
 from limiirl.metrics.evd import check_theta
 
-# Maximum number of entries of a tensor (S, A, S): 128 MiB, of which a few are held at a time.
+# Maximum number of entries of a tensor (S, A, S): 128 MiB, of which a few are in memory at a time.
 _LARGEST = 2**24
 # Relative deviation below which a canonical reward is constant, and distance below which rewards are equal.
 _ROUNDING = 1e-12
 
 
 def epic(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, coverage: ArrayLike | None = None) -> float:
-    """Return the EPIC distance of two rewards, in [0, 1]: 0 if they are equal up to shaping and a positive factor.
+    """Return the EPIC distance between two rewards, in [0, 1]: 0 if they are equal up to shaping and a positive factor.
 
     States and actions are uniform, feasible or not: EPIC does not use the dynamics or terminal states.
 
     Parameters
     ----------
     mdp : MDP
-        Action features need all actions in every state, edge features an edge between all states.
+        Action features require all actions in every state; edge features require an edge between all states.
     theta_true, theta_learned : (d,)
     coverage : (S, A, S), optional
         Weights of the transitions; uniform by default.
@@ -49,14 +49,14 @@ def epic(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, coverage:
 
 
 def dard(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, coverage: ArrayLike | None = None) -> float:
-    """Return the DARD distance of two rewards, in [0, 1]: 0 if they are equal up to shaping and a positive factor.
+    """Return the DARD distance between two rewards, in [0, 1]: 0 if they are equal up to shaping and a positive factor.
 
     Actions are uniform over those available in a state. A terminal state's reward is earned once.
 
     Parameters
     ----------
     mdp : MDP
-        Edge features need an edge between all states: DARD uses R(S', A, S''), feasible or not.
+        Edge features require an edge between all states: DARD uses R(S', A, S''), feasible or not.
     theta_true, theta_learned : (d,)
     coverage : (E,), optional
         Weights of the edges; uniform by default.
@@ -73,7 +73,7 @@ def dard(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, coverage:
 def canonical_epic(
     reward: ArrayLike, gamma: float, *, states: ArrayLike | None = None, actions: ArrayLike | None = None
 ) -> FloatArray:
-    """Return EPIC's canonical form of a reward (S, A, S); states and actions are uniform by default."""
+    """Return EPIC's canonical form of a reward (S, A, S); their distributions are uniform by default."""
     R = _tensor(reward, "reward")
     of_state = _distribution(states, R.shape[0], "states")
     mean = np.einsum("a,sat,t->s", _distribution(actions, R.shape[1], "actions"), R, of_state)
@@ -111,13 +111,13 @@ def pearson_distances(
     """Return ``sqrt((1 - correlation) / 2)`` (K', K) of vectors (K', n) and (K, n) under weights (n,).
 
     A vector with negligible deviation relative to its scale is constant: two constant vectors have distance 0, a
-    constant one has distance 1/sqrt(2) from all others.
+    constant vector has distance 1/sqrt(2) from all others.
     """
     p = weights / weights.sum() if weights.size else weights
     (x, flat_x), (y, flat_y) = (
         _standardise(values, p, scale) for values, scale in ((rows, scales[0]), (columns, scales[1]))
     )
-    # Half the distance of the standardised vectors, which avoids cancellation.
+    # Half the distance between the standardised vectors, which avoids cancellation.
     distances = np.array([[0.5 * np.sqrt(p @ (one - other) ** 2) for other in y] for one in x])
     distances = np.where(flat_x[:, None] | flat_y, np.sqrt(0.5), distances)
     same = (flat_x[:, None] & flat_y) | (distances < _ROUNDING)

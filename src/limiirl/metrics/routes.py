@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from limiirl.mixture import IntentMixture
 
 
-# Relative difference of probabilities at which actions tie.
+# Actions are tied if their probabilities differ by less than this, relatively.
 _TIE = 1e-9
 # Maximum number of states of the prefixes in a batch.
 _BATCH = 2_000_000
@@ -63,7 +63,7 @@ def match_rate(
     mdp: MDP | None = None,
     share: float = 0.9,
 ) -> float:
-    """Return the fraction of trajectories whose forecast has at least a `share` of the distance.
+    """Return the fraction of trajectories of which the forecast contains at least `share` of the distance.
 
     Other arguments as in `missing_distance_share`.
 
@@ -81,7 +81,7 @@ def match_rate(
 
 
 def feature_distance(mdp: MDP, true: Demonstrations, forecast: Demonstrations) -> FloatArray:
-    """Return the distance ``|F - F'|_2`` (N,) of the discounted feature counts of each pair.
+    """Return the distance ``|F - F'|_2`` (N,) between the discounted feature counts of each pair.
 
     Examples
     --------
@@ -153,7 +153,7 @@ class NextActionAccuracy:
 def next_action_accuracy(mixture: IntentMixture, demos: Demonstrations) -> NextActionAccuracy:
     """Return the accuracy of the next actions that a mixture predicts from prefixes of demonstrations.
 
-    Unknown actions, between states with parallel edges, are left out.
+    Transitions without a known action, between states with parallel edges, are excluded.
 
     Examples
     --------
@@ -182,7 +182,7 @@ def next_action_accuracy(mixture: IntentMixture, demos: Demonstrations) -> NextA
 
 
 def _prefixes(demos: Demonstrations, demo: IntArray, t: IntArray) -> Demonstrations:
-    """Return the prefix of a demonstration up to step t, for each of (m,)."""
+    """Return m prefixes: each demonstration `demo` (m,) up to step `t` (m,)."""
     offsets = np.concatenate([[0], np.cumsum(t + 1)])
     rows = np.arange(offsets[-1]) + np.repeat(demos.offsets[demo] - offsets[:-1], t + 1)
     if demos.actions is None:
@@ -206,7 +206,7 @@ def _batches(sizes: IntArray) -> Iterator[slice]:
 def _distances(
     true: Demonstrations, forecast: Demonstrations, lengths: Any, mdp: MDP | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the shared distance and the true distance (N,) of each pair."""
+    """Return, for each pair (N,), the length shared by both routes and the length of the true route."""
     _check_pairs(true, forecast)
     (demo, what), (demo_f, what_f) = _elements(true, mdp), _elements(forecast, mdp)
     # Compact codes: states may be arbitrary integers.
@@ -241,7 +241,7 @@ def _elements(demos: Demonstrations, mdp: MDP | None) -> tuple[IntArray, IntArra
 
 
 def _check_lengths(lengths: Any, passed: IntArray, mdp: MDP | None) -> FloatArray:
-    """Return finite nonnegative lengths, with an entry for each of the sorted states or edges `passed`."""
+    """Return finite nonnegative lengths, with an entry for each visited state or edge (`passed`, sorted)."""
     array = np.asarray(lengths, dtype=np.float64)
     n = int(passed[-1]) + 1 if passed.size else 0
     if array.ndim != 1 or (array.size < n if mdp is None else array.size != mdp.n_edges):
@@ -258,4 +258,4 @@ def _check_pairs(one: Demonstrations, other: Demonstrations) -> None:
     for demos in (one, other):
         validate.check_demos(demos)
     if len(one) != len(other):
-        raise InvalidDemos.of("forecast", len(other), f"must have one trajectory for each of the {len(one)}")
+        raise InvalidDemos.of("forecast", len(other), f"must have {len(one)} trajectories, one per true trajectory")

@@ -28,7 +28,7 @@ def check_gamma(value: object) -> None:
 
 
 def sampling_generator(world_seed: int, seed: Seed, stream: int) -> np.random.Generator:
-    """Return the random generator of a sample; `stream` makes it independent of the one that built the world."""
+    """Return the random generator of a sample; `stream` makes it independent of the generator of the world."""
     if isinstance(seed, Integral):
         return np.random.default_rng([world_seed, check_seed(seed), stream])
     return as_generator(seed)
@@ -45,7 +45,7 @@ def boltzmann_policy(mdp: MDP, theta: ArrayLike, beta: float = 5.0) -> FloatArra
     theta : (d,)
         One parameter vector.
     beta : float
-        Inverse temperature; 0 gives the uniform policy. The default is that of the paper's released code.
+        Inverse temperature; 0 gives the uniform policy. The default is the value in the paper's released code.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def geometric_weights(n_intents: int, p: float) -> FloatArray:
 
 
 def allocate_demonstrations(n: int, ensemble: RewardEnsemble, weights: ArrayLike | None) -> IntArray:
-    """Return the number of demonstrations (K,) of each intent, by the ensemble's weights or by `weights`.
+    """Return the number of demonstrations (K,) of each intent, from the ensemble's weights or from `weights`.
 
     With `weights` every intent has at least one demonstration.
     """
@@ -153,7 +153,7 @@ class IntentWorld(ABC):
 
     @abstractmethod
     def draw(self, rewards: NDArray[np.float64] | None, ax: "Axes | None", *, faded: bool) -> "WorldFigure":
-        """Draw the world, coloured by `rewards` (S,) if given; `faded` as a background for walks."""
+        """Draw the world, coloured by `rewards` (S,) if given; `faded` draws it as a background for demonstrations."""
 
     @cached_property
     def optimal_policies(self) -> NDArray[np.float64]:

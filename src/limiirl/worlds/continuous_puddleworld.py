@@ -33,7 +33,7 @@ class GaussianPolicy:
     """Gaussian policy a ~ N(W^T x(s), variance I) with radial basis features x(s) of a position.
 
     The centres form a square grid that includes the corners, numbered along x first. The bandwidth is half the distance
-    of neighbouring centres, and the features of a position sum to 1.
+    between neighbouring centres, and the features of a position sum to 1.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ class Walks(NamedTuple):
 
 
 def check_kind(kind: object) -> str:
-    """Return the kind of an agent after checking that it exists."""
+    """Check that an agent kind is known, and return it."""
     if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidParameter.of("kind", kind, f"must be one of {', '.join(KINDS)}")
     return kind
@@ -158,7 +158,7 @@ def distance(positions: FloatArray) -> FloatArray:
 
 
 def in_goal(positions: FloatArray) -> NDArray[np.bool_]:
-    """Return the mask of positions (..., 2) in the open goal disc; as in the released data, its rim is outside."""
+    """Return the mask of positions (..., 2) in the open goal disc; the released data excludes its boundary too."""
     return np.asarray(np.hypot(positions[..., 0] - GOAL[0], positions[..., 1] - GOAL[1]) < RADIUS)
 
 
@@ -192,7 +192,7 @@ def walk(policy: GaussianPolicy, kind: str, noise: FloatArray) -> Walks:
     live = np.zeros((n, H), dtype=np.bool_)
     active = np.ones(n, dtype=np.bool_)
     for t in range(H):
-        # Inactive trajectories are computed too, which is faster than selecting the active ones.
+        # Trajectories that have ended are computed too, which is faster than selecting the others.
         live[:, t], before = active, positions[:, t]
         x[:, t] = policy.features(before)
         means[:, t] = policy.mean(x[:, t])
@@ -242,7 +242,7 @@ def gradient(scores: FloatArray, rewards: FloatArray) -> FloatArray:
 
 @dataclass
 class Adam:
-    """Adam optimiser (Kingma and Ba 2015), ascending."""
+    """Adam optimiser (Kingma and Ba 2015) for gradient ascent."""
 
     rate: float
     first: FloatArray | float = 0.0
@@ -259,14 +259,14 @@ class Adam:
 
 
 def train(kind: str, gamma: float, rng: np.random.Generator) -> GaussianPolicy:
-    """Return a policy trained for a kind of agent as in Ramponi et al. (2020), with three changes.
+    """Return a policy trained for one kind of agent as in Ramponi et al. (2020), with three changes.
 
     - Shaping: gamma Phi(s') - Phi(s) is added to each reward, where -Phi is the distance from the goal. It preserves
-      the order of policies that arrive (Ng, Harada and Russell 1999); without it most agents never reach the goal.
-    - Restarts: about a quarter of the trainings end in a corner. A trajectory that does not arrive has return -30, a
-      good one more than -20, so training restarts if the mean return is below `ACCEPTED`.
-    - Initialisation: paths through and around the puddle are equally short for "center"; its initial mean points
-      straight ahead, so that it crosses the puddle like the released agent.
+    the ranking of policies that reach the goal (Ng, Harada and Russell 1999); without it most agents never reach the
+    goal. - Restarts: about a quarter of the training runs end in a corner. A trajectory that does not reach the goal
+    has return -30, a good trajectory more than -20, so training restarts if the mean return is below `ACCEPTED`. -
+    Initialisation: paths through and around the puddle are equally short for "center"; its initial mean action points
+    straight ahead, so that it crosses the puddle like the released agent.
 
     If no attempt succeeds, e.g. for small gamma, the best policy is returned with a `ConvergenceWarning`.
     """
@@ -309,7 +309,7 @@ def score_functions(policy: GaussianPolicy, walks: Walks) -> FloatArray:
 
 
 def step_rewards(kind: str, walks: Walks) -> FloatArray:
-    """Return the rewards (n, T) of the steps up to the arrival."""
+    """Return the rewards (n, T) of the steps up to arrival at the goal."""
     T = _longest(walks)
     return np.asarray(walks.reward_features[:, :T] @ np.array(KINDS[kind]) * walks.live[:, :T])
 
@@ -338,12 +338,13 @@ class ContinuousPuddleWorld:
     - "up" has the same weights, with the lower half of the square as part of the puddle.
     - "down" is the mirror image of "up".
 
-    "center" has one intent, the other kinds share another. Policies are Gaussian in 25 radial features
+    "center" has one intent; the other three kinds share a second intent. Policies are Gaussian in 25 radial features
     (`GaussianPolicy`) and are trained on first use.
 
-    The weights are not identifiable: -phi_1 - phi_2 + phi_3 = 1 in every step, so (-1, -1, 1) may be added. Compare
-    the clustering of the agents instead. The reward of the goal is paid once, on arrival, as for the released
-    agents, although its feature continues; up to a constant this is a reward of 1 - gamma per step in the goal.
+    The weights are not identifiable: -phi_1 - phi_2 + phi_3 = 1 in every step, so adding (-1, -1, 1) to the weights
+    only adds a constant to every reward. Compare the clustering of the agents instead. The reward of the goal is paid
+    once, on arrival, as for the released agents, although its feature stays 1; up to a constant this is a reward of 1
+    - gamma per step in the goal.
 
     Parameters
     ----------
@@ -376,7 +377,9 @@ class ContinuousPuddleWorld:
 
     def __post_init__(self) -> None:
         if isinstance(self.kinds, str) or not isinstance(self.kinds, list | tuple) or not self.kinds:
-            raise InvalidParameter.of("kinds", self.kinds, f"must be a list of at least one of {', '.join(KINDS)}")
+            raise InvalidParameter.of(
+                "kinds", self.kinds, f"must be a non-empty list with entries from {', '.join(KINDS)}"
+            )
         # A tuple is hashable.
         object.__setattr__(self, "kinds", tuple(check_kind(kind) for kind in self.kinds))
         check_gamma(self.gamma)
@@ -427,7 +430,7 @@ class ContinuousPuddleWorld:
     def walks(self, kind: str, n: int, seed: Seed = 0) -> Walks:
         """Return n trajectories of a kind of agent, with positions.
 
-        All kinds have the same noise for one seed; use different seeds for independent trajectories.
+        All kinds have the same noise for the same seed; use different seeds for independent trajectories.
         """
         check_count(n, "n")
         return self._walks(check_kind(kind), n, sampling_generator(self.seed, seed, 1))

@@ -28,8 +28,9 @@ class ElementWorld(GridWorld):
     -2..2. Column 0 is the start zone and the last column the goal.
 
     The actions are `ACTIONS`. A feasible move succeeds with probability ``1 - wind``; otherwise the agent moves to one
-    of the other feasible neighbours, uniformly. A move off either end stays put. The features are one-hot in the cell
-    type. Intent k has reward -1 on its own element and in the start zone, -10 on other elements, and 0 in the goal.
+    of the other feasible neighbours, uniformly. A move off either end leaves the agent in its cell. The features are
+    one-hot in the cell type. Intent k has reward -1 on its own element and in the start zone, -10 on other elements,
+    and 0 in the goal.
 
     Parameters
     ----------

@@ -28,8 +28,8 @@ def grid_edges(shape: tuple[int, int], wind: float, terminal: NDArray[np.bool_],
     """Return source, action, target and probability of every transition from a nonterminal cell.
 
     A move succeeds with probability ``1 - wind``, and otherwise leads to one of the other neighbours, uniformly; a move
-    into a wall stays put. `shape` is (rows, columns), at least 2 each, and 3 rows if they wrap; `terminal` (S,) is
-    indexed by ``row * columns + column``.
+    into a wall leaves the agent in its cell. `shape` is (rows, columns), at least 2 each, and 3 rows if they wrap;
+    `terminal` (S,) is indexed by ``row * columns + column``.
     """
     n_rows, n_columns = shape
     src = np.flatnonzero(~terminal)

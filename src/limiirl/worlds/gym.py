@@ -39,7 +39,7 @@ class ContinuousPuddleEnv(gymnasium.Env[Any, Any]):
 
     Observations are positions in ``Box(0, 9, (2,))`` and actions steps in ``Box(-1, 1, (2,))``, clipped, both float64,
     as in `ContinuousPuddleWorld.walks`. An episode terminates in the goal, and is truncated after 30 steps if created
-    by `gymnasium.make`. The reward is that of the position after the step, whose features are in
+    by `gymnasium.make`. The reward is that of the position after the step; its features are in
     ``info["reward_features"]``; the goal is rewarded once, on arrival.
 
     Parameters
@@ -141,7 +141,8 @@ class WorldEnv(gymnasium.Env[Any, Any]):
     """Environment of a world with the reward of one of its intents.
 
     Observations are states, ``Discrete(S)``, and actions ``Discrete(A)``. ``info["action_mask"]`` (int8) has a 0 for
-    each unavailable action; taking one stays put with the reward of the state, which is not a transition of the MDP.
+    each unavailable action; taking one leaves the state unchanged and returns its reward; this is not a transition of
+    the MDP.
 
     The transition (s, a, s') has the reward of s, of (s, a) and of the edge, plus gamma times the reward of s' if s' is
     terminal. The discounted return of a terminated episode is thus theta . F, with F its `Demonstrations.features`; for
@@ -152,7 +153,7 @@ class WorldEnv(gymnasium.Env[Any, Any]):
     world : str or object
         Name in `limiirl.worlds.WORLDS`, or any object with an `mdp` and an `ensemble`.
     intent : int, optional
-        Index of the reward. Default: each reset draws one by the mixture weights. Reported in ``info["intent"]``.
+        Index of the intent. Default: each reset draws one from the mixture weights. Reported in ``info["intent"]``.
     render_mode : "ansi" or "rgb_array", optional; render the world as text or as an image, with the agent marked
     **parameters
         Parameters of a named world, such as ``wind=0.2``. `seed` determines the world, `reset(seed=...)` the episode.
@@ -282,7 +283,7 @@ def _build(world: Any, parameters: dict[str, Any]) -> Any:
         return WORLDS[world](**parameters)
     if parameters:
         name, value = next(iter(parameters.items()))
-        raise InvalidParameter.of(name, value, "is only for a world given by name")
+        raise InvalidParameter.of(name, value, "is only allowed if the world is given by name")
     return world
 
 

@@ -38,7 +38,7 @@ class ObjectWorld(GridWorld):
     """A walled grid with objects that have an outer and an inner colour; there is no terminal state.
 
     The objects are in random cells. Outer colours are equally frequent, inner colours are random. Actions and wind are
-    those of `ElementWorld`, with walls on all sides. The features are binary: clear (no object within `radius` steps),
+    as in `ElementWorld`, with walls on all sides. The features are binary: clear (no object within `radius` steps),
     near outer colour c, near inner colour c.
 
     Intent k prefers outer colour k: the reward is -2 in clear cells and -5 per other outer colour nearby. Inner colours

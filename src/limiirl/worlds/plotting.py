@@ -83,7 +83,7 @@ def draw_world(
 
 
 def text_colour() -> str:
-    """Return the colour of text outside of the cells: that of the matplotlib style, or a neutral default."""
+    """Return the text colour outside of the cells: the matplotlib style's colour, or a neutral default."""
     colour = str(mpl.rcParams["text.color"])
     return NEUTRAL if colour == mpl.rcParamsDefault["text.color"] else colour
 
@@ -342,7 +342,7 @@ def _check_agents(agents: Agents) -> None:
     if not isinstance(agents, Agents):
         raise InvalidParameter.of("agents", agents, "must be Agents", remedy="Sample them with world.agents(...).")
     if agents.discrete or agents[0].actions.shape[2] != 2:
-        raise InvalidParameter.of("agents", agents, "must have actions in two dimensions")
+        raise InvalidParameter.of("agents", agents, "must have two-dimensional actions")
 
 
 def _draw_agents(ax: Axes, agents: Agents) -> list[Artist]:
@@ -373,7 +373,7 @@ class _Picture:
         self.ax = self.figure.add_subplot()
 
     def fix_layout(self) -> None:
-        """Compute the layout once; computed for each frame, it drifts by fractions of a pixel."""
+        """Compute the layout once; a layout computed per frame drifts by fractions of a pixel."""
         self.figure.draw_without_rendering()
         self.figure.set_layout_engine("none")
 
@@ -400,7 +400,7 @@ class PuddlePicture(_Picture):
 
 
 class AgentPicture(_Picture):
-    """Off-screen picture of a world with an agent; worlds that are no `IntentWorld` have its state in the title.
+    """Off-screen picture of a world with an agent; the title shows its state if the world is not an `IntentWorld`.
 
     Examples
     --------

@@ -27,7 +27,7 @@ class PuddleWorld(GridWorld):
     the first and the last row are dry. The goal is a cell of the last column behind the puddle. With seed 0 both are
     centred, as in the literature; other seeds shift the puddle as far as there is room, and the goal along it.
 
-    Actions and wind are those of `ElementWorld`, with walls on all sides. The features are one-hot: dry, puddle, goal.
+    Actions and wind are as in `ElementWorld`, with walls on all sides. The features are one-hot: dry, puddle, goal.
     Both intents go to the goal. Intent 0 avoids the puddle (reward -1 on dry cells, -10 in the puddle); intent 1
     prefers it slightly (-2 and -1), so that its optimal paths differ from those of intent 0 from every start.
 

@@ -336,7 +336,7 @@ class RoadGrid:
     n_states : int
         Number of directed segments, at least 200.
     n_edges : int
-        Number of turns, 1.2 to 2.8 per state; less in small towns, which have relatively more boundary.
+        Number of turns, 1.2 to 2.8 per state; fewer in small towns, which have relatively more boundary.
     seed : int
         Seed of the network.
     gamma : float
@@ -449,8 +449,8 @@ def _generate(n_states: int, n_edges: int, seed: int) -> tuple[StreetPlan, Latti
 
     Splitting a street adds as many turns as segments, so the surplus of turns depends on the streets only. It is about
     proportional to the area: each attempt corrects the radius until the surplus is slightly too large, random turns are
-    forbidden until it is exact, and streets are split until the number of segments is. A plan with more streets than
-    segments has too few turns per street: the next one has fewer missing and one-way streets.
+    forbidden until it is exact, and streets are split until the number of segments is exact. A plan with more streets
+    than segments has too few turns per street: the next plan has fewer missing and one-way streets.
     """
     surplus = n_edges - n_states
     # A plan has about 3 - 0.64 * texture turns per directed street; allow for 20 % more segments than streets.
@@ -468,12 +468,12 @@ def _generate(n_states: int, n_edges: int, seed: int) -> tuple[StreetPlan, Latti
         if plan.street.size > n_states:
             texture *= 0.8
         radius *= np.sqrt((1.0 + _SPARE[0]) * surplus / max(plan.surplus, 1))
-    rule = f"has no network of {n_states} segments in {_ATTEMPTS} attempts"
+    rule = f"must allow a network of {n_states} segments; none was generated in {_ATTEMPTS} attempts"
     raise InvalidParameter.of("n_edges", n_edges, rule, remedy="Use 1.5 to 2.2 turns per segment, or more segments.")
 
 
 def _forbid_turns(plan: StreetPlan, n: int, rng: np.random.Generator) -> StreetPlan | None:
-    """Remove n random turns, except those of the breadth-first trees from and to the first street; None if too few.
+    """Remove n random turns, keeping the breadth-first trees from and to the first street; None if too few remain.
 
     The two trees keep the network strongly connected.
     """

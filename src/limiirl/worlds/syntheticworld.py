@@ -47,7 +47,7 @@ class SyntheticWorld(IntentWorld):
     n_intents : int
         Number K of intents.
     branching : int
-        Targets per action, at most the size of a layer; 1 is deterministic.
+        Targets per action, at most the size of a layer; 1 gives deterministic transitions.
     horizon : int
         Number of layers, and of steps of every trajectory.
     separation : float
