@@ -34,7 +34,8 @@ def test_fit_stores_theta_which_clone_drops(model):
     np.testing.assert_array_equal(model.theta_, theta)
     assert not hasattr(clone(model), "theta_")
     model.fit_many(CHAIN, WHOLE, np.ones((1, 2)))
-    assert not hasattr(model, "theta_")
+    np.testing.assert_array_equal(model.theta_, theta)
+    assert model.result_.theta is model.theta_
     assert len(model.results_) == 2
 
 

@@ -35,14 +35,17 @@ class IRLModel(Protocol):
 
 SUFFICIENT_STATISTICS = "sufficient_statistics"
 """Capability of a model whose likelihood depends on the demonstrations through statistics that are computed once."""
+QUERIES = frozenset({"sample", "log_prob_prefix", "next_actions", "policy", "most_likely"})
+"""Capabilities named after methods of a model that the methods of a fitted mixture call."""
 _LIKELIHOOD = ("log_prob", "_log_prob", "fit", "fit_many", "_fit")
 
 
 class Capabilities:
     """Base of models that declare their capabilities in `supports`.
 
-    A subclass that overrides the likelihood or its fit without declaring `supports` loses "sufficient_statistics", so
-    that EM calls its `fit` and `log_prob`.
+    They are "sufficient_statistics" and the names in `QUERIES`. A subclass that does not declare `supports` inherits
+    it and adds the queries that it defines. If it overrides the likelihood or the fit, it loses
+    "sufficient_statistics", so that EM calls its `fit` and `log_prob`.
 
     Examples
     --------
@@ -59,8 +62,9 @@ class Capabilities:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         own = vars(cls)
-        if "supports" not in own and any(name in own for name in _LIKELIHOOD):
-            cls.supports = cls.supports - {SUFFICIENT_STATISTICS}
+        if "supports" not in own:
+            lost = {SUFFICIENT_STATISTICS} if any(name in own for name in _LIKELIHOOD) else set()
+            cls.supports = (cls.supports | QUERIES.intersection(own)) - lost
 
 
 class Status(Enum):

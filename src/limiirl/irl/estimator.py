@@ -41,7 +41,8 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator):  # type
             (causal models with stochastic transitions), the start determines which one is returned.
         """
         column = validate.weights(weights, validate.demonstrations(demos), columns=False)
-        result = self._search(mdp, demos, column, None if start is None else validate.one_theta(mdp, start)[None])[0]
+        first = None if start is None else validate.one_theta(mdp, start, "start")[None]
+        result = self._search(mdp, demos, column, first)[0]
         validate.warn_unless_converged(result)
         directions = self._null_directions_of_fit(mdp, demos, column[:, 0], result.theta)
         self.result_ = validate.with_identifiability(result, directions, self.bounds, mdp)
@@ -53,10 +54,10 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator):  # type
     ) -> FloatArray:
         """Return parameters (K, d), one row per column of weights (N, K), in one batch; `starts` is (K, d).
 
-        Each row equals the result of `fit` for that column; neither `theta_` nor `result_` is set.
+        Each row equals the result of `fit` for that column. `theta_` and `result_` remain those of the last `fit`.
         """
         columns = validate.weights(weights, validate.demonstrations(demos), columns=True)
-        results = self._search(mdp, demos, columns, None if starts is None else mdp.check_thetas(starts))
+        results = self._search(mdp, demos, columns, None if starts is None else mdp.check_thetas(starts, "starts"))
         return np.array([result.theta for result in results])
 
     def _search(
@@ -64,8 +65,6 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator):  # type
     ) -> list[FitResult]:
         validate.starts(starts, weights.shape[1])
         self.results_ = self._fit(mdp, demos, weights, starts)
-        for name in ("result_", "theta_"):  # of an earlier fit
-            self.__dict__.pop(name, None)
         return self.results_
 
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:

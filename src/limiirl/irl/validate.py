@@ -90,7 +90,7 @@ def starts(given: FloatArray | None, n_intents: int) -> None:
 
 def demonstrations(demos: Demonstrations) -> Demonstrations:
     """Return demonstrations for a fit: at least one."""
-    _check_demonstrations(demos)
+    check_demonstrations(demos)
     if len(demos) == 0:
         raise InvalidDemos(
             "demos must hold at least one demonstration; got none. Check the filter or the file they come from.",
@@ -100,7 +100,8 @@ def demonstrations(demos: Demonstrations) -> Demonstrations:
     return demos
 
 
-def _check_demonstrations(demos: object) -> None:
+def check_demonstrations(demos: object) -> None:
+    """Check the type of demonstrations."""
     if not isinstance(demos, Demonstrations):
         raise InvalidDemos.of(
             "demos", type(demos).__name__, "must be Demonstrations", remedy="Build them with Demonstrations.from_lists."
@@ -115,11 +116,11 @@ def mdp(given: object) -> None:
         )
 
 
-def one_theta(mdp: MDP, theta: ArrayLike) -> FloatArray:
+def one_theta(mdp: MDP, theta: ArrayLike, name: str = "theta") -> FloatArray:
     """Return one parameter vector (d,)."""
-    checked: FloatArray = mdp.check_thetas(theta)
+    checked: FloatArray = mdp.check_thetas(theta, name)
     if checked.shape[0] != 1:
-        raise InvalidParameter.of("theta", checked.shape, f"must be one vector of {mdp.n_features} parameters")
+        raise InvalidParameter.of(name, checked.shape, f"must be one vector of {mdp.n_features} parameters")
     return np.asarray(checked[0])
 
 
@@ -133,7 +134,7 @@ def state(mdp: MDP, value: object, name: str) -> int:
 
 def fits_model(mdp: MDP, demos: Demonstrations, stop: str, longest: float) -> None:
     """Check demonstrations against the MDP and the model's set of trajectories."""
-    _check_demonstrations(demos)
+    check_demonstrations(demos)
     demos.steps(mdp)
     too_long = demos.lengths > longest
     if np.any(too_long):

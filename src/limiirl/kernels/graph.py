@@ -86,7 +86,7 @@ def owners(near: Neighbours) -> NDArray[np.int64]:
 
 
 def _locality_order(n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer]) -> NDArray[np.int64]:
-    if n_states <= BLOCK:  # the message fits the first-level cache
+    if n_states <= BLOCK:  # the message fits the first-level cache; `forward_backward.small` relies on this order
         return np.arange(n_states)
     links = csr_array((np.ones(src.size, dtype=np.int8), (src, dst)), shape=(n_states, n_states))
     symmetric = (links + links.T).tocsr()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,15 @@ from limiirl.kernels.threading import BLOCK
 from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.mixture import IntentMixture, Start, Starts, State, is_given, validate
 from limiirl.streams.checkpoint import identity, read_checkpoint, write_checkpoint
-from limiirl.streams.passes import WINDOW, check_mixture, open_executor, sample_problem, stream_problem
+from limiirl.streams.passes import (
+    WINDOW,
+    StoreStatistics,
+    check_mixture,
+    open_executor,
+    sample_problem,
+    stream_problem,
+    with_statistics,
+)
 from limiirl.streams.store import FeatureStore, as_store, check_path
 
 # Rows that the warm start clusters: the standard error of a cluster mean is below 1 % of its standard deviation.
@@ -84,7 +93,7 @@ def fit_streamed(
     place = _checkpoint_path(checkpoint)
     window = -(-check_count(block, "block") // BLOCK) * BLOCK
     rows = as_store(store)
-    problem = stream_problem(irl, mdp, rows, window=window, progress=progress)
+    problem = stream_problem(irl, mdp, rows)
     validate.check_enough_units(mixture.n_intents, problem.units)
     if check_count(sample, "sample") < mixture.n_intents:
         raise InvalidParameter.of("sample", sample, f"must be at least n_intents = {mixture.n_intents}")
@@ -98,8 +107,9 @@ def fit_streamed(
         if place is not None:
             write_checkpoint(place, state, settings)
 
-    with open_executor(executor) as problem.statistics.executor:  # type: ignore[attr-defined]
-        return mixture.fit_from(problem, begin, keep=keep)
+    with open_executor(executor) as session:
+        statistics = StoreStatistics(rows, window=window, executor=session, progress=progress)
+        return mixture.fit_from(with_statistics(problem, statistics), begin, keep=keep)
 
 
 def _checkpoint_path(checkpoint: Any) -> Path | None:
@@ -141,4 +151,4 @@ def _start(mixture: IntentMixture, problem: MaxEntProblem, store: FeatureStore, 
     drawn = sample_problem(problem, store, sample, np.random.default_rng(second))
     starts = Starts(mixture.init, mixture.embedding, drawn)
     begin = starts.begin(mixture.n_intents, mixture.reward_init, np.random.default_rng(first))
-    return Start(begin.rho, begin.thetas, None, begin.empty)
+    return replace(begin, U=None)

@@ -194,9 +194,15 @@ class UnitCount:
 class StoreStatistics:
     """Statistics of a store: an E-step is one pass over its rows, with `window` rows in memory at a time."""
 
-    def __init__(self, store: FeatureStore, *, window: int = WINDOW, progress: Progress | None = None) -> None:
-        self.store, self.window, self.progress = store, window, progress
-        self.executor: Mapper | None = None  # by default this process, with its threads
+    def __init__(
+        self,
+        store: FeatureStore,
+        *,
+        window: int = WINDOW,
+        executor: Mapper | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.store, self.window, self.executor, self.progress = store, window, executor, progress
         self.n_demos = store.n_demos
 
     def allocate(self, n_intents: int) -> ImplicitResponsibilities:
@@ -216,10 +222,8 @@ class StoreStatistics:
         return EStepSums(sums.log_likelihood, sums.change, sums.sizes, sums.features, -1), moments
 
 
-def stream_problem(
-    model: MaxEnt, mdp: MDP, store: FeatureStore, *, window: int = WINDOW, progress: Progress | None = None
-) -> MaxEntProblem:
-    """Return the fit problem of a MaxEnt model and the rows of a store.
+def stream_problem(model: MaxEnt, mdp: MDP, store: FeatureStore) -> MaxEntProblem:
+    """Return the fit problem of a MaxEnt model and the rows of a store, whose passes run in this process.
 
     The `max_length_` of the model is the longest demonstration of the store, unless its `max_length` is given.
     """
@@ -228,8 +232,14 @@ def stream_problem(
     for shard in store.shards:
         check_info(model, shard.info, shard.name, mdp, store.longest)
     units = UnitCount(store.n, store.noun, store.by_group)
-    path_sums = model.resolve_max_length(mdp, store.longest)
-    return MaxEntProblem(model, mdp, None, units, path_sums, StoreStatistics(store, window=window, progress=progress))
+    path_sums = model.path_sums_for_fit(mdp, store.longest)
+    model.max_length_ = path_sums.max_length
+    return MaxEntProblem(model, mdp, None, units, path_sums, StoreStatistics(store))
+
+
+def with_statistics(problem: MaxEntProblem, statistics: StoreStatistics) -> MaxEntProblem:
+    """Return the same problem with other statistics of its store: another executor, window or progress."""
+    return MaxEntProblem(problem.model, problem.mdp, None, problem.units, problem.path_sums, statistics)
 
 
 def sample_problem(problem: MaxEntProblem, store: FeatureStore, n: int, rng: np.random.Generator) -> MaxEntProblem:

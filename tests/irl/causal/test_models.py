@@ -292,6 +292,39 @@ def test_demonstrations_outside_the_horizon_are_named() -> None:
             model.policy(mdp, [0.0, 0.0], step)
 
 
+def test_a_horizon_of_one_state_has_no_decisions() -> None:
+    mdp, model = ring(0.9), MaxCausalEnt(max_length=1)
+    assert set(model.sample(mdp, [0.0, 0.0], 20, seed=0).lengths) == {1}
+    np.testing.assert_array_equal(model.policy(mdp, [0.0, 0.0]), np.zeros((mdp.n_states, mdp.n_actions)))
+    with raises(InvalidParameter, parameter="step", value=1):
+        model.policy(mdp, [0.0, 0.0], step=1)
+    # A stationary policy has no last step.
+    stationary_model = MaxCausalEnt()
+    np.testing.assert_array_equal(
+        stationary_model.policy(mdp, [0.0, 0.0], step=10), stationary_model.policy(mdp, [0.0, 0.0])
+    )
+    assert stationary_model.sample(mdp, [0.0, 0.0], 20, seed=0).lengths.max() > 1
+
+
+@pytest.mark.parametrize("model", [MaxCausalEnt(), MaxCausalEnt(max_length=3), MLIRL()])
+@pytest.mark.parametrize("demos", [None, [[0, 1]]])
+def test_demonstrations_of_another_type(model, demos: object) -> None:
+    for ask in (model.log_prob, model.log_prob_prefix, model.next_actions):
+        with raises(InvalidDemos, parameter="demos", value=type(demos).__name__):
+            ask(ring(0.9), [0.0, 0.0], demos)
+
+
+@pytest.mark.parametrize("model", [MaxCausalEnt(), MLIRL()])
+def test_a_mixture_answers_all_queries(model) -> None:
+    demos = Demonstrations.from_lists([[0, 1, 4], [0, 4]])
+    mix = IntentMixture(1, model).fit(ring(0.9), demos)
+    assert len(mix.sample(3, seed=0)[0]) == 3
+    assert mix.predict(demos, partial=True).tolist() == [0, 0]
+    assert mix.next_actions(demos[:1]).action.shape == (1, 2)
+    assert mix.policy(0).shape == (5, 2)
+    assert mix.most_likely(0, 4).intent == 0
+
+
 def test_arguments_of_fits_are_checked() -> None:
     mdp, demos = ring(0.9), Demonstrations.from_lists([[0, 1, 4]])
     with raises(InvalidParameter, parameter="starts"):

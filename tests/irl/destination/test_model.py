@@ -225,10 +225,26 @@ class TestRefuses:
         mdp = grid()
         demos = two_kinds(mdp, 20)
         mixture = IntentMixture(1, DestinationMaxEnt()).fit(mdp, demos)
-        with raises(InvalidParameter, parameter="goals"):
-            mixture.sample(3, seed=0)
-        with raises(InvalidParameter, parameter="goals"):
-            mixture.predict_proba(demos[:2], partial=True)
+        for name, ask in (
+            ("sample", lambda: mixture.sample(3, seed=0)),
+            ("log_prob_prefix", lambda: mixture.predict(demos[:2], partial=True)),
+            ("log_prob_prefix", lambda: mixture.next_actions(demos[:2])),
+            ("policy", lambda: mixture.policy(0)),
+        ):
+            with raises(InvalidParameter, parameter="irl", value=name):
+                ask()
+        start, goal = int(demos.start_states[0]), int(demos.last_states[0])
+        assert mixture.most_likely(start, goal).demos.last_states[0] == goal
+        for ask in (DestinationMaxEnt().log_prob_prefix, DestinationMaxEnt().sample):
+            with raises(InvalidParameter, parameter="goals"):
+                ask(mdp, THETA, demos[:2] if ask.__name__ == "log_prob_prefix" else [0])
+
+    @pytest.mark.parametrize("demos", [None, [[0, 1]]])
+    def test_demonstrations_of_another_type(self, demos: object) -> None:
+        with raises(InvalidDemos, parameter="demos", value=type(demos).__name__):
+            DestinationMaxEnt().log_prob(grid(), THETA, demos)  # type: ignore[arg-type]
+        with raises(InvalidDemos, parameter="demos", value=type(demos).__name__):
+            DestinationMaxEnt().log_prob_prefix(grid(), THETA, demos, [0])  # type: ignore[arg-type]
 
     def test_prefixes_without_a_goal_each(self) -> None:
         with raises(InvalidParameter, parameter="goals", value=2):

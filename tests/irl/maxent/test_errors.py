@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from limiirl.demos import Demonstrations
+from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import DivergentPartition, InvalidDemos, InvalidParameter
-from limiirl.irl import MaxEnt
+from limiirl.irl import FitProblem, MaxEnt, MaxEntProblem
 from limiirl.mdp import MDP
 from tests.helpers import raises
 from tests.oracles.likelihood import small_mdp
@@ -100,42 +100,44 @@ def test_bounds(bounds: object, index: int | None):
 
 
 @pytest.mark.parametrize(
-    "ask",
+    ("name", "ask"),
     [
-        lambda model, mdp, theta: model.log_prob(mdp, theta, DEMOS),
-        lambda model, mdp, theta: model.log_partition(mdp, theta),
-        lambda model, mdp, theta: model.expected_features(mdp, theta),
-        lambda model, mdp, theta: model.hessian(mdp, theta),
-        lambda model, mdp, theta: model.state_marginals(mdp, theta),
-        lambda model, mdp, theta: model.edge_marginals(mdp, theta),
-        lambda model, mdp, theta: model.time_marginals(mdp, theta),
-        lambda model, mdp, theta: model.sample(mdp, theta, 3),
-        lambda model, mdp, theta: model.fit(mdp, DEMOS, start=theta),
-        lambda model, mdp, theta: model.fit_many(mdp, DEMOS, np.ones((3, 1)), theta),
+        ("thetas", lambda model, mdp, theta: model.log_prob(mdp, theta, DEMOS)),
+        ("thetas", lambda model, mdp, theta: model.log_partition(mdp, theta)),
+        ("thetas", lambda model, mdp, theta: model.expected_features(mdp, theta)),
+        ("theta", lambda model, mdp, theta: model.hessian(mdp, theta)),
+        ("thetas", lambda model, mdp, theta: model.state_marginals(mdp, theta)),
+        ("thetas", lambda model, mdp, theta: model.edge_marginals(mdp, theta)),
+        ("theta", lambda model, mdp, theta: model.time_marginals(mdp, theta)),
+        ("theta", lambda model, mdp, theta: model.sample(mdp, theta, 3)),
+        ("start", lambda model, mdp, theta: model.fit(mdp, DEMOS, start=theta)),
+        ("starts", lambda model, mdp, theta: model.fit_many(mdp, DEMOS, np.ones((3, 1)), theta)),
     ],
 )
-def test_theta_of_the_wrong_shape_or_not_finite(ask: object):
+def test_theta_of_the_wrong_shape_or_not_finite(name: str, ask: object):
     mdp, model = small_mdp(), MaxEnt(3)
     for wrong in (np.zeros(3), np.zeros((1, 5)), np.zeros((1, 1, 4))):
-        with raises(InvalidParameter, value=wrong.shape):
+        with raises(InvalidParameter, parameter=name, value=wrong.shape):
             ask(model, mdp, wrong)  # type: ignore[operator]
-    with raises(InvalidParameter, value=math.nan, index=(0, 2)):
+    with raises(InvalidParameter, parameter=name, value=math.nan, index=(0, 2)):
         ask(model, mdp, [0.0, 0.0, math.nan, 0.0])  # type: ignore[operator]
+    with raises(InvalidParameter, parameter=name):
+        ask(model, mdp, "steep")  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(
-    "ask",
+    ("name", "ask"),
     [
-        lambda model, mdp, theta: model.hessian(mdp, theta),
-        lambda model, mdp, theta: model.time_marginals(mdp, theta),
-        lambda model, mdp, theta: model.sample(mdp, theta, 3),
-        lambda model, mdp, theta: model.null_directions(mdp, theta),
-        lambda model, mdp, theta: model.fit(mdp, DEMOS, start=theta),
+        ("theta", lambda model, mdp, theta: model.hessian(mdp, theta)),
+        ("theta", lambda model, mdp, theta: model.time_marginals(mdp, theta)),
+        ("theta", lambda model, mdp, theta: model.sample(mdp, theta, 3)),
+        ("theta", lambda model, mdp, theta: model.null_directions(mdp, theta)),
+        ("start", lambda model, mdp, theta: model.fit(mdp, DEMOS, start=theta)),
     ],
 )
 @pytest.mark.parametrize("stop", ["anywhere", "terminal"])
-def test_functions_of_one_theta_refuse_several(stop: str, ask: object):
-    with pytest.raises(InvalidParameter, match="2"):
+def test_functions_of_one_theta_refuse_several(stop: str, name: str, ask: object):
+    with raises(InvalidParameter, parameter=name, value=(2, 4)):
         ask(MaxEnt(3, stop=stop), small_mdp(), np.zeros((2, 4)))  # type: ignore[operator]
 
 
@@ -214,11 +216,6 @@ def test_weights_of_fit_many_with_an_empty_column():
 def test_number_of_starts(n: int):
     with raises(InvalidParameter, parameter="starts", value=(n, 4)):
         MaxEnt(3).fit_many(small_mdp(), DEMOS, np.ones((3, 2)), np.zeros((n, 4)))
-
-
-def test_fit_has_one_start():
-    with pytest.raises(InvalidParameter, match="2"):
-        MaxEnt(3).fit(small_mdp(), DEMOS, start=np.zeros((2, 4)))
 
 
 # Demonstrations.
@@ -305,3 +302,35 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was():
         model.fit(mdp, longer, [-1.0])
     assert model.max_length_ == 3
     np.testing.assert_array_equal(model.log_prob(mdp, theta, DEMOS), before)
+
+
+def test_a_streamed_problem_has_no_rows():
+    class Streamed:
+        n_demos = 3
+
+    mdp, model = small_mdp(), MaxEnt(3)
+    units = Groups.from_labels(None, 3)
+    problem = MaxEntProblem(model, mdp, None, units, model.path_sums_for_fit(mdp, 3), Streamed())  # type: ignore[arg-type]
+    for ask in (lambda: problem.log_prob(ZERO[None]), lambda: problem.moments(np.ones((3, 1))), problem.features):
+        with raises(InvalidDemos, parameter="demos"):
+            ask()
+
+
+def test_a_model_that_breaks_the_protocol():
+    class Odd:
+        def fit(self, mdp, demos, weights=None, start=None):
+            return np.zeros((2, 4))
+
+        def log_prob(self, mdp, thetas, demos):
+            return np.zeros(3)
+
+    problem = FitProblem(Odd(), small_mdp(), DEMOS, Groups.from_labels(None, 3))
+    with raises(InvalidParameter, parameter="irl"):
+        problem.log_prob(np.zeros((1, 4)))
+    with raises(InvalidParameter, parameter="irl"):
+        problem.m_step(np.ones((3, 1)), None, np.arange(1))
+
+
+def test_no_feasible_start():
+    with raises(DivergentPartition, parameter="bounds"):
+        MaxEnt(math.inf, (1.0, 2.0)).fit(MDP.from_edges([0], [0]), Demonstrations.from_lists([[0, 0]]))

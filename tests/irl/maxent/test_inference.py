@@ -288,33 +288,24 @@ def test_states(value: object):
 
 def test_one_theta_only():
     for use in (lambda m, *a: m.policy(*a), lambda m, *a: m.most_likely(*a, 0, 1)):
-        with pytest.raises(InvalidParameter, match="2"):
+        with raises(InvalidParameter, parameter="theta", value=(2, 4)):
             use(MaxEnt(3), two_ways(), np.zeros((2, 4)))
 
 
 def test_a_goal_that_cannot_be_reached():
-    with pytest.raises(InvalidParameter) as caught:
+    with raises(InvalidParameter, parameter="goal", value=3):
         MaxEnt(2).most_likely(two_ways(), np.zeros(4), 0, 3)
-    assert str(caught.value) == (
-        "No trajectory of at most max_length = 2 states leads from start = 0 to goal = 3. Choose another goal, or make "
-        "a model with a larger max_length."
-    )
     for stop, condition in (("anywhere", "none"), ("terminal", "start")):
         # Another terminal state, so that with stop="terminal" too there are trajectories.
         mdp = MDP.from_edges([0, 2], [1, 3], p0=[0.5, 0, 0.5, 0])
-        with pytest.raises(InvalidParameter) as caught:
+        with raises(InvalidParameter, parameter="goal", value=3):
             MaxEnt(math.inf, stop=stop, condition=condition).most_likely(mdp, np.full(4, -1.0), 0, 3)
-        assert str(caught.value) == "No trajectory leads from start = 0 to goal = 3. Choose another goal."
 
 
 def test_a_goal_that_must_be_terminal():
     for max_length in (3, math.inf):
-        with pytest.raises(InvalidParameter) as caught:
+        with raises(InvalidParameter, parameter="goal", value=2):
             MaxEnt(max_length, stop="terminal").most_likely(two_ways(), np.full(4, -1.0), 0, 2)
-        assert str(caught.value) == (
-            "goal must be terminal, because the model has stop='terminal'; state 2 is not. Use stop='anywhere', or "
-            "mark the state as terminal."
-        )
 
 
 def test_a_cycle_that_pays_has_no_likeliest_trajectory_of_any_length():

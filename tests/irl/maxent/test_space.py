@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from limiirl.errors import InvalidParameter, NumericalError
-from limiirl.irl.maxent.backends import LOSS, check_arithmetic, kernels_of, log_loss_bound
+from limiirl.errors import NumericalError
+from limiirl.irl.maxent.backends import LOSS, kernels_of, log_loss_bound
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.kernels.forward_backward import linear, logspace
 from limiirl.kernels.forward_backward.hessian import log_growth
@@ -88,9 +88,6 @@ def test_bound_is_the_specs() -> None:
 def test_kernels_and_names_of_the_spaces() -> None:
     assert kernels_of(False) is linear
     assert kernels_of(True) is logspace
-    assert [check_arithmetic(name) for name in ("auto", "linear", "log")] == ["auto", "linear", "log"]
-    with pytest.raises(InvalidParameter, match=r"arithmetic must be one of auto, linear, log; it is 'fast'\."):
-        check_arithmetic("fast")
 
 
 def counter_example() -> tuple[MDP, Float]:

@@ -121,5 +121,6 @@ class MaxCausalEnt(CausalModel):
     def _final_steps(self, demos: Demonstrations) -> IntArray:
         return super()._final_steps(demos) if self._finite_length() is None else demos.lengths - 1
 
-    def _last_step(self) -> int:
-        return (self._finite_length() or 1) - 1
+    def _last_step(self) -> int | None:
+        max_length = self._finite_length()
+        return None if max_length is None else max_length - 1

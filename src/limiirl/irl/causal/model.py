@@ -13,7 +13,7 @@ from limiirl._validation import as_generator, check_choice, check_count, check_p
 from limiirl.demos import Demonstrations, Groups, simulate
 from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
-from limiirl.irl.base import SUFFICIENT_STATISTICS, FitResult
+from limiirl.irl.base import QUERIES, SUFFICIENT_STATISTICS, FitResult
 from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
 from limiirl.irl.causal.identifiability import causal_null_directions
 from limiirl.irl.causal.likelihood import DecisionCounts
@@ -36,7 +36,7 @@ class CausalModel(LinearRewardModel):
     # `null_directions` depends on the MDP, not on theta.
     null_directions_vary = False
 
-    supports: ClassVar[frozenset[str]] = frozenset({SUFFICIENT_STATISTICS, "policy", "sample"})
+    supports: ClassVar[frozenset[str]] = QUERIES | {SUFFICIENT_STATISTICS}
 
     def __init__(
         self,
@@ -80,6 +80,7 @@ class CausalModel(LinearRewardModel):
 
     def _log_prob(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations, *, whole: bool) -> FloatArray:
         solver = self._solver(mdp)
+        validate.check_demonstrations(demos)
         checked, units = mdp.check_thetas(thetas), Groups.from_labels(None, len(demos))
         decisions = self._decisions(mdp, demos, units, whole=whole)
         return CausalProblem(self, mdp, demos, units, solver, decisions).log_prob(checked)
@@ -149,8 +150,8 @@ class CausalModel(LinearRewardModel):
         """
         solver, last = self._solver(mdp), self._last_step()
         whole = isinstance(step, int | np.integer) and not isinstance(step, bool)
-        if not whole or step < 0 or 0 < last < step:
-            upper = f" and at most max_length - 1 = {last}" if last else ""
+        if not whole or step < 0 or (last is not None and step > last):
+            upper = "" if last is None else f" and at most max_length - 1 = {last}"
             raise InvalidParameter.of("step", step, f"must be an integer of at least 0{upper}")
         return solver.pairs.policy_table(solver.policy(validate.one_theta(mdp, theta), int(step))[0])
 
@@ -160,12 +161,13 @@ class CausalModel(LinearRewardModel):
         At rounding level except for `MLIRL` with q="bv", whose number of backups is fixed.
         """
         empty = np.zeros(0, dtype=np.int64)
-        no_moves = Moves(np.zeros(2 + self._last_step(), dtype=np.int64), empty, empty)
+        no_moves = Moves(np.zeros(2 + (self._last_step() or 0), dtype=np.int64), empty, empty)
         return self._solver(mdp).solve(mdp.check_thetas(thetas), no_moves).residual
 
     def next_actions(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> NextActions:
         """Return the probabilities of each next action (N, K, A) and of stopping (N, K) after each demonstration."""
         solver, checked = self._solver(mdp), mdp.check_thetas(thetas)
+        validate.check_demonstrations(demos)
         self._decisions(mdp, demos, Groups.from_labels(None, len(demos)), whole=False)
         action = np.zeros((len(demos), checked.shape[0], mdp.n_actions))
         stop = np.zeros(action.shape[:2])
@@ -199,7 +201,7 @@ class CausalModel(LinearRewardModel):
         solver, checked = self._solver(mdp), validate.one_theta(mdp, theta)
         rng, n_samples = as_generator(seed), check_count(n, "n")
         last = self._last_step()
-        if not last:
+        if last is None:
             pi, _ = solver.policy(checked, 0)
             return simulate(mdp, pi, n_samples, rng, max_length=check_count(max_length, "max_length"))
         policy = (
@@ -207,9 +209,9 @@ class CausalModel(LinearRewardModel):
         )
         return sample_finite_horizon(mdp, policy, n_samples, rng, last)
 
-    def _last_step(self) -> int:
-        """Return the last step with a decision, or 0 for a stationary policy."""
-        return 0
+    def _last_step(self) -> int | None:
+        """Return max_length - 1, the step of the last state, or None for a stationary policy."""
+        return None
 
     def _final_steps(self, demos: Demonstrations) -> IntArray:
         """Return (N,) the step at which each demonstration ends; zeros for a stationary policy."""

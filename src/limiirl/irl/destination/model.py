@@ -82,7 +82,8 @@ class DestinationMaxEnt(LinearRewardModel):
 
     null_directions_vary = False
 
-    supports: ClassVar[frozenset[str]] = frozenset({SUFFICIENT_STATISTICS, "prefix", "sample"})
+    # `sample` and `log_prob_prefix` need goals, which a mixture does not have.
+    supports: ClassVar[frozenset[str]] = frozenset({SUFFICIENT_STATISTICS, "most_likely"})
 
     def __init__(
         self,
@@ -109,6 +110,7 @@ class DestinationMaxEnt(LinearRewardModel):
         >>> DestinationMaxEnt().admits(Demonstrations.from_lists([[0, 1], [1, 0, 1]]))
         array([ True, False])
         """
+        validate.check_demonstrations(demos)
         return arrives_once(demos)
 
     def _null_directions_of_fit(
@@ -123,7 +125,9 @@ class DestinationMaxEnt(LinearRewardModel):
 
         Unrecorded actions are summed over.
         """
-        return ObservedTrips(mdp, demos).log_prob(self._values(mdp), mdp.check_thetas(thetas))
+        values = self._values(mdp)
+        validate.check_demonstrations(demos)
+        return ObservedTrips(mdp, demos).log_prob(values, mdp.check_thetas(thetas))
 
     def null_directions(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
         """Return an orthonormal basis (m, d) of the directions in which no path's probability changes, for any theta.
@@ -266,6 +270,7 @@ class DestinationMaxEnt(LinearRewardModel):
         >>> np.exp(DestinationMaxEnt().log_prob_prefix(mdp, [0.0, 0.0, 0.0], begun, [2, 2, 1])).ravel()
         array([1. , 0.5, 0. ])
         """
+        validate.check_demonstrations(demos)
         ends, checked = _states(mdp, goals, "goals"), mdp.check_thetas(thetas)
         if ends.size != len(demos):
             raise InvalidParameter.of("goals", ends.size, f"must have {len(demos)} entries, one per demonstration")
@@ -290,6 +295,7 @@ class DestinationMaxEnt(LinearRewardModel):
 
     def features(self, mdp: MDP, demos: Demonstrations) -> FloatArray:
         """Return the embedding (N, d) of a warm start; see `DestinationProblem.features`."""
+        validate.check_demonstrations(demos)
         return self._problem(mdp, demos, Groups.from_labels(None, len(demos))).features()
 
     def _problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> DestinationProblem:
@@ -311,12 +317,11 @@ class DestinationMaxEnt(LinearRewardModel):
         return GpuGoalValues(mdp, device)
 
 
-def _states(mdp: MDP, given: ArrayLike | np.random.Generator | None, name: str) -> IntArray:
+def _states(mdp: MDP, given: ArrayLike | None, name: str) -> IntArray:
     """Return states (m,)."""
-    if given is None or isinstance(given, np.random.Generator):  # from a mixture, which has no destinations
+    if given is None:
         raise InvalidParameter(
-            f"{name} must be given: DestinationMaxEnt models paths between two states, not the states themselves. "
-            "Call the model (mixture.irl_), or use limiirl.forecast.",
+            f"{name} must be given: DestinationMaxEnt models paths between two states, not the states themselves.",
             parameter=name,
         )
     states = np.atleast_1d(np.asarray(given))

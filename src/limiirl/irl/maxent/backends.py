@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray
-from limiirl.errors import InvalidParameter, NumericalError
+from limiirl.errors import NumericalError
 from limiirl.kernels.forward_backward import hessian, linear, logspace
 from limiirl.kernels.forward_backward.hessian import log_growth
+from limiirl.kernels.forward_backward.small import LOG_RANGE
 from limiirl.kernels.graph import PathGraph, Rewards, build_graph
 from limiirl.mdp import MDP, FeatureMatrix
 
@@ -139,8 +140,6 @@ def _dense(features: FeatureMatrix) -> FloatArray:
 
 # Linear arithmetic is used if its relative loss by underflow is certainly below this.
 LOSS = 1e-12
-# exp(-708) is about the smallest normal double.
-_RANGE = 708.0
 ARITHMETICS = ("auto", "linear", "log")
 
 
@@ -160,19 +159,12 @@ def log_loss_bound(
     array([ True])
     """
     paths = math.log(n_states) + 2 * math.log(max_length)
-    return paths + max_length * np.maximum(0.0, log_growth) + log_weight - _RANGE
+    return paths + max_length * np.maximum(0.0, log_growth) + log_weight - LOG_RANGE
 
 
 def kernels_of(log: bool) -> ModuleType:
     """Return the module of kernels of an arithmetic."""
     return logspace if log else linear
-
-
-def check_arithmetic(arithmetic: str) -> str:
-    """Return a checked name of an arithmetic."""
-    if arithmetic not in ARITHMETICS:
-        raise InvalidParameter.of("arithmetic", arithmetic, f"must be one of {', '.join(ARITHMETICS)}")
-    return arithmetic
 
 
 # Dense features of at most this size are cached.

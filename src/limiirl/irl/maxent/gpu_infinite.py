@@ -154,7 +154,7 @@ class GpuInfinitePathSums(InfinitePathSums):
                 )
 
     def _passes(self, state: int, starts: FloatArray | None) -> bool:
-        """Return whether some trajectory passes a state of the augmented graph; by start it has others too."""
+        """Return True if some trajectory passes a state of the augmented graph; by start it has others too."""
         return not self.by_start or state in self.graph.order[self._relevant(starts)]
 
     def _augment(self) -> _Augmented:

@@ -62,7 +62,7 @@ class InfinitePathSums:
     Attributes
     ----------
     together : bool
-        Whether a batch of thetas costs less than separate calls.
+        True if a batch of thetas costs less than separate calls.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class InfinitePathSums:
         if stop not in ("anywhere", "terminal"):
             raise InvalidParameter.of("stop", stop, "must be 'anywhere' or 'terminal' with max_length=inf")
         self.mdp, self.stop, self.by_start = mdp, stop, by_start
-        self.max_length = np.inf
+        self.max_length = math.inf
         self.compiled = compile_mdp(mdp)
         self.graph = self.compiled.graph
         self._tail = owners(self.graph.out)
@@ -300,7 +300,7 @@ class InfinitePathSums:
             if np.any(stuck) if self.by_start else np.all(stuck == (given > 0)):
                 state = int(self.graph.order[np.argmax(stuck)])
                 raise InvalidParameter(
-                    f"No trajectory from state {state} ends in a terminal state. Use stop='anywhere'."
+                    f"No trajectory from state {state} ends in a terminal state. Use stop='anywhere'.",
                 )
         return np.flatnonzero(reached)
 

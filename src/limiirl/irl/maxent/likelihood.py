@@ -78,7 +78,7 @@ class ObservedPaths:
 
     @property
     def fixed(self) -> bool:
-        """Whether the log-likelihood is linear in theta."""
+        """True if the log-likelihood is linear in theta."""
         return self._unrecorded is None
 
     def moments(self, weights: FloatArray) -> ObservedMoments:
@@ -160,7 +160,7 @@ class PathLikelihood:
 
     @property
     def heavy(self) -> bool:
-        """Whether evaluations of several intents should be batched."""
+        """True if evaluations of several intents should be batched."""
         return self.path_sums.together
 
     def evaluate(self, thetas: FloatArray, which: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
@@ -225,5 +225,6 @@ def feasible_start(path_sums: FinitePathSums | InfinitePathSums, box: Box) -> Fl
         return trial
     raise DivergentPartition(
         "The partition function over trajectories of unbounded length is infinite for all costs within the bounds. "
-        "Widen the bounds, pass a start, add a feature of every step, or use a finite max_length."
+        "Widen the bounds, pass a start, add a feature of every step, or use a finite max_length.",
+        parameter="bounds",
     )

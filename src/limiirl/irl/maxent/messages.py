@@ -32,7 +32,7 @@ class ForwardBackward:
     starts : (S, K) or (S, 1)
         Distribution of start states.
     log : bool
-        Whether to compute in log arithmetic.
+        True for log arithmetic.
     messages : Messages
         Buffer of the backward messages, owned by the caller; valid until the next pass uses it.
 

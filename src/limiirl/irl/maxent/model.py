@@ -13,7 +13,7 @@ from limiirl._validation import as_generator, check_choice, check_count, check_p
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter, NotFitted, NumericalError
 from limiirl.irl import validate
-from limiirl.irl.base import SUFFICIENT_STATISTICS, FitResult
+from limiirl.irl.base import QUERIES, SUFFICIENT_STATISTICS, FitResult
 from limiirl.irl.device import choose_backend, choose_device
 from limiirl.irl.estimator import LinearRewardModel
 from limiirl.irl.identifiability import null_directions, variation
@@ -90,9 +90,7 @@ class MaxEnt(LinearRewardModel):
     1.0986
     """
 
-    supports: ClassVar[frozenset[str]] = frozenset(
-        {SUFFICIENT_STATISTICS, "expected_features", "marginals", "policy", "prefix", "sample"}
-    )
+    supports: ClassVar[frozenset[str]] = QUERIES | {SUFFICIENT_STATISTICS}
 
     def __init__(  # noqa: PLR0913 (a model's parameters, each with a default)
         self,
@@ -134,9 +132,8 @@ class MaxEnt(LinearRewardModel):
         return self._path_sums(mdp).covariance(validate.one_theta(mdp, theta))
 
     def state_marginals(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
-        """Return (K, S): the expected number of marginals to each state, not discounted."""
-        result = self._counts(mdp, thetas)
-        return np.ascontiguousarray(result.node.T)
+        """Return the occupancy (K, S): the expected number of visits to each state, not discounted."""
+        return np.ascontiguousarray(self._counts(mdp, thetas).node.T)
 
     def edge_marginals(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
         """Return (K, E): the expected number of times each edge of the MDP is taken, not discounted."""
@@ -174,7 +171,7 @@ class MaxEnt(LinearRewardModel):
 
     @property
     def null_directions_vary(self) -> bool:
-        """Whether `null_directions` depend on theta: not where trajectories may stop anywhere."""
+        """True if `null_directions` depend on theta; False if trajectories may stop anywhere."""
         return self.stop != "anywhere"
 
     def null_directions(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
@@ -280,7 +277,7 @@ class MaxEnt(LinearRewardModel):
 
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:
         """Minimise the objective of each column of weights (N, K); set `max_length_`."""
-        longest, path_sums = self._resolve(mdp, demos)
+        path_sums = self._path_sums_of_demos(mdp, demos)
         box = validate.box(self.bounds, mdp.feature_names)
         observed = ObservedPaths(mdp, demos, by_start=path_sums.by_start)
         n_intents = weights.shape[1]
@@ -291,35 +288,32 @@ class MaxEnt(LinearRewardModel):
         tol = check_positive(self.gtol, "gtol") * np.maximum(1.0, np.abs(objective.mean_features))
         cap = check_count(self.max_evaluations, "max_evaluations")
         results = SOLVERS[self.solver](objective, starts, box, tol, cap)
-        self.max_length_ = longest
+        self.max_length_ = path_sums.max_length
         return results
 
     def make_problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> FitProblem:
         """Return the model with the data of a mixture, for `IntentMixture`; sets `max_length_` as `fit` does."""
-        self.max_length_, path_sums = self._resolve(mdp, validate.demonstrations(demos))
+        path_sums = self._path_sums_of_demos(mdp, validate.demonstrations(demos))
+        self.max_length_ = path_sums.max_length
         if SUFFICIENT_STATISTICS not in self.supports:
             return FitProblem(self, mdp, demos, units)
         return MaxEntProblem.from_demos(self, mdp, demos, units, path_sums)
 
-    def resolve_max_length(self, mdp: MDP, longest: int) -> PathSums:
-        """Return the path sums for data whose longest demonstration has `longest` states; sets `max_length_`."""
+    def path_sums_for_fit(self, mdp: MDP, longest: int) -> PathSums:
+        """Return the path sums for data whose longest demonstration has `longest` states, the default max_length."""
         check_choice(self.solver, "solver", tuple(SOLVERS))
-        self.max_length_ = longest if self.max_length is None else validate.max_length(self.max_length)
-        return self._path_sums(mdp, self.max_length_)
+        return self._path_sums(mdp, longest if self.max_length is None else None)
 
-    def _resolve(self, mdp: MDP, demos: Demonstrations) -> tuple[float, PathSums]:
-        """Return the largest length, by default that of the demonstrations, and the path sums for it."""
-        check_choice(self.solver, "solver", tuple(SOLVERS))
-        longest = int(demos.lengths.max()) if self.max_length is None else validate.max_length(self.max_length)
-        path_sums = self._path_sums(mdp, longest)
+    def _path_sums_of_demos(self, mdp: MDP, demos: Demonstrations) -> PathSums:
+        path_sums = self.path_sums_for_fit(mdp, int(demos.lengths.max()))
         validate.fits_model(mdp, demos, self.stop, path_sums.max_length)
-        return longest, path_sums
+        return path_sums
 
     def _path_sums(self, mdp: MDP, longest: float | None = None) -> PathSums:
-        """Return the path sums of the model in an MDP, after checking the parameters."""
+        """Check the parameters and return the path sums of the model in an MDP."""
         validate.mdp(mdp)
         by_start = check_choice(self.condition, "condition", ("none", "start")) == "start"
-        check_choice(self.arithmetic, "arithmetic", ARITHMETICS)
+        check_choice(self.arithmetic, "arithmetic", ARITHMETICS)  # also for max_length=inf
         if self.max_memory is not None:
             check_positive(self.max_memory, "max_memory", zero=True)
         if longest is None and self.max_length is not None:

@@ -11,20 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray
+from limiirl._validation import check_choice
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter, NumericalError
 from limiirl.irl.maxent.backends import (
+    ARITHMETICS,
     LOSS,
     Backend,
     HostBackend,
     OrderedRewards,
-    check_arithmetic,
     compile_mdp,
     log_loss_bound,
 )
 from limiirl.irl.maxent.messages import ForwardBackward, Messages
 from limiirl.irl.maxent.sampling import draw_starts, finite_steps, sample_trajectories
 from limiirl.kernels.forward_backward import small
+from limiirl.kernels.forward_backward.linear import specialise_columns
 from limiirl.kernels.graph import CountBuffers, Rewards, owners
 from limiirl.kernels.threading import BLOCK
 from limiirl.mdp import MDP
@@ -95,7 +97,7 @@ class SmallForwardBackward:
         self._shape = (self.mdp.n_states, n_columns)
         self._buffers = small.allocate(self.mdp.n_states, path_sums.max_length, n_columns)
         self._last = self._buffers.messages[-1, : self.mdp.n_states * n_columns]
-        self._columns = (0,) * n_columns if n_columns <= 4 else n_columns
+        self._columns = specialise_columns((0,) * n_columns)
         prob_out, prob_in = path_sums.compiled.edge_weights(False)
         self._out = (self.graph.out, prob_out, _repeat(prob_out, self.graph.out.width, n_columns), self.discount)
         self._into = (self.graph.into, prob_in, _repeat(prob_in, self.graph.into.width, n_columns), self.discount)
@@ -191,10 +193,9 @@ class FinitePathSums:
     ) -> None:
         if max_length < 1:
             raise InvalidParameter.of("max_length", max_length, "must be at least 1")
-        if stop not in STOPS:
-            raise InvalidParameter.of("stop", stop, f"must be one of {', '.join(STOPS)}")
-        self.mdp, self.max_length, self.stop, self.by_start = mdp, max_length, stop, by_start
-        self.arithmetic = check_arithmetic(arithmetic)
+        self.mdp, self.max_length, self.by_start = mdp, max_length, by_start
+        self.stop = check_choice(stop, "stop", STOPS)
+        self.arithmetic = check_choice(arithmetic, "arithmetic", ARITHMETICS)
         self.compiled = compile_mdp(mdp)
         self.backend: Backend = HostBackend(self.compiled, mdp) if backend is None else backend
         self.max_bytes = self.backend.max_bytes if max_bytes is None else max_bytes
@@ -213,7 +214,10 @@ class FinitePathSums:
         self._small = self._is_small(mdp)
 
     def _is_small(self, mdp: MDP) -> bool:
-        """Whether passes run in one compiled call each: a small graph, state rewards, and the paper's trajectories."""
+        """Return True if passes run in one compiled call: a small graph, state rewards, and the paper's trajectories.
+
+        Graphs of at most `BLOCK` states keep the order of the MDP, which the compiled calls rely on.
+        """
         size = mdp.n_states * self.max_length
         return (
             isinstance(self.backend, HostBackend)
@@ -242,7 +246,7 @@ class FinitePathSums:
 
     @property
     def together(self) -> bool:
-        """Whether a batch of thetas costs less than separate calls."""
+        """True if a batch of thetas costs less than separate calls."""
         return self.mdp.n_states >= _HEAVY
 
     def buffer(self, n_columns: int) -> Messages:
@@ -277,19 +281,19 @@ class FinitePathSums:
         starts : (S, K), optional
             Distribution of start states per column, instead of p0.
         edges : bool, optional
-            Whether to count edges; by default if edges or actions have features.
+            Count edges; by default if edges or actions have features.
         """
         gain = self.discount if gain is None else gain
-        edges = bool(self.mdp.n_action_features or self.mdp.n_edge_features) if edges is None else edges
+        edges = self._edge_features if edges is None else edges
         log_Z, node = np.empty(thetas.shape[0]), np.empty((self.mdp.n_states, thetas.shape[0]))
         edge = np.empty((self.mdp.n_edges, thetas.shape[0])) if edges else None
         take = self.backend.take
         for chosen, run in self.passes(thetas, starts):
-            node_tally, edge_tally = self._forward_counts(run, gain, edges)
+            node_counts, edge_counts = self._forward_counts(run, gain, edges)
             log_Z[chosen] = run.log_Z
-            node[self.graph.order[:, None], chosen] = take(node_tally)
-            if edge is not None and edge_tally is not None:
-                edge[:, chosen] = self.compiled.spread(take(edge_tally))
+            node[self.graph.order[:, None], chosen] = take(node_counts)
+            if edge is not None and edge_counts is not None:
+                edge[:, chosen] = self.compiled.spread(take(edge_counts))
         return ExpectedCounts(log_Z, node, edge)
 
     def value_and_grad(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
@@ -462,7 +466,7 @@ class FinitePathSums:
         if rewards.edge is not None:
             with np.errstate(over="ignore"):  # infinite: log arithmetic
                 alone = alone + self.backend.column_max(rewards.edge)
-        return log_loss_bound(self.mdp.n_states, self.max_length, growth, alone) >= math.log(LOSS)
+        return log_loss_bound(self.mdp.n_states, self.max_length, growth, alone) >= _LOG_LOSS
 
 
 def _covariance(path_sums: FinitePathSums, theta: FloatArray, starts: FloatArray | None = None) -> FloatArray:
@@ -474,7 +478,7 @@ def _covariance(path_sums: FinitePathSums, theta: FloatArray, starts: FloatArray
 
     because each pair of steps is counted once, by the later of the two; edges likewise.
     """
-    ((_, run),) = path_sums.passes(theta[None], None if starts is None else starts[:, None])
+    run = path_sums.single(theta, starts)
     moments = _Moments(path_sums)
     moments.begin(run.start_marginals[:, 0])
     most = max(1, int(path_sums.backend.step_bytes / (8 * (path_sums.mdp.n_states + path_sums.graph.n_edges))))

@@ -6,13 +6,14 @@ and an M-step needs their K weighted means alone, however many demonstrations th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from limiirl._typing import FloatArray, IndexArray
 from limiirl._validation import check_positive
 from limiirl.demos import Demonstrations, Groups
+from limiirl.errors import InvalidDemos
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.likelihood import ObservedMoments, ObservedPaths, PathLikelihood, feasible_start
 from limiirl.irl.maxent.path_sums import FinitePathSums
@@ -164,7 +165,6 @@ class MaxEntProblem(FitProblem):
     ) -> None:
         super().__init__(model, mdp, demos, units, Regulariser.from_model(model, mdp, statistics.n_demos))
         self.path_sums, self.statistics, self.observed = path_sums, statistics, observed
-        self._rows = cast(RowStatistics, statistics)  # the methods below that need rows are not called for a stream
         self._start: FloatArray | None = None
 
     @classmethod
@@ -181,7 +181,7 @@ class MaxEntProblem(FitProblem):
 
     def log_prob(self, thetas: FloatArray) -> FloatArray:
         """Return (G, K)."""
-        return self._rows.log_prob(self.path_sums, thetas)
+        return self._rows().log_prob(self.path_sums, thetas)
 
     def allocate(self, n_intents: int) -> Any:
         """Return what `e_step` overwrites."""
@@ -193,7 +193,7 @@ class MaxEntProblem(FitProblem):
 
     def moments(self, U: FloatArray) -> Moments:
         """Return the sums that `m_step` needs."""
-        return self._rows.moments(U)
+        return self._rows().moments(U)
 
     def m_step(
         self, moments: Moments, starts: FloatArray | None, which: IndexArray, max_evaluations: int | None = None
@@ -216,5 +216,14 @@ class MaxEntProblem(FitProblem):
         return MStep(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))
 
     def features(self) -> FloatArray:
-        """Return (G, d): mean feature counts. Unrecorded actions count as the first that they may have been."""
-        return self._rows.features()
+        """Return mean feature counts (G, d); an unrecorded action counts as its first candidate."""
+        return self._rows().features()
+
+    def _rows(self) -> RowStatistics:
+        if not isinstance(self.statistics, RowStatistics):
+            raise InvalidDemos(
+                "The demonstrations of a stream are not in memory, so that they have no log-probabilities, moments or "
+                "features. Use a problem of a sample of them.",
+                parameter="demos",
+            )
+        return self.statistics

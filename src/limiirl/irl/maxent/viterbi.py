@@ -135,7 +135,7 @@ def cheapest(src: Any, dst: Any, cost: FloatArray, n_states: int, start: int, go
 
 
 def is_connected(mdp: MDP, start: int, goal: int) -> bool:
-    """Return whether some path leads from one state to another.
+    """Return True if some path leads from one state to another.
 
     Examples
     --------

@@ -50,7 +50,7 @@ class CuttingPlanes:
         self.most: FloatArray = np.empty(0)
 
     def learn(self, theta: FloatArray) -> bool:
-        """Add a half-space that does not hold theta (d,), a point outside the domain; return whether there is one."""
+        """Add a half-space that does not hold theta (d,), a point outside the domain; return True if there is one."""
         result = self._edge(theta)
         if result is None:
             return False
@@ -241,7 +241,7 @@ class BFGSSearch(NewtonSearch):
         self.shorten()
 
     def accepts(self, trial: FloatArray, value: float, gradient: FloatArray, box: Box) -> bool:
-        """Return whether a trial point lowers the function enough, and does not lie far beyond the minimum."""
+        """Return True if a trial point lowers the function enough, and does not lie far beyond the minimum."""
         # A point may be lower and yet not low enough for so long a step; the cap may come before a better one.
         if value < self.lowest[1]:
             self.lowest = trial, value, gradient

@@ -107,7 +107,7 @@ class NewtonSearch:
         return self.theta, self.value, self.gradient
 
     def accepts(self, trial: FloatArray, value: float, gradient: FloatArray, box: Box) -> bool:
-        """Return whether a trial point satisfies the Armijo rule."""
+        """Return True if a trial point satisfies the Armijo rule."""
         predicted = float(self.gradient @ (trial - self.theta))
         if value <= self.value + _SUFFICIENT * predicted and value < self.value:
             return True

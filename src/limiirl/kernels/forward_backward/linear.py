@@ -195,7 +195,8 @@ def _backward_waves(
         top -= depth
 
 
-def _few(columns: tuple[int, ...]) -> Any:
+def specialise_columns(columns: tuple[int, ...]) -> Any:
+    """Return the columns as a tuple, for which drivers are specialised, or the number of many columns."""
     return columns if len(columns) <= _SPECIALISED else len(columns)
 
 
@@ -224,7 +225,7 @@ def backward(
     exponents : (n + 1, K), the last row given
     """
     if near.ptr.size - 1 <= BLOCK:
-        _backward_serial(near, rewards, weights, end, messages, exponents, t_first, _few(columns))
+        _backward_serial(near, rewards, weights, end, messages, exponents, t_first, specialise_columns(columns))
         return
     with LOCK:
         if near.block:
@@ -361,7 +362,9 @@ def forward(
     gain : (L,) weight of step t in the expected counts
     """
     if near.ptr.size - 1 <= BLOCK:
-        _forward_serial(near, rewards, weights, messages, exponents, state, gain, counts, t_first, _few(columns))
+        _forward_serial(
+            near, rewards, weights, messages, exponents, state, gain, counts, t_first, specialise_columns(columns)
+        )
         return
     with LOCK:
         if near.block:

@@ -1,6 +1,7 @@
 """Forward-backward of small graphs in linear arithmetic: one compiled call per pass, all steps kept in memory.
 
-For state rewards, trajectories that may stop anywhere, and at most `BLOCK` states. The recursions are those of
+For state rewards, trajectories that may stop anywhere, and at most `BLOCK` states, for which `build_graph` keeps the
+order of the states: arrays in graph order and in the order of the MDP are the same. The recursions are those of
 `linear`; only the work around them is compiled too, in the order of operations of `irl.maxent.messages`.
 """
 
@@ -15,6 +16,9 @@ from limiirl.kernels.forward_backward.hessian import _serial as _carry_means
 from limiirl.kernels.forward_backward.linear import _backward_serial, _forward_serial
 from limiirl.kernels.graph import Alpha, CountBuffers, Rewards, Weights
 from limiirl.kernels.simd import exp
+
+# exp(-708) is about the smallest normal double.
+LOG_RANGE = 708.0
 
 
 class Buffers(NamedTuple):
@@ -93,7 +97,7 @@ def pairwise_sum(values: Any, first: int, n: int, stride: int) -> float:
 
 @njit(cache=True, error_model="numpy")
 def prepare(near: Any, prob: Any, discount: Any, log_p0: Any, log_paths: float, log_loss: float, b: Any) -> bool:
-    """Set weights and the arguments of exp in `messages[-1]` and `alpha`; return whether linear arithmetic is safe.
+    """Set weights and the arguments of exp in `messages[-1]` and `alpha`; return True if linear arithmetic is safe.
 
     It is where the bound on the share of Z lost to underflow, `log_paths` + L max(0, g) + v with g the largest log
     growth of a step and v the largest reward, is below `log_loss`; see `irl.maxent.backends.log_loss_bound`.
@@ -108,7 +112,7 @@ def prepare(near: Any, prob: Any, discount: Any, log_p0: Any, log_paths: float, 
         top = 0.0
         for i in range(k, b.node.size, n_columns):
             top = max(top, b.node[i])
-        if not log_paths + length * max(0.0, growth[k]) + top - 708.0 < log_loss:
+        if not log_paths + length * max(0.0, growth[k]) + top - LOG_RANGE < log_loss:
             return False
     b.shift[:] = -np.inf
     for i in range(b.node.size):
@@ -123,7 +127,7 @@ def prepare(near: Any, prob: Any, discount: Any, log_p0: Any, log_paths: float, 
 
 @njit(cache=True, error_model="numpy")
 def backward(near: Any, prob: Any, edge: Any, discount: Any, steady: bool, b: Any, columns: Any) -> bool:
-    """Run the backward pass and combine it with the start distribution; return whether every beta_0 is in range."""
+    """Run the backward pass and combine it with the start distribution; return True if every beta_0 is in range."""
     n_columns = b.shift.size
     b.messages[-1, b.node.size :] = 0.0
     b.exponents[-1] = 0
@@ -140,7 +144,7 @@ def backward(near: Any, prob: Any, edge: Any, discount: Any, steady: bool, b: An
 
 @njit(cache=True, error_model="numpy")
 def forward(near: Any, prob: Any, edge: Any, discount: Any, steady: bool, b: Any, counts: Any, columns: Any) -> bool:
-    """Set the expected discounted counts (S K,) of states; return whether they sum to at most sum_t discount_t."""
+    """Set the expected discounted counts (S K,) of states; return True if they sum to at most sum_t discount_t."""
     n_columns, size = b.shift.size, b.node.size
     alpha = np.zeros((2, size + n_columns))
     for i in range(size):

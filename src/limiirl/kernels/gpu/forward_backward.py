@@ -108,7 +108,7 @@ class LinearKernels(_Kernels):
         self.device.launch("linear_forward", (*grid[:2], shared), given, (k, near.width, plain))
 
     def _plain(self, near: Neighbours, rewards: Rewards, weights: Weights) -> bool:
-        """Return whether edges weigh 1, the table holds them all, and every step is the same."""
+        """Return True if edges weigh 1, the table holds them all, and every step is the same."""
         return rewards.steady and weights.edge is None and not near.overflows
 
     def _graph(self, near: Neighbours, rewards: Rewards, weights: Weights, k: int) -> tuple[Any, ...]:
