@@ -34,7 +34,7 @@ def check_positive(value: object, name: str, *, zero: bool = False, remedy: str 
     >>> check_positive(2, "ridge", zero=True)
     2.0
     """
-    number = float(value) if isinstance(value, Real) else math.nan
+    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
     if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
         rule = f"must be a finite number {'of at least' if zero else 'above'} 0"
         raise InvalidParameter.of(name, value, rule, remedy=remedy)

@@ -1,14 +1,16 @@
-"""EM: every step against the plain version, monotone whatever is done to M-steps, and honest about exceptions."""
+"""EM: each step against a plain implementation, a nondecreasing objective, empty intents, and warnings."""
 
 import itertools
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 
-from limiirl import IntentMixture, MaxEnt, RewardEnsemble
-from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, InvalidParameter
+from limiirl import IntentMixture, MaxEnt, RewardEnsemble, _progress
+from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, DivergentPartition, InvalidParameter
 from limiirl.irl.problem import FitProblem, make_problem
+from limiirl.mixture import estimator
 from limiirl.mixture.em import SMALLEST_WEIGHT, Settings, Start, floor_weights, nearly_empty, run
 from limiirl.worlds import ElementWorld
 from tests.helpers import raises
@@ -19,7 +21,7 @@ DEMOS, LABELS = walks(120, seed=3)
 IRL = MaxEnt(max_length=7, bounds=(-5, 5))
 
 
-def falls(history) -> list[float]:
+def decreases(history) -> list[float]:
     """Decreases of the objective in steps without an event."""
     return [before.objective - after.objective for before, after in itertools.pairwise(history) if not after.event]
 
@@ -31,7 +33,7 @@ def fit_mixture(**parameters):
         return IntentMixture(**{"n_intents": 2, "irl": IRL, "random_state": 0} | parameters).fit(MDP, DEMOS)
 
 
-def test_every_iteration_is_that_of_the_plain_version():
+def test_every_iteration_equals_the_plain_implementation():
     U = np.random.default_rng(0).dirichlet(np.ones(2), size=len(DEMOS))
     irl = MaxEnt(max_length=7, bounds=(-5, 5), gtol=1e-9)
     rho, thetas, log_liks = plain_em(irl, MDP, DEMOS, U, n_steps=6)
@@ -45,23 +47,23 @@ def test_every_iteration_is_that_of_the_plain_version():
 @pytest.mark.parametrize("max_evaluations", [2, 3, 50])
 @pytest.mark.parametrize("init", ["kmeans", "gmm", "random", "random_rewards"])
 @pytest.mark.parametrize("reward_init", ["mle", "mean", "mean_clipped", "mean_ray"])
-def test_the_objective_never_falls(max_evaluations, init, reward_init):
+def test_the_objective_never_decreases(max_evaluations, init, reward_init):
     mix = fit_mixture(n_intents=3, init=init, reward_init=reward_init, max_evaluations=max_evaluations, max_iter=40)
     assert len(mix.history_) > 3
-    assert max(falls(mix.history_)) <= 1e-9 * abs(mix.log_likelihood_)
+    assert max(decreases(mix.history_)) <= 1e-9 * abs(mix.log_likelihood_)
     assert [entry.event for entry in mix.history_[2:]] == [""] * (mix.n_iter_ - 1)
 
 
 @pytest.mark.parametrize("solver", ["newton", "lbfgs"])
 @pytest.mark.parametrize("ridge", [0.0, 0.3])
-def test_the_penalised_objective_never_falls_by_groups_and_with_any_solver(solver, ridge):
+def test_the_penalised_objective_never_decreases_for_groups_and_any_solver(solver, ridge):
     irl = MaxEnt(max_length=7, bounds=(-5, 5), ridge=ridge, solver=solver)
     groups = np.arange(len(DEMOS)) // 3
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         mix = IntentMixture(2, irl, init="random", max_evaluations=4, random_state=1, max_iter=30)
         mix.fit(MDP, DEMOS, groups=groups)
-    assert max(falls(mix.history_)) <= 1e-9 * abs(mix.log_likelihood_)
+    assert max(decreases(mix.history_)) <= 1e-9 * abs(mix.log_likelihood_)
     penalty = 0.5 * ridge * len(DEMOS) / 2 * np.sum(mix.thetas_**2) / len(np.unique(groups))
     np.testing.assert_allclose(mix.history_[-1].log_likelihood - mix.history_[-1].objective, penalty, rtol=1e-9)
 
@@ -76,13 +78,13 @@ def test_other_trajectory_sets_and_conditions(stop, condition):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         mix.fit(world.mdp, demos)
-    assert max(falls(mix.history_)) <= 1e-9 * abs(mix.log_likelihood_)
+    assert max(decreases(mix.history_)) <= 1e-9 * abs(mix.log_likelihood_)
     U, log_lik = responsibilities(mix.irl_.log_prob(world.mdp, mix.thetas_, demos), mix.weights_)
     np.testing.assert_allclose(mix.responsibilities_, U, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(mix.log_likelihood_, log_lik.mean(), rtol=1e-10)
 
 
-def test_unrecorded_actions_with_features_of_their_own():
+def test_unrecorded_actions_with_action_features():
     src, dst, action = [0, 0, 0, 1, 2], [1, 1, 2, 3, 3], [0, 1, 2, 0, 0]
     phi = [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
     mdp = type(MDP).from_edges(src, dst, action=action, p0=[1, 0, 0, 0], edge_features=phi)
@@ -91,14 +93,14 @@ def test_unrecorded_actions_with_features_of_their_own():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         mix.fit(mdp, demos)
-    assert max(falls(mix.history_)) <= 1e-9
+    assert max(decreases(mix.history_)) <= 1e-9
     U, _ = responsibilities(mix.irl_.log_prob(mdp, mix.thetas_, demos), mix.weights_)
     np.testing.assert_allclose(mix.responsibilities_, U, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("annealing", [None, (10.0, 4), (1000.0, 20)])
 @pytest.mark.parametrize("max_iter", [0, 1, 5, 100])
-def test_responsibilities_and_likelihood_belong_to_the_parameters(max_iter, annealing):
+def test_responsibilities_and_likelihood_are_those_of_the_parameters(max_iter, annealing):
     mix = fit_mixture(init="random", max_iter=max_iter, annealing=annealing)
     U, log_lik = responsibilities(IRL.log_prob(MDP, mix.thetas_, DEMOS), mix.weights_)
     np.testing.assert_allclose(mix.responsibilities_, U, rtol=1e-10, atol=1e-13)
@@ -120,7 +122,7 @@ def test_the_papers_stopping_rule():
     np.testing.assert_allclose(changes[-1], wanted, rtol=1e-6)
 
 
-def test_the_rule_of_the_likelihood():
+def test_the_stopping_rule_of_the_likelihood():
     mix = fit_mixture(resp_tol=0.0, likelihood_tol=1e-4)
     rises = np.diff([entry.objective for entry in mix.history_])
     assert mix.converged_
@@ -136,7 +138,7 @@ def test_at_least_two_e_steps_even_from_the_solution():
     np.testing.assert_allclose(again.log_likelihood_, solution.log_likelihood_, rtol=1e-8)
 
 
-def test_not_converged_is_a_warning_with_a_remedy():
+def test_non_convergence_issues_a_warning_with_a_remedy():
     with pytest.warns(ConvergenceWarning, match=r"EM stopped after 2 iterations; .* Raise max_iter"):
         mix = IntentMixture(2, IRL, init="random", random_state=0, max_iter=2).fit(MDP, DEMOS)
     assert not mix.converged_
@@ -158,7 +160,7 @@ def test_mean_rewards_outside_the_bounds_are_marked_and_projected():
         mix = IntentMixture(3, MaxEnt(), reward_init="mean", random_state=0, max_iter=20).fit(world.mdp, demos)
     assert [entry.event for entry in mix.history_[:3]] == ["start", "projected", ""]
     assert np.all((mix.thetas_ >= -10) & (mix.thetas_ <= 0))
-    assert max(falls(mix.history_)) <= 1e-9 * abs(mix.log_likelihood_)
+    assert max(decreases(mix.history_)) <= 1e-9 * abs(mix.log_likelihood_)
 
 
 def test_the_step_into_the_bounds_does_not_count_as_convergence():
@@ -167,10 +169,10 @@ def test_the_step_into_the_bounds_does_not_count_as_convergence():
     assert narrow.history_[1].event == "projected"
     assert narrow.history_[1].objective < narrow.history_[0].objective
     assert narrow.n_iter_ >= 2
-    assert max(falls(narrow.history_)) <= 1e-9
+    assert max(decreases(narrow.history_)) <= 1e-9
 
 
-def test_an_end_in_the_middle_of_annealing_is_said():
+def test_stopping_during_annealing_issues_a_warning():
     with pytest.warns(ConvergenceWarning, match=r"EM stopped after 3 iterations; its last step was annealed"):
         IntentMixture(2, IRL, "random", annealing=(100, 50), max_iter=3, random_state=0).fit(MDP, DEMOS)
 
@@ -180,20 +182,20 @@ def test_annealing_is_marked_and_ends_at_temperature_one():
     temperatures = [entry.temperature for entry in mix.history_[:6]]
     np.testing.assert_allclose(temperatures, [10.0, 10**0.75, 10**0.5, 10**0.25, 1.0, 1.0], rtol=1e-12)
     assert [entry.event for entry in mix.history_[:6]] == ["start", *["annealed"] * 4, ""]
-    assert max(falls(mix.history_)) <= 1e-9 * abs(mix.log_likelihood_)
+    assert max(decreases(mix.history_)) <= 1e-9 * abs(mix.log_likelihood_)
     U, _ = responsibilities(IRL.log_prob(MDP, mix.thetas_, DEMOS), mix.weights_)
     np.testing.assert_allclose(mix.responsibilities_, U, rtol=1e-9, atol=1e-12)
 
 
-def lonely() -> RewardEnsemble:
-    """An ensemble whose third intent, to stay at the start, explains no demonstration."""
+def with_empty_intent() -> RewardEnsemble:
+    """Return an ensemble whose third intent, to stay at the start, explains no demonstration."""
     return RewardEnsemble([0.5, 0.4, 0.1], [[0.5, 1.5, -0.5], [0.4, -0.5, 1.2], [-5.0, -5.0, -5.0]])
 
 
 @pytest.mark.parametrize("degenerate", ["fit", "keep", "reseed"])
-def test_an_empty_intent(degenerate):
+def test_treatment_of_an_empty_intent(degenerate):
     demos = DEMOS[DEMOS.lengths >= 4]
-    mix = IntentMixture(3, IRL, init=lonely(), degenerate=degenerate, max_iter=30)
+    mix = IntentMixture(3, IRL, init=with_empty_intent(), degenerate=degenerate, max_iter=30)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         mix.fit(MDP, demos)
@@ -201,10 +203,15 @@ def test_an_empty_intent(degenerate):
     assert np.all(np.isfinite(mix.responsibilities_))
     assert np.all(mix.weights_ >= SMALLEST_WEIGHT * (1 - 1e-12))
     np.testing.assert_allclose(mix.weights_.sum(), 1.0, rtol=1e-12)
-    assert max(falls(mix.history_)) <= 1e-9 * abs(mix.log_likelihood_)
+    assert max(decreases(mix.history_)) <= 1e-9 * abs(mix.log_likelihood_)
     issued = [str(warning.message) for warning in caught if warning.category is DegenerateIntentWarning]
+    if degenerate == "fit":
+        assert np.abs(mix.thetas_[2] - with_empty_intent().thetas[2]).max() > 1.0
+        assert mix.weights_[2] > 10.0 * mix.history_[1].weights[2]
+        assert [entry.event for entry in mix.history_] == ["start", *[""] * mix.n_iter_]
+        assert len(issued) == 1
     if degenerate == "keep":
-        np.testing.assert_array_equal(mix.thetas_[2], lonely().thetas[2])
+        np.testing.assert_array_equal(mix.thetas_[2], with_empty_intent().thetas[2])
         assert len(issued) == 1
         assert "Intent 2" in issued[0]
         assert "degenerate='reseed'" in issued[0]
@@ -214,7 +221,7 @@ def test_an_empty_intent(degenerate):
 
 
 def test_indistinct_intents_warn():
-    # Nothing distinguishes these: any two intents near each other explain them, and EM leaves them there.
+    # Nearly equal rewards assign nearly equal likelihoods, and EM with this tolerance stops there.
     start = RewardEnsemble([0.4, 0.6], [[0.5, 0.2, 0.1], [0.501, 0.2, 0.1]])
     with pytest.warns(DegenerateIntentWarning, match="Intents 0 and 1 .* same likelihood"):
         IntentMixture(2, IRL, init=start, resp_tol=0.05, max_iter=50).fit(MDP, DEMOS)
@@ -223,21 +230,21 @@ def test_indistinct_intents_warn():
         IntentMixture(2, IRL, init="kmeans", max_iter=50, resp_tol=1e-3, random_state=0).fit(MDP, DEMOS)
 
 
-def test_reseeding_plants_the_intent_at_the_worst_explained():
+def test_reseeding_fits_the_demonstration_with_the_lowest_likelihood():
     demos = DEMOS[DEMOS.lengths >= 4]
     ready = make_problem(IRL, MDP, demos)
-    _, log_lik = responsibilities(ready.log_prob(np.array(lonely().thetas)), lonely().weights)
+    _, log_lik = responsibilities(ready.log_prob(np.array(with_empty_intent().thetas)), with_empty_intent().weights)
     worst = int(np.argmin(log_lik))
-    start = Start(lonely().weights, np.array(lonely().thetas))
+    start = Start(with_empty_intent().weights, np.array(with_empty_intent().thetas))
     result = run(ready, start, Settings(max_iter=1, degenerate="reseed"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        wanted = IRL.fit(MDP, demos, weights=np.arange(len(demos)) == worst, start=lonely().thetas[2])
+        wanted = IRL.fit(MDP, demos, weights=np.arange(len(demos)) == worst, start=with_empty_intent().thetas[2])
     np.testing.assert_allclose(result.thetas[2], wanted, rtol=1e-6, atol=1e-6)
     assert [entry.event for entry in result.history] == ["start", "reseeded 2"]
 
 
-def test_shares_respect_the_floor_and_are_the_best_above_it():
+def test_floored_weights_maximise_the_likelihood_subject_to_the_floor():
     rng = np.random.default_rng(0)
     for _ in range(50):
         sizes = rng.gamma(0.05, size=5) * 10.0 ** rng.uniform(-9, 3)
@@ -254,7 +261,7 @@ def test_shares_respect_the_floor_and_are_the_best_above_it():
                 assert value >= np.sum(sizes * np.log(other)) - 1e-12 * abs(value)
 
 
-def test_few_members():
+def test_nearly_empty_intents():
     assert nearly_empty(np.array([0.4, 0.6, 0.9999]), 10).tolist() == [True, False, False]
     assert nearly_empty(np.array([9.0, 11.0]), 10_000).tolist() == [True, False]
 
@@ -288,7 +295,7 @@ def test_restarts_are_compared_with_the_best():
 
 
 class WorseningModel:
-    """A model whose fit throws away what it is given: EM must not follow it downhill."""
+    """A model whose fit ignores the data and lowers the likelihood."""
 
     bounds = (-5, 5)
 
@@ -299,22 +306,22 @@ class WorseningModel:
         return IRL.log_prob(mdp, thetas, demos)
 
 
-def test_an_m_step_that_lowers_the_likelihood_is_not_taken():
+def test_an_m_step_that_lowers_the_likelihood_is_rejected():
     ready = FitProblem(WorseningModel(), MDP, DEMOS, make_problem(IRL, MDP, DEMOS).units)
     solution = fit_mixture()
     result = run(ready, Start(solution.weights_, solution.thetas_), Settings(max_iter=4))
     np.testing.assert_array_equal(result.thetas, solution.thetas_)
-    assert max(falls(result.history)) <= 1e-9
+    assert max(decreases(result.history)) <= 1e-9
 
 
 class PlainModel(WorseningModel):
-    """MaxEnt by `fit` and `log_prob` alone: what a user's model offers."""
+    """MaxEnt with `fit` and `log_prob` only, like the model of a user."""
 
     def fit(self, mdp, demos, weights=None, start=None):
         return IRL.fit(mdp, demos, weights, start)
 
 
-def test_a_model_of_two_methods_gives_the_same_mixture():
+def test_a_model_with_two_methods_gives_the_same_mixture():
     U = np.random.default_rng(4).dirichlet(np.ones(2), size=len(DEMOS))
     ready = make_problem(IRL, MDP, DEMOS)
     start = Start(U.mean(axis=0), ready.m_step(ready.moments(U), None, np.arange(2), 1000).thetas, U)
@@ -325,7 +332,7 @@ def test_a_model_of_two_methods_gives_the_same_mixture():
     np.testing.assert_allclose(plain.U, own.U, rtol=1e-5, atol=1e-8)
 
 
-def test_a_cap_on_evaluations_is_honoured_or_refused():
+def test_a_cap_on_evaluations_is_honoured_or_an_error():
     class Capped(PlainModel):
         max_evaluations = 7
 
@@ -359,8 +366,35 @@ def test_a_subclass_with_its_own_likelihood_loses_the_statistics_of_its_parent()
     assert type(make_problem(Doubled(), MDP, DEMOS)) is FitProblem
 
 
-def test_verbose_writes_to_stderr_and_calls_progress(capsys):
+def test_verbose_writes_to_stderr_and_calls_progress(capsys, monkeypatch):
+    monkeypatch.setattr(estimator, "reporting", partial(_progress.reporting, every_s=0.0))
     seen = []
     fit_mixture(verbose=True, n_init=2, init="random", max_iter=3, progress=lambda *report: seen.append(report))
-    assert capsys.readouterr().out == ""
+    written = capsys.readouterr()
+    assert written.out == ""
+    lines = written.err.splitlines()
+    assert len(lines) == len(seen) == 8
+    for line, (done, total, message) in zip(lines, seen, strict=True):
+        assert line.startswith(f"EM: {done} of {total}, {message}")
     assert [done for done, _, _ in seen] == [0, 1, 2, 3] * 2
+
+
+def test_n_init_is_checked_before_the_data():
+    with raises(InvalidParameter, parameter="n_init", value=0):
+        IntentMixture(n_init=0).fit(None, None)
+
+
+@pytest.mark.parametrize("parameter", ["init", "reward_init"])
+def test_initial_rewards_with_an_infinite_partition_function(parameter):
+    loop = type(MDP).from_edges([0, 0, 1], [0, 1, 0], p0=[1, 0], state_features=np.eye(2))
+    demos = type(DEMOS).from_lists([[0], [0, 1], [0, 0]])
+    thetas = np.array([[1.0, 2.0], [0.0, 3.0]])
+    given = {"init": {"init": RewardEnsemble([0.5, 0.5], thetas)}, "reward_init": {"reward_init": lambda *_: thetas}}
+    mix = IntentMixture(2, MaxEnt(np.inf, bounds=None), random_state=0, **given[parameter])
+    with raises(DivergentPartition, parameter=parameter) as caught:
+        mix.fit(loop, demos)
+    message, inner = str(caught.value), caught.value.__cause__
+    assert (caught.value.value, caught.value.index) == (inner.value, inner.index)
+    assert message.endswith(str(inner))
+    assert message.count("ower rewards") == 1
+    assert ("reward_init" in message) == (parameter == "reward_init")

@@ -48,7 +48,7 @@ def test_gradients_are_whitened_differences_of_log_prob(irl, groups):
         log_p = irl.log_prob(MAP, either, DEMOS)
         scores[:, j] = (log_p[:, 0] - log_p[:, 1]) / (2 * h)
     means = np.array([scores[rows].mean(axis=0) for rows in members])
-    # Distances between whiten_scores points are Mahalanobis distances, whatever the axes.
+    # Distances between whitened points are Mahalanobis distances, whatever the axes.
     inverse = np.linalg.pinv(means.T @ means / len(means), rcond=1e-6, hermitian=True)
     result = gradients(make_problem(irl, MAP, DEMOS, groups))
     for i in (0, 3, 5):

@@ -1,6 +1,8 @@
 """Every way to begin: what it makes of the data, and what it says of data that it cannot use."""
 
+import re
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -345,6 +347,32 @@ def test_identical_demonstrations_leave_one_intent_and_no_nan(init):
     assert not np.any(summary.errors > 100.0)
 
 
+EQUAL = RewardEnsemble([0.3, 0.7, 0.0], np.full((3, 3), -1.0))
+
+
+@pytest.mark.parametrize("init", [np.where(LABELS == 1, 2, 0), EQUAL, "best"], ids=["empty", "equal", "best"])
+def test_warnings_of_starts_point_to_the_line_of_the_user(init):
+    demos = DEMOS[np.zeros(90, dtype=int)] if isinstance(init, str) else DEMOS
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        IntentMixture(3, IRL, init, random_state=0, max_iter=0).fit(MDP, demos)
+    assert re.search("initially assigned|same initial rewards", str(caught[0].message))
+    assert {(w.category, w.filename) for w in caught} == {(DegenerateIntentWarning, __file__)}
+
+
+def test_the_warning_of_several_starts_is_issued_once_also_by_an_executor():
+    demos = DEMOS[np.zeros(20, dtype=int)]
+    issued = []
+    with ThreadPoolExecutor(1) as pool:
+        for executor in (None, pool):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                IntentMixture(3, IRL, n_init=3, random_state=0, max_iter=0).fit(MDP, demos, executor=executor)
+            issued.append([(str(w.message), w.filename) for w in caught])
+    assert issued[0] == issued[1]
+    assert [filename for _, filename in issued[0]] == [__file__]
+
+
 def test_an_empty_cluster_is_named_once_and_starts_from_all():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -369,8 +397,8 @@ def test_an_ensemble_of_equal_rewards_is_perturbed():
 
 def test_means_that_come_out_the_same_are_perturbed():
     ready, U = make_problem(IRL, MDP, DEMOS), np.full((90, 2), 0.5)
-    with pytest.warns(DegenerateIntentWarning, match="same initial rewards"):
-        result = start_from(ready, U, "mean_ray", rng())
+    result = start_from(ready, U, "mean_ray", rng())
+    assert len(result.messages) == 1
     assert np.abs(result.thetas[0] - result.thetas[1]).max() > 1e-3
 
 

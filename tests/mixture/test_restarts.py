@@ -19,7 +19,7 @@ DEMOS = Demonstrations.from_lists([[0, 1 + k] for k in LABELS])
 
 def fit_mixture(labels: np.ndarray, demos: Demonstrations = DEMOS, **parameters) -> IntentMixture:
     groups = parameters.pop("groups", None)
-    irl = MaxEnt(2, bounds=(-8, 8))  # one step hardly tells intents apart unless they insist
+    irl = MaxEnt(2, bounds=(-8, 8))  # rewards large enough to separate the intents in one step
     mix = IntentMixture(labels.max() + 1, irl, init=labels, **{"resp_tol": 1e-3, **parameters})
     return mix.fit(WAYS, demos, groups)
 
@@ -54,7 +54,7 @@ def test_features_count_by_their_spread():
 
 
 class Plain:
-    """MaxEnt without the method that tells behaviour."""
+    """MaxEnt without `expected_features`."""
 
     bounds = (-2, 2)
 
@@ -75,13 +75,13 @@ class Plain:
         return MaxEnt(2).log_prob(mdp, thetas, demos)
 
 
-def test_by_rewards_where_behaviour_is_not_known():
+def test_by_rewards_without_expected_features():
     start = RewardEnsemble(TRUTH.weights, THETAS[[1, 0, 2]])
     mix = IntentMixture(3, Plain(), init=start, max_iter=0).fit(WAYS, DEMOS)
     assert intent_order(mix, TRUTH).tolist() == [1, 0, 2]
 
 
-def test_by_rewards_where_behaviour_has_no_finite_sum():
+def test_by_rewards_if_the_partition_function_is_infinite():
     loop = MDP.from_edges([0, 0, 1], [0, 1, 0], p0=[1, 0], state_features=np.eye(2))
     demos = Demonstrations.from_lists([[0], [0, 1]])
     start = RewardEnsemble([0.5, 0.5], [[-2.0, -3.0], [-3.0, -1.5]])
@@ -89,12 +89,12 @@ def test_by_rewards_where_behaviour_has_no_finite_sum():
     assert intent_order(mix, RewardEnsemble([0.5, 0.5], [[0.0, 5.0], [5.0, 0.0]])).tolist() == [1, 0]
 
 
-def test_same_demonstrations_are_matched_by_who_follows_which():
+def test_same_demonstrations_are_matched_by_responsibilities():
     one, other = fit_mixture(LABELS), fit_mixture((LABELS + 2) % 3)
     order = intent_order(other, one)
     np.testing.assert_array_equal(order, assign_columns(-(one.responsibilities_.T @ other.responsibilities_)))
     assert order.tolist() == [2, 0, 1]
-    # Members decide even where rewards, exchanged by hand, say the opposite; not so on other demonstrations.
+    # Responsibilities take precedence over exchanged rewards, except on other demonstrations.
     other.thetas_ = other.thetas_[[1, 2, 0]]
     assert intent_order(other, one).tolist() == [2, 0, 1]
     elsewhere = fit_mixture(LABELS[:-1], DEMOS[:-1])
@@ -135,6 +135,22 @@ def test_everything_that_has_an_intent_is_permuted():
     np.testing.assert_array_equal(result.standard_errors().status, mix.standard_errors().status[order])
     for name, value in before.items():
         np.testing.assert_array_equal(getattr(mix, name), value)
+
+
+@pytest.mark.parametrize(
+    ("event", "permuted"),
+    [
+        ("split 2, merged 0 into 1", "split 1, merged 2 into 0"),
+        ("split 2, merged 1 into a half", "split 1, merged 0 into a half"),
+        ("split 0, merged a half into 2", "split 2, merged a half into 1"),
+        ("annealed", "annealed"),
+    ],
+)
+def test_every_intent_of_an_event_is_permuted(event, permuted):
+    mix = fit_mixture(LABELS)
+    mix.history_ = [Iteration(0, -1.0, -1.0, 0.1, mix.weights_, event=event)]
+    (entry,) = permute_intents(mix, np.array([1, 2, 0])).history_
+    assert entry.event == permuted
 
 
 def test_aligning_again_changes_nothing_and_aligning_to_itself_is_the_identity():

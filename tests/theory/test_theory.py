@@ -1,4 +1,4 @@
-"""Theorem 1: in worlds where its assumptions hold it binds, and it is said plainly where they do not."""
+"""Theorem 1: a valid bound in worlds where its assumptions hold, and a report of those that fail elsewhere."""
 
 import re
 
@@ -35,7 +35,7 @@ def exact_bound(world):
 
 
 @pytest.mark.parametrize(("n_intents", "seed"), WORLDS)
-def test_realised_epsilon_is_below_a_bound_that_says_something(n_intents, seed):
+def test_realised_epsilon_is_below_a_nontrivial_bound(n_intents, seed):
     world = lanes(n_intents, seed)
     _, result = exact_bound(world)
     assert result.applies, result.failures
@@ -93,11 +93,11 @@ def test_supports_from_demonstrations_are_those_of_experts_who_show_everything()
     world = lanes(2, 0)
     supports = find_supports(world.mdp, world.demos, world.labels)
     assert not np.any(supports & (world.policies == 0))
-    told, known = (separation(world.mdp, world.demos, world.labels, policies=p) for p in (None, world.policies))
+    demonstrated, given = (separation(world.mdp, world.demos, world.labels, policies=p) for p in (None, world.policies))
     # What an expert would do in a lane that it never enters makes no difference.
     assert np.any(supports != (world.policies > 0))
-    assert told.over_all.epsilon == known.over_all.epsilon < 0.5
-    assert (told.supports, known.supports) == ("demonstrations", "policies")
+    assert demonstrated.over_all.epsilon == given.over_all.epsilon < 0.5
+    assert (demonstrated.supports, given.supports) == ("demonstrations", "policies")
 
 
 @pytest.fixture(scope="module", params=[0.0, 0.1, 0.2])
@@ -127,7 +127,7 @@ def test_reality_check_of_the_specification(element_worlds):
     assert np.all(np.abs(rows.mean(axis=0) - table[wind]) <= slack), rows.mean(axis=0)
 
 
-def test_elementworld_report_says_that_assumption_1_fails(element_worlds):
+def test_elementworld_violates_assumption_1(element_worlds):
     wind, _, reports = element_worlds
     for result in reports:
         assert not result.guaranteed
@@ -141,7 +141,7 @@ def test_elementworld_report_says_that_assumption_1_fails(element_worlds):
             assert result.among_demos.quantities.margin_between > 0.0
 
 
-def test_without_policies_elementworld_fails_assumption_1_too():
+def test_without_policies_elementworld_violates_assumption_1_too():
     world = ElementWorld(wind=0.0, seed=2)
     demos, labels = world.sample(100, seed=1)
     result = separation(world.mdp, demos, labels)
@@ -166,7 +166,7 @@ def test_extremes_over_tens_of_thousands_of_trajectories():
 def test_masses_of_long_trajectories_do_not_overflow():
     mdp = MDP.from_edges([0, 0, 0], [0, 0, 1], action=[0, 1, 2], p0=[1, 0])
     paths = PathSet(mdp, [[1, 0, 0], [0, 0, 1]], max_length=5001)
-    # Of 2^4999 ways to wait, one is the first expert's, who never leaves.
+    # Of the 2^5000 paths that stay at state 0, one belongs to the first expert, which never leaves.
     np.testing.assert_allclose(paths.log_Q, [0.0, 0.0], atol=1e-9)
     np.testing.assert_allclose(paths.log_Q_all, np.log(3.0) + 5000 * np.log(2.0), rtol=1e-6)
 
@@ -219,7 +219,7 @@ def test_epsilon_converges_to_twice_delta_and_nothing_overflows():
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"zeta": 0.5}, "assumption 1: zeta = 0.5 of an intent's mass is atypical or shared"),
         ({"margin_between": -1.0}, r"assumption 1: \(a\)\(i\) margin_between = -1 is not positive"),
@@ -232,14 +232,14 @@ def test_epsilon_converges_to_twice_delta_and_nothing_overflows():
         ({"misfit_within": -4.1}, "assumption 2: the margins of a misplaced or atypical demonstration"),
     ],
 )
-def test_each_failure_is_named_and_leaves_the_trivial_bound(change, said):
+def test_each_failure_is_reported_and_leaves_the_trivial_bound(change, message):
     result = bound(numbers(**change))
     (failure,) = result.failures
-    assert re.search(said, failure)
+    assert re.search(message, failure)
     assert (result.epsilon, result.applies, result.log_beta) == (2.0, False, -np.inf)
 
 
-def test_experts_with_full_support_share_everything():
+def test_experts_with_full_support_share_all_trajectories():
     world = lanes(2, 0)
     uniform = np.ones((2, world.mdp.n_pairs))
     result = separation(world.mdp, world.demos, world.labels, policies=uniform)
@@ -247,7 +247,7 @@ def test_experts_with_full_support_share_everything():
     assert "zeta = 1 of an intent's mass is atypical or shared" in str(result)
 
 
-def test_sweep_trims_what_makes_the_bound_smaller():
+def test_trimming_lowers_the_bound():
     world = lanes(2, 0)
     paths, result = exact_bound(world)
     clouds = all_clouds(
@@ -277,14 +277,14 @@ def test_inter_cluster_margin_is_a_mean_over_pairs():
     np.testing.assert_allclose(inter_cluster_margin(points, labels), np.mean(least), rtol=1e-12)
 
 
-def test_clusters_are_numbered_like_the_intents():
+def test_clusters_are_aligned_to_the_intents():
     labels = np.array([0, 0, 1, 1, 2, 2, 2])
     np.testing.assert_array_equal(align_clusters(np.array([2, 2, 0, 0, 1, 1, 0]), labels), [0, 0, 1, 1, 2, 2, 1])
     points = np.array([[0.0], [0.1], [5.0], [5.1], [9.0], [9.1], [9.2]])
     np.testing.assert_array_equal(kmeans_clusters(points, labels), labels)
 
 
-def test_experts_that_stop_anywhere_are_taken_as_such():
+def test_experts_that_stop_anywhere():
     mdp = MDP.from_edges([0, 1, 0, 2], [1, 1, 2, 2], p0=[1, 0, 0], state_features=np.eye(3))
     demos = Demonstrations.from_lists([[0, 1, 1], [0, 1], [0, 2, 2], [0, 2]])
     paths = path_set(mdp, demos, np.array([0, 0, 1, 1]), MaxEnt())
@@ -293,14 +293,14 @@ def test_experts_that_stop_anywhere_are_taken_as_such():
     assert path_set(mdp, demos[[0, 2]], np.array([0, 1]), MaxEnt()).complete
 
 
-def test_what_is_too_long_or_ends_too_early_is_no_experts():
+def test_trajectories_that_are_too_long_or_end_early_are_of_no_expert():
     mdp = MDP.from_edges([0, 1, 1], [1, 1, 2], p0=[1, 0, 0])
     paths = PathSet(mdp, np.ones((1, 3)), max_length=3)
     demos = Demonstrations.from_lists([[0, 1], [0, 1, 1], [0, 1, 2], [0, 1, 1, 2]])
     assert paths.contains(demos).ravel().tolist() == [False, True, True, False]
 
 
-def test_unrecorded_actions_count_where_one_that_fits_is_in_the_support():
+def test_an_unrecorded_action_is_in_a_support_if_a_candidate_is():
     mdp = MDP.from_edges([0, 0, 0], [1, 1, 2], action=[0, 1, 2], p0=[1, 0, 0])
     demos = Demonstrations.from_lists([[0, 1], [0, 2]])
     paths = PathSet(mdp, [[0, 1, 0], [0, 0, 1]], 2)
@@ -308,7 +308,7 @@ def test_unrecorded_actions_count_where_one_that_fits_is_in_the_support():
     assert find_supports(mdp, demos, np.array([0, 1])).tolist() == [[True, True, False], [False, False, True]]
 
 
-def test_large_problems_look_at_a_share_of_each_cluster():
+def test_large_problems_use_a_fraction_of_each_cluster():
     world = ElementWorld(seed=1)
     demos, labels = world.sample(100, seed=1)
     result = separation(world.mdp, demos, labels, max_work=5.0 * demos.lengths.max() * 1000 * 3)
@@ -340,7 +340,7 @@ def test_plot_shows_gaps_and_misplaced_demonstrations():
     plt.close(figure)
 
 
-def test_one_feature_can_be_drawn_and_judged():
+def test_a_single_feature_can_be_plotted():
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -366,11 +366,11 @@ WORLD = lanes(2, 0, n_each=10)
         ({"clusters": np.arange(20) % 3}, InvalidParameter, {"parameter": "clusters", "value": 3}),
         ({"clusters": [0]}, InvalidParameter, {"parameter": "clusters", "value": (1,)}),
         ({"policies": np.ones((3, WORLD.mdp.n_pairs))}, InvalidParameter, {"parameter": "policies", "value": 3}),
-        ({"policies": np.ones((2, 5))}, InvalidParameter, {"parameter": "supports", "value": (2, 5)}),
+        ({"policies": np.ones((2, 5))}, InvalidParameter, {"parameter": "policies", "value": (2, 5)}),
         (
             {"policies": -np.ones((2, WORLD.mdp.n_pairs))},
             InvalidParameter,
-            {"parameter": "supports", "value": -1.0, "index": (0, 0)},
+            {"parameter": "policies", "value": -1.0, "index": (0, 0)},
         ),
         ({"irl": MaxEnt(max_length=np.inf)}, InvalidParameter, {"parameter": "max_length", "value": np.inf}),
         ({"demos": WORLD.demos[:0], "labels": []}, InvalidDemos, {"parameter": "demos", "value": 0}),
@@ -398,6 +398,7 @@ def test_separation_errors(change, error, expected):
         (lambda: numbers(sizes=[1], r=[1]), {"parameter": "r", "value": [1.0]}),
         (lambda: numbers(r=[1.0, 2.0, 3.0]), {"parameter": "r", "value": [1.0, 2.0, 3.0]}),
         (lambda: numbers(zeta=1.5), {"parameter": "zeta", "value": 1.5}),
+        (lambda: PathSet(WORLD.mdp, np.ones((2, 5)), 3), {"parameter": "supports", "value": (2, 5)}),
         (lambda: PathSet(WORLD.mdp, WORLD.policies, 0), {"parameter": "max_length", "value": 0}),
         (lambda: PathSet(WORLD.mdp, WORLD.policies, 3, stop="never"), {"parameter": "stop", "value": "never"}),
     ],
@@ -407,21 +408,21 @@ def test_other_errors(call, expected):
         call()
 
 
-def test_the_theorem_is_not_claimed_for_another_model():
+def test_the_theorem_is_restricted_to_maxent():
     result = separation(WORLD.mdp, WORLD.demos, WORLD.labels, MaxEnt(condition="start"))
     assert not result.maxent
     assert "It is a statement about MaxEnt" in str(result)
 
 
 @pytest.mark.parametrize("wrong", [{"sizes": [0, 50]}, {"sizes": [-1, 50]}, {"r": [-1, 1]}, {"mean_norm": [-1, 1]}])
-def test_sizes_and_lengths_are_not_negative(wrong):
-    known = {"r": [0.1, 0.1], "mean_norm": [3, 3], "sizes": [50, 50], "log_Q": [0, 0], "log_Q_other": [1, 1]}
+def test_sizes_and_norms_must_not_be_negative(wrong):
+    given = {"r": [0.1, 0.1], "mean_norm": [3, 3], "sizes": [50, 50], "log_Q": [0, 0], "log_Q_other": [1, 1]}
     ((name, value),) = wrong.items()
     with raises(InvalidParameter, parameter=name, value=[float(x) for x in value]):
-        Quantities(zeta=0.1, delta=0.05, margin_between=9, margin_within=4, typical_norm=[3, 3], **known | wrong)
+        Quantities(zeta=0.1, delta=0.05, margin_between=9, margin_within=4, typical_norm=[3, 3], **given | wrong)
 
 
-def test_labels_of_a_tables_column():
+def test_labels_of_a_data_frame_column():
     mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0.0], [3.0], [-3.0]])
     demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2], [0, 2]])
     column = np.array(["l", "l", "r", "r"], dtype=object)
@@ -431,7 +432,7 @@ def test_labels_of_a_tables_column():
         separation(mdp, demos, column, MaxEnt(bounds=(-5, 5)))
 
 
-def test_a_sample_of_the_demonstrations_is_not_called_exact():
+def test_a_sample_of_the_demonstrations_is_not_exact():
     mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0.0], [3.0], [-3.0]])
     demos = Demonstrations.from_lists([[0, 1], [0, 2]] * 20)
     labels = np.tile([0, 1], 20)

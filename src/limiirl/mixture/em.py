@@ -40,12 +40,17 @@ class Settings:
 
 @dataclass(frozen=True)
 class Start:
-    """Initial ensemble, the responsibilities (G, K) it was made from, if any, and its empty intents."""
+    """Initial ensemble, the responsibilities (G, K) it was made from, if any, and its empty intents.
+
+    `parameter` is the argument of `IntentMixture` that determined the rewards; `messages` are warnings for the user.
+    """
 
     rho: FloatArray
     thetas: FloatArray
     U: FloatArray | None = None
     empty: tuple[int, ...] = ()
+    messages: tuple[str, ...] = ()
+    parameter: str = "init"
 
 
 @dataclass(frozen=True)
@@ -107,8 +112,9 @@ class _Run:
         try:
             self.e_step = self.problem.e_step(self.rho, self.thetas, self.U, temperature)
         except DivergentPartition as error:
-            message = f"EM cannot start from these initial rewards: {error} Use reward_init='mle' or lower rewards."
-            raise DivergentPartition(message, parameter="reward_init") from None
+            name, other = start.parameter, ", unlike those of reward_init='mle'"
+            message = f"EM cannot start from the rewards of {name}{other if name == 'reward_init' else ''}: {error}"
+            raise DivergentPartition(message, parameter=name, value=error.value, index=error.index) from error
         self.record(np.nan if start.U is None else self.e_step.change, temperature, "start")
 
     def resume(self, state: State) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from os import PathLike
 from typing import Any
 
@@ -69,6 +69,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     annealing : (temperature, iterations), optional
         Deterministic annealing: responsibilities are tempered, and the temperature falls to 1 over the iterations.
     random_state : int, Generator, RandomState or None
+        Seed of the clusterings and random starts; the same integer gives the same result.
     progress : callable, optional
         Called as ``progress(done, total, message)`` after every iteration; `history_` has the iterations.
     verbose : bool
@@ -79,8 +80,8 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     weights_, thetas_, ensemble_ : (K,), (K, d), RewardEnsemble
     responsibilities_, labels_ : (N, K), (N,)
     groups_, group_responsibilities_ : (G,), (G, K) if `fit` was given groups, else None
-    log_likelihood_ : float
-        Mean per demonstration, or per group.
+    log_likelihood_, objective_ : float
+        Mean per demonstration, or per group; the objective is the log-likelihood minus the model's penalty.
     history_ : list of Iteration
         Likelihood, change and weights at each iteration of the best start.
     n_iter_, converged_ : int, bool
@@ -154,12 +155,16 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         executor : limiirl.executors.Executor or concurrent.futures.Executor, optional
             Where the `n_init` starts run, in parallel. The result is identical, bit for bit. `progress` is called for
             the iterations of a start once it has ended.
+
+        Returns
+        -------
+        IntentMixture
+            This estimator.
         """
-        settings = validate.make_settings(self)
+        settings, n_init = validate.make_settings(self), check_count(self.n_init, "n_init")
         irl = validate.clone_model(MaxEnt() if self.irl is None else self.irl)
         em = EMFromSeed(self, irl, settings, mdp, validate.check_demos(demos), groups)
         validate.check_enough_units(self.n_intents, em.problem.units)
-        n_init = check_count(self.n_init, "n_init")
         seeds = validate.spawn_seeds(self.random_state, 1 if is_given(self.init) else n_init)
         with reporting("EM", self.verbose, self.progress) as report:
             outcomes = em.map(seeds, report, executor)
@@ -167,7 +172,8 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         best = solutions[int(np.argmax([solution.objective for solution in solutions]))]
         self._store(best, em.problem, compare(solutions, best))
         self.irl_ = em.irl  # may differ from the problem's model if its `make_problem` replaces it
-        self._warn(best, em.problem, {k for outcome in outcomes for k in outcome.empty}, stacklevel=3)
+        messages = dict.fromkeys(message for outcome in outcomes for message in outcome.messages)
+        self._warn(best, em.problem, messages, {k for outcome in outcomes for k in outcome.empty}, stacklevel=3)
         return self
 
     def fit_from(
@@ -190,7 +196,9 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         ensemble = RewardEnsemble(solution.rho, solution.thetas)
         restart = Restart(solution.objective, solution.n_iter, solution.converged, ensemble, 0.0, True)
         self._store(solution, problem, [restart])
-        self._warn(solution, problem, set(start.empty) if isinstance(start, Start) else set(), stacklevel=4)
+        self.irl_ = problem.model
+        messages, empty = (start.messages, start.empty) if isinstance(start, Start) else ((), ())
+        self._warn(solution, problem, messages, empty, stacklevel=4)
         return self
 
     def _store(self, best: Solution, problem: FitProblem, restarts: list[Restart]) -> None:
@@ -203,17 +211,26 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         self.log_likelihood_, self.objective_ = best.log_likelihood, best.objective
         self.history_, self.n_iter_, self.converged_ = best.history, best.n_iter, best.converged
         self.restarts_ = restarts
-        self.irl_, self.mdp_ = problem.model, problem.mdp
+        self.mdp_ = problem.mdp
         if problem.demos is None:
             self.__dict__.pop("_problem", None)  # of an earlier fit
         else:
             self._problem = problem
 
-    def _warn(self, best: Solution, problem: FitProblem, known_empty: set[int], stacklevel: int) -> None:
-        """Warn of intents that became nearly empty, of indistinguishable ones, and of non-convergence."""
+    def _warn(
+        self,
+        best: Solution,
+        problem: FitProblem,
+        messages: Iterable[str],
+        initially_empty: Collection[int],
+        stacklevel: int,
+    ) -> None:
+        """Issue the warnings of the starts, then those of the solution, in the caller's name."""
+        for message in messages:
+            warnings.warn(message, DegenerateIntentWarning, stacklevel=stacklevel)
         n_units, streamed = len(problem.units), problem.demos is None
         empty = nearly_empty(best.sizes, n_units)
-        small = [int(k) for k in np.flatnonzero(empty) if k not in known_empty]
+        small = [int(k) for k in np.flatnonzero(empty) if k not in initially_empty]
         pair, what = equal_pair(best.thetas, ~empty), "have the same rewards"
         # At most one warning per cause; annealed responsibilities are alike even for distinct intents.
         if pair is None and not (small or streamed) and n_units > 1 and best.history[-1].event != "annealed":

@@ -159,11 +159,12 @@ class FittedMixture(NoMetadataRouting):
         return U, np.asarray(np.logaddexp.reduce(log_p + np.log(self.weights_), axis=1))
 
     def _method(self, name: str) -> Any:
-        method = getattr(self.irl_, name, None)
-        if method is None:
-            message = f"irl must have a method {name}, as MaxEnt has; {type(self.irl_).__name__} has none."
+        """Return a method of the model; a model without `supports` has the capabilities that it has methods for."""
+        supported = name in self.irl_.supports if hasattr(self.irl_, "supports") else hasattr(self.irl_, name)
+        if not supported:
+            message = f"irl must support {name} in a mixture, as MaxEnt does; {type(self.irl_).__name__} does not."
             raise InvalidParameter(message, parameter="irl", value=name)
-        return method
+        return getattr(self.irl_, name)
 
     def __copy__(self) -> Self:
         """Return a shallow copy that shares the fit problem."""

@@ -227,29 +227,25 @@ def candidates(problem: FitProblem, points: FloatArray, *, with_gradients: bool)
 def best_start(
     problem: FitProblem, tried: list[Candidate], n_intents: int, reward_init: Any, rng: Rng, *, first: bool
 ) -> Start:
-    """Return the candidate start with the highest objective, and issue its warnings."""
+    """Return the candidate start with the highest objective."""
     known: list[FloatArray] = []
-    best, issued, highest, failed = None, [], -np.inf, None
+    best, highest, failed = None, -np.inf, None
     for candidate in tried:
         U = _clusters(candidate, n_intents, problem.units, rng, first=first)
         if any(_same(U, other) for other in known):
             continue
         known.append(U)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            start = start_from(problem, U, reward_init, rng)
-            try:
-                objective = run(problem, start, Settings(max_iter=0)).objective
-            except DivergentPartition as error:
-                failed = error
-                continue
+        start = start_from(problem, U, reward_init, rng)
+        try:
+            objective = run(problem, start, Settings(max_iter=0)).objective
+        except DivergentPartition as error:
+            failed = error
+            continue
         if best is None or objective > highest:
-            best, issued, highest = start, caught, objective
+            best, highest = start, objective
     if best is None:
         assert failed is not None  # there is at least one candidate
         raise failed
-    for warning in issued:
-        warnings.warn(warning.message, stacklevel=4)
     return best
 
 
@@ -270,9 +266,9 @@ def _same(U: FloatArray, other: FloatArray) -> bool:
 def points(embedding: Any, problem: FitProblem) -> FloatArray:
     """Return the points (G, m) that a warm start clusters: feature counts, or the embedding."""
     if embedding is None:
-        return validate.check_points(problem.features(), len(problem.units), "The feature counts")
+        return validate.check_points(problem.features(), len(problem.units), "features")
     if isinstance(embedding, str):
-        return validate.check_points(by_name(embedding)(problem), len(problem.units), "The embedding")
+        return validate.check_points(by_name(embedding)(problem), len(problem.units), "embedding")
     made = embedding(problem.mdp, problem.demos) if callable(embedding) else embedding
     return problem.units.mean(validate.check_points(made, len(problem.demos), "embedding"))
 
@@ -323,6 +319,6 @@ class Starts:
         guess = self.guess(n_intents, rng, first=first)
         if isinstance(guess, RewardEnsemble):
             validate.check_ensemble(guess, n_intents, problem)
-            thetas = separate_equal(np.array(guess.thetas), guess.weights > 0, problem, rng)
-            return Start(guess.weights, thetas)
+            thetas, messages = separate_equal(np.array(guess.thetas), guess.weights > 0, problem, rng)
+            return Start(guess.weights, thetas, messages=messages)
         return start_from(problem, guess, reward_init, rng)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,7 +23,7 @@ from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import validate
 from limiirl.mixture.em import Settings, Solution, run
 from limiirl.mixture.init import Starts
-from limiirl.mixture.monitor import Callback, Iteration, report_iterations
+from limiirl.mixture.monitor import Callback, report_iterations
 from limiirl.mixture.split_merge import refine
 
 if TYPE_CHECKING:
@@ -93,19 +94,17 @@ def permute_intents(mixture: IntentMixture, order: IntArray) -> IntentMixture:
         setattr(result, name, None if U is None else np.ascontiguousarray(U[:, order]))
     if result.responsibilities_ is not None:
         result.labels_ = np.argmax(result.responsibilities_, axis=1)
-    result.history_ = [_permute_iteration(entry, order) for entry in mixture.history_]
+    place = np.argsort(order)
+    result.history_ = [
+        # The numbers in an event are intents.
+        replace(entry, weights=entry.weights[order], event=re.sub(r"\d+", lambda k: str(place[int(k[0])]), entry.event))
+        for entry in mixture.history_
+    ]
     result.restarts_ = [
         replace(start, ensemble=RewardEnsemble(start.ensemble.weights[order], start.ensemble.thetas[order]))
         for start in mixture.restarts_
     ]
     return result
-
-
-def _permute_iteration(entry: Iteration, order: IntArray) -> Iteration:
-    event, word = entry.event, "reseeded "
-    if event.startswith(word):  # the event names an intent
-        event = f"{word}{int(np.argmax(order == int(event.removeprefix(word))))}"
-    return replace(entry, weights=entry.weights[order], event=event)
 
 
 Seed = np.random.SeedSequence
@@ -155,13 +154,14 @@ def compare(solutions: list[Solution], best: Solution) -> list[Restart]:
 
 
 class Outcome(NamedTuple):
-    """The solution of one start, the intents that were empty at its start, and the model after the fit.
+    """The solution of one start, the `empty` intents and `messages` of the start, and the model after the fit.
 
     `model` is None unless the model has no `make_problem`: its `fit` may set attributes.
     """
 
     solution: Solution
     empty: tuple[int, ...]
+    messages: tuple[str, ...]
     model: Any
 
 
@@ -205,7 +205,8 @@ class EMFromSeed:
         solution = run(self.problem, start, self.settings, callback)
         if self.refine is not None:
             solution = refine(self.problem, solution, self.settings, callback)
-        return Outcome(solution, start.empty, None if hasattr(self.irl, "make_problem") else self.irl)
+        model = None if hasattr(self.irl, "make_problem") else self.irl
+        return Outcome(solution, start.empty, start.messages, model)
 
     def map(self, seeds: Sequence[Seed], progress: Progress | None, executor: Mapper | None) -> list[Outcome]:
         """Run EM from all starts, and report each iteration, on an executor once the start has ended."""

@@ -6,7 +6,6 @@ reward cycles.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray
-from limiirl.errors import DegenerateIntentWarning, InvalidParameter
+from limiirl.errors import InvalidParameter
 from limiirl.irl import FitProblem, minimise_ray
 from limiirl.mixture.em import Start
 
@@ -75,37 +74,34 @@ def start_from(problem: FitProblem, U: FloatArray, reward_init: Any, rng: np.ran
         raise InvalidParameter.of("reward_init", reward_init, f"must be one of {', '.join(REWARDS)}, or a function")
     sizes = U.sum(axis=0)
     empty = sizes == 0.0
-    if np.any(empty):
-        listed = ", ".join(map(str, np.flatnonzero(empty)))
-        warnings.warn(
-            f"No {problem.units.noun} are initially assigned to intent {listed}: n_intents={len(sizes)} exceeds the "
-            "number of distinct labels or feature vectors. Use fewer intents.",
-            DegenerateIntentWarning,
-            stacklevel=4,
-        )
-    thetas = _check_thetas(make(problem, np.where(empty, 1.0, U)), len(sizes), problem)
-    return Start(sizes / len(U), separate_equal(thetas, ~empty, problem, rng), U, tuple(np.flatnonzero(empty).tolist()))
+    listed = ", ".join(map(str, np.flatnonzero(empty)))
+    message = (
+        f"No {problem.units.noun} are initially assigned to intent {listed}: n_intents={len(sizes)} exceeds the "
+        "number of distinct labels or feature vectors. Use fewer intents."
+    )
+    given = _check_thetas(make(problem, np.where(empty, 1.0, U)), len(sizes), problem)
+    thetas, equal = separate_equal(given, ~empty, problem, rng)
+    messages = (message, *equal) if listed else equal
+    return Start(sizes / len(U), thetas, U, tuple(np.flatnonzero(empty).tolist()), messages, "reward_init")
 
 
 def separate_equal(
     thetas: FloatArray, counted: NDArray[np.bool_], problem: FitProblem, rng: np.random.Generator
-) -> FloatArray:
-    """Return rewards (K, d), perturbed if two of the counted ones are equal: EM would keep them equal."""
+) -> tuple[FloatArray, tuple[str, ...]]:
+    """Return rewards (K, d), perturbed if two of the counted ones are equal (EM keeps them equal), and the warnings."""
     pair = equal_pair(thetas, counted)
     if pair is None or not np.any(np.ptp(problem.features(), axis=0) > 0):
-        return thetas
-    warnings.warn(
+        return thetas, ()
+    message = (
         f"Intents {pair[0]} and {pair[1]} have the same initial rewards, which EM would keep equal; random noise was "
-        "added. Pass distinct initial responsibilities or rewards, or init='kmeans'.",
-        DegenerateIntentWarning,
-        stacklevel=5,
+        "added. Pass distinct initial responsibilities or rewards, or init='kmeans'."
     )
     noisy = thetas
     for _ in range(_ATTEMPTS):
         noisy = problem.project(thetas + _NOISE * (1.0 + np.abs(thetas)) * rng.normal(size=thetas.shape))
         if equal_pair(noisy, counted) is None:
             break
-    return noisy
+    return noisy, (message,)
 
 
 def _check_thetas(given: Any, n_intents: int, problem: FitProblem) -> FloatArray:

@@ -108,20 +108,18 @@ def spawn_seeds(random_state: Any, n: int) -> list[np.random.SeedSequence]:
         raise InvalidParameter.of("random_state", random_state, rule) from None
 
 
-def check_points(given: Any, n: int, what: str) -> FloatArray:
+def check_points(given: Any, n: int, name: str) -> FloatArray:
     """Return points (n, m) to cluster."""
     try:
         points = np.ascontiguousarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidParameter(f"{what} must be an array of numbers ({error}).", parameter="embedding") from None
+        raise InvalidParameter.of(name, given, f"must be an array of numbers ({error})") from None
     if points.ndim != 2 or points.shape[0] != n or points.shape[1] == 0:
-        message = f"{what} must have shape ({n}, m) with m >= 1; got {points.shape}."
-        raise InvalidParameter(message, parameter="embedding", value=points.shape)
+        raise InvalidParameter.of(name, points.shape, f"must have shape ({n}, m) with m >= 1")
     wrong = ~np.all(np.isfinite(points), axis=1)
     if np.any(wrong):
         i = int(np.argmax(wrong))
-        message = f"{what} must be finite; row {i} is {points[i].tolist()!s:.80}."
-        raise InvalidParameter(message, parameter="embedding", value=points[i].tolist(), index=i)
+        raise InvalidParameter.of(name, points[i].tolist(), "must be finite", index=i)
     return points
 
 

@@ -75,7 +75,7 @@ class PathSet:
     complete: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "supports", _supports(self.mdp, self.supports))
+        object.__setattr__(self, "supports", check_supports(self.mdp, self.supports, "supports"))
         check_count(self.max_length, "max_length")
         check_choice(self.stop, "stop", STOPS)
 
@@ -193,15 +193,16 @@ def _reducer(mdp: MDP, combine: np.ufunc) -> Callable[[FloatArray], FloatArray]:
     return reduce
 
 
-def _supports(mdp: MDP, given: ArrayLike) -> BoolArray:
+def check_supports(mdp: MDP, given: ArrayLike, name: str) -> BoolArray:
+    """Return the pairs (K, P) of nonnegative numbers above 0, read-only."""
     array = np.asarray(given)
     if array.ndim != 2 or array.shape[1] != mdp.n_pairs or len(array) == 0 or array.dtype.kind not in "biuf":
         rule = f"must have shape (K, {mdp.n_pairs}), one row per expert and one column per state-action pair"
-        raise InvalidParameter.of("supports", array.shape, rule, remedy="The order is that of mdp.pair_state.")
+        raise InvalidParameter.of(name, array.shape, rule, remedy="The order is that of mdp.pair_state.")
     wrong = np.argwhere(~(array >= 0))
     if wrong.size:
         k, pair = wrong[0].tolist()
-        raise InvalidParameter.of("supports", float(array[k, pair]), "must not be negative", index=(int(k), int(pair)))
+        raise InvalidParameter.of(name, float(array[k, pair]), "must not be negative", index=(int(k), int(pair)))
     support: BoolArray = array > 0
     support.flags.writeable = False
     return support

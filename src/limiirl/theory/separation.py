@@ -24,7 +24,7 @@ from limiirl.theory.bound import (
     kmeans_clusters,
 )
 from limiirl.theory.estimates import all_clouds, clouds_of_demos, smallest_bound
-from limiirl.theory.feature_sets import PathSet, feature_distribution, find_supports
+from limiirl.theory.feature_sets import PathSet, check_supports, feature_distribution, find_supports
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -287,7 +287,7 @@ def path_set(mdp: MDP, demos: Demonstrations, labels: IntArray, irl: Any, polici
     longest = int(demos.lengths.max()) if longest is None else longest
     if not np.isfinite(longest):
         raise InvalidParameter.of("max_length", longest, "must be finite for theorem 1")
-    supports = find_supports(mdp, demos, labels) if policies is None else policies
+    supports = find_supports(mdp, demos, labels) if policies is None else check_supports(mdp, policies, "policies")
     whole = bool(np.all(mdp.terminal[demos.last_states] | (demos.lengths == longest)))
     paths = PathSet(mdp, supports, int(longest), getattr(irl, "stop", "anywhere"), complete=whole)
     if paths.n_intents != int(labels.max()) + 1:

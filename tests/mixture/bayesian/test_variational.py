@@ -70,7 +70,7 @@ def test_sticks_are_those_of_scikit_learn():
     )
     sizes = theirs.fit(points).predict_proba(points).sum(axis=0)
     ours = stick_posterior(sizes, 0.7)
-    # Theirs are of the sweep before the last, and have 1e-15 more of pooled.
+    # Theirs are from the sweep before the last, and their concentrations are larger by 1e-15.
     np.testing.assert_allclose(ours.taken, theirs.weight_concentration_[0], rtol=1e-4)
     np.testing.assert_allclose(ours.left, theirs.weight_concentration_[1], rtol=1e-4)
     log_v = digamma(ours.taken) - digamma(ours.taken + ours.left)

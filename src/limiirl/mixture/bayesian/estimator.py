@@ -17,7 +17,7 @@ from limiirl._progress import Progress, check_progress, reporting
 from limiirl._typing import FloatArray
 from limiirl._validation import check_count, check_positive
 from limiirl.demos import Demonstrations
-from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, InvalidParameter
+from limiirl.errors import ConvergenceWarning, InvalidParameter
 from limiirl.irl import FitProblem, MaxEnt, make_problem
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import validate
@@ -180,9 +180,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         problem, rng = starts.problem, np.random.default_rng(validate.spawn_seeds(self.random_state, 1)[0])
         K = min(most, len(problem.units))
         if starts.seeks_best:
-            with warnings.catch_warnings():  # surplus initial clusters are expected here
-                warnings.simplefilter("ignore", DegenerateIntentWarning)
-                start = starts.begin(K, "mle", rng)
+            start = starts.begin(K, "mle", rng)  # surplus initial clusters are expected: no warnings
             assert start.U is not None  # it comes from clusters
             return start.U
         if is_given(self.init):
