@@ -60,7 +60,7 @@ def in_memory(rows: Rows) -> MaxEntProblem:
     n = len(rows.log_q)
     units = Groups(None, rows.counts, np.arange(n))
     return MaxEntProblem(
-        MODEL, WORLD.mdp, None, units, MODEL.resolve_max_length(WORLD.mdp, 0), RowStatistics(rows, units)
+        MODEL, WORLD.mdp, None, units, MODEL.path_sums_for_fit(WORLD.mdp, 0), RowStatistics(rows, units)
     )
 
 

@@ -86,7 +86,7 @@ def test_by_group(folder):
 
 
 REFUSED = [
-    (("absent", "walks.parquet"), "absent"),
+    (("absent", "walks.parquet"), "absent is not a folder"),
     (("intents", "absent.parquet"), "absent.parquet does not exist"),
     (("intents", "walks.parquet", "--truth", "absent.json"), "absent.json: No such file"),
     (("intents", "walks.parquet", "--truth", "broken.json"), "broken.json is truncated or not JSON"),

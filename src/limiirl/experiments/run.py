@@ -208,12 +208,12 @@ def make_example(results: Results) -> WorldExample | None:
     seed = typical_seed(results)
     if seed is None:
         return None
-    spec, record = _fitted(results, WARM_START, seed)
+    spec, record = _find_fit(results, WARM_START, seed)
     if spec is None or record is None:
         return None
     problem, mixture = make_problem(spec, seed), restore(spec, record)
     flows = {WARM_START: _flow(spec, problem, mixture)}
-    other, record = _fitted(results, RANDOM_START, seed)
+    other, record = _find_fit(results, RANDOM_START, seed)
     if other is not None and record is not None:
         flows[RANDOM_START] = _flow(other, make_problem(other, seed), restore(other, record))
     return WorldExample(
@@ -232,7 +232,7 @@ def make_example(results: Results) -> WorldExample | None:
     )
 
 
-def _fitted(results: Results, method: str, seed: int) -> tuple[Spec | None, Record | None]:
+def _find_fit(results: Results, method: str, seed: int) -> tuple[Spec | None, Record | None]:
     """Return the settings and the record of a method in the paper's setting; the record is None if it has no fit."""
     record = results.record(method, PAPER_LENGTH, seed)
     return results.study.spec(method, PAPER_LENGTH), None if record is None or record.thetas is None else record
