@@ -26,7 +26,6 @@ from limiirl.irl.maxent.backends import (
 from limiirl.irl.maxent.messages import ForwardBackward, Messages
 from limiirl.irl.maxent.sampling import draw_starts, finite_steps, sample_trajectories
 from limiirl.kernels.forward_backward import small
-from limiirl.kernels.forward_backward.linear import specialise_columns
 from limiirl.kernels.graph import CountBuffers, Rewards, owners
 from limiirl.kernels.threading import BLOCK
 from limiirl.mdp import MDP
@@ -97,7 +96,7 @@ class SmallForwardBackward:
         self._shape = (self.mdp.n_states, n_columns)
         self._buffers = small.allocate(self.mdp.n_states, path_sums.max_length, n_columns)
         self._last = self._buffers.messages[-1, : self.mdp.n_states * n_columns]
-        self._columns = specialise_columns((0,) * n_columns)
+        self._columns = small.specialise_columns(n_columns)
         prob_out, prob_in = path_sums.compiled.edge_weights(False)
         self._out = (self.graph.out, prob_out, _repeat(prob_out, self.graph.out.width, n_columns), self.discount)
         self._into = (self.graph.into, prob_in, _repeat(prob_in, self.graph.into.width, n_columns), self.discount)

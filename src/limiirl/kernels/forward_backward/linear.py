@@ -33,8 +33,6 @@ WAVE = 4
 # Steps between rescalings, each of which costs one more pass over the message.
 RESCALE_EVERY = 4 * WAVE
 _LN2 = math.log(2.0)
-# Largest K with specialised drivers for small graphs.
-_SPECIALISED = 4
 
 
 @njit(forceinline=True, error_model="numpy")
@@ -195,11 +193,6 @@ def _backward_waves(
         top -= depth
 
 
-def specialise_columns(columns: tuple[int, ...]) -> Any:
-    """Return the columns as a tuple, for which drivers are specialised, or the number of many columns."""
-    return columns if len(columns) <= _SPECIALISED else len(columns)
-
-
 def _chunk_count(near: Neighbours) -> int:
     """Return one chunk per thread, unless their gaps would touch."""
     return int(max(1, min(get_num_threads(), _block_count.py_func(near) // (2 * WAVE))))
@@ -225,7 +218,7 @@ def backward(
     exponents : (n + 1, K), the last row given
     """
     if near.ptr.size - 1 <= BLOCK:
-        _backward_serial(near, rewards, weights, end, messages, exponents, t_first, specialise_columns(columns))
+        _backward_serial(near, rewards, weights, end, messages, exponents, t_first, len(columns))
         return
     with LOCK:
         if near.block:
@@ -362,9 +355,7 @@ def forward(
     gain : (L,) weight of step t in the expected counts
     """
     if near.ptr.size - 1 <= BLOCK:
-        _forward_serial(
-            near, rewards, weights, messages, exponents, state, gain, counts, t_first, specialise_columns(columns)
-        )
+        _forward_serial(near, rewards, weights, messages, exponents, state, gain, counts, t_first, len(columns))
         return
     with LOCK:
         if near.block:

@@ -17,8 +17,15 @@ from limiirl.kernels.forward_backward.linear import _backward_serial, _forward_s
 from limiirl.kernels.graph import Alpha, CountBuffers, Rewards, Weights
 from limiirl.kernels.simd import exp
 
+# Largest K with a specialised kernel: 14 % faster than a kernel with K at run time, for one compilation per K.
+_SPECIALISED = 4
 # exp(-708) is about the smallest normal double.
 LOG_RANGE = 708.0
+
+
+def specialise_columns(n_columns: int) -> Any:
+    """Return a tuple of K zeros, for which numba compiles a specialised kernel, or the number K if it is large."""
+    return (0,) * n_columns if n_columns <= _SPECIALISED else n_columns
 
 
 class Buffers(NamedTuple):
