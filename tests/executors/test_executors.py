@@ -70,7 +70,7 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_for_exit(pids: list[int], seconds: float = 10.0) -> list[int]:
-    """Return the processes that are still alive after some seconds."""
+    """Return the processes that are still alive after `seconds`."""
     end = time.monotonic() + seconds
     while any(map(is_alive, pids)) and time.monotonic() < end:
         time.sleep(0.05)
@@ -90,7 +90,7 @@ def test_a_worker_is_another_process_with_one_thread() -> None:
     assert not is_alive(pid)
 
 
-def test_no_tasks_give_no_results() -> None:
+def test_without_tasks_there_are_no_results() -> None:
     assert list(execute(abs, [], Executor(workers=1))) == []
 
 
@@ -107,7 +107,7 @@ def test_tasks_are_consumed_lazily() -> None:
             yield task
 
     for done, _ in enumerate(execute(abs, tasks(), Executor(workers=1)), start=1):
-        # Two in flight, and the replacement of the one just yielded.
+        # Two unfinished tasks, and the one that was submitted when the last result was yielded.
         assert len(taken) <= done + 2
     assert taken == list(range(40))
 
@@ -205,12 +205,12 @@ def interrupt_run(tmp_path: Path, how: signal.Signals, group: bool) -> tuple[lis
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-@pytest.mark.parametrize("group", [False, True], ids=["to the run", "to all, as a terminal does"])
+@pytest.mark.parametrize("group", [False, True], ids=["to the run", "to the process group"])
 def test_an_interrupt_ends_the_run_and_its_workers_quietly(tmp_path: Path, group: bool) -> None:
     workers, errors, status = interrupt_run(tmp_path, signal.SIGINT, group)
     assert wait_for_exit(workers) == []
     assert status == -signal.SIGINT
-    assert "LokyProcess" not in errors  # written by a worker that is interrupted
+    assert "LokyProcess" not in errors  # an interrupted worker would write it
     assert errors.rstrip().endswith("KeyboardInterrupt")
 
 
@@ -224,7 +224,7 @@ def test_workers_do_not_outlive_a_killed_run(tmp_path: Path, monkeypatch: pytest
 
 
 class Loaded:
-    """A function with a payload, which leaves a file whenever it is unpickled."""
+    """A function with a payload that creates a file whenever it is unpickled."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.payload = folder, np.arange(1000.0)
@@ -259,7 +259,7 @@ def test_ordered_results(tmp_path: Path) -> None:
 
     def tasks(marker: Path) -> Iterator[int]:
         for task in range(8):
-            if task == 6:  # consumed after results other than that of task 0: four are in flight
+            if task == 6:  # at most four tasks are unfinished, so that task 0 is not the first to complete
                 marker.touch()
             yield task
 
@@ -285,7 +285,7 @@ def test_a_process_pool_is_accepted() -> None:
         assert dict(execute(spectrum, TASKS, pool)) == {seed: spectrum(seed) for seed in TASKS}
         with pytest.raises(KeyError, match="three"):
             list(execute(fail_at_three, TASKS, pool))
-        assert map_ordered(abs, [-2, 1], pool) == [2, 1], "it is still open"
+        assert map_ordered(abs, [-2, 1], pool) == [2, 1], "the pool must still be open"
 
 
 def test_thread_pools_and_other_objects_are_rejected() -> None:
@@ -322,11 +322,11 @@ def test_a_session_allows_one_call_at_a_time() -> None:
         assert next(first) == 0
         with raises(InvalidParameter, parameter="executor"):
             map_ordered(str, range(3), session)
-        assert list(first) == list(range(1, 20)), "the first call continues"
+        assert list(first) == list(range(1, 20)), "the first call must continue"
         assert map_ordered(str, range(3), session) == ["0", "1", "2"]
         with pytest.raises(KeyError, match="three"):
             map_ordered(fail_at_three, TASKS, session)
-        assert map_ordered(str, range(3), session) == ["0", "1", "2"], "a failed call has ended"
+        assert map_ordered(str, range(3), session) == ["0", "1", "2"], "the session must be usable after a failed call"
 
 
 def test_an_unknown_executor_is_rejected() -> None:

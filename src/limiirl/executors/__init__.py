@@ -1,4 +1,4 @@
-"""Executors: independent tasks on processes of this machine or on a Dask cluster, with the same results."""
+"""Executors: run independent tasks in local processes or on a Dask cluster, with identical results."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ _DASK_ADDRESS = re.compile(r"((tcp|tls|ws|wss|ucx)://)?[^\s/]+:\d+/?")
 
 @dataclass(frozen=True)
 class Executor:
-    """Processes or a cluster that run tasks.
+    """Settings of the processes or of the cluster that run tasks.
 
     Parameters
     ----------
     name : {"local", "dask"}
-        Processes of this machine, or a Dask cluster.
+        "local" starts processes on this machine; "dask" uses a Dask cluster.
     workers : int, optional
-        Number of concurrent tasks; by default the number of available CPUs, or twice the workers of the cluster.
+        Number of concurrent tasks. The default is the number of available CPUs ("local"), or twice the number of
+        workers of the cluster ("dask").
     scheduler : str, optional
         Address of the Dask scheduler, such as "tcp://10.0.0.1:8786".
 
@@ -52,23 +53,19 @@ class Executor:
         if self.workers is not None:
             check_count(self.workers, "workers")
         if self.name == "local" and self.scheduler is not None:
-            remedy = "Use the executor 'dask', or no scheduler."
-            raise InvalidParameter.of(
-                "scheduler", self.scheduler, "must be None for the executor 'local'", remedy=remedy
-            )
+            rule, remedy = "must be None for the executor 'local'", "Use the executor 'dask', or omit the scheduler."
+            raise InvalidParameter.of("scheduler", self.scheduler, rule, remedy=remedy)
         if self.name == "dask" and not _DASK_ADDRESS.fullmatch(str(self.scheduler or "")):
-            rule = "must be the address of the scheduler with its port for the executor 'dask'"
-            remedy = (
-                "Pass the address that `dask scheduler` prints, such as tcp://10.0.0.1:8786, not its http:// address."
-            )
+            rule = "must be the address and port of the scheduler for the executor 'dask'"
+            remedy = "Pass the address that `dask scheduler` prints, such as tcp://10.0.0.1:8786, not the dashboard."
             raise InvalidParameter.of("scheduler", self.scheduler, rule, remedy=remedy)
 
     def map(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-        """Yield the results in the order of the tasks, like `concurrent.futures.Executor.map`; see `map_ordered`."""
+        """Yield the results in the order of the tasks, like `concurrent.futures.Executor.map`."""
         return _iterate_ordered(function, tasks, self)
 
     def session(self) -> Session:
-        """Return a context manager that keeps the workers between calls; see `Session`."""
+        """Return a `Session`, a context manager that reuses the workers for several calls."""
         return Session(self)
 
     def check(self) -> None:
@@ -84,10 +81,10 @@ class Executor:
 
 
 class Session:
-    """An open executor, whose workers are kept between calls of `execute`, `map_ordered` or `map`.
+    """An open executor that reuses its workers for all calls of `execute`, `map_ordered` or `map`.
 
-    Starting processes or connecting to a cluster takes longer than a small task: a job that calls an executor
-    repeatedly, such as EM over the shards of a stream, opens it once. Only one call may be active at a time.
+    Repeated calls, such as EM over the shards of a store, save the time to start processes or to connect to a cluster.
+    Only one call may be active at a time.
     """
 
     def __init__(self, executor: Executor) -> None:
@@ -101,11 +98,11 @@ class Session:
 
     @contextmanager
     def call(self) -> Iterator[TaskBackend]:
-        """Yield the backend for one call."""
+        """Reserve the backend for one call."""
         if self._backend is None:
-            raise InvalidParameter("The session is closed. Open another: executor.session().", parameter="executor")
+            raise InvalidParameter("The session is closed. Open a new one: executor.session().", parameter="executor")
         if self._busy:
-            message = "The session has an unfinished call. Consume its results, or open another session."
+            message = "The session has an unfinished call. Consume its results first, or open another session."
             raise InvalidParameter(message, parameter="executor")
         self._busy = True
         try:
@@ -128,7 +125,7 @@ class Session:
 
 @dataclass(frozen=True)
 class LostTask:
-    """Result of a task whose worker exited at every attempt, the last time running alone."""
+    """Result of a task whose worker exited in every attempt; in the last attempt, no other task was running."""
 
     attempts: int  # number of workers that exited
     message: str
@@ -140,7 +137,7 @@ class LostTask:
 @dataclass(eq=False)
 class _PendingTask:
     task: Any
-    failures: int = 0  # workers that exited while running it
+    failures: int = 0  # number of workers that exited while running the task
     reason: str = ""
 
 
@@ -149,9 +146,10 @@ def execute(
 ) -> Iterator[tuple[Task, Result | LostTask]]:
     """Return an iterator over tasks and their results, in order of completion.
 
-    The function runs on one thread in another process; its exceptions are raised here. A task whose worker exited is
-    retried after the others, the last time alone. Closing the iterator, or an interrupt, stops the workers. Put large
-    inputs into the function (`functools.partial`): it is sent once per worker, a task every time.
+    The function runs on one thread in a worker process, and its exceptions are raised in the caller. If a worker exits,
+    its task is retried after all other tasks; in the last attempt it runs alone. Closing the iterator or interrupting
+    the program stops the workers. Bind large inputs to the function with `functools.partial`: the function is sent
+    once per worker.
 
     Parameters
     ----------
@@ -160,12 +158,13 @@ def execute(
     tasks : iterable
         Consumed lazily, in the caller's thread.
     executor : Executor, Session or concurrent.futures.Executor
-        An executor of `concurrent.futures` receives the function with every task; nothing is retried.
+        A `concurrent.futures` executor receives the function with every task, and tasks are not retried.
 
     Returns
     -------
     iterator of (task, result)
-        With `LostTask` for a lost task. Raises `BackendUnavailable` if a package is missing or the cluster is lost.
+        The result is a `LostTask` if every attempt failed. Raises `BackendUnavailable` if a package is not installed or
+        the connection to the cluster is lost.
 
     Examples
     --------
@@ -191,12 +190,13 @@ def execute(
         finally:
             backend.discard(in_flight)
     for pending in queue:
-        message = f"{pending.failures} workers exited, the last while running this task alone. {pending.reason}"
+        message = (
+            f"{pending.failures} workers exited while running this task, the last running it alone. {pending.reason}"
+        )
         yield pending.task, LostTask(pending.failures, message)
 
 
 def _open(executor: Executor | Session | Mapper) -> Any:
-    """Return a context manager that yields a backend."""
     if isinstance(executor, Session):
         return executor.call()
     if isinstance(executor, Executor):
@@ -208,7 +208,7 @@ def _open(executor: Executor | Session | Mapper) -> Any:
 def _complete(
     backend: TaskBackend, queue: Iterator[_PendingTask], in_flight: dict[Future[Any], _PendingTask], *, alone: bool
 ) -> Iterator[tuple[_PendingTask, Future[Any]]]:
-    """Keep the workers supplied, with one task at a time if `alone`, and yield the tasks that have ended."""
+    """Submit tasks as workers become free (one at a time if `alone`), and yield completed tasks."""
 
     def submit() -> None:
         for pending in islice(queue, max(0, (1 if alone else backend.width()) - len(in_flight))):
@@ -221,7 +221,7 @@ def _complete(
             backend.check()
         for future in done:
             pending = in_flight.pop(future)
-            submit()  # before the caller uses this result, so that the worker is not idle
+            submit()  # before the caller processes this result, so that the worker does not wait
             yield pending, future
         submit()
 
@@ -231,7 +231,7 @@ def map_ordered(
 ) -> list[Result]:
     """Return the results in the order of the tasks.
 
-    Parameters are those of `execute`. A `LostTask` raises `BackendUnavailable`.
+    The parameters are the same as for `execute`. Raises `BackendUnavailable` for a `LostTask`.
 
     Examples
     --------
@@ -249,7 +249,7 @@ def _iterate_ordered(
     for (index, task), result in execute(functools.partial(_call_numbered, function), enumerate(tasks), executor):
         if isinstance(result, LostTask):
             message = f"Task {index} ({reprlib.repr(task)}) has no result: {result}"
-            remedy = "If it needs too much memory, use smaller shards or larger workers; otherwise start the run again."
+            remedy = "Use smaller shards or workers with more memory if memory ran out; otherwise restart the run."
             raise BackendUnavailable(f"{message} {remedy}", value=task, index=index)
         results[index] = result
         while following in results:

@@ -1,4 +1,4 @@
-"""Backend of a Dask cluster."""
+"""Executor backend for a Dask cluster."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from typing import Any
 
 from limiirl._version import __version__
 from limiirl.errors import BackendUnavailable, LimiirlWarning
-from limiirl.executors.local import AHEAD, TaskBackend
+from limiirl.executors.local import TASKS_PER_WORKER, TaskBackend
 
 _LOG = logging.getLogger(__name__)
 _CONNECT_SECONDS = 5
 _WORKERS_SECONDS = 30
-# Limit on replication: it may never return if a worker exits meanwhile; tasks then fetch the input themselves.
+# Timeout of replication, which may block forever if a worker exits; each task then fetches the input itself.
 _COPY_SECONDS = 2
-# Interval between requests for the list of workers, which may grow.
+# Interval between requests for the list of workers: a cluster may add workers.
 _RESIZE_SECONDS = 2.0
 _RETRY_SECONDS = 0.005
-# A function of more bytes than this (with an MDP or demonstrations) is sent once, not with every task.
+# A function larger than this (bytes), for example one that contains an MDP, is sent once instead of with every task.
 _LARGE = 16_384
 
 
@@ -42,8 +42,8 @@ def check_dask() -> None:
 class DaskBackend(TaskBackend):
     """A Dask cluster, through its client.
 
-    Neither joblib's backend "dask" nor `Client.get_executor` is used: both can wait forever for a task whose worker
-    exited (ADR 0010).
+    Neither joblib's backend "dask" nor `Client.get_executor` is used: both can block forever if a worker exits
+    (ADR 0010).
     """
 
     attempts = 2  # the scheduler itself retries a task (distributed.scheduler.allowed-failures)
@@ -55,19 +55,19 @@ class DaskBackend(TaskBackend):
         super().__init__(None)
         self._address, self._limit = scheduler, workers
         self._function: Callable[[Any], Any] = _version
-        self._packed = b""  # the function, if it is large
-        self._input: Any = None  # the future of the large function
-        self._remote: dict[Future[Any], Any] = {}  # the unfinished futures of Dask
-        self._threads: dict[str, int] = {}  # per worker
-        self._listed = -math.inf  # time of the last list of workers
-        self._warn_at = math.inf  # time to warn that there are no workers
+        self._packed = b""  # pickled function, if it is large
+        self._input: Any = None  # Dask future of a large function
+        self._remote: dict[Future[Any], Any] = {}  # unfinished futures, and the Dask future of each
+        self._threads: dict[str, int] = {}  # number of threads per worker
+        self._listed = -math.inf  # time of the last request for the list of workers
+        self._warn_at = math.inf  # time at which to warn if the cluster has no workers
         self._warned = False
         self._silence(True)
         try:
             self._client: Any = distributed.Client(self._address, timeout=_CONNECT_SECONDS, set_as_default=False)
-        except Exception as error:  # any type: another kind of server may answer
+        except Exception as error:  # any type: another server may run at this address
             self._silence(False)
-            message = f"No Dask scheduler answers at {self._address} ({error}). Check the address."
+            message = f"There is no Dask scheduler at {self._address} ({error}). Check the address."
             raise self._unavailable(message) from error
         try:
             self._check_workers()
@@ -80,27 +80,27 @@ class DaskBackend(TaskBackend):
         return BackendUnavailable(message, parameter="scheduler", value=self._address)
 
     def _connection_error(self) -> BackendUnavailable:
-        remedy = "Start the run again: results that were written to a folder are not recomputed."
+        remedy = "Restart the run; results that were already written to a folder are not recomputed."
         return self._unavailable(f"The connection to the Dask scheduler at {self._address} was lost. {remedy}")
 
     def _check_workers(self) -> None:
-        # Not `wait_for_workers`: an adaptive cluster starts workers only once there is a task.
+        # `wait_for_workers` would block: an adaptive cluster starts workers only when there is a task.
         workers = f"The workers of the Dask scheduler at {self._address}"
         remedy = "Start them in an environment like this one."
         try:
             version = self._client.submit(_version, pure=False).result(timeout=_WORKERS_SECONDS)
         except TimeoutError as error:
             what = f"had no worker within {_WORKERS_SECONDS} seconds"
-            remedy = f"Start some: dask worker {self._address} --nthreads 1."
+            remedy = f"Start workers: dask worker {self._address} --nthreads 1."
             raise self._unavailable(f"The Dask scheduler at {self._address} {what}. {remedy}") from error
         except ImportError as error:
             raise self._unavailable(f"{workers} cannot import limiirl ({error}). {remedy}") from error
         if version != __version__:
-            what = f"have limiirl {version}, this process has {__version__}; results could differ"
+            what = f"have limiirl {version}, but this process has {__version__}; results could differ"
             raise self._unavailable(f"{workers} {what}. {remedy}")
 
     def load(self, function: Callable[[Any], Any]) -> None:
-        """Set the function of the following tasks."""
+        """Set the function that subsequent tasks call."""
         packed = import_module("distributed.protocol.pickle").dumps(function)
         self._function, self._packed, self._input = function, b"", None
         if len(packed) > _LARGE:
@@ -108,12 +108,12 @@ class DaskBackend(TaskBackend):
             self._send()
 
     def _send(self) -> None:
-        """Send a large function as a task, and replicate its result to every worker.
+        """Submit a task that returns the large function, and replicate its result to every worker.
 
-        Not by `scatter`: scattered data are lost with the last worker that holds them; a task is recomputed.
+        Unlike scattered data, the result of a task is recomputed if all workers that store it exit.
         """
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Sending large graph")  # once
+            warnings.filterwarnings("ignore", message="Sending large graph")
             self._input = self._client.submit(_unpack, self._packed, key=f"limiirl-input-{uuid.uuid4().hex}")
         while not self._input.done():
             self.check()
@@ -121,20 +121,19 @@ class DaskBackend(TaskBackend):
         self._copy()
 
     def _copy(self) -> None:
-        """Replicate a large function to all workers."""
         if self._input is not None and self._input.status == "finished":
             try:
                 self._client.replicate([self._input], callback_timeout=_COPY_SECONDS)
             except Exception as error:  # noqa: BLE001 (any type: workers may exit meanwhile)
-                _LOG.debug("Replicating the input failed; tasks fetch it. %s", error)
+                _LOG.debug("Could not replicate the input; each task will fetch it instead. %s", error)
 
     def width(self) -> int:
-        """Return the maximum number of tasks in flight."""
+        """Return the maximum number of unfinished tasks at a time."""
         self._list_workers()
-        return self._limit or AHEAD * max(1, len(self._threads))
+        return self._limit or TASKS_PER_WORKER * max(1, len(self._threads))
 
     def _list_workers(self) -> None:
-        """Poll the list of workers: replicate the input to new ones, and warn if there are none."""
+        """Update the list of workers, replicate the input to new workers, and warn if there are no workers."""
         now = time.monotonic()
         if now - self._listed < _RESIZE_SECONDS:
             return
@@ -148,27 +147,27 @@ class DaskBackend(TaskBackend):
         threads = max(self._threads.values(), default=1)
         if threads > 1 and not self._warned:
             self._warned = True
-            what = f"have up to {threads} threads, of which a task uses one"
-            remedy = "Start as many workers as cores: dask worker ... --nworkers N --nthreads 1."
+            what = f"have up to {threads} threads, but a task uses only one"
+            remedy = "Start one worker per core: dask worker ... --nworkers N --nthreads 1."
             message = f"Workers of the Dask scheduler at {self._address} {what}. {remedy}"
             warnings.warn(message, LimiirlWarning, stacklevel=2)
         if self._threads:
             self._warn_at = now + _WORKERS_SECONDS
         elif now >= self._warn_at:
-            self._warn_at = math.inf  # once, until there are workers again
-            what = f"has had no worker for {_WORKERS_SECONDS} seconds. The run continues once there are some"
+            self._warn_at = math.inf  # warn only once until workers are available again
+            what = f"has had no worker for {_WORKERS_SECONDS} seconds. The run continues when a worker is started"
             remedy = f"dask worker {self._address} --nthreads 1."
             message = f"The Dask scheduler at {self._address} {what}: {remedy}"
             warnings.warn(message, LimiirlWarning, stacklevel=2)
 
     def submit(self, task: Any) -> Future[Any]:
         """Submit a task."""
-        # One callable: Dask would search a task that is a tuple or a list for futures.
+        # The task is bound to the function because Dask would search a tuple or list of arguments for futures.
         if self._input is None:
             remote = self._client.submit(functools.partial(self._function, task), pure=False)
         else:
             if self._input.status not in ("pending", "finished"):
-                self._send()  # its workers exited too often; retried like the task
+                self._send()  # all workers that received it exited; retry as for a task
             remote = self._client.submit(functools.partial(_call, task), self._input, pure=False)
         future: Future[Any] = Future()
         self._remote[future] = remote
@@ -176,16 +175,16 @@ class DaskBackend(TaskBackend):
         return future
 
     async def _fetch(self, remote: Any, future: Future[Any]) -> None:
-        """Fetch the result of a task.
+        """Copy the result or error of a Dask future into `future`.
 
-        Not by `as_completed` or callbacks: neither reports a task that fails after its result was lost with a worker.
+        `as_completed` and callbacks do not report a task that fails after its result was lost with a worker.
         """
         while True:
             try:
                 (result,) = await self._client.gather([remote], asynchronous=True)
-            except BaseException as error:  # noqa: BLE001 (any type: it is raised where results are consumed)
+            except BaseException as error:  # noqa: BLE001 (any type: `execute` raises it)
                 if isinstance(error, OSError) and remote.status != "error" and self._client.status == "running":
-                    # A broken connection, not the task: it is restored, or the client's status changes.
+                    # The connection failed, not the task: Dask reconnects, or the status of the client changes.
                     await asyncio.sleep(_RETRY_SECONDS)
                     continue
                 future.set_exception(error)
@@ -201,19 +200,19 @@ class DaskBackend(TaskBackend):
         self._list_workers()
 
     def explain(self, error: BaseException) -> tuple[int, str]:
-        """Return how many workers exited while running a task and a hint, or raise the error of the task."""
+        """Return the number of workers that exited while running a task and a hint, or re-raise the task's error."""
         from distributed import CancelledError, KilledWorker
 
         if isinstance(error, CancelledError) or self._client.status != "running":
             raise self._connection_error() from error
         if not isinstance(error, KilledWorker):
             raise error
-        # Logged, not returned: an address must not appear in a record that may be published.
+        # The address is only logged: it must not appear in results that may be published.
         _LOG.warning("The worker at %s exited while running a task; see its log.", error.last_worker.address)
         return error.allowed_failures + 1, "See the log of the last worker."
 
     def discard(self, futures: Collection[Future[Any]]) -> None:
-        """Release the futures of Dask; the scheduler then cancels the tasks."""
+        """Release the Dask futures, so that the scheduler cancels their tasks."""
         for future in futures:
             remote = self._remote.pop(future, None)
             if remote is not None:
@@ -227,7 +226,7 @@ class DaskBackend(TaskBackend):
 
     @staticmethod
     def _silence(quiet: bool) -> None:
-        """Suppress the client's log of a lost connection, which `check` raises as an error."""
+        """Suppress log messages about a lost connection, for which `check` raises an error."""
         for name in ("distributed.client", "distributed.batched", "tornado.application"):
             logger = logging.getLogger(name)
             (logger.addFilter if quiet else logger.removeFilter)(_drop_record)

@@ -1,4 +1,4 @@
-"""Backends of executors: any executor of `concurrent.futures`, and processes of this machine."""
+"""Executor backends: any `concurrent.futures` executor, and local processes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# Tasks in flight per worker: one runs and one waits, so that no worker is idle.
-AHEAD = 2
-# Without NUMBA_NUM_THREADS, which numba does not allow to change once it is loaded.
+# One task runs and one is queued, so that a worker does not wait for the next task.
+TASKS_PER_WORKER = 2
+# NUMBA_NUM_THREADS is not in this list: numba raises an error if it changes after the import.
 _THREAD_VARIABLES = [*(f"{name}_NUM_THREADS" for name in ("OMP", "OPENBLAS", "MKL", "BLIS")), "VECLIB_MAXIMUM_THREADS"]
 _LIMITED = threading.local()
 _ONE_AT_A_TIME = threading.Lock()
@@ -30,13 +30,14 @@ _ONE_AT_A_TIME = threading.Lock()
 def run_on_one_thread(function: Callable[[Task], Result], task: Task) -> Result:
     """Run one task in a worker, on one thread and without concurrent tasks.
 
-    The rounding of a sum over several threads depends on the machine; concurrent tasks would share a model's buffers.
+    With several threads, rounding errors of sums would depend on the machine; concurrent tasks would overwrite each
+    other's buffers.
     """
     import numba
 
     with _ONE_AT_A_TIME:
-        numba.set_num_threads(1)  # first: loading numba loads OpenMP and sets it to all cores
-        # Permanent, per thread: OpenMP keeps its limit per thread. The variables are for libraries loaded later.
+        numba.set_num_threads(1)  # first: importing numba loads OpenMP with one thread per core
+        # Set once per thread, because OpenMP has one limit per thread. The variables apply to libraries loaded later.
         if not hasattr(_LIMITED, "libraries"):
             from threadpoolctl import threadpool_limits
 
@@ -46,22 +47,22 @@ def run_on_one_thread(function: Callable[[Task], Result], task: Task) -> Result:
 
 
 class TaskBackend:
-    """Workers behind `execute`: here any `concurrent.futures.Executor`, without retries."""
+    """Backend of `execute` for any `concurrent.futures.Executor`, without retries."""
 
-    attempts = 1  # maximum number of submissions of one task; the last time alone
-    poll_s: float | None = None  # seconds between two calls of `check` while no task ends
+    attempts = 1  # maximum number of attempts per task; if above 1, the task runs alone in the last attempt
+    poll_s: float | None = None  # seconds without a completed task after which `check` is called
 
     def __init__(self, executor: Any) -> None:
         self._executor = executor
         self._workers = int(getattr(executor, "_max_workers", 0) or os.cpu_count() or 1)
 
     def load(self, function: Callable[[Any], Any]) -> None:
-        """Set the function of the following tasks."""
+        """Set the function that subsequent tasks call."""
         self._function = function
 
     def width(self) -> int:
-        """Return the maximum number of tasks in flight."""
-        return AHEAD * self._workers
+        """Return the maximum number of unfinished tasks at a time."""
+        return TASKS_PER_WORKER * self._workers
 
     def submit(self, task: Any) -> Future[Any]:
         """Submit a task."""
@@ -69,14 +70,14 @@ class TaskBackend:
         return future
 
     def check(self) -> None:
-        """Raise `BackendUnavailable` if the workers can no longer be reached."""
+        """Raise `BackendUnavailable` if the connection to the workers is lost."""
 
     def explain(self, error: BaseException) -> tuple[int, str]:
-        """Return how many workers exited and why, if that is the cause of the error; otherwise raise it."""
+        """Return the number of exited workers and the reason if they caused the error; otherwise re-raise it."""
         raise error
 
     def discard(self, futures: Collection[Future[Any]]) -> None:
-        """Cancel tasks in flight."""
+        """Cancel unfinished tasks."""
         for future in futures:
             future.cancel()
 
@@ -85,10 +86,10 @@ class TaskBackend:
 
 
 class LocalBackend(TaskBackend):
-    """Processes of this machine, by the loky executor that joblib includes.
+    """Local processes managed by loky, which is bundled with joblib.
 
-    Not `joblib.Parallel`: it runs a single worker inside this process, discards finished results when a worker exits,
-    and iterates the tasks on another thread.
+    `joblib.Parallel` is not used because it runs a single worker in the calling process, discards completed results
+    when a worker exits, and iterates over the tasks in another thread.
     """
 
     attempts = 3
@@ -97,14 +98,14 @@ class LocalBackend(TaskBackend):
         from joblib import cpu_count
 
         super().__init__(None)
-        self._workers = workers or cpu_count()  # respects affinity and a container's limit
+        self._workers = workers or cpu_count()  # respects CPU affinity and container limits
         self._folder = Path(tempfile.mkdtemp(prefix="limiirl-"))
         self._loads = 0
 
     def _start(self) -> Any:
         from joblib.externals.loky import ProcessPoolExecutor
 
-        # Loky replaces a worker whose memory has grown, with a warning that a user cannot act on.
+        # Loky restarts a worker whose memory has grown, and issues a warning that requires no action of the user.
         warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given", category=UserWarning)
         environment = dict.fromkeys((*_THREAD_VARIABLES, "NUMBA_NUM_THREADS"), "1")
         return ProcessPoolExecutor(
@@ -113,11 +114,11 @@ class LocalBackend(TaskBackend):
 
     @property
     def _path(self) -> Path:
-        # One name per function: a worker compares names to decide whether to read the file.
+        # Every function has its own file name, by which a worker recognises a new function.
         return self._folder / f"{self._loads}.pickle"
 
     def load(self, function: Callable[[Any], Any]) -> None:
-        """Write the function to a file that each worker reads once; loky would pickle it with every task."""
+        """Write the function to a file that each worker reads once; loky itself would send it with every task."""
         from joblib.externals.loky.backend import reduction
 
         self._path.unlink(missing_ok=True)
@@ -126,7 +127,7 @@ class LocalBackend(TaskBackend):
             reduction.dump(function, stream)
 
     def submit(self, task: Any) -> Future[Any]:
-        """Submit a task, to new processes if one has exited."""
+        """Submit a task; restart the process pool if a worker has exited."""
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
         self._executor = self._executor or self._start()
@@ -139,19 +140,19 @@ class LocalBackend(TaskBackend):
         return future
 
     def explain(self, error: BaseException) -> tuple[int, str]:
-        """Return the exit code of a worker, or raise the error of a task."""
+        """Return 1 and the exit code of a worker, or re-raise the error of a task."""
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
-        # A worker that cannot unpickle a task (a missing module) would fail again.
+        # If a task cannot be unpickled, for example because a module is missing, a retry would fail too.
         if not isinstance(error, BrokenProcessPool) or "un-serialize" in str(error):
             raise error
         exit_codes = re.search(r"\{(.+)\}", str(error))
         return 1, f"Exit status: {exit_codes[1]}." if exit_codes else str(error)
 
     def discard(self, futures: Collection[Future[Any]]) -> None:
-        """Kill the workers of unfinished tasks; a running task cannot be cancelled."""
+        """Kill the workers if there are unfinished tasks; a running task cannot be cancelled."""
         if futures:
-            # Killing workers, loky 3.6 fails on a task that is accepted but not yet queued; queueing takes no time.
+            # Loky 3.6 raises an error if workers are killed before all submitted tasks are queued.
             end = time.monotonic() + 1.0
             while any(not (future.running() or future.done()) for future in futures) and time.monotonic() < end:
                 time.sleep(0.001)
@@ -168,12 +169,11 @@ class LocalBackend(TaskBackend):
         self._executor = None
 
 
-# In a worker: the function by the path from which it was read; a single entry.
+# The function of the current tasks and the path that it was read from, in a worker.
 _LOADED: dict[Path, Callable[[Any], Any]] = {}
 
 
 def _call_loaded(path: Path, task: Any) -> Any:
-    """Run a task in a local worker."""
     if path not in _LOADED:
         _LOADED.clear()
         with path.open("rb") as stream:
@@ -182,7 +182,7 @@ def _call_loaded(path: Path, task: Any) -> Any:
 
 
 def _follow_parent(parent: int, folder: Path) -> None:
-    """Prepare a local worker: ignore interrupts, which the parent handles, and exit if the parent was killed."""
+    """Initialise a local worker: ignore interrupts, which the parent handles, and exit if the parent is killed."""
 
     def watch() -> None:
         while os.getppid() == parent:
