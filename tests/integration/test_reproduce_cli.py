@@ -101,7 +101,7 @@ def test_an_unreachable_scheduler_is_one_sentence_and_not_logged(tmp_path, monke
     for given in (["--scheduler", address], [f"--scheduler={address}"]):
         arguments = ("reproduce", "margin", "--repeats", 1, "--executor", "dask", *given)
         (line,) = command(*arguments, "--out", tmp_path / "run", code=2).messages
-        assert line.startswith(f"limiirl: No Dask scheduler answers at {address} (")
+        assert line.startswith(f"limiirl: There is no Dask scheduler at {address} (")
     assert read_records(tmp_path / "run") == {}
     # The address of a cluster does not belong in a report.
     assert not [run["command"] for run in Store(tmp_path / "run").runs() if address in run["command"]]
