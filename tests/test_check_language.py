@@ -36,6 +36,10 @@ def test_plain_phrases_are_accepted(text):
     [
         ("x = 1\nfound = 2\n", 2, "found"),
         ("def told():\n    pass\n", 1, "told"),
+        ("tally_edges = 0\n", 1, "tally_edges"),
+        ("def test_a_model_knows_its_data():\n    pass\n", 1, "test_a_model_knows_its_data"),
+        ("def test_paths_of_any_length():\n    pass\n", 1, "test_paths_of_any_length"),
+        ('def f():\n    """Whether f is true."""\n', 2, "Whether f is true."),
         ('def f():\n    """What f returns."""\n', 2, "What f returns."),
         ('def f():\n    """Is this a question?"""\n', 2, "Is this a question?"),
         ("x = 1  # but for rounding\n", 1, "but for"),
@@ -43,6 +47,11 @@ def test_plain_phrases_are_accepted(text):
 )
 def test_names_and_docstrings_of_python(source, line, phrase):
     assert (line, phrase) in [finding[:2] for finding in check_language.check_python(source)]
+
+
+@pytest.mark.parametrize("name", ["osm_ways", "FileNotFoundError", "test_results_are_equal"])
+def test_plain_names_are_accepted(name):
+    assert not check_language.is_old_name(name)
 
 
 def test_properties_and_fixtures_may_be_participles():

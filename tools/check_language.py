@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DEFAULT = ("src", "docs", "tests", "examples", "benchmarks", "tools", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
-SUFFIXES = {".py", ".md", ".html", ".js", ".css", ".j2", ".rst"}
+SUFFIXES = {".py", ".md", ".html", ".js", ".css", ".j2", ".rst", ".cu"}
 # Results are what a command printed; the glossary, this list and its test name the words that they forbid.
 SKIPPED = re.compile(
     r"docs/(results|_build)/|(tools/|tests/test_)check_language\.py$|__pycache__|\.min\.js$|/vendor/|_static/maplibre"
@@ -74,9 +74,17 @@ PROSE: tuple[tuple[str, str], ...] = (
     (r"\b(?:state of|as of) now\b|\bof late\b|\bof today\b", "current"),
     (r"\b(?:engines?) of (?:path|sums)|\bpath engine\b", "path sums"),
 )
-IDENTIFIERS = re.compile(
-    r"^(?:found|told|said|tell|tells|tally|tallies|onward|outlook|coldness|settled|mended|prepared|sticks|ways|sweeps?|"
-    r"slopes?|totals|climb|pull|seat|desk|engine|engines|somebody|nobody|anybody|ask|asked|asks|pose|posed|knock|hush)$"
+# Whole identifiers. As words of longer ones they may be right, such as the ways of OpenStreetMap.
+IDENTIFIERS = re.compile(r"(?:found|ways|sweeps?|slopes?|totals|engines?|seat|desk|pose|posed|knock|hush)")
+# Words of identifiers, which are split at underscores and capitals.
+WORDS = re.compile(
+    r"(?:told|said|tells?|tally|tallies|onward|outlook|coldness|settled|mended|prepared|sticks|climb|pull|"
+    r"(?:some|no|any|every)body|asks?|asked)"
+)
+# Words of the names of tests, besides the phrases of PROSE.
+TEST_WORDS = re.compile(
+    r"\b(?:hardly|remembers?|forgets?|knows?|thinks?|wants?|likes|likeliest|whatever|wherever|ways|slopes?|engines?|"
+    r"that is no|as many as|those of|that of|where there is none|the one from|come to)\b"
 )
 _PARTICIPLE = re.compile(
     r"(?!feed|seed|need|embed|speed|exceed|proceed|shed|expected)\w{2,}ed|told|said|known|found|drawn|made|kept|held|taken|"
@@ -92,8 +100,14 @@ def check_prose(text: str, first_line: int = 1) -> Iterator[tuple[int, str, str]
             yield first_line + text.count("\n", 0, match.start()), " ".join(match.group().split()), advice
 
 
+def is_old_name(name: str) -> bool:
+    """Return True if an identifier, or one of its words, is on the lists."""
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)
+    return IDENTIFIERS.fullmatch(name.strip("_")) is not None or any(WORDS.fullmatch(word.lower()) for word in words)
+
+
 def is_participle(name: str) -> bool:
-    """Whether the first word of a function's name is a past participle."""
+    """Return True if the first word of a function's name is a past participle."""
     return _PARTICIPLE.fullmatch(name.strip("_").split("_")[0].lower()) is not None
 
 
@@ -102,12 +116,12 @@ def check_python(text: str) -> Iterator[tuple[int, str, str]]:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type in (tokenize.COMMENT, tokenize.STRING) or token.type == getattr(tokenize, "FSTRING_MIDDLE", -1):
             yield from check_prose(token.string, token.start[0])
-        elif token.type == tokenize.NAME and IDENTIFIERS.match(token.string.strip("_")):
+        elif token.type == tokenize.NAME and is_old_name(token.string):
             yield token.start[0], token.string, "name what the value is, or use a verb of the glossary"
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
             docstring = ast.get_docstring(node) or ""
-            if _HEADLESS.match(docstring) and not docstring.startswith("Whether "):
+            if _HEADLESS.match(docstring):
                 yield node.body[0].lineno, docstring.splitlines()[0][:60], "begin with a noun phrase or an imperative"
             elif docstring.split("\n")[0].endswith("?"):
                 yield node.body[0].lineno, docstring.splitlines()[0][:60], "a docstring is not a question"
@@ -115,6 +129,11 @@ def check_python(text: str) -> Iterator[tuple[int, str, str]]:
             decorators = {ast.unparse(decorator).split("(")[0].split(".")[-1] for decorator in node.decorator_list}
             if is_participle(node.name) and not decorators & {"property", "cached_property", "setter", "fixture"}:
                 yield node.lineno, node.name, "functions are verbs"
+            if node.name.startswith("test_"):
+                sentence = node.name.replace("_", " ")
+                old = TEST_WORDS.search(sentence) or next(check_prose(sentence), None)
+                if old:
+                    yield node.lineno, node.name, "state the behaviour that the test checks, in standard terms"
 
 
 def check_file(path: Path) -> list[tuple[int, str, str]]:

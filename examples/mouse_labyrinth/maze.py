@@ -69,7 +69,7 @@ def nodes_of(states: ArrayLike) -> Int:
 
 
 def legal(nodes: ArrayLike) -> bool:
-    """Whether a bout begins and ends at the first junction, and every move is along a corridor."""
+    """Return True if a bout begins and ends at the first junction, and every move is along a corridor."""
     nodes = np.asarray(nodes, dtype=np.int64)
     a, b = nodes[:-1], nodes[1:]
     inside = nodes.size > 0 and nodes.min() >= 0 and nodes.max() < N_NODES

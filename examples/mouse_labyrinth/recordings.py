@@ -50,7 +50,7 @@ class Recordings:
 
     @property
     def labels(self) -> NDArray[np.bool_]:
-        """Whether each of `mice` was deprived of water."""
+        """Return a mask of the `mice` that were deprived of water."""
         return np.array([self.restricted[mouse] for mouse in self.mice])
 
     @property

@@ -144,7 +144,7 @@ def test_paper_map_names_code_and_tests_that_exist(row: dict[str, str]):
 
 
 def resolves(dotted: str) -> bool:
-    """Whether a dotted name is a module, or an attribute of an attribute ... of a module."""
+    """Return True if a dotted name is a module, or an attribute of an attribute ... of a module."""
     parts = dotted.split(".")
     for length in range(len(parts), 0, -1):
         try:

@@ -105,12 +105,12 @@ class Gap(NamedTuple):
 
     @property
     def below(self) -> bool:
-        """Whether the warm start is worse in mean accuracy or in mean ANID."""
+        """True if the warm start is worse in mean accuracy or in mean ANID."""
         return self.accuracy.difference.mean < -1e-9 or self.anid.difference.mean > TIE
 
     @property
     def above(self) -> bool:
-        """Whether it is better in both, by all tests."""
+        """True if it is better in both, by all tests."""
         sure = max(self.p_exact, self.anid.p_t, self.anid.p_wilcoxon) < LEVEL
         return sure and self.accuracy.difference.mean > 0.0 > self.anid.difference.mean
 

@@ -97,12 +97,12 @@ class Gap:
 
     @property
     def same(self) -> bool:
-        """Whether the interval lies within the margin."""
+        """True if the interval lies within the margin."""
         return -self.margin <= self.low and self.high <= self.margin
 
     @property
     def apart(self) -> bool:
-        """Whether the interval lies outside the margin."""
+        """True if the interval lies outside the margin."""
         return self.low > self.margin or self.high < -self.margin
 
 

@@ -154,7 +154,7 @@ class DriverSpec:
 
     @property
     def to_destination(self) -> bool:
-        """Whether the model is conditional on the destination."""
+        """True if the model is conditional on the destination."""
         return self.method in DESTINATION_METHODS
 
     @cached_property

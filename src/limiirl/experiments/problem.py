@@ -166,7 +166,7 @@ class AgentsProblem:
 
 
 def with_agents(spec: Spec) -> bool:
-    """Whether the model of a specification is fitted to agents."""
+    """Return True if the model of a specification is fitted to agents."""
     return spec.n_agents is not None or spec.world in AGENT_WORLDS
 
 

@@ -50,7 +50,7 @@ class BaseRecord:
 
     @property
     def failed(self) -> bool:
-        """Whether the trial failed."""
+        """True if the trial failed."""
         return bool(self.error)
 
     def reproducible(self) -> dict[str, Any]:

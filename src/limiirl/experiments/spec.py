@@ -179,7 +179,7 @@ class Spec:
 
     @property
     def supervised(self) -> bool:
-        """Whether the true labels are given."""
+        """True if the true labels are given."""
         return self.init == TRUE_LABELS
 
 

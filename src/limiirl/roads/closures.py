@@ -120,7 +120,7 @@ class Closure:
 
     @cached_property
     def hidden(self) -> bool:
-        """Whether too few drivers were affected to disclose their detours."""
+        """True if too few drivers were affected to disclose their detours."""
         return self.few(self.passed)
 
     @property

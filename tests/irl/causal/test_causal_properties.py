@@ -161,7 +161,7 @@ def test_discount_one_is_like_any_where_all_ends(name: str, data: st.DataObject,
 
 
 def near_a_kink(case: Case) -> bool:
-    """Whether some state's two best actions are too close for finite differences not to mix them."""
+    """Return True if some state's two best actions are too close for finite differences not to mix them."""
     choices = StateActions(case.mdp)
     Q = HardBellmanSolver(choices, 1.0).values(case.thetas).Q
     for s in choices.alive:

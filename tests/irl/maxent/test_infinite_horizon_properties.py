@@ -94,7 +94,7 @@ def test_long_horizons_converge_to_it(by_start: bool, stop: str, case: Case) -> 
 
 
 def impossible(mdp: MDP, stop: str, by_start: bool) -> bool:
-    """Whether no trajectory (by start: for some start state none) ends where it may."""
+    """Return True if no trajectory (by start: for some start state none) ends where it may."""
     if stop == "anywhere":
         return False
     ends = mdp.terminal.copy()
