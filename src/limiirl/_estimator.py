@@ -4,7 +4,7 @@ from typing import Any
 
 
 class NoMetadataRouting:
-    """Mixin without scikit-learn's metadata routing methods, such as `set_fit_request`."""
+    """Mixin that removes scikit-learn's metadata routing methods, such as `set_fit_request`, from its subclasses."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -21,21 +21,12 @@ from limiirl.errors import InvalidFile, MissingFile
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path in the same directory; on success rename it to `path`, on failure remove it.
 
-    The file is flushed to disk before the atomic rename, so that a crash leaves either the old content or the new.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> target = Path(tempfile.mkdtemp()) / "note.txt"
-    >>> with atomic_write(target) as scratch:
-    ...     _ = scratch.write_text("whole")
-    >>> target.read_text()
-    'whole'
+    The file is flushed to disk before the rename, so that after a crash it has either the old or the new content.
     """
     target = Path(path)
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    except OSError as error:  # report the directory instead of the temporary name
+    except OSError as error:  # name the directory, not the temporary file
         raise type(error)(error.errno, error.strerror, str(target.parent)) from None
     os.close(handle)
     scratch = Path(name)
@@ -51,7 +42,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     except OSError as error:
         if error.filename is not None:
             raise
-        # The error of a full disk has no file name.
+        # Disk-full errors have no file name.
         raise OSError(error.errno, error.strerror or str(error), str(target)) from error
     finally:
         scratch.unlink(missing_ok=True)
@@ -67,25 +58,14 @@ class Kind(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """Last sentence of an error message about another kind of file."""
+        """Last sentence of an error message about a file of another format."""
         return f"Use a file written by {self.writer}."
 
 
 def write_archive(
     path: str | PathLike[str], kind: Kind, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> None:
-    """Write arrays and a header. Store strings in the header, since numpy strips trailing NULs.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> kind = Kind("limiirl.example", 1, "an example", "this example")
-    >>> path = Path(tempfile.mkdtemp()) / "example.npz"
-    >>> write_archive(path, kind, {"name": "x"}, {"values": np.arange(3)})
-    >>> header, arrays = read_archive(path, kind)
-    >>> header["name"], arrays["values"]
-    ('x', array([0, 1, 2]))
-    """
+    """Write arrays and a JSON header to an npz file. Strings belong in the header: numpy strips their trailing NULs."""
     text = json.dumps({"format": kind.format, "version": kind.version, **header}).encode("ascii")
     with atomic_write(path) as scratch, scratch.open("wb") as stream:
         np.savez(stream, allow_pickle=False, header=np.frombuffer(text, dtype=np.uint8), **arrays)
@@ -94,7 +74,7 @@ def write_archive(
 def read_archive(path: str | PathLike[str], kind: Kind) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the header and arrays of a file written by `write_archive`.
 
-    Raises `InvalidFile` for a truncated file, a file of another kind, or one of a newer limiirl.
+    Raises `InvalidFile` if the file is truncated, has another format, or was written by a newer limiirl.
     """
     arrays = read_arrays(path, kind.remedy)
     try:
@@ -116,15 +96,9 @@ def _invalid(path: str | PathLike[str], reason: str) -> InvalidFile:
 def read_arrays(
     path: str | PathLike[str], remedy: str, select: Callable[[list[str]], list[str]] = list
 ) -> dict[str, NDArray[Any]]:
-    """Return the arrays of an npz file whose names `select` returns; `remedy` ends error messages.
+    """Return arrays of an npz file by name; `select` maps the stored names to the names to read.
 
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "two.npz"
-    >>> np.savez(path, a=np.arange(2), b=np.arange(3))
-    >>> read_arrays(path, "Use another file.", lambda names: ["b"])
-    {'b': array([0, 1, 2])}
+    `remedy` is the last sentence of error messages.
     """
     try:
         with Path(path).open("rb") as stream:
@@ -138,8 +112,8 @@ def read_arrays(
         raise MissingFile(f"{path} does not exist. {remedy}", parameter="path", value=str(path)) from None
     except IsADirectoryError:
         raise _invalid(path, f"is a folder. {remedy}") from None
-    # A damaged central directory points outside of the file, an OSError.
+    # OSError: a corrupted zip directory may point outside of the file.
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        # For other files, numpy's message suggests unpickling.
+        # For files of another type, numpy's message suggests allow_pickle.
         reason = "it contains objects or has no npz signature" if "pickle" in str(error) else f"{error!s:.200}"
         raise _invalid(path, f"is truncated or not an npz file ({reason}). {remedy}") from error

@@ -1,4 +1,4 @@
-"""Thread limits for numerical libraries, and a map over tasks in this process or by an executor."""
+"""Thread limits for numerical libraries, and a map over tasks in this process or in an executor."""
 
 from __future__ import annotations
 
@@ -24,15 +24,8 @@ def one_thread(user_api: str | None = None) -> AbstractContextManager[Any]:
 
     Parameters
     ----------
-    user_api : {"blas", "openmp"}, optional; limit only these libraries; "blas" leaves the threads of the kernels
-
-    Examples
-    --------
-    >>> from threadpoolctl import threadpool_info
-    >>> import numpy
-    >>> with one_thread("blas"):
-    ...     {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
-    {1}
+    user_api : {"blas", "openmp"}, optional
+        Limit only these libraries; "blas" does not limit the threads of the numba kernels. Default: all libraries.
     """
     limits: AbstractContextManager[Any] = _libraries(user_api).limit(limits=1, user_api=user_api)
     return limits
@@ -40,7 +33,7 @@ def one_thread(user_api: str | None = None) -> AbstractContextManager[Any]:
 
 @cache
 def _libraries(user_api: str | None) -> ThreadpoolController:
-    del user_api  # one cache entry per kind: more libraries may be loaded between the first calls
+    del user_api  # only the cache key: more libraries may be loaded between the first calls for two APIs
     return ThreadpoolController()
 
 
@@ -53,12 +46,12 @@ class Mapper(Protocol):
 
 @dataclass(frozen=True)
 class WarningRecorder:
-    """Callable that returns the result of a function with its warnings, for use in another process."""
+    """Wrapper of a function that returns its result and the warnings that it issued, for use in another process."""
 
     function: Callable[[Any], Any]
 
     def __call__(self, task: Any) -> tuple[Any, list[Warning | str]]:
-        """Return the result of a task and its warnings."""
+        """Return the result of a task, and its warnings."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             result = self.function(task)
@@ -66,16 +59,9 @@ class WarningRecorder:
 
 
 def map_tasks(function: Callable[[Task], Result], tasks: Iterable[Task], executor: Mapper | None) -> Iterator[Result]:
-    """Yield the results in the order of the tasks, computed in this process or by an executor's `map`.
+    """Yield the results in the order of the tasks, computed in this process or with an executor's `map`.
 
-    Warnings of other processes are issued again in this process.
-
-    Examples
-    --------
-    >>> from concurrent.futures import ThreadPoolExecutor
-    >>> with ThreadPoolExecutor(1) as pool:
-    ...     list(map_tasks(abs, [-2, 1], pool)), list(map_tasks(abs, [-2, 1], None))
-    ([2, 1], [2, 1])
+    Warnings issued in other processes are issued again in this process.
     """
     if executor is None:
         yield from map(function, tasks)
@@ -88,7 +74,7 @@ def map_tasks(function: Callable[[Task], Result], tasks: Iterable[Task], executo
 
 
 def check_executor(executor: object, method: str = "map") -> None:
-    """Raise `InvalidParameter` unless an executor has `method` and does not use several threads."""
+    """Raise `InvalidParameter` if an executor lacks `method`, uses several threads, or is a Dask client."""
 
     def invalid(message: str) -> InvalidParameter:
         return InvalidParameter(message, parameter="executor", value=executor)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 EVERY_S = 15.0
-"""Minimum number of seconds between two lines without a terminal."""
+"""Minimum number of seconds between two lines if stderr is not a terminal."""
 
 
 class Progress(Protocol):
@@ -44,12 +44,7 @@ def check_progress(progress: object, name: str = "progress") -> None:
 def show_progress(title: str = "", *, every_s: float = EVERY_S) -> Iterator[Progress]:
     """Yield a `Progress` that writes to stderr: a bar on a terminal, otherwise at most one line per `every_s` seconds.
 
-    A call with ``done=0, total=None`` starts a stage; without a terminal, each stage is one line.
-
-    Examples
-    --------
-    >>> with show_progress("matching") as progress:
-    ...     progress(1, 10, "trip 1")
+    A call with ``done=0, total=None`` starts a stage; if stderr is not a terminal, one line is written per stage.
     """
     from rich import progress as bars
     from rich.console import Console
@@ -77,15 +72,7 @@ def show_progress(title: str = "", *, every_s: float = EVERY_S) -> Iterator[Prog
 
 
 class LineReport:
-    """A `Progress` that writes at most one line per `every_s` seconds to stderr, and one line per stage.
-
-    Examples
-    --------
-    >>> seconds = iter([0.0, 5.0, 20.0, 21.0])
-    >>> report = LineReport("matching", 15.0, lambda: next(seconds))
-    >>> report(1, 9, "skipped"), report(2, 9, "written"), report(3, 9, "skipped")
-    (None, None, None)
-    """
+    """A `Progress` that writes at most one line per `every_s` seconds to stderr, and one line per stage."""
 
     def __init__(self, title: str, every_s: float = EVERY_S, clock: Callable[[], float] = monotonic) -> None:
         self._title, self._every_s, self._clock = title, every_s, clock
@@ -94,7 +81,7 @@ class LineReport:
         self._last_done: int | None = None  # at the last line
 
     def __call__(self, done: int, total: int | None, message: str, /) -> None:
-        """Write a line, unless the last was written less than `every_s` seconds ago."""
+        """Write a line, unless the last line was written less than `every_s` seconds ago."""
         if total is None and not done:
             if message != self._stage:
                 self._stage = message
@@ -106,7 +93,7 @@ class LineReport:
         line = f"{self._title}: " if self._title else "  "
         line += f"{done:,}" if total is None else f"{done:,} of {total:,}"
         line += f", {message}" if message else ""
-        # Rate since the last line, since the first steps may be slow (start-up) or skipped.
+        # Use the rate since the last line, because the first steps may be slow (start-up) or skipped.
         if total and self._last_done is not None and self._last < now and self._last_done < done < total:
             left = (now - self._last) / (done - self._last_done) * (total - done)
             line += f", about {left:.0f} s left"
@@ -118,7 +105,7 @@ class LineReport:
 def reporting(
     title: str, verbose: bool, progress: Progress | None, *, every_s: float = EVERY_S
 ) -> Iterator[Progress | None]:
-    """Yield a `Progress` that calls `progress` and, if `verbose`, writes to stderr; None if there is nothing to do.
+    """Yield a `Progress` that calls `progress` and, if `verbose`, writes to stderr; None if neither is requested.
 
     Examples
     --------

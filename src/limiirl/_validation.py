@@ -11,7 +11,7 @@ from limiirl.errors import InvalidParameter
 
 
 def check_count(value: object, name: str, *, least: int = 1, remedy: str = "") -> int:
-    """Return an integer of at least `least`; `remedy` ends the error message.
+    """Return an integer of at least `least`; `remedy` is the last sentence of the error message.
 
     Examples
     --------

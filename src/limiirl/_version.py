@@ -1,3 +1,3 @@
-"""The version, in the one place from which the package and its metadata read it."""
+"""Version of the package, which pyproject.toml reads from here."""
 
 __version__ = "0.1.0"

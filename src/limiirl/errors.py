@@ -44,7 +44,7 @@ class LimiirlError(ValueError):
     def of(
         cls, parameter: str, value: object, rule: str, *, index: int | tuple[int, ...] | None = None, remedy: str = ""
     ) -> Self:
-        """Return an error whose message is composed of its attributes.
+        """Return an error with a message of the form "parameter[index] rule; got value. remedy".
 
         Examples
         --------
@@ -53,8 +53,8 @@ class LimiirlError(ValueError):
         >>> InvalidMDP.of("p0", -0.1, "must not be negative", index=4, remedy="Pass probabilities.")
         InvalidMDP('p0[4] must not be negative; got -0.1. Pass probabilities.')
         """
-        place = "" if index is None else f"[{', '.join(map(str, index)) if isinstance(index, tuple) else index}]"
-        message = f"{parameter}{place} {rule}; got {_show(value)}. {remedy}".rstrip()
+        position = "" if index is None else f"[{', '.join(map(str, index)) if isinstance(index, tuple) else index}]"
+        message = f"{parameter}{position} {rule}; got {_show(value)}. {remedy}".rstrip()
         return cls(message, parameter=parameter, value=value, index=index)
 
 
@@ -84,7 +84,7 @@ class InvalidParameter(LimiirlError):
 
 
 class InvalidFile(LimiirlError):
-    """A file is damaged, of another kind, or written by a newer version."""
+    """A file is corrupted, has another format, or was written by a newer version of limiirl."""
 
 
 class MissingFile(InvalidFile, FileNotFoundError):
@@ -92,7 +92,7 @@ class MissingFile(InvalidFile, FileNotFoundError):
 
 
 class NotFitted(LimiirlError, AttributeError):
-    """An attribute or method requires a call of `fit`; also an AttributeError, so that `hasattr` works."""
+    """`fit` must be called first; also an AttributeError, so that `hasattr` returns False before a fit."""
 
 
 class DivergentPartition(LimiirlError):
@@ -108,7 +108,7 @@ class BackendUnavailable(LimiirlError):
 
 
 class ConformanceError(LimiirlError):
-    """A model violates the protocol; `failures` has the message of each failed check by its name."""
+    """A model violates the protocol; `failures` maps the names of failed checks to their messages."""
 
     def __init__(self, message: str, failures: dict[str, str] | None = None) -> None:
         super().__init__(message)
@@ -136,4 +136,4 @@ class SkippedTripsWarning(LimiirlWarning):
 
 
 class DisconnectedWarning(LimiirlWarning):
-    """A large part of a map is not connected to the rest, and was dropped."""
+    """A large part of a map was dropped, because it is not connected to the rest."""

@@ -1,4 +1,4 @@
-"""Npz files of an MDP: exact round trips, and errors for damaged and foreign files."""
+"""Npz files of an MDP: exact round trips, and errors for corrupted and foreign files."""
 
 import io
 import json
@@ -150,7 +150,7 @@ FOREIGN = [
         npz_bytes(header=header(format="limiirl.mdp", version=2)),
         "format version 2",
     ),
-    (npz_bytes(header=header(format="limiirl.mdp", version=1)), "damaged: 'src'"),
+    (npz_bytes(header=header(format="limiirl.mdp", version=1)), "array 'src' is missing"),
 ]
 
 

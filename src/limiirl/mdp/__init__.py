@@ -1,9 +1,9 @@
-"""Markov decision processes as sparse edge lists, and the ways to build them."""
+"""Markov decision processes as sparse edge lists, with planning and shortest paths."""
 
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mdp.estimation import read_frame
 from limiirl.mdp.features import FeatureInput, FeatureMatrix
-from limiirl.mdp.mdp import MDP
+from limiirl.mdp.mdp import MDP, reachable_states
 from limiirl.mdp.planning import (
     BellmanEquations,
     action_values,
@@ -14,19 +14,10 @@ from limiirl.mdp.planning import (
 )
 from limiirl.mdp.shortest_paths import PathFinder, ShortestPath, ShortestPaths
 
+# fmt: off
 __all__ = [
-    "MDP",
-    "BellmanEquations",
-    "FeatureInput",
-    "FeatureMatrix",
-    "PathFinder",
-    "RewardEnsemble",
-    "ShortestPath",
-    "ShortestPaths",
-    "action_values",
-    "check_policy",
-    "optimal_policy",
-    "optimal_values",
-    "policy_values",
-    "read_frame",
+    "MDP", "BellmanEquations", "FeatureInput", "FeatureMatrix", "PathFinder", "RewardEnsemble", "ShortestPath",
+    "ShortestPaths", "action_values", "check_policy", "optimal_policy", "optimal_values", "policy_values",
+    "reachable_states", "read_frame",
 ]
+# fmt: on

@@ -1,4 +1,4 @@
-"""`RewardEnsemble`: reward vectors with mixture weights."""
+"""`RewardEnsemble`: reward vectors with mixture weights, stored as JSON."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class RewardEnsemble:
         return int(self.thetas.shape[1])
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write a JSON file atomically; `RewardEnsemble.load` reads it back without loss.
+        """Write a JSON file atomically and without loss; `RewardEnsemble.load` reads it.
 
         Examples
         --------

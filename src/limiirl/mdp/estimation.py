@@ -202,7 +202,7 @@ def _actions(column: NDArray[Any], offsets: IntArray, rows: _SortedRows) -> Int3
 
 
 def _constant(column: NDArray[Any], name: str, order: IntArray, offsets: IntArray, ids: NDArray[Any]) -> NDArray[Any]:
-    """Return the value of each demonstration in a column that is constant within demonstrations."""
+    """Return one value (N,) per demonstration from a column that must be constant within demonstrations."""
     values = _as_sortable(column, name)[order]
     first = values[offsets[:-1]]
     change = np.flatnonzero(values != np.repeat(first, np.diff(offsets)))
@@ -294,7 +294,6 @@ def from_demonstrations(
 def _estimate_edges(
     states: IntArray, offsets: IntArray, actions: Any, n_states: int, smoothing: float
 ) -> tuple[IntArray, IntArray, IntArray, NDArray[np.float64]]:
-    """Return the estimated edges (s, a, s', p)."""
     has_successor = np.ones(states.size, dtype=np.bool_)
     has_successor[offsets[1:] - 1] = False
     steps = np.flatnonzero(has_successor)
@@ -324,13 +323,14 @@ def _check_range(states: IntArray, offsets: IntArray, n_states: int) -> None:
 def _frequencies(
     src: IntArray, act: IntArray, dst: IntArray, n_states: int, smoothing: float
 ) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
-    """Return the smoothed frequencies of the successors of each observed (s, a)."""
+    """Return the edges (s, a, s', p) with smoothed frequencies of the successors of each observed (s, a)."""
     n_actions = int(act.max(initial=-1)) + 1
     pairs, pair = np.unique(src * n_actions + act, return_inverse=True)
     transitions, transition = np.unique(src * n_states + dst, return_inverse=True)
     pair_state, pair_action = np.divmod(pairs, max(n_actions, 1))
     source, successor = np.divmod(transitions, n_states)
-    # The edges are the join of the pairs (s, a) with the transitions (s, s') over s; those of pair p start at first[p].
+    # The edges are the join of the pairs (s, a) with the transitions (s, s') over s; the edges of pair p
+    # start at first[p].
     pointers = row_pointers(source, n_states)
     degree = np.diff(pointers)[pair_state]
     first = np.concatenate([[0], np.cumsum(degree)])

@@ -1,4 +1,4 @@
-"""Dense and sparse feature matrices, and the rewards of states and edges for a parameter vector."""
+"""Dense and sparse feature matrices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from limiirl._typing import FloatArray
-from limiirl.errors import InvalidMDP, InvalidParameter
+from limiirl.errors import InvalidMDP
 
 if TYPE_CHECKING:
     from limiirl.mdp.mdp import MDP
@@ -131,7 +131,7 @@ def default_names(kind: str, count: int) -> tuple[str, ...]:
     return tuple(f"{kind}[{column}]" for column in range(count))
 
 
-def names_after(mdp: MDP, changes: dict[str, Any]) -> tuple[str, ...]:
+def update_names(mdp: MDP, changes: dict[str, Any]) -> tuple[str, ...]:
     """Return the feature names after applying `changes`.
 
     State, action or edge features keep their names if their number of columns is unchanged.
@@ -148,45 +148,8 @@ def names_after(mdp: MDP, changes: dict[str, Any]) -> tuple[str, ...]:
     return names
 
 
-def check_thetas(mdp: MDP, thetas: ArrayLike, name: str = "thetas") -> FloatArray:
-    """Return `thetas` as a C-contiguous (K, d) float64 array; see `MDP.check_thetas`."""
-    try:
-        array = as_floats(thetas, name)
-    except InvalidMDP as error:
-        raise InvalidParameter(str(error), parameter=name) from error
-    shape, d = array.shape, mdp.n_features
-    if len(shape) not in (1, 2) or shape[-1] != d or 0 in shape:
-        names = ", ".join(mdp.feature_names[:8]) + (", ..." if d > 8 else "")
-        rule = f"must have shape (K, {d}) or ({d},), one column per feature ({names})"
-        raise InvalidParameter.of(name, shape, rule)
-    array = np.ascontiguousarray(array).reshape(-1, d)
-    finite = np.isfinite(array)
-    if not finite.all():
-        row, column = (int(index) for index in np.argwhere(~finite)[0])
-        raise InvalidParameter.of(name, float(array[row, column]), "must be finite", index=(row, column))
-    return array
-
-
-def split(mdp: MDP, thetas: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Split (K, d) parameters into their state, action and edge columns; see `MDP.split`."""
-    array = check_thetas(mdp, thetas)
-    first, second = mdp.n_state_features, mdp.n_state_features + mdp.n_action_features
-    return array[:, :first], array[:, first:second], array[:, second:]
-
-
-def rewards(mdp: MDP, thetas: ArrayLike) -> tuple[FloatArray, FloatArray | None]:
-    """Return the rewards of states (S, K) and of edges (E, K) or None; see `MDP.rewards`."""
-    of_state, of_action, of_edge = split(mdp, thetas)
-    r_state = _product(mdp.state_features, of_state, mdp.n_states)
-    if mdp.action_features is None and mdp.edge_features is None:
-        return r_state, None
-    r_edge = _product(mdp.edge_features, of_edge, mdp.n_edges)
-    if mdp.action_features is not None:
-        r_edge += _product(mdp.action_features, of_action, mdp.n_pairs)[mdp.pair_of_edge]
-    return r_state, r_edge
-
-
-def _product(features: FeatureMatrix | None, thetas: FloatArray, rows: int) -> FloatArray:
+def multiply(features: FeatureMatrix | None, thetas: FloatArray, rows: int) -> FloatArray:
+    """Return the products (rows, K) of features and parameters (K, d); 0 if `features` is None."""
     if features is None:
         return np.zeros((rows, thetas.shape[0]))
     return np.ascontiguousarray(features @ thetas.T)

@@ -46,8 +46,8 @@ def from_dense(  # noqa: PLR0913 (the design fixes the signature)
     gamma : float
         Discount in (0, 1].
     state_features : (S, ds), optional
-        Dense or scipy.sparse; an array without the last axis is one feature (also below). If no features are given at
-        all, state indicators are used.
+        Dense or scipy.sparse; an array without the last axis is one feature, here and below. Without any features,
+        state indicators are used.
     action_features : (S, A, da), optional
         Or a sparse matrix with S * A rows, row ``s * A + a``.
     edge_features : (S, A, S, de), optional
@@ -99,7 +99,7 @@ def from_dense(  # noqa: PLR0913 (the design fixes the signature)
 
 
 def terminal_states(terminal: ArrayLike | None, src: IntArray, n_states: int) -> BoolArray:
-    """Return the terminal mask; default: the states without an outgoing edge."""
+    """Return the mask of terminal states; default: the states without an outgoing edge."""
     if terminal is not None:
         return validate.as_terminal_mask(terminal, n_states)
     return np.asarray(np.bincount(src, minlength=n_states) == 0)
@@ -185,8 +185,7 @@ def from_edges(  # noqa: PLR0913 (the design fixes the signature)
     gamma : float
         Discount in (0, 1].
     state_features : (S, ds), optional
-        Dense or scipy.sparse; a one-dimensional array is one feature. If no features are given at all, state
-        indicators are used.
+        Dense or scipy.sparse; a one-dimensional array is one feature. Without any features, state indicators are used.
     action_features : (E, da) or (S, A, da), optional
         One row per edge, equal for all edges of one (s, a); or an array indexed [s, a].
     edge_features : (E, de), optional
@@ -314,7 +313,7 @@ def _action_features(features: FeatureInput | None, edges: _EdgeList, rows: IntA
         return table[source[first], act[first]]
     matrix = _edge_rows(features, edges, "action_features")
     leader = rows[first][pair_index(source, act)]
-    unequal = _disagreeing_rows(matrix[rows], matrix[leader])
+    unequal = _differing_rows(matrix[rows], matrix[leader])
     if unequal.size:
         one, other = int(leader[unequal[0]]), int(rows[unequal[0]])
         raise InvalidMDP(
@@ -326,7 +325,7 @@ def _action_features(features: FeatureInput | None, edges: _EdgeList, rows: IntA
     return matrix[rows[first]]
 
 
-def _disagreeing_rows(one: FeatureMatrix, other: FeatureMatrix) -> IntArray:
+def _differing_rows(one: FeatureMatrix, other: FeatureMatrix) -> IntArray:
     if isinstance(one, np.ndarray):
         return np.flatnonzero((one != other).any(axis=1))
     return np.unique((one - other).nonzero()[0]).astype(np.int64)

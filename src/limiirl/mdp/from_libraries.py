@@ -107,10 +107,10 @@ class _Transitions(NamedTuple):
             for action, outcomes in _items(actions):
                 for outcome in outcomes:
                     if len(outcome) != 4:
-                        rule = "outcomes in P must be (prob, next, reward, done)"
-                        raise InvalidMDP.of("env", outcome, rule, index=(state, action))
+                        message = f"env.P[{state}][{action}] must contain (prob, next, reward, done); got {outcome!r}."
+                        raise InvalidMDP(message, parameter="env", value=outcome, index=(state, action))
                     prob, target, _, done = outcome
-                    # Not `prob > 0`: from_edges must see a NaN.
+                    # Not `prob > 0`, so that from_edges rejects NaN.
                     if prob != 0:
                         rows.append((state, action, target, prob, done))
         columns = list(zip(*rows, strict=True)) or [()] * 5
@@ -137,8 +137,7 @@ class _Transitions(NamedTuple):
         """Return the states that are only ever entered with done=True."""
         ending = _mask(self.dst[self.done], n_states)
         started = np.zeros(n_states, dtype=np.bool_) if p0 is None else p0 > 0
-        # Tables also list unreachable transitions, e.g. out of terminal states, where `done` is
-        # arbitrary. Only transitions that are reachable from a start state count.
+        # `done` is arbitrary in unreachable transitions, e.g. out of terminal states: ignore these.
         visited = ~ending if p0 is None else started.copy()
         while not visited[successors := self.dst[~self.done & visited[self.src]]].all():
             visited[successors] = True
@@ -146,9 +145,11 @@ class _Transitions(NamedTuple):
         passing = started | _mask(self.dst[possible & ~self.done], n_states)
         both = np.flatnonzero(_mask(self.dst[possible & self.done], n_states) & passing)
         if both.size:
-            rule = "is ambiguous: a state is entered both with done=True and without (or as a start)"
-            remedy = "Pass terminal, or make the end of an episode part of the environment's state."
-            raise InvalidMDP.of("terminal", int(both[0]), rule, remedy=remedy)
+            message = (
+                f"terminal is ambiguous: state {both[0]} is entered with done=True, and also with done=False or as a "
+                "start state. Pass terminal, or make the end of an episode part of the environment's state."
+            )
+            raise InvalidMDP(message, parameter="terminal", value=int(both[0]))
         return ending & ~passing
 
 
@@ -250,7 +251,7 @@ def _iterate_edges(graph: Any) -> Iterator[tuple[Any, Any, Mapping[str, Any]]]:
 def _sort_attributes(
     features: tuple[str, ...], nodes: list[Any], node_data: list[Any], edges: list[Any]
 ) -> tuple[list[str], list[str]]:
-    """Return the attributes that are state features and those that are edge features."""
+    """Return the names of the state features and the names of the edge features."""
     on_nodes, on_edges = [], []
     for name in features:
         bare_nodes = (repr(node) for node, data in zip(nodes, node_data, strict=True) if name not in data)

@@ -14,7 +14,7 @@ def edge_order(src: NDArray[np.integer], act: NDArray[np.integer], dst: NDArray[
 
 
 def descents(src: NDArray[np.integer], act: NDArray[np.integer], dst: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Return a mask (E - 1,): edge i + 1 precedes edge i in the order (src, act, dst)."""
+    """Return the mask (E - 1,) of positions i where edge i + 1 sorts before edge i by (src, act, dst)."""
     same_src, same_act = src[1:] == src[:-1], act[1:] == act[:-1]
     descends_in_act = (act[1:] < act[:-1]) | (same_act & (dst[1:] < dst[:-1]))
     return np.asarray((src[1:] < src[:-1]) | (same_src & descends_in_act))
@@ -40,7 +40,7 @@ def row_pointers(rows: NDArray[np.integer], n_rows: int) -> IntArray:
 
 
 def number_within(groups: NDArray[np.integer]) -> IntArray:
-    """Number the entries 0, 1, ... within each group, in order of appearance."""
+    """Return the number 0, 1, ... of each entry within its group, in order of appearance."""
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]
     new = np.ones(groups.size, dtype=np.bool_)

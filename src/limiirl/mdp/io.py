@@ -25,7 +25,7 @@ _FEATURES = ("state_features", "action_features", "edge_features")
 
 
 def _pack(mdp: MDP) -> dict[str, NDArray[Any]]:
-    """Return the content of an MDP as arrays, names excluded."""
+    """Return the fields of an MDP as plain arrays, without names."""
     packed: dict[str, NDArray[Any]] = {name: getattr(mdp, name) for name in _ARRAYS}
     packed["gamma"] = np.array(mdp.gamma)
     for name in _FEATURES:
@@ -64,7 +64,7 @@ def save(mdp: MDP, path: str | PathLike[str]) -> None:
 
 
 def load(cls: type[MDP], path: str | PathLike[str]) -> MDP:
-    """Read an MDP written by `save`; raise `InvalidFile` if it is corrupted, of another kind or too new.
+    """Read an MDP written by `save`; raise `InvalidFile` if it is corrupted, not an MDP or too new.
 
     Examples
     --------
@@ -86,7 +86,8 @@ def load(cls: type[MDP], path: str | PathLike[str]) -> MDP:
             state_names=None if header["state_names"] is None else tuple(header["state_names"]),
         )
     except (KeyError, ValueError, TypeError, InvalidMDP) as error:
-        message = f"{path} is corrupted: {error!s:.300} Save the MDP again."
+        reason = f"array {error} is missing." if isinstance(error, KeyError) else f"{error!s:.300}"
+        message = f"{path} is corrupted: {reason} Save the MDP again."
         raise InvalidFile(message, parameter="path", value=str(path)) from error
 
 

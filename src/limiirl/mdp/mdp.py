@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from limiirl._typing import FloatArray, Int32Array, IntArray
-from limiirl.errors import InvalidMDP
+from limiirl.errors import InvalidMDP, InvalidParameter
 from limiirl.mdp import estimation, from_arrays, from_libraries, indexing, io, validate
 from limiirl.mdp import features as feature_rules
 from limiirl.mdp.features import FeatureMatrix, same_features
@@ -27,7 +27,7 @@ def describe(mdp: MDP) -> str:
         f"{_count(mdp.n_actions, 'action')}, {_count(mdp.n_edges, 'edge')}, discount {mdp.gamma:.6g}"
     )
     starts = f"  starts: {_count(int((mdp.p0 > 0).sum()), 'state')}"
-    unreachable = int((~reachable(mdp)).sum())
+    unreachable = int((~reachable_states(mdp, np.flatnonzero(mdp.p0))).sum())
     if unreachable:
         starts += f"; {_count(unreachable, 'state')} unreachable"
     kinds = (("states", mdp.state_features), ("actions", mdp.action_features), ("edges", mdp.edge_features))
@@ -55,9 +55,8 @@ def _count(number: int, unit: str) -> str:
     return f"{number:,} {unit}" if number == 1 else f"{number:,} {unit}s"
 
 
-def reachable(mdp: MDP) -> NDArray[np.bool_]:
-    """Return the mask (S,) of the states that are reachable from the start distribution."""
-    starts = np.flatnonzero(mdp.p0 > 0)
+def reachable_states(mdp: MDP, starts: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Return the mask (S,) of the states that are reachable from the states `starts`, including these."""
     # An extra state with an edge to every start state reduces this to one search.
     origin = mdp.n_states
     rows = np.concatenate([mdp.src, np.full(starts.size, origin)])
@@ -70,7 +69,7 @@ def reachable(mdp: MDP) -> NDArray[np.bool_]:
 
 
 def same_content(one: MDP, other: MDP) -> bool:
-    """Return True if two MDPs have the same edges, probabilities, start, discount, features and names."""
+    """Return True if all fields of two MDPs are equal."""
     arrays = ("p0", "terminal", "src", "act", "dst", "prob")
     return (
         one.gamma == other.gamma
@@ -89,18 +88,19 @@ _Array = TypeVar("_Array", bound=NDArray[Any])
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MDP:
-    """A Markov decision process without its reward: edges (s, a, s', p), start, discount, terminal states and features.
+    """A Markov decision process without its reward: edges, start distribution, discount, terminal states, features.
 
     The reward is linear in theta, the concatenation of three blocks: state s has reward ``state_features[s] @
-    theta_state``, and the transition (s, a, s') has reward ``action_features[pair of (s, a)] @ theta_action +
-    edge_features[edge] @ theta_edge``. Build an MDP with `from_dense`, `from_edges`, `from_gymnasium`, `from_networkx`
-    or `from_demonstrations`; the constructor expects canonical arrays. An MDP is immutable, including its arrays, and
-    is compared by content.
+    theta_state``, and the transition (s, a, s') has reward ``action_features[(s, a)] @ theta_action +
+    edge_features[(s, a, s')] @ theta_edge``. Build an MDP with `from_dense`, `from_edges`, `from_gymnasium`,
+    `from_networkx` or `from_demonstrations`; the constructor expects canonical arrays. An MDP and its arrays are
+    immutable; MDPs are compared by content.
 
     Parameters
     ----------
     src, act, dst : (E,) int32
-        Edges, sorted by (src, act, dst) without duplicates. Action numbers are local to their state.
+        Source, action and target of each edge, sorted by (src, act, dst) without duplicates. Actions are numbered per
+        state.
     prob : (E,)
         P(s' | s, a) in (0, 1]; sums to 1 over the edges of each (s, a).
     p0 : (S,)
@@ -116,7 +116,7 @@ class MDP:
     edge_features : (E, de), optional
         One row per edge.
     feature_names : sequence of d strings, optional
-        Default: "state[0]", ..., "action[0]", ..., "edge[0]",
+        Default: "state[0]", ..., "action[0]", ..., "edge[0]", ...
     state_names : sequence of S strings, optional
 
     Examples
@@ -163,7 +163,7 @@ class MDP:
             self._set(name, values.astype(np.int32))
         prob = feature_rules.as_floats(self.prob, "prob")
         validate.check_canonical_edges(self.src, self.act, self.dst, prob, self.terminal)
-        # Rounding may give 1 + 1e-16, whose log-probability would be positive.
+        # Rounding may yield 1 + 1e-16, which would have a positive log-probability.
         self._set("prob", np.minimum(prob, 1.0))
         self._set_features()
         if self.state_names is not None:
@@ -267,12 +267,28 @@ class MDP:
         return bool((self.prob == 1.0).all())
 
     def check_thetas(self, thetas: ArrayLike, name: str = "thetas") -> FloatArray:
-        """Return parameters (d,) or (K, d) as a C-contiguous float64 array (K, d); errors refer to them by `name`."""
-        return feature_rules.check_thetas(self, thetas, name)
+        """Return parameters (d,) or (K, d) as a C-contiguous float64 array (K, d); `name` is their name in errors."""
+        try:
+            array = feature_rules.as_floats(thetas, name)
+        except InvalidMDP as error:
+            raise InvalidParameter(str(error), parameter=name) from error
+        shape, d = array.shape, self.n_features
+        if len(shape) not in (1, 2) or shape[-1] != d or 0 in shape:
+            names = ", ".join(self.feature_names[:8]) + (", ..." if d > 8 else "")
+            rule = f"must have shape (K, {d}) or ({d},), one column per feature ({names})"
+            raise InvalidParameter.of(name, shape, rule)
+        array = np.ascontiguousarray(array).reshape(-1, d)
+        finite = np.isfinite(array)
+        if not finite.all():
+            row, column = (int(index) for index in np.argwhere(~finite)[0])
+            raise InvalidParameter.of(name, float(array[row, column]), "must be finite", index=(row, column))
+        return array
 
     def split(self, thetas: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Split parameters (K, d) into state (K, ds), action (K, da) and edge (K, de) parameters."""
-        return feature_rules.split(self, thetas)
+        array = self.check_thetas(thetas)
+        first, second = self.n_state_features, self.n_state_features + self.n_action_features
+        return array[:, :first], array[:, first:second], array[:, second:]
 
     def rewards(self, thetas: ArrayLike) -> tuple[FloatArray, FloatArray | None]:
         """Return the rewards of K parameter vectors on states and edges.
@@ -295,12 +311,19 @@ class MDP:
         >>> r_state.ravel(), r_edge.ravel()
         (array([ 0., -1., -2.]), array([50., 70.]))
         """
-        return feature_rules.rewards(self, thetas)
+        of_state, of_action, of_edge = self.split(thetas)
+        r_state = feature_rules.multiply(self.state_features, of_state, self.n_states)
+        if self.action_features is None and self.edge_features is None:
+            return r_state, None
+        r_edge = feature_rules.multiply(self.edge_features, of_edge, self.n_edges)
+        if self.action_features is not None:
+            r_edge += feature_rules.multiply(self.action_features, of_action, self.n_pairs)[self.pair_of_edge]
+        return r_state, r_edge
 
     def replace(self, **changes: Any) -> MDP:
         """Return a validated copy with some fields changed.
 
-        Features whose number of columns changes get default names unless `feature_names` is given.
+        Features with a changed number of columns have default names unless `feature_names` is given.
 
         Examples
         --------
@@ -313,7 +336,7 @@ class MDP:
             message = f"MDP has no field {unknown[0]!r}. Choose from {', '.join(fields)}."
             raise InvalidMDP(message, parameter=unknown[0], value=changes[unknown[0]])
         if "feature_names" not in changes and any(f"{kind}_features" in changes for kind in feature_rules.KINDS):
-            changes["feature_names"] = feature_rules.names_after(self, changes)
+            changes["feature_names"] = feature_rules.update_names(self, changes)
         return MDP(**(fields | changes))
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -337,7 +360,7 @@ class MDP:
         return int(self._digest[:15], 16)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Unpickled arrays are writeable; the constructor makes them read-only.
+        # Unpickled arrays are writeable, so that the constructor must make them read-only again.
         return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self))
 
     def __repr__(self) -> str:

@@ -24,7 +24,7 @@ ROUNDING = 1e-13
 _DENSE = 250
 # Bellman backups that initialise policy iteration, and its iteration limit (reached only if rounding causes a cycle).
 _BACKUPS, _ITERATIONS = 30, 10_000
-# Tolerance for the sums of a policy's probabilities, as for an MDP.
+# Tolerance for the sums of a policy's probabilities, equal to that for transition probabilities.
 _TOLERANCE = 1e-8
 
 
@@ -87,7 +87,7 @@ class BellmanEquations:
         return np.asarray(np.maximum.reduceat(Q, self.first_pair))
 
     def greedy(self, Q: FloatArray) -> IndexArray:
-        """Return the first optimal pair of every nonterminal state."""
+        """Return the index of the optimal (s, a) pair of every nonterminal state, the first pair in case of ties."""
         optimal = np.flatnonzero(self.best(Q)[self.owner] == Q)
         return np.asarray(optimal[np.searchsorted(self.owner[optimal], np.arange(self.nonterminal.size))])
 
@@ -100,13 +100,16 @@ class BellmanEquations:
             return self.greedy(self.action_values(V))
         every = np.ones(mdp.n_pairs, dtype=np.bool_)
         successor = self.next_towards_end(every, resting, "no terminal state is reachable")
-        # A policy that approaches an end with positive probability from every state terminates with probability 1.
+        # A policy that moves closer to an end with positive probability from every state terminates with probability 1.
         towards = np.zeros(mdp.n_pairs)
         towards[mdp.pair_of_edge[mdp.dst == successor[mdp.src]]] = 1.0
         return self.greedy(towards)
 
     def resting_states(self, used: BoolArray, *, every: bool) -> BoolArray:
-        """Return the mask (S,) of states from which some (or every) policy on the used pairs has only zero rewards."""
+        """Return the mask (S,) of resting states, from which a policy on the pairs `used` earns only zero rewards.
+
+        This must hold for some such policy, or for every such policy if `every`.
+        """
         mdp = self.mdp
         rest = ~mdp.terminal
         idle = used & (self.r_state[mdp.pair_state] == 0.0)
@@ -121,7 +124,10 @@ class BellmanEquations:
         return np.zeros(mdp.n_states, dtype=np.bool_)
 
     def next_towards_end(self, used: BoolArray, resting: BoolArray, fault: str) -> IndexArray:
-        """Return the next state (S,) on a shortest path to a terminal or resting state through used pairs."""
+        """Return the next state (S,) on a shortest path to a terminal or resting state through the pairs `used`.
+
+        `fault` is the reason in the error message for states without such a path.
+        """
         mdp, sink = self.mdp, self.mdp.n_states
         ends = np.flatnonzero(mdp.terminal | resting)
         edges = used[mdp.pair_of_edge]
@@ -132,14 +138,14 @@ class BellmanEquations:
         if order.size <= sink:
             trapped = np.setdiff1d(np.arange(sink), order)
             message = (
-                f"theta must have a finite total reward for gamma = 1; from state {trapped[0]} ({trapped.size} in "
-                f"total) {fault}. Use gamma < 1, make a state terminal, or change theta."
+                f"theta must have a finite total reward for gamma = 1; from state {trapped[0]} (one of "
+                f"{trapped.size}) {fault}. Use gamma < 1, make a state terminal, or change theta."
             )
             raise InvalidParameter(message, parameter="theta", index=int(trapped[0]))
         return np.asarray(successor[:sink], dtype=np.intp)
 
     def evaluate(self, policy: FloatArray, resting: BoolArray) -> FloatArray:
-        """Solve V = r + gamma P V of a policy (P,), with V = 0 in resting states."""
+        """Return the solution of V = r + gamma P V for a policy (P,), with V = 0 in resting states."""
         mdp, n = self.mdp, self.mdp.n_states
         weight = np.where(resting[mdp.src], 0.0, policy[mdp.pair_of_edge] * mdp.prob)
         reward = np.where(resting, 0.0, self.r_state + np.bincount(mdp.src, weight * self.r_edge, minlength=n))
@@ -163,9 +169,9 @@ def _finite(solve: Callable[[], FloatArray]) -> FloatArray:
 
 
 def _sparse_solve(matrix: sparse.csr_array[np.float64, tuple[int, int]], right: FloatArray, gamma: float) -> FloatArray:
-    """Solve by BiCGSTAB if its residual guarantees 11 digits, else by LU.
+    """Solve with BiCGSTAB if its residual guarantees 11 digits, otherwise with LU.
 
-    LU has much fill-in on random graphs and little on long, narrow graphs. It is used directly if states have at most
+    LU has much fill-in on random graphs and little on long, narrow graphs; it is used directly if states have at most
     one successor on average.
     """
     x, residual = np.zeros(right.size), right
@@ -182,7 +188,7 @@ def _sparse_solve(matrix: sparse.csr_array[np.float64, tuple[int, int]], right: 
 def optimal_values(mdp: MDP, theta: ArrayLike, *, minimise: bool = False) -> FloatArray:
     """Return the optimal values V* (S,), exact up to rounding, by policy iteration.
 
-    For gamma = 1 the supremum is over policies that reach, with probability 1, a terminal state or states of zero
+    For gamma = 1 the maximum is over policies that reach, with probability 1, a terminal state or states of zero
     reward; an error is raised if there is no such policy, or if the total reward is unbounded.
 
     Parameters
@@ -207,7 +213,7 @@ def optimal_values(mdp: MDP, theta: ArrayLike, *, minimise: bool = False) -> Flo
 
 
 def action_values(mdp: MDP, values: ArrayLike, theta: ArrayLike) -> FloatArray:
-    """Return Q (P,) of every (s, a) pair, in the order of `mdp.pair_state`, for continuation values V (S,).
+    """Return the Q-values (P,) of all (s, a) pairs, in the order of `mdp.pair_state`, from state values V (S,).
 
     Examples
     --------
@@ -217,15 +223,15 @@ def action_values(mdp: MDP, values: ArrayLike, theta: ArrayLike) -> FloatArray:
     """
     V = np.asarray(values, dtype=np.float64)
     if V.shape != (mdp.n_states,):
-        raise InvalidParameter.of("values", V.shape, f"must have shape ({mdp.n_states},), one per state")
+        raise InvalidParameter.of("values", V.shape, f"must have shape ({mdp.n_states},), one value per state")
     return _problem(mdp, theta).action_values(V)
 
 
 def optimal_policy(mdp: MDP, theta: ArrayLike, *, tol: float = 1e-6) -> FloatArray:
-    """Return the stochastic optimal policy: probabilities (P,) of the (s, a) pairs, uniform over ties.
+    """Return the optimal policy that is uniform over tied actions: probabilities (P,) of the (s, a) pairs.
 
-    Action a is optimal in s if ``Q(s, a) >= max_a' Q(s, a') - tol (max Q - min Q)``, with the range of Q over all
-    pairs, so that ties depend neither on the scale of the rewards nor on rounding.
+    Action a is optimal in s if ``Q(s, a) >= max_a' Q(s, a') - tol (max Q - min Q)``, where the range of Q is over
+    all pairs, so that ties depend neither on the scale of the rewards nor on rounding.
 
     Examples
     --------
@@ -249,9 +255,9 @@ def optimal_policy(mdp: MDP, theta: ArrayLike, *, tol: float = 1e-6) -> FloatArr
 
 
 def policy_values(mdp: MDP, policy: ArrayLike, theta: ArrayLike) -> FloatArray:
-    """Return the values V (S,) of a policy, by a linear solve.
+    """Return the values V (S,) of a policy, computed with a linear solve.
 
-    For gamma = 1 the policy must reach, from every state, a terminal state or states of zero reward.
+    For gamma = 1 the policy must reach a terminal state, or states of zero reward, from every state.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Shortest paths in an MDP with edge costs: one per pair of states, or all in order of cost."""
+"""Shortest paths between states of an MDP with edge costs, and all loopless paths in order of cost."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class PathFinder:
         self.mdp, self.cost = mdp, _costs(cost, mdp.n_edges)
 
     def shortest(self, starts: ArrayLike, goals: ArrayLike, *, threads: int | None = None) -> ShortestPaths:
-        """Return the shortest path of each pair of states; the result does not depend on the number of threads.
+        """Return a shortest path for each pair of states; the result does not depend on the number of threads.
 
         Parameters
         ----------
@@ -92,7 +92,7 @@ class PathFinder:
         """Yield the loopless paths between two states in order of cost (Yen 1971).
 
         Ties are ordered by the number of edges, then by the edges. The path from a state to itself has no edges.
-        Reduced costs from a backward search make each spur search explore few states.
+        With reduced costs from a backward search, each spur search explores few states.
         """
         s, g = (int(_states([value], name, self.mdp)[0]) for value, name in ((start, "start"), (goal, "goal")))
         if s == g:
@@ -118,7 +118,7 @@ class PathFinder:
                 tree = subtree
 
     def _total(self, edges: tuple[int, ...]) -> float:
-        """Return the cost of a path, rounded once, so that the result does not depend on the order of the edges."""
+        """Return the cost of a path, rounded once, so that it does not depend on the order of summation."""
         return math.fsum(self.cost[list(edges)])
 
     @cached_property

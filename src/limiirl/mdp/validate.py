@@ -19,7 +19,7 @@ LARGEST_INDEX = int(np.iinfo(np.int32).max)
 
 
 def as_indices(values: ArrayLike, name: str) -> NDArray[np.int64]:
-    """Return a one-dimensional array of integers; an empty list gives an empty array."""
+    """Return a one-dimensional int64 array; an empty list is accepted."""
     array = np.asarray(values)
     if array.ndim != 1:
         raise InvalidMDP.of(name, array.shape, "must be one-dimensional", remedy="Flatten it.")
@@ -117,21 +117,22 @@ def check_entries(prob: FloatArray, name: str, limit: float) -> None:
         index = tuple(int(i) for i in np.argwhere(wrong)[0])
         value = float(prob[index])
         remedy = "Pass normalise=True if these are counts." if 1 < value < np.inf else ""
-        place = index if len(index) > 1 else index[0]
-        raise InvalidMDP.of(name, value, "must be a probability in [0, 1]", index=place, remedy=remedy)
+        position = index if len(index) > 1 else index[0]
+        raise InvalidMDP.of(name, value, "must be a probability in [0, 1]", index=position, remedy=remedy)
 
 
 def check_canonical_edges(
     src: NDArray[np.int32], act: NDArray[np.int32], dst: NDArray[np.int32], prob: FloatArray, terminal: BoolArray
 ) -> None:
-    """Check the canonical edge arrays of an MDP: ranges, order, sums over (s, a), and states without an edge."""
+    """Check the ranges, the order and the sums over (s, a) of an MDP's edges, and which states have no edge."""
     check_edge_indices(src, act, dst, terminal.size)
     check_probabilities(prob, src.size)
     same = (src[1:] == src[:-1]) & (act[1:] == act[:-1]) & (dst[1:] == dst[:-1])
     wrong = np.flatnonzero(descents(src, act, dst) | same)
     if wrong.size:
         edge = int(wrong[0]) + 1
-        rule, remedy = "edges must be sorted by (src, act, dst) without duplicates", "Use MDP.from_edges to sort them."
+        rule = f"must follow edge {edge - 1} in the order (src, act, dst), without duplicates"
+        remedy = "Use MDP.from_edges, which sorts the edges."
         raise InvalidMDP.of("src", (int(src[edge]), int(act[edge]), int(dst[edge])), rule, index=edge, remedy=remedy)
     zero = np.flatnonzero(prob == 0)
     if zero.size:
@@ -150,8 +151,11 @@ def check_canonical_edges(
         )
     dead = np.flatnonzero(~terminal & (np.bincount(src, minlength=terminal.size) == 0))
     if dead.size:
-        rule = f"must include every state without an outgoing edge ({dead.size} missing)"
-        raise InvalidMDP.of("terminal", int(dead[0]), rule, remedy="Mark it as terminal, or add an outgoing edge.")
+        message = (
+            f"terminal must include every state without an outgoing edge; state {dead[0]} (one of {dead.size}) is "
+            "missing. Mark it as terminal, or add an outgoing edge."
+        )
+        raise InvalidMDP(message, parameter="terminal", value=int(dead[0]))
 
 
 def check_row_sums(src: NDArray[np.integer], act: NDArray[np.integer], prob: FloatArray) -> None:
@@ -181,7 +185,7 @@ def check_feature_rows(features: FeatureMatrix, rows: int, name: str, *, remedy:
 
 
 def as_tuple(values: Iterable[str] | None, name: str) -> tuple[str, ...]:
-    """Return names as a tuple; None gives (), and a single string is an error."""
+    """Return names as a tuple, () for None; raise `InvalidMDP` for a single string."""
     if isinstance(values, str):
         raise InvalidMDP.of(name, values, "must be a sequence of strings", remedy="Put it in a list.")
     return () if values is None else tuple(values)
