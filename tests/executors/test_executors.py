@@ -78,7 +78,7 @@ def wait_for_exit(pids: list[int], seconds: float = 10.0) -> list[int]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_results_equal_those_of_a_loop(workers: int) -> None:
+def test_results_equal_a_sequential_loop(workers: int) -> None:
     assert dict(execute(spectrum, TASKS, Executor(workers=workers))) == {seed: spectrum(seed) for seed in TASKS}
 
 

@@ -86,10 +86,10 @@ def test_what_verify_finds_damaged_is_rebuilt(folder):
     path = folder / "damaged" / "shard-00001.features.npy"
     path.write_bytes(path.read_bytes()[:-1] + b"!")
     text = limiirl(folder, "fit", "damaged", *SETTINGS, "--out", "x", "--verify", code=2).stderr
-    assert "Run write_features again (`limiirl stream features`)" in text
+    assert "Run write_features (`limiirl stream features`) again" in text
     assert text == limiirl(folder, "assign", "intents", "damaged", "--out", "x", "--verify", code=2).stderr
     assert not (folder / "x").exists()
-    assert "rebuilt now" in limiirl(folder, "features", "walks", *options).stderr
+    assert "The shard is rebuilt" in limiirl(folder, "features", "walks", *options).stderr
     limiirl(folder, "fit", "damaged", *SETTINGS, "--out", "repaired", "--verify")
     limiirl(folder, "assign", "repaired", "damaged", "--out", "whose", "--verify")
 

@@ -126,7 +126,7 @@ def test_empty_files_are_ignored_and_integer_types_may_differ(tmp_path, walked):
         write_features(crossings(), folder, tmp_path / "nothing")
 
 
-def test_a_csv_file_with_only_a_header_is_ignored_and_an_empty_one_is_damaged(tmp_path):
+def test_a_csv_file_with_only_a_header_is_ignored_and_an_empty_one_is_rejected(tmp_path):
     (tmp_path / "a.csv").write_text("demo,t,state\n\n")
     with raises(InvalidFile, parameter="source", value=str(tmp_path / "a.csv")):
         write_features(crossings(), tmp_path, tmp_path / "out")
@@ -290,15 +290,17 @@ class NamedShard(StoredShard):
 def test_beyond_the_limit_a_sample_and_the_borders_are_compared():
     ids = np.random.default_rng(0).permutation(4000)
     first, second = np.sort(ids[:2000]), np.sort(ids[2000:])
-    check_names([NamedShard("a", first), NamedShard("b", None), NamedShard("c", second)], "demo", most=100)
+    check_names([NamedShard("a", first), NamedShard("b", None), NamedShard("c", second)], "demo", max_keys=100)
     # A whole file again: some of its names are among those drawn.
     with raises(InvalidDemos, parameter="source") as caught:
-        check_names([NamedShard("a", first), NamedShard("c", second), NamedShard("d", second[5:-5])], "demo", most=100)
+        check_names(
+            [NamedShard("a", first), NamedShard("c", second), NamedShard("d", second[5:-5])], "demo", max_keys=100
+        )
     assert caught.value.value in second[5:-5]
     assert "in c and in d" in str(caught.value)
     # A cut where two files meet.
     with raises(InvalidDemos, parameter="source", value=first[-1]):
-        check_names([NamedShard("a", first), NamedShard("c", np.append(first[-1], second))], "demo", most=100)
+        check_names([NamedShard("a", first), NamedShard("c", np.append(first[-1], second))], "demo", max_keys=100)
     # All names are compared where there is room.
     with raises(InvalidDemos, parameter="source", value=first[77]):
         check_names([NamedShard("a", first), NamedShard("c", np.insert(second, 9, first[77]))], "demo")

@@ -1,4 +1,4 @@
-"""`FeatureStore`: content, rejection of damaged or foreign files, and generated stores."""
+"""`FeatureStore`: content, rejection of corrupted files and files of other stores, and generated stores."""
 
 import gc
 import json
@@ -247,7 +247,7 @@ def test_arrays_of_another_type_are_rejected(tmp_path, named_shards, kind):
 @pytest.mark.parametrize(
     ("name", "value"), [("mdp", 3), ("by_group", "yes"), ("n_features", None), ("format", "other")]
 )
-def test_a_damaged_store_header_is_rejected(tmp_path, named_shards, name, value):
+def test_a_corrupted_store_header_is_rejected(tmp_path, named_shards, name, value):
     write_features(crossings(), named_shards, tmp_path / "a")
     path = tmp_path / "a" / "store.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
@@ -338,7 +338,7 @@ def test_verify_detects_a_changed_bit(tmp_path, walked):
         store.verify()
 
 
-def test_damaged_headers_are_reported(tmp_path, walked):
+def test_corrupted_headers_are_reported(tmp_path, walked):
     write_features(crossings(), [walked], tmp_path)
     header = tmp_path / "shard-00000.json"
     good = header.read_text()

@@ -108,7 +108,7 @@ DAMAGES = {
 }
 
 
-def test_only_the_damaged_shard_is_rebuilt_with_a_warning(tmp_path, named_shards):
+def test_only_the_corrupted_shard_is_rebuilt_with_a_warning(tmp_path, named_shards):
     write_features(crossings(), named_shards, tmp_path)
     flip(tmp_path / "shard-00001.features.npy", -1)
     before = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("shard-*")}
@@ -234,7 +234,7 @@ def test_changed_data_are_rejected(tmp_path, walked):
     (folder / "walks-1.parquet").rename(folder / "walks-9.parquet")
     with raises(InvalidFile, parameter="folder", value=str(out / "shard-00001.json")) as caught:
         write_features(crossings(), folder, out)
-    assert "not walks-9.parquet" in str(caught.value)
+    assert "not from walks-9.parquet" in str(caught.value)
     (folder / "walks-9.parquet").unlink()
     with raises(InvalidFile, parameter="folder", value=str(out / "shard-00001.json")):
         write_features(crossings(), folder, out)

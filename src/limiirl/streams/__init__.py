@@ -1,4 +1,4 @@
-"""Demonstrations larger than memory: features are computed once into files, and EM reads them once per iteration."""
+"""Demonstrations that do not fit in memory: feature sums are written to files once, and read in every EM iteration."""
 
 from limiirl.kernels.e_step import Rows
 from limiirl.streams.assign import assign

@@ -1,8 +1,7 @@
-"""`assign`: posterior over intents for each row of a store, one parquet file per shard."""
+"""`assign`: write the posterior over intents of each row of a store, one parquet file per shard."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
@@ -15,12 +14,12 @@ from limiirl._typing import FloatArray
 from limiirl.errors import InvalidDemos
 from limiirl.kernels.e_step import MixtureParameters, e_step
 from limiirl.mixture import IntentMixture, Membership, validate
-from limiirl.streams.passes import WINDOW, check_info, check_mixture, check_model
+from limiirl.streams.passes import WINDOW, check_info, check_mixture, check_model, iterate_shards
 from limiirl.streams.store import FeatureShard, FeatureStore, as_store, file_error, is_scratch, make_folder
 
 
 class AssignTask(NamedTuple):
-    """A shard, the fitted mixture, the file to write, and the name of a row ("demo" or "group")."""
+    """A shard, the fitted mixture, the file to write, and the column of the row names ("demo" or "group")."""
 
     shard: FeatureShard
     parameters: MixtureParameters
@@ -39,17 +38,17 @@ def assign(
     """Write the posterior over intents of each row of a store, one parquet file per shard, and return the paths.
 
     The columns are those of `limiirl predict`: demo (or group), intent, probability_0, ..., log_likelihood.
-    Demonstrations without names are numbered within their shard.
+    Demonstrations without names are numbered within each shard.
 
     Parameters
     ----------
     mixture : IntentMixture
-        Fitted to this store, or to other demonstrations in the same MDP.
+        A mixture fitted to this store, or to other demonstrations in the same MDP.
     store : FeatureStore or path
     folder : path
-        Created if it does not exist. Files of the same names are replaced atomically.
+        Created if it does not exist. Existing files of this store are replaced atomically.
     executor, progress
-        As in `fit_streamed`.
+        See `fit_streamed`.
 
     Examples
     --------
@@ -77,26 +76,19 @@ def assign(
     paths = [place / f"shard-{index:05d}.parquet" for index in range(len(rows.shards))]
     others = sorted({path.name for path in place.iterdir() if not is_scratch(path)} - {path.name for path in paths})
     if others:
-        message = f"{place} has {others[0]}, which is not one of the {len(paths)} shards. Choose another folder."
+        message = f"{place} contains {others[0]}, which is not one of the {len(paths)} shards. Choose another folder."
         raise file_error(message, place / others[0])
     log_Z = irl.log_partition(mixture.mdp_, mixture.thetas_)
     with np.errstate(divide="ignore"):  # a mixture weight may be 0
         parameters = MixtureParameters(mixture.thetas_, log_Z, np.log(mixture.weights_))
     unit = "group" if rows.by_group else "demo"
-
-    def tasks() -> Iterator[AssignTask]:
-        submitted = 0
-        for shard, path in zip(rows.shards, paths, strict=True):
-            yield AssignTask(shard, parameters, str(path), unit)
-            submitted += shard.info.n
-            if progress is not None:
-                progress(submitted, rows.n, shard.name)
-
-    return [Path(path) for path in map_tasks(assign_shard, tasks(), executor)]
+    shards = zip(iterate_shards(rows, progress), paths, strict=True)
+    tasks = (AssignTask(shard, parameters, str(path), unit) for shard, path in shards)
+    return [Path(path) for path in map_tasks(assign_shard, tasks, executor)]
 
 
 def assign_shard(task: AssignTask) -> str:
-    """Write the posteriors of one shard, and return the path."""
+    """Write the posteriors of one shard, and return the path of the file."""
     posteriors: list[FloatArray] = []
     log_likelihoods: list[FloatArray] = []
     thetas, log_Z, log_rho, _ = task.parameters

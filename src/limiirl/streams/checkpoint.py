@@ -1,4 +1,4 @@
-"""Checkpoint of EM after an iteration, as one file; a resumed fit is bit-identical to an uninterrupted one."""
+"""Checkpoint file of EM after an iteration; a resumed fit is bit-identical to an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from limiirl.streams.store import FeatureStore, get_qualified_name
 _SHAPES = dict.fromkeys(("rho", "log_Z", "log_rho", "sizes", "counts"), "K")
 _SHAPES |= {"thetas": "Kd", "features": "Kd", "inverse_temperature": ""}
 KIND = Kind("limiirl.streams.checkpoint", 2, "a checkpoint", "fit_streamed")
-# The stopping rule is not part of the identity: a finished fit may be continued.
+# The stopping rule is not compared, so that a finished fit can be continued.
 _STOPPING = ("max_iter", "resp_tol", "likelihood_tol")
-# Neither are the device and the memory.
+# Parameters that do not affect the result, or are compared separately (irl).
 _IGNORED = ("irl", "progress", "verbose", "irl__device", "irl__max_memory")
 
 
 def identity(mixture: IntentMixture, irl: Any, mdp: MDP, store: FeatureStore, sample: int) -> dict[str, str]:
-    """Return checksums of the data, the MDP, the model, and the mixture's parameters except its stopping rule.
+    """Return checksums of the data, the MDP, the model, and the parameters of the mixture except its stopping rule.
 
-    Functions are identified by name, estimators by class and parameters, random generators by state.
+    Functions are identified by name, estimators by class and parameters, and random generators by state.
     """
     # Annealing temperatures depend on the number of iterations.
     skipped = (*_IGNORED, *_STOPPING) if mixture.annealing is None else _IGNORED
@@ -53,7 +53,7 @@ def _checksum(value: Any) -> str:
 
 
 def _encode(writer: Writer, value: Any, place: str) -> Any:
-    """Return a parameter as JSON, or a description of it."""
+    """Return a parameter, or a description of it, as JSON data."""
     try:
         return writer.encode(value, place)
     except Unwritable:
@@ -97,9 +97,9 @@ def write_checkpoint(path: Path, state: State, settings: dict[str, str]) -> None
 
 
 def read_checkpoint(path: Path, settings: dict[str, str], shape: tuple[int, int]) -> State | None:
-    """Return the last state, or None if there is no file; a checkpoint of another fit is an error.
+    """Return the last state, or None if there is no file; raise an error for a checkpoint of another fit.
 
-    `shape` (K, d) is checked here because kernels do not: they would read past the end of smaller arrays.
+    The shape (K, d) is checked here because the kernels do not check it: they would read past the end of the arrays.
     """
     if not path.exists():
         return None
@@ -108,36 +108,38 @@ def read_checkpoint(path: Path, settings: dict[str, str], shape: tuple[int, int]
     if stored != settings:
         stored = stored if isinstance(stored, dict) else {}
         others = ", ".join(name for name in stored | settings if stored.get(name) != settings.get(name))
-        message = f"{path} is the checkpoint of another fit, with another {others}. Choose another name, or remove it."
+        message = (
+            f"{path} is the checkpoint of a fit with other settings ({others}). Choose another file, or remove it."
+        )
         raise InvalidParameter(message, parameter="checkpoint", value=str(path))
     try:
         return _read_state(header, arrays, *shape)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        message = f"{path} is damaged ({error!s:.200}). Remove it, and fit from the start."
+        message = f"{path} is corrupted ({error!s:.200}). Remove it to fit from the beginning."
         raise InvalidFile(message, parameter="checkpoint", value=str(path)) from None
 
 
 def _read_state(header: dict[str, Any], arrays: dict[str, NDArray[Any]], K: int, d: int) -> State:
-    """Return the state in a checkpoint; raise a built-in exception if it is damaged."""
+    """Return the state in a checkpoint; raise a built-in exception if the data are invalid."""
     for name, axes in _SHAPES.items():
         shape, array = tuple({"K": K, "d": d}[axis] for axis in axes), arrays[name]
         if array.shape != shape or array.dtype != np.float64 or not np.all(np.isfinite(array)):
-            raise ValueError(f"{name} should be {shape} finite numbers")
+            raise ValueError(f"{name} must be a finite array of shape {shape}")
     for name in ("rho", "inverse_temperature"):
         if not np.all(arrays[name] > 0.0):
-            raise ValueError(f"{name} should be above 0")
+            raise ValueError(f"{name} must be positive")
     for name in ("sizes", "counts"):
         if np.any(arrays[name] < 0.0):
-            raise ValueError(f"{name} should not be below 0")
+            raise ValueError(f"{name} must be nonnegative")
     history = decode_history(header["history"], arrays)
     for index, entry in enumerate(history):
         _check_entry(entry, index, K)
     if not history:
-        raise ValueError("it has no iteration")
+        raise ValueError("the history is empty")
     log_likelihood, change = (decode(header[name], arrays) for name in ("log_likelihood", "change"))
     outside, reseeds_left = header["outside"], header["reseeds_left"]
     if type(outside) is not bool or type(reseeds_left) is not int or reseeds_left < 0:
-        raise ValueError("outside should be true or false, and reseeds_left a number")
+        raise ValueError("outside must be true or false, and reseeds_left a nonnegative integer")
     _check_number(log_likelihood, "log_likelihood")
     _check_number(change, "change", may_be_nan=len(history) == 1)
     now = MixtureParameters(arrays["thetas"], arrays["log_Z"], arrays["log_rho"], float(arrays["inverse_temperature"]))
@@ -156,14 +158,14 @@ def _read_state(header: dict[str, Any], arrays: dict[str, NDArray[Any]], K: int,
 def _check_entry(entry: Iteration, index: int, K: int) -> None:
     types = (type(entry.iteration), type(entry.n_evaluations), type(entry.event))
     if types != (int, int, str) or entry.iteration != index:
-        raise ValueError(f"iteration {index} of its history is invalid")
+        raise ValueError(f"iteration {index} of the history is invalid")
     weights = np.asarray(entry.weights)
     if weights.shape != (K,) or weights.dtype != np.float64 or not np.all(np.isfinite(weights)):
-        raise ValueError(f"the weights of iteration {index} should be {K} numbers")
+        raise ValueError(f"the weights of iteration {index} must be {K} finite numbers")
     for name in ("log_likelihood", "objective", "temperature", "change"):
         _check_number(getattr(entry, name), f"{name} of iteration {index}", may_be_nan=name == "change" and index == 0)
 
 
 def _check_number(value: Any, name: str, *, may_be_nan: bool = False) -> None:
     if type(value) not in (int, float) or not (math.isfinite(value) or may_be_nan):
-        raise ValueError(f"{name} should be a finite number")
+        raise ValueError(f"{name} must be finite")

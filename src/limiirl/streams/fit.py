@@ -1,4 +1,4 @@
-"""`fit_streamed`: the EM of `IntentMixture` on a store of features, with one pass over the store per iteration."""
+"""`fit_streamed`: EM of an `IntentMixture` on a feature store, with one pass over the store per iteration."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from limiirl.streams.passes import (
 )
 from limiirl.streams.store import FeatureStore, as_store, check_path
 
-# Rows that the warm start clusters: the standard error of a cluster mean is below 1 % of its standard deviation.
+# Rows that the initialisation clusters: enough for a standard error of a mean below 1 % of the standard deviation.
 SAMPLE = 50_000
 
 
@@ -44,35 +44,36 @@ def fit_streamed(
     block: int = WINDOW,
     progress: Progress | None = None,
 ) -> IntentMixture:
-    """Fit a mixture to a feature store, which need not fit into memory, and return it.
+    """Fit a mixture to a feature store, which need not fit in memory, and return the mixture.
 
-    This is the EM of `IntentMixture.fit`; from the same start it reaches the same parameters up to rounding. The
-    attributes with one row per demonstration (`responsibilities_`, `labels_`) are None; `assign` writes them to files.
+    The algorithm is the EM of `IntentMixture.fit`; with the same initialisation it converges to the same parameters up
+    to rounding. The attributes with one row per demonstration (`responsibilities_`, `labels_`) are None; `assign`
+    writes them to files.
 
     Parameters
     ----------
     mixture : IntentMixture
-        Its model must be a `MaxEnt` with condition="none". `init` is applied to a sample; a `RewardEnsemble` is used
-        as it is.
+        Its model must be a `MaxEnt` with condition="none". `init` is computed on a sample, unless it is a
+        `RewardEnsemble`.
     mdp : MDP
         The MDP that the store was written with.
     store : FeatureStore or path
-        Result of `write_features`, or its folder.
+        Result of `write_features`, or the folder of the store.
     sample : int
-        Number of rows, drawn at random, that the warm start clusters; at least the number of intents.
+        Number of rows, drawn at random, on which `init` is computed; at least the number of intents.
     checkpoint : path, optional
-        A file that is written after every iteration, and resumed from if it exists. A finished fit is returned at
-        once, or continued if `max_iter` is larger; a fit with more than `max_iter` iterations is returned as it is. A
-        checkpoint of other data, another MDP or other settings (except `device`, `max_memory` and the stopping rule)
-        is an error; functions (an `init`, a generated store) are compared by name only.
+        File that is written after every iteration. If it exists, the fit resumes from it: a converged fit, or one with
+        at least `max_iter` iterations, is returned unchanged. A checkpoint of other data, another MDP or other
+        settings (except `device`, `max_memory` and the stopping rule) raises an error; functions (a callable `init`, a
+        generated store) are compared by name only.
     executor : limiirl.executors.Executor, Session or concurrent.futures.Executor, optional
-        Runs the passes; its workers are kept for the whole fit. By default they run in this process, with its threads,
-        which is fastest on one machine.
+        Runs the E-steps; its workers are reused for the whole fit. By default the E-steps run in this process with
+        several threads, which is fastest on one machine.
     block : int
-        Rows in memory at a time; the result does not depend on it.
+        Number of rows in memory at a time; it does not affect the result.
     progress : callable, optional
-        Called as ``progress(done, total, message)`` with the rows done in a pass. The `progress` of the
-        mixture is called after every iteration.
+        Called as ``progress(done, total, message)`` with the number of rows processed in an E-step. The `progress` of
+        the mixture is called after every iteration.
 
     Examples
     --------
@@ -90,7 +91,7 @@ def fit_streamed(
     _check_settings(mixture)
     check_progress(progress)
     irl = validate.clone_model(MaxEnt() if mixture.irl is None else mixture.irl)
-    place = _checkpoint_path(checkpoint)
+    path = _checkpoint_path(checkpoint)
     window = -(-check_count(block, "block") // BLOCK) * BLOCK
     rows = as_store(store)
     problem = stream_problem(irl, mdp, rows)
@@ -99,13 +100,13 @@ def fit_streamed(
         raise InvalidParameter.of("sample", sample, f"must be at least n_intents = {mixture.n_intents}")
     settings = identity(mixture, irl, mdp, rows, sample)
     shape = (mixture.n_intents, mdp.n_features)
-    begin: Start | State | None = None if place is None else read_checkpoint(place, settings, shape)
+    begin: Start | State | None = None if path is None else read_checkpoint(path, settings, shape)
     if begin is None:
         begin = _start(mixture, problem, rows, sample)
 
     def keep(state: State) -> None:
-        if place is not None:
-            write_checkpoint(place, state, settings)
+        if path is not None:
+            write_checkpoint(path, state, settings)
 
     with open_executor(executor) as session:
         statistics = StoreStatistics(rows, window=window, executor=session, progress=progress)
@@ -113,39 +114,41 @@ def fit_streamed(
 
 
 def _checkpoint_path(checkpoint: Any) -> Path | None:
-    """Return the path of the checkpoint; a missing folder is an error before the fit, not after it."""
-    place = None if checkpoint is None else check_path(checkpoint, "checkpoint")
-    if place is not None and not place.absolute().parent.is_dir():
-        message = f"There is no folder {place.parent} for the checkpoint {place.name}. Create it, or choose another."
-        raise MissingFile(message, parameter="checkpoint", value=str(place))
-    return place
+    """Return the path of the checkpoint; check before the fit that its folder exists."""
+    path = None if checkpoint is None else check_path(checkpoint, "checkpoint")
+    if path is not None and not path.absolute().parent.is_dir():
+        message = (
+            f"The folder {path.parent} of the checkpoint {path.name} does not exist. Create it, or choose another."
+        )
+        raise MissingFile(message, parameter="checkpoint", value=str(path))
+    return path
 
 
 def _check_settings(mixture: IntentMixture) -> None:
-    """Raise for settings that need all demonstrations at once."""
+    """Raise `InvalidParameter` for settings that need all demonstrations in memory."""
     check_mixture(mixture)
     validate.make_settings(mixture)
     if mixture.n_init != 1:
-        remedy = "Fit a sample in memory and pass its ensemble as init, or compare objective_ for several random_state."
+        remedy = "Fit a sample in memory and pass its ensemble as init, or compare objective_ of several random_state."
         raise InvalidParameter.of("n_init", mixture.n_init, "must be 1 for a stream", remedy=remedy)
     if mixture.refine is not None:
-        rule = "must be None for a stream, which does not keep responsibilities"
+        rule = "must be None for a stream, which does not store responsibilities"
         raise InvalidParameter.of("refine", mixture.refine, rule)
     if mixture.degenerate == "reseed":
-        rule = "must be 'fit' or 'keep' for a stream, which cannot search for a demonstration to reseed from"
+        rule = "must be 'fit' or 'keep' for a stream, which cannot search for a demonstration to restart an intent from"
         raise InvalidParameter.of("degenerate", "reseed", rule)
     if is_given(mixture.init) and not isinstance(mixture.init, RewardEnsemble):
         rule = "must be a name, a clusterer, a function or a RewardEnsemble for a stream"
         raise InvalidParameter.of("init", mixture.init, rule)
-    how = mixture.embedding
-    if how is not None and not (isinstance(how, str) and how in ("shares", "gradients")):
-        raise InvalidParameter.of("embedding", how, "must be None, 'shares' or 'gradients' for a stream")
+    embedding = mixture.embedding
+    if embedding is not None and not (isinstance(embedding, str) and embedding in ("shares", "gradients")):
+        raise InvalidParameter.of("embedding", embedding, "must be None, 'shares' or 'gradients' for a stream")
 
 
 def _start(mixture: IntentMixture, problem: MaxEntProblem, store: FeatureStore, sample: int) -> Start:
-    """Return the start of EM on a sample of the rows, without the responsibilities of the sample.
+    """Return the initialisation of EM from a sample of the rows.
 
-    The first seed is that of `IntentMixture.fit`: a sample of all rows gives the same start.
+    The first seed is the same as in `IntentMixture.fit`, so that a sample of all rows yields the same initialisation.
     """
     first, second = validate.spawn_seeds(mixture.random_state, 2)
     drawn = sample_problem(problem, store, sample, np.random.default_rng(second))

@@ -1,7 +1,7 @@
-"""One pass over a store: the E-step and the sums that the next M-step needs, shard by shard.
+"""One pass over a store: the E-step and the sums for the next M-step, shard by shard.
 
-The sums of a shard are bit-identical to the in-memory E-step on the same rows, for any window and worker. Sums over
-shards are exact and rounded once, so that neither the order of shards nor the number of workers changes a bit.
+The sums of a shard are bit-identical to the in-memory E-step on the same rows, for any window size. Sums over shards
+are computed exactly and rounded once, so that they do not depend on the order of the shards or the number of workers.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from limiirl.mdp import MDP
 from limiirl.mixture import IntentMixture, validate
 from limiirl.streams.store import FeatureShard, FeatureStore, ShardInfo
 
-# Rows that are mapped at a time; a multiple of the kernel's block size, so that the result does not depend on it.
+# Rows in memory at a time; a multiple of the block size of the kernel, so that it does not affect the result.
 WINDOW = 32 * BLOCK
 
 
 @contextmanager
 def open_executor(executor: Mapper | None) -> Iterator[Mapper | None]:
-    """Yield an executor whose workers are kept until the end of the block."""
+    """Open a session of the executor for the duration of the block."""
     if isinstance(executor, Executor):
         with executor.session() as session:
             yield session
@@ -43,7 +43,7 @@ def open_executor(executor: Mapper | None) -> Iterator[Mapper | None]:
 
 
 class SumTask(NamedTuple):
-    """A shard to sum under `now`; the change of responsibilities is measured from `before`, if given."""
+    """A shard, the current parameters, and the previous parameters to measure the change of responsibilities from."""
 
     shard: FeatureShard
     now: MixtureParameters
@@ -52,34 +52,24 @@ class SumTask(NamedTuple):
 
 
 class ShardSums(NamedTuple):
-    """Sums over rows of the E-step, with responsibilities u, features F and n_i demonstrations in row i."""
+    """E-step sums over rows i with responsibilities u, features F and n_i demonstrations."""
 
     log_likelihood: float
-    change: float  # sum of |u - u before|
+    change: float  # sum of |u - previous u|
     sizes: FloatArray  # (K,): sum_i u_ik
     features: FloatArray  # (K, d): sum_i u_ik F_i
     counts: FloatArray  # (K,): sum_i u_ik n_i
 
 
 def sum_shard(task: SumTask) -> ShardSums:
-    """Return the E-step sums of one shard.
-
-    Examples
-    --------
-    >>> from limiirl.kernels.e_step import Rows
-    >>> made = FeatureStore.from_function(lambda i: Rows(np.eye(2), np.zeros(2), np.ones(2)), [2], 2, longest=2)
-    >>> now = MixtureParameters(np.zeros((1, 2)), np.log([3.0]), np.zeros(1))
-    >>> sums = sum_shard(SumTask(made.shards[0], now, None))
-    >>> round(sums.log_likelihood, 4), sums.sizes.tolist(), sums.features.tolist()
-    (-2.1972, [2.0], [[1.0, 1.0]])
-    """
+    """Return the E-step sums of one shard."""
     windows = [e_step_streamed(rows, task.now, task.before) for rows in task.shard.windows(task.window)]
     for i, window in enumerate(windows):
         row = window.total().bad_row
         if row >= 0:
             row, name = row + i * task.window, task.shard.name
             message = f"{name}, row {row} has probability 0 under every intent, or features that are not finite."
-            remedy = "Write the features again, or bound the rewards."
+            remedy = "Write the features again, or set bounds for the rewards."
             raise InvalidDemos(f"{message} {remedy}", parameter="store", value=name, index=row)
     blocks = Blocks(*(np.concatenate(arrays) for arrays in zip(*windows, strict=True)))
     total = blocks.total()
@@ -87,14 +77,7 @@ def sum_shard(task: SumTask) -> ShardSums:
 
 
 def combine(shards: Iterable[ShardSums]) -> ShardSums:
-    """Return the sum over shards, rounded once (`math.fsum`) and hence independent of their order.
-
-    Examples
-    --------
-    >>> one, tiny = (ShardSums(x, 0.0, np.array([x]), np.zeros((1, 0)), np.array([x])) for x in (1.0, 1e-16))
-    >>> combine([one, tiny, tiny]).sizes[0] == combine([tiny, tiny, one]).sizes[0] == 1.0 + 2e-16
-    np.True_
-    """
+    """Return the sum over shards, rounded once (`math.fsum`) and hence independent of the order of the shards."""
     columns = list(zip(*shards, strict=True))
     return ShardSums(math.fsum(columns[0]), math.fsum(columns[1]), *(_fsum(arrays) for arrays in columns[2:]))
 
@@ -113,20 +96,19 @@ def sum_store(
     window: int = WINDOW,
     progress: Progress | None = None,
 ) -> ShardSums:
-    """Return the E-step sums of a store, in one pass over it.
+    """Return the E-step sums of a store, in one pass over it."""
+    tasks = (SumTask(shard, now, before, window) for shard in iterate_shards(store, progress))
+    return combine(map_tasks(sum_shard, tasks, executor))
 
-    `progress` is called with the number of rows done; with an executor, submitted.
-    """
 
-    def tasks() -> Iterator[SumTask]:
-        submitted = 0
-        for shard in store.shards:
-            yield SumTask(shard, now, before, window)
-            submitted += shard.info.n
-            if progress is not None:
-                progress(submitted, store.n, shard.name)
-
-    return combine(map_tasks(sum_shard, tasks(), executor))
+def iterate_shards(store: FeatureStore, progress: Progress | None) -> Iterator[FeatureShard]:
+    """Yield the shards, and call `progress` with the number of rows processed (with an executor, submitted)."""
+    submitted = 0
+    for shard in store.shards:
+        yield shard
+        submitted += shard.info.n
+        if progress is not None:
+            progress(submitted, store.n, shard.name)
 
 
 _IN_MEMORY = "Use IntentMixture.fit, on a sample of the demonstrations if necessary."
@@ -145,7 +127,7 @@ def check_model(irl: Any) -> MaxEnt:
         rule = "must be a MaxEnt for a stream: feature sums are not sufficient for other models"
         raise InvalidParameter.of("irl", irl, rule, remedy=_IN_MEMORY)
     if SUFFICIENT_STATISTICS not in type(irl).supports:
-        rule = "must not override the likelihood of MaxEnt: feature sums may not be sufficient"
+        rule = "must not override the likelihood of MaxEnt: feature sums might not be sufficient"
         raise InvalidParameter.of("irl", irl, rule, remedy=_IN_MEMORY)
     if irl.condition != "none":
         rule = "must be 'none' for a stream, which does not store start states"
@@ -154,12 +136,12 @@ def check_model(irl: Any) -> MaxEnt:
 
 
 def check_info(irl: MaxEnt, info: ShardInfo, name: str, mdp: MDP, longest: float | None = None) -> None:
-    """Check that the demonstrations of a shard are possible; `longest` is used if the model's `max_length` is None."""
+    """Check that the model can generate the demonstrations of a shard; `longest` replaces a `max_length` of None."""
     if irl.max_length is not None:
         longest = model_validate.max_length(irl.max_length)
     if longest is not None and info.longest > longest:
         i, states = info.longest_at, info.longest
-        message = f"{name}: demonstration {i} has {states} states, more than max_length = {longest}."
+        message = f"{name}: demonstration {i} has {states} states; max_length is {longest}."
         remedy = "Shorten it, or use a larger max_length."
         raise InvalidDemos(f"{message} {remedy}", parameter="max_length", value=states, index=i)
     if irl.stop == "anywhere" or info.open_ended is None:
@@ -174,14 +156,14 @@ def check_info(irl: MaxEnt, info: ShardInfo, name: str, mdp: MDP, longest: float
 
 @dataclass
 class ImplicitResponsibilities:
-    """Responsibilities (G, K) represented by the mixture parameters that determine them."""
+    """Responsibilities represented by the mixture parameters that determine them."""
 
     parameters: MixtureParameters | None = None
 
 
 @dataclass(frozen=True)
 class UnitCount:
-    """Stand-in for `Groups` where only the number of groups is known."""
+    """Replacement for `Groups` that stores only the number of groups."""
 
     n: int
     noun: str
@@ -192,7 +174,7 @@ class UnitCount:
 
 
 class StoreStatistics:
-    """Statistics of a store: an E-step is one pass over its rows, with `window` rows in memory at a time."""
+    """Sufficient statistics of a store: an E-step is one pass over its rows, with `window` rows in memory at a time."""
 
     def __init__(
         self,
@@ -206,14 +188,14 @@ class StoreStatistics:
         self.n_demos = store.n_demos
 
     def allocate(self, n_intents: int) -> ImplicitResponsibilities:
-        """Return the object that `e_step` overwrites."""
+        """Allocate the responsibilities that `e_step` fills in."""
         del n_intents
         return ImplicitResponsibilities()
 
     def e_step(
         self, path_sums: Any, rho: FloatArray, thetas: FloatArray, U: ImplicitResponsibilities, temperature: float
     ) -> tuple[EStepSums, Moments]:
-        """Overwrite U, and return its sums, in one pass over the store."""
+        """Compute the E-step in one pass over the store: set U, and return its sums."""
         now = MixtureParameters(thetas, path_sums.log_partition(thetas), np.log(rho), 1.0 / temperature)
         options: dict[str, Any] = {"executor": self.executor, "window": self.window, "progress": self.progress}
         sums = sum_store(self.store, now, U.parameters, **options)
@@ -223,9 +205,9 @@ class StoreStatistics:
 
 
 def stream_problem(model: MaxEnt, mdp: MDP, store: FeatureStore) -> MaxEntProblem:
-    """Return the fit problem of a MaxEnt model and the rows of a store, whose passes run in this process.
+    """Return the fit problem of a MaxEnt model and a store, with E-steps in this process.
 
-    The `max_length_` of the model is the longest demonstration of the store, unless its `max_length` is given.
+    Set `max_length_` of the model to the length of the longest demonstration, unless `max_length` is specified.
     """
     store.check(mdp)
     check_model(model)
@@ -238,16 +220,16 @@ def stream_problem(model: MaxEnt, mdp: MDP, store: FeatureStore) -> MaxEntProble
 
 
 def with_statistics(problem: MaxEntProblem, statistics: StoreStatistics) -> MaxEntProblem:
-    """Return the same problem with other statistics of its store: another executor, window or progress."""
+    """Return a copy of the problem with another executor, window or progress callback."""
     return MaxEntProblem(problem.model, problem.mdp, None, problem.units, problem.path_sums, statistics)
 
 
 def sample_problem(problem: MaxEntProblem, store: FeatureStore, n: int, rng: np.random.Generator) -> MaxEntProblem:
-    """Return the problem of n rows drawn uniformly without replacement, in order; of all rows if there are fewer.
+    """Return the problem of at most n rows, drawn uniformly without replacement.
 
-    The sample does not depend on how the store is cut into shards.
+    The sample does not depend on how the store is divided into shards.
     """
-    # Without shuffling, numpy draws a small fraction without a table of all rows.
+    # With shuffle=False, numpy draws a small sample without allocating an array of all rows.
     chosen = np.arange(store.n) if n >= store.n else np.sort(rng.choice(store.n, size=n, replace=False, shuffle=False))
     rows = store.take(chosen.astype(np.int64))
     index = np.arange(len(chosen), dtype=np.int64) if store.by_group else None

@@ -1,4 +1,4 @@
-"""Sources of demonstrations: files, objects in memory or a function, one shard at a time; and names across shards."""
+"""Sources of demonstrations in shards: files, objects in memory or a function; and unique names across shards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter, LimiirlE
 from limiirl.streams.store import StoredShard, check_function
 
 _SUFFIXES = (".parquet", ".csv")
-# Columns that are read; others may differ between files.
+# Columns that are read; other columns may differ between files.
 _COLUMNS = ("demo", "t", "state", "action", "group")
 
 
@@ -27,18 +27,18 @@ class ShardSource(Protocol):
 
     @property
     def name(self) -> str:
-        """Name in messages."""
+        """Name used in messages."""
 
     def read(self) -> Demonstrations:
         """Return the demonstrations."""
 
     def checksum(self) -> str:
-        """Return a text that changes with the data; empty if unknown."""
+        """Return a string that identifies the data; empty if unknown."""
 
 
 @dataclass(frozen=True)
 class FileShard:
-    """A parquet or CSV file, as `Demonstrations.from_file` reads it; its name is relative to the source."""
+    """A parquet or CSV file in the format of `Demonstrations.from_file`; its name is relative to the source."""
 
     path: str
     name: str
@@ -69,7 +69,7 @@ class MemoryShard:
 
     @property
     def name(self) -> str:
-        """Name in messages."""
+        """Name used in messages."""
         return f"shard {self.index}"
 
     def read(self) -> Demonstrations:
@@ -96,7 +96,7 @@ class FunctionShard:
 
     @property
     def name(self) -> str:
-        """Name in messages."""
+        """Name used in messages."""
         return f"shard {self.index}"
 
     def read(self) -> Demonstrations:
@@ -104,7 +104,7 @@ class FunctionShard:
         return self.function(self.index)
 
     def checksum(self) -> str:
-        """Return the version: the data are known only after another call."""
+        """Return `version`; a checksum of the data would need another call of the function."""
         return self.version
 
 
@@ -112,8 +112,8 @@ class FunctionShard:
 class FunctionSource:
     """A source whose shard i is function(i), for i below `n_shards`.
 
-    The function must be deterministic, which is not checked. `version` identifies the data (a date, a seed): existing
-    shards with another version are an error.
+    The function must be deterministic; this is not checked. `version` identifies the data, such as a date or a seed:
+    existing shards with another version raise an error.
 
     Examples
     --------
@@ -137,13 +137,9 @@ def list_shards(source: Any) -> Iterable[ShardSource]:
     Parameters
     ----------
     source : path, paths, FunctionSource, Demonstrations or iterable of Demonstrations
-        The .parquet and .csv files of a folder and its subfolders are sorted by name. Files and folders whose names
-        begin with a dot or an underscore are ignored, and so are files without rows. Generators are consumed lazily.
-
-    Examples
-    --------
-    >>> [shard.name for shard in list_shards([Demonstrations.from_lists([[0, 1]])])]
-    ['shard 0']
+        For a folder, the .parquet and .csv files of the folder and its subfolders, sorted by name. Files without rows
+        are ignored, as are files and folders whose names begin with a dot or an underscore. Generators are consumed
+        lazily.
     """
     if isinstance(source, FunctionSource):
         return [FunctionShard(index, source.function, source.version) for index in range(source.n_shards)]
@@ -165,7 +161,7 @@ def list_shards(source: Any) -> Iterable[ShardSource]:
 def _memory_shards(items: Iterable[Any]) -> Iterator[MemoryShard]:
     for index, item in enumerate(items):
         if not isinstance(item, Demonstrations):
-            raise InvalidParameter.of("source", item, "must be Demonstrations, or all items paths", index=index)
+            raise InvalidParameter.of("source", item, "items must be all Demonstrations or all paths", index=index)
         yield MemoryShard(index, item)
 
 
@@ -177,7 +173,7 @@ def _list_files(place: Path) -> list[Path]:
     if place.is_file():
         return [place]
     if not place.is_dir():
-        raise _error(MissingFile, f"There is no folder or file {place}. Check the name.", place)
+        raise _error(MissingFile, f"There is no folder or file {place}. Check the path.", place)
     paths = [
         path
         for path in place.rglob("*")
@@ -186,7 +182,7 @@ def _list_files(place: Path) -> list[Path]:
         and path.is_file()
     ]
     if not paths:
-        message = f"{place} has no .parquet or .csv file. Pass a folder of demonstrations, one file per shard."
+        message = f"{place} has no .parquet or .csv files. Pass a folder of demonstrations with one file per shard."
         raise _error(InvalidFile, message, place)
     return sorted(paths, key=lambda path: path.relative_to(place).parts)
 
@@ -196,10 +192,12 @@ def _file_shards(paths: list[Path], within: Path | None) -> list[FileShard]:
     empty = _check_schemas([path for path in paths if path.suffix == ".parquet"])
     empty |= {path for path in paths if path.suffix == ".csv" and _has_only_header(path)}
     if len(empty) == len(paths):
-        raise _error(InvalidFile, f"No file has rows ({paths[0]}, ...). Pass files with demonstrations.", paths[0])
+        raise _error(
+            InvalidFile, f"All files are empty ({paths[0]}, ...). Pass files that contain demonstrations.", paths[0]
+        )
     paths = [path for path in paths if path not in empty]
     names = [path.name if within is None else path.relative_to(within).as_posix() for path in paths]
-    # Absolute: workers may have another working directory.
+    # Absolute paths, because workers may have another working directory.
     return [FileShard(str(path.absolute()), name) for path, name in zip(paths, names, strict=True)]
 
 
@@ -211,7 +209,7 @@ def _check_paths(paths: list[Path]) -> None:
             message = f"{path} (item {index}) is a folder. Pass one folder, or a list of files."
             raise _error(InvalidParameter, message, path, index)
         if not path.is_file():
-            raise _error(MissingFile, f"There is no file {path} (item {index}). Check the name.", path, index)
+            raise _error(MissingFile, f"There is no file {path} (item {index}). Check the path.", path, index)
         first = seen.setdefault(path.resolve(), index)
         if first != index:
             message = f"{path} (item {index}) is the same file as {paths[first]} (item {first}). Remove one of them."
@@ -219,7 +217,7 @@ def _check_paths(paths: list[Path]) -> None:
 
 
 def _check_schemas(paths: list[Path]) -> set[Path]:
-    """Check that all parquet files have the same columns, and return those without rows; reads footers only."""
+    """Check that all parquet files have the same columns, and return the files without rows; read only footers."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -242,41 +240,41 @@ def _check_schemas(paths: list[Path]) -> set[Path]:
             expected, first = columns, path
         if columns != expected:
             a, b = (", ".join(f"{name} {kind}" for name, kind in table.items()) for table in (expected, columns))
-            raise _error(InvalidFile, f"Files must have the same columns; {first} has {a}, {path} has {b}.", path)
+            raise _error(InvalidFile, f"Files must have the same columns; {first} has {a}, but {path} has {b}.", path)
     return empty
 
 
 def _has_only_header(path: Path) -> bool:
-    """Return whether a CSV file has column names and no rows; a file without column names is truncated."""
-    with path.open(encoding="utf-8-sig", errors="replace") as file:  # as text: lines may end in CR
+    """Return True if a CSV file has column names but no rows; without column names, it is truncated."""
+    with path.open(encoding="utf-8-sig", errors="replace") as file:  # in text mode, because lines may end in CR
         return bool(next(file, "").strip()) and not any(line.strip() for line in file)
 
 
 def _file_error(path: str | Path) -> LimiirlError:
-    message = f"{path} is not a {Path(path).suffix[1:]} file, or is damaged. Write or copy it again."
+    message = f"{path} is not a {Path(path).suffix[1:]} file, or is corrupted. Write or copy it again."
     return _error(InvalidFile, message, path)
 
 
 Keys = NDArray[np.uint64]
-# Names of demonstrations to compare (128 MB of keys). Beyond that, a sample of this size, and the first and last name
-# of each file, since a table sorted by name is cut between them.
+# Maximum number of demonstration names to compare (128 MB of hash keys). Beyond it, `check_names` compares a sample of
+# this size, and the first and last name of each file: a table sorted by name has duplicates only there.
 MAX_NAMES = 2**24
 _DUPLICATE = {
-    "group": "Group {!r} has demonstrations in {} and in {}. Partition the data by group: one shard per group.",
-    "demo": "Demonstration {!r} has rows in {} and in {}. Write it to one file, and use unique names across all files.",
+    "group": "Group {!r} has demonstrations in {} and in {}. Write all demonstrations of a group to the same shard.",
+    "demo": "Demonstration {!r} has rows in {} and in {}. Write them to one file, and use unique names across files.",
 }
 
 
-def check_names(shards: Sequence[StoredShard], unit: str, most: float = np.inf) -> None:
+def check_names(shards: Sequence[StoredShard], unit: str, max_keys: float = np.inf) -> None:
     """Check that no name occurs in two shards.
 
     Parameters
     ----------
     unit : {"group", "demo"}
-        The objects that have the names.
-    most : float
-        Number of hash keys to keep in memory. Beyond that only the lowest keys are compared (a random sample of names,
-        the same in all shards), and the first and last name of each shard.
+        The column of the names.
+    max_keys : float
+        Number of hash keys in memory. Beyond it, only the lowest keys (a random sample of the names, the same in all
+        shards) and the first and last name of each shard are compared.
     """
     kinds: dict[bool, str] = {}
     lowest: list[Keys] = []
@@ -290,11 +288,13 @@ def check_names(shards: Sequence[StoredShard], unit: str, most: float = np.inf) 
         keys = np.unique(hash_names(names))
         lowest.append(keys[keys <= np.uint64(limit)])
         ends.append(np.unique(hash_names(names[[0, -1]])))
-        while sum(map(len, lowest)) > most:
+        while sum(map(len, lowest)) > max_keys:
             limit //= 2
             lowest = [keys[keys <= np.uint64(limit)] for keys in lowest]
-    if len(kinds) > 1:  # otherwise the text "2" and the number 2 would be different names
-        message = f"The column {unit} must have one type; it has texts in {kinds[True]} and numbers in {kinds[False]}."
+    if len(kinds) > 1:  # the text "2" and the number 2 would be different names
+        message = (
+            f"The column {unit} must have one type; it has strings in {kinds[True]} and numbers in {kinds[False]}."
+        )
         raise InvalidDemos(message, parameter="source", value=unit)
     suspects = np.union1d(_find_repeats(lowest), _find_repeats(ends))
     if suspects.size:
@@ -313,7 +313,7 @@ def _compare_names(shards: Sequence[StoredShard], suspects: Keys, message: str) 
         names = shard.names()
         if names is None:
             continue
-        # A dict keeps the order, so that the error is the same in every run.
+        # A dict is ordered, so that the error is the same in every run.
         here = dict.fromkeys(names[np.isin(hash_names(names), suspects)].tolist(), shard.name)
         for name in here:
             if name in seen:
@@ -322,22 +322,12 @@ def _compare_names(shards: Sequence[StoredShard], suspects: Keys, message: str) 
 
 
 def hash_names(names: NDArray[Any]) -> Keys:
-    """Return (n,) hashes of texts or numbers; equal names have equal hashes for any array type.
-
-    Examples
-    --------
-    >>> bool(hash_names(np.array([1]))[0] == hash_names(np.array([1.0]))[0])
-    True
-    >>> bool(hash_names(np.array(["ann"]))[0] == hash_names(np.array(["ann", "christopher"]))[0])
-    True
-    >>> np.unique(hash_names(np.array(["ann", "nan", "an", "1"]))).size
-    4
-    """
+    """Return the hashes (n,) of strings or numbers; equal names have equal hashes for all array types."""
     if names.dtype.kind == "U":
         letters = np.ascontiguousarray(names).view(np.uint32).reshape(len(names), -1)
         keys = np.zeros(len(names), dtype=np.uint64)
         for place, column in enumerate(letters.T):
-            # Shorter texts are padded with 0, which must not matter.
+            # Strings are padded with 0, which must not change the hash.
             keys += np.where(
                 column > 0, _mix_bits(column.astype(np.uint64) + np.uint64((place + 1) << 32)), np.uint64(0)
             )

@@ -1,4 +1,4 @@
-"""`write_features`: compute the feature sums of demonstrations once, shard by shard, into a store."""
+"""`write_features`: compute the feature sums of demonstrations, shard by shard, and write them to a store."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ from limiirl.streams.store import (
 
 SHARD = "shard-{:05d}.json"
 _SHARDS = "shard-*.json"
-# Seconds. A writer touches its files more often, and the clocks of machines that share a folder differ by less.
+# Seconds since the last write after which the writer of a temporary file must have been killed.
 _ABANDONED = 3600.0
 
 
 def claim(place: Path, mdp: MDP, by_group: bool) -> None:
-    """Create a store, or check that the existing one can be resumed; a store without shards may be redefined."""
+    """Create a store, or check that an existing one can be resumed; replace the header of a store without shards."""
     make_folder(place)
     others = sorted(path.name for path in place.iterdir() if not is_scratch(path))
-    # After the listing: another writer may have created the header meanwhile.
+    # Checked after the listing, because another writer may create the header in between.
     exists = (place / HEADER).exists()
     if others and not exists:
-        message = f"{place} is not empty and not a feature store: it has {others[0]}. Choose another folder."
+        message = f"{place} is not empty and not a feature store: it contains {others[0]}. Choose another folder."
         raise file_error(message, place)
     if not exists or not _can_resume(place, mdp, by_group):
         write_header(place, mdp, by_group=by_group, shards=None)
@@ -61,14 +61,14 @@ def claim(place: Path, mdp: MDP, by_group: bool) -> None:
 
 
 def _can_resume(place: Path, mdp: MDP, by_group: bool) -> bool:
-    """Return whether a store has this MDP and kind of rows; a mismatch is an error once the store has a shard."""
+    """Return True if a store has this MDP and `by_group`; raise an error if it does not, and has shards."""
     header = read_header(place)
     if (header["mdp"], header["by_group"]) == (mdp.fingerprint(), by_group):
         return True
     if not any(place.glob(_SHARDS)):
         return False
     if header["mdp"] != mdp.fingerprint():
-        what = f"features of the MDP {header['mdp']}; mdp is {mdp.fingerprint()}"
+        what = f"features of an MDP with fingerprint {header['mdp']}; mdp has {mdp.fingerprint()}"
     else:
         what = f"one row per {'group' if header['by_group'] else 'demonstration'}; by_group is {by_group}"
     raise file_error(f"{place} has {what}. Choose another folder.", place)
@@ -82,22 +82,19 @@ def _is_saved(mdp: MDP, path: Path) -> bool:
 
 
 def check_finished(place: Path, names: list[str]) -> None:
-    """Check that a store has the shards of its source and no other, and remove temporary files of killed writers.
-
-    Temporary files that were touched recently may belong to a concurrent writer.
-    """
+    """Check that a store has no shards beyond those of its source, and remove temporary files of killed writers."""
     for path in filter(is_scratch, list(place.iterdir())):
-        with suppress(FileNotFoundError):  # its writer has just finished
+        with suppress(FileNotFoundError):  # its writer has just renamed it
             if time.time() - path.stat().st_mtime > _ABANDONED:
                 path.unlink()
     others = sorted({path.name for path in place.glob(_SHARDS)} - set(names))
     if others:
-        message = f"{place} has {others[0]}; the source has only {len(names)} shards."
+        message = f"{place} contains {others[0]}, but the source has only {len(names)} shards."
         raise file_error(f"{message} Write to another folder, or remove this one.", place / others[0])
 
 
 class WriteTask(NamedTuple):
-    """A shard to write: its path, its source, the MDP (file and fingerprint), and whether rows are groups."""
+    """A shard to write: path, source, file and fingerprint of the MDP, and True if rows are groups."""
 
     path: str
     source: ShardSource
@@ -116,30 +113,30 @@ def write_features(
     executor: Mapper | None = None,
     progress: Progress | None = None,
 ) -> FeatureStore:
-    """Compute the feature sums of demonstrations once, shard by shard, into a folder that `fit_streamed` reads.
+    """Compute the feature sums of demonstrations, shard by shard, and write them to a store for `fit_streamed`.
 
-    An interrupted call can be repeated and resumes. An existing shard is kept if its data, MDP and checksum match, and
-    rebuilt with a warning if it is damaged; a shard of other data is an error. The data of a `FunctionSource` are
-    compared by their version only. Several processes may write the same store concurrently.
+    To resume an interrupted call, repeat it. Existing shards of the same data and MDP are kept; corrupted shards are
+    rebuilt with a warning; shards of other data raise an error. The data of a `FunctionSource` are compared only by
+    version. Several processes may write the same store concurrently.
 
     Parameters
     ----------
     source : path, paths, FunctionSource, or iterable of Demonstrations
-        A folder of .parquet or .csv files, one shard per file, as `Demonstrations.from_file` reads them; see
-        `limiirl.streams.sources.list_shards`. A shard must fit into a worker's memory; a few hundred thousand
-        demonstrations are a good size. A demonstration must lie within one file; this is checked for up to 16
-        million names, and on a sample beyond that.
+        For example a folder of .parquet or .csv files in the format of `Demonstrations.from_file`, one shard per file;
+        see `limiirl.streams.sources.list_shards`. A shard must fit in the memory of a worker; a few hundred thousand
+        demonstrations are a good size. All rows of a demonstration must be in one file; this is checked for all names
+        up to 16 million, and for a sample of the names beyond that.
     folder : path
         Created if it does not exist.
     irl : model, optional
-        The model to be fitted later, to check now that all demonstrations are possible under it.
+        The model to be fitted later; an error is raised if it cannot generate a demonstration.
     by_group : bool
-        One row per group (for example a driver) instead of per demonstration: the demonstrations of a group share an
-        intent. A group must lie within one shard.
+        If True, write one row per group (for example per driver) instead of one per demonstration: all demonstrations
+        of a group have the same intent. A group must be in one shard.
     executor : limiirl.executors.Executor, Session or concurrent.futures.Executor, optional
-        By default shards are computed sequentially in this process. All workers must have access to the folder.
+        By default, shards are computed sequentially in this process. All workers must have access to the folder.
     progress : callable, optional
-        Called as ``progress(done, total, message)`` with the number of shards done (with an executor, submitted);
+        Called as ``progress(done, total, message)`` with the number of shards written (with an executor, submitted);
         `total` is None until it is known.
 
     Examples
@@ -163,7 +160,7 @@ def write_features(
 
     def tasks() -> Iterator[WriteTask]:
         for index, shard in enumerate(shards):
-            if index == 0:  # not before: a missing source must not leave an empty store behind
+            if index == 0:  # not earlier, so that no empty store is created for a missing source
                 claim(place, mdp, by_group)
             if progress is not None:
                 progress(index, total, shard.name)
@@ -188,7 +185,7 @@ def write_features(
 
 
 def write_shard(task: WriteTask) -> tuple[str, ShardInfo]:
-    """Write one shard unless it exists, and return the name of its source and its metadata."""
+    """Write one shard unless it exists, and return the name of its source and the metadata."""
     path = Path(task.path)
     existing = _open_intact(path)
     if existing is not None:
@@ -212,7 +209,9 @@ def _load_mdp(path: str, fingerprint: str) -> MDP:
     """Return the store's MDP, read once per worker."""
     mdp = MDP.load(path)
     if mdp.fingerprint() != fingerprint:
-        raise file_error(f"{path} is the MDP {mdp.fingerprint()}; the store belongs to {fingerprint}.", path)
+        raise file_error(
+            f"{path} has MDP fingerprint {mdp.fingerprint()}, but the store was written with MDP {fingerprint}.", path
+        )
     return mdp
 
 
@@ -222,18 +221,18 @@ def _sum_features(mdp: MDP, demos: Demonstrations, by_group: bool) -> tuple[Rows
         message = f"a shard must be Demonstrations; got a {type(demos).__name__}."
         raise InvalidDemos(message, parameter="source", value=demos)
     if len(demos) == 0:
-        raise InvalidDemos("a shard must have demonstrations. Leave out files without rows.", parameter="source")
+        raise InvalidDemos("a shard must have at least one demonstration. Remove empty shards.", parameter="source")
     if by_group and demos.groups is None:
-        raise InvalidDemos("by_group=True needs a group per demonstration; there are none.", parameter="by_group")
+        raise InvalidDemos("by_group=True requires demonstrations with groups.", parameter="by_group")
     units = Groups.from_labels(demos.groups if by_group else None, len(demos))
-    # An unrecorded action with features is an error: the sums would depend on theta.
+    # This raises an error for an unrecorded action with features, whose sums would depend on theta.
     features = demos.features(mdp)
     with np.errstate(divide="ignore"):
         log_q = demos.log_q(mdp)
     wrong = ~(np.all(np.isfinite(features), axis=1) & np.isfinite(log_q))
     if np.any(wrong):
         i = int(np.argmax(wrong))
-        why = "features that are not finite" if np.isfinite(log_q[i]) else "probability 0: p0 has no such start"
+        why = "features that are not finite" if np.isfinite(log_q[i]) else "probability 0: p0 of its start state is 0"
         raise InvalidDemos(f"demonstration {i} has {why}. Remove it, or correct the MDP.", parameter="source", index=i)
     rows = Rows(np.ascontiguousarray(units.sum(features)), units.sum(log_q), units.counts)
     lengths = demos.lengths
@@ -252,7 +251,7 @@ def _sum_features(mdp: MDP, demos: Demonstrations, by_group: bool) -> tuple[Rows
 
 
 def _open_intact(path: Path) -> StoredShard | None:
-    """Return an existing shard whose checksum matches; remove the header of a damaged one."""
+    """Return an existing shard if its checksum matches; otherwise remove its header and return None."""
     if not path.is_file():
         return None
     try:
@@ -275,6 +274,6 @@ def _check_same(shard: StoredShard, task: WriteTask) -> None:
     changed = shard.source_checksum != task.source.checksum()
     if shard.source != task.source.name or changed:
         renamed = shard.source != task.source.name
-        how = f"not {task.source.name}" if renamed else "which has changed since"
+        how = f"not from {task.source.name}" if renamed else "which has changed since then"
         message = f"{shard.path} was written from {shard.source}, {how}."
         raise file_error(f"{message} Write the changed data to another folder, or remove this one.", shard.path)
