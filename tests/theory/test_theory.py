@@ -1,4 +1,4 @@
-"""Theorem 1: a valid bound in worlds where its assumptions hold, and a report of those that fail elsewhere."""
+"""Theorem 1: a valid bound in worlds where its assumptions hold, and the reported failures elsewhere."""
 
 import re
 
@@ -30,8 +30,8 @@ WORLDS = [(n_intents, seed) for n_intents in (2, 3) for seed in range(6)]
 
 def exact_bound(world):
     paths = PathSet(world.mdp, world.policies, max_length=3)
-    laws = [feature_distribution(paths, k) for k in range(paths.n_intents)]
-    return paths, smallest_bound(all_clouds(paths, world.demos, world.labels, world.clusters, laws))
+    distributions = [feature_distribution(paths, k) for k in range(paths.n_intents)]
+    return paths, smallest_bound(all_clouds(paths, world.demos, world.labels, world.clusters, distributions))
 
 
 @pytest.mark.parametrize(("n_intents", "seed"), WORLDS)
@@ -72,7 +72,7 @@ def test_assumptions_and_lemmas_hold_trajectory_by_trajectory(n_intents, seed):
         assert np.all(log_p[outside] <= highest[k])
 
 
-def test_the_report_beside_the_data_where_the_theorem_applies():
+def test_report_if_the_theorem_applies():
     world = lanes(3, 1)
     result = separation(world.mdp, world.demos, world.labels, clusters=world.clusters, policies=world.policies)
     assert result.guaranteed
@@ -89,12 +89,12 @@ def test_the_report_beside_the_data_where_the_theorem_applies():
     np.testing.assert_array_equal(result.clusters, world.clusters)
 
 
-def test_supports_from_demonstrations_are_those_of_experts_who_show_everything():
+def test_supports_estimated_from_demonstrations_agree_with_the_policies():
     world = lanes(2, 0)
     supports = find_supports(world.mdp, world.demos, world.labels)
     assert not np.any(supports & (world.policies == 0))
     demonstrated, given = (separation(world.mdp, world.demos, world.labels, policies=p) for p in (None, world.policies))
-    # What an expert would do in a lane that it never enters makes no difference.
+    # The policy in lanes that an expert never enters does not matter.
     assert np.any(supports != (world.policies > 0))
     assert demonstrated.over_all.epsilon == given.over_all.epsilon < 0.5
     assert (demonstrated.supports, given.supports) == ("demonstrations", "policies")
@@ -102,7 +102,7 @@ def test_supports_from_demonstrations_are_those_of_experts_who_show_everything()
 
 @pytest.fixture(scope="module", params=[0.0, 0.1, 0.2])
 def element_worlds(request):
-    """What eight ElementWorlds say, at a wind: the specification's table."""
+    """The columns of the specification's table for eight ElementWorlds with one wind."""
     rows, reports = [], []
     for seed in range(8):
         world = ElementWorld(wind=request.param, seed=seed)
@@ -118,11 +118,11 @@ def element_worlds(request):
     return request.param, np.array(rows), reports
 
 
-def test_reality_check_of_the_specification(element_worlds):
+def test_table_of_the_specification(element_worlds):
     wind, rows, _ = element_worlds
     table = {0.0: (6.9, -20, 17, 14, 0.000), 0.1: (4.0, -110, -21, 25, 0.009), 0.2: (2.9, -149, -62, 34, 0.052)}
     error = rows.std(axis=0, ddof=1) / np.sqrt(len(rows))
-    # The table is a mean over eight other worlds, hence the root of 2; it is rounded, hence the rest.
+    # The table has means over eight other worlds (hence the root of 2), rounded (hence the constants).
     slack = 3.0 * np.sqrt(2.0) * error + [0.05, 0.5, 0.5, 0.5, 0.0005]
     assert np.all(np.abs(rows.mean(axis=0) - table[wind]) <= slack), rows.mean(axis=0)
 
@@ -171,7 +171,7 @@ def test_masses_of_long_trajectories_do_not_overflow():
     np.testing.assert_allclose(paths.log_Q_all, np.log(3.0) + 5000 * np.log(2.0), rtol=1e-6)
 
 
-def numbers(**changes):
+def make_quantities(**changes):
     given = {
         "zeta": 0.1,
         "delta": 0.05,
@@ -188,7 +188,7 @@ def numbers(**changes):
 
 
 def test_bound_is_the_papers_formula():
-    q, result = numbers(), bound(numbers())
+    q, result = make_quantities(), bound(make_quantities())
     d, g, zeta = 0.9 * 9.0, 0.9 * 4.0, 0.1
     beta = min(
         (1 - zeta) ** 2
@@ -204,36 +204,36 @@ def test_bound_is_the_papers_formula():
 
 
 def test_bound_with_three_intents_counts_both_others():
-    q = numbers(
+    q = make_quantities(
         r=[0.1] * 3, mean_norm=[3.0] * 3, sizes=[1] * 3, log_Q=[0] * 3, log_Q_other=[1] * 3, typical_norm=[3] * 3
     )
     result = bound(q)
     np.testing.assert_allclose(result.epsilon, 0.1 + 0.95 * 4 / (np.exp(result.log_beta) + 2), rtol=1e-12)
 
 
-def test_epsilon_converges_to_twice_delta_and_nothing_overflows():
-    result = bound(numbers(margin_between=1e5, log_Q=[1e4, 1e4], log_Q_other=[3e4, 3e4]))
+def test_epsilon_converges_to_twice_delta_without_overflow():
+    result = bound(make_quantities(margin_between=1e5, log_Q=[1e4, 1e4], log_Q_other=[3e4, 3e4]))
     assert result.epsilon == 2 * 0.05
     assert np.isfinite(result.log_beta)
-    assert bound(numbers(zeta=0.0, delta=0.0, margin_within=np.inf, margin_between=1e5)).epsilon == 0.0
+    assert bound(make_quantities(zeta=0.0, delta=0.0, margin_within=np.inf, margin_between=1e5)).epsilon == 0.0
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"zeta": 0.5}, "assumption 1: zeta = 0.5 of an intent's mass is atypical or shared"),
+        ({"zeta": 0.5}, "assumption 1: zeta = 0.5, the atypical or shared fraction"),
         ({"margin_between": -1.0}, r"assumption 1: \(a\)\(i\) margin_between = -1 is not positive"),
         ({"margin_within": 0.0}, r"assumption 1: \(a\)\(i\) margin_within = 0 is not positive"),
         ({"atypical_between": -9.1}, r"assumption 1: \(a\)\(ii\) .* -9.1 and inf, are below -9 or -4"),
         ({"atypical_within": -4.1}, r"assumption 1: \(a\)\(ii\) .* inf and -4.1"),
         ({"r": [0.1, 5.0]}, r"assumption 1: \(b\) intent 1 is too wide: 2 r \|phi\| = 20 is not below"),
-        ({"delta": 0.5}, "assumption 2: delta = 0.5 of a cluster"),
+        ({"delta": 0.5}, "assumption 2: delta = 0.5, the misplaced or atypical fraction"),
         ({"misfit_between": -9.1}, "assumption 2: the margins of a misplaced or atypical demonstration"),
         ({"misfit_within": -4.1}, "assumption 2: the margins of a misplaced or atypical demonstration"),
     ],
 )
-def test_each_failure_is_reported_and_leaves_the_trivial_bound(change, message):
-    result = bound(numbers(**change))
+def test_each_failed_condition_is_reported_with_the_trivial_bound(change, message):
+    result = bound(make_quantities(**change))
     (failure,) = result.failures
     assert re.search(message, failure)
     assert (result.epsilon, result.applies, result.log_beta) == (2.0, False, -np.inf)
@@ -244,7 +244,7 @@ def test_experts_with_full_support_share_all_trajectories():
     uniform = np.ones((2, world.mdp.n_pairs))
     result = separation(world.mdp, world.demos, world.labels, policies=uniform)
     assert result.over_all.quantities.zeta == 1.0
-    assert "zeta = 1 of an intent's mass is atypical or shared" in str(result)
+    assert any("zeta = 1," in failure for failure in result.over_all.failures)
 
 
 def test_trimming_lowers_the_bound():
@@ -293,7 +293,7 @@ def test_experts_that_stop_anywhere():
     assert path_set(mdp, demos[[0, 2]], np.array([0, 1]), MaxEnt()).complete
 
 
-def test_trajectories_that_are_too_long_or_end_early_are_of_no_expert():
+def test_contains_rejects_trajectories_that_are_too_long_or_end_early():
     mdp = MDP.from_edges([0, 1, 1], [1, 1, 2], p0=[1, 0, 0])
     paths = PathSet(mdp, np.ones((1, 3)), max_length=3)
     demos = Demonstrations.from_lists([[0, 1], [0, 1, 1], [0, 1, 2], [0, 1, 1, 2]])
@@ -336,7 +336,7 @@ def test_plot_shows_gaps_and_misplaced_demonstrations():
     assert len(rings) == np.sum(world.labels != world.clusters)
     for k, strip in enumerate(strips):
         verb = "apart" if result.gaps[k] > 0 else "overlap"
-        assert strip.get_title() == f"intent {k}: {verb} by {abs(result.gaps[k]):.3g} on its mean"
+        assert strip.get_title() == f"intent {k}: {verb} by {abs(result.gaps[k]):.3g} along its cluster mean"
     plt.close(figure)
 
 
@@ -377,6 +377,7 @@ WORLD = lanes(2, 0, n_each=10)
         ({"demos": WORLD.demos[[0] * 20]}, InvalidDemos, {"parameter": "demos", "value": 1}),
         ({"mdp": "nothing"}, InvalidParameter, {"parameter": "mdp", "value": "str"}),
         ({"max_work": 0}, InvalidParameter, {"parameter": "max_work", "value": 0}),
+        ({"seed": -1}, InvalidParameter, {"parameter": "seed", "value": -1}),
     ],
 )
 def test_separation_errors(change, error, expected):
@@ -393,11 +394,12 @@ def test_separation_errors(change, error, expected):
             {"parameter": "reward_init", "value": "best"},
         ),
         (lambda: compute_epsilon(WORLD.mdp, WORLD.demos, WORLD.labels[:3]), {"parameter": "clusters", "value": (3,)}),
-        (lambda: inter_cluster_margin(np.ones((3, 2)), [0, 0, 0]), {"parameter": "features"}),
-        (lambda: inter_cluster_margin(np.ones((3, 2)), [0, 1]), {"parameter": "features", "value": (3, 2)}),
-        (lambda: numbers(sizes=[1], r=[1]), {"parameter": "r", "value": [1.0]}),
-        (lambda: numbers(r=[1.0, 2.0, 3.0]), {"parameter": "r", "value": [1.0, 2.0, 3.0]}),
-        (lambda: numbers(zeta=1.5), {"parameter": "zeta", "value": 1.5}),
+        (lambda: inter_cluster_margin(np.ones(3), [0, 1, 2]), {"parameter": "features", "value": (3,)}),
+        (lambda: inter_cluster_margin(np.ones((3, 2)), [0, 0, 0]), {"parameter": "labels", "value": [0, 0, 0]}),
+        (lambda: inter_cluster_margin(np.ones((3, 2)), [0, 1]), {"parameter": "labels", "value": [0, 1]}),
+        (lambda: make_quantities(sizes=[1], r=[1]), {"parameter": "r", "value": [1.0]}),
+        (lambda: make_quantities(r=[1.0, 2.0, 3.0]), {"parameter": "r", "value": [1.0, 2.0, 3.0]}),
+        (lambda: make_quantities(zeta=1.5), {"parameter": "zeta", "value": 1.5}),
         (lambda: PathSet(WORLD.mdp, np.ones((2, 5)), 3), {"parameter": "supports", "value": (2, 5)}),
         (lambda: PathSet(WORLD.mdp, WORLD.policies, 0), {"parameter": "max_length", "value": 0}),
         (lambda: PathSet(WORLD.mdp, WORLD.policies, 3, stop="never"), {"parameter": "stop", "value": "never"}),
@@ -411,7 +413,8 @@ def test_other_errors(call, expected):
 def test_the_theorem_is_restricted_to_maxent():
     result = separation(WORLD.mdp, WORLD.demos, WORLD.labels, MaxEnt(condition="start"))
     assert not result.maxent
-    assert "It is a statement about MaxEnt" in str(result)
+    assert "Theorem 1 assumes MaxEnt" in str(result)
+    assert "Theorem 1 assumes MaxEnt" not in str(separation(WORLD.mdp, WORLD.demos, WORLD.labels))
 
 
 @pytest.mark.parametrize("wrong", [{"sizes": [0, 50]}, {"sizes": [-1, 50]}, {"r": [-1, 1]}, {"mean_norm": [-1, 1]}])
@@ -426,7 +429,9 @@ def test_labels_of_a_data_frame_column():
     mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0.0], [3.0], [-3.0]])
     demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2], [0, 2]])
     column = np.array(["l", "l", "r", "r"], dtype=object)
-    assert "Separable: yes" in str(separation(mdp, demos, column, MaxEnt(bounds=(-5, 5))))
+    result = separation(mdp, demos, column, MaxEnt(bounds=(-5, 5)))
+    assert result.separable
+    assert result.names.tolist() == ["l", "r"]
     column[1] = None
     with raises(InvalidParameter, parameter="labels"):
         separation(mdp, demos, column, MaxEnt(bounds=(-5, 5)))

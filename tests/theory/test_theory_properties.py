@@ -1,4 +1,4 @@
-"""The theory's dynamic programmes and inequalities against lists of all trajectories of small random MDPs."""
+"""Dynamic programmes and inequalities of the theory, compared with enumerations of small random MDPs."""
 
 from dataclasses import dataclass
 
@@ -50,7 +50,7 @@ def test_masses_are_sums_over_all_trajectories(problem):
 
 @settings(max_examples=examples(150))
 @given(problems())
-def test_extremes_are_those_of_the_list(problem):
+def test_extremes_equal_enumeration(problem):
     paths, listed = problem.paths, problem.listed
     weights = listed.F @ problem.thetas.T
     for k in range(paths.n_intents):
@@ -67,7 +67,7 @@ def test_extremes_are_those_of_the_list(problem):
 
 @settings(max_examples=examples(100))
 @given(problems())
-def test_contains_says_who_can_generate_a_trajectory(problem):
+def test_contains_equals_enumeration(problem):
     listed = problem.listed
     assume(len(listed.listed) > 0)
     every = listed.demos(problem.paths.mdp, list(range(len(listed.listed))))
@@ -76,22 +76,24 @@ def test_contains_says_who_can_generate_a_trajectory(problem):
 
 @settings(max_examples=examples(100))
 @given(problems())
-def test_law_is_that_of_the_list(problem):
+def test_feature_distribution_equals_enumeration(problem):
     for k in range(problem.paths.n_intents):
-        law = feature_distribution(problem.paths, k)
+        distribution = feature_distribution(problem.paths, k)
         mine = np.flatnonzero(problem.listed.inside[:, k])
-        np.testing.assert_allclose(np.exp(law.log_mass).sum(), problem.listed.q[mine].sum(), rtol=1e-12, atol=1e-14)
-        result = np.zeros(len(law.points))
+        np.testing.assert_allclose(
+            np.exp(distribution.log_mass).sum(), problem.listed.q[mine].sum(), rtol=1e-12, atol=1e-14
+        )
+        result = np.zeros(len(distribution.points))
         for i in mine:
-            same = np.abs(law.points - problem.listed.F[i]).max(axis=1, initial=0.0) < 1e-7
-            same &= (law.experts == problem.listed.inside[i]).all(axis=1)
+            same = np.abs(distribution.points - problem.listed.F[i]).max(axis=1, initial=0.0) < 1e-7
+            same &= (distribution.experts == problem.listed.inside[i]).all(axis=1)
             assert same.sum() == 1
             result[same] += problem.listed.q[i]
-        np.testing.assert_allclose(np.exp(law.log_mass), result, rtol=1e-12, atol=0.0)
+        np.testing.assert_allclose(np.exp(distribution.log_mass), result, rtol=1e-12, atol=0.0)
 
 
 def draw_data(problem):
-    """Demonstrations of either expert with clusters that are wrong for some; None where an expert has none."""
+    """Draw demonstrations of both experts with clusters, some of them wrong; None if an expert has no trajectory."""
     mine = [np.flatnonzero(problem.listed.inside[:, k]) for k in range(problem.paths.n_intents)]
     if any(each.size == 0 for each in mine):
         return None
@@ -103,7 +105,7 @@ def draw_data(problem):
 
 @settings(max_examples=examples(80))
 @given(problems(most_paths=60), st.sampled_from((0.0, 0.2, 0.45)))
-def test_quantities_are_least_differences_over_the_list(problem, zeta):
+def test_quantities_equal_enumeration(problem, zeta):
     data = draw_data(problem)
     assume(data is not None)
     chosen, demos, labels, clusters = data
@@ -118,15 +120,15 @@ def test_quantities_are_least_differences_over_the_list(problem, zeta):
         F = listed.F - mean
         members = chosen[clusters == k]
         misfits = F[members[~core[members]]]
-        assert not np.any(core & listed.inside[:, 1 - k]), "typical trajectories are nobody else's"
+        assert not np.any(core & listed.inside[:, 1 - k]), "typical trajectories belong to one expert"
         expected["zeta"].append(listed.q[fringe].sum() / listed.q[listed.inside[:, k]].sum())
         expected["delta"].append(len(misfits) / len(members))
         sets = ((F[core], "d", "g"), (F[fringe], "ad", "ag"), (misfits, "md", "mg"))
         for projectors, between, within in sets:
             expected[between].append(margin(projectors, F[core], F[outside]))
             expected[within].append(margin(projectors, F[core], F[fringe]))
-        gaps = [np.linalg.norm(a - b) for a in F[core] for b in F[core]]
-        expected["r"].append(max(gaps, default=0.0) / 2.0)
+        distances = [np.linalg.norm(a - b) for a in F[core] for b in F[core]]
+        expected["r"].append(max(distances, default=0.0) / 2.0)
     np.testing.assert_allclose(result.zeta, max(expected["zeta"]), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(result.delta, max(expected["delta"]), rtol=1e-12, atol=0.0)
     np.testing.assert_allclose(result.r, expected["r"], rtol=1e-6, atol=1e-6)
@@ -137,7 +139,7 @@ def test_quantities_are_least_differences_over_the_list(problem, zeta):
 
 
 def typical_paths(cloud, typical, listed, k, mean):
-    """Which of the listed trajectories are at a typical point of expert k."""
+    """Return the mask of the listed trajectories at a typical point of expert k."""
     result = np.zeros(len(listed.F), dtype=bool)
     for i in np.flatnonzero(listed.inside[:, k]):
         near = np.abs(cloud.points - (listed.F[i] - mean)).max(axis=1, initial=0.0) < 1e-7
@@ -150,7 +152,7 @@ def typical_paths(cloud, typical, listed, k, mean):
 @settings(max_examples=examples(120))
 @given(problems(most_paths=100), st.sampled_from((0.0, 0.3)))
 def test_lemmas_on_any_mdp(problem, zeta):
-    """Lemma 1 before delta is bounded, and lemma 2 with the margins that a mean has: both need no assumption."""
+    """Lemma 1 before delta is bounded, and lemma 2 with the margins of a mean, hold without assumptions."""
     data = draw_data(problem)
     assume(data is not None)
     chosen, demos, labels, clusters = data
@@ -168,10 +170,10 @@ def test_lemmas_on_any_mdp(problem, zeta):
         between, within = margin([Phi], F[core], F[outside]), margin([Phi], F[core], F[fringe])
         each = [margin([F[i]], F[core], F[outside]) for i in members]
         assert between >= np.mean(each) - 1e-9 * (1.0 + np.abs(each).max())
-        share = listed.q[fringe].sum() / listed.q[listed.inside[:, k]].sum()
+        atypical = listed.q[fringe].sum() / listed.q[listed.inside[:, k]].sum()
         two = [1.0, 1.0]
         q = Quantities(
-            zeta=share,
+            zeta=atypical,
             delta=0.0,
             margin_between=between,
             margin_within=within,
@@ -182,7 +184,7 @@ def test_lemmas_on_any_mdp(problem, zeta):
             log_Q_other=[paths.log_Q_other[k]] * 2,
             typical_norm=two,
         )
-        log_p = listed.log_prob(Phi)  # less log q
+        log_p = listed.log_prob(Phi)  # minus log q
         slack = 1e-9 * (1.0 + np.abs(log_p).max())
         assert log_p[core].min() >= q.log_lower()[0] - slack
         for i in np.flatnonzero(outside):
@@ -195,7 +197,7 @@ def cloud_radius(points):
 
 @settings(max_examples=examples(60))
 @given(problems(most_paths=60))
-def test_demonstrations_alone_are_a_small_path_set(problem):
+def test_quantities_among_demonstrations_alone(problem):
     data = draw_data(problem)
     assume(data is not None)
     chosen, demos, labels, clusters = data
@@ -214,7 +216,7 @@ def test_demonstrations_alone_are_a_small_path_set(problem):
 
 
 @pytest.mark.parametrize("limit", [0, 3])
-def test_a_law_with_too_many_points_is_not_listed(limit):
+def test_feature_distribution_is_none_above_the_limit(limit):
     from limiirl.mdp import MDP
 
     mdp = MDP.from_edges([0, 0, 0, 0], [1, 2, 3, 4], p0=[1, 0, 0, 0, 0], state_features=np.arange(5.0))

@@ -15,7 +15,7 @@ from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl._validation import check_share
+from limiirl._validation import as_generator, check_share
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import MaxEnt, make_problem, validate
@@ -40,9 +40,9 @@ class Quantities:
     delta : float
         Largest fraction of a cluster outside its T_k+: misplaced or atypical demonstrations.
     margin_between : float
-        d, the least separation of T_k+ from all trajectories outside T_k by a typical trajectory.
+        d, the least separation of T_k+ from the trajectories outside T_k, over typical trajectories as vectors.
     margin_within : float
-        Least separation of T_k+ from T_k- by a typical trajectory; inf if nothing is atypical.
+        Least separation of T_k+ from T_k-, over typical trajectories as vectors; inf if T_k- is empty.
     r : (K,)
         Radius of each T_k+: half of its diameter.
     mean_norm : (K,)
@@ -54,16 +54,9 @@ class Quantities:
     typical_norm : (K,)
         Largest norm of phi in T_k+, for assumption 1(b).
     atypical_between, atypical_within : float
-        The same margins for trajectories of T_k- as separating vectors; inf without any.
+        The same margins with trajectories of T_k- as vectors; inf if there are none.
     misfit_between, misfit_within : float
-        The same for members of C_k outside T_k+, for assumption 2.
-
-    Examples
-    --------
-    >>> q = Quantities(zeta=0.1, delta=0.05, margin_between=9.0, margin_within=4.0, r=[0.1, 0.1], mean_norm=[3, 3],
-    ...                sizes=[50, 50], log_Q=[0, 0], log_Q_other=[1, 1], typical_norm=[3, 3])
-    >>> q.failures
-    ()
+        The same margins with members of C_k outside T_k+ as vectors, for assumption 2.
     """
 
     zeta: float
@@ -87,7 +80,7 @@ class Quantities:
         for name in vectors:
             value = np.asarray(getattr(self, name), dtype=np.float64)
             if value.shape != (n_intents,) or n_intents < 2 or np.any(np.isnan(value)):
-                rule = f"must have {max(2, n_intents)} numbers, one per intent, of which there are at least two"
+                rule = f"must have {max(2, n_intents)} values, one per intent (at least two intents)"
                 raise InvalidParameter.of(name, value.tolist(), rule)
             object.__setattr__(self, name, value)
         for name in ("sizes", "r", "mean_norm", "typical_norm"):
@@ -99,11 +92,6 @@ class Quantities:
             check_share(getattr(self, name), name)
 
     @property
-    def n_intents(self) -> int:
-        """Number of intents, K."""
-        return int(np.size(self.sizes))
-
-    @property
     def separation_failures(self) -> tuple[str, ...]:
         """Violated conditions of assumption 1, as text; empty if it holds."""
         d, within = self.margin_between, self.margin_within
@@ -111,11 +99,15 @@ class Quantities:
         k = int(np.argmax(widths))
         violated = []
         if not self.zeta < 0.5:
-            violated.append(f"zeta = {self.zeta:.3g} of an intent's mass is atypical or shared, not below 1/2")
+            violated.append(
+                f"zeta = {self.zeta:.3g}, the atypical or shared fraction of an intent's mass, is not below 1/2"
+            )
         if not d > 0.0:
             violated.append(f"(a)(i) margin_between = {d:.3g} is not positive: intents overlap with other trajectories")
         if not within > 0.0:
-            violated.append(f"(a)(i) margin_within = {within:.3g} is not positive: typical and atypical ones overlap")
+            violated.append(
+                f"(a)(i) margin_within = {within:.3g} is not positive: typical and atypical trajectories overlap"
+            )
         if violated:
             return tuple(violated)  # the other conditions presuppose positive margins
         if not (self.atypical_between >= -d and self.atypical_within >= -within):
@@ -135,7 +127,9 @@ class Quantities:
         d, within = self.margin_between, self.margin_within
         violated = []
         if not self.delta < 0.5:
-            violated.append(f"delta = {self.delta:.3g} of a cluster is misplaced or atypical, not below 1/2")
+            violated.append(
+                f"delta = {self.delta:.3g}, the misplaced or atypical fraction of a cluster, is not below 1/2"
+            )
         if min(d, within) > 0.0 and not (self.misfit_between >= -d and self.misfit_within >= -within):
             violated.append(
                 f"the margins of a misplaced or atypical demonstration, {self.misfit_between:.3g} and "
@@ -152,12 +146,12 @@ class Quantities:
 
     @property
     def mean_margins(self) -> tuple[float, float]:
-        """Margins of every Phi_k by lemma 1: 1 - 2 delta times those of the trajectories."""
-        share = 1.0 - 2.0 * self.delta
-        return share * self.margin_between, share * self.margin_within if share else 0.0  # 0 times inf is 0 here
+        """Lower bounds on the margins of every Phi_k (lemma 1): 1 - 2 delta times the margins of trajectories."""
+        factor = 1.0 - 2.0 * self.delta
+        return factor * self.margin_between, factor * self.margin_within if factor else 0.0  # 0 times inf is 0 here
 
     def log_lower(self) -> FloatArray:
-        """Return lemma 2's lower bound (K,) of log p(tau | Phi_k) - log q(tau) over tau in T_k+."""
+        """Return lemma 2's lower bound (K,) on log p(tau | Phi_k) - log q(tau) over tau in T_k+."""
         between, within = self.mean_margins
         keep = _log(1.0 - self.zeta)
         denominator = np.logaddexp(keep + np.asarray(self.log_Q) + between, self.log_Q_other)
@@ -165,7 +159,7 @@ class Quantities:
         return np.asarray(keep + exponent - denominator - np.logaddexp(0.0, _log(self.zeta) - keep - within))
 
     def log_upper(self, log_q: ArrayLike = -np.inf) -> FloatArray:
-        """Return lemma 2's upper bound (K,) of log p(tau | Phi_k) - log q(tau) for a tau outside T_k of this log q."""
+        """Return lemma 2's upper bound (K,) on log p(tau | Phi_k) - log q(tau), for tau outside T_k with this log q."""
         return -np.logaddexp(_log(1.0 - self.zeta) + np.asarray(self.log_Q) + self.mean_margins[0], log_q)
 
 
@@ -176,10 +170,11 @@ class Bound:
     Attributes
     ----------
     epsilon : float
-        Bound on the mean change of responsibilities in EM's first step; 2, which is trivial, if an assumption fails.
+        Bound on the mean change of responsibilities in the first EM iteration; the trivial bound 2 if an assumption
+        fails.
     log_beta : float
-        Log of beta, the least ratio of a typical demonstration's probability under its own and another intent; -inf if
-        an assumption fails.
+        Log of beta, the least ratio of a typical demonstration's probability under its own intent to that under another
+        intent; -inf if an assumption fails.
     failures : tuple of str
         Violated conditions.
     quantities : Quantities
@@ -199,7 +194,7 @@ class Bound:
 def bound(quantities: Quantities) -> Bound:
     """Return theorem 1's epsilon = 2 delta + (1 - delta) 2 (K - 1) / (beta + K - 1).
 
-    beta is the least over k and k' of ``|C_k| / |C_k'|`` times lemma 2's lower bound for k over its upper one for k'.
+    beta is the least over k != k' of ``|C_k| / |C_k'|`` times lemma 2's lower bound for k over its upper bound for k'.
 
     Examples
     --------
@@ -212,12 +207,11 @@ def bound(quantities: Quantities) -> Bound:
     failures = quantities.failures
     if failures:
         return Bound(TRIVIAL, -np.inf, failures, quantities)
-    ratio = np.log(np.asarray(quantities.sizes)) + quantities.log_lower()
-    against = np.log(np.asarray(quantities.sizes)) + quantities.log_upper()
-    apart = ratio[:, None] - against[None, :]
-    np.fill_diagonal(apart, np.inf)
-    log_beta = float(apart.min())
-    others = quantities.n_intents - 1
+    log_sizes = np.log(np.asarray(quantities.sizes))
+    log_ratio = (log_sizes + quantities.log_lower())[:, None] - (log_sizes + quantities.log_upper())[None, :]
+    np.fill_diagonal(log_ratio, np.inf)
+    log_beta = float(log_ratio.min())
+    others = np.size(quantities.sizes) - 1
     # 2 (K - 1) / (beta + K - 1), without overflow of beta.
     rest = 2.0 * np.exp(-np.logaddexp(log_beta - np.log(others), 0.0))
     return Bound(float(2.0 * quantities.delta + (1.0 - quantities.delta) * rest), log_beta, (), quantities)
@@ -230,14 +224,14 @@ def _log(value: float) -> float:
 def compute_epsilon(
     mdp: MDP, demos: Demonstrations, clusters: ArrayLike, irl: Any = None, reward_init: str = "mean"
 ) -> float:
-    """Return (1/N) sum_i sum_k abs(u_ik^(1) - u_ik^(0)), the change by EM's first step from these clusters.
+    """Return (1/N) sum_i sum_k abs(u_ik^(1) - u_ik^(0)), the change of responsibilities in the first EM iteration.
 
-    0 if EM keeps the clusters, 2 if it reassigns every demonstration.
+    It is 0 if EM keeps the clusters and 2 if it reassigns every demonstration.
 
     Parameters
     ----------
     clusters : (N,)
-        One label per demonstration, at least two of them distinct.
+        One label per demonstration, with at least two distinct labels.
     irl : model, optional
         `MaxEnt()` by default.
     reward_init : {"mean", "mle", "mean_ray", "mean_clipped"}
@@ -260,9 +254,9 @@ def compute_epsilon(
 
 
 def inter_cluster_margin(features: ArrayLike, labels: ArrayLike) -> float:
-    """Return the mean over pairs of clusters of the least distance between their members (appendix C).
+    """Return the smallest distance between two clusters, averaged over pairs of clusters (appendix C).
 
-    It shrinks with the number of demonstrations, so compare data of the same size only.
+    It decreases with the number of demonstrations: compare only data sets of the same size.
 
     Examples
     --------
@@ -270,33 +264,28 @@ def inter_cluster_margin(features: ArrayLike, labels: ArrayLike) -> float:
     3.6666666666666665
     """
     points, numbers = np.asarray(features, dtype=np.float64), np.asarray(labels)
-    if points.ndim != 2 or numbers.shape != (len(points),) or np.unique(numbers).size < 2:
-        raise InvalidParameter(
-            f"features must have shape (N, d) and labels (N,) with at least two distinct values; got the shapes "
-            f"{points.shape} and {numbers.shape} with {np.unique(numbers).size} distinct.",
-            parameter="features",
-            value=points.shape,
-        )
+    if points.ndim != 2:
+        raise InvalidParameter.of("features", points.shape, "must have shape (N, d)")
+    if numbers.shape != (len(points),) or np.unique(numbers).size < 2:
+        rule = f"must have shape ({len(points)},) and at least two distinct values"
+        raise InvalidParameter.of("labels", numbers.tolist(), rule)
     groups = [points[numbers == label] for label in np.unique(numbers)]
     return float(np.mean([cdist(one, other).min() for one, other in combinations(groups, 2)]))
 
 
-def kmeans_clusters(features: FloatArray, labels: IntArray, random_state: int = 0) -> IntArray:
-    """Return k-means clusters (N,) in feature space, one per intent, aligned to labels 0..K-1."""
+def kmeans_clusters(features: FloatArray, labels: IntArray, seed: int | np.random.Generator | None = 0) -> IntArray:
+    """Return k-means clusters (N,) of features (N, d), one per intent, aligned to labels 0..K-1."""
     n_intents = int(labels.max()) + 1
-    clusters = kmeans(features, n_intents, np.random.default_rng(random_state))
+    clusters = kmeans(features, n_intents, as_generator(seed))
     if np.unique(clusters).size < n_intents:
-        raise InvalidDemos.of(
-            "demos",
-            len(np.unique(features, axis=0)),
-            f"must have at least {n_intents} distinct feature vectors, one per intent",
-            remedy="Add features that distinguish the intents, or pass clusters.",
-        )
+        rule = f"must have at least {n_intents} distinct feature vectors, one per intent"
+        remedy = "Add features that distinguish the intents, or pass clusters."
+        raise InvalidDemos.of("demos", len(np.unique(features, axis=0)), rule, remedy=remedy)
     return align_clusters(clusters, labels)
 
 
 def align_clusters(clusters: IntArray, labels: IntArray) -> IntArray:
-    """Return clusters renumbered to agree best with the labels."""
+    """Renumber clusters (N,) to maximise the agreement with labels (N,)."""
     n = int(labels.max()) + 1
     table = np.zeros((n, n))
     np.add.at(table, (clusters, labels), 1.0)
@@ -304,7 +293,7 @@ def align_clusters(clusters: IntArray, labels: IntArray) -> IntArray:
 
 
 def check_labels(labels: ArrayLike, demos: Demonstrations, name: str = "labels") -> IntArray:
-    """Return labels (N,) of any type as indices 0..K-1 into their sorted values, with K at least 2."""
+    """Return labels (N,) of any type as indices 0..K-1 into their sorted values; raise if K < 2."""
     values = np.asarray(labels)
     if values.shape != (len(demos),):
         raise InvalidParameter.of(name, values.shape, f"must have shape ({len(demos)},), one per demonstration")

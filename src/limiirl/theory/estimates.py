@@ -1,7 +1,7 @@
 """The quantities of assumptions 1 and 2, from all trajectories of the experts or from demonstrations.
 
-Typical trajectories are chosen by trimming: the points farthest from the centre are atypical, up to a fraction zeta
-of the mass, and so are trajectories that another expert can generate, since theorem 1 needs disjoint typical sets.
+Typical trajectories are selected by trimming: the points farthest from the centre are atypical, up to a fraction zeta
+of the mass. Trajectories that another expert can generate are atypical too: theorem 1 requires disjoint typical sets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SAME = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """Feature points of one expert's trajectories and the members of its cluster, centred on the data's mean.
+    """Features of one expert's trajectories and of the members of its cluster, minus the mean over demonstrations.
 
     Attributes
     ----------
@@ -39,8 +39,8 @@ class Cloud:
         Log-masses of T_k and of all other trajectories.
     members : (c, d)
         phi of the demonstrations in cluster k.
-    place : (c,) int64
-        Index of each member's point; -1 if it is not in T_k.
+    point_of_member : (c,) int64
+        Index of each member's point; -1 if the member is not in T_k.
     members_outside : (c,)
         `outside` of the members.
     """
@@ -52,7 +52,7 @@ class Cloud:
     log_Q: float
     log_Q_other: float
     members: FloatArray
-    place: IntArray
+    point_of_member: IntArray
     members_outside: FloatArray
 
     def typical(self, zeta: float) -> BoolArray:
@@ -79,29 +79,30 @@ class Cloud:
 def quantities(clouds: list[Cloud], zeta: float) -> Quantities:
     """Return the quantities of the assumptions after trimming at most a fraction zeta of each expert's mass.
 
-    Margins, zeta and delta are the worst over experts; zeta is 1 if an expert has no typical point.
+    Margins are minima over experts, zeta and delta maxima; zeta is 1 if an expert has no typical point.
     """
     parts = [_TypicalSplit(cloud, cloud.typical(zeta)) for cloud in clouds]
+    margins = np.min([part.margins() for part in parts], axis=0).tolist()
     return Quantities(
         zeta=max(part.cloud.atypical_mass(part.typical) if part.typical.any() else 1.0 for part in parts),
         delta=max(part.misfits.mean() for part in parts),
-        margin_between=min(part.between(part.typical) for part in parts),
-        margin_within=min(part.within(part.typical) for part in parts),
+        margin_between=margins[0],
+        margin_within=margins[1],
         r=[part.radius() for part in parts],
         mean_norm=[np.linalg.norm(part.cloud.members.mean(axis=0)) for part in parts],
         sizes=[len(part.cloud.members) for part in parts],
         log_Q=[part.cloud.log_Q for part in parts],
         log_Q_other=[part.cloud.log_Q_other for part in parts],
         typical_norm=[np.linalg.norm(part.core, axis=1).max(initial=0.0) for part in parts],
-        atypical_between=min(part.between(~part.typical) for part in parts),
-        atypical_within=min(part.within(~part.typical) for part in parts),
-        misfit_between=min(part.misfit_between() for part in parts),
-        misfit_within=min(part.misfit_within() for part in parts),
+        atypical_between=margins[2],
+        atypical_within=margins[3],
+        misfit_between=margins[4],
+        misfit_within=margins[5],
     )
 
 
 def smallest_bound(clouds: list[Cloud], zetas: tuple[float, ...] = ZETAS) -> Bound:
-    """Return the smallest bound over trimmed fractions; if none applies, that with the fewest failures."""
+    """Return the smallest bound over trimmed fractions; if none applies, the bound with the fewest failures."""
     bounds = [bound(quantities(clouds, zeta)) for zeta in zetas]
     return min(bounds, key=lambda each: (len(each.failures), each.epsilon, -each.quantities.margin_between))
 
@@ -113,20 +114,19 @@ class _TypicalSplit:
         self.cloud, self.typical = cloud, typical
         self.core, self.fringe = cloud.points[typical], cloud.points[~typical]
         inside = np.zeros(len(cloud.members), dtype=np.bool_)
-        inside[cloud.place >= 0] = typical[cloud.place[cloud.place >= 0]]
+        matched = cloud.point_of_member >= 0
+        inside[matched] = typical[cloud.point_of_member[matched]]
         self.misfits = ~inside
 
-    def between(self, rows: BoolArray) -> float:
-        return _least(self._lowest(self.cloud.points[rows]) - self.cloud.outside[rows])
-
-    def within(self, rows: BoolArray) -> float:
-        return self._within(self.cloud.points[rows])
-
-    def misfit_between(self) -> float:
-        return _least(self._lowest(self.cloud.members[self.misfits]) - self.cloud.members_outside[self.misfits])
-
-    def misfit_within(self) -> float:
-        return self._within(self.cloud.members[self.misfits])
+    def margins(self) -> list[float]:
+        """Return margin_between and margin_within with typical points, atypical points and misfits as vectors."""
+        cloud, typical, misfits = self.cloud, self.typical, self.misfits
+        vectors = (
+            (cloud.points[typical], cloud.outside[typical]),
+            (cloud.points[~typical], cloud.outside[~typical]),
+            (cloud.members[misfits], cloud.members_outside[misfits]),
+        )
+        return [margin for projectors, outside in vectors for margin in self._margins(projectors, outside)]
 
     def radius(self) -> float:
         if not len(self.core):
@@ -135,24 +135,18 @@ class _TypicalSplit:
         squares = np.diag(gram)[:, None] + np.diag(gram)[None, :] - 2.0 * gram
         return float(np.sqrt(max(squares.max(), 0.0))) / 2.0
 
-    def _within(self, projectors: FloatArray) -> float:
+    def _margins(self, projectors: FloatArray, outside: FloatArray) -> tuple[float, float]:
+        lowest = (projectors @ self.core.T).min(axis=1) if len(self.core) else np.full(len(projectors), np.inf)
+        between = (lowest - outside).min(initial=np.inf)
         if not len(self.fringe):
-            return np.inf
-        return _least(self._lowest(projectors) - (projectors @ self.fringe.T).max(axis=1))
-
-    def _lowest(self, projectors: FloatArray) -> FloatArray:
-        """Return the least inner product of each projector with a typical point; inf without typical points."""
-        return (projectors @ self.core.T).min(axis=1) if len(self.core) else np.full(len(projectors), np.inf)
-
-
-def _least(values: FloatArray) -> float:
-    return float(values.min(initial=np.inf))
+            return between, np.inf
+        return between, (lowest - (projectors @ self.fringe.T).max(axis=1)).min(initial=np.inf)
 
 
 def clouds_of_demos(mdp: MDP, demos: Demonstrations, labels: IntArray, clusters: IntArray) -> list[Cloud]:
-    """Return clouds in which T_k are the demonstrations labelled k and there are no other trajectories.
+    """Return one `Cloud` per intent as if the demonstrations were all trajectories of the model.
 
-    This is optimistic about the assumptions. Cluster k (of `clusters` (N,)) represents intent k (of `labels` (N,)).
+    T_k is the set of demonstrations with label k. Cluster k in `clusters` (N,) belongs to intent k in `labels` (N,).
     """
     F = demos.features(mdp)
     F, log_q, which = F - F.mean(axis=0), demos.log_q(mdp), distinct(demos)
@@ -162,8 +156,8 @@ def clouds_of_demos(mdp: MDP, demos: Demonstrations, labels: IntArray, clusters:
     clouds = []
     for k in range(belongs.shape[1]):
         mine, others = first[belongs[:, k]], first[~belongs[:, k]]
-        place = np.full(first.size, -1)
-        place[belongs[:, k]] = np.arange(mine.size)
+        index = np.full(first.size, -1)
+        index[belongs[:, k]] = np.arange(mine.size)
         members = np.flatnonzero(clusters == k)
         clouds.append(
             Cloud(
@@ -174,7 +168,7 @@ def clouds_of_demos(mdp: MDP, demos: Demonstrations, labels: IntArray, clusters:
                 log_Q=float(logsumexp(log_q[mine])),
                 log_Q_other=float(logsumexp(log_q[others])) if others.size else -np.inf,
                 members=F[members],
-                place=place[which[members]],
+                point_of_member=index[which[members]],
                 members_outside=_highest(F[members], F[others]),
             )
         )
@@ -188,10 +182,10 @@ def all_clouds(
     clusters: IntArray,
     distributions: Sequence[FeatureDistribution | None],
 ) -> list[Cloud]:
-    """Return clouds that are separated from every trajectory of the model, by dynamic programming.
+    """Return one `Cloud` per intent, compared with all other trajectories of the model by dynamic programming.
 
-    The quantities are exact for experts with a feature distribution. Otherwise the demonstrations represent the expert:
-    zeta and the margins are estimates, the latter too large.
+    The quantities are exact for experts with a feature distribution. Otherwise they are estimated from the
+    demonstrations; the margins are then biased upwards.
     """
     F = demos.features(paths.mdp)
     mean = F.mean(axis=0)
@@ -204,16 +198,16 @@ def all_clouds(
             own = np.flatnonzero((labels == k) & inside[:, k])
             own = own[np.unique(which[own], return_index=True)[1]]
             points, log_mass, experts = F[own] - mean, log_q[own], inside[own]
-            place = np.full(int(which.max()) + 1, -1)
-            place[which[own]] = np.arange(own.size)
-            where = place[which[members]]
+            index = np.full(int(which.max()) + 1, -1)
+            index[which[own]] = np.arange(own.size)
+            matches = index[which[members]]
         else:
             points, log_mass, experts = distribution.points - mean, distribution.log_mass, distribution.experts
-            where = _nearest(F[members] - mean, inside[members], points, experts)
-        outside, strangers = _outside(paths, k, points, mean), where < 0
+            matches = _nearest(F[members] - mean, inside[members], points, experts)
+        outside, unmatched = _outside(paths, k, points, mean), matches < 0
         members_outside = np.empty(members.size)
-        members_outside[~strangers] = outside[where[~strangers]]
-        members_outside[strangers] = _outside(paths, k, F[members[strangers]] - mean, mean)
+        members_outside[~unmatched] = outside[matches[~unmatched]]
+        members_outside[unmatched] = _outside(paths, k, F[members[unmatched]] - mean, mean)
         clouds.append(
             Cloud(
                 points=points,
@@ -223,7 +217,7 @@ def all_clouds(
                 log_Q=float(paths.log_Q[k]),
                 log_Q_other=float(paths.log_Q_other[k]),
                 members=F[members] - mean,
-                place=where,
+                point_of_member=matches,
                 members_outside=members_outside,
             )
         )
@@ -231,7 +225,7 @@ def all_clouds(
 
 
 def distinct(demos: Demonstrations) -> IntArray:
-    """Return an index (N,) per demonstration, equal for equal states and actions."""
+    """Return an index (N,), equal for demonstrations with equal states and actions."""
     index: dict[tuple[bytes, bytes], int] = {}
     keys = ((demo.states.tobytes(), demo.actions.tobytes()) for demo in demos)
     return np.array([index.setdefault(key, len(index)) for key in keys], dtype=np.int64)
@@ -247,7 +241,7 @@ def _highest(projectors: FloatArray, others: FloatArray) -> FloatArray:
 
 
 def _nearest(members: FloatArray, members_experts: BoolArray, points: FloatArray, experts: BoolArray) -> IntArray:
-    """Return the index (c,) of each member's point with the same experts; -1 for none."""
+    """Return the index (c,) of the point at each member's features with the same experts, or -1 if there is none."""
     if not len(points):
         return np.full(len(members), -1)
     scale = max(1.0, float(np.abs(points).max()))

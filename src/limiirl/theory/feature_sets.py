@@ -1,8 +1,8 @@
 """Path sets of experts (paper, assumption 1 and lemma 2): their masses, feature extremes and feature distributions.
 
-T is the path set of a MaxEnt model: at most L states, ending where `stop` allows. T_k holds the trajectories of T in
-the support of expert k that end where experts end. Dynamic programming over T needs one bit per state: in the support
-or not.
+T is the set of trajectories of a MaxEnt model: at most L states, ending where `stop` allows. T_k is the set of
+trajectories of T in the support of expert k that end where experts may stop. Dynamic programming over T augments the
+state with one bit: whether the trajectory has left the support.
 """
 
 from __future__ import annotations
@@ -26,20 +26,15 @@ STOPS = ("anywhere", "terminal", "terminal_or_max_length")
 
 @dataclass(frozen=True, eq=False)
 class TrajectoryWeights:
-    """n weights of a trajectory: ``start(s_0) + sum_t gamma^t node(s_t) + sum_t gamma^t edge(e_t)``.
+    """n log-weights of a trajectory: ``start(s_0) + sum_t gamma^t node(s_t) + sum_t gamma^t edge(e_t)``.
 
-    node is (S, n); edge (E, n) and start (S, n) may have one column.
+    `node` has shape (S, n); `edge` (E, n) and `start` (S, n) may have a single column.
     """
 
     node: FloatArray
     edge: FloatArray
     gamma: float
     start: FloatArray
-
-    @property
-    def width(self) -> int:
-        """Number of weights, n."""
-        return int(self.node.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,13 +45,13 @@ class PathSet:
     ----------
     mdp : MDP
     supports : (K, P) bool, or (K, P) probabilities
-        State-action pairs that expert k may take, in the order of `mdp.pair_state`; probabilities count if above 0.
+        State-action pairs in the support of expert k (probability above 0), in the order of `mdp.pair_state`.
     max_length : int
         L, the maximum number of states.
     stop : {"anywhere", "terminal", "terminal_or_max_length"}
         Where a trajectory of the model may end; the paper's set is "anywhere".
     complete : bool
-        True if experts end only in a terminal state or after L states; otherwise wherever `stop` allows.
+        True if experts stop only in a terminal state or after L states; otherwise wherever `stop` allows.
 
     Examples
     --------
@@ -109,17 +104,20 @@ class PathSet:
         return float(np.logaddexp(self.log_Q[0], self.log_Q_other[0]))
 
     def may_stop(self, remaining: int) -> tuple[BoolArray, BoolArray]:
-        """Return the states (S,) where a trajectory of T, and of an expert, may end with `remaining` - 1 steps left."""
+        """Return two masks (S,): the states where a trajectory of T, and one of an expert, may end.
+
+        At most `remaining` - 1 further steps are possible.
+        """
         whole = self.mdp.terminal | (remaining == 1)
         model = {"anywhere": np.ones_like(whole), "terminal": self.mdp.terminal, "terminal_or_max_length": whole}
         allowed = model[self.stop]
         return allowed, allowed & whole if self.complete else allowed
 
     def inside(self, k: int, combine: np.ufunc, weights: TrajectoryWeights) -> FloatArray:
-        """Reduce the weights of all trajectories of T_k to (n,) by `np.logaddexp` or `np.maximum`; -inf for none."""
+        """Reduce the weights in T_k to (n,) with `combine`, np.logaddexp or np.maximum; -inf if T_k is empty."""
         reduce = _reducer(self.mdp, combine)
         outside = ~self.supports[k][self.mdp.pair_of_edge]
-        mine = np.full((self.mdp.n_states, weights.width), -np.inf)
+        mine = np.full_like(weights.node, -np.inf)
         for remaining in range(1, self.max_length + 1):
             go = weights.edge + (weights.gamma * mine)[self.mdp.dst]
             go[outside] = -np.inf
@@ -128,12 +126,12 @@ class PathSet:
         return np.asarray(combine.reduce(weights.start + mine, axis=0))
 
     def outside(self, k: int, combine: np.ufunc, weights: TrajectoryWeights) -> FloatArray:
-        """Reduce the weights of all trajectories of T outside T_k to (n,); -inf for none."""
+        """Reduce the weights of the trajectories in T but not in T_k to (n,) with `combine`; -inf if there are none."""
         reduce, n_states = _reducer(self.mdp, combine), self.mdp.n_states
         # Rows s: trajectories within the support so far; rows S + s: trajectories that have left it.
         gone = self.mdp.dst + n_states
         target_of = np.where(self.supports[k][self.mdp.pair_of_edge], self.mdp.dst, gone)
-        both = np.full((2 * n_states, weights.width), -np.inf)
+        both = np.full((2 * n_states, weights.node.shape[1]), -np.inf)
         for remaining in range(1, self.max_length + 1):
             model, expert = self.may_stop(remaining)
             ends = [np.where(mask, 0.0, -np.inf)[:, None] for mask in (model & ~expert, model)]
@@ -145,14 +143,7 @@ class PathSet:
     def contains(self, demos: Demonstrations) -> BoolArray:
         """Return the membership (N, K) of demonstrations in each T_k.
 
-        An unrecorded action is in a support if one of its candidates is.
-
-        Examples
-        --------
-        >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0])
-        >>> paths = PathSet(mdp, [[1, 0], [0, 1]], max_length=2)
-        >>> paths.contains(Demonstrations.from_lists([[0, 1], [0, 2], [0]])).tolist()
-        [[True, False], [False, True], [False, False]]
+        An unrecorded action counts as in the support if any compatible action is.
         """
         steps = demos.steps(self.mdp)
         pairs = self.mdp.pair_of_edge
@@ -169,7 +160,10 @@ class PathSet:
 
 
 def find_supports(mdp: MDP, demos: Demonstrations, labels: NDArray[np.int64]) -> BoolArray:
-    """Return the state-action pairs (K, P) in the demonstrations of each intent, candidates included."""
+    """Return the mask (K, P) of state-action pairs in the demonstrations of each intent.
+
+    All actions compatible with an unrecorded action are included.
+    """
     steps = demos.steps(mdp)
     support = np.zeros((int(labels.max()) + 1, mdp.n_pairs), dtype=np.bool_)
     recorded = steps.edge >= 0
@@ -194,11 +188,11 @@ def _reducer(mdp: MDP, combine: np.ufunc) -> Callable[[FloatArray], FloatArray]:
 
 
 def check_supports(mdp: MDP, given: ArrayLike, name: str) -> BoolArray:
-    """Return the pairs (K, P) of nonnegative numbers above 0, read-only."""
+    """Return the read-only mask (K, P) of positive entries of a nonnegative array."""
     array = np.asarray(given)
     if array.ndim != 2 or array.shape[1] != mdp.n_pairs or len(array) == 0 or array.dtype.kind not in "biuf":
         rule = f"must have shape (K, {mdp.n_pairs}), one row per expert and one column per state-action pair"
-        raise InvalidParameter.of(name, array.shape, rule, remedy="The order is that of mdp.pair_state.")
+        raise InvalidParameter.of(name, array.shape, rule, remedy="Use the order of mdp.pair_state.")
     wrong = np.argwhere(~(array >= 0))
     if wrong.size:
         k, pair = wrong[0].tolist()
@@ -216,9 +210,9 @@ _BLOCK = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class Extremes:
-    """Extremes (n,) of theta . phi(.) over T_k, and its maximum over all other trajectories, for n directions theta.
+    """Extremes (n,) of theta . phi over T_k, and its maximum over all other trajectories, for n directions theta.
 
-    inf and -inf over empty sets.
+    The minimum over an empty set is inf, the maximum -inf.
     """
 
     inside_min: FloatArray
@@ -227,16 +221,16 @@ class Extremes:
 
     @property
     def margin(self) -> FloatArray:
-        """Separation d(tau) (n,) of T_k from all other trajectories; negative if they overlap."""
+        """Separation (n,) of T_k from all other trajectories along each direction; negative if they overlap."""
         return self.inside_min - self.outside_max
 
 
 def feature_extremes(paths: PathSet, k: int, thetas: ArrayLike) -> Extremes:
-    """Return the extremes of theta . phi(.) over T_k and its complement, for directions (n, d) or (d,).
+    """Return the extremes of theta . phi over T_k and its complement, for directions (n, d) or (d,).
 
     Examples
     --------
-    Two lanes; T has (0) as well, whose features are 0.
+    T also contains the trajectory (0), whose features are 0.
 
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0, 0], [3, 0], [0, 2]])
     >>> paths = PathSet(mdp, [[1, 0], [0, 1]], max_length=2)
@@ -254,13 +248,13 @@ def feature_extremes(paths: PathSet, k: int, thetas: ArrayLike) -> Extremes:
 
 
 def outside_max(paths: PathSet, k: int, thetas: FloatArray) -> FloatArray:
-    """Return the maximum (n,) of theta . phi(.) over all trajectories outside T_k, for directions (n, d)."""
+    """Return the maximum (n,) of theta . phi over all trajectories outside T_k, for directions (n, d)."""
     blocks = [paths.outside(k, np.maximum, block) for block in _blocks(paths.mdp, thetas)]
     return np.concatenate([np.empty(0), *blocks])
 
 
 def _blocks(mdp: MDP, thetas: FloatArray) -> Iterator[TrajectoryWeights]:
-    """Yield the rewards of directions (n, d) in batches."""
+    """Yield the rewards of directions (n, d), in blocks of bounded size."""
     start = np.where(mdp.p0 > 0.0, 0.0, -np.inf)[:, None]
     size = max(1, _BLOCK // (mdp.n_edges + mdp.n_states))
     for first in range(0, len(thetas), size):
@@ -277,7 +271,7 @@ class FeatureDistribution:
     points, log_mass : (m, d), (m,)
         Distinct phi of the trajectories in T_k, and their log-masses.
     experts : (m, K) bool
-        Experts that can generate these trajectories; part of what makes points distinct.
+        Experts that can generate these trajectories. Equal phi with different experts are separate points.
     """
 
     points: FloatArray
@@ -286,10 +280,10 @@ class FeatureDistribution:
 
 
 def feature_distribution(paths: PathSet, k: int, limit: int = 1000) -> FeatureDistribution | None:
-    """Return the distribution of phi over T_k, or None if more than `limit` prefixes are distinct at any step.
+    """Return the distribution of phi over T_k, or None if there are more than `limit` distinct prefixes at any step.
 
-    Prefixes with equal state and features are merged, which keeps their number small at discount 1 with integer
-    features; otherwise T_k is enumerated.
+    Prefixes with the same state and features are merged. With discount 1 and integer features few remain; otherwise
+    this enumerates T_k.
 
     Examples
     --------
@@ -314,13 +308,14 @@ def feature_distribution(paths: PathSet, k: int, limit: int = 1000) -> FeatureDi
         ended.append(prefixes.select(paths.may_stop(paths.max_length - t)[1][prefixes.state]))
         if t == paths.max_length - 1:
             break
-        many = np.diff(ptr)[prefixes.state]
-        who = np.repeat(np.arange(many.size), many)
-        edge = usable[np.arange(who.size) - np.repeat(np.cumsum(many) - many, many) + ptr[prefixes.state][who]]
+        n_edges = np.diff(ptr)[prefixes.state]
+        parent = np.repeat(np.arange(n_edges.size), n_edges)
+        first = np.repeat(np.cumsum(n_edges) - n_edges, n_edges)
+        edge = usable[np.arange(parent.size) - first + ptr[prefixes.state][parent]]
         state = mdp.dst[edge].astype(np.int64)
-        points = prefixes.points[who] + mdp.gamma**t * (of_edge[edge] + mdp.gamma * of_state[state])
-        experts = prefixes.experts[who] & paths.supports[:, mdp.pair_of_edge[edge]].T
-        prefixes = _PartialTrajectories(state, points, prefixes.log_mass[who] + np.log(mdp.prob[edge]), experts)
+        points = prefixes.points[parent] + mdp.gamma**t * (of_edge[edge] + mdp.gamma * of_state[state])
+        experts = prefixes.experts[parent] & paths.supports[:, mdp.pair_of_edge[edge]].T
+        prefixes = _PartialTrajectories(state, points, prefixes.log_mass[parent] + np.log(mdp.prob[edge]), experts)
     names = ("points", "log_mass", "experts")
     fields = [np.concatenate([getattr(prefixes, name) for prefixes in ended]) for name in names]
     merged = _PartialTrajectories(np.zeros(len(fields[0]), dtype=np.int64), *fields).merge()
@@ -340,7 +335,6 @@ class _PartialTrajectories:
         return _PartialTrajectories(self.state[mask], self.points[mask], self.log_mass[mask], self.experts[mask])
 
     def merge(self) -> _PartialTrajectories:
-        """Merge prefixes with the same state, features and experts."""
         if not self.state.size:
             return self
         scale = max(1.0, float(np.abs(self.points).max(initial=0.0))) * _SAME
@@ -353,7 +347,7 @@ class _PartialTrajectories:
 
 
 def _dense(mdp: MDP) -> tuple[FloatArray, FloatArray]:
-    """Return the features of states (S, d) and of edges (E, d), in the columns of theta."""
+    """Return dense features of states (S, d) and edges (E, d), with columns as in theta."""
     ends = np.cumsum([mdp.n_state_features, mdp.n_action_features, mdp.n_edge_features])
     of_state, of_edge = np.zeros((mdp.n_states, mdp.n_features)), np.zeros((mdp.n_edges, mdp.n_features))
     of_state[:, : ends[0]] = _array(mdp.state_features, mdp.n_states)

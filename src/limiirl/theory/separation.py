@@ -1,4 +1,4 @@
-"""`separation`: separability of intents in feature space and the prospects of a warm start, as text and figure."""
+"""`separation`: analysis of the separability of intents in feature space and of the usefulness of a warm start."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 GOOD_PURITY = 0.9
 # Realised epsilon below which EM keeps nearly all demonstrations in their clusters.
 _SMALL = 0.05
-# Fraction of outermost demonstrations that the summary may ignore.
+# Fraction of outermost demonstrations that "nearly separable" ignores.
 _OUTERMOST = 0.05
 
 
@@ -45,12 +45,12 @@ def describe(result: Separation) -> list[str]:
     mass = f"log Q_all / Q_k up to {np.max(result.log_Q_all - result.log_Q):.3g}"
     return [
         f"Separable: {_describe_separability(result)}.",
-        f"Intents {listed}: mean of the least distances between them {result.margin:.3g}.",
+        f"Intents {listed}: mean of the smallest distances between pairs {result.margin:.3g}.",
         f"Warm start: {_describe_warm_start(result)}.",
         f"Clusters agree with the intents for {100 * result.purity:.3g} % of {result.labels.size} demonstrations.",
-        f"Realised epsilon: {result.epsilon:.3g} with mean rewards, {result.epsilon_mle:.3g} with fitted ones.",
+        f"Realised epsilon: {result.epsilon:.3g} with mean rewards, {result.epsilon_mle:.3g} with fitted rewards.",
         *_describe_theorem(result),
-        f"Its quantities over all trajectories: zeta {q.zeta:.3g}, delta {q.delta:.3g},",
+        f"Quantities over all trajectories: zeta {q.zeta:.3g}, delta {q.delta:.3g},",
         f"  margin_between {q.margin_between:.3g}, margin_within {q.margin_within:.3g}, {radius}, {mass}.",
     ]
 
@@ -59,8 +59,8 @@ def _describe_separability(result: Separation) -> str:
     k = int(np.argmin(result.gaps))
     name, gap = result.names[k].item(), result.gaps[k]
     if result.separable:
-        return f"yes, among the demonstrations; the smallest gap is {gap:.3g}, of intent {name} along its mean"
-    overlap = f"intent {name} overlaps with others by {-gap:.3g} along its mean"
+        return f"yes, among the demonstrations; the smallest gap is {gap:.3g} (intent {name}, along its cluster mean)"
+    overlap = f"intent {name} overlaps with others by {-gap:.3g} along its cluster mean"
     if np.all(result.gaps_without(_OUTERMOST) > 0.0):
         return f"nearly, except for the outermost {100 * _OUTERMOST:.0f} % of demonstrations; {overlap}"
     return f"no; {overlap}"
@@ -70,10 +70,10 @@ def _describe_warm_start(result: Separation) -> str:
     if result.helps and result.epsilon_mle < _SMALL:
         return "should help"
     if result.helps:
-        return "should help, though EM still moves some demonstrations"
+        return "should help, although EM reassigns some demonstrations"
     if result.purity < GOOD_PURITY:
         return "unreliable: clusters in feature space differ from the intents. Use several starts, or an embedding"
-    return "unreliable: EM moves away from the clusters immediately. Use several starts"
+    return "unreliable: EM leaves the clusters in its first iteration. Use several starts"
 
 
 def _describe_theorem(result: Separation) -> list[str]:
@@ -81,16 +81,13 @@ def _describe_theorem(result: Separation) -> list[str]:
     basis = f"  ({how}; supports from {result.supports})"
     text = [f"Theorem 1: epsilon <= {result.over_all.epsilon:.3g}; both assumptions hold over all trajectories", basis]
     if not result.guaranteed:
-        text = ["Theorem 1: does not apply. Over all trajectories", basis, *_list_failures(result.over_all)]
-        alone = f"epsilon <= {result.among_demos.epsilon:.3g}" if result.among_demos.applies else "it does not apply:"
-        text += [f"  Among the demonstrations alone: {alone}", *_list_failures(result.among_demos)]
+        failures, alone = ([f"  - {text}" for text in each.failures] for each in (result.over_all, result.among_demos))
+        verdict = f"epsilon <= {result.among_demos.epsilon:.3g}" if result.among_demos.applies else "does not apply"
+        text = ["Theorem 1: does not apply over all trajectories", basis, *failures]
+        text += [f"  Among the demonstrations alone: {verdict}", *alone]
     if not result.maxent:
-        text.append("  It is a statement about MaxEnt; the realised epsilon is that of the given model.")
+        text.append("  Theorem 1 assumes MaxEnt; the realised epsilon is computed with the given model.")
     return text
-
-
-def _list_failures(bound: Bound) -> list[str]:
-    return [f"  - {text}" for text in bound.failures]
 
 
 # Largest number of points or demonstrations per intent in the analysis of all trajectories.
@@ -111,26 +108,26 @@ class Separation:
     labels, clusters : (N,) int64
         Index of each demonstration's intent, and of its cluster.
     features : (N, d)
-        phi of each demonstration, centred on their mean.
+        phi of each demonstration, minus the mean over demonstrations.
     purity : float
-        Fraction of demonstrations whose cluster is that of their intent.
+        Fraction of demonstrations in the cluster of their intent.
     margin : float
         Inter-cluster margin of appendix C; see `inter_cluster_margin`.
     epsilon, epsilon_mle : float
-        Realised epsilon of a start from the clusters, with mean rewards (as in theorem 1) and with fitted rewards.
+        Realised epsilon if EM starts from the clusters, with mean rewards (as in theorem 1) and with fitted rewards.
     epsilon_labels : float
-        `epsilon` of a start from the labels.
+        `epsilon` if EM starts from the labels.
     among_demos : Bound
-        Theorem 1 as if the demonstrations were all trajectories: optimistic.
+        Theorem 1 as if the demonstrations were all trajectories, an optimistic approximation.
     over_all : Bound
         Theorem 1 over every trajectory of the model.
     exact : bool
-        True if `over_all` covers every trajectory of the experts; otherwise it uses their demonstrations.
+        True if `over_all` covers every trajectory of the experts; otherwise it is estimated from demonstrations.
     n_demos_used : int
-        Number of demonstrations used by `over_all`: all, or a fraction of each cluster for a large MDP.
+        Number of demonstrations in `over_all`: all, or a fraction of each cluster for a large MDP.
     supports : str
         Source of the experts' supports: "policies" or "demonstrations".
-    log_Q, log_Q_all : (K,) and float
+    log_Q, log_Q_all : (K,), float
         Log-mass of each T_k, and of all trajectories.
     maxent : bool
         True if the model is MaxEnt, as in the theorem.
@@ -159,18 +156,18 @@ class Separation:
         """Phi_k (K, d): the centred mean features of each cluster."""
         return np.array([self.features[self.clusters == k].mean(axis=0) for k in range(self.names.size)])
 
-    def gaps_without(self, share: float) -> FloatArray:
-        """Return the gaps (K,) without the outermost fraction `share` of either side."""
+    def gaps_without(self, fraction: float) -> FloatArray:
+        """Return the gaps (K,) without the outermost `fraction` of demonstrations on either side."""
         gaps = []
         for k, mean in enumerate(self.means):
             along = self.features @ mean / max(float(np.linalg.norm(mean)), _TINY)
             own = self.labels == k
-            gaps.append(np.quantile(along[own], share) - np.quantile(along[~own], 1.0 - share))
+            gaps.append(np.quantile(along[own], fraction) - np.quantile(along[~own], 1.0 - fraction))
         return np.array(gaps)
 
     @property
     def gaps(self) -> FloatArray:
-        """Gap (K,) between an intent's demonstrations and all others along its cluster's mean; negative: overlap."""
+        """Gap (K,) between each intent and all others along its cluster mean; negative if they overlap."""
         return self.gaps_without(0.0)
 
     @property
@@ -192,11 +189,8 @@ class Separation:
         """Draw the demonstrations in feature space, and the gap between each intent and the others."""
         return draw(self)
 
-    def __str__(self) -> str:
-        return "\n".join(describe(self))
-
     def __repr__(self) -> str:
-        return str(self)
+        return "\n".join(describe(self))
 
 
 def separation(
@@ -207,28 +201,28 @@ def separation(
     *,
     clusters: ArrayLike | None = None,
     policies: ArrayLike | None = None,
-    random_state: int = 0,
+    seed: int | np.random.Generator | None = 0,
     max_work: float = 1e8,
 ) -> Separation:
-    """Analyse the separability of labelled intents in feature space and the prospects of a warm start.
+    """Analyse the separability of labelled intents in feature space and the usefulness of a warm start.
 
     Parameters
     ----------
     mdp : MDP
     demos : Demonstrations
     labels : (N,)
-        Intent of each demonstration, or the `labels_` of a fitted mixture; at least two distinct.
+        Intent of each demonstration, or the `labels_` of a fitted mixture; at least two distinct labels.
     irl : model, optional
-        `MaxEnt()` by default. Theorem 1 is about MaxEnt with a finite `max_length`, the realised epsilon about any
-        model.
+        `MaxEnt()` by default. Theorem 1 assumes MaxEnt with a finite `max_length`; the realised epsilon is defined for
+        every model.
     clusters : (N,), optional
-        Clusters to start from, one per intent; by default k-means on the features.
+        Initial clusters, one per intent; by default k-means on the features.
     policies : (K, P), optional
-        The experts' policies in the order of the sorted labels; by default the supports are the demonstrated actions.
-    random_state : int
+        Policies of the experts in the order of the sorted labels; by default the supports are the demonstrated actions.
+    seed : int, Generator or None
         Seed of k-means.
     max_work : float
-        Budget of dynamic programming steps, about 10 ns each; a large MDP is analysed with fewer trajectories.
+        Maximum number of dynamic programming steps, about 10 ns each; a large MDP is analysed with fewer trajectories.
 
     Examples
     --------
@@ -236,14 +230,14 @@ def separation(
     >>> demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2], [0, 2]])
     >>> result = separation(mdp, demos, ["left", "left", "right", "right"], MaxEnt(bounds=(-5, 5)))
     >>> print(result)
-    Separable: yes, among the demonstrations; the smallest gap is 4.24, of intent left along its mean.
-    Intents left, right: mean of the least distances between them 4.24.
+    Separable: yes, among the demonstrations; the smallest gap is 4.24 (intent left, along its cluster mean).
+    Intents left, right: mean of the smallest distances between pairs 4.24.
     Warm start: should help.
     Clusters agree with the intents for 100 % of 4 demonstrations.
-    Realised epsilon: 0.000247 with mean rewards, 6.12e-07 with fitted ones.
+    Realised epsilon: 0.000247 with mean rewards, 6.12e-07 with fitted rewards.
     Theorem 1: epsilon <= 0.0225; both assumptions hold over all trajectories
       (exact; supports from demonstrations)
-    Its quantities over all trajectories: zeta 0, delta 0,
+    Quantities over all trajectories: zeta 0, delta 0,
       margin_between 4.5, margin_within inf, r up to 0, log Q_all / Q_k up to 1.1.
     """
     validate.mdp(mdp)
@@ -251,9 +245,13 @@ def separation(
     names = np.unique(np.array(np.asarray(labels).tolist()))  # plain types, also of a data frame
     F = demos.features(mdp)
     if clusters is None:
-        starts = kmeans_clusters(F, numbers, random_state)
+        starts = kmeans_clusters(F, numbers, seed)
     else:
-        starts = align_clusters(_check_number(check_labels(clusters, demos, "clusters"), names.size), numbers)
+        given = check_labels(clusters, demos, "clusters")
+        if given.max() + 1 != names.size:
+            rule = f"must have {names.size} distinct values, one per intent"
+            raise InvalidParameter.of("clusters", int(given.max()) + 1, rule)
+        starts = align_clusters(given, numbers)
     irl = MaxEnt() if irl is None else irl
     paths = path_set(mdp, demos, numbers, irl, policies)
     over_all, exact, n_demos_used = _over_all(paths, demos, numbers, starts, check_positive(max_work, "max_work"))
@@ -279,9 +277,9 @@ def separation(
 
 
 def path_set(mdp: MDP, demos: Demonstrations, labels: IntArray, irl: Any, policies: ArrayLike | None = None) -> PathSet:
-    """Return the path set of a model and of the experts of labelled demonstrations.
+    """Return the path set of a model, with the experts of labelled demonstrations.
 
-    Experts end in a terminal state or after `max_length` states if all demonstrations do, otherwise anywhere.
+    If all demonstrations end in a terminal state or have `max_length` states, so do the experts' trajectories.
     """
     longest = irl.max_length if isinstance(irl, MaxEnt) else None
     longest = int(demos.lengths.max()) if longest is None else longest
@@ -299,9 +297,9 @@ def path_set(mdp: MDP, demos: Demonstrations, labels: IntArray, irl: Any, polici
 def _over_all(
     paths: PathSet, demos: Demonstrations, labels: IntArray, clusters: IntArray, max_work: float
 ) -> tuple[Bound, bool, int]:
-    """Return theorem 1 over all trajectories, True if it is exact, and the number of demonstrations used.
+    """Return theorem 1 over all trajectories, whether it is exact, and the number of demonstrations used.
 
-    It is exact if the feature distributions of all experts are known and every demonstration is used.
+    It is exact if the feature distributions of all experts were computed and every demonstration is used.
     """
     work = paths.max_length * (paths.mdp.n_edges + paths.mdp.n_states) * paths.n_intents
     limit = int(np.clip(max_work // work, 1, _POINTS))
@@ -312,18 +310,12 @@ def _over_all(
 
 
 def _sample(clusters: IntArray, most: int) -> IntArray:
-    """Return about `most` demonstrations, the same fraction of each cluster and at least one."""
+    """Return the indices of about `most` demonstrations: the same fraction of each cluster, and at least one."""
     members = [np.flatnonzero(clusters == k) for k in np.unique(clusters)]
-    share = min(1.0, most / clusters.size)
-    chosen = [each[np.linspace(0, each.size - 1, max(1, int(share * each.size))).astype(np.int64)] for each in members]
+    fraction = min(1.0, most / clusters.size)
+    sizes = [max(1, int(fraction * each.size)) for each in members]
+    chosen = [each[np.linspace(0, each.size - 1, n).astype(int)] for each, n in zip(members, sizes, strict=True)]
     return np.sort(np.concatenate(chosen))
-
-
-def _check_number(clusters: IntArray, n_intents: int) -> IntArray:
-    if int(clusters.max()) + 1 != n_intents:
-        rule = f"must have {n_intents} distinct values, one per intent"
-        raise InvalidParameter.of("clusters", int(clusters.max()) + 1, rule)
-    return clusters
 
 
 # Okabe and Ito's colours, which remain distinct under most colour vision deficiencies.
@@ -332,9 +324,9 @@ _OTHERS, _GAP, _OVERLAP = "#999999", "#009e73", "#d55e00"
 
 
 def draw(result: Separation) -> Figure:
-    """Draw the first two principal components, and the projections on each cluster's mean (paper, figure 1, middle).
+    """Draw the first two principal components, and the projections on each cluster mean (paper, figure 1, middle).
 
-    A ring marks a demonstration in another intent's cluster. The band between an intent's own projections and all
+    A ring marks a demonstration in the cluster of another intent. The band between the projections of an intent and all
     others is green if they are separated and red if they overlap.
     """
     import matplotlib.pyplot as plt
@@ -349,7 +341,7 @@ def draw(result: Separation) -> Figure:
         shared = shared or ax
         _draw_projection(result, k, ax)
         ax.tick_params(labelbottom=k == n_intents - 1)
-    ax.set_xlabel("projection on the cluster's mean, in units of the features", fontsize=8)
+    ax.set_xlabel("projection on the cluster mean, in units of the features", fontsize=8)
     verdict = "theorem 1 applies" if result.guaranteed else "theorem 1 does not apply"
     figure.suptitle(
         f"clusters are {100 * result.purity:.3g} % pure, realised epsilon {result.epsilon:.2g}; {verdict}", fontsize=10
@@ -358,7 +350,7 @@ def draw(result: Separation) -> Figure:
 
 
 def _draw_plane(result: Separation, ax: Axes) -> None:
-    axes, shares = _components(result.features)
+    axes, explained = _components(result.features)
     where, means = result.features @ axes.T, result.means @ axes.T
     for k, name in enumerate(result.names.tolist()):
         mine, colour = result.labels == k, _colour(k)
@@ -371,17 +363,17 @@ def _draw_plane(result: Separation, ax: Axes) -> None:
         ax.plot(*where[wrong].T, "o", markersize=9, markerfacecolor="none", color="black", label="in another cluster")
     ax.plot(0.0, 0.0, "+", color="black", markersize=9)
     ax.set_aspect("equal", adjustable="datalim")
-    ax.set_title("demonstrations, centred; arrows: means of clusters", fontsize=9)
-    for side, label, share in (("x", "first", shares[0]), ("y", "second", shares[1])):
-        getattr(ax, f"set_{side}label")(f"{label} principal component ({100 * share:.0f} % of variance)", fontsize=8)
+    ax.set_title("demonstrations, centred; arrows: cluster means", fontsize=9)
+    for side, label, ratio in (("x", "first", explained[0]), ("y", "second", explained[1])):
+        getattr(ax, f"set_{side}label")(f"{label} principal component ({100 * ratio:.0f} % of variance)", fontsize=8)
     ax.legend(fontsize=8, frameon=False)
     _plain(ax)
 
 
 def _draw_projection(result: Separation, k: int, ax: Axes) -> None:
-    """Draw all demonstrations along Phi_k, intent k's own above the others."""
+    """Draw all demonstrations along Phi_k, with those of intent k above the others."""
     mean, gap = result.means[k], float(result.gaps[k])
-    along = result.features @ mean / max(float(np.linalg.norm(mean)), 1e-300)
+    along = result.features @ mean / max(float(np.linalg.norm(mean)), _TINY)
     mine = result.labels == k
     # Jitter by rank, so that equal projections stay visible and the figure is reproducible.
     spread = np.argsort(np.argsort(along, kind="stable"), kind="stable") % 7 / 20.0
@@ -392,14 +384,14 @@ def _draw_projection(result: Separation, k: int, ax: Axes) -> None:
     for edge in (low, high):
         ax.axvline(edge, color="black", linewidth=0.8, linestyle="--")
     text = f"apart by {gap:.3g}" if gap > 0.0 else f"overlap by {-gap:.3g}"
-    ax.set_title(f"intent {result.names[k].item()}: {text} on its mean", fontsize=9)
+    ax.set_title(f"intent {result.names[k].item()}: {text} along its cluster mean", fontsize=9)
     ax.set_ylim(-0.1, 1.0)
-    ax.set_yticks([0.15, 0.75], ["others", "its own"], fontsize=8)
+    ax.set_yticks([0.15, 0.75], ["others", "this intent"], fontsize=8)
     _plain(ax)
 
 
 def _components(points: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the first two principal components (2, d) and their fractions of the variance; zeros if missing."""
+    """Return the first two principal components (2, d) and their fractions of the variance; zeros if d < 2."""
     _, scale, rows = np.linalg.svd(points, full_matrices=False)
     axes, variance = np.zeros((2, points.shape[1])), np.zeros(2)
     n = min(2, len(rows))
@@ -407,7 +399,7 @@ def _components(points: FloatArray) -> tuple[FloatArray, FloatArray]:
     largest = rows[np.arange(n), np.abs(rows[:n]).argmax(axis=1)]
     axes[:n] = rows[:n] * np.where(largest < 0.0, -1.0, 1.0)[:, None]
     variance[:n] = scale[:n] ** 2
-    return axes, variance / max(float(np.sum(scale**2)), 1e-300)
+    return axes, variance / max(float(np.sum(scale**2)), _TINY)
 
 
 def _colour(k: int) -> str:
