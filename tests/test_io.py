@@ -1,4 +1,4 @@
-"""Archives: round trips, and errors for damaged and foreign files."""
+"""Archives: round trips, and errors for corrupted and foreign files."""
 
 import io
 import json

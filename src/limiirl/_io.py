@@ -81,16 +81,13 @@ def read_archive(path: str | PathLike[str], kind: Kind) -> tuple[dict[str, Any],
         header = json.loads(arrays.pop("header").tobytes())
         written, version = header["format"], header["version"]
     except (KeyError, ValueError, TypeError) as error:
-        raise _invalid(path, f"is not {kind.noun}: it has no header. {kind.remedy}") from error
+        raise InvalidFile.at(path, f"is not {kind.noun}: it has no header. {kind.remedy}") from error
     if written != kind.format or not isinstance(version, int):
-        raise _invalid(path, f"contains {written!r}, not {kind.format!r}. {kind.remedy}")
+        raise InvalidFile.at(path, f"contains {written!r}, not {kind.format!r}. {kind.remedy}")
     if version > kind.version:
-        raise _invalid(path, f"has format version {version}; this limiirl reads up to {kind.version}. Upgrade limiirl.")
+        reason = f"has format version {version}; this limiirl reads up to {kind.version}. Upgrade limiirl."
+        raise InvalidFile.at(path, reason)
     return header, arrays
-
-
-def _invalid(path: str | PathLike[str], reason: str) -> InvalidFile:
-    return InvalidFile(f"{path} {reason}", parameter="path", value=str(path))
 
 
 def read_arrays(
@@ -104,16 +101,16 @@ def read_arrays(
         with Path(path).open("rb") as stream:
             stored = np.load(stream, allow_pickle=False)
             if not isinstance(stored, np.lib.npyio.NpzFile):
-                raise _invalid(path, f"is a single array, not an npz file. {remedy}")
+                raise InvalidFile.at(path, f"is a single array, not an npz file. {remedy}")
             return {name: stored[name] for name in select(stored.files)}
     except InvalidFile:
         raise
     except FileNotFoundError:
-        raise MissingFile(f"{path} does not exist. {remedy}", parameter="path", value=str(path)) from None
+        raise MissingFile.at(path, f"does not exist. {remedy}") from None
     except IsADirectoryError:
-        raise _invalid(path, f"is a folder. {remedy}") from None
+        raise InvalidFile.at(path, f"is a folder. {remedy}") from None
     # OSError: a corrupted zip directory may point outside of the file.
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         # For files of another type, numpy's message suggests allow_pickle.
         reason = "it contains objects or has no npz signature" if "pickle" in str(error) else f"{error!s:.200}"
-        raise _invalid(path, f"is truncated or not an npz file ({reason}). {remedy}") from error
+        raise InvalidFile.at(path, f"is truncated or not an npz file ({reason}). {remedy}") from error

@@ -5,6 +5,7 @@ An error message states the rule, the offending value with its index, and the re
 
 from __future__ import annotations
 
+from os import PathLike
 from typing import Self
 
 
@@ -85,6 +86,11 @@ class InvalidParameter(LimiirlError):
 
 class InvalidFile(LimiirlError):
     """A file is corrupted, has another format, or was written by a newer version of limiirl."""
+
+    @classmethod
+    def at(cls, path: str | PathLike[str], reason: str) -> Self:
+        """Return an error with the message "path reason"."""
+        return cls(f"{path} {reason}", parameter="path", value=str(path))
 
 
 class MissingFile(InvalidFile, FileNotFoundError):

@@ -503,17 +503,17 @@ def rewritten(path, *, without=(), **changes) -> None:
     [
         ({"header": {"version": 2}}, "format version 2"),
         ({"header": {"version": "new"}}, "not 'limiirl.agents'"),
-        ({"header": {"n_agents": 3}}, r"damaged: '2\.policy_features'"),
-        ({"header": {"n_agents": 0}}, "damaged: records"),
-        ({"header": {"texts": 5}}, "damaged"),
+        ({"header": {"n_agents": 3}}, r"corrupted: '2\.policy_features'"),
+        ({"header": {"n_agents": 0}}, "corrupted: records"),
+        ({"header": {"texts": 5}}, "corrupted"),
         ({"header": np.array([255], dtype=np.uint8)}, "no header"),
-        ({"without": ["1.live"]}, r"damaged: '1\.live'"),
-        ({"without": ["names"]}, "damaged: 'names'"),
-        ({"names": np.arange(3)}, "damaged: names must"),
-        ({"1.actions": np.full((4, 5, 2), np.nan)}, r"damaged: actions\[1, 0, 0, 0\]"),
+        ({"without": ["1.live"]}, r"corrupted: '1\.live'"),
+        ({"without": ["names"]}, "corrupted: 'names'"),
+        ({"names": np.arange(3)}, "corrupted: names must"),
+        ({"1.actions": np.full((4, 5, 2), np.nan)}, r"corrupted: actions\[1, 0, 0, 0\]"),
     ],
 )
-def test_damaged_files_are_rejected(tmp_path, change, message):
+def test_corrupted_files_are_rejected(tmp_path, change, message):
     path = tmp_path / "agents.npz"
     agents().save(path)
     rewritten(path, **change)

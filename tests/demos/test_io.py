@@ -99,7 +99,7 @@ def test_truncated_file_is_rejected(tmp_path, share):
     Demonstrations.from_lists(STATES * 50, ACTIONS * 50).to_parquet(path)
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(InvalidFile, match=rf"demos\.parquet is .*damaged.* {REMEDY}"):
+    with pytest.raises(InvalidFile, match=rf"demos\.parquet is .*corrupted.* {REMEDY}"):
         Demonstrations.from_parquet(path)
 
 
@@ -147,15 +147,15 @@ def test_file_written_without_limiirl_in_the_same_format_is_read(tmp_path):
         ({}, {"limiirl.version": "new"}, r"format version new"),
         ({}, {"limiirl.version": ""}, r"format version None"),
         ({"state": None}, {}, rf"'state'.* {REMEDY}"),
-        ({"t": [0, 2, 0]}, {}, r"bad\.parquet: t must"),
-        ({"t": [1, 0, 1]}, {}, r"bad\.parquet: t must"),
-        ({"t": [0, None, 0]}, {}, r"bad\.parquet: t must"),
+        ({"t": [0, 2, 0]}, {}, r"bad\.parquet must have t"),
+        ({"t": [1, 0, 1]}, {}, r"bad\.parquet must have t"),
+        ({"t": [0, None, 0]}, {}, r"bad\.parquet must have t"),
         ({"state": [4, None, 6]}, {}, "demonstration 0, step 1: state nan"),
         ({"action": [1, 1, None]}, {}, "demonstration 0, step 1: action 1"),
         ({"label": ["a", "a", None]}, {}, r"labels\[1\]"),
     ],
 )
-def test_foreign_newer_and_damaged_tables_are_rejected(tmp_path, content, about, message):
+def test_foreign_newer_and_corrupted_tables_are_rejected(tmp_path, content, about, message):
     path = tmp_path / "bad.parquet"
     rewrite(path, columns(**content), **about)
     with pytest.raises(InvalidFile, match=message):

@@ -9,18 +9,9 @@ from limiirl.demos.simulate import simulate
 from limiirl.demos.transitions import Steps, feature_counts
 from limiirl.demos.validate import as_attribute, as_readonly, name_demo
 
+# fmt: off
 __all__ = [
-    "Agent",
-    "Agents",
-    "Demonstration",
-    "Demonstrations",
-    "Groups",
-    "Steps",
-    "as_attribute",
-    "as_readonly",
-    "feature_counts",
-    "name_demo",
-    "read_table",
-    "same_arrays",
-    "simulate",
+    "Agent", "Agents", "Demonstration", "Demonstrations", "Groups", "Steps", "as_attribute", "as_readonly",
+    "feature_counts", "name_demo", "read_table", "same_arrays", "simulate",
 ]
+# fmt: on

@@ -52,9 +52,8 @@ def pad_trajectories(
     try:
         parts = [np.asarray(part) for part in trajectories]
     except (TypeError, ValueError):
-        raise InvalidDemos.of(
-            name, trajectories, "must be an array, or one array per trajectory", index=agent
-        ) from None
+        rule = "must be an array, or one array per trajectory"
+        raise InvalidDemos.of(name, trajectories, rule, index=agent) from None
     sizes = np.array([len(part) if part.ndim else 0 for part in parts], dtype=np.int64)
     if not parts:
         raise InvalidDemos.of(name, 0, "must have at least one trajectory", index=agent)
@@ -65,9 +64,8 @@ def pad_trajectories(
         raise InvalidDemos.of(name, sizes.size, rule, index=agent)
     if lengths is not None and not np.array_equal(sizes, lengths):
         j = int(np.argmax(sizes != lengths))
-        raise InvalidDemos.of(
-            name, int(sizes[j]), f"must have {lengths[j]} steps, as in policy_features", index=(agent, j)
-        )
+        rule = f"must have {lengths[j]} steps, as in policy_features"
+        raise InvalidDemos.of(name, int(sizes[j]), rule, index=(agent, j))
     shapes = sorted({part.shape[1:] for part in parts})
     if len(shapes) != 1:
         raise InvalidDemos.of(name, shapes, "must have the same number of columns in every trajectory", index=agent)
@@ -84,10 +82,8 @@ def check_agent(record: Agent, agent: int) -> Agent:
     if actions.ndim == 2 and actions.dtype.kind in "iu":
         if np.any(actions < 0):
             j, t = (int(i) for i in np.argwhere(actions < 0)[0])
-            remedy = "Mark steps without an action by live=False."
-            raise InvalidDemos.of(
-                "actions", int(actions[j, t]), "must not be negative", index=(agent, j, t), remedy=remedy
-            )
+            rule, remedy = "must not be negative", "Mark steps without an action by live=False."
+            raise InvalidDemos.of("actions", int(actions[j, t]), rule, index=(agent, j, t), remedy=remedy)
         actions = actions.astype(np.int64)
     elif actions.ndim == 3:
         actions = _as_features(actions, "actions", agent)
@@ -98,19 +94,18 @@ def check_agent(record: Agent, agent: int) -> Agent:
     live = np.asarray(record.live)
     for name, array in {"actions": actions, "reward_features": phi, "live": live}.items():
         if array.shape[:2] != x.shape[:2]:
-            rule = f"must have {x.shape[:2]} trajectories and steps, as in policy_features"
+            rule = f"must have the trajectories and steps of policy_features, {x.shape[:2]}"
             raise InvalidDemos.of(name, array.shape, rule, index=agent)
     if live.dtype.kind != "b" or live.ndim != 2:
-        raise InvalidDemos.of(
-            "live", live.shape, f"must be a boolean array of shape (n, H), not {live.dtype}", index=agent
-        )
+        rule = f"must be a boolean array of shape (n, H), not {live.dtype}"
+        raise InvalidDemos.of("live", live.shape, rule, index=agent)
     if not np.any(live):
         raise InvalidDemos.of("live", False, "must be True in at least one step", index=agent)
     return Agent(as_readonly(x), as_readonly(actions), as_readonly(phi), as_readonly(live))
 
 
 def check_consistent(records: tuple[Agent, ...]) -> None:
-    """Raise `InvalidDemos` unless all agents have the same features and the same kind of actions."""
+    """Raise `InvalidDemos` unless all agents have the same numbers of features and the same type of actions."""
     for i, record in enumerate(records):
         for name in ("policy_features", "actions", "reward_features"):
             kind, first = _describe_columns(getattr(record, name)), _describe_columns(getattr(records[0], name))
@@ -139,25 +134,9 @@ def _as_features(values: Any, name: str, agent: int) -> FloatArray:
 
 KIND = Kind("limiirl.agents", 1, "a file of agents", "Agents.save")
 RELEASED = ("center", "up", "border")
-"""Agents of the experiment by Ramponi et al. (2020): the first has an intent of its own, the other two share one."""
+"""Agents of the experiment of Ramponi et al. (2020): "center" has one intent, "up" and "border" share another."""
 
 _PARTS = ("policy_features", "actions", "reward_features")
-
-
-def read_released(path: str | os.PathLike[str], dataset: int, names: Sequence[str]) -> list[list[NDArray[Any]]]:
-    """Return the policy features, actions and reward features of the named agents; see `Agents.from_released`."""
-    keys = [f"{name}_{dataset}_{part}" for name in names for part in _PARTS]
-
-    def select(files: list[str]) -> list[str]:
-        missing = [key for key in keys if key not in files]
-        if missing:
-            stored = sorted({key.removesuffix(f"_{_PARTS[0]}") for key in files if key.endswith(_PARTS[0])})
-            message = f"{path} has no {missing[0]}. It contains {', '.join(stored) or 'no agents'}."
-            raise InvalidFile(message, parameter="path", value=missing[0])
-        return keys
-
-    arrays = read_arrays(path, "Use the npz file of the released agents.", select)
-    return [[arrays[key] for key in keys[start::3]] for start in range(3)]
 
 
 # Limit for the dense features of all steps: 4 GiB of float64.
@@ -223,7 +202,7 @@ class _AgentRows:
 
 
 def _infer_actions(mdp: MDP, demos: Demonstrations) -> NDArray[np.int64]:
-    """Return the action (n,) of each step, inferred from the edge if it was not recorded; -1 in last states."""
+    """Return the action (n,) of each step, inferred from the edge if not recorded; -1 in last states."""
     steps = demos.steps(mdp)
     if steps.ambiguous.size:
         k = int(steps.ambiguous[0])
@@ -292,7 +271,7 @@ def _dense_rows(table: FeatureMatrix, rows: NDArray[np.integer]) -> FloatArray:
 
 
 def _group_labels(demos: Demonstrations, groups: Groups) -> NDArray[Any] | None:
-    """Return the label of each group, which all its demonstrations share."""
+    """Return the label of each group; all demonstrations of a group must have the same label."""
     if demos.labels is None:
         return None
     index = groups.broadcast(np.arange(len(groups)))
@@ -403,8 +382,8 @@ class Agents:
     ) -> Agents:
         """Read the agents of the continuous PuddleWorld that were released with Sigma-GIRL, from an npz file.
 
-        The file contains, per agent and data set, `{agent}_{dataset}_policy_features` (n, H, p), `..._actions`
-        (n, H, b) and `..._reward_features` (n, H, q). After the goal, policy features are zero, no action is chosen,
+        The file has the arrays `{agent}_{dataset}_policy_features` (n, H, p), `{agent}_{dataset}_actions` (n, H, b) and
+        `{agent}_{dataset}_reward_features` (n, H, q). After the goal, policy features are zero, no action is chosen,
         and the reward of the goal continues to the last step.
 
         Examples
@@ -416,11 +395,22 @@ class Agents:
         >>> Agents.from_released(path, names=["up"])[0].live[0]
         array([ True, False])
         """
-        x, actions, phi = read_released(path, dataset, names)
+        keys = [f"{name}_{dataset}_{part}" for name in names for part in _PARTS]
+
+        def select(files: list[str]) -> list[str]:
+            missing = [key for key in keys if key not in files]
+            if missing:
+                stored = sorted({key.removesuffix(f"_{_PARTS[0]}") for key in files if key.endswith(_PARTS[0])})
+                message = f"{path} has no {missing[0]}. It contains {', '.join(stored) or 'no agents'}."
+                raise InvalidFile(message, parameter="path", value=missing[0])
+            return keys
+
+        arrays = read_arrays(path, "Use the npz file of the released agents.", select)
+        x, actions, phi = ([arrays[key] for key in keys[start::3]] for start in range(3))
         try:
             return cls.from_arrays(x, actions, phi, [np.any(each != 0, axis=-1) for each in x], names=list(names))
         except InvalidDemos as error:
-            raise InvalidFile(f"{path}: {error}", parameter="path", value=str(path)) from None
+            raise InvalidFile.at(path, f"is invalid: {error}") from None
 
     @classmethod
     def from_demonstrations(
@@ -473,7 +463,7 @@ class Agents:
         return cls(*group_demonstrations(mdp, demos, groups, policy_features, reward_features))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one npz file of plain arrays, atomically; `load` reads it back without loss.
+        """Write one npz file of plain arrays, atomically and without loss; `load` reads it.
 
         Examples
         --------
@@ -497,19 +487,19 @@ class Agents:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Agents:
-        """Read a file written by `save`; raise `InvalidFile` if it is corrupted, of another kind or too new."""
+        """Read a file written by `save`; raise `InvalidFile` if it is corrupted, not a file of agents or too new."""
         header, arrays = read_archive(path, KIND)
         try:
             texts = {name: np.array(values, dtype=np.str_) for name, values in header["texts"].items()}
             fields = [[arrays[f"{i}.{part}"] for part in Agent._fields] for i in range(int(header["n_agents"]))]
             names = texts["names"] if "names" in texts else arrays["names"]
         except (KeyError, ValueError, TypeError, AttributeError) as error:
-            message = f"{path} is corrupted: {error!s:.300} is missing or invalid. Save the agents again."
-            raise InvalidFile(message, parameter="path", value=str(path)) from error
+            reason = f"is corrupted: {error!s:.300} is missing or invalid. Save the agents again."
+            raise InvalidFile.at(path, reason) from error
         try:
             return cls(tuple(map(Agent._make, fields)), names, texts.get("labels", arrays.get("labels")))
         except InvalidDemos as error:
-            raise InvalidFile(f"{path} is corrupted: {error}", parameter="path", value=str(path)) from None
+            raise InvalidFile.at(path, f"is corrupted: {error}") from None
 
     def __len__(self) -> int:
         return len(self.records)
@@ -557,7 +547,7 @@ class Agents:
         return Agents(tuple(records), self.names, self.labels)
 
     def features(self, gamma: float, *, of: str = "reward") -> FloatArray:
-        """Return mean discounted features: (M, q) of sum_t gamma^t phi_t, or (M, p) of sum_t gamma^t x_t.
+        """Return each agent's mean discounted reward features sum_t gamma^t phi_t (M, q), or policy features (M, p).
 
         Examples
         --------

@@ -13,20 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import Seed
 from limiirl.demos import io
-from limiirl.demos.indexing import (
-    Demonstration,
-    Subset,
-    concatenate_fields,
-    get_demonstration,
-    same_arrays,
-    select_fields,
-)
+from limiirl.demos.indexing import Demonstration, Subset, as_index_array, concatenate_attribute, same_arrays
 from limiirl.demos.transitions import Steps, StepsCache, feature_counts, log_path_mass
 from limiirl.demos.validate import NOT_RECORDED, as_actions, as_attribute, as_indices, as_offsets, as_readonly
 from limiirl.errors import InvalidDemos, InvalidFile
 
 if TYPE_CHECKING:
     from limiirl.mdp import MDP
+
+_ATTRIBUTES = ("groups", "labels", "ids")
 
 
 def flatten(sequences: Sequence[object], name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -44,7 +39,7 @@ def flatten(sequences: Sequence[object], name: str) -> tuple[NDArray[Any], NDArr
         values: list[object] = list(chain.from_iterable(sequences))  # type: ignore[arg-type]
         array = np.array(values)
         if array.dtype.kind not in "iuf":
-            # A single string makes NumPy convert all numbers to strings; keep objects, so that the error can name it.
+            # NumPy converts all numbers to strings if one value is a string; keep the objects for the error message.
             array = np.array(values, dtype=object)
         return array, lengths
     except ValueError as error:
@@ -53,10 +48,11 @@ def flatten(sequences: Sequence[object], name: str) -> tuple[NDArray[Any], NDArr
 
 
 def align_actions(actions: Sequence[object], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the actions (n,) aligned with the states: -1 at last states and in demonstrations without recorded actions."""
+    """Return the actions (n,) aligned with the states; -1 for unrecorded actions and at last states."""
     n = offsets.size - 1
     if len(actions) != n:
-        rule, remedy = f"must have one list per demonstration, {n} in total", "Use None if none was recorded."
+        rule = f"must have one list per demonstration, {n} in total"
+        remedy = "Use None for a demonstration without recorded actions."
         raise InvalidDemos.of("actions", len(actions), rule, remedy=remedy)
     missing = np.fromiter((x is None for x in actions), dtype=np.bool_, count=n)
     empty = np.empty(0, dtype=np.int64)
@@ -128,7 +124,7 @@ class Demonstrations:
     offsets : (N + 1,) int64
         Demonstration i is states[offsets[i]:offsets[i + 1]], with at least one state.
     actions : (n,) int64 or None
-        Action taken in each state; -1 at last states and if not recorded. None if no action was recorded.
+        Action taken in each state; -1 for unrecorded actions and at last states. None if no action was recorded.
     groups, labels, ids : (N,) or None
         Group (driver, animal, recording), true intent and identifier of each demonstration: integers, floats, booleans
         or strings.
@@ -189,9 +185,9 @@ class Demonstrations:
         states : N sequences of integers
             States of each demonstration, including the first and the last.
         actions : N sequences of integers, optional
-            Actions between the states, one fewer than the states. Use -1 for an unrecorded action, or None instead of a
-            list without recorded actions. Unrecorded actions are inferred if unique; otherwise models sum over the
-            possible edges.
+            Actions between the states, one fewer than the states. Use -1 for an unrecorded action, and None for a
+            demonstration without recorded actions. An unrecorded action is inferred if only one action leads from
+            one state to the next; otherwise models sum over the possible edges.
         groups, labels : (N,), optional
 
         Examples
@@ -244,7 +240,7 @@ class Demonstrations:
         try:
             return cls(**content)
         except InvalidDemos as error:
-            raise InvalidFile(f"{path}: {error}", parameter="path", value=str(path)) from None
+            raise InvalidFile.at(path, f"is invalid: {error}") from None
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Demonstrations:
@@ -255,7 +251,7 @@ class Demonstrations:
         try:
             return cls.from_frame(table)
         except InvalidDemos as error:
-            raise InvalidFile(f"{path}: {error}", parameter="path", value=str(path)) from None
+            raise InvalidFile.at(path, f"is invalid: {error}") from None
 
     @classmethod
     def from_rollouts(
@@ -289,8 +285,16 @@ class Demonstrations:
 
     @classmethod
     def concat(cls, parts: Sequence[Demonstrations]) -> Demonstrations:
-        """Concatenate several sets. Groups, labels and ids must be present in all of them or in none."""
-        return cls(**concatenate_fields(parts))
+        """Concatenate several sets. Groups, labels and ids must be present in all sets or in none."""
+        empty = np.empty(0, dtype=np.int64)  # np.concatenate needs at least one array
+        lengths = np.concatenate([empty, *(part.lengths for part in parts)])
+        actions = (np.full(x.n_steps, NOT_RECORDED) if x.actions is None else x.actions for x in parts)
+        return cls(
+            states=np.concatenate([empty, *(part.states for part in parts)]),
+            offsets=np.concatenate([[0], np.cumsum(lengths)]),
+            actions=np.concatenate([empty, *actions]),
+            **{name: concatenate_attribute(name, [getattr(part, name) for part in parts]) for name in _ATTRIBUTES},
+        )
 
     def __add__(self, other: Demonstrations) -> Demonstrations:
         if not isinstance(other, Demonstrations):
@@ -307,7 +311,7 @@ class Demonstrations:
         return replace(self, **changes)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write one row per step: demo, t, state and, if present, action, group, label, atomically and without loss."""
+        """Write a parquet file atomically and without loss; it has one row per step and the columns of `from_frame`."""
         io.write_parquet(self, path)
 
     def __len__(self) -> int:
@@ -323,7 +327,12 @@ class Demonstrations:
     def __getitem__(self, index: int | Subset) -> Demonstration | Demonstrations:
         if not isinstance(index, int | np.integer):
             return self.subset(index)
-        return get_demonstration(self, int(index))
+        i = int(as_index_array([int(index)], len(self))[0])
+        start, stop = int(self.offsets[i]), int(self.offsets[i + 1])
+        unknown = np.full(stop - start - 1, NOT_RECORDED, dtype=np.int64)
+        actions = unknown if self.actions is None else self.actions[start : stop - 1]
+        attributes = (None if x is None else x[i].item() for x in (self.groups, self.labels, self.ids))
+        return Demonstration(self.states[start:stop], actions, *attributes)
 
     def subset(self, index: Subset) -> Demonstrations:
         """Select demonstrations by a slice, a boolean mask (N,) or indices, which may repeat.
@@ -336,7 +345,17 @@ class Demonstrations:
         >>> demos[::-1].lengths.tolist(), demos[[2, 2]].lengths.tolist()
         ([3, 1, 2], [3, 3])
         """
-        return Demonstrations(**select_fields(self, index))
+        selected = as_index_array(index, len(self))
+        lengths = self.lengths[selected]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[selected] - offsets[:-1], lengths)
+        attributes = {name: getattr(self, name) for name in _ATTRIBUTES}
+        return Demonstrations(
+            states=self.states[rows],
+            offsets=offsets,
+            actions=None if self.actions is None else self.actions[rows],
+            **{name: None if values is None else values[selected] for name, values in attributes.items()},
+        )
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -345,7 +364,7 @@ class Demonstrations:
 
     @property
     def n_steps(self) -> int:
-        """Total number of states: the rows of the table that `to_parquet` writes."""
+        """Total number of states, including last states."""
         return self.states.size
 
     @property

@@ -47,7 +47,7 @@ class Groups:
 
     @classmethod
     def from_labels(cls, groups: ArrayLike | None, n: int, each: str = "demonstrations") -> Groups:
-        """Return the groups of n demonstrations or agents by labels (N,); None makes each one its own group."""
+        """Group n demonstrations or agents by labels (N,); without labels, every one is its own group."""
         if groups is None:
             return cls(None, np.ones(n), np.arange(n), each)
         checked = as_attribute(groups, "groups", n)
@@ -82,7 +82,7 @@ class Groups:
         return "groups" if self.grouped else self.each
 
     def name(self, group: int) -> str:
-        """Return a group's name for messages: "demonstration 3", "agent 3", "group 'ann'"."""
+        """Return the name of a group for messages: "demonstration 3", "agent 3" or "group 'ann'"."""
         return f"{self.noun[:-1]} {self.names[group].item()!r}"
 
     def sum(self, values: FloatArray) -> FloatArray:
@@ -98,5 +98,5 @@ class Groups:
         return values if self.index is None else self.sum(values) / self.counts[:, None]
 
     def broadcast(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return values (N,) or (N, m) of each demonstration's group from values (G,) or (G, m)."""
+        """Return, for each demonstration (N,), the value (G,) or (G, m) of its group."""
         return values if self.index is None else values[self.index]

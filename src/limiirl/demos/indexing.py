@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl.demos.validate import NOT_RECORDED
 from limiirl.errors import InvalidDemos, InvalidParameter
-
-if TYPE_CHECKING:
-    from limiirl.demos.demonstrations import Demonstrations
-
-
-_ATTRIBUTES = ("groups", "labels", "ids")
 
 Subset: TypeAlias = slice | Sequence[int] | Sequence[bool] | NDArray[np.integer] | NDArray[np.bool_]
 
@@ -64,48 +57,7 @@ class Demonstration:
         return hash(self.states.tobytes())
 
 
-def get_demonstration(demos: Demonstrations, index: int) -> Demonstration:
-    """Return one demonstration; a negative index counts from the end."""
-    i = int(_as_index_array([index], len(demos))[0])
-    start, stop = int(demos.offsets[i]), int(demos.offsets[i + 1])
-    if demos.actions is None:
-        actions = np.full(stop - start - 1, NOT_RECORDED, dtype=np.int64)
-    else:
-        actions = demos.actions[start : stop - 1]
-    attributes = (None if x is None else x[i].item() for x in (demos.groups, demos.labels, demos.ids))
-    return Demonstration(demos.states[start:stop], actions, *attributes)
-
-
-def select_fields(demos: Demonstrations, index: Subset) -> dict[str, Any]:
-    """Return the fields of some demonstrations; see `Demonstrations.subset`."""
-    selected = _as_index_array(index, len(demos))
-    lengths = demos.lengths[selected]
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    rows = np.arange(offsets[-1]) + np.repeat(demos.offsets[selected] - offsets[:-1], lengths)
-    fields: dict[str, Any] = {"states": demos.states[rows], "offsets": offsets}
-    fields["actions"] = None if demos.actions is None else demos.actions[rows]
-    for name in _ATTRIBUTES:
-        values = getattr(demos, name)
-        fields[name] = None if values is None else values[selected]
-    return fields
-
-
-def concatenate_fields(parts: Sequence[Demonstrations]) -> dict[str, Any]:
-    """Return the concatenated fields of several sets; see `Demonstrations.concat`."""
-    empty = np.empty(0, dtype=np.int64)  # np.concatenate needs at least one array
-    lengths = np.concatenate([empty, *(part.lengths for part in parts)])
-    actions = (np.full(x.n_steps, NOT_RECORDED) if x.actions is None else x.actions for x in parts)
-    fields: dict[str, Any] = {
-        "states": np.concatenate([empty, *(part.states for part in parts)]),
-        "offsets": np.concatenate([[0], np.cumsum(lengths)]),
-        "actions": np.concatenate([empty, *actions]),
-    }
-    for name in _ATTRIBUTES:
-        fields[name] = _concatenate(name, [getattr(part, name) for part in parts])
-    return fields
-
-
-def _as_index_array(index: Subset, n: int) -> NDArray[np.int64]:
+def as_index_array(index: Subset, n: int) -> NDArray[np.int64]:
     """Return nonnegative indices below n from a slice, a mask or indices."""
     if isinstance(index, slice):
         return np.arange(n)[index]
@@ -126,8 +78,8 @@ def _as_index_array(index: Subset, n: int) -> NDArray[np.int64]:
     return array.astype(np.int64) % n
 
 
-def _concatenate(name: str, parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
-    """Concatenate the groups, labels or ids of several sets; all sets must have them with one dtype, or none."""
+def concatenate_attribute(name: str, parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
+    """Concatenate the groups, labels or ids of several sets; all or none of the sets must have them, with one dtype."""
     present = [part for part in parts if part is not None]
     if not present:
         return None

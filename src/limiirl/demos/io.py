@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FORMAT = "limiirl.demonstrations"
 VERSION = 1
 
-# Columns of the attributes with one value per demonstration, repeated in its rows.
+# Column of each attribute; its value is repeated in all rows of a demonstration.
 _COLUMNS = {"groups": "group", "labels": "label"}
 _REMEDY = "Write it again with Demonstrations.to_parquet, or read other tables with Demonstrations.from_frame."
 
@@ -76,14 +76,12 @@ def read_table(path: str | os.PathLike[str]) -> Any:
 
     path = Path(path)
     if path.suffix not in (".parquet", ".csv"):
-        message = f"{path} must be a .parquet or .csv file with the columns demo, t, state[, action]."
-        raise InvalidFile(message, parameter="path", value=str(path))
+        raise InvalidFile.at(path, "must be a .parquet or .csv file with the columns demo, t, state[, action].")
     try:
         if path.suffix == ".csv":
             table = pyarrow.csv.read_csv(path)
             if table.num_columns == 1:
-                message = f"{path} has a single column, {table.column_names[0]!r}. Separate the columns by commas."
-                raise InvalidFile(message, parameter="path", value=str(path))
+                raise InvalidFile.at(path, f"has one column, {table.column_names[0]!r}. Separate columns by commas.")
             return table
         with path.open("rb") as handle, pq.ParquetFile(handle) as file:
             about = file.schema_arrow.metadata or {}
@@ -97,32 +95,30 @@ def _unreadable(path: Path, error: Exception) -> Exception:
     if isinstance(error, OSError) and error.errno is not None:
         return error  # a missing file, a directory or missing permission
     reason = str(error).partition("\n")[0].rstrip(".")
-    message = f"{path} is not a {path.suffix[1:] or 'parquet'} file, or is corrupted ({reason}). {_REMEDY}"
-    return InvalidFile(message, parameter="path", value=str(path))
+    return InvalidFile.at(path, f"is not a {path.suffix[1:] or 'parquet'} file, or is corrupted ({reason}). {_REMEDY}")
 
 
 def _check_format(path: Path, about: dict[bytes, bytes]) -> None:
     if about.get(b"limiirl.format", b"").decode() != FORMAT:
-        message = f"{path} was not written by Demonstrations.to_parquet. {_REMEDY}"
-        raise InvalidFile(message, parameter="path", value=str(path))
+        raise InvalidFile.at(path, f"was not written by Demonstrations.to_parquet. {_REMEDY}")
     version = about.get(b"limiirl.version", b"").decode()
     if not version.isdecimal() or int(version) > VERSION:
-        message = f"{path} has format version {version or None}; this limiirl reads up to {VERSION}. Upgrade limiirl."
-        raise InvalidFile(message, parameter="path", value=str(path))
+        reason = f"has format version {version or None}; this limiirl reads up to {VERSION}. Upgrade limiirl."
+        raise InvalidFile.at(path, reason)
 
 
 def _unpack(path: Path, table: Any, *, with_ids: bool) -> dict[str, Any]:
     """Return the table as flat arrays; a demonstration begins where t is 0."""
     missing = [name for name in ("demo", "t", "state") if name not in table.column_names]
     if missing:
-        raise InvalidFile(f"{path} has no column {missing[0]!r}. {_REMEDY}", parameter="path", value=str(path))
+        raise InvalidFile.at(path, f"has no column {missing[0]!r}. {_REMEDY}")
     t = table["t"].to_numpy()
-    # Ids may repeat, e.g. after resampling, so only t marks the start of a demonstration.
+    # Ids may repeat, e.g. after resampling, so that only t marks the start of a demonstration.
     starts = np.flatnonzero(t == 0)
     offsets = np.append(starts, t.size)
     if (t.size > 0 and t[0] != 0) or np.any(t != np.arange(t.size) - np.repeat(starts, np.diff(offsets))):
-        message = f"{path}: t must be 0, 1, 2, ... within each demonstration; rows are missing or reordered. {_REMEDY}"
-        raise InvalidFile(message, parameter="path", value=str(path))
+        reason = f"must have t = 0, 1, 2, ... within each demonstration; rows are missing or reordered. {_REMEDY}"
+        raise InvalidFile.at(path, reason)
     columns: dict[str, Any] = {"states": table["state"].to_numpy(), "offsets": offsets}
     if "action" in table.column_names:
         columns["actions"] = table["action"].fill_null(NOT_RECORDED).to_numpy()
@@ -133,7 +129,7 @@ def _unpack(path: Path, table: Any, *, with_ids: bool) -> dict[str, Any]:
 
 
 def _as_arrow(values: NDArray[Any]) -> Any:
-    """Return an Arrow array; strings have 64-bit offsets, since their copies in all rows may exceed 2 GiB."""
+    """Return an Arrow array; strings have 64-bit offsets, since repeated strings may exceed 2 GiB."""
     import pyarrow as pa
 
     return pa.array(values, type=pa.large_string() if values.dtype.kind == "U" else None)
@@ -208,7 +204,7 @@ def _table_policy(table: NDArray[Any], n_states: int, n_actions: int) -> Callabl
 
 
 def _random_policy(table: NDArray[np.float64]) -> Callable[[int, np.random.Generator], int]:
-    """Return a function that samples from each state's row of probabilities; rows of zeros have no action."""
+    """Return a function that samples an action from a state's row of probabilities; rows of zeros are not sampled."""
     # NaN fails the first comparison.
     valid = np.all(table >= 0, axis=1) & ((np.abs(table.sum(axis=1) - 1) <= 1e-8) | ~np.any(table, axis=1))
     if not np.all(valid):

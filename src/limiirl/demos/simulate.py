@@ -15,7 +15,7 @@ from limiirl.mdp import MDP, check_policy
 def simulate(mdp: MDP, policy: ArrayLike, n: int, seed: Seed = None, *, max_length: int = 50) -> Demonstrations:
     """Sample n demonstrations of a stationary policy, with actions.
 
-    Each starts from p0 and ends in a terminal state, or after `max_length` states.
+    A demonstration starts in a state drawn from p0, and ends in a terminal state or after `max_length` states.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def simulate(mdp: MDP, policy: ArrayLike, n: int, seed: Seed = None, *, max_leng
 def _draw(cumulative: FloatArray, low: FloatArray, high: FloatArray, rng: np.random.Generator) -> IndexArray:
     """Draw one entry from each interval [low, high) of the cumulative sums, by inverse transform sampling.
 
-    Entries without mass are never drawn; a point that rounds to `high` is moved below it.
+    Entries of zero probability are never drawn, because points that round to `high` are moved below it.
     """
     point = low + rng.random(low.size) * (high - low)
     return np.asarray(np.searchsorted(cumulative, np.minimum(point, np.nextafter(high, -np.inf)), side="right"))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from limiirl.mdp import MDP, FeatureMatrix
 
 
-# Alternatives listed in an error message.
+# Maximum number of alternatives listed in an error message.
 _LISTED = 8
 
 
@@ -67,13 +67,13 @@ class Steps:
 
 
 class StepsCache:
-    """Steps of one set of demonstrations per MDP, keyed by identity; an entry is removed when its MDP is deleted."""
+    """Cache of the steps of one set of demonstrations, keyed by the identity of the MDP."""
 
     def __init__(self) -> None:
         self._entries: dict[int, tuple[weakref.ref[MDP], Steps]] = {}
 
     def steps(self, demos: Demonstrations, mdp: MDP) -> Steps:
-        """Return the cached steps, or match them."""
+        """Return the cached steps, or compute and cache them."""
         key = id(mdp)
         if key not in self._entries:
             steps, owner = match_steps(demos, mdp), weakref.ref(self)
@@ -84,7 +84,7 @@ class StepsCache:
                     cache._entries.pop(key, None)
 
             # The entry is removed when its MDP is deleted, before the id can be reused. `forget` has only a weak
-            # reference to the cache, since a reference cycle would keep the steps of every shard of a stream in memory.
+            # reference to the cache: a reference cycle would delay freeing the steps of every shard of a stream.
             self._entries[key] = (weakref.ref(mdp, forget), steps)
         return self._entries[key][1]
 
@@ -194,9 +194,9 @@ def feature_counts(demos: Demonstrations, mdp: MDP, edge: NDArray[np.int64] | No
 
 
 def log_path_mass(demos: Demonstrations, mdp: MDP) -> NDArray[np.float64]:
-    """Return the log start and transition probability (N,) of every demonstration; see `Demonstrations.log_q`."""
+    """Return the log-probability (N,) of the start and the transitions; see `Demonstrations.log_q`."""
     steps = demos.steps(mdp)
-    # Edge -1 of ambiguous transitions selects an arbitrary probability, which is overwritten below.
+    # Ambiguous transitions have edge -1, which selects an arbitrary probability that is overwritten below.
     prob = mdp.prob[steps.edge] if mdp.n_edges else np.empty(0)
     if steps.ambiguous.size:
         prob[steps.ambiguous] = np.add.reduceat(mdp.prob[steps.cand_edge], steps.cand_ptr[:-1])

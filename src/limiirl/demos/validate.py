@@ -10,7 +10,7 @@ from limiirl.errors import InvalidDemos
 NOT_RECORDED = -1
 """Action of a step without a recorded action, and of the last state of a demonstration."""
 
-# Above every possible index, and exact as a float.
+# Larger than every index, and exactly representable as a float.
 _LARGEST = 2**62
 
 _REMEDY = {
@@ -34,7 +34,7 @@ def locate(offsets: NDArray[np.int64], position: int) -> tuple[int, int]:
 
 
 def name_demo(ids: NDArray[Any] | None, demo: int) -> str:
-    """Return the name of a demonstration for messages: its index, and its id if that differs."""
+    """Return the name of a demonstration for messages: its index, and its id if it differs from the index."""
     if ids is None or demo >= len(ids) or ids[demo] == demo:
         return f"demonstration {demo}"
     return f"demonstration {demo} (id {ids[demo].item()!r})"

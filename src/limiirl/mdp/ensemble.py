@@ -75,7 +75,7 @@ class RewardEnsemble:
         True
         """
         if Path(path).suffix != ".json":
-            raise InvalidFile(f"{path} must have the extension .json.", parameter="path", value=str(path))
+            raise InvalidFile.at(path, "must have the extension .json.")
         content = {
             "format": FORMAT,
             "version": VERSION,
@@ -96,11 +96,11 @@ class RewardEnsemble:
         )
         for name in ("weights", "thetas"):
             if name not in content:
-                raise InvalidFile(f"{path} has no array {name!r}.", parameter="path", value=str(path))
+                raise InvalidFile.at(path, f"has no array {name!r}.")
         try:
             return cls(content["weights"], content["thetas"])
         except InvalidParameter as error:
-            raise InvalidFile(f"{path}: {error}", parameter="path", value=str(path)) from None
+            raise InvalidFile.at(path, f"is invalid: {error}") from None
 
     def __repr__(self) -> str:
         head = f"RewardEnsemble({self.n_intents} intents, {self.n_features} features)"
@@ -121,17 +121,13 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        message = f"{path} is truncated or not JSON ({error!s:.200}). Use a file written by RewardEnsemble.save."
-        raise InvalidFile(message, parameter="path", value=str(path)) from None
+        reason = f"is truncated or not JSON ({error!s:.200}). Use a file written by RewardEnsemble.save."
+        raise InvalidFile.at(path, reason) from None
     if not isinstance(content, dict) or content.get("format") != FORMAT or type(content.get("version")) is not int:
-        message = f"{path} is not a reward ensemble. Use a file written by RewardEnsemble.save."
-        raise InvalidFile(message, parameter="path", value=str(path))
+        raise InvalidFile.at(path, "is not a reward ensemble. Use a file written by RewardEnsemble.save.")
     if content["version"] > VERSION:
-        message = (
-            f"{path} has format version {content['version']} (limiirl {content.get('limiirl')}); this limiirl reads "
-            f"versions up to {VERSION}. Upgrade limiirl."
-        )
-        raise InvalidFile(message, parameter="path", value=str(path))
+        written = f"format version {content['version']} (limiirl {content.get('limiirl')})"
+        raise InvalidFile.at(path, f"has {written}; this limiirl reads versions up to {VERSION}. Upgrade limiirl.")
     return content
 
 

@@ -87,8 +87,7 @@ def load(cls: type[MDP], path: str | PathLike[str]) -> MDP:
         )
     except (KeyError, ValueError, TypeError, InvalidMDP) as error:
         reason = f"array {error} is missing." if isinstance(error, KeyError) else f"{error!s:.300}"
-        message = f"{path} is corrupted: {reason} Save the MDP again."
-        raise InvalidFile(message, parameter="path", value=str(path)) from error
+        raise InvalidFile.at(path, f"is corrupted: {reason} Save the MDP again.") from error
 
 
 def _unpack_features(arrays: dict[str, NDArray[Any]], name: str) -> Any:
