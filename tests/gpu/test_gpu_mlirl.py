@@ -17,7 +17,7 @@ from limiirl.irl.causal.finite_horizon import SoftmaxAverageSolver
 from limiirl.irl.causal.gpu import GpuHardBellmanSolver, GpuSoftmaxAverageSolver
 from limiirl.irl.causal.state_actions import StateActions
 from limiirl.irl.causal.stationary import HardBellmanSolver
-from limiirl.kernels.soft_bellman import Moves
+from limiirl.kernels.soft_bellman import ObservedPairs
 from tests.gpu.emulator import EmulatedDevice
 from tests.helpers import raises
 from tests.oracles.gpu_cases import (
@@ -54,9 +54,9 @@ def compare_average(case: Case, n_backups: int = 25, on: Any = None) -> None:
     compare(gpu, SoftmaxAverageSolver(choices, BETA, n_backups), case, events_of(case.mdp))
 
 
-def every_pair(mdp: MDP) -> Moves:
+def every_pair(mdp: MDP) -> ObservedPairs:
     n = mdp.n_pairs
-    return Moves(np.array([0, n]), mdp.pair_state.astype(np.int64), np.arange(n))
+    return ObservedPairs(np.array([0, n]), mdp.pair_state.astype(np.int64), np.arange(n))
 
 
 @pytest.mark.parametrize("gamma", [0.5, 0.95])

@@ -1,7 +1,8 @@
 """Soft and hard Bellman backups for K rewards at once, and their adjoints.
 
-`Graph` lists the state-action pairs of each state and the outcomes of each pair, as CSR. The last axis of arrays is K.
-Q excludes the reward of the state itself: V = r + op(Q), with op(Q) = 0 for a state without actions.
+`Graph` stores the state-action pairs of each state and the outcomes of each pair in CSR format. The last axis of arrays
+is K. Q excludes the reward of the state: V(s) = r(s) + op_a Q(s, a), where op is a soft maximum, a maximum or an
+average; for a state without actions, V(s) = r(s).
 """
 
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from limiirl._typing import FloatArray, IntArray
 
 
 class Graph(NamedTuple):
-    """Pairs of states, pair_ptr (S + 1,), and their outcomes, edge_ptr (P + 1,), to dst (E,) with prob (E,)."""
+    """Transition graph: pairs of each state (pair_ptr), and edges of each pair (edge_ptr) to dst with probability prob."""
 
     pair_ptr: IntArray
     edge_ptr: IntArray
@@ -23,8 +24,8 @@ class Graph(NamedTuple):
     gamma: float
 
 
-class Moves(NamedTuple):
-    """Observed state-action pairs: ptr (L + 1,) by step, states (m,) and pairs (m,), -1 to stop."""
+class ObservedPairs(NamedTuple):
+    """Observed state-action pairs: ptr (L + 1,) by step, states (m,), and pair indices (m,), where -1 means stop."""
 
     ptr: IntArray
     state: IntArray
@@ -32,35 +33,35 @@ class Moves(NamedTuple):
 
 
 @njit(cache=True, error_model="numpy")
-def look_ahead(graph: Any, reward: Any, V: Any, Q: Any) -> None:
+def compute_q(graph: Any, reward: Any, V: Any, Q: Any) -> None:
     """Set Q (P, K) to reward (P, K) + gamma sum_s' P(s' | pair) V(s')."""
     K = Q.shape[1]
     for p in range(Q.shape[0]):
         for k in range(K):
             Q[p, k] = reward[p, k]
         for e in range(graph.edge_ptr[p], graph.edge_ptr[p + 1]):
-            share, d = graph.gamma * graph.prob[e], graph.dst[e]
+            weight, d = graph.gamma * graph.prob[e], graph.dst[e]
             for k in range(K):
-                Q[p, k] += share * V[d, k]
+                Q[p, k] += weight * V[d, k]
 
 
 @njit(cache=True, error_model="numpy")
-def look_back(graph: Any, adjoint: Any, mu: Any) -> None:
-    """Set mu (S, K) to gamma sum over pairs of P(s | pair) adjoint(pair): `look_ahead`, transposed."""
+def compute_q_adjoint(graph: Any, adjoint: Any, mu: Any) -> None:
+    """Set mu (S, K) to gamma sum_pair P(s | pair) adjoint(pair), the transpose of `compute_q`."""
     K = mu.shape[1]
     mu[:] = 0.0
     for p in range(adjoint.shape[0]):
         for e in range(graph.edge_ptr[p], graph.edge_ptr[p + 1]):
-            share, d = graph.gamma * graph.prob[e], graph.dst[e]
+            weight, d = graph.gamma * graph.prob[e], graph.dst[e]
             for k in range(K):
-                mu[d, k] += share * adjoint[p, k]
+                mu[d, k] += weight * adjoint[p, k]
 
 
 @njit(cache=True, error_model="numpy")
-def soften(pair_ptr: Any, Q: Any, beta: float, stop: bool, norm: Any, pi: Any) -> None:
+def apply_softmax(pair_ptr: Any, Q: Any, beta: float, stop: bool, norm: Any, pi: Any) -> None:
     """Set norm (S, K) to log sum_a exp(beta Q) / beta and pi (P, K) to exp(beta (Q - norm)).
 
-    With `stop`, stopping has value 0. The norm of states without actions is 0; it is optional.
+    If `stop` is True, stopping is a further action of value 0. `norm` may be None; it is 0 for states without actions.
     """
     for s in range(pair_ptr.size - 1):
         lo, hi = pair_ptr[s], pair_ptr[s + 1]
@@ -72,7 +73,7 @@ def soften(pair_ptr: Any, Q: Any, beta: float, stop: bool, norm: Any, pi: Any) -
             top = 0.0 if stop else -np.inf
             for p in range(lo, hi):
                 top = max(top, Q[p, k])
-            # The best has exp(0) = 1; on roads, where most segments lead on in one way, that is most of the work.
+            # exp(0) = 1 is not computed: on roads, most states have a single action.
             total = 0.0
             if stop:
                 total = 1.0 if top == 0.0 else np.exp(-beta * top)
@@ -86,14 +87,14 @@ def soften(pair_ptr: Any, Q: Any, beta: float, stop: bool, norm: Any, pi: Any) -
 
 
 @njit(cache=True, error_model="numpy")
-def settle(graph: Any, r_state: Any, reward: Any, beta: float, V: Any, n_sweeps: int) -> None:
-    """Sweep V (S, K) towards soft values in place, up and down the states by turns, so that news travels far."""
+def iterate_values(graph: Any, r_state: Any, reward: Any, beta: float, V: Any, n_backups: int) -> None:
+    """Update V (S, K) by soft Bellman backups in place, in alternating order of the states (symmetric Gauss-Seidel)."""
     S, K = V.shape
     widest = 0
     for s in range(S):
         widest = max(widest, graph.pair_ptr[s + 1] - graph.pair_ptr[s])
     Q = np.empty((widest, K))
-    for i in range(n_sweeps):
+    for i in range(n_backups):
         for j in range(S):
             s = j if i % 2 else S - 1 - j
             lo, n = graph.pair_ptr[s], graph.pair_ptr[s + 1] - graph.pair_ptr[s]
@@ -113,9 +114,9 @@ def settle(graph: Any, r_state: Any, reward: Any, beta: float, V: Any, n_sweeps:
 
 
 @njit(cache=True, error_model="numpy")
-def _average(pair_ptr: Any, Q: Any, beta: float, pi: Any, mean: Any) -> None:
-    """Set pi as `soften` does, and mean (S, K) to sum_a pi Q."""
-    soften(pair_ptr, Q, beta, False, None, pi)
+def _average_q(pair_ptr: Any, Q: Any, beta: float, pi: Any, mean: Any) -> None:
+    """Set pi (P, K) to the softmax policy, and mean (S, K) to sum_a pi Q."""
+    apply_softmax(pair_ptr, Q, beta, False, None, pi)
     for s in range(mean.shape[0]):
         for k in range(mean.shape[1]):
             mean[s, k] = 0.0
@@ -125,20 +126,23 @@ def _average(pair_ptr: Any, Q: Any, beta: float, pi: Any, mean: Any) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def pull_of_moves(pair_ptr: Any, moves: Any, weight: Any, beta: float, pi: Any, adjoint: Any) -> None:
-    """Set adjoint (P, K) to the derivative by Q of sum_m weight (m, K) log pi: beta (c(s, a) - pi(a | s) sum_a' c)."""
+def compute_policy_adjoint(pair_ptr: Any, observed: Any, weight: Any, beta: float, pi: Any, adjoint: Any) -> None:
+    """Set adjoint (P, K) to the derivative of sum_m weight[m] log pi(pair m) with respect to Q.
+
+    It is beta (c(s, a) - pi(a | s) sum_a' c(s, a')), where c(s, a) is the total weight of a pair.
+    """
     K = adjoint.shape[1]
     adjoint[:] = 0.0
     for m in range(weight.shape[0]):
         for k in range(K):
-            adjoint[moves.pair[m], k] += beta * weight[m, k]
+            adjoint[observed.pair[m], k] += beta * weight[m, k]
     for s in range(pair_ptr.size - 1):
         for k in range(K):
-            seen = 0.0
+            total = 0.0
             for p in range(pair_ptr[s], pair_ptr[s + 1]):
-                seen += adjoint[p, k]
+                total += adjoint[p, k]
             for p in range(pair_ptr[s], pair_ptr[s + 1]):
-                adjoint[p, k] -= seen * pi[p, k]
+                adjoint[p, k] -= total * pi[p, k]
 
 
 @njit(cache=True, error_model="numpy")
@@ -155,33 +159,33 @@ def fill_systems(graph: Any, omega: Any, systems: Any) -> None:
 
 @njit(cache=True, error_model="numpy")
 def unroll(graph: Any, r_state: Any, reward: Any, beta: float, V: Any, Q: Any) -> None:
-    """Sweep by the softmax average from Q = reward: V (n, S, K) are the values on the way, Q (P, K) the last."""
+    """Apply n backups with the softmax average, starting from Q = reward; set V (n, S, K), and Q (P, K) of the last."""
     pi = np.empty(Q.shape)
     Q[:] = reward
     for i in range(V.shape[0]):
-        _average(graph.pair_ptr, Q, beta, pi, V[i])
+        _average_q(graph.pair_ptr, Q, beta, pi, V[i])
         V[i] += r_state
-        look_ahead(graph, reward, V[i], Q)
+        compute_q(graph, reward, V[i], Q)
 
 
 @njit(cache=True, error_model="numpy")
-def unroll_back(graph: Any, reward: Any, beta: float, V: Any, adjoint: Any, node: Any, pair: Any) -> None:
-    """Add to node (S, K) and pair (P, K) the derivatives of a function of the last Q of `unroll`.
+def unroll_adjoint(graph: Any, reward: Any, beta: float, V: Any, adjoint: Any, node: Any, pair: Any) -> None:
+    """Add to node (S, K) and pair (P, K) the derivatives of a function of the last Q with respect to the rewards.
 
-    adjoint (P, K) is its derivative by that Q, and is overwritten. dV = sum_a pi (1 + beta (Q - mean)) dQ.
+    `adjoint` (P, K), the derivative with respect to that Q, is overwritten. dV = sum_a pi (1 + beta (Q - mean)) dQ.
     """
     S, K = node.shape
     mean, mu = np.empty((S, K)), np.empty((S, K))
     pi, Q = np.empty(adjoint.shape), np.empty(adjoint.shape)
     for i in range(V.shape[0] - 1, -1, -1):
         pair += adjoint
-        look_back(graph, adjoint, mu)
+        compute_q_adjoint(graph, adjoint, mu)
         node += mu
         if i > 0:
-            look_ahead(graph, reward, V[i - 1], Q)
+            compute_q(graph, reward, V[i - 1], Q)
         else:
             Q[:] = reward
-        _average(graph.pair_ptr, Q, beta, pi, mean)
+        _average_q(graph.pair_ptr, Q, beta, pi, mean)
         for s in range(S):
             for p in range(graph.pair_ptr[s], graph.pair_ptr[s + 1]):
                 for k in range(K):
@@ -190,44 +194,44 @@ def unroll_back(graph: Any, reward: Any, beta: float, V: Any, adjoint: Any, node
 
 
 @njit(cache=True, error_model="numpy")
-def plan(graph: Any, r_state: Any, reward: Any, beta: float, stop: bool, moves: Any, V: Any, log_choice: Any) -> None:
-    """Plan from the last step back: V (L, S, K) by step, and log_choice (m, K), the log-probability of each move."""
+def plan(graph: Any, r_state: Any, reward: Any, beta: float, stop: bool, observed: Any, V: Any, log_pi: Any) -> None:
+    """Compute the values V (L, S, K) from the last step backwards, and the log-probabilities log_pi (m, K) of pairs."""
     norm, pi, Q = np.empty(r_state.shape), np.empty(reward.shape), np.empty(reward.shape)
     V[-1] = r_state
     for t in range(V.shape[0] - 2, -1, -1):
-        look_ahead(graph, reward, V[t + 1], Q)
-        soften(graph.pair_ptr, Q, beta, stop, norm, pi)
+        compute_q(graph, reward, V[t + 1], Q)
+        apply_softmax(graph.pair_ptr, Q, beta, stop, norm, pi)
         V[t] = r_state + norm
-        for m in range(moves.ptr[t], moves.ptr[t + 1]):
-            s, p = moves.state[m], moves.pair[m]
+        for m in range(observed.ptr[t], observed.ptr[t + 1]):
+            s, p = observed.state[m], observed.pair[m]
             for k in range(norm.shape[1]):
-                log_choice[m, k] = beta * ((Q[p, k] if p >= 0 else 0.0) - norm[s, k])
+                log_pi[m, k] = beta * ((Q[p, k] if p >= 0 else 0.0) - norm[s, k])
 
 
 @njit(cache=True, error_model="numpy")
-def plan_back(
-    graph: Any, reward: Any, beta: float, stop: bool, moves: Any, V: Any, weight: Any, node: Any, pair: Any
+def plan_adjoint(
+    graph: Any, reward: Any, beta: float, stop: bool, observed: Any, V: Any, weight: Any, node: Any, pair: Any
 ) -> None:
-    """Add to node (S, K) and pair (P, K) the derivatives of sum_m weight (m, K) log_choice (m, K) of `plan`."""
+    """Add to node (S, K) and pair (P, K) the derivatives of sum_m weight[m] log_pi[m] with respect to the rewards."""
     S, K = node.shape
-    mu, seen = np.zeros((S, K)), np.zeros((S, K))
+    mu, total = np.zeros((S, K)), np.zeros((S, K))
     pi, Q, adjoint = np.empty(pair.shape), np.empty(pair.shape), np.empty(pair.shape)
     for t in range(V.shape[0] - 1):
-        look_ahead(graph, reward, V[t + 1], Q)
-        soften(graph.pair_ptr, Q, beta, stop, None, pi)
+        compute_q(graph, reward, V[t + 1], Q)
+        apply_softmax(graph.pair_ptr, Q, beta, stop, None, pi)
         node += mu
-        for m in range(moves.ptr[t], moves.ptr[t + 1]):
+        for m in range(observed.ptr[t], observed.ptr[t + 1]):
             for k in range(K):
-                seen[moves.state[m], k] += beta * weight[m, k]
+                total[observed.state[m], k] += beta * weight[m, k]
         for s in range(S):
             for p in range(graph.pair_ptr[s], graph.pair_ptr[s + 1]):
                 for k in range(K):
-                    adjoint[p, k] = pi[p, k] * (mu[s, k] - seen[s, k])
-        for m in range(moves.ptr[t], moves.ptr[t + 1]):
+                    adjoint[p, k] = pi[p, k] * (mu[s, k] - total[s, k])
+        for m in range(observed.ptr[t], observed.ptr[t + 1]):
             for k in range(K):
-                seen[moves.state[m], k] = 0.0
-                if moves.pair[m] >= 0:
-                    adjoint[moves.pair[m], k] += beta * weight[m, k]
+                total[observed.state[m], k] = 0.0
+                if observed.pair[m] >= 0:
+                    adjoint[observed.pair[m], k] += beta * weight[m, k]
         pair += adjoint
-        look_back(graph, adjoint, mu)
+        compute_q_adjoint(graph, adjoint, mu)
     node += mu

@@ -8,7 +8,16 @@ import numpy as np
 
 from limiirl._typing import FloatArray
 from limiirl.irl.causal.state_actions import StateActions
-from limiirl.kernels.soft_bellman import Moves, look_ahead, plan, plan_back, pull_of_moves, soften, unroll, unroll_back
+from limiirl.kernels.soft_bellman import (
+    ObservedPairs,
+    apply_softmax,
+    compute_policy_adjoint,
+    compute_q,
+    plan,
+    plan_adjoint,
+    unroll,
+    unroll_adjoint,
+)
 
 # Memory for values in bytes; at least one column is kept.
 _MEMORY = 2.0**28
@@ -29,7 +38,7 @@ class _Portion:
 class UnrolledPolicies:
     """Policies from unrolled backups; see `limiirl.irl.causal.stationary.Policies`."""
 
-    def __init__(self, solver: FiniteHorizonSolver | SoftmaxAverageSolver, moves: Moves, K: int) -> None:
+    def __init__(self, solver: FiniteHorizonSolver | SoftmaxAverageSolver, moves: ObservedPairs, K: int) -> None:
         self._solver, self._moves = solver, moves
         self.log_prob = np.empty((moves.pair.size, K))
         self.residual = np.zeros(K)
@@ -66,7 +75,7 @@ class FiniteHorizonSolver:
     def __init__(self, pairs: StateActions, beta: float, max_length: int, *, stop: bool = True) -> None:
         self.pairs, self.beta, self.max_length, self.stop = pairs, beta, max_length, stop
 
-    def solve(self, thetas: FloatArray, moves: Moves) -> UnrolledPolicies:
+    def solve(self, thetas: FloatArray, moves: ObservedPairs) -> UnrolledPolicies:
         """See `limiirl.irl.causal.stationary.PolicySolver`."""
         policies, K = UnrolledPolicies(self, moves, thetas.shape[0]), thetas.shape[0]
         for columns in _portions(self.pairs.mdp.n_states, self.max_length, K):
@@ -79,11 +88,11 @@ class FiniteHorizonSolver:
             policies.parts.append(_Portion(columns, r_pair, V, np.empty((0, 0))))
         return policies
 
-    def reverse(self, part: _Portion, moves: Moves, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def reverse(self, part: _Portion, moves: ObservedPairs, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the gradient of weighted log-probabilities by the rewards of states (S, K) and pairs (P, K)."""
         node, pair = np.zeros(part.V.shape[1:]), np.zeros(part.reward.shape)
         # Expected occupancy of states and pairs, forwards in time: Ziebart (2010), chapter 9.
-        plan_back(self.pairs.graph, part.reward, self.beta, self.stop, moves, part.V, weight, node, pair)
+        plan_adjoint(self.pairs.graph, part.reward, self.beta, self.stop, moves, part.V, weight, node, pair)
         return node, pair
 
     def policy(self, theta: FloatArray, step: int) -> tuple[FloatArray, FloatArray]:
@@ -101,7 +110,7 @@ class FiniteHorizonSolver:
             Q, norm, pi = look(step)
             stop = np.exp(-beta * norm[:, 0]) if self.stop else mdp.terminal.astype(np.float64)
             # Normalise over actions alone: the probability of continuing may underflow.
-            soften(self.pairs.graph.pair_ptr, Q, beta, False, norm, pi)
+            apply_softmax(self.pairs.graph.pair_ptr, Q, beta, False, norm, pi)
             return pi[:, 0], stop
 
         return at
@@ -124,13 +133,13 @@ class FiniteHorizonSolver:
         r_state, r_pair = self.pairs.rewards(theta[None])
         V = np.empty((max(1, self.max_length - first), *r_state.shape))
         empty = np.zeros(0, dtype=np.int64)
-        no_moves = Moves(np.zeros(len(V) + 1, dtype=np.int64), empty, empty)
+        no_moves = ObservedPairs(np.zeros(len(V) + 1, dtype=np.int64), empty, empty)
         plan(self.pairs.graph, r_state, r_pair, self.beta, self.stop, no_moves, V, np.empty((0, 1)))
 
         def at(step: int) -> tuple[FloatArray, FloatArray, FloatArray]:
             Q, norm, pi = np.empty(r_pair.shape), np.empty(r_state.shape), np.zeros(r_pair.shape)
-            look_ahead(self.pairs.graph, r_pair, V[step + 1 - first], Q)
-            soften(self.pairs.graph.pair_ptr, Q, self.beta, self.stop, norm, pi)
+            compute_q(self.pairs.graph, r_pair, V[step + 1 - first], Q)
+            apply_softmax(self.pairs.graph.pair_ptr, Q, self.beta, self.stop, norm, pi)
             return Q, norm, pi
 
         return at
@@ -146,7 +155,7 @@ class SoftmaxAverageSolver:
     def __init__(self, pairs: StateActions, beta: float, n_backups: int) -> None:
         self.pairs, self.beta, self.n_backups = pairs, beta, n_backups
 
-    def solve(self, thetas: FloatArray, moves: Moves) -> UnrolledPolicies:
+    def solve(self, thetas: FloatArray, moves: ObservedPairs) -> UnrolledPolicies:
         """See `limiirl.irl.causal.stationary.PolicySolver`."""
         policies, K = UnrolledPolicies(self, moves, thetas.shape[0]), thetas.shape[0]
         for columns in _portions(self.pairs.mdp.n_states, self.n_backups, K):
@@ -161,7 +170,7 @@ class SoftmaxAverageSolver:
         V, Q = np.empty((self.n_backups, *r_state.shape)), np.empty(r_pair.shape)
         unroll(self.pairs.graph, r_state, r_pair, self.beta, V, Q)
         norm, pi = np.empty(r_state.shape), np.zeros(Q.shape)
-        soften(self.pairs.graph.pair_ptr, Q, self.beta, False, norm, pi)
+        apply_softmax(self.pairs.graph.pair_ptr, Q, self.beta, False, norm, pi)
         return _Portion(columns, r_pair, V, Q), norm, pi
 
     def _residual(self, thetas: FloatArray, part: _Portion) -> FloatArray:
@@ -169,14 +178,14 @@ class SoftmaxAverageSolver:
         scale = np.maximum(np.max(np.abs(part.V[-1]), axis=0), 1e-300)
         return np.asarray(np.max(np.abs(part.V[-1] - before), axis=0) / scale)
 
-    def reverse(self, part: _Portion, moves: Moves, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def reverse(self, part: _Portion, moves: ObservedPairs, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
         """See `FiniteHorizonSolver.reverse`."""
         node, pair = np.zeros(part.V.shape[1:]), np.zeros(part.reward.shape)
         norm, pi = np.empty(node.shape), np.zeros(pair.shape)
-        soften(self.pairs.graph.pair_ptr, part.Q, self.beta, False, norm, pi)
+        apply_softmax(self.pairs.graph.pair_ptr, part.Q, self.beta, False, norm, pi)
         q_bar = np.empty(pair.shape)
-        pull_of_moves(self.pairs.graph.pair_ptr, moves, weight, self.beta, pi, q_bar)
-        unroll_back(self.pairs.graph, part.reward, self.beta, part.V, q_bar, node, pair)
+        compute_policy_adjoint(self.pairs.graph.pair_ptr, moves, weight, self.beta, pi, q_bar)
+        unroll_adjoint(self.pairs.graph, part.reward, self.beta, part.V, q_bar, node, pair)
         return node, pair
 
     def policy(self, theta: FloatArray, step: int) -> tuple[FloatArray, FloatArray]:

@@ -17,7 +17,7 @@ from limiirl.irl.causal.stationary import TIE, HardBellmanSolver, Policies, Soft
 from limiirl.irl.maxent.gpu import DeviceFeatures, side_by_side
 from limiirl.kernels.gpu.device import Device, faults
 from limiirl.kernels.gpu.soft_bellman import FADED, SETTLED, ChoiceKernels, DeviceChoices, Marks
-from limiirl.kernels.soft_bellman import Moves
+from limiirl.kernels.soft_bellman import ObservedPairs
 
 # Columns per kernel call, as in the forward-backward kernels.
 COLUMNS = 4
@@ -74,7 +74,7 @@ def _split(K: int, most: int) -> list[slice]:
 class _GpuStationaryPolicies:
     """Time-homogeneous policies; see `limiirl.irl.causal.stationary.Policies`."""
 
-    def __init__(self, solver: _GpuStationarySolver, moves: Moves, thetas: FloatArray) -> None:
+    def __init__(self, solver: _GpuStationarySolver, moves: ObservedPairs, thetas: FloatArray) -> None:
         self._solver, self._moves, self._thetas = solver, moves, thetas
         self.log_prob, self.residual = np.empty((moves.pair.size, len(thetas))), np.zeros(len(thetas))
         self.parts: list[DeviceColumns] = []
@@ -120,7 +120,7 @@ class _GpuStationarySolver(StationarySolver):
         self.kernels = ChoiceKernels(device, self.rewards.graph, beta, self._rule)
 
     @faults()
-    def solve(self, thetas: FloatArray, moves: Moves) -> Policies:  # type: ignore[override]
+    def solve(self, thetas: FloatArray, moves: ObservedPairs) -> Policies:  # type: ignore[override]
         """See `limiirl.irl.causal.stationary.PolicySolver`."""
         policies = _GpuStationaryPolicies(self, moves, thetas)
         for columns in _split(thetas.shape[0], COLUMNS):
@@ -131,7 +131,7 @@ class _GpuStationarySolver(StationarySolver):
             policies.append(DeviceColumns(columns, r_pair, V))
         return policies
 
-    def solve_on_cpu(self, thetas: FloatArray, moves: Moves) -> Policies:
+    def solve_on_cpu(self, thetas: FloatArray, moves: ObservedPairs) -> Policies:
         """Return the policies computed on the CPU, or raise its error."""
         return super().solve(thetas, moves)
 
@@ -160,7 +160,7 @@ class GpuSoftBellmanSolver(_GpuStationarySolver, SoftBellmanSolver):
     _rule = "soft"
 
     def _iterate_values(self, r_state: Any, reward: Any) -> Any:
-        return self.kernels.settle(r_state, reward, self._lower_bound(r_state, reward), SETTLED)
+        return self.kernels.iterate_values(r_state, reward, self._lower_bound(r_state, reward), SETTLED)
 
     def omega(self, part: DeviceColumns, pi: Any) -> Any:
         """Return pi."""
@@ -180,7 +180,7 @@ class GpuHardBellmanSolver(_GpuStationarySolver, HardBellmanSolver):
     def _iterate_values(self, r_state: Any, reward: Any) -> Any:
         if self.rewards.graph.gamma == 1.0:
             return None
-        return self.kernels.settle(r_state, reward, self._lower_bound(r_state, reward), FADED)
+        return self.kernels.iterate_values(r_state, reward, self._lower_bound(r_state, reward), FADED)
 
     def omega(self, part: DeviceColumns, pi: Any) -> Any:
         """Return the best actions, averaged over ties."""
@@ -196,7 +196,7 @@ class _GpuUnrolledPolicies:
     """
 
     def __init__(
-        self, solver: GpuFiniteHorizonSolver | GpuSoftmaxAverageSolver, moves: Moves, thetas: FloatArray
+        self, solver: GpuFiniteHorizonSolver | GpuSoftmaxAverageSolver, moves: ObservedPairs, thetas: FloatArray
     ) -> None:
         self._solver, self._moves, self._thetas, K = solver, moves, thetas, thetas.shape[0]
         self.log_prob, self.residual = np.empty((moves.pair.size, K)), np.zeros(K)
@@ -222,7 +222,7 @@ class _GpuUnrolledPolicies:
             V = part.V[solver.after :]
             node, pair = xp.zeros(part.V.shape[1:]), xp.zeros(part.reward.shape)
             marks = self._marks(np.ascontiguousarray(weight[:, part.columns]), V.shape[0] + 1)
-            solver.kernels.plan_back(part.reward, V, marks, node, pair)
+            solver.kernels.plan_adjoint(part.reward, V, marks, node, pair)
             gradients.append(solver.rewards.features(node, pair))
         return np.concatenate(gradients)
 
@@ -262,7 +262,7 @@ class GpuFiniteHorizonSolver(FiniteHorizonSolver):
         self.n_rows, self.after = max_length, 1
 
     @faults()
-    def solve(self, thetas: FloatArray, moves: Moves) -> Policies:  # type: ignore[override]
+    def solve(self, thetas: FloatArray, moves: ObservedPairs) -> Policies:  # type: ignore[override]
         """See `limiirl.irl.causal.stationary.PolicySolver`."""
         return _GpuUnrolledPolicies(self, moves, thetas)
 
@@ -288,7 +288,7 @@ class GpuSoftmaxAverageSolver(SoftmaxAverageSolver):
         self.n_rows, self.after = n_backups + 1, 0
 
     @faults()
-    def solve(self, thetas: FloatArray, moves: Moves) -> Policies:  # type: ignore[override]
+    def solve(self, thetas: FloatArray, moves: ObservedPairs) -> Policies:  # type: ignore[override]
         """See `limiirl.irl.causal.stationary.PolicySolver`."""
         return _GpuUnrolledPolicies(self, moves, thetas)
 

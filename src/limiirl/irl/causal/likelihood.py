@@ -13,7 +13,7 @@ from limiirl.demos import Demonstrations, Groups, Steps
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.causal.stationary import PolicySolver
 from limiirl.irl.optim import Box
-from limiirl.kernels.soft_bellman import Moves
+from limiirl.kernels.soft_bellman import ObservedPairs
 from limiirl.mdp import MDP
 
 
@@ -40,7 +40,7 @@ class DecisionCounts:
     ----------
     counts : (G, m) sparse
         Number of times each unit made each decision.
-    moves : Moves
+    moves : ObservedPairs
         Candidate actions (c,) of the decisions, by step.
     ptr : (m + 1,)
         The candidates of decision j are ptr[j]:ptr[j + 1]; several if the action was not recorded.
@@ -78,7 +78,7 @@ class DecisionCounts:
         pair[edge >= 0] = mdp.pair_of_edge[edge[edge >= 0]]
         t = np.repeat(seen.t[first], np.diff(self.ptr))
         by_step = np.searchsorted(t, np.arange((max_length or 1) + 1)).astype(np.int64)
-        self.moves = Moves(by_step, np.repeat(seen.state[first], np.diff(self.ptr)), pair)
+        self.moves = ObservedPairs(by_step, np.repeat(seen.state[first], np.diff(self.ptr)), pair)
         self.log_q = units.sum(_log_q(mdp, demos, steps))
         self.certain = bool(np.all(np.diff(self.ptr) == 1))
 

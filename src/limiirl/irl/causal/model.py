@@ -23,7 +23,7 @@ from limiirl.irl.causal.trajectories import most_likely, sample_finite_horizon
 from limiirl.irl.estimator import LinearRewardModel
 from limiirl.irl.maxent.inference import NextActions
 from limiirl.irl.problem import FitProblem
-from limiirl.kernels.soft_bellman import Moves
+from limiirl.kernels.soft_bellman import ObservedPairs
 from limiirl.mdp import MDP
 
 
@@ -161,7 +161,7 @@ class CausalModel(LinearRewardModel):
         At rounding level except for `MLIRL` with q="bv", whose number of backups is fixed.
         """
         empty = np.zeros(0, dtype=np.int64)
-        no_moves = Moves(np.zeros(2 + (self._last_step() or 0), dtype=np.int64), empty, empty)
+        no_moves = ObservedPairs(np.zeros(2 + (self._last_step() or 0), dtype=np.int64), empty, empty)
         return self._solver(mdp).solve(mdp.check_thetas(thetas), no_moves).residual
 
     def next_actions(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> NextActions:

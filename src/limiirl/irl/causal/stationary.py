@@ -19,7 +19,15 @@ from scipy.sparse import csgraph, linalg
 from limiirl._typing import FloatArray
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl.causal.state_actions import StateActions
-from limiirl.kernels.soft_bellman import Moves, fill_systems, look_ahead, look_back, pull_of_moves, settle, soften
+from limiirl.kernels.soft_bellman import (
+    ObservedPairs,
+    apply_softmax,
+    compute_policy_adjoint,
+    compute_q,
+    compute_q_adjoint,
+    fill_systems,
+    iterate_values,
+)
 from limiirl.mdp import BellmanEquations
 
 # Up to this many states a dense solve is faster than a sparse one.
@@ -190,7 +198,7 @@ class PolicySolver(Protocol):
 
     pairs: StateActions
 
-    def solve(self, thetas: FloatArray, moves: Moves) -> Policies:
+    def solve(self, thetas: FloatArray, moves: ObservedPairs) -> Policies:
         """Return the policies of thetas (K, d); raise `DivergentPartition` if values are infinite."""
         ...
 
@@ -217,7 +225,7 @@ class BellmanValues(NamedTuple):
 class StationaryPolicies:
     """Time-homogeneous policies; see `Policies`."""
 
-    def __init__(self, solver: StationarySolver, values: BellmanValues, moves: Moves) -> None:
+    def __init__(self, solver: StationarySolver, values: BellmanValues, moves: ObservedPairs) -> None:
         self._solver, self._values, self._moves = solver, values, moves
         self.residual = values.residual
         self.log_prob = solver.beta * (values.Q[moves.pair] - values.norm[moves.state])
@@ -226,8 +234,8 @@ class StationaryPolicies:
         """Return (K, d) by one adjoint solve: mu = gamma T' (b + omega mu), with b the derivative by Q."""
         pairs, values = self._solver.pairs, self._values
         q_bar, right = np.empty(values.pi.shape), np.empty(values.norm.shape)
-        pull_of_moves(pairs.graph.pair_ptr, self._moves, weight, self._solver.beta, values.pi, q_bar)
-        look_back(pairs.graph, q_bar, right)
+        compute_policy_adjoint(pairs.graph.pair_ptr, self._moves, weight, self._solver.beta, values.pi, q_bar)
+        compute_q_adjoint(pairs.graph, q_bar, right)
         # mu is the discounted state occupancy of Ziebart (2010), chapter 9, started with the weights on decisions.
         mu = solve(pairs, values.omega, right, transposed=True, factors=values.factors)
         return pairs.features(mu, q_bar + values.omega * mu[pairs.mdp.pair_state])
@@ -239,7 +247,7 @@ class StationarySolver(ABC):
     def __init__(self, pairs: StateActions, beta: float) -> None:
         self.pairs, self.beta = pairs, beta
 
-    def solve(self, thetas: FloatArray, moves: Moves) -> StationaryPolicies:
+    def solve(self, thetas: FloatArray, moves: ObservedPairs) -> StationaryPolicies:
         """See `PolicySolver`."""
         return StationaryPolicies(self, self.values(thetas), moves)
 
@@ -309,7 +317,7 @@ class SoftBellmanSolver(StationarySolver):
         """Apply a few Bellman backups to some columns of V (S, K)."""
         if columns.size:
             r, reward, part = (np.ascontiguousarray(values[:, columns]) for values in (r_state, r_pair, V))
-            settle(self.pairs.graph, r, reward, self.beta, part, _BACKUPS)
+            iterate_values(self.pairs.graph, r, reward, self.beta, part, _BACKUPS)
             V[:, columns] = part
 
     def _first_singular(self, pi: FloatArray, rise: FloatArray) -> int:
@@ -324,8 +332,8 @@ class SoftBellmanSolver(StationarySolver):
     def _backup(self, r_state: FloatArray, r_pair: FloatArray, V: FloatArray) -> BellmanValues:
         # Ziebart (2010), equations (9.1) to (9.3): Q = r + gamma E[V], norm = softmax_a Q, pi = exp beta (Q - norm).
         Q, norm, pi = np.empty(r_pair.shape), np.empty(r_state.shape), np.zeros(r_pair.shape)
-        look_ahead(self.pairs.graph, r_pair, V, Q)
-        soften(self.pairs.graph.pair_ptr, Q, self.beta, False, norm, pi)
+        compute_q(self.pairs.graph, r_pair, V, Q)
+        apply_softmax(self.pairs.graph.pair_ptr, Q, self.beta, False, norm, pi)
         return BellmanValues(Q, norm, pi, pi, np.empty(0))
 
 
@@ -338,8 +346,8 @@ class HardBellmanSolver(StationarySolver):
         r_state, r_pair = pairs.rewards(thetas)
         Q, norm, pi = np.empty(r_pair.shape), np.empty(r_state.shape), np.zeros(r_pair.shape)
         V = np.column_stack([self._best(theta, k) for k, theta in enumerate(thetas)])
-        look_ahead(pairs.graph, r_pair, V, Q)
-        soften(pairs.graph.pair_ptr, Q, self.beta, False, norm, pi)
+        compute_q(pairs.graph, r_pair, V, Q)
+        apply_softmax(pairs.graph.pair_ptr, Q, self.beta, False, norm, pi)
         omega = np.zeros(Q.shape)
         residual = np.zeros(thetas.shape[0])
         if pairs.alive.size:

@@ -15,7 +15,7 @@ from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
 from limiirl.irl.causal.stationary import PolicySolver
 from limiirl.irl.maxent.viterbi import cheapest, is_connected
 from limiirl.kernels.forward_backward.sampling import advance, best_arrival
-from limiirl.kernels.soft_bellman import Moves
+from limiirl.kernels.soft_bellman import ObservedPairs
 from limiirl.mdp import MDP
 
 
@@ -44,7 +44,7 @@ def _shortest_path(solver: PolicySolver, theta: FloatArray, start: int, goal: in
     mdp = solver.pairs.mdp
     if not is_connected(mdp, start, goal):
         raise InvalidParameter.of("goal", goal, f"must be reachable from start = {start}")
-    all_pairs = Moves(np.array([0, mdp.n_pairs]), mdp.pair_state.astype(np.int64), np.arange(mdp.n_pairs))
+    all_pairs = ObservedPairs(np.array([0, mdp.n_pairs]), mdp.pair_state.astype(np.int64), np.arange(mdp.n_pairs))
     log_pi = solver.solve(theta[None], all_pairs).log_prob[:, 0]
     log_move = log_pi[mdp.pair_of_edge] + np.log(mdp.prob)
     # Rounding may leave log-probabilities slightly above 0.
