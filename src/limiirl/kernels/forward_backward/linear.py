@@ -113,10 +113,11 @@ def fill(near: Neighbours, rewards: Rewards, weights: Weights, columns: tuple[in
 def _backward_serial(
     near: Any, rewards: Any, weights: Any, end: Any, messages: Any, exponents: Any, t_first: int, columns: Any
 ) -> None:
-    inputs, room = (near, rewards, weights, columns), np.empty((2, exponents.shape[1]))
+    lo, hi, room = np.uint64(0), np.uint64(near.ptr.size - 1), np.empty((2, exponents.shape[1]))
     for i in range(messages.shape[0] - 2, -1, -1):
-        scales = backward_scales(room, messages, exponents, i, t_first + i)
-        backward_stage(inputs, end, messages, i, scales, t_first + i, 0, messages.shape[1])
+        t, prev, out = t_first + i, messages[i + 1], messages[i]
+        scales = backward_scales(room, messages, exponents, i, t)
+        backward_block(near, rewards, weights, end, prev, out, scales, t, lo, hi, columns)
 
 
 @njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
@@ -242,11 +243,12 @@ def _forward_serial(
     columns: Any,
 ) -> None:
     alpha, alpha_exponent, log_norm = state
-    inputs, room = (near, rewards, weights, columns), np.empty((4, log_norm.size))
+    lo, hi, room = np.uint64(0), np.uint64(near.ptr.size - 1), np.empty((4, log_norm.size))
     for i in range(messages.shape[0] - 1):
         t = t_first + i + 1
-        scales = forward_scales(room, alpha[(t - 1) % 2], alpha_exponent, exponents[i + 1], log_norm, gain, t)
-        forward_stage(inputs, alpha, messages[i + 1], counts, i, scales, t, 0, messages.shape[1])
+        arrays = (alpha[(t - 1) % 2], alpha[t % 2], messages[i + 1])
+        scales = forward_scales(room, arrays[0], alpha_exponent, exponents[i + 1], log_norm, gain, t)
+        forward_block(near, rewards, weights, arrays, counts, i, scales, t, lo, hi, columns)
 
 
 @njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
