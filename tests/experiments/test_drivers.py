@@ -43,7 +43,7 @@ from limiirl.experiments.store import FILE
 from limiirl.roads.features import PAPER
 from tests.gpu.emulator import compiler, install_emulator
 from tests.helpers import raises
-from tests.oracles.two_ways import LENGTH_M, MOTORWAY, ONWARD, STREET, demonstrations, drives, two_ways
+from tests.oracles.two_ways import LENGTH_M, MOTORWAY, STREET, SUCCESSORS, demonstrations, drives, two_ways
 
 TOO_LONG, PASSED_BEFORE = [0, 3, 4, 5, 0, 3, 4, 5, 0, 1], [0, 3, 4, 5, 0]
 PLAN = DriverPlan(
@@ -229,10 +229,10 @@ def log_sum(values):
 
 def all_paths():
     """All trajectories of at most `max_length` segments, from everywhere."""
-    paths, last = [], [[s] for s in ONWARD]
+    paths, last = [], [[s] for s in SUCCESSORS]
     while len(last[0]) <= PLAN.max_length:
         paths += last
-        last = [[*path, s] for path in last for s in ONWARD[path[-1]]]
+        last = [[*path, s] for path in last for s in SUCCESSORS[path[-1]]]
     return paths
 
 
@@ -241,7 +241,7 @@ def paths_between(first, last):
     result, next_segments = [], [[first]]
     for _ in range(50):
         result += [path for path in next_segments if path[-1] == last]
-        next_segments = [[*path, s] for path in next_segments if path[-1] != last for s in ONWARD[path[-1]]]
+        next_segments = [[*path, s] for path in next_segments if path[-1] != last for s in SUCCESSORS[path[-1]]]
     return result
 
 

@@ -48,7 +48,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         DestinationMaxEnt(device="gpu"),
     ],
 )
-def test_without_a_gpu_the_error_says_what_to_do(model: object, no_gpu: None) -> None:
+def test_error_without_a_gpu_has_a_remedy(model: object, no_gpu: None) -> None:
     mdp, demos = world()
     with pytest.raises(BackendUnavailable, match="LIMIIRL_GPU=off"):
         model.fit(mdp, demos)  # type: ignore[attr-defined]
@@ -101,7 +101,7 @@ def test_an_mdp_goes_to_the_device_once(emulated: None) -> None:
 @NEEDS_COMPILER
 @pytest.mark.parametrize("solver", ["newton", "lbfgs", "bfgs"])
 @pytest.mark.parametrize("condition", ["none", "start"])
-def test_fits_are_those_of_the_cpu(solver: str, condition: str, emulated: None) -> None:
+def test_fits_agree_with_the_cpu(solver: str, condition: str, emulated: None) -> None:
     mdp, demos = world()
     both = [MaxEnt(3, (-9, 9), solver=solver, condition=condition, device=device) for device in ("gpu", "cpu")]
     mine, other = (model.fit(mdp, demos) for model in both)
@@ -114,7 +114,7 @@ def test_fits_are_those_of_the_cpu(solver: str, condition: str, emulated: None) 
 
 @NEEDS_COMPILER
 @pytest.mark.parametrize("max_length", [np.inf, 3])
-def test_causal_fits_are_those_of_the_cpu(max_length: float, emulated: None) -> None:
+def test_causal_fits_agree_with_the_cpu(max_length: float, emulated: None) -> None:
     mdp, demos = world()
     with warnings.catch_warnings(action="ignore"):  # that one direction has no effect
         mine, other = (MaxCausalEnt(max_length=max_length, device=device).fit(mdp, demos) for device in ("gpu", "cpu"))
@@ -139,7 +139,7 @@ def test_a_mixture_keeps_the_device_in_clones_and_leaves_it_open_in_files(tmp_pa
 
 
 @NEEDS_COMPILER
-def test_errors_are_those_of_the_cpu(emulated: None) -> None:
+def test_errors_agree_with_the_cpu(emulated: None) -> None:
     """Messages name the same state and step."""
     mdp, _ = world()
     bad = MDP.from_edges([0, 1], [1, 2], p0=[1, 0, 0], terminal=[False, False, True], state_features=np.eye(3))

@@ -298,7 +298,7 @@ def trips() -> tuple[MDP, Demonstrations]:
 
 
 @pytest.mark.parametrize(("solver", "cap"), [("bfgs", 6), ("lbfgs", 6), ("newton", 2)])
-def test_fits_are_those_of_the_cpu(solver: str, cap: int, on_device: None) -> None:
+def test_fits_agree_with_the_cpu(solver: str, cap: int, on_device: None) -> None:
     mdp, demos = trips()
     weights = np.random.default_rng(1).uniform(0.0, 1.0, (len(demos), 2))
     starts = np.array([[-4.0, -4.0], [-3.0, -6.0]])
@@ -326,7 +326,7 @@ def test_joint_searches_keep_separate_cutting_planes() -> None:
     np.testing.assert_allclose(*thetas, rtol=1e-6, atol=1e-6)
 
 
-def test_mixtures_are_those_of_the_cpu(on_device: None) -> None:
+def test_mixtures_agree_with_the_cpu(on_device: None) -> None:
     mdp, demos = trips()
     fits = []
     for name in ("gpu", "cpu"):
@@ -338,7 +338,7 @@ def test_mixtures_are_those_of_the_cpu(on_device: None) -> None:
     np.testing.assert_allclose(fits[0].thetas_, fits[1].thetas_, rtol=1e-6, atol=1e-6)
 
 
-def test_a_gpu_is_taken_where_it_is_asked_for_or_pays(on_device: None) -> None:
+def test_gpu_is_used_if_requested_or_faster(on_device: None) -> None:
     kinds = {}
     for n in (30, 30_000):
         line = MDP.from_edges(np.arange(n - 1), np.arange(1, n), state_features=np.ones((n, 1)))

@@ -116,7 +116,7 @@ def grid(side: int, gamma: float, *, ends: bool) -> MDP:
 
 @pytest.mark.parametrize("ends", [True, False])
 @pytest.mark.parametrize("gamma", [0.9, 0.99])
-def test_ties_are_those_of_the_cpu(gamma: float, ends: bool) -> None:
+def test_ties_agree_with_the_cpu(gamma: float, ends: bool) -> None:
     """Most paths across a square are equally good. Resting in the corner has value 0, a limit of the iteration."""
     mdp = grid(6, gamma, ends=ends)
     choices, moves = StateActions(mdp), every_pair(mdp)
@@ -168,7 +168,7 @@ def test_large_values_have_exact_gradients() -> None:
 
 
 @pytest.mark.parametrize("q", ["hard", "bv"])
-def test_gradients_are_those_of_differences(q: str) -> None:
+def test_gradients_agree_with_differences(q: str) -> None:
     case = make_case(gamma=0.9, stochastic=True, kinds="state action edge", K=2)
     choices, moves = StateActions(case.mdp), every_pair(case.mdp)
     solver: Any = OnDeviceOnly(choices, BETA, device())
@@ -244,7 +244,7 @@ def world(gamma: float = 0.9) -> tuple[MDP, Demonstrations]:
 
 
 @pytest.mark.parametrize("q", ["hard", "bv"])
-def test_fits_are_those_of_the_cpu(q: str, on_device: None) -> None:
+def test_fits_agree_with_the_cpu(q: str, on_device: None) -> None:
     mdp, demos = world()
     weights = np.random.default_rng(1).uniform(0.1, 1.0, (len(demos), 2))
     fits = []
@@ -259,7 +259,7 @@ def test_fits_are_those_of_the_cpu(q: str, on_device: None) -> None:
 
 
 @pytest.mark.parametrize("q", ["hard", "bv"])
-def test_mixtures_are_those_of_the_cpu(q: str, on_device: None) -> None:
+def test_mixtures_agree_with_the_cpu(q: str, on_device: None) -> None:
     mdp, demos = world()
     fits = []
     for name in ("gpu", "cpu"):

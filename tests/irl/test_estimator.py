@@ -19,7 +19,7 @@ PIECES = Demonstrations.from_lists([[0, 1, 1, 0], [0, 1, 1], [1, 1, 0, 0, 1]])
 
 
 @pytest.mark.parametrize("model", CONTRACT)
-def test_parameters_after_those_of_the_contract_are_keyword_only(model):
+def test_further_parameters_are_keyword_only(model):
     kinds = [parameter.kind for parameter in inspect.signature(model).parameters.values()]
     positional = [kind for kind in kinds if kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
     assert len(positional) == CONTRACT[model]

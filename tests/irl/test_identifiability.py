@@ -52,7 +52,7 @@ def test_a_road_network_has_two_null_directions(town: MDP, condition: str):
     check_null(model, town, result)
 
 
-def test_a_fit_on_a_road_network_says_so(town: MDP):
+def test_fit_on_a_road_network_warns(town: MDP):
     model = MaxEnt(12, max_evaluations=100)
     demos = model.sample(town, np.full(24, -1.0), 300, seed=0)
     with pytest.warns(IdentifiabilityWarning) as caught:
@@ -125,14 +125,14 @@ def test_features_that_no_trajectory_can_collect(kind: object):
     assert MaxEnt(1).null_directions(mdp, np.zeros(5)).shape == (4, 5)  # the two starts against each other
 
 
-def test_the_start_state_says_nothing_in_a_model_given_the_start():
+def test_start_state_is_unidentified_if_conditioned_on():
     """State 0 is never come back to: its reward multiplies all trajectories from it alike."""
     mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[0.5, 0.5, 0])
     assert MaxEnt(3).null_directions(mdp, np.zeros(3)).shape == (0, 3)
     np.testing.assert_array_equal(MaxEnt(3, condition="start").null_directions(mdp, np.zeros(3)), [[1, 0, 0]])
 
 
-def test_a_single_start_says_nothing_either():
+def test_single_start_state_is_unidentified():
     mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0])
     np.testing.assert_array_equal(MaxEnt(3).null_directions(mdp, np.zeros(3)), [[1, 0, 0]])
 
@@ -267,7 +267,7 @@ def test_null_directions_of_differently_scaled_features_are_orthonormal(scale: l
     np.testing.assert_allclose(rows * scale @ result.T, 0.0, atol=1e-11 * np.max(scale))
 
 
-def test_the_sign_of_a_direction_is_settled():
+def test_sign_of_directions_is_fixed():
     for gram in (np.array([[1.0, 1.0], [1.0, 1.0]]), np.array([[4.0, 2.0], [2.0, 1.0]])):
         (direction,) = of_gram(gram)
         assert direction[np.argmax(np.abs(direction))] > 0
@@ -292,5 +292,5 @@ def test_a_fit_keeps_what_the_start_had_in_null_directions():
     np.testing.assert_allclose(theta[0] - theta[1], 0.6, atol=1e-9)
 
 
-def test_no_warning_where_everything_can_be_told():
+def test_no_warning_if_all_directions_are_identified():
     MaxEnt(4).fit(small_mdp(), Demonstrations.from_lists([[0, 1, 3], [0, 2], [1, 3]], [[0, 1], [0], [0]]))

@@ -30,7 +30,7 @@ def test_maxent_is_known():
     assert model_name(MaxEnt(max_length=3)) == "MaxEnt"
 
 
-def test_a_registered_class_is_found_both_ways(registered):
+def test_registered_class_by_name_and_instance(registered):
     del registered["Silent"]
     register_model("quiet", Silent)
     try:
@@ -60,7 +60,7 @@ def test_a_subclass_does_not_pass_for_its_base(registered):
         model_name(Louder())
 
 
-def test_an_unknown_name_says_how_to_register(registered):
+def test_error_for_unknown_name_mentions_registration(registered):
     with raises(InvalidParameter, parameter="name", value="Loud") as e:
         model_class("Loud")
     assert "register_model('Loud'" in str(e.value)

@@ -7,7 +7,7 @@ from limiirl.roads import RoadNetwork
 
 # 0 leads to A and 4 away from B; 1 and 2 between them are a motorway of 400 m, 3 is a street of 300 m; 5 leads back.
 LENGTH_M = np.array([100.0, 200.0, 200.0, 300.0, 100.0, 600.0])
-ONWARD = {0: [1, 3], 1: [2], 2: [4], 3: [4], 4: [5], 5: [0]}
+SUCCESSORS = {0: [1, 3], 1: [2], 2: [4], 3: [4], 4: [5], 5: [0]}
 MOTORWAY, STREET = [0, 1, 2, 4], [0, 3, 4]
 KINDS = [MOTORWAY, STREET, [5, *STREET], [5, *MOTORWAY], [1, 2, 4, 5], [3, 4, 5], [4, 5, 0, 3], [2, 4, 5, 0]]
 

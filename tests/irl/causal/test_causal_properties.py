@@ -102,7 +102,7 @@ def draw_case(data: st.DataObject, way: Way, **kinds: object) -> Case:
 @pytest.mark.parametrize("name", WAYS)
 @given(data=st.data(), seed=st.integers(0, 999))
 @settings(max_examples=examples(25))
-def test_log_prob_is_that_of_dense_iteration(name: str, data: st.DataObject, seed: int) -> None:
+def test_log_prob_agrees_with_dense_iteration(name: str, data: st.DataObject, seed: int) -> None:
     way = WAYS[name]
     case = draw_case(data, way)
     demos = walks(case.mdp, seed)
@@ -116,7 +116,7 @@ def test_log_prob_is_that_of_dense_iteration(name: str, data: st.DataObject, see
 @pytest.mark.parametrize("name", WAYS)
 @given(data=st.data())
 @settings(max_examples=examples(25))
-def test_policy_is_that_of_dense_iteration(name: str, data: st.DataObject) -> None:
+def test_policy_agrees_with_dense_iteration(name: str, data: st.DataObject) -> None:
     way = WAYS[name]
     case = draw_case(data, way)
     pi, stops = way.oracle(case.mdp, case.thetas[0])
@@ -132,7 +132,7 @@ def test_policy_is_that_of_dense_iteration(name: str, data: st.DataObject) -> No
 @pytest.mark.parametrize("name", WAYS)
 @given(data=st.data(), seed=st.integers(0, 999))
 @settings(max_examples=examples(25))
-def test_gradients_are_those_of_finite_differences(name: str, data: st.DataObject, seed: int) -> None:
+def test_gradients_agree_with_finite_differences(name: str, data: st.DataObject, seed: int) -> None:
     way = WAYS[name]
     case = draw_case(data, way)
     if name == "hard":

@@ -1,7 +1,7 @@
-"""`MaxCausalEnt` with a horizon against `imitation`'s tabular MCE IRL; tests/oracles/imitation_mce.py made the numbers.
+"""`MaxCausalEnt` with a finite horizon against `imitation`'s MCE IRL (values of tests/oracles/imitation_mce.py).
 
-Theirs counts H actions, in states that earn their rewards; ours counts those H states. Their last policy, after which
-nothing is earned, has no counterpart and is uniform. Ours has one policy for each step before.
+`imitation` counts H actions; limiirl counts the H states in which they are taken. The last policy of `imitation` has no
+effect on the reward and is uniform; limiirl has one policy for each step before it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from limiirl.mdp import MDP
 NUMBERS: dict[str, Any] = json.loads((Path(__file__).parents[2] / "oracles" / "imitation_mce.json").read_text())
 T, FEATURES, TRUTH = np.array(NUMBERS["T"]), np.array(NUMBERS["features"]), np.array(NUMBERS["theta"])
 HORIZON, FIT = NUMBERS["horizon"], NUMBERS["fit"]
-# Theirs stops once occupancies differ by linf_eps from the demonstrated, or its gradient is as short as grad_l2_eps.
+# `imitation` stops if occupancies differ by less than linf_eps or the gradient norm is below grad_l2_eps.
 EPS = max(FIT["linf_eps"], FIT["grad_l2_eps"])
 PLANS = [pytest.param(plan, id=f"discount {plan['discount']}") for plan in NUMBERS["planned"]]
 
@@ -36,7 +36,7 @@ def model(**parameters: Any) -> MaxCausalEnt:
 
 
 def all_trajectories() -> Demonstrations:
-    """Every trajectory of H states that can happen."""
+    """Return every possible trajectory of H states."""
     n_states, n_actions, _ = T.shape
     states, actions = [], []
     for start in range(n_states):
@@ -50,14 +50,14 @@ def all_trajectories() -> Demonstrations:
 
 
 def occupancies(demos: Demonstrations, p: np.ndarray) -> np.ndarray:
-    """The probability (H, S) of each state at each step, given that of each trajectory (N,)."""
+    """Return the probability (H, S) of each state at each step, given trajectory probabilities (N,)."""
     result = np.zeros((HORIZON, T.shape[0]))
     np.add.at(result, (np.tile(np.arange(HORIZON), len(demos)), demos.states), np.repeat(p, HORIZON))
     return result
 
 
 def probability(demos: Demonstrations, pi: np.ndarray) -> np.ndarray:
-    """The probability (N,) of each trajectory under policies pi (H, S, A), step by step."""
+    """Return the probability (N,) of each trajectory under the policies pi (H, S, A)."""
     result = np.empty(len(demos))
     for i, demo in enumerate(demos):
         steps = enumerate(zip(demo.states[:-1], demo.actions, demo.states[1:], strict=False))
@@ -73,7 +73,9 @@ def test_policies_are_the_same_at_every_step(plan: dict[str, Any]) -> None:
     for step in range(HORIZON - 1):
         np.testing.assert_allclose(model().policy(mdp, TRUTH, step), theirs[step], rtol=1e-12)
     np.testing.assert_allclose(theirs[-1], 0.5, rtol=1e-12)
-    assert np.abs(theirs[0] - theirs[-2]).max() > 1e-2  # the step matters, so that an index off by one would show
+    assert (
+        np.abs(theirs[0] - theirs[-2]).max() > 1e-2
+    )  # policies differ between steps, so an off-by-one error is detected
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -83,17 +85,17 @@ def test_occupancies_are_the_same(plan: dict[str, Any]) -> None:
     np.testing.assert_allclose(p.sum(), 1.0, rtol=1e-12)
     D = occupancies(demos, p)
     np.testing.assert_allclose(D, theirs[:-1], rtol=1e-11)
-    # Theirs counts the state after the last action too, which a uniform policy leads to.
+    # `imitation` also counts the state after the last action, which a uniform policy selects.
     gain = plan["discount"] ** np.arange(HORIZON + 1)
     after = np.vstack([D, D[-1] @ T.mean(axis=1)])
     np.testing.assert_allclose(gain @ after @ FEATURES, plan["D_discounted"] @ FEATURES, rtol=1e-11)
 
 
-def test_a_fit_expects_the_features_that_theirs_expects() -> None:
-    """Demonstrations are all trajectories, each weighted by its probability under their policy: no noise of sampling.
+def test_fit_agrees_with_imitation() -> None:
+    """Demonstrations are all trajectories weighted by their probability, so there is no sampling error.
 
-    Our fit leaves a gradient of 1e-10 a choice. Theirs is as exact as its stopping rule: occupancies to EPS, features
-    to EPS times the sum of their sizes; rewards and policies to that divided by the curvature, about 100 times.
+    Our gradient is below 1e-10. `imitation` is as accurate as its stopping rule: EPS for occupancies, EPS times the
+    sum of the features for expected features, and about 100 EPS for rewards and policies.
     """
     mdp, demos = problem(1.0), all_trajectories()
     weights = probability(demos, np.array(NUMBERS["planned"][0]["pi"]))
@@ -102,22 +104,24 @@ def test_a_fit_expects_the_features_that_theirs_expects() -> None:
     np.testing.assert_allclose(theta, TRUTH, atol=1e-8)
     D = occupancies(demos, np.exp(irl.log_prob(mdp, theta, demos))[:, 0])
     np.testing.assert_allclose(D.sum(axis=0), occupancies(demos, weights).sum(axis=0), atol=1e-9)
-    visits = D.sum(axis=0) + D[-1] @ T.mean(axis=1)
-    np.testing.assert_allclose(visits, FIT["expected"], atol=2.0 * EPS)
+    counts = D.sum(axis=0) + D[-1] @ T.mean(axis=1)
+    np.testing.assert_allclose(counts, FIT["expected"], atol=2.0 * EPS)
     slack = 2.0 * EPS * float(np.abs(FEATURES).sum(axis=0).max())
-    np.testing.assert_allclose(visits @ FEATURES, FIT["expected_features"], atol=slack)
+    np.testing.assert_allclose(counts @ FEATURES, FIT["expected_features"], atol=slack)
     np.testing.assert_allclose(theta, FIT["theta"], atol=100.0 * EPS)
     for step in range(HORIZON - 1):
         np.testing.assert_allclose(irl.policy(mdp, theta, step), FIT["pi"][step], atol=100.0 * EPS)
 
 
-def test_the_gradient_is_the_difference_of_expected_features() -> None:
-    """Ziebart's duality, and theirs: the likelihood's slope is what was demonstrated less what is expected."""
+def test_gradient_is_the_difference_of_expected_features() -> None:
+    """The gradient of the log-likelihood is demonstrated minus expected features (Ziebart 2010)."""
     mdp, demos, theta = problem(1.0), all_trajectories(), np.array([-0.3, 0.4])
     weights = probability(demos, np.array(NUMBERS["planned"][0]["pi"]))
     ready = model(ridge=0.0).make_problem(mdp, demos, Groups.from_labels(None, len(demos)))
     result = ready.solver.solve(theta[None], ready.decisions.moves)
-    slope = result.gradient(np.repeat(ready.decisions.total(weights[:, None]), np.diff(ready.decisions.ptr), axis=0))[0]
+    gradient = result.gradient(
+        np.repeat(ready.decisions.total(weights[:, None]), np.diff(ready.decisions.ptr), axis=0)
+    )[0]
     own = np.exp(model().log_prob(mdp, theta, demos))[:, 0]
-    visits = occupancies(demos, weights - own).sum(axis=0)
-    np.testing.assert_allclose(slope, visits @ FEATURES, atol=1e-12)
+    counts = occupancies(demos, weights - own).sum(axis=0)
+    np.testing.assert_allclose(gradient, counts @ FEATURES, atol=1e-12)

@@ -1,4 +1,4 @@
-"""`MaxCausalEnt` and `MLIRL`: what they find, what they refuse, and how they do in a mixture."""
+"""`MaxCausalEnt` and `MLIRL`: values, fits, errors, and mixtures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CHECKS = [pytest.param(check, id=f"{name}-{check}") for name, model in MODELS.it
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_keeps_the_rules_of_models(check) -> None:
+def test_conformance(check) -> None:
     check()
 
 
@@ -45,7 +45,7 @@ def world() -> ElementWorld:
 
 
 def ring(gamma: float = 1.0, n: int = 4) -> MDP:
-    """A ring of states, each with a way out to the goal; one feature is 1 everywhere but at the goal."""
+    """Return a ring of states, each with an edge to the goal; the first feature is 1 except at the goal."""
     src = np.repeat(np.arange(n), 2)
     dst = np.column_stack([(np.arange(n) + 1) % n, np.full(n, n)]).ravel()
     features = np.column_stack([np.r_[np.ones(n), 0.0], np.r_[np.arange(n), 0.0]])
@@ -55,7 +55,7 @@ def ring(gamma: float = 1.0, n: int = 4) -> MDP:
 
 
 def two_fixed_points() -> MDP:
-    """Asadi and Littman 2017, the MDP behind the figures of spec A: two actions, both of which mostly stay."""
+    """Return the MDP of Asadi and Littman (2017): two actions that mostly stay in state 0."""
     return MDP.from_edges(
         [0, 0, 0, 0],
         [0, 1, 0, 1],
@@ -68,10 +68,10 @@ def two_fixed_points() -> MDP:
     )
 
 
-def test_the_softmax_average_has_two_fixed_points_and_sweeps_find_the_one_from_r() -> None:
+def test_backups_of_the_softmax_average_converge_to_the_fixed_point_from_r() -> None:
     beta, mdp = 17.0, two_fixed_points()
 
-    def sweep(Q: np.ndarray) -> np.ndarray:
+    def backup(Q: np.ndarray) -> np.ndarray:
         weight = np.exp(beta * (Q - Q.max()))
         V = float(weight @ Q / weight.sum())
         return np.array([0.122 + 0.98 * 0.66 * V, 0.033 + 0.98 * 0.99 * V])
@@ -80,8 +80,8 @@ def test_the_softmax_average_has_two_fixed_points_and_sweeps_find_the_one_from_r
     for start in (np.array([0.122, 0.033]), np.array([2.0, 2.0])):
         Q = start
         for _ in range(20_000):
-            Q = sweep(Q)
-        np.testing.assert_allclose(sweep(Q), Q, rtol=1e-12)
+            Q = backup(Q)
+        np.testing.assert_allclose(backup(Q), Q, rtol=1e-12)
         fixed.append(Q)
     assert abs(fixed[0][1] - fixed[1][1]) > 0.2
     model = MLIRL(beta=beta, q="bv", n_backups=5000)
@@ -90,7 +90,7 @@ def test_the_softmax_average_has_two_fixed_points_and_sweeps_find_the_one_from_r
     assert model.residual(mdp, [1.0])[0] < 1e-12
 
 
-def test_few_sweeps_are_the_model_and_their_residual_is_told() -> None:
+def test_few_backups_define_the_model_and_have_a_residual() -> None:
     mdp = two_fixed_points()
     few = MLIRL(beta=17.0, q="bv", n_backups=10)
     np.testing.assert_allclose(few.policy(mdp, [1.0]), stationary_policy(mdp, np.ones(1), "bv", 17.0, 10), rtol=1e-10)
@@ -101,7 +101,7 @@ def test_few_sweeps_are_the_model_and_their_residual_is_told() -> None:
 
 
 @pytest.mark.parametrize("beta", [1e-3, 1e6])
-def test_extreme_temperatures_stay_finite(beta: float, world: ElementWorld) -> None:
+def test_extreme_temperatures_are_finite(beta: float, world: ElementWorld) -> None:
     demos, _ = world.sample(20, seed=0)
     for model in (MaxCausalEnt(beta), MLIRL(beta), MLIRL(beta, "bv"), MaxCausalEnt(beta, max_length=50)):
         log_p = model.log_prob(world.mdp, world.ensemble.thetas, demos)
@@ -113,24 +113,24 @@ def test_extreme_temperatures_stay_finite(beta: float, world: ElementWorld) -> N
 @pytest.mark.parametrize("model", [MaxCausalEnt(1.3), MLIRL(0.7)], ids=["soft", "hard"])
 def test_sparse_and_dense_systems_agree(model, world: ElementWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     demos, labels = world.sample(60, seed=1)
-    ready = model.make_problem(world.mdp, demos, Groups.from_labels(None, 60))
+    problem = model.make_problem(world.mdp, demos, Groups.from_labels(None, 60))
     thetas, which = world.ensemble.thetas * 0.5, np.arange(3)
-    weights = ready.moments(np.eye(3)[labels] + 0.1).decisions
+    weights = problem.moments(np.eye(3)[labels] + 0.1).decisions
 
     def gradient() -> np.ndarray:
-        result = ready.solver.solve(thetas[which], ready.decisions.moves)
+        result = problem.solver.solve(thetas[which], problem.decisions.moves)
         return np.vstack([result.log_prob, result.gradient(weights).T])
 
     dense = gradient()
     monkeypatch.setattr(stationary, "DENSE", 0)
     np.testing.assert_allclose(gradient(), dense, rtol=1e-9, atol=1e-9)
-    # Where BiCGSTAB does not get there, LU does.
+    # LU is used if BiCGSTAB does not converge.
     monkeypatch.setattr(stationary, "_ITERATIONS", 1)
     np.testing.assert_allclose(gradient(), dense, rtol=1e-9, atol=1e-9)
 
 
-def test_at_discount_one_values_are_those_of_trajectories_that_end() -> None:
-    """V = log sum over all trajectories to the goal of exp(reward): a geometric series."""
+def test_values_at_discount_one_are_geometric_series() -> None:
+    """V = log of the sum of exp(reward) over all trajectories to the goal, a geometric series."""
     mdp = ring()
     model = MaxCausalEnt()
     for cost in (-0.5, -2.0):
@@ -142,7 +142,7 @@ def test_at_discount_one_values_are_those_of_trajectories_that_end() -> None:
         MLIRL().log_prob(mdp, [0.5, 0.0], Demonstrations.from_lists([[0, 4]]))
 
 
-def test_a_fit_at_discount_one_begins_where_values_are_finite() -> None:
+def test_fit_at_discount_one_starts_at_finite_values() -> None:
     mdp = ring()
     demos = MaxCausalEnt().sample(mdp, [-1.0, 0.1], 400, seed=0)
     theta = MaxCausalEnt(ridge=0.0).fit(mdp, demos)
@@ -151,7 +151,7 @@ def test_a_fit_at_discount_one_begins_where_values_are_finite() -> None:
     assert hard[0] < 0.0
 
 
-def test_a_fit_finds_the_reward_that_made_the_demonstrations() -> None:
+def test_fit_recovers_the_true_reward() -> None:
     rng = np.random.default_rng(0)
     T = rng.dirichlet(np.full(6, 0.4), size=(6, 3))
     mdp = MDP.from_dense(
@@ -169,32 +169,32 @@ def test_a_fit_finds_the_reward_that_made_the_demonstrations() -> None:
         assert model.result_.converged
 
 
-def test_samples_of_a_horizon_have_the_models_probabilities() -> None:
+def test_sample_frequencies_agree_with_log_prob() -> None:
     mdp = ring(n=3)
     model, theta = MaxCausalEnt(max_length=3), np.array([-0.3, 0.2])
     demos = model.sample(mdp, theta, 20_000, seed=0)
     assert demos.lengths.max() == 3
-    kinds, counts = np.unique([str(demo.states) for demo in demos], return_counts=True)
-    first = [next(i for i, demo in enumerate(demos) if str(demo.states) == kind) for kind in kinds]
-    wanted = np.exp(model.log_prob(mdp, theta, demos[np.array(first)]))[:, 0]
-    assert abs(wanted.sum() - 1.0) < 1e-9
-    np.testing.assert_allclose(counts / 20_000, wanted, atol=0.01)
+    sequences, counts = np.unique([str(demo.states) for demo in demos], return_counts=True)
+    first = [next(i for i, demo in enumerate(demos) if str(demo.states) == kind) for kind in sequences]
+    expected = np.exp(model.log_prob(mdp, theta, demos[np.array(first)]))[:, 0]
+    assert abs(expected.sum() - 1.0) < 1e-9
+    np.testing.assert_allclose(counts / 20_000, expected, atol=0.01)
 
 
 def test_prefixes_and_next_actions() -> None:
     mdp, theta = ring(n=3), np.array([-0.3, 0.2])
     model = MaxCausalEnt(max_length=3)
-    begun = Demonstrations.from_lists([[0], [0, 1], [0, 3], [0, 1, 2]])
-    ahead = model.next_actions(mdp, theta, begun)
-    np.testing.assert_allclose(ahead.action.sum(axis=2) + ahead.stop, 1.0, rtol=1e-12)
-    np.testing.assert_allclose(ahead.stop[2:], 1.0, rtol=0)
-    prefix = model.log_prob_prefix(mdp, theta, begun)
+    prefixes = Demonstrations.from_lists([[0], [0, 1], [0, 3], [0, 1, 2]])
+    following = model.next_actions(mdp, theta, prefixes)
+    np.testing.assert_allclose(following.action.sum(axis=2) + following.stop, 1.0, rtol=1e-12)
+    np.testing.assert_allclose(following.stop[2:], 1.0, rtol=0)
+    prefix = model.log_prob_prefix(mdp, theta, prefixes)
     np.testing.assert_allclose(prefix[0, 0], np.log(mdp.p0[0]), rtol=1e-12)
-    np.testing.assert_allclose(prefix + np.log(ahead.stop), model.log_prob(mdp, theta, begun), rtol=1e-12)
-    np.testing.assert_allclose(prefix[1] - prefix[0], np.log(ahead.action[0, :, 0]), rtol=1e-12)
+    np.testing.assert_allclose(prefix + np.log(following.stop), model.log_prob(mdp, theta, prefixes), rtol=1e-12)
+    np.testing.assert_allclose(prefix[1] - prefix[0], np.log(following.action[0, :, 0]), rtol=1e-12)
     plain = MaxCausalEnt()
-    np.testing.assert_array_equal(plain.log_prob_prefix(mdp, theta, begun), plain.log_prob(mdp, theta, begun))
-    assert plain.next_actions(mdp, theta, begun).stop.ravel().tolist() == [0.0, 0.0, 1.0, 0.0]
+    np.testing.assert_array_equal(plain.log_prob_prefix(mdp, theta, prefixes), plain.log_prob(mdp, theta, prefixes))
+    assert plain.next_actions(mdp, theta, prefixes).stop.ravel().tolist() == [0.0, 0.0, 1.0, 0.0]
 
 
 def test_counts_do_not_grow_with_the_number_of_demonstrations(world: ElementWorld) -> None:
@@ -208,8 +208,8 @@ def test_counts_do_not_grow_with_the_number_of_demonstrations(world: ElementWorl
     np.testing.assert_allclose(grouped.log_q, 20.0 * one.log_q, rtol=1e-12)
 
 
-def test_where_lbfgs_rests_at_a_kink_the_hard_model_goes_on() -> None:
-    """At theta = 0 all actions are equally good: the worst of kinks, and where a fit begins."""
+def test_hard_model_continues_where_lbfgs_stalls_at_a_kink() -> None:
+    """At theta = 0, where a fit starts, all actions are equally good and the objective has a kink."""
     for seed in (26, 34, 35):
         rng = np.random.default_rng(seed)
         mdp = MDP.from_edges(
@@ -221,22 +221,22 @@ def test_where_lbfgs_rests_at_a_kink_the_hard_model_goes_on() -> None:
         demos = simulate(mdp, pi / np.bincount(mdp.pair_state, pi)[mdp.pair_state], 40, rng, max_length=8)
         model = MLIRL(beta=1.0)
         model.fit(mdp, demos)
-        ready = model.make_problem(mdp, demos, Groups.from_labels(None, 40))
-        plain = ready.m_step(ready.moments(np.ones((40, 1))), None, np.array([0]), 1)
-        assert plain.n_evaluations == 1  # the cap holds
-        assert model.result_.value < lbfgs_alone(ready, 40) - 0.05
+        problem = model.make_problem(mdp, demos, Groups.from_labels(None, 40))
+        plain = problem.m_step(problem.moments(np.ones((40, 1))), None, np.array([0]), 1)
+        assert plain.n_evaluations == 1  # max_evaluations is respected
+        assert model.result_.value < lbfgs_alone(problem, 40) - 0.05
 
 
-def lbfgs_alone(ready: CausalProblem, n: int) -> float:
-    moments = ready.moments(np.ones((n, 1)))
+def lbfgs_alone(problem: CausalProblem, n: int) -> float:
+    moments = problem.moments(np.ones((n, 1)))
     f = CausalLikelihood(
-        ready.solver, ready.decisions, moments.decisions, moments.counts, np.array([ready.model.ridge])
+        problem.solver, problem.decisions, moments.decisions, moments.counts, np.array([problem.model.ridge])
     )
-    return minimise_lbfgs(f, np.zeros((1, 4)), ready.box(4), 1e-6, 1000)[0].value
+    return minimise_lbfgs(f, np.zeros((1, 4)), problem.box(4), 1e-6, 1000)[0].value
 
 
 @pytest.mark.parametrize("name", ["soft", "hard", "bv", "horizon"])
-def test_a_mixture_recovers_intents_and_never_falls(name: str, world: ElementWorld) -> None:
+def test_mixture_recovers_intents_and_increases_monotonically(name: str, world: ElementWorld) -> None:
     demos, labels = world.sample(100, seed=1)
     irl = clone(MODELS[name]).set_params(**({"max_length": 50} if name == "horizon" else {}))
     mix = IntentMixture(3, irl, random_state=0).fit(world.mdp, demos)
@@ -250,7 +250,7 @@ def test_a_mixture_recovers_intents_and_never_falls(name: str, world: ElementWor
 
 
 @pytest.mark.slow
-def test_em_from_mixed_responsibilities_climbs(world: ElementWorld) -> None:
+def test_em_increases_monotonically_from_mixed_responsibilities(world: ElementWorld) -> None:
     demos, labels = world.sample(60, seed=1)
     U = 0.5 * np.eye(3)[labels] + 0.5 / 3
     for irl in (MaxCausalEnt(), MaxCausalEnt(bounds=(-10, 0), ridge=0.0), MLIRL(), MLIRL(q="bv")):
@@ -274,12 +274,12 @@ def test_em_from_mixed_responsibilities_climbs(world: ElementWorld) -> None:
         (MLIRL(max_evaluations=0), "max_evaluations"),
     ],
 )
-def test_bad_parameters_are_named(model, parameter: str) -> None:
+def test_errors_name_the_parameter(model, parameter: str) -> None:
     with raises(InvalidParameter, parameter=parameter):
         model.fit(ring(0.9), Demonstrations.from_lists([[0, 1, 4]]))
 
 
-def test_demonstrations_outside_the_horizon_are_named() -> None:
+def test_errors_name_demonstrations_outside_the_horizon() -> None:
     mdp = ring(0.9)
     with raises(InvalidDemos, parameter="demos", value=3, index=1):
         MaxCausalEnt(max_length=2).fit(mdp, Demonstrations.from_lists([[0, 4], [0, 1, 4]]))
@@ -309,13 +309,13 @@ def test_a_horizon_of_one_state_has_no_decisions() -> None:
 @pytest.mark.parametrize("model", [MaxCausalEnt(), MaxCausalEnt(max_length=3), MLIRL()])
 @pytest.mark.parametrize("demos", [None, [[0, 1]]])
 def test_demonstrations_of_another_type(model, demos: object) -> None:
-    for ask in (model.log_prob, model.log_prob_prefix, model.next_actions):
+    for call in (model.log_prob, model.log_prob_prefix, model.next_actions):
         with raises(InvalidDemos, parameter="demos", value=type(demos).__name__):
-            ask(ring(0.9), [0.0, 0.0], demos)
+            call(ring(0.9), [0.0, 0.0], demos)
 
 
 @pytest.mark.parametrize("model", [MaxCausalEnt(), MLIRL()])
-def test_a_mixture_answers_all_queries(model) -> None:
+def test_mixture_supports_all_queries(model) -> None:
     demos = Demonstrations.from_lists([[0, 1, 4], [0, 4]])
     mix = IntentMixture(1, model).fit(ring(0.9), demos)
     assert len(mix.sample(3, seed=0)[0]) == 3
@@ -325,7 +325,7 @@ def test_a_mixture_answers_all_queries(model) -> None:
     assert mix.most_likely(0, 4).intent == 0
 
 
-def test_arguments_of_fits_are_checked() -> None:
+def test_arguments_of_fit_are_checked() -> None:
     mdp, demos = ring(0.9), Demonstrations.from_lists([[0, 1, 4]])
     with raises(InvalidParameter, parameter="starts"):
         MaxCausalEnt().fit_many(mdp, demos, np.ones((1, 2)), [[0.0, 0.0]])
@@ -340,8 +340,8 @@ def test_arguments_of_fits_are_checked() -> None:
 
 
 @pytest.mark.parametrize("n_states", [2, 3, 4, 5, 8])
-def test_soft_values_that_are_infinite_are_never_taken_for_large_ones(n_states):
-    # Everybody may stay, go on to the next state, or end; without a cost there is no end to the ways.
+def test_divergent_soft_values_are_errors(n_states):
+    # Each state has edges to itself, to the next state and to the goal; without costs the path sum diverges.
     stay = np.arange(n_states)
     src = np.concatenate([stay, stay, stay])
     dst = np.concatenate([stay, (stay + 1) % n_states, np.full(n_states, n_states)])
@@ -350,14 +350,14 @@ def test_soft_values_that_are_infinite_are_never_taken_for_large_ones(n_states):
     with raises(DivergentPartition, parameter="thetas", index=0):
         MaxCausalEnt().log_prob(mdp, np.zeros((1, n_states + 1)), demos)
     finite = MaxCausalEnt().log_prob(mdp, np.append(np.full(n_states, -2.0), 0.0)[None], demos)
-    # V = -2 + log(2 e^V + 1), so that e^V = e^-2 / (1 - 2 e^-2), and ending has probability e^(-2 - V).
+    # V = -2 + log(2 e^V + 1), so e^V = e^-2 / (1 - 2 e^-2), and the goal is next with probability e^(-2 - V).
     V = -2.0 - np.log(1.0 - 2.0 * np.exp(-2.0))
     np.testing.assert_allclose(finite[0, 0] - demos.log_q(mdp)[0], -2.0 - V, rtol=1e-10)
 
 
 @pytest.mark.parametrize("ridge", [0.02, 0.1])
-def test_a_mixture_of_unequal_intents_ends_where_its_penalised_likelihood_is_stationary(ridge):
-    # Intents of 48 and 12: a penalty in the scale of each intent's own mean would pull the small one four times harder.
+def test_penalised_likelihood_of_unequal_intents_is_stationary(ridge):
+    # Intents of 48 and 12 demonstrations: a penalty per intent would be 4 times stronger for the smaller.
     phi = [[0, 0], [1, 0], [0, 1], [0, 0]]
     mdp = MDP.from_edges([0, 0, 1, 1, 2, 2], [1, 2, 1, 3, 2, 3], p0=[1, 0, 0, 0], gamma=0.9, state_features=phi)
     demos = Demonstrations.from_lists([[0, *[1] * 20, 3]] * 48 + [[0, *[2] * 20, 3]] * 12)
@@ -369,9 +369,9 @@ def test_a_mixture_of_unequal_intents_ends_where_its_penalised_likelihood_is_sta
 
     at = mixture.thetas_
     np.testing.assert_allclose(objective(at), mixture.objective_, rtol=1e-12)
-    h, slope = 1e-4, np.empty(at.shape)
-    for place in np.ndindex(at.shape):
-        move = np.zeros(at.shape)
-        move[place] = h
-        slope[place] = (objective(at + move) - objective(at - move)) / (2 * h)
-    np.testing.assert_allclose(slope, 0.0, atol=1e-5)
+    h, gradient = 1e-4, np.empty(at.shape)
+    for index in np.ndindex(at.shape):
+        shift = np.zeros(at.shape)
+        shift[index] = h
+        gradient[index] = (objective(at + shift) - objective(at - shift)) / (2 * h)
+    np.testing.assert_allclose(gradient, 0.0, atol=1e-5)

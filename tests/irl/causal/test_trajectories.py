@@ -1,4 +1,4 @@
-"""What causal models say once rewards are known: the likeliest way, directions without effect, and all of it mixed."""
+"""Causal models given rewards: most likely trajectories, null directions, linear solvers and mixtures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MODELS = STATIONARY | HORIZONS
 
 
 def random_mdp(seed: int, extra: np.ndarray | None = None, terminal: bool = True) -> MDP:
-    """Five states, two actions with two outcomes each, all kinds of features, and further features of states."""
+    """Return a five-state MDP with state and action features; `extra` adds state features."""
     rng = np.random.default_rng(seed)
     n = 5
     T = np.zeros((n, 2, n))
@@ -50,8 +50,8 @@ def random_mdp(seed: int, extra: np.ndarray | None = None, terminal: bool = True
     )
 
 
-def all_walks(mdp: MDP, longest: int) -> Demonstrations:
-    """Every trajectory of at most so many states, from everywhere."""
+def all_trajectories(mdp: MDP, longest: int) -> Demonstrations:
+    """Return every trajectory of at most `longest` states, from all start states."""
     paths = [([s], []) for s in range(mdp.n_states)]
     result = list(paths)
     for _ in range(longest - 1):
@@ -66,10 +66,10 @@ def all_walks(mdp: MDP, longest: int) -> Demonstrations:
 
 @pytest.mark.parametrize("name", list(MODELS))
 @pytest.mark.parametrize("seed", range(3))
-def test_the_likeliest_way_is_the_likeliest_of_all(name: str, seed: int) -> None:
+def test_most_likely_trajectory_against_enumeration(name: str, seed: int) -> None:
     mdp, model = random_mdp(seed), MODELS[name]
     theta = np.random.default_rng(seed).normal(size=mdp.n_features)
-    demos = all_walks(mdp, 5)
+    demos = all_trajectories(mdp, 5)
     ends = mdp.terminal[demos.last_states] | (demos.lengths == 5)
     if name == "at the end":
         demos = demos[np.flatnonzero(ends)]
@@ -83,11 +83,11 @@ def test_the_likeliest_way_is_the_likeliest_of_all(name: str, seed: int) -> None
         result, log_prob = model.most_likely(mdp, theta, start, goal)
         assert (result.start_states[0], result.last_states[0]) == (start, goal)
         np.testing.assert_allclose(log_prob, model.log_prob(mdp, theta, result)[0, 0], rtol=1e-10)
-        # Without a horizon there are longer walks than those enumerated, but none of them is needed here.
+        # Without a horizon there are longer trajectories than those enumerated, but none is the most likely.
         np.testing.assert_allclose(log_prob, log_p[between].max(), rtol=1e-10)
 
 
-def test_a_likeliest_way_that_cannot_be_says_why() -> None:
+def test_most_likely_trajectory_that_does_not_exist() -> None:
     mdp = MDP.from_edges([0, 1, 2], [1, 0, 0], p0=[0.5, 0.5, 0.0], gamma=0.9)
     theta = np.zeros(3)
     for model in (MaxCausalEnt(), MLIRL(), MaxCausalEnt(max_length=3)):
@@ -106,7 +106,7 @@ def test_a_likeliest_way_that_cannot_be_says_why() -> None:
 @pytest.mark.parametrize("name", list(MODELS))
 @pytest.mark.parametrize("terminal", [False, True])
 def test_null_directions_change_no_policy_and_others_do(name: str, terminal: bool) -> None:
-    """Planted: a feature that is 1 everywhere, one that is the sum of two others, and one that nobody ever sees."""
+    """The added features are constant, the sum of two others, and zero."""
     plain = random_mdp(3, terminal=terminal)
     twice = plain.state_features[:, :1] + plain.state_features[:, 1:2]
     mdp = random_mdp(3, np.hstack([np.ones((5, 1)), twice, np.zeros((5, 1))]), terminal=terminal)
@@ -114,7 +114,7 @@ def test_null_directions_change_no_policy_and_others_do(name: str, terminal: boo
     theta = rng.normal(size=mdp.n_features)
     result = model.null_directions(mdp, theta)
     np.testing.assert_allclose(result @ result.T, np.eye(len(result)), atol=1e-12)
-    # To pass a state more is worth something unless everybody goes on for ever, or for as long.
+    # The constant feature is unidentified only if all trajectories have the same length.
     assert len(result) == 2 + (not terminal and name != "anywhere")
 
     def policies(at: np.ndarray) -> np.ndarray:
@@ -131,8 +131,8 @@ def test_null_directions_change_no_policy_and_others_do(name: str, terminal: boo
     assert np.linalg.svd(rises, compute_uv=False).min() > 1e-3
 
 
-def test_null_directions_of_many_states_are_those_of_a_dense_solution(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ring with short cuts, by one sparse LU for all features, or by a dense solution for each."""
+def test_null_directions_agree_with_a_dense_solution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare one sparse LU for all features with dense solutions on a ring with shortcuts."""
     rng, n = np.random.default_rng(0), 300
     phi = rng.normal(size=(n, 3))
     phi = np.hstack([phi, np.ones((n, 1)), phi[:, :1] - phi[:, 1:2]])
@@ -141,23 +141,23 @@ def test_null_directions_of_many_states_are_those_of_a_dense_solution(monkeypatc
     )
     result = MLIRL().null_directions(mdp, np.zeros(5))
     monkeypatch.setattr(stationary, "DENSE", 1000)
-    wanted = MLIRL().null_directions(mdp, np.zeros(5))
-    assert len(result) == len(wanted) == 2
-    np.testing.assert_allclose(result.T @ result, wanted.T @ wanted, rtol=0, atol=1e-9)
+    expected = MLIRL().null_directions(mdp, np.zeros(5))
+    assert len(result) == len(expected) == 2
+    np.testing.assert_allclose(result.T @ result, expected.T @ expected, rtol=0, atol=1e-9)
 
 
-def test_null_directions_of_very_many_features_are_not_looked_for(
+def test_null_directions_are_skipped_for_large_problems(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    mdp = random_mdp(1, np.ones((5, 1)), terminal=False)  # ten choices, four features
+    mdp = random_mdp(1, np.ones((5, 1)), terminal=False)  # ten state-action pairs, four features
     for largest, number in ((40, 1), (39, 0)):
         monkeypatch.setattr(identifiability, "LARGEST", largest)
         assert MLIRL().null_directions(mdp, np.zeros(4)).shape == (number, 4)
         assert ("10 state-action pairs times 4 features" in caplog.text) == (number == 0)
 
 
-def test_states_that_nobody_reaches_in_time_do_not_count() -> None:
-    """A chain from state 0: the feature of the last state matters only to those who get near it."""
+def test_states_beyond_the_horizon_are_ignored() -> None:
+    """In a chain from state 0, the feature of the last state has an effect only if the horizon reaches it."""
     mdp = MDP.from_edges(
         [0, 0, 1, 1, 2, 2],
         [1, 4, 2, 4, 3, 4],
@@ -171,13 +171,13 @@ def test_states_that_nobody_reaches_in_time_do_not_count() -> None:
             len(MaxCausalEnt(max_length=horizon, stop=stop).null_directions(mdp, [0.0, 0.0]))
             for horizon in (1, 2, 3, 4)
         ]
-        # Who must go on for four states ends once in either; who need not may end before.
+        # With exactly four states one terminal state is always reached; otherwise trajectories may stop earlier.
         assert counts == [2, 1, 1, stop != "anywhere"]
     cut = mdp.replace(p0=np.array([0.0, 0.0, 0.0, 1.0, 0.0]))
     assert len(MLIRL().null_directions(cut, [0.0, 0.0])) == 2
 
 
-def test_a_fit_tells_which_directions_it_cannot_know() -> None:
+def test_fit_warns_about_null_directions() -> None:
     phi = [[0, 0], [1, 0], [0, 1], [0, 0]]
     mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=phi)
     demos = Demonstrations.from_lists([[0, 1, 3], [0, 1, 3], [0, 1, 3], [0, 2, 3]])
@@ -185,11 +185,11 @@ def test_a_fit_tells_which_directions_it_cannot_know() -> None:
         with pytest.warns(IdentifiabilityWarning, match="1 of 2 directions"):
             model.fit(mdp, demos)
         np.testing.assert_allclose(np.abs(model.result_.null_directions), np.sqrt(0.5), rtol=1e-12)
-    MaxCausalEnt(max_length=3).fit(mdp, demos)  # to stop is a choice that tells them apart: no warning
+    MaxCausalEnt(max_length=3).fit(mdp, demos)  # the option to stop identifies both features: no warning
 
 
 @pytest.mark.parametrize("name", list(MODELS))
-def test_every_method_of_a_mixture_works(name: str) -> None:
+def test_methods_of_mixtures(name: str) -> None:
     ones = np.ones((5, 1))
     mdp, model = random_mdp(1, ones, terminal=False), MODELS[name]
     draw = MODELS[name].sample
@@ -204,46 +204,46 @@ def test_every_method_of_a_mixture_works(name: str) -> None:
     assert mix.policy(0).shape == (5, 2)
     drawn, labels = mix.sample(7, seed=0)
     assert len(drawn) == labels.size == 7
-    begun = Demonstrations.from_lists([[int(mdp.src[0]), int(mdp.dst[0])]], [[int(mdp.act[0])]])
-    np.testing.assert_allclose(mix.predict_proba(begun, partial=True).sum(), 1.0, rtol=1e-12)
-    ahead = mix.next_actions(begun)
-    np.testing.assert_allclose(ahead.action.sum(axis=1) + ahead.stop, 1.0, rtol=1e-12)
-    way = mix.most_likely(0, int(mdp.dst[0]))
-    each = [np.log(mix.weights_[k]) + model.log_prob(mdp, mix.thetas_[k], way.demos)[0, 0] for k in range(2)]
-    np.testing.assert_allclose(way.log_prob, each[way.intent], rtol=1e-10)
+    prefixes = Demonstrations.from_lists([[int(mdp.src[0]), int(mdp.dst[0])]], [[int(mdp.act[0])]])
+    np.testing.assert_allclose(mix.predict_proba(prefixes, partial=True).sum(), 1.0, rtol=1e-12)
+    following = mix.next_actions(prefixes)
+    np.testing.assert_allclose(following.action.sum(axis=1) + following.stop, 1.0, rtol=1e-12)
+    best = mix.most_likely(0, int(mdp.dst[0]))
+    each = [np.log(mix.weights_[k]) + model.log_prob(mdp, mix.thetas_[k], best.demos)[0, 0] for k in range(2)]
+    np.testing.assert_allclose(best.log_prob, each[best.intent], rtol=1e-10)
     assert mix.bic(demos) > 0.0
 
 
-def test_policies_of_all_steps_are_those_of_each() -> None:
+def test_policies_of_all_steps_equal_policies_of_each_step() -> None:
     mdp = random_mdp(4)
     theta = np.random.default_rng(1).normal(size=mdp.n_features)
     for stop in (True, False):
-        engine = FiniteHorizonSolver(StateActions(mdp), 1.3, 6, stop=stop)
-        together, logs = engine.policies(theta), engine.log_policies(theta)
+        solver = FiniteHorizonSolver(StateActions(mdp), 1.3, 6, stop=stop)
+        together, logs = solver.policies(theta), solver.log_policies(theta)
         for step in range(7):
             pi, stops = together(step)
-            np.testing.assert_array_equal(pi, engine.policy(theta, step)[0])
-            np.testing.assert_array_equal(stops, engine.policy(theta, step)[1])
+            np.testing.assert_array_equal(pi, solver.policy(theta, step)[0])
+            np.testing.assert_array_equal(stops, solver.policy(theta, step)[1])
             log_pi, log_stop = logs(step)
             np.testing.assert_allclose(np.exp(log_pi), pi * (1.0 - stops[mdp.pair_state]), atol=1e-12)
             np.testing.assert_allclose(np.exp(log_stop), stops, atol=1e-12)
 
 
-def test_a_narrow_graph_is_known_from_a_random_one() -> None:
-    """A street of 400 states whose numbers are shuffled, against 400 states joined at random."""
+def test_bandwidth_of_a_narrow_and_a_random_graph() -> None:
+    """Compare a randomly numbered path of 400 states with a random graph."""
     rng = np.random.default_rng(0)
-    place = rng.permutation(400)
-    street = MDP.from_edges(place[np.r_[:399, 1:400]], place[np.r_[1:400, :399]], gamma=0.9)
-    lost = MDP.from_edges(np.repeat(np.arange(400), 3), rng.integers(400, size=1200), gamma=0.9)
+    numbering = rng.permutation(400)
+    street = MDP.from_edges(numbering[np.r_[:399, 1:400]], numbering[np.r_[1:400, :399]], gamma=0.9)
+    random = MDP.from_edges(np.repeat(np.arange(400), 3), rng.integers(400, size=1200), gamma=0.9)
     narrow = stationary.NARROW * np.sqrt(400)
-    assert StateActions(street).bandwidth < narrow < StateActions(lost).bandwidth
+    assert StateActions(street).bandwidth < narrow < StateActions(random).bandwidth
     assert StateActions(street).bandwidth <= 2
 
 
 @pytest.mark.parametrize("model", [MaxCausalEnt(), MLIRL()], ids=["soft", "hard"])
-def test_every_way_of_solving_gives_the_same(model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_linear_solvers_agree(model, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(2)
-    n = 300  # more than are solved densely
+    n = 300  # more states than the dense solver handles
     mdp = MDP.from_edges(
         np.r_[:n, :n],
         np.r_[np.arange(1, n + 1) % n, (np.arange(n) + 7) % n],
@@ -252,16 +252,16 @@ def test_every_way_of_solving_gives_the_same(model, monkeypatch: pytest.MonkeyPa
     )
     demos = model.sample(mdp, np.array([0.5, -0.5, 0.1]), 30, seed=0, max_length=20)
     thetas = rng.normal(size=(3, 3))
-    ready = model.make_problem(mdp, demos, Groups.from_labels(None, 30))
-    weights = rng.random((ready.decisions.moves.pair.size, 3))
+    problem = model.make_problem(mdp, demos, Groups.from_labels(None, 30))
+    weights = rng.random((problem.decisions.moves.pair.size, 3))
 
     def answer() -> np.ndarray:
-        result = ready.solver.solve(thetas, ready.decisions.moves)
+        result = problem.solver.solve(thetas, problem.decisions.moves)
         return np.vstack([result.log_prob, result.gradient(weights).T])
 
     monkeypatch.setattr(stationary, "NARROW", np.inf)
     direct = answer()
-    monkeypatch.setattr(stationary, "CORRECTIONS", 0)  # an LU of its own for every system
+    monkeypatch.setattr(stationary, "CORRECTIONS", 0)  # a separate LU for every system
     np.testing.assert_allclose(answer(), direct, rtol=1e-9, atol=1e-9)
     monkeypatch.setattr(stationary, "NARROW", 0.0)
     np.testing.assert_allclose(answer(), direct, rtol=1e-9, atol=1e-9)
@@ -269,35 +269,35 @@ def test_every_way_of_solving_gives_the_same(model, monkeypatch: pytest.MonkeyPa
     np.testing.assert_allclose(answer(), direct, rtol=1e-9, atol=1e-9)
 
 
-def test_a_factor_of_another_system_is_corrected_or_replaced() -> None:
+def test_lu_factors_are_reused_or_replaced() -> None:
     rng = np.random.default_rng(3)
     n = 300
     mdp = MDP.from_edges(np.r_[:n, :n], np.r_[np.arange(1, n + 1) % n, (np.arange(n) + 7) % n], gamma=0.97)
-    choices, right = StateActions(mdp), rng.normal(size=(n, 1))
+    state_actions, right = StateActions(mdp), rng.normal(size=(n, 1))
     near = np.full((2 * n, 1), 0.5)
     far = np.tile([[1.0], [0.0]], (n, 1))
     factors = stationary.LUFactors(np.arange(1))
     for transposed in (False, True):
-        stationary.solve(choices, near, right, factors=factors)
-        kept = factors.by_column[0]
+        stationary.solve(state_actions, near, right, factors=factors)
+        factor = factors.by_column[0]
         for omega in (near * 1.001, far):
-            result = stationary.solve(choices, omega, right, transposed=transposed, factors=factors)
-            alone = stationary.solve(choices, omega, right, transposed=transposed)
+            result = stationary.solve(state_actions, omega, right, transposed=transposed, factors=factors)
+            alone = stationary.solve(state_actions, omega, right, transposed=transposed)
             np.testing.assert_allclose(result, alone, rtol=1e-9, atol=1e-9)
-            assert (factors.by_column[0] is kept) == (omega is not far)
+            assert (factors.by_column[0] is factor) == (omega is not far)
 
 
-def test_columns_of_one_system_share_a_factor() -> None:
+def test_columns_of_one_system_share_lu_factors() -> None:
     rng, n = np.random.default_rng(4), 300
     mdp = MDP.from_edges(np.r_[:n, :n], np.r_[np.arange(1, n + 1) % n, (np.arange(n) + 7) % n], gamma=0.97)
-    choices, right, omega = StateActions(mdp), rng.normal(size=(n, 3)), np.full((2 * n, 3), 0.5)
+    state_actions, right, omega = StateActions(mdp), rng.normal(size=(n, 3)), np.full((2 * n, 3), 0.5)
     factors = stationary.LUFactors(np.zeros(3, dtype=np.intp))
-    result = stationary.solve(choices, omega, right, factors=factors)
+    result = stationary.solve(state_actions, omega, right, factors=factors)
     assert len(factors.by_column) == 1
-    np.testing.assert_allclose(result, stationary.solve(choices, omega, right), rtol=1e-12)
+    np.testing.assert_allclose(result, stationary.solve(state_actions, omega, right), rtol=1e-12)
 
 
-def test_lbfgs_keeps_linear_algebra_to_one_thread() -> None:
+def test_lbfgs_limits_blas_to_one_thread() -> None:
     class Square:
         threads: ClassVar[set[int]] = set()
 
@@ -312,7 +312,7 @@ def test_lbfgs_keeps_linear_algebra_to_one_thread() -> None:
     assert Square.threads == {1}
 
 
-def test_agents_are_called_agents() -> None:
+def test_noun_of_groups() -> None:
     agents = Agents.from_arrays([np.zeros((2, 3, 1))] * 2, [np.zeros((2, 3, 1))] * 2, [np.zeros((2, 3, 1))] * 2)
     units = Groups.for_demos(None, agents)
     assert units.noun == "agents"

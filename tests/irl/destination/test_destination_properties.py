@@ -1,4 +1,4 @@
-"""`DestinationMaxEnt` on small random MDPs, against 60 digits and against a list of all ways."""
+"""`DestinationMaxEnt` on small random MDPs, against 60-digit arithmetic and enumeration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.oracles.recursion import rewards
 
 
 def radius(mdp: MDP, theta: np.ndarray) -> float:
-    """The spectral radius of the weights of moves."""
+    """Return the spectral radius of the transition weights."""
     r_state, r_edge = rewards(mdp, theta)
     W = np.zeros((mdp.n_states, mdp.n_states))
     np.add.at(W, (mdp.src, mdp.dst), mdp.prob * np.exp(r_edge + r_state[mdp.dst]))
@@ -31,7 +31,7 @@ def radius(mdp: MDP, theta: np.ndarray) -> float:
 
 
 def reachable(mdp: MDP) -> np.ndarray:
-    """Which state (row) some sequence of moves leads to which other."""
+    """Return the reachability matrix: entry (s, t) is True if a path leads from s to t."""
     result = np.eye(mdp.n_states, dtype=bool)
     for _ in range(mdp.n_states):
         for s, t in zip(mdp.src, mdp.dst, strict=True):
@@ -49,10 +49,10 @@ feasible_cases = cases(columns=(1,), discounts=(1.0,), scales=(0.3, 1.0, 3.0))
 
 @settings(max_examples=examples(40))
 @given(case=feasible_cases)
-def test_values_and_flows_are_those_of_the_linear_systems(case: Case) -> None:
+def test_values_and_flows_agree_with_the_linear_systems(case: Case) -> None:
     mdp, theta = case.mdp, case.thetas[0]
     assume(radius(mdp, theta) < 0.95)
-    solution, linked = GoalValues(mdp).solve(theta), reachable(mdp)
+    solution, connected = GoalValues(mdp).solve(theta), reachable(mdp)
     starts, goals = all_pairs(mdp)
     weights = 1.0 + np.arange(starts.size) % 3
     result = solution.pair_sums(starts, goals, weights)
@@ -60,24 +60,24 @@ def test_values_and_flows_are_those_of_the_linear_systems(case: Case) -> None:
     flow = np.zeros(mdp.n_edges)
     for goal in range(mdp.n_states):
         exact = ExactPaths(mdp, theta, goal)
-        wanted = np.where(linked[:, goal], exact.log_value(), -np.inf)
-        assert_close(solution.values_to(goal), wanted, "log value of all states")
+        expected = np.where(connected[:, goal], exact.log_value(), -np.inf)
+        assert_close(solution.values_to(goal), expected, "log value of all states")
         mine = goals == goal
-        assert_close(result.log_value[mine], wanted[starts[mine]], "log value of pairs")
+        assert_close(result.log_value[mine], expected[starts[mine]], "log value of pairs")
         flow += sum(w * exact.flow(int(s)) for s, w in zip(starts[mine], weights[mine], strict=True))
-    assert_close(result.flow, flow, "expected uses of edges")
+    assert_close(result.flow, flow, "expected edge counts")
 
 
 @settings(max_examples=examples(40))
 @given(case=feasible_cases)
-def test_a_frame_for_each_goal_gives_the_same(case: Case) -> None:
+def test_scaling_per_goal_gives_the_same_result(case: Case) -> None:
     mdp, theta = case.mdp, case.thetas[0]
     assume(radius(mdp, theta) < 0.95)
     starts, goals = all_pairs(mdp)
     weights = np.ones(starts.size)
     near = GoalValues(mdp).solve(theta).pair_sums(starts, goals, weights)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(path_sums, "_LARGEST", 1e-300)  # no sum is small enough: every goal gets its frame
+        patch.setattr(path_sums, "_LARGEST", 1e-300)  # scale every goal separately
         far = GoalValues(mdp).solve(theta).pair_sums(starts, goals, weights)
     assert far.flow is not None
     assert near.flow is not None
@@ -87,7 +87,7 @@ def test_a_frame_for_each_goal_gives_the_same(case: Case) -> None:
 
 @settings(max_examples=examples(100))
 @given(case=cases(columns=(1,), discounts=(1.0,), scales=(0.3, 1.0)))
-def test_divergence_is_that_of_the_spectral_radius(case: Case) -> None:
+def test_divergence_agrees_with_the_spectral_radius(case: Case) -> None:
     mdp, theta = case.mdp, case.thetas[0]
     rho = radius(mdp, theta)
     assume(abs(rho - 1.0) > 1e-9)
@@ -100,30 +100,30 @@ def test_divergence_is_that_of_the_spectral_radius(case: Case) -> None:
 
 @settings(max_examples=examples(25))
 @given(case=cases(columns=(1,), discounts=(1.0,), acyclic=True))
-def test_acyclic_ways_are_listed_and_their_probabilities_sum_to_one(case: Case) -> None:
+def test_acyclic_paths_against_enumeration(case: Case) -> None:
     mdp, theta = case.mdp.replace(p0=np.full(case.mdp.n_states, 1.0 / case.mdp.n_states)), case.thetas[0]
     model = DestinationMaxEnt(bounds=None)
     for start, goal in zip(*all_pairs(mdp), strict=True):
-        ways = list_paths(mdp, int(start), int(goal), mdp.n_states)
-        log_w = log_weights(mdp, theta, ways)
-        states = [[int(start), *mdp.dst[way].tolist()] for way in ways]
-        demos = Demonstrations.from_lists(states, [mdp.act[way].tolist() for way in ways])
+        paths = list_paths(mdp, int(start), int(goal), mdp.n_states)
+        log_w = log_weights(mdp, theta, paths)
+        states = [[int(start), *mdp.dst[path].tolist()] for path in paths]
+        demos = Demonstrations.from_lists(states, [mdp.act[path].tolist() for path in paths])
         result = model.log_prob(mdp, theta, demos)[:, 0]
         assert_close(result, log_w - logsumexp(log_w), "log-probabilities")
         best, log_best = model.most_likely(mdp, theta, int(start), int(goal))
-        assert_close(log_best, result.max(), "log-probability of the likeliest way")
-        assert_close(model.log_prob(mdp, theta, best)[0, 0], log_best, "that of the way itself")
+        assert_close(log_best, result.max(), "log-probability of the most likely path")
+        assert_close(model.log_prob(mdp, theta, best)[0, 0], log_best, "log_prob of the most likely path")
 
 
 @settings(max_examples=examples(25))
 @given(case=feasible_cases, seed=st.integers(0, 1000))
-def test_gradients_are_those_of_central_differences(case: Case, seed: int) -> None:
+def test_gradients_agree_with_central_differences(case: Case, seed: int) -> None:
     mdp = case.mdp.replace(p0=np.full(case.mdp.n_states, 1.0 / case.mdp.n_states))
     theta, model, rng = case.thetas[0], DestinationMaxEnt(bounds=None), np.random.default_rng(seed)
     assume(radius(mdp, theta) < 0.9)
     starts, goals = all_pairs(mdp)
     demos = model.sample(mdp, theta, starts, goals, seed=seed)
-    stripped = Demonstrations(demos.states, demos.offsets)  # actions not recorded: where several join, all are summed
+    stripped = Demonstrations(demos.states, demos.offsets)  # without actions, parallel edges are summed
     for given_demos in (demos, stripped):
         weights = rng.uniform(0.1, 1.0, (len(given_demos), 2))
         objective = DestinationLikelihood(
@@ -155,13 +155,13 @@ def test_prefixes_and_policies_agree(case: Case, data: st.DataObject) -> None:
         [[int(mdp.src[e]), int(mdp.dst[e])] for e in edges], [[int(mdp.act[e])] for e in edges]
     )
     if edges.size:
-        begun = model.log_prob_prefix(mdp, theta, moves, np.full(edges.size, goal))[:, 0]
-        np.testing.assert_allclose(np.exp(begun), policy[edges], rtol=1e-9, atol=1e-12)
+        log_prob = model.log_prob_prefix(mdp, theta, moves, np.full(edges.size, goal))[:, 0]
+        np.testing.assert_allclose(np.exp(log_prob), policy[edges], rtol=1e-9, atol=1e-12)
 
 
 @settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(case=feasible_cases, seed=st.integers(0, 1000))
-def test_bfgs_finds_what_newton_finds_from_several_starts(case: Case, seed: int) -> None:
+def test_bfgs_agrees_with_newton_from_several_starts(case: Case, seed: int) -> None:
     theta, rng = case.thetas[0], np.random.default_rng(seed)
     mdp = case.mdp.replace(p0=np.full(case.mdp.n_states, 1.0 / case.mdp.n_states))
     assume(radius(mdp, theta) < 0.999)
@@ -170,12 +170,12 @@ def test_bfgs_finds_what_newton_finds_from_several_starts(case: Case, seed: int)
     assume(np.any(apart))
     chosen = rng.choice(np.flatnonzero(apart), 8)
     demos = DestinationMaxEnt().sample(mdp, theta, starts[chosen], goals[chosen], seed=rng)
-    # The ridge makes the optimum unique and finite; starts outside the domain are left out.
-    begin = [s for s in theta + 0.3 * rng.normal(size=(4, theta.size)) if radius(mdp, s) < 0.999]
+    # The ridge makes the optimum unique and finite; starts outside the domain are skipped.
+    initial = [s for s in theta + 0.3 * rng.normal(size=(4, theta.size)) if radius(mdp, s) < 0.999]
     options = {"bounds": (-20.0, 20.0), "ridge": 0.1, "gtol": 1e-6}
     newton = DestinationMaxEnt(solver="newton", **options)
     best = newton._fit(mdp, demos, np.ones((len(demos), 1)), theta[None])[0]
     assume(best.converged)
-    for start in begin:
+    for start in initial:
         result = DestinationMaxEnt(**options)._fit(mdp, demos, np.ones((len(demos), 1)), start[None])[0]
         assert result.value <= best.value + 1e-6

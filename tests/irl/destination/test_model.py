@@ -1,4 +1,4 @@
-"""`DestinationMaxEnt`: what it agrees with, what it refuses, and how it works inside mixtures."""
+"""`DestinationMaxEnt`: values, flows, fits, errors, null directions and mixtures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from limiirl.testing import cases, checks
 from tests.helpers import raises
 from tests.oracles.goals import ExactPaths, list_paths, log_weights
 
-# The problem with a discount is solved without it: the model has none.
+# The model requires discount 1.
 CHECKS = [
     (problem.name, check)
     for problem in cases()
@@ -30,12 +30,12 @@ CHECKS = [
 
 
 @pytest.mark.parametrize("check", [check for _, check in CHECKS], ids=[f"{name}-{check}" for name, check in CHECKS])
-def test_keeps_the_rules_of_models(check: object) -> None:
+def test_conformance(check: object) -> None:
     check()  # type: ignore[operator]
 
 
 def grid(side: int = 5, seed: int = 0, terminal: bool = False) -> MDP:
-    """Four moves on a square; two features of states and one of moves. With `terminal`, the last state has no moves."""
+    """Return a square grid with two state features and one edge feature; `terminal` makes the last state terminal."""
     rng = np.random.default_rng(seed)
     src, dst = [], []
     for s in range(side * side):
@@ -79,42 +79,42 @@ def test_a_grid_full_of_cycles_against_sixty_digits() -> None:
     starts, goals = np.arange(16).repeat(2), np.tile([5, 15], 16)
     result = GoalValues(mdp).solve(THETA).pair_sums(starts, goals, np.ones(32))
     exact = {goal: ExactPaths(mdp, THETA, goal) for goal in (5, 15)}
-    wanted = [exact[goal].log_value()[start] for start, goal in zip(starts, goals, strict=True)]
-    np.testing.assert_allclose(result.log_value, wanted, rtol=0, atol=1e-12)
+    expected = [exact[goal].log_value()[start] for start, goal in zip(starts, goals, strict=True)]
+    np.testing.assert_allclose(result.log_value, expected, rtol=0, atol=1e-12)
     flow = sum(exact[goal].flow(start) for start, goal in zip(starts.tolist(), goals.tolist(), strict=True))
     np.testing.assert_allclose(result.flow, flow, rtol=0, atol=1e-11)
 
 
-def test_sums_of_ever_longer_ways_converge_to_the_value() -> None:
+def test_sums_over_longer_paths_converge_to_the_value() -> None:
     mdp = MDP.from_edges([0, 0, 1, 1, 1, 2, 2], [1, 2, 0, 2, 3, 0, 3], state_features=[[1.0], [2.0], [1.5], [1.0]])
     theta = np.array([-1.2])
     log_value = DestinationMaxEnt().log_value(mdp, theta, [3])[0, 0, 0]
     sums = [np.exp(log_weights(mdp, theta, list_paths(mdp, 0, 3, n))).sum() for n in (4, 8, 16)]
-    gaps = 1.0 - np.array(sums) / np.exp(log_value)
-    assert np.all(gaps > 0)
-    assert np.all(np.diff(gaps) < 0)
-    assert gaps[-1] < 1e-6
+    errors = 1.0 - np.array(sums) / np.exp(log_value)
+    assert np.all(errors > 0)
+    assert np.all(np.diff(errors) < 0)
+    assert errors[-1] < 1e-6
 
 
-def test_values_far_below_the_range_of_floats() -> None:
+def test_values_below_the_range_of_float64() -> None:
     n = 30
     src = np.concatenate([np.arange(n - 1), np.arange(1, n), np.arange(n - 2)])
     dst = np.concatenate([np.arange(1, n), np.arange(n - 1), np.arange(2, n)])
     mdp = MDP.from_edges(src, dst, state_features=np.linspace(180, 200, n)[:, None])
     model, exact = DestinationMaxEnt(bounds=None), ExactPaths(mdp, np.array([-1.0]), n - 1)
-    wanted = exact.log_value()
-    assert wanted.min() < -2725.0
-    np.testing.assert_allclose(model.log_value(mdp, [-1.0], [n - 1])[0, :, 0], wanted, rtol=1e-13, atol=0)
+    expected = exact.log_value()
+    assert expected.min() < -2725.0
+    np.testing.assert_allclose(model.log_value(mdp, [-1.0], [n - 1])[0, :, 0], expected, rtol=1e-13, atol=0)
     starts = np.arange(n)
     solution = GoalValues(mdp).solve(np.array([-1.0]))
-    np.testing.assert_allclose(solution.pair_sums(starts, np.full(n, n - 1)).log_value, wanted, rtol=1e-13, atol=0)
+    np.testing.assert_allclose(solution.pair_sums(starts, np.full(n, n - 1)).log_value, expected, rtol=1e-13, atol=0)
     flow = model.expected_flow(mdp, [-1.0], [0], [n - 1])
     np.testing.assert_allclose(flow, exact.flow(0), rtol=1e-10, atol=1e-12)
-    way = model.sample(mdp, [-1.0], [0], [n - 1], seed=0)
-    assert np.isfinite(model.log_prob(mdp, [-1.0], way)).all()
+    path = model.sample(mdp, [-1.0], [0], [n - 1], seed=0)
+    assert np.isfinite(model.log_prob(mdp, [-1.0], path)).all()
 
 
-def test_far_and_near_pairs_in_one_question() -> None:
+def test_distant_and_near_pairs_in_one_call() -> None:
     mdp = MDP.from_edges(np.arange(9), np.arange(1, 10), state_features=np.full((10, 1), 100.0))
     starts, goals = np.array([0, 8, 0, 9]), np.array([9, 9, 1, 0])
     result = GoalValues(mdp).solve(np.array([-1.0])).pair_sums(starts, goals, np.array([1.0, 2.0, 4.0, 0.0]))
@@ -122,12 +122,12 @@ def test_far_and_near_pairs_in_one_question() -> None:
     np.testing.assert_allclose(result.flow, [5, 1, 1, 1, 1, 1, 1, 1, 3], rtol=1e-13, atol=0)
 
 
-def test_drawn_ways_have_the_expected_flow() -> None:
+def test_samples_have_the_expected_flow() -> None:
     mdp, n = grid(4), 4000
     drawn = DestinationMaxEnt().sample(mdp, THETA, np.zeros(n, dtype=int), np.full(n, 15), seed=3)
     used = np.bincount(drawn.steps(mdp).edge, minlength=mdp.n_edges) / n
     expected = DestinationMaxEnt().expected_flow(mdp, THETA, [0], [15])
-    # Each edge is used about once in a way that passes it: a standard error of at most sqrt(1 / n) times a few.
+    # A path uses each edge about once, so the standard error is a small multiple of sqrt(1 / n).
     np.testing.assert_allclose(used, expected, rtol=0, atol=5.0 / np.sqrt(n))
     again = DestinationMaxEnt().sample(mdp, THETA, np.zeros(n, dtype=int), np.full(n, 15), seed=3)
     assert drawn == again
@@ -139,8 +139,8 @@ def test_flow_is_conserved_and_adds_up() -> None:
     weights = np.linspace(0.5, 2.0, 30)
     flow = DestinationMaxEnt().expected_flow(mdp, THETA, starts, goals, weights)
     net = np.bincount(mdp.src, flow, mdp.n_states) - np.bincount(mdp.dst, flow, mdp.n_states)
-    wanted = np.bincount(starts, weights, mdp.n_states) - np.bincount(goals, weights, mdp.n_states)
-    np.testing.assert_allclose(net, wanted, rtol=0, atol=1e-12)
+    expected = np.bincount(starts, weights, mdp.n_states) - np.bincount(goals, weights, mdp.n_states)
+    np.testing.assert_allclose(net, expected, rtol=0, atol=1e-12)
     one_by_one = sum(
         w * DestinationMaxEnt().expected_flow(mdp, THETA, [s], [g])
         for s, g, w in zip(starts, goals, weights, strict=True)
@@ -160,14 +160,14 @@ def test_a_fit_recovers_the_reward() -> None:
     np.testing.assert_allclose(newton, theta, rtol=0, atol=1e-4)
 
 
-def test_a_demonstration_of_one_state_is_certain() -> None:
+def test_demonstration_of_one_state_has_probability_one() -> None:
     mdp = grid()
     result = DestinationMaxEnt().log_prob(mdp, THETA, Demonstrations.from_lists([[3], [0, 1]]))
     assert result[0, 0] == 0.0
     assert result[1, 0] < 0.0
 
 
-class TestRefuses:
+class TestErrors:
     def test_a_discount(self) -> None:
         mdp = grid().replace(gamma=0.999)
         with raises(InvalidParameter, parameter="gamma", value=0.999):
@@ -197,13 +197,13 @@ class TestRefuses:
 
     def test_ends_that_are_not_connected(self) -> None:
         mdp = MDP.from_edges([0, 1], [1, 2], n_states=3)
-        for ask in (
+        for call in (
             lambda: DestinationMaxEnt().sample(mdp, np.zeros(3), [2], [0]),
             lambda: DestinationMaxEnt().expected_flow(mdp, np.zeros(3), [2], [0]),
             lambda: DestinationMaxEnt().most_likely(mdp, np.zeros(3), 2, 0),
         ):
             with raises(InvalidParameter, parameter="goals", value=0, index=0):
-                ask()
+                call()
 
     @pytest.mark.parametrize(
         ("starts", "goals", "weights", "expected"),
@@ -215,29 +215,27 @@ class TestRefuses:
             ([0], [1], [1.0, 2.0], {"parameter": "weights"}),
         ],
     )
-    def test_pairs_that_are_none(
-        self, starts: list, goals: list, weights: list | None, expected: dict[str, object]
-    ) -> None:
+    def test_invalid_pairs(self, starts: list, goals: list, weights: list | None, expected: dict[str, object]) -> None:
         with raises(InvalidParameter, **expected):
             DestinationMaxEnt().expected_flow(grid(), THETA, starts, goals, weights)
 
-    def test_questions_of_a_mixture_that_knows_no_destinations(self) -> None:
+    def test_unsupported_methods_of_a_mixture(self) -> None:
         mdp = grid()
-        demos = two_kinds(mdp, 20)
+        demos = two_intents(mdp, 20)
         mixture = IntentMixture(1, DestinationMaxEnt()).fit(mdp, demos)
-        for name, ask in (
+        for name, call in (
             ("sample", lambda: mixture.sample(3, seed=0)),
             ("log_prob_prefix", lambda: mixture.predict(demos[:2], partial=True)),
             ("log_prob_prefix", lambda: mixture.next_actions(demos[:2])),
             ("policy", lambda: mixture.policy(0)),
         ):
             with raises(InvalidParameter, parameter="irl", value=name):
-                ask()
+                call()
         start, goal = int(demos.start_states[0]), int(demos.last_states[0])
         assert mixture.most_likely(start, goal).demos.last_states[0] == goal
-        for ask in (DestinationMaxEnt().log_prob_prefix, DestinationMaxEnt().sample):
+        for call in (DestinationMaxEnt().log_prob_prefix, DestinationMaxEnt().sample):
             with raises(InvalidParameter, parameter="goals"):
-                ask(mdp, THETA, demos[:2] if ask.__name__ == "log_prob_prefix" else [0])
+                call(mdp, THETA, demos[:2] if call.__name__ == "log_prob_prefix" else [0])
 
     @pytest.mark.parametrize("demos", [None, [[0, 1]]])
     def test_demonstrations_of_another_type(self, demos: object) -> None:
@@ -246,13 +244,13 @@ class TestRefuses:
         with raises(InvalidDemos, parameter="demos", value=type(demos).__name__):
             DestinationMaxEnt().log_prob_prefix(grid(), THETA, demos, [0])  # type: ignore[arg-type]
 
-    def test_prefixes_without_a_goal_each(self) -> None:
+    def test_prefixes_need_one_goal_each(self) -> None:
         with raises(InvalidParameter, parameter="goals", value=2):
             DestinationMaxEnt().log_prob_prefix(grid(), THETA, Demonstrations.from_lists([[0, 1]]), [3, 4])
 
 
 class TestChoices:
-    def test_a_small_cost_a_kilometre_is_enough(self) -> None:
+    def test_choices_feature_makes_sums_finite(self) -> None:
         mdp = grid().replace(edge_features=None)
         assert not GoalValues(mdp).finite(np.full(2, -0.01))
         assert GoalValues(with_choices(mdp)).finite(np.array([-0.01, -0.01, -1.0]))
@@ -262,7 +260,7 @@ class TestChoices:
         bounds = np.array([[-0.1, 0.0], [-0.1, 0.0], [-5.0, 0.0]])
         assert np.all(np.isfinite(DestinationMaxEnt(bounds=bounds).fit(with_choices(mdp), demos)))
 
-    def test_the_feature_stands_after_those_of_actions(self) -> None:
+    def test_choices_follow_the_action_features(self) -> None:
         mdp = grid()
         first = np.arange(mdp.n_pairs, dtype=float)[:, None]
         for given in (first, sparse.csr_array(first)):
@@ -276,13 +274,13 @@ class TestChoices:
 
 def test_a_prefix_that_has_passed_its_goal_is_impossible() -> None:
     mdp = grid()
-    begun = Demonstrations.from_lists([[0, 1, 2], [0, 1, 2], [0]])
-    result = np.exp(DestinationMaxEnt().log_prob_prefix(mdp, THETA, begun, [1, 2, 0])[:, 0])
-    whole = np.exp(DestinationMaxEnt().log_prob(mdp, THETA, begun[1:2])[0, 0])
+    prefixes = Demonstrations.from_lists([[0, 1, 2], [0, 1, 2], [0]])
+    result = np.exp(DestinationMaxEnt().log_prob_prefix(mdp, THETA, prefixes, [1, 2, 0])[:, 0])
+    whole = np.exp(DestinationMaxEnt().log_prob(mdp, THETA, prefixes[1:2])[0, 0])
     np.testing.assert_allclose(result, [0.0, whole, 1.0], rtol=1e-12, atol=0)
 
 
-def two_kinds(mdp: MDP, n: int) -> Demonstrations:
+def two_intents(mdp: MDP, n: int) -> Demonstrations:
     thetas = np.array([[-6.0, -0.8, -1.0], [-0.8, -6.0, -1.0]])
     model, parts = DestinationMaxEnt(), []
     for k, theta in enumerate(thetas):
@@ -298,9 +296,9 @@ def two_kinds(mdp: MDP, n: int) -> Demonstrations:
 
 
 class TestInMixtures:
-    def test_two_kinds_of_drivers_are_told_apart_and_survive_a_file(self, tmp_path: object) -> None:
+    def test_two_intents_are_recovered_and_saved(self, tmp_path: object) -> None:
         mdp = grid(6)
-        demos = two_kinds(mdp, 120)
+        demos = two_intents(mdp, 120)
         mixture = IntentMixture(2, DestinationMaxEnt(), random_state=0).fit(mdp, demos, groups=demos.groups)
         assert demos.labels is not None
         driver, first = np.unique(demos.groups, return_index=True)
@@ -315,16 +313,16 @@ class TestInMixtures:
 
     def test_the_number_of_intents_is_selected(self) -> None:
         mdp = grid(6)
-        demos = two_kinds(mdp, 60)
+        demos = two_intents(mdp, 60)
         mixture = IntentMixture(irl=DestinationMaxEnt(), max_iter=20, resp_tol=1e-3)
         result = select_intents(
             mdp, demos, [1, 2], mixture=mixture, groups=demos.groups, folds=2, resamples=2, random_state=0
         )
         assert result.recommended == 2
 
-    def test_threads_change_no_bit(self) -> None:
+    def test_results_are_independent_of_the_number_of_threads(self) -> None:
         mdp = grid()
-        demos = two_kinds(mdp, 40)
+        demos = two_intents(mdp, 40)
         weights = np.random.default_rng(0).random((len(demos), 3))
         before = numba.get_num_threads()
         result = []
@@ -336,12 +334,12 @@ class TestInMixtures:
             numba.set_num_threads(before)
         assert all(np.array_equal(result[0], other) for other in result)
 
-    def test_a_warm_start_clusters_what_the_ends_do_not_explain(self) -> None:
+    def test_warm_start_features_are_residuals(self) -> None:
         mdp = grid()
-        demos = two_kinds(mdp, 40)
+        demos = two_intents(mdp, 40)
         model = DestinationMaxEnt(gtol=1e-7)
-        ready = DestinationProblem(model, mdp, demos, Groups.from_labels(None, len(demos)), GoalValues(mdp))
-        result = ready.features()
+        problem = DestinationProblem(model, mdp, demos, Groups.from_labels(None, len(demos)), GoalValues(mdp))
+        result = problem.features()
         theta = model.fit(mdp, demos)
         flows = [
             flow_features(mdp, model.expected_flow(mdp, theta, [s], [g]))
@@ -350,16 +348,16 @@ class TestInMixtures:
         np.testing.assert_allclose(result, ObservedTrips(mdp, demos).features - flows, rtol=0, atol=1e-3)
         np.testing.assert_allclose(model.features(mdp, demos), result, rtol=0, atol=1e-12)
 
-    def test_rewards_outside_the_domain_are_moved_into_it(self) -> None:
+    def test_rewards_outside_the_domain_are_projected(self) -> None:
         mdp = grid()
-        demos = two_kinds(mdp, 10)
-        ready = DestinationProblem(
+        demos = two_intents(mdp, 10)
+        problem = DestinationProblem(
             DestinationMaxEnt(), mdp, demos, Groups.from_labels(None, len(demos)), GoalValues(mdp)
         )
         given = np.array([[0.5, 0.5, 0.5], [-2.0, -3.0, -20.0]])
-        result = ready.project(given)
+        result = problem.project(given)
         assert np.all(result <= 0.0)
-        assert np.all(np.isfinite(ready.log_prob(result)))
+        assert np.all(np.isfinite(problem.log_prob(result)))
         assert result[1].tolist() == [-2.0, -3.0, -10.0]
 
 
@@ -378,7 +376,7 @@ class TestNullDirections:
         one, other = model.log_prob(mdp, theta, demos), model.log_prob(mdp, moved, demos)
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-9)
 
-    def test_they_are_those_of_the_curvature(self) -> None:
+    def test_null_directions_agree_with_the_hessian(self) -> None:
         mdp = grid(4)
         phi = np.asarray(mdp.state_features)
         mdp = mdp.replace(state_features=np.column_stack([phi, phi @ [1.0, 2.0]]))
@@ -396,29 +394,29 @@ class TestNullDirections:
         with pytest.warns(IdentifiabilityWarning, match="1 of 4 directions"):
             DestinationMaxEnt().fit(mdp, demos)
 
-    def test_where_there_is_no_choice_nothing_is_identified(self) -> None:
+    def test_nothing_is_identified_without_alternatives(self) -> None:
         ring = MDP.from_edges([0, 1, 2], [1, 2, 0])
         assert DestinationMaxEnt().null_directions(ring, np.zeros(3)).shape == (3, 3)
 
 
-def wanderers() -> tuple[MDP, Demonstrations]:
-    """Random walks to their goals: the best reward has a spectral radius of 0.99."""
+def random_walks() -> tuple[MDP, Demonstrations]:
+    """Return random walks to goals; the best reward has a spectral radius of 0.99."""
     rng, n = np.random.default_rng(0), 30
     moves = [(s, int(t)) for s in range(n) for t in rng.choice(n, 3, replace=False) if t != s]
     mdp = MDP.from_edges(*zip(*moves, strict=True), n_states=n, state_features=rng.uniform(0.2, 1, (n, 3)))
     out = {s: [t for tail, t in moves if tail == s] for s in range(n)}
     result: list[list[int]] = []
     while len(result) < 200:
-        goal, way = int(rng.integers(5)), [int(rng.integers(n))]
-        while way[-1] != goal and len(way) < 400:
-            way.append(int(rng.choice(out[way[-1]])))
-        if way[-1] == goal:
-            result.append(way)
+        goal, path = int(rng.integers(5)), [int(rng.integers(n))]
+        while path[-1] != goal and len(path) < 400:
+            path.append(int(rng.choice(out[path[-1]])))
+        if path[-1] == goal:
+            result.append(path)
     return mdp, Demonstrations.from_lists(result)
 
 
-def test_a_fit_near_the_edge_of_the_domain_does_not_depend_on_its_start() -> None:
-    mdp, demos = wanderers()
+def test_fit_near_the_boundary_is_independent_of_its_start() -> None:
+    mdp, demos = random_walks()
     newton = DestinationMaxEnt(solver="newton", gtol=1e-6)
     newton.fit(mdp, demos)
     for start in (None, [-3.0, -3.0, -3.0], [-8.0, -1.0, -1.0], [-1.0, -1.0, -8.0], [-1.0, -8.0, -1.0]):
@@ -429,19 +427,19 @@ def test_a_fit_near_the_edge_of_the_domain_does_not_depend_on_its_start() -> Non
         np.testing.assert_allclose(model.result_.value, newton.result_.value, atol=1e-6, rtol=0)
 
 
-def test_a_capped_m_step_improves_on_its_start() -> None:
-    mdp, demos = wanderers()
-    ready = DestinationMaxEnt()._problem(mdp, demos, Groups.from_labels(None, len(demos)))
+def test_limited_m_step_improves_on_its_start() -> None:
+    mdp, demos = random_walks()
+    problem = DestinationMaxEnt()._problem(mdp, demos, Groups.from_labels(None, len(demos)))
     starts, moments = np.array([[-3.0, -3.0, -3.0], [-8.0, -1.0, -1.0]]), np.full((len(demos), 2), 0.5)
-    before = ready.log_prob(starts).sum(axis=0)
-    for cap in (2, 10, 50):
-        result = ready.m_step(moments, starts, np.arange(2), cap)
-        assert result.n_evaluations <= cap
-        assert np.all(ready.log_prob(result.thetas).sum(axis=0) > before)
+    before = problem.log_prob(starts).sum(axis=0)
+    for limit in (2, 10, 50):
+        result = problem.m_step(moments, starts, np.arange(2), limit)
+        assert result.n_evaluations <= limit
+        assert np.all(problem.log_prob(result.thetas).sum(axis=0) > before)
 
 
-def test_null_directions_of_a_fit_are_those_of_the_pairs_demonstrated() -> None:
-    """Two ways lead from 0 to 6, but nobody went there: the trips that were made had no choice."""
+def test_null_directions_of_a_fit_depend_on_the_demonstrated_pairs() -> None:
+    """Only the pair 0-6 has two paths, and it is not demonstrated."""
     phi = np.zeros((8, 1))
     phi[4] = 1.0
     mdp = MDP.from_edges([0, 2, 1, 3, 0, 0, 4, 7], [2, 5, 3, 6, 4, 7, 6, 6], n_states=8, state_features=phi)

@@ -1,4 +1,4 @@
-"""What must not matter: how many intents share a sweep, how states are numbered, how many threads there are."""
+"""Path sums are independent of the number of columns, the state numbering and the number of threads."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ from tests.oracles.recursion import LogRecursion, hessian
 EXACT = ("linear", "log")
 
 
-@pytest.mark.parametrize("space", EXACT)
+@pytest.mark.parametrize("arithmetic", EXACT)
 @settings(max_examples=examples(50))
 @given(case=cases(columns=(3,)))
-def test_columns_together_are_columns_alone(space: str, case: Case) -> None:
-    engine = FinitePathSums(case.mdp, case.max_length, arithmetic=space)
-    check_columns(engine, case.thetas, case.starts)
+def test_columns_together_equal_columns_alone(arithmetic: str, case: Case) -> None:
+    path_sums = FinitePathSums(case.mdp, case.max_length, arithmetic=arithmetic)
+    check_columns(path_sums, case.thetas, case.starts)
 
 
-def check_columns(engine: FinitePathSums, thetas: np.ndarray, starts: np.ndarray | None = None) -> None:
-    """Each column of a sweep has the bits that it has alone."""
-    together = engine.expected_counts(thetas, starts=starts, edges=True)
-    by_start = engine.log_partition_by_start(thetas)
+def check_columns(path_sums: FinitePathSums, thetas: np.ndarray, starts: np.ndarray | None = None) -> None:
+    """Check that each column is bitwise equal to the same column computed alone."""
+    together = path_sums.expected_counts(thetas, starts=starts, edges=True)
+    by_start = path_sums.log_partition_by_start(thetas)
     assert together.edge is not None
     for k in range(len(thetas)):
-        alone = engine.expected_counts(
+        alone = path_sums.expected_counts(
             thetas[k : k + 1], starts=None if starts is None else starts[:, k : k + 1], edges=True
         )
         assert alone.edge is not None
         np.testing.assert_array_equal(together.log_Z[k], alone.log_Z[0])
         np.testing.assert_array_equal(together.node[:, k], alone.node[:, 0])
         np.testing.assert_array_equal(together.edge[:, k], alone.edge[:, 0])
-        np.testing.assert_array_equal(by_start[:, k], engine.log_partition_by_start(thetas[k : k + 1])[:, 0])
+        np.testing.assert_array_equal(by_start[:, k], path_sums.log_partition_by_start(thetas[k : k + 1])[:, 0])
 
 
 def indicator_mdp(seed: int = 3, **fields: object) -> MDP:
-    """Five states, stochastic moves, indicators of states and edges: a product with theta rounds nothing."""
+    """Return a stochastic MDP with five states and indicator features, whose products with theta are exact."""
     rng = np.random.default_rng(seed)
     T = rng.random((5, 2, 5)) * (rng.random((5, 2, 5)) < 0.5)
     T[:, :, 0] += 0.1
@@ -59,43 +59,43 @@ def indicator_mdp(seed: int = 3, **fields: object) -> MDP:
 
 
 @pytest.mark.parametrize("n_columns", [2, 9])
-@pytest.mark.parametrize("space", ["linear", "log", "auto"])
-def test_any_number_of_columns(n_columns: int, space: str) -> None:
-    """Nine is more than are swept together."""
+@pytest.mark.parametrize("arithmetic", ["linear", "log", "auto"])
+def test_any_number_of_columns(n_columns: int, arithmetic: str) -> None:
+    """Nine columns exceed the largest number that is computed together."""
     mdp = indicator_mdp()
     thetas = np.random.default_rng(0).normal(size=(n_columns, mdp.n_features))
     starts = np.random.default_rng(1).dirichlet(np.ones(5), size=n_columns).T
     for by_start in (False, True):
-        engine = FinitePathSums(mdp, 20, arithmetic=space, by_start=by_start)
-        check_columns(engine, thetas)
-        check_columns(engine, thetas, starts)
+        path_sums = FinitePathSums(mdp, 20, arithmetic=arithmetic, by_start=by_start)
+        check_columns(path_sums, thetas)
+        check_columns(path_sums, thetas, starts)
 
 
-def test_columns_of_both_number_spaces_in_one_call() -> None:
-    """Eight linear columns, then three for each space, in turns: each must be what its own space gives, in its place.
+def test_linear_and_log_columns_in_one_call() -> None:
+    """Eight linear columns, then linear and log columns alternately: each equals its own arithmetic, in order.
 
-    Kernels are compiled for a number of columns; eight, three and one are those of other tests here.
+    Kernels are compiled per number of columns; other tests here use eight, three and one as well.
     """
     mdp = indicator_mdp()
     thetas = np.random.default_rng(0).normal(size=(14, mdp.n_features))
     thetas[9::2] *= 400.0
-    found = FinitePathSums(mdp, 6).expected_counts(thetas)
-    assert found.edge is not None
+    counts = FinitePathSums(mdp, 6).expected_counts(thetas)
+    assert counts.edge is not None
     for k, theta in enumerate(thetas):
-        engine = FinitePathSums(mdp, 6, arithmetic="log" if k in (9, 11, 13) else "linear")
-        alone = engine.expected_counts(theta[None])
+        path_sums = FinitePathSums(mdp, 6, arithmetic="log" if k in (9, 11, 13) else "linear")
+        alone = path_sums.expected_counts(theta[None])
         assert alone.edge is not None
-        np.testing.assert_array_equal(found.log_Z[k], alone.log_Z[0])
-        np.testing.assert_array_equal(found.node[:, k], alone.node[:, 0])
-        np.testing.assert_array_equal(found.edge[:, k], alone.edge[:, 0])
+        np.testing.assert_array_equal(counts.log_Z[k], alone.log_Z[0])
+        np.testing.assert_array_equal(counts.node[:, k], alone.node[:, 0])
+        np.testing.assert_array_equal(counts.edge[:, k], alone.edge[:, 0])
     oracle = [LogRecursion(mdp, 6, theta) for theta in thetas]
-    assert_close(found.log_Z, [one.log_Z for one in oracle], "log_Z")
+    assert_close(counts.log_Z, [one.log_Z for one in oracle], "log_Z")
 
 
-@pytest.mark.parametrize("space", EXACT)
+@pytest.mark.parametrize("arithmetic", EXACT)
 @settings(max_examples=examples(50))
 @given(case=cases(columns=(3,)))
-def test_numbering_of_states_does_not_matter(space: str, case: Case) -> None:
+def test_results_are_independent_of_state_numbering(arithmetic: str, case: Case) -> None:
     mdp, n = case.mdp, case.mdp.n_states
     new = np.random.default_rng(n).permutation(n)
     order = np.lexsort((new[mdp.dst], mdp.act, new[mdp.src]))
@@ -113,8 +113,8 @@ def test_numbering_of_states_does_not_matter(space: str, case: Case) -> None:
         action_features=None if mdp.action_features is None else mdp.action_features[mdp.pair_of_edge[order][pairs]],
         edge_features=None if mdp.edge_features is None else mdp.edge_features[order],
     )
-    one = FinitePathSums(mdp, case.max_length, arithmetic=space)
-    other = FinitePathSums(relabelled, case.max_length, arithmetic=space)
+    one = FinitePathSums(mdp, case.max_length, arithmetic=arithmetic)
+    other = FinitePathSums(relabelled, case.max_length, arithmetic=arithmetic)
     before, after = one.expected_counts(case.thetas, edges=True), other.expected_counts(case.thetas, edges=True)
     assert before.edge is not None
     assert after.edge is not None
@@ -129,15 +129,15 @@ def test_numbering_of_states_does_not_matter(space: str, case: Case) -> None:
 
 
 def large_mdp(kind: str, gamma: float) -> MDP:
-    """More than two blocks of states in random order: a ring with chords, self-loops, terminals and a hub.
+    """Return a randomly ordered ring of more than two blocks, with chords, self-loops, terminals and a hub.
 
-    Kind "plain" is deterministic with features on states alone (no weights on edges at all); kind "rich" has parallel
-    edges, stochastic moves and all three kinds of features.
+    "plain" is deterministic with state features only (edges have no weights); "rich" has parallel edges, stochastic
+    actions, and state, action and edge features.
     """
     rng = np.random.default_rng(17)
     n = 2 * BLOCK + 413
     name, ring = rng.permutation(n), np.arange(n)
-    # From each state one step or seven on; then chords, self-loops, edges parallel to the ring, and a hub.
+    # Edges to the next state and to the seventh; then chords, self-loops, edges parallel to the ring, and a hub.
     src = np.concatenate([ring, ring, rng.integers(n, size=n // 2), ring[:30], ring[:500], rng.integers(n, size=50)])
     jumps = [(ring + 1) % n, (ring + 7) % n, rng.integers(n, size=n // 2), ring[:30], ring[:500] + 1, np.zeros(50, int)]
     dst = np.concatenate(jumps)
@@ -145,7 +145,7 @@ def large_mdp(kind: str, gamma: float) -> MDP:
     features: dict[str, Any] = {"state_features": rng.integers(-8, 9, size=(n, 2)) / 8}
     if kind == "plain":
         src, dst = np.divmod(np.unique(src * n + dst), n)
-    else:  # the two edges of the ring are outcomes of action 0, all others are actions of their own
+    else:  # the two ring edges are outcomes of action 0; every other edge has its own action
         order = np.argsort(src, kind="stable")
         rank = np.empty(src.size, dtype=np.int64)
         rank[order] = np.arange(src.size) - np.searchsorted(src[order], src[order])
@@ -166,56 +166,56 @@ def threads() -> Iterator[list[int]]:
 
 
 LARGE = [("plain", 1.0), ("rich", 0.97)]
-# Kernels for several threads take seconds to compile; `test_kernels_graph` has those for three columns, plain graphs.
+# Threaded kernels take seconds to compile, so only these two combinations are compiled here.
 COLUMNS = {"plain": 1, "rich": 3}
 LENGTH = 40
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "gamma"), LARGE)
-@pytest.mark.parametrize("space", EXACT)
-def test_large_graphs_on_any_number_of_threads(kind: str, gamma: float, space: str, threads: list[int]) -> None:
+@pytest.mark.parametrize("arithmetic", EXACT)
+def test_large_graphs_on_any_number_of_threads(kind: str, gamma: float, arithmetic: str, threads: list[int]) -> None:
     mdp = large_mdp(kind, gamma)
     thetas = 0.3 * np.random.default_rng(2).normal(size=(COLUMNS[kind], mdp.n_features))
-    found = []
+    results = []
     for n in threads:
         numba.set_num_threads(n)
         for max_bytes in (2.0**30, lean_bytes(mdp, LENGTH, len(thetas))):
-            engine = FinitePathSums(mdp, LENGTH, arithmetic=space, max_bytes=max_bytes)
-            totals = engine.expected_counts(thetas, edges=True)
-            assert totals.edge is not None
-            found.append([totals.log_Z, totals.node, totals.edge])
-    for other in found[1:]:
-        for one, two in zip(found[0], other, strict=True):
+            path_sums = FinitePathSums(mdp, LENGTH, arithmetic=arithmetic, max_bytes=max_bytes)
+            counts = path_sums.expected_counts(thetas, edges=True)
+            assert counts.edge is not None
+            results.append([counts.log_Z, counts.node, counts.edge])
+    for other in results[1:]:
+        for one, two in zip(results[0], other, strict=True):
             np.testing.assert_array_equal(one, two)
-    assert np.any(engine.graph.order != np.arange(mdp.n_states)), "the states were not reordered"
+    assert np.any(path_sums.graph.order != np.arange(mdp.n_states)), "the states were not reordered"
     oracle = [LogRecursion(mdp, LENGTH, theta) for theta in thetas]
-    counts = [one.counts(one.discount) for one in oracle]
-    assert_close(found[0][0], [one.log_Z for one in oracle], "log_Z")
-    # The largest count is far below 1 here, so that a tolerance relative to 1 would say little.
-    assert_close(found[0][1], np.stack([node for node, _ in counts], axis=1), "counts of states", size=1e-4)
-    assert_close(found[0][2], np.stack([edge for _, edge in counts], axis=1), "counts of edges", size=1e-4)
-    gradient = expected_features(mdp, found[0][1], found[0][2])
+    expected = [one.counts(one.discount) for one in oracle]
+    assert_close(results[0][0], [one.log_Z for one in oracle], "log_Z")
+    # The largest count is far below 1, so a tolerance relative to 1 would be too loose.
+    assert_close(results[0][1], np.stack([node for node, _ in expected], axis=1), "counts of states", size=1e-4)
+    assert_close(results[0][2], np.stack([edge for _, edge in expected], axis=1), "counts of edges", size=1e-4)
+    gradient = expected_features(mdp, results[0][1], results[0][2])
     assert_close(gradient, [one.expected_features() for one in oracle], "expected features")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "gamma", "space"), [("plain", 1.0, "linear"), ("rich", 0.97, "log")])
-def test_time_marginals_of_large_graphs(kind: str, gamma: float, space: str, threads: list[int]) -> None:
-    """The covariance below visits the steps of both kinds in linear space, too."""
+@pytest.mark.parametrize(("kind", "gamma", "arithmetic"), [("plain", 1.0, "linear"), ("rich", 0.97, "log")])
+def test_time_marginals_of_large_graphs(kind: str, gamma: float, arithmetic: str, threads: list[int]) -> None:
+    """The covariance test below covers both graphs in linear arithmetic."""
     mdp = large_mdp(kind, gamma)
     theta = 0.3 * np.random.default_rng(2).normal(size=mdp.n_features)
     oracle = LogRecursion(mdp, LENGTH, theta).occupancy
-    found = []
+    results = []
     for n in threads:
         numba.set_num_threads(n)
         for max_bytes in (2.0**30, 0.0):
-            engine = FinitePathSums(mdp, LENGTH, arithmetic=space, max_bytes=max_bytes)
-            found.append(engine.time_marginals(theta))
-    for other in found[1:]:
-        np.testing.assert_array_equal(found[0], other)
-    # As above: far below 1.
-    assert_close(found[0], oracle, "time marginals", size=1e-4)
+            path_sums = FinitePathSums(mdp, LENGTH, arithmetic=arithmetic, max_bytes=max_bytes)
+            results.append(path_sums.time_marginals(theta))
+    for other in results[1:]:
+        np.testing.assert_array_equal(results[0], other)
+    # The marginals are far below 1, as above.
+    assert_close(results[0], oracle, "time marginals", size=1e-4)
 
 
 @pytest.mark.slow
@@ -233,16 +233,16 @@ def test_covariance_of_large_graphs(kind: str, gamma: float, threads: list[int])
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by_start", [False, True])
-@pytest.mark.parametrize("space", EXACT)
-def test_columns_of_large_graphs(space: str, by_start: bool) -> None:
+@pytest.mark.parametrize("arithmetic", EXACT)
+def test_columns_of_large_graphs(arithmetic: str, by_start: bool) -> None:
     mdp = large_mdp("rich", 0.97)
     thetas = np.random.default_rng(2).integers(-32, 33, size=(3, mdp.n_features)) / 64
-    check_columns(FinitePathSums(mdp, 10, arithmetic=space, by_start=by_start), thetas)
+    check_columns(FinitePathSums(mdp, 10, arithmetic=arithmetic, by_start=by_start), thetas)
 
 
 @pytest.mark.slow
-def test_steps_in_waves_against_the_recursion(threads: list[int]) -> None:
-    """A ring that is long and narrow enough for several steps to be under way at once, on any number of threads."""
+def test_pipelined_steps_against_the_recursion(threads: list[int]) -> None:
+    """A long ring of small bandwidth, on which several steps are computed concurrently."""
     rng = np.random.default_rng(23)
     n = 25 * BLOCK
     ring = np.arange(n)
@@ -259,21 +259,21 @@ def test_steps_in_waves_against_the_recursion(threads: list[int]) -> None:
         edge_features=rng.integers(-8, 9, size=(2 * n + ring[::3].size, 1)) / 8,
     )
     thetas = rng.integers(-64, 65, size=(3, 3)) / 64
-    found = []
+    results = []
     for n_threads in threads:
         numba.set_num_threads(n_threads)
         for max_bytes in (2.0**30, lean_bytes(mdp, 21, len(thetas))):
-            engine = FinitePathSums(mdp, 21, arithmetic="linear", max_bytes=max_bytes)
-            found.append(engine.expected_counts(thetas, edges=True))
-    assert engine.graph.out.block > 0
-    for other in found[1:]:
-        for one, two in zip(found[0], other, strict=True):
+            path_sums = FinitePathSums(mdp, 21, arithmetic="linear", max_bytes=max_bytes)
+            results.append(path_sums.expected_counts(thetas, edges=True))
+    assert path_sums.graph.out.block > 0
+    for other in results[1:]:
+        for one, two in zip(results[0], other, strict=True):
             np.testing.assert_array_equal(one, two)
     for k, theta in enumerate(thetas):
         oracle = LogRecursion(mdp, 21, theta)
         node, edge = oracle.counts(oracle.discount)
-        assert_close(found[0].log_Z[k], oracle.log_Z, "log_Z")
-        # Counts are about 1e-4 here: a tolerance relative to 1 would say little.
-        assert_close(found[0].node[:, k], node, "counts of states", size=1e-4)
-        assert found[0].edge is not None
-        assert_close(found[0].edge[:, k], edge, "counts of edges", size=1e-4)
+        assert_close(results[0].log_Z[k], oracle.log_Z, "log_Z")
+        # Counts are about 1e-4, so a tolerance relative to 1 would be too loose.
+        assert_close(results[0].node[:, k], node, "counts of states", size=1e-4)
+        assert results[0].edge is not None
+        assert_close(results[0].edge[:, k], edge, "counts of edges", size=1e-4)

@@ -21,14 +21,14 @@ ZERO = np.zeros(4)
 
 @pytest.mark.parametrize("value", [0, -1, 2.5, True, False, "x", math.nan, -math.inf, np.float64(0.5), [3]])
 def test_max_length(value: object):
-    for use in (
+    for call in (
         lambda model: model.fit(small_mdp(), DEMOS),
         lambda model: model.log_partition(small_mdp(), ZERO),
         lambda model: model.log_prob(small_mdp(), ZERO, DEMOS),
         lambda model: model.sample(small_mdp(), ZERO, 2),
     ):
         with raises(InvalidParameter, parameter="max_length", value=value):
-            use(MaxEnt(value))  # type: ignore[arg-type]
+            call(MaxEnt(value))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_parameters(name: str, value: object):
 
 
 @pytest.mark.parametrize("name", ["stop", "condition", "arithmetic"])
-def test_names_are_checked_without_a_fit_too(name: str):
+def test_names_are_checked_without_a_fit(name: str):
     with raises(InvalidParameter, parameter=name, value="x"):
         MaxEnt(3).set_params(**{name: "x"}).log_partition(small_mdp(), ZERO)
 
 
 @pytest.mark.parametrize("value", [None, 3, ["newton"]])
-def test_a_name_that_is_no_string(value: object):
+def test_solver_must_be_a_string(value: object):
     with raises(InvalidParameter, parameter="solver", value=value):
         MaxEnt(3, solver=value).fit(small_mdp(), DEMOS)  # type: ignore[arg-type]
 
@@ -100,7 +100,7 @@ def test_bounds(bounds: object, index: int | None):
 
 
 @pytest.mark.parametrize(
-    ("name", "ask"),
+    ("name", "call"),
     [
         ("thetas", lambda model, mdp, theta: model.log_prob(mdp, theta, DEMOS)),
         ("thetas", lambda model, mdp, theta: model.log_partition(mdp, theta)),
@@ -114,19 +114,19 @@ def test_bounds(bounds: object, index: int | None):
         ("starts", lambda model, mdp, theta: model.fit_many(mdp, DEMOS, np.ones((3, 1)), theta)),
     ],
 )
-def test_theta_of_the_wrong_shape_or_not_finite(name: str, ask: object):
+def test_theta_with_wrong_shape_or_non_finite_value(name: str, call: object):
     mdp, model = small_mdp(), MaxEnt(3)
     for wrong in (np.zeros(3), np.zeros((1, 5)), np.zeros((1, 1, 4))):
         with raises(InvalidParameter, parameter=name, value=wrong.shape):
-            ask(model, mdp, wrong)  # type: ignore[operator]
+            call(model, mdp, wrong)  # type: ignore[operator]
     with raises(InvalidParameter, parameter=name, value=math.nan, index=(0, 2)):
-        ask(model, mdp, [0.0, 0.0, math.nan, 0.0])  # type: ignore[operator]
+        call(model, mdp, [0.0, 0.0, math.nan, 0.0])  # type: ignore[operator]
     with raises(InvalidParameter, parameter=name):
-        ask(model, mdp, "steep")  # type: ignore[operator]
+        call(model, mdp, "steep")  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(
-    ("name", "ask"),
+    ("name", "call"),
     [
         ("theta", lambda model, mdp, theta: model.hessian(mdp, theta)),
         ("theta", lambda model, mdp, theta: model.time_marginals(mdp, theta)),
@@ -136,9 +136,9 @@ def test_theta_of_the_wrong_shape_or_not_finite(name: str, ask: object):
     ],
 )
 @pytest.mark.parametrize("stop", ["anywhere", "terminal"])
-def test_functions_of_one_theta_refuse_several(stop: str, name: str, ask: object):
+def test_functions_of_one_theta_reject_several(stop: str, name: str, call: object):
     with raises(InvalidParameter, parameter=name, value=(2, 4)):
-        ask(MaxEnt(3, stop=stop), small_mdp(), np.zeros((2, 4)))  # type: ignore[operator]
+        call(MaxEnt(3, stop=stop), small_mdp(), np.zeros((2, 4)))  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("n", [0, -3, 2.0, True, None, "3"])
@@ -153,7 +153,7 @@ def test_seed(seed: object):
         MaxEnt(3).sample(small_mdp(), ZERO, 2, seed=seed)  # type: ignore[arg-type]
 
 
-def test_time_marginals_need_a_last_step():
+def test_time_marginals_need_a_finite_max_length():
     with raises(InvalidParameter, parameter="max_length", value=math.inf):
         MaxEnt(math.inf).time_marginals(small_mdp(gamma=1.0), np.full(4, -2.0))
 
@@ -163,7 +163,7 @@ def test_unbounded_length_needs_discount_one():
         MaxEnt(math.inf).log_partition(small_mdp(gamma=0.9), np.full(4, -2.0))
 
 
-def test_unbounded_length_has_no_last_step_to_stop_at():
+def test_unbounded_length_has_no_stop_at_max_length():
     with raises(InvalidParameter, parameter="stop", value="terminal_or_max_length"):
         MaxEnt(math.inf, stop="terminal_or_max_length").log_partition(small_mdp(gamma=1.0), np.full(4, -2.0))
 
@@ -193,7 +193,7 @@ def test_weights_of_fit_that_are_all_zero():
 
 
 @pytest.mark.parametrize("weights", [1.0, ["a", "b", "c"], [[1.0], [1.0, 2.0], [3.0]]])
-def test_weights_that_are_no_vector_of_numbers(weights: object):
+def test_weights_must_be_a_numeric_vector(weights: object):
     with raises(InvalidParameter, parameter="weights"):
         MaxEnt(3).fit(small_mdp(), DEMOS, weights)  # type: ignore[arg-type]
 
@@ -239,30 +239,30 @@ def impossible() -> Demonstrations:
 
 @pytest.mark.parametrize("stop", ["anywhere", "terminal_or_max_length"])
 @pytest.mark.parametrize("recorded", [True, False])
-def test_an_infeasible_step_in_demonstration_12_at_step_3(recorded: bool, stop: str):
+def test_error_names_demonstration_and_step(recorded: bool, stop: str):
     demos = impossible() if recorded else impossible().replace(actions=None)
     model = MaxEnt(5, stop=stop)
-    for use in (
+    for call in (
         lambda: model.fit(small_mdp(), demos),
         lambda: model.fit_many(small_mdp(), demos, np.ones((15, 2))),
         lambda: model.log_prob(small_mdp(), ZERO, demos),
     ):
         with raises(InvalidDemos, parameter="demos", index=(12, 3)):
-            use()
+            call()
 
 
-def test_a_zero_weight_does_not_excuse_an_infeasible_step():
+def test_infeasible_steps_are_errors_even_with_zero_weight():
     with raises(InvalidDemos, parameter="demos", index=(12, 3)):
         MaxEnt(5).fit(small_mdp(), impossible(), np.arange(15) < 12)
 
 
-def test_a_start_without_probability():
+def test_start_state_of_probability_zero():
     with raises(InvalidDemos, parameter="demos", index=(1, 0)):
         MaxEnt(3).fit(small_mdp(), Demonstrations.from_lists([[0], [3]]))
 
 
 @pytest.mark.parametrize("stop", ["anywhere", "terminal", "terminal_or_max_length"])
-def test_a_state_that_does_not_exist(stop: str):
+def test_state_out_of_range(stop: str):
     demos = Demonstrations.from_lists([[2, 3], [0, 2, 99]])
     with raises(InvalidDemos, parameter="demos", index=(1, 2)):
         MaxEnt(5, stop=stop).fit(small_mdp(), demos)
@@ -270,7 +270,7 @@ def test_a_state_that_does_not_exist(stop: str):
         MaxEnt(5, stop=stop).log_prob(small_mdp(), ZERO, demos)
 
 
-def test_an_end_that_is_not_terminal():
+def test_last_state_must_be_terminal():
     demos = Demonstrations.from_lists([[0, 1, 3], [2, 3], [0, 0, 1]], [[0, 1], [1], [2, 0]])
     for model in (MaxEnt(3, stop="terminal"), MaxEnt(stop="terminal")):
         with raises(InvalidDemos, parameter="demos", index=2):
@@ -280,20 +280,20 @@ def test_an_end_that_is_not_terminal():
     assert np.all(np.isfinite(MaxEnt(3, stop="terminal").log_prob(small_mdp(), ZERO, demos[:2])))
 
 
-def test_an_end_that_is_neither_terminal_nor_the_last_step():
+def test_last_state_must_be_terminal_or_at_max_length():
     demos = Demonstrations.from_lists([[0, 1, 3], [0, 0, 1]], [[0, 1], [2, 0]])
     assert np.all(np.isfinite(MaxEnt(3, stop="terminal_or_max_length").log_prob(small_mdp(), ZERO, demos)))
     with raises(InvalidDemos, parameter="demos", index=1):
         MaxEnt(4, stop="terminal_or_max_length").log_prob(small_mdp(), ZERO, demos)
 
 
-def test_no_trajectory_ends_where_the_model_lets_it():
+def test_no_trajectory_can_end():
     chain = MDP.from_edges([0, 1, 2], [1, 2, 3], p0=[1, 0, 0, 0])
     with raises(InvalidParameter, parameter="stop", value="terminal", index=0):
         MaxEnt(3, stop="terminal").log_partition(chain, ZERO)
 
 
-def test_a_fit_that_fails_leaves_the_model_as_it_was():
+def test_failed_fit_does_not_change_the_model():
     mdp, model = small_mdp(), MaxEnt()
     theta = model.fit(mdp, DEMOS)
     before = model.log_prob(mdp, theta, DEMOS)
@@ -304,19 +304,19 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was():
     np.testing.assert_array_equal(model.log_prob(mdp, theta, DEMOS), before)
 
 
-def test_a_streamed_problem_has_no_rows():
+def test_streamed_problem_has_no_per_demonstration_results():
     class Streamed:
         n_demos = 3
 
     mdp, model = small_mdp(), MaxEnt(3)
     units = Groups.from_labels(None, 3)
     problem = MaxEntProblem(model, mdp, None, units, model.path_sums_for_fit(mdp, 3), Streamed())  # type: ignore[arg-type]
-    for ask in (lambda: problem.log_prob(ZERO[None]), lambda: problem.moments(np.ones((3, 1))), problem.features):
+    for call in (lambda: problem.log_prob(ZERO[None]), lambda: problem.moments(np.ones((3, 1))), problem.features):
         with raises(InvalidDemos, parameter="demos"):
-            ask()
+            call()
 
 
-def test_a_model_that_breaks_the_protocol():
+def test_model_with_wrong_output_shapes():
     class Odd:
         def fit(self, mdp, demos, weights=None, start=None):
             return np.zeros((2, 4))

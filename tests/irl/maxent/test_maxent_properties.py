@@ -1,4 +1,4 @@
-"""`MaxEnt` on random small MDPs: probabilities sum to one, fits are maxima, null directions are all that there are."""
+"""`MaxEnt` against enumeration on random small MDPs: probabilities, fits and null directions."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tests.oracles.likelihood import as_demonstrations, log_probs, objective, po
 from tests.oracles.random_mdps import Case, cases
 
 CONDITIONS = ("none", "start")
-# Few trajectories, so that hundreds of MDPs are enumerated in a few seconds.
+# Few trajectories, so hundreds of MDPs are enumerated in seconds.
 SMALL = {"max_length": 4, "most_paths": 200}
 
 
 def rank(matrix: np.ndarray) -> int:
-    """Features have three digits and about size 1: a singular value is well above 1e-8, or rounding."""
+    """Return the rank; features have size 1 and three digits, so singular values below 1e-8 are rounding errors."""
     return int(np.linalg.matrix_rank(matrix, tol=1e-8)) if matrix.size else 0
 
 
 def feature_differences(paths: Enumeration, by_start: bool) -> np.ndarray:
-    """F of every trajectory minus that of another one from the same start, or from any start."""
+    """Return F of every trajectory minus F of a reference trajectory (by start: from the same start state)."""
     rows = possible(paths)
     F, first = paths.F[rows], paths.first[rows]
     if not by_start:
@@ -41,7 +41,7 @@ def feature_differences(paths: Enumeration, by_start: bool) -> np.ndarray:
 @pytest.mark.parametrize("condition", CONDITIONS)
 @settings(max_examples=examples(30))
 @given(case=cases(**SMALL))
-def test_probabilities_sum_to_one_over_trajectories_and_over_states(condition: str, case: Case) -> None:
+def test_probabilities_sum_to_one(condition: str, case: Case) -> None:
     paths = Enumeration(case.mdp, case.max_length)
     model = MaxEnt(case.max_length, condition=condition)
     rows = possible(paths)
@@ -52,63 +52,63 @@ def test_probabilities_sum_to_one_over_trajectories_and_over_states(condition: s
     np.testing.assert_allclose(np.exp(whole).sum(axis=0), n_starts, rtol=1e-10)
     np.testing.assert_allclose(np.exp(states).sum(axis=0), n_starts, rtol=1e-10)
     for k, theta in enumerate(case.thetas):
-        every = log_probs(paths, theta, condition == "start")
-        np.testing.assert_allclose(whole[:, k], every[rows], rtol=1e-10, atol=1e-10)
-        np.testing.assert_allclose(states[:, k], [log_sum(every[g]) for g in groups], rtol=1e-10, atol=1e-10)
+        log_p = log_probs(paths, theta, condition == "start")
+        np.testing.assert_allclose(whole[:, k], log_p[rows], rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(states[:, k], [log_sum(log_p[g]) for g in groups], rtol=1e-10, atol=1e-10)
 
 
 @settings(max_examples=examples(60))
 @given(case=cases(columns=(1,), **SMALL))
-def test_the_correction_for_unrecorded_actions_has_the_gradient_of_finite_differences(case: Case) -> None:
+def test_gradient_of_the_correction_agrees_with_finite_differences(case: Case) -> None:
     paths = Enumeration(case.mdp, case.max_length)
     groups = list(same_states(paths).values())
     observed = ObservedPaths(case.mdp, as_demonstrations(paths, [g[0] for g in groups], actions=False))
     weights, theta = np.linspace(0.5, 1.5, len(groups)), case.thetas[0]
     _, gradient = observed.correction(theta, weights)
-    slope = [
+    differences = [
         (observed.correction(theta + h, weights)[0] - observed.correction(theta - h, weights)[0]) / 2e-5
         for h in 1e-5 * np.eye(theta.size)
     ]
-    np.testing.assert_allclose(gradient, slope, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(gradient, differences, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("by_start", [False, True])
 @settings(max_examples=examples(60))
 @given(case=cases(**SMALL))
-def test_null_directions_are_those_of_all_feature_differences(by_start: bool, case: Case) -> None:
-    """Exactly the null space of F(tau) - F(tau') over all pairs, hence that of the covariance at any theta."""
+def test_null_directions_span_the_null_space_of_feature_differences(by_start: bool, case: Case) -> None:
+    """The null space of F(tau) - F(tau') over all pairs equals the null space of the covariance at any theta."""
     paths = Enumeration(case.mdp, case.max_length)
     differences = feature_differences(paths, by_start)
     d = case.mdp.n_features
-    found = null_directions(*variation(case.mdp, case.max_length, by_start))
-    assert found.shape == (d - rank(differences), d)
-    np.testing.assert_allclose(found @ found.T, np.eye(len(found)), atol=1e-10)
-    np.testing.assert_allclose(differences @ found.T, 0.0, atol=1e-9)
+    directions = null_directions(*variation(case.mdp, case.max_length, by_start))
+    assert directions.shape == (d - rank(differences), d)
+    np.testing.assert_allclose(directions @ directions.T, np.eye(len(directions)), atol=1e-10)
+    np.testing.assert_allclose(differences @ directions.T, 0.0, atol=1e-9)
 
 
 @pytest.mark.parametrize("by_start", [False, True])
 @settings(max_examples=examples(40))
 @given(case=cases(scales=(0.3,), **SMALL))
-def test_null_directions_are_those_of_the_covariance_at_random_thetas(by_start: bool, case: Case) -> None:
-    engine = FinitePathSums(case.mdp, case.max_length, by_start=by_start)
-    found = null_directions(*variation(case.mdp, case.max_length, by_start))
+def test_null_directions_span_the_null_space_of_the_covariance(by_start: bool, case: Case) -> None:
+    path_sums = FinitePathSums(case.mdp, case.max_length, by_start=by_start)
+    directions = null_directions(*variation(case.mdp, case.max_length, by_start))
     for theta in case.thetas:
-        covariance = engine.covariance(theta)
-        np.testing.assert_allclose(covariance @ found.T, 0.0, atol=1e-10 * (1 + np.abs(covariance).max()))
-        assert rank(covariance) == case.mdp.n_features - len(found)
+        covariance = path_sums.covariance(theta)
+        np.testing.assert_allclose(covariance @ directions.T, 0.0, atol=1e-10 * (1 + np.abs(covariance).max()))
+        assert rank(covariance) == case.mdp.n_features - len(directions)
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
 @settings(max_examples=examples(50))
 @given(case=cases(columns=(1,), **SMALL))
-def test_null_directions_leave_all_probabilities_alone(condition: str, case: Case) -> None:
+def test_null_directions_do_not_change_probabilities(condition: str, case: Case) -> None:
     model = MaxEnt(case.max_length, condition=condition)
     directions = model.null_directions(case.mdp, case.thetas[0])
     assume(len(directions))
     paths = Enumeration(case.mdp, case.max_length)
     demos = as_demonstrations(paths, possible(paths))
     before = model.log_prob(case.mdp, case.thetas[0], demos)
-    for direction in directions:  # one at a time: for every number of them there would be kernels to compile
+    for direction in directions:  # one at a time, because kernels are compiled per number of columns
         shifted = model.log_prob(case.mdp, case.thetas[0] + 2.0 * direction, demos)
         np.testing.assert_allclose(shifted, before, rtol=1e-9, atol=1e-9)
 
@@ -118,8 +118,8 @@ def test_null_directions_leave_all_probabilities_alone(condition: str, case: Cas
 @pytest.mark.filterwarnings("ignore::limiirl.errors.IdentifiabilityWarning")
 @settings(max_examples=examples(25))
 @given(case=cases(columns=(1,), scales=(0.3, 1.0), **SMALL), seed=st.integers(0, 2**20))
-def test_fits_satisfy_the_conditions_of_a_bounded_minimum(condition: str, solver: str, case: Case, seed: int) -> None:
-    """Demonstrations are drawn at random, so that many maxima lie on a bound or in a null direction."""
+def test_fits_satisfy_the_optimality_conditions(condition: str, solver: str, case: Case, seed: int) -> None:
+    """Demonstrations are drawn uniformly, so many maxima are at a bound or not identified."""
     paths = Enumeration(case.mdp, case.max_length)
     rng = np.random.default_rng(seed)
     rows = rng.choice(possible(paths), size=6)
@@ -140,7 +140,7 @@ def test_fits_satisfy_the_conditions_of_a_bounded_minimum(condition: str, solver
 
 @settings(max_examples=examples(30))
 @given(case=cases(columns=(3,), scales=(0.3, 1.0), **SMALL), seed=st.integers(0, 2**20))
-def test_fit_many_satisfies_the_same_conditions_column_by_column(case: Case, seed: int) -> None:
+def test_fit_many_satisfies_the_optimality_conditions_per_column(case: Case, seed: int) -> None:
     paths = Enumeration(case.mdp, case.max_length)
     rng = np.random.default_rng(seed)
     rows = rng.choice(possible(paths), size=6)
@@ -152,24 +152,24 @@ def test_fit_many_satisfies_the_same_conditions_column_by_column(case: Case, see
     for k, theta in enumerate(thetas):
         counts = np.bincount(rows, weights=weights[:, k], minlength=len(paths.listed))
         _, gradient = objective(paths, counts)(theta)
-        held = ((theta == -3.0) & (gradient >= 0)) | ((theta == 1.0) & (gradient <= 0))
-        assert np.all(np.abs(gradient[~held]) <= tol)
+        active = ((theta == -3.0) & (gradient >= 0)) | ((theta == 1.0) & (gradient <= 0))
+        assert np.all(np.abs(gradient[~active]) <= tol)
 
 
 @settings(max_examples=examples(30))
-@given(case=cases(columns=(1,), scales=(3.0,), **SMALL), seed=st.integers(0, 2**20), cap=st.integers(2, 6))
+@given(case=cases(columns=(1,), scales=(3.0,), **SMALL), seed=st.integers(0, 2**20), limit=st.integers(2, 6))
 @pytest.mark.filterwarnings("ignore::limiirl.errors.IdentifiabilityWarning")
 @pytest.mark.parametrize("solver", ["newton", "lbfgs"])
-def test_a_capped_fit_is_never_worse_than_its_start(solver: str, case: Case, seed: int, cap: int) -> None:
+def test_limited_fit_is_never_worse_than_its_start(solver: str, case: Case, seed: int, limit: int) -> None:
     paths = Enumeration(case.mdp, case.max_length)
     rows = np.random.default_rng(seed).choice(possible(paths), size=6)
     counts = np.bincount(rows, minlength=len(paths.listed)).astype(float)
-    model = MaxEnt(case.max_length, (-8.0, 8.0), solver=solver, max_evaluations=cap, gtol=1e-7)
+    model = MaxEnt(case.max_length, (-8.0, 8.0), solver=solver, max_evaluations=limit, gtol=1e-7)
     demos = as_demonstrations(paths, rows)
     target = objective(paths, counts)
     try:
         theta = model.fit(case.mdp, demos, start=case.thetas[0])
-    except ConvergenceWarning:  # an error here; fit_many returns the same point without it
+    except ConvergenceWarning:  # warnings are errors in tests; fit_many does not warn
         theta = model.fit_many(case.mdp, demos, np.ones((6, 1)), case.thetas)[0]
     value, start = target(theta)[0], target(np.clip(case.thetas[0], -8.0, 8.0))[0]
     assert math.isfinite(value)

@@ -1,4 +1,4 @@
-"""`MaxEnt` as a distribution: log-probabilities, marginals, samples, `max_length`, and the habits of an estimator."""
+"""`MaxEnt` as a distribution and an estimator: log-probabilities, marginals, samples, `max_length`, parameters."""
 
 import math
 import pickle
@@ -27,54 +27,56 @@ ACTIONS = [[0, 1], [0], [0]]
 # Log-probabilities.
 
 
-@pytest.mark.parametrize("space", ["auto", "linear", "log"])
+@pytest.mark.parametrize("arithmetic", ["auto", "linear", "log"])
 @pytest.mark.parametrize("stop", STOPS)
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_log_prob_of_every_trajectory(condition: str, stop: str, space: str):
+def test_log_prob_of_every_trajectory(condition: str, stop: str, arithmetic: str):
     mdp = small_mdp()
     paths = Enumeration(mdp, LENGTH, stop)
     rows = possible(paths)
-    model = MaxEnt(LENGTH, stop=stop, condition=condition, arithmetic=space)
-    found = model.log_prob(mdp, THETAS, as_demonstrations(paths, rows))
-    assert found.shape == (rows.size, 3)
+    model = MaxEnt(LENGTH, stop=stop, condition=condition, arithmetic=arithmetic)
+    log_prob = model.log_prob(mdp, THETAS, as_demonstrations(paths, rows))
+    assert log_prob.shape == (rows.size, 3)
     for k, theta in enumerate(THETAS):
         np.testing.assert_allclose(
-            found[:, k], log_probs(paths, theta, condition == "start")[rows], rtol=1e-11, atol=1e-11
+            log_prob[:, k], log_probs(paths, theta, condition == "start")[rows], rtol=1e-11, atol=1e-11
         )
     if condition == "none":
-        np.testing.assert_allclose(np.exp(found).sum(axis=0), 1.0, rtol=1e-12)
+        np.testing.assert_allclose(np.exp(log_prob).sum(axis=0), 1.0, rtol=1e-12)
     else:
         for state in (0, 1, 2):
-            np.testing.assert_allclose(np.exp(found[paths.first[rows] == state]).sum(axis=0), 1.0, rtol=1e-12)
+            np.testing.assert_allclose(np.exp(log_prob[paths.first[rows] == state]).sum(axis=0), 1.0, rtol=1e-12)
 
 
-@pytest.mark.parametrize("moves", [True, False], ids=["all features", "state features"])
+@pytest.mark.parametrize("edge_features", [True, False], ids=["all features", "state features"])
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_log_prob_of_every_state_sequence_without_actions(condition: str, moves: bool):
-    """The sum over the actions that could have joined the states, weighted by theta where they bear features."""
-    mdp = small_mdp(moves=moves)
+def test_log_prob_of_every_state_sequence_without_actions(condition: str, edge_features: bool):
+    """log_prob sums over the unrecorded actions, weighted by theta if they have features."""
+    mdp = small_mdp(moves=edge_features)
     paths = Enumeration(mdp, LENGTH)
     groups = list(same_states(paths).values())
     assert max(len(group) for group in groups) >= 4
     thetas = THETAS[:, : mdp.n_features]
     demos = as_demonstrations(paths, [group[0] for group in groups], actions=False)
-    found = MaxEnt(LENGTH, condition=condition).log_prob(mdp, thetas, demos)
+    log_prob = MaxEnt(LENGTH, condition=condition).log_prob(mdp, thetas, demos)
     for k, theta in enumerate(thetas):
-        every = log_probs(paths, theta, condition == "start")
-        np.testing.assert_allclose(found[:, k], [log_sum(every[group]) for group in groups], rtol=1e-11, atol=1e-11)
-    total = np.exp(found).sum(axis=0) if condition == "none" else np.exp(found[demos.start_states == 1]).sum(axis=0)
+        log_p = log_probs(paths, theta, condition == "start")
+        np.testing.assert_allclose(log_prob[:, k], [log_sum(log_p[group]) for group in groups], rtol=1e-11, atol=1e-11)
+    total = (
+        np.exp(log_prob).sum(axis=0) if condition == "none" else np.exp(log_prob[demos.start_states == 1]).sum(axis=0)
+    )
     np.testing.assert_allclose(total, 1.0, rtol=1e-12)
 
 
-def test_log_prob_counts_start_and_dynamics():
-    """At theta = 0 all that is left is log q minus the logarithm of the number of action sequences by probability."""
+def test_log_prob_includes_p0_and_dynamics():
+    """At theta = 0, log_prob is log q minus log Z."""
     mdp = MDP.from_edges(
         [0, 0, 1], [1, 2, 2], action=[0, 0, 0], prob=[0.25, 0.75, 1.0], p0=[0.5, 0.5, 0.0], state_features=np.eye(3)
     )
     demos = Demonstrations.from_lists([[0], [0, 1], [0, 2], [1, 2], [0, 1, 2]])
-    found = MaxEnt(3).log_prob(mdp, np.zeros(3), demos)[:, 0]
-    Z = 0.5 * (1 + 1 + 0.25) + 0.5 * 2  # from 0: stop, one move, two moves by way of 1; from 1: stop or move
-    np.testing.assert_allclose(np.exp(found), np.array([0.5, 0.125, 0.375, 0.5, 0.125]) / Z, rtol=1e-14)
+    log_prob = MaxEnt(3).log_prob(mdp, np.zeros(3), demos)[:, 0]
+    Z = 0.5 * (1 + 1 + 0.25) + 0.5 * 2  # from 0: no step, one step, two steps via 1; from 1: no step or one step
+    np.testing.assert_allclose(np.exp(log_prob), np.array([0.5, 0.125, 0.375, 0.5, 0.125]) / Z, rtol=1e-14)
 
 
 def test_one_theta_may_be_a_vector():
@@ -86,7 +88,7 @@ def test_one_theta_may_be_a_vector():
     assert model.log_prob(mdp, THETAS, demos[:0]).shape == (0, 3)
 
 
-def test_lists_of_integers_will_do():
+def test_theta_may_be_a_list_of_integers():
     mdp = small_mdp()
     np.testing.assert_array_equal(
         MaxEnt(3).log_partition(mdp, [1, 0, 0, -1]), MaxEnt(3).log_partition(mdp, np.array([1.0, 0, 0, -1]))
@@ -112,12 +114,12 @@ def test_log_partition_expected_features_and_hessian(condition: str):
 # Marginals.
 
 
-@pytest.mark.parametrize("moves", [True, False], ids=["all features", "state features"])
+@pytest.mark.parametrize("edge_features", [True, False], ids=["all features", "state features"])
 @pytest.mark.parametrize("stop", STOPS)
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_marginals_are_those_of_the_enumeration_and_agree_with_each_other(condition: str, stop: str, moves: bool):
-    """Also where parallel edges are merged inside of the engine, which happens without features on them."""
-    mdp = small_mdp(moves=moves)
+def test_marginals_against_enumeration(condition: str, stop: str, edge_features: bool):
+    """Includes MDPs whose parallel edges are merged by the path sums."""
+    mdp = small_mdp(moves=edge_features)
     paths = Enumeration(mdp, LENGTH, stop)
     model = MaxEnt(LENGTH, stop=stop, condition=condition)
     thetas = THETAS[:, : mdp.n_features]
@@ -138,22 +140,22 @@ def test_marginals_are_those_of_the_enumeration_and_agree_with_each_other(condit
             np.testing.assert_allclose(times[0], mdp.p0, atol=1e-14)
 
 
-def test_marginals_are_on_the_states_and_edges_of_the_mdp():
-    """A chain numbered in a scrambled order, which the engine reorders for itself."""
+def test_marginals_are_in_the_order_of_the_mdp():
+    """The path sums reorder the states of this chain, which are numbered randomly."""
     order = np.random.default_rng(3).permutation(40)
     mdp = MDP.from_edges(order[:-1], order[1:], p0=np.arange(40) == order[0])
     theta = np.zeros(40)
-    theta[order[17]] = 50.0  # everyone gets there, and nobody who has been there is told apart
+    theta[order[17]] = 50.0  # reached with probability 1
     model = MaxEnt(18)
-    visits = np.zeros(40)
-    visits[order[:18]] = 1.0
-    np.testing.assert_allclose(model.state_marginals(mdp, theta)[0], visits, atol=1e-12)
-    np.testing.assert_allclose(model.edge_marginals(mdp, theta)[0], visits[mdp.src] * visits[mdp.dst], atol=1e-12)
+    expected = np.zeros(40)
+    expected[order[:18]] = 1.0
+    np.testing.assert_allclose(model.state_marginals(mdp, theta)[0], expected, atol=1e-12)
+    np.testing.assert_allclose(model.edge_marginals(mdp, theta)[0], expected[mdp.src] * expected[mdp.dst], atol=1e-12)
     np.testing.assert_array_equal(np.argmax(model.time_marginals(mdp, theta), axis=1), order[:18])
 
 
-def test_marginals_of_any_length():
-    """One loop with weight x: a trajectory has 1 / (1 - x) states on average."""
+def test_marginals_of_unbounded_length():
+    """A self-loop of weight x: a trajectory has 1 / (1 - x) states on average."""
     mdp = MDP.from_edges([0], [0], n_states=1)
     model, x = MaxEnt(math.inf), 0.3
     np.testing.assert_allclose(model.state_marginals(mdp, [math.log(x)]), [[1 / (1 - x)]], rtol=1e-12)
@@ -165,10 +167,10 @@ def test_marginals_of_any_length():
     )
 
 
-# The largest length.
+# The maximum length.
 
 
-def test_max_length_is_the_longest_demonstration_of_fit_and_then_fixed():
+def test_max_length_defaults_to_the_longest_demonstration_of_fit():
     mdp = small_mdp()
     model = MaxEnt()
     demos = Demonstrations.from_lists(SHORT, ACTIONS)
@@ -193,7 +195,7 @@ def test_max_length_does_not_depend_on_weights():
     assert model.max_length_ == 3
 
 
-def test_fit_anew_settles_the_length_anew():
+def test_second_fit_resolves_max_length_again():
     mdp = small_mdp()
     model = MaxEnt()
     model.fit(mdp, Demonstrations.from_lists(SHORT, ACTIONS))
@@ -201,17 +203,17 @@ def test_fit_anew_settles_the_length_anew():
     assert model.max_length_ == 5
 
 
-@pytest.mark.parametrize("given", [7, np.int64(7), 7.0])
-def test_a_given_max_length_stays(given: object):
+@pytest.mark.parametrize("max_length", [7, np.int64(7), 7.0])
+def test_max_length_is_used_as_passed(max_length: object):
     mdp = small_mdp()
-    model = MaxEnt(given)
+    model = MaxEnt(max_length)
     theta = model.fit(mdp, Demonstrations.from_lists(SHORT, ACTIONS))
     assert model.max_length_ == 7
     assert model.time_marginals(mdp, theta).shape == (7, 4)
-    assert model.max_length is given
+    assert model.max_length is max_length
 
 
-def test_a_given_max_length_is_a_bound_for_fit_too():
+def test_demonstrations_longer_than_max_length():
     with pytest.raises(InvalidDemos, match="demonstration 0 has 3 states, more than max_length = 2"):
         MaxEnt(2).fit(small_mdp(), Demonstrations.from_lists(SHORT, ACTIONS))
 
@@ -222,7 +224,7 @@ def test_max_length_changes_the_model():
 
 
 @pytest.mark.parametrize(
-    "ask",
+    "call",
     [
         lambda model, mdp: model.log_prob(mdp, THETAS[0], Demonstrations.from_lists(SHORT, ACTIONS)),
         lambda model, mdp: model.log_partition(mdp, THETAS[0]),
@@ -235,15 +237,15 @@ def test_max_length_changes_the_model():
         lambda model, mdp: model.sample(mdp, THETAS[0], 3),
     ],
 )
-def test_before_fit_the_length_is_not_known(ask: object):
-    with pytest.raises(NotFitted, match="max_length=None is settled by fit.* Fit first, or pass max_length"):
-        ask(MaxEnt(), small_mdp())  # type: ignore[operator]
+def test_max_length_none_requires_a_fit(call: object):
+    with raises(NotFitted, parameter="max_length"):
+        call(MaxEnt(), small_mdp())  # type: ignore[operator]
 
 
 # Samples.
 
 
-def test_samples_repeat_with_their_seed():
+def test_samples_are_reproducible():
     mdp = small_mdp()
     model = MaxEnt(LENGTH)
     one = model.sample(mdp, THETAS[0], 50, seed=4)
@@ -271,7 +273,7 @@ def test_samples_are_possible_under_the_model(condition: str, length: float):
     assert demos.lengths.max() <= length
 
 
-def test_samples_follow_the_enumerated_distribution():
+def test_samples_agree_with_the_enumerated_distribution():
     """Pearson's statistic over all trajectories; false-alarm rate 1e-4, with a fixed seed."""
     from scipy.stats import chi2
 
@@ -291,7 +293,7 @@ def test_samples_follow_the_enumerated_distribution():
     assert np.sum((counts - expected) ** 2 / expected) < chi2.isf(1e-4, expected.size - 1)
 
 
-# An estimator like scikit-learn's.
+# Estimator interface.
 
 
 def test_parameters_can_be_read_set_and_cloned():
@@ -311,7 +313,7 @@ def test_parameters_can_be_read_set_and_cloned():
         model.set_params(length=3)
 
 
-def test_construction_changes_and_checks_nothing():
+def test_constructor_neither_changes_nor_checks_parameters():
     """Parameters are checked when used, so that clone and set_params always work."""
     bounds = np.array([[-1.0, 1.0]])
     assert MaxEnt(0, bounds).bounds is bounds
@@ -328,11 +330,11 @@ def test_a_clone_is_not_fitted():
         fresh.log_partition(mdp, THETAS[0])
 
 
-def test_repr_shows_what_was_changed():
+def test_repr_shows_changed_parameters():
     assert repr(MaxEnt(5, ridge=0.1)) == "MaxEnt(max_length=5, ridge=0.1)"
 
 
-def test_a_fitted_model_survives_pickling():
+def test_fitted_model_can_be_pickled():
     mdp, demos = small_mdp(), Demonstrations.from_lists(SHORT, ACTIONS)
     model = MaxEnt(bounds=(-2, 2))
     theta = model.fit(mdp, demos)
@@ -345,7 +347,7 @@ def test_a_fitted_model_survives_pickling():
     assert copy.get_params() == model.get_params()
 
 
-def test_maxent_follows_the_protocol_of_models():
+def test_maxent_implements_the_model_protocol():
     assert isinstance(MaxEnt(), IRLModel)
     assert limiirl.MaxEnt is MaxEnt
     assert not isinstance(object(), IRLModel)
@@ -362,8 +364,8 @@ def test_arguments_are_not_changed():
     assert mdp.fingerprint() == fingerprint
 
 
-def test_a_little_memory_gives_the_same_answers():
+def test_memory_bound_does_not_change_results():
     mdp, demos = small_mdp(), Demonstrations.from_lists(SHORT, ACTIONS)
-    rich, poor = MaxEnt(60), MaxEnt(60, max_memory=0)
-    np.testing.assert_allclose(poor.log_prob(mdp, THETAS, demos), rich.log_prob(mdp, THETAS, demos), rtol=1e-13)
-    np.testing.assert_allclose(poor.fit(mdp, demos), rich.fit(mdp, demos), atol=1e-9)
+    unlimited, limited = MaxEnt(60), MaxEnt(60, max_memory=0)
+    np.testing.assert_allclose(limited.log_prob(mdp, THETAS, demos), unlimited.log_prob(mdp, THETAS, demos), rtol=1e-13)
+    np.testing.assert_allclose(limited.fit(mdp, demos), unlimited.fit(mdp, demos), atol=1e-9)

@@ -1,4 +1,4 @@
-"""Nothing but finite numbers or one of our errors leaves the engine, and no warning of numpy's either."""
+"""Path sums return finite values or raise an error of the library, without NumPy warnings."""
 
 import re
 
@@ -12,7 +12,7 @@ from limiirl.errors import DivergentPartition, InvalidParameter, LimiirlError, N
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.mdp import MDP
-from tests.helpers import examples
+from tests.helpers import examples, raises
 
 Float = NDArray[np.float64]
 STATE_AND_STEP = r"(?=.*\bstate \d+)(?=.*\bstep \d+)"
@@ -25,34 +25,34 @@ def loop(gamma: float = 1.0) -> MDP:
 @pytest.mark.parametrize("method", ["expected_counts", "log_partition", "log_partition_by_start"])
 @pytest.mark.parametrize("reward", [500.0, 710.0, 1e3, 1e10, 1e300])
 @pytest.mark.parametrize("gamma", [1.0, 0.9])
-def test_linear_space_that_overflows_says_where(reward: float, gamma: float, method: str) -> None:
-    engine = FinitePathSums(loop(gamma), 20, arithmetic="linear")
+def test_linear_overflow_names_state_and_step(reward: float, gamma: float, method: str) -> None:
+    path_sums = FinitePathSums(loop(gamma), 20, arithmetic="linear")
     with pytest.raises(
         NumericalError, match=STATE_AND_STEP + r".*Use arithmetic='auto' or 'log', or smaller rewards\."
     ):
-        getattr(engine, method)(np.full((1, 2), reward))
+        getattr(path_sums, method)(np.full((1, 2), reward))
 
 
 @pytest.mark.parametrize("method", ["covariance", "time_marginals"])
-def test_linear_space_that_overflows_says_where_for_single_intents(method: str) -> None:
-    engine = FinitePathSums(loop(), 20, arithmetic="linear")
+def test_linear_overflow_names_state_and_step_for_one_theta(method: str) -> None:
+    path_sums = FinitePathSums(loop(), 20, arithmetic="linear")
     with pytest.raises(NumericalError, match=STATE_AND_STEP):
-        getattr(engine, method)(np.full(2, 1e3))
+        getattr(path_sums, method)(np.full(2, 1e3))
     with pytest.raises(NumericalError, match=STATE_AND_STEP):
-        engine.sample(np.full(2, 1e3), 3, np.random.default_rng(0))
+        path_sums.sample(np.full(2, 1e3), 3, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("max_bytes", [0.0, 1e9])
-def test_the_state_and_the_step_named_are_the_first_that_overflow(max_bytes: float) -> None:
-    # Going backwards from step 9, only state 3 has a reward: e^300, e^600, and then out of range at step 7.
+def test_overflow_error_names_the_first_state_and_step(max_bytes: float) -> None:
+    # Only state 3 has a reward. Backwards from step 9 its weight is e^300, then e^600, and overflows at step 7.
     mdp = MDP.from_edges([0, 0, 3, 3], [0, 3, 3, 0], n_states=5, p0=[1, 0, 0, 0, 0])
-    engine = FinitePathSums(mdp, 10, arithmetic="linear", max_bytes=max_bytes)
+    path_sums = FinitePathSums(mdp, 10, arithmetic="linear", max_bytes=max_bytes)
     with pytest.raises(NumericalError, match=r"step 7, state 3\b"):
-        engine.expected_counts(np.array([[0.0, 0.0, 0.0, 300.0, 0.0]]))
+        path_sums.expected_counts(np.array([[0.0, 0.0, 0.0, 300.0, 0.0]]))
 
 
-def test_linear_space_that_loses_a_start_names_it() -> None:
-    # State 2 ends at once; compared with the 2^1999 trajectories of state 0 its weight is no longer a double.
+def test_linear_underflow_of_a_start_names_it() -> None:
+    # State 2 ends at once; relative to the 2^1999 trajectories of state 0 its weight underflows.
     mdp = MDP.from_edges([0, 0, 1, 1], [0, 1, 0, 1], n_states=3, p0=[0.5, 0, 0.5])
     with pytest.raises(NumericalError, match=STATE_AND_STEP + r".*state 2\b"):
         FinitePathSums(mdp, 2000, arithmetic="linear").expected_counts(np.zeros((1, 3)))
@@ -61,17 +61,17 @@ def test_linear_space_that_loses_a_start_names_it() -> None:
     )
 
 
-@pytest.mark.parametrize("space", ["linear", "log", "auto"])
-def test_rewards_at_the_end_of_the_range(space: str) -> None:
+@pytest.mark.parametrize("arithmetic", ["linear", "log", "auto"])
+def test_largest_rewards_overflow(arithmetic: str) -> None:
     for theta in ([1e308, 1e308], [1.7e308, -1.7e308]):
         with pytest.raises(NumericalError, match=STATE_AND_STEP):
-            FinitePathSums(loop(), 10, arithmetic=space).expected_counts(np.array([theta]))
+            FinitePathSums(loop(), 10, arithmetic=arithmetic).expected_counts(np.array([theta]))
 
 
-def test_rewards_at_the_other_end_of_the_range() -> None:
-    found = FinitePathSums(loop(), 10).expected_counts(np.full((1, 2), -1.7e308))
-    np.testing.assert_array_equal(found.log_Z, [-1.7e308])
-    np.testing.assert_array_equal(found.node[:, 0], [1.0, 0.0])
+def test_smallest_rewards_are_exact() -> None:
+    counts = FinitePathSums(loop(), 10).expected_counts(np.full((1, 2), -1.7e308))
+    np.testing.assert_array_equal(counts.log_Z, [-1.7e308])
+    np.testing.assert_array_equal(counts.node[:, 0], [1.0, 0.0])
 
 
 @pytest.mark.parametrize(
@@ -82,43 +82,43 @@ def test_rewards_at_the_other_end_of_the_range() -> None:
         ("action", r"edge 1 at step 0"),
     ],
 )
-def test_features_times_theta_that_overflow(kind: str, message: str) -> None:
+def test_overflow_of_features_times_theta(kind: str, message: str) -> None:
     rows = {f"{kind}_features": np.array([[1.0, 1.0], [1e200, 1.0]])}
     mdp = MDP.from_edges([0, 1], [1, 0], **rows)
     with pytest.raises(NumericalError, match=message + r".*Use smaller parameters or features\."):
         FinitePathSums(mdp, 10).expected_counts(np.array([[1e200, 0.0]]))
-    # Two infinities of opposite signs would be a NaN.
+    # Infinities of opposite sign would add up to NaN.
     with pytest.raises(NumericalError, match=message):
         FinitePathSums(mdp.replace(**{f"{kind}_features": np.array([[1.0, 1.0], [1e200, 1e200]])}), 10).expected_counts(
             np.array([[1e200, -1e200]])
         )
 
 
-def test_overflow_in_a_state_that_no_start_reaches() -> None:
+def test_overflow_in_an_unreachable_state() -> None:
     mdp = MDP.from_edges([0, 1, 1], [0, 1, 1], p0=[1, 0])
-    engine = FinitePathSums(mdp, 5)
+    path_sums = FinitePathSums(mdp, 5)
     theta = np.array([[0.0, 1.7e308]])
-    # The answer does not depend on that state. An error that names it will do as well; infinity or NaN will not.
+    # The result does not depend on that state. An error that names it is acceptable; infinity or NaN is not.
     try:
-        found = engine.expected_counts(theta)
+        counts = path_sums.expected_counts(theta)
     except NumericalError as error:
-        assert re.search(r"state 1\b", str(error))  # noqa: PT017 (an error is one of two right answers)
+        assert re.search(r"state 1\b", str(error))  # noqa: PT017 (an error is one of two correct outcomes)
     else:
-        np.testing.assert_allclose(found.log_Z, np.log(5.0), rtol=1e-14)
-        np.testing.assert_allclose(found.node[:, 0], [3.0, 0.0], rtol=1e-14)
+        np.testing.assert_allclose(counts.log_Z, np.log(5.0), rtol=1e-14)
+        np.testing.assert_allclose(counts.node[:, 0], [3.0, 0.0], rtol=1e-14)
     with pytest.raises(NumericalError, match=r"state 1\b"):
-        engine.log_partition_by_start(theta)
+        path_sums.log_partition_by_start(theta)
 
 
-def test_hessian_of_features_that_overflow() -> None:
+def test_hessian_overflow_names_features() -> None:
     mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[1e200], [1.0]])
-    for engine in (FinitePathSums(mdp, 5), InfinitePathSums(mdp)):
+    for path_sums in (FinitePathSums(mdp, 5), InfinitePathSums(mdp)):
         with pytest.raises(NumericalError, match=r"feature"):
-            engine.covariance(np.zeros(1))
+            path_sums.covariance(np.zeros(1))
 
 
 @pytest.mark.parametrize("by_start", [False, True])
-def test_no_terminal_state_in_time(by_start: bool) -> None:
+def test_no_terminal_state_within_max_length(by_start: bool) -> None:
     mdp = MDP.from_edges([0, 1, 2], [1, 2, 3], p0=[0, 1, 0, 0])
     rule = "No trajectory of at most 2 states from state 1 ends where stop='terminal' allows."
     remedy = "Raise max_length, or use stop='anywhere'."
@@ -127,22 +127,24 @@ def test_no_terminal_state_in_time(by_start: bool) -> None:
     assert FinitePathSums(mdp, 3, stop="terminal", by_start=by_start).log_partition(np.zeros((1, 4)))[0] == 0.0
 
 
-def test_one_start_without_a_way_to_end_matters_only_by_start() -> None:
+def test_start_that_cannot_end_is_an_error_only_by_start() -> None:
     mdp = MDP.from_edges([0, 1, 1], [2, 1, 0], p0=[0.5, 0.5, 0], terminal=[2])
     assert np.isfinite(FinitePathSums(mdp, 2, stop="terminal").expected_counts(np.zeros((1, 3))).log_Z[0])
     with pytest.raises(InvalidParameter, match=r"at most 2 states from state 1 ends"):
         FinitePathSums(mdp, 2, stop="terminal", by_start=True).expected_counts(np.zeros((1, 3)))
 
 
-@pytest.mark.parametrize("space", ["auto", "log", "linear"])
-def test_states_that_never_end_do_no_harm_where_nobody_starts(space: str) -> None:
+@pytest.mark.parametrize("arithmetic", ["auto", "log", "linear"])
+def test_states_that_cannot_end_are_allowed_outside_the_start_distribution(arithmetic: str) -> None:
     mdp = MDP.from_edges([0, 1], [2, 1], p0=[1, 0, 0], terminal=[2])
-    found = FinitePathSums(mdp, 5, stop="terminal", by_start=True, arithmetic=space).expected_counts(np.zeros((1, 3)))
-    np.testing.assert_array_equal(found.log_Z, [0.0])
-    np.testing.assert_array_equal(found.node[:, 0], [1.0, 0.0, 1.0])
+    counts = FinitePathSums(mdp, 5, stop="terminal", by_start=True, arithmetic=arithmetic).expected_counts(
+        np.zeros((1, 3))
+    )
+    np.testing.assert_array_equal(counts.log_Z, [0.0])
+    np.testing.assert_array_equal(counts.node[:, 0], [1.0, 0.0, 1.0])
 
 
-def test_underflow_in_linear_space_is_not_called_an_impossible_end() -> None:
+def test_linear_underflow_is_not_reported_as_an_impossible_end() -> None:
     mdp = MDP.from_edges([0], [1], p0=[1, 0])
     with pytest.raises(NumericalError, match=STATE_AND_STEP):
         FinitePathSums(mdp, 5, stop="terminal", arithmetic="linear").expected_counts(np.array([[0.0, -1000.0]]))
@@ -151,35 +153,34 @@ def test_underflow_in_linear_space_is_not_called_an_impossible_end() -> None:
 
 @pytest.mark.parametrize("stop", ["never", "", "Anywhere"])
 def test_unknown_stop(stop: str) -> None:
-    rule = re.escape(f"stop must be one of anywhere, terminal, terminal_or_max_length; it is {stop!r}.")
-    with pytest.raises(InvalidParameter, match=rule):
+    with raises(InvalidParameter, parameter="stop", value=stop):
         FinitePathSums(loop(), 5, stop=stop)
 
 
-def test_unknown_space() -> None:
-    with pytest.raises(InvalidParameter, match=r"arithmetic must be one of auto, linear, log; it is 'double'\."):
+def test_unknown_arithmetic() -> None:
+    with raises(InvalidParameter, parameter="arithmetic", value="double"):
         FinitePathSums(loop(), 5, arithmetic="double")
 
 
 @pytest.mark.parametrize("theta", [[np.nan, 0.0], [0.0, np.inf], [-np.inf, 0.0]])
-def test_parameters_that_are_no_numbers(theta: list[float]) -> None:
+def test_theta_must_be_finite(theta: list[float]) -> None:
     with pytest.raises(LimiirlError, match=r"finite"):
         FinitePathSums(loop(), 5).expected_counts(np.array([theta]))
 
 
 @pytest.mark.parametrize("reward", [-1.0, -2000.0])
-def test_a_start_that_never_ends_at_any_length(reward: float) -> None:
-    # State 1 goes round for ever; state 0 ends, for what it costs.
+def test_start_that_cannot_end_with_unbounded_length(reward: float) -> None:
+    # State 1 loops forever; state 0 ends, at a cost.
     mdp = MDP.from_edges([0, 1], [2, 1], p0=[0.5, 0.5, 0], terminal=[2])
     theta = np.array([[reward, 0.0, 0.0]])
-    found = InfinitePathSums(mdp, stop="terminal").expected_counts(theta)
-    np.testing.assert_allclose(found.log_Z, reward + np.log(0.5), rtol=1e-14)
-    np.testing.assert_allclose(found.node[:, 0], [1.0, 0.0, 1.0], rtol=1e-14)
+    counts = InfinitePathSums(mdp, stop="terminal").expected_counts(theta)
+    np.testing.assert_allclose(counts.log_Z, reward + np.log(0.5), rtol=1e-14)
+    np.testing.assert_allclose(counts.node[:, 0], [1.0, 0.0, 1.0], rtol=1e-14)
     with pytest.raises(InvalidParameter, match=r"No trajectory from state 1 ends in a terminal state\."):
         InfinitePathSums(mdp, stop="terminal", by_start=True).expected_counts(theta)
 
 
-def test_infinite_sums_and_weights_of_any_length() -> None:
+def test_divergence_and_overflow_with_unbounded_length() -> None:
     with pytest.raises(DivergentPartition, match=r"infinite.*Use lower rewards"):
         InfinitePathSums(loop()).expected_counts(np.zeros((1, 2)))
     with pytest.raises(NumericalError, match=STATE_AND_STEP):
@@ -213,7 +214,7 @@ numbers = st.one_of(extremes, st.floats(allow_nan=False, allow_infinity=False), 
 
 @st.composite
 def problems(draw: st.DrawFn) -> tuple[MDP, Float, int]:
-    """Four states, at most six edges of probability 1 (so that few kernels need compiling), and any numbers at all."""
+    """Draw an MDP with four states and at most six deterministic edges, extreme parameters, and a length."""
     n_edges = draw(st.integers(1, 6))
     src, dst = (draw(st.lists(st.integers(0, 3), min_size=n_edges, max_size=n_edges)) for _ in range(2))
     starts = draw(st.sampled_from([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [1e-300, 1, 0, 0], [0.25] * 4, [5e-324, 1, 0, 0]]))
@@ -232,8 +233,8 @@ def problems(draw: st.DrawFn) -> tuple[MDP, Float, int]:
     return mdp, theta, draw(st.sampled_from([1, 2, 3, 17, 40, 1200]))
 
 
-def _finite(values: Float, empty: bool = False) -> None:
-    """Neither NaN nor infinite; minus infinity stands for the logarithm of nothing where that is allowed."""
+def _assert_finite(values: Float, empty: bool = False) -> None:
+    """Assert that values are finite; `empty` also allows log 0 = -inf."""
     assert np.all(np.isfinite(values) | (empty & (values == -np.inf)))
 
 
@@ -257,50 +258,50 @@ def _finite(values: Float, empty: bool = False) -> None:
     "anywhere",
     False,
 )
-def test_finite_numbers_or_one_of_our_errors(
-    problem: tuple[MDP, Float, int], space: str, stop: str, by_start: bool
+def test_results_are_finite_or_a_library_error(
+    problem: tuple[MDP, Float, int], arithmetic: str, stop: str, by_start: bool
 ) -> None:
     mdp, theta, length = problem
-    engine = FinitePathSums(mdp, length, stop=stop, by_start=by_start, arithmetic=space, max_bytes=2000.0)
+    path_sums = FinitePathSums(mdp, length, stop=stop, by_start=by_start, arithmetic=arithmetic, max_bytes=2000.0)
     try:
-        totals = engine.expected_counts(theta[None], edges=True)
+        counts = path_sums.expected_counts(theta[None], edges=True)
     except LimiirlError:
-        totals = None
-    if totals is not None:
-        assert totals.edge is not None
-        for values in totals:
-            _finite(values)
-        assert np.all(totals.node >= 0.0)
-        assert np.all(totals.edge >= 0.0)
+        counts = None
+    if counts is not None:
+        assert counts.edge is not None
+        for values in counts:
+            _assert_finite(values)
+        assert np.all(counts.node >= 0.0)
+        assert np.all(counts.edge >= 0.0)
         if np.abs(theta).max() <= 1e3 and mdp.state_features.max() <= 1.0:
-            # Each step in log space rounds log alpha, which is at most about log Z; the errors add up over the steps.
-            rounding = length * np.finfo(float).eps * np.abs(totals.log_Z).max()
-            assert totals.node.sum() <= length * (1 + 1e-9 + rounding)
-    for ask in (
-        lambda: _finite(engine.log_partition_by_start(theta[None]), empty=True),
-        lambda: _finite(engine.covariance(theta)),
-        lambda: _finite(engine.time_marginals(theta)),
-        lambda: engine.sample(theta, 2, np.random.default_rng(0)),
+            # Each log step rounds log alpha, which is at most about log Z; the errors add up over the steps.
+            rounding = length * np.finfo(float).eps * np.abs(counts.log_Z).max()
+            assert counts.node.sum() <= length * (1 + 1e-9 + rounding)
+    for call in (
+        lambda: _assert_finite(path_sums.log_partition_by_start(theta[None]), empty=True),
+        lambda: _assert_finite(path_sums.covariance(theta)),
+        lambda: _assert_finite(path_sums.time_marginals(theta)),
+        lambda: path_sums.sample(theta, 2, np.random.default_rng(0)),
     ):
         try:
-            ask()
+            call()
         except LimiirlError:
             continue
 
 
 @settings(max_examples=examples(60))
 @given(problems(), st.sampled_from(["anywhere", "terminal"]), st.booleans())
-def test_finite_numbers_or_one_of_our_errors_at_any_length(
+def test_results_are_finite_or_a_library_error_with_unbounded_length(
     problem: tuple[MDP, Float, int], stop: str, by_start: bool
 ) -> None:
     mdp, theta, _ = problem
-    engine = InfinitePathSums(mdp.replace(gamma=1.0), stop=stop, by_start=by_start)
-    for ask in (
-        lambda: [_finite(values) for values in engine.expected_counts(theta[None], edges=True)],
-        lambda: _finite(engine.log_partition_by_start(theta[None]), empty=True),
-        lambda: _finite(engine.covariance(theta)),
+    path_sums = InfinitePathSums(mdp.replace(gamma=1.0), stop=stop, by_start=by_start)
+    for call in (
+        lambda: [_assert_finite(values) for values in path_sums.expected_counts(theta[None], edges=True)],
+        lambda: _assert_finite(path_sums.log_partition_by_start(theta[None]), empty=True),
+        lambda: _assert_finite(path_sums.covariance(theta)),
     ):
         try:
-            ask()
+            call()
         except LimiirlError:
             continue

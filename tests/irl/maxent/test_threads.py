@@ -1,4 +1,4 @@
-"""Threads: numba's and the caller's change no bit of a result."""
+"""Path sums are bitwise independent of numba's threads and of concurrent callers."""
 
 import os
 import pickle
@@ -21,8 +21,8 @@ from tests.oracles.random_mdps import lean_bytes
 LENGTH = 25
 
 
-def large(seed: int) -> tuple[MDP, NDArray[np.float64]]:
-    """A random graph of a few blocks, so that the sweeps go to numba's threads."""
+def large_problem(seed: int) -> tuple[MDP, NDArray[np.float64]]:
+    """Return a random graph of several blocks, which numba's threads share, and parameters."""
     rng = np.random.default_rng(seed)
     n = 2 * BLOCK + 100 * seed + 11
     src, dst = np.repeat(np.arange(n), 2), rng.integers(n, size=2 * n)
@@ -30,8 +30,8 @@ def large(seed: int) -> tuple[MDP, NDArray[np.float64]]:
     return mdp, -rng.random((2, 4))
 
 
-def evaluate(mdp: MDP, thetas: NDArray[np.float64], space: str, length: int = LENGTH) -> ExpectedCounts:
-    return FinitePathSums(mdp, length, arithmetic=space).expected_counts(thetas)
+def evaluate(mdp: MDP, thetas: NDArray[np.float64], arithmetic: str, length: int = LENGTH) -> ExpectedCounts:
+    return FinitePathSums(mdp, length, arithmetic=arithmetic).expected_counts(thetas)
 
 
 def assert_same(one: ExpectedCounts, other: ExpectedCounts) -> None:
@@ -40,96 +40,99 @@ def assert_same(one: ExpectedCounts, other: ExpectedCounts) -> None:
         np.testing.assert_array_equal(left, right)
 
 
-def together(calls: list[Callable[[], ExpectedCounts]]) -> list[list[ExpectedCounts]]:
-    """What each call gives six times over, all of them at once in threads of their own."""
+def run_concurrently(calls: list[Callable[[], ExpectedCounts]]) -> list[list[ExpectedCounts]]:
+    """Run each call six times, all calls concurrently in separate threads, and return their results."""
     ready = threading.Barrier(len(calls))
-    found: list[list[ExpectedCounts]] = [[] for _ in calls]
-    failed: list[BaseException] = []
+    results: list[list[ExpectedCounts]] = [[] for _ in calls]
+    errors: list[BaseException] = []
 
-    def work(i: int) -> None:
+    def run(i: int) -> None:
         try:
             ready.wait(timeout=60)
             for _ in range(6):
-                found[i].append(calls[i]())
-        except BaseException as error:  # noqa: BLE001 (shown by the test, in the main thread)
-            failed.append(error)
+                results[i].append(calls[i]())
+        except BaseException as error:  # noqa: BLE001 (reported in the main thread)
+            errors.append(error)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(calls))]
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(calls))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(timeout=120)
-    assert not failed
-    assert [len(results) for results in found] == [6] * len(calls)
-    return found
+    assert not errors
+    assert [len(counts) for counts in results] == [6] * len(calls)
+    return results
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("space", ["linear", "log"])
-def test_two_callers_at_once_get_what_each_gets_alone(space: str) -> None:
-    problems = [large(1), large(2)]
-    alone = [evaluate(*problem, space) for problem in problems]
-    for results, expected in zip(together([partial(evaluate, *p, space) for p in problems]), alone, strict=True):
-        for result in results:
-            assert_same(result, expected)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("space", ["linear", "log"])
-def test_threads_that_share_an_engine_get_what_each_gets_alone(space: str) -> None:
-    mdp, thetas = large(1)
-    engine = FinitePathSums(mdp, LENGTH, arithmetic=space)
-    asked = [thetas, 3.0 * thetas, thetas[:1] - 1.0]
-    alone = [evaluate(mdp, theta, space) for theta in asked]
+@pytest.mark.parametrize("arithmetic", ["linear", "log"])
+def test_concurrent_calls_equal_sequential_calls(arithmetic: str) -> None:
+    problems = [large_problem(1), large_problem(2)]
+    expected_counts = [evaluate(*problem, arithmetic) for problem in problems]
     for results, expected in zip(
-        together([partial(engine.expected_counts, theta) for theta in asked]), alone, strict=True
+        run_concurrently([partial(evaluate, *p, arithmetic) for p in problems]), expected_counts, strict=True
     ):
         for result in results:
             assert_same(result, expected)
 
 
-def test_an_engine_that_was_pickled_starts_with_no_memory() -> None:
-    mdp, thetas = large(1)
-    engine = FinitePathSums(mdp, LENGTH)
-    expected = engine.expected_counts(thetas)
-    packed = pickle.dumps(engine)
-    assert len(packed) < engine.buffer(thetas.shape[0]).nbytes
+@pytest.mark.slow
+@pytest.mark.parametrize("arithmetic", ["linear", "log"])
+def test_threads_can_share_path_sums(arithmetic: str) -> None:
+    mdp, thetas = large_problem(1)
+    path_sums = FinitePathSums(mdp, LENGTH, arithmetic=arithmetic)
+    parameters = [thetas, 3.0 * thetas, thetas[:1] - 1.0]
+    expected_counts = [evaluate(mdp, theta, arithmetic) for theta in parameters]
+    for results, expected in zip(
+        run_concurrently([partial(path_sums.expected_counts, theta) for theta in parameters]),
+        expected_counts,
+        strict=True,
+    ):
+        for result in results:
+            assert_same(result, expected)
+
+
+def test_pickles_contain_no_buffers() -> None:
+    mdp, thetas = large_problem(1)
+    path_sums = FinitePathSums(mdp, LENGTH)
+    expected = path_sums.expected_counts(thetas)
+    packed = pickle.dumps(path_sums)
+    assert len(packed) < path_sums.buffer(thetas.shape[0]).nbytes
     assert_same(pickle.loads(packed).expected_counts(thetas), expected)
 
 
-AGAIN = """
+PROGRAM = """
 import warnings
 import numba
-from tests.irl.maxent.test_threads import test_two_callers_at_once_get_what_each_gets_alone as again
+from tests.irl.maxent.test_threads import test_concurrent_calls_equal_sequential_calls as run
 warnings.simplefilter("error")
-again("linear")
+run("linear")
 print(numba.threading_layer(), end=": linear ")
-again("log")
+run("log")
 print("log")
 """
 
 
 @pytest.mark.slow
-def test_the_threading_layer_that_ends_the_process_is_kept_from_it() -> None:
-    # Numba falls back on this layer where neither TBB nor OpenMP is at hand, and it aborts when two threads enter it at
-    # once; the test above may run on a layer that allows it, so here it runs again on the one that does not.
-    command = [sys.executable, "-c", AGAIN]
+def test_concurrent_calls_with_the_workqueue_layer() -> None:
+    # Numba falls back to this layer without TBB and OpenMP. It aborts if two threads enter it at once.
+    command = [sys.executable, "-c", PROGRAM]
     environment = os.environ | {"NUMBA_THREADING_LAYER": "workqueue", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert (done.returncode, done.stdout) == (0, "workqueue: linear log\n"), done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("space", ["linear", "log"])
-def test_one_thread_and_two_give_the_same_bits(space: str) -> None:
+@pytest.mark.parametrize("arithmetic", ["linear", "log"])
+def test_results_are_independent_of_the_number_of_threads(arithmetic: str) -> None:
     if numba.config.NUMBA_NUM_THREADS < 2:
-        pytest.skip("numba was given one thread")
-    mdp, thetas = large(3)
+        pytest.skip("numba has one thread")
+    mdp, thetas = large_problem(3)
     before = numba.get_num_threads()
     try:
         numba.set_num_threads(2)
-        two = evaluate(mdp, thetas, space)
+        two = evaluate(mdp, thetas, arithmetic)
         numba.set_num_threads(1)
-        one = evaluate(mdp, thetas, space)
+        one = evaluate(mdp, thetas, arithmetic)
     finally:
         numba.set_num_threads(before)
     assert_same(one, two)
@@ -137,8 +140,8 @@ def test_one_thread_and_two_give_the_same_bits(space: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("gamma", [1.0, 0.98])
-def test_steps_that_are_swept_in_waves_are_those_swept_one_by_one(gamma: float) -> None:
-    # A narrow graph of many blocks, whose steps may be swept several at a time; log space sweeps them one by one.
+def test_pipelined_steps_equal_sequential_steps(gamma: float) -> None:
+    # On a graph of small bandwidth, linear arithmetic computes several steps concurrently; log arithmetic does not.
     n, length = 60 * BLOCK + 77, 45
     rng = np.random.default_rng(6)
     src = np.repeat(np.arange(n - 3), 2)
@@ -146,19 +149,19 @@ def test_steps_that_are_swept_in_waves_are_those_swept_one_by_one(gamma: float) 
     mdp = MDP.from_edges(src, dst, n, gamma=gamma, state_features=rng.random((n, 2)))
     assert FinitePathSums(mdp, length).graph.out.block > 0
     thetas = np.array([[-1.0, 0.2], [0.3, -0.5]])
-    waves, steps = evaluate(mdp, thetas, "linear", length), evaluate(mdp, thetas, "log", length)
+    pipelined, steps = evaluate(mdp, thetas, "linear", length), evaluate(mdp, thetas, "log", length)
     lean = FinitePathSums(mdp, length, arithmetic="linear", max_bytes=lean_bytes(mdp, length, 2)).expected_counts(
         thetas
     )
-    assert_same(lean, waves)
-    np.testing.assert_allclose(waves.log_Z, steps.log_Z, rtol=1e-12)
-    np.testing.assert_allclose(waves.node, steps.node, rtol=1e-11, atol=0)
+    assert_same(lean, pipelined)
+    np.testing.assert_allclose(pipelined.log_Z, steps.log_Z, rtol=1e-12)
+    np.testing.assert_allclose(pipelined.node, steps.node, rtol=1e-11, atol=0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("space", ["linear", "log"])
-def test_blocks_make_no_difference(space: str) -> None:
-    # Copies of one small graph side by side, more than a block in all: swept by threads, renumbered, each as if alone.
+@pytest.mark.parametrize("arithmetic", ["linear", "log"])
+def test_results_are_independent_of_blocks(arithmetic: str) -> None:
+    # Disjoint copies of a small graph, more than one block in total.
     rng = np.random.default_rng(4)
     n, copies = 40, BLOCK // 40 + 3
     src, dst = np.repeat(np.arange(n), 3), rng.integers(n, size=3 * n)
@@ -168,10 +171,10 @@ def test_blocks_make_no_difference(space: str) -> None:
     side_by_side = MDP.from_edges(
         (src + shift).ravel(), (dst + shift).ravel(), n * copies, state_features=np.tile(phi, (copies, 1))
     )
-    alone = FinitePathSums(small, LENGTH, arithmetic=space)
-    together = FinitePathSums(side_by_side, LENGTH, arithmetic=space)
-    np.testing.assert_allclose(together.log_partition(thetas), alone.log_partition(thetas), rtol=1e-13)
-    nodes = together.expected_counts(thetas).node.reshape(copies, n, 2)
+    single = FinitePathSums(small, LENGTH, arithmetic=arithmetic)
+    replicated = FinitePathSums(side_by_side, LENGTH, arithmetic=arithmetic)
+    np.testing.assert_allclose(replicated.log_partition(thetas), single.log_partition(thetas), rtol=1e-13)
+    nodes = replicated.expected_counts(thetas).node.reshape(copies, n, 2)
     np.testing.assert_allclose(
-        nodes, np.broadcast_to(alone.expected_counts(thetas).node / copies, nodes.shape), rtol=1e-12
+        nodes, np.broadcast_to(single.expected_counts(thetas).node / copies, nodes.shape), rtol=1e-12
     )

@@ -1,4 +1,4 @@
-"""The optimisers alone, on convex functions whose constrained minima are known."""
+"""The optimisers on convex functions with known constrained minima."""
 
 import math
 import subprocess
@@ -86,7 +86,7 @@ def definite(d: int, seed: int) -> np.ndarray:
 
 
 def log_sum(d: int = 4, n_functions: int = 3, seed: int = 0, wall: float = math.inf) -> LogSum:
-    """Right-hand sides that are means of the points, so that a minimum exists."""
+    """Return functions whose right-hand sides are means of the points, so a minimum exists."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(30, d))
     return LogSum(x, rng.dirichlet(np.full(30, 0.3), size=n_functions) @ x, wall)
@@ -99,7 +99,7 @@ def solve(minimise: object, objective: Recorder, starts: object, box: Box, **opt
     )  # type: ignore[operator]
 
 
-def test_box_clips_holds_and_measures():
+def test_box():
     box = Box(np.array([-1.0, -np.inf, 0.0]), np.array([1.0, 2.0, np.inf]))
     np.testing.assert_array_equal(box.clip(np.array([[-3.0, 5.0, -1.0], [0.5, -9.0, 9.0]])), [[-1, 2, 0], [0.5, -9, 9]])
     on = np.array([-1.0, 2.0, 0.0])
@@ -112,7 +112,7 @@ def test_box_clips_holds_and_measures():
     assert box.residual(np.zeros(3), np.array([-3.0, 2.0, 1.0])) == 3.0
 
 
-def test_solvers_are_named():
+def test_names_of_solvers():
     assert {"newton": minimise_newton, "lbfgs": minimise_lbfgs, "bfgs": minimise_bfgs} == SOLVERS
 
 
@@ -133,8 +133,8 @@ def test_bounded_quadratics_against_scipy(minimise: object, seed: int):
     low = rng.uniform(-1, 0, size=5)
     box = Box(low, low + rng.uniform(0.1, 1.5, size=5))
     (result,) = solve(minimise, Quadratic(matrix, right), rng.normal(size=5), box)
-    # Independently: the least-squares form of the same problem, by scipy's bounded solver.
-    found = minimize(
+    # Reference: SciPy's SLSQP.
+    reference = minimize(
         lambda theta: (0.5 * theta @ matrix @ theta - right @ theta, matrix @ theta - right),
         low,
         jac=True,
@@ -143,7 +143,7 @@ def test_bounded_quadratics_against_scipy(minimise: object, seed: int):
         options={"ftol": 1e-15, "maxiter": 500},
     )
     assert result.converged
-    np.testing.assert_allclose(result.theta, found.x, atol=1e-5)
+    np.testing.assert_allclose(result.theta, reference.x, atol=1e-5)
     gradient = matrix @ result.theta - right
     assert np.all(gradient[result.theta <= box.lower] > -1e-6)
     assert np.all(gradient[result.theta >= box.upper] < 1e-6)
@@ -158,7 +158,7 @@ def test_log_sums_against_scipy(minimise: object, bound: float):
     objective = log_sum()
     results = solve(minimise, objective, np.zeros((3, 4)), Box(np.full(4, -bound), np.full(4, bound)))
     for k, result in enumerate(results):
-        found = minimize(
+        reference = minimize(
             lambda theta, k=k: objective.function(theta, k),
             np.zeros(4),
             jac=True,
@@ -168,12 +168,12 @@ def test_log_sums_against_scipy(minimise: object, bound: float):
         )
         assert result.converged
         assert result.projected_gradient <= 1e-6
-        np.testing.assert_allclose(result.theta, found.x, atol=2e-5)
+        np.testing.assert_allclose(result.theta, reference.x, atol=2e-5)
 
 
 @EACH
-def test_a_corner_is_found_from_the_opposite_corner(minimise: object):
-    """Where all variables end on bounds, no gradient is left to follow."""
+def test_minimum_in_the_opposite_corner(minimise: object):
+    """All variables end at a bound, so the projected gradient is zero."""
     (result,) = solve(minimise, Quadratic(np.eye(3), [9.0, -9.0, 9.0]), [0.0, 1.0, 0.0], Box(np.zeros(3), np.ones(3)))
     np.testing.assert_array_equal(result.theta, [1.0, 0.0, 1.0])
     assert result.projected_gradient == 0.0
@@ -181,15 +181,15 @@ def test_a_corner_is_found_from_the_opposite_corner(minimise: object):
 
 
 @EACH
-def test_a_variable_leaves_a_bound_that_it_should_not_be_on(minimise: object):
+def test_variables_leave_inactive_bounds(minimise: object):
     matrix = np.array([[1.0, 0.9], [0.9, 1.0]])
     right = matrix @ [0.5, 0.4]
     (result,) = solve(minimise, Quadratic(matrix, right), [0.0, 0.0], Box(np.zeros(2), np.full(2, 2.0)))
     np.testing.assert_allclose(result.theta, [0.5, 0.4], atol=1e-5)
 
 
-def test_newton_with_a_singular_hessian_leaves_null_directions_alone():
-    """f depends on theta[0] + theta[1] only; theta[0] - theta[1] and theta[2] keep what the start had."""
+def test_newton_with_a_singular_hessian_does_not_move_in_the_null_space():
+    """f depends on theta[0] + theta[1] only; theta[0] - theta[1] and theta[2] keep their initial values."""
     row = np.array([1.0, 1.0, 0.0])
     (result,) = solve(minimise_newton, Quadratic(np.outer(row, row), 3.0 * row), [1.0, -2.0, 7.0], wide(3), tol=1e-10)
     assert result.converged
@@ -198,8 +198,8 @@ def test_newton_with_a_singular_hessian_leaves_null_directions_alone():
     assert result.theta[2] == 7.0
 
 
-def test_newton_with_a_hessian_that_is_slightly_indefinite():
-    """Rounding may leave eigenvalues below zero; more damping makes a descent direction of it."""
+def test_newton_with_a_slightly_indefinite_hessian():
+    """Rounding can make eigenvalues negative; more damping restores a descent direction."""
 
     class Rough(Quadratic):
         def hessian(self, theta: np.ndarray, k: int) -> np.ndarray:
@@ -211,13 +211,13 @@ def test_newton_with_a_hessian_that_is_slightly_indefinite():
     np.testing.assert_allclose(result.theta[0] + result.theta[1], 3.0, atol=1e-6)
 
 
-@pytest.mark.parametrize("left", [0.0, 1e-320, -1e-17])
-def test_newton_steps_downhill_where_the_curvature_has_vanished(left: float):
-    """Far away a Hessian underflows, or is rounding alone; the gradient still shows the way."""
+@pytest.mark.parametrize("curvature", [0.0, 1e-320, -1e-17])
+def test_newton_with_vanishing_curvature(curvature: float):
+    """Far from the minimum the Hessian underflows or is dominated by rounding; the gradient is used instead."""
 
     class Flat(Quadratic):
         def hessian(self, theta: np.ndarray, k: int) -> np.ndarray:
-            return self.matrix if np.max(np.abs(theta)) < 50.0 else np.full((2, 2), left)
+            return self.matrix if np.max(np.abs(theta)) < 50.0 else np.full((2, 2), curvature)
 
     (result,) = solve(minimise_newton, Flat(np.eye(2), [1.0, 2.0]), [-300.0, 80.0], wide(2))
     assert result.converged
@@ -226,7 +226,7 @@ def test_newton_steps_downhill_where_the_curvature_has_vanished(left: float):
 
 @EACH
 def test_infinite_values_are_rejected(minimise: object):
-    """The first steps from far away leap over the wall behind which the function is infinite."""
+    """The first steps from a distant start enter the region where the function is infinite."""
     x = np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     objective = LogSum(x, np.array([0.2, 0.1]), wall=0.6)
     (result,) = solve(minimise, objective, [-4.0, 0.0], wide(2))
@@ -238,13 +238,13 @@ def test_infinite_values_are_rejected(minimise: object):
 
 
 @EACH
-def test_a_start_of_infinite_value_is_an_error_that_names_its_column(minimise: object):
+def test_divergent_start_names_its_column(minimise: object):
     objective = log_sum(wall=0.6)
     with raises(DivergentPartition, parameter="starts", index=2):
         solve(minimise, objective, [[0.0] * 4, [0.5] * 4, [0.7] * 4], wide(4))
 
 
-def test_newton_rejects_values_that_are_not_numbers():
+def test_newton_rejects_nan():
     class Hole(LogSum):
         def function(self, theta: np.ndarray, k: int) -> tuple[float, np.ndarray]:
             value, gradient = super().function(theta, k)
@@ -258,19 +258,19 @@ def test_newton_rejects_values_that_are_not_numbers():
     assert np.all(np.isfinite(result.theta))
 
 
-def test_newton_never_rises():
+def test_newton_is_monotone():
     objective = log_sum(n_functions=1, seed=5)
     start = np.full(4, 1.5)
-    capped = [
-        solve(minimise_newton, log_sum(n_functions=1, seed=5), start, wide(4), max_evaluations=cap)[0].value
-        for cap in range(2, 20)
+    values = [
+        solve(minimise_newton, log_sum(n_functions=1, seed=5), start, wide(4), max_evaluations=limit)[0].value
+        for limit in range(2, 20)
     ]
-    assert capped[0] <= objective.function(start, 0)[0]
-    assert np.all(np.diff(capped) <= 0)
-    assert len(set(capped)) > 4
+    assert values[0] <= objective.function(start, 0)[0]
+    assert np.all(np.diff(values) <= 0)
+    assert len(set(values)) > 4
 
 
-def test_newton_moves_in_lockstep_as_each_would_alone():
+def test_newton_columns_equal_single_searches():
     together = log_sum(n_functions=4, seed=7)
     starts = np.random.default_rng(0).normal(size=(4, 4)) * [[0.1], [1.0], [3.0], [6.0]]
     box = Box(np.full(4, -1.0), np.full(4, 1.5))
@@ -286,7 +286,7 @@ def test_newton_moves_in_lockstep_as_each_would_alone():
     counts = [sum(k in call for call in together.calls) for k in range(4)]
     assert counts == [result.n_evaluations for result in results]
     assert len(together.calls) == max(counts)
-    assert len(set(counts)) > 1  # some stop before others
+    assert len(set(counts)) > 1  # columns converge at different times
 
 
 @EACH
@@ -301,20 +301,20 @@ def test_a_start_at_the_minimum_is_evaluated_once(minimise: object):
 
 
 @EACH
-@pytest.mark.parametrize("cap", [1, 2, 3, 4, 6])
-def test_the_cap_returns_the_best_point_evaluated(minimise: object, cap: int):
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 6])
+def test_max_evaluations_returns_the_best_point(minimise: object, limit: int):
     objective = log_sum(n_functions=1, seed=5)
-    (result,) = solve(minimise, objective, np.full(4, 6.0), wide(4), max_evaluations=cap, tol=1e-12)
+    (result,) = solve(minimise, objective, np.full(4, 6.0), wide(4), max_evaluations=limit, tol=1e-12)
     points = [point for call in objective.points for point in call]
     value, theta = min(points, key=lambda point: point[0])
     assert result.status is Status.EVALUATIONS
-    assert result.n_evaluations == len(points) == cap
+    assert result.n_evaluations == len(points) == limit
     assert result.value == value <= points[0][0]
     np.testing.assert_array_equal(result.theta, theta)
 
 
 def test_lbfgs_returns_the_best_point_and_not_the_last():
-    """A function that gets worse with every call: only the first point is as good as it was."""
+    """The function increases with every call, so the first point is the best."""
 
     class Worsening(Quadratic):
         def function(self, theta: np.ndarray, k: int) -> tuple[float, np.ndarray]:
@@ -331,8 +331,8 @@ def test_lbfgs_returns_the_best_point_and_not_the_last():
 
 
 @EACH
-def test_a_gradient_that_cannot_vanish_stalls(minimise: object):
-    """As where rounding keeps the gradient above the tolerance: the search says so, and keeps the best point."""
+def test_search_stalls_if_the_gradient_cannot_vanish(minimise: object):
+    """If rounding keeps the gradient above the tolerance, the status is STALLED and the best point is returned."""
 
     class Rounded(Quadratic):
         def function(self, theta: np.ndarray, k: int) -> tuple[float, np.ndarray]:
@@ -346,7 +346,7 @@ def test_a_gradient_that_cannot_vanish_stalls(minimise: object):
     np.testing.assert_allclose(result.theta, np.linalg.solve(matrix, right), atol=1e-3)
 
 
-def test_status_tells_a_user_what_to_do():
+def test_status_text():
     assert Status.CONVERGED.value == "converged"
     assert "raise max_evaluations" in Status.EVALUATIONS.value
     assert FitResult(np.zeros(1), 0.0, Status.CONVERGED, 1, 0, 0.0).converged
@@ -355,8 +355,8 @@ def test_status_tells_a_user_what_to_do():
 
 
 @pytest.mark.slow
-def test_one_thread_is_for_one_kind_of_library_or_for_all():
-    """In a process of its own: which libraries other tests have loaded is not known here."""
+def test_one_thread_limits_blas_or_all_libraries():
+    """Runs in a subprocess, because other tests load further libraries."""
     code = """
 from threadpoolctl import threadpool_info, threadpool_limits
 from limiirl._parallel import one_thread
@@ -372,8 +372,8 @@ with threadpool_limits(2):
         threads()
     threads()
 """
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert found.splitlines() == [
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.splitlines() == [
         "[('blas', 1), ('openmp', 2)]",
         "[('blas', 1), ('openmp', 1)]",
         "[('blas', 2), ('openmp', 2)]",
@@ -381,7 +381,7 @@ with threadpool_limits(2):
 
 
 class Barrier(Recorder):
-    """-log(1 - sum exp(theta)) - b . theta: defined where the sum is below 1, with gradients that grow at the edge."""
+    """-log(1 - sum exp(theta)) - b . theta: finite if the sum is below 1, with unbounded gradients at the boundary."""
 
     def __init__(self, right: np.ndarray) -> None:
         super().__init__()
@@ -397,8 +397,8 @@ class Barrier(Recorder):
 
 @pytest.mark.parametrize("right", [[0.3, 2.0, 0.5], [40.0, 1.0, 9.0], [200.0, 20.0, 1.0]])
 @pytest.mark.parametrize("start", [[-2.0, -2.0, -2.0], [-30.0, -1.2, -3.0], [-1.2, -30.0, -20.0]])
-def test_bfgs_finds_an_optimum_near_the_edge_of_the_domain(right: list[float], start: list[float]):
-    """exp(theta) = right / (1 + sum of right) there, by hand: as near the edge as 1 / (1 + sum)."""
+def test_bfgs_near_the_boundary_of_the_domain(right: list[float], start: list[float]):
+    """At the optimum exp(theta) = right / (1 + sum(right)), at distance 1 / (1 + sum(right)) from the boundary."""
     objective = Barrier(np.array(right))
     (result,) = solve(minimise_bfgs, objective, start, Box(np.full(3, -40.0), np.zeros(3)))
     assert any(math.isinf(value) for call in objective.points for value, _ in call)
@@ -407,8 +407,8 @@ def test_bfgs_finds_an_optimum_near_the_edge_of_the_domain(right: list[float], s
     np.testing.assert_allclose(result.theta, best, atol=1e-4)
 
 
-def test_bfgs_with_active_bounds_near_the_edge_of_the_domain():
-    """The first variable is held at -3; the others share what it leaves of the domain."""
+def test_bfgs_with_active_bounds_near_the_boundary():
+    """The first variable is at its bound -3; the others have a closed form given it."""
     objective = Barrier(np.array([5.0, 3.0, 2.0]))
     (result,) = solve(minimise_bfgs, objective, [-9.0, -2.0, -2.0], Box(np.full(3, -10.0), np.array([-3.0, 0.0, 0.0])))
     rest = np.log((1.0 - math.exp(-3.0)) * np.array([3.0, 2.0]) / 6.0)
@@ -416,20 +416,20 @@ def test_bfgs_with_active_bounds_near_the_edge_of_the_domain():
     np.testing.assert_allclose(result.theta, [-3.0, *rest], atol=1e-5)
 
 
-@pytest.mark.parametrize("cap", [1, 2, 3, 5, 10])
-def test_bfgs_keeps_to_the_cap_and_returns_the_lowest_where_values_are_infinite(cap: int):
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 10])
+def test_bfgs_max_evaluations_with_infinite_values(limit: int):
     objective = Barrier(np.array([40.0, 1.0, 9.0]))
-    (result,) = solve(minimise_bfgs, objective, [-9.0, -2.0, -9.0], wide(3), max_evaluations=cap)
+    (result,) = solve(minimise_bfgs, objective, [-9.0, -2.0, -9.0], wide(3), max_evaluations=limit)
     points = [point for call in objective.points for point in call]
     value, theta = min(points, key=lambda point: point[0])
     assert result.status is Status.EVALUATIONS
-    assert result.n_evaluations == len(points) == cap
+    assert result.n_evaluations == len(points) == limit
     assert result.value == value
     np.testing.assert_array_equal(result.theta, theta)
 
 
 @pytest.mark.parametrize("size", [1e-4, 1.0, 1e4])
-def test_bfgs_takes_features_in_any_unit(size: float):
+def test_bfgs_with_scaled_features(size: float):
     plain = log_sum(n_functions=1, seed=5)
     (expected,) = solve(minimise_newton, plain, np.zeros(4), wide(4))
     units = np.array([size, 1.0, 1.0, 1.0 / size])
@@ -439,7 +439,7 @@ def test_bfgs_takes_features_in_any_unit(size: float):
     np.testing.assert_allclose(result.value, expected.value, atol=1e-9)
 
 
-def test_bfgs_moves_in_lockstep_as_each_would_alone():
+def test_bfgs_columns_equal_single_searches():
     together, starts = log_sum(n_functions=3, seed=7), np.array([[0.1] * 4, [1.0] * 4, [-3.0] * 4])
     results = solve(minimise_bfgs, together, starts, wide(4))
     for k, result in enumerate(results):
@@ -451,7 +451,7 @@ def test_bfgs_moves_in_lockstep_as_each_would_alone():
 
 @pytest.mark.filterwarnings("ignore::limiirl.errors.IdentifiabilityWarning")
 @pytest.mark.parametrize("problem", cases(), ids=lambda problem: problem.name)
-def test_bfgs_fits_maxent_as_lbfgs_does(problem: Case):
+def test_bfgs_and_lbfgs_fits_agree(problem: Case):
     values = []
     for solver in ("bfgs", "lbfgs"):
         model = MaxEnt(max_length=int(problem.demos.lengths.max()), bounds=(-5.0, 5.0), ridge=0.01, solver=solver)

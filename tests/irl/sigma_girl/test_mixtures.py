@@ -45,7 +45,7 @@ def test_intents_and_weights_of_regulators_are_found(covariance, init, cluster_o
     assert mix.converged_
 
 
-def test_responsibilities_and_likelihood_are_those_of_the_profile():
+def test_responsibilities_and_likelihood_agree_with_the_profile():
     mix = IntentMixture(2, SigmaGIRL(gamma=0.9), random_state=0).fit(None, many(100))
     joint = np.log(mix.weights_) + SigmaGIRL(gamma=0.9).log_prob(None, mix.thetas_, many(100))
     total = np.logaddexp.reduce(joint, axis=1)
@@ -91,7 +91,7 @@ def test_agents_of_a_group_share_their_intent():
         np.testing.assert_array_equal(mix.responsibilities_[one], mix.responsibilities_[other])
 
 
-def test_new_agents_are_told_apart_and_the_mixture_survives_a_folder(tmp_path):
+def test_saved_mixture_classifies_new_agents(tmp_path):
     mix = IntentMixture(2, SigmaGIRL(gamma=0.9), random_state=0).fit(None, many())
     new = many(seed=7)
     assert agreement(mix.predict_proba(new), TRUTH) == 1.0
@@ -113,7 +113,7 @@ def test_the_rules_of_models_hold(check):
 
 
 @pytest.mark.slow
-def test_all_rules_but_those_of_trajectories_apply():
+def test_conformance():
     report = check_irl_model(SigmaGIRL(gamma=0.9, covariance="full"), demos=many(12))
     skipped = [line.split("[")[0] for line in report.skipped]
     assert skipped == ["probabilities_sum_to_at_most_one"]

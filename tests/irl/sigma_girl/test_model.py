@@ -1,4 +1,4 @@
-"""Sigma-GIRL for one intent: the search on the simplex, weights that are known, and input that is refused."""
+"""Sigma-GIRL for one intent: search on the simplex, recovery of known weights, invalid input."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ BOTH = ["diagonal", "full"]
 
 
 def simplex_grid(q: int, n: int) -> np.ndarray:
-    """All points of the simplex whose coordinates are multiples of 1 / n."""
+    """Return all points of the simplex with coordinates that are multiples of 1 / n."""
     axes = np.meshgrid(*[np.arange(n + 1)] * q, indexing="ij")
     points = np.stack([axis.ravel() for axis in axes], axis=1)
     return points[points.sum(axis=1) == n] / n
@@ -36,7 +36,7 @@ def test_known_weights_of_linear_regulators_are_recovered(covariance):
     assert np.argmax(irl.log_prob(None, TRUE, agents), axis=1).tolist() == [0, 1]
 
 
-def test_more_trajectories_make_agents_surer():
+def test_more_trajectories_increase_the_likelihood_ratio():
     few, many = (SigmaGIRL(gamma=0.9).log_prob(None, TRUE, regulators(TRUE, n, seed=3)) for n in (50, 2000))
     margin = [np.min(np.array([p[0, 0] - p[0, 1], p[1, 1] - p[1, 0]])) for p in (few, many)]
     assert margin[1] > 10.0 > margin[0]
@@ -61,18 +61,18 @@ def test_no_point_of_a_fine_grid_on_the_simplex_is_better(covariance):
 
 
 def test_one_search_alone_may_end_in_the_wrong_minimum():
-    # Two agents with opposite wishes: each is explained by a corner, and between the corners it is worse.
+    # Two agents with opposite rewards: each corner explains one agent, and the objective is worse between them.
     agents = regulators(np.array([[0.95, 0.05], [0.05, 0.95]]), n=400, seed=5)
     irl = SigmaGIRL(gamma=0.9)
-    ready = irl.make_problem(None, agents, Groups.from_labels(None, 2))
+    problem = irl.make_problem(None, agents, Groups.from_labels(None, 2))
     line = np.linspace(0.0, 1.0, 401)
-    values = ready.profile.values(np.stack([line, 1.0 - line], axis=1)).sum(axis=0)
+    values = problem.profile.values(np.stack([line, 1.0 - line], axis=1)).sum(axis=0)
     inner = np.flatnonzero((values[1:-1] < values[:-2]) & (values[1:-1] < values[2:])) + 1
     assert inner.size >= 2  # several minima
     worst = int(inner[np.argmax(values[inner])])
     start = np.array([line[worst], 1.0 - line[worst]])
     result = irl.fit(None, agents, start=start)
-    assert ready.profile.values(result[None]).sum() <= values.min() + 1e-6 < values[worst] - 1.0
+    assert problem.profile.values(result[None]).sum() <= values.min() + 1e-6 < values[worst] - 1.0
 
 
 def test_a_fit_is_never_worse_than_its_start():
@@ -82,10 +82,10 @@ def test_a_fit_is_never_worse_than_its_start():
     with pytest.warns(ll.errors.ConvergenceWarning, match="raise max_evaluations"):
         result = irl.fit(None, agents, start=near)
     np.testing.assert_allclose(result, near, rtol=0, atol=1e-12)
-    assert irl.result_.n_evaluations == 6  # one for each of the start, uniform weights and four others
+    assert irl.result_.n_evaluations == 6  # one each for the start, uniform weights and four others
 
 
-def test_the_length_of_theta_does_not_matter():
+def test_log_prob_is_invariant_to_the_norm_of_theta():
     agents = pickers(20, seed=3)
     omega = np.array([0.2, 0.5, 0.3])
     p = SigmaGIRL().log_prob(None, np.array([omega, 7.0 * omega, 1e-6 * omega]), agents)
@@ -93,23 +93,23 @@ def test_the_length_of_theta_does_not_matter():
 
 
 def test_projection_onto_the_simplex():
-    ready = SigmaGIRL().make_problem(None, pickers(20, seed=3), Groups.from_labels(None, 3))
+    problem = SigmaGIRL().make_problem(None, pickers(20, seed=3), Groups.from_labels(None, 3))
     given = np.array([[1.0, 1.0, 2.0], [-1.0, 0.0, 3.0], [-1.0, -1.0, 0.0], [0.2, 0.3, 0.5]])
-    wanted = [[0.25, 0.25, 0.5], [0.0, 0.0, 1.0], [1 / 3, 1 / 3, 1 / 3], [0.2, 0.3, 0.5]]
-    np.testing.assert_allclose(ready.project(given), wanted, rtol=1e-15)
+    expected = [[0.25, 0.25, 0.5], [0.0, 0.0, 1.0], [1 / 3, 1 / 3, 1 / 3], [0.2, 0.3, 0.5]]
+    np.testing.assert_allclose(problem.project(given), expected, rtol=1e-15)
     random = np.random.default_rng(0).normal(size=(200, 3))
-    once = ready.project(random)
-    np.testing.assert_array_equal(ready.project(once), once)
+    once = problem.project(random)
+    np.testing.assert_array_equal(problem.project(once), once)
 
 
-def test_fits_repeat_themselves_and_parameters_are_cloned():
+def test_fits_are_deterministic_and_models_can_be_cloned():
     agents = pickers(20, seed=4)
     irl = SigmaGIRL(gamma=0.8, cluster_on="policy", n_starts=3)
     assert clone(irl).get_params() == irl.get_params()
     np.testing.assert_array_equal(irl.fit(None, agents), clone(irl).fit(None, agents))
 
 
-def test_steps_without_choice_do_not_matter():
+def test_steps_without_choice_are_ignored():
     agents = regulators(TRUE, n=30, seed=6)
     lives = [np.arange(6) < np.random.default_rng(i).integers(2, 7, size=(30, 1)) for i in range(2)]
     given = [[getattr(a, part) for a in agents] for part in ("policy_features", "actions", "reward_features")]
@@ -121,7 +121,7 @@ def test_steps_without_choice_do_not_matter():
     assert not np.array_equal(irl.log_prob(None, TRUE, one), irl.log_prob(None, TRUE, agents))
 
 
-def test_agents_are_called_agents():
+def test_errors_of_weights():
     agents, irl = pickers(8, seed=4), SigmaGIRL(gamma=0.9)
     with raises(InvalidParameter, parameter="weights", value=(2,)):
         irl.fit(None, agents, [1.0, 1.0])
@@ -129,16 +129,16 @@ def test_agents_are_called_agents():
         irl.fit_many(None, agents, [[1.0], [-1.0], [1.0]])
 
 
-def test_a_search_has_converged_on_the_simplex_and_not_far_from_it():
-    # The gradient at twice omega is half as steep: what counts is that at the weights that are returned.
-    # In the last case, a search among weights of any length walks away and stalls.
+def test_searches_converge_on_the_simplex():
+    # The gradient at 2 omega is half the gradient at omega, so convergence must be tested on the simplex.
+    # In the last case, a search without normalisation diverges and stalls.
     last = np.array([0.0, 0.0, 1.0])
     for agents, weights in ((pickers(60, seed=1), np.ones(3)), (pickers(8, seed=4), last)):
         irl = SigmaGIRL(gamma=0.9)
         profile = irl.make_problem(None, agents, Groups.from_labels(None, 3)).profile
         omega = irl.fit(None, agents, weights)
-        slopes = 0.5 * (weights / weights.sum()) @ profile.gradients(omega)[1]
-        free = np.where((omega == 0.0) & (slopes > 0.0), 0.0, slopes)
+        gradient = 0.5 * (weights / weights.sum()) @ profile.gradients(omega)[1]
+        free = np.where((omega == 0.0) & (gradient > 0.0), 0.0, gradient)
         assert irl.result_.converged
         assert np.abs(free).max() <= 1e-6 * max(1.0, irl.result_.value)
 
@@ -158,12 +158,12 @@ def test_a_search_has_converged_on_the_simplex_and_not_far_from_it():
         ({"random_state": None}, {"parameter": "random_state"}),
     ],
 )
-def test_parameters_that_are_refused(parameters, expected):
+def test_invalid_parameters(parameters, expected):
     with raises(InvalidParameter, **expected):
         SigmaGIRL(**parameters).fit(None, pickers(5, seed=0))
 
 
-def test_input_that_is_refused():
+def test_invalid_input():
     agents, irl = pickers(10, seed=0), SigmaGIRL()
     mdp = ll.MDP.from_edges([0], [1])
     with raises(InvalidParameter, parameter="mdp"):
@@ -188,7 +188,7 @@ def test_input_that_is_refused():
         irl.fit_many(None, agents, np.ones((3, 2)), starts=[[1.0, 0.0, 0.0]])
 
 
-def test_agents_that_tell_nothing_are_named():
+def test_errors_name_uninformative_agents():
     x, phi = np.random.default_rng(0).normal(size=(2, 8, 4, 2))
     with raises(InvalidDemos, parameter="agents", index=0):
         SigmaGIRL().fit(None, Agents.from_arrays([x], [np.ones((8, 4), int)], [phi]))

@@ -1,4 +1,4 @@
-"""Sigma-GIRL's parts: cloned policies and their scores, Jacobians, and shrunk covariances."""
+"""Components of Sigma-GIRL: cloned policies and their scores, Jacobians, and shrunk covariances."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from limiirl.irl.sigma_girl.policy_gradient import clone_policy, jacobian_moment
 from tests.oracles.sigma import central_differences, dense_covariance, jacobians_by_loops, pickers, vec
 
 
-def walker(seed: int) -> Agent:
+def random_agent(seed: int) -> Agent:
     rng = np.random.default_rng(seed)
     x, live = rng.normal(size=(7, 5, 3)), rng.random((7, 5)) < 0.7
     actions = x @ rng.normal(size=(3, 2)) + 0.4 * rng.normal(size=(7, 5, 2))
@@ -20,17 +20,17 @@ def walker(seed: int) -> Agent:
 
 
 def test_a_linear_policy_is_the_ridge_solution_over_the_steps_with_a_choice():
-    agent = walker(0)
+    agent = random_agent(0)
     x, a = agent.policy_features[agent.live], agent.actions[agent.live]
     clone = clone_policy(agent, ridge=0.3)
     stacked = np.vstack([x, np.sqrt(0.3) * np.eye(3)])  # ridge as three more observations of zero
-    wanted = np.linalg.lstsq(stacked, np.vstack([a, np.zeros((3, 2))]), rcond=None)[0]
-    np.testing.assert_allclose(clone.weights, wanted, rtol=1e-10)
-    np.testing.assert_allclose(clone.variance, np.mean((a - x @ wanted) ** 2), rtol=1e-10)
+    expected = np.linalg.lstsq(stacked, np.vstack([a, np.zeros((3, 2))]), rcond=None)[0]
+    np.testing.assert_allclose(clone.weights, expected, rtol=1e-10)
+    np.testing.assert_allclose(clone.variance, np.mean((a - x @ expected) ** 2), rtol=1e-10)
 
 
 def test_scores_of_a_linear_policy_are_gradients_of_its_log_density():
-    agent = walker(1)
+    agent = random_agent(1)
     clone = clone_policy(agent, ridge=0.01)
     for n, t in np.argwhere(agent.live)[::5]:
 
@@ -38,8 +38,8 @@ def test_scores_of_a_linear_policy_are_gradients_of_its_log_density():
             mean = agent.policy_features[n, t] @ w.reshape(3, 2)
             return norm.logpdf(agent.actions[n, t], mean, np.sqrt(clone.variance)).sum()
 
-        wanted = central_differences(log_pi, clone.weights.ravel(), 1e-5)
-        np.testing.assert_allclose(clone.scores[n, t], wanted, rtol=1e-6, atol=1e-6)
+        expected = central_differences(log_pi, clone.weights.ravel(), 1e-5)
+        np.testing.assert_allclose(clone.scores[n, t], expected, rtol=1e-6, atol=1e-6)
     np.testing.assert_array_equal(clone.scores[~agent.live], 0.0)
 
 
@@ -56,21 +56,21 @@ def test_scores_of_a_softmax_policy_are_gradients_of_its_log_probability(n_actio
             logits = np.concatenate([[0.0], agent.policy_features[n, t] @ w.reshape(2, n_actions - 1)])
             return log_softmax(logits)[(agent.actions[n, t] - 2) // 3]
 
-        wanted = central_differences(log_pi, clone.weights.ravel(), 1e-5)
-        np.testing.assert_allclose(clone.scores[n, t], wanted, rtol=1e-6, atol=1e-8)
+        expected = central_differences(log_pi, clone.weights.ravel(), 1e-5)
+        np.testing.assert_allclose(clone.scores[n, t], expected, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("n_actions", [2, 3])
-def test_a_softmax_policy_is_at_the_maximum_but_for_the_ridge(n_actions):
+def test_softmax_policy_maximises_the_penalised_likelihood(n_actions):
     agent = pickers(100, seed=9, n_actions=n_actions)[0]
     clone = clone_policy(agent, ridge=20.0)
-    # Minus the slope of 10 |W|^2: over all actions' weights, centred, or for two actions over the one difference.
-    every = np.concatenate([np.zeros((2, 1)), clone.weights], axis=1)
-    pull = clone.weights if n_actions == 2 else (every - every.mean(axis=1, keepdims=True))[:, 1:]
-    np.testing.assert_allclose(clone.scores.sum(axis=(0, 1)), 20.0 * pull.ravel(), rtol=1e-3, atol=1e-3)
+    # Gradient of 10 |W|^2 with respect to the centred weights of all actions; for two actions, to their difference.
+    weights = np.concatenate([np.zeros((2, 1)), clone.weights], axis=1)
+    penalty_gradient = clone.weights if n_actions == 2 else (weights - weights.mean(axis=1, keepdims=True))[:, 1:]
+    np.testing.assert_allclose(clone.scores.sum(axis=(0, 1)), 20.0 * penalty_gradient.ravel(), rtol=1e-3, atol=1e-3)
 
 
-def test_jacobians_are_those_of_explicit_loops():
+def test_jacobians_agree_with_explicit_loops():
     rng = np.random.default_rng(2)
     scores, phi = rng.normal(size=(6, 4, 3)), rng.normal(size=(6, 4, 2))
     scores[1, 2:], phi[1, 3:] = 0.0, 0.0
@@ -80,37 +80,37 @@ def test_jacobians_are_those_of_explicit_loops():
 
 
 def test_a_constant_feature_has_no_gradient():
-    # Rewards that nothing can change: the baseline takes them away, in every trajectory, however small the scores.
+    # The baseline removes constant rewards in every trajectory, however small the scores.
     rng = np.random.default_rng(3)
     scores = rng.normal(size=(6, 4, 3)) * [1.0, 1e-6, 0.0]
     result = jacobians(scores, np.full((6, 4, 1), 2.5), 0.9, floor=0.0)
     np.testing.assert_array_equal(result, 0.0)
-    # The original's constant leaves a little, the more the smaller the scores.
+    # The constant of the original code leaves a remainder, which grows as the scores shrink.
     left = np.abs(jacobians(scores, np.full((6, 4, 1), 2.5), 0.9, floor=1e-10)).max(axis=(0, 2))
     assert 0.0 < left[0] < 1e-8 < left[1]
     assert left[2] == 0.0
 
 
-def test_an_agent_that_cannot_change_what_it_collects_fits_all_rewards_alike():
+def test_agent_without_influence_fits_all_rewards_equally():
     J = np.zeros((5, 4, 3))
-    for profile in (kind([jacobian_moments(J)]) for kind in PROFILES.values()):
-        values, slopes = profile.gradients(np.array([0.2, 0.3, 0.5]))
+    for profile in (profile_class([jacobian_moments(J)]) for profile_class in PROFILES.values()):
+        values, gradients = profile.gradients(np.array([0.2, 0.3, 0.5]))
         np.testing.assert_array_equal(values, 0.0)
-        np.testing.assert_array_equal(slopes, 0.0)
+        np.testing.assert_array_equal(gradients, 0.0)
         assert np.isfinite(profile.log_det[0])
 
 
 def test_jacobians_estimate_the_gradient_of_expected_features():
-    # One step, a ~ N(w, 1), phi = a^2: the derivative of E a^2 in w is 2 w.
+    # One step, a ~ N(w, 1), phi = a^2: the derivative of E a^2 with respect to w is 2 w.
     rng = np.random.default_rng(4)
     a = rng.normal(1.5, 1.0, size=(200_000, 1, 1))
     result = jacobians(a - 1.5, a**2, 1.0, floor=0.0)
     assert abs(result.mean() - 3.0) < 5.0 * result.std() / np.sqrt(len(a))
     plain = (a - 1.5) * a**2
-    assert result.std() < 0.9 * plain.std()  # what the baseline is for
+    assert result.std() < 0.9 * plain.std()  # the baseline reduces the variance
 
 
-def test_rows_that_are_zero_throughout_are_left_out():
+def test_rows_of_zeros_are_dropped():
     J = np.random.default_rng(5).normal(size=(8, 5, 2))
     J[:, [1, 3]] = 0.0
     J[2, 0] = 0.0  # zero in one trajectory only
@@ -120,18 +120,18 @@ def test_rows_that_are_zero_throughout_are_left_out():
 
 
 @pytest.mark.parametrize("n", [3, 10, 200])
-def test_covariances_are_centred_and_shrunk_as_by_ledoit_and_wolf(n):
+def test_covariances_agree_with_ledoit_wolf(n):
     J = 5.0 + np.random.default_rng(n).normal(size=(n, 4, 3)) * np.arange(1.0, 4.0)
     result = jacobian_moments(J)
-    wanted, shrinkage = ledoit_wolf(np.array([vec(one) for one in J]))
+    expected, shrinkage = ledoit_wolf(np.array([vec(one) for one in J]))
     np.testing.assert_allclose(result.shrinkage, shrinkage, rtol=1e-9)
-    np.testing.assert_allclose(vec(result.variances), np.diag(wanted) / n, rtol=1e-9)
+    np.testing.assert_allclose(vec(result.variances), np.diag(expected) / n, rtol=1e-9)
     np.testing.assert_allclose(vec(result.variances), np.diag(dense_covariance(J, diagonal=True)), rtol=1e-9)
 
 
-def test_two_trajectories_leave_no_variance_at_zero():
+def test_variances_of_two_trajectories_are_positive():
     J = np.zeros((2, 3, 2))
-    J[:, 0, 0], J[:, 1:, 1] = [1.0, 2.0], 4.0  # all entries but one are certain
+    J[:, 0, 0], J[:, 1:, 1] = [1.0, 2.0], 4.0  # all entries except one are constant
     result = jacobian_moments(J)
     assert result.shrinkage == 1e-6
     assert result.variances.min() > 0.0
