@@ -1,4 +1,4 @@
-"""Features of road segments and turns, and the drivers' MDP: the paper's 24 features or a custom choice."""
+"""Features of road segments and turns (the 24 features of the paper, or a custom choice), and the MDP of a network."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 
 REST = "*"
-"""In a class group: every class that no group lists."""
+"""Name in a class group that denotes all classes that are in no group."""
 CLASS_GROUPS: Mapping[str, tuple[str, ...]] = {
     "highway": ("motorway", "trunk"),
     "major road": ("primary", "secondary"),
     "minor road": ("tertiary", "unclassified"),
     "local street": ("residential", "living_street", REST),
 }
-"""Road-class groups of "paper"; a link road belongs to the class that it links."""
+"""Default groups of road classes; a link road belongs to the class that it links."""
 SPEED_GROUPS = (50.0,)
-"""Upper bounds of the speed groups of "paper", in km/h; unknown limits are a separate group."""
+"""Default upper bounds of the speed groups, in km/h; unknown limits form a separate group."""
 LANES_GROUPS = (1.0, 2.0)
 """Upper bounds of the lane groups of `lanes=True`."""
 TURNS = ("left turns", "right turns", "sharp turns")
-"""Edge features of `turns=True`, counted at nodes where three or more streets meet."""
+"""Edge features of `turns=True`; turns are counted where three or more streets meet."""
 
 
 def _name_groups(bounds: Sequence[float], unit: str, unknown: str) -> list[str]:
@@ -50,37 +50,38 @@ def _name_groups(bounds: Sequence[float], unit: str, unknown: str) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class FeatureChoice:
-    """Features of the reward. All except turns and extras are lengths in km, divided into groups.
+    """Features of the reward, in groups. All features are lengths in km, except for turns and extra features.
 
-    The features of each group sum to the segment's length. Between two groups one direction of the reward is therefore
-    not identifiable: raising all weights of one group and lowering all of the other by the same amount changes no
-    trip's reward. G groups have G - 1 such directions; the model's `null_directions` lists them.
+    The features of a group of lengths sum to the length of the segment. With G such groups, G - 1 directions of the
+    reward are therefore not identifiable: adding a constant to all weights of one group and subtracting it from all
+    weights of another group does not change the reward of any trip. The attribute `null_directions` of a model has
+    these directions.
 
     Parameters
     ----------
     class_groups : mapping of name to road classes, or None
-        Every class must be in a group; "*" stands for all other classes. "primary" includes "primary_link" unless a
-        group lists the link.
+        Every class must be in a group; "*" denotes all other classes. A class includes its links ("primary_link")
+        unless a group contains the links.
     speed_groups : sequence of km/h, ascending, or None
-        Inclusive upper bounds of the groups; the last group is unbounded, and unknown limits are one more group.
+        Inclusive upper bounds of the groups. Higher limits form another group, and unknown limits form the last.
     lanes : bool or sequence of numbers, ascending
-        The same for the number of lanes; True means 1, 2, more and unknown, () means any and unknown.
+        Upper bounds of the groups by number of lanes. True means (1, 2); () means one group for all known numbers.
     regions : bool
-        The centre and 16 compass points, `limiirl.roads.regions`.
+        Lengths by region; see `limiirl.roads.regions`.
     turns : bool
-        Numbers of left, right and sharp (above 135 degrees, and U) turns, as edge features.
+        Edge features that count left turns, right turns, and sharp turns (above 135 degrees, and U-turns).
     length : bool
-        The total length, a group with one feature.
+        Total length, as a group with one feature.
     extra : mapping of name to (S,), optional
-        Custom features. If the name begins with "km", values above the segment's length are rejected as metres.
+        Custom features. If the name begins with "km", values above the length of the segment are rejected.
     centre : (lat, lon), optional
-        Centre of the regions; by default the network's.
+        Centre of the regions; by default the centre of the network.
     radius_km : float
         Radius of the central region.
     corrected : bool
-        Compass points in metres instead of the paper's in degrees.
+        As in `limiirl.roads.regions`.
     check_units : bool
-        False to accept lengths that do not look like metres.
+        Raise `InvalidNetwork` if lengths are probably not in metres.
 
     Examples
     --------
@@ -112,12 +113,12 @@ class FeatureChoice:
         listed = [name for group in (self.class_groups or {}).values() for name in group]
         twice = sorted({name for name in listed if listed.count(name) > 1})
         if twice:
-            raise InvalidParameter.of("class_groups", twice[0], "must list each road class once")
+            raise InvalidParameter.of("class_groups", twice[0], "must contain each road class at most once")
         if not self.names:
-            raise InvalidParameter("A FeatureChoice must have at least one feature; all are switched off.")
+            raise InvalidParameter("A FeatureChoice must have at least one feature; all are disabled.")
         same = sorted({name for name in self.names if self.names.count(name) > 1})
         if same:
-            raise InvalidParameter.of("extra", same[0], "must not repeat the name of another feature")
+            raise InvalidParameter.of("extra", same[0], "must not contain the name of another feature")
 
     def __eq__(self, other: object) -> bool:
         """Compare all fields, including the values of `extra`."""
@@ -140,7 +141,7 @@ class FeatureChoice:
 
     @property
     def lanes_bounds(self) -> Sequence[float] | None:
-        """Upper bounds of the lane groups; None without `lanes`."""
+        """Upper bounds of the lane groups; None if `lanes` is False."""
         return (LANES_GROUPS if self.lanes else None) if isinstance(self.lanes, bool) else self.lanes
 
     @property
@@ -169,12 +170,12 @@ class FeatureChoice:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the features, in the order of the MDP's."""
+        """Names of the features, in the order of the columns of the MDP."""
         return tuple(name for names in self.groups_by_name.values() for name in names)
 
     @property
     def groups(self) -> dict[str, tuple[int, ...]]:
-        """Indices of each group's features, by group name: "road class", "speed", "region" and so on."""
+        """Indices of the features of each group, by group name ("road class", "speed", "region")."""
         indices: dict[str, tuple[int, ...]] = {}
         start = 0
         for group, names in self.groups_by_name.items():
@@ -184,14 +185,14 @@ class FeatureChoice:
 
 
 PAPER = FeatureChoice()
-"""The paper's 24 features: km by 4 classes, 3 speeds and 17 regions."""
+"""The 24 features of the paper: km in 4 groups of road classes, 3 of speed limits and 17 regions."""
 PLAIN = FeatureChoice(speed_groups=None, regions=False)
-"""Km by the 4 classes only."""
+"""Km in the 4 groups of road classes."""
 _BY_NAME = {"paper": PAPER, "plain": PLAIN}
 
 
 def choose_features(features: str | FeatureChoice) -> FeatureChoice:
-    """Return the choice named "paper" or "plain", or the given choice.
+    """Return the feature choice named "paper" or "plain", or the given choice.
 
     Examples
     --------
@@ -206,20 +207,20 @@ def choose_features(features: str | FeatureChoice) -> FeatureChoice:
 
 
 STRAIGHT = 45.0
-"""Largest angle of a turn that counts as straight on, in degrees."""
+"""Maximum angle of a turn that is straight on, in degrees."""
 _SHARP = 135.0
 _MEDIAN_M = (1.0, 5000.0)
-_STRETCH = (0.5, 3.0)  # length over straight line; feet would give 3.3 and kilometres 0.001
+_STRETCH = (0.5, 3.0)  # length divided by the straight-line distance; 3.3 for lengths in feet, 0.001 for km
 
 
 def driver_mdp(network: RoadNetwork, features: str | FeatureChoice = "paper", gamma: float = 1.0) -> MDP:
-    """Return the drivers' MDP: one state per segment, one action per turn, p0 uniform over all segments.
+    """Return the MDP of a network: one state per segment, one action per turn, and a uniform p0.
 
-    Edge e of the MDP is turn e of the network. A segment without an outgoing turn is terminal.
+    Edge e of the MDP is turn e of the network. Segments without an outgoing turn are terminal.
     """
     choice = choose_features(features)
     n = network.n_segments
-    # Actions are numbered in the order of the turns, which keeps the MDP's edges in that order.
+    # By default, edges get their actions in the given order, which preserves the order of the turns.
     return MDP.from_edges(
         network.turn_from,
         network.turn_to,
@@ -233,7 +234,7 @@ def driver_mdp(network: RoadNetwork, features: str | FeatureChoice = "paper", ga
 
 
 def state_features(network: RoadNetwork, features: str | FeatureChoice = "paper") -> sparse.csr_array:
-    """Return the segment features (S, d), without turn features."""
+    """Return the features (S, d) of the segments, without turn features."""
     choice = choose_features(features)
     if choice.check_units:
         check_units(network)
@@ -259,10 +260,10 @@ def state_features(network: RoadNetwork, features: str | FeatureChoice = "paper"
 
 
 def turn_features(network: RoadNetwork) -> FloatArray:
-    """Return the turn features `TURNS` (E, 3): 1 for a left, right or sharp turn.
+    """Return the turn features `TURNS` (E, 3), which are 1 for a left, right or sharp turn.
 
-    Only where three or more streets meet; a bend of a single street is not a turn. Up to 45 degrees is straight on;
-    above 135 degrees is sharp on either side, and so is a U-turn.
+    Angles up to 45 degrees are straight on; turns above 135 degrees and U-turns are sharp. Except for U-turns, turns
+    are counted only where three or more streets meet.
     """
     pairs = np.concatenate([np.stack([network.tail, network.head], 1), np.stack([network.head, network.tail], 1)])
     streets = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
@@ -276,10 +277,9 @@ def turn_features(network: RoadNetwork) -> FloatArray:
 
 
 def check_units(network: RoadNetwork) -> None:
-    """Raise `InvalidNetwork` where `length_m` cannot be metres.
+    """Raise `InvalidNetwork` if `length_m` is probably not in metres.
 
-    The median length must lie between 1 m and 5 km, and between half and three times the straight-line distance.
-    Weights scale inversely with the features, so that a wrong unit would affect every result unnoticed.
+    The median length must be between 1 m and 5 km, and between half and three times the straight-line distance.
     """
     tail, head = network.tail, network.head
     straight = distance_m(network.lat[tail], network.lon[tail], network.lat[head], network.lon[head])
@@ -288,15 +288,15 @@ def check_units(network: RoadNetwork) -> None:
     median = float(np.median(network.length_m))
     if not (_MEDIAN_M[0] <= median <= _MEDIAN_M[1] and _STRETCH[0] <= stretch <= _STRETCH[1]):
         raise InvalidNetwork(
-            f"length_m does not look like metres: the median segment has {median:.4g}, {stretch:.3g} times the "
-            "straight-line distance of its nodes. Convert it, or pass FeatureChoice(check_units=False).",
+            f"length_m must be in metres; its median is {median:.4g}, which is {stretch:.3g} times the straight-line "
+            "distance between its nodes. Convert length_m, or pass FeatureChoice(check_units=False).",
             parameter="length_m",
             value=median,
         )
 
 
 def _index_by_bounds(values: FloatArray, bounds: Sequence[float]) -> NDArray[np.int64]:
-    """Return the group (S,) of each value; bounds are inclusive above, and NaN is in the last group."""
+    """Return the group (S,) of each value; upper bounds are inclusive, and NaN belongs to the last group."""
     group = np.searchsorted(np.asarray(bounds, dtype=np.float64), values, side="left")
     return np.where(np.isnan(values), len(bounds) + 1, group).astype(np.int64)
 
@@ -308,8 +308,8 @@ def _index_by_class(network: RoadNetwork, groups: Mapping[str, Sequence[str]]) -
     for k, name in enumerate(network.class_names):
         group = home.get(name, home.get(name.removesuffix("_link"), home.get(REST, -1)))
         if group < 0 and used[k]:
-            rule = f"must include every road class ({used[k]} segments are not in a group)"
-            remedy = f"Add it to a group, or {REST!r} to the group of all other classes."
+            rule = f"must contain every road class of the network ({used[k]} segments have this class)"
+            remedy = f"Add the class to a group, or add {REST!r}, which denotes all other classes."
             raise InvalidParameter.of("class_groups", name, rule, remedy=remedy)
         index[k] = max(group, 0)
     return index[network.road_class]
@@ -329,8 +329,8 @@ def _extra(network: RoadNetwork, extra: Mapping[str, Any], *, check: bool) -> Fl
         if check and name.startswith("km") and longer.any():
             i = int(np.argmax(longer))
             message = (
-                f"extra[{name!r}][{i}] is {column[i]:g} km on a segment of {network.length_m[i] / 1000.0:g} km. If it "
-                "is in metres, divide by 1000; otherwise choose a name that does not begin with 'km'."
+                f"extra[{name!r}][{i}] is {column[i]:g} km, but the segment has {network.length_m[i] / 1000.0:g} km. "
+                "Divide values in metres by 1000; if they are not lengths, choose a name that does not begin with 'km'."
             )
             raise InvalidParameter(message, parameter="extra", value=float(column[i]), index=i)
         columns.append(column)

@@ -1,4 +1,4 @@
-"""Streets by place and by name: nearest segments, names from map tags, and descriptions."""
+"""Lookup of segments by coordinates and by street name; street names and descriptions."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from limiirl.roads.network import RoadNetwork
 
 
-_CARRIAGEWAY_M = 40.0  # largest distance of the opposite carriageway from the place
-_CARRIAGEWAY_DEGREES = 30.0  # largest deviation of its bearing from the opposite direction
-_MARGIN_DEGREES = 0.05  # around the network's bounding box, for detecting swapped coordinates
+_CARRIAGEWAY_M = 40.0  # maximum distance from the point to the opposite carriageway
+_CARRIAGEWAY_DEGREES = 30.0  # maximum deviation of its bearing from the opposite bearing
+_MARGIN_DEGREES = 0.05  # margin of the bounding box in the test for swapped coordinates
 _N_SUGGESTIONS = 8
 
 
 class NearestStreets(NamedTuple):
-    """Nearest segments of n places.
+    """Nearest segments to n points.
 
     Attributes
     ----------
     segment : (n,) int64
-        The nearest segment; the lowest number of equally near ones.
+        Index of the nearest segment; the lowest index if several are equally near.
     opposite : (n,) int64
-        The opposite direction of a two-way street between the same nodes; -1 elsewhere.
+        Segment in the opposite direction between the same nodes; -1 if there is none.
     distance_m : (n,)
-        Distance from each place to its segment, on a flat map around the place.
+        Distance from each point to its segment, in the planar projection around the point.
     along : (n,)
-        Position of the closest point, as a fraction of the segment.
+        Position of the closest point on the segment, in [0, 1].
     """
 
     segment: IntArray
@@ -50,23 +50,23 @@ class NearestStreets(NamedTuple):
 
     @property
     def segments(self) -> IntArray:
-        """Distinct segments, in both directions: those to close where the streets at these places are closed."""
+        """Distinct segments in both directions, in ascending order; close them to close the streets."""
         both = np.unique(np.concatenate([self.segment, self.opposite]))
         return np.asarray(both[both >= 0])
 
 
 def find_nearest(network: RoadNetwork, lat: ArrayLike, lon: ArrayLike, within_m: float) -> NearestStreets:
-    """Return the streets nearest to places; see `RoadNetwork.nearest`."""
+    """Return the segments nearest to points; see `RoadNetwork.nearest`."""
     north, east = (np.atleast_1d(np.asarray(values, dtype=np.float64)) for values in (lat, lon))
     if north.ndim != 1 or north.shape != east.shape:
-        rule = "and lon must be two numbers, or two arrays (n,); their shapes differ"
+        rule = "and lon must be two numbers or two arrays (n,) of the same shape"
         raise InvalidParameter.of("lat", (north.shape, east.shape), rule)
     check_positive(within_m, "within_m")
     wrong = ~((np.abs(north) <= 90.0) & (np.abs(east) <= 180.0))
     if wrong.any():
         i = int(np.argmax(wrong))
         raise InvalidParameter(
-            f"{_place(north, i)} ({north[i]:g}, {east[i]:g}) has an impossible coordinate: latitudes lie in [-90, 90], "
+            f"{_point(north, i)} ({north[i]:g}, {east[i]:g}) is out of range: latitudes must be in [-90, 90], "
             f"longitudes in [-180, 180].{_swap_hint(network, float(north[i]), float(east[i]))}",
             parameter="lat" if abs(north[i]) > 90.0 or np.isnan(north[i]) else "lon",
             value=(float(north[i]), float(east[i])),
@@ -76,7 +76,7 @@ def find_nearest(network: RoadNetwork, lat: ArrayLike, lon: ArrayLike, within_m:
     segment, along, distance = nearest(network.grid, xy, stretch, float(within_m))
     if np.any(segment < 0):
         i = int(np.argmax(segment < 0))
-        message = _describe_miss(network, _place(north, i), float(north[i]), float(east[i]), within_m)
+        message = _describe_miss(network, _point(north, i), float(north[i]), float(east[i]), within_m)
         raise InvalidParameter(message, parameter="within_m", value=within_m, index=i)
     return NearestStreets(segment, network.opposite[segment], distance, along)
 
@@ -84,11 +84,11 @@ def find_nearest(network: RoadNetwork, lat: ArrayLike, lon: ArrayLike, within_m:
 def nearest_segments(
     network: RoadNetwork, lat: float, lon: float, *, both: bool = True, within_m: float = 100.0
 ) -> IntArray:
-    """Return the segments to close where a street is closed at a place.
+    """Return the segments to close in order to close the street at a point.
 
-    The opposite direction is included also where it is drawn as a separate line: a segment of the same class and name
-    within 40 m of the place, in the opposite direction. A place cannot select one direction of a two-way street drawn
-    as a single line: the error then names the two segments.
+    If the opposite carriageway is a separate line on the map, it is included: the nearest segment within 40 m of the
+    point that has the same class and name and the opposite direction. One direction of a two-way street that is a
+    single line cannot be selected by a point; the error then lists the two segments.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def nearest_segments(
     lat, lon : float
         In degrees.
     both : bool
-        Both directions, or only the nearest segment.
+        Return both directions; if False, only the nearest segment.
     within_m : float
         As in `RoadNetwork.nearest`.
 
@@ -115,7 +115,7 @@ def nearest_segments(
             return nearest.segments
         first, second = sorted((here, back))
         raise InvalidParameter(
-            f"A place does not identify one direction of a two-way street. Choose a segment: {first} "
+            f"A point does not determine the direction on a two-way street. Pass one of its segments: {first} "
             f"({describe_direction(network, first)}) or {second} ({describe_direction(network, second)}).",
             parameter="both",
             value=(first, second),
@@ -130,17 +130,17 @@ def describe_direction(network: RoadNetwork, segment: int) -> str:
 
 
 def _opposite_carriageway(network: RoadNetwork, here: int, lat: float, lon: float) -> list[int]:
-    """Return a list with the nearest segment of the opposite carriageway, or an empty list."""
+    """Return the nearest segment of the opposite carriageway as a list, which is empty if there is none."""
     bend = (network.bearing - network.bearing[here]) % 360.0
     alike = (np.abs(bend - 180.0) <= _CARRIAGEWAY_DEGREES) & (network.road_class == network.road_class[here])
     alike &= (network.opposite < 0) & (network.street_of == network.street_of[here])
     rows = np.flatnonzero(alike)
-    far = distances_m(network, rows, lat, lon)
-    return [int(rows[np.argmin(far)])] if rows.size and far.min() <= _CARRIAGEWAY_M else []
+    distance = distances_m(network, rows, lat, lon)
+    return [int(rows[np.argmin(distance)])] if rows.size and distance.min() <= _CARRIAGEWAY_M else []
 
 
 def distances_m(network: RoadNetwork, segments: IntArray, lat: float, lon: float) -> FloatArray:
-    """Return the distance (n,) of each given segment from a place, on a flat map around the place."""
+    """Return the distance (n,) from a point to each given segment, in the planar projection around the point."""
     begin, end = (
         offsets_m(lat, lon, network.lat[at[segments]], network.lon[at[segments]]) for at in (network.tail, network.head)
     )
@@ -148,9 +148,9 @@ def distances_m(network: RoadNetwork, segments: IntArray, lat: float, lon: float
 
 
 def _stretch(centre: float, lat: FloatArray) -> FloatArray:
-    """Return (n, 2) true metres per metre of the network's flat map, east and north, at latitudes.
+    """Return the scale (n, 2), east and north, from the projection of the network to the projection at each latitude.
 
-    The network's map and the map around a place are both linear in degrees, so they differ by a scale per axis.
+    Both projections are linear in degrees, so that they differ by one factor per axis.
     """
     (along, across), (along_0, across_0) = radii_m(lat), radii_m(centre)
     east = across * np.cos(np.radians(lat)) / (across_0 * np.cos(np.radians(centre)))
@@ -158,12 +158,12 @@ def _stretch(centre: float, lat: FloatArray) -> FloatArray:
     return np.asarray(np.maximum(np.stack([east, along / along_0], axis=1), 1e-6))
 
 
-def _place(lat: FloatArray, i: int) -> str:
-    return "The place" if lat.size == 1 else f"Place {i}"
+def _point(lat: FloatArray, i: int) -> str:
+    return "The point" if lat.size == 1 else f"Point {i}"
 
 
 def _swap_hint(network: RoadNetwork, lat: float, lon: float) -> str:
-    """Return a hint if the place lies in the network after exchanging latitude and longitude, else ""."""
+    """Return a hint if the point lies in the network after exchanging latitude and longitude, else ""."""
     box = [(values.min() - _MARGIN_DEGREES, values.max() + _MARGIN_DEGREES) for values in (network.lat, network.lon)]
     given, exchanged = (
         all(low <= value <= high for (low, high), value in zip(box, pair, strict=True))
@@ -173,18 +173,17 @@ def _swap_hint(network: RoadNetwork, lat: float, lon: float) -> str:
 
 
 def _describe_miss(network: RoadNetwork, which: str, lat: float, lon: float, within_m: float) -> str:
-    """Return the message for a place without a segment in reach."""
-    far = float(distances_m(network, np.arange(network.n_segments), lat, lon).min())
-    off = f"{far:,.0f} m" if far < 10_000.0 else f"about {far / 1000.0:,.0f} km"
+    distance = float(distances_m(network, np.arange(network.n_segments), lat, lon).min())
+    text = f"{distance:,.0f} m" if distance < 10_000.0 else f"about {distance / 1000.0:,.0f} km"
     middle = f"({float(np.median(network.lat)):.4f}, {float(np.median(network.lon)):.4f})"
-    return f"{which} ({lat:g}, {lon:g}) has no street within {within_m:g} m; the nearest is {off} away." + (
+    return f"{which} ({lat:g}, {lon:g}) has no street within {within_m:g} m; the nearest is {text} away." + (
         _swap_hint(network, lat, lon)
-        or f" Move it onto a street of the network, which lies around {middle}, or raise within_m."
+        or f" Pass a point near a street (the centre of the network is {middle}), or increase within_m."
     )
 
 
 def name_street(tags: Mapping[str, Any]) -> str:
-    """Return a street's name from OpenStreetMap tags: name, bridge or tunnel name, and reference number."""
+    """Return the name of a street from its OpenStreetMap tags: name, bridge or tunnel name, and reference number."""
 
     def join(*keys: str) -> str:
         parts = (part.strip() for key in keys for part in str(tags.get(key) or "").split(";"))
@@ -195,22 +194,22 @@ def name_street(tags: Mapping[str, Any]) -> str:
 
 
 def index_names(names: Sequence[str]) -> tuple[tuple[str, ...], IntArray]:
-    """Return the distinct names, sorted with "" first, and the index of each given name."""
+    """Return the distinct names in order, beginning with "", and the index of each given name among them."""
     distinct = sorted({"", *names})
-    place = {name: i for i, name in enumerate(distinct)}
-    return tuple(distinct), np.array([place[name] for name in names], dtype=np.int64)
+    index = {name: i for i, name in enumerate(distinct)}
+    return tuple(distinct), np.array([index[name] for name in names], dtype=np.int64)
 
 
 def find_street(network: RoadNetwork, name: str) -> IntArray:
-    """Return the segments of streets by name; see `RoadNetwork.find`."""
+    """Return the segments of the streets with a name; see `RoadNetwork.find`."""
     wanted = _plain(name)
     if not wanted:
         raise InvalidParameter.of("name", name, "must be the name of a street")
     names = network.street_names
     if not any(names):
         raise InvalidParameter(
-            "This network has no street names: its map has none, or it was built by an earlier version. Build it "
-            "again (matched trips stay valid), or select a street by its place with network.nearest.",
+            "The network has no street names: the map has none, or an earlier version wrote the file. Build the "
+            "network again (matched trips remain valid), or select a street by coordinates with network.nearest.",
             parameter="name",
             value=name,
         )
@@ -225,7 +224,7 @@ def find_street(network: RoadNetwork, name: str) -> IntArray:
 
 
 def list_street_names(network: RoadNetwork, segments: IntArray) -> list[str]:
-    """Return the distinct street names of some segments, the longest street first, without unnamed streets."""
+    """Return the distinct street names of segments in descending order of length, without unnamed streets."""
     metres = np.bincount(network.street_of[segments], network.length_m[segments], minlength=len(network.street_names))
     order = np.argsort(-metres, kind="stable")
     return [network.street_names[i] for i in order if metres[i] > 0.0 and network.street_names[i]]
@@ -258,9 +257,9 @@ def format_place(network: RoadNetwork, segment: int) -> str:
 
 
 def street_components(network: RoadNetwork) -> IntArray:
-    """Return the index (S,) of each segment's street: the connected segments of one name, or of one OSM way if unnamed.
+    """Return the street index (S,) of each segment; a street is connected and has one name, or one OSM way if unnamed.
 
-    Streets of one name in different districts are separate, and so are the carriageways of an avenue.
+    Streets with the same name in different districts are separate, and so are the carriageways of an avenue.
     """
     street = np.where(network.street_of > 0, -1 - network.street_of.astype(np.int64), network.way_id)
     alone = (network.street_of == 0) & (network.way_id < 0)
@@ -275,6 +274,6 @@ def street_components(network: RoadNetwork) -> IntArray:
 
 
 def _plain(text: str) -> str:
-    """Return a name for comparison: lower case, no accents, single spaces."""
+    """Return a name in lower case, without accents and with single spaces, for comparison."""
     letters = unicodedata.normalize("NFKD", text.casefold())
     return " ".join("".join(letter for letter in letters if not unicodedata.combining(letter)).split())

@@ -1,4 +1,4 @@
-"""`RoadNetwork`: directed segments, the turns between them and their attributes; validation, files and a summary."""
+"""`RoadNetwork`: directed segments with their attributes, and the turns between them; validation, files, summary."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def freeze(array: _Array) -> _Array:
 
 
 def join_segments(tail: NDArray[Any], head: NDArray[Any], *, u_turns: bool = False) -> NDArray[np.int64]:
-    """Return all pairs (E, 2) of segments of which the second starts where the first ends, sorted."""
+    """Return the sorted pairs (E, 2) of segments such that the second starts where the first ends."""
     order = np.argsort(tail, kind="stable")
     low, high = (np.searchsorted(tail, head, side, sorter=order) for side in ("left", "right"))
     source = np.repeat(np.arange(head.size), high - low)
@@ -49,11 +49,11 @@ def join_segments(tail: NDArray[Any], head: NDArray[Any], *, u_turns: bool = Fal
 
 
 def check_network(network: RoadNetwork) -> dict[str, Any]:
-    """Return the fields of a network as private, read-only arrays; raise `InvalidNetwork` for the first broken rule."""
+    """Return read-only copies of the fields of a network; raise `InvalidNetwork` if they are inconsistent."""
     fields: dict[str, Any] = {name: np.array(getattr(network, name), dtype=np.float64) for name in ("lat", "lon")}
     n_nodes, n = fields["lat"].size, np.size(network.tail)
     if n == 0:
-        raise InvalidNetwork.of("tail", n, "must have at least one segment", remedy="Check the map and its filters.")
+        raise InvalidNetwork.of("tail", n, "must have at least one segment", remedy="Check the map and the options.")
     _check_node_arrays(fields["lat"], fields["lon"])
     for name, most in _MOST_DEGREES.items():
         wrong = ~(np.abs(fields[name]) <= most)
@@ -70,7 +70,7 @@ def check_network(network: RoadNetwork) -> dict[str, Any]:
     fields["road_class"] = _as_indices(network.road_class, "road_class", len(names), "class_names").astype(np.int32)
     streets = tuple(str(name) for name in network.street_names)
     if streets[:1] != ("",):
-        raise InvalidNetwork.of("street_names", streets[:3], "must begin with '', the name of unnamed streets")
+        raise InvalidNetwork.of("street_names", streets[:3], "must begin with '', for unnamed streets")
     given = network.street_of if np.size(network.street_of) else np.zeros(n, dtype=np.int32)
     fields["street_of"] = _as_indices(given, "street_of", len(streets), "street_names").astype(np.int32)
     for name in ("turn_from", "turn_to"):
@@ -85,12 +85,12 @@ def check_network(network: RoadNetwork) -> dict[str, Any]:
     _check_positive(fields["lanes"], "lanes", unknown=True)
     _check_positive(fields["speed_kmh"], "speed_kmh", unknown=True)
     _check_turns(fields)
-    words = {"class_names": names, "street_names": streets, "centre": centre, "notes": dict(network.notes)}
-    return {name: freeze(array) for name, array in fields.items()} | words
+    header = {"class_names": names, "street_names": streets, "centre": centre, "notes": dict(network.notes)}
+    return {name: freeze(array) for name, array in fields.items()} | header
 
 
 def as_centre(given: Any) -> tuple[float, float]:
-    """Return (latitude, longitude) as floats; raise `InvalidNetwork` if it is not two numbers."""
+    """Return (latitude, longitude) as floats; raise `InvalidNetwork` unless `given` has two numbers."""
     try:
         lat, lon = (float(value) for value in given)
     except (TypeError, ValueError):
@@ -99,7 +99,7 @@ def as_centre(given: Any) -> tuple[float, float]:
 
 
 def usual_speed(network: RoadNetwork) -> NDArray[np.float64]:
-    """Return the speed limit (S,) in km/h, or the median limit of the class where unknown, or 50."""
+    """Return the speed limit (S,) in km/h; an unknown limit is replaced by the median of the road class, or by 50."""
     speed, usual = network.speed_kmh.copy(), np.full(len(network.class_names), _USUAL_KMH)
     for k in range(usual.size):
         limits = speed[(network.road_class == k) & np.isfinite(speed)]
@@ -112,13 +112,13 @@ def usual_speed(network: RoadNetwork) -> NDArray[np.float64]:
 def _as_indices(values: Any, name: str, size: int, of: str = "nodes") -> NDArray[np.int64]:
     array = np.asarray(values)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        rule = f"must be a one-dimensional array of integers, not {array.ndim}-dimensional of {array.dtype}"
-        raise InvalidNetwork.of(name, str(array.dtype), rule)
+        rule = "must be a one-dimensional array of integers"
+        raise InvalidNetwork.of(name, f"{array.dtype}, shape {array.shape}", rule)
     array = array.astype(np.int64)
     wrong = (array < 0) | (array >= size)
     if wrong.any():
         i = int(np.argmax(wrong))
-        raise InvalidNetwork.of(name, int(array[i]), f"must be in 0 to {size - 1} (index into {of})", index=i)
+        raise InvalidNetwork.of(name, int(array[i]), f"must be an index into {of}, from 0 to {size - 1}", index=i)
     return array
 
 
@@ -130,7 +130,7 @@ def _check_node_arrays(lat: NDArray[np.float64], lon: NDArray[np.float64]) -> No
 
 
 def _outside(parameter: str, kind: str, value: float, index: int) -> InvalidNetwork:
-    """Return the error of a latitude or longitude (`kind`) outside its range."""
+    """Return the error for a latitude or longitude outside its range; `kind` is "lat" or "lon"."""
     most = _MOST_DEGREES[kind]
     rule = f"must be a {'latitude' if kind == 'lat' else 'longitude'} in [-{most:g}, {most:g}] degrees"
     remedy = "Check whether latitude and longitude are swapped." if kind == "lat" else ""
@@ -143,16 +143,16 @@ def _check_positive(values: NDArray[np.float64], name: str, *, unknown: bool) ->
     if wrong.any():
         i = int(np.argmax(wrong))
         rule = "must be positive, or NaN where unknown" if unknown else "must be positive and finite"
-        raise InvalidNetwork.of(name, float(values[i]), rule, index=i, remedy="Fix or drop that segment.")
+        raise InvalidNetwork.of(name, float(values[i]), rule, index=i, remedy="Correct or drop this segment.")
 
 
 def _check_turns(fields: dict[str, Any]) -> None:
-    """Check that turns connect adjacent segments and are sorted and unique."""
+    """Check that turns connect adjacent segments, and that they are sorted and unique."""
     source, target = fields["turn_from"].astype(np.int64), fields["turn_to"].astype(np.int64)
     apart = fields["head"][source] != fields["tail"][target]
     if apart.any():
         i = int(np.argmax(apart))
-        rule = f"must start where segment {source[i]} ends"
+        rule = f"must connect adjacent segments: segment {target[i]} must start where segment {source[i]} ends"
         raise InvalidNetwork.of("turns", (int(source[i]), int(target[i])), rule, index=i)
     key = source * fields["tail"].size + target
     if np.any(np.diff(key) <= 0):
@@ -162,23 +162,23 @@ def _check_turns(fields: dict[str, Any]) -> None:
 
 
 KIND = Kind("limiirl.roads", 2, "a road network", "RoadNetwork.save or `limiirl roads build`")
-_WORDS = ("class_names", "centre", "attribution", "notes", "street_names")
-# Defaults of fields that files of version 1 lack.
-_LATER: dict[str, Any] = {"street_names": ("",)}
+_IN_HEADER = ("class_names", "centre", "attribution", "notes", "street_names")
+# Defaults of the fields that are missing in files of version 1.
+_ADDED: dict[str, Any] = {"street_names": ("",)}
 
 
 def _split(network: RoadNetwork) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the fields for the header and the arrays."""
-    fields = {part.name: getattr(network, part.name) for part in dataclasses.fields(network)}
-    words = {name: fields.pop(name) for name in _WORDS}
-    return words | {"notes": dict(words["notes"])}, fields
+    """Return the header and the arrays of a file."""
+    arrays = {part.name: getattr(network, part.name) for part in dataclasses.fields(network)}
+    header = {name: arrays.pop(name) for name in _IN_HEADER}
+    return header | {"notes": dict(header["notes"])}, arrays
 
 
 def digest(network: RoadNetwork) -> str:
-    """Return the hexadecimal SHA-256 of the content, without notes, attribution and street names."""
-    words, arrays = _split(network)
+    """Return the hexadecimal SHA-256 digest of the content, without notes, attribution and street names."""
+    header, arrays = _split(network)
     del arrays["street_of"]
-    sha = hashlib.sha256(json.dumps([words["class_names"], words["centre"]]).encode())
+    sha = hashlib.sha256(json.dumps([header["class_names"], header["centre"]]).encode())
     for name, array in sorted(arrays.items()):
         values = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
         sha.update(f"{name} {values.dtype.str} {values.shape}\n".encode())
@@ -188,7 +188,7 @@ def digest(network: RoadNetwork) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RoadNetwork:
-    """Road network of V nodes, S directed segments and E legal turns; immutable.
+    """Immutable road network of V nodes, S directed segments and E legal turns.
 
     A segment is a straight line from its tail to its head. Segment s is state s of the MDP, and a turn is an action.
     Build a network with `limiirl.roads.build`, or from arrays with `from_segments`.
@@ -198,31 +198,31 @@ class RoadNetwork:
     lat, lon : (V,)
         Coordinates of the nodes, in degrees (WGS84).
     node_id : (V,) int64
-        Node ids of the source.
+        Ids of the nodes in the source map.
     tail, head : (S,) int32
         Start and end node of each segment.
     length_m : (S,)
-        Length on the ellipsoid, or as given by the source.
+        Length on the ellipsoid, or from the source map.
     road_class : (S,) int32
         Index into `class_names`.
     class_names : tuple of str
-        For example "motorway", "residential".
+        Road classes, such as "motorway" and "residential".
     lanes, speed_kmh : (S,)
-        NaN where the source has no value; nothing is guessed.
+        Number of lanes and speed limit; NaN if the source map has no value.
     way_id : (S,) int64
-        Id of the OSM way of each segment; -1 where there is none.
+        Id of the OSM way of each segment; -1 if there is none.
     turn_from, turn_to : (E,) int32
-        Segments, sorted by (from, to), each pair once.
+        First and second segment of each turn; sorted and unique.
     centre : (lat, lon)
-        Origin of the flat map, and default centre of the regions.
+        Origin of the planar projection, and default centre of the regions.
     attribution : str
-        Credit to show with a map of it.
+        Copyright notice to display with the map.
     notes : dict
-        Provenance: counts of what was read, kept and dropped; plain JSON.
+        Provenance of the network: counts of what was read, kept and dropped. JSON-serialisable.
     street_names : tuple of str
-        Distinct street names; the first is "", for unnamed streets.
+        Distinct street names; the first is "" and denotes unnamed streets.
     street_of : (S,) int32
-        Index into `street_names`; by default all 0. Networks that differ only in names are equal.
+        Index into `street_names`, by default 0. Names are ignored in comparisons of networks.
 
     Examples
     --------
@@ -254,7 +254,7 @@ class RoadNetwork:
     street_of: Int32Array = field(default_factory=lambda: np.empty(0, dtype=np.int32))
 
     def __post_init__(self) -> None:
-        """Check every rule once and take private, read-only copies."""
+        """Validate the fields and replace them by read-only copies."""
         for name, value in check_network(self).items():
             object.__setattr__(self, name, value)
 
@@ -279,13 +279,12 @@ class RoadNetwork:
         tail, head : (S,)
             Start and end node of each segment.
         turns : (E, 2), optional
-            From-segment and to-segment; by default all that meet head to tail, U-turns only if `u_turns`.
+            First and second segment of each turn; by default all pairs of adjacent segments.
         u_turns : bool
-            Allow U-turns.
+            Include U-turns in the default of `turns`.
         **fields
-            Other fields of `RoadNetwork`: `length_m` (by default on the ellipsoid), `road_class` with `class_names` (by
-            default all "road"), `lanes`, `speed_kmh` (by default unknown), `node_id`, `way_id`, `centre`,
-            `attribution`, `notes`, `street_names` with `street_of`.
+            Other fields of `RoadNetwork`. By default, `length_m` is the distance on the ellipsoid, all segments have
+            the class "road", and `lanes` and `speed_kmh` are unknown.
         """
         lat, lon = np.asarray(lat, dtype=np.float64), np.asarray(lon, dtype=np.float64)
         _check_node_arrays(lat, lon)
@@ -298,7 +297,9 @@ class RoadNetwork:
         else:
             pairs = np.asarray(turns)
             if pairs.size and (pairs.dtype.kind not in "iu" or pairs.ndim != 2 or pairs.shape[1] != 2):
-                raise InvalidNetwork.of("turns", pairs.shape, "must be integers (E, 2): from-segment and to-segment")
+                raise InvalidNetwork.of(
+                    "turns", pairs.shape, "must be integers (E, 2), the first and the second segment of each turn"
+                )
             pairs = pairs.astype(np.int64).reshape(-1, 2)
         pairs = np.unique(pairs, axis=0)
         ends = {"lat": lat, "lon": lon, "tail": tail, "head": head, "turn_from": pairs[:, 0], "turn_to": pairs[:, 1]}
@@ -316,7 +317,7 @@ class RoadNetwork:
 
     @property
     def n_nodes(self) -> int:
-        """Number of map nodes V."""
+        """Number of nodes V."""
         return int(self.lat.size)
 
     @property
@@ -331,23 +332,23 @@ class RoadNetwork:
 
     @cached_property
     def plane(self) -> Plane:
-        """The flat map around the centre."""
+        """Planar projection around the centre."""
         return Plane(*self.centre)
 
     @cached_property
     def node_xy(self) -> FloatArray:
-        """Metres (V, 2) east and north of the centre."""
+        """Projected nodes (V, 2), in metres east and north of the centre."""
         return freeze(self.plane.xy(self.lat, self.lon))
 
     @cached_property
     def out_ptr(self) -> IntArray:
-        """Pointers (S + 1,): the turns out of segment s are ``out_ptr[s]:out_ptr[s + 1]``."""
+        """Row pointers (S + 1,): segment s has the outgoing turns ``out_ptr[s]:out_ptr[s + 1]``."""
         counts = np.bincount(self.turn_from, minlength=self.n_segments)
         return freeze(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
 
     @cached_property
     def opposite(self) -> IntArray:
-        """The segment (S,) in the opposite direction between the same nodes; -1 where there is none."""
+        """Index (S,) of the segment in the opposite direction between the same nodes; -1 if there is none."""
         key = self.tail.astype(np.int64) * self.n_nodes + self.head
         other = self.head.astype(np.int64) * self.n_nodes + self.tail
         order = np.argsort(key, kind="stable")
@@ -356,45 +357,44 @@ class RoadNetwork:
 
     @cached_property
     def bearing(self) -> FloatArray:
-        """Direction (S,) of each segment, in degrees clockwise from north, in [0, 360)."""
+        """Bearing (S,) of each segment, in degrees clockwise from north, in [0, 360)."""
         east, north = (self.node_xy[self.head] - self.node_xy[self.tail]).T
         return freeze(np.degrees(np.arctan2(east, north)) % 360.0)
 
     @cached_property
     def turn_angle(self) -> FloatArray:
-        """Angle (E,) of each turn, in degrees in [-180, 180): 0 is straight on, positive is to the right."""
+        """Angle (E,) of each turn in degrees, in [-180, 180); 0 is straight on, and positive angles are right turns."""
         bend = self.bearing[self.turn_to] - self.bearing[self.turn_from]
         return freeze((bend + 180.0) % 360.0 - 180.0)
 
     @cached_property
     def duration_s(self) -> FloatArray:
-        """Seconds (S,) to drive each segment at its speed limit.
+        """Time (S,) to drive each segment at its speed limit, in seconds.
 
-        Unknown limits are replaced by the median of the class, or 50 km/h. For comparing routes; never a feature.
+        An unknown limit is replaced by the median limit of the road class, or by 50 km/h.
         """
         return freeze(self.length_m / (usual_speed(self) / 3.6))
 
     @cached_property
     def grid(self) -> GridIndex:
-        """Spatial index of the segments by grid cell."""
+        """Spatial index of the segments."""
         from limiirl.roads.matching.candidates import build_grid
 
         return build_grid(self)
 
     def nearest(self, lat: ArrayLike, lon: ArrayLike, *, within_m: float = 100.0) -> NearestStreets:
-        """Return the segments nearest to places: those to close for "close the street here".
+        """Return the segments nearest to points.
 
-        Both directions of a two-way street between the same nodes are included (`NearestStreets.segments`). The
-        carriageways of a road drawn as two lines are separate streets, and only the nearer is returned
-        (`limiirl.roads.nearest_segments` returns both). A segment reaches from one map node to the next: closing it
-        blocks through traffic, but not trips that start or end elsewhere on the block.
+        `NearestStreets.segments` has both directions of a two-way street between the same nodes. If the carriageways of
+        a road are separate lines on the map, only the nearer one is returned; `limiirl.roads.nearest_segments` returns
+        both.
 
         Parameters
         ----------
         lat, lon : float or (n,)
             In degrees.
         within_m : float
-            Raise `InvalidParameter` for a place without a street within this distance.
+            Maximum distance; `InvalidParameter` is raised for a point without a street within it.
         """
         from limiirl.roads.lookup import find_nearest
 
@@ -405,22 +405,23 @@ class RoadNetwork:
         return str(self.street_names[self.street_of[segment]])
 
     def find(self, name: str) -> IntArray:
-        """Return the segments, in both directions, of the streets with a name, or else with a name that contains it.
+        """Return the segments of the streets with a name, in both directions.
 
-        Case and accents are ignored. An unknown name raises `InvalidParameter`, which lists similar names.
+        Case and accents are ignored. If no street has this name, streets are returned whose name contains it. If there
+        are none, `InvalidParameter` is raised with a list of similar names.
         """
         from limiirl.roads.lookup import find_street
 
         return find_street(self, name)
 
     def mdp(self, features: str | FeatureChoice = "paper", *, gamma: float = 1.0) -> MDP:
-        """Return the MDP with one state per segment, one action per turn, uniform p0, and the chosen features."""
+        """Return the MDP with one state per segment, one action per turn, a uniform p0, and the given features."""
         from limiirl.roads.features import driver_mdp
 
         return driver_mdp(self, features, gamma)
 
     def replace(self, **changes: Any) -> RoadNetwork:
-        """Return a validated copy with some fields changed."""
+        """Return a validated copy with changed fields."""
         return dataclasses.replace(self, **changes)
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -429,19 +430,19 @@ class RoadNetwork:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> RoadNetwork:
-        """Read a network that `save` wrote; raise `InvalidFile` for a truncated or foreign file."""
+        """Read a network written by `save`; raise `InvalidFile` if the file is corrupted or of another kind."""
         header, arrays = read_archive(path, KIND)
         try:
-            known = _LATER | header
-            fields: dict[str, Any] = arrays | {name: known[name] for name in _WORDS}
+            complete = _ADDED | header
+            fields: dict[str, Any] = arrays | {name: complete[name] for name in _IN_HEADER}
             lists = ("class_names", "centre", "street_names")
             return cls(**(fields | {name: tuple(fields[name]) for name in lists}))
         except (KeyError, TypeError, ValueError) as error:
-            message = f"{path} is damaged: {error!s:.300} Build the network again."
+            message = f"{path} is corrupted: {error!s:.300} Build the network again."
             raise InvalidFile(message, parameter="path", value=str(path)) from error
 
     def fingerprint(self) -> str:
-        """Return 16 hexadecimal digits that identify the content, the same on every machine."""
+        """Return the first 16 hexadecimal digits of a digest of the content; they do not depend on the machine."""
         return digest(self)[:16]
 
     def __eq__(self, other: object) -> bool:
@@ -461,14 +462,15 @@ class RoadNetwork:
 
 
 def summarize(network: RoadNetwork) -> dict[str, Any]:
-    """Return statistics of a network, ready for JSON.
+    """Return network statistics as a JSON-serialisable dict.
 
     Returns
     -------
     dict
-        "segments", "turns", "nodes", "km"; "km_by_class"; "lanes" and "speed" (known fraction of km, and km by value);
-        "segment_m" (length quantiles); "bounds" (south, west, north, east in degrees); "one_way_share" of km;
-        "turns_out" (number of segments with 0, 1, 2 ... outgoing turns); "dead_ends"; "dropped" (by reason); "notes".
+        Counts "segments", "turns", "nodes", "dead_ends"; "km" and "km_by_class"; "lanes" and "speed" (fraction of the
+        km with a known value, and km by value); "segment_m" (quantiles of the length); "bounds" (south, west, north and
+        east, in degrees); "one_way_share" (fraction of the km); "turns_out" (number of segments by number of outgoing
+        turns); "dropped" (counts by reason); "centre", "attribution", "fingerprint" and "notes".
 
     Examples
     --------
@@ -482,8 +484,8 @@ def summarize(network: RoadNetwork) -> dict[str, Any]:
     total = float(km.sum())
     by_class = np.bincount(network.road_class, weights=km, minlength=len(network.class_names))
     degree, count = np.unique(np.diff(network.out_ptr), return_counts=True)
-    shares = (0.0, 0.25, 0.5, 0.75, 0.95, 1.0)
-    lengths = np.quantile(network.length_m, shares)
+    levels = (0.0, 0.25, 0.5, 0.75, 0.95, 1.0)
+    lengths = np.quantile(network.length_m, levels)
     return {
         "segments": network.n_segments,
         "turns": network.n_turns,
@@ -495,7 +497,7 @@ def summarize(network: RoadNetwork) -> dict[str, Any]:
         "lanes": _summarize_known(network.lanes, km),
         "speed": _summarize_known(network.speed_kmh, km),
         "one_way_share": round(float(km[network.opposite < 0].sum()) / total, 6),
-        "segment_m": {f"{share:g}": round(float(metres), 3) for share, metres in zip(shares, lengths, strict=True)},
+        "segment_m": {f"{level:g}": round(float(metres), 3) for level, metres in zip(levels, lengths, strict=True)},
         "bounds": [
             float(network.lat.min()), float(network.lon.min()), float(network.lat.max()), float(network.lon.max())
         ],
@@ -510,7 +512,7 @@ def summarize(network: RoadNetwork) -> dict[str, Any]:
 
 
 def _summarize_known(values: Any, km: Any) -> dict[str, Any]:
-    """Return the fraction of km with a known value, and km by value."""
+    """Return the fraction of the km with a known value, and the km by value."""
     known = np.isfinite(values)
     levels, at = np.unique(values[known], return_inverse=True)
     length = np.bincount(at, weights=km[known], minlength=levels.size)
@@ -519,10 +521,10 @@ def _summarize_known(values: Any, km: Any) -> dict[str, Any]:
 
 
 def _count_dropped(notes: dict[str, Any]) -> dict[str, int]:
-    """Return nonzero counts of what building dropped, by reason."""
+    """Return the nonzero counts of dropped map elements, by reason."""
     counts = {f"ways: {reason}": count for reason, count in notes.get("ways", {}).get("dropped", {}).items()}
     counts |= {f"pieces: {reason}": count for reason, count in notes.get("pieces_dropped", {}).items()}
-    counts["segments: outside the connected part"] = notes.get("component", {}).get("segments_dropped", 0)
+    counts["segments: outside the connected component"] = notes.get("component", {}).get("segments_dropped", 0)
     rules = notes.get("turns", {}).get("restrictions", {})
     counts |= {f"turn restrictions: {reason}": count for reason, count in rules.get("not_used", {}).items()}
     return {reason: count for reason, count in counts.items() if count}

@@ -40,5 +40,5 @@ def test_similarity_does_not_depend_on_the_sign_of_km():
 
 
 def test_describe_fit_agrees_with_the_report_page(small_city, small_fit):
-    assert describe_fit(small_fit) == styles_view(small_city.network, small_fit).words
+    assert describe_fit(small_fit) == styles_view(small_city.network, small_fit).descriptions
     assert all(style.long.endswith(".") for style in describe_fit(small_fit))

@@ -81,7 +81,7 @@ def test_u_turns_only_at_dead_ends():
 
 
 def test_the_connected_part_by_nodes_and_by_turns():
-    with pytest.warns(DisconnectedWarning, match="3 disconnected parts: 2 of 6 segments"):
+    with pytest.warns(DisconnectedWarning, match="3 connected components; 2 of 6 segments"):
         network = crossing(component="street_nodes")
     assert set(segments_of(network)) == {(1, 2), (2, 1), (2, 3), (3, 2)}
     assert network.notes["component"]["segments_dropped"] == 2
@@ -226,7 +226,7 @@ def test_roundabout_is_a_cycle():
 
 def test_disconnected_map_keeps_the_larger_part_with_a_warning():
     far = {n: (42.0 + 0.01 * n, -8.0) for n in range(20, 24)}
-    with pytest.warns(DisconnectedWarning, match=r"2 disconnected parts: 2 of 8 segments, 4\.4 of 11\.1 km"):
+    with pytest.warns(DisconnectedWarning, match=r"2 connected components; 2 of 8 segments \(4\.4 of 11\.1 km\)"):
         network = build_from(
             way(1, [20, 21, 22, 23]), way(2, [4, 5]), nodes=CROSSING | far, component="street_nodes"
         )  # fmt: skip
@@ -383,7 +383,7 @@ def test_component_by_turns_is_largest_in_the_turn_graph(osm_ways: list[tuple[li
 def test_street_that_never_leads_back_is_a_dead_end():
     # A ring 1 - 2 - 4, a street 2 - 3 both ways, and from 3 a one-way street to 5, from where there is no way back.
     osm_ways = [way(10, [1, 2, 4, 1], oneway="yes"), way(11, [2, 3]), way(12, [3, 5], oneway="yes")]
-    with pytest.warns(DisconnectedWarning, match="2 disconnected parts: 1 of 6 segments"):
+    with pytest.warns(DisconnectedWarning, match="2 connected components; 1 of 6 segments"):
         network = build_from(*osm_ways, component="turns", u_turns="dead_ends")
     assert set(segments_of(network)) == {(1, 2), (2, 4), (4, 1), (2, 3), (3, 2)}
     assert (2, 3, 2) in turns_of(network)
@@ -473,7 +473,7 @@ def test_porto_has_the_segments_and_turns_that_its_readme_counts(shared_data: Ca
     assert network.notes["segments"] == 88_307
     assert network.notes["ways"]["kept"] == 10_141
     facts = roads.summarize(network)
-    assert facts["dropped"] == {"ways: service road": 5645, "segments: outside the connected part": 3118}
+    assert facts["dropped"] == {"ways: service road": 5645, "segments: outside the connected component": 3118}
     assert facts["dead_ends"] == network.notes["turns"]["dead_ends"] == 1456
     south, west, north, east = facts["bounds"]
     assert 41.1199 <= south < north <= 41.1966

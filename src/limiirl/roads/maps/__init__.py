@@ -1,4 +1,4 @@
-"""Maps: readers of all formats, tag rules, and the network built from OSM ways."""
+"""Maps: readers of map formats, rules for OpenStreetMap tags, and construction of road networks."""
 
 from limiirl.roads.maps.builders import build, from_networkx, from_osm, from_ways
 

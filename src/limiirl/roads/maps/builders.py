@@ -1,4 +1,4 @@
-"""`build`: a road network from a map in any supported format."""
+"""`build`: construction of road networks from maps."""
 
 from __future__ import annotations
 
@@ -43,31 +43,31 @@ def build(
 ) -> RoadNetwork:
     """Build a road network: directed straight segments between map nodes, and the legal turns between them.
 
-    Cars use the road classes `osm.DRIVABLE`; one-way streets, roundabouts and motorways only in their direction. Lanes
-    and speed limits are NaN where the map has none. Lengths are on the ellipsoid. The network's notes count what was
-    read, kept and dropped.
+    The network has the roads that are open to cars (`osm.DRIVABLE`), in their allowed directions. Lanes and speed
+    limits are NaN if the map has none. Lengths are distances on the ellipsoid. The notes of the network have counts of
+    what was read, kept and dropped.
 
     Parameters
     ----------
     source : path or networkx graph
-        An OpenStreetMap file: .osm (XML, also .gz and .bz2) or .osm.pbf (needs osmium); or ways.jsonl(.gz) together
-        with `nodes`; or a folder with one such map; or a graph made by OSMnx.
+        OpenStreetMap file: .osm (XML, optionally .gz or .bz2) or .osm.pbf (needs osmium); or a file of OSM ways,
+        .jsonl or .jsonl.gz, with `nodes`; or a folder that contains one of these maps; or a graph created by OSMnx.
     nodes : path, optional
-        CSV file with id, lat and lon, if `source` is a file of OSM ways.
+        CSV file with the columns id, lat and lon, if `source` is a file of OSM ways.
     service : bool
         Keep service roads (to yards, car parks and houses).
     public : bool
-        Drop roads that access tags close to the public. Kept by default: many such tags are newer than the trips, and
-        taxis have permits.
+        Drop roads that are closed to the public. They are kept by default, because access tags may be newer than the
+        trips, and taxis may have permits.
     u_turns : bool or "dead_ends"
-        Allow U-turns everywhere, nowhere, or only at dead ends. Without U-turns a segment into a dead end is terminal.
+        Allow U-turns everywhere, nowhere, or only at dead ends. Without U-turns, a segment into a dead end is terminal.
     restrictions : bool
         Apply the map's turn restrictions.
     component : "street_nodes", "turns" or None
-        Part of a disconnected map to keep: the segments between mutually reachable nodes, the segments that are
-        mutually reachable by legal turns, or everything.
+        Keep the largest strongly connected component of the nodes, the largest strongly connected component of the
+        segments with respect to legal turns, or all segments.
     centre : (lat, lon), optional
-        Centre of the flat map and the regions; by default the mean of the nodes.
+        Centre of the planar projection and of the regions; by default the mean of the nodes.
 
     Examples
     --------
@@ -94,14 +94,14 @@ def build(
 
 
 def from_osm(path: Source, **options: Any) -> RoadNetwork:
-    """Build a network from an OpenStreetMap file, .osm or .osm.pbf; options as in `build`."""
+    """Build a network from an OpenStreetMap file, .osm or .osm.pbf; the options are those of `build`."""
     return assemble(read_osm(path), BuildOptions(**options))
 
 
 def from_ways(
     osm_ways: Source | Iterable[Mapping[str, Any]], nodes: Source | Mapping[int, tuple[float, float]], **options: Any
 ) -> RoadNetwork:
-    """Build a network from OSM ways and nodes, in files or in memory; options as in `build`.
+    """Build a network from OSM ways and nodes, in files or in memory; the options are those of `build`.
 
     Parameters
     ----------
@@ -118,9 +118,9 @@ def from_ways(
 
 
 def from_networkx(graph: nx.Graph[Any], **options: Any) -> RoadNetwork:
-    """Build a network from a networkx graph made by OSMnx; options as in `build`.
+    """Build a network from a networkx graph created by OSMnx; the options are those of `build`.
 
-    Edges with a geometry are cut at its points, so that segments are straight.
+    Edges with a geometry are split at its points, since segments are straight.
 
     Examples
     --------
@@ -145,8 +145,8 @@ class LargestComponent(NamedTuple):
 def largest_node_component(tail: NDArray[Any], head: NDArray[Any], n_nodes: int) -> LargestComponent:
     """Return the segments within the largest strongly connected component of the nodes.
 
-    Of two equally large components, the one with the smallest node. Turns are ignored: a dead end belongs to the
-    component, since its street leads back, though no turn does.
+    If several are equally large, the one with the lowest node is returned. Turns are ignored, so that a two-way street
+    into a dead end belongs to the component.
     """
     label = _labels(tail, head, n_nodes)
     used = np.zeros(n_nodes, dtype=np.bool_)
@@ -156,19 +156,19 @@ def largest_node_component(tail: NDArray[Any], head: NDArray[Any], n_nodes: int)
 
 
 def in_node_component(tail: NDArray[Any], head: NDArray[Any], n_nodes: int) -> NDArray[np.bool_]:
-    """Return which segments (S,) lie within a strongly connected component of the nodes."""
+    """Return a mask (S,) of the segments with both nodes in the same strongly connected component."""
     label = _labels(tail, head, n_nodes)
     return np.asarray(label[tail] == label[head])
 
 
 def largest_turn_component(turn_from: NDArray[Any], turn_to: NDArray[Any], n_segments: int) -> LargestComponent:
-    """Return the largest set of segments that can all be reached from each other by legal turns."""
+    """Return the largest strongly connected component of the segments with respect to legal turns."""
     label = _labels(turn_from, turn_to, n_segments)
     return LargestComponent(label == _largest(label), int(np.unique(label).size))
 
 
 def merge_nodes(tail: NDArray[Any], head: NDArray[Any], n_nodes: int) -> NDArray[np.int64]:
-    """Return for each node (V,) the lowest of the nodes that the given pairs merge with it."""
+    """Merge the nodes of each pair (tail, head); return the lowest node (V,) that each node is merged with."""
     graph = sparse.csr_array((np.ones(tail.size, dtype=np.int8), (tail, head)), shape=(n_nodes, n_nodes))
     _, label = connected_components(graph, directed=False)
     _, first, inverse = np.unique(label, return_index=True, return_inverse=True)
@@ -182,12 +182,12 @@ def _labels(source: NDArray[Any], target: NDArray[Any], n: int) -> NDArray[np.in
 
 
 def _largest(label: NDArray[np.int64]) -> int:
-    """Return the most frequent label; of two, the one that occurs first."""
+    """Return the most frequent label; if tied, the one that occurs first."""
     names, first, counts = np.unique(label, return_index=True, return_counts=True)
     return int(names[np.lexsort((first, -counts))[0]])
 
 
-_LARGE_LOSS = 0.2  # fraction of the length
+_LARGE_LOSS = 0.2  # fraction of the length above which a warning is issued
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class BuildOptions:
     centre: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        """Check the values; convert truthy values to bool, since notes are saved as JSON."""
+        """Validate the options, and convert flags to bool for the JSON notes."""
         if self.u_turns not in (False, True, "dead_ends"):
             raise InvalidParameter.of("u_turns", self.u_turns, "must be True, False or 'dead_ends'")
         for name in ("service", "public", "u_turns", "restrictions"):
@@ -215,21 +215,21 @@ class BuildOptions:
 
 
 class DirectedPieces(NamedTuple):
-    """Directed straight pieces between nodes, unique per node pair; nodes are indices into the table."""
+    """Directed straight pieces between nodes, at most one per pair of nodes; nodes are indices into the `WayTable`."""
 
     tail: IntArray
     head: IntArray
-    way: IntArray  # index into the ways that are kept
+    way: IntArray  # index into the kept ways
     speed_kmh: FloatArray
     length_m: FloatArray
 
     def take(self, which: Any) -> DirectedPieces:
-        """Return a selection."""
+        """Return the pieces selected by an index array or a mask."""
         return DirectedPieces(*(column[which] for column in self))
 
 
 def assemble(table: WayTable, options: BuildOptions) -> RoadNetwork:
-    """Build the network of a map."""
+    """Build the network of a `WayTable`."""
     centre = None if options.centre is None else list(options.centre)
     notes: dict[str, Any] = {"source": dict(table.source), "options": vars(options) | {"centre": centre}}
     notes["read"] = {"ways": len(table.osm_ways), "nodes": table.node_id.size, "restrictions": len(table.restrictions)}
@@ -249,7 +249,7 @@ def assemble(table: WayTable, options: BuildOptions) -> RoadNetwork:
 
 
 def _select_roads(table: WayTable, options: BuildOptions, notes: dict[str, Any]) -> list[MapWay]:
-    """Return the ways for cars with at least two nodes."""
+    """Return the ways that are open to cars and have at least two nodes."""
     kept: list[MapWay] = []
     dropped: Counter[str] = Counter()
     for way in table.osm_ways:
@@ -267,14 +267,14 @@ def _select_roads(table: WayTable, options: BuildOptions, notes: dict[str, Any])
         "directions": dict(Counter(osm.directions(way.tags).rule for way in kept)),
     }
     if not kept:
-        counts = ", ".join(f"{count} {reason}" for reason, count in dropped.items()) or "it is empty"
-        message = f"The map has no road for cars among its {len(table.osm_ways)} ways ({counts})."
+        counts = ", ".join(f"{count} {reason}" for reason, count in dropped.items()) or "the map is empty"
+        message = f"None of the {len(table.osm_ways)} ways of the map is a road for cars ({counts})."
         raise InvalidNetwork(message, parameter="source", value=dict(dropped))
     return kept
 
 
 def _cut_pieces(table: WayTable, roads: list[MapWay], notes: dict[str, Any]) -> tuple[DirectedPieces, IntArray]:
-    """Cut ways at every node, in each allowed direction; also return the node that each node was merged into."""
+    """Return the pieces of roads between consecutive nodes, and the node that each node was merged with."""
     sizes = np.fromiter((len(way.nodes) for way in roads), dtype=np.int64, count=len(roads))
     flat = np.fromiter(chain.from_iterable(way.nodes for way in roads), dtype=np.int64, count=int(sizes.sum()))
     at = table.places(flat)
@@ -289,7 +289,7 @@ def _cut_pieces(table: WayTable, roads: list[MapWay], notes: dict[str, Any]) -> 
     notes["nodes_missing"] = int(np.unique(flat[at < 0]).size)
     tail, head, way = tail[known], head[known], way[known]
     length = distance_m(table.lat[tail], table.lon[tail], table.lat[head], table.lon[head])
-    # Merge nodes at the same position: dropping the piece between them would cut the street.
+    # Merge nodes at the same position: dropping the piece between them would disconnect the street.
     short = (length <= 0.0) & (tail != head)
     node_of = merge_nodes(tail[short], head[short], table.node_id.size)
     tail, head = node_of[tail], node_of[head]
@@ -301,13 +301,13 @@ def _cut_pieces(table: WayTable, roads: list[MapWay], notes: dict[str, Any]) -> 
     notes["pieces_dropped"] = dropped
     if not place.size:
         counts = ", ".join(f"{count}: {reason}" for reason, count in dropped.items() if count)
-        message = f"None of the {len(roads)} roads has a piece for cars ({counts}). Check the nodes."
+        message = f"None of the {len(roads)} roads has a segment ({counts}). Check the nodes."
         raise InvalidNetwork(message, parameter="source", value=dropped)
     return pieces.take(np.sort(place)), node_of
 
 
 def _add_directions(pieces: DirectedPieces, roads: list[MapWay]) -> DirectedPieces:
-    """Return the pieces in each allowed direction, ordered by way, first along it, then against it."""
+    """Return the pieces in each allowed direction, sorted by way, first in its direction and then against it."""
     allowed = np.array([osm.directions(way.tags)[:2] for way in roads], dtype=np.bool_)
     limit = np.array([osm.speed_limits(way.tags) for way in roads], dtype=np.float64)
     way, n = pieces.way, pieces.tail.size
@@ -325,14 +325,14 @@ def _add_directions(pieces: DirectedPieces, roads: list[MapWay]) -> DirectedPiec
 def _keep_component(
     table: WayTable, roads: list[MapWay], pieces: DirectedPieces, options: BuildOptions
 ) -> tuple[DirectedPieces, IntArray, dict[str, Any], LargestComponent | None]:
-    """Return the kept pieces, their turns with counts, and the component."""
+    """Return the pieces in the kept component, their turns and turn counts, and the `LargestComponent` or None."""
     n, part = pieces.tail.size, None
     ends = pieces.tail, pieces.head, table.node_id.size
     if options.component == "street_nodes":
         part = largest_node_component(*ends)
         pieces = pieces.take(part.kept)
     elif options.component == "turns":
-        # A street whose only continuation never leads back is a dead end, with a U-turn if asked for.
+        # Drop pieces without a path back first: a street that leads only to these is a dead end.
         inner = in_node_component(*ends)
         pieces = pieces.take(inner)
     turns, counts = _turns(table, roads, pieces, options)
@@ -345,8 +345,8 @@ def _keep_component(
         part = LargestComponent(inner, n_parts)
     if not pieces.tail.size or (options.component == "turns" and not turns.size):
         message = (
-            f"The map's {n} segments have no cycle of legal turns. Check whether the extract is too small, or pass "
-            "component=None to keep everything, or u_turns='dead_ends'."
+            f"The {n} segments of the map have no cycle of legal turns. Check whether the extract is too small, or "
+            "pass component=None to keep all segments, or u_turns='dead_ends'."
         )
         raise InvalidNetwork(message, parameter="component", value=options.component)
     return pieces, turns, counts, part
@@ -355,7 +355,7 @@ def _keep_component(
 def _turns(
     table: WayTable, roads: list[MapWay], pieces: DirectedPieces, options: BuildOptions
 ) -> tuple[IntArray, dict[str, Any]]:
-    """Return the legal turns (E, 2), sorted, and counts of them."""
+    """Return the legal turns (E, 2) in ascending order, and their counts."""
     turns = join_segments(pieces.tail, pieces.head, u_turns=options.u_turns is True)
     counts: dict[str, Any] = {"joined": len(turns)}
     if options.restrictions and table.restrictions:
@@ -378,14 +378,14 @@ def _turns(
 
 
 def _summarize_loss(part: LargestComponent, whole: DirectedPieces, pieces: DirectedPieces, rule: str) -> dict[str, Any]:
-    """Return the size of what lies outside the component, and warn if it is large."""
+    """Return the number and length of the dropped segments, and issue a warning if they are many."""
     km, kept = (float(these.length_m.sum()) / 1000.0 for these in (whole, pieces))
     lost = int(np.count_nonzero(~part.kept))
     if kept < (1.0 - _LARGE_LOSS) * km:
         warnings.warn(
-            f"The map has {part.n_parts} disconnected parts: {lost} of {part.kept.size} segments, {km - kept:.1f} of "
-            f"{km:.1f} km, lie outside the largest and are dropped. Check whether the extract is cut off or lacks "
-            "service roads.",
+            f"The map has {part.n_parts} connected components; {lost} of {part.kept.size} segments ({km - kept:.1f} of "
+            f"{km:.1f} km) are outside the largest and are dropped. Check whether the extract is incomplete, or pass "
+            "service=True.",
             DisconnectedWarning,
             stacklevel=4,
         )
@@ -418,12 +418,14 @@ def _make_network(
 
 
 def check_centre(centre: tuple[float, float], table: WayTable, used: IntArray) -> tuple[float, float]:
-    """Return the centre; raise `InvalidNetwork` if it is far from the map."""
+    """Return the centre; raise `InvalidNetwork` if it is far from the nodes of the network."""
     lat, lon = centre
-    here = float(np.median(table.lat[used])), float(np.median(table.lon[used]))
-    if max(abs(lat - here[0]), abs(lon - here[1])) > 2.0:
-        swapped = max(abs(lon - here[0]), abs(lat - here[1])) <= 2.0
-        hint = "Latitude and longitude are swapped in one of them." if swapped else "Check whether it is another city."
-        message = f"centre ({lat:g}, {lon:g}) is far from the map, which lies around ({here[0]:g}, {here[1]:g}). {hint}"
+    middle = float(np.median(table.lat[used])), float(np.median(table.lon[used]))
+    if max(abs(lat - middle[0]), abs(lon - middle[1])) > 2.0:
+        swapped = max(abs(lon - middle[0]), abs(lat - middle[1])) <= 2.0
+        hint = "Latitude and longitude look swapped." if swapped else "Check the centre and the map."
+        message = (
+            f"centre ({lat:g}, {lon:g}) is far from the map, which is around ({middle[0]:g}, {middle[1]:g}). {hint}"
+        )
         raise InvalidNetwork(message, parameter="centre", value=centre)
     return lat, lon

@@ -1,4 +1,4 @@
-"""Reader of maps as networkx graphs made by OSMnx; every edge is a one-directional way."""
+"""Reader of networkx graphs created by OSMnx; every edge becomes a way."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 _ORDER = {name: rank for rank, name in enumerate((*DRIVABLE, SERVICE))}
 _TAGS = ("lanes", "maxspeed", "access", "junction", "name", "ref", "bridge:name", "tunnel:name")
 _FURTHEST_M = 1.0
-_MOST_NUMBER = 2**62  # points of lines are numbered below the lowest node
+_MOST_NUMBER = 2**62  # points of geometries get ids below the lowest node id
 
 
 def read_networkx(graph: nx.Graph[Any]) -> WayTable:
-    """Return a graph's edges as ways, each along its geometry.
+    """Return the edges of a graph as ways.
 
-    Nodes need `x` (longitude) and `y` (latitude) in degrees. Edges may have `highway` ("road" if no edge has it),
-    `lanes`, `maxspeed`, `name`, `ref` and `osmid`, each a value or a list, and `geometry`, a line between the edge's
-    nodes in either order, which is cut at its points. Undirected edges are two-way. Lists come from merged edges: the
-    most important class counts, and lanes or limits that disagree are unknown.
+    Nodes must have `x` (longitude) and `y` (latitude) in degrees. Edges may have `highway` ("road" if no edge has it),
+    `lanes`, `maxspeed`, `name`, `ref` and `osmid`, each a value or a list, and `geometry`, a line between the nodes of
+    the edge in either direction. Undirected edges are two-way. Merged edges have lists of values: the most important
+    class is used, and lanes or speed limits that differ are unknown.
     """
     if not (hasattr(graph, "edges") and hasattr(graph, "is_directed")):
-        rule = "must be a networkx graph (or a map's file or folder)"
+        rule = "must be a networkx graph (or the file or folder of a map)"
         raise InvalidNetwork.of("graph", type(graph).__name__, rule)
     crs = str(graph.graph.get("crs", "")).lower()
     if crs and not any(word in crs for word in ("4326", "wgs 84", "wgs84", "crs84")):
@@ -60,7 +60,7 @@ def read_networkx(graph: nx.Graph[Any]) -> WayTable:
     numbers = np.array([node for node, _, _ in places], dtype=np.int64)
     source: dict[str, object] = {"kind": "networkx graph", "name": str(graph.graph.get("name", ""))}
     source |= {"edges": len(edges), "points_of_lines": len(shapes.place)}
-    # Lengths are measured again on the ellipsoid; the ratio shows whether the graph's lengths are metres.
+    # The network has lengths on the ellipsoid; the ratio shows whether the lengths of the graph are in metres.
     source["median_length_over_measured"] = round(float(np.median(stretch)), 4) if stretch else None
     by_osmnx = "osmnx" in str(graph.graph.get("created_with", "")).lower()
     attribution = OSM_ATTRIBUTION if by_osmnx or any(edge.id >= 0 for edge in edges) else ""
@@ -68,7 +68,7 @@ def read_networkx(graph: nx.Graph[Any]) -> WayTable:
 
 
 class _Shapes:
-    """Inner points of edge geometries, numbered below all nodes; both directions of a street share them."""
+    """Inner points of edge geometries, with ids below all node ids; both directions of a street share them."""
 
     def __init__(self, lowest: int) -> None:
         self.place: dict[int, tuple[float, float]] = {}
@@ -78,15 +78,15 @@ class _Shapes:
     def between(
         self, u: int, v: int, geometry: Any, degrees: dict[int, tuple[float, float]], where: str
     ) -> Sequence[int]:
-        """Return the numbers of the points between the two ends of a line."""
+        """Return the ids of the points between the two ends of a geometry."""
         if geometry is None or (isinstance(geometry, float) and np.isnan(geometry)):
             return ()
         points = _points(geometry, where)
         if _apart(points, degrees[u], degrees[v]) > _apart(points[::-1], degrees[u], degrees[v]):
             points = points[::-1]
-        away = _apart(points, degrees[u], degrees[v])
-        if away > _FURTHEST_M:
-            message = f"{where}: the geometry ends {away:.0f} m from the edge's nodes. Fix or drop the geometry."
+        distance = _apart(points, degrees[u], degrees[v])
+        if distance > _FURTHEST_M:
+            message = f"{where}: the geometry ends {distance:.0f} m from the nodes of the edge. Correct or drop it."
             raise InvalidNetwork(message, parameter="graph", value=where)
         return [self._number(min(u, v), max(u, v), *point) for point in points[1:-1]]
 
@@ -100,7 +100,7 @@ class _Shapes:
 
 
 def _points(geometry: Any, where: str) -> list[tuple[float, float]]:
-    """Return (lat, lon) pairs of a line: an object with coords, a list of pairs, or WKT as in GraphML files."""
+    """Return the points (lat, lon) of a geometry: an object with `coords`, a list of pairs, or WKT text."""
     try:
         if isinstance(geometry, str):
             word, _, rest = geometry.strip().partition("(")
@@ -109,7 +109,7 @@ def _points(geometry: Any, where: str) -> list[tuple[float, float]]:
             geometry = [pair.split() for pair in rest.rstrip().removesuffix(")").split(",")]
         points = [(float(point[1]), float(point[0])) for point in getattr(geometry, "coords", geometry)]
     except (IndexError, TypeError, ValueError) as error:
-        message = f"{where}: the geometry is not a line ({error!s:.100}). Fix or drop it."
+        message = f"{where}: the geometry is not a line ({error!s:.100}). Correct or drop it."
         raise InvalidNetwork(message, parameter="graph", value=where) from error
     if len(points) < 2:
         message = f"{where}: the geometry must have at least two points; got {len(points)}. Drop it."
@@ -118,7 +118,7 @@ def _points(geometry: Any, where: str) -> list[tuple[float, float]]:
 
 
 def _apart(points: list[tuple[float, float]], start: tuple[float, float], end: tuple[float, float]) -> float:
-    """Return the larger distance, in metres, of a line's ends from two places."""
+    """Return the maximum distance between the ends of a line and two given points, in metres."""
     return float(max(distance_m(*points[0], *start), distance_m(*points[-1], *end)))
 
 
@@ -139,21 +139,21 @@ def _tags(data: dict[str, Any], *, untyped: bool) -> dict[str, str]:
 
 
 def _texts(value: Any) -> list[str]:
-    """Return one value or a list of values as distinct strings, without missing ones."""
+    """Return a value or a list of values as distinct strings, without missing values."""
     values: Iterable[Any] = value if isinstance(value, list | tuple | set | np.ndarray) else (value,)
     known = (x for x in values if x is not None and not (isinstance(x, float | np.floating) and np.isnan(x)))
     return sorted({f"{item:g}" if isinstance(item, float | np.floating) else str(item) for item in known})
 
 
 def _parse_osmid(osmid: Any) -> int:
-    """Return the id of the OSM way; -1 if there is none or the edge merges several."""
+    """Return the id of the OSM way; -1 if there is none, or if the edge consists of several ways."""
     if isinstance(osmid, str) and osmid.isdecimal():
         osmid = int(osmid)
     return int(osmid) if isinstance(osmid, int | np.integer) and abs(int(osmid)) < _MOST_NUMBER else -1
 
 
 def _metres(length: Any) -> float | None:
-    """Return an edge's length if it is a finite number."""
+    """Return the length of an edge if it is a finite number, else None."""
     try:
         number = float(length)
     except (TypeError, ValueError):

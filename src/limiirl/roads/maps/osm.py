@@ -1,4 +1,4 @@
-"""OpenStreetMap: readers of XML and PBF files, tag rules, and turn restrictions."""
+"""OpenStreetMap: readers of XML and PBF files, rules for tags, and turn restrictions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Member = tuple[str, str, int]  # kind ("node", "way", "relation"), role, id
 
 
 def read_osm(path: Source) -> WayTable:
-    """Read the roads, their nodes and the turn restrictions of an OpenStreetMap file, XML or PBF (needs osmium)."""
+    """Read the roads, their nodes and the turn restrictions of an OpenStreetMap file (XML, or PBF with osmium)."""
     contents = _OsmContents()
     name = Path(path).name
     if name.endswith(".pbf"):
@@ -36,7 +36,7 @@ def read_osm(path: Source) -> WayTable:
 
 @dataclass
 class _OsmContents:
-    """Roads, nodes and restrictions read so far."""
+    """Roads, nodes and restrictions that have been read."""
 
     osm_ways: list[MapWay] = field(default_factory=list)
     restrictions: list[Restriction] = field(default_factory=list)
@@ -89,7 +89,7 @@ def _read_xml(path: Source, contents: _OsmContents) -> None:
     except ET.ParseError as error:
         raise invalid(f"is truncated or not XML ({error}).") from error
     except (KeyError, TypeError) as error:
-        raise invalid(f"has an element without {error}, after {contents.n_ways} ways.") from error
+        raise invalid(f"has an element without {error} after {contents.n_ways} ways.") from error
     except InvalidFile:
         raise
     except (*BROKEN, StopIteration) as error:
@@ -115,7 +115,7 @@ def _read_element(item: ET.Element, contents: _OsmContents) -> None:
 
 
 def _read_pbf(path: Source, contents: _OsmContents) -> None:
-    """Read the file twice, so that only the nodes of roads are kept in memory."""
+    """Read the file twice, in order to store only the nodes of roads."""
     try:
         osmium: Any = import_module("osmium")
     except ImportError as error:
@@ -132,7 +132,7 @@ def _read_pbf(path: Source, contents: _OsmContents) -> None:
                 contents.way(item.id, tuple(node.ref for node in item.nodes), tags)
             else:
                 contents.relation(item.id, [(kinds[part.type], part.role, part.ref) for part in item.members], tags)
-        # osmium's id filter would take one bit per node of the planet, over a gigabyte.
+        # The id filter of osmium would allocate one bit per node of the planet, over 1 GB.
         wanted = {node for way in contents.osm_ways for node in way.nodes}
         for item in osmium.FileProcessor(str(path), osmium.osm.NODE):
             if item.id not in wanted:
@@ -152,9 +152,9 @@ DRIVABLE = (
     "motorway", "motorway_link", "trunk", "trunk_link", "primary", "primary_link", "secondary", "secondary_link",
     "tertiary", "tertiary_link", "unclassified", "residential", "living_street", "road",
 )  # fmt: skip
-"""Values of the tag "highway" for cars, the most important first."""
+"""Values of the tag "highway" that are open to cars, in descending order of importance."""
 SERVICE = "service"
-"""Roads to a yard, a car park or a house; dropped by default."""
+"""Value of the tag "highway" of roads to yards, car parks and houses; dropped by default."""
 
 _ACCESS = ("motorcar", "motor_vehicle", "vehicle", "access")
 _CLOSED = frozenset({"no", "private", "agricultural", "forestry", "emergency", "military", "permit", "residents"})
@@ -164,7 +164,7 @@ _NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z/]*)")
 
 
 class Directions(NamedTuple):
-    """Allowed directions of a way, along and against its nodes, and the rule that determined them."""
+    """Allowed directions of a way, along and against the order of its nodes, and the rule that determines them."""
 
     along: bool
     against: bool
@@ -172,10 +172,10 @@ class Directions(NamedTuple):
 
 
 def drop_reason(tags: Tags, *, service: bool = False, public: bool = False) -> str | None:
-    """Return why a way is not a road for cars, or None if it is.
+    """Return the reason why a way is dropped, or None if it is a road for cars.
 
-    Service roads count only if `service`. With `public`, a way must not be closed by the most specific of the tags
-    motorcar, motor_vehicle, vehicle and access.
+    Service roads are dropped unless `service` is True. If `public` is True, roads are dropped that are closed to the
+    public by the most specific of the tags motorcar, motor_vehicle, vehicle and access.
     """
     highway = tags.get("highway")
     if highway is None:
@@ -191,7 +191,7 @@ def drop_reason(tags: Tags, *, service: bool = False, public: bool = False) -> s
 
 
 def is_closed(tags: Tags) -> bool:
-    """Return whether a way is closed to public car traffic."""
+    """Return True if a way is closed to public car traffic."""
     value = next((tags[name] for name in _ACCESS if name in tags), "yes")
     return all(part.strip() in _CLOSED for part in value.split(";"))
 
@@ -199,8 +199,9 @@ def is_closed(tags: Tags) -> bool:
 def directions(tags: Tags) -> Directions:
     """Return the allowed directions of a way.
 
-    The tag `oneway` decides. Without it, motorways, their links and roundabouts are one-way along their nodes, and all
-    other ways are two-way. "reversible" and "alternating" count as two-way; unknown values are ignored.
+    The tag `oneway` has priority; its values "reversible" and "alternating" mean two-way, and unknown values are
+    ignored. Without it, motorways, their links and roundabouts are one-way in the order of their nodes, and all other
+    ways are two-way.
     """
     oneway = tags.get("oneway", "").strip().lower()
     if oneway in _ALONG:
@@ -220,13 +221,13 @@ def directions(tags: Tags) -> Directions:
 def speed_kmh(text: str | None) -> float:
     """Return a speed limit in km/h; NaN if the text is not one number with a known unit.
 
-    National rules ("PT:urban"), "walk", "none", "signals" and different numbers ("50;30") are NaN: nothing is guessed.
+    For example, "PT:urban", "walk", "none", "signals" and "50;30" are NaN.
     """
     return _one_number(text, _KMH)
 
 
 def lane_count(text: str | None) -> float:
-    """Return the number of lanes; NaN if the text is not one number. "1.5" is a narrow two-way road."""
+    """Return the number of lanes, such as 1.5 for a narrow two-way road; NaN if the text is not one number."""
     return _one_number(text, {"": 1.0})
 
 
@@ -237,7 +238,7 @@ def speed_limits(tags: Tags) -> tuple[float, float]:
 
 
 def _one_number(text: str | None, units: Mapping[str, float]) -> float:
-    """Return the number that all parts of a semicolon-separated list agree on, converted by unit; else NaN."""
+    """Return the converted value of a semicolon-separated list if all its entries are equal, else NaN."""
     numbers = set()
     for part in (text or "").lower().split(";"):
         match = _NUMBER.fullmatch(part.strip())
@@ -248,13 +249,13 @@ def _one_number(text: str | None, units: Mapping[str, float]) -> float:
     return value if not numbers and value > 0.0 else math.nan
 
 
-# Restriction tags that apply to cars, the most specific first; "restriction:hgv" and others do not.
+# Restriction tags that apply to cars, from the most to the least specific.
 _KINDS = ("restriction:motorcar", "restriction:motor_vehicle", "restriction:vehicle", "restriction")
 _CARS = frozenset({"motorcar", "motor_vehicle", "vehicle"})
 
 
 class ForbiddenTurns(NamedTuple):
-    """Forbidden turns (E,), the number of applied restrictions, and counts of unused ones by reason."""
+    """Mask (E,) of forbidden turns, number of applied restrictions, and counts of ignored restrictions by reason."""
 
     turns: NDArray[np.bool_]
     used: int
@@ -262,7 +263,7 @@ class ForbiddenTurns(NamedTuple):
 
 
 class SegmentTurns(NamedTuple):
-    """Segments by way and node ids, and the turns between them."""
+    """Way and node ids of segments, and the turns between the segments."""
 
     way: IntArray
     tail_node: IntArray
@@ -274,9 +275,9 @@ class SegmentTurns(NamedTuple):
 def find_forbidden_turns(restrictions: Iterable[Restriction], segments: SegmentTurns) -> ForbiddenTurns:
     """Return the turns that restrictions forbid.
 
-    "no_..." forbids the turns from its "from" way to its "to" way at its node, "only_..." those to all other ways.
-    Restrictions via a way, with conditional hours, or that except cars are not used, nor are ambiguous ones whose way
-    continues beyond the node.
+    A restriction "no_..." forbids the turns from its "from" way to its "to" way at its "via" node; "only_..." forbids
+    the turns from its "from" way to all other ways. Restrictions are ignored if they have a "via" way, apply only at
+    some hours, do not apply to cars, or are ambiguous because a way continues beyond the node.
     """
     at_node: dict[int, list[int]] = {}
     for turn, node in enumerate(segments.head_node[segments.turn_from].tolist()):
@@ -295,7 +296,7 @@ def find_forbidden_turns(restrictions: Iterable[Restriction], segments: SegmentT
 
 
 def _turns_of(rule: Restriction, segments: SegmentTurns, at_node: dict[int, list[int]]) -> tuple[str, list[int]]:
-    """Return why a restriction is not used, or "" and the turns that it forbids."""
+    """Return the reason why a restriction is ignored (else ""), and the turns that it forbids."""
     kind = next((rule.tags[name] for name in _KINDS if name in rule.tags), None)
     if kind is None:
         conditional = any(name.startswith("restriction") and name.endswith(":conditional") for name in rule.tags)
@@ -319,12 +320,12 @@ def _turns_of(rule: Restriction, segments: SegmentTurns, at_node: dict[int, list
         hit = leaves & arrives
         return ("" if hit.any() else "no such turn"), here[hit].tolist()
     if not (leaves & arrives).any():
-        # Applying it would forbid every turn, for a road that is not part of the network.
+        # The "to" way is not in the network: applying the restriction would forbid every turn.
         return "no such turn", []
     return "", here[leaves & ~arrives].tolist()
 
 
 def _several(way: IntArray, segments: IntArray) -> bool:
-    """Return whether any way has two of the given segments."""
+    """Return True if two of the segments belong to the same way."""
     pairs = np.unique(np.stack([way, segments]), axis=1)
     return bool(pairs.shape[1] > np.unique(pairs[0]).size)

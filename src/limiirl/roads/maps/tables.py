@@ -1,4 +1,4 @@
-"""Map tables of OSM ways and nodes, the common form of all readers; JSON lines and CSV files."""
+"""Tables of OSM ways and nodes, the common result of all readers; and the reader of JSON lines and CSV files."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from limiirl.errors import InvalidFile, InvalidNetwork, MissingFile
 
 OSM_ATTRIBUTION = "(c) OpenStreetMap contributors, ODbL 1.0"
 
-_FAR_DEGREES = 2.0  # a city is smaller
+_FAR_DEGREES = 2.0  # larger than a city
 
 
 def parse_id(value: Any) -> int:
     """Return the id of a node, way or relation; raise `ValueError` if it does not fit in 64 bits."""
     number = int(value)
     if not -(2**63) <= number < 2**63:
-        raise ValueError(f"{number} has more than 64 bits")
+        raise ValueError(f"{number} does not fit in 64 bits")
     return number
 
 
 class MapWay(NamedTuple):
-    """OSM way: an id, node ids in order, and tags such as "highway", "oneway", "lanes", "maxspeed"."""
+    """OSM way: its id, the ids of its nodes in order, and its tags such as "highway" and "maxspeed"."""
 
     id: int
     nodes: tuple[int, ...]
@@ -43,7 +43,7 @@ class MapWay(NamedTuple):
 
 
 class Restriction(NamedTuple):
-    """Turn restriction: ways of roles "from" and "to", and the via node (None if it is a way or missing)."""
+    """Turn restriction: ids of the "from" and "to" ways and of the "via" node; None if "via" is missing or a way."""
 
     id: int
     sources: tuple[int, ...]
@@ -54,7 +54,7 @@ class Restriction(NamedTuple):
 
 @dataclass(frozen=True)
 class WayTable:
-    """A map before any rules about roads; `node_id` is ascending, and `source` goes into the network's notes."""
+    """Unfiltered content of a map; `node_id` is ascending, and `source` is copied to the notes of the network."""
 
     osm_ways: list[MapWay]
     node_id: IntArray
@@ -65,7 +65,7 @@ class WayTable:
     attribution: str = OSM_ATTRIBUTION
 
     def places(self, numbers: IntArray) -> IntArray:
-        """Return the index of each node id in `node_id`; -1 for nodes without coordinates."""
+        """Return the index of each node id in `node_id`; -1 if the node has no coordinates."""
         if not self.node_id.size:
             return np.full(numbers.shape, -1, dtype=np.int64)
         at = np.minimum(np.searchsorted(self.node_id, numbers), self.node_id.size - 1)
@@ -75,27 +75,27 @@ class WayTable:
 def way_table(
     osm_ways: list[MapWay], number: IntArray, lat: FloatArray, lon: FloatArray, source: dict[str, object], **fields: Any
 ) -> WayTable:
-    """Return a table from unordered nodes; those without coordinates (NaN) are counted and dropped.
+    """Return a table from unsorted nodes; nodes without coordinates (NaN) are counted and dropped.
 
-    The last of repeated nodes counts, as in a file of changes.
+    If an id is repeated, its last node is used.
     """
     there = np.isfinite(lat) & np.isfinite(lon)
     source = source | {"nodes_without_coordinates": int(np.count_nonzero(~there))}
     number, lat, lon = number[there], lat[there], lon[there]
     check_degrees(number, lat, lon)
-    # `unique` returns first positions, so reverse the order.
+    # `unique` returns the first index of each id; reversed, it is the last.
     kept, last = np.unique(number[::-1], return_index=True)
     return WayTable(osm_ways, kept, lat[::-1][last], lon[::-1][last], source=source, **fields)
 
 
 def check_degrees(numbers: IntArray, lat: FloatArray, lon: FloatArray) -> None:
-    """Raise `InvalidNetwork` for impossible degrees, and for nodes with latitude and longitude swapped."""
+    """Raise `InvalidNetwork` for coordinates out of range, and for swapped latitudes and longitudes."""
     for name, values, most in (("lat", lat, 90.0), ("lon", lon, 180.0)):
         wrong = np.abs(values) > most
         if wrong.any():
             i = int(np.argmax(wrong))
             remedy = f"Node {numbers[i]} and {np.count_nonzero(wrong) - 1} of {values.size} others are out of range. "
-            remedy += "Check for metres instead of degrees" + (" or swapped columns." if name == "lat" else ".")
+            remedy += "Check for projected coordinates" + (" and swapped columns." if name == "lat" else ".")
             rule = f"must lie in [-{most:g}, {most:g}] degrees"
             raise InvalidNetwork.of(name, float(values[i]), rule, index=i, remedy=remedy)
     if not lat.size:
@@ -108,26 +108,26 @@ def check_degrees(numbers: IntArray, lat: FloatArray, lon: FloatArray) -> None:
         i = int(np.argmax(swapped))
         message = (
             f"Latitude and longitude look swapped in {np.count_nonzero(swapped)} of {lat.size} nodes: node "
-            f"{numbers[i]} is at ({lat[i]:g}, {lon[i]:g}), most nodes are around ({middle_lat:g}, {middle_lon:g})."
+            f"{numbers[i]} is at ({lat[i]:g}, {lon[i]:g}), but the median is ({middle_lat:g}, {middle_lon:g})."
         )
         raise InvalidNetwork(message, parameter="lat", value=float(lat[i]), index=i)
 
 
 Source = str | PathLike[str]
 
-# Exceptions of the decompressors for truncated or foreign files.
+# Exceptions of the decompressors for truncated files and files of another format.
 BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, OSError, UnicodeDecodeError)
 _COLUMNS = ("id", "lat", "lon")
 
 
 @contextmanager
 def open_map(path: Source) -> Iterator[BinaryIO]:
-    """Open a file for reading bytes, decompressing .gz and .bz2."""
-    place = Path(path)
-    if place.is_dir() or not place.exists():
-        raise MissingFile(f"{place} does not exist or is a folder.", parameter="path", value=str(place))
-    opener: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(place.suffix, open)
-    with opener(place, "rb") as stream:
+    """Open a file for reading bytes; decompress .gz and .bz2 files."""
+    file = Path(path)
+    if file.is_dir() or not file.exists():
+        raise MissingFile(f"{file} does not exist or is a folder.", parameter="path", value=str(file))
+    opener: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(file.suffix, open)
+    with opener(file, "rb") as stream:
         yield stream
 
 
@@ -147,7 +147,7 @@ def read_ways(
 
 
 def find_files(folder: Path) -> tuple[Path, Path | None]:
-    """Return the files of the map in a folder: ways and nodes, or one OpenStreetMap file and None."""
+    """Return the two files with OSM ways and nodes in a folder, or its OpenStreetMap file and None."""
     names = sorted(folder.iterdir())
     osm_ways = [path for path in names if path.name.endswith((".jsonl", ".jsonl.gz")) and "ways" in path.name]
     nodes = [path for path in names if path.name.endswith((".csv", ".csv.gz")) and "nodes" in path.name]
@@ -157,8 +157,8 @@ def find_files(folder: Path) -> tuple[Path, Path | None]:
     if len(osm) == 1 and not osm_ways:
         return osm[0], None
     message = (
-        f"{folder} must have one *ways*.jsonl(.gz) and one *nodes*.csv(.gz) file, or one .osm or .osm.pbf file; it has "
-        f"{len(osm_ways)}, {len(nodes)} and {len(osm)} of them. Pass the file instead of the folder."
+        f"{folder} must contain one *ways*.jsonl(.gz) and one *nodes*.csv(.gz) file, or one .osm or .osm.pbf file; it "
+        f"contains {len(osm_ways)}, {len(nodes)} and {len(osm)} of these. Pass the file instead of the folder."
     )
     raise InvalidFile(message, parameter="path", value=str(folder))
 
@@ -186,7 +186,9 @@ def _parse_way(item: Any, where: str) -> MapWay:
         nodes = tuple(parse_id(node) for node in item.get("nodes") or ())
         return MapWay(parse_id(item["id"]), nodes, tags)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        message = f'{where}: a way must have "id", "nodes" (ids) and "tags" (a mapping); got {str(item)[:100]!r} '
+        message = (
+            f'{where}: a way must have the keys "id", "nodes" (ids) and "tags" (a mapping); got {str(item)[:100]!r} '
+        )
         message += f"({error!s:.100})."
         raise InvalidFile(message, parameter="osm_ways", value=str(item)[:100]) from error
 
@@ -227,6 +229,8 @@ def _csv_nodes(path: Source) -> tuple[array[int], array[float], array[float]]:
         message = f"{path} is truncated after line {line} ({error!s:.200}). Copy it again."
         raise InvalidFile(message, parameter="nodes", value=str(path), index=line) from error
     except (ValueError, IndexError, csv.Error) as error:
-        message = f"{path}, line {line}: expected an id and two degrees ({error!s:.100}). The file may be truncated."
+        message = (
+            f"{path}, line {line} must have an id and two coordinates ({error!s:.100}). The file may be truncated."
+        )
         raise InvalidFile(message, parameter="nodes", value=str(path), index=line) from error
     return numbers, lat, lon
