@@ -1,4 +1,4 @@
-"""The document model: what it accepts, what it refuses, and the prose in it."""
+"""Elements of a report: validation, cells and prose."""
 
 import dataclasses
 
@@ -30,7 +30,7 @@ def figure(name: str) -> Figure:
 
 
 @pytest.mark.parametrize("name", ["a", "anid-by-n", "table_1", "2d", "a" * 80])
-def test_names_that_are_files_everywhere_are_taken(name: str) -> None:
+def test_portable_names_are_accepted(name: str) -> None:
     assert table(name).name == figure(name).name == name
 
 
@@ -38,13 +38,13 @@ def test_names_that_are_files_everywhere_are_taken(name: str) -> None:
     "name",
     ["", "A", "a b", "../x", "a/b", ".hidden", "-a", "a-", "a--b", "é", "a.b", "nul", "com1", "a" * 81, "a\n", 3],
 )
-def test_names_that_are_not_are_refused(name: str) -> None:
+def test_other_names_are_rejected(name: str) -> None:
     for make in (table, figure):
         with raises(InvalidParameter, parameter="name", value=name):
             make(name)
 
 
-def test_a_name_occurs_once_in_a_report_however_deep() -> None:
+def test_names_are_unique_at_all_levels() -> None:
     sections = [
         Section("One", [Grid([figure("x")])]),
         Section("Two", [Section("In", [Fold("f", [Grid([table("x")])])])]),
@@ -53,7 +53,7 @@ def test_a_name_occurs_once_in_a_report_however_deep() -> None:
         Report("R", "", sections)
 
 
-def test_figures_and_tables_are_found_in_reading_order_wherever_they_stand() -> None:
+def test_figures_and_tables_are_listed_in_reading_order() -> None:
     sections = [
         Section("One", [figure("a"), Section("In", [Grid([figure("b"), Fold("f", [table("s"), figure("c")])])])]),
         Section("Two", [table("t"), figure("d")]),
@@ -63,20 +63,20 @@ def test_figures_and_tables_are_found_in_reading_order_wherever_they_stand() -> 
     assert [item.name for item in report.tables] == ["s", "t", "u"]
 
 
-def test_a_row_of_another_length_is_refused_with_its_index() -> None:
+def test_rows_of_unequal_length_are_rejected() -> None:
     with raises(InvalidParameter, parameter="rows", value=1, index=1):
         Table("t", "T", "", ["a", "b"], [["x", 1], ["y"]])
     with raises(InvalidParameter, parameter="columns"):
         Table("t", "T", "", [], [])
 
 
-def test_data_columns_have_one_length() -> None:
+def test_data_columns_have_equal_length() -> None:
     with raises(InvalidParameter, parameter="data", value=3, index=2):
         Figure("f", "F", "A.", "", Drawing, {"x": [1, 2], "y": [1, 2], "z": [1, 2, 3]})
 
 
 @pytest.mark.parametrize("blank", ["", "  \n"])
-def test_titles_and_alternatives_are_not_blank(blank: str) -> None:
+def test_blank_titles_and_text_alternatives_are_rejected(blank: str) -> None:
     makes = [
         ("alt", lambda: Figure("f", "F", blank, "", Drawing, {})),
         ("title", lambda: Figure("f", blank, "A.", "", Drawing, {})),
@@ -89,7 +89,7 @@ def test_titles_and_alternatives_are_not_blank(blank: str) -> None:
             make()
 
 
-def test_words_outside_the_lists_are_refused() -> None:
+def test_unknown_marks_alignments_and_verdicts_are_rejected() -> None:
     with raises(InvalidParameter, parameter="mark", value="worst"):
         Cell("x", mark="worst")  # type: ignore[arg-type]
     with raises(InvalidParameter, parameter="align", value="center"):
@@ -98,7 +98,7 @@ def test_words_outside_the_lists_are_refused() -> None:
         Callout("maybe", "x")  # type: ignore[arg-type]
 
 
-def test_sections_nest_once() -> None:
+def test_sections_are_nested_one_level_deep() -> None:
     with raises(InvalidParameter, parameter="items", value="b", index=0):
         Section("a", [Section("b", [Section("c", [])])])
 
@@ -109,34 +109,36 @@ def test_values_are_frozen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cell", "text", "value", "spread"),
+    ("cell", "text", "value", "half_width"),
     [
-        (Cell.number(-0.001, 2), "0.00", -0.001, ()),
-        (Cell.number(-1.5, 1), "−1.5", -1.5, ()),
-        (Cell.number(None), "–", "", ()),
-        (Cell.number(float("nan")), "–", "", ()),
-        (Cell.estimate(1.0, 0.25), "1.00 ± 0.25", 1.0, (0.25,)),
-        (Cell.estimate(1.0, float("inf")), "1.00 ± –", 1.0, ()),
-        (Cell.estimate(float("nan"), 1.0), "–", "", ()),
+        (Cell.number(-0.001, 2), "0.00", -0.001, None),
+        (Cell.number(-1.5, 1), "−1.5", -1.5, None),
+        (Cell.number(None), "–", "", None),
+        (Cell.number(float("nan")), "–", "", None),
+        (Cell.estimate(1.0, 0.25), "1.00 ± 0.25", 1.0, 0.25),
+        (Cell.estimate(1.0, float("inf")), "1.00 ± –", 1.0, None),
+        (Cell.estimate(float("nan"), 1.0), "–", "", None),
+        (Cell.count(12345), "12,345", 12345, None),
+        (Cell.percent(0.1234, 1), "12.3\u00a0%", 0.1234, None),
     ],
 )
-def test_numbers_become_cells(cell: Cell, text: str, value: object, spread: tuple[float, ...]) -> None:
-    assert (cell.text, cell.value, cell.spread) == (text, value, spread)
+def test_numbers_are_formatted(cell: Cell, text: str, value: object, half_width: float | None) -> None:
+    assert (cell.text, cell.value, cell.half_width) == (text, value, half_width)
 
 
-def test_bare_values_become_cells() -> None:
+def test_plain_values_are_converted_to_cells() -> None:
     row = Table("t", "T", "", list("abcde"), [["s", 1, 0.1 + 0.2, np.float64(-2.5), None]]).cells[0]
     assert [cell.text for cell in row] == ["s", "1", "0.3", "−2.5", ""]
     assert [cell.value for cell in row] == [None, 1, 0.1 + 0.2, -2.5, ""]
 
 
-def test_text_falls_into_paragraphs_and_lists() -> None:
+def test_text_is_divided_into_paragraphs_and_lists() -> None:
     html = blocks_html(" one\ntwo \n \n- a\n- b\n\nthree <b>")
     assert html == "<p>one\ntwo</p>\n<ul>\n<li>a</li>\n<li>b</li>\n</ul>\n<p>three &lt;b&gt;</p>\n"
     assert blocks_html("") == ""
 
 
-def test_facts_take_a_mapping_or_pairs() -> None:
+def test_facts_accept_a_mapping_or_pairs() -> None:
     assert Facts({"a": 1}).entries == Facts([("a", 1)]).entries == (("a", "1"),)
 
 
@@ -155,12 +157,12 @@ def test_facts_take_a_mapping_or_pairs() -> None:
         ("bell\x07 \ud800", "bell\ufffd \ufffd"),
     ],
 )
-def test_markup_is_small_and_safe(prose: str, html: str) -> None:
+def test_other_markup_is_escaped(prose: str, html: str) -> None:
     assert prose_html(prose) == html
 
 
 @pytest.mark.parametrize("text", [HOSTILE, r"\*a* `b` [c](https://d.e) **f** \\", "plain", "*", "`"])
-def test_literal_text_comes_out_as_it_went_in(text: str) -> None:
+def test_literal_text_is_unchanged(text: str) -> None:
     assert prose_text(literal(text)) == text
     assert "<" not in prose_html(literal(text))
 

@@ -1,4 +1,4 @@
-"""Maps: their GeoJSON and how it is escaped, and what a real browser draws."""
+"""Maps: GeoJSON, escaping, files, and rendering in a browser."""
 
 import base64
 import csv
@@ -30,7 +30,7 @@ SQUARE = np.array([[41.15, -8.64], [41.15, -8.62], [41.17, -8.62], [41.17, -8.64
 
 
 def layers() -> list[Layer]:
-    """A square in two colourings, a diagonal and two dots, with hostile names."""
+    """Return layers of a square in two colourings, a diagonal and two dots, with hostile names."""
     points, offsets = SQUARE[[0, 1, 1, 2, 2, 3, 3, 4]], np.array([0, 2, 4, 6, 8])
     wide = [Stroke(HOSTILE, SERIES[0], 9.0), Stroke("other", SERIES[1], 9.0)]
     facts = {HOSTILE: [HOSTILE, "b", None, "d"]}
@@ -94,13 +94,13 @@ def test_equal_facts_of_layers_are_written_once() -> None:
     ]
 
 
-def test_no_text_can_leave_the_element_that_holds_it() -> None:
+def test_text_cannot_close_its_element() -> None:
     text = map_geojson(a_map())
     assert not re.search("[<>&\u2028\u2029]", text)
     assert json.loads(text)["layers"][2]["title"] == HOSTILE
 
 
-def test_a_feature_has_its_stroke_and_its_facts() -> None:
+def test_features_have_strokes_and_facts() -> None:
     layer = json.loads(map_geojson(a_map()))["layers"][0]
     assert layer["facts"] == [HOSTILE]
     assert [stroke["label"] for stroke in layer["strokes"]] == [HOSTILE, "other"]
@@ -108,11 +108,11 @@ def test_a_feature_has_its_stroke_and_its_facts() -> None:
     assert rows == [[0, HOSTILE], [1, "b"], [0], [1, "d"]]
 
 
-def test_of_a_group_one_layer_is_shown_at_first() -> None:
+def test_one_layer_per_group_is_visible_initially() -> None:
     assert a_map().visible() == (True, False, True, False, True)
 
 
-def test_a_map_is_seen_as_its_layers_are_unless_told() -> None:
+def test_the_default_view_contains_the_visible_layers() -> None:
     assert a_map().bounds == ((41.15, -8.64), (41.17, -8.62))
     window = ((41.0, -8.7), (41.1, -8.6))
     assert a_map(view=window).bounds == window
@@ -143,12 +143,12 @@ def test_a_map_is_seen_as_its_layers_are_unless_told() -> None:
         (lambda: Report("R", "", [Section("S", [a_map(), a_map()])]), "sections", "square", None),
     ],
 )
-def test_a_map_that_cannot_be_drawn_is_refused(make: Any, parameter: str, value: Any, index: Any) -> None:
+def test_invalid_maps_are_rejected(make: Any, parameter: str, value: Any, index: Any) -> None:
     with raises(InvalidParameter, parameter=parameter, value=value, index=index):
         make()
 
 
-def test_the_page_allows_its_own_script_and_no_other(tmp_path: Path) -> None:
+def test_the_page_permits_only_its_own_script(tmp_path: Path) -> None:
     page = write(a_report(), tmp_path).read_text()
     script = re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL)
     assert len(script) == 1
@@ -161,10 +161,10 @@ def test_the_page_allows_its_own_script_and_no_other(tmp_path: Path) -> None:
     assert "map-frame" not in plain
 
 
-def test_a_maps_files_stand_beside_the_page_and_go_with_it(tmp_path: Path) -> None:
+def test_files_of_a_map_are_written_and_removed(tmp_path: Path) -> None:
     page = write(a_report(), tmp_path)
     rows = list(csv.DictReader(io.StringIO((tmp_path / "figures/square.csv").read_text())))
-    # One row per feature, shared ones once; the fourth street is in the first colouring only.
+    # One row per feature; the fourth street is in the first colouring only.
     assert len(rows) == 4 + 1 + 2 + 1
     assert rows[1]["layers"] == "first: other; second"
     assert rows[3]["layers"] == "first: other"
@@ -179,24 +179,24 @@ def test_a_maps_files_stand_beside_the_page_and_go_with_it(tmp_path: Path) -> No
     assert not (tmp_path / "figures").exists()
 
 
-def test_the_columns_of_a_gis_hold_what_the_map_shows() -> None:
+def test_the_csv_file_has_layers_facts_and_geometry() -> None:
     assert set(map_columns(a_map())) == {"layers", "facts", "geometry"}
 
 
-def near(picture: Any, colour: str) -> int:
-    """Count the pixels with nearly this colour."""
+def count_pixels(picture: Any, colour: str) -> int:
+    """Return the number of pixels with nearly this colour."""
     wanted = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     return int((np.abs(picture[..., :3] - wanted).max(axis=-1) < 0.06).sum())
 
 
-def test_the_picture_for_paper_shows_what_the_map_shows_at_first() -> None:
+def test_the_image_shows_the_initially_visible_layers() -> None:
     data = map_png(a_map())
     picture = matplotlib.image.imread(io.BytesIO(data))
-    assert near(picture, SERIES[0]) > 1000
-    assert near(picture, SERIES[1]) > 1000
-    assert near(picture, SERIES[3]) > 1000
-    assert near(picture, SERIES[2]) < 20
-    assert near(picture, SERIES[6]) < 20
+    assert count_pixels(picture, SERIES[0]) > 1000
+    assert count_pixels(picture, SERIES[1]) > 1000
+    assert count_pixels(picture, SERIES[3]) > 1000
+    assert count_pixels(picture, SERIES[2]) < 20
+    assert count_pixels(picture, SERIES[6]) < 20
     assert data == map_png(a_map())
 
 
@@ -222,23 +222,23 @@ def tab(browser: Any, page: Path) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": 1000, "height": 900}, reduced_motion="reduce")
     tab = context.new_page()
     problems: list[str] = []
-    # The test's own reading of pixels earns a warning.
+    # Reading pixels issues a warning, which is ignored.
     tab.on("console", lambda message: message.type == "error" and problems.append(message.text))
     tab.on("pageerror", lambda error: problems.append(str(error)))
     tab.goto(page.resolve().as_uri())
-    settle(tab)
+    wait_for_frames(tab)
     yield tab
     assert problems == []
     context.close()
 
 
-def settle(tab: Any) -> None:
-    """Wait until what was asked for is painted: two frames."""
+def wait_for_frames(tab: Any) -> None:
+    """Wait for two animation frames."""
     tab.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 def count(tab: Any, variable: str) -> int:
-    """Count the pixels of the canvas with the colour of a CSS variable."""
+    """Return the number of pixels of the canvas with the colour of a CSS variable."""
     pixels = tab.evaluate(
         """variable => {
           const canvas = document.querySelector('canvas');
@@ -256,7 +256,7 @@ def count(tab: Any, variable: str) -> int:
 
 
 def scale(tab: Any) -> str:
-    """The bar's length, in metres and in pixels."""
+    """Return the length of the scale bar in metres and in pixels."""
     return str(
         tab.evaluate("() => { const b = document.querySelector('.map-scale'); return b.textContent + b.style.width }")
     )
@@ -268,9 +268,9 @@ def middle(tab: Any) -> tuple[float, float]:
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
-def test_the_page_with_a_map_has_no_fault(page: Path) -> None:
+def test_the_page_with_a_map_passes_the_browser_checks(page: Path) -> None:
     faults = examine(page).faults
-    # The examiner knows pages without scripts; that this page runs its own alone is tested above.
+    # The checks reject scripts; the script of this page is tested above.
     faults["structure"] = [fault for fault in faults.get("structure", []) if not fault.startswith("a script:")]
     assert {kind: lines for kind, lines in faults.items() if lines} == {}
 
@@ -280,68 +280,68 @@ def test_the_canvas_shows_the_layers(tab: Any) -> None:
     assert count(tab, "--series-2") > 500
     assert count(tab, "--series-4") > 500
     assert count(tab, "--series-3") == 0
-    # Only from near.
+    # Hidden at this scale.
     assert count(tab, "--series-7") == 0
 
 
-def test_layers_are_shown_and_hidden(tab: Any) -> None:
+def test_layers_can_be_shown_and_hidden(tab: Any) -> None:
     tab.locator("[data-layer='3']").check()
-    settle(tab)
+    wait_for_frames(tab)
     assert count(tab, "--ink") > 200
     tab.locator("[data-layer='2']").uncheck()
-    settle(tab)
+    wait_for_frames(tab)
     assert count(tab, "--series-4") == 0
 
 
-def test_of_a_group_one_is_shown_at_a_time_and_what_is_not_of_a_layer_is_not_drawn(tab: Any) -> None:
+def test_one_layer_per_group_is_visible_and_hidden_features_are_not_drawn(tab: Any) -> None:
     tab.locator("[data-layer='1']").check()
-    settle(tab)
+    wait_for_frames(tab)
     assert count(tab, "--series-1") == 0
     three = count(tab, "--series-3")
     tab.locator("[data-layer='0']").check()
-    settle(tab)
+    wait_for_frames(tab)
     one, two = count(tab, "--series-1"), count(tab, "--series-2")
-    # Three sides of the square, of which the other colouring shows four.
+    # This colouring has three sides of the square and the other has four.
     assert 0.65 < three / (one + two) < 0.85
 
 
-def test_keys_zoom_move_and_tell(tab: Any) -> None:
-    settle(tab)
+def test_keys_zoom_pan_and_describe(tab: Any) -> None:
+    wait_for_frames(tab)
     before = scale(tab)
     tab.locator("canvas").focus()
     tab.keyboard.press("+")
     tab.keyboard.press("+")
-    settle(tab)
+    wait_for_frames(tab)
     assert scale(tab) != before
     tab.keyboard.press("Enter")
     assert HOSTILE.partition(" ")[0] in tab.text_content(".map-status")
     for _ in range(3):
         tab.keyboard.press("ArrowLeft")
-    settle(tab)
-    assert tab.text_content(".map-status") == "no feature here"
+    wait_for_frames(tab)
+    assert tab.text_content(".map-status") == "No feature here"
     tab.keyboard.press("0")
-    settle(tab)
+    wait_for_frames(tab)
     assert scale(tab) == before
 
 
-def test_what_is_fine_appears_from_near(tab: Any) -> None:
+def test_detailed_features_appear_when_zoomed_in(tab: Any) -> None:
     for _ in range(4):
         tab.locator("[data-zoom='1']").click()
-        settle(tab)
+        wait_for_frames(tab)
     assert count(tab, "--series-7") > 500
 
 
 def test_buttons_zoom(tab: Any) -> None:
     before = scale(tab)
     tab.locator("[data-zoom='-1']").click()
-    settle(tab)
+    wait_for_frames(tab)
     assert scale(tab) != before
     tab.locator("[data-zoom='0']").click()
-    settle(tab)
+    wait_for_frames(tab)
     assert scale(tab) == before
 
 
-def test_the_wheel_belongs_to_the_page_until_the_map_is_chosen(tab: Any) -> None:
+def test_the_wheel_zooms_only_if_the_map_has_focus(tab: Any) -> None:
     before = scale(tab)
     tab.mouse.move(*middle(tab))
     tab.mouse.wheel(0, -400)
@@ -354,7 +354,7 @@ def test_the_wheel_belongs_to_the_page_until_the_map_is_chosen(tab: Any) -> None
     assert scale(tab) != before
 
 
-def test_dragging_moves(tab: Any) -> None:
+def test_dragging_pans_the_map(tab: Any) -> None:
     x, y = middle(tab)
     before = count(tab, "--series-2")
     tab.mouse.move(x, y)
@@ -362,17 +362,17 @@ def test_dragging_moves(tab: Any) -> None:
     tab.mouse.move(x + 200, y, steps=4)
     tab.mouse.move(x + 400, y, steps=4)
     tab.mouse.up()
-    settle(tab)
+    wait_for_frames(tab)
     assert count(tab, "--series-2") < 0.9 * before
 
 
-def test_pointing_tells_names_as_text(tab: Any) -> None:
+def test_tooltips_show_names_as_text(tab: Any) -> None:
     x, y = middle(tab)
     box = tab.locator("canvas").bounding_box()
     tab.mouse.move(x, y)
-    settle(tab)
+    wait_for_frames(tab)
     assert tab.text_content(".map-tip b") == HOSTILE
-    # The lower side of the square: its label is its title, its fact stands below.
+    # The lower side of the square: the title is its label, and its fact is below.
     for part in np.linspace(0.6, 0.99, 80):
         tab.mouse.move(x, box["y"] + part * box["height"])
         if tab.locator(".map-tip span span").count():
@@ -383,23 +383,23 @@ def test_pointing_tells_names_as_text(tab: Any) -> None:
     assert tab.locator("canvas").get_attribute("aria-label").startswith("A square. A square of streets. </script>")
 
 
-def test_dark_has_its_own_shades(browser: Any, page: Path) -> None:
+def test_the_dark_colour_scheme_has_other_colours(browser: Any, page: Path) -> None:
     context = browser.new_context(viewport={"width": 1000, "height": 900}, color_scheme="dark")
     tab = context.new_page()
     tab.goto(page.resolve().as_uri())
-    settle(tab)
+    wait_for_frames(tab)
     assert count(tab, "--series-1") > 500
     assert (
         tab.evaluate("() => getComputedStyle(document.querySelector('canvas')).getPropertyValue('--series-1')")
         != (SERIES[0])
     )
     tab.emulate_media(color_scheme="light")
-    settle(tab)
+    wait_for_frames(tab)
     assert count(tab, "--series-1") > 500
     context.close()
 
 
-def test_without_scripts_and_on_paper_there_is_the_picture(browser: Any, page: Path) -> None:
+def test_the_image_is_shown_in_print_and_without_scripts(browser: Any, page: Path) -> None:
     for scripts, media in ((False, "screen"), (True, "print")):
         context = browser.new_context(viewport={"width": 1000, "height": 900}, java_script_enabled=scripts)
         tab = context.new_page()

@@ -1,4 +1,4 @@
-"""The page and the figures in it, read as text; the browser's test looks at it drawn."""
+"""HTML of the page and its inline figures; browser tests check the rendered page."""
 
 import io
 import re
@@ -16,7 +16,7 @@ from tests.oracles.report import HOSTILE, bars, curves, every_kind, heat
 
 
 class Tags(HTMLParser):
-    """Collects the names of all tags and attributes."""
+    """Parser that collects the names of all tags and attributes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ def page(report: Report, pictures: dict[str, Picture]) -> str:
     return page_html(report, {name: picture.inline for name, picture in pictures.items()})
 
 
-def test_hostile_text_is_shown_not_run(page: str) -> None:
+def test_hostile_text_is_escaped(page: str) -> None:
     parser = Tags()
     parser.feed(page)
     assert not parser.tags & {"script", "img", "iframe", "object", "embed", "base", "form"}
@@ -51,7 +51,7 @@ def test_hostile_text_is_shown_not_run(page: str) -> None:
     assert page.count("alert(1)") > 15
 
 
-def test_nothing_is_asked_of_anybody(page: str) -> None:
+def test_the_page_requests_no_external_resources(page: str) -> None:
     assert "default-src 'none'; style-src 'unsafe-inline'; img-src data:" in page
     assert re.findall(r'<link rel="(\w+)" href="(data:)?', page) == [("icon", "data:")]
     assert "@import" not in page
@@ -60,7 +60,7 @@ def test_nothing_is_asked_of_anybody(page: str) -> None:
     assert set(addresses) == {"https://example.org/paper", "https://example.org/"}
 
 
-def test_links_lead_to_the_files_beside_the_page(page: str, report: Report) -> None:
+def test_download_links_match_the_files(page: str, report: Report) -> None:
     links = set(re.findall(r'href="((?:figures|tables)/[^"]*)" download', page))
     expected = {f"figures/{figure.name}.{ending}" for figure in report.figures for ending in ("svg", "png", "csv")}
     assert links == expected | {
@@ -68,7 +68,7 @@ def test_links_lead_to_the_files_beside_the_page(page: str, report: Report) -> N
     }
 
 
-def test_sections_of_one_title_have_anchors_of_their_own() -> None:
+def test_anchors_are_unique() -> None:
     sections = [
         Section("Same!", []),
         Section("same", [Section("Same", [])]),
@@ -81,13 +81,13 @@ def test_sections_of_one_title_have_anchors_of_their_own() -> None:
     assert re.findall(r'<a href="#([^"]*)">', page)[0:] == anchors[1:]
 
 
-def test_titles_end_in_one_stop() -> None:
+def test_titles_end_with_one_full_stop() -> None:
     page = page_html(Report("R", "", [Section("S", [every_kind().tables[1]])]), {})
     assert "..</b>" not in page
     assert "&gt;.</b>" in page
 
 
-def test_every_colour_of_the_style_is_a_variable_and_both_schemes_know_it(page: str) -> None:
+def test_every_colour_is_a_variable_in_both_colour_schemes(page: str) -> None:
     light, dark = page.split("prefers-color-scheme: dark", 1)
     dark = dark.split("@media print")[0]
     for colour, variable in VARIABLES.items():
@@ -101,7 +101,7 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def test_text_can_be_read_on_every_colour_and_in_it_in_both_schemes(page: str) -> None:
+def test_colours_have_contrast_in_both_colour_schemes(page: str) -> None:
     light, dark = page.split("prefers-color-scheme: dark", 1)
     for style in (light, dark.split("@media print")[0]):
         colours = dict(re.findall(r"(--[\w-]+): (#[0-9a-f]{6});", style))
@@ -111,7 +111,7 @@ def test_text_can_be_read_on_every_colour_and_in_it_in_both_schemes(page: str) -
 
 
 @pytest.mark.parametrize("draw", [curves, heat, bars])
-def test_inline_figures_know_no_ink_but_the_variables(draw: object) -> None:
+def test_inline_figures_use_colour_variables(draw: object) -> None:
     inline = render(draw, "x", "T", "A.").inline  # type: ignore[arg-type]
     for colour in (INK, MUTED, RULE, PAPER, *SERIES):
         assert colour not in inline
@@ -121,7 +121,7 @@ def test_inline_figures_know_no_ink_but_the_variables(draw: object) -> None:
         assert forbidden not in inline
 
 
-def test_text_stays_text_and_is_escaped() -> None:
+def test_text_of_figures_is_escaped() -> None:
     root = ET.fromstring(render(heat, "x", HOSTILE, HOSTILE).inline)
     texts = ["".join(element.itertext()) for element in root.iter("text")]
     assert "start" in texts
@@ -131,7 +131,7 @@ def test_text_stays_text_and_is_escaped() -> None:
     assert root.attrib["role"] == "img"
 
 
-def test_ids_of_two_figures_never_meet_and_every_reference_is_kept() -> None:
+def test_ids_of_figures_are_unique_and_referenced() -> None:
     seen: set[str] = set()
     for name in ("one", "two"):
         root = ET.fromstring(render(curves, name, "T", "A.").inline)
@@ -144,7 +144,7 @@ def test_ids_of_two_figures_never_meet_and_every_reference_is_kept() -> None:
         assert set(re.findall(r'(?:url\(|href=")#([^)"]+)', inline)) | {f"{name}-title", f"{name}-desc"} == set(ids)
 
 
-def test_addresses_and_scripts_in_a_figure_are_dropped() -> None:
+def test_links_and_scripts_in_figures_are_removed() -> None:
     def draw() -> Drawing:
         drawing = Drawing()
         drawing.text(0.5, 0.5, "click", url="javascript:alert(1)")
@@ -158,7 +158,7 @@ def test_addresses_and_scripts_in_a_figure_are_dropped() -> None:
         assert "example.org" not in text
 
 
-def test_a_figure_is_the_same_bytes_each_time_and_alone_it_is_paper() -> None:
+def test_figures_are_deterministic_and_files_have_a_white_background() -> None:
     first, second = render(curves, "x", "T", "A."), render(curves, "x", "T", "A.")
     assert first == second
     root = ET.fromstring(first.svg)
@@ -169,14 +169,14 @@ def test_a_figure_is_the_same_bytes_each_time_and_alone_it_is_paper() -> None:
     assert root.find("{http://www.w3.org/2000/svg}rect").attrib["fill"] == "#ffffff"  # type: ignore[union-attr]
 
 
-def test_the_png_is_sharp_and_white() -> None:
+def test_the_png_has_the_resolution_and_a_white_background() -> None:
     image = mpl.image.imread(io.BytesIO(render(curves, "x", "T", "A.").png))
     assert DPI >= 150
     assert image.shape[:2] == (round(3.1 * DPI), 8 * DPI)
     assert image[0, 0].tolist() == [1.0, 1.0, 1.0, 1.0]
 
 
-def test_the_users_settings_neither_matter_nor_change() -> None:
+def test_the_settings_of_the_user_have_no_effect_and_do_not_change() -> None:
     plain = render(bars, "x", "T", "A.")
     with mpl.rc_context({"font.size": 30.0, "axes.facecolor": "red", "svg.fonttype": "path"}):
         before = dict(mpl.rcParams)
@@ -185,7 +185,7 @@ def test_the_users_settings_neither_matter_nor_change() -> None:
     assert mpl.rcParams["font.size"] != STYLE["font.size"]
 
 
-def test_a_drawing_by_pyplot_is_closed_and_the_users_stay_open() -> None:
+def test_new_pyplot_figures_are_closed_and_others_stay_open() -> None:
     mpl.use("agg")
     from matplotlib import pyplot as plt
 
@@ -205,7 +205,7 @@ def test_a_drawing_by_pyplot_is_closed_and_the_users_stay_open() -> None:
         plt.close(mine)
 
 
-def test_fonts_written_in_the_old_shorthand_are_understood() -> None:
+def test_font_shorthands_are_expanded() -> None:
     from limiirl.report.svg import _families
 
     style = "font: italic 700 9px 'DejaVu Sans', 'Arial', sans-serif; text-anchor: middle"

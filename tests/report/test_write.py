@@ -1,4 +1,4 @@
-"""Writing a report, again and again, and badly interrupted."""
+"""Writing of reports: repeated, interrupted and failed writes."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_every_file_is_there_and_the_same_each_time(tmp_path: Path) -> None:
+def test_all_files_are_written_deterministically(tmp_path: Path) -> None:
     index = write(every_kind(), tmp_path / "deep" / "report")
     assert index == tmp_path / "deep" / "report" / "index.html"
     first = tree(index.parent)
@@ -34,7 +34,7 @@ def test_every_file_is_there_and_the_same_each_time(tmp_path: Path) -> None:
     assert tree(write(every_kind(), tmp_path / "other").parent) == first
 
 
-def test_an_earlier_report_gives_way_and_foreign_files_stay(tmp_path: Path) -> None:
+def test_an_earlier_report_is_replaced_and_other_files_are_kept(tmp_path: Path) -> None:
     write(small("a", "b"), tmp_path)
     foreign = {"notes.txt": b"mine", "figures/mine.svg": b"<svg/>", "tables/old.csv": b"1"}
     for name, content in foreign.items():
@@ -49,14 +49,14 @@ def test_an_earlier_report_gives_way_and_foreign_files_stay(tmp_path: Path) -> N
     assert b"<title>Newer</title>" in files["index.html"]
 
 
-def test_folders_that_a_newer_report_does_not_need_are_removed(tmp_path: Path) -> None:
+def test_empty_folders_are_removed(tmp_path: Path) -> None:
     write(small("a"), tmp_path)
     write(Report("Bare", "", [Section("S", [Text("x")])]), tmp_path)
     assert set(tree(tmp_path)) == {"index.html", ".limiirl-report.json"}
     assert not (tmp_path / "figures").exists()
 
 
-def test_a_drawing_that_fails_leaves_the_earlier_report(tmp_path: Path) -> None:
+def test_a_failed_drawing_does_not_change_the_earlier_report(tmp_path: Path) -> None:
     def fail() -> Drawing:
         raise RuntimeError("no data")
 
@@ -68,7 +68,7 @@ def test_a_drawing_that_fails_leaves_the_earlier_report(tmp_path: Path) -> None:
     assert tree(tmp_path) == before
 
 
-CROWDED = """
+WRITE_WITH_LIMIT = """
 import resource, signal, sys
 from tests.oracles.report import every_kind
 from limiirl.report import write
@@ -82,27 +82,27 @@ except OSError as error:
 
 
 @pytest.mark.slow
-def test_a_full_disk_leaves_the_earlier_page_and_no_scraps(
+def test_a_full_disk_leaves_the_earlier_page_and_no_temporary_files(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     write(small("a"), tmp_path)
     page = (tmp_path / "index.html").read_bytes()
     # The first SVG file fits, its PNG file does not: the write fails half-way.
-    crowded = subprocess.run(
-        [sys.executable, "-c", CROWDED, str(tmp_path), "50000"], capture_output=True, text=True, check=False
+    process = subprocess.run(
+        [sys.executable, "-c", WRITE_WITH_LIMIT, str(tmp_path), "50000"], capture_output=True, text=True, check=False
     )
-    assert crowded.returncode == 1, crowded.stderr
-    assert "write failed: File too large" in crowded.stderr
+    assert process.returncode == 1, process.stderr
+    assert "write failed: File too large" in process.stderr
     assert (tmp_path / "index.html").read_bytes() == page
     assert {path.name for path in (tmp_path / "figures").glob("*.svg")} == {"a.svg", "anid-by-n.svg"}
     assert not [name for name in tree(tmp_path) if name.endswith(".tmp")]
-    # The next report knows what the failed one left, and clears it.
+    # The next report removes the files of the failed one.
     write(small("a"), tmp_path)
     assert tree(tmp_path) == tree(write(small("a"), tmp_path_factory.mktemp("fresh")).parent)
 
 
 @pytest.mark.parametrize("content", [b"", b"<!DOCTYPE html><title>My homepage</title>", b"\xff\xfe"])
-def test_a_page_of_somebody_else_is_not_replaced(tmp_path: Path, content: bytes) -> None:
+def test_a_page_that_is_not_a_report_is_not_replaced(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "index.html").write_bytes(content)
     with raises(InvalidFile, parameter="folder", value=str(tmp_path)):
         write(small("a"), tmp_path)
@@ -110,7 +110,7 @@ def test_a_page_of_somebody_else_is_not_replaced(tmp_path: Path, content: bytes)
 
 
 @pytest.mark.parametrize("name", ["", "figures", "tables"])
-def test_a_file_where_a_folder_must_be_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_file_in_place_of_a_folder_is_rejected(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "report"
     if name:
         folder.mkdir()
@@ -123,7 +123,7 @@ def test_a_file_where_a_folder_must_be_is_refused(tmp_path: Path, name: str) -> 
     "listed",
     ["no json", "{}", "3", '["../keep.csv", "/etc/x", "figures/../keep.csv", "figures/a/b.svg", "keep.csv", 3, null]'],
 )
-def test_a_list_that_was_tampered_with_removes_nothing(tmp_path: Path, listed: str) -> None:
+def test_an_invalid_manifest_removes_no_files(tmp_path: Path, listed: str) -> None:
     folder = tmp_path / "report"
     folder.mkdir()
     (tmp_path / "keep.csv").write_text("1")
@@ -135,14 +135,14 @@ def test_a_list_that_was_tampered_with_removes_nothing(tmp_path: Path, listed: s
     assert len(json.loads((folder / ".limiirl-report.json").read_text())) == 6
 
 
-def test_progress_counts_to_its_end(tmp_path: Path) -> None:
+def test_progress_is_reported_to_the_end(tmp_path: Path) -> None:
     seen: list[tuple[int, int, str]] = []
     write(small("a", "b"), tmp_path, progress=lambda *step: seen.append(step))
     assert seen == [(0, 3, "F"), (1, 3, "F"), (2, 3, "page"), (3, 3, "done")]
 
 
 @pytest.mark.slow
-def test_drawing_starts_no_window_and_imports_no_pyplot(tmp_path: Path) -> None:
+def test_writing_does_not_import_pyplot(tmp_path: Path) -> None:
     program = (
         "import sys; from tests.oracles.report import every_kind; from limiirl.report import write\n"
         "write(every_kind(), sys.argv[1])\n"

@@ -1,4 +1,4 @@
-"""Reports of text, tables, figures and maps, written as one self-contained page."""
+"""Reports with text, tables, figures and maps, written as one self-contained HTML page."""
 
 from limiirl.report.document import Callout, Code, Facts, Figure, Fold, Grid, Report, Section, Text
 from limiirl.report.maps import Layer, Map, Stroke

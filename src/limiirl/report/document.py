@@ -1,7 +1,7 @@
-"""Parts of a report as plain values: sections of text, facts, tables, figures and maps.
+"""Elements of a report as plain values: sections with text, facts, tables, figures and maps.
 
-Titles, cells, keys and text alternatives are plain text. Leads, captions, notes and paragraphs are prose in the subset
-of Markdown of `limiirl.report.markup`; wrap text from users in `literal`.
+Titles, cells, keys and text alternatives are plain text. Introductions, captions, notes and paragraphs are prose in the
+subset of Markdown of `limiirl.report.markup`; escape text from users with `literal`.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure with its text alternative and its numbers.
+    """A figure with its text alternative and its data.
 
     Parameters
     ----------
@@ -36,9 +36,9 @@ class Figure:
     alt : str
         One or two sentences for readers who cannot see the figure.
     caption : str
-        Prose that explains how to read it.
+        Prose that explains the figure.
     draw : callable
-        Returns a matplotlib Figure; called once, under `limiirl.report.svg.STYLE`.
+        Returns a matplotlib Figure; called once, with the settings `limiirl.report.svg.STYLE`.
     data : mapping of str to sequence
         Columns of equal length for the CSV file.
 
@@ -63,7 +63,7 @@ class Figure:
             if length != lengths[0]:
                 raise InvalidParameter(
                     f"data must have columns of equal length; {list(self.data)[index]!r} of figure {self.name!r} has "
-                    f"{length} rows and the first column {lengths[0]}.",
+                    f"{length} rows, and the first column has {lengths[0]}.",
                     parameter="data",
                     value=length,
                     index=index,
@@ -71,7 +71,7 @@ class Figure:
 
     @classmethod
     def from_plot(cls, name: str, title: str, caption: str, plot: "Plot") -> "Figure":
-        """Return the figure of a plot from `limiirl.report.figures`."""
+        """Return a figure from a plot of `limiirl.report.figures`."""
         return cls(name, title, plot.alt, caption, lambda: plot.figure, plot.columns)
 
 
@@ -88,7 +88,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Facts:
-    """Keys and values in plain text.
+    """Pairs of keys and values in plain text.
 
     >>> Facts({"worlds": 100}).entries
     (('worlds', '100'),)
@@ -104,7 +104,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Code:
-    """Verbatim text in fixed width: a command, the output of a program.
+    """Verbatim text, such as a command or the output of a program.
 
     >>> Code("limiirl demo", title="Command").text
     'limiirl demo'
@@ -116,9 +116,9 @@ class Code:
 
 @dataclass(frozen=True)
 class Callout:
-    """A highlighted finding with its verdict.
+    """A highlighted claim with its verdict.
 
-    >>> Callout("holds", "Iterations do not depend on N", "From 20 to 400 they grow by 3%.").verdict
+    >>> Callout("holds", "The number of iterations does not depend on N", "3.4 at N = 20, 3.5 at N = 400.").verdict
     'holds'
     """
 
@@ -132,7 +132,7 @@ class Callout:
 
 @dataclass(frozen=True)
 class Grid:
-    """Items side by side if there is room, such as one narrow figure per intent.
+    """Items that are placed side by side on wide screens.
 
     >>> len(Grid([Text("left"), Text("right")]).items)
     2
@@ -143,7 +143,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Fold:
-    """Items hidden behind a title until the reader opens them; they print open.
+    """Collapsed items with a title; they are expanded in print.
 
     >>> Fold("Failed trials", [Text("None.")]).title
     'Failed trials'
@@ -155,9 +155,9 @@ class Fold:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, a lead of prose, and items; sections nest one level deep.
+    """A heading, an introductory paragraph (`lead`) and items; sections can be nested one level deep.
 
-    >>> Section("Sweeps", [Text("Five of them.")]).lead
+    >>> Section("Sensitivity", [Text("Five parameters were varied.")]).lead
     ''
     """
 
@@ -170,7 +170,7 @@ class Section:
         for index, part in enumerate(self.items):
             if isinstance(part, Section) and any(isinstance(below, Section) for below in part.items):
                 raise InvalidParameter(
-                    f"items may nest sections one level deep; section {part.title!r} in {self.title!r} holds another.",
+                    f"items may nest sections one level deep; subsection {part.title!r} of {self.title!r} has one.",
                     parameter="items",
                     value=part.title,
                     index=index,
@@ -178,29 +178,29 @@ class Section:
 
 
 Item: TypeAlias = Figure | Map | Table | Text | Facts | Code | Callout | Grid | Fold
-_HOLDERS = (Section, Grid, Fold)
+_CONTAINERS = (Section, Grid, Fold)
 
 
 @dataclass(frozen=True)
 class Report:
-    """A report.
+    """A report: title, summary, sections and methods.
 
     Parameters
     ----------
     title : str
         Plain text.
     lead : str
-        Prose: the result in one or two sentences.
+        Prose that summarises the results in one or two sentences.
     sections : sequence of Section
     methods : sequence of items
-        Versions, seeds, the command: the last section.
+        Items of the last section, such as versions, seeds and commands.
     footer : str
-        Prose of the last line.
+        Prose in the last line.
     highlights : mapping or pairs
-        A few numbers shown large under the lead, such as ``{"worlds": 100}``.
+        Key figures shown in a large font, such as ``{"worlds": 100}``.
 
     >>> table = Table("scores", "Scores", "", ["Method"], [["ours"]])
-    >>> report = Report("Study", "It works.", [Section("Scores", [table])])
+    >>> report = Report("Study", "Summary.", [Section("Scores", [table])])
     >>> [table.name for table in report.tables]
     ['scores']
     """
@@ -219,7 +219,7 @@ class Report:
         for name, count in names.items():
             if count > 1:
                 raise InvalidParameter(
-                    f"sections must have unique names of figures, maps and tables; {name!r} occurs twice.",
+                    f"sections must have unique names of figures, maps and tables; {name!r} is used {count} times.",
                     parameter="sections",
                     value=name,
                 )
@@ -243,9 +243,9 @@ class Report:
         return tuple(item for item in self._items() if isinstance(item, kind))
 
     def _items(self) -> Iterator[object]:
-        waiting: list[object] = [*reversed([*self.sections, *self.methods])]
-        while waiting:
-            item = waiting.pop()
+        stack: list[object] = [*reversed([*self.sections, *self.methods])]
+        while stack:
+            item = stack.pop()
             yield item
-            if isinstance(item, _HOLDERS):
-                waiting.extend(reversed(cast("Sequence[object]", item.items)))
+            if isinstance(item, _CONTAINERS):
+                stack.extend(reversed(cast("Sequence[object]", item.items)))

@@ -1,4 +1,4 @@
-"""Image of the first view of a map, on white, for print and for browsers without scripts."""
+"""Image of the initial view of a map on white, for print and for browsers without scripts."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from limiirl.report.svg import INK, MUTED, STYLE, WIDE
 from limiirl.roads import Plane
 
 DPI = 150
-"""Resolution of the image: 1,200 pixels over the width of a page."""
-# The map is this many pixels wide on the page and eight inches of 72 points here.
+"""Resolution of the image, 1,200 pixels over the width of the page."""
+# Width of the map on the page in pixels; in the image it is eight inches of 72 points.
 _PIXELS = 830.0
 _POINTS_PER_PIXEL = WIDE * 72.0 / _PIXELS
 _MAX_ENTRIES, _MAX_LABEL = 24, 30
 
 
 def map_png(item: Map) -> bytes:
-    """Return a map as PNG: the visible layers, a scale bar, a legend and the attribution."""
+    """Return a map as PNG, with the visible layers, a scale bar, a legend and the attribution."""
     (south, west), (north, east) = item.bounds
     plane = Plane(0.5 * (south + north), 0.5 * (west + east))
     half = np.maximum(plane.xy([north], [east])[0], 20.0) / 0.94
-    # The window has the proportions of the map and contains the view.
+    # The window has the aspect ratio of the map and contains the view.
     half = np.array([max(half[0], half[1] * item.aspect), max(half[1], half[0] / item.aspect)])
     entries: list[Any] = []
-    # Start from the defaults, so that the user's matplotlib settings do not matter.
+    # Start from the defaults, so that the output does not depend on the user's settings.
     settings = dict(STYLE) | {"text.parse_math": False, "figure.constrained_layout.use": False}
     with matplotlib.style.context(["default", settings]):
         drawing = Drawing(figsize=(WIDE, WIDE / item.aspect))
@@ -108,7 +108,7 @@ def _legend_entries(layer: Layer, metres_per_pixel: float) -> list[Any]:
 
 
 def draw_scale_bar(ax: Axes, half: FloatArray) -> None:
-    """Draw a scale bar of a round length of about an eighth of the width; `half` is half the window in metres."""
+    """Draw a scale bar of about an eighth of the width; `half` (2,) is half the size of the window in metres."""
     metres = round_length(half[0] / 4.0)
     left, foot = -0.985 * half[0], -half[1] + 0.015 * half[0]
     xs, ys = [left, left, left + metres, left + metres], [foot * 0.985, foot, foot, foot * 0.985]
@@ -117,7 +117,7 @@ def draw_scale_bar(ax: Axes, half: FloatArray) -> None:
     ax.text(left + metres / 2.0, foot, label, ha="center", va="bottom", color=INK, fontsize=7.5)
 
 
-def round_length(most: float) -> float:
-    """Return the largest 1, 2 or 5 times a power of ten that is at most `most`."""
-    power = 10.0 ** np.floor(np.log10(most))
-    return float(max(part * power for part in (1.0, 2.0, 5.0) if part * power <= most))
+def round_length(length: float) -> float:
+    """Round a length down to 1, 2 or 5 times a power of ten."""
+    power = 10.0 ** np.floor(np.log10(length))
+    return float(max(part * power for part in (1.0, 2.0, 5.0) if part * power <= length))

@@ -1,6 +1,6 @@
 """Maps as values: layers of lines and points with facts, as GeoJSON for the page and well-known text for a GIS.
 
-A script in the page draws a map on a canvas; it requests no tiles. Titles, labels and facts are shown as text only.
+A script in the page draws the maps without map tiles. Titles, labels and facts are shown as plain text.
 """
 
 import json
@@ -33,17 +33,17 @@ class Stroke:
     Parameters
     ----------
     label : str
-        Text in the legend; "" for no entry.
+        Text in the legend, or "" for no entry.
     colour : str
-        A colour of `limiirl.report.svg`, for which the page has a light and a dark shade.
+        A colour of `limiirl.report.svg`, which has a light and a dark shade.
     width : float
         Width of a line or diameter of a point in pixels.
     strength : float
-        1 for the full colour, 0 for the background.
+        Opacity: 1 is the full colour, 0 is the background.
     detail : float
-        Shown only if a pixel covers at most this many metres; 0 for always.
+        Largest scale in metres per pixel at which features are shown, or 0 to show them at all scales.
     halo : bool
-        Draw a margin in the background colour.
+        Draw an outline in the background colour.
     dashed : bool
 
     >>> Stroke("motorway", width=3.0).colour
@@ -71,30 +71,30 @@ class Stroke:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """Lines or points that the reader shows or hides together.
+    """Lines or points that are shown or hidden together.
 
-    Layers that share the array `points` share it on the page, so that one street network can be coloured in several
-    ways without storing it again.
+    Layers that share the array `points` store it once on the page, for example for several colourings of one street
+    network.
 
     Parameters
     ----------
     title : str
         Plain text.
     points : (n, 2)
-        Latitudes and longitudes in degrees of all features, concatenated.
+        Latitudes and longitudes of all features in degrees, concatenated.
     offsets : (m + 1,), optional
-        Feature i has the points ``offsets[i]:offsets[i + 1]``; by default each point is a feature.
+        Feature i has the points ``offsets[i]:offsets[i + 1]``; by default, each point is a feature.
     strokes : sequence of Stroke
-        Drawn in this order, the last on top.
+        Drawn in this order, with the last on top.
     stroke : (m,), optional
-        Index into `strokes` of each feature, -1 to hide it; 0 by default.
+        Index into `strokes` of each feature, or -1 to hide it; 0 by default.
     facts : mapping of str to m values
-        Shown when pointing at a feature, except None and "".
+        Shown in the tooltip of a feature, except for None and "".
     kind : {"lines", "points"}
     group : str
-        One layer of a group is shown at a time.
+        Only one layer of a group is visible at a time.
     shown : bool
-        Visible at first; in a group, the first such layer.
+        Visible initially; in a group, only the first such layer.
 
     >>> layer = Layer("Trip", [[41.15, -8.63], [41.16, -8.63], [41.16, -8.62]], [0, 3], facts={"km": [1.9]})
     >>> layer.n_features, layer.kind
@@ -139,11 +139,13 @@ class Layer:
         at, ends, codes = self.points, self.offsets, self.stroke
         where = f"layer {self.title!r}"
         if at.ndim != 2 or at.shape[1] != 2:
-            raise InvalidParameter.of("points", at.shape, "must have shape (n, 2), rows of latitude and longitude")
+            raise InvalidParameter.of(
+                "points", at.shape, "must have shape (n, 2), with latitude and longitude in each row"
+            )
         _check_degrees("points", self.title, at)
         if ends.ndim != 1 or not ends.size or ends[0] != 0 or ends[-1] != len(at) or np.any(np.diff(ends) < 1):
             raise InvalidParameter(
-                f"offsets must increase from 0 to {len(at)}, the number of points; {where} has others. Leave out "
+                f"offsets must increase from 0 to {len(at)}, the number of points; those of {where} do not. Omit "
                 "features without points.",
                 parameter="offsets",
             )
@@ -160,7 +162,7 @@ class Layer:
 
     @classmethod
     def of_lines(cls, title: str, lines: Iterable[ArrayLike], **settings: object) -> "Layer":
-        """Return a layer of separate lines, each (k, 2) latitudes and longitudes; settings as in `Layer`."""
+        """Return a layer of separate lines (k, 2) of latitudes and longitudes, with the settings of `Layer`."""
         parts = [np.asarray(line, dtype=np.float64).reshape(-1, 2) for line in lines]
         offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
         return cls(title, np.concatenate([*parts, np.empty((0, 2))]), offsets, **settings)  # type: ignore[arg-type]
@@ -173,7 +175,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Map:
-    """An interactive map in a report; in print, an image of its first view.
+    """An interactive map; in print, an image of its initial view.
 
     Parameters
     ----------
@@ -183,13 +185,13 @@ class Map:
     alt : str
         One or two sentences for readers who cannot see the map.
     caption : str
-        Prose that explains how to read it.
+        Prose that explains the map.
     layers : sequence of Layer
-        The last on top.
+        Drawn in this order, with the last on top.
     attribution : str
         Source of the data, shown on the map.
     view : ((south, west), (north, east)), optional
-        First view in degrees; by default all visible layers.
+        Initial view in degrees; by default the bounding box of the visible layers.
 
     >>> trip = Layer("Trip", [[41.15, -8.63], [41.16, -8.62]], [0, 2])
     >>> Map("trip", "A trip", "A line to the north-east.", "", [trip]).bounds
@@ -216,7 +218,7 @@ class Map:
 
     @property
     def bounds(self) -> Bounds:
-        """South-west and north-east corners of the first view."""
+        """South-west and north-east corners of the initial view."""
         if self.view is not None:
             return self.view
         filled = [layer for layer in self.layers if layer.n_features]
@@ -227,13 +229,13 @@ class Map:
 
     @property
     def aspect(self) -> float:
-        """Width over height of the map on the page."""
+        """Ratio of width to height of the map on the page."""
         (south, west), (north, east) = self.bounds
         tall = max(north - south, 1e-9)
         return float(np.clip((east - west) * np.cos(np.radians(0.5 * (south + north))) / tall, _TALLEST, WIDEST))
 
     def visible(self) -> tuple[bool, ...]:
-        """Return which layers are visible at first: in a group, the first with `shown`."""
+        """Return True for each layer that is visible initially."""
         taken: set[str] = set()
         shown = []
         for layer in self.layers:
@@ -248,7 +250,7 @@ def _check_degrees(parameter: str, name: str, points: FloatArray) -> None:
     if wrong.any():
         place = int(np.argmax(wrong))
         raise InvalidParameter(
-            f"{parameter} must be finite latitudes and longitudes in degrees; point {place} of {name!r} is "
+            f"{parameter} must have finite latitudes and longitudes in degrees; point {place} of {name!r} is "
             f"{points[place].tolist()}. Pass (latitude, longitude), in this order.",
             parameter=parameter,
             value=points[place].tolist(),
@@ -259,9 +261,9 @@ def _check_degrees(parameter: str, name: str, points: FloatArray) -> None:
 def map_geojson(item: Map) -> str:
     """Return a map as a GeoJSON FeatureCollection that can be embedded in a page.
 
-    The member ``bbox`` is the first view; ``layers`` has titles, strokes and names of facts. The properties of a
-    feature are ``{layer: [stroke, fact, ...]}`` for each layer that shows it, or ``{layer: stroke}`` if the facts are
-    those of the first such layer, so that layers with the same points share features. Coordinates have six decimals
+    The member ``bbox`` is the initial view; ``layers`` has titles, strokes and names of facts. The properties of a
+    feature are ``{layer: [stroke, fact, ...]}`` for each layer that contains it, or ``{layer: stroke}`` if the facts
+    are the same as in the first such layer. Layers with the same points share features. Coordinates have six decimals
     (0.1 m).
 
     >>> trip = Layer("</script>", [[41.15, -8.63], [41.16, -8.62]], [0, 2])
@@ -313,7 +315,7 @@ def map_geojson(item: Map) -> str:
 
 
 def _group_layers(item: Map) -> list[list[int]]:
-    """Return the indices of layers that share points and offsets, by identity."""
+    """Return groups of indices of layers that share the same arrays of points and offsets."""
     sharing: dict[tuple[int, int, str], list[int]] = {}
     for number, layer in enumerate(item.layers):
         sharing.setdefault((id(layer.points), id(layer.offsets), layer.kind), []).append(number)
@@ -321,7 +323,7 @@ def _group_layers(item: Map) -> list[list[int]]:
 
 
 def _properties(layer: Layer) -> list[list[Any]]:
-    """Return stroke and facts of each feature, without empty facts at the end."""
+    """Return the stroke and the facts of each feature, without trailing empty facts."""
     rows: list[list[Any]] = []
     facts = list(layer.facts.values())
     for i, stroke in enumerate(layer.stroke.tolist()):
@@ -333,7 +335,7 @@ def _properties(layer: Layer) -> list[list[Any]]:
 
 
 def map_columns(item: Map) -> dict[str, list[object]]:
-    """Return the columns of a map's CSV file: one row per feature, with its geometry as well-known text.
+    """Return the columns of the CSV file of a map: one row per feature, with the geometry as well-known text.
 
     >>> trip = Layer("Trip", [[41.15, -8.63], [41.16, -8.62]], [0, 2], facts={"km": [1.4]})
     >>> map_columns(Map("trip", "A trip", "A line.", "", [trip]))["geometry"]

@@ -1,7 +1,7 @@
-"""Prose in a subset of Markdown, parsed by markdown-it, as HTML, LaTeX, Markdown and plain text.
+"""Conversion of prose in a subset of Markdown to HTML, LaTeX, Markdown and plain text, with markdown-it.
 
 The subset is `code`, *emphasis*, **strong**, [words](https://address) or [words](#anchor), lists, and backslash
-escapes. Everything else is escaped: text from users cannot become a tag, a command or a script.
+escapes. All other text is escaped, so that it cannot contain tags, commands or scripts.
 """
 
 import html
@@ -36,7 +36,7 @@ _LATEX = {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     "`": r"\textasciigrave{}",
-    # At the start of a row these two would be arguments of the preceding line break.
+    # At the start of a row, these characters would be arguments of the preceding line break.
     "[": "{[}",
     "*": "{*}",
     "−": "$-$",
@@ -69,7 +69,7 @@ def _parser() -> "MarkdownIt":
 
 
 def literal(text: str) -> str:
-    """Escape text from users, so that it can be part of prose.
+    """Escape text for use in prose.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def literal(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Replace unprintable characters by the replacement character."""
+    """Replace unprintable characters with the Unicode replacement character."""
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
@@ -92,7 +92,7 @@ def escape_html(text: str) -> str:
 def escape_latex(text: str) -> str:
     """Escape text for LaTeX, on one line."""
     flat = re.sub(r"[^\S\u00a0\u2009]+", " ", clean(text))
-    # Two hyphens, as in an option, must not become a dash: insert a character that cleaned text cannot contain.
+    # Two hyphens, as in an option, must not become a dash. Cleaned text cannot contain the inserted character.
     flat = re.sub(r"-(?=-)", "-\0", flat)
     return "".join(_LATEX.get(letter, letter) for letter in flat)
 
@@ -104,17 +104,17 @@ def escape_markdown(text: str) -> str:
 
 
 def prose_html(prose: str) -> str:
-    """Return prose as HTML without an enclosing paragraph."""
+    """Return prose as inline HTML."""
     return str(_parser().renderInline(clean(prose)))
 
 
 def blocks_html(prose: str) -> str:
-    """Return paragraphs and lists of prose as HTML."""
+    """Return prose as HTML paragraphs and lists."""
     return str(_parser().render(clean(prose)))
 
 
 def _render(prose: str, escape: Callable[[str], str], forms: dict[str, str], code: Callable[[str], str]) -> str:
-    """Render prose with opening and closing text per token type; "{}" is the address of a link."""
+    """Render prose with the output `forms` of each type of token, where "{}" is the address of a link."""
     pieces, address = [], ""
     for token in _parser().parseInline(clean(prose))[0].children or []:
         if token.type == "text":
@@ -129,13 +129,13 @@ def _render(prose: str, escape: Callable[[str], str], forms: dict[str, str], cod
 
 
 def prose_latex(prose: str) -> str:
-    """Return prose as LaTeX; links become plain words."""
+    """Return prose as LaTeX, with links as plain text."""
     forms = {"em_open": r"\emph{", "em_close": "}", "strong_open": r"\textbf{", "strong_close": "}"}
     return _render(prose, escape_latex, forms, lambda text: rf"\texttt{{{escape_latex(text)}}}")
 
 
 def prose_markdown(prose: str) -> str:
-    """Return prose as Markdown for a table cell; links within the page become plain words."""
+    """Return prose as Markdown for a table cell, with links within the page as plain text."""
     forms = {"em_open": "*", "em_close": "*", "strong_open": "**", "strong_close": "**"}
     forms |= {"link_open": "[", "link_close": "]({})"}
     return _render(prose, escape_markdown, forms, lambda text: f"`{text}`")

@@ -1,4 +1,4 @@
-"""Rendering of a report to one self-contained HTML file, and the folder that it is written to."""
+"""Rendering of a report as one self-contained HTML file, and writing it with its side files to a folder."""
 
 import base64
 import hashlib
@@ -16,7 +16,7 @@ from limiirl.report.document import Report, Section
 from limiirl.report.maps import map_columns, map_geojson
 from limiirl.report.markup import blocks_html, clean, prose_html, prose_text
 from limiirl.report.svg import VARIABLES, Picture, render
-from limiirl.report.table_formats import (
+from limiirl.report.tables import (
     data_csv,
     end_sentence,
     table_csv,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 GENERATOR = "limiirl"
-"""Value of the page's generator element, by which reports are recognised."""
+"""Value of the generator element that identifies reports."""
 
 VERDICTS = {"holds": "Holds", "fails": "Does not hold", "open": "Open", "note": "Note"}
 """Labels of the verdicts."""
@@ -41,30 +41,30 @@ METHODS = "Methods"
 
 _MANIFEST = ".limiirl-report.json"
 _INDEX = "index.html"
-# Only names of this form are removed, whatever a manifest lists.
-_OURS = re.compile(r"figures/[a-z0-9_-]+\.(?:svg|png|csv)|tables/[a-z0-9_-]+\.(?:tex|md|csv)")
+# Only files with names of this form are removed, whatever the manifest contains.
+_FILE_NAME = re.compile(r"figures/[a-z0-9_-]+\.(?:svg|png|csv)|tables/[a-z0-9_-]+\.(?:tex|md|csv)")
 
 
-class Place(NamedTuple):
-    """A section with its anchor and the places of its subsections."""
+class AnchoredSection(NamedTuple):
+    """A section with its anchor, and its subsections by index of the item."""
 
     anchor: str
     section: Section
-    inner: "dict[int, Place]"
+    inner: "dict[int, AnchoredSection]"
 
 
-class MapParts(NamedTuple):
-    """A map on the page: its data as GeoJSON and its image as PNG."""
+class RenderedMap(NamedTuple):
+    """A map as GeoJSON and as a PNG image."""
 
     data: str
     image: bytes
 
 
-def page_html(report: Report, figures: Mapping[str, str], maps: Mapping[str, MapParts] | None = None) -> str:
+def page_html(report: Report, figures: Mapping[str, str], maps: Mapping[str, RenderedMap] | None = None) -> str:
     """Render a report as HTML.
 
-    `figures` maps names to SVG markup of `limiirl.report.svg`, `maps` names to parts. A page without maps has no
-    script and permits none.
+    `figures` maps names to inline SVG, and `maps` maps names to rendered maps. A page without maps has no script, and
+    its content security policy permits none.
 
     >>> from limiirl.report.document import Text
     >>> page = page_html(Report("A & B", "Lead.", [Section("One", [Text("*x*")])]), {})
@@ -77,7 +77,7 @@ def page_html(report: Report, figures: Mapping[str, str], maps: Mapping[str, Map
     if report.methods:
         sections.append(Section(METHODS, report.methods))
     taken: set[str] = set()
-    places = [_place(section, taken) for section in sections]
+    anchored = [_add_anchor(section, taken) for section in sections]
     environment = _environment()
     style = _source(environment, "style.css") + (_source(environment, "map.css") if report.maps else "")
     script = _source(environment, "map.js") if report.maps else ""
@@ -85,12 +85,12 @@ def page_html(report: Report, figures: Mapping[str, str], maps: Mapping[str, Map
         environment.get_template("page.html.j2")
         .render(
             report=report,
-            places=places,
+            sections=anchored,
             figures={name: Markup(markup) for name, markup in figures.items()},
-            # `map_geojson` has escaped all characters with a meaning in HTML.
+            # `map_geojson` escapes all special characters of HTML.
             maps={
-                name: {"data": Markup(parts.data), "image": base64.b64encode(parts.image).decode()}
-                for name, parts in (maps or {}).items()
+                name: {"data": Markup(rendered.data), "image": base64.b64encode(rendered.image).decode()}
+                for name, rendered in (maps or {}).items()
             },
             style=Markup(style),
             script=Markup(script),
@@ -113,16 +113,15 @@ def _script_hash(script: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}" if script else ""
 
 
-def _place(section: Section, taken: set[str]) -> Place:
-    anchor = _anchor(section.title, taken)
-    inner = {number: _place(part, taken) for number, part in enumerate(section.items) if isinstance(part, Section)}
-    return Place(anchor, section, inner)
+def _add_anchor(section: Section, taken: set[str]) -> AnchoredSection:
+    anchor = _make_anchor(section.title, taken)
+    inner = {i: _add_anchor(item, taken) for i, item in enumerate(section.items) if isinstance(item, Section)}
+    return AnchoredSection(anchor, section, inner)
 
 
-def _anchor(title: str, taken: set[str]) -> str:
-    # Derived from the title and unique on the page.
+def _make_anchor(title: str, taken: set[str]) -> str:
     slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "section"
-    # Reserved for figures, tables and the landmarks of the template.
+    # Anchors of figures, tables and landmarks are reserved.
     if slug in ("main", "contents", "top") or slug.startswith(("figure-", "table-")):
         slug = f"section-{slug}"
     anchor, count = slug, 1
@@ -143,7 +142,7 @@ def _environment() -> "Environment":
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        # Replace unprintable characters in every text that the template shows.
+        # Replace unprintable characters in all text.
         finalize=lambda value: clean(value) if type(value) is str else value,
     )
     environment.filters["prose"] = lambda prose: Markup(prose_html(prose))
@@ -162,9 +161,9 @@ def write(
 ) -> Path:
     """Write a report: `index.html`, `figures/NAME.{svg,png,csv}`, `tables/NAME.{tex,md,csv}`.
 
-    Everything is drawn before anything is written, files are replaced atomically, and the page comes last, so an
-    earlier report stays readable if drawing fails, the disk is full or the process is killed. Files of an earlier
-    report that this one lacks are removed; other files are left alone.
+    All figures are drawn before files are written, files are replaced atomically, and the page is written last, so an
+    earlier report remains readable if drawing fails, the disk is full or the process is killed. Files of an earlier
+    report that are not part of the new one are removed; all other files are kept.
 
     Parameters
     ----------
@@ -182,13 +181,13 @@ def write(
     Raises
     ------
     InvalidFile
-        If the folder has an `index.html` that is not a report, or a file in place of a folder.
+        If the folder has an `index.html` that is not a report, or if a file has the name of a required folder.
 
     Examples
     --------
     >>> import tempfile
     >>> from limiirl.report.document import Section, Text
-    >>> report = Report("Study", "It works.", [Section("Why", [Text("Because.")])])
+    >>> report = Report("Study", "Results.", [Section("Scores", [Text("No data.")])])
     >>> write(report, tempfile.mkdtemp()).name
     'index.html'
     """
@@ -200,12 +199,12 @@ def write(
     for done, figure in enumerate(report.figures):
         advance(done, total, figure.title)
         pictures[figure.name] = render(figure.draw, figure.name, figure.title, figure.alt)
-    maps: dict[str, MapParts] = {}
+    maps: dict[str, RenderedMap] = {}
     for done, item in enumerate(report.maps, start=len(report.figures)):
         advance(done, total, item.title)
         from limiirl.report.map_image import map_png  # imports matplotlib
 
-        maps[item.name] = MapParts(map_geojson(item), map_png(item))
+        maps[item.name] = RenderedMap(map_geojson(item), map_png(item))
     advance(total - 1, total, "page")
     page = page_html(report, {name: picture.inline for name, picture in pictures.items()}, maps)
     files = _side_files(report, pictures, maps)
@@ -214,7 +213,7 @@ def write(
         if any(name.startswith(kind) for name in files):
             (folder / kind).mkdir(parents=True, exist_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
-    # While old and new files coexist the manifest lists both, so that the next report can clean up after a crash.
+    # The manifest lists old and new files until the end, so that the next report can clean up after a crash.
     _write_manifest(folder, earlier | set(files))
     for name, content in files.items():
         _write_file(folder / name, content)
@@ -225,7 +224,7 @@ def write(
     return folder / _INDEX
 
 
-def _side_files(report: Report, pictures: dict[str, Picture], maps: dict[str, MapParts]) -> dict[str, bytes]:
+def _side_files(report: Report, pictures: dict[str, Picture], maps: dict[str, RenderedMap]) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for figure in report.figures:
         files[f"figures/{figure.name}.svg"] = pictures[figure.name].svg
@@ -242,18 +241,18 @@ def _side_files(report: Report, pictures: dict[str, Picture], maps: dict[str, Ma
 
 
 def check_folder(folder: Path) -> set[str]:
-    """Return the files of the report in a folder; raise InvalidFile if no report can be written there."""
+    """Return the files of the earlier report in a folder; raise InvalidFile if no report can be written there."""
     for part in (*reversed(folder.parents), folder, folder / "figures", folder / "tables"):
         if part.exists() and not part.is_dir():
             raise InvalidFile(
-                f"folder must be a folder; {part} is a file. Move it, or choose another folder.",
+                f"folder must be a folder; {part} is a file. Move the file, or choose another folder.",
                 parameter="folder",
                 value=str(part),
             )
     index = folder / _INDEX
     if index.is_dir() or (index.exists() and not _is_report(index)):
         raise InvalidFile(
-            f"folder may hold an earlier report only; {index} is something else. Move it, or choose another folder.",
+            f"folder may contain an earlier report only; {index} is not a report. Move it, or choose another folder.",
             parameter="folder",
             value=str(folder),
         )
@@ -271,7 +270,7 @@ def _read_manifest(folder: Path) -> set[str]:
     except (OSError, ValueError):
         return set()
     names = listed if isinstance(listed, list) else []
-    return {name for name in names if isinstance(name, str) and _OURS.fullmatch(name)}
+    return {name for name in names if isinstance(name, str) and _FILE_NAME.fullmatch(name)}
 
 
 def _write_manifest(folder: Path, names: set[str]) -> None:

@@ -26,19 +26,19 @@ RULE = "#dcdee3"
 """Grid lines and frames."""
 
 PAPER = "#fefefe"
-"""Background: halos of labels, edges of markers, opaque fills."""
+"""Background, for outlines of labels, edges of markers and opaque fills."""
 
 SERIES = ("#0b6bb0", "#bf5200", "#0a8560", "#b04f8d", "#8c6a00", "#117f96", "#b3243c", "#6a4fc0")
-"""Colours of intents and methods, in this order; `PAPER` text is legible on each, and the reverse."""
+"""Colours of intents and methods, in this order; each has sufficient contrast with `PAPER`."""
 
 VARIABLES: Mapping[str, str] = MappingProxyType(
     {INK: "--ink", MUTED: "--muted", RULE: "--rule", PAPER: "--paper"}
     | {colour: f"--series-{place}" for place, colour in enumerate(SERIES, start=1)}
 )
-"""CSS variable on the page by colour."""
+"""CSS variable of each colour."""
 
 WIDE, NARROW = 8.0, 4.6
-"""Figure widths in inches: the full page, and a phone without scrolling."""
+"""Figure widths in inches, for the full page and for the screen of a phone."""
 
 STYLE: Mapping[str, object] = MappingProxyType(
     {
@@ -90,7 +90,7 @@ _DECIMALS = re.compile(r"-?\d+\.\d{3,}")
 
 @dataclass(frozen=True)
 class Picture:
-    """One figure as inline SVG, SVG file and PNG file."""
+    """A figure as inline SVG, as SVG file and as PNG file."""
 
     inline: str
     svg: bytes
@@ -98,10 +98,10 @@ class Picture:
 
 
 def render(draw: Callable[[], "Drawing"], name: str, title: str, alt: str) -> Picture:
-    """Draw a figure under the style of reports, and return its formats.
+    """Draw a figure with the settings of reports, and return it in all formats.
 
-    `name` prefixes every id, so that several figures can share a page; `title` and `alt` are the text alternative.
-    pyplot and the caller's settings are unchanged, and the output is deterministic.
+    Every id starts with `name`, so that several figures can be on one page; `title` and `alt` are the text alternative.
+    The state of pyplot and the settings of the caller do not change, and the output is deterministic.
 
     >>> from matplotlib.figure import Figure
     >>> picture = render(Figure, "blank", "Blank", "An empty frame.")
@@ -112,7 +112,7 @@ def render(draw: Callable[[], "Drawing"], name: str, title: str, alt: str) -> Pi
 
     vector, raster = io.BytesIO(), io.BytesIO()
     settings = dict(STYLE) | {"svg.fonttype": "none", "svg.hashsalt": name, "savefig.bbox": None}
-    # Start from the defaults, so that the user's matplotlib settings do not matter.
+    # Start from the defaults, so that the output does not depend on the user's settings.
     with matplotlib.style.context(["default", settings]), _close_new_figures():
         drawing = draw()
         drawing.savefig(vector, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
@@ -127,7 +127,7 @@ def render(draw: Callable[[], "Drawing"], name: str, title: str, alt: str) -> Pi
 
 @contextmanager
 def _close_new_figures() -> Iterator[None]:
-    """Close the pyplot figures that were opened inside the context."""
+    """Close the pyplot figures that are opened inside the context."""
 
     def numbers() -> set[int]:
         pyplot = sys.modules.get("matplotlib.pyplot")
@@ -145,7 +145,7 @@ def _tree(source: bytes, name: str, title: str, alt: str) -> ET.Element:
     root = ET.fromstring(source)
     _prune(root)
     _prefix_ids(root, name)
-    # Set on the root instead of in a style sheet, which would affect the whole page.
+    # Attributes of the root, because a style sheet would affect the whole page.
     view = root.attrib["viewBox"]
     root.attrib.clear()
     root.attrib |= {"viewBox": view, "role": "img", "aria-labelledby": f"{name}-title {name}-desc"}
@@ -158,7 +158,7 @@ def _tree(source: bytes, name: str, title: str, alt: str) -> ET.Element:
 
 
 def _prune(element: ET.Element) -> None:
-    """Remove namespaces, metadata, style rules, scripts, external links and white space."""
+    """Remove namespaces, metadata, style sheets, scripts, external links and white space."""
     element.tag = element.tag.removeprefix(_SVG)
     if element.tag not in ("text", "tspan") and not (element.text or "").strip():
         element.text = None
@@ -186,12 +186,12 @@ def _prune(element: ET.Element) -> None:
 
 
 def _round(numbers: str) -> str:
-    # Two decimals halve the size without visible change.
+    # Two decimals are visually indistinguishable and halve the size.
     return _DECIMALS.sub(lambda number: f"{float(number[0]):.2f}", numbers)
 
 
 def _prefix_ids(root: ET.Element, name: str) -> None:
-    """Prefix each referenced id with the name of the figure, and drop the other ids."""
+    """Prefix each referenced id with the name of the figure, and remove all other ids."""
     referenced: set[str] = set()
     for element in root.iter():
         for value in element.attrib.values():
@@ -227,7 +227,7 @@ def _standalone(root: ET.Element) -> bytes:
         if "style" in element.attrib:
             element.attrib["style"] = _families(element.attrib["style"], "Helvetica, Arial, sans-serif", "monospace")
         if "href" in element.attrib:
-            # Older SVG readers require the old name of this attribute.
+            # Older SVG readers require the namespace xlink.
             root.attrib["xmlns:xlink"] = "http://www.w3.org/1999/xlink"
             element.attrib["xlink:href"] = element.attrib.pop("href")
     # White background for viewers with a dark one.
@@ -241,7 +241,7 @@ def _variable(match: re.Match[str]) -> str:
 
 
 def _families(style: str, sans: str, mono: str) -> str:
-    """Replace the font families written by matplotlib."""
+    """Replace the font families of matplotlib."""
 
     def family(names: str) -> str:
         return f"font-family: {mono if 'mono' in names.partition(',')[0].lower() else sans}"
@@ -253,6 +253,6 @@ def _families(style: str, sans: str, mono: str) -> str:
 
 
 def _expand_font(words: str) -> str:
-    """Return style and weight of a `font:` shorthand (matplotlib before 3.11) as separate properties."""
+    """Return the style and weight of a `font:` shorthand (matplotlib before 3.11) as separate properties."""
     named = {"italic": "font-style", "oblique": "font-style"}
     return "".join(f"{named.get(word, 'font-weight')}: {word}; " for word in words.split())

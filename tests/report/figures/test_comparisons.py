@@ -1,4 +1,4 @@
-"""Figures of studies draw the given numbers: box plots, sweeps, margins and paired differences."""
+"""Figures of studies show the given values: box plots, sweeps, margins and paired differences."""
 
 import io
 import math
@@ -64,7 +64,7 @@ def test_five_numbers_agree_with_matplotlib(n: int, seed: int):
 
 
 def test_whisker_does_not_end_inside_its_box():
-    # Q3 = 25 lies between the values, and none within reach of it lies above: the whisker ends at the box.
+    # Q3 = 25 is between the values, and no value above it is within 1.5 IQR: the whisker ends at the box.
     values = [0.0, 0.0, 0.0, 100.0]
     numbers, expected = five_numbers(values), boxplot_stats(values)[0]
     assert (numbers.low, numbers.high) == (expected["whislo"], expected["whishi"]) == (0.0, 25.0)
@@ -72,7 +72,7 @@ def test_whisker_does_not_end_inside_its_box():
     assert numbers.q1 <= numbers.median <= numbers.q3 <= numbers.high
 
 
-def test_five_numbers_of_nothing():
+def test_five_numbers_without_finite_values():
     numbers = five_numbers([None, NAN, math.inf])
     assert (numbers.n, numbers.failed, numbers.outliers) == (0, 3, ())
     assert math.isnan(numbers.median)
@@ -110,7 +110,7 @@ def test_boxes_are_drawn_at_the_quartiles():
     assert [tick.get_text() for tick in nll.get_yticklabels()][:2] == list(METHODS)[:2]
 
 
-def test_a_method_without_the_measure_is_marked():
+def test_methods_without_values_are_marked():
     drawn = plot_boxes({"n_iter": {HARD: [3.0, 4.0]}, "nll": {HARD: [1.0, 2.0], "supervised": [None, 2.0]}})
     render(drawn)
     assert [text.get_text() for text in panel(drawn.figure, "Iterations").texts] == ["none"]
@@ -120,7 +120,7 @@ def test_a_method_without_the_measure_is_marked():
     ]
 
 
-def test_positive_long_tails_have_a_log_axis():
+def test_positive_values_with_a_large_ratio_have_a_log_axis():
     spread = {HARD: [1.0, 50.0]}
     scales = [
         plot_boxes({"seconds": values}).figure.axes[0].get_xscale()
@@ -174,7 +174,7 @@ def test_sweep_with_missing_results():
     drawn = plot_sweep(values, "K")
     render(drawn)
     rows = {(row["method"], row["K"]): row for row in drawn.rows if row["measure"] == "anid"}
-    assert rows[HARD, 2.0]["mean"] == 0.1  # one world: a mean, and no interval
+    assert rows[HARD, 2.0]["mean"] == 0.1  # one world has a mean but no interval
     assert math.isnan(rows[HARD, 2.0]["low"])
     assert (rows[HARD, 3.0]["n"], rows[HARD, 3.0]["failed"]) == (0, 2)
     assert math.isnan(rows[HARD, 3.0]["mean"])
@@ -186,7 +186,7 @@ def test_sweep_with_missing_results():
 
 
 def test_the_axis_of_a_nonnegative_measure_starts_at_zero():
-    # Of a mean that cannot be negative, the interval may be.
+    # The interval of a nonnegative measure can include negative values.
     drawn = plot_sweep({"anid": {HARD: {1: [0.0, 0.9], 2: [0.1, 0.2]}}}, "K")
     assert drawn.rows[0]["low"] < 0.0
     assert drawn.figure.axes[0].get_ylim()[0] == 0.0
@@ -252,19 +252,21 @@ def test_methods_have_fixed_and_distinct_styles():
     assert len({(style.marker, style.face == "none", str(style.dashes)) for style in chosen.values()}) == len(METHODS)
     assert {style.colour for style in chosen.values()} <= set(VARIABLES)
     assert chosen["supervised"].colour == MUTED
-    assert method_styles(["Supervised", "Random"])["Random"].colour == chosen[RANDOM].colour == SERIES[1]
+    assert (
+        method_styles(["Supervised", "Random rewards"])["Random rewards"].colour == chosen[RANDOM].colour == SERIES[1]
+    )
     assert method_styles([HARD])[HARD] == chosen[HARD]
 
 
-def test_unknown_methods_have_distinct_styles():
+def test_custom_methods_have_distinct_styles():
     names = [f"mine {i}" for i in range(6)]
     chosen = method_styles(names)
     assert len({(style.marker, style.face) for style in chosen.values()}) == 6
-    assert len(method_styles([f"mine {i}" for i in range(9)])) == 9  # more than there are: they repeat
+    assert len(method_styles([f"mine {i}" for i in range(9)])) == 9  # more names than styles
     assert method_styles(["mine 3"])["mine 3"] == method_styles(["mine 3", HARD])["mine 3"]
 
 
-def test_special_characters_in_names_are_drawn_literally():
+def test_special_characters_in_names_are_not_formulas():
     sample = {name: [1.0, 2.0, 3.0] for name in ODD}
     pictures = [
         render(plot_boxes({"nll": sample, "$my$ measure": sample})),

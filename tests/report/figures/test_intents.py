@@ -1,4 +1,4 @@
-"""Figures of one fit draw the given numbers: convergence, responsibilities, weights, rewards, GEVD matching."""
+"""Figures of one fit show the given values: convergence, responsibilities, weights, rewards, GEVD matching."""
 
 import io
 import math
@@ -28,28 +28,28 @@ def render(drawn: Plot) -> str:
     return out.getvalue()
 
 
-def test_convergence_shows_histories_and_gaps():
+def test_convergence_shows_histories_and_differences():
     histories = {HARD: [22.0, 20.5, 20.0], RANDOM: [30.0, 25.0, 22.0, 20.25], "supervised": [], "failed": [None]}
     drawn = plot_convergence(histories)
     render(drawn)
-    raw, gap = drawn.figure.axes
+    raw, excess = drawn.figure.axes
     assert [line.get_ydata().tolist() for line in raw.lines] == [histories[HARD], histories[RANDOM]]
     assert [line.get_xdata().tolist() for line in raw.lines] == [[0, 1, 2], [0, 1, 2, 3]]
-    np.testing.assert_array_equal(gap.lines[0].get_ydata(), [2.0, 0.5, NAN])  # a gap of 0 has no place on a log axis
-    np.testing.assert_array_equal(gap.lines[1].get_ydata(), [10.0, 5.0, 2.0, 0.25])
-    assert (raw.get_yscale(), gap.get_yscale()) == ("linear", "log")
-    assert [row["gap"] for row in drawn.rows] == [2.0, 0.5, 0.0, 10.0, 5.0, 2.0, 0.25]
-    assert "k-means, MLE ends after 2 iterations at 20;" in drawn.alt
-    # EM's last value is marked, however long the trace.
+    np.testing.assert_array_equal(excess.lines[0].get_ydata(), [2.0, 0.5, NAN])  # 0 is not on the log axis
+    np.testing.assert_array_equal(excess.lines[1].get_ydata(), [10.0, 5.0, 2.0, 0.25])
+    assert (raw.get_yscale(), excess.get_yscale()) == ("linear", "log")
+    assert [row["excess"] for row in drawn.rows] == [2.0, 0.5, 0.0, 10.0, 5.0, 2.0, 0.25]
+    assert "k-means, MLE: 20 after 2 iterations;" in drawn.alt
+    # The last iteration has a marker.
     assert plot_convergence({HARD: np.linspace(9, 1, 50)}).figure.axes[0].lines[0].get_markevery()[-1] == 49
 
 
-def test_convergence_of_no_or_one_value():
+def test_convergence_with_at_most_one_value():
     assert plot_convergence({}).rows == []
     render(plot_convergence({}))
     render(plot_convergence({HARD: [20.0]}))
-    # What is left of rounding is no gap.
-    assert [row["gap"] for row in plot_convergence({HARD: [20.0 + 1e-12, 20.0]}).rows] == [0.0, 0.0]
+    # Rounding errors are set to 0.
+    assert [row["excess"] for row in plot_convergence({HARD: [20.0 + 1e-12, 20.0]}).rows] == [0.0, 0.0]
 
 
 def test_responsibilities_are_sorted_by_true_intent_and_certainty():
@@ -71,7 +71,7 @@ def test_responsibilities_are_sorted_by_true_intent_and_certainty():
     bars = [(bar.get_x(), bar.get_width(), to_rgb(bar.get_facecolor())) for bar in truth.patches]
     assert bars == [(0.0, 2.0, to_rgb(SERIES[0])), (2.0, 3.0, to_rgb(SERIES[1]))]
     assert "grass" in picture
-    assert "4 of them" in drawn.alt
+    assert "for 4 of them" in drawn.alt
 
 
 def test_responsibilities_without_truth_and_with_fewer_learned_than_true():
@@ -87,7 +87,7 @@ def test_responsibilities_without_truth_and_with_fewer_learned_than_true():
     render(plot_responsibilities(np.random.default_rng(0).dirichlet(np.ones(9), 2500), np.arange(2500) % 9))
 
 
-def test_responsibilities_refuse_other_shapes():
+def test_responsibilities_of_other_shapes_are_rejected():
     with raises(InvalidParameter, parameter="U", value=(3,)):
         plot_responsibilities([1.0, 0.0, 0.0])
     with raises(InvalidParameter, parameter="labels", value=(3,)):
@@ -125,7 +125,7 @@ def test_learned_and_true_rewards_are_drawn_at_their_values():
         assert ax.get_xlim() == drawn.figure.axes[0].get_xlim()
     assert len(drawn.rows) == 6
     assert drawn.rows[5] == {"intent": "walker", "feature": "water", "true": -5.0, "learned": -7.0}
-    assert "largest error is 2, of water in intent 1" in drawn.alt
+    assert "largest error is 2 (water, intent 1)" in drawn.alt
 
 
 def test_rewards_without_truth_and_with_other_numbers_of_intents():
@@ -156,7 +156,7 @@ def test_flow_draws_the_pairs_that_are_paired():
         (0, 1, 5.0),
         (1, 1, 12.5),
     ]
-    assert drawn.alt.startswith("GEVD 17.5")
+    assert "with GEVD 17.5." in drawn.alt
     assert "learned 1 with true 1 (50 % at 25)" in drawn.alt
     render(plot_flow([[1.0]], [[0.0]], 0.0))
 

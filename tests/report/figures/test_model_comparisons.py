@@ -1,4 +1,4 @@
-"""Figures of behaviour models draw the given numbers: quality, curves by model and initialisation, value counts."""
+"""Figures of behaviour models show the given values: quality, curves by model or initialisation, value counts."""
 
 import io
 import itertools
@@ -64,7 +64,7 @@ def scores():
     return samples
 
 
-def test_quality_has_one_mark_per_model_and_initialisation(scores):
+def test_quality_has_one_marker_per_model_and_initialisation(scores):
     drawn = plot_quality(scores)
     render(drawn)
     colours, shapes = model_styles(MODELS), method_styles(STARTS)
@@ -132,11 +132,11 @@ def test_separated_labels_are_the_least_squares_solution(seed: int):
 def test_models_are_solid_lines_and_supervised_fits_dashed():
     rng = np.random.default_rng(1)
     xs = (2.0, 3.0, 4.0)
-    lines, floors = (
+    lines, supervised = (
         {m: {model: {x: rng.lognormal(j, 0.1, 9) for x in xs} for j, model in enumerate(MODELS)} for m in names}
         for names in (("gevd", "anid", "seconds"), ("gevd", "anid"))
     )
-    drawn = plot_by_model(lines, floors, "elements E")
+    drawn = plot_by_model(lines, supervised, "elements E")
     render(drawn)
     look = model_styles(MODELS)
     for ax, name in zip(drawn.figure.axes, lines, strict=True):
@@ -150,14 +150,16 @@ def test_models_are_solid_lines_and_supervised_fits_dashed():
             ends = np.array(whiskers[place].get_segments())[:, :, 1]
             np.testing.assert_allclose(ends, [interval(v) for v in points.values()], rtol=1e-12)
         dashed = [line for line in ax.lines if line.get_linestyle() == "--"]
-        drawn_floors = [line for line in dashed if len(line.get_xdata())]
-        assert len(drawn_floors) == (len(MODELS) if name in floors else 0)
-        for line, model in zip(drawn_floors, MODELS, strict=False):
-            np.testing.assert_allclose(line.get_ydata(), [v.mean() for v in floors[name][model].values()], rtol=1e-12)
+        references = [line for line in dashed if len(line.get_xdata())]
+        assert len(references) == (len(MODELS) if name in supervised else 0)
+        for line, model in zip(references, MODELS, strict=False):
+            np.testing.assert_allclose(
+                line.get_ydata(), [v.mean() for v in supervised[name][model].values()], rtol=1e-12
+            )
             assert line.get_color() == look[model].colour
-    means = {(r["measure"], r["model"], r["floor"], r["elements E"]): r["mean"] for r in drawn.rows}
+    means = {(r["measure"], r["model"], r["supervised"], r["elements E"]): r["mean"] for r in drawn.rows}
     assert len(means) == len(drawn.rows) == len(MODELS) * len(xs) * 5
-    np.testing.assert_allclose(means["anid", "MaxEnt", True, 3.0], floors["anid"]["MaxEnt"][3.0].mean(), rtol=1e-12)
+    np.testing.assert_allclose(means["anid", "MaxEnt", True, 3.0], supervised["anid"]["MaxEnt"][3.0].mean(), rtol=1e-12)
 
 
 def test_panels_by_initialisation_share_one_scale():
@@ -207,7 +209,7 @@ def test_dot_areas_are_proportional_to_counts():
     np.testing.assert_allclose(
         [drawn.rows[0][end] for end in ("low", "high")], interval([v for v in right if v is not None]), rtol=1e-12
     )
-    assert "from supervised (1) to random rewards (0.917)" in drawn.alt  # more is better
+    assert "from supervised (1) to random rewards (0.917)" in drawn.alt  # higher is better
 
 
 def test_nearly_equal_values_share_a_dot():
@@ -276,7 +278,7 @@ def test_models_have_distinct_styles():
 
 def test_initialisations_have_distinct_styles():
     chosen = method_styles(STARTS)
-    # In some figures marks are open and coloured by model: there the marker alone tells starts apart.
+    # In some figures colours denote models, so that markers alone distinguish initialisations.
     assert len({style.marker for style in chosen.values()}) == len(STARTS)
     assert len({(style.marker, style.face) for style in chosen.values()}) == len(STARTS)
     assert len({style.colour for style in chosen.values()}) == len(STARTS)

@@ -1,4 +1,4 @@
-"""Pages about roads: street lines, normalised rewards, descriptions, two routes, and counts."""
+"""Reports on roads: street lines, normalised rewards, descriptions, routes, flows and counts."""
 
 import re
 from collections import Counter
@@ -20,7 +20,14 @@ from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.report import Table, write
 from limiirl.report.roads.figures import _free_side, find_pair, plot_driver_rewards
 from limiirl.report.roads.forecasts import _turn_table
-from limiirl.report.roads.layers import Chains, flow_layers, join_segments, path_points, segments_near, street_layer
+from limiirl.report.roads.layers import (
+    StreetLines,
+    flow_layers,
+    join_segments,
+    path_points,
+    segments_near,
+    street_layer,
+)
 from limiirl.report.roads.matching import quality_page
 from limiirl.report.roads.network import network_page
 from limiirl.report.roads.styles import drivers_page
@@ -74,15 +81,15 @@ def view(city: City, demos: Demonstrations) -> DriversView:
         demos.features(city.mdp),
         forecasts=[example],
         tables=[Table("cv", "Cross-validation", "", ["Method", "NLL"], [["one", 2.0]])],
-        least=2,  # a style has three or four of the ten drivers
+        min_drivers=2,  # a style has three or four of the ten drivers
     )
 
 
 # Lines of streets.
 
 
-def steps(lines: Chains) -> Counter[tuple[tuple[float, ...], ...]]:
-    """Every step of every line, without direction."""
+def steps(lines: StreetLines) -> Counter[tuple[tuple[float, ...], ...]]:
+    """Return the undirected steps of all lines with their counts."""
     points = [tuple(point) for point in lines.points.tolist()]
     ends = lines.offsets.tolist()
     return Counter(tuple(sorted((points[i], points[i + 1]))) for a, b in pairwise(ends) for i in range(a, b - 1))
@@ -96,8 +103,8 @@ def test_every_street_is_drawn_once(city: City) -> None:
     drawn = steps(lines)
     assert set(drawn) == wanted
     assert set(drawn.values()) == {1}
-    # Fewer lines than streets, since bends do not end them.
-    assert lines.n_chains < 0.9 * len(wanted)
+    # Fewer lines than streets, because lines do not end at bends.
+    assert lines.n_lines < 0.9 * len(wanted)
 
 
 def test_lines_end_where_a_key_changes(city: City) -> None:
@@ -111,7 +118,9 @@ def test_lines_end_where_a_key_changes(city: City) -> None:
         for place, s in enumerate(own.tolist()):
             step = {tuple(point) for point in lines.points[ends[i] + place : ends[i] + place + 2].tolist()}
             assert step == {(network.lat[n], network.lon[n]) for n in (network.tail[s], network.head[s])}
-    np.testing.assert_allclose(lines.total(network.length_m).sum(), network.length_m[lines.segments].sum(), rtol=1e-12)
+    np.testing.assert_allclose(
+        lines.sum_along(network.length_m).sum(), network.length_m[lines.segments].sum(), rtol=1e-12
+    )
 
 
 def test_a_ring_is_one_closed_line() -> None:
@@ -127,7 +136,7 @@ def test_only_selected_segments_are_drawn(city: City) -> None:
     lines = join_segments(network, within=chosen)
     both = np.where(network.opposite >= 0, network.opposite, np.arange(network.n_segments))
     assert (chosen[lines.segments] | chosen[both[lines.segments]]).all()
-    assert join_segments(network, within=np.zeros(network.n_segments, dtype=bool)).n_chains == 0
+    assert join_segments(network, within=np.zeros(network.n_segments, dtype=bool)).n_lines == 0
 
 
 def test_street_facts_mark_unknown_values(city: City) -> None:
@@ -141,7 +150,7 @@ def test_street_facts_mark_unknown_values(city: City) -> None:
 
 @cache
 def small_features() -> tuple[NDArray[np.float64], NDArray[np.float64], FeatureChoice]:
-    """Lengths, features and their groups of a small city: four groups that divide the same length."""
+    """Return lengths, features and feature choice of a small city with four groups of lengths."""
     network, choice = City(seed=1, radius_km=0.8).network, FeatureChoice(lanes=True)
     return network.length_m / 1000.0, state_features(network, choice).toarray(), choice
 
@@ -156,7 +165,7 @@ def test_normalised_rewards_keep_segment_rewards_and_drop_unidentified_direction
     np.testing.assert_allclose(normalised.reward(phi, length), thetas @ phi.T, rtol=1e-10, atol=1e-12)
     for places in choice.groups.values():
         np.testing.assert_allclose(normalised.thetas[:, list(places)] @ km[list(places)], 0.0, atol=1e-9 * km.sum())
-    # Moving reward from one group to the others is seen nowhere.
+    # Shifting reward between groups has no effect.
     moved = thetas.copy()
     shifts = rng.normal(size=len(choice.groups))
     shifts -= shifts.mean()
@@ -197,7 +206,7 @@ def test_initialisations_are_matched_by_rewards(view: DriversView) -> None:
     assert match_rewards(one, two, [1.0]).tolist() == [-1, 0]
 
 
-def test_the_reward_plot_has_every_reward_of_every_initialisation(view: DriversView) -> None:
+def test_the_reward_plot_has_the_rewards_of_all_initialisations(view: DriversView) -> None:
     drawn = plot_driver_rewards(view.panels, view.feature_names, view.groups)
     assert len(drawn.rows) == 3 * 3 * (1 + 7)
     first = [row for row in drawn.rows if row["start"] == "hard" and row["intent"] == "1"]
@@ -206,7 +215,7 @@ def test_the_reward_plot_has_every_reward_of_every_initialisation(view: DriversV
         plot_driver_rewards({"x": ([1.0], [0.0], [[1.0, 2.0]])}, ["a"], {"g": (0,)})
 
 
-# Words.
+# Descriptions.
 
 
 def test_descriptions_follow_the_numbers() -> None:
@@ -222,7 +231,7 @@ def test_descriptions_follow_the_numbers() -> None:
     assert "Minds bends less (−0.1 each, all trips: −1.6)." in one.long
     assert two.short == "short trips, more road, less lane"
     assert "detours" not in two.long
-    # The other way round, and so are the words.
+    # The descriptions are permuted with the styles.
     back = describe_styles(
         NormalisedRewards(normalised.level[::-1], normalised.thetas[::-1]), mean[::-1], shares[::-1], names, groups
     )
@@ -231,7 +240,7 @@ def test_descriptions_follow_the_numbers() -> None:
     assert "more sensitive to detours" in equal[1].long
 
 
-def test_places_and_speeds_are_kilometres() -> None:
+def test_descriptions_of_regions() -> None:
     normalised, mean = (
         NormalisedRewards(np.array([-1.0, -1.0]), np.array([[0.5, -1.0], [-1.0, 0.5]])),
         [[8.0, 2.0], [2.0, 8.0]],
@@ -264,7 +273,7 @@ def test_negligible_weights_are_described_as_zero(theta: float, text: str) -> No
 
 
 def test_rounding_errors_are_not_preferences() -> None:
-    """A level that is nothing has no ratio worth a word; nor has a reward of a rounding error beside another."""
+    """Rewards at the level of rounding errors are not described."""
     normalised = NormalisedRewards(np.array([-2e-15, 1e-16]), np.array([[3e-15, -1e-16], [-2e-16, 1e-15]]))
     names, groups = ["km of lane", "bends"], {"road class": (0,), "turns": (1,)}
     for words in describe_styles(normalised, np.ones((2, 2)), [0.5, 0.5], names, groups):
@@ -273,8 +282,8 @@ def test_rounding_errors_are_not_preferences() -> None:
     assert all("costs" not in w.long for w in describe_styles(near_zero, np.ones((2, 2)), [0.5, 0.5], names, groups))
 
 
-def test_segments_near_a_place_fill_the_window() -> None:
-    """A tall place in a wide window, and a wide one in the square window of a phone."""
+def test_segments_near_points_fill_the_window() -> None:
+    """The box of a tall area becomes wide, and the box of a wide area becomes square."""
     at = np.arange(9) * 0.01
     lat, lon = (part.ravel() for part in np.meshgrid(41.0 + at, -8.0 + at, indexing="ij"))
     pairs = [(i, i + 1) for i in range(80) if i % 9 < 8]
@@ -296,12 +305,12 @@ def test_segments_near_a_place_fill_the_window() -> None:
 
 
 def test_labels_of_ends_avoid_the_routes() -> None:
-    """Routes that leave the start to the right and below, and reach the end from the left."""
+    """The routes occupy the right and the lower side of the start, and the left side of the end."""
     lines = [np.array([[0.0, 0.0], [1.0, 0.0], [1.0, -1.0]]), np.array([[0.0, 0.0], [0.0, -1.0], [1.0, -1.0]])]
     half = np.array([1.5, 1.5])
     assert _free_side(np.zeros((2, 2)), lines, half)[1] == (-1.0, 0.0)
     assert _free_side(np.full((2, 2), [1.0, -1.0]), lines, half)[1] == (1.0, 0.0)
-    # The right is beyond the picture.
+    # The right side is outside the figure.
     assert _free_side(np.full((2, 2), [1.0, -1.0]), lines, np.array([1.2, 1.5]))[1] == (0.0, -1.0)
 
 
@@ -313,7 +322,7 @@ def test_short_legends_have_one_row() -> None:
     assert box._ncols == 3
 
 
-def test_the_pair_shares_least(city: City, demos: Demonstrations) -> None:
+def test_the_pair_overlaps_least(city: City, demos: Demonstrations) -> None:
     network, labels = city.network, np.asarray(demos.labels)
     paths = [demos.states[a:b] for a, b in pairwise(demos.offsets)]
     length = [float(network.length_m[path].sum()) for path in paths]
@@ -378,7 +387,7 @@ def test_the_dominant_style_is_relative_to_its_number_of_trips() -> None:
 
 
 def drivers_of_streets(network: RoadNetwork, demos: Demonstrations) -> list[int]:
-    """Count the drivers that pass each segment or its opposite, one by one."""
+    """Return the number of drivers on each segment or its opposite, by enumeration."""
     seen: list[set[int]] = [set() for _ in range(network.n_segments)]
     assert demos.groups is not None
     for demo, driver in zip(demos, demos.groups.tolist(), strict=True):
@@ -391,13 +400,13 @@ def test_drivers_are_counted_by_style_and_street(view: DriversView) -> None:
     for k in range(3):
         own = view.demos[np.flatnonzero(view.labels == k)]
         assert own.groups is not None
-        assert view.passed_by[k].tolist() == drivers_of_streets(view.network, own)
-        assert view.drivers[k] == len(set(own.groups.tolist()))
+        assert view.drivers_per_street[k].tolist() == drivers_of_streets(view.network, own)
+        assert view.drivers_per_style[k] == len(set(own.groups.tolist()))
 
 
 @pytest.mark.parametrize("groups", [[0, 1, 2, 3, 4, 5, 6, 7], None], ids=["drivers", "trips"])
 def test_flows_of_few_drivers_are_hidden(groups: list[int] | None) -> None:
-    """Five drive style 1 and one style 2 along the street; two more come back, one of each style."""
+    """In one direction there are five trips of style 1 and one of style 2; in the other, one trip of each."""
     street = RoadNetwork.from_segments([41.15, 41.16, 41.17], [-8.63] * 3, [0, 1, 2, 1], [1, 2, 1, 0])
     trips = Demonstrations.from_lists([[0, 1]] * 6 + [[2, 3]] * 2, groups=groups)
     choice, own = FeatureChoice(speed_groups=None, regions=False), np.array([0.9] * 5 + [0.1, 0.9, 0.1])
@@ -407,12 +416,12 @@ def test_flows_of_few_drivers_are_hidden(groups: list[int] | None) -> None:
     view = DriversView(street, mdp.feature_names, choice.groups, {"x": rewards}, trips, shares, trips.features(mdp))
     page = drivers_page(view)
     leader, one, two = (layer for layer in page.maps[0].layers if layer.group == "flows")
-    assert leader.facts == {"style 1": ["5.6 trips"], "style 2": [f"fewer than 5 {view.counted}"]}
+    assert leader.facts == {"style 1": ["5.6 trips"], "style 2": [f"fewer than 5 {view.unit}"]}
     assert (one.stroke.tolist(), two.stroke.tolist()) == ([5], [-1])
     assert "Typical trips: style 2" not in [layer.title for layer in page.maps[0].layers]
-    assert f"fewer than 5 {view.counted} of a style" in str(page.methods)
-    # Six of seven are too few as well where the least number is seven.
-    bare = drivers_page(replace(view, least=7))
+    assert f"streets with fewer than 5 {view.unit}" in str(page.methods)
+    # Six drivers are too few if the minimum is seven.
+    bare = drivers_page(replace(view, min_drivers=7))
     assert [layer.n_features for layer in bare.maps[0].layers if layer.group == "flows"] == [0, 0, 0]
     assert "enough drivers" in bare.maps[0].alt
     assert "busiest" not in bare.maps[0].alt
@@ -424,9 +433,9 @@ def test_streets_of_few_drivers_are_not_drawn(view: DriversView) -> None:
     seen = {tuple(point) for point in flows.layers[1].points.tolist()}
     network = view.network
     total = drivers_of_streets(network, view.demos)
-    alone = [s for s in np.unique(view.demos.states).tolist() if total[s] < view.least]
+    alone = [s for s in np.unique(view.demos.states).tolist() if total[s] < view.min_drivers]
     assert alone
-    steps_seen = steps(Chains(flows.layers[1].points, flows.layers[1].offsets, np.empty(0, dtype=np.int64)))
+    steps_seen = steps(StreetLines(flows.layers[1].points, flows.layers[1].offsets, np.empty(0, dtype=np.int64)))
     for s in alone:
         ends = tuple(sorted((network.lat[n].item(), network.lon[n].item()) for n in (network.tail[s], network.head[s])))
         assert ends not in steps_seen
@@ -436,7 +445,7 @@ def test_streets_of_few_drivers_are_not_drawn(view: DriversView) -> None:
 # The pages.
 
 
-def test_the_network_page_counts_every_km(city: City) -> None:
+def test_the_network_page_includes_the_total_length(city: City) -> None:
     names = tuple(f"{HOSTILE}{name}" for name in city.network.class_names)
     network = city.network.replace(class_names=names, notes={HOSTILE: {"ways": {HOSTILE: 3}}})
     page = network_page(network)
@@ -453,8 +462,8 @@ def test_the_network_page_counts_every_km(city: City) -> None:
         assert layer.stroke.min() >= 0
 
 
-def exact(network: RoadNetwork, demos: Demonstrations) -> tuple[Trips, Matches]:
-    """Trips with a fix in the middle of every segment, matched as they were driven; the longest in two pieces."""
+def exact_matches(network: RoadNetwork, demos: Demonstrations) -> tuple[Trips, Matches]:
+    """Return trips with a fix in the middle of every segment and their exact matches; the longest has two pieces."""
     paths = [demos.states[a:b] for a, b in pairwise(demos.offsets)]
     middles = [(path_points(network, path)[1:] + path_points(network, path)[:-1]) / 2.0 for path in paths]
     trips = Trips.from_lists([m[:, 0] for m in middles], [m[:, 1] for m in middles], groups=demos.groups)
@@ -473,8 +482,8 @@ def exact(network: RoadNetwork, demos: Demonstrations) -> tuple[Trips, Matches]:
     return trips, Matches.from_trips(trips, pieces_by_trip)
 
 
-def test_the_quality_page_counts_every_trip(city: City, demos: Demonstrations, tmp_path: Path) -> None:
-    trips, matches = exact(city.network, demos)
+def test_the_quality_page_includes_all_trips(city: City, demos: Demonstrations, tmp_path: Path) -> None:
+    trips, matches = exact_matches(city.network, demos)
     page = quality_page(city.network, trips, matches, measure_quality(city.network, trips, matches))
     tables = {table.name: table for table in page.tables}
     assert [row[1].value for row in tables["outcomes"].cells] == [len(trips) - 1, 0, 1, 0]
@@ -484,7 +493,7 @@ def test_the_quality_page_counts_every_trip(city: City, demos: Demonstrations, t
     assert dict(page.highlights)["recorded trips"] == str(len(trips))
     assert len(page.maps) == 3
     assert "Other parts of the trip" in [layer.title for layer in page.maps[-1].layers]
-    # Where a fix lies on its path, the thin line has no length.
+    # The connecting lines of fixes on the path have zero length.
     links = next(layer for layer in page.maps[0].layers if layer.title == "Fix to path")
     np.testing.assert_allclose(links.points[::2], links.points[1::2], atol=1e-9)
     assert "Matched end to end" in write(page, tmp_path).read_text()
@@ -494,36 +503,36 @@ def test_the_quality_page_counts_every_trip(city: City, demos: Demonstrations, t
     reasons = next(
         table for table in quality_page(city.network, trips, matches, unread).tables if table.name == "reasons"
     )
-    assert ("row or file not read: a cell is empty", 3) in [(row[0].text, row[1].value) for row in reasons.cells]
+    assert ("rows or files: a cell is empty", 3) in [(row[0].text, row[1].value) for row in reasons.cells]
     bare = quality_page(city.network, trips, matches, examples=False)
     assert not bare.maps
     assert [section.title for section in bare.sections] == [section.title for section in page.sections[:-1]]
 
 
 def test_a_matching_without_matches(city: City, demos: Demonstrations, tmp_path: Path) -> None:
-    trips, _ = exact(city.network, demos[:6])
+    trips, _ = exact_matches(city.network, demos[:6])
     nothing = [
         TripMatch((), np.full(n, -1), np.full(n, np.nan), np.full(n, np.nan)) for n in np.diff(trips.offsets).tolist()
     ]
     page = quality_page(city.network, trips, Matches.from_trips(trips, nothing))
-    assert page.lead == "None of 6 recorded trips was matched: no fix lies on a path of the network."
+    assert page.lead == "None of the 6 recorded trips was matched."
     assert dict(page.highlights)["median distance"] == "–"
     assert not page.maps
     text = write(page, tmp_path).read_text(encoding="utf-8")
     assert "nan" not in re.sub(r"<(script|style).*?</\1>|<svg.*?</svg>", "", text, flags=re.DOTALL).lower().split()
 
 
-def test_drivers_with_few_trips_are_only_counted(city: City, demos: Demonstrations) -> None:
-    trips, matches = exact(city.network, demos)
+def test_drivers_with_few_paths_are_counted_together(city: City, demos: Demonstrations) -> None:
+    trips, matches = exact_matches(city.network, demos)
     page = quality_page(city.network, trips, matches)
     words = str(page.methods)
     assert "10: 10 with at least 5 paths, 0 with fewer than 5" in words
 
 
-def test_the_drivers_page_has_every_part(view: DriversView) -> None:
+def test_the_drivers_page_has_all_sections(view: DriversView) -> None:
     page = drivers_page(view)
     titles = [section.title for section in page.sections]
-    assert titles == ["Styles", "Where each style drives", "Two routes", "Rewards", "Forecasts", "Cross-validation"]
+    assert titles == ["Styles", "Streets by style", "Two routes", "Rewards", "Forecasts", "Cross-validation"]
     styles = page.tables[0]
     assert [cell.value for cell in (row[1] for row in styles.cells)] == view.main.weights.tolist()
     assert sum(int(row[2].text) for row in styles.cells) == len(view.demos)
@@ -536,7 +545,7 @@ def test_the_turn_table_marks_the_turn_taken(view: DriversView) -> None:
 
 
 def test_turn_names_agree_with_the_features() -> None:
-    """From the south into a place with streets at some degrees from straight on."""
+    """A segment from the south leads to streets at several angles."""
     degrees = np.array([-120.0, -46.0, -44.0, 0.0, 44.0, 46.0])
     angle = np.radians(degrees)
     ends = Plane(41.15, -8.63).degrees(300.0 * np.stack([np.sin(angle), np.cos(angle)], axis=1))
@@ -588,7 +597,7 @@ def test_trips_of_another_network_are_rejected(view: DriversView) -> None:
         replace(view, network=small)
 
 
-def test_the_drivers_page_has_no_fault_in_a_browser(view: DriversView, tmp_path: Path) -> None:
+def test_the_drivers_page_passes_the_browser_checks(view: DriversView, tmp_path: Path) -> None:
     require_browser()
     page = write(drivers_page(view), tmp_path)
     text = page.read_text()

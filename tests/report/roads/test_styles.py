@@ -1,4 +1,4 @@
-"""From a fit, and from a whole experiment, to the page: whose styles, which trips and which figures are shown."""
+"""Reports on fits and on driver experiments: styles, trips, tables and forecasts."""
 
 from dataclasses import replace
 
@@ -61,12 +61,12 @@ def driven(example):
 
 
 class TestFit:
-    def test_shows_what_was_learned(self, network, demos, fit):
+    def test_the_view_has_the_learned_styles(self, network, demos, fit):
         view = styles_view(network, fit)
         assert view.facts == {
             "model": "MaxEnt",
             "trips": "24",
-            "clusters estimated by a stick-breaking GMM": fit.n_clusters,
+            "clusters (stick-breaking GMM)": fit.n_clusters,
             "EM iterations": fit.mixture.n_iter_,
         }
         assert list(view.ensembles) == ["k-means"]
@@ -82,7 +82,7 @@ class TestFit:
     def test_a_given_initialisation_has_no_name(self, network, demos):
         start = RewardEnsemble(np.array([0.5, 0.5]), np.array([[-1.0] * 4, [-2.0] * 4]))
         fitted = fit_drivers(network, demos, 2, init=start, max_length=9, **QUICK)
-        assert list(styles_view(network, fitted).ensembles) == ["given values"]
+        assert list(styles_view(network, fitted).ensembles) == ["given rewards"]
 
     def test_examples_are_trips_of_medium_length(self, network):
         lap = [0, 3, 4, 5]
@@ -99,10 +99,10 @@ class TestFit:
         for example in view.forecasts:
             np.testing.assert_allclose(example.intents.sum(), 1.0, rtol=1e-9)
 
-    def test_the_page_has_every_part_and_is_written(self, network, fit, tmp_path):
+    def test_the_page_has_all_sections_and_is_written(self, network, fit, tmp_path):
         report = styles_report(network, fit)
         assert [section.title for section in report.sections if section.title != "Two routes"][:3] == [
-            "Styles", "Where each style drives", "Rewards"
+            "Styles", "Streets by style", "Rewards"
         ]  # fmt: skip
         assert report.sections[-1].title == "Forecasts"
         assert len(report.sections[-1].items) == 3
@@ -127,7 +127,7 @@ class TestSelection:
         assert report.sections[-1].title == "Cross-validation"
         assert "per trip" in table.caption
 
-    def test_failures_and_missing_values_are_remarked(self):
+    def test_failures_and_missing_values_have_remarks(self):
         rows = (
             SelectionRow(1, held_out=-3.0, converged=True),
             SelectionRow(2, error="no <room>"),
@@ -135,7 +135,7 @@ class TestSelection:
         )
         table = selection_table(Selection(rows, 1, {}, "1 intent.", {}, "groups"))
         assert [cells[6].text for cells in table.cells] == [
-            "recommended", "failed: no <room>", "EM did not converge, 2 without trips"
+            "recommended", "failed: no <room>", "EM did not converge, 2 empty"
         ]  # fmt: skip
         assert [cells[2].text for cells in table.cells] == ["−3.00", "–", "–"]
         assert "per driver" in table.caption
@@ -146,7 +146,7 @@ class TestSelection:
 
 class TestExamples:
     def test_the_end_of_a_trip_is_not_its_own_candidate(self, network):
-        """The one trip that ends in 5 may not know it."""
+        """Only one trip ends in segment 5."""
         trips = Demonstrations.from_lists([[0, 3, 4, 5], STREET, MOTORWAY, STREET])
         fitted = fit_drivers(network, trips, 1, max_length=9, **QUICK)
         examples = {tuple(driven(example)): example for example in styles_view(network, fitted, examples=4).forecasts}
@@ -158,18 +158,18 @@ class TestExamples:
         assert styles_view(network, fitted, examples=3).forecasts == []
 
     def test_pages_state_whether_trips_were_training_trips(self, network, fit, data, results):
-        assert "was trained on these trips" in styles_report(network, fit).sections[-1].lead
+        assert "These trips are training trips" in styles_report(network, fit).sections[-1].lead
         section = next(
             s
             for s in experiment_report(data, results, driver_example(data, results)).sections
             if s.title == "Forecasts"
         )
-        assert "not trained on these trips" in section.lead
+        assert "These trips are test trips" in section.lead
 
     def test_streets_are_counted_by_drivers_if_known(self, network, fit):
         trips = demonstrations([MOTORWAY] * 6 + [STREET] * 2, groups=[0, 0, 0, 0, 1, 1, 0, 1])
         view = styles_view(network, fit)
-        # The first style has the trips of one driver, and one of another's; the second has the rest.
+        # The first style has the trips of one driver and one trip of the other; the second has the others.
         one = np.array([1, 1, 1, 1, 1, 0, 1, 0])
         some = {"responsibilities": np.stack([0.4 + 0.2 * one, 0.6 - 0.2 * one], axis=1), "features": np.ones((8, 4))}
         for groups, unit, motorway, street, all_of in (
@@ -177,10 +177,10 @@ class TestExamples:
             (None, "trips", [5, 1], [1, 1], [6, 2]),
         ):
             changed = replace(view, demos=trips.replace(groups=groups), **some)
-            assert changed.counted == unit
-            assert changed.passed_by[:, MOTORWAY[1]].tolist() == motorway
-            assert changed.passed_by[:, STREET[1]].tolist() == street
-            assert changed.drivers.tolist() == all_of
+            assert changed.unit == unit
+            assert changed.drivers_per_street[:, MOTORWAY[1]].tolist() == motorway
+            assert changed.drivers_per_street[:, STREET[1]].tolist() == street
+            assert changed.drivers_per_style.tolist() == all_of
 
     def test_single_trips_can_be_left_out(self, network, fit):
         shown, hidden = styles_report(network, fit), styles_report(network, fit, examples=False)
@@ -191,7 +191,7 @@ class TestExamples:
 
 
 class TestExperiment:
-    def test_shows_the_best_of_three_initialisations(self, data, results):
+    def test_the_view_has_the_best_ensemble_per_initialisation(self, data, results):
         view = experiment_view(data, results, driver_example(data, results))
         starts = {"hard clusters (k-means)": "k-means, MLE", "soft clusters (GMM)": "GMM, MLE"}
         starts["random rewards"] = "random rewards"
@@ -209,7 +209,7 @@ class TestExperiment:
         test = data.split(PLAN, best.split)[1]
         np.testing.assert_array_equal(view.demos.ids, test.ids)
         mdp = data.mdp(PLAN, DriverSpec(best.method, 1.0))
-        # Bayes, with the model's own likelihoods; those are checked elsewhere.
+        # Bayes' theorem with the likelihoods of the model.
         log_p = MaxEnt(PLAN.max_length, PLAN.bounds).log_prob(mdp, np.array(best.thetas), test)
         joint = np.array(best.weights) * np.exp(log_p)
         np.testing.assert_allclose(view.responsibilities, joint / joint.sum(axis=1, keepdims=True), rtol=1e-9)
@@ -225,7 +225,7 @@ class TestExperiment:
         facts = experiment_view(data, results, driver_example(data, results)).facts
         assert facts["discounts"] == "1, 0.999"
         assert facts["training trips per split"] == "15"
-        assert facts["bounds of rewards, given the destination"] == "−50 to 0"
+        assert facts["bounds of rewards given the destination"] == "−50 to 0"
         assert facts["features"] == "paper"
         assert len(facts) == len(PLAN.to_dict())
         assert not any("_" in name for name in facts)
@@ -259,7 +259,7 @@ class TestExperiment:
         assert "over 2 random splits" in free.caption
 
     def test_initialisations_are_compared_within_one_split(self, data, results):
-        """The soft start that fits better elsewhere is of other trips."""
+        """A soft initialisation with a higher likelihood in another split is not shown."""
         hard = results.best("k-means, MLE", 1.0).split
         records = tuple(
             replace(r, train_nll=r.train_nll - 100.0) if r.method == "GMM, MLE" and r.split != hard else r
@@ -270,7 +270,7 @@ class TestExperiment:
         np.testing.assert_array_equal(shown.thetas, results.best("GMM, MLE", 1.0, hard).thetas)
 
     def test_missing_gains_are_not_counted(self, data, results):
-        """A split that lacks one intent has no gain, and is not counted against a method."""
+        """A split without the single-intent fit has no gain and is not counted."""
         plan = replace(PLAN, n_splits=3)
         more = [replace(record, seed=2) for record in results.records if record.split == 1]
         kept = (*results.records, *(record for record in more if record.method != "one intent"))
@@ -288,7 +288,7 @@ class TestExperiment:
         for cells in free.cells[:-2]:
             assert "±" not in "".join(cell.text for cell in cells)
         assert bound.cells[0][7].text == f"{100 * row.missed.mean:.1f} ± {100 * row.missed.half_width:.1f}"
-        assert bound.cells[0][7].spread == (row.missed.half_width,)
+        assert bound.cells[0][7].half_width == row.missed.half_width
         assert "over up to 2 random splits" in free.caption
         assert "over 2 random splits" in bound.caption
 

@@ -1,4 +1,4 @@
-"""The report beyond the paper: its tables and figures are those of the records, whatever was run with it."""
+"""Reports on studies beyond the paper: tables and figures agree with the records."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from limiirl.experiments.claims import CAUSAL, N_HEADLINES, NEAR
 from limiirl.experiments.record import Record
 from limiirl.experiments.results import Results
 from limiirl.experiments.store import Store
-from limiirl.experiments.studies import GROUPS, STUDIES, choose, join_method, model_of, start_of
+from limiirl.experiments.studies import GROUPS, STUDIES, choose_studies, join_method, model_of, start_of
 from limiirl.report import Callout, Fold, write
 from limiirl.report.studies import run_report, summarise_run
 from limiirl.report.studies.beyond import methods_at, paper_point, score_table
@@ -42,17 +42,17 @@ def raw(store):
     return reader(store, WORLDS)
 
 
-def less_ties(gap, measure):
-    """Differences of which those count as none by which two runs of EM to the same solution may differ."""
+def round_ties(gap, measure):
+    """Set differences to 0 that are within the tolerance of EM."""
     return np.where(np.abs(gap) <= {"anid": 1e-4, "gevd": 1e-3}[measure], 0.0, gap)
 
 
-def test_every_figure_and_table_is_there(folder):
+def test_all_figures_and_tables_are_written(folder):
     figures = {path.stem for path in (folder / "figures").glob("*.svg")}
     curves = {f"{name}{kind}" for name in GROUPS["beyond"][1:] for kind in ("", "-anid", "-gevd")}
     assert figures == {"quality", *curves}
     tables = {path.stem for path in (folder / "tables").glob("*.tex")}
-    along = {f"{name}-{kind}" for name in GROUPS["beyond"][1:] for kind in ("gap", "seconds")}
+    along = {f"{name}-{kind}" for name in GROUPS["beyond"][1:] for kind in ("supervised", "seconds")}
     assert tables == {"claims", "beyond", "beyond-tests", "beyond-models", "beyond-models-tests", *along}
 
 
@@ -93,7 +93,7 @@ def test_the_best_methods_are_unsupervised(folder):
         assert [row for row in table if row[f"{heading} mark"] == "best"] == [best]
 
 
-def test_ties_are_best_together():
+def test_tied_methods_are_all_marked_as_best():
     # Means that differ by less than the tolerance of EM tie.
     def value(method, x, measure, seed):
         return (1.0 if model_of(method) == "MaxCausalEnt" else 2.0) + 1e-6 * ("GMM" in method)
@@ -113,7 +113,7 @@ def test_paired_tests_agree_with_scipy(folder, raw):
             mine, base = (
                 raw(ELEMENTS, join_method(m, row["Initialisation"]), 3, measure) for m in (row["Model"], "MaxEnt")
             )
-            gap, title = less_ties(mine - base, measure), measure.upper()
+            gap, title = round_ties(mine - base, measure), measure.upper()
             np.testing.assert_allclose(float(row[f"{title} difference"]), gap.mean(), rtol=1e-9)
             np.testing.assert_allclose(float(row[f"{title} difference ±"]), half_width(gap, 0.99), rtol=1e-9)
             p_t, p_w = stats.ttest_1samp(gap, 0.0).pvalue, stats.wilcoxon(gap).pvalue
@@ -127,8 +127,8 @@ def test_paired_tests_agree_with_scipy(folder, raw):
 
 
 @pytest.mark.parametrize(("study", "symbol"), [(ELEMENTS, "E"), (WIND, "w")])
-def test_gaps_are_relative_to_the_supervised_model(folder, raw, study, symbol):
-    table = rows(folder, f"tables/{study.name}-gap.csv")
+def test_differences_are_relative_to_the_supervised_model(folder, raw, study, symbol):
+    table = rows(folder, f"tables/{study.name}-supervised.csv")
     assert "supervised" not in {row["Initialisation"] for row in table}
     marks = set()
     for row in table:
@@ -138,7 +138,7 @@ def test_gaps_are_relative_to_the_supervised_model(folder, raw, study, symbol):
             if study.spec(ours, x) is None:
                 assert row[heading] == ""
                 continue
-            gap = less_ties(raw(study, ours, x, "anid") - raw(study, floor, x, "anid"), "anid")
+            gap = round_ties(raw(study, ours, x, "anid") - raw(study, floor, x, "anid"), "anid")
             np.testing.assert_allclose(float(row[heading]), gap.mean(), rtol=1e-9, atol=1e-12)
             np.testing.assert_allclose(float(row[f"{heading} ±"]), half_width(gap, 0.99), rtol=1e-9)
             wanted = "certain" if gap.mean() + half_width(gap, 0.99) <= NEAR else ""
@@ -158,14 +158,14 @@ def test_fit_times_are_those_of_the_papers_initialisation(folder, raw):
             np.testing.assert_allclose(float(row[f"E = {x}"]), values.mean(), rtol=1e-12)
 
 
-def test_figures_have_the_records_means(folder, raw):
+def test_figures_have_the_means_of_the_records(folder, raw):
     for row in rows(folder, "figures/quality.csv"):
         method = join_method(row["model"], row["start"])
         for measure in ("anid", "gevd"):
             np.testing.assert_allclose(float(row[measure]), raw(ELEMENTS, method, 3, measure).mean(), rtol=1e-12)
         assert (row["seconds"] == "nan") == (row["start"] == "supervised")
     for row in rows(folder, "figures/beyond-wind.csv"):
-        method = join_method(row["model"], "supervised" if row["floor"] == "True" else "k-means, MLE")
+        method = join_method(row["model"], "supervised" if row["supervised"] == "True" else "k-means, MLE")
         values = raw(WIND, method, float(row["wind w"]), row["measure"])
         np.testing.assert_allclose(float(row["mean"]), values.mean(), rtol=1e-12)
     for row in rows(folder, "figures/beyond-elements-gevd.csv"):
@@ -182,24 +182,24 @@ def test_the_page_describes_what_was_run(folder):
     assert "<em>Sigma-GIRL</em> in ElementWorld" in page
     assert "Best start</em>" in page
     assert "bounds=(-10, 0)" in page
-    assert "100 iterations, Sigma-GIRL in ElementWorld for at most 25" in page
-    assert "max_iter=25, n_agents=2: SigmaGIRL" in page
-    assert "refine=&#39;split_merge&#39;: MaxEnt" in page
+    assert "100 iterations (25 for Sigma-GIRL in ElementWorld)" in page
+    assert "SigmaGIRL with max_iter=25, n_agents=2" in page
+    assert "refine=&#39;split_merge&#39;" in page
     assert "<dt>k-means, split and merge</dt>" in page
     assert "Split and merge</em>" in page
-    assert "0.5 (GEVD with MaxEnt), 0.1 (GEVD with causal models)" in page
+    assert "±0.5 (GEVD with MaxEnt), ±0.1 (GEVD with causal models)" in page
 
 
-def test_claims_beyond_the_paper_are_in_a_fold(report):
+def test_claims_beyond_the_paper_are_collapsed(report):
     findings = next(section for section in report.sections if section.title == "Findings")
     assert [type(item) for item in findings.items] == [Fold]
     (table,) = findings.items[0].items
     assert [column.title for column in table.headings] == ["Claim", "Verdict", "Study"]
-    assert all(" = " not in row[0].text for row in table.cells)  # no line ends there
+    assert all(" = " not in row[0].text for row in table.cells)  # no line break at the equals sign
     assert {row[1].text for row in table.cells} <= {"holds", "does not hold", "open"}
     titles = [section.title for section in report.sections]
     curves = ["Reward quality, clustering quality and fit time", ELEMENTS.title, WIND.title]
-    assert titles == ["What is compared", "Findings", MODELS.title, *curves]
+    assert titles == ["Overview", "Findings", MODELS.title, *curves]
     for section in report.sections[4:]:
         shown = [item.title for item in section.items if isinstance(item, Callout)]
         assert len(shown) == N_HEADLINES
@@ -209,7 +209,7 @@ def test_claims_beyond_the_paper_are_in_a_fold(report):
         assert "on par" in shown[-1]
 
 
-def test_numbers_over_fewer_worlds_have_a_note(tmp_path):
+def test_values_over_fewer_worlds_have_a_note(tmp_path):
     store = Store(tmp_path)
     lost = ELEMENTS.spec("MaxEnt: k-means, MLE", 3)
     records = make_records(ELEMENTS, 4)
@@ -226,14 +226,14 @@ def test_numbers_over_fewer_worlds_have_a_note(tmp_path):
     assert "over 4 worlds (fewer for settings with failed trials)" in captions["beyond-elements"]
 
 
-def test_one_study_alone_has_the_setting_of_the_paper(tmp_path):
+def test_a_single_sweep_includes_the_setting_of_the_paper(tmp_path):
     report = run_report(fill_store(tmp_path, ["beyond-wind"], 2))
     titles = [section.title for section in report.sections]
-    assert titles == ["What is compared", "Findings", "Reward quality, clustering quality and fit time", WIND.title]
+    assert titles == ["Overview", "Findings", "Reward quality, clustering quality and fit time", WIND.title]
 
 
 def test_the_summary_has_the_setting_of_the_paper_once(store):
-    text = summarise_run(store, choose(["beyond"]))
+    text = summarise_run(store, choose_studies(["beyond"]))
     assert text.count("E = 3 and wind 0.1") == 1
     line = next(line for line in text.splitlines() if line.startswith("  k-means, MLE"))
     assert line.count("±") == len({model_of(s.method) for s in MODELS.settings})

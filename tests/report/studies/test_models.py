@@ -1,4 +1,4 @@
-"""The report of other models: ML-IRL's tables, how often agents are put right, and what the page says of it."""
+"""Reports on other models: scores of ML-IRL, assignments of agents, and the text of the page."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from scipy import stats
 
 from limiirl.experiments.results import Results
 from limiirl.experiments.spec import METHODS
-from limiirl.experiments.studies import SIGMA_METHODS, STUDIES, choose
+from limiirl.experiments.studies import SIGMA_METHODS, STUDIES, choose_studies
 from limiirl.report import write
 from limiirl.report.studies import run_report, summarise_run
 from limiirl.report.studies.report import _title
@@ -41,7 +41,7 @@ def raw(store):
 
 
 @pytest.mark.smoke
-def test_every_figure_and_table_is_there(folder):
+def test_all_figures_and_tables_are_written(folder):
     figures = {path.stem for path in (folder / "figures").glob("*.svg")}
     boxes = {f"sigma-girl-{n}" for n in SIGMA.points}
     assert figures == {"mlirl", "sigma-girl", "sigma-girl-lines", *boxes}
@@ -91,11 +91,11 @@ def test_correctly_assigned_agents_are_counted(folder, raw):
 def test_clustered_initialisations_are_tested_against_both_random_ones(folder, raw):
     table = rows(folder, "tables/sigma-girl-tests.csv")
     assert {row["Method"] for row in table} == set(WARM)
-    assert {row["Against"] for row in table} == {"random responsibilities", "random rewards"}
+    assert {row["Compared with"] for row in table} == {"random responsibilities", "random rewards"}
     assert len(table) == 2 * len(WARM) * len(SIGMA.points)
     for row in table:
         x = int(row["Trajectories"])
-        gap = raw(SIGMA, row["Method"], x, "accuracy") - raw(SIGMA, row["Against"], x, "accuracy")
+        gap = raw(SIGMA, row["Method"], x, "accuracy") - raw(SIGMA, row["Compared with"], x, "accuracy")
         np.testing.assert_allclose(float(row["Accuracy difference"]), gap.mean(), atol=1e-12)
         if np.ptp(gap) > 0:
             p = stats.ttest_1samp(gap, 0.0).pvalue
@@ -109,32 +109,32 @@ def test_the_page_describes_what_was_run(folder):
     assert "three agents (center, up, border)" in page
     assert "ElementWorlds were generated" in page
     assert "<dt>Sigma-GIRL</dt>" in page
-    # One name for one model, here and beyond the paper.
+    # The name of the model is the same as in the studies beyond the paper.
     assert "<dt>ML-IRL, paper&#39;s</dt>" in page
     assert "<dt>ML-IRL</dt>" not in page
     assert "<dt>MaxCausalEnt</dt>" not in page
     assert "Best start</em>" not in page
-    assert "<em>MaxEnt</em> is" not in page  # it was not run
+    assert "<em>MaxEnt</em> is" not in page  # not run
 
 
 def test_a_study_of_agents_does_not_describe_other_worlds(tmp_path):
     report = run_report(fill_store(tmp_path, ["sigma-girl"], 2))
-    assert [section.title for section in report.sections] == ["What is compared", "Findings", "Box plots: Sigma-GIRL"]
+    assert [section.title for section in report.sections] == ["Overview", "Findings", "Box plots: Sigma-GIRL"]
     assert "ElementWorld" not in report.lead
     assert "ElementWorld" not in report.methods[0].prose
     assert "ElementWorld" not in report.sections[0].items[0].prose
     for words in (
-        "less than 1e-6 per agent or, unless stated otherwise, for at most 100 iterations",
-        "*k-means* clusters mean discounted reward or policy features of the agents",
-        "*GMM* is a Gaussian mixture",
-        "*Random responsibilities* are uniform",
+        "less than 1e-6 per agent, or after 100 iterations",
+        "*k-means* clusters the mean discounted reward or policy features of the agents",
+        "*GMM* fits a Gaussian mixture",
+        "*Random responsibilities* are drawn uniformly",
     ):
         assert words in report.methods[0].prose
 
 
 def test_titles_depend_on_the_studies():
     def title(*names):
-        return _title([Results(study, {}) for study in choose(names)])
+        return _title([Results(study, {}) for study in choose_studies(names)])
 
     assert title("table1", "wind") == title("boxplots") == "Multiple intents in ElementWorld"
     assert title("models") == "Multiple intents with other behaviour models"
@@ -144,7 +144,7 @@ def test_titles_depend_on_the_studies():
 
 
 def test_the_summary_has_the_scores(store, raw):
-    text = summarise_run(store, choose(["mlirl", "sigma-girl"]))
+    text = summarise_run(store, choose_studies(["mlirl", "sigma-girl"]))
     lines = text.splitlines()
     head = next(line for line in lines if line.startswith("  Accuracy"))
     assert head.split() == ["Accuracy", *map(str, SIGMA.points)]

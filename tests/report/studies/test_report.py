@@ -1,4 +1,4 @@
-"""The report of a run: its numbers are those of the records, its verdicts follow, a browser finds no fault in it."""
+"""Reports on runs: values agree with the records, and the page passes the browser checks."""
 
 import re
 
@@ -18,7 +18,7 @@ from limiirl.experiments import (
     Results,
     Store,
     WorldExample,
-    choose,
+    choose_studies,
     run_studies,
     store_examples,
 )
@@ -26,7 +26,7 @@ from limiirl.experiments.problem import make_problem
 from limiirl.experiments.run import restore, typical_seed
 from limiirl.metrics import mean_interval
 from limiirl.report.studies import run_report, summarise_run, write_run
-from limiirl.report.studies.methods import _ranges
+from limiirl.report.studies.methods import _format_ranges
 from tests.helpers import raises
 from tests.oracles.browser import examine, require_browser
 from tests.oracles.records import make_results
@@ -39,10 +39,10 @@ WORLDS = 3
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    """A run: real fits of the main setting, in which there is something to look into, and made-up ones elsewhere."""
+    """Return a run with fits of the main setting and synthetic records of all other settings."""
     store = Store(tmp_path_factory.mktemp("run"))
-    store.note(["limiirl", "reproduce", "all", "<b>"], range(WORLDS), [study.name for study in choose(["all"])])
-    run_studies(choose(["boxplots"]), store, Executor(workers=1), repeats=WORLDS)
+    store.note(["limiirl", "reproduce", "all", "<b>"], range(WORLDS), [study.name for study in choose_studies(["all"])])
+    run_studies(choose_studies(["boxplots"]), store, Executor(workers=1), repeats=WORLDS)
     real = store.keys()
     for number, study in enumerate(STUDIES.values()):
         records = make_results(study, lambda m, x, k, s: 1.0 + 0.1 * s, n_worlds=WORLDS, seed=number).records.values()
@@ -61,7 +61,7 @@ def folder(store, tmp_path_factory):
     return folder
 
 
-def test_every_figure_and_table_is_there(folder):
+def test_all_figures_and_tables_are_written(folder):
     figures = {path.stem for path in (folder / "figures").glob("*.svg")}
     assert figures == {path.stem for path in (folder / "figures").glob("*.png")}
     assert figures == {path.stem for path in (folder / "figures").glob("*.csv")}
@@ -70,14 +70,14 @@ def test_every_figure_and_table_is_there(folder):
         "paired-differences",
         *SWEEPS,
         "margin",
-        "walks-true",
-        "walks-learned",
+        "demos-true",
+        "demos-learned",
         "rewards",
         "responsibilities",
-        "shares",
+        "weights",
         "flow-kmeans",
         "flow-random-rewards",
-        "traces",
+        "convergence",
         "mlirl",
         "sigma-girl",
         "sigma-girl-lines",
@@ -85,7 +85,7 @@ def test_every_figure_and_table_is_there(folder):
     }
     tables = {path.stem for path in (folder / "tables").glob("*.tex")}
     assert tables == {path.stem for path in (folder / "tables").glob("*.md")}
-    wanted = {"findings", "table1", "table1-length", "table1-early", "start-and-end", "anid", "paired-tests"}
+    wanted = {"findings", "table1", "table1-length", "table1-early", "before-and-after", "anid", "paired-tests"}
     assert tables == wanted | {"mlirl-scores", "mlirl-tests", "sigma-girl-scores", "sigma-girl-tests"}
 
 
@@ -95,7 +95,7 @@ def test_table_1_has_the_means_of_the_records_and_of_the_paper(folder, store):
     for method in METHODS:
         values = [results.record(method, PAPER_LENGTH, seed).nll for seed in range(WORLDS)]
         np.testing.assert_allclose(float(table[method]["NLL"]), np.mean(values), rtol=1e-12)
-    assert float(table["Random of the paper"]["GEVD"]) == TABLE1["random rewards"]["gevd"].mean
+    assert float(table["Random, paper"]["GEVD"]) == TABLE1["random rewards"]["gevd"].mean
 
 
 def test_sweep_figures_have_the_intervals_of_the_records(folder, store):
@@ -114,7 +114,7 @@ def test_convergence_shows_the_histories_of_the_typical_world(folder, store):
     apart = np.abs(warm - random) > 1e-3
     assert apart[seed] == apart.any()
     for method in ("k-means, MLE", "random rewards"):
-        history = [float(r["nll"]) for r in rows(folder, "figures/traces.csv") if r["method"] == method]
+        history = [float(r["nll"]) for r in rows(folder, "figures/convergence.csv") if r["method"] == method]
         np.testing.assert_allclose(history, results.record(method, PAPER_LENGTH, seed).history, rtol=1e-12)
 
 
@@ -139,25 +139,25 @@ def test_the_example_is_the_mixture_of_its_record(store):
 
 def test_the_report_fits_nothing(store, tmp_path, monkeypatch):
     def refuse(*_, **__):
-        raise AssertionError("a report reads results")
+        raise AssertionError("reports must not fit models")
 
     monkeypatch.setattr(IntentMixture, "fit", refuse)
     report = run_report(store)
     assert "One world in detail" in [section.title for section in report.sections]
 
 
-def test_the_page_names_versions_seeds_and_the_command_and_escapes_it(folder):
+def test_the_page_has_versions_seeds_and_the_escaped_command(folder):
     page = (folder / "index.html").read_text()
     assert "limiirl reproduce all" in page
     assert "&lt;b&gt;" in page
     assert "<b>'" not in page
     assert "numba" in page
-    assert "margin 0 to 2" in page
+    assert "margin: 0 to 2" in page
 
 
 def test_the_summary_has_the_table_and_the_findings(store):
-    text = summarise_run(store, choose(["table1", "wind"]))
-    assert re.search(r"k-means, MLE +[\d.]+ ± [\d.]+ .*\(19\.65\)", text)  # three worlds get no verdict
+    text = summarise_run(store, choose_studies(["table1", "wind"]))
+    assert re.search(r"k-means, MLE +[\d.]+ ± [\d.]+ .*\(19\.65\)", text)  # three worlds are not compared
     assert "Cluster separation, 3 worlds" in text
     assert "open           Hard clustering outperforms soft" in text
 
@@ -186,11 +186,11 @@ def test_box_plots_alone_include_the_table(tmp_path):
     store = Store(tmp_path)
     store.append(list(make_results(STUDIES["boxplots"], lambda m, x, k, s: 1.0 + s, n_worlds=2).records.values()))
     report = run_report(store)
-    assert [section.title for section in report.sections] == ["What is compared", "Findings", "Table 1", "Box plots"]
+    assert [section.title for section in report.sections] == ["Overview", "Findings", "Table 1", "Box plots"]
 
 
-def test_seed_ranges():
-    assert _ranges([0, 1, 2, 5, 7, 8]) == "0 to 2, 5, 7 to 8"
+def test_consecutive_seeds_are_ranges():
+    assert _format_ranges([0, 1, 2, 5, 7, 8]) == "0 to 2, 5, 7 to 8"
 
 
 def test_the_page_passes_the_browser_checks(folder):

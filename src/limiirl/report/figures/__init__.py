@@ -1,4 +1,4 @@
-"""Figures of a report: from plain numbers to a matplotlib figure with its data and its text alternative."""
+"""Figures of a report: matplotlib figures with their data and text alternatives, drawn from plain arrays."""
 
 from limiirl.report.figures.comparisons import (
     FiveNumbers,

@@ -40,19 +40,19 @@ from limiirl.report.figures.style import (
 )
 from limiirl.report.svg import INK, MUTED, NARROW, PAPER, RULE, SERIES
 
-# Whiskers reach to the outermost value within this many interquartile ranges of the box.
+# Whiskers extend to the outermost value within this many interquartile ranges of the box.
 _REACH = 1.5
 _HALF = 0.27
 _FILL = 0.3
 _PAPER_MARK: Keywords = {"color": INK, "markersize": 3.6, "markerfacecolor": PAPER}
-# Values closer than this share one dot: posteriors that are nearly certain differ by less.
+# Values closer than this share one dot.
 _SAME = 0.01
-# Diameter in points of a dot that stands for all repeats.
+# Diameter in points of a dot that represents all repeats.
 _LARGEST = 11.0
 
 
 class FiveNumbers(NamedTuple):
-    """Values of a box plot: whiskers, quartiles, median and outliers; `n` values are finite, `failed` are not."""
+    """Statistics of a box plot; `n` values are finite, `failed` values are not, `low` and `high` are the whiskers."""
 
     n: int
     failed: int
@@ -66,7 +66,7 @@ class FiveNumbers(NamedTuple):
 
 
 def five_numbers(values: ArrayLike) -> FiveNumbers:
-    """Return quartiles, interpolated linearly, and whiskers at 1.5 interquartile ranges (paper, Appendix D).
+    """Return linearly interpolated quartiles and whiskers at 1.5 interquartile ranges (paper, Appendix D).
 
     >>> box = five_numbers([1.0, 2.0, 3.0, 4.0, 50.0, None])
     >>> box.low, box.q1, box.median, box.q3, box.high, box.outliers, box.failed
@@ -81,7 +81,7 @@ def five_numbers(values: ArrayLike) -> FiveNumbers:
     q1, median, q3 = (float(q) for q in np.quantile(finite, (0.25, 0.5, 0.75)))
     reach = _REACH * (q3 - q1)
     inside = finite[(finite >= q1 - reach) & (finite <= q3 + reach)]
-    # A whisker never ends inside its box, even if no value lies between the two.
+    # A whisker never ends inside the box, even if no value lies between the quartile and the fence.
     low, high = min(float(inside[0]), q1), max(float(inside[-1]), q3)
     outliers = tuple(finite[(finite < low) | (finite > high)].tolist())
     return FiveNumbers(finite.size, failed, float(finite.mean()), low, q1, median, q3, high, outliers)
@@ -94,8 +94,8 @@ def plot_boxes(
 ) -> Plot:
     """Draw box plots by method, one panel per measure.
 
-    `values` maps measure -> method -> (n,), one value per world, None or NaN for a failed trial. `reference` maps
-    measure -> method -> (mean, half-width): numbers of the paper, drawn below the boxes.
+    `values` maps measure -> method -> (n,), with one value per world and None or NaN for a failed trial. `reference`
+    maps measure -> method -> (mean, half-width) of the paper, drawn below the boxes.
     """
     methods = list(dict.fromkeys(name for by_method in values.values() for name in by_method))
     styles = method_styles(methods)
@@ -111,7 +111,7 @@ def plot_boxes(
             mean, half = (reference or {}).get(name, {}).get(method, (float("nan"), float("nan")))
             _draw_box(ax, y, box, styles[method])
             if np.isfinite(mean):
-                # Just below the box, where the mark hides nothing.
+                # Below the box, so that the marker does not hide it.
                 mark = {"fmt": "o", "markeredgewidth": 1.0, "elinewidth": 1.0, "capsize": 0.0, **_PAPER_MARK}
                 ax.errorbar(mean, y + _HALF + 0.14, xerr=half if np.isfinite(half) else None, **mark)
             numbers = box._asdict() | {"outliers": " ".join(f"{x:.10g}" for x in box.outliers)}
@@ -150,22 +150,22 @@ def _draw_box(ax: Axes, y: float, box: FiveNumbers, style: MethodStyle) -> None:
 
 def _box_legend(*, paper: bool) -> list[Patch | Line2D]:
     entries: list[Patch | Line2D] = [
-        Patch(facecolor=(MUTED, _FILL), edgecolor=MUTED, label="middle half"),
+        Patch(facecolor=(MUTED, _FILL), edgecolor=MUTED, label="quartiles"),
         Line2D([], [], color=INK, linewidth=2.0, marker="", label="median"),
-        Line2D([], [], color=MUTED, linewidth=1.2, label="within 1.5 IQR"),
+        Line2D([], [], color=MUTED, linewidth=1.2, label="range within 1.5 IQR"),
         Line2D([], [], color=MUTED, linestyle="", marker="d", markersize=3.2, label="outlier"),
     ]
     if paper:
-        entries.append(Line2D([], [], marker="o", linewidth=1.0, label="paper: mean, 95 %", **_PAPER_MARK))
+        entries.append(Line2D([], [], marker="o", linewidth=1.0, label="paper, mean and 95 %", **_PAPER_MARK))
     return entries
 
 
 @use_report_style
 def plot_value_counts(values: Mapping[str, Mapping[str, Mapping[str, ArrayLike]]]) -> Plot:
-    """Draw a dot for each value that occurs, its area proportional to its count, with mean and 95 % interval below.
+    """Draw a dot per distinct value with area proportional to its count, above the mean and its 95 % interval.
 
-    `values` maps measure -> setting -> method -> (n,), one value per repeat, None or NaN for a failed trial. Each
-    measure is a row of panels, each setting a panel. The axis spans the values; wider intervals are cut.
+    `values` maps measure -> setting -> method -> (n,), with one value per repeat and None or NaN for a failed trial.
+    Rows of panels are measures and columns are settings. The axis spans the values; wider intervals are clipped.
     """
     settings = list(dict.fromkeys(setting for by in values.values() for setting in by))
     methods = list(dict.fromkeys(name for by in values.values() for at in by.values() for name in at))
@@ -200,7 +200,7 @@ def plot_value_counts(values: Mapping[str, Mapping[str, Mapping[str, ArrayLike]]
 
 
 def _count_values(values: ArrayLike) -> list[Row]:
-    """Return each value that occurs with its count; neighbours closer than 0.01 are merged to their mean."""
+    """Return the distinct values with their counts; neighbours closer than 0.01 are replaced by their mean."""
     array = to_floats(values)
     finite = np.sort(array[np.isfinite(array)])
     at = summarise(finite)
@@ -238,57 +238,57 @@ def _count_legend(n: int) -> list[Line2D]:
 
 @use_report_style
 def plot_differences(values: Mapping[str, Mapping[str, ArrayLike]], baseline: str = "random rewards") -> Plot:
-    """Plot each method's values minus the baseline's, one dot per world, with mean and 95 % interval.
+    """Plot the paired differences of each method from a baseline, one dot per world, with mean and 95 % interval.
 
     `values` maps measure -> method -> (n,). Entry i of all methods belongs to the same world; pairs with None or NaN
-    (a failed trial) are left out.
+    (a failed trial) are omitted.
     """
-    gaps = {name: _gaps(name, by_method, baseline) for name, by_method in values.items()}
-    methods = list(dict.fromkeys(method for by_method in gaps.values() for method in by_method))
+    differences = {name: _subtract_baseline(name, by_method, baseline) for name, by_method in values.items()}
+    methods = list(dict.fromkeys(method for by_method in differences.values() for method in by_method))
     styles = method_styles([baseline, *methods])
-    figure = new_figure((0.62 + 0.33 * max(len(methods), 1)) * max(len(gaps), 1))
+    figure = new_figure((0.62 + 0.33 * max(len(methods), 1)) * max(len(differences), 1))
     rows: list[Row] = []
-    for place, (name, by_method) in enumerate(gaps.items()):
-        ax = figure.add_subplot(len(gaps), 1, place + 1)
+    for place, (name, by_method) in enumerate(differences.items()):
+        ax = figure.add_subplot(len(differences), 1, place + 1)
         for y, method in enumerate(methods):
-            gap = by_method.get(method, np.zeros(0))
-            row = _summarise_gap(gap)
+            difference = by_method.get(method, np.zeros(0))
+            row = _summarise_difference(difference)
             rows.append({"measure": name, "method": method, **row})
-            _draw_gap(ax, y, gap, row, styles[method])
+            _draw_difference(ax, y, difference, row, styles[method])
         ax.axvline(0.0, color=MUTED, linewidth=1.2, zorder=0.5)
-        ax.set_title(f"{get_measure(name).title} minus that of {wrap_label(baseline, 40, 1)}")
-        ax.set_xlabel("left of 0 is better")
+        ax.set_title(get_measure(name).title)
+        ax.set_xlabel(f"difference from {wrap_label(baseline, 40, 1)}")
         set_rows(ax, [wrap_label(method) for method in methods], bottom=0.5, bins=6)
     parts = []
     for name in dict.fromkeys(row["measure"] for row in rows):
         own = [row for row in rows if row["measure"] == name and row["n"]]
         lower = "; ".join(f"{row['method']} in {row['lower']} of {row['n']}" for row in own)
         parts.append(f"{get_measure(name).title}: {lower}")
-    return Plot(figure, rows, f"Differences from {baseline} on the same worlds. Lower than it: {'. '.join(parts)}.")
+    return Plot(figure, rows, f"Paired differences from {baseline}. Worlds with lower values: {'. '.join(parts)}.")
 
 
-def _gaps(name: str, by_method: Mapping[str, ArrayLike], baseline: str) -> dict[str, FloatArray]:
+def _subtract_baseline(name: str, by_method: Mapping[str, ArrayLike], baseline: str) -> dict[str, FloatArray]:
     if baseline not in by_method:
-        raise InvalidParameter.of("values", name, f"must hold the baseline {baseline!r} for every measure")
-    base, gaps = to_floats(by_method[baseline]), {}
+        raise InvalidParameter.of("values", name, f"must have the baseline {baseline!r} for every measure")
+    base, differences = to_floats(by_method[baseline]), {}
     for method, values in by_method.items():
         own = to_floats(values)
         if own.size != base.size:
             raise InvalidParameter(
-                f"Methods must have the same worlds; {method!r} has {own.size} values of {name} and {baseline!r} "
-                f"{base.size}. Use None for a failed trial.",
+                f"values must have the same worlds for all methods; {method!r} has {own.size} values of {name}, and "
+                f"{baseline!r} has {base.size}. Use None for a failed trial.",
                 parameter="values",
                 value=method,
             )
-        gap = own - base
-        # A method without the measure (supervised fits have no iterations) has no row.
-        if method != baseline and (np.isfinite(gap).any() or not np.isfinite(base).any()):
-            gaps[method] = gap
-    return gaps
+        difference = own - base
+        # Methods without the measure are omitted: supervised fits have no iterations.
+        if method != baseline and (np.isfinite(difference).any() or not np.isfinite(base).any()):
+            differences[method] = difference
+    return differences
 
 
-def _summarise_gap(gap: FloatArray) -> Row:
-    finite = gap[np.isfinite(gap)]
+def _summarise_difference(difference: FloatArray) -> Row:
+    finite = difference[np.isfinite(difference)]
     at = summarise(finite)
     tests = compare_paired(finite, np.zeros(finite.size)) if finite.size >= 2 else None
     return {
@@ -303,11 +303,11 @@ def _summarise_gap(gap: FloatArray) -> Row:
     }
 
 
-def _draw_gap(ax: Axes, y: float, gap: FloatArray, row: Row, style: MethodStyle) -> None:
-    finite = np.sort(gap[np.isfinite(gap)])
+def _draw_difference(ax: Axes, y: float, difference: FloatArray, row: Row, style: MethodStyle) -> None:
+    finite = np.sort(difference[np.isfinite(difference)])
     label = f"lower in {row['lower']} of {row['n']}" if finite.size else "none"
     ax.text(1.01, y, label, transform=ax.get_yaxis_transform(), va="center", fontsize="small", color=MUTED)
-    # Vertical jitter by rank, without randomness, keeps equal differences visible.
+    # Deterministic vertical jitter keeps equal differences visible.
     jitter = (np.arange(finite.size) * 3 % 7 - 3) / 22.0
     ax.plot(finite, y + jitter, "o", color=style.colour, markersize=3.2, alpha=0.4, markeredgewidth=0.0)
     ax.plot([row["low"], row["high"]], [y] * 2, color=INK, linewidth=2.4, solid_capstyle="butt")
@@ -316,19 +316,19 @@ def _draw_gap(ax: Axes, y: float, gap: FloatArray, row: Row, style: MethodStyle)
 
 _MEASURES = ("anid", "gevd", "seconds")
 _HEIGHTS = (3.3, 2.5)
-# Line distance in inches of the model names beside a panel.
+# Line spacing in inches of the model names beside a panel.
 _LINE = 0.17
 
 
 @use_report_style
 def plot_quality(values: Mapping[str, Mapping[str, Mapping[str, ArrayLike]]]) -> Plot:
-    """Plot GEVD against ANID, and below it against the fit time: colours are models, shapes are initialisations.
+    """Plot GEVD against ANID and, below, against the fit time; colours denote models, shapes denote initialisations.
 
-    Marks are means, crosses their 95 % intervals, which are cut at the axes. `values` maps model -> initialisation ->
-    measure ("anid", "gevd", "seconds") -> (n,), one value per world, None or NaN for a failed trial. Supervised fits
-    have no fit time and are in the first panel only.
+    Markers are means; crosses are 95 % intervals, clipped at the axis limits. `values` maps model -> initialisation ->
+    measure ("anid", "gevd", "seconds") -> (n,), with one value per world and None or NaN for a failed trial.
+    Supervised fits have no fit time and are in the first panel only.
     """
-    rows = [_row(model, start, at) for model, by in values.items() for start, at in by.items()]
+    rows = [_quality_row(model, start, at) for model, by in values.items() for start, at in by.items()]
     rows = [row for row in rows if row["n"]]
     models = list(dict.fromkeys(row["model"] for row in rows))
     starts = list(dict.fromkeys(row["start"] for row in rows))
@@ -337,17 +337,17 @@ def plot_quality(values: Mapping[str, Mapping[str, Mapping[str, ArrayLike]]]) ->
     panels = figure.subplots(2, 1, height_ratios=_HEIGHTS)
     for ax, name, height in zip(panels, ("anid", "seconds"), _HEIGHTS, strict=True):
         shown = [row for row in rows if np.isfinite(row[name])]
-        _scales(ax, shown, name)
+        _set_scales(ax, shown, name)
         for row in shown:
-            _mark(ax, row, name, colours[row["model"]], shapes[row["start"]])
-        _names(ax, shown, name, colours, height)
+            _draw_marker(ax, row, name, colours[row["model"]], shapes[row["start"]])
+        _label_models(ax, shown, name, colours, height)
     panels[0].set_title("Reward quality against clustering quality")
     panels[1].set_title("Reward quality against fit time")
     add_legend(figure, [_legend_marker(shapes[start]) for start in starts])
-    return Plot(figure, rows, _alt(rows))
+    return Plot(figure, rows, _describe_quality(rows))
 
 
-def _row(model: str, start: str, at: Mapping[str, ArrayLike]) -> Row:
+def _quality_row(model: str, start: str, at: Mapping[str, ArrayLike]) -> Row:
     row: Row = {"model": model, "start": start, "n": 0}
     for name in _MEASURES:
         interval = summarise(at.get(name, ()))
@@ -357,7 +357,7 @@ def _row(model: str, start: str, at: Mapping[str, ArrayLike]) -> Row:
     return row
 
 
-def _mark(ax: Axes, row: Row, name: str, colour: MethodStyle, shape: MethodStyle) -> None:
+def _draw_marker(ax: Axes, row: Row, name: str, colour: MethodStyle, shape: MethodStyle) -> None:
     bar: Keywords = {"color": colour.colour, "linewidth": 0.9, "alpha": 0.4, "solid_capstyle": "butt"}
     ax.plot([row[f"{name}_low"], row[f"{name}_high"]], [row["gevd"]] * 2, **bar)
     ax.plot([row[name]] * 2, [row["gevd_low"], row["gevd_high"]], **bar)
@@ -365,7 +365,7 @@ def _mark(ax: Axes, row: Row, name: str, colour: MethodStyle, shape: MethodStyle
 
 
 def _marker_style(shape: MethodStyle) -> Keywords:
-    # Open markers show through each other; the supervised cross has no interior.
+    # Open markers remain visible where they overlap; the supervised cross has no interior.
     if shape.colour == MUTED:
         return {"markersize": 6.0, "markeredgewidth": 0.0}
     return {"markersize": 6.5, "markerfacecolor": "none", "markeredgewidth": 1.3}
@@ -376,7 +376,7 @@ def _legend_marker(shape: MethodStyle) -> Line2D:
     return Line2D([], [], color=INK, linestyle="", marker=shape.marker, label=label, **_marker_style(shape))
 
 
-def _scales(ax: Axes, rows: Sequence[Row], name: str) -> None:
+def _set_scales(ax: Axes, rows: Sequence[Row], name: str) -> None:
     for side, key in (("x", name), ("y", "gevd")):
         middle = np.array([row[key] for row in rows], dtype=np.float64)
         ends = np.array([row[f"{key}_{end}"] for row in rows for end in ("low", "high")], dtype=np.float64)
@@ -390,7 +390,7 @@ def _scales(ax: Axes, rows: Sequence[Row], name: str) -> None:
         else:
             room = 0.05 * (float(np.ptp(everything)) or 1.0)
             low = everything.min() - room
-            # Room for a marker at zero, where the square-root scale is steep; intervals may be cut.
+            # Room for a marker at zero, where the square-root scale is steep; intervals may be clipped.
             least = min(0.0, middle.min()) - room**2 if key == "anid" or middle.min() >= 0.0 else low
             bottom = max(low, least)
             set_limits(bottom, everything.max() + room)
@@ -403,17 +403,17 @@ def _scales(ax: Axes, rows: Sequence[Row], name: str) -> None:
     ax.grid(visible=True, color=RULE)
 
 
-def _names(ax: Axes, rows: Sequence[Row], name: str, colours: Mapping[str, MethodStyle], height: float) -> None:
-    """Write the model names beside a panel, each joined by a thin line to its median mark."""
+def _label_models(ax: Axes, rows: Sequence[Row], name: str, colours: Mapping[str, MethodStyle], height: float) -> None:
+    """Write the model names beside a panel, each connected to its median marker by a thin line."""
     by_model: dict[str, list[Row]] = {}
     for row in sorted(rows, key=lambda row: float(row["gevd"])):
         by_model.setdefault(row["model"], []).append(row)
-    # The median: a failed initialisation may lie anywhere.
+    # The median is robust to failed initialisations.
     middle = {model: mine[(len(mine) - 1) // 2] for model, mine in by_model.items()}
     to_axes = ax.transScale + ax.transLimits
     at = {model: float(to_axes.transform((row[name], row["gevd"]))[1]) for model, row in middle.items()}
     order = sorted(at, key=lambda model: at[model])
-    # Title, ticks and axis label take about 0.7 inches of the height of a panel.
+    # Title, ticks and axis label occupy about 0.7 inches of the height of a panel.
     places = separate_labels(np.array([at[model] for model in order]), _LINE / (height - 0.7))
     for model, place in zip(order, places, strict=True):
         row, colour = middle[model], colours[model].colour
@@ -423,47 +423,47 @@ def _names(ax: Axes, rows: Sequence[Row], name: str, colours: Mapping[str, Metho
         ax.annotate(text, (row[name], row["gevd"]), (1.02, place), color=colour, arrowprops=line, **where)
 
 
-def separate_labels(places: FloatArray, gap: float) -> FloatArray:
-    """Return ascending places moved by least squares so that neighbours are at least `gap` apart.
+def separate_labels(positions: FloatArray, distance: float) -> FloatArray:
+    """Return the least-squares shift of sorted positions so that neighbours are at least `distance` apart.
 
     >>> separate_labels(np.array([0.1, 0.5, 0.52]), 0.1).round(3).tolist()
     [0.1, 0.46, 0.56]
     """
     # Isotonic regression by pooling adjacent violators.
     pools: list[tuple[float, int]] = []
-    for j, place in enumerate(places):
-        total, count = float(place) - j * gap, 1
+    for j, position in enumerate(positions):
+        total, count = float(position) - j * distance, 1
         while pools and pools[-1][0] / pools[-1][1] > total / count:
             before = pools.pop()
             total, count = total + before[0], count + before[1]
         pools.append((total, count))
     levels = np.concatenate([np.zeros(0), *(np.full(count, total / count) for total, count in pools)])
-    return np.asarray(levels + gap * np.arange(levels.size))
+    return np.asarray(levels + distance * np.arange(levels.size))
 
 
-def _alt(rows: Sequence[Row]) -> str:
+def _describe_quality(rows: Sequence[Row]) -> str:
     if not rows:
         return "No trial succeeded."
     parts = []
     for model in dict.fromkeys(row["model"] for row in rows):
         best = min((row for row in rows if row["model"] == model), key=lambda row: float(row["gevd"]))
         parts.append(f"{model} {format_number(best['gevd'])} with {best['start']} (ANID {format_number(best['anid'])})")
-    return f"GEVD against ANID and fit time by model and initialisation. Lowest GEVD of each model: {'; '.join(parts)}."
+    return f"GEVD against ANID and fit time by model and initialisation. Lowest GEVD per model: {'; '.join(parts)}."
 
 
 @use_report_style
 def plot_histogram(values: ArrayLike, axis: str, what: str, edges: ArrayLike, *, unit: str = "") -> Plot:
-    """Plot the percentage of values (n,) per bin with the median marked; larger values are in the last bin.
+    """Plot a histogram of values (n,) in percent, with the median; larger values are counted in the last bin.
 
-    `axis` labels the horizontal axis, `what` is the noun for the values, and `unit` follows the median.
+    `axis` labels the horizontal axis, `what` is the noun for the values, and `unit` is the unit of the median.
     """
     finite = to_floats(values)
     finite = finite[np.isfinite(finite)]
     bins = np.asarray(edges, dtype=np.float64)
-    shares = np.histogram(np.clip(finite, bins[0], bins[-1]), bins)[0] / max(finite.size, 1)
+    fractions = np.histogram(np.clip(finite, bins[0], bins[-1]), bins)[0] / max(finite.size, 1)
     figure = new_figure(2.1, NARROW)
     ax = figure.add_subplot()
-    ax.stairs(100.0 * shares, bins, fill=True, color=SERIES[0], alpha=0.85)
+    ax.stairs(100.0 * fractions, bins, fill=True, color=SERIES[0], alpha=0.85)
     label = ""
     if finite.size:
         median = float(np.median(finite))
@@ -478,7 +478,7 @@ def plot_histogram(values: ArrayLike, axis: str, what: str, edges: ArrayLike, *,
     ax.set_ylabel(f"% of {what}")
     ax.grid(visible=True, axis="y", color=RULE)
     rows: list[Row] = [
-        {"from": float(a), "to": float(b), "share": float(share)}
-        for a, b, share in zip(bins[:-1], bins[1:], shares, strict=True)
+        {"from": float(a), "to": float(b), "fraction": float(fraction)}
+        for a, b, fraction in zip(bins[:-1], bins[1:], fractions, strict=True)
     ]
     return Plot(figure, rows, f"Histogram of {axis} of {finite.size:,} {what}{label and ':'}{label}.")

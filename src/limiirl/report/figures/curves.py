@@ -1,4 +1,4 @@
-"""Measures against a swept parameter, by method, by behaviour model or by initialisation."""
+"""Curves of measures against a parameter, by method, by behaviour model or by initialisation."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from limiirl.report.svg import INK, MUTED, NARROW, RULE, SERIES
 
 Points = Mapping[float, ArrayLike]
 
-# Horizontal distance in points between neighbouring lines, so that whiskers do not overlap, and its sum over all lines.
+# Horizontal offset in points between neighbouring lines, so that whiskers do not overlap, and the sum of all offsets.
 _STEP, _SPREAD = 1.7, 8.0
-# Characters of tick labels that fit below a panel of half the width.
+# Number of characters of tick labels that fit below a panel of half the width.
 _LETTERS = 20
-_FLOOR: Keywords = {"linestyle": (0, (4, 1.5)), "markerfacecolor": "none", "markersize": 3.2, "linewidth": 1.0}
+_SUPERVISED: Keywords = {"linestyle": (0, (4, 1.5)), "markerfacecolor": "none", "markersize": 3.2, "linewidth": 1.0}
 
 
 @use_report_style
@@ -51,8 +51,8 @@ def plot_sweep(
 ) -> Plot:
     """Plot means with 95 % intervals against a parameter, one panel per measure and one line per method.
 
-    `values` maps measure -> method -> parameter -> (n,), one value per world, None or NaN for a failed trial.
-    `mark` is a parameter value to mark by a labelled vertical line.
+    `values` maps measure -> method -> parameter -> (n,), with one value per world and None or NaN for a failed trial.
+    `mark` is a parameter value that is marked by a vertical line with the label `mark_label`.
     """
     methods = list(dict.fromkeys(name for by_method in values.values() for name in by_method))
     styles = method_styles(methods)
@@ -75,7 +75,7 @@ def plot_sweep(
 
 @use_report_style
 def plot_margin(values: Points, parameter: str = "wind w") -> Plot:
-    """Plot the mean inter-cluster margin (n,) of each world against the wind (Assumption 1 of the LiMIIRL paper)."""
+    """Plot the margins (n,) between intents against the wind, one value per world (paper, Assumption 1)."""
     figure = new_figure(2.5, NARROW)
     ax = figure.add_subplot()
     points = _summarise_points(values)
@@ -95,31 +95,33 @@ def plot_margin(values: Points, parameter: str = "wind w") -> Plot:
 
 @use_report_style
 def plot_by_model(
-    values: Mapping[str, Mapping[str, Points]], floors: Mapping[str, Mapping[str, Points]], parameter: str
+    values: Mapping[str, Mapping[str, Points]], supervised: Mapping[str, Mapping[str, Points]], parameter: str
 ) -> Plot:
     """Plot measures against a parameter, one panel per measure and one line per behaviour model.
 
-    `values` and `floors` map measure -> model -> parameter -> (n,), one value per world, None or NaN for a failed
-    trial. Floors are the same models given the true labels: dashed, without intervals.
+    `values` and `supervised` map measure -> model -> parameter -> (n,), with one value per world and None or NaN for a
+    failed trial. `supervised` has the models given the true labels; they are dashed and have no intervals.
     """
-    models = list(dict.fromkeys(name for by in (*values.values(), *floors.values()) for name in by))
+    models = list(dict.fromkeys(name for by in (*values.values(), *supervised.values()) for name in by))
     styles = model_styles(models)
     figure, axes, _ = new_panels(len(values), 2.0, columns=1)
     rows: list[Row] = []
     for ax, (name, by) in zip(axes, values.items(), strict=True):
         drawn: list[Row] = []
         for place, model in enumerate(models):
-            points, floor = (_summarise_points(of.get(model, {})) for of in (by, floors.get(name, {})))
+            points, given = (_summarise_points(of.get(model, {})) for of in (by, supervised.get(name, {})))
             _draw_line(ax, points, styles[model], _line_offset(place, len(models)))
-            ax.plot(list(floor), [row["mean"] for row in floor.values()], **{**line_style(styles[model]), **_FLOOR})
-            for is_floor, given in ((False, points), (True, floor)):
-                at = {"measure": name, "model": model, "floor": is_floor}
-                drawn += [{**at, parameter: x, **row} for x, row in given.items()]
+            ax.plot(
+                list(given), [row["mean"] for row in given.values()], **{**line_style(styles[model]), **_SUPERVISED}
+            )
+            for is_supervised, line in ((False, points), (True, given)):
+                at = {"measure": name, "model": model, "supervised": is_supervised}
+                drawn += [{**at, parameter: x, **row} for x, row in line.items()]
         _finish(ax, _model_measure(name), drawn, parameter, root=name == "anid")
         rows += drawn
-    below = Line2D([], [], color=MUTED, marker="o", label="true labels given", **{**_FLOOR, "linewidth": 1.6})
+    below = Line2D([], [], color=MUTED, marker="o", label="given the true labels", **{**_SUPERVISED, "linewidth": 1.6})
     add_legend(figure, [*(legend_line(styles[model]) for model in models), below])
-    learned = [row for row in rows if not row["floor"]]
+    learned = [row for row in rows if not row["supervised"]]
     return Plot(figure, rows, f"Means with 95 % intervals by model. {_describe_last(learned, parameter, 'model')}")
 
 
@@ -127,7 +129,7 @@ def plot_by_model(
 def plot_by_start(values: Mapping[str, Mapping[str, Points]], name: str, parameter: str) -> Plot:
     """Plot one measure against a parameter, one panel per behaviour model and one line per initialisation.
 
-    `values` maps model -> initialisation -> parameter -> (n,), as in `plot_by_model`; all panels share one scale.
+    `values` maps model -> initialisation -> parameter -> (n,), as in `plot_by_model`. All panels have the same scale.
     """
     starts = list(dict.fromkeys(start for by in values.values() for start in by))
     styles = method_styles(starts)
@@ -147,13 +149,13 @@ def plot_by_start(values: Mapping[str, Mapping[str, Points]], name: str, paramet
 
 
 def _model_measure(name: str) -> Measure:
-    # GEVD differs between models by more than a linear axis can show.
+    # GEVD differs between models by orders of magnitude.
     return get_measure(name)._replace(log=True) if name == "gevd" else get_measure(name)
 
 
-def _line_offset(place: int, n: int) -> float:
-    """Return the horizontal offset in points of line `place` of n."""
-    return min(_STEP, _SPREAD / max(n - 1, 1)) * (place - (n - 1) / 2)
+def _line_offset(index: int, n: int) -> float:
+    """Return the horizontal offset in points of line `index` of n."""
+    return min(_STEP, _SPREAD / max(n - 1, 1)) * (index - (n - 1) / 2)
 
 
 def _summarise_points(points: Points) -> dict[float, Row]:
@@ -172,7 +174,7 @@ def _arrays(points: Mapping[float, Row]) -> tuple[FloatArray, FloatArray, FloatA
 
 
 def _draw_line(ax: Axes, points: Mapping[float, Row], style: MethodStyle, offset: float) -> None:
-    """Draw a line with whiskers, moved sideways on the page without changing its data."""
+    """Draw a line with whiskers, shifted horizontally by `offset` points without changing its data."""
     xs, middle, low, high = _arrays(points)
     moved = ax.transData + ScaledTranslation(offset / 72.0, 0.0, ax.figure.dpi_scale_trans)
     ax.plot(xs, middle, transform=moved, label=style.label, **line_style(style))
@@ -190,14 +192,14 @@ def _finish(
     finite = ends[np.isfinite(ends)]
     if about.log and suits_log_axis(means):
         log_axis(ax, "y", means)
-        # An interval may reach below zero, which a log axis cannot show.
+        # Intervals may extend below zero, which a logarithmic axis cannot show.
         ax.set_ylim(means[np.isfinite(means)].min() / 1.5, finite.max() * 1.2)
     elif finite.size:
         room = 0.06 * (float(np.ptp(finite)) or 1.0)
         bottom = finite.min() - room
         least = float(np.nanmin(means))
         if root:
-            # Room for a marker at zero, where this scale is steep; intervals may be cut.
+            # Room for a marker at zero, where this scale is steep; intervals may be clipped.
             bottom = max(bottom, min(0.0, least) - room**2)
             ax.set_ylim(bottom, finite.max() + room)
             root_axis(ax, "y", np.maximum(finite, bottom))
@@ -212,7 +214,7 @@ def _finish(
         labels = [f"{x:g}" for x in xs]
         crowded = sum(map(len, labels)) > _LETTERS
         ax.set_xticks(xs, ["" if crowded and j % 2 else label for j, label in enumerate(labels)])
-        # Explicit limits: matplotlib would take the offsets of the lines for data.
+        # Explicit limits, because matplotlib would treat the offsets as data.
         ax.set_xlim(*_x_limits(xs, log=suits_log_axis(xs)))
     if mark is not None:
         ax.axvline(mark, color=MUTED, linewidth=1.0, linestyle=(0, (2, 2)), zorder=0)
@@ -231,12 +233,12 @@ def _x_limits(xs: FloatArray, *, log: bool) -> tuple[float, float]:
 
 
 def _describe_last(rows: list[Row], parameter: str, label: str, group: str = "measure") -> str:
-    """Return the best and the worst mean of each group at its last parameter value, as a sentence."""
+    """Return a sentence with the best and the worst mean of each group at its last parameter value."""
     parts = []
     for name in dict.fromkeys(row[group] for row in rows):
         own = [row for row in rows if row[group] == name and row["n"]]
         last = max((row[parameter] for row in own), default=None)
         about = get_measure(name) if group == "measure" else Measure(name, "", log=False)
         ends = describe_range((row for row in own if row[parameter] == last), label, rising=about.rising)
-        parts += [f"{about.title} at {last:g} from {ends}"] if ends else []
-    return f"Against {parameter}, best to worst: {'; '.join(parts) or 'no values'}."
+        parts += [f"{about.title} from {ends}, at {last:g}"] if ends else []
+    return f"Best to worst at the largest {parameter}: {'; '.join(parts) or 'no values'}."

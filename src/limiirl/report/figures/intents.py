@@ -32,11 +32,11 @@ from limiirl.report.figures.style import (
 )
 from limiirl.report.svg import INK, MUTED, NARROW, PAPER, RULE
 
-# Above this many steps the strips are drawn as an image, which keeps the page small.
+# Number of values above which the strips are rasterised to keep the page small.
 _SHAPES = 20000
-# Height of a responsibility of 1 in its row.
+# Height of a responsibility of 1, in rows.
 _TALL = 0.9
-# NLL gaps below this fraction of the NLL are rounding errors.
+# Differences below this fraction of the NLL are rounding errors.
 _ROUNDING = 1e-9
 _RING: Keywords = {"color": INK, "markerfacecolor": "none", "markeredgewidth": 1.3, "markersize": 6.5}
 
@@ -45,8 +45,9 @@ _RING: Keywords = {"color": INK, "markerfacecolor": "none", "markeredgewidth": 1
 def plot_responsibilities(U: ArrayLike, labels: ArrayLike | None = None, names: Sequence[str] | None = None) -> Plot:
     """Plot responsibilities U (N, K) as strips, one row per intent and one column per demonstration.
 
-    Demonstrations are sorted by true intent (`labels`, drawn above with their `names`) and by the responsibility of
-    the learned intent of the same index, so that a perfect result is a staircase; without labels, by likely intent.
+    Demonstrations are sorted by true intent (`labels`, drawn above the strips with their `names`) and then by the
+    responsibility of the learned intent with the same index, so that a perfect result is a staircase. Without labels,
+    they are sorted by most likely intent.
     """
     shown = np.array(U, dtype=np.float64)
     if shown.ndim != 2 or shown.size == 0:
@@ -57,7 +58,7 @@ def plot_responsibilities(U: ArrayLike, labels: ArrayLike | None = None, names: 
             "labels", truth.shape, f"must have shape ({len(shown)},), one entry per demonstration"
         )
     group = shown.argmax(axis=1) if truth is None else truth
-    # A true intent that was not learned has no column.
+    # True intents without a learned counterpart have no column.
     learned = group < shown.shape[1]
     own = np.where(learned, shown[np.arange(len(shown)), np.where(learned, group, 0)], shown.max(axis=1))
     order = np.lexsort((-own, group))
@@ -66,11 +67,11 @@ def plot_responsibilities(U: ArrayLike, labels: ArrayLike | None = None, names: 
     ratios = [1.0] if truth is None else [0.7, float(n_intents)]
     axes = figure.subplots(len(ratios), 1, squeeze=False, sharex=True, height_ratios=ratios)[:, 0]
     _draw_strips(axes[-1], shown[order])
-    axes[-1].set_xlabel(f"demonstrations, by {'most likely' if truth is None else 'true'} intent")
+    axes[-1].set_xlabel(f"demonstrations, sorted by {'most likely' if truth is None else 'true'} intent")
     correct = ""
     if truth is not None:
         _draw_truth(axes[0], truth[order], names)
-        correct = f" For {int(np.sum(shown.argmax(axis=1) == truth))} of them the true intent is the most likely one."
+        correct = f" The true intent is the most likely one for {int(np.sum(shown.argmax(axis=1) == truth))} of them."
     rows: list[Row] = [
         {"demonstration": int(i), "true": "" if truth is None else int(truth[i])}
         | {f"u_{k}": float(shown[i, k]) for k in range(n_intents)}
@@ -111,7 +112,7 @@ def _remove_frame(ax: Axes) -> None:
 
 @use_report_style
 def plot_weights(true: ArrayLike, learned: ArrayLike, names: Sequence[str] | None = None) -> Plot:
-    """Plot the true (K',) and learned (K,) mixture weights in the same order, joined by a line per intent."""
+    """Plot the true (K',) and learned (K,) mixture weights, one row per intent."""
     sides = to_floats(true), to_floats(learned)
     n = max(side.size for side in sides)
     a, b = (np.concatenate([side, np.full(n - side.size, np.nan)]) for side in sides)
@@ -122,7 +123,7 @@ def plot_weights(true: ArrayLike, learned: ArrayLike, names: Sequence[str] | Non
         _draw_pair(ax, k, 100.0 * a[k], 100.0 * b[k], intent_colour(k))
     set_rows(ax, [wrap_label(name) if names is not None else f"intent {name}" for name in labels], bottom=0.5)
     ax.set_xlim(0.0, 108.0 * float(np.nanmax(np.concatenate([a, b, [0.0]])) or 1.0))
-    ax.set_xlabel("share of demonstrations, %")
+    ax.set_xlabel("mixture weight, %")
     add_legend(figure, _pair_legend())
     rows: list[Row] = [{"intent": labels[k], "true": float(a[k]), "learned": float(b[k])} for k in range(n)]
     pairs = [f"{row['intent']} {format_number(row['true'])} and {format_number(row['learned'])}" for row in rows]
@@ -130,7 +131,7 @@ def plot_weights(true: ArrayLike, learned: ArrayLike, names: Sequence[str] | Non
 
 
 def _draw_pair(ax: Axes, y: float, true: float, learned: float, colour: str) -> None:
-    """Draw a true value as a diamond and a learned one as a dot, joined by a line."""
+    """Draw a true value as a diamond and a learned value as a dot, connected by a line."""
     ax.plot([true, learned], [y, y], color=colour, linewidth=2.5, alpha=0.45, solid_capstyle="butt", zorder=1.5)
     ax.plot(true, y, "D", **_RING)
     ax.plot(learned, y, "o", color=colour, markersize=5.0)
@@ -147,9 +148,9 @@ def _pair_legend() -> list[Line2D]:
 def plot_rewards(
     learned: ArrayLike, feature_names: Sequence[str], true: ArrayLike | None = None, names: Sequence[str] | None = None
 ) -> Plot:
-    """Plot the reward weights (K, d), one panel per intent and one row per feature, learned beside true.
+    """Plot learned and true reward weights (K, d), one panel per intent and one row per feature.
 
-    Learned intents are in the order of the true ones, which may be more or fewer.
+    Learned intent k corresponds to true intent k; their numbers may differ.
     """
     thetas = _check_rewards(learned, "learned", len(feature_names))
     d = thetas.shape[1]
@@ -175,11 +176,11 @@ def plot_rewards(
         ax.grid(visible=True, color=RULE)
         ax.set_xlim(low - room, high + room)
     add_legend(figure, _pair_legend() if true is not None else _pair_legend()[1:], spare)
-    gaps = np.abs(a - b)
+    errors = np.abs(a - b)
     worst = ""
-    if np.isfinite(gaps).any():
-        k, j = divmod(int(np.nanargmax(gaps)), d)
-        worst = f" The largest error is {format_number(float(gaps[k, j]))}, of {feature_names[j]} in intent {k}."
+    if np.isfinite(errors).any():
+        k, j = divmod(int(np.nanargmax(errors)), d)
+        worst = f" The largest error is {format_number(float(errors[k, j]))} ({feature_names[j]}, intent {k})."
     return Plot(figure, rows, f"Rewards of {d} features for each of {n} intents.{worst}")
 
 
@@ -192,7 +193,7 @@ def _check_rewards(values: ArrayLike, name: str, d: int) -> FloatArray:
 
 @use_report_style
 def plot_flow(weights: ArrayLike, evd: ArrayLike, value: float) -> Plot:
-    """Plot the optimal transport between learned intents (left) and true ones (right) that defines the GEVD.
+    """Plot the optimal transport between learned (left) and true (right) intents that defines the GEVD.
 
     `weights` and `evd` (K', K) are `GEVD.flow` and `GEVD.evd`; `value` is the GEVD.
     """
@@ -211,44 +212,44 @@ def plot_flow(weights: ArrayLike, evd: ArrayLike, value: float) -> Plot:
         f"learned {row['learned']} with true {row['true']} ({100 * row['flow']:.3g} % at {format_number(row['evd'])})"
         for row in sorted(rows, key=lambda row: -row["contribution"])[:3]
     )
-    alt = f"GEVD {format_number(value)} as the optimal matching of intents; largest contributions: {parts}."
+    alt = f"Optimal matching of intents with GEVD {format_number(value)}. Largest contributions: {parts}."
     return Plot(figure, rows, alt)
 
 
 @use_report_style
 def plot_convergence(histories: Mapping[str, ArrayLike]) -> Plot:
-    """Plot the training NLL against the EM iteration, and its gap to the lowest NLL of all methods.
+    """Plot the training NLL against the EM iteration, and its difference from the lowest NLL of all methods.
 
-    `histories` maps a method to its NLL (n_iter + 1,) by iteration, the initial one first; methods without EM are left
-    out. A gap of 0 is not shown on the logarithmic axis.
+    `histories` maps a method to its NLL (n_iter + 1,) by iteration, starting with the initial NLL. Methods without EM
+    are omitted. Differences of 0 are not shown on the logarithmic axis.
     """
     finite = {name: to_floats(values) for name, values in histories.items()}
     finite = {name: values for name, values in finite.items() if np.isfinite(values).any()}
     styles = method_styles(finite)
-    figure, (raw, gap), _ = new_panels(2, 2.1)
+    figure, (raw, excess), _ = new_panels(2, 2.1)
     best = min((float(np.nanmin(values)) for values in finite.values()), default=float("nan"))
     rows: list[Row] = []
     for name, values in finite.items():
         steps = np.arange(values.size)
         above = values - best
         above[above <= _ROUNDING * max(abs(best), 1.0)] = 0.0
-        # Markers on a few iterations, the last one included.
+        # Markers at a few iterations, including the last.
         few = sorted({*range(0, values.size, max(values.size // 6, 1)), values.size - 1})
         look = {**line_style(styles[name]), "markevery": few, "markersize": 4.2}
         raw.plot(steps, values, **look)
-        gap.plot(steps, np.where(above > 0.0, above, np.nan), **look)
+        excess.plot(steps, np.where(above > 0.0, above, np.nan), **look)
         points = zip(steps.tolist(), values.tolist(), above.tolist(), strict=True)
-        rows += [{"method": name, "iteration": i, "nll": nll, "gap": over} for i, nll, over in points]
-    gaps = np.array([row["gap"] for row in rows if row["gap"] > 0.0])
-    if gaps.size:
-        log_axis(gap, "y", gaps)
+        rows += [{"method": name, "iteration": i, "nll": nll, "excess": over} for i, nll, over in points]
+    positive = np.array([row["excess"] for row in rows if row["excess"] > 0.0])
+    if positive.size:
+        log_axis(excess, "y", positive)
     raw.set(title="Training NLL", xlabel="EM iteration")
-    gap.set(title="Gap to the best", xlabel="EM iteration")
-    for ax in (raw, gap):
+    excess.set(title="NLL above the lowest NLL", xlabel="EM iteration")
+    for ax in (raw, excess):
         ax.grid(visible=True, axis="y", color=RULE)
         ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     add_legend(figure, [legend_line(style) for style in styles.values()])
     if not finite:
         return Plot(figure, rows, "No EM iterations.")
-    ends = [f"{name} ends after {nll.size - 1} iterations at {format_number(nll[-1])}" for name, nll in finite.items()]
-    return Plot(figure, rows, f"NLL against the EM iteration; the best is {format_number(best)}: {'; '.join(ends)}.")
+    ends = [f"{name}: {format_number(nll[-1])} after {nll.size - 1} iterations" for name, nll in finite.items()]
+    return Plot(figure, rows, f"NLL by EM iteration; the lowest is {format_number(best)}. {'; '.join(ends)}.")

@@ -1,4 +1,4 @@
-"""Parts that all figures share: measures, panels, axes, legends, and one style per method or model."""
+"""Shared elements of figures: measures, panels, axes, legends, and one style per method or model."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 WIDTH = 5.0
-"""Figure width in inches: text of 9 points stays 8.5 pixels high on a page of 340 pixels."""
-# Ratio of the largest to the smallest value above which an axis is logarithmic.
+"""Figure width in inches, such that text of 9 points is 8.5 pixels high on a page of 340 pixels."""
+# Ratio between the largest and the smallest value above which an axis is logarithmic.
 _LOG_RATIO = 8.0
 _ROOT_TICKS = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0)
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A matplotlib figure, the numbers that it shows as rows with equal keys, and its text alternative."""
+    """A matplotlib figure with its data, as rows with equal keys, and its text alternative."""
 
     figure: Figure = field(repr=False)
     rows: list[Row] = field(repr=False)
@@ -44,13 +44,13 @@ class Plot:
 
     @property
     def columns(self) -> dict[str, list[Any]]:
-        """The rows as columns of a CSV file."""
+        """Columns of the CSV file."""
         names = list(self.rows[0]) if self.rows else []
         return {name: [row[name] for row in self.rows] for name in names}
 
 
 class Measure(NamedTuple):
-    """Title and axis label of a measure; `log` permits a logarithmic axis, `rising` means that more is better."""
+    """Title and axis label of a measure; `log` permits a logarithmic axis, `rising` means that higher is better."""
 
     title: str
     axis: str
@@ -62,21 +62,21 @@ MEASURES: dict[str, Measure] = {
     "n_iter": Measure("Iterations", "EM iterations", log=True),
     "seconds": Measure("Duration", "seconds", log=True),
     "nll": Measure("NLL", "nats per test demonstration", log=False),
-    "anid": Measure("ANID", "0 = perfect, 1 = chance", log=False),
-    "gevd": Measure("GEVD", "lost reward", log=False),
+    "anid": Measure("ANID", "0 is perfect, 1 is chance", log=False),
+    "gevd": Measure("GEVD", "loss of true reward", log=False),
 }
-"""The five measures of the paper by field of a record; lower is better for each."""
+"""The five measures of the paper, by field of a record; lower is better for all."""
 
 _ACCURACY = Measure("Accuracy", "fraction correct", log=False, rising=True)
 
 
 def get_measure(name: str) -> Measure:
-    """Return the description of a measure; an unknown name is its own title."""
+    """Return the description of a measure; the title of an unknown measure is its name."""
     return _ACCURACY if name == "accuracy" else MEASURES.get(name, Measure(name, "", log=False))
 
 
 def intent_colour(k: int) -> str:
-    """Return the colour of intent k; colours repeat after the last one."""
+    """Return the colour of intent k; colours are reused for large k."""
     return SERIES[k % len(SERIES)]
 
 
@@ -88,7 +88,7 @@ def to_floats(values: ArrayLike) -> FloatArray:
 
 
 def summarise(values: ArrayLike) -> Interval:
-    """Return the mean of the finite values with its 95 % interval, which is NaN for fewer than two values."""
+    """Return the mean of the finite values with its 95 % interval, NaN for fewer than two values."""
     array = to_floats(values)
     finite = array[np.isfinite(array)]
     nan = float("nan")
@@ -98,11 +98,11 @@ def summarise(values: ArrayLike) -> Interval:
 
 
 def use_report_style(draw: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function so that it draws under the settings of reports."""
+    """Decorate a function so that it draws with the matplotlib settings of reports."""
 
     @wraps(draw)
     def draw_in_style(*args: P.args, **kwargs: P.kwargs) -> R:
-        # A dollar sign in the name of a method is not a formula.
+        # Dollar signs in names do not delimit formulas.
         with mpl.rc_context(cast("Any", {**STYLE, "text.parse_math": False})):
             return draw(*args, **kwargs)
 
@@ -111,14 +111,14 @@ def use_report_style(draw: Callable[P, R]) -> Callable[P, R]:
 
 def new_figure(height: float, width: float = WIDTH) -> Figure:
     """Return an empty figure that pyplot does not track."""
-    # The page uses another font than the layout, so padding is needed.
+    # Padding, because the font of the page differs from that of the layout.
     figure = Figure(figsize=(width, height))
     figure.set_layout_engine("constrained", w_pad=0.06, h_pad=0.06)
     return figure
 
 
 def new_panels(n: int, height: float, columns: int = 2) -> tuple[Figure, list[Axes], Axes | None]:
-    """Return a figure, its n panels, and the free cell after them for a legend (None if there is none)."""
+    """Return a figure, its n panels, and the free cell after them, or None if there is no free cell."""
     columns = max(min(columns, n), 1)
     lines = max(-(-n // columns), 1)
     figure = new_figure(height * lines)
@@ -130,7 +130,7 @@ def new_panels(n: int, height: float, columns: int = 2) -> tuple[Figure, list[Ax
 
 
 def set_rows(ax: Axes, labels: Sequence[str], *, bottom: float = 0.4, bins: int | None = None) -> None:
-    """Label the rows of a horizontal plot, first row on top, and draw vertical grid lines."""
+    """Label the rows of a horizontal plot from top to bottom, and draw vertical grid lines."""
     ax.set_yticks(np.arange(len(labels)), labels)
     ax.set_ylim(len(labels) - bottom, bottom - 1.0)
     if bins is not None:
@@ -147,7 +147,7 @@ def note_empty(ax: Axes, y: float) -> None:
 
 
 def log_axis(ax: Axes, side: str, values: FloatArray) -> None:
-    """Make an axis logarithmic, with plain numbers at its ticks and more ticks for fewer decades."""
+    """Set a logarithmic scale with plain tick labels and with more ticks for fewer decades."""
     positive = values[np.isfinite(values) & (values > 0.0)]
     decades = float(np.log10(positive.max() / positive.min())) if positive.size else 0.0
     getattr(ax, f"set_{side}scale")("log")
@@ -159,12 +159,12 @@ def log_axis(ax: Axes, side: str, values: FloatArray) -> None:
 
 
 def root_axis(ax: Axes, side: str, values: FloatArray) -> None:
-    """Give an axis a signed square-root scale, which separates small values and includes 0."""
+    """Set a signed square-root scale, which separates small values and includes 0."""
     getattr(ax, f"set_{side}scale")("function", functions=(_root, _square))
     finite = values[np.isfinite(values)]
     least, most = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
     reach = max(most, -least)
-    # From the largest down, ticks at least a sixth of the axis apart on the square-root scale.
+    # In descending order, ticks that are at least a sixth of the axis apart on the square-root scale.
     ticks: list[float] = []
     for tick in reversed([tick for tick in _ROOT_TICKS if tick <= 1.05 * reach]):
         if not ticks or np.sqrt(ticks[-1]) - np.sqrt(tick) > np.sqrt(reach) / 6.0:
@@ -189,7 +189,7 @@ def suits_log_axis(values: FloatArray) -> bool:
 
 
 def add_legend(figure: Figure, handles: Sequence[Any], spare: Axes | None = None, columns: int = 2) -> None:
-    """Put a legend into the spare cell, or below the panels."""
+    """Draw the legend in the spare cell or, without one, below the panels."""
     if spare is not None:
         spare.legend(handles=handles, loc="center left", bbox_to_anchor=(0.0, 0.5), handlelength=2.6)
         return
@@ -200,21 +200,21 @@ def add_legend(figure: Figure, handles: Sequence[Any], spare: Axes | None = None
 
 
 def wrap_label(name: str, width: int = 20, lines: int = 2) -> str:
-    r"""Break a long label into lines, and shorten what does not fit.
+    r"""Wrap a long label, and shorten it if it exceeds the number of lines.
 
-    >>> wrap_label("k-means MLE"), wrap_label("another method with a name of many words that goes on")
-    ('k-means MLE', 'another method with\na name of many…')
+    >>> wrap_label("k-means MLE"), wrap_label("a method with a name of more words than fit into two lines")
+    ('k-means MLE', 'a method with a name\nof more words than…')
     """
     return "\n".join(textwrap.wrap(name, width, max_lines=lines, placeholder="…")) or name
 
 
 def format_number(value: float) -> str:
-    """Return a number with three digits for a text, and "none" for NaN."""
+    """Return a number with three significant digits, or "none" for NaN."""
     return f"{value:.3g}" if np.isfinite(value) else "none"
 
 
 def describe_range(rows: Iterable[Row], label: str, key: str = "mean", *, rising: bool = False) -> str:
-    """Return "A (1) to B (2)" for the first and last row by a key, or "" without rows."""
+    """Return "A (1) to B (2)" for the first and the last row in the order of a key, or "" without rows."""
     ordered = sorted(rows, key=lambda row: float(row[key]), reverse=rising)
     return " to ".join(f"{row[label]} ({format_number(row[key])})" for row in [*ordered[:1], *ordered[-1:]])
 
@@ -236,8 +236,8 @@ def _style(colour: str, marker: str, dashes: Any = _SOLID, *, filled: bool = Tru
     return MethodStyle("", colour, marker, dashes, colour if filled else "none")
 
 
-# Keys are the letters and digits of a name. Markers and dashes distinguish methods without colour: initial rewards by
-# MLE are solid and filled, by means dashed and open; the supervised baseline does not compete and is grey.
+# Keys are the letters and digits of a name. Markers and dashes distinguish methods without colour: methods with initial
+# rewards by MLE are solid and filled, those with means are dashed and open; the supervised reference is grey.
 _STYLES: dict[str, MethodStyle] = {
     "kmeansmle": _style(SERIES[0], "o"),
     "kmeansmean": _style(SERIES[5], "s", _DASH, filled=False),
@@ -249,7 +249,7 @@ _STYLES: dict[str, MethodStyle] = {
     "beststartnoem": _style(SERIES[7], "h", _DASHDOT, filled=False),
     "kmeanssplitandmerge": _style(SERIES[3], "*", _DASHDOT),
     "supervised": _style(MUTED, "X", _DOT),
-    # Initialisations of Sigma-GIRL, which share figures only with the random and supervised ones above.
+    # Initialisations of Sigma-GIRL, which are in the same figures as the random and supervised ones only.
     "kmeansrewardfeatures": _style(SERIES[0], "o"),
     "kmeanspolicyfeatures": _style(SERIES[5], "s", _DASH, filled=False),
     "gmmrewardfeatures": _style(SERIES[2], "^"),
@@ -265,8 +265,6 @@ _MODELS: dict[str, MethodStyle] = {
     "sigmagirl": _style(SERIES[6], "P"),
 }
 _SPARE_MODELS = (_style(SERIES[0], "X"), _style(SERIES[1], "p"), _style(SERIES[5], "h"))
-# Names of the paper.
-_ALIASES = {"limiirlmle": "kmeansmle", "limiirlmean": "kmeansmean", "random": "randomrewards"}
 _SPARE = (
     _style(SERIES[6], "p", _DASHDOT),
     _style(SERIES[7], "h", _DOT, filled=False),
@@ -278,12 +276,7 @@ _SPARE = (
 
 
 def method_styles(names: Iterable[str]) -> dict[str, MethodStyle]:
-    """Return the style of each method, which is the same in every figure unless two unknown names would collide.
-
-    >>> styles = method_styles(["k-means, MLE", "LiMIIRL-MLE", "my own"])
-    >>> styles["LiMIIRL-MLE"].colour == styles["k-means, MLE"].colour != styles["my own"].colour
-    True
-    """
+    """Return the style of each method, which is the same in every figure unless two custom names collide."""
     return _choose_styles(names, _STYLES, _SPARE)
 
 
@@ -299,7 +292,7 @@ def _choose_styles(
     taken: set[int] = set()
     for name in names:
         letters = re.sub(r"[\W_]+", "", name.lower())
-        style = fixed.get(_ALIASES.get(letters, letters))
+        style = fixed.get(letters)
         if style is None:
             first = zlib.crc32(name.encode()) % len(spare)
             order = [(first + j) % len(spare) for j in range(len(spare))]

@@ -1,6 +1,7 @@
-"""Pages about roads and drivers: networks, map matching, driving styles, forecasts and closures.
+"""Reports on road networks, map matching, driving styles, forecasts and street closures.
 
-The page of a driver experiment is imported on first use: the other pages do not need `limiirl.experiments`.
+The report on a driver experiment is imported on first use, because the other reports do not need
+`limiirl.experiments`.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Page of a street closure: a map of the change in trips, the most affected streets, and the cut-off trips."""
+"""Page of a street closure: a map of the change in trips, the most affected streets, and disconnected trips."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from limiirl.roads import (
 _MORE, _LESS, _CLOSED = SERIES[1], SERIES[0], SERIES[6]
 # Lower bound as a fraction of the largest change, width and strength of each class.
 _STEPS = ((0.02, 1.6, 0.6), (0.1, 2.8, 0.75), (0.25, 4.2, 0.9), (0.5, 6.0, 1.0))
-# Changes of at least this fraction of the largest one are in the first view.
+# Changes of at least this fraction of the largest change are in the initial view.
 _IN_VIEW = 0.1
 _GROUP = "trips"
 _ROWS = 12
@@ -47,7 +47,7 @@ _AROUND_M = 1000.0
 
 
 def change_page(closure: Closure) -> Report:
-    """Return the report of a closure from `limiirl.roads.close_streets`; single trips are not drawn."""
+    """Return the report on a closure from `limiirl.roads.close_streets`; single trips are not drawn."""
     network = closure.network
     street = (list_street_names(network, closure.closed) or [describe_street(network, int(closure.closed[0]))])[0]
     tables: list[Item] = [
@@ -56,9 +56,9 @@ def change_page(closure: Closure) -> Report:
         if changes
     ]
     effects = [describe_passages(closure), describe_detour(closure), describe_cut_off(closure)]
-    streets_lead = "Expected trips in both directions, at the point of each street where the change is largest."
+    streets_lead = "Expected number of trips in both directions, on the segment of each street with the largest change."
     return Report(
-        f"What if {street} is closed?",
+        f"Closure of {street}",
         literal(f"Closed: {describe_closed(closure)}. " + " ".join(filter(None, effects))).replace("%", "\u00a0%"),
         [
             Section("Change in trips", [_map(closure)]),
@@ -66,17 +66,17 @@ def change_page(closure: Closure) -> Report:
         ],
         methods=[
             Text(
-                f"The demand, the origins and destinations of {len(closure.demos):,} matched trips, does not change. "
-                "Trips before and after are both expectations under the learned driving styles, with and without the "
-                "closed street, weighted by the share of each style. The detour is the mean over all alternative "
-                "routes, not the shortest one. Congestion is not modelled."
+                f"The origins and destinations of {len(closure.demos):,} matched trips are held fixed. The numbers of "
+                "trips before and after the closure are expectations under the learned driving styles, averaged with "
+                "the mixture weights. The detour is the mean over all alternative routes, not the shortest detour. "
+                "Congestion is not modelled."
             ),
             Callout(
                 "note",
                 "Privacy",
-                f"Numbers based on fewer than {closure.least} {closure.counted} are hidden: before the closure, those "
-                "who used a street; after it, those who still would and those whose most likely detour uses it. "
-                "Single trips are not drawn.",
+                f"Values based on fewer than {closure.least} {closure.counted} are hidden. Before the closure, these "
+                "are the users of a street; after it, the remaining users and those whose most likely detour includes "
+                "the street. Single trips are not drawn.",
             ),
         ],
         highlights=_highlights(closure),
@@ -88,10 +88,10 @@ def _highlights(closure: Closure) -> dict[str, object]:
     highlights: dict[str, object] = {"trips": f"{len(closure.demos):,}"}
     highlights["trips through the closure"] = few if closure.hidden else f"{closure.passed.size:,}"
     if closure.detour_m is not None:
-        highlights["m mean detour"] = f"{closure.detour_m:,.0f}"
+        highlights["mean detour"] = f"{closure.detour_m:,.0f} m"
     if closure.detour_s is not None:
-        highlights["minutes mean delay"] = f"{closure.detour_s / 60.0:.1f}"
-    highlights["trips cut off"] = few if closure.few(closure.cut_off) else f"{closure.cut_off.size:,}"
+        highlights["mean delay"] = f"{closure.detour_s / 60.0:.1f} min"
+    highlights["trips without a route"] = few if closure.few(closure.cut_off) else f"{closure.cut_off.size:,}"
     return highlights
 
 
@@ -106,7 +106,7 @@ def _map(closure: Closure) -> Map:
     layers = [_change_layer(closure, change, drawn, most, hidden)] if most > 0.0 else []
     flows = flow_layers(network, [before, after], ["before", "after"], hidden=hidden, group=_GROUP)[1:]
     for layer, title in zip(flows, ("Trips before", "Trips after"), strict=True):
-        # Trips after a closure with few drivers could identify them.
+        # Trips after a closure with few drivers could identify the drivers.
         if title == "Trips before" or not closure.hidden:
             layers.append(replace(layer, title=title))
     ends = np.concatenate([path_points(network, [s]) for s in closure.closed.tolist()])
@@ -118,9 +118,8 @@ def _map(closure: Closure) -> Map:
         "Change in trips",
         f"A map of {int(drawn.sum()):,} streets with more or fewer trips when "
         f"{describe_street(network, int(closure.closed[0]))} is closed.",
-        "Orange streets have more trips, blue ones fewer; the width shows how many. The closed street is red. The "
-        "layers also show the trips before and after. "
-        f"Streets with {hidden} are hidden.",
+        "Orange streets have more trips, blue streets have fewer; the width increases with the change. The closed "
+        f"street is red. Other layers show the trips before and after the closure. Streets with {hidden} are hidden.",
         [street_layer(network, segments_near(network, points, 800.0, widest=WIDEST)), *layers],
         attribution=network.attribution,
         view=pad_bounds(points),
@@ -128,7 +127,7 @@ def _map(closure: Closure) -> Map:
 
 
 def _changes(closure: Closure) -> tuple[FloatArray, BoolArray]:
-    """Return the change (S,) of each street, and which streets are drawn: those visible before or after."""
+    """Return the change (S,) of each street, and a mask of the streets that are shown before or after."""
     before, after = closure.streets
     change = after - before
     shown = np.logical_or(*closure.shown) & (not closure.hidden)
@@ -139,7 +138,7 @@ def _changes(closure: Closure) -> tuple[FloatArray, BoolArray]:
 
 def _change_layer(closure: Closure, change: FloatArray, drawn: BoolArray, most: float, hidden: str) -> Layer:
     network, codes = closure.network, np.full(change.size, -1, dtype=np.int64)
-    bounds = np.array([share for share, _, _ in _STEPS]) * most
+    bounds = np.array([fraction for fraction, _, _ in _STEPS]) * most
     size = np.clip(np.searchsorted(bounds, np.abs(change), side="right") - 1, 0, len(_STEPS) - 1)
     # Blue below, orange on top, the widest last.
     codes[drawn] = np.where(change > 0.0, size + len(_STEPS), size)[drawn]
@@ -166,7 +165,7 @@ def _mark_closed(closure: Closure) -> list[Layer]:
     names = [describe_street(network, s) for s in closure.closed.tolist()]
     stroke = Stroke("closed", _CLOSED, 7.0, halo=True)
     closed = Layer.of_lines("Closed", lines, strokes=[stroke], facts={"closed": names})
-    # A dot, because a segment is too small to see at the scale of a city.
+    # A dot, because a segment is too small at the scale of a city.
     middle = np.mean([line.mean(axis=0) for line in lines], axis=0)
     nearest = lines[int(np.argmin([np.abs(line.mean(axis=0) - middle).sum() for line in lines]))].mean(axis=0)
     dot = Layer("Location of the closure", [nearest], strokes=[Stroke("", _CLOSED, 13.0, halo=True)], kind="points")
@@ -179,7 +178,7 @@ def _end_points(closure: Closure, segments: IntArray) -> FloatArray:
 
 
 def _surroundings(closure: Closure) -> FloatArray:
-    """Return two corners around the closed segments."""
+    """Return two corners of a box around the closed segments."""
     ends = _end_points(closure, closure.closed)
     xy = closure.network.plane.xy(ends[:, 0], ends[:, 1])
     return closure.network.plane.degrees(np.stack([xy.min(axis=0) - _AROUND_M, xy.max(axis=0) + _AROUND_M]))
@@ -190,12 +189,14 @@ def _table(closure: Closure, name: str, title: str, changes: list[StreetChange])
         [
             describe_changed_street(closure.network, row),
             format_place(closure.network, row.segment),
-            *(Cell("few" if value is None else f"{value:,.1f}", value=value) for value in (row.before, row.after)),
+            *(Cell("hidden" if value is None else f"{value:,.1f}", value=value) for value in (row.before, row.after)),
             Cell("–" if row.change is None else f"{row.change:+,.1f}".replace("-", "\u2212"), value=row.change),
             Cell.number(row.km, 1),
         ]
         for row in changes
     ]
     left = [Column("Street", "left"), Column("Location", "left")]
-    caption = "km is the length of the street with at least half of this change. Closed streets are left out."
-    return Table(name, title, caption, [*left, "Before", "After", "Change", "km"], rows)
+    caption = (
+        "Length is that of the part of the street with at least half of the largest change. Closed streets are omitted."
+    )
+    return Table(name, title, caption, [*left, "Before", "After", "Change", "Length, km"], rows)

@@ -22,21 +22,21 @@ STARTS: Mapping[str, str] = {
     "soft clusters (GMM)": "GMM, MLE",
     "random rewards": "random rewards",
 }
-"""Columns of the reward plots (paper, Appendix F) by method."""
-# Descriptions of the settings of a plan.
+"""Method of each column of the reward plots (paper, Appendix F)."""
+# Descriptions of the settings of a `DriverPlan`.
 _SETTINGS = {
     "n_intents": "styles per mixture",
     "n_splits": "random splits",
     "n_train": "training trips per split",
-    "n_test": "test trips per split, at most",
+    "n_test": "maximum test trips per split",
     "gammas": "discounts",
-    "max_length": "segments per trip, at most",
+    "max_length": "maximum segments per trip",
     "bounds": "bounds of rewards",
-    "max_evaluations": "evaluations per M-step, at most",
-    "resp_tol": "EM tolerance, mean change of responsibilities",
-    "max_iter": "EM iterations, at most",
-    "m_gtol": "M-step tolerance, relative gradient",
-    "destination_bounds": "bounds of rewards, given the destination",
+    "max_evaluations": "maximum evaluations per M-step",
+    "resp_tol": "EM tolerance (mean change of responsibilities)",
+    "max_iter": "maximum EM iterations",
+    "m_gtol": "M-step tolerance (relative gradient)",
+    "destination_bounds": "bounds of rewards given the destination",
     "n_routes": "test trips with predicted routes",
     "device": "device",
 }
@@ -44,19 +44,19 @@ _EXAMPLES = 3
 
 
 def experiment_report(data: DriverData, results: DriverResults, example: DriverExample) -> Report:
-    """Return the page of a driver experiment: the table of the paper, and the best ensemble per initialisation."""
+    """Return the report on a driver experiment: the table of the paper, and the best ensemble per initialisation."""
     return drivers_page(experiment_view(data, results, example))
 
 
 def experiment_view(data: DriverData, results: DriverResults, example: DriverExample) -> DriversView:
     """Return the contents of the page of a driver experiment.
 
-    Descriptions and maps use the trips of the example; forecasts use the model that is given destinations.
+    Descriptions and maps show the trips of the example. Forecasts are by the model that conditions on destinations.
     """
     plan, gamma, split, trips = results.plan, results.plan.gammas[0], example.split, example.trips
     ensembles = {start: results.best(method, gamma, split).ensemble for start, method in STARTS.items()}
     facts = {_SETTINGS.get(name, name): _format_setting(value) for name, value in plan.to_dict().items()}
-    # The styles of the forecasting model are not those of the page, so their posterior is left out.
+    # The styles of the forecasting model differ from those of the page, so their posterior is omitted.
     forecasts = [
         replace(forecast, intents=np.empty(0))
         for forecast in example_forecasts(data.network, example.guide, trips, _EXAMPLES)
@@ -64,34 +64,34 @@ def experiment_view(data: DriverData, results: DriverResults, example: DriverExa
     view = view_of_mixture(data.network, choose_features(plan.features), ensembles, example.mixture, trips)
     return replace(
         view,
-        title="Drivers: styles, routes and forecasts",
+        title="Driver experiment: styles, routes and forecasts",
         facts=facts,
         forecasts=forecasts,
         trained=False,
-        source=f"All columns show split {split}, on which the k-means initialisation has the best training likelihood.",
+        source=f"All columns show split {split}, in which k-means initialisation has the highest training likelihood.",
         tables=[_table(results, to_destination=False), _table(results, to_destination=True)],
     )
 
 
 def _table(results: DriverResults, *, to_destination: bool) -> Table:
-    """Return the table of the paper (iterations, time and NLL) with the errors of predicted routes."""
+    """Return the table of the paper (iterations, time and NLL), with the errors of predicted routes."""
     own = [row for row in results.rows() if (row.method in DESTINATION_METHODS) == to_destination]
     rows: list[list[Content]] = [_method_row(row) for row in own]
     extra = results.baselines("surplus")
     for name, missed in results.baselines().items():
         rows.append([name, *["–"] * 6, _percent(missed), _percent(extra[name])])
     columns: list[Column | str] = [Column("Method", "left"), "Discount", "Iterations", "Minutes", "Test NLL"]
-    columns += ["Gain over one intent", "Splits with gain", "Missed, %", "Extra, %"]
-    what = "given origin and destination" if to_destination else "of whole trips, first segment included"
+    columns += ["Gain over one intent", "Splits with gain", "Missed, %", "Surplus, %"]
+    what = "given the origin and the destination" if to_destination else "including the first segment"
     caption = (
-        f"Means and half-widths of 95 % intervals over {_count_splits(results, own)}. NLL of the mixture in nats per "
-        f"trip, {what}. Splits are drawn from the same trips and overlap, so the intervals are too narrow; a driver "
-        "have trips in both halves, so nothing is tested on unseen drivers. Minutes depend on the machine and its "
-        "Missed is the fraction of the driven distance that the most likely route leaves out, given both ends; extra "
-        "is the fraction of that route which was not driven."
+        f"Mean ± half-width of the 95 % interval over {_count_splits(results, own)}. NLL is that of the mixture in "
+        f"nats per test trip, {what}. The splits are drawn from the same trips, so the intervals are too narrow, and "
+        " drivers can have both training and test trips. Minutes depend on the machine and its load. "
+        "*Missed* is the percentage of the driven distance that is not on the most likely route between both ends; "
+        "*surplus* is the percentage of that route that was not driven."
     )
     name = "destination" if to_destination else "drivers"
-    title = "Given the destination" if to_destination else "Iterations, time and likelihood"
+    title = "Models given the destination" if to_destination else "Iterations, time and likelihood"
     return Table(f"cross-validation-{name}", title, caption.replace(" %", "\u00a0%"), columns, rows)
 
 
@@ -115,17 +115,17 @@ def _method_row(row: DriverRow) -> list[Content]:
 
 
 def _interval(value: Interval, digits: int) -> Cell:
-    """Return a mean with its half-width, which a single split does not have."""
+    """Return a mean with its half-width, or the mean only for a single split."""
     if math.isfinite(value.half_width):
         return Cell.estimate(value.mean, value.half_width, digits=digits)
     return Cell.number(value.mean, digits)
 
 
 def _percent(value: Interval) -> Cell:
-    """Return a fraction in percent; the CSV file has the fraction."""
+    """Return a cell in percent; the value in the CSV file is the fraction."""
     shown = _interval(value._replace(mean=100.0 * value.mean, half_width=100.0 * value.half_width), 1)
-    spread = (value.half_width,) if math.isfinite(value.half_width) else ()
-    return replace(shown, value=value.mean if math.isfinite(value.mean) else "", spread=spread)
+    half_width = value.half_width if math.isfinite(value.half_width) else None
+    return replace(shown, value=value.mean if math.isfinite(value.mean) else "", half_width=half_width)
 
 
 def _format_setting(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Figures of drivers: rewards by group of features (paper, Appendix F), and two routes between the same places."""
+"""Figures of drivers: rewards by group of features (paper, Appendix F), and two contrasting routes."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ Panel = tuple[ArrayLike, ArrayLike, ArrayLike]
 Block = tuple[FloatArray, FloatArray, FloatArray]
 
 _WIDTH, _ROUTES_WIDTH = 5.6, 5.0
-# Line width in points: _LEAST plus _MOST times the mixture weight.
-_LEAST, _MOST = 0.9, 6.0
-# Legends of up to this many short names have one row.
+# The line width in points is _WIDTH_0 + _WIDTH_1 * mixture weight.
+_WIDTH_0, _WIDTH_1 = 0.9, 6.0
+# Legends with up to this many short names have one row.
 _IN_A_ROW = 4
-# Trips longer than this multiple of the straight line are errands, not routes.
-_STRAIGHT = 2.2
-_LEAST_M = 1500.0
+# Trips longer than this multiple of the straight line, or shorter than 1.5 km, are not compared.
+_MAX_DETOUR = 2.2
+_MIN_LENGTH_M = 1500.0
 _REACHES_M = (200.0, 400.0, 800.0)
-# Limit of compared pairs, taken in the order of the trips.
+# Maximum number of pairs that are compared.
 _MOST_PAIRS = 20_000
 
 
@@ -52,10 +52,11 @@ def plot_driver_rewards(
     drawn: ArrayLike | None = None,
     names: Sequence[str] | None = None,
 ) -> Plot:
-    """Plot normalised rewards: one column per initialisation, one row per feature, line widths by mixture weight.
+    """Plot normalised rewards with one column per initialisation and one row per feature.
 
-    `panels` maps an initialisation to weights (K,), level (K,) and thetas (K, d), intents in the order of the first;
-    NaN for a missing intent. Lines connect features of a group only. `drawn` (d,) selects features.
+    `panels` maps an initialisation to weights (K,), level (K,) and thetas (K, d), with intents in the order of the
+    first initialisation and NaN for a missing intent. Line widths increase with the mixture weight, and lines connect
+    features of the same group. `drawn` (d,) is a mask of features.
     """
     d = len(feature_names)
     kept = np.ones(d, dtype=bool) if drawn is None else np.asarray(drawn, dtype=bool)
@@ -97,7 +98,7 @@ def _check_panel(start: str, panel: Panel, d: int) -> Block:
 
 def _line_style(k: int, weight: float) -> Keywords:
     caps: Keywords = {"solid_capstyle": "round", "solid_joinstyle": "round"}
-    return {"color": intent_colour(k), "linewidth": _LEAST + _MOST * weight, "alpha": 0.8, **caps}
+    return {"color": intent_colour(k), "linewidth": _WIDTH_0 + _WIDTH_1 * weight, "alpha": 0.8, **caps}
 
 
 def _draw_level(ax: Axes, weights: FloatArray, level: FloatArray) -> None:
@@ -123,7 +124,7 @@ def _draw_rewards(
         heads.append(len(labels))
         labels.append(group)
         at = np.arange(len(labels), len(labels) + len(places))
-        # The widest first, so that thin lines are on top.
+        # Wide lines first, so that thin lines are on top.
         for k in np.argsort(-weights).tolist():
             if np.isfinite(thetas[k]).any():
                 mark: Keywords = {"marker": "o", "markersize": 3.0 + 3.0 * float(weights[k])}
@@ -172,13 +173,13 @@ def _reward_rows(
 
 def _describe_rewards(blocks: Mapping[str, Block], feature_names: Sequence[str], kept: BoolArray) -> str:
     start, (weights, _, thetas) = next(iter(blocks.items()))
-    parts = [f"Rewards per km of {int(kept.sum())} features for each intent and {len(blocks)} initialisations."]
+    parts = [f"Rewards per km of {int(kept.sum())} features by intent and initialisation ({len(blocks)})."]
     for k in range(len(weights)):
         values = np.where(kept & np.isfinite(thetas[k]), thetas[k], np.nan)
         if np.isfinite(values).any():
             best, worst = int(np.nanargmax(values)), int(np.nanargmin(values))
             ends = [f"{feature_names[j]} ({format_number(float(values[j]))})" for j in (best, worst)]
-            parts.append(f"Intent {k} of {start}, {weights[k]:.0%}, prefers {ends[0]} and avoids {ends[1]}.")
+            parts.append(f"Intent {k} of {start} (weight {weights[k]:.2f}): highest {ends[0]}, lowest {ends[1]}.")
     return " ".join(parts)
 
 
@@ -189,7 +190,7 @@ def plot_routes(
     intents: Sequence[int],
     streets: Sequence[tuple[ArrayLike, float]] = (),
 ) -> Plot:
-    """Draw routes (k, 2) on a map of streets, each with its length and in the colour of its intent.
+    """Draw routes (k, 2) on a map of streets, coloured by intent and labelled with their lengths.
 
     `streets` are background lines (n, 2), separated by rows of NaN, with their widths in points.
     """
@@ -220,13 +221,13 @@ def plot_routes(
         for name, intent, length, line in zip(names, intents, km, flat, strict=True)
     ]
     lengths = " and ".join(f"{name}: {length:.1f} km" for name, length in zip(names, km, strict=True))
-    return Plot(figure, rows, f"A map with {len(flat)} routes between nearly the same places. {lengths}.")
+    return Plot(figure, rows, f"A map of {len(flat)} routes with similar origins and destinations. {lengths}.")
 
 
 def _free_side(
     places: FloatArray, flat: Sequence[FloatArray], half: FloatArray
 ) -> tuple[FloatArray, tuple[float, float]]:
-    """Return the place of a label and the side (right, left, above or below) with the fewest routes."""
+    """Return the position of a label and the side (right, left, above or below) with the fewest routes."""
     steps = np.linspace(0.0, 1.0, 30)[:, None, None]
     passed = np.concatenate([(line[:-1] + steps * np.diff(line, axis=0)).reshape(-1, 2) for line in flat] + [places])
     room = 0.13 * half[0]  # about the width of a label
@@ -269,8 +270,8 @@ def _finish_routes(ax: Axes, flat: Sequence[FloatArray], half: FloatArray) -> No
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Two trips by index, the larger distance between their ends, and the shared fraction of the shorter one."""
+class TripPair:
+    """Two trips, the larger distance between their end points, and the shared fraction of the shorter trip."""
 
     first: int
     second: int
@@ -278,16 +279,16 @@ class Pair:
     shared: float
 
 
-def find_pair(network: RoadNetwork, demos: Demonstrations, labels: ArrayLike) -> Pair | None:
-    """Return the two trips of different labels with nearly equal ends that share least, or None.
+def find_pair(network: RoadNetwork, demos: Demonstrations, labels: ArrayLike) -> TripPair | None:
+    """Return the pair of trips with different labels and similar end points that overlaps least, or None.
 
-    Ends are at most 200 m apart, or 400 or 800 m if there is no closer pair. Trips shorter than 1.5 km, or longer than
-    2.2 times the straight line, are left out.
+    End points are at most 200 m apart, or 400 or 800 m if there is no closer pair. Trips shorter than 1.5 km, or longer
+    than 2.2 times the straight line, are excluded.
 
     >>> lat, lon = [41.15, 41.15, 41.17, 41.17], [-8.63, -8.61, -8.61, -8.63]
     >>> square = RoadNetwork.from_segments(lat, lon, [0, 1, 0, 3], [1, 2, 3, 2])
     >>> find_pair(square, Demonstrations([0, 1, 2, 3], [0, 2, 4]), [0, 1])
-    Pair(first=0, second=1, apart_m=0.0, shared=0.0)
+    TripPair(first=0, second=1, apart_m=0.0, shared=0.0)
     """
     style = np.asarray(labels, dtype=np.int64)
     states, offsets = demos.states, demos.offsets
@@ -296,9 +297,9 @@ def find_pair(network: RoadNetwork, demos: Demonstrations, labels: ArrayLike) ->
     total = np.concatenate([[0.0], np.cumsum(network.length_m[states])])
     length = np.diff(total[offsets])
     straight = np.hypot(*(end - start).T)
-    usable = np.flatnonzero((length >= _LEAST_M) & (length <= _STRAIGHT * np.maximum(straight, 1.0)))
+    usable = np.flatnonzero((length >= _MIN_LENGTH_M) & (length <= _MAX_DETOUR * np.maximum(straight, 1.0)))
     for reach in _REACHES_M:
-        best: Pair | None = None
+        best: TripPair | None = None
         for i, j in _close_pairs(start[usable], end[usable], style[usable], reach):
             one, two = int(usable[i]), int(usable[j])
             apart = float(max(np.hypot(*(start[one] - start[two])), np.hypot(*(end[one] - end[two]))))
@@ -306,19 +307,19 @@ def find_pair(network: RoadNetwork, demos: Demonstrations, labels: ArrayLike) ->
             both = np.intersect1d(a, b)
             shared = float(network.length_m[both].sum() / min(length[one], length[two]))
             if best is None or (shared, apart) < (best.shared, best.apart_m):
-                best = Pair(one, two, apart, shared)
+                best = TripPair(one, two, apart, shared)
         if best is not None and best.shared < 0.5:
             return best
     return None
 
 
 def _close_pairs(start: FloatArray, end: FloatArray, style: NDArray[np.int64], reach: float) -> list[list[int]]:
-    """Return pairs of different styles whose starts and ends are within reach."""
+    """Return the pairs of trips of different styles whose starts and ends are at most `reach` apart."""
     from scipy.spatial import cKDTree
 
     if len(start) < 2:
         return []
-    # The distance in four dimensions bounds the distances of both ends.
+    # The distance in four dimensions is an upper bound of the distances of both end points.
     near = cKDTree(np.hstack([start, end])).query_pairs(np.sqrt(2.0) * reach, output_type="ndarray")
     near = near[np.lexsort((near[:, 1], near[:, 0]))]
     i, j = near[:, 0], near[:, 1]

@@ -25,48 +25,48 @@ from limiirl.report.roads.layers import (
 )
 from limiirl.report.roads.view import DriversView, ForecastExample
 from limiirl.report.svg import INK, SERIES
-from limiirl.report.tables import Cell, Column, Content, Table
+from limiirl.report.tables import Cell, Column, Content, Table, format_percent
 from limiirl.roads import STRAIGHT, RoadNetwork
 
 if TYPE_CHECKING:
     from limiirl.forecast import Forecaster
 
 
-# Less probable destinations are not drawn.
-_LEAST = 0.005
-# Lower bound, diameter and label of destination classes.
+# Destinations with a lower probability are not drawn.
+_MIN_PROBABILITY = 0.005
+# Smallest probability, diameter in pixels and label of each class of destinations.
 _CLASSES = ((0.0, 6.0, "under 2 %"), (0.02, 9.0, "2 to 10 %"), (0.1, 13.0, "10 to 30 %"), (0.3, 18.0, "over 30 %"))
-# Colours of routes, different from those of the first styles.
+# Indices of the colours of routes, different from those of the first styles.
 _HUES = (5, 4, 7, 0, 1)
 _WIDTHS = (8.0, 5.0, 2.6)
-_TRAINED = " The mixture was trained on these trips, so they show the fit, not the predictive accuracy."
-_HELD_OUT = " The mixture was not trained on these trips."
-_AVERAGE = "averaged over the styles by how well each explains the trip so far."
+_TRAINED = " These trips are training trips, so the forecasts do not show the predictive accuracy."
+_HELD_OUT = " These trips are test trips."
+_AVERAGE = "All are averaged over the posterior of the styles given the trip so far."
 
 
 def forecast_example(
-    forecaster: Forecaster, network: RoadNetwork, states: ArrayLike, *, title: str, share: float = 0.5, k: int = 3
+    forecaster: Forecaster, network: RoadNetwork, states: ArrayLike, *, title: str, fraction: float = 0.5, k: int = 3
 ) -> ForecastExample:
-    """Cut a trip at a segment with several turns, and forecast its continuation.
+    """Truncate a trip at a segment with several turns, and forecast its continuation.
 
     Parameters
     ----------
     forecaster : Forecaster
-        With candidate destinations from other trips: see `Forecaster.with_destinations`.
+        Its candidate destinations should be those of other trips; see `Forecaster.with_destinations`.
     network : RoadNetwork
     states : (n,)
-        Segments of a whole trip, n >= 2.
+        Segments of a complete trip, n >= 2.
     title : str
-    share : float
-        The trip is cut at the first segment with several turns after this fraction of it.
+    fraction : float
+        The trip is truncated at the first segment with several turns after this fraction of its segments.
     k : int
         Number of routes.
     """
     path = np.asarray(states, dtype=np.int64)
     several = np.diff(network.out_ptr)[path] > 1
-    several[: int(share * (path.size - 1))] = False
+    several[: int(fraction * (path.size - 1))] = False
     several[-1] = False
-    cut = int(np.argmax(several)) if several.any() else max(int(share * (path.size - 1)), 0)
+    cut = int(np.argmax(several)) if several.any() else max(int(fraction * (path.size - 1)), 0)
     driven, actual = path[: cut + 1], path[cut + 1 :]
     prefix = driven.tolist()
     turns = forecaster.next_states(prefix)
@@ -85,7 +85,7 @@ def forecast_example(
 
 
 def forecast_section(view: DriversView) -> Section | None:
-    """Return the section of example forecasts, or None without examples."""
+    """Return the section on example forecasts, or None if there are no examples."""
     if not view.forecasts:
         return None
     parts = [
@@ -95,14 +95,14 @@ def forecast_section(view: DriversView) -> Section | None:
     return Section(
         "Forecasts",
         parts,
-        lead="Trips are cut at some point, and the mixture forecasts the next turn, the route if the destination is "
-        f"known, and the destination if it is not, {_AVERAGE} Candidate destinations are the ends of the other trips."
+        lead="Trips are truncated, and the mixture forecasts the next turn, the route to the true destination, and the "
+        f"destination. {_AVERAGE} Candidate destinations are the ends of the other trips."
         + ("" if view.trained is None else _TRAINED if view.trained else _HELD_OUT),
     )
 
 
 def forecast_page(network: RoadNetwork, example: ForecastExample) -> Report:
-    """Return the report of one trip and its forecast; it shows the movements of a person.
+    """Return the report on one trip and its forecast, which shows the movements of a person.
 
     >>> ring = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 2], [1, 2, 0])
     >>> example = ForecastExample("Trip 7", np.array([0]), np.array([1]), turns=[(1, 0.75)])
@@ -110,10 +110,10 @@ def forecast_page(network: RoadNetwork, example: ForecastExample) -> Report:
     ['turns-1']
     """
     names = [f"style {k + 1}" for k in range(example.intents.size)]
-    privacy = "This page shows where a person was and may be going. Do not share it."
+    privacy = "This page shows past and predicted movements of a person. Do not share it."
     return Report(
         f"Forecast of {example.title[:1].lower()}{example.title[1:]}",
-        "The next turn, the route if the destination is known, and the destination if it is not, " + _AVERAGE,
+        f"Forecasts of the next turn, the route to the true destination, and the destination. {_AVERAGE}",
         [Section("Forecast", _items(network, names, 1, example))],
         methods=[Callout("note", "Privacy", privacy)],
     )
@@ -122,9 +122,11 @@ def forecast_page(network: RoadNetwork, example: ForecastExample) -> Report:
 def _items(network: RoadNetwork, names: Sequence[str], number: int, example: ForecastExample) -> list[Item]:
     items: list[Item] = []
     if example.intents.size:
-        shares = ", ".join(f"{literal(name)} ({p:.0%})" for name, p in zip(names, example.intents, strict=True))
-        text = f"Probability of each style after {format_km(network, example.driven)}: {shares}."
-        items.append(Text(text.replace("%", "\u00a0%")))
+        posterior = zip(names, example.intents, strict=True)
+        parts = ", ".join(f"{literal(name)} {format_percent(p)}" for name, p in posterior).replace(
+            "style ", "style\u00a0"
+        )
+        items.append(Text(f"Posterior over styles after {format_km(network, example.driven)}: {parts}."))
     items.append(_map(network, number, example))
     if example.turns:
         items.append(_turn_table(network, number, example))
@@ -136,14 +138,14 @@ def _items(network: RoadNetwork, names: Sequence[str], number: int, example: For
 def _map(network: RoadNetwork, number: int, example: ForecastExample) -> Map:
     whole = np.concatenate([example.driven, example.actual])
     line = path_points(network, whole)
-    probable = example.probability >= _LEAST
+    probable = example.probability >= _MIN_PROBABILITY
     ends = _midpoints(network, example.destinations[probable & (example.probability >= 0.02)])
     seen = np.concatenate([line, *(path_points(network, path) for path, _ in example.routes), ends])
     layers = [street_layer(network, segments_near(network, seen, 600.0, widest=WIDEST))]
     for place, (path, probability) in enumerate(example.routes):
-        # The most probable route is the widest and lowest, so that all are visible where they coincide.
+        # The most probable route is the widest and lowest, so that all routes are visible where they coincide.
         stroke = Stroke("", SERIES[_HUES[place % len(_HUES)]], _WIDTHS[min(place, len(_WIDTHS) - 1)], halo=place == 0)
-        layers.append(route_layer(network, path, f"Route {place + 1}, {probability:.1%}", stroke))
+        layers.append(route_layer(network, path, f"Route {place + 1}, {format_percent(probability, 1)}", stroke))
     if example.actual.size:
         rest = np.concatenate([example.driven[-1:], example.actual])
         layers.append(route_layer(network, rest, "Actual continuation", Stroke("", INK, 1.8, dashed=True)))
@@ -160,9 +162,9 @@ def _map(network: RoadNetwork, number: int, example: ForecastExample) -> Map:
     return Map(
         f"forecast-{number}",
         example.title,
-        f"A trip of {format_km(network, whole)}, cut after {format_km(network, example.driven)}, with "
+        f"A trip of {format_km(network, whole)}, truncated after {format_km(network, example.driven)}, with "
         f"{len(example.routes)} forecast routes and {int(probable.sum())} possible destinations.",
-        "Routes lead from the current position to the true end; destinations are forecast without knowing it.",
+        "Routes lead from the current position to the true end. Destinations are forecast without the true end.",
         layers,
         attribution=network.attribution,
         view=pad_bounds(seen),
@@ -173,7 +175,7 @@ def _destination_layer(network: RoadNetwork, example: ForecastExample, probable:
     strokes = [Stroke(label, SERIES[3], width, 0.85, halo=True) for _, width, label in _CLASSES]
     chance = example.probability[probable]
     codes = np.searchsorted([low for low, _, _ in _CLASSES], chance, side="right") - 1
-    facts = {"": [f"destination with probability {value:.1%}" for value in chance.tolist()]}
+    facts = {"": [f"destination with probability {format_percent(value, 1)}" for value in chance.tolist()]}
     at = _midpoints(network, example.destinations[probable])
     return Layer("Destinations", at, strokes=strokes, stroke=codes, facts=facts, kind="points")
 
@@ -186,7 +188,7 @@ def _midpoints(network: RoadNetwork, segments: ArrayLike) -> FloatArray:
 def turn_words(network: RoadNetwork, here: int, target: int, trip: str = "") -> str:
     """Return the direction, angle and street of a turn from one segment into the next.
 
-    `trip` is named in the error if there is no such turn.
+    The error message names `trip` if the turn does not exist.
 
     >>> ring = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 2], [1, 2, 0])
     >>> turn_words(ring, 0, 1)
@@ -196,7 +198,7 @@ def turn_words(network: RoadNetwork, here: int, target: int, trip: str = "") -> 
     turn = own[network.turn_to[own] == target]
     if not turn.size:
         where = f" in {trip}" if trip else ""
-        raise InvalidParameter.of("target", target, f"must be a segment that segment {here} leads to{where}")
+        raise InvalidParameter.of("target", target, f"must be a successor of segment {here}{where}")
     bend = float(network.turn_angle[turn[0]])
     side = "straight on" if abs(bend) <= STRAIGHT else "right" if bend > 0.0 else "left"
     label, name = class_label(network.class_names[network.road_class[target]]), network.street(target)
@@ -209,13 +211,13 @@ def _turn_table(network: RoadNetwork, number: int, example: ForecastExample) -> 
     rows: list[list[Content]] = [
         [
             turn_words(network, here, segment, example.title),
-            Cell(f"{probability:.1%}", value=probability),
+            Cell.percent(probability, 1),
             "yes" if segment == taken else "",
         ]
         for segment, probability in sorted(example.turns, key=lambda turn: -turn[1])
     ]
-    columns: list[Column | str] = [Column("Turn", "left"), "Probability", Column("Taken", "left")]
-    caption = "The remainder to 100\u00a0% is the probability that the trip ends here."
+    columns: list[Column | str] = [Column("Turn", "left"), "Probability", Column("Actual turn", "left")]
+    caption = "The remaining probability is that of the trip ending here."
     return Table(f"turns-{number}", "Next turn", caption, columns, rows)
 
 
@@ -228,11 +230,11 @@ def _route_table(network: RoadNetwork, number: int, example: ForecastExample) ->
         rows.append(
             [
                 f"route {place}",
-                Cell(f"{probability:.1%}", value=probability),
+                Cell.percent(probability, 1),
                 Cell(format_km(network, path), value=float(network.length_m[path].sum() / 1000.0)),
-                Cell(f"{shared:.0%}", value=float(shared)),
+                Cell.percent(float(shared)),
             ]
         )
-    columns: list[Column | str] = [Column("Route", "left"), "Probability", "Length", "Shared"]
-    caption = "Shared is the fraction of the driven distance that lies on the route."
+    columns: list[Column | str] = [Column("Route", "left"), "Probability", "Length", "Overlap"]
+    caption = "Overlap is the percentage of the actual continuation that is on the route."
     return Table(f"routes-{number}", "Most probable routes", caption, columns, rows)

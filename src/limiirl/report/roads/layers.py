@@ -1,4 +1,4 @@
-"""Layers of road maps: streets as long lines, routes and flows."""
+"""Layers of road maps: streets, routes and flows."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from limiirl.report.maps import Bounds, Layer, Stroke
 from limiirl.report.svg import MUTED, SERIES
 from limiirl.roads import RoadNetwork
 
-# Importance of a road class by its name in OpenStreetMap; a link has the importance of the road that it links.
+# Importance of a road class by its name in OpenStreetMap; links have the importance of their road.
 _RANKS = {"motorway": 5, "trunk": 5, "primary": 4, "secondary": 3, "tertiary": 2, "avenue": 4, "arterial": 4, "ring": 5}
-# Width, strength and largest metres per pixel of background streets by rank.
+# Width, strength and largest scale (metres per pixel) of background streets, by rank.
 _BACKGROUND = (
     (0.8, 0.3, 45.0),
     (0.8, 0.3, 45.0),
@@ -25,18 +25,18 @@ _BACKGROUND = (
     (2.0, 0.48, 0.0),
     (2.8, 0.5, 0.0),
 )
-# Padding of a view as a fraction of its size; scale and attribution are in the corners.
+# Padding of a view as a fraction of its size, because scale and attribution are in the corners.
 _PADDING = 0.08
 # Lower bound as a fraction of the largest flow, width and strength of each flow class.
 _FLOW = ((0.0, 1.0, 0.45), (0.02, 1.7, 0.6), (0.06, 2.6, 0.7), (0.15, 3.8, 0.8), (0.35, 5.2, 0.9), (0.65, 7.0, 1.0))
 
 
 @dataclass(frozen=True)
-class Chains:
-    """Lines along streets, and the segments of each.
+class StreetLines:
+    """Lines along consecutive segments, and the segments of each.
 
-    `points` (n, 2) are latitudes and longitudes; chain i has the points ``offsets[i]:offsets[i + 1]``. `segments`
-    (n - m,) has one segment per step, the lower index of a two-way street.
+    `points` (n, 2) are latitudes and longitudes; line i has the points ``offsets[i]:offsets[i + 1]``. `segments`
+    (n - m,) has one segment per pair of consecutive points; for a two-way street, the lower of the two indices.
     """
 
     points: FloatArray
@@ -44,30 +44,30 @@ class Chains:
     segments: IntArray
 
     @property
-    def n_chains(self) -> int:
+    def n_lines(self) -> int:
         """Number m of lines."""
         return int(self.offsets.size - 1)
 
     @property
     def starts(self) -> IntArray:
-        """First index into `segments` of each chain (m,)."""
-        return self.offsets[:-1] - np.arange(self.n_chains)
+        """First index into `segments` of each line (m,)."""
+        return self.offsets[:-1] - np.arange(self.n_lines)
 
     @property
     def first(self) -> IntArray:
-        """First segment (m,) of each chain."""
+        """First segment (m,) of each line."""
         return self.segments[self.starts]
 
-    def total(self, values: ArrayLike) -> FloatArray:
-        """Return the sums (m,) of values (S,) along each chain."""
+    def sum_along(self, values: ArrayLike) -> FloatArray:
+        """Return the sums (m,) of values (S,) along the lines."""
         chosen = np.asarray(values, dtype=np.float64)[self.segments]
-        return np.add.reduceat(chosen, self.starts) if self.n_chains else np.empty(0)
+        return np.add.reduceat(chosen, self.starts) if self.n_lines else np.empty(0)
 
 
-def join_segments(network: RoadNetwork, keys: Sequence[ArrayLike] = (), within: ArrayLike | None = None) -> Chains:
-    """Join segments into lines that end only at crossings or where one of the keys (S,) changes.
+def join_segments(network: RoadNetwork, keys: Sequence[ArrayLike] = (), within: ArrayLike | None = None) -> StreetLines:
+    """Join segments to lines that end at intersections and where one of the keys (S,) changes.
 
-    `within` (S,) selects the segments to draw; a street is drawn if one of its directions is selected.
+    `within` (S,) is a mask of segments; a street is included if one of its directions is selected.
 
     >>> bend = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 1, 2], [1, 2, 0, 1])
     >>> join_segments(bend).points.tolist()
@@ -81,11 +81,13 @@ def join_segments(network: RoadNetwork, keys: Sequence[ArrayLike] = (), within: 
     following = _following(network.n_nodes, tail, head, [np.asarray(key)[streets] for key in keys])
     nodes, lengths, order = _trace_lines(tail.tolist(), head.tolist(), following.tolist())
     points = np.stack([network.lat[nodes], network.lon[nodes]], axis=1) if nodes else np.empty((0, 2))
-    return Chains(points, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), streets[np.array(order, np.int64)])
+    return StreetLines(
+        points, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), streets[np.array(order, np.int64)]
+    )
 
 
 def _following(n_nodes: int, tail: IntArray, head: IntArray, keys: list[NDArray[np.generic]]) -> IntArray:
-    """Return the street (n, 2) that continues each street at its tail and at its head; -1 where the line ends."""
+    """Return the continuation (n, 2) of each street at its tail and at its head, or -1 at the end of a line."""
     n = tail.size
     ends = np.concatenate([tail, head])
     degree = np.bincount(ends, minlength=n_nodes)
@@ -94,7 +96,7 @@ def _following(n_nodes: int, tail: IntArray, head: IntArray, keys: list[NDArray[
     alike = pairs[:, 0] % n != pairs[:, 1] % n if n else np.empty(0, dtype=bool)
     for key in keys:
         a, b = key[pairs[:, 0] % n], key[pairs[:, 1] % n]
-        # NaN (unknown) equals NaN here.
+        # Unknown values (NaN) are equal.
         alike &= (a == b) | ((a != a) & (b != b))
     following = np.full(2 * n, -1, dtype=np.int64)
     for one, two in ((0, 1), (1, 0)):
@@ -105,7 +107,7 @@ def _following(n_nodes: int, tail: IntArray, head: IntArray, keys: list[NDArray[
 def _trace_lines(
     tail: list[int], head: list[int], following: list[list[int]]
 ) -> tuple[list[int], list[int], list[int]]:
-    """Return nodes, points per line and streets in order: first lines from one of their ends, then closed rings."""
+    """Return nodes, number of points per line, and streets in order; closed rings are last."""
     nodes: list[int] = []
     lengths: list[int] = []
     order: list[int] = []
@@ -130,11 +132,7 @@ def _trace_lines(
 
 
 def class_rank(class_name: str) -> int:
-    """Return the importance of a road class, from 1 to 5.
-
-    >>> class_rank("motorway_link"), class_rank("residential"), class_rank("something else")
-    (5, 1, 1)
-    """
+    """Return the importance of a road class, from 1 to 5."""
     return _RANKS.get(class_name.removesuffix("_link"), 1)
 
 
@@ -144,15 +142,14 @@ def segment_ranks(network: RoadNetwork) -> IntArray:
 
 
 def class_label(name: str) -> str:
-    """Return the name of a class in words."""
+    """Return the name of a road class for display."""
     return name.replace("_", " ")
 
 
 def segments_near(network: RoadNetwork, points: ArrayLike, margin_m: float, *, widest: float = 1.0) -> BoolArray:
-    """Return which segments (S,) lie in the box around points (n, 2) in degrees, with a margin.
+    """Return a mask (S,) of the segments in the bounding box of points (n, 2) in degrees, plus a margin.
 
-    The box is extended to be at least `widest` times as wide as high, for wide windows, and as high as wide, for
-    square ones.
+    If `widest` > 1, the box is extended to be at least `widest` times as wide as high, and at least as high as wide.
 
     >>> pair = RoadNetwork.from_segments([41.15, 41.16, 41.3], [-8.63, -8.63, -8.63], [0, 1], [1, 2])
     >>> segments_near(pair, [[41.15, -8.63]], 250.0).tolist()
@@ -170,11 +167,7 @@ def segments_near(network: RoadNetwork, points: ArrayLike, margin_m: float, *, w
 
 
 def pad_bounds(points: ArrayLike) -> Bounds:
-    """Return the south-west and north-east corners of points (n, 2) with padding.
-
-    >>> pad_bounds([[41.0, -8.0], [42.0, -8.5]])
-    ((40.92, -8.54), (42.08, -7.96))
-    """
+    """Return the south-west and north-east corners of points (n, 2), with padding."""
     given = np.asarray(points, dtype=np.float64).reshape(-1, 2)
     low, high = given.min(axis=0), given.max(axis=0)
     room = _PADDING * (high - low)
@@ -182,8 +175,8 @@ def pad_bounds(points: ArrayLike) -> Bounds:
     return (south, west), (north, east)
 
 
-def street_facts(network: RoadNetwork, lines: Chains) -> dict[str, list[object]]:
-    """Return class, lanes, speed limit, length and direction of each line."""
+def street_facts(network: RoadNetwork, lines: StreetLines) -> dict[str, list[object]]:
+    """Return the class, lanes, speed limit, length and direction of each line."""
     s = lines.first
     both = network.opposite[s] >= 0
     return {
@@ -192,19 +185,19 @@ def street_facts(network: RoadNetwork, lines: Chains) -> dict[str, list[object]]
         "speed limit": [
             f"{value:g} km/h" if np.isfinite(value) else "unknown" for value in network.speed_kmh[s].tolist()
         ],
-        "length": [f"{value:,.0f} m" for value in lines.total(network.length_m).tolist()],
+        "length": [f"{value:,.0f} m" for value in lines.sum_along(network.length_m).tolist()],
         "direction": ["two-way" if two else "one-way" for two in both.tolist()],
     }
 
 
-def join_uniform_segments(network: RoadNetwork, *more: ArrayLike, within: ArrayLike | None = None) -> Chains:
-    """Return lines along which the `street_facts` and further keys (S,) are constant."""
+def join_uniform_segments(network: RoadNetwork, *more: ArrayLike, within: ArrayLike | None = None) -> StreetLines:
+    """Return lines along which the `street_facts` and further keys (S,) do not change."""
     both = network.opposite >= 0
     return join_segments(network, [network.road_class, network.lanes, network.speed_kmh, both, *more], within)
 
 
 def street_layer(network: RoadNetwork, within: ArrayLike | None = None) -> Layer:
-    """Return the streets as a grey background, important ones stronger."""
+    """Return the background layer of streets in grey, with stronger lines for important roads."""
     lines = join_uniform_segments(network, within=within)
     strokes = [Stroke("", MUTED, width, strength, detail) for width, strength, detail in _BACKGROUND]
     codes, facts = segment_ranks(network)[lines.first], street_facts(network, lines)
@@ -223,14 +216,14 @@ def node_points(network: RoadNetwork, nodes: NDArray[np.integer]) -> FloatArray:
 
 
 def route_layer(network: RoadNetwork, states: ArrayLike, title: str, stroke: Stroke) -> Layer:
-    """Return a layer of one route, with its length."""
+    """Return the layer of one route."""
     return Layer.of_lines(
         title, [path_points(network, states)], strokes=[stroke], facts={"length": [format_km(network, states)]}
     )
 
 
 def format_km(network: RoadNetwork, states: ArrayLike) -> str:
-    """Return the length of a path as text."""
+    """Return the length of a path in km as text."""
     return f"{network.length_m[np.asarray(states, dtype=np.int64)].sum() / 1000.0:.1f} km"
 
 
@@ -239,8 +232,8 @@ def flow_layers(
 ) -> list[Layer]:
     """Return a layer of the dominant intent per street, and one layer of flows per intent.
 
-    `flows` (K, S) are trips per intent and segment, NaN in both directions for hidden streets, which the text
-    `hidden` describes. Both directions of a street are added. One layer of the group is visible at a time.
+    `flows` (K, S) are trips per intent and segment, with NaN in both directions for hidden streets, which are labelled
+    `hidden`. The directions of a street are added. One layer of the group is visible at a time.
     """
     counts = np.asarray(flows, dtype=np.float64)
     if counts.shape != (len(names), network.n_segments):
@@ -251,7 +244,7 @@ def flow_layers(
     both = counts + np.where(back >= 0, counts[:, np.maximum(back, 0)], 0.0)
     known = ~np.isnan(both)
     streets = np.where(known, both, 0.0)
-    # Steps of a two-hundredth of the largest flow are invisible and give longer lines.
+    # Rounding to 1/200 of the largest flow is invisible and results in longer lines.
     step = max(float(streets.max(initial=0.0)) / 200.0, 1e-12)
     lines = join_segments(network, [*(np.rint(row / step) for row in streets), *known], streets.sum(axis=0) > 0.0)
     flow = streets[:, lines.first]
@@ -282,12 +275,12 @@ def _flow_classes(row: FloatArray, colour: str) -> tuple[IntArray, list[Stroke]]
 
 
 def _dominant_styles(flow: FloatArray, n_trips: FloatArray, names: Sequence[str]) -> tuple[list[Stroke], IntArray]:
-    """Return strokes and codes by the intent with the largest share of its own trips on a street."""
+    """Return strokes and codes by the intent with the largest fraction of its trips on each street."""
     rate = flow / np.maximum(n_trips, 1e-300)[:, None]
-    share = rate / np.maximum(rate.sum(axis=0), 1e-300)
-    leader = share.argmax(axis=0)
-    # Dominant means about 1.5 times an equal share.
-    clear = share.max(axis=0, initial=0.0) >= 1.5 / (len(names) + 0.5)
+    fraction = rate / np.maximum(rate.sum(axis=0), 1e-300)
+    leader = fraction.argmax(axis=0)
+    # Dominant means about 1.5 times an equal fraction.
+    clear = fraction.max(axis=0, initial=0.0) >= 1.5 / (len(names) + 0.5)
     total = flow.sum(axis=0)
     wide = np.searchsorted(np.array([0.05, 0.3]) * float(total.max(initial=0.0)), total, side="right")
     strokes = []

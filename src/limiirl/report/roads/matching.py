@@ -1,4 +1,4 @@
-"""Page of a map matching: how much was matched, how close, what was lost and why, and examples."""
+"""Page of a map matching: coverage, accuracy, losses with reasons, and examples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from limiirl.report.maps import WIDEST, Layer, Map, Stroke
 from limiirl.report.markup import literal
 from limiirl.report.roads.layers import node_points, pad_bounds, segments_near, street_layer
 from limiirl.report.svg import INK, MUTED, SERIES
-from limiirl.report.tables import Cell, Column, Content, Table
+from limiirl.report.tables import Cell, Column, Content, Table, format_percent
 from limiirl.roads import Matches, RoadNetwork, Trips, measure_quality
 from limiirl.roads.matching import LEVELS, LONG_M, LONG_S, Quality
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from limiirl.roads import CleanedTrips
 
 
-# Drivers with fewer paths are only counted.
-_LEAST = 5
+# Drivers with fewer paths are counted together.
+_MIN_PATHS = 5
 _DISTANCES = np.arange(0.0, 61.0, 2.5)
 
 
@@ -34,18 +34,18 @@ def quality_page(
     *,
     examples: bool = True,
 ) -> Report:
-    """Return the report of a map matching.
+    """Return the report on a map matching.
 
     Parameters
     ----------
     network : RoadNetwork
     trips : Trips or CleanedTrips
-        The input of the matching.
+        Trips that were matched.
     matches : Matches
     quality : Quality, optional
-        From `limiirl.roads.measure_quality`; computed by default.
+        Result of `limiirl.roads.measure_quality`; computed by default.
     examples : bool
-        Show three trips, with the fixes of a person.
+        Show three trips with their GPS fixes.
     """
     given: Trips = trips if isinstance(trips, Trips) else trips.trips
     measured = measure_quality(network, trips, matches) if quality is None else quality
@@ -54,7 +54,7 @@ def quality_page(
     settings = {str(name).replace("_", " "): _format_setting(value) for name, value in matches.settings.items()}
     return Report(
         "Map matching",
-        _lead(measured, median).replace("%", "\u00a0%"),
+        _lead(measured, median),
         [
             Section("Matched trips", [_counts(measured), _outcomes(given, matches), *_losses(measured)]),
             Section("Accuracy", [Grid(_histograms(matches, distances)), _quantiles(measured), _gaps(matches)]),
@@ -63,97 +63,97 @@ def quality_page(
         methods=[Facts({**settings, **_count_drivers(matches)})],
         highlights={
             "recorded trips": f"{measured.n_trips:,}",
-            "matched end to end": _percent(measured.share_whole).replace("%", "\u00a0%"),
-            "fixes on a path": _percent(measured.share_fixes).replace("%", "\u00a0%"),
+            "matched end to end": _percent(measured.share_whole),
+            "matched fixes": _percent(measured.share_fixes),
             "median distance": "–" if median is None else f"{median:.1f} m",
         },
     )
 
 
-def _percent(share: float) -> str:
-    return f"{share:.1%}" if np.isfinite(share) else "–"
-
-
-def _count_cell(count: int) -> Cell:
-    return Cell(f"{count:,}", value=int(count))
+def _percent(fraction: float) -> str:
+    return format_percent(fraction, 1) if np.isfinite(fraction) else "–"
 
 
 def _lead(quality: Quality, median: float | None) -> str:
     if median is None:
-        return f"None of {quality.n_trips:,} recorded trips was matched: no fix lies on a path of the network."
+        return f"None of the {quality.n_trips:,} recorded trips was matched."
     return (
-        f"{quality.n_whole:,} of {quality.n_trips:,} recorded trips were matched end to end. {quality.share_fixes:.1%} "
-        f"of the fixes lie on a path, at a median distance of {median:.1f} m."
+        f"{quality.n_whole:,} of {quality.n_trips:,} recorded trips were matched end to end. "
+        f"{_percent(quality.share_fixes)} of the GPS fixes were matched, at a median distance of {median:.1f} m."
     )
 
 
 def _counts(quality: Quality) -> Facts:
     ratio = quality.length_ratio[np.isfinite(quality.length_ratio)]
-    within = ", ".join(f"{share:.1%} within {metres:g} m" for metres, share in quality.within.items())
+    within = ", ".join(f"{_percent(part)} within {metres:g} m" for metres, part in quality.within.items())
     facts = {
         "Recorded trips": f"{quality.n_trips:,}",
-        "Input of the matcher": f"{quality.n_pieces_given:,} trips or parts of trips, {quality.n_fixes:,} fixes",
-        "Matched at least in part": f"{quality.n_matched:,} trips, in {quality.n_paths:,} connected paths",
+        "Input of the matcher": f"{quality.n_pieces_given:,} trips or parts of trips with {quality.n_fixes:,} fixes",
+        "Matched at least in part": f"{quality.n_matched:,} trips, with {quality.n_paths:,} connected paths",
         "Matched end to end": f"{quality.n_whole:,} trips",
-        "Fixes on a path": f"{quality.n_fixes_matched:,}: {within}" if quality.n_fixes_matched else "none",
-        "Length of paths": f"{np.median(ratio):.2f} times the line through the fixes (median)" if ratio.size else "",
-        "Long gaps": f"{quality.n_gaps:,} over {LONG_S:g} s or {LONG_M:g} m, {_percent(quality.gap_share)} of the "
-        "length; there the path is the shortest one and not observed"
+        "Matched fixes": f"{quality.n_fixes_matched:,}: {within}" if quality.n_fixes_matched else "none",
+        "Length of paths": f"{np.median(ratio):.2f} times the length of the line through the fixes (median)"
+        if ratio.size
+        else "",
+        "Long gaps": f"{quality.n_gaps:,} gaps longer than {LONG_S:g} s or {LONG_M:g} m, with "
+        f"{_percent(quality.gap_share)} of the length; they are filled with shortest paths"
         if quality.n_paths
         else "",
     }
-    return Facts({name: text.replace("%", "\u00a0%") for name, text in facts.items() if text})
+    return Facts({name: text for name, text in facts.items() if text})
 
 
 def _outcomes(trips: Trips, matches: Matches) -> Table:
-    """Return the number of inputs of the matcher by outcome."""
+    """Return the number of matched trips and parts of trips, by outcome."""
     pieces = np.bincount(matches.trip, minlength=len(trips))
     whole = np.zeros(len(trips), dtype=bool)
     whole[matches.trip[matches.whole]] = True
     rows: list[list[Content]] = []
     for name, chosen in (
         ("end to end", whole),
-        ("in part, as one piece", (pieces == 1) & ~whole),
-        ("in several pieces", (pieces > 1) & ~whole),
+        ("partly, with one path", (pieces == 1) & ~whole),
+        ("partly, with several paths", (pieces > 1) & ~whole),
         ("not at all", pieces == 0),
     ):
-        share = int(chosen.sum()) / max(len(trips), 1)
-        rows.append([name, _count_cell(int(chosen.sum())), Cell(f"{share:.1%}", value=share)])
-    columns: list[Column | str] = [Column("Matched", "left"), "Trips or parts", "Share"]
-    caption = "Inputs of the matcher: trips, and the parts into which cleaning divided some of them."
+        n = int(chosen.sum())
+        rows.append([name, Cell.count(n), Cell.percent(n / max(len(trips), 1), 1)])
+    columns: list[Column | str] = [Column("Matched", "left"), "Number", "Percentage"]
+    caption = "Trips, or the parts into which a trip was divided during cleaning, by the result of the matching."
     return Table("outcomes", "Outcomes", caption, columns, rows)
 
 
 def _losses(quality: Quality) -> list[Table]:
-    """Return the table of lost data with reasons, if any."""
+    """Return the table of excluded data with reasons, or [] if no data were excluded."""
     rows: list[list[Content]] = []
     for what, counts in (
-        ("trip", quality.lost),
-        ("row or file not read", quality.unread),
-        ("fixes dropped in cleaning", quality.dropped),
+        ("trips", quality.lost),
+        ("rows or files", quality.unread),
+        ("fixes, in cleaning", quality.dropped),
         ("matching", quality.reasons),
     ):
         ordered = sorted(counts.items(), key=lambda pair: -pair[1])
-        rows += [[f"{what}: {reason}", _count_cell(count)] for reason, count in ordered]
+        rows += [[f"{what}: {reason}", Cell.count(count)] for reason, count in ordered]
     caption = (
-        "Trips that did not reach the matcher, rows or files that could not be read, fixes dropped in cleaning, and "
-        "parts that the matcher skipped or cut."
+        "Trips that were excluded before matching, rows or files that could not be read, fixes that were excluded in "
+        "cleaning, and fixes or parts of trips that were excluded in matching."
     )
     columns: list[Column | str] = [Column("Reason", "left"), "Count"]
-    return [Table("reasons", "Lost data", caption, columns, rows)] if rows else []
+    return [Table("reasons", "Excluded data", caption, columns, rows)] if rows else []
 
 
 def _quantiles(quality: Quality) -> Table:
     rows: list[list[Content]] = [
         [name, *(Cell.number(float(value), 1) for value in values)]
         for name, values in (
-            ("metres from fix to path", quality.distance_m),
-            ("seconds between fixes", quality.gap_s),
-            ("metres driven between fixes", quality.gap_m),
+            ("distance from fix to path, m", quality.distance_m),
+            ("time between fixes, s", quality.gap_s),
+            ("distance driven between fixes, m", quality.gap_m),
         )
     ]
-    columns: list[Column | str] = [Column("Quantile", "left"), *(f"{100 * level:g} %" for level in LEVELS)]
-    return Table("quantiles", "Quantiles", "Over matched fixes, and over consecutive fixes on a path.", columns, rows)
+    columns: list[Column | str] = [Column("Quantity", "left"), *(f"{100 * level:g}\u00a0%" for level in LEVELS)]
+    return Table(
+        "quantiles", "Quantiles", "Over matched fixes, and over pairs of consecutive matched fixes.", columns, rows
+    )
 
 
 def _format_setting(value: Any) -> str:
@@ -163,16 +163,16 @@ def _format_setting(value: Any) -> str:
 
 
 def _histograms(matches: Matches, distances: FloatArray) -> list[Figure]:
-    distance = plot_histogram(distances, "metres from fix to path", "matched fixes", _DISTANCES, unit=" m")
-    confidence = plot_histogram(matches.confidence, "confidence of a path", "paths", np.linspace(0.0, 1.0, 21))
+    distance = plot_histogram(distances, "distance from fix to path, m", "matched fixes", _DISTANCES, unit=" m")
+    confidence = plot_histogram(matches.confidence, "confidence of the path", "paths", np.linspace(0.0, 1.0, 21))
     return [
-        Figure.from_plot("distances", "Distances", "Distances from the fixes to the matched path.", distance),
+        Figure.from_plot("distances", "Distances", "Distances from matched fixes to the path.", distance),
         Figure.from_plot("confidence", "Confidence", "Confidence of the matcher in each path.", confidence),
     ]
 
 
 def _gaps(matches: Matches) -> Table:
-    """Return the runs of unmatched fixes by length."""
+    """Return the number of runs of unmatched fixes, by length."""
     runs = _run_lengths(matches)
     rows: list[list[Content]] = []
     for name, chosen in (
@@ -181,13 +181,13 @@ def _gaps(matches: Matches) -> Table:
         ("5 to 19 fixes", (runs >= 5) & (runs <= 19)),
         ("20 fixes and more", runs >= 20),
     ):
-        rows.append([name, _count_cell(int(chosen.sum())), _count_cell(int(runs[chosen].sum()))])
-    columns: list[Column | str] = [Column("Length of gap", "left"), "Gaps", "Fixes"]
-    return Table("gaps", "Gaps", "Consecutive fixes of a trip that are not matched.", columns, rows)
+        rows.append([name, Cell.count(int(chosen.sum())), Cell.count(int(runs[chosen].sum()))])
+    columns: list[Column | str] = [Column("Length of run", "left"), "Runs", "Fixes"]
+    return Table("gaps", "Unmatched fixes", "Runs of consecutive fixes of a trip that were not matched.", columns, rows)
 
 
 def _run_lengths(matches: Matches) -> IntArray:
-    """Return the lengths of runs of unmatched fixes within a trip."""
+    """Return the lengths of the runs of consecutive unmatched fixes."""
     lost = matches.fix_segment < 0
     trip = np.repeat(np.arange(matches.fix_offsets.size - 1), np.diff(matches.fix_offsets))
     begins = lost & np.concatenate([[True], ~lost[:-1] | (np.diff(trip) > 0)])[: lost.size]
@@ -195,17 +195,17 @@ def _run_lengths(matches: Matches) -> IntArray:
 
 
 def _count_drivers(matches: Matches) -> dict[str, str]:
-    """Return the number of drivers; details of drivers with few paths could identify them."""
+    """Return the number of drivers; drivers with few paths are counted together for privacy."""
     if matches.groups is None:
         return {}
     _, counts = np.unique(matches.groups, return_counts=True)
-    shown = int((counts >= _LEAST).sum())
-    few = f"{counts.size - shown:,} with fewer than {_LEAST} paths"
-    return {"drivers": f"{counts.size:,}: {shown:,} with at least {_LEAST} paths, {few}"}
+    shown = int((counts >= _MIN_PATHS).sum())
+    few = f"{counts.size - shown:,} with fewer than {_MIN_PATHS} paths"
+    return {"drivers": f"{counts.size:,}: {shown:,} with at least {_MIN_PATHS} paths, {few}"}
 
 
 def _examples(network: RoadNetwork, trips: Trips, matches: Matches) -> list[Section]:
-    """Return paths of high, median and low confidence among those of at least median length."""
+    """Return maps of three paths of at least median length: with high, median and low confidence."""
     if not len(matches):
         return []
     usual = np.flatnonzero(matches.lengths >= np.median(matches.lengths))
@@ -217,7 +217,7 @@ def _examples(network: RoadNetwork, trips: Trips, matches: Matches) -> list[Sect
         if piece not in taken:
             taken.add(piece)
             maps.append(_example(network, trips, matches, piece, name, number))
-    text = "Dots are fixes, the thick line is the matched path; thin lines join each fix to its position on the path."
+    text = "Dots are GPS fixes, thick lines are matched paths, and thin lines connect each fix to its matched position."
     return [Section("Examples", [Text(text), *maps])]
 
 
@@ -247,13 +247,17 @@ def _example(network: RoadNetwork, trips: Trips, matches: Matches, piece: int, n
     }
     layers.append(Layer("Fixes", at, strokes=strokes, stroke=on.astype(np.int64), facts=facts, kind="points"))
     metres = away[on]
-    summary = f"median distance {np.median(metres):.1f} m, maximum {metres.max():.1f} m" if metres.size else "no fixes"
+    summary = (
+        f"median distance {np.median(metres):.1f} m, maximum {metres.max():.1f} m"
+        if metres.size
+        else "no matched fixes"
+    )
     return Map(
         f"example-{number}",
         name,
         f"A trip of {at.shape[0]} fixes and the path of {path.size} segments matched to it: {summary}.",
         f"Confidence {matches.confidence[piece]:.2f}; {literal(summary)}. "
-        + ("The path covers the whole trip." if matches.whole[piece] else "The path covers part of the trip."),
+        + ("The path covers the whole trip." if matches.whole[piece] else "The path covers a part of the trip."),
         layers,
         attribution=network.attribution,
         view=pad_bounds(seen),
@@ -261,7 +265,7 @@ def _example(network: RoadNetwork, trips: Trips, matches: Matches, piece: int, n
 
 
 def _positions(network: RoadNetwork, segment: IntArray, along_m: FloatArray) -> FloatArray:
-    """Return the points (n, 2) at given metres along segments."""
-    share = (along_m / network.length_m[segment])[:, None]
+    """Return the points (n, 2) at the given distances along segments."""
+    fraction = (along_m / network.length_m[segment])[:, None]
     tail, head = (node_points(network, ends[segment]) for ends in (network.tail, network.head))
-    return np.asarray(tail + share * (head - tail))
+    return np.asarray(tail + fraction * (head - tail))

@@ -1,4 +1,4 @@
-"""Page of a road network: a map with several colourings, road statistics, and dropped data."""
+"""Page of a road network: a map with several colourings, statistics of roads, and excluded data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from limiirl._typing import FloatArray, IntArray
 from limiirl.report.document import Facts, Fold, Item, Report, Section, Text
 from limiirl.report.maps import Layer, Map, Stroke
 from limiirl.report.roads.layers import (
-    Chains,
+    StreetLines,
     class_label,
     class_rank,
     join_uniform_segments,
@@ -20,7 +20,7 @@ from limiirl.report.roads.layers import (
     street_facts,
 )
 from limiirl.report.svg import INK, MUTED, SERIES
-from limiirl.report.tables import Cell, Column, Content, Table
+from limiirl.report.tables import Cell, Column, Content, Table, format_percent
 from limiirl.roads import RoadNetwork, regions, summarize
 from limiirl.worlds import REGIONS
 
@@ -28,12 +28,12 @@ _SPEEDS = (30.0, 50.0, 70.0, 90.0)
 _LANES = (1.0, 2.0, 3.0)
 _GROUP = "colouring"
 _THIN, _DETAIL = 0.9, 45.0
-# Colours of road classes from the most important on, in an order that keeps neighbours distinct.
+# Colours of road classes from the most to the least important, such that neighbours are distinct.
 _HUES = (1, 6, 0, 2, 3, 5, 7, 4)
 
 
 def network_page(network: RoadNetwork, *, title: str = "Road network") -> Report:
-    """Return the report of a network: map, lengths by class and region, known attributes, dropped data.
+    """Return the report on a network: map, lengths by class and region, known attributes, and excluded data.
 
     >>> ring = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 2], [1, 2, 0])
     >>> [table.name for table in network_page(ring).tables]
@@ -42,20 +42,19 @@ def network_page(network: RoadNetwork, *, title: str = "Road network") -> Report
     place = regions(network)
     km = network.length_m / 1000.0
     speed, lanes = (
-        f"{100.0 * float(km[np.isfinite(v)].sum() / km.sum()):.0f}\u00a0%" for v in (network.speed_kmh, network.lanes)
+        format_percent(float(km[np.isfinite(v)].sum() / km.sum())) for v in (network.speed_kmh, network.lanes)
     )
-    roads_lead = "Lengths count each direction of travel. Attributes that the source does not state are unknown."
-    regions_lead = "The centre and sixteen compass directions around it."
+    roads_lead = "Lengths are counted per direction of travel. Attributes that are missing in the source are unknown."
+    regions_lead = "The regions are the centre and sixteen compass directions around it."
     facts = {
         "Centre": f"{network.centre[0]:.5f}, {network.centre[1]:.5f}",
         "Fingerprint": network.fingerprint(),
-        "Attribution": network.attribution or "none given",
+        "Attribution": network.attribution or "none",
     }
     return Report(
         title,
-        f"{network.n_segments:,} directed segments with a total length of {km.sum():,.0f} km, joined by "
-        f"{network.n_turns:,} turns. The speed limit is known for {speed} of the length, the number of lanes for "
-        f"{lanes}.",
+        f"{network.n_segments:,} directed segments with a total length of {km.sum():,.0f} km and {network.n_turns:,} "
+        f"turns. The speed limit is known for {speed} of the length, and the number of lanes for {lanes}.",
         [
             Section("Map", [_map(network, place)]),
             Section("Roads", [_class_table(network)], lead=roads_lead),
@@ -64,8 +63,8 @@ def network_page(network: RoadNetwork, *, title: str = "Road network") -> Report
         ],
         methods=[
             Text(
-                "A segment is a piece of road between two neighbouring points of the map in one direction; a turn is a "
-                "legal transition from one segment to the next. Segments are the states of the MDP, turns its actions."
+                "A segment is a directed piece of road between two consecutive points of the map. A turn is a legal "
+                "transition from one segment to the next. Segments are the states and turns the actions of the MDP."
             ),
             Facts(facts),
         ],
@@ -79,7 +78,7 @@ def network_page(network: RoadNetwork, *, title: str = "Road network") -> Report
 
 
 def _map(network: RoadNetwork, place: IntArray) -> Map:
-    # Lines end where the region changes, so that all colourings share them.
+    # Lines end where the region changes, so that all colourings use the same lines.
     lines = join_uniform_segments(network, place)
     s = lines.first
     facts = street_facts(network, lines)
@@ -99,16 +98,17 @@ def _map(network: RoadNetwork, place: IntArray) -> Map:
     return Map(
         "network",
         "Road network",
-        f"A map of {network.n_segments:,} road segments. Most of the length, {km.max() / km.sum():.0%}, is {most}.",
-        "Choose a colouring below. Drag or use the arrow keys to move; zoom with the buttons, + and −, or with the "
-        "wheel after a click. Point at a street to see its attributes.",
+        f"A map of {network.n_segments:,} road segments. The most frequent class is {most}, with "
+        f"{format_percent(km.max() / km.sum())} of the length.",
+        "Select a colouring below. Drag the map or use the arrow keys to pan. Zoom with the buttons, with + and −, or "
+        "with the mouse wheel after a click. Hover over a street to see its attributes.",
         layers,
         attribution=network.attribution,
     )
 
 
-def _by_class(network: RoadNetwork, lines: Chains) -> tuple[list[Stroke], IntArray]:
-    """Colour by class, important ones wide and on top, local ones grey."""
+def _by_class(network: RoadNetwork, lines: StreetLines) -> tuple[list[Stroke], IntArray]:
+    """Return strokes and codes by road class: important roads are wide and on top, local roads are grey."""
     names = [name.removesuffix("_link") for name in network.class_names]
     important = sorted({name for name in names if class_rank(name) > 1}, key=lambda name: (class_rank(name), name))
     local = sorted({name for name in names if class_rank(name) == 1})
@@ -122,7 +122,7 @@ def _by_class(network: RoadNetwork, lines: Chains) -> tuple[list[Stroke], IntArr
 
 
 def _by_value(values: FloatArray, bounds: tuple[float, ...], unit: str, colour: str) -> tuple[list[Stroke], IntArray]:
-    """Colour by classes of a number, stronger and wider for larger ones; unknown is grey."""
+    """Return strokes and codes by intervals of a value: larger values are stronger and wider, unknown is grey."""
     n = len(bounds)
     labels = [f"up to {bounds[0]:g} {unit}"]
     labels += [f"over {a:g} to {b:g} {unit}" for a, b in pairwise(bounds)]
@@ -134,7 +134,7 @@ def _by_value(values: FloatArray, bounds: tuple[float, ...], unit: str, colour: 
 
 
 def _by_region(place: IntArray, importance: IntArray) -> tuple[list[Stroke], IntArray]:
-    """Colour by region: opposite directions share a hue, one of them paler; important roads are wide."""
+    """Return strokes and codes by region: opposite directions share a hue, and important roads are wide."""
     strokes: list[Stroke] = []
     for number, name in reversed(list(enumerate(REGIONS))):
         colour = INK if number == 0 else SERIES[(number - 1) % len(SERIES)]
@@ -152,42 +152,47 @@ def _class_table(network: RoadNetwork) -> Table:
         if not own.any():
             continue
         total = float(km[own].sum())
-        shares = [float(km[own & np.isfinite(v)].sum()) / total for v in (network.lanes, network.speed_kmh)]
+        known = [float(km[own & np.isfinite(v)].sum()) / total for v in (network.lanes, network.speed_kmh)]
         limits = network.speed_kmh[own & np.isfinite(network.speed_kmh)]
         rows.append(
             [
                 class_label(network.class_names[c]),
-                Cell(f"{int(own.sum()):,}", value=int(own.sum())),
+                Cell.count(int(own.sum())),
                 Cell.number(total, 1),
-                *(Cell(f"{share:.0%}", value=share) for share in shares),
+                *map(Cell.percent, known),
                 Cell.number(float(np.median(limits)) if limits.size else None, 0),
             ]
         )
-    columns: list[Column | str] = [Column("Class", "left"), "Segments", "km", "Lanes known", "Limit known"]
-    columns.append("Median limit, km/h")
-    return Table("road-classes", "Roads by class", "Percentages are of the length.", columns, rows)
+    columns: list[Column | str] = [
+        Column("Class", "left"),
+        "Segments",
+        "Length, km",
+        "Lanes known",
+        "Speed limit known",
+    ]
+    columns.append("Median speed limit, km/h")
+    return Table("road-classes", "Roads by class", "Percentages refer to the length.", columns, rows)
 
 
 def _region_table(network: RoadNetwork, place: IntArray) -> Table:
     km = np.bincount(place, network.length_m / 1000.0, minlength=len(REGIONS))
     count = np.bincount(place, minlength=len(REGIONS))
     rows: list[list[Content]] = [
-        [name, Cell(f"{int(count[r]):,}", value=int(count[r])), Cell.number(float(km[r]), 1)]
-        for r, name in enumerate(REGIONS)
+        [name, Cell.count(int(count[r])), Cell.number(float(km[r]), 1)] for r, name in enumerate(REGIONS)
     ]
-    return Table("regions", "Roads by region", "", [Column("Region", "left"), "Segments", "km"], rows)
+    return Table("regions", "Roads by region", "", [Column("Region", "left"), "Segments", "Length, km"], rows)
 
 
 def _notes_section(network: RoadNetwork) -> list[Section]:
-    """Return the dropped data with reasons, and all notes of the build."""
+    """Return the excluded data with reasons, and all notes of the build."""
     dropped = summarize(network)["dropped"]
     items: list[Item] = []
     if dropped:
-        rows: list[list[Content]] = [[reason, Cell(f"{count:,}", value=count)] for reason, count in dropped.items()]
-        items.append(Table("dropped", "Dropped data", "", [Column("Reason", "left"), "Count"], rows))
+        rows: list[list[Content]] = [[reason, Cell.count(count)] for reason, count in dropped.items()]
+        items.append(Table("excluded", "Excluded data", "", [Column("Reason", "left"), "Count"], rows))
     if network.notes:
-        items.append(Fold("All notes of the build", [Facts(list(_flatten(network.notes)))]))
-    return [Section("Data read, kept and dropped", items)] if items else []
+        items.append(Fold("Build log", [Facts(list(_flatten(network.notes)))]))
+    return [Section("Source data", items)] if items else []
 
 
 def _flatten(notes: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Page of driving styles: descriptions, maps, rewards, two routes, forecasts, and the selection of their number."""
+"""Page of driving styles: descriptions, maps, rewards, two routes, forecasts, and the number of styles."""
 
 from __future__ import annotations
 
@@ -34,25 +34,24 @@ from limiirl.report.roads.layers import (
 )
 from limiirl.report.roads.view import DriversView, ForecastExample
 from limiirl.report.svg import SERIES
-from limiirl.report.tables import Cell, Column, Content, Table
+from limiirl.report.tables import Cell, Column, Content, Table, format_percent
 from limiirl.roads import NOT_LENGTHS, DriverFit, FeatureChoice, RoadNetwork
 
 NORMALISATION = (
-    "Each group of features divides the same length: the kilometres of a group add up to the length of a segment. "
-    "Raising all weights of one group and lowering all weights of another by the same amount changes no reward, so the "
-    "data do not determine how much belongs to which group. The plots therefore show normalised weights: the mean over "
-    "all driven kilometres is zero within each group, and the subtracted amount is shown once, as the reward of an "
-    "average km. The reward of every segment is unchanged. Weights can be compared within a group, between styles and "
-    "between initialisations."
+    "Within each group, the features of a segment add up to its length. Adding a constant to all weights of one group "
+    "and subtracting it from all weights of another therefore leaves every reward unchanged: these constants are not "
+    "identified. The figure shows normalised weights: their mean over all driven kilometres is zero within each group, "
+    "and the sum of the subtracted means is shown as the reward of an average km. The rewards of the segments are "
+    "unchanged. Weights are comparable within a group, between styles and between initialisations."
 )
-"""Explanation of normalised rewards for readers."""
+"""Explanation of normalised rewards."""
 
-# Features below this fraction of the driven kilometres are not drawn: bounds, not data, determine their weights.
+# Features below this fraction of the driven kilometres are not drawn, because the data do not determine their weights.
 _DRIVEN = 0.002
 _EXAMPLES = 3
 _AROUND_M = 1500.0
 _FORECASTS = 3
-# Segments of an example trip, at least and at most.
+# Smallest and largest number of segments of an example trip.
 _EXAMPLE_SEGMENTS = (40, 150)
 # Names of the initialisations of `IntentMixture`.
 _NAMES = {
@@ -65,16 +64,16 @@ _NAMES = {
 
 
 def drivers_page(view: DriversView) -> Report:
-    """Return the report of driving styles."""
-    described = list(zip(map(literal, view.style_names), view.words, strict=True))
+    """Return the report on driving styles."""
+    described = list(zip(map(literal, view.style_names), view.descriptions, strict=True))
     descriptions = "\n".join(f"- **{name}**: {literal(words.long)}" for name, words in described)
     n = len(view.ensembles)
-    rewards_lead = "Each line is a style; its width shows the share of the style." + (
+    rewards_lead = "Each line is a style; its width increases with the mixture weight." + (
         f" The {n} columns are {n} initialisations of EM; similar styles have the same colour." if n > 1 else ""
     )
     sections = [
         Section("Styles", [_style_table(view), Text(descriptions.replace(" %", "\u00a0%"))], lead=_styles_lead(view)),
-        Section("Where each style drives", [_flow_map(view)]),
+        Section("Streets by style", [_flow_map(view)]),
         *(_pair_section(view) if view.examples else []),
         Section("Rewards", [Text(NORMALISATION), _rewards_figure(view)], lead=rewards_lead),
     ]
@@ -82,14 +81,15 @@ def drivers_page(view: DriversView) -> Report:
     sections += [] if forecasts is None else [forecasts]
     sections += [Section("Cross-validation", list(view.tables))] if view.tables else []
     privacy = (
-        "A trip shows where a person lives, works and goes. Trim the ends of trips and mask homes before you share a "
-        f"page like this one: `limiirl.roads.privacy`. Streets with {view.too_few} of a style are hidden for it; "
-        + ("single trips are shown as examples." if view.examples else "single trips are not shown.")
+        "Trips can reveal where a person lives and works. Before you share this page, trim the ends of the trips and "
+        f"mask homes with `limiirl.roads.privacy`. For each style, streets with {view.too_few} are hidden. "
+        + ("Single trips are shown as examples." if view.examples else "Single trips are not shown.")
     )
     return Report(
         view.title,
-        f"{len(view.demos):,} trips with {view.main.n_intents} driving styles. "
-        + " ".join(f"**{name}**: {literal(words.short)}." for name, words in described),
+        f"{view.main.n_intents} driving styles were learned from {len(view.demos):,} trips: "
+        + "; ".join(f"**{name}** ({literal(words.short)})" for name, words in described)
+        + ".",
         sections,
         methods=[Callout("note", "Privacy", privacy), *([Facts(view.facts)] if view.facts else [])],
         highlights={
@@ -102,8 +102,9 @@ def drivers_page(view: DriversView) -> Report:
 
 def _styles_lead(view: DriversView) -> str:
     return (
-        f"Styles of the mixture initialised by {literal(next(iter(view.ensembles)))}. The descriptions are generated "
-        "from the numbers: how the trips of a style differ from all trips, and which features its rewards prefer."
+        f"Styles of the mixture initialised with {literal(next(iter(view.ensembles)))}. The descriptions are generated "
+        "automatically: how the trips of a style differ from all trips, and which features have the highest and lowest "
+        "rewards."
     )
 
 
@@ -112,27 +113,29 @@ def _style_table(view: DriversView) -> Table:
     rows: list[list[Content]] = []
     for k, name in enumerate(view.style_names):
         total = max(float(weight[:, k].sum()), 1e-300)
-        few = view.drivers[k] < view.least
-        certainty = None if few else float(weight[view.labels == k, k].mean())
+        few = view.drivers_per_style[k] < view.min_drivers
         rows.append(
             [
                 name,
-                Cell(f"{view.main.weights[k]:.0%}", value=float(view.main.weights[k])),
+                Cell.percent(float(view.main.weights[k])),
                 Cell(view.too_few if few else f"{int((view.labels == k).sum()):,}"),
                 Cell.number(None if few else float(weight[:, k] @ view.trip_km) / total, 1),
-                Cell("–" if certainty is None else f"{certainty:.0%}", value=certainty),
-                view.words[k].short,
+                Cell.number(None) if few else Cell.percent(float(weight[view.labels == k, k].mean())),
+                view.descriptions[k].short,
             ]
         )
-    columns: list[Column | str] = [Column("Style", "left"), "Share", "Trips", "Mean km", "Certainty"]
-    columns.append(Column("Summary", "left"))
-    caption = "Trips counts the trips with this most likely style; certainty is their mean probability of it."
+    columns: list[Column | str] = [Column("Style", "left"), "Weight", "Trips", "Mean km", "Mean probability"]
+    columns.append(Column("Description", "left"))
+    caption = (
+        "*Trips* is the number of trips for which the style is the most likely one, and *mean probability* is its mean "
+        "posterior probability for these trips."
+    )
     return Table("styles", "Styles", caption, columns, rows)
 
 
 def _flow_map(view: DriversView) -> Map:
     network = view.network
-    shown = view.passed_by >= view.least
+    shown = view.drivers_per_street >= view.min_drivers
     flows = np.where(shown, view.flows, np.nan)
     layers = [street_layer(network), *flow_layers(network, flows, view.style_names, hidden=view.too_few)]
     typical = _typical_trips(view) if view.examples else []
@@ -140,29 +143,33 @@ def _flow_map(view: DriversView) -> Map:
     return Map(
         "flows",
         "Trips by style",
-        f"A map of the streets that {view.main.n_intents} driving styles use. "
-        + (f"The busiest segment is {busiest}." if shown.any() else "No street has enough drivers to be shown."),
-        "Choose one style or the dominant style: a street has the colour of a style if the trips of that style use it "
-        f"clearly more often than the others. Streets with {view.too_few} of a style are hidden for it."
-        + (" Typical trips are those with the highest probability of a style." if typical else ""),
+        f"A map of the streets used by {view.main.n_intents} driving styles. "
+        + (
+            f"The busiest segment is of class {busiest}."
+            if shown.any()
+            else "No street has enough drivers to be shown."
+        ),
+        "Select one style, or the dominant style of each street: a street is coloured by a style if it is clearly more "
+        f"frequent in trips of that style than in other trips. For each style, streets with {view.too_few} are hidden."
+        + (" Typical trips have the highest posterior probability of a style." if typical else ""),
         [*layers, *typical],
         attribution=network.attribution,
     )
 
 
 def _typical_trips(view: DriversView) -> list[Layer]:
-    """Return the most certain trips of each style among the longer ones, hidden at first."""
+    """Return hidden layers with the most probable trips of each style, of at least median length."""
     layers = []
     for k, name in enumerate(view.style_names):
         own = np.flatnonzero(view.labels == k)
-        if view.drivers[k] < view.least:
+        if view.drivers_per_style[k] < view.min_drivers:
             continue
         usual = own[view.trip_km[own] >= np.median(view.trip_km[own])]
         chosen = usual[np.argsort(-view.responsibilities[usual, k], kind="stable")][:_EXAMPLES]
         lines = [path_points(view.network, view.path(i)) for i in chosen]
         facts = {
             "length": [f"{view.trip_km[i]:.1f} km" for i in chosen],
-            "certainty": [f"{view.responsibilities[i, k]:.0%}" for i in chosen],
+            "probability": [format_percent(view.responsibilities[i, k]) for i in chosen],
         }
         stroke = Stroke("", SERIES[k % len(SERIES)], 3.5, halo=True)
         layers.append(Layer.of_lines(f"Typical trips: {name}", lines, strokes=[stroke], facts=facts, shown=False))
@@ -177,17 +184,16 @@ def _pair_section(view: DriversView) -> list[Section]:
     lines = [path_points(view.network, view.path(i)) for i in chosen]
     intents = [int(view.labels[i]) for i in chosen]
     plot = plot_routes(lines, [view.style_names[k] for k in intents], intents, _background(view.network, lines))
-    apart = f"at most {pair.apart_m:.0f} m apart" if pair.apart_m >= 1.0 else "the same"
-    shared = f"{pair.shared:.0%}".replace("%", "\u00a0%")
-    caption = f"Two trips of different styles. Their ends are {apart}; they share {shared} of the shorter length."
+    ends = f"end points at most {pair.apart_m:.0f} m apart" if pair.apart_m >= 1.0 else "the same end points"
+    caption = f"Two trips of different styles with {ends}. They share {format_percent(pair.shared)} of the shorter one."
     caption += f" Map: {literal(view.network.attribution)}." if view.network.attribution else ""
-    figure = Figure.from_plot("two-routes", "Two routes between the same places", caption, plot)
-    lead = "Drivers with nearly the same origin and destination choose different routes."
+    figure = Figure.from_plot("two-routes", "Two routes with similar origins and destinations", caption, plot)
+    lead = "Trips of different styles with similar origins and destinations follow different routes."
     return [Section("Two routes", [figure], lead=lead)]
 
 
 def _background(network: RoadNetwork, lines: list[FloatArray]) -> list[tuple[FloatArray, float]]:
-    """Return the streets around lines by importance, each class as one line with gaps."""
+    """Return the streets around lines, by importance: points separated by rows of NaN, and line widths."""
     streets = join_segments(network, [network.road_class], segments_near(network, np.concatenate(lines), _AROUND_M))
     rank = segment_ranks(network)[streets.first]
     layers = []
@@ -208,11 +214,11 @@ def _rewards_figure(view: DriversView) -> Figure:
             drawn[list(places)] = of_group >= _DRIVEN * of_group.sum()
     plot = plot_driver_rewards(view.panels, view.feature_names, view.groups, drawn, view.style_names)
     hidden = int((~drawn).sum())
-    caption = "Reward per km relative to the average, by group of features; above, the reward of an average km."
+    caption = "Top: reward of an average km. Bottom: reward per km relative to the average, by group of features."
     if hidden:
         caption += (
-            f" Features with less than {100 * _DRIVEN:g}\u00a0% of the driven distance are left out ({hidden} of "
-            f"{len(view.feature_names)}), because the data hardly determine them."
+            f" {hidden} of {len(view.feature_names)} features are omitted, because each accounts for less than "
+            f"{100 * _DRIVEN:g}\u00a0% of the driven distance and its reward is poorly determined."
         )
     if view.source:
         caption += f" {literal(view.source)}"
@@ -220,15 +226,15 @@ def _rewards_figure(view: DriversView) -> Figure:
 
 
 def styles_view(network: RoadNetwork, fit: DriverFit, *, examples: int = 0) -> DriversView:
-    """Return the contents of the page of a fit, with the given number of example forecasts."""
+    """Return the contents of the page of a fit, with `examples` example forecasts."""
     mixture, demos = fit.mixture, fit.demos
     facts = {
         "model": type(mixture.irl_).__name__,
         "trips": f"{len(demos):,}",
-        "clusters estimated by a stick-breaking GMM": fit.n_clusters,
+        "clusters (stick-breaking GMM)": fit.n_clusters,
         "EM iterations": mixture.n_iter_,
     }
-    start = _NAMES.get(mixture.init, mixture.init) if isinstance(mixture.init, str) else "given values"
+    start = _NAMES.get(mixture.init, mixture.init) if isinstance(mixture.init, str) else "given rewards"
     forecasts = example_forecasts(network, mixture, demos, examples)
     view = view_of_mixture(network, fit.features, {start: mixture.ensemble_}, mixture, demos)
     tables = [] if fit.selection is None else [selection_table(fit.selection)]
@@ -236,7 +242,7 @@ def styles_view(network: RoadNetwork, fit: DriverFit, *, examples: int = 0) -> D
 
 
 def styles_report(network: RoadNetwork, fit: DriverFit, *, examples: bool = True) -> Report:
-    """Return the page of a fit; `examples` shows single trips and their forecasts.
+    """Return the report on a fit, including single trips and their forecasts if `examples` is True.
 
     >>> from limiirl.roads import City, fit_drivers
     >>> city = City(seed=1, radius_km=0.8)
@@ -250,7 +256,7 @@ def styles_report(network: RoadNetwork, fit: DriverFit, *, examples: bool = True
 
 
 def write_styles(network: RoadNetwork, fit: DriverFit, folder: str | PathLike[str], *, examples: bool = True) -> Path:
-    """Write the page of a fit to a folder, and return its path."""
+    """Write the report on a fit to a folder, and return the path of the page."""
     return write(styles_report(network, fit, examples=examples), folder)
 
 
@@ -261,7 +267,7 @@ def view_of_mixture(
     mixture: IntentMixture,
     demos: Demonstrations,
 ) -> DriversView:
-    """Return the view of a fitted mixture and its training trips."""
+    """Return the contents of the page of a fitted mixture and its training trips."""
     plain = mixture.mdp_.replace(gamma=1.0)
     responsibilities = np.asarray(mixture.responsibilities_)
     groups, phi = features.groups, demos.features(plain)
@@ -271,9 +277,9 @@ def view_of_mixture(
 def example_forecasts(
     network: RoadNetwork, mixture: IntentMixture, demos: Demonstrations, n: int
 ) -> list[ForecastExample]:
-    """Return forecasts of the first n trips of medium length, with the ends of the other trips as candidates.
+    """Return forecasts of the first n trips of medium length.
 
-    Trips that cannot reach any other trip's end are skipped.
+    The candidate destinations are the ends of all other trips. Trips that cannot reach any candidate are skipped.
     """
     if n == 0 or len(demos) < 2:
         return []
@@ -291,20 +297,20 @@ def example_forecasts(
 
 
 def selection_table(selection: Selection) -> Table:
-    """Return a table of the numbers of styles, the recommended one marked.
+    """Return a table of the numbers of styles with the recommended number marked.
 
     >>> one, two = SelectionRow(1, held_out=-9.0), SelectionRow(2, held_out=-8.5, held_out_se=0.2, bic=17.0)
     >>> selection = Selection((one, two), 2, {"held_out": 2}, "2 intents, by cross-validation.", {})
     >>> [cell.text for cell in selection_table(selection).cells[1]][:3]
     ['2', '–', '−8.50 ± 0.20']
     """
-    columns: list[Column | str] = [Column("Styles", "left"), "Log-likelihood", "Held out", "Behind the best"]
+    columns: list[Column | str] = [Column("Styles", "left"), "Log-likelihood", "Held out", "Difference from the best"]
     columns += ["BIC", "ICL", Column("Remarks", "left")]
     unit = "trip" if selection.noun == "demonstrations" else "driver"
     caption = (
-        f"Log-likelihood of the fit to all data, and of held-out data in cross-validation with standard errors, in "
-        f"nats per {unit}. Behind the best is the held-out difference from the best number, with its standard error. "
-        f"Lower BIC and ICL are better. {literal(selection.reason)}"
+        "Log-likelihood of the fit to all data, and held-out log-likelihood in cross-validation, in nats per "
+        f"{unit}. The difference is that of the held-out log-likelihoods; ± is one standard error. Lower BIC and ICL "
+        f"are better. {literal(selection.reason)}"
     )
     rows = [_selection_row(row, selection) for row in selection.rows]
     return Table("cross-validation-styles", "Number of styles", caption, columns, rows)
@@ -316,7 +322,7 @@ def _selection_row(row: SelectionRow, selection: Selection) -> list[Content]:
         "recommended" if best else "",
         f"failed: {row.error}" if row.error else "",
         "" if row.error or row.converged else "EM did not converge",
-        f"{row.n_empty} without trips" if row.n_empty else "",
+        f"{row.n_empty} empty" if row.n_empty else "",
     ]
     return [
         Cell(f"{row.n_intents}", mark="best" if best else None, value=row.n_intents),

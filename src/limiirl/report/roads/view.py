@@ -1,4 +1,4 @@
-"""Contents of the page of driving styles, as plain values."""
+"""Contents of the page of driving styles as plain values."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ from limiirl.roads import (
 
 @dataclass(frozen=True, eq=False)
 class ForecastExample:
-    """A trip cut at some segment, the forecast from there, and its actual continuation.
+    """A truncated trip, its forecast and its actual continuation.
 
-    `driven` (n,) and `actual` (m,) are the segments before and after the cut, `turns` pairs of next segment and
-    probability, `routes` pairs of segments and probability to the true destination, the most probable first.
-    `destinations` and `probability` (G,) are candidate segments for the end, `intents` (K,) the posterior over styles.
+    `driven` (n,) and `actual` (m,) are the segments before and after the truncation. `turns` has pairs of a next
+    segment and its probability. `routes` has pairs of a route to the true destination and its probability, in
+    descending order. `destinations` (G,) and `probability` (G,) are the candidate segments of the destination and their
+    probabilities, and `intents` (K,) is the posterior over styles.
     """
 
     title: str
@@ -49,12 +50,12 @@ class ForecastExample:
 class DriversView:
     """Driving styles learned on a network, with the trips that they were learned from.
 
-    `ensembles` holds the best ensemble per initialisation of EM; the page describes the styles of the first.
-    `responsibilities` (N, K) are its posteriors of the trips `demos`, and `features` (N, d) the undiscounted feature
-    counts of these; `groups` is `FeatureChoice.groups`. `trained` states whether the forecast trips are training trips
-    (None if unknown), and `examples` whether single trips, which may identify drivers, are shown. Streets with fewer
-    than `least` drivers of a style (trips, if drivers are unknown) are hidden for it. `source` is the origin of the
-    ensembles, for a caption; `facts` are entries of the methods section.
+    `ensembles` has the best ensemble per initialisation of EM; the page describes the styles of the first.
+    `responsibilities` (N, K) is the posterior over its styles of each trip in `demos`, and `features` (N, d) are the
+    undiscounted feature counts of the trips; `groups` is `FeatureChoice.groups`. `trained` is True if the forecast
+    trips are training trips (None if unknown). Single trips, which may identify drivers, are shown if `examples` is
+    True. For each style, streets with fewer than `min_drivers` drivers (trips, if drivers are unknown) are hidden.
+    `source` is a remark on the origin of the ensembles; `facts` are listed in the methods section.
     """
 
     network: RoadNetwork
@@ -70,7 +71,7 @@ class DriversView:
     tables: Sequence[Table] = ()
     title: str = "Driving styles"
     facts: Mapping[str, object] = field(default_factory=dict)
-    least: int = 5
+    min_drivers: int = 5
     source: str = ""
 
     def __post_init__(self) -> None:
@@ -92,7 +93,7 @@ class DriversView:
             )
         for start, ensemble in self.ensembles.items():
             if ensemble.n_features != d:
-                raise InvalidParameter.of("ensembles", start, f"must have {d} features, as the view")
+                raise InvalidParameter.of("ensembles", start, f"must have {d} features, one per feature name")
 
     @property
     def main(self) -> RewardEnsemble:
@@ -126,7 +127,7 @@ class DriversView:
 
     @cached_property
     def mean_features(self) -> FloatArray:
-        """Mean features (K, d) of the trips, weighted by responsibility."""
+        """Mean features (K, d) of the trips per style, weighted by responsibility."""
         weight = self.responsibilities.sum(axis=0)
         return np.asarray(self.responsibilities.T @ self.features / np.maximum(weight, 1e-300)[:, None])
 
@@ -137,7 +138,7 @@ class DriversView:
 
     @cached_property
     def panels(self) -> dict[str, tuple[FloatArray, FloatArray, FloatArray]]:
-        """Weights, levels and rewards per initialisation, in the order of the first one's intents; NaN if missing."""
+        """Weights, levels and rewards per initialisation, in the order of the intents of the first; NaN if missing."""
         first = next(iter(self.normalised.values()))
         panels = {}
         for start, normalised in self.normalised.items():
@@ -153,14 +154,14 @@ class DriversView:
         return panels
 
     @cached_property
-    def words(self) -> list[StyleDescription]:
-        """Descriptions of the styles."""
+    def descriptions(self) -> list[StyleDescription]:
+        """Descriptions of the K styles."""
         normalised = next(iter(self.normalised.values()))
         return describe_styles(normalised, self.mean_features, self.main.weights, self.feature_names, self.groups)
 
     @cached_property
     def flows(self) -> FloatArray:
-        """Trips (K, S) per style and segment, weighted by responsibility."""
+        """Expected number of trips (K, S) per style and segment."""
         trip = np.repeat(np.arange(len(self.demos)), np.diff(self.demos.offsets))
         counts = [
             np.bincount(self.demos.states, self.responsibilities[trip, k], minlength=self.network.n_segments)
@@ -169,26 +170,26 @@ class DriversView:
         return np.stack(counts)
 
     @cached_property
-    def passed_by(self) -> IntArray:
-        """Drivers (K, S) per style and street, in either direction; trips, if drivers are unknown.
+    def drivers_per_street(self) -> IntArray:
+        """Number of drivers (K, S) per style and street in either direction, or of trips if drivers are unknown.
 
-        A trip counts for its most likely style.
+        A trip belongs to its most likely style.
         """
         own = (self.demos[self.labels == k] for k in range(self.main.n_intents))
         return np.array([count_drivers_by_street(demos, self.network.opposite) for demos in own])
 
     @cached_property
-    def drivers(self) -> IntArray:
-        """Drivers (K,) with trips of each style; trips, if drivers are unknown."""
+    def drivers_per_style(self) -> IntArray:
+        """Number of drivers (K,) with trips of each style, or of trips if drivers are unknown."""
         drivers = index_drivers(self.demos)
         return np.array([np.unique(drivers[self.labels == k]).size for k in range(self.main.n_intents)])
 
     @property
-    def counted(self) -> str:
-        """Unit of `passed_by` and `drivers`: "drivers" or "trips"."""
+    def unit(self) -> str:
+        """Unit of `drivers_per_street` and `drivers_per_style`: "drivers" or "trips"."""
         return "trips" if self.demos.groups is None else "drivers"
 
     @property
     def too_few(self) -> str:
-        """Text for hidden numbers."""
-        return f"fewer than {self.least} {self.counted}"
+        """Text in place of hidden values."""
+        return f"fewer than {self.min_drivers} {self.unit}"

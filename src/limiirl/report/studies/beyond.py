@@ -1,4 +1,4 @@
-"""Sections beyond the paper: every behaviour model with every initialisation on the same worlds."""
+"""Sections on studies beyond the paper: every behaviour model with every initialisation on the same worlds."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from limiirl.experiments import (
     Point,
     Results,
     at_most,
-    gap,
+    compare_cells,
+    get_symbol,
     model_of,
     start_of,
-    symbol,
 )
 from limiirl.report.document import Figure, Fold, Section
 from limiirl.report.figures import plot_by_model, plot_by_start, plot_quality
@@ -43,15 +43,15 @@ from limiirl.report.tables import Cell, Column, Content, Table
 
 _MODEL = (Column("Model", align="left"), Column("Initialisation", align="left"))
 _QUESTIONS = {
-    "beyond-elements": "What if there are more intents? The number of intents is known, wind is 0.1. Slow models were "
-    "run with fewer initialisations and not with the largest numbers.",
-    "beyond-wind": "What if there is more wind? Wind deflects steps, and the models differ in how they explain that. "
-    "There are three elements.",
+    "beyond-elements": "What if there are more intents? The methods are given their number, and wind is 0.1. "
+    "Slow models were run with fewer initialisations and not for the largest numbers of intents.",
+    "beyond-wind": "What if there is more wind? Wind deflects steps, and the models differ in how they explain "
+    "deflections. There are three elements.",
 }
 
 
 def paper_point(results: Results) -> Point | None:
-    """Return the point of a study's axis with the setting of the paper, or None."""
+    """Return the point of a study's axis that has the setting of the paper, or None."""
     wanted = BASE.world_parameters
     return next((setting.x for setting in results.study.settings if setting.spec.world_parameters == wanted), None)
 
@@ -64,7 +64,7 @@ def methods_at(results: Results, x: Point) -> dict[tuple[str, str], str]:
 
 
 def _sort_pairs(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return distinct pairs in the order of models, then of initialisations; unknown names come last."""
+    """Return distinct pairs ordered by model and then by initialisation; unknown names come last."""
     models, starts = ({name: place for place, name in enumerate(names)} for names in (BEYOND_MODELS, BEYOND_STARTS))
     last = len(models) + len(starts)
     return sorted(set(pairs), key=lambda p: (models.get(p[0], last), p[0], starts.get(p[1], last), p[1]))
@@ -83,12 +83,12 @@ def score_table(results: Results, x: Point, name: str = "beyond") -> Table:
         rows.append([model, start, *scores.values(), iterations_cell(results, method, x, count=False), seconds])
     return Table(
         name,
-        "Models and initialisations at the setting of the paper: mean ± half-width of the 95 % interval over "
+        "Models and initialisations in the setting of the paper: mean ± half-width of the 95 % interval over "
         f"{count_worlds(results)}",
-        "E = 3, wind 0.1, 100 training and 100 test demonstrations. The best unsupervised methods are marked, ties "
-        "within the tolerance of EM included. Fit time is initialisation and EM in seconds on one thread; every method "
-        "prepares the data itself, *split and merge* once for its whole fit. ANID and accuracy of Sigma-GIRL are per "
-        "agent, with a few agents per intent, not per demonstration.",
+        "E = 3, wind 0.1, 100 training and 100 test demonstrations. The best unsupervised methods are marked, "
+        "including ties within the tolerance of EM. Fit time is the duration of initialisation and EM in seconds on "
+        "one thread, including the preparation of the data. ANID and accuracy of Sigma-GIRL are computed over agents, "
+        "a few per intent, instead of demonstrations.",
         [*_MODEL, *(TITLES[m] for m in ("gevd", "anid", "accuracy", "n_iter")), "Fit time"],
         rows,
     )
@@ -106,7 +106,7 @@ def _best_methods(results: Results, methods: dict[tuple[str, str], str], x: Poin
 
 
 def comparison_table(results: Results, x: Point, name: str = "beyond-tests") -> Table:
-    """Return paired tests of each model against MaxEnt with the same initialisation."""
+    """Return the paired tests of each model against MaxEnt with the same initialisation."""
     measures = ("gevd", "anid")
     methods = methods_at(results, x)
     rows: list[list[Content]] = []
@@ -118,47 +118,51 @@ def comparison_table(results: Results, x: Point, name: str = "beyond-tests") -> 
     return Table(
         name,
         f"Paired tests against {BASELINE} with the same initialisation",
-        f"Model minus {BASELINE}, world by world, at the setting of the paper: mean ± half-width of the 99 % interval; "
-        "negative is better. Significant means p < 0.01 in both tests; d is the mean difference over its standard "
-        "deviation. Not corrected for multiple tests.",
+        f"Paired difference between each model and {BASELINE} in the setting of the paper: mean ± half-width of the "
+        "99 % interval. Negative values favour the model. Differences are marked as significant if p < 0.01 in both "
+        "tests, without correction for multiple comparisons; d is the mean difference divided by its standard "
+        "deviation.",
         [*_MODEL, *comparison_columns(measures)],
         rows,
     )
 
 
-def gap_table(results: Results) -> Table:
-    """Return the ANID of each model and initialisation minus that of the supervised model, along the axis."""
+def supervision_table(results: Results) -> Table:
+    """Return the differences in ANID between unsupervised and supervised fits of each model, along the axis."""
     points = results.study.points
     rows: list[list[Content]] = []
     methods = {x: methods_at(results, x) for x in points}
     for model, start in _sort_pairs(pair for at in methods.values() for pair in at):
         if start != SUPERVISED:
             pairs = [(methods[x].get((model, start)), methods[x].get((model, SUPERVISED))) for x in points]
-            rows.append([model, start, *(_gap_cell(results, *pair, x) for pair, x in zip(pairs, points, strict=True))])
+            rows.append(
+                [model, start, *(_supervision_cell(results, *pair, x) for pair, x in zip(pairs, points, strict=True))]
+            )
     return Table(
-        f"{results.study.name}-gap",
-        "Gap to supervision in ANID",
-        "ANID minus that of the same model given the true labels, world by world: mean ± half-width of the 99 % "
-        f"interval. Intervals below {NEAR} are marked (the rule of the claims). Empty cells were not run.",
+        f"{results.study.name}-supervised",
+        "Difference in ANID from supervised fits",
+        "Paired difference between each model and the same model given the true labels: mean ± half-width of the 99 % "
+        f"interval. Cells whose interval lies below {NEAR} are marked, which is the criterion of the claims. Settings "
+        "with empty cells were not run.",
         [*_MODEL, *_headings(results)],
         rows,
     )
 
 
 def _headings(results: Results) -> list[str]:
-    return [f"{symbol(results)} = {x}" for x in results.study.points]
+    return [f"{get_symbol(results)} = {x}" for x in results.study.points]
 
 
-def _gap_cell(results: Results, method: str | None, floor: str | None, x: Point) -> Cell | None:
-    result = None if method is None or floor is None else results.compare((method, x), (floor, x), "anid")
-    if result is None or method is None or floor is None:
+def _supervision_cell(results: Results, method: str | None, reference: str | None, x: Point) -> Cell | None:
+    result = None if method is None or reference is None else results.compare((method, x), (reference, x), "anid")
+    if result is None or method is None or reference is None:
         return None
-    near = at_most(NEAR)([gap(results, (method, x), (floor, x), "anid")]) == HOLDS
+    near = at_most(NEAR)([compare_cells(results, (method, x), (reference, x), "anid")]) == HOLDS
     return difference_cell(results, result, DIGITS["anid"], certain=near)
 
 
 def time_table(results: Results) -> Table:
-    """Return the fit time of each model from the paper's initialisation, along the axis."""
+    """Return the fit time of each model with the paper's initialisation, along the axis."""
     points = results.study.points
     methods = {x: methods_at(results, x) for x in points}
     pairs = _sort_pairs(pair for at in methods.values() for pair in at)
@@ -173,15 +177,15 @@ def time_table(results: Results) -> Table:
     return Table(
         f"{results.study.name}-seconds",
         "Fit time",
-        f"Seconds on one thread for initialisation and EM from {HARD}: mean ± half-width of the 95 % interval. Empty "
-        "cells were not run.",
+        f"Duration of initialisation ({HARD}) and EM in seconds on one thread: mean ± half-width of the 95 % interval. "
+        "Settings with empty cells were not run.",
         [_MODEL[0], *_headings(results)],
         rows,
     )
 
 
 def quality_section(results: Results) -> Section | None:
-    """Return every model and initialisation at the setting of the paper; None if the study lacks it."""
+    """Return the section on the setting of the paper, or None if the study does not include it."""
     x = paper_point(results)
     if x is None:
         return None
@@ -189,9 +193,10 @@ def quality_section(results: Results) -> Section | None:
     for (model, start), method in methods_at(results, x).items():
         values.setdefault(model, {})[start] = {m: results.values(method, x, m) for m in ("anid", "gevd", "seconds")}
     caption = (
-        f"Means over {count_worlds(results)} with 95 % intervals; colours are models, shapes are initialisations. "
-        "left is best. ANID has a square-root scale; GEVD and seconds have logarithmic scales. Intervals are cut at "
-        "the axes. ANID of Sigma-GIRL is per agent, not per demonstration. Supervised fits are not timed."
+        f"Means over {count_worlds(results)} with 95 % intervals. Colours denote models, shapes denote "
+        "initialisations; the lower left is best. ANID has a square-root scale; GEVD and fit time have logarithmic "
+        "scales. Intervals are clipped at the axis limits. ANID of Sigma-GIRL is computed over agents instead of "
+        "demonstrations. Supervised fits are not timed."
     )
     title = "Reward quality against clustering quality and fit time"
     return Section(
@@ -201,13 +206,13 @@ def quality_section(results: Results) -> Section | None:
             score_table(results, x),
             comparison_table(results, x),
         ],
-        lead="Every behaviour model with every initialisation at the setting of the paper, on the same worlds and "
-        "demonstrations. Lower is better, except for accuracy.",
+        lead="Every behaviour model with every initialisation in the setting of the paper, on the same worlds and "
+        "demonstrations. Lower values are better, except for accuracy.",
     )
 
 
 def setting_section(results: Results) -> Section | None:
-    """Return the models at the setting of the paper over many worlds; None if the study lacks it."""
+    """Return the section on the models in the setting of the paper, or None if the study does not include it."""
     x = paper_point(results)
     if x is None:
         return None
@@ -215,12 +220,12 @@ def setting_section(results: Results) -> Section | None:
     return Section(
         results.study.title,
         [score_table(results, x, name), *callouts(results), comparison_table(results, x, f"{name}-tests")],
-        lead="The setting of the paper with other behaviour models, initialised by k-means and by the true labels.",
+        lead="The setting of the paper with other behaviour models, initialised with k-means or with the true labels.",
     )
 
 
 def beyond_section(results: Results) -> Section:
-    """Return a sweep over models and initialisations with the gap to supervision."""
+    """Return the section on a sweep, with the models and initialisations compared with supervised fits."""
     study, verdicts = results.study, callouts(results)
     # The headlines come first; each further claim is about one model or initialisation.
     first, others = verdicts[:N_HEADLINES], verdicts[N_HEADLINES:]
@@ -230,17 +235,17 @@ def beyond_section(results: Results) -> Section:
             _model_figure(results),
             *first,
             _start_figure(results, "anid"),
-            gap_table(results),
+            supervision_table(results),
             time_table(results),
             Fold("GEVD by initialisation", [_start_figure(results, "gevd")]),
-            *([Fold("Further claims with their evidence", others)] if others else []),
+            *([Fold("Further claims", others)] if others else []),
         ],
         lead=_QUESTIONS.get(study.name, ""),
     )
 
 
 def _values_along(results: Results, model: str, start: str, measure: str) -> dict[float, FloatArray]:
-    """Return the values of a measure at each point that has the model and initialisation; {} if none is finite."""
+    """Return the values of a measure at each point with the model and initialisation, or {} if none is finite."""
     names = {x: methods_at(results, x).get((model, start)) for x in results.study.points}
     values = {float(x): results.values(name, x, measure) for x, name in names.items() if name is not None}
     return values if any(np.isfinite(v).any() for v in values.values()) else {}
@@ -255,16 +260,16 @@ def _starts_by_model(results: Results) -> dict[str, list[str]]:
 
 def _model_figure(results: Results) -> Figure:
     measures, models = ("gevd", "anid", "seconds"), list(_starts_by_model(results))
-    lines, floors = (
+    lines, supervised = (
         {m: {model: v for model in models if (v := _values_along(results, model, start, m))} for m in measures}
         for start in (HARD, SUPERVISED)
     )
     study = results.study
     caption = (
-        f"Means over {count_worlds(results)} with 95 % intervals, initialised by {HARD}; dashed: the same model given "
-        "the true labels. ANID has a square-root scale. Intervals are cut at the axes."
+        f"Means over {count_worlds(results)} with 95 % intervals. Solid lines: initialised with {HARD}; dashed lines: "
+        "the same model given the true labels. ANID has a square-root scale. Intervals are clipped at the axis limits."
     )
-    plot = plot_by_model(lines, floors, study.axis)
+    plot = plot_by_model(lines, supervised, study.axis)
     return Figure.from_plot(study.name, f"{study.title}, by model", caption, plot)
 
 
@@ -274,10 +279,10 @@ def _start_figure(results: Results, measure: str) -> Figure:
         for model, starts in _starts_by_model(results).items()
     }
     study = results.study
-    scale = " The scale is a square root." if measure == "anid" else ""
+    scale = " square-root" if measure == "anid" else ""
     caption = (
-        f"Means over {count_worlds(results)} with 95 % intervals, one panel per model on a common scale.{scale} "
-        "Intervals are cut at the axes."
+        f"Means over {count_worlds(results)} with 95 % intervals, one panel per model with a common{scale} scale. "
+        "Intervals are clipped at the axis limits."
     )
     plot = plot_by_start({model: by for model, by in values.items() if by}, measure, study.axis)
     title = f"{study.title}, {TITLES[measure]} by initialisation"

@@ -1,4 +1,4 @@
-"""Sections and terminal tables of other behaviour models: ML-IRL on ElementWorld, Sigma-GIRL on agents."""
+"""Sections and text tables of other behaviour models: ML-IRL in ElementWorld, Sigma-GIRL on agents."""
 
 from __future__ import annotations
 
@@ -24,68 +24,70 @@ from limiirl.report.studies.table1 import (
 )
 from limiirl.report.tables import Cell, Column, Content, Table
 
-_BOXES = "Median, quartiles, whiskers to 1.5 interquartile ranges, outliers as diamonds."
-_NOT_STATED = "The paper shows box plots only, so it has no numbers to compare with."
+_BOXES = (
+    "Boxes show the median and the quartiles; whiskers extend to the outermost values within 1.5 interquartile ranges; "
+    "diamonds are outliers."
+)
+_NOT_STATED = "The paper shows these results as box plots only, so there are no values to compare with."
 _RANDOM = (UNIFORM, RANDOM)
 _ALL_CORRECT = 1.0 - 1e-9
 _LEGEND = "  Mean ± half-width of the 95 % interval"
 
 
 def _values_at(results: Results, x: Point, measures: tuple[str, ...]) -> dict[str, dict[str, FloatArray]]:
-    """Return measures by method, without methods that do not have them."""
+    """Return the values of each measure by method, without methods that lack the measure."""
     values = {m: {name: results.values(name, x, m) for name in results.study.methods} for m in measures}
     return {m: {name: v for name, v in by.items() if np.isfinite(v).any()} for m, by in values.items()}
 
 
 def mlirl_section(results: Results) -> Section:
-    """Return the box plots, means and tests of ML-IRL."""
+    """Return the section on ML-IRL: box plots, means and tests."""
     x = results.study.points[0]
     title = f"{ML_IRL}, ElementWorld: mean ± half-width of the 95 % interval over {count_worlds(results)}"
     plot = plot_boxes(_values_at(results, x, tuple(MEASURES)))
     return Section(
         f"Box plots: {ML_IRL}",
         [
-            Figure.from_plot("mlirl", f"{ML_IRL} by world", _BOXES, plot),
+            Figure.from_plot("mlirl", f"{ML_IRL}: scores by world", _BOXES, plot),
             *callouts(results),
             score_table(results, "mlirl-scores", title, _NOT_STATED, x),
             random_table(results, x, "mlirl-tests"),
         ],
-        lead="The same worlds and initialisations with the ML-IRL model of the paper in place of MaxEnt. Actions are "
-        "more probable the higher their value under an optimal policy; rewards lie between -10 and 0.",
+        lead="The same worlds and initialisations with the ML-IRL model of the paper instead of MaxEnt: a Boltzmann "
+        "policy over the optimal Q-values, with rewards between −10 and 0.",
     )
 
 
 def sigma_section(results: Results) -> Section:
-    """Return the results of Sigma-GIRL: how often the agents are assigned correctly, means, tests, box plots."""
+    """Return the section on Sigma-GIRL: frequencies of correct assignments, means, tests and box plots."""
     points = results.study.points
     values = {m: {f"{x} trajectories": _values_at(results, x, (m,))[m] for x in points} for m in ("accuracy", "anid")}
     caption = (
-        "Each dot is a value that occurs; its area is proportional to its frequency among "
-        f"{count_worlds(results, 'repeat')}. Mean and 95 % interval are below it. Panels differ by the number of "
-        "trajectories per agent."
+        "The area of a dot is proportional to the frequency of the value among "
+        f"{count_worlds(results, 'repeat')}. The mean and its 95 % interval are below the dots. Panels differ in the "
+        "number of trajectories per agent."
     )
     plot = plot_value_counts({m: by for m, by in values.items() if any(by.values())})
     return Section(
         "Box plots: Sigma-GIRL",
         [
-            Figure.from_plot("sigma-girl", "Accuracy and ANID of the assignment of agents", caption, plot),
+            Figure.from_plot("sigma-girl", "Accuracy and ANID of the assignments of agents to intents", caption, plot),
             Text(
-                "Three agents are assigned to two intents. Two of them are correct under any assignment, so accuracy "
-                "is 2/3 or 1, and ANID takes few values too. The figure shows how often each value occurs, because a "
-                "box plot of so few values says little.\n\nNLL is that of a profile likelihood, which does not "
-                "integrate to 1, so no claim is made about its differences; the paper calls it equal for all "
-                "initialisations."
+                "Three agents are assigned to two intents. Two agents are correct under any assignment, so accuracy is "
+                "2/3 or 1, and ANID has few distinct values. The figure therefore shows the frequency of each value "
+                "instead of box plots.\n\nThe NLL is based on a profile likelihood, which does not integrate to 1, so "
+                "its differences are not tested. The paper reports equal NLL for all initialisations."
             ),
             *callouts(results),
             sigma_table(results),
             Fold("Tests against random initialisations", [sigma_tests(results)]),
             Fold(
-                "Number of trajectories, and the box plots of the paper",
+                "Effect of the number of trajectories, and box plots as in the paper",
                 [_length_figure(results), *_box_plots(results)],
             ),
         ],
-        lead="Agents in a continuous world with a puddle, each recorded several times. Sigma-GIRL infers from the "
-        f"gradients of their policies which agents share a reward. {_NOT_STATED}",
+        lead="Each agent in the continuous PuddleWorld is recorded several times. Sigma-GIRL uses the policy gradients "
+        f"of the agents to infer which of them share a reward. {_NOT_STATED}",
     )
 
 
@@ -105,34 +107,34 @@ def _box_plots(results: Results) -> list[Figure]:
     measures = ("n_iter", "seconds", "nll", "anid")
     plots = {x: plot_boxes(_values_at(results, x, measures)) for x in results.study.points}
     return [
-        Figure.from_plot(f"sigma-girl-{x}", f"Sigma-GIRL by repeat, {x} trajectories per agent", _BOXES, plot)
+        Figure.from_plot(f"sigma-girl-{x}", f"Sigma-GIRL: scores by repeat, {x} trajectories per agent", _BOXES, plot)
         for x, plot in plots.items()
     ]
 
 
 def sigma_table(results: Results) -> Table:
-    """Return accuracy, how often all agents are correct, ANID, NLL, iterations and seconds of each method."""
+    """Return the scores of each method, with the number of repeats in which all agents are correct."""
     rows: list[list[Content]] = []
     for x in results.study.points:
         for method in results.study.methods:
             accuracy = results.finite(method, x, "accuracy")
             correct = int(np.sum(accuracy >= _ALL_CORRECT))
-            share = Cell(f"{correct} of {accuracy.size}", value=correct) if accuracy.size else None
+            all_correct = Cell(f"{correct} of {accuracy.size}", value=correct) if accuracy.size else None
             measures = ("accuracy", "anid", "nll", "seconds")
             first, *others, seconds = (score_cell(results, method, x, m, compare=False) for m in measures)
-            rows.append([method, str(x), first, share, *others, iterations_cell(results, method, x), seconds])
+            rows.append([method, str(x), first, all_correct, *others, iterations_cell(results, method, x), seconds])
     return Table(
         "sigma-girl-scores",
         f"Sigma-GIRL: mean ± half-width of the 95 % interval over {count_worlds(results, 'repeat')}",
-        "Accuracy is the fraction of agents with the correct intent under the best matching; *all correct* counts the "
-        "repeats in which every agent is correct. Supervised is one M-step on the true labels.",
+        "Accuracy is the fraction of agents with the correct intent under the best matching of intents; *all correct* "
+        "is the number of repeats in which every agent is correct. Supervised is one M-step with the true labels.",
         [METHOD, "Trajectories", "Accuracy", "All correct", "ANID", "NLL", "Iterations", "Seconds"],
         rows,
     )
 
 
 def sigma_tests(results: Results) -> Table:
-    """Return paired tests of clustered against random initialisations by number of trajectories."""
+    """Return the paired tests of clustered against random initialisations, by number of trajectories."""
     measures, methods = ("accuracy", "anid"), results.study.methods
     rows: list[list[Content]] = []
     for method in (name for name in methods if name not in (*_RANDOM, SUPERVISED)):
@@ -145,17 +147,18 @@ def sigma_tests(results: Results) -> Table:
     return Table(
         "sigma-girl-tests",
         "Paired tests against random initialisations",
-        "Method minus random initialisation, repeat by repeat: mean ± half-width of the 99 % interval. The method is "
-        "better if accuracy is positive and ANID negative. Significant means p < 0.01 in both tests.",
-        [METHOD, Column("Against", align="left"), Column("Trajectories"), *comparison_columns(measures)],
+        "Paired difference between each method and a random initialisation: mean ± half-width of the 99 % interval. "
+        "Positive differences in accuracy and negative differences in ANID favour the method. Differences are marked "
+        "as significant if p < 0.01 in both tests.",
+        [METHOD, Column("Compared with", align="left"), Column("Trajectories"), *comparison_columns(measures)],
         rows,
     )
 
 
 def models_text(results: Results) -> str:
-    """Return the means of a study of one model for a terminal."""
+    """Return the means of a study of one model as text."""
     points, methods = results.study.points, results.study.methods
-    # There is no GEVD for agents.
+    # GEVD is not defined for agents.
     rewards = any(results.finite(name, x, "gevd").size for name in methods for x in points)
     measures = [*(["gevd"] if rewards else []), "anid", "accuracy", "nll", "n_iter", "seconds"]
     if len(points) == 1:
@@ -169,7 +172,7 @@ def models_text(results: Results) -> str:
 
 
 def beyond_text(results: Results) -> str:
-    """Return the means of every model and initialisation at the setting of the paper, "" if the study lacks it."""
+    """Return the means in the setting of the paper as text, or "" if the study does not include it."""
     x = paper_point(results)
     if x is None:
         return ""
@@ -179,7 +182,7 @@ def beyond_text(results: Results) -> str:
     for m in ("gevd", "anid", "seconds"):
         at = {(start, model): _text(results, name, x, m) for (model, start), name in methods.items()}
         blocks.append(_format_block(TITLES[m], starts, models, at))
-    return "\n".join([*blocks, f"{_LEGEND} at the setting of the paper, E = 3 and wind 0.1."])
+    return "\n".join([*blocks, f"{_LEGEND} in the setting of the paper, E = 3 and wind 0.1."])
 
 
 def _text(results: Results, method: str, x: Point, measure: str) -> str:
@@ -187,7 +190,7 @@ def _text(results: Results, method: str, x: Point, measure: str) -> str:
 
 
 def _format_block(title: str, rows: Sequence[str], columns: Sequence[str], at: Mapping[tuple[str, str], str]) -> str:
-    """Return a table in fixed width, with dashes for missing entries."""
+    """Return a fixed-width table, with dashes for missing entries."""
     width = max(map(len, [title, *rows]))
     table = [(title, list(columns)), *((row, [at.get((row, column), "–") for column in columns]) for row in rows)]
     wide = max(len(text) for _, texts in table for text in texts)

@@ -1,4 +1,4 @@
-"""From the records of a run to its report and to its summary for a terminal."""
+"""Report of a run, and its summary as text, from the stored records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from limiirl.experiments import (
     Store,
     Study,
     WorldExample,
-    findings,
+    judge_claims,
 )
 from limiirl.report.document import Fold, Item, Report, Section
 from limiirl.report.page import write
@@ -61,21 +61,21 @@ _TEXTS: dict[str, Callable[[Results], str]] = {
     **dict.fromkeys(GROUPS["beyond"], beyond_text),
 }
 _RULE = (
-    "One method is below another if both paired tests, Student's and Wilcoxon's, are significant at p < 0.01 over the "
-    "worlds that both have; in sweeps the mean over all points of a world counts. Two methods are on par if the 99 % "
-    f"interval of their difference lies within {MARGINS['nll']} (NLL), {MARGINS['anid']} (ANID), {MARGINS['gevd']} "
-    f"(GEVD with MaxEnt), {CAUSAL_GEVD} (GEVD with causal models) or {MARGINS['n_iter']:g} (iterations), and not on "
-    "par if it lies wholly outside. *Open* means that these worlds do not decide. Not corrected for multiple tests. "
-    "The numbers are given with each study below."
+    "A claim of a difference holds if both paired tests, Student's and Wilcoxon's, are significant at p < 0.01 over "
+    "the common worlds; in sweeps, the values of each world are averaged over all points. Two methods are on par if "
+    f"the 99\u00a0% interval of their difference lies within ±{MARGINS['nll']} (NLL), ±{MARGINS['anid']} (ANID), "
+    f"±{MARGINS['gevd']} (GEVD with MaxEnt), ±{CAUSAL_GEVD} (GEVD with causal models) or ±{MARGINS['n_iter']:g} "
+    "(iterations), and not on par if it lies entirely outside. A claim is *open* if the data are inconclusive. "
+    "The tests are not corrected for multiple comparisons. The comparisons are listed with each study below."
 )
 
 
 def gather(store: Store[Record], studies: Sequence[Study] | None = None) -> list[Results]:
-    """Return the results of the studies for which the store has at least one world in every setting."""
+    """Return the results of the studies that have at least one complete world in the store."""
     records = store.read()
     results = [Results.of(study, records) for study in (studies or STUDIES.values())]
     names = {result.study.name for result in results if result.seeds}
-    # The box plots consist of the trials of Table 1, whose section includes them.
+    # The section on Table 1 includes the box plots, which show the same trials.
     results = [r for r in results if r.seeds and not (r.study.name == "boxplots" and "table1" in names)]
     examples = {result.study.name: store.example(result.study.name) for result in results}
     return [
@@ -100,15 +100,15 @@ def _title(results: Sequence[Results]) -> str:
 def run_report(store: Store[Record], title: str | None = None) -> Report:
     """Return the report of the studies that were run into a store."""
     names = set(store.studies())
-    # Only requested studies: trials of one study may make up another.
+    # Only the studies that were run: their trials may also complete other studies.
     results = gather(store, [study for name, study in STUDIES.items() if name in names] or None)
     if not results:
         raise InvalidFile(
-            f"{store.folder} has no world with a trial in every setting of a known study, so there is nothing to "
-            "report. Run `limiirl reproduce` on it. For a study of your own, compose a report with limiirl.report.",
+            f"The run folder must have one world with results in every setting of a built-in study; {store.folder} has "
+            "none. Complete the run with `limiirl reproduce`. For a custom study, build a report with limiirl.report.",
             value=str(store.folder),
         )
-    verdicts = [(result, finding) for result in results for finding in findings(result)]
+    verdicts = [(result, finding) for result in results for finding in judge_claims(result)]
     sections = [terms_section(results)]
     if verdicts:
         sections.append(Section("Findings", _findings_items(verdicts), lead=_RULE))
@@ -130,7 +130,7 @@ def _study_sections(results: Sequence[Results]) -> list[Section]:
     built: set[Callable[[Results], Section | None]] = set()
     for result in results:
         for build in _BUILDERS[result.study.name]:
-            # Both sweeps beyond the paper contain its setting, which is shown once.
+            # Both sweeps beyond the paper include its setting, which is shown once.
             section = None if build is quality_section and build in built else build(result)
             if section is not None:
                 sections.append(section)
@@ -141,16 +141,16 @@ def _study_sections(results: Sequence[Results]) -> list[Section]:
 def _failures_table(failures: Iterable[Record]) -> Table:
     rows: list[list[Content]] = [[record.spec, str(record.seed), record.error] for record in failures]
     columns: list[Column | str] = [Column("Specification", align="left"), "Seed", Column("Error", align="left")]
-    return Table("failures", "Failed trials", "They are left out of all figures and tables.", columns, rows)
+    return Table("failures", "Failed trials", "Failed trials are excluded from all figures and tables.", columns, rows)
 
 
 def _findings_items(verdicts: Sequence[tuple[Results, Finding]]) -> list[Item]:
-    """Return the findings of the paper as a table, and the claims beyond it in a fold."""
+    """Return the table of the findings of the paper, and the collapsed table of the claims beyond it."""
     ours = [(result, finding) for result, finding in verdicts if result.study.name in GROUPS["beyond"]]
     papers = [pair for pair in verdicts if pair not in ours]
     items: list[Item] = []
     if papers:
-        # The paper saw no difference with Sigma-GIRL, so some of its claims are ours.
+        # Some claims about Sigma-GIRL are not in the paper.
         mixed = any(result.study.name == "sigma-girl" for result, _ in papers)
         title = f"Tests of the findings of the paper{' and of further claims' if mixed else ''}"
         items.append(_findings_table("findings", title, "Claim" if mixed else "Finding of the paper", papers))
@@ -167,14 +167,14 @@ def _findings_table(name: str, title: str, heading: str, verdicts: Sequence[tupl
         [keep_together(finding.claim), Cell(finding.verdict, mark=marks.get(finding.verdict)), result.study.title]
         for result, finding in verdicts
     ]
-    # The verdict is beside the claim so that narrow screens show it.
+    # The verdict is the second column so that it is visible on narrow screens.
     columns = [Column(heading, align="left"), Column("Verdict", align="left"), Column("Study", align="left")]
     return Table(name, title, "", columns, rows)
 
 
 def _count_verdicts(verdicts: Sequence[str]) -> str:
     hold, fail, undecided = (verdicts.count(verdict) for verdict in (HOLDS, FAILS, OPEN))
-    return f"{hold} hold, {fail} do not, {undecided} are open"
+    return f"{hold} hold, {fail} do not hold and {undecided} are open"
 
 
 def _lead(results: Sequence[Results], verdicts: Sequence[str]) -> str:
@@ -184,7 +184,9 @@ def _lead(results: Sequence[Results], verdicts: Sequence[str]) -> str:
     where = "" if any(result.study.name == "sigma-girl" for result in results) else " on ElementWorld"
     parts = [f"Reproduction of the experiments of the LiMIIRL paper{where}: {', '.join(papers)}."] if papers else []
     if beyond:
-        parts.append("Beyond the paper: every behaviour model with every initialisation on the same ElementWorlds.")
+        parts.append(
+            "Beyond the paper: comparison of every behaviour model with every initialisation on the same ElementWorlds."
+        )
     if verdicts:
         what = "claims" if beyond or not where else "findings of the paper"
         parts.append(f"Of {len(verdicts)} tested {what}, {_count_verdicts(verdicts)}.")
@@ -206,13 +208,13 @@ def write_run(
 
 
 def summarise_run(store: Store[Record], studies: Sequence[Study]) -> str:
-    """Return scores and verdicts of studies for a terminal."""
+    """Return the scores and verdicts of studies as text."""
     lines: list[str] = []
     shown: set[Callable[[Results], str]] = set()
     for result in gather(store, studies):
-        verdicts = findings(result)
+        verdicts = judge_claims(result)
         describe = _TEXTS.get(result.study.name)
-        # Both sweeps beyond the paper contain its setting.
+        # Both sweeps beyond the paper include its setting.
         describe = None if describe is beyond_text and describe in shown else describe
         if verdicts or describe is not None:
             lines.append(f"{result.study.title}, {len(result.seeds)} worlds")

@@ -1,4 +1,4 @@
-"""Sections of a report on the studies of the paper: the question, the results and the verdicts."""
+"""Sections of a report on the studies of the paper: questions, results and verdicts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from limiirl.experiments import (
     TIES,
     Results,
     WorldExample,
-    findings,
+    judge_claims,
 )
 from limiirl.report.document import Callout, Figure, Fold, Grid, Section, Text, Verdict
 from limiirl.report.figures import (
@@ -39,27 +39,27 @@ from limiirl.report.studies import table1
 from limiirl.report.svg import NARROW
 
 QUESTIONS = {
-    "demos": "How many training demonstrations are needed? Another 100 demonstrations are held out for testing.",
-    "wind": "What if the intents overlap? More wind deflects more steps, and the features of the intents become alike.",
-    "clusters": "What if the number of intents is wrong? There are three true intents; K intents are learned.",
-    "elements": "What if there are more intents? The true number of intents varies and is known to the methods.",
-    "imbalance": "What if some intents are rare? Mixture weights decrease geometrically, ρ_k ∝ p(1 − p)^k.",
+    "demos": "How many training demonstrations are needed? There are 100 further demonstrations for testing.",
+    "wind": "What if the intents overlap? More wind deflects more steps, so the intents have more similar features.",
+    "clusters": "What if the number of intents is misspecified? There are three true intents and K learned intents.",
+    "elements": "What if there are more intents? The true number of intents varies and is given to the methods.",
+    "imbalance": "What if some intents are rare? The mixture weights decrease geometrically, ρ_k ∝ p(1 − p)^k.",
 }
 
 
 def count_worlds(results: Results, noun: str = "world") -> str:
-    """Return the number of worlds with its noun, and a remark if some trials failed."""
+    """Return the number of worlds as text, with a remark if some trials failed."""
     n = len(results.seeds)
     some = any(record.seed in results.seeds for record in results.failures)
     return f"{n} {noun}{'' if n == 1 else 's'}" + (" (fewer for settings with failed trials)" if some else "")
 
 
 def callouts(results: Results) -> list[Callout]:
-    """Return the findings that a study tests, with verdicts."""
+    """Return the claims that a study tests, with verdicts and evidence."""
     verdicts: dict[str, Verdict] = {HOLDS: "holds", FAILS: "fails"}
     return [
         Callout(verdicts.get(finding.verdict, "open"), keep_together(finding.claim), literal(finding.evidence))
-        for finding in findings(results)
+        for finding in judge_claims(results)
     ]
 
 
@@ -69,7 +69,7 @@ def keep_together(claim: str) -> str:
 
 
 def table_section(results: Results) -> Section:
-    """Return Table 1 with its tests and, if they were run, its variants."""
+    """Return the section on Table 1, with its tests and those of its variants that were run."""
     chosen = {m: _values_with_ties(results, m) for m in ("anid", "gevd", "n_iter")}
     variants = [table1.before_after_table(results), table1.anid_table(results)]
     if set(EARLY_STOPS) <= set(results.study.points):
@@ -81,20 +81,19 @@ def table_section(results: Results) -> Section:
             *callouts(results),
             Figure.from_plot(
                 "paired-differences",
-                "Method minus random rewards, world by world",
-                "Each dot is a world. Left of zero, the method did better than random rewards. Mean and 95\u00a0% "
-                "interval in black.",
+                "Paired differences from random rewards",
+                "Each dot is a world; means with 95\u00a0% intervals are black. Values below zero favour the method.",
                 plot_differences(chosen, baseline=RANDOM),
             ),
             table1.random_table(results),
-            Fold("Before and after EM, alternative definitions and settings", variants),
+            Fold("Effect of EM, and other definitions and settings", variants),
         ],
-        lead="Seven initialisations of EM on the same worlds and the same demonstrations. Lower is better throughout.",
+        lead="Seven initialisations of EM on the same worlds and demonstrations. Lower is better for all measures.",
     )
 
 
 def _values_with_ties(results: Results, measure: str) -> dict[str, FloatArray]:
-    """Return a measure by method; values that tie with random rewards are set equal to theirs."""
+    """Return a measure by method, where ties with random rewards are set equal."""
     base = results.values(RANDOM, PAPER_LENGTH, measure)
     values = {name: results.values(name, PAPER_LENGTH, measure) for name in METHODS}
     tie = TIES.get(measure, 0.0)
@@ -102,21 +101,21 @@ def _values_with_ties(results: Results, measure: str) -> dict[str, FloatArray]:
 
 
 def box_section(results: Results) -> Section:
-    """Return the box plots of Table 1."""
+    """Return the section with the box plots of Table 1."""
     values = {m: {name: results.values(name, PAPER_LENGTH, m) for name in METHODS} for m in MEASURES}
     values = {m: {name: v for name, v in by.items() if np.isfinite(v).any()} for m, by in values.items()}
     reference = {m: {name: by[m][:2] for name, by in TABLE1.items() if m in by} for m in MEASURES}
     reference.pop("seconds")  # measured on another machine
     caption = (
-        "Median, quartiles, whiskers to 1.5 interquartile ranges, outliers as diamonds; the mean and interval of the "
-        "paper are below each box."
+        "Boxes show the median and the quartiles; whiskers extend to the outermost values within 1.5 interquartile "
+        "ranges; diamonds are outliers. The mean and the 95 % interval of the paper are below each box."
     )
     plot = Figure.from_plot("boxplots", "Table 1 by world", caption, plot_boxes(values, reference))
-    return Section("Box plots", [plot], lead=f"The same {count_worlds(results)}, one value per world.")
+    return Section("Box plots", [plot], lead=f"Distributions of the measures of Table 1 over {count_worlds(results)}.")
 
 
 def sweep_section(results: Results) -> Section:
-    """Return the figure of a sweep and its findings."""
+    """Return the section on a sweep."""
     study = results.study
     values = {
         m: {
@@ -137,11 +136,11 @@ def sweep_section(results: Results) -> Section:
 
 
 def margin_section(results: Results) -> Section:
-    """Return the margin between the intents against the wind."""
+    """Return the section on the margin between intents as a function of the wind."""
     values = {float(x): results.finite(SUPERVISED, x, "margin") for x in results.study.points}
     caption = (
-        "Smallest distance between the demonstrations of two intents in feature space, averaged over pairs of intents, "
-        f"for 100 demonstrations; mean and 95 % interval over {count_worlds(results)}."
+        "The margin is the smallest distance in feature space between demonstrations of two intents, averaged over "
+        f"pairs of intents, with 100 demonstrations. Mean and 95 % interval over {count_worlds(results)}."
     )
     plot = plot_margin(values, results.study.axis)
     return Section(
@@ -150,16 +149,16 @@ def margin_section(results: Results) -> Section:
             Figure.from_plot("margin", results.study.title, caption, plot),
             *callouts(results),
             Text(
-                "The first assumption of the paper is about this margin. It shrinks as demonstrations are added, so "
-                "only data sets of equal size can be compared."
+                "The first assumption of the paper concerns this margin. The margin decreases as demonstrations are "
+                "added, so only data sets of equal size are comparable."
             ),
         ],
-        lead="How far apart are the intents in feature space?",
+        lead="How well are the intents separated in feature space?",
     )
 
 
 def inside_section(results: Results) -> Section | None:
-    """Return the section on one typical world; None if the run stored no example."""
+    """Return the section on one typical world, or None if the run has no stored example."""
     example = results.example
     if example is None:
         return None
@@ -171,31 +170,31 @@ def inside_section(results: Results) -> Section | None:
             *_flow_figures(example),
             _convergence(results, example.seed),
         ],
-        lead=f"The world with seed {example.seed}: typical for {HARD}, and where possible one in which {RANDOM} lead "
-        "to another solution. Intent k prefers element k + 1.",
+        lead=f"The world with seed {example.seed} is typical for {HARD} and, where possible, one in which {RANDOM} "
+        "converge to a different solution. Intent k prefers element k + 1.",
     )
 
 
 def _demos(example: WorldExample) -> Grid:
-    """Return the world with the demonstrations coloured by true and by learned intents."""
+    """Return maps of the demonstrations, coloured by true and by learned intent."""
     drawings = []
     demos, true = example.demos, np.array(example.labels)
     steps = np.repeat(np.arange(len(demos)), np.diff(demos.offsets))
     for title, labels in (("true", true), ("learned", example.learned_labels)):
 
         def draw(labels: IntArray = labels) -> Drawing:
-            drawing = Drawing(figsize=(NARROW, NARROW))  # cells are square: more height would need more width
+            drawing = Drawing(figsize=(NARROW, NARROW))  # cells are square
             example.world.plot(ax=drawing.add_subplot(), demos=demos, labels=labels)
             return drawing
 
-        counts = ", ".join(f"{np.sum(labels == k)} of intent {k}" for k in range(len(example.true_weights)))
+        counts = ", ".join(f"{np.sum(labels == k)} (intent {k})" for k in range(len(example.true_weights)))
         data = {"demo": steps.tolist(), "state": demos.states.tolist(), "intent": labels[steps].tolist()}
         drawings.append(
             Figure(
-                f"walks-{title}",
+                f"demos-{title}",
                 f"Demonstrations by {title} intent",
-                f"The unrolled world with {len(demos)} trajectories coloured by {title} intent: {counts}.",
-                f"Coloured by {title} intent: {counts}.",
+                f"The unrolled world with {len(demos)} trajectories, coloured by {title} intent: {counts}.",
+                f"Number of demonstrations by {title} intent: {counts}.",
                 draw,
                 data,
             )
@@ -209,34 +208,34 @@ def _fit_figures(example: WorldExample) -> list[Figure]:
     return [
         Figure.from_plot(
             "rewards",
-            "Rewards of each intent",
-            "Learned and true rewards. MaxEnt assumes noisy demonstrators and the true ones act optimally, so learned "
-            "rewards are smaller; their order decides the behaviour.",
+            "Rewards of the intents",
+            "Learned and true rewards. The demonstrators act optimally, whereas MaxEnt assumes noisy demonstrators, so "
+            "the learned rewards are smaller in absolute value. Their order determines the behaviour.",
             plot_rewards(thetas, example.feature_names, true_thetas, names),
         ),
         Figure.from_plot(
             "responsibilities",
             "Responsibilities",
-            "One column per demonstration, sorted by true intent; the height is the posterior probability of each "
+            "One column per demonstration, sorted by true intent. The height is the posterior probability of the "
             "learned intent.",
             plot_responsibilities(np.array(example.responsibilities), np.array(example.labels), names),
         ),
         Figure.from_plot(
-            "shares",
+            "weights",
             "Mixture weights",
-            "True and learned weights.",
+            "True and learned mixture weights.",
             plot_weights(np.array(example.true_weights), np.array(example.weights), names),
         ),
     ]
 
 
 def _flow_figures(example: WorldExample) -> list[Figure | Grid]:
-    """Return the matching behind the GEVD for the clustered and for the random initialisation."""
+    """Return the matching of intents in the GEVD for the clustered and for the random initialisation."""
     figures = [
         Figure.from_plot(
             f"flow-{fit.init.replace('_', '-')}",
             f"GEVD matching, {method}",
-            "Learned intents (left) matched with true ones (right) at the least expected loss of reward: "
+            "Optimal matching of learned intents (left) and true intents (right). The expected loss of reward is "
             f"{fit.value:.3g}.",
             plot_flow(np.array(fit.flow), np.array(fit.evd), fit.value),
         )
@@ -251,5 +250,5 @@ def _convergence(results: Results, seed: int) -> Figure:
         record = results.record(method, PAPER_LENGTH, seed)
         if record is not None and record.history is not None and method != SUPERVISED:
             histories[method] = record.history
-    caption = "Mean NLL of the training demonstrations by iteration, and its gap to the lowest NLL."
-    return Figure.from_plot("traces", "Convergence of EM", caption, plot_convergence(histories))
+    caption = "NLL per training demonstration by EM iteration, and its difference from the lowest NLL of all methods."
+    return Figure.from_plot("convergence", "Convergence of EM", caption, plot_convergence(histories))

@@ -1,4 +1,4 @@
-"""Table 1 beside the numbers of the paper, variants that isolate the differences, and paired tests."""
+"""Table 1 beside the values of the paper, variants that isolate the differences, and paired tests."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from limiirl.metrics import Comparison
 from limiirl.report.tables import Cell, Column, Content, Mark, Table
 
 LEAST_WORLDS = 20
-"""Worlds below which a number is not compared with the paper."""
+"""Number of worlds below which values are not compared with the paper."""
 DIGITS = {"n_iter": 1, "seconds": 3, "nll": 2, "anid": 3, "accuracy": 3, "gevd": 2}
-"""Decimals of each measure."""
+"""Number of decimals of each measure."""
 TITLES = {name: title if title.isupper() else title.capitalize() for name, title in MEASURES.items()} | {
     "accuracy": "Accuracy"
 }
-"""Headings of each measure."""
+"""Column heading of each measure."""
 METHOD = Column("Method", align="left")
-"""The first column of most tables."""
+"""First column of most tables."""
 
 _FEWER = sorted(EARLY_STOPS, key=lambda name: -EARLY_STOPS[name])
 _SIGNS = {"agrees": "✓", "in rounding": "≈", "differs": "✗"}
-_ROUNDING = "Agrees only with another number that the paper would print the same way."
+_ROUNDING = "Agrees only within the rounding of the printed value."
 
 
 def score_cell(results: Results, method: str, x: Point, measure: str, *, compare: bool = True) -> Cell:
-    """Return a mean with its half-width, marked by its agreement with the paper if the paper has a target."""
+    """Return a mean with its half-width, marked by its agreement with the value of the paper, if there is one."""
     interval = results.interval(method, x, measure)
     target = measure.removesuffix("_start")
     digits = DIGITS.get(target, 3)
@@ -53,7 +53,7 @@ def score_cell(results: Results, method: str, x: Point, measure: str, *, compare
     reported = TABLE1.get(method, {}).get(target)
     note = _note_failures(results, interval.n)
     mark: Mark | None = None
-    # The interval over few worlds is so wide that it agrees with anything.
+    # Intervals over few worlds are so wide that they would agree with any value.
     if reported is not None and compare and target in TARGETS and interval.n >= LEAST_WORLDS:
         agreement = verdict(interval, reported)
         mark = "agrees" if agreement == "agrees" else "differs"
@@ -66,7 +66,7 @@ def _note_failures(results: Results, n: int) -> str:
 
 
 def iterations_cell(results: Results, method: str, x: Point = PAPER_LENGTH, *, count: bool = True) -> Cell:
-    """Return the EM iterations, with a note if fits stopped before convergence (how many, if `count`)."""
+    """Return the EM iterations, with a note if fits did not converge, and their number if `count`."""
     plain = score_cell(results, method, x, "n_iter")
     converged = results.finite(method, x, "converged")
     cut = int(np.sum(converged == 0.0))
@@ -74,14 +74,14 @@ def iterations_cell(results: Results, method: str, x: Point = PAPER_LENGTH, *, c
     if not cut or not plain.spread or spec is None or spec.max_iter == 0:
         return plain
     fits = f"{cut} of {converged.size} fits" if count else "Some fits"
-    return replace(plain, note=f"{fits} stopped at the maximum number of iterations. {plain.note}".strip())
+    return replace(plain, note=f"{fits} reached the maximum number of iterations. {plain.note}".strip())
 
 
 def _paper_cell(method: str, measure: str) -> Cell:
     reported = TABLE1[method].get(measure)
     if reported is None:
         return Cell.number(None)
-    # One digit more than the paper prints, because its widths are halved.
+    # One digit more than in the paper, because its widths are halved.
     digits = 3 if measure == "anid" else 2
     text = f"{reported.mean:.2f} ± {reported.half_width:.{digits}f}"
     return Cell(text, None, "", reported.mean, (reported.half_width,))
@@ -92,34 +92,34 @@ def _method_table(name: str, title: str, caption: str, measures: Sequence[str], 
 
 
 def score_table(results: Results, name: str, title: str, caption: str, x: Point, *, compare: bool = False) -> Table:
-    """Return iterations, duration, NLL, ANID and GEVD of every method; with `compare`, the paper's below ours."""
+    """Return iterations, duration, NLL, ANID and GEVD of every method, with the values of the paper if `compare`."""
     rows: list[list[Content]] = []
     for method in results.study.methods if not compare else METHODS:
         scores = [score_cell(results, method, x, m, compare=compare) for m in MEASURES if m != "n_iter"]
         rows.append([method, iterations_cell(results, method, x), *scores])
         if compare and method in NAMES:
-            rows.append([f"{NAMES[method]} of the paper", *(_paper_cell(method, measure) for measure in MEASURES)])
+            rows.append([f"{NAMES[method]}, paper", *(_paper_cell(method, measure) for measure in MEASURES)])
     return _method_table(name, title, caption, list(MEASURES), rows)
 
 
 def comparison_table(results: Results) -> Table:
-    """Return Table 1: the scores of every method, those of the paper below ours."""
+    """Return Table 1: the scores of every method, each followed by the values of the paper."""
     worlds = f"{len(results.seeds)} world{'' if len(results.seeds) == 1 else 's'}"
     return score_table(
         results,
         "table1",
         f"Table 1, ElementWorld: mean ± half-width of the 95 % interval over {worlds}",
-        "The paper prints full widths after ±; they are halved here. A number agrees if it differs by at most the root "
-        "sum of squares of both half-widths. Iterations and durations are not compared: the paper stops by another "
-        f"rule and used another machine. With fewer than {LEAST_WORLDS} worlds nothing is compared, because the "
-        "intervals are too wide.",
+        "The paper prints the full width of the interval after ±, which is halved here. Two values agree if their "
+        "difference is at most the root sum of squares of their half-widths. Iterations and durations are not "
+        "compared, because the stopping rule and the machine of the paper were different. Values over fewer than "
+        f"{LEAST_WORLDS} worlds are not compared, because the intervals are too wide.",
         PAPER_LENGTH,
         compare=True,
     )
 
 
 def comparison_text(results: Results) -> str:
-    """Return Table 1 for a terminal, with the mean of the paper and a sign for the agreement in brackets."""
+    """Return Table 1 as text, with the mean of the paper and a sign for the agreement in brackets."""
     width = max(map(len, METHODS))
     lines = [f"  {'':<{width}}  {'iterations':>13}  {'seconds':>15}" + "".join(f"  {TITLES[m]:>24}" for m in TARGETS)]
     for method in METHODS:
@@ -138,30 +138,31 @@ def comparison_text(results: Results) -> str:
 
 
 def length_table(results: Results) -> Table:
-    """Return the scores with maximum length L = 50."""
+    """Return the scores of fits with maximum length L = 50."""
     rows: list[list[Content]] = [
         [method, *(score_cell(results, method, FIXED_LENGTH, measure) for measure in MEASURES)] for method in NAMES
     ]
     caption = (
-        "The maximum length is part of the model. Longer trajectories, which no demonstrator takes, receive "
-        "probability too, so the NLL is larger. The numbers of the paper match the length of the longest demonstration."
+        "The maximum length is part of the model. With L = 50, trajectories longer than any demonstration have "
+        "positive probability, which increases the NLL. The values of the paper agree with the length of the longest "
+        "demonstration."
     )
-    return _method_table("table1-length", "The same with L = 50", caption, list(MEASURES), rows)
+    return _method_table("table1-length", "Scores with maximum length L = 50", caption, list(MEASURES), rows)
 
 
 def early_table(results: Results) -> Table:
-    """Return clustered initialisations with EM stopped after fewer and fewer iterations."""
+    """Return the scores of clustered initialisations with EM stopped after few iterations."""
     rows: list[list[Content]] = []
     for method in WARM:
-        rows.append([f"{method}, to convergence", *(score_cell(results, method, PAPER_LENGTH, m) for m in TARGETS)])
+        rows.append([f"{method}, at convergence", *(score_cell(results, method, PAPER_LENGTH, m) for m in TARGETS)])
         rows += [[f"{method}, {stop}", *(score_cell(results, method, stop, m) for m in TARGETS)] for stop in _FEWER]
         initial = [score_cell(results, method, PAPER_LENGTH, f"{m}_start") for m in TARGETS]
         rows.append([f"{method}, before EM", *initial])
-        rows.append([f"{NAMES[method]} of the paper", *(_paper_cell(method, m) for m in TARGETS)])
+        rows.append([f"{NAMES[method]}, paper", *(_paper_cell(method, m) for m in TARGETS)])
     caption = (
-        "The paper's clustered initialisations ran 3.4 EM iterations on average, the last of which its stopping rule "
-        "discarded. Stopping ours after as few iterations isolates the effect: EM raises the likelihood of a model "
-        "that treats the wind as a choice, and ANID and GEVD get worse."
+        "In the paper, EM from clustered initialisations ran for 3.4 iterations on average, and the stopping rule "
+        "discarded the last one. Stopping EM equally early isolates the effect of further iterations: they increase "
+        "the likelihood of a model that treats the wind as a choice, while ANID and GEVD get worse."
     )
     title = "Effect of further EM iterations on clustered initialisations"
     return _method_table("table1-early", title, caption, TARGETS, rows)
@@ -174,20 +175,23 @@ def before_after_table(results: Results) -> Table:
     for measure in measures:
         columns += [Column("before", group=TITLES[measure]), Column("after", group=TITLES[measure])]
     names = [name for measure in measures for name in (f"{measure}_start", measure)]
-    caption = "Scores on the test demonstrations of the mixture before the first and after the last EM iteration."
-    return Table("start-and-end", "Effect of EM", caption, columns, _rows_of(results, names))
+    caption = "Test scores of the mixture before the first and after the last EM iteration."
+    return Table("before-and-after", "Effect of EM", caption, columns, _rows_of(results, names))
 
 
 def anid_table(results: Results) -> Table:
-    """Return ANID by three definitions of truth and prediction."""
+    """Return the ANID by three definitions of the two clusterings."""
     kinds = {
-        "anid": "against labels",
-        "anid_truth": "against the posterior of the true ensemble",
-        "anid_hard": "of the most likely intents, against labels",
+        "anid": "Responsibilities and labels",
+        "anid_truth": "Responsibilities and true posterior",
+        "anid_hard": "Most likely intents and labels",
     }
-    caption = "The paper defines ANID by the responsibilities of the true mixture; its code compares with labels."
+    caption = (
+        "Clusterings that are compared. The paper defines ANID with the posterior of the true mixture, whereas its "
+        "code uses the labels."
+    )
     rows = _rows_of(results, list(kinds))
-    return Table("anid", "ANID by three definitions", caption, [METHOD, *kinds.values()], rows)
+    return Table("anid", "Three definitions of ANID", caption, [METHOD, *kinds.values()], rows)
 
 
 def _rows_of(results: Results, measures: Sequence[str]) -> list[list[Content]]:
@@ -195,9 +199,9 @@ def _rows_of(results: Results, measures: Sequence[str]) -> list[list[Content]]:
 
 
 def random_table(results: Results, x: Point = PAPER_LENGTH, name: str = "paired-tests") -> Table:
-    """Return paired tests of every learned method against random rewards."""
+    """Return the paired tests of every unsupervised method against random rewards."""
     columns: list[Column | str] = [METHOD, Column("Measure", align="left")]
-    columns += ["Difference", "p, Student", "p, Wilcoxon", "Effect d"]
+    columns += ["Difference", "p, Student", "p, Wilcoxon", "Effect size d"]
     rows: list[list[Content]] = []
     for method in METHODS:
         if method in (RANDOM, SUPERVISED):
@@ -208,25 +212,26 @@ def random_table(results: Results, x: Point = PAPER_LENGTH, name: str = "paired-
                 cells = comparison_cells(results, result, measure, certain=result.better == method)
                 rows.append([method, TITLES[measure], *cells])
     caption = (
-        "Method minus random rewards, world by world: mean ± half-width of the 99 % interval; negative is better. "
-        "Significant means p < 0.01 in both tests."
+        "Paired difference between each method and random rewards: mean ± half-width of the 99 % interval. Negative "
+        "values favour the method. Differences are marked as significant if p < 0.01 in both tests."
     )
     return Table(name, "Paired tests against random rewards", caption, columns, rows)
 
 
 def difference_cell(results: Results, result: Comparison, digits: int, *, certain: bool) -> Cell:
     """Return the mean difference of a paired comparison with its half-width."""
-    gap = result.difference
+    interval = result.difference
     mark: Mark | None = "certain" if certain else None
-    return Cell.estimate(gap.mean, gap.half_width, digits, mark=mark, note=_note_failures(results, gap.n))
+    note = _note_failures(results, interval.n)
+    return Cell.estimate(interval.mean, interval.half_width, digits, mark=mark, note=note)
 
 
 def comparison_cells(
     results: Results, result: Comparison | None, measure: str, *, certain: bool | None = None
 ) -> list[Cell]:
-    """Return difference, both p-values and effect size of a paired comparison, or dashes for None.
+    """Return the difference, both p-values and the effect size of a paired comparison, or dashes for None.
 
-    By default a difference is marked if both tests are significant, whichever method is better.
+    By default, a difference is marked if both tests are significant, whichever method is better.
     """
     if result is None:
         return [Cell.number(None)] * 4

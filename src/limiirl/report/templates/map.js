@@ -1,9 +1,9 @@
 "use strict";
-// Draws every map of the page on its canvas from the embedded GeoJSON. Makes no requests; inserts text as text only.
+// Draws every map of the page on its canvas from the embedded GeoJSON, without network requests. All labels are inserted as text.
 (() => {
-const NEAR = 9; // pixels within which a feature counts as pointed at
-const SLOW = 24; // milliseconds; slower scenes are moved as an image during a gesture
-const CLOSEST = 6; // pixels per metre, the largest zoom
+const NEAR = 9; // largest distance in pixels between the pointer and a selected feature
+const SLOW = 24; // milliseconds; scenes that take longer are moved as an image during a gesture
+const CLOSEST = 6; // pixels per metre at the largest zoom
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
 const EARTH = 6371000; // metres
@@ -11,8 +11,8 @@ const EARTH = 6371000; // metres
 const rgb = text => [1, 3, 5].map(place => parseInt(text.trim().slice(place, place + 2), 16));
 const mix = (colour, paper, strength) => `rgb(${colour.map((part, i) => Math.round(strength * part + (1 - strength) * paper[i])).join()})`;
 
-// The layers of a FeatureCollection. Each feature has its points (x, y, x, y, ... in metres from the centre of the view,
-// y to the south), bounding box, stroke and facts.
+// Return the layers of a FeatureCollection. Each feature has points (x, y, x, y, ... in metres from the centre of the view,
+// with y to the south), a bounding box, a stroke and facts.
 function readLayers(data) {
   const [west, south, east, north] = data.bbox, metres = (EARTH * Math.PI) / 180, middle = (south + north) / 2;
   const shrink = Math.cos((middle * Math.PI) / 180);
@@ -64,7 +64,7 @@ class Chart {
     this.resize();
   }
 
-  // The view is its centre (x, y) in metres and k, the pixels per metre.
+  // A view has a centre (x, y) in metres and a scale k in pixels per metre.
   fit([x0, y0, x1, y1]) {
     const k = Math.min(this.width / Math.max(x1 - x0, 20), this.height / Math.max(y1 - y0, 20)) * 0.94;
     return {x: (x0 + x1) / 2, y: (y0 + y1) / 2, k: Math.min(k, CLOSEST)};
@@ -85,7 +85,7 @@ class Chart {
     this.draw();
   }
 
-  // Schedule a repaint: of the whole scene, or during a gesture, if that is slow, of the last scene moved.
+  // Schedule a repaint. During a gesture, a slow scene is moved as an image instead.
   draw(moving = false) {
     this.moving = moving;
     if (!this.scheduled) this.scheduled = requestAnimationFrame(() => { this.scheduled = 0; this.frame(); });
@@ -124,7 +124,7 @@ class Chart {
     this.figure.dataset.milliseconds = this.cost.toFixed(1);
   }
 
-  // Calls visit for each feature whose box intersects the window and whose stroke is drawn at this scale.
+  // Call visit for each feature whose box intersects the window and whose stroke is drawn at this scale.
   visit(layer, [x0, y0, x1, y1], visit) {
     const fine = layer.strokes.map(stroke => !stroke.detail || 1 / this.view.k <= stroke.detail);
     for (const feature of layer.features) {
@@ -138,7 +138,7 @@ class Chart {
     return [(x - this.view.x) * this.view.k + this.width / 2, (y - this.view.y) * this.view.k + this.height / 2];
   }
 
-  // Lines grow with the zoom so that they cover their street.
+  // Line widths increase with the zoom.
   widthOf(stroke) {
     return stroke.width * Math.min(Math.max(Math.sqrt(this.view.k * 8), 0.8), 2.2);
   }
@@ -169,7 +169,7 @@ class Chart {
     this.trace(pen, features);
   }
 
-  // Traces features in paths of a few thousand points, which browsers stroke faster than a single path.
+  // Trace features in paths of a few thousand points, which browsers stroke faster than a single path.
   trace(pen, features) {
     const {k} = this.view, ox = this.width / 2 - this.view.x * k, oy = this.height / 2 - this.view.y * k;
     let drawn = 0;
@@ -179,7 +179,7 @@ class Chart {
       pen.moveTo(px, py);
       for (let i = 2; i < points.length; i += 2) {
         const qx = points[i] * k + ox, qy = points[i + 1] * k + oy;
-        // Skip bends below one pixel, but keep the end.
+        // Skip bends below one pixel, except at the end.
         if (i < points.length - 2 && Math.abs(qx - px) + Math.abs(qy - py) < 0.9) continue;
         pen.lineTo(qx, qy);
         px = qx;
@@ -195,7 +195,7 @@ class Chart {
     pen.stroke();
   }
 
-  // Shows the scene, moved if the view has moved since, with the pointed-at feature on top.
+  // Copy the scene to the canvas, shifted and scaled to the current view, and draw the selected feature on top.
   present() {
     const pen = this.canvas.getContext("2d"), {x, y, k} = this.view, from = this.drawn;
     const scale = k / from.k;
@@ -245,7 +245,7 @@ class Chart {
     this.bar.textContent = round >= 1000 ? `${round / 1000} km` : `${round} m`;
   }
 
-  // The feature nearest to a point on the screen, upper layers first.
+  // Return the feature nearest to a point on the screen; upper layers take precedence.
   at(px, py) {
     const {k} = this.view, x = this.view.x + (px - this.width / 2) / k, y = this.view.y + (py - this.height / 2) / k;
     for (const layer of this.layers.filter(layer => layer.shown).reverse()) {
@@ -275,7 +275,7 @@ class Chart {
       this.tip.style.left = `${Math.max(4, Math.min(px + 14, this.width - w - 4))}px`;
       this.tip.style.top = `${py + 18 + h < this.height ? py + 16 : Math.max(4, py - h - 12)}px`;
     }
-    if (announce) this.status.textContent = hit ? this.tip.innerText.replace(/\s*\n\s*/g, ", ") : "no feature here";
+    if (announce) this.status.textContent = hit ? this.tip.innerText.replace(/\s*\n\s*/g, ", ") : "No feature here";
     if (!same && this.drawn) this.present();
   }
 
@@ -318,7 +318,7 @@ class Chart {
     this.draw(true);
   }
 
-  // Animates a step by key or button, unless the reader prefers reduced motion.
+  // Animate a step by key or button, unless reduced motion is preferred.
   glide(step) {
     this.tip.hidden = true;
     this.hit = null;
@@ -360,7 +360,7 @@ class Chart {
       });
     canvas.addEventListener("pointerleave", () => { this.hit = null; this.tip.hidden = true; if (this.drawn) this.present(); });
     canvas.addEventListener("wheel", event => {
-      // The wheel scrolls the page until the map has focus.
+      // The wheel scrolls the page unless the map has focus.
       if (document.activeElement !== canvas && !event.ctrlKey) return;
       event.preventDefault();
       this.zoom(Math.exp(-Math.max(-60, Math.min(60, event.deltaY * (event.deltaMode ? 20 : 1))) / 180), ...where(event));
@@ -375,7 +375,7 @@ class Chart {
         else this.reset();
       });
     for (const box of figure.querySelectorAll("[data-layer]")) {
-      box.checked = this.layers[box.dataset.layer].shown; // browsers may restore an earlier choice
+      box.checked = this.layers[box.dataset.layer].shown; // browsers may restore an earlier state
       box.addEventListener("change", () => {
         for (const other of figure.querySelectorAll("[data-layer]")) this.layers[other.dataset.layer].shown = other.checked;
         this.hit = null;
@@ -417,7 +417,7 @@ class Chart {
   }
 }
 
-// Maps are created when they come near the window or when the browser is idle, so that pages with many maps open fast.
+// Maps are created when they are near the window or when the browser is idle, so that pages with many maps load fast.
 const waiting = new Set(document.querySelectorAll("figure.map"));
 
 function make(figure) {
@@ -441,7 +441,7 @@ const whenIdle = window.requestIdleCallback || (call => setTimeout(call, 200));
 const watch = new IntersectionObserver(
   entries => entries.filter(entry => entry.isIntersecting).forEach(entry => make(entry.target)), {rootMargin: "800px"});
 for (const figure of waiting) {
-  // Show the frame instead of the static image until then, to avoid layout shifts.
+  // Show an empty frame until then, to avoid layout shifts.
   figure.classList.add("live");
   watch.observe(figure);
 }

@@ -1,4 +1,4 @@
-"""Tables in their four forms."""
+"""Tables in HTML, LaTeX, Markdown and CSV."""
 
 import csv
 import io
@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from limiirl.report import Cell, Column, Table
-from limiirl.report.table_formats import data_csv, table_csv, table_html, table_latex, table_markdown, table_notes
+from limiirl.report.tables import data_csv, table_csv, table_html, table_latex, table_markdown, table_notes
 from tests.oracles.report import HOSTILE, comparison
 
 
 class Grid(HTMLParser):
-    """Reads the cells of a table, with tag and attributes, row by row."""
+    """Parser of the cells of a table: tag, attributes and texts, by row."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -51,14 +51,14 @@ def test_html_has_scopes_groups_and_every_cell() -> None:
         assert [text[0] if text else "" for _, _, text in row] == [cell.text for cell in cells]
 
 
-def test_html_marks_in_words_and_aligns() -> None:
+def test_html_has_marks_and_alignment() -> None:
     columns = [Column("a", "left"), Column("b"), Column("c")]
     html = table_html(Table("t", "T", "", columns, [["x", Cell("1", mark="differs"), Cell("2")], ["y", "3", "z" * 40]]))
     grid = Grid(html)
     assert [cell[1].get("class") for cell in grid.rows[1]] == ["left", None, None]
     assert grid.rows[1][1][2] == ["1", "≠", "differs"]
     assert grid.rows[2][2][1]["class"] == "long"
-    # The unmarked cell of a marked column keeps the sign's place; a column without marks needs none.
+    # Only unmarked cells of columns with marks have an empty sign.
     assert html.count('<span class="mark"></span>') == 1
 
 
@@ -76,7 +76,7 @@ def test_equal_notes_share_a_letter() -> None:
     assert re.findall(r"<sup>(\w)</sup>", table_markdown(table)) == ["a", "b", "a", "a", "b"]
 
 
-def test_latex_is_booktabs_with_groups_marks_and_notes() -> None:
+def test_latex_has_groups_marks_and_notes() -> None:
     rows = [
         ["[x] & y", Cell.estimate(-1.5, 0.25, mark="best"), Cell("50%", mark="agrees")],
         ["z", Cell("1", mark="differs", note="a_b"), None],
@@ -110,7 +110,7 @@ def test_latex_is_booktabs_with_groups_marks_and_notes() -> None:
     ]
 
 
-def test_latex_of_hostile_text_keeps_braces_cells_and_lines() -> None:
+def test_latex_escapes_hostile_text() -> None:
     table = comparison()
     text = table_latex(table)
     bare = re.sub(r"\\[{}]", "", text)
@@ -120,7 +120,7 @@ def test_latex_of_hostile_text_keeps_braces_cells_and_lines() -> None:
     assert {len(re.findall(r"(?<!\\)&", row)) for row in rows[1:]} == {len(table.headings) - 1}
 
 
-def test_markdown_has_one_pipe_a_border() -> None:
+def test_markdown_has_one_pipe_per_border() -> None:
     table = comparison()
     lines = [line for line in table_markdown(table).splitlines() if line.startswith("|")]
     assert len(lines) == len(table.cells) + 2
@@ -131,12 +131,12 @@ def test_markdown_has_one_pipe_a_border() -> None:
     assert "<script" not in table_markdown(table)
 
 
-def test_markdown_cells_hold_pipes_and_line_breaks() -> None:
+def test_markdown_escapes_pipes_and_line_breaks() -> None:
     text = table_markdown(Table("t", "T", "", ["a"], [["x|y\nz"]]))
     assert text.splitlines()[-1] == r"| x\|y z |"
 
 
-def test_csv_holds_plain_numbers_and_all_text() -> None:
+def test_csv_has_plain_numbers_and_complete_text() -> None:
     rows = [
         ['x, "y"\n' + HOSTILE, Cell.estimate(-1.5, 0.25, mark="best"), Cell.number(1.0), np.int64(3)],
         ["z", Cell.number(None), Cell.number(-2.25), None],
@@ -151,7 +151,7 @@ def test_csv_holds_plain_numbers_and_all_text() -> None:
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32, float])
-def test_data_columns_are_written_whole(kind: type) -> None:
+def test_data_columns_are_written_exactly(kind: type) -> None:
     read = list(csv.reader(io.StringIO(data_csv({"x": np.array([0.1, 1 / 3]).astype(kind), "flag": [True, None]}))))
     assert read[0] == ["x", "flag"]
     assert [kind(row[0]) for row in read[1:]] == [kind(0.1), kind(1 / 3)]
