@@ -375,7 +375,7 @@ def test_features_of_wrong_shape_are_rejected(kind, given, expected):
         Agents.from_demonstrations(patchy(), demos(), GROUPS, **given)
 
 
-def test_default_features_are_those_of_the_mdp():
+def test_default_features_equal_the_features_of_the_mdp():
     mdp = MDP.from_edges([0, 1], [1, 2], n_states=3)
     agents = Agents.from_demonstrations(mdp, Demonstrations.from_lists([[0, 1, 2], [0, 1]], groups=[0, 0]))
     np.testing.assert_array_equal(agents[0].reward_features, agents[0].policy_features)

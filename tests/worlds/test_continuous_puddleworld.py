@@ -268,7 +268,7 @@ def test_trained_agents_resemble_the_released_agents(seed, shared_data: Callable
     [
         ({"kinds": "center"}, {"parameter": "kinds", "value": "center"}),
         ({"kinds": ()}, {"parameter": "kinds", "value": ()}),
-        ({"kinds": ("left",)}, {"parameter": "kind", "value": "left"}),
+        ({"kinds": ("left",)}, {"parameter": "kinds", "value": "left"}),
         ({"gamma": 0.0}, {"parameter": "gamma", "value": 0.0}),
         ({"seed": -1}, {"parameter": "seed", "value": -1}),
     ],

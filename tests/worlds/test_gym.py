@@ -171,7 +171,7 @@ def test_discounted_return_is_theta_times_features(name, max_steps):
 
 
 @pytest.mark.parametrize("name", [*NAMES, "patchy"])
-def test_mdp_from_the_environment_equals_that_of_the_world(name):
+def test_mdp_from_the_environment_equals_the_mdp_of_the_world(name):
     env = world_env(name)
     mdp = env.unwrapped.world.mdp
     rebuilt = MDP.from_gymnasium(env, gamma=mdp.gamma)

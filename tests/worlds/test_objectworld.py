@@ -13,7 +13,7 @@ SHAPES = [{}, {"size": 5, "n_objects": 4, "n_colours": 2, "n_intents": 2, "radiu
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_features_equal_those_of_loops(shape: dict[str, int]) -> None:
+def test_features_equal_a_loop_over_objects(shape: dict[str, int]) -> None:
     world = ObjectWorld(**shape)
     things = list(zip(*world.objects, strict=True))
     for state in range(world.n_states):

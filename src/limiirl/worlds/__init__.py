@@ -11,20 +11,11 @@ from limiirl.worlds.roadgrid import REGIONS, SECTORS, RoadGrid
 from limiirl.worlds.syntheticworld import SyntheticWorld
 
 WORLDS: dict[str, type[Any]] = {cls.__name__: cls for cls in (ElementWorld, PuddleWorld, ObjectWorld, SyntheticWorld)}
-"""Worlds with a true ensemble, by name."""
+"""Finite worlds with a true ensemble, by name."""
 
+# fmt: off
 __all__ = [
-    "REGIONS",
-    "SECTORS",
-    "WORLDS",
-    "ContinuousPuddleWorld",
-    "ElementWorld",
-    "IntentWorld",
-    "ObjectWorld",
-    "PuddleWorld",
-    "RoadGrid",
-    "SyntheticWorld",
-    "boltzmann_policy",
-    "geometric_weights",
-    "intent_counts",
+    "REGIONS", "SECTORS", "WORLDS", "ContinuousPuddleWorld", "ElementWorld", "IntentWorld", "ObjectWorld",
+    "PuddleWorld", "RoadGrid", "SyntheticWorld", "boltzmann_policy", "geometric_weights", "intent_counts",
 ]
+# fmt: on

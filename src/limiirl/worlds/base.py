@@ -28,7 +28,7 @@ def check_gamma(value: object) -> None:
 
 
 def sampling_generator(world_seed: int, seed: Seed, stream: int) -> np.random.Generator:
-    """Return the random generator of a sample; `stream` makes it independent of the generator of the world."""
+    """Return the random generator of a sample; `stream` makes it independent of other generators of the world."""
     if isinstance(seed, Integral):
         return np.random.default_rng([world_seed, check_seed(seed), stream])
     return as_generator(seed)
@@ -45,7 +45,7 @@ def boltzmann_policy(mdp: MDP, theta: ArrayLike, beta: float = 5.0) -> FloatArra
     theta : (d,)
         One parameter vector.
     beta : float
-        Inverse temperature; 0 gives the uniform policy. The default is the value in the paper's released code.
+        Inverse temperature; 0 is the uniform policy. The default is the value in the paper's released code.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def geometric_weights(n_intents: int, p: float) -> FloatArray:
     n_intents : int
         Number K of intents.
     p : float
-        In [0, 1); 0 gives equal weights.
+        In [0, 1); the weights are equal for 0.
 
     Examples
     --------
@@ -83,15 +83,15 @@ def geometric_weights(n_intents: int, p: float) -> FloatArray:
     check_count(n_intents, "n_intents")
     if isinstance(p, bool) or not isinstance(p, Real) or not 0.0 <= float(p) < 1.0:
         raise InvalidParameter.of("p", p, "must lie in [0, 1)", remedy="Use 0 for equal weights.")
-    # The common factor p cancels, so that p = 0 is its limit.
+    # The common factor p cancels, so that p = 0 is allowed.
     weights = (1.0 - float(p)) ** np.arange(n_intents)
     return np.asarray(weights / weights.sum())
 
 
 def allocate_demonstrations(n: int, ensemble: RewardEnsemble, weights: ArrayLike | None) -> IntArray:
-    """Return the number of demonstrations (K,) of each intent, from the ensemble's weights or from `weights`.
+    """Return the number of demonstrations (K,) of each intent; default weights: those of the ensemble.
 
-    With `weights` every intent has at least one demonstration.
+    If `weights` is given, every intent has at least one demonstration.
     """
     if weights is None:
         return intent_counts(n, ensemble.weights)
@@ -104,7 +104,7 @@ def allocate_demonstrations(n: int, ensemble: RewardEnsemble, weights: ArrayLike
 
 
 def intent_counts(n: int, weights: FloatArray, *, least: int = 0) -> IntArray:
-    """Return integers (K,) that sum to n, as close to n * weights as possible and at least `least`.
+    """Return integers (K,) >= `least` that sum to n and are as close to n * weights as possible.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def sample_intents(
 
 _PAPER_BETA = 5.0
 POLICIES = ("optimal", "boltzmann")
-"""Policies of the demonstrators: optimal and uniform over ties, or `boltzmann_policy`."""
+"""Policies of the demonstrators: optimal and uniform over tied actions, or `boltzmann_policy`."""
 
 
 class IntentWorld(ABC):
@@ -157,7 +157,7 @@ class IntentWorld(ABC):
 
     @cached_property
     def optimal_policies(self) -> NDArray[np.float64]:
-        """Optimal policies (K, P) of the intents, uniform over ties. Read-only."""
+        """Optimal policies (K, P) of the intents, uniform over tied actions. Read-only."""
         policies = np.stack([optimal_policy(self.mdp, theta) for theta in self.ensemble.thetas])
         policies.flags.writeable = False
         return policies
@@ -167,7 +167,8 @@ class IntentWorld(ABC):
 
         Parameters
         ----------
-        policy : {"optimal", "boltzmann"}; optimal and uniform over ties, or `boltzmann_policy`
+        policy : {"optimal", "boltzmann"}
+            Optimal and uniform over tied actions, or `boltzmann_policy`.
         beta : float, optional
             Inverse temperature of "boltzmann"; default: 5.
         """
@@ -200,10 +201,10 @@ class IntentWorld(ABC):
         max_length : int
             Maximum number of states per demonstration.
         weights : array_like, shape (K,), optional
-            Mixture weights; every intent has at least one demonstration. Default: equal numbers. `geometric_weights`
-            are the paper's unequal weights.
+            Mixture weights; every intent has at least one demonstration. Default: the weights of the ensemble.
+            `geometric_weights` are the paper's unequal weights.
         policy : {"optimal", "boltzmann"}
-            Policy of the demonstrators: optimal and uniform over ties, or `boltzmann_policy`.
+            Policy of the demonstrators: optimal and uniform over tied actions, or `boltzmann_policy`.
         beta : float, optional
             Inverse temperature of "boltzmann"; default: 5, as in the paper's released code.
 
@@ -231,12 +232,12 @@ class IntentWorld(ABC):
         demos: Demonstrations | None = None,
         labels: ArrayLike | None = None,
     ) -> "Axes":
-        """Draw the world, coloured by kind of state or by reward, and demonstrations over it; return the axes.
+        """Draw the world, coloured by state type or by reward, with demonstrations on top; return the axes.
 
         Parameters
         ----------
         theta : array_like, shape (d,), optional
-            Reward vector to colour the states by.
+            Reward vector that determines the colours of the states. Default: colours by state type.
         ax : matplotlib Axes, optional
             Default: a new figure with a transparent background.
         demos : Demonstrations, optional

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray, Seed
-from limiirl._validation import check_count, check_seed
+from limiirl._validation import check_choice, check_count, check_seed
 from limiirl.demos import Agent, Agents
 from limiirl.errors import ConvergenceWarning, InvalidParameter
 from limiirl.kernels.sequences import baseline
@@ -86,7 +86,7 @@ class GaussianPolicy:
 
     def mean(self, features: FloatArray) -> FloatArray:
         """Return the mean actions (..., b) for radial features (..., p)."""
-        # The last bit of a matrix product depends on the batch size; this sum is equal for one position and for many.
+        # Unlike a matrix product, this sum does not depend on the batch size in the last bit.
         return np.asarray(np.add.reduce(features[..., None] * self.weights, axis=-2))
 
     def act(self, positions: FloatArray, noise: FloatArray) -> FloatArray:
@@ -129,7 +129,7 @@ class Walks(NamedTuple):
     reward_features : (n, H, 3)
         Reward features of the position after each step; (0, 0, 1) after the goal.
     live : (n, H) bool
-        Steps up to the arrival at the goal.
+        Steps up to arrival at the goal.
     """
 
     positions: FloatArray
@@ -139,13 +139,6 @@ class Walks(NamedTuple):
     live: NDArray[np.bool_]
 
 
-def check_kind(kind: object) -> str:
-    """Check that an agent kind is known, and return it."""
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise InvalidParameter.of("kind", kind, f"must be one of {', '.join(KINDS)}")
-    return kind
-
-
 def move(positions: FloatArray, actions: FloatArray) -> FloatArray:
     """Return the positions (..., 2) after actions (..., 2), clipped to [-1, 1] per component and to the square."""
     steps = np.minimum(np.maximum(actions, -1.0), 1.0)  # np.clip is twice as slow on small arrays
@@ -153,17 +146,17 @@ def move(positions: FloatArray, actions: FloatArray) -> FloatArray:
 
 
 def distance(positions: FloatArray) -> FloatArray:
-    """Return the distance of positions (..., 2) from the goal disc; 0 inside."""
+    """Return the distance of positions (..., 2) from the goal disc; it is 0 inside the disc."""
     return np.maximum(np.hypot(positions[..., 0] - GOAL[0], positions[..., 1] - GOAL[1]) - RADIUS, 0.0)
 
 
 def in_goal(positions: FloatArray) -> NDArray[np.bool_]:
-    """Return the mask of positions (..., 2) in the open goal disc; the released data excludes its boundary too."""
+    """Return the mask of positions (..., 2) in the open goal disc, as in the released data."""
     return np.asarray(np.hypot(positions[..., 0] - GOAL[0], positions[..., 1] - GOAL[1]) < RADIUS)
 
 
 def in_puddle(positions: FloatArray, kind: str) -> NDArray[np.bool_]:
-    """Return the mask of positions (..., 2) in the puddle of a kind, outside of the goal.
+    """Return the mask of positions (..., 2) in the puddle of one kind of agent, outside of the goal.
 
     For "up" the lower half of the square belongs to the puddle, for "down" the upper half.
     """
@@ -176,7 +169,7 @@ def in_puddle(positions: FloatArray, kind: str) -> NDArray[np.bool_]:
 
 
 def reward_features(positions: FloatArray, kind: str) -> FloatArray:
-    """Return (..., 3): (0, 0, 1) in the goal, (0, -1, 0) in the puddle, (-1, 0, 0) elsewhere.
+    """Return features (..., 3): (0, 0, 1) in the goal, (0, -1, 0) in the puddle, (-1, 0, 0) elsewhere.
 
     Costs are negative features, since the weights of Sigma-GIRL are nonnegative.
     """
@@ -222,7 +215,7 @@ ITERATIONS, EPISODES, LEARNING_RATE = 100, 50, 0.1
 SHAPING = 1.0
 """Scale of the shaping reward during training; see `train`."""
 ACCEPTED, ATTEMPTS = -20.0, 10
-"""Mean return below which training restarts, and the maximum number of attempts."""
+"""Mean return below which training is repeated, and the maximum number of attempts."""
 
 _N_FEATURES = 25
 # Keeps the baseline finite if all scores are zero.
@@ -232,8 +225,8 @@ _TINY = 1e-10
 def gradient(scores: FloatArray, rewards: FloatArray) -> FloatArray:
     """Return the GPOMDP estimate (d,) of the policy gradient from scores (n, H, d) and discounted rewards (n, H).
 
-    It is the mean over trajectories of ``sum_t G_t (r_t - b_t)``, where G_t is the sum of scores up to t and b_t the
-    componentwise variance-minimising baseline, the mean reward weighted by G_t^2.
+    It is the mean over trajectories of ``sum_t G_t (r_t - b_t)``, where G_t is the sum of scores up to t, and b_t is
+    the variance-minimising baseline per component: the mean reward weighted by G_t^2.
     """
     G = np.cumsum(scores, axis=1)
     total = np.einsum("ntd,nt->d", G, rewards) - np.einsum("ntd,td->d", G, baseline(G, rewards, _TINY))
@@ -262,11 +255,11 @@ def train(kind: str, gamma: float, rng: np.random.Generator) -> GaussianPolicy:
     """Return a policy trained for one kind of agent as in Ramponi et al. (2020), with three changes.
 
     - Shaping: gamma Phi(s') - Phi(s) is added to each reward, where -Phi is the distance from the goal. It preserves
-    the ranking of policies that reach the goal (Ng, Harada and Russell 1999); without it most agents never reach the
-    goal. - Restarts: about a quarter of the training runs end in a corner. A trajectory that does not reach the goal
-    has return -30, a good trajectory more than -20, so training restarts if the mean return is below `ACCEPTED`. -
-    Initialisation: paths through and around the puddle are equally short for "center"; its initial mean action points
-    straight ahead, so that it crosses the puddle like the released agent.
+      the ranking of policies that reach the goal (Ng, Harada and Russell 1999); without it most policies do not.
+    - Restarts: about a quarter of the training runs end in a corner, with mean returns near -30 instead of above -20.
+      Training is repeated if the mean return is below `ACCEPTED`.
+    - Initialisation: paths through and around the puddle are equally short for "center"; its initial mean action
+      points towards the goal, so that it crosses the puddle like the released agent.
 
     If no attempt succeeds, e.g. for small gamma, the best policy is returned with a `ConvergenceWarning`.
     """
@@ -327,7 +320,7 @@ def _longest(walks: Walks) -> int:
 
 @dataclass(frozen=True)
 class ContinuousPuddleWorld:
-    """A 9 by 9 square with a puddle between the start and the goal, for agents that avoid it or do not.
+    """A 9 by 9 square with a puddle between the start and the goal; some kinds of agents avoid the puddle.
 
     An agent starts at (0, 4.5) and moves by at most 1 in x and y per step until it is within 1 of the goal at
     (9, 4.5), for at most 30 steps. The reward features of a step are (-1, 0, 0) on dry ground, (0, -1, 0) in the puddle
@@ -341,10 +334,9 @@ class ContinuousPuddleWorld:
     "center" has one intent; the other three kinds share a second intent. Policies are Gaussian in 25 radial features
     (`GaussianPolicy`) and are trained on first use.
 
-    The weights are not identifiable: -phi_1 - phi_2 + phi_3 = 1 in every step, so adding (-1, -1, 1) to the weights
-    only adds a constant to every reward. Compare the clustering of the agents instead. The reward of the goal is paid
-    once, on arrival, as for the released agents, although its feature stays 1; up to a constant this is a reward of 1
-    - gamma per step in the goal.
+    The weights are not identifiable: -phi_1 - phi_2 + phi_3 = 1 in every step, so that adding (-1, -1, 1) to the
+    weights only adds a constant to every reward. Compare the clustering of the agents instead. As for the released
+    agents, the goal is rewarded once, on arrival, although its feature stays 1.
 
     Parameters
     ----------
@@ -377,11 +369,10 @@ class ContinuousPuddleWorld:
 
     def __post_init__(self) -> None:
         if isinstance(self.kinds, str) or not isinstance(self.kinds, list | tuple) or not self.kinds:
-            raise InvalidParameter.of(
-                "kinds", self.kinds, f"must be a non-empty list with entries from {', '.join(KINDS)}"
-            )
-        # A tuple is hashable.
-        object.__setattr__(self, "kinds", tuple(check_kind(kind) for kind in self.kinds))
+            rule = f"must be a non-empty list with entries from {', '.join(KINDS)}"
+            raise InvalidParameter.of("kinds", self.kinds, rule)
+        kinds = tuple(check_choice(kind, "kinds", tuple(KINDS)) for kind in self.kinds)
+        object.__setattr__(self, "kinds", kinds)  # a tuple is hashable
         check_gamma(self.gamma)
         check_seed(self.seed)
 
@@ -416,9 +407,9 @@ class ContinuousPuddleWorld:
         return RewardEnsemble(np.bincount(self.labels) / len(self.labels), self.thetas)
 
     def policy(self, kind: str) -> GaussianPolicy:
-        """Return the trained policy of a kind, which need not be one of `kinds`."""
+        """Return the trained policy of one kind of agent, which need not be in `kinds`."""
         policies: dict[str, GaussianPolicy] = self._policies
-        if check_kind(kind) not in policies:
+        if check_choice(kind, "kind", tuple(KINDS)) not in policies:
             # One random stream per kind, so that policies do not depend on the order of training.
             policies[kind] = train(kind, self.gamma, np.random.default_rng([self.seed, list(KINDS).index(kind), 2]))
         return policies[kind]
@@ -428,12 +419,12 @@ class ContinuousPuddleWorld:
         return {}
 
     def walks(self, kind: str, n: int, seed: Seed = 0) -> Walks:
-        """Return n trajectories of a kind of agent, with positions.
+        """Return n trajectories of one kind of agent, with positions.
 
         All kinds have the same noise for the same seed; use different seeds for independent trajectories.
         """
         check_count(n, "n")
-        return self._walks(check_kind(kind), n, sampling_generator(self.seed, seed, 1))
+        return self._walks(check_choice(kind, "kind", tuple(KINDS)), n, sampling_generator(self.seed, seed, 1))
 
     def _walks(self, kind: str, n: int, rng: np.random.Generator) -> Walks:
         return walk(self.policy(kind), kind, rng.standard_normal((n, HORIZON, 2)))
@@ -472,7 +463,7 @@ class ContinuousPuddleWorld:
         ax : matplotlib Axes, optional
             Default: a new figure with a transparent background.
         agents : Agents, optional
-            Agents of this world or the released ones; their first 60 trajectories are drawn, with a dot per step.
+            Agents of this world or released agents; their first 60 trajectories are drawn, with a dot per step.
         """
         from limiirl.worlds.plotting import draw_puddle
 

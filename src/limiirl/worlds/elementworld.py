@@ -14,7 +14,7 @@ from limiirl.worlds.base import check_gamma
 from limiirl.worlds.gridworld import GridWorld
 
 START, GOAL = 0, 1
-"""Cell types of the first and last column; element e has type 2 + e. The type of a cell is its feature's index."""
+"""Cell types of the first and last column; element e has type 2 + e. Types are also the indices of the features."""
 
 _OWN_REWARD, _OTHER_REWARD = -1.0, -10.0
 
@@ -28,9 +28,9 @@ class ElementWorld(GridWorld):
     -2..2. Column 0 is the start zone and the last column the goal.
 
     The actions are `ACTIONS`. A feasible move succeeds with probability ``1 - wind``; otherwise the agent moves to one
-    of the other feasible neighbours, uniformly. A move off either end leaves the agent in its cell. The features are
-    one-hot in the cell type. Intent k has reward -1 on its own element and in the start zone, -10 on other elements,
-    and 0 in the goal.
+    of the other feasible neighbours, uniformly. A move beyond the first or last column leaves the agent in its
+    cell. The features are one-hot in the cell type. Intent k has reward -1 on its own element and in the start zone,
+    -10 on other elements, and 0 in the goal.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class ElementWorld(GridWorld):
     height : int
         Number of columns, including start and goal; at least 3.
     zone_size : int
-        Rows per element; at least three rows in total.
+        Rows per element; there must be at least three rows in total.
     gamma : float
         Discount in (0, 1].
     seed : int

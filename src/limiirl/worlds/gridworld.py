@@ -1,4 +1,4 @@
-"""Base class of gridworlds: cells, transitions and text."""
+"""Base class of gridworlds: cells, transitions and text output."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 ACTIONS = ("up", "down", "left", "right")
-"""Row - 1, row + 1, column - 1, column + 1."""
+"""Actions: row - 1, row + 1, column - 1, column + 1."""
 
 _STEPS = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)])
 
@@ -64,7 +64,7 @@ class GridWorld(IntentWorld):
     @property
     @abstractmethod
     def grid(self) -> NDArray[np.int64]:
-        """Kind of every cell, (rows, columns): an index into `kind_names`."""
+        """Type of every cell, (rows, columns): an index into `cell_types`."""
 
     @property
     @abstractmethod
@@ -72,8 +72,8 @@ class GridWorld(IntentWorld):
         """Names of the features."""
 
     @property
-    def kind_names(self) -> tuple[str, ...]:
-        """Names of the kinds of cells; default: the feature names."""
+    def cell_types(self) -> tuple[str, ...]:
+        """Names of the cell types; default: the feature names."""
         return self.feature_names
 
     @property

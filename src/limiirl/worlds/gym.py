@@ -14,16 +14,7 @@ from limiirl._validation import check_choice
 from limiirl.errors import BackendUnavailable, InvalidParameter
 from limiirl.mdp import MDP
 from limiirl.worlds import WORLDS
-from limiirl.worlds.continuous_puddleworld import (
-    HORIZON,
-    KINDS,
-    SIZE,
-    START,
-    check_kind,
-    in_goal,
-    move,
-    reward_features,
-)
+from limiirl.worlds.continuous_puddleworld import HORIZON, KINDS, SIZE, START, in_goal, move, reward_features
 
 try:
     import gymnasium
@@ -38,13 +29,14 @@ class ContinuousPuddleEnv(gymnasium.Env[Any, Any]):
     """Environment of `ContinuousPuddleWorld` for one kind of agent.
 
     Observations are positions in ``Box(0, 9, (2,))`` and actions steps in ``Box(-1, 1, (2,))``, clipped, both float64,
-    as in `ContinuousPuddleWorld.walks`. An episode terminates in the goal, and is truncated after 30 steps if created
-    by `gymnasium.make`. The reward is that of the position after the step; its features are in
+    as in `ContinuousPuddleWorld.walks`. An episode terminates in the goal; an environment created by `gymnasium.make`
+    truncates it after 30 steps. The reward of a step depends on the position after it, with the features
     ``info["reward_features"]``; the goal is rewarded once, on arrival.
 
     Parameters
     ----------
-    kind : {"center", "up", "down", "border"}; kind of agent, which determines the extent and the cost of the puddle
+    kind : {"center", "up", "down", "border"}
+        Kind of agent, which determines the extent and the cost of the puddle.
     render_mode : "rgb_array", optional
 
     Examples
@@ -62,7 +54,7 @@ class ContinuousPuddleEnv(gymnasium.Env[Any, Any]):
     def __init__(self, kind: str = "center", *, render_mode: str | None = None) -> None:
         if render_mode not in (None, "rgb_array"):
             raise InvalidParameter.of("render_mode", render_mode, "must be 'rgb_array' or None")
-        self.kind = check_kind(kind)
+        self.kind = check_choice(kind, "kind", tuple(KINDS))
         self.render_mode = render_mode
         self.observation_space = gymnasium.spaces.Box(0.0, SIZE, shape=(2,), dtype=np.float64)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, shape=(2,), dtype=np.float64)
@@ -106,13 +98,13 @@ class ContinuousPuddleEnv(gymnasium.Env[Any, Any]):
 
 
 def mark_agent(world: Any, state: int) -> str:
-    """Return the world's text with brackets around the agent's state, or with a line that names the state."""
+    """Return `str(world)` with brackets around the agent's state, or with an additional line that names the state."""
     cell = locate_state(world, state)
     if cell is None:
         return f"{world}\nagent in state {state}"
     row, column = cell
     lines = [f" {line} " for line in str(world).splitlines()]
-    # Columns have equal width, are right-aligned and separated by a blank; the first row has all of them.
+    # Columns have equal width, are right-aligned and separated by a blank; the first row has all columns.
     n_columns = world.shape[1] if hasattr(world, "cell") else len(world.layers)
     end = (column + 1) * ((len(lines[0]) - 1) // n_columns)
     start = lines[row].rindex(" ", 0, end) + 1
@@ -121,7 +113,7 @@ def mark_agent(world: Any, state: int) -> str:
 
 
 def locate_state(world: Any, state: int) -> tuple[int, int] | None:
-    """Return the row and column of a state in the world's text: its cell, or its rank and layer; else None."""
+    """Return the row and column of a state in `str(world)`, or None if they are unknown."""
     if hasattr(world, "cell"):
         row, column = world.cell(state)
         return int(row), int(column)
@@ -140,13 +132,13 @@ Outcome: TypeAlias = tuple[float, int, float, bool]
 class WorldEnv(gymnasium.Env[Any, Any]):
     """Environment of a world with the reward of one of its intents.
 
-    Observations are states, ``Discrete(S)``, and actions ``Discrete(A)``. ``info["action_mask"]`` (int8) has a 0 for
-    each unavailable action; taking one leaves the state unchanged and returns its reward; this is not a transition of
-    the MDP.
+    Observations are states, ``Discrete(S)``, and actions ``Discrete(A)``. ``info["action_mask"]`` (int8) is 0 for
+    unavailable actions. An unavailable action leaves the state unchanged and returns the state's reward, although the
+    MDP has no such transition.
 
     The transition (s, a, s') has the reward of s, of (s, a) and of the edge, plus gamma times the reward of s' if s' is
-    terminal. The discounted return of a terminated episode is thus theta . F, with F its `Demonstrations.features`; for
-    an episode truncated at time t, gamma^t times the reward of the last state is missing.
+    terminal. The discounted return of a terminated episode is thus theta . F with the episode's features F
+    (`Demonstrations.features`); the return of a truncated episode lacks the reward of its last state.
 
     Parameters
     ----------
@@ -154,7 +146,8 @@ class WorldEnv(gymnasium.Env[Any, Any]):
         Name in `limiirl.worlds.WORLDS`, or any object with an `mdp` and an `ensemble`.
     intent : int, optional
         Index of the intent. Default: each reset draws one from the mixture weights. Reported in ``info["intent"]``.
-    render_mode : "ansi" or "rgb_array", optional; render the world as text or as an image, with the agent marked
+    render_mode : "ansi" or "rgb_array", optional
+        Render the world as text or as an image, with the agent marked.
     **parameters
         Parameters of a named world, such as ``wind=0.2``. `seed` determines the world, `reset(seed=...)` the episode.
 
@@ -191,7 +184,7 @@ class WorldEnv(gymnasium.Env[Any, Any]):
 
     @property
     def initial_state_distrib(self) -> NDArray[np.float64]:
-        """Start distribution (S,), under the name of toy-text environments."""
+        """Start distribution (S,), with the name that toy-text environments use."""
         p0: FloatArray = self.world.mdp.p0
         return p0
 
@@ -199,7 +192,7 @@ class WorldEnv(gymnasium.Env[Any, Any]):
     def P(self) -> dict[int, dict[int, list[Outcome]]]:
         """Transitions as in toy-text environments: ``P[s][a] = [(probability, next state, reward, done), ...]``.
 
-        Only available actions are listed. Rewards are those of the current intent, nan before the first reset.
+        Only available actions are listed. Rewards are computed for the current intent; nan before the first reset.
         """
         mdp = self.world.mdp
         table: dict[int, dict[int, list[Outcome]]] = {s: {} for s in range(mdp.n_states)}
@@ -253,7 +246,7 @@ class WorldEnv(gymnasium.Env[Any, Any]):
     def _draw(self, weights: NDArray[np.float64]) -> int:
         """Return a random index with probability proportional to its weight."""
         cumulative = np.cumsum(weights)
-        # Rounding may make the product equal to the sum, which would select an index without weight.
+        # Without the limit, rounding could select an index beyond the last positive weight.
         point = min(self.np_random.random() * cumulative[-1], np.nextafter(cumulative[-1], 0.0))
         return int(np.searchsorted(cumulative, point, side="right"))
 

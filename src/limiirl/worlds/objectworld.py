@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from limiirl.worlds.plotting import WorldFigure
 
 
-# Rewards far from all objects, and near each disliked outer colour; near the preferred colour: 0.
+# Rewards of clear cells, and of cells near a disliked outer colour; the preferred colour has reward 0.
 _CLEAR, _DISLIKED = -2.0, -5.0
 
 
@@ -42,21 +42,21 @@ class ObjectWorld(GridWorld):
     near outer colour c, near inner colour c.
 
     Intent k prefers outer colour k: the reward is -2 in clear cells and -5 per other outer colour nearby. Inner colours
-    are distractors. Unlike in Levine et al., rewards are at most 0, within MaxEnt's default bounds. Demonstrations have
-    `max_length` states.
+    do not affect the reward. Unlike in Levine et al., rewards are at most 0, within MaxEnt's default bounds. All
+    demonstrations have `max_length` states.
 
     Parameters
     ----------
     size : int
         Number of rows and of columns, at least 2.
     n_objects : int
-        At least one per colour, and at most one per cell.
+        Number of objects: at least one per colour, and at most one per cell.
     n_colours : int
         Number of outer colours, and of inner colours.
     n_intents : int
-        At most `n_colours`.
+        Number K of intents, at most `n_colours`.
     radius : int
-        Largest Manhattan distance to a nearby object.
+        Largest Manhattan distance at which an object is near.
     wind : float
         Probability in [0, 1] that a move fails.
     gamma : float
@@ -94,7 +94,7 @@ class ObjectWorld(GridWorld):
         check_count(self.size, "size", least=2)
         check_count(self.n_colours, "n_colours")
         check_count(self.n_intents, "n_intents")
-        check_count(self.n_objects, "n_objects", least=self.n_colours, remedy="There is one object per colour.")
+        check_count(self.n_objects, "n_objects", least=self.n_colours, remedy="Every colour needs an object.")
         check_count(self.radius, "radius", least=0)
         check_share(self.wind, "wind")
         check_gamma(self.gamma)
@@ -126,13 +126,13 @@ class ObjectWorld(GridWorld):
         return tuple(ascii_uppercase[: self.n_colours])
 
     @property
-    def kind_names(self) -> tuple[str, ...]:
-        """Names of the kinds of cells."""
+    def cell_types(self) -> tuple[str, ...]:
+        """Names of the cell types."""
         return ("field",)
 
     @cached_property
     def grid(self) -> NDArray[np.int64]:
-        """Kind of every cell, (size, size): all are "field"."""
+        """Type of every cell, (size, size): all cells are "field"."""
         return np.zeros(self.shape, dtype=np.int64)
 
     @cached_property

@@ -39,19 +39,19 @@ START, GOAL = "#f2efe6", "#3b3b3b"
 DARK, LIGHT = "#333333", "#ffffff"
 # Text outside of the cells, legible on white and on black.
 NEUTRAL = "#808080"
-# Hues of the palette at medium lightness, for lines on cells, on white and on black.
+# The same hues at medium lightness, for lines on cells, on white and on black.
 INTENTS = ("#2484c6", "#b97400", "#00855f", "#b8548f", "#c44f00", "#3f62d6", "#8d8000")
 
 _ROAD_COLOURS = ("#c8102e", "#e8862e", "#5b7fa6", "#a9b1ba")
 _ROAD_WIDTHS = (2.4, 1.5, 1.0, 0.6)
-_FADED = 0.5  # opacity of cells below demonstrations
+_FADED = 0.5  # opacity of cells behind demonstrations
 
 
 class WorldFigure(NamedTuple):
     """Plot of a world: axes, positions of the states and legend."""
 
     ax: Axes
-    places: FloatArray  # (S, 2) positions of the states
+    positions: FloatArray  # (S, 2) of the states
     handles: list[Artist]
     jitter: float = 0.27  # largest displacement of a demonstration
     period: int | None = None  # number of rows if they wrap around
@@ -76,7 +76,7 @@ def draw_world(
     if handles:
         beside = {"loc": "center left", "bbox_to_anchor": (1.02, 0.5)}
         below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 3}
-        location: dict[str, Any] = beside if theta is None else below  # the colour bar is beside
+        location: dict[str, Any] = beside if theta is None else below  # the colour bar is at the side
         names = [str(handle.get_label()) for handle in handles]
         picture.ax.legend(handles, names, frameon=False, labelcolor=text_colour(), **location)
     return picture.ax
@@ -109,7 +109,7 @@ def colour_bar(ax: Axes, mappable: Any) -> None:
 
 
 def palette(colours: list[str], *, faded: bool) -> ListedColormap:
-    """Return a colour map; faded colours are blended with white, since transparency would darken in dark mode."""
+    """Return a colour map; faded colours are blended with white, since transparent colours are dark in dark mode."""
     opacity = _FADED if faded else 1.0
     return ListedColormap([tuple(1.0 - opacity * (1.0 - np.array(to_rgb(colour)))) for colour in colours])
 
@@ -122,12 +122,12 @@ def reward_map(*, faded: bool) -> Colormap:
 
 
 def contrasting_text_colour(colour: Any) -> str:
-    """Return the colour of text on this background."""
+    """Return a dark or light text colour that contrasts with the background `colour`."""
     return LIGHT if np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) < 0.45 else DARK
 
 
 def _intents(demos: Demonstrations, labels: ArrayLike | None, n_states: int) -> NDArray[Any] | None:
-    """Return the intent (N,) of each demonstration, the most likely one for responsibilities; None if unknown."""
+    """Return the intent (N,) of each demonstration, the most probable intent for responsibilities; None if unknown."""
     if not isinstance(demos, Demonstrations):
         raise InvalidParameter.of("demos", demos, "must be Demonstrations")
     if int(demos.states.max(initial=0)) >= n_states:
@@ -155,7 +155,7 @@ def _draw_demos(picture: WorldFigure, demos: Demonstrations, intents: NDArray[An
         name = "demonstrations" if intents is None else f"intent {intent}"
         pieces: list[FloatArray] = []
         for i in np.flatnonzero(groups == intent):
-            line = picture.places[demos.states[demos.offsets[i] : demos.offsets[i + 1]]] + shifts[i]
+            line = picture.positions[demos.states[demos.offsets[i] : demos.offsets[i + 1]]] + shifts[i]
             pieces += _split_at_wrap(line, picture.period)
         lines = LineCollection(pieces, colors=colour, linewidths=1.3, alpha=alpha, capstyle="round", joinstyle="round")
         lines.set_label(name)
@@ -200,23 +200,23 @@ def draw_roadgrid(town: "RoadGrid", ax: Axes | None) -> Axes:
     return ax
 
 
-# Colours of kinds of cells; all others use the palette.
+# Colours of cell types; other types use the palette.
 _KINDS = {"start": START, "goal": GOAL, "dry": "#eee3c8", "puddle": "#7fb7dd", "field": "#e4ecd6"}
 _EDGE = "#999999"
 
 
 def draw_grid(world: "GridWorld", rewards: FloatArray | None, ax: Axes | None, *, faded: bool) -> WorldFigure:
-    """Draw the cells by kind, or by reward (S,) if given."""
+    """Draw the cells, coloured by type or by reward (S,) if given."""
     n_rows, n_columns = world.shape
     ax = axes_for(ax, 0.62 * n_columns + 2.2, 0.5 * n_rows + 1.2)
     handles: list[Patch] = []
     if rewards is None:
-        spare = iter(range(len(world.kind_names)))
-        colours = [_KINDS.get(name) or HUES[next(spare) % len(HUES)] for name in world.kind_names]
+        spare = iter(range(len(world.cell_types)))
+        colours = [_KINDS.get(name) or HUES[next(spare) % len(HUES)] for name in world.cell_types]
         scale = palette(colours, faded=faded)
         mesh = ax.pcolormesh(world.grid, cmap=scale, vmin=-0.5, vmax=len(colours) - 0.5)
         handles = [
-            Patch(facecolor=scale(kind), edgecolor=_EDGE, label=name) for kind, name in enumerate(world.kind_names)
+            Patch(facecolor=scale(kind), edgecolor=_EDGE, label=name) for kind, name in enumerate(world.cell_types)
         ]
     else:
         mesh = ax.pcolormesh(rewards.reshape(world.shape), cmap=reward_map(faded=faded))
@@ -240,8 +240,8 @@ def draw_grid(world: "GridWorld", rewards: FloatArray | None, ax: Axes | None, *
         title=f"{type(world).__name__}, wind {world.wind:g}",
     )
     rows, columns = np.divmod(np.arange(world.n_states), n_columns)
-    places = np.column_stack([columns, rows]) + 0.5
-    return WorldFigure(ax, places, list(handles), period=n_rows if world.wraps else None)
+    positions = np.column_stack([columns, rows]) + 0.5
+    return WorldFigure(ax, positions, list(handles), period=n_rows if world.wraps else None)
 
 
 def draw_objects(world: "ObjectWorld", rewards: FloatArray | None, ax: Axes | None, *, faded: bool) -> WorldFigure:
@@ -267,17 +267,17 @@ _DISC = 13.0  # points
 
 
 def draw_layers(world: "SyntheticWorld", rewards: FloatArray | None, ax: Axes | None, *, faded: bool) -> WorldFigure:
-    """Draw the states as discs, one column per layer, by feature or reward (S,), and the transitions as lines."""
+    """Draw states as discs, one column per layer, coloured by feature or reward (S,), and transitions as lines."""
     mdp, tallest = world.mdp, max(layer.size for layer in world.layers)
     ax = axes_for(ax, 0.75 * world.horizon + 2.6, 0.55 * tallest + 1.2)
-    places = np.empty((world.n_states, 2))
+    positions = np.empty((world.n_states, 2))
     for x, layer in enumerate(world.layers):
-        places[layer, 0] = x
-        places[layer, 1] = np.arange(layer.size) + (tallest - layer.size) / 2.0
+        positions[layer, 0] = x
+        positions[layer, 1] = np.arange(layer.size) + (tallest - layer.size) / 2.0
     # The opacity of a line is the transition probability, averaged over the actions.
     pairs, inverse = np.unique(np.column_stack([mdp.src, mdp.dst]), axis=0, return_inverse=True)
     likely = np.bincount(inverse.ravel(), weights=mdp.prob) / world.n_actions
-    transitions = LineCollection(list(places[pairs]), colors=text_colour(), linewidths=0.8, zorder=1)
+    transitions = LineCollection(list(positions[pairs]), colors=text_colour(), linewidths=0.8, zorder=1)
     transitions.set_alpha(np.clip(0.3 * likely if faded else 0.9 * likely, 0.03, 0.9).tolist())
     ax.add_collection(transitions)
     handles: list[Line2D] = []
@@ -287,16 +287,17 @@ def draw_layers(world: "SyntheticWorld", rewards: FloatArray | None, ax: Axes | 
         names = [*world.feature_names, "end"]
         kinds = np.append(world.kinds, world.n_features)
         scale = palette(hues, faded=False)
-        points = ax.scatter(places[:, 0], places[:, 1], c=kinds, cmap=scale, vmin=-0.5, vmax=len(hues) - 0.5)
+        points = ax.scatter(positions[:, 0], positions[:, 1], c=kinds, cmap=scale, vmin=-0.5, vmax=len(hues) - 0.5)
         handles = [
             Line2D([], [], color=scale(kind), markersize=8, label=name, **disc) for kind, name in enumerate(names)
         ]
     else:
-        points = ax.scatter(places[:, 0], places[:, 1], c=rewards, cmap=reward_map(faded=False))
+        points = ax.scatter(positions[:, 0], positions[:, 1], c=rewards, cmap=reward_map(faded=False))
         colour_bar(ax, points)
     # Demonstrations are drawn between the transitions and the discs.
     points.set(sizes=[_DISC**2], edgecolor=DARK, zorder=3)
-    for (x, y), sign, colour in zip(places, world.signs, points.to_rgba(np.asarray(points.get_array())), strict=True):
+    colours = points.to_rgba(np.asarray(points.get_array()))
+    for (x, y), sign, colour in zip(positions, world.signs, colours, strict=True):
         ax.text(x, y, sign, ha="center", va="center", fontsize=7, color=contrasting_text_colour(colour[:3]), zorder=4)
     ax.set(
         xlim=(-0.5, world.horizon + 0.5),
@@ -306,7 +307,7 @@ def draw_layers(world: "SyntheticWorld", rewards: FloatArray | None, ax: Axes | 
         xlabel="step",
         title=f"SyntheticWorld, separation {world.separation:g}",
     )
-    return WorldFigure(ax, places, list(handles), jitter=0.1)
+    return WorldFigure(ax, positions, list(handles), jitter=0.1)
 
 
 _DRY, _WET = "#f2efe6", "#a9d3ee"
@@ -351,7 +352,7 @@ def _draw_agents(ax: Axes, agents: Agents) -> list[Artist]:
     for i, agent in enumerate(agents):
         colour = INTENTS[i % len(INTENTS)]
         paths = trace_positions(agent.actions[:_WALKS], agent.live[:_WALKS])
-        # Drop the constant positions after the arrival.
+        # Drop the constant positions after arrival at the goal.
         pieces = [path[: steps + 1] for path, steps in zip(paths, agent.live.sum(axis=1), strict=False)]
         alpha = float(np.clip(12.0 / len(pieces), 0.2, 0.9))
         lines = LineCollection(pieces, colors=colour, linewidths=1.2, alpha=alpha, capstyle="round", joinstyle="round")
@@ -373,7 +374,7 @@ class _Picture:
         self.ax = self.figure.add_subplot()
 
     def fix_layout(self) -> None:
-        """Compute the layout once; a layout computed per frame drifts by fractions of a pixel."""
+        """Compute the layout once, because the layout of single frames would differ by fractions of a pixel."""
         self.figure.draw_without_rendering()
         self.figure.set_layout_engine("none")
 
@@ -400,30 +401,22 @@ class PuddlePicture(_Picture):
 
 
 class AgentPicture(_Picture):
-    """Off-screen picture of a world with an agent; the title shows its state if the world is not an `IntentWorld`.
-
-    Examples
-    --------
-    >>> from limiirl.worlds import ElementWorld
-    >>> frame = AgentPicture(ElementWorld()).frame(0)
-    >>> frame.shape, frame.dtype
-    ((600, 600, 3), dtype('uint8'))
-    """
+    """Off-screen picture of a world with an agent; the title shows its state if the world is not an `IntentWorld`."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(6.0, 6.0)
-        self._places: FloatArray | None = None
+        self._positions: FloatArray | None = None
         if isinstance(world, IntentWorld):
-            self._places = world.draw(None, self.ax, faded=False).places
+            self._positions = world.draw(None, self.ax, faded=False).positions
         else:
             world.plot(ax=self.ax)
             self.ax.set_title("agent in state 0")  # reserves space in the layout
         self.fix_layout()
-        self._mark = None if self._places is None else self._draw_mark(self._places)
+        self._mark = None if self._positions is None else self._draw_mark(self._positions)
 
-    def _draw_mark(self, places: FloatArray) -> Line2D:
+    def _draw_mark(self, positions: FloatArray) -> Line2D:
         """Draw a ring that fits between neighbouring states, with a white rim for dark cells."""
-        pixels = self.ax.transData.transform(places)
+        pixels = self.ax.transData.transform(positions)
         nearest = np.asarray(cKDTree(pixels).query(pixels, k=2)[0])[:, 1]
         points = 72.0 / self.figure.dpi * min(nearest.min(), 60.0)
         rim = withStroke(linewidth=0.18 * points, foreground="white")
@@ -433,9 +426,9 @@ class AgentPicture(_Picture):
 
     def frame(self, state: int) -> NDArray[np.uint8]:
         """Return the image (600, 600, 3) with the agent in a state."""
-        if self._mark is None or self._places is None:
+        if self._mark is None or self._positions is None:
             self.ax.set_title(f"agent in state {state}")
         else:
-            x, y = self._places[state]
+            x, y = self._positions[state]
             self._mark.set_data([x], [y])
         return self.image()

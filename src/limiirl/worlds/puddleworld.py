@@ -12,7 +12,7 @@ from limiirl.worlds.base import check_gamma
 from limiirl.worlds.gridworld import GridWorld
 
 DRY, PUDDLE, GOAL = 0, 1, 2
-"""Kinds of cells. The kind of a cell is its feature's index."""
+"""Cell types, which are also the indices of the features."""
 
 # Rewards of dry cells, the puddle and the goal.
 _AVOIDS = (-1.0, -10.0, 0.0)
@@ -25,7 +25,7 @@ class PuddleWorld(GridWorld):
 
     The puddle is a rectangle over all columns except the first and the last and over half of the rows (rounded up);
     the first and the last row are dry. The goal is a cell of the last column behind the puddle. With seed 0 both are
-    centred, as in the literature; other seeds shift the puddle as far as there is room, and the goal along it.
+    centred, as in the literature; other seeds draw the rows of the puddle and of the goal at random.
 
     Actions and wind are as in `ElementWorld`, with walls on all sides. The features are one-hot: dry, puddle, goal.
     Both intents go to the goal. Intent 0 avoids the puddle (reward -1 on dry cells, -10 in the puddle); intent 1
@@ -86,7 +86,7 @@ class PuddleWorld(GridWorld):
 
     @cached_property
     def grid(self) -> NDArray[np.int64]:
-        """Kind of every cell, shape (n_rows, n_columns): `DRY`, `PUDDLE` or `GOAL`. Read-only."""
+        """Type of every cell, shape (n_rows, n_columns): `DRY`, `PUDDLE` or `GOAL`. Read-only."""
         depth = min((self.n_rows + 1) // 2, self.n_rows - 2)
         top, goal = (self.n_rows - depth) // 2, depth // 2
         if self.seed:

@@ -23,7 +23,7 @@ SPEED_CLASSES = ("80 km/h", "50 km/h", "30 km/h")
 TURNS = ("straight", "left", "right", "back")
 
 _PRIMARY, _SECONDARY, _TERTIARY, _RESIDENTIAL = range(4)
-# By road class; the fractions of missing and one-way streets are multiplied by `texture`.
+# Fractions of missing streets, of one-way streets (both multiplied by `texture`) and of speed classes, by road class.
 _MISSING = np.array([0.0, 0.0, 0.04, 0.16])
 _ONE_WAY = np.array([0.0, 0.0, 0.25, 0.40])
 _SPEED = np.array([[0.80, 0.20, 0.0], [0.10, 0.85, 0.05], [0.0, 0.60, 0.40], [0.0, 0.15, 0.85]])
@@ -31,10 +31,10 @@ _SPEED = np.array([[0.80, 0.20, 0.0], [0.10, 0.85, 0.05], [0.0, 0.60, 0.40], [0.
 
 @dataclass(frozen=True)
 class StreetPlan:
-    """J junctions, G streets between neighbours, D directed streets and B turns; strongly connected.
+    """A strongly connected plan of J junctions, G streets between neighbours, D directed streets and B turns.
 
-    As in a map extract, directed streets are numbered by neighbourhood (the blocks between two pairs of arterials, in
-    random order) and by way (the part of a line between two arterials, forward and then backward).
+    As in a map extract, directed streets are numbered by neighbourhood (the blocks between arterials, in random order),
+    and within it by way (the streets on a line between two arterials, forward and then backward).
     """
 
     radius: float  # of the town, in blocks
@@ -56,8 +56,8 @@ class StreetPlan:
 def plan_streets(radius: float, texture: float, rng: np.random.Generator) -> StreetPlan:
     """Return a random town of about ``pi * radius ** 2`` junctions.
 
-    `texture` in [0, 1] scales the fractions of missing and one-way streets; a full lattice (0) has nearly 3 turns per
-    directed street.
+    `texture` in [0, 1] scales the fractions of missing and one-way streets; at 0, the lattice is complete and has
+    nearly 3 turns per directed street.
     """
     lattice = _build_lattice(radius, texture, rng)
     side, step = lattice.side, lattice.step
@@ -151,9 +151,9 @@ def _draw_lines(half: int, rng: np.random.Generator) -> _Lines:
     road_class = np.full(2 * half + 1, _RESIDENTIAL)
     road_class[half] = _PRIMARY
     for outwards in (1, -1):
-        gaps = rng.integers(4, 8, size=half // 4 + 1)
-        arterials = np.cumsum(gaps)
-        collectors = (arterials - gaps // 2)[rng.random(gaps.size) < 0.6]
+        spacing = rng.integers(4, 8, size=half // 4 + 1)
+        arterials = np.cumsum(spacing)
+        collectors = (arterials - spacing // 2)[rng.random(spacing.size) < 0.6]
         road_class[half + outwards * collectors[collectors <= half]] = _TERTIARY
         arterials = arterials[arterials <= half]
         fourth = np.arange(1, arterials.size + 1) % 4 == 0
@@ -184,7 +184,7 @@ def _list_directions(one_way: BoolArray, reverse: BoolArray) -> tuple[IntArray, 
 
 
 def _list_turns(tail: IntArray, head: IntArray, heading: IntArray, n_nodes: int) -> IntArray:
-    """Return all (from, to, kind) at the junctions; U-turns only in dead ends."""
+    """Return all turns (B, 3) as (from, to, index into TURNS); U-turns exist only in dead ends."""
     departing = np.full((n_nodes, 4), -1)
     departing[tail, heading] = np.arange(tail.size)
     following = departing[head[:, None], (heading[:, None] + np.array([0, 1, 3, 2])) % 4]  # in the order of TURNS
@@ -206,7 +206,7 @@ def _largest_component(turns: IntArray, n: int) -> tuple[IntArray, IntArray]:
 BLOCK_KM = 0.11
 _STRETCH, _WAVE, _JITTER, _BOW = 0.22, 0.18, 0.1, 0.2
 LIPSCHITZ = _STRETCH + _WAVE + 2.0 * np.sqrt(2.0) * _JITTER + np.sqrt(2.0) * _BOW
-"""Bound on the Lipschitz constant of the displacement, 0.97: below 1, streets do not cross."""
+"""Bound on the Lipschitz constant of the displacement: 0.97. Streets do not cross if it is below 1."""
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ def split_streets(plan: StreetPlan, n_segments: int, rng: np.random.Generator) -
 
 
 def _place_junctions(plan: StreetPlan, rng: np.random.Generator) -> FloatArray:
-    """Return the displaced junctions, in blocks."""
+    """Return the displaced positions of the junctions, in blocks."""
     lattice = plan.junctions.astype(np.float64)
     reach = np.abs(lattice).max()
     stretched = _STRETCH * lattice * (2.0 / 3.0 * (lattice / reach) ** 2 - 1.0)
@@ -315,16 +315,16 @@ _LEAST_STATES = 200
 _TURNS_PER_STATE = (1.2, 2.8)
 _CENTRE_RADIUS = 0.2  # relative to the town's radius
 _ATTEMPTS = 100
-_SPARE = (0.03, 0.06)  # target and maximum of forbidden turns, relative to n_edges - n_states
+_SPARE = (0.03, 0.06)  # target and maximum of removed turns, relative to n_edges - n_states
 
 
 @dataclass(frozen=True)
 class RoadGrid:
     """A random planar road network with exactly `n_states` directed segments and `n_edges` turns.
 
-    Junctions are on a deformed lattice within a disc. There are arterials every 4 to 7 blocks, every fourth a primary
-    road, and collectors between some of them; some local streets are missing or one-way. Streets are split at shape
-    points. U-turns are possible only in dead ends. The network is strongly connected.
+    Junctions are on a deformed lattice within a disc. There is an arterial every 4 to 7 blocks; every fourth arterial
+    is a primary road, and there are collectors between some arterials. Some local streets are missing or one-way.
+    Streets are split at shape points. U-turns are possible only in dead ends. The network is strongly connected.
 
     States are segments, numbered as in a map extract, and actions are turns (`TURNS`). The features, as in the paper's
     road network, are three one-hot groups multiplied by the length in km: 4 road classes, 3 speed classes and 17
@@ -336,7 +336,7 @@ class RoadGrid:
     n_states : int
         Number of directed segments, at least 200.
     n_edges : int
-        Number of turns, 1.2 to 2.8 per state; fewer in small towns, which have relatively more boundary.
+        Number of turns, 1.2 to 2.8 per state; the maximum is lower for small towns.
     seed : int
         Seed of the network.
     gamma : float
@@ -437,7 +437,7 @@ class RoadGrid:
 
 
 def _region(middle: FloatArray, centre_km: float) -> IntArray:
-    """Return the index into REGIONS of each point: the centre, or the nearest of 16 compass directions."""
+    """Return the index into REGIONS of each point: the centre, or the sector of the nearest compass direction."""
     east, north = middle.T
     sixteenths = np.arctan2(north, east) / (2.0 * np.pi) * len(SECTORS)
     sector = np.rint(sixteenths).astype(np.int64) % len(SECTORS)
@@ -447,13 +447,13 @@ def _region(middle: FloatArray, centre_km: float) -> IntArray:
 def _generate(n_states: int, n_edges: int, seed: int) -> tuple[StreetPlan, LatticeSegments]:
     """Return a town with the exact numbers of segments and turns.
 
-    Splitting a street adds as many turns as segments, so the surplus of turns depends on the streets only. It is about
-    proportional to the area: each attempt corrects the radius until the surplus is slightly too large, random turns are
-    forbidden until it is exact, and streets are split until the number of segments is exact. A plan with more streets
-    than segments has too few turns per street: the next plan has fewer missing and one-way streets.
+    Splitting a street adds as many turns as segments, so that the surplus of turns over segments depends only on the
+    plan. The radius is corrected until the surplus is slightly too large; then random turns are removed until the
+    surplus is exact, and streets are split until the number of segments is exact. If a plan has more streets than
+    segments, the next plan has fewer missing and one-way streets, that is, more turns per street.
     """
     surplus = n_edges - n_states
-    # A plan has about 3 - 0.64 * texture turns per directed street; allow for 20 % more segments than streets.
+    # A plan has about 3 - 0.64 * texture turns per directed street; aim at 20 % more segments than streets.
     texture = float(np.clip((2.0 - 1.2 * surplus / n_states) / 0.64, 0.03, 1.0))
     radius = np.sqrt(surplus / (np.pi * 4.0))
     for attempt in range(_ATTEMPTS):
@@ -461,7 +461,7 @@ def _generate(n_states: int, n_edges: int, seed: int) -> tuple[StreetPlan, Latti
         plan = plan_streets(radius, texture, rng)
         spare = plan.surplus - surplus
         if 0 <= spare <= _SPARE[1] * surplus + 4:
-            restricted = _forbid_turns(plan, spare, rng)
+            restricted = _remove_turns(plan, spare, rng)
             segments = None if restricted is None else split_streets(restricted, n_states, rng)
             if segments is not None:
                 return plan, segments
@@ -472,13 +472,13 @@ def _generate(n_states: int, n_edges: int, seed: int) -> tuple[StreetPlan, Latti
     raise InvalidParameter.of("n_edges", n_edges, rule, remedy="Use 1.5 to 2.2 turns per segment, or more segments.")
 
 
-def _forbid_turns(plan: StreetPlan, n: int, rng: np.random.Generator) -> StreetPlan | None:
+def _remove_turns(plan: StreetPlan, n: int, rng: np.random.Generator) -> StreetPlan | None:
     """Remove n random turns, keeping the breadth-first trees from and to the first street; None if too few remain.
 
     The two trees keep the network strongly connected.
     """
     size = plan.street.size
-    number = np.arange(1, len(plan.turns) + 1)  # 0 is no edge of a sparse graph
+    number = np.arange(1, len(plan.turns) + 1)  # from 1, because a sparse graph stores no zeros
     graph = csr_array((number, (plan.turns[:, 0], plan.turns[:, 1])), shape=(size, size))
     needed = np.zeros(len(plan.turns), dtype=np.bool_)
     for tree, towards in ((graph, False), (graph.T.tocsr(), True)):

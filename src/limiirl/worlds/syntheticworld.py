@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from limiirl.worlds.plotting import WorldFigure
 
 
-# Range of the shared rewards, and penalty of other intents' features at separation 1. A penalty of twice the range
-# spreads the effect over all separations in [0, 1].
+# Range of the shared rewards, and penalty of other intents' features at separation 1. The penalty is twice the range,
+# so that the overlap of the intents decreases gradually over [0, 1].
 _SHARED = (-4.0, -1.0)
 _OTHERS = -6.0
 
@@ -29,7 +29,7 @@ _OTHERS = -6.0
 class SyntheticWorld(IntentWorld):
     """A random layered MDP: every action leads to a few random states of the next layer.
 
-    All states except the last are split equally into `horizon` layers; a trajectory visits one state of each and ends
+    All states except the last are split equally into `horizon` layers; a trajectory visits one state per layer and ends
     in the last state, which is terminal. Every action has `branching` random targets, with probabilities uniform on the
     simplex. Each nonterminal state has one of `n_features` one-hot features, assigned at random with equal frequency.
 
@@ -84,8 +84,8 @@ class SyntheticWorld(IntentWorld):
     def __post_init__(self) -> None:
         for name in ("n_actions", "n_intents", "horizon", "branching"):
             check_count(getattr(self, name), name)
-        check_count(self.n_features, "n_features", least=self.n_intents, remedy="Every intent has a feature.")
-        check_count(self.n_states, "n_states", least=self.horizon + 1, remedy="Every layer has a state.")
+        check_count(self.n_features, "n_features", least=self.n_intents, remedy="Every intent needs a feature.")
+        check_count(self.n_states, "n_states", least=self.horizon + 1, remedy="Every layer needs a state.")
         check_share(self.separation, "separation")
         check_gamma(self.gamma)
         check_seed(self.seed)
@@ -149,7 +149,7 @@ class SyntheticWorld(IntentWorld):
         return RewardEnsemble(np.full(self.n_intents, 1.0 / self.n_intents), thetas)
 
     def _rng(self, part: int) -> np.random.Generator:
-        return np.random.default_rng([self.seed, part])  # independent of the generator of demonstrations
+        return np.random.default_rng([self.seed, part])  # independent of the demonstrations
 
     @property
     def signs(self) -> tuple[str, ...]:
