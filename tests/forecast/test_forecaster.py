@@ -1,4 +1,4 @@
-"""A forecaster of two styles: drivers with a history, ends that are known or not, and what cannot be forecast."""
+"""Forecaster with two intents: drivers with a history, known and unknown destinations, and errors."""
 
 import copy
 from functools import cache
@@ -17,24 +17,24 @@ from tests.oracles.mixture import TASTES, crossings, walks
 RHO = np.array([0.6, 0.4])
 WALKS = crossings()
 DEMOS, LABELS = walks(60, seed=8)
-# A town of four crossings in a ring, walked both ways: turning round costs, but is possible.
+# Four states in a ring, with edges in both directions: U-turns are possible but costly.
 RING = MDP.from_edges(
     [0, 1, 1, 2, 2, 3, 3, 0], [1, 0, 2, 1, 3, 2, 0, 3], state_features=[[1, 0], [1, 1], [1, 0], [1, 0]]
 )
 COSTS = np.array([[-2.0, -1.0], [-2.5, 1.0]])
 
 
-def walkers(**settings: object) -> Forecaster:
+def maxent_forecaster(**settings: object) -> Forecaster:
     return Forecaster(make_mixture(MaxEnt(7, None, **settings), WALKS, RHO, TASTES), DEMOS)
 
 
-def drivers(ends: list[int] | None = None) -> Forecaster:
+def destination_forecaster(ends: list[int] | None = None) -> Forecaster:
     demos = None if ends is None else Demonstrations.from_lists([[g] for g in ends])
     return Forecaster(make_mixture(DestinationMaxEnt(None), RING, RHO, COSTS), demos)
 
 
-def listed(ends: np.ndarray | None = None) -> Trips:
-    """Trips of the ring, with a prior of ends."""
+def list_trips(ends: np.ndarray | None = None) -> Trips:
+    """Return the trips of the ring with a prior over destinations."""
     result = copy.copy(every_trip())
     result.ends = ends
     return result
@@ -42,15 +42,15 @@ def listed(ends: np.ndarray | None = None) -> Trips:
 
 @cache
 def every_trip() -> Trips:
-    """Trips of the ring of up to 12 states: those that are longer weigh less than 1e-6 of them."""
+    """Return the trips of the ring with up to 12 states; longer trips have a total weight below 1e-6."""
     return Trips(RING, 12, COSTS, RHO, condition="ends")
 
 
 @pytest.mark.parametrize(("states", "goal"), [((0,), 2), ((0, 1), 2), ((0, 1, 0), 2), ((0, 3, 0, 1), 3), ((1, 2), 2)])
-def test_ways_that_turn_round_on_the_way_to_a_destination(states, goal):
-    begun, forecast, trips = Begun(states, None), drivers(), listed()
+def test_next_states_after_u_turns(states, goal):
+    begun, forecast, trips = Begun(states, None), destination_forecaster(), list_trips()
     wanted = trips.intents(begun, goal)
-    if wanted is None:  # it was there already
+    if wanted is None:  # the goal was visited before
         with raises(InvalidDemos, parameter="goal", value=goal, index=0):
             forecast.next_states(list(states), goal)
         return
@@ -60,10 +60,10 @@ def test_ways_that_turn_round_on_the_way_to_a_destination(states, goal):
     np.testing.assert_allclose(result.stop, [stop], atol=1e-12)
 
 
-@pytest.mark.parametrize("states", [(0, 1), (0, 3, 0, 1)], ids=["either", "was at 3 already"])
-def test_without_a_destination_the_ends_of_demonstrations_are_averaged_over(states):
-    forecast, prior = drivers([2, 2, 3]), np.array([0.0, 0.0, 2.0, 1.0]) / 3.0
-    begun, trips = Begun(states, None), listed(prior)
+@pytest.mark.parametrize("states", [(0, 1), (0, 3, 0, 1)], ids=["two candidates", "3 was visited before"])
+def test_an_unknown_destination_is_averaged_over_the_ends_of_demonstrations(states):
+    forecast, prior = destination_forecaster([2, 2, 3]), np.array([0.0, 0.0, 2.0, 1.0]) / 3.0
+    begun, trips = Begun(states, None), list_trips(prior)
     result, (move, _) = forecast.next_states(list(states)), trips.next(begun, None)
     np.testing.assert_allclose(result.probability, [move.get(e, 0.0) for e in result.edge.tolist()], atol=1e-5)
     np.testing.assert_allclose(result.intents[0], trips.intents(begun, None), atol=1e-5)
@@ -73,32 +73,32 @@ def test_without_a_destination_the_ends_of_demonstrations_are_averaged_over(stat
     assert (where.probability[0, 1] == 0.0) == (3 in states)
 
 
-def test_destinations_must_come_from_somewhere():
+def test_destination_maxent_requires_goals_or_candidates():
     with raises(InvalidParameter, parameter="goal"):
-        drivers().next_states([0, 1])
+        destination_forecaster().next_states([0, 1])
     with raises(InvalidParameter, parameter="candidates"):
-        drivers().destinations([0, 1])
+        destination_forecaster().destinations([0, 1])
     with raises(InvalidParameter, parameter="starts"):
-        drivers().flows()
+        destination_forecaster().flows()
 
 
-def test_a_trip_may_begin_where_the_fit_saw_none():
+def test_destination_maxent_ignores_p0():
     elsewhere = RING.replace(p0=[1.0, 0.0, 0.0, 0.0])
     forecast = Forecaster(make_mixture(DestinationMaxEnt(None), elsewhere, RHO, COSTS))
     np.testing.assert_array_equal(
-        forecast.next_states([2, 1], 0).probability, drivers().next_states([2, 1], 0).probability
+        forecast.next_states([2, 1], 0).probability, destination_forecaster().next_states([2, 1], 0).probability
     )
 
 
-def test_a_history_is_the_prior_of_what_follows():
-    forecast, irl = walkers(), MaxEnt(7, None)
+def test_the_posterior_given_the_history_is_the_prior_of_forecasts():
+    forecast, irl = maxent_forecaster(), MaxEnt(7, None)
     joint = np.log(RHO) + irl.log_prob(WALKS, TASTES, DEMOS[:5]).sum(axis=0)
     prior = np.exp(joint - np.logaddexp.reduce(joint))
     np.testing.assert_allclose(forecast.intents(history=DEMOS[:5])[0], prior, rtol=1e-10)
     np.testing.assert_allclose(forecast.intents()[0], RHO, rtol=1e-12)
     begun = [0, 1, 2]
-    seen = prior * np.exp(irl.log_prob_prefix(WALKS, TASTES, Demonstrations.from_lists([begun]))[0])
-    np.testing.assert_allclose(forecast.intents(begun, history=DEMOS[:5])[0], seen / seen.sum(), rtol=1e-10)
+    joint = prior * np.exp(irl.log_prob_prefix(WALKS, TASTES, Demonstrations.from_lists([begun]))[0])
+    np.testing.assert_allclose(forecast.intents(begun, history=DEMOS[:5])[0], joint / joint.sum(), rtol=1e-10)
     other = Forecaster(make_mixture(irl, WALKS, prior, TASTES))
     one, two = forecast.next_states(begun, history=DEMOS[:5]), other.next_states(begun)
     np.testing.assert_allclose(one.probability, two.probability, rtol=1e-10)
@@ -109,8 +109,8 @@ def test_a_history_is_the_prior_of_what_follows():
     )
 
 
-def test_each_driver_is_judged_by_the_trips_of_the_same_group():
-    forecast = walkers()
+def test_each_group_has_its_own_history():
+    forecast = maxent_forecaster()
     history = DEMOS[:6].replace(groups=["ann", "bob", "ann", "bob", "ann", "bob"])
     begun = Demonstrations.from_lists([[0, 1], [0, 1], [0, 4]], groups=["bob", "cid", "ann"])
     result = forecast.intents(begun, history=history)
@@ -122,7 +122,7 @@ def test_each_driver_is_judged_by_the_trips_of_the_same_group():
         forecast.intents([0], history=[[0, 1]])
 
 
-def test_a_route_knows_the_driver():
+def test_routes_use_the_history_of_the_driver():
     costs = -np.abs(COSTS)
     forecast = Forecaster(make_mixture(DestinationMaxEnt(), RING, RHO, costs))
     history = Demonstrations.from_lists([[0, 3, 2]] * 4)
@@ -135,7 +135,7 @@ def test_a_route_knows_the_driver():
     assert forecast.routes(0, 2, k=1)[0].probability < known_driver[0].probability
 
 
-def test_flows_and_changes_of_a_known_driver_are_those_of_its_posterior():
+def test_flows_and_changes_with_history_use_the_posterior():
     costs = -np.abs(COSTS)
     forecast = Forecaster(make_mixture(DestinationMaxEnt(), RING, RHO, costs))
     history = Demonstrations.from_lists([[0, 3, 2]] * 40)
@@ -152,23 +152,23 @@ def test_flows_and_changes_of_a_known_driver_are_those_of_its_posterior():
         forecast.with_history([[0, 1]])
 
 
-def test_a_model_of_any_length_is_the_limit_of_long_ones():
+def test_unbounded_length_is_the_limit_of_large_max_length():
     costs = np.array([[-2.0, -1.0], [-2.5, -0.5]])
-    anything, long = (Forecaster(make_mixture(MaxEnt(n), RING, RHO, costs)) for n in (np.inf, 60))
+    unbounded, long = (Forecaster(make_mixture(MaxEnt(n), RING, RHO, costs)) for n in (np.inf, 60))
     np.testing.assert_allclose(
-        anything.next_states([0, 1], 3).probability, long.next_states([0, 1], 3).probability, rtol=1e-9
+        unbounded.next_states([0, 1], 3).probability, long.next_states([0, 1], 3).probability, rtol=1e-9
     )
-    np.testing.assert_allclose(anything.flows([0, 1], [2, 3]).edge, long.flows([0, 1], [2, 3]).edge, rtol=1e-9)
+    np.testing.assert_allclose(unbounded.flows([0, 1], [2, 3]).edge, long.flows([0, 1], [2, 3]).edge, rtol=1e-9)
     np.testing.assert_allclose(
-        anything.destinations([0, 1], [1, 2, 3]).probability,
+        unbounded.destinations([0, 1], [1, 2, 3]).probability,
         long.destinations([0, 1], [1, 2, 3]).probability,
         rtol=1e-9,
     )
-    for one, two in zip(anything.routes(0, 2), long.routes(0, 2), strict=True):
+    for one, two in zip(unbounded.routes(0, 2), long.routes(0, 2), strict=True):
         np.testing.assert_allclose(one.probability, two.probability, rtol=1e-9)
 
 
-def test_the_mixture_that_was_fitted_gives_the_candidates():
+def test_training_demonstrations_are_the_default_candidates():
     mix = IntentMixture(2, MaxEnt(7, (-5, 5)), random_state=0).fit(WALKS, DEMOS)
     result = Forecaster(mix).destinations([0, 1])
     states, counts = np.unique(DEMOS.last_states, return_counts=True)
@@ -182,17 +182,17 @@ def test_the_mixture_that_was_fitted_gives_the_candidates():
     )
 
 
-def test_a_mixture_of_another_kind_is_refused():
-    with pytest.raises(NotFitted, match="not fitted"):
+def test_unfitted_mixtures_and_other_models_are_rejected():
+    with raises(NotFitted):
         Forecaster(IntentMixture(2))
     with raises(InvalidParameter, parameter="mixture"):
         Forecaster(make_mixture(MLIRL(), WALKS, RHO, TASTES))
     with raises(InvalidParameter, parameter="mixture", value="terminal_or_max_length"):
-        walkers(stop="terminal_or_max_length")
+        maxent_forecaster(stop="terminal_or_max_length")
 
 
-def test_what_cannot_be_forecast_is_said():
-    forecast = walkers()
+def test_invalid_arguments():
+    forecast = maxent_forecaster()
     for partial in ([], [[0, 1]], 7):
         with raises(InvalidDemos, parameter="partial", value=partial):
             forecast.next_states(partial)
@@ -217,9 +217,9 @@ def test_what_cannot_be_forecast_is_said():
             forecast.destinations([0, 1], [5, 6], prior)
     with raises(InvalidParameter, parameter="partial"):
         forecast.intents(goal=3)
-    for ask in (forecast.route, forecast.flows, forecast.predict_routes):
+    for method in (forecast.route, forecast.flows, forecast.predict_routes):
         with raises(InvalidParameter, parameter="starts"):
-            ask(5, 15)
+            method(5, 15)
     with raises(InvalidParameter, parameter="goals"):
         forecast.flows([0])
     for weights in ([1.0, 2.0], [-1.0], [np.nan]):
@@ -227,8 +227,8 @@ def test_what_cannot_be_forecast_is_said():
             forecast.flows([0], [5], weights)
 
 
-def test_a_prefix_as_long_as_the_model_allows_ends():
-    forecast = walkers()
+def test_a_prefix_of_max_length_ends():
+    forecast = maxent_forecaster()
     whole = [0, 1, 2, 3, 7, 11, 15]
     result = forecast.next_states(whole)
     assert result.state.size == 0
@@ -239,11 +239,12 @@ def test_a_prefix_as_long_as_the_model_allows_ends():
         Forecaster(make_mixture(MaxEnt(6, None), WALKS, RHO, TASTES)).next_states(whole)
 
 
-def test_what_is_written_out():
-    forecast = walkers()
+def test_repr():
+    forecast = maxent_forecaster()
     assert repr(forecast) == "Forecaster: 2 intents, unconditioned, 16 states"
     assert (
-        repr(drivers().with_closures(edges=[0])) == "Forecaster: 2 intents, destination-conditioned, 4 states, changed"
+        repr(destination_forecaster().with_closures(edges=[0]))
+        == "Forecaster: 2 intents, destination-conditioned, 4 states, changed"
     )
     both = forecast.next_states(Demonstrations.from_lists([[0], [0, 1]]))
     assert repr(both) == "4 next states of 2 partial trips"
@@ -253,4 +254,6 @@ def test_what_is_written_out():
     assert repr(forecast.destinations(Demonstrations.from_lists([[0], [0, 1]]), [5, 6])) == (
         "destinations of 2 partial trips among 2 candidates"
     )
-    assert repr(drivers().with_closures(states=[2]).flows([0, 1], [1, 2])).endswith("; 1 pairs are cut off")
+    assert repr(destination_forecaster().with_closures(states=[2]).flows([0, 1], [1, 2])).endswith(
+        "; 1 pairs are not connected"
+    )

@@ -1,4 +1,4 @@
-"""Closed links and other features: the changed world, who loses and gains, and what is cut off."""
+"""Scenarios with closures and other features: changed flows and routes, and pairs that are no longer connected."""
 
 import numpy as np
 import pytest
@@ -10,13 +10,13 @@ from limiirl.irl.destination.model import DestinationMaxEnt
 from tests.helpers import raises
 from tests.oracles.forecasts import make_mixture
 
-# Two ways from 0 to 3, by 1 or by 2; 4 hangs on 3, and 5 on nothing but 4.
+# Two paths from 0 to 3, via 1 or via 2; 4 is connected to 3, and 5 only to 4.
 PHI = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 1.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
 EDGES = ([0, 0, 1, 2, 3, 4, 4, 5], [1, 2, 3, 3, 4, 3, 5, 4])
 TOWN = MDP.from_edges(*EDGES, state_features=PHI)
 COSTS = np.array([[-3.0, -1.0], [-3.0, 0.0]])
 MODELS = [MaxEnt(8), DestinationMaxEnt()]
-both = pytest.mark.parametrize("irl", MODELS, ids=["free", "given"])
+both = pytest.mark.parametrize("irl", MODELS, ids=["maxent", "destination"])
 
 
 def forecaster(irl, mdp: MDP = TOWN) -> Forecaster:
@@ -24,7 +24,7 @@ def forecaster(irl, mdp: MDP = TOWN) -> Forecaster:
 
 
 @both
-def test_closing_a_state_sends_everybody_the_other_way(irl):
+def test_closing_a_state_diverts_all_trips(irl):
     before = forecaster(irl)
     after = before.with_closures(states=[1])
     change = before.compare(after, [0], [3], [10.0])
@@ -44,13 +44,13 @@ def test_closing_a_state_sends_everybody_the_other_way(irl):
 
 
 @both
-def test_pairs_that_are_cut_off_are_said(irl):
+def test_pairs_that_are_no_longer_connected(irl):
     before = forecaster(irl)
     after = before.with_closures(edges=[4])
     change = before.compare(after, [0, 0, 5], [3, 4, 3], [1.0, 2.0, 4.0])
     assert change.cut_off.tolist() == [1]
     assert change.trips_lost == 2.0
-    assert repr(change).endswith("cut off: 1 pairs, 2 trips")
+    assert repr(change).endswith("no longer connected: 1 pairs, 2 trips")
     assert after.flows([0, 0], [4, 5]).cut_off.tolist() == [0, 1]
     assert after.flows([0, 0], [4, 5]).trips == 0.0
     gone = before.compare_routes(after, 0, 4)
@@ -62,7 +62,7 @@ def test_pairs_that_are_cut_off_are_said(irl):
 
 
 @both
-def test_closed_states_are_said(irl):
+def test_closed_states_are_rejected_as_arguments(irl):
     after = forecaster(irl).with_closures(states=[4])
     assert after.flows([0, 4, 0], [3, 3, 4]).cut_off.tolist() == [1, 2]
     with raises(InvalidParameter, parameter="start", value=4, index=0):
@@ -81,14 +81,14 @@ def test_closed_states_are_said(irl):
 
 
 @both
-def test_closings_add_up_and_edges_keep_their_numbers(irl):
+def test_closures_accumulate_and_edges_keep_their_indices(irl):
     once = forecaster(irl).with_closures(edges=[0], states=[5])
     twice = forecaster(irl).with_closures(states=[5]).with_closures(edges=[0])
     assert once.mdp == twice.mdp
     np.testing.assert_array_equal(once.edges, [1, 2, 3, 4, 5])
     np.testing.assert_array_equal(twice.edges, once.edges)
     np.testing.assert_array_equal(once.mdp.act, TOWN.act[once.edges])
-    for edge in (0, 99, 0.5):  # closed, unknown, none
+    for edge in (0, 99, 0.5):  # closed, unknown, not an integer
         with raises(InvalidParameter, parameter="edges"):
             once.with_closures(edges=[edge])
     with raises(InvalidParameter, parameter="states"):
@@ -96,10 +96,10 @@ def test_closings_add_up_and_edges_keep_their_numbers(irl):
 
 
 @both
-def test_other_features_send_people_elsewhere(irl):
+def test_other_features_shift_flows(irl):
     before = forecaster(irl)
     phi = PHI.copy()
-    phi[1] = [1.0, 4.0]  # now state 1 is what one of the intents shuns
+    phi[1] = [1.0, 4.0]  # one intent now avoids state 1
     after = before.with_features(state_features=phi)
     change = before.compare(after, [0], [3])
     assert change.edge[0] < -0.1
@@ -116,7 +116,7 @@ def test_other_features_send_people_elsewhere(irl):
         before.with_features(edge_features=np.ones((8, 1)))
 
 
-def test_an_action_that_may_lead_over_a_closed_edge_is_closed():
+def test_actions_with_a_closed_edge_are_removed():
     mdp = MDP.from_edges(
         [0, 0, 0, 1, 2],
         [1, 2, 2, 0, 0],
@@ -132,7 +132,7 @@ def test_an_action_that_may_lead_over_a_closed_edge_is_closed():
     assert after.mdp.feature_names == mdp.feature_names
 
 
-def test_dead_ends_where_nobody_may_end():
+def test_dead_ends_are_rejected_unless_trips_may_stop_anywhere():
     mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], state_features=np.ones(3))
     before = Forecaster(make_mixture(MaxEnt(4, stop="terminal"), mdp, [1.0], [[-1.0]]))
     with raises(InvalidParameter, parameter="edges", index=1):
@@ -145,7 +145,7 @@ def test_dead_ends_where_nobody_may_end():
         before.with_closures(states=[0, 1])
 
 
-def test_only_worlds_of_one_mixture_are_compared():
+def test_only_scenarios_of_one_mixture_are_compared():
     one, other = forecaster(MaxEnt(8)), forecaster(MaxEnt(8))
     with raises(InvalidParameter, parameter="other"):
         one.compare(other)
@@ -154,6 +154,6 @@ def test_only_worlds_of_one_mixture_are_compared():
     assert own.edge[1] < 0.0
     for flows in (own.before, own.after):
         entered, left = (np.bincount(x, weights=flows.edge, minlength=6) for x in (TOWN.dst, TOWN.src))
-        ends = flows.state - left  # those who do not go on
+        ends = flows.state - left  # trips that end in each state
         np.testing.assert_allclose(ends.sum(), 1.0, rtol=1e-10)
-        assert np.all(flows.state - entered > -1e-12)  # those who begin
+        assert np.all(flows.state - entered > -1e-12)  # trips that begin in each state

@@ -27,7 +27,7 @@ class DestinationPosterior:
     --------
     >>> posterior = DestinationPosterior(np.array([4, 7, 9]), np.array([[0.2, 0.7, 0.1]]))
     >>> posterior
-    bound for: state 7 70.0 %, 4 20.0 %, 9 10.0 %
+    destination: state 7 70.0 %, 4 20.0 %, 9 10.0 %
     >>> posterior.most_likely, posterior.top(2)
     (array([7]), array([[7, 4]]))
     """
@@ -40,7 +40,7 @@ class DestinationPosterior:
 
     @property
     def most_likely(self) -> IntArray:
-        """Most probable destination (N,) of each trip; the first of ties."""
+        """Most probable destination (N,) of each trip; the first one if tied."""
         return np.asarray(self.candidates[np.argmax(self.probability, axis=1)])
 
     def top(self, n: int) -> IntArray:
@@ -54,27 +54,27 @@ class DestinationPosterior:
         order = np.argsort(-self.probability[0], kind="stable")[:_SHOWN]
         listed = ", ".join(f"{self.candidates[j]} {100 * self.probability[0, j]:.1f} %" for j in order)
         more = f" and {self.candidates.size - _SHOWN} more" if self.candidates.size > _SHOWN else ""
-        return f"bound for: state {listed}{more}"
+        return f"destination: state {listed}{more}"
 
 
-def destinations(
+def infer_destinations(
     trips: Any, log_prior: FloatArray, demos: Demonstrations, candidates: IntArray, prior: FloatArray | None
 ) -> DestinationPosterior:
-    """Return the posterior over destinations of partial trips, given a log-prior (N, K) over intents.
+    """Return the posterior over the destinations of partial trips, given a log-prior (N, K) over intents.
 
-    ``p(g | prefix) prop. to prior(g) sum_k p(k | s_1, g) p_k(prefix | s_1, g)``, where p(k | s_1, g) is rho_k for
-    `DestinationMaxEnt`. `prior` (G,) of None is the distribution of ends under `MaxEnt`.
+    It is proportional to ``prior(g) sum_k p(k | s_1, g) p_k(prefix | s_1, g)``, where p(k | s_1, g) is rho_k for
+    `DestinationMaxEnt`. If `prior` (G,) is None, the distribution of final states under `MaxEnt` is used.
     """
     size = max(1, _BATCH // max(1, candidates.size * log_prior.shape[1]))
-    parts = [slice(i, i + size) for i in range(0, len(demos), size)]
-    log_p = np.concatenate([_log_joint(trips, log_prior[part], demos[part], candidates, prior) for part in parts])
+    batches = [slice(i, i + size) for i in range(0, len(demos), size)]
+    log_p = np.concatenate([_log_joint(trips, log_prior[rows], demos[rows], candidates, prior) for rows in batches])
     total = np.logaddexp.reduce(log_p, axis=1)
     impossible = total == -np.inf
     if np.any(impossible):
         i = int(np.argmax(impossible))
         raise InvalidDemos(
-            f"{name_demo(demos.ids, i)}: none of the {candidates.size} candidates can be reached from state "
-            f"{demos.last_states[i]}, or the trip has passed them. Pass other candidates.",
+            f"{name_demo(demos.ids, i)}: no trip with this prefix ends in one of {candidates.size} candidates: each is "
+            f"unreachable from state {demos.last_states[i]}, or was visited before. Pass other candidates.",
             parameter="candidates",
             index=i,
         )
@@ -85,11 +85,11 @@ def _log_joint(
     trips: Any, log_prior: FloatArray, demos: Demonstrations, candidates: IntArray, prior: FloatArray | None
 ) -> FloatArray:
     """Return log prior(g) p(prefix | s_1, g) (N, G), up to a constant per trip."""
-    begun = np.logaddexp.reduce(trips.log_begin_each(demos, candidates) + log_prior[:, None], axis=2)
+    log_prefix = np.logaddexp.reduce(trips.log_prob_prefix_by_goal(demos, candidates) + log_prior[:, None], axis=2)
     if prior is None:
-        return np.asarray(begun)
-    # Normalise by the probability of all trips from the start to the candidate.
+        return np.asarray(log_prefix)
+    # Normalise by the probability of all trips from the start state to the candidate.
     starts = one_state_trips(demos.start_states)
-    whole = np.logaddexp.reduce(trips.log_begin_each(starts, candidates) + log_prior[:, None], axis=2)
+    whole = np.logaddexp.reduce(trips.log_prob_prefix_by_goal(starts, candidates) + log_prior[:, None], axis=2)
     possible = whole > -np.inf
-    return np.where(possible, log(prior) + begun - np.where(possible, whole, 0.0), -np.inf)
+    return np.where(possible, log(prior) + log_prefix - np.where(possible, whole, 0.0), -np.inf)

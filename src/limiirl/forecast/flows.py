@@ -1,4 +1,4 @@
-"""Expected flows: the number of trips along each edge and through each state, per intent and in total."""
+"""Expected flows: the expected counts of edges and states in a number of trips, per intent and in total."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Flows:
     trips : float
         Total number of trips.
     cut_off : (m,)
-        Pairs of start and goal without a connecting trip; not included in `trips`.
+        Indices of the pairs of start and goal that no trip connects; not included in `trips`.
 
     Examples
     --------
@@ -30,7 +30,7 @@ class Flows:
     >>> flows.edge, flows.state
     (array([2., 1.]), array([3., 2., 1.]))
     >>> flows
-    flows of 3 trips: 2 edges used, 3 uses in total, at most 2 (edge 0)
+    flows of 3 trips: 2 edges used, 3 traversals in total, at most 2 (edge 0)
     """
 
     edge_by_intent: FloatArray
@@ -50,21 +50,22 @@ class Flows:
 
     def __repr__(self) -> str:
         edge = self.edge
-        text = f"flows of {self.trips:g} trips: {np.count_nonzero(edge)} edges used, {edge.sum():g} uses in total"
+        text = f"flows of {self.trips:g} trips: {np.count_nonzero(edge)} edges used, {edge.sum():g} traversals in total"
         if edge.size and edge.max() > 0.0:
             text += f", at most {edge.max():.4g} (edge {int(np.argmax(edge))})"
-        return text + (f"; {self.cut_off.size} pairs are cut off" if self.cut_off.size else "")
+        return text + (f"; {self.cut_off.size} pairs are not connected" if self.cut_off.size else "")
 
 
-def flows(
+def compute_flows(
     trips: Any, log_prior: FloatArray, starts: IntArray, goals: IntArray, weights: FloatArray, closed: BoolArray
 ) -> Flows:
-    """Return the flows of `weights` (n,) trips between pairs (n,) of states, given a log-prior (K,) over intents.
+    """Return the flows of trips between pairs (n,) of states, given a log-prior (K,) over intents.
 
-    For `MaxEnt`, the pair itself updates the prior. No trip begins or ends in a `closed` (S,) state.
+    `weights` (n,) are the numbers of trips. For `MaxEnt`, the pair itself updates the prior. No trip begins or ends in
+    a `closed` (S,) state.
     """
     mdp, n_intents = trips.mdp, log_prior.size
-    intents, possible = pair_intents(trips, log_prior, starts, goals, closed)
+    intents, possible = infer_pair_intents(trips, log_prior, starts, goals, closed)
     first, last = starts[possible], goals[possible]
     each = intents[possible] * weights[possible, None]
     edge, state = np.zeros((n_intents, mdp.n_edges)), np.zeros((n_intents, mdp.n_states))
@@ -75,15 +76,15 @@ def flows(
     return Flows(edge, state, float(weights[possible].sum()), np.flatnonzero(~possible))
 
 
-def own_flows(trips: Any, weights: FloatArray, n_trips: float) -> Flows:
-    """Return the flows of trips whose starts and ends follow `MaxEnt` itself, with mixture weights (K,)."""
+def compute_own_flows(trips: Any, weights: FloatArray, n_trips: float) -> Flows:
+    """Return the flows of trips whose starts and ends are distributed as in `MaxEnt`, with mixture weights (K,)."""
     by_intent = [trips.own_flow(k) for k in range(weights.size)]
     scale = n_trips * weights[:, None]
     edge, state = (np.array([pair[i] for pair in by_intent]) for i in (0, 1))
     return Flows(scale * edge, scale * state, n_trips, np.empty(0, dtype=np.int64))
 
 
-def pair_intents(
+def infer_pair_intents(
     trips: Any, log_prior: FloatArray, starts: IntArray, goals: IntArray, closed: BoolArray
 ) -> tuple[FloatArray, BoolArray]:
     """Return the posterior (n, K) over intents given start and goal, and the mask (n,) of connected pairs."""
@@ -91,6 +92,6 @@ def pair_intents(
     rows = np.flatnonzero(~(closed[starts] | closed[goals]))
     if rows.size:
         pairs, which = np.unique(np.stack([starts[rows], goals[rows]]), axis=1, return_inverse=True)
-        distinct, connected = posterior(log_prior + trips.log_begin(one_state_trips(pairs[0]), pairs[1]))
+        distinct, connected = posterior(log_prior + trips.log_prob_prefix(one_state_trips(pairs[0]), pairs[1]))
         intents[rows], possible[rows] = distinct[which.ravel()], connected[which.ravel()]
     return intents, possible

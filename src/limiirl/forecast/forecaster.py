@@ -14,8 +14,8 @@ from limiirl._validation import check_count, check_positive
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.forecast import next_state, routes, validate
-from limiirl.forecast.destinations import DestinationPosterior, destinations
-from limiirl.forecast.flows import Flows, flows, own_flows
+from limiirl.forecast.destinations import DestinationPosterior, infer_destinations
+from limiirl.forecast.flows import Flows, compute_flows, compute_own_flows
 from limiirl.forecast.next_state import NextStates
 from limiirl.forecast.prefixes import log_prior, one_state_trips
 from limiirl.forecast.routes import Costs, Route, Scores, best_routes, most_likely_route
@@ -30,21 +30,21 @@ from limiirl.mixture import check_fitted, training_demos
 class Forecaster(WhatIf):
     """Forecasts of a fitted mixture of intents over `MaxEnt` or `DestinationMaxEnt`.
 
-    Forecasts are averaged over intents: by the mixture weights, or by the posterior given a driver's earlier trips
-    (`history`), updated by the partial trip. With `MaxEnt`, which models starts and ends, these are evidence about the
-    intent too; `DestinationMaxEnt` is conditioned on them.
+    Forecasts are averaged over intents: with the mixture weights, or with the posterior given a driver's earlier trips
+    (`history`), updated by the partial trip. With `MaxEnt`, start and destination also update the posterior;
+    `DestinationMaxEnt` is conditioned on them.
 
     Parameters
     ----------
     mixture : IntentMixture
-        Fitted.
+        A fitted mixture.
     demos : Demonstrations, optional
-        Trips whose last states are the candidate destinations, with their frequencies as prior. By default the training
-        demonstrations, which a mixture loaded from a file does not have.
+        Their last states are the candidate destinations, with their frequencies as prior. By default the training
+        demonstrations; a mixture loaded from a file has none.
 
     Examples
     --------
-    Two paths lead from 0 to 3, via 1 (three of four trips) or 2.
+    Two paths connect 0 and 3: via 1 (three of four trips) or via 2.
 
     >>> from limiirl import IntentMixture
     >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=[[0], [1], [2], [0]])
@@ -77,7 +77,7 @@ class Forecaster(WhatIf):
     def with_destinations(self, demos: Demonstrations) -> Forecaster:
         """Return a forecaster with the last states of other demonstrations as candidate destinations.
 
-        When evaluating on complete trips, exclude the trip itself, whose end would reveal its destination.
+        To evaluate forecasts on complete trips, exclude the trip itself: its last state is the destination.
 
         Examples
         --------
@@ -95,9 +95,9 @@ class Forecaster(WhatIf):
         return other
 
     def with_history(self, history: Demonstrations) -> Forecaster:
-        """Return a forecaster for one driver with known earlier trips.
+        """Return a forecaster for one driver, whose weights are the posterior given the driver's earlier trips.
 
-        Its weights are the posterior over that driver's intents. Do not pass the same trips as `history` again.
+        Do not pass the same trips as `history` to its methods.
 
         Examples
         --------
@@ -121,31 +121,30 @@ class Forecaster(WhatIf):
         Parameters
         ----------
         partial : Demonstrations, or a list of states, optional
-            Trips in progress. If None, one row given the history alone.
+            Trips in progress. If None, one row is returned, given the history alone.
         goal : int or (N,), optional
             Known destinations.
         history : Demonstrations, optional
-            Complete earlier trips. All trips of a driver share one intent. If both have groups, each partial trip has
-            the history of its group; otherwise all of it belongs to one driver.
+            Complete earlier trips. All trips of a driver have the same intent. If `partial` and `history` have groups,
+            each group is a driver; otherwise all trips belong to one driver.
         """
         if partial is None:
             if goal is not None:
-                raise InvalidParameter(
-                    "partial must be given with a goal; pass at least the first state.", parameter="partial"
-                )
+                message = "goal requires partial. Pass at least the first state of the trip."
+                raise InvalidParameter(message, parameter="partial")
             return np.exp(self._prior(one_state_trips(np.zeros(1, dtype=np.int64)), history))
         demos, goals = self._partials(partial, goal)
-        return next_state.intents(self._trips, self._prior(demos, history), demos, goals)
+        return next_state.infer_intents(self._trips, self._prior(demos, history), demos, goals)
 
     def next_states(
         self, partial: Any, goal: ArrayLike | None = None, history: Demonstrations | None = None
     ) -> NextStates:
-        """Return the probabilities of the next states of partial trips; arguments as in `intents`.
+        """Return the probabilities of the next states of partial trips; see `intents` for the arguments.
 
-        Without a goal, `DestinationMaxEnt` averages over the candidate destinations of the forecaster.
+        Without a goal, forecasts of `DestinationMaxEnt` are averaged over the candidate destinations.
         """
         demos, goals = self._partials(partial, goal)
-        return next_state.next_states(self._trips, self._prior(demos, history), demos, goals)
+        return next_state.predict_next_states(self._trips, self._prior(demos, history), demos, goals)
 
     def destinations(
         self,
@@ -160,10 +159,10 @@ class Forecaster(WhatIf):
         ----------
         partial : Demonstrations, or a list of states
         candidates : (G,), optional
-            States; by default the last states of the forecaster's demonstrations.
+            Distinct states; by default the last states of the forecaster's demonstrations.
         prior : (G,) or "model", optional
-            Weights of the candidates: by default uniform, or the frequencies of the default candidates. "model", for
-            `MaxEnt`: the model's own distribution of ends given the start.
+            Weights of the candidates: by default uniform, or the frequencies of the default candidates. "model" (only
+            with `MaxEnt`) is the model's distribution of final states given the start.
         history : Demonstrations, optional
         """
         demos, _ = self._partials(partial, None)
@@ -173,25 +172,22 @@ class Forecaster(WhatIf):
         if candidates is None:
             ends = self._open_ends()
             if ends is None:
-                raise InvalidParameter(
-                    "candidates must be given, since the forecaster has no demos that end in open states.",
-                    parameter="candidates",
-                )
-            places, weights = ends
+                message = "candidates are required: no demonstrations of the forecaster end in an open state."
+                raise InvalidParameter(message, parameter="candidates")
+            states, weights = ends
         else:
-            places = np.unique(validate.states(candidates, "candidates", self.mdp, self._scenario.closed))
-            if places.size != np.size(candidates):
+            states = validate.check_states(candidates, "candidates", self.mdp, self._scenario.closed)
+            if np.unique(states).size != states.size:
                 raise InvalidParameter.of("candidates", candidates, "must be distinct states")
-            places = validate.states(candidates, "candidates", self.mdp)
-            weights = np.full(places.size, 1.0 / places.size)
+            weights = np.full(states.size, 1.0 / states.size)
         if prior is not None and not own:
-            weights = validate.prior(prior, places.size)
-        return destinations(self._trips, self._prior(demos, history), demos, places, None if own else weights)
+            weights = validate.check_prior(prior, states.size)
+        return infer_destinations(self._trips, self._prior(demos, history), demos, states, None if own else weights)
 
     def route(self, start: int, goal: int, history: Demonstrations | None = None, *, partial: Any = None) -> Route:
-        """Return the most probable under the mixture of the intents' most likely routes.
+        """Return, of the most likely routes of each intent, the most probable one under the mixture.
 
-        `routes` searches more routes and may rank another first. The search ignores the discount.
+        `routes` compares more routes and may rank another one first. The search ignores the discount.
         """
         scores, g = self._scores(start, goal, history, partial)
         return most_likely_route(scores, g)
@@ -206,7 +202,7 @@ class Forecaster(WhatIf):
         most: int = 1000,
         partial: Any = None,
     ) -> list[Route]:
-        """Return the k most probable routes under the mixture without repeated states; see `best_routes`.
+        """Return the k most probable routes without repeated states under the mixture; see `best_routes`.
 
         Parameters
         ----------
@@ -215,9 +211,9 @@ class Forecaster(WhatIf):
         history : Demonstrations, optional
             The driver's earlier trips.
         most : int
-            Maximum number of routes to enumerate; `Route.exact` marks those that are certainly among the best.
+            Maximum number of routes to enumerate; `Route.exact` is True if the rank of a route is proven.
         partial : Demonstrations, or a list of states, optional
-            One trip in progress that has reached `start`. Routes are then its continuations.
+            A trip in progress that ends in `start`; routes are its continuations.
         """
         scores, g = self._scores(start, goal, history, partial)
         return best_routes(scores, g, check_count(k, "k"), check_count(most, "most"))
@@ -225,7 +221,7 @@ class Forecaster(WhatIf):
     def predict_routes(
         self, starts: ArrayLike, goals: ArrayLike, intents: ArrayLike | None = None, *, threads: int | None = None
     ) -> Demonstrations:
-        """Return `route` for many pairs of states as demonstrations, labelled by the most likely intent.
+        """Return `route` for many pairs of states, as demonstrations with the most likely intent as label.
 
         Parameters
         ----------
@@ -233,13 +229,13 @@ class Forecaster(WhatIf):
         intents : (K,) or (n, K), optional
             Probabilities of the drivers' intents; the forecaster's weights by default.
         threads : int, optional
-            One per core by default.
+            Number of threads, one per core by default.
         """
-        first, last = validate.pairs(starts, goals, self.mdp)
+        first, last = validate.check_pairs(starts, goals, self.mdp)
         for states, name in ((first, "starts"), (last, "goals")):
-            validate.states(states, name, self.mdp, self._scenario.closed)
+            validate.check_states(states, name, self.mdp, self._scenario.closed)
         validate.check_starts(first, self._trips.mdp, self._scenario.closed)
-        checked = validate.intents(self.weights if intents is None else intents, first.size, self.weights.size)
+        checked = validate.check_intents(self.weights if intents is None else intents, first.size, self.weights.size)
         demos, intent, _ = routes.predict_routes(self._trips, self._costs, log(checked), first, last, threads=threads)
         return demos.replace(labels=intent)
 
@@ -256,23 +252,26 @@ class Forecaster(WhatIf):
         Parameters
         ----------
         starts, goals : (n,), optional
-            A single start or goal is repeated. If neither is given, starts and ends follow `MaxEnt`.
+            A single start or goal is repeated. If both are None, they are distributed as in `MaxEnt`.
         weights : (n,), optional
             Number of trips per pair; 1 by default.
         n_trips : float
-            Number of trips if there are no pairs.
+            Number of trips if starts and goals are None.
         """
         if starts is None and goals is None:
-            return own_flows(self._trips, self.weights, check_positive(n_trips, "n_trips"))
+            return compute_own_flows(self._trips, self.weights, check_positive(n_trips, "n_trips"))
         if starts is None or goals is None:
             missing = "starts" if starts is None else "goals"
-            raise InvalidParameter(
-                f"{missing} must be given: pass both starts and goals, or neither.", parameter=missing
-            )
-        first, last = validate.pairs(starts, goals, self.mdp)
+            raise InvalidParameter(f"{missing} is missing. Pass both starts and goals, or neither.", parameter=missing)
+        first, last = validate.check_pairs(starts, goals, self.mdp)
         validate.check_starts(first, self._trips.mdp, self._scenario.closed)
-        return flows(
-            self._trips, log(self.weights), first, last, validate.weights(weights, first.size), self._scenario.closed
+        return compute_flows(
+            self._trips,
+            log(self.weights),
+            first,
+            last,
+            validate.check_weights(weights, first.size),
+            self._scenario.closed,
         )
 
     def __repr__(self) -> str:
@@ -286,7 +285,7 @@ class Forecaster(WhatIf):
             return MaxEntTrips(model, mdp, self.thetas, self._unchanged)
         if isinstance(model, DestinationMaxEnt):
             return DestinationTrips(model, mdp, self.thetas, self._open_ends())
-        raise InvalidParameter.of("mixture", type(model).__name__, "must be over MaxEnt or DestinationMaxEnt")
+        raise InvalidParameter.of("mixture", type(model).__name__, "must be fitted with MaxEnt or DestinationMaxEnt")
 
     def _in_scenario(self, scenario: Scenario) -> Forecaster:
         other = copy.copy(self)
@@ -300,30 +299,28 @@ class Forecaster(WhatIf):
         return Costs(self._trips.mdp, self.thetas)
 
     def _prior(self, demos: Demonstrations, history: Demonstrations | None) -> FloatArray:
-        """Return the log-prior (N, K) over intents; earlier trips were made in the unchanged MDP."""
-        earlier = None if history is None else validate.history(history)
+        """Return the log-prior (N, K) over intents; `history` is evaluated in the mixture's MDP, not the scenario's."""
+        earlier = None if history is None else validate.check_history(history)
         return log_prior(self.weights, self.mixture.irl_, self.mixture.mdp_, self.thetas, demos, earlier)
 
     def _partials(self, partial: Any, goal: ArrayLike | None) -> tuple[Demonstrations, IntArray | None]:
-        demos = validate.partials(partial)
-        validate.open_trips(demos, self._scenario.closed)
+        demos = validate.check_partial(partial)
+        validate.check_open(demos, self._scenario.closed)
         demos.steps(self._trips.mdp)
-        return demos, None if goal is None else validate.goals_of(goal, len(demos), self.mdp, self._scenario.closed)
+        return demos, None if goal is None else validate.check_goals(goal, len(demos), self.mdp, self._scenario.closed)
 
     def _scores(self, start: int, goal: int, history: Demonstrations | None, partial: Any = None) -> tuple[Scores, int]:
-        """Return the scores of routes from start to goal, given a partial trip if there is one."""
-        s = validate.one_state(start, "start", self.mdp, self._scenario.closed)
-        g = validate.one_state(goal, "goal", self.mdp, self._scenario.closed)
-        begun = one_state_trips(np.array([s])) if partial is None else self._partials(partial, None)[0]
-        if len(begun) != 1 or begun.last_states[0] != s:
-            raise InvalidParameter(
-                f"partial must be one trip that ends in start = {s}; got {len(begun)}, the first of which ends in "
-                f"state {begun.last_states[0]}.",
-                parameter="partial",
-                value=int(begun.last_states[0]),
+        s = validate.check_state(start, "start", self.mdp, self._scenario.closed)
+        g = validate.check_state(goal, "goal", self.mdp, self._scenario.closed)
+        prefix = one_state_trips(np.array([s])) if partial is None else self._partials(partial, None)[0]
+        if len(prefix) != 1 or prefix.last_states[0] != s:
+            last = int(prefix.last_states[0])
+            message = (
+                f"partial must be a single trip that ends in start = {s}; got {len(prefix)} trips, the first ending"
             )
-        validate.check_starts(begun.start_states, self._trips.mdp, self._scenario.closed)
-        return Scores(self._trips, self._costs, self._prior(begun, history)[0], s, g, begun), g
+            raise InvalidParameter(f"{message} in state {last}.", parameter="partial", value=last)
+        validate.check_starts(prefix.start_states, self._trips.mdp, self._scenario.closed)
+        return Scores(self._trips, self._costs, self._prior(prefix, history)[0], s, g, prefix), g
 
     def _open_ends(self) -> Ends | None:
         """Return the candidate destinations that are not closed, or None."""
@@ -334,7 +331,7 @@ class Forecaster(WhatIf):
 
 
 def _ends_of(demos: Demonstrations) -> Ends | None:
-    """Return the last states of demonstrations with their frequencies, or None without demonstrations."""
+    """Return the last states of demonstrations with their frequencies, or None if there are no demonstrations."""
     if len(demos) == 0:
         return None
     states, counts = np.unique(demos.last_states, return_counts=True)

@@ -18,14 +18,14 @@ _SHOWN = 5
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NextStates:
-    """Probabilities of the next states of N partial trips; with `stop` they sum to 1 per trip.
+    """Probabilities of the next states of N partial trips; they and `stop` sum to 1 for each trip.
 
     Attributes
     ----------
     state, edge, probability : (m,)
-        Next states, the edges of the MDP to them, and their probabilities; those of trip i are
-        offsets[i]:offsets[i + 1].
+        Next states, the edges of the MDP to them, and their probabilities.
     offsets : (N + 1,)
+        Trip i has the entries offsets[i]:offsets[i + 1] of these arrays.
     stop : (N,)
         Probability that the trip ends in its last state.
     intents : (N, K)
@@ -63,7 +63,7 @@ class NextStates:
 
     @property
     def most_likely(self) -> IntArray:
-        """Most probable next state (N,) of each trip, the first of ties; -1 for a dead end."""
+        """Most probable next state (N,) of each trip (the first one if tied); -1 at a dead end."""
         best = np.full(len(self), -1, dtype=np.int64)
         for i, (a, b) in enumerate(zip(self.offsets[:-1], self.offsets[1:], strict=True)):
             if b > a and np.max(self.probability[a:b]) > 0.0:
@@ -80,22 +80,22 @@ class NextStates:
         return f"next: {text}; ends here {100 * self.stop[0]:.1f} %"
 
 
-def intents(trips: Any, log_prior: FloatArray, demos: Demonstrations, goals: IntArray | None) -> FloatArray:
+def infer_intents(trips: Any, log_prior: FloatArray, demos: Demonstrations, goals: IntArray | None) -> FloatArray:
     """Return the posterior (N, K) over the intents of partial trips, given a log-prior (N, K) and goals (N,)."""
-    probability, possible = posterior(log_prior + trips.log_begin(demos, goals))
+    probability, possible = posterior(log_prior + trips.log_prob_prefix(demos, goals))
     if not np.all(possible):
         i = int(np.argmin(possible))
         name, last = name_demo(demos.ids, i), int(demos.last_states[i])
         if goals is None:
             raise InvalidDemos(
-                f"{name}: no trip of the model has this prefix; none can end after state {last}.",
+                f"{name}: this prefix is impossible; no trip of the model continues it after state {last}.",
                 parameter="partial",
                 value=last,
                 index=i,
             )
         raise InvalidDemos(
-            f"{name}: no trip with this prefix ends in goal {goals[i]}: it is unreachable from state {last} within "
-            "max_length, or was passed before. Choose another goal.",
+            f"{name}: goal {goals[i]} is impossible for this prefix: it is not reachable from state {last} within "
+            "max_length, or the prefix has already visited it. Choose another goal.",
             parameter="goal",
             value=int(goals[i]),
             index=i,
@@ -103,9 +103,9 @@ def intents(trips: Any, log_prior: FloatArray, demos: Demonstrations, goals: Int
     return probability
 
 
-def next_states(trips: Any, log_prior: FloatArray, demos: Demonstrations, goals: IntArray | None) -> NextStates:
-    """Return the next states of partial trips; arguments as in `intents`."""
-    weights = intents(trips, log_prior, demos, goals)
+def predict_next_states(trips: Any, log_prior: FloatArray, demos: Demonstrations, goals: IntArray | None) -> NextStates:
+    """Return the next states of partial trips, given a log-prior (N, K) over intents and goals (N,)."""
+    weights = infer_intents(trips, log_prior, demos, goals)
     after = trips.next_edges(demos, goals)
     probability = np.sum(weights[after.owner] * after.probability, axis=1)
     state = trips.mdp.dst[after.edge].astype(np.int64)

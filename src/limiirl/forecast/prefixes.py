@@ -20,12 +20,13 @@ class NextEdges(NamedTuple):
     Attributes
     ----------
     edge : (m,)
-        Next edges; those of prefix i are offsets[i]:offsets[i + 1].
+        Next edges.
     offsets : (N + 1,)
+        Prefix i has the next edges offsets[i]:offsets[i + 1].
     probability : (m, K)
         P(next edge | prefix, intent).
     stop : (N, K)
-        P(trip ends here | prefix, intent). Both are 0 if the prefix is impossible under the intent.
+        P(trip ends | prefix, intent). Both are 0 if the prefix is impossible under the intent.
     """
 
     edge: IntArray
@@ -45,7 +46,7 @@ def one_state_trips(states: IntArray) -> Demonstrations:
 
 
 def outgoing_edges(mdp: MDP, demos: Demonstrations, mask: NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
-    """Return the edges out of the last state of each trip in the mask, and their offsets (N + 1,)."""
+    """Return the outgoing edges of the last state of each trip in the mask, and their offsets (N + 1,)."""
     last = demos.last_states
     sizes = np.where(mask, mdp.out_ptr[last + 1] - mdp.out_ptr[last], 0)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
@@ -53,15 +54,7 @@ def outgoing_edges(mdp: MDP, demos: Demonstrations, mask: NDArray[np.bool_]) -> 
 
 
 def extend(mdp: MDP, demos: Demonstrations, owner: IntArray, edge: IntArray) -> Demonstrations:
-    """Return the trips owner[j], each extended along edge[j].
-
-    Examples
-    --------
-    >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2])
-    >>> longer = extend(mdp, Demonstrations.from_lists([[0], [0, 1]]), np.array([0, 1]), np.array([1, 2]))
-    >>> longer.states, longer.actions
-    (array([0, 2, 0, 1, 2]), array([ 1, -1, -1,  0, -1]))
-    """
+    """Return trips owner[j] extended by edge[j], one per j."""
     sizes = demos.lengths[owner]
     offsets = np.concatenate([[0], np.cumsum(sizes + 1)])
     last = offsets[1:] - 1
@@ -87,10 +80,10 @@ def concatenate(parts: list[Demonstrations]) -> Demonstrations:
 def log_prior(
     weights: FloatArray, model: Any, mdp: Any, thetas: FloatArray, demos: Any, history: Demonstrations | None
 ) -> FloatArray:
-    """Return the log-prior (N, K) over the intents of the drivers of `demos`, before these trips.
+    """Return the log-prior (N, K) over the intents of the drivers of `demos`, given their earlier trips.
 
-    ``p(k | history) prop. to rho_k prod_i p(tau_i | theta_k)``: all trips of a driver share one intent. If `demos` and
-    `history` have groups, each driver has the history of the same group; otherwise all of it belongs to one driver.
+    ``p(k | history)`` is proportional to ``rho_k prod_i p(tau_i | theta_k)``: all trips of a driver have one intent. If
+    `demos` and `history` have groups, each group is a driver; otherwise all trips belong to one driver.
     """
     log_p = np.tile(log(weights), (len(demos), 1))
     if history is None or len(history) == 0:
@@ -105,8 +98,8 @@ def log_prior(
     if np.any(impossible):
         i = int(np.argmax(impossible))
         raise InvalidDemos(
-            f"The history of {name_demo(demos.ids, i)} has probability 0 under every intent. It must be recorded in "
-            "the MDP of the fit.",
+            f"The history of {name_demo(demos.ids, i)} has probability 0 under every intent. Pass trips in the "
+            "MDP of the fit.",
             parameter="history",
             index=i,
         )
@@ -114,13 +107,7 @@ def log_prior(
 
 
 def posterior(log_joint: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Return the posterior (N, K) of joint log-probabilities (N, K), and the mask (N,) of possible rows; others are 0.
-
-    Examples
-    --------
-    >>> posterior(np.log([[0.1, 0.3]]))
-    (array([[0.25, 0.75]]), array([ True]))
-    """
+    """Return joint log-probabilities (N, K) normalised to a posterior, and the mask (N,) of rows that are not all 0."""
     total = np.logaddexp.reduce(log_joint, axis=1)
     possible = total > -np.inf
     return np.exp(log_joint - np.where(possible, total, 0.0)[:, None]), possible

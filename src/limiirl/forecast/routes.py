@@ -1,4 +1,4 @@
-"""Most probable routes between two states under a mixture, and routes of many pairs."""
+"""Most probable routes between two states under a mixture, for one pair or many pairs of states."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.forecast.prefixes import one_state_trips, posterior
-from limiirl.forecast.validate import log, pairs
+from limiirl.forecast.validate import check_pairs, log
 from limiirl.mdp import MDP, PathFinder, ShortestPath, ShortestPaths
 
 # Tolerance in comparing bounds with probabilities that are summed in another order.
@@ -35,7 +35,7 @@ class Route:
     intents : (K,)
         Posterior over intents given the route.
     exact : bool
-        For `best_routes`: True if certainly no other route ranks before it.
+        For `best_routes`: True if it is proven that no other route ranks before it.
 
     Examples
     --------
@@ -55,12 +55,14 @@ class Route:
 
     def __repr__(self) -> str:
         k = int(np.argmax(self.intents))
-        share = f"{100 * self.probability:.1f} %" if self.probability >= 5e-4 else f"{100 * self.probability:.1e} %"
-        return f"{share}: {len(self)} states, {format_states(self.states)}; intent {k} ({100 * self.intents[k]:.0f} %)"
+        percent = f"{100 * self.probability:.1f} %" if self.probability >= 5e-4 else f"{100 * self.probability:.1e} %"
+        return (
+            f"{percent}: {len(self)} states, {format_states(self.states)}; intent {k} ({100 * self.intents[k]:.0f} %)"
+        )
 
 
 def format_states(states: IntArray) -> str:
-    """Return states as text, abbreviated to seven."""
+    """Return states as text, at most eight of them."""
     listed = [str(s) for s in states]
     return " - ".join(listed if len(listed) <= 8 else [*listed[:4], "...", *listed[-3:]])
 
@@ -69,12 +71,6 @@ class Costs:
     """Edge costs of K intents: minus the rewards of the edge and its target state, minus log P of the outcome.
 
     At discount 1 the cheapest route of an intent is its most likely one; the search ignores other discounts.
-
-    Examples
-    --------
-    >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], state_features=[1.0, 2.0, 5.0])
-    >>> Costs(mdp, np.array([[-1.0]])).of(0)
-    array([2., 5., 5.])
     """
 
     def __init__(self, mdp: MDP, thetas: FloatArray) -> None:
@@ -84,9 +80,8 @@ class Costs:
             if values is not None and np.any(values > 0.0):
                 row, k = np.argwhere(values > 0.0)[0]
                 raise InvalidParameter(
-                    f"mixture must have rewards of at most 0 for a route search; that of {what} {row} is "
-                    f"{values[row, k]:.4g} under intent {k}. Fit with bounds such as (-10, 0), or use "
-                    "IntentMixture.most_likely.",
+                    f"A route search requires nonpositive rewards; {what} {row} has reward {values[row, k]:.4g} under "
+                    f"intent {k}. Fit with bounds such as (-10, 0), or use IntentMixture.most_likely.",
                     parameter="mixture",
                     value=float(values[row, k]),
                     index=(int(row), int(k)),
@@ -103,28 +98,28 @@ class Costs:
         cost = -self._log_prob - self._state[self.mdp.dst, k]
         return np.asarray(cost if self._edge is None else cost - self._edge[:, k]) + 0.0  # no -0.0
 
-    def moves(self, k: int, edges: IntArray, step: IntArray) -> FloatArray:
-        """Return the log-weights (m,) under intent k of edges (m,) at given steps (m,) of a route."""
+    def step_weights(self, k: int, edges: IntArray, step: IntArray) -> FloatArray:
+        """Return the log-weights (m,) of edges (m,) at given steps (m,) of a route under intent k."""
         gamma = self.mdp.gamma
         log_w = self._log_prob[edges] + gamma ** (step + 1.0) * self._state[self.mdp.dst[edges], k]
         return np.asarray(log_w if self._edge is None else log_w + gamma ** (step * 1.0) * self._edge[edges, k])
 
-    def first(self, k: int, starts: IntArray) -> FloatArray:
-        """Return the rewards (n,) of states under intent k."""
-        return np.asarray(self._state[starts, k])
+    def state_rewards(self, k: int, states: IntArray) -> FloatArray:
+        """Return the rewards (n,) of states (n,) under intent k."""
+        return np.asarray(self._state[states, k])
 
     def log_weight(self, start: int, edges: Sequence[int]) -> FloatArray:
         """Return the log-weight (K,) of a route under each intent, with discounted rewards."""
         path, step = np.array(edges, dtype=np.int64), np.arange(len(edges))
-        each = [self._state[start, k] + math.fsum(self.moves(k, path, step)) for k in range(self.n_intents)]
+        each = [self._state[start, k] + math.fsum(self.step_weights(k, path, step)) for k in range(self.n_intents)]
         return np.array(each)
 
 
 class Scores:
-    """Probabilities of routes between two states, given both and a log-prior (K,) over intents.
+    """Probabilities of routes, given the start, the goal and a log-prior (K,) over intents.
 
-    With a partial trip `begun` that ends in `start`, they are probabilities of its continuations; discount and length
-    count from its first state.
+    With a partial trip `prefix` that ends in `start`, routes are its continuations; steps are counted from the first
+    state of the prefix.
     """
 
     def __init__(
@@ -134,28 +129,28 @@ class Scores:
         log_prior: FloatArray,
         start: int,
         goal: int,
-        begun: Demonstrations | None = None,
+        prefix: Demonstrations | None = None,
     ) -> None:
-        so_far = one_state_trips(np.array([start])) if begun is None else begun
+        prefix = one_state_trips(np.array([start])) if prefix is None else prefix
         last = np.array([goal])
-        log_pair = np.logaddexp.reduce(log_prior + trips.log_begin(so_far, last)[0])
+        log_pair = np.logaddexp.reduce(log_prior + trips.log_prob_prefix(prefix, last)[0])
         if log_pair == -np.inf:
             raise InvalidParameter.of("goal", goal, f"must be reachable from start = {start} within max_length")
         self.costs, self.start = costs, start
-        self._origin = int(so_far.start_states[0])
-        self._begun: list[int] = so_far.steps(costs.mdp).edge.tolist()
-        self._log_scale = log_prior + trips.log_scale(so_far.start_states, last)[0] - log_pair
+        self._origin = int(prefix.start_states[0])
+        self._prefix: list[int] = prefix.steps(costs.mdp).edge.tolist()
+        self._log_scale = log_prior + trips.log_scale(prefix.start_states, last)[0] - log_pair
         self.max_length = getattr(trips, "max_length", math.inf)
 
     def log_joint(self, edges: Sequence[int]) -> FloatArray:
         """Return log p(route, intent) (K,); -inf for a route longer than max_length."""
-        whole = [*self._begun, *edges]
+        whole = [*self._prefix, *edges]
         if len(whole) + 1 > self.max_length:
             return np.full(self._log_scale.size, -np.inf)
         return np.asarray(self._log_scale + self.costs.log_weight(self._origin, whole))
 
     def route(self, edges: Sequence[int]) -> Route:
-        """Return a route with its probability."""
+        """Return a route with its probability and posterior over intents."""
         path = np.array(edges, dtype=np.int64)
         states = np.concatenate([[self.start], self.costs.mdp.dst[path]]).astype(np.int64)
         log_joint = self.log_joint(edges)
@@ -163,17 +158,17 @@ class Scores:
         return Route(states, path, math.exp(log_prob), log_prob, posterior(log_joint[None])[0][0])
 
     def log_bound(self, reached: FloatArray) -> FloatArray:
-        """Return an upper bound (K,) of log p(route, intent) for routes of cost at least `reached` (K,) per intent.
+        """Return an upper bound (K,) on log p(route, intent) over routes with costs of at least `reached` (K,).
 
-        The log-weight of a route of cost c is at most -gamma^(L - 1) c, since no step is discounted more.
+        The log-weight of a route of cost c is at most -gamma^(L - 1) c, since no step has a larger discount.
         """
         gamma = self.costs.mdp.gamma
         least = 1.0 if gamma == 1.0 else gamma ** (self.max_length - 1.0)
-        return np.asarray(self._log_scale + self.costs.log_weight(self._origin, self._begun) - least * reached)
+        return np.asarray(self._log_scale + self.costs.log_weight(self._origin, self._prefix) - least * reached)
 
 
 def most_likely_route(scores: Scores, goal: int) -> Route:
-    """Return the intent's cheapest route with the largest sum_k rho_k p_k(route)."""
+    """Return, of the cheapest routes of each intent, the one with the largest sum_k rho_k p_k(route)."""
     costs, start = scores.costs, scores.start
     pair = np.array([start]), np.array([goal])
     paths = [
@@ -182,7 +177,7 @@ def most_likely_route(scores: Scores, goal: int) -> Route:
     log_prob = [np.logaddexp.reduce(scores.log_joint(edges)) for edges in paths]
     if max(log_prob) == -math.inf:
         raise InvalidParameter(
-            f"goal = {goal} is not reached from start = {start} by a cheapest route within max_length = "
+            f"No intent's cheapest route from start = {start} to goal = {goal} has at most max_length = "
             f"{scores.max_length} states. Use IntentMixture.most_likely.",
             parameter="goal",
             value=goal,
@@ -191,11 +186,12 @@ def most_likely_route(scores: Scores, goal: int) -> Route:
 
 
 def best_routes(scores: Scores, goal: int, k: int, most: int = 1000) -> list[Route]:
-    """Return up to k most probable routes under the mixture without repeated states, in descending order.
+    """Return the k most probable routes without repeated states under the mixture, in descending order.
 
-    Each intent enumerates its routes by cost. A route that is not yet enumerated costs intent j at least its last cost
-    c_j, and has a probability of at most ``sum_j rho_j p_j(cost c_j)``. The search ends when this bound is below the
-    probability of the k-th best route, or after `most` routes; `Route.exact` is False for those that it leaves open.
+    Routes are enumerated by increasing cost for each intent. A route not yet enumerated has a cost of at least c_j, the
+    last enumerated cost, under intent j, hence a probability of at most ``sum_j rho_j p_j(cost c_j)``. The search ends
+    when this bound is below the probability of the k-th best route, or after `most` routes. `Route.exact` is False for
+    routes whose rank is not proven.
     """
     costs = scores.costs
     finders = [PathFinder(costs.mdp, costs.of(j)) for j in range(costs.n_intents)]
@@ -227,16 +223,16 @@ def best_routes(scores: Scores, goal: int, k: int, most: int = 1000) -> list[Rou
 def cheapest_routes(
     mdp: MDP, cost: ArrayLike, starts: ArrayLike, goals: ArrayLike, *, threads: int | None = None
 ) -> Demonstrations:
-    """Return the cheapest route of each pair of states for given edge costs, such as lengths or travel times.
+    """Return the cheapest route between each pair of states for given edge costs, such as lengths or travel times.
 
     Parameters
     ----------
     mdp : MDP
     cost : (E,)
-        Nonnegative. For state costs c (S,), pass ``c[mdp.dst]``.
+        Nonnegative edge costs. For state costs c (S,), pass ``c[mdp.dst]``.
     starts, goals : (n,)
     threads : int, optional
-        One per core by default; the routes do not depend on it.
+        Number of threads, one per core by default; it does not affect the routes.
 
     Examples
     --------
@@ -245,8 +241,8 @@ def cheapest_routes(
     >>> [demo.states.tolist() for demo in cheapest_routes(mdp, [1.0, 2.0, 1.0, 1.0], [0, 1, 0], [3, 3, 2])]
     [[0, 1, 3], [1, 3], [0, 2]]
     """
-    first, last = pairs(starts, goals, mdp)
-    return demonstrations(mdp, first, PathFinder(mdp, cost).shortest(first, last, threads=threads), last)
+    first, last = check_pairs(starts, goals, mdp)
+    return as_demonstrations(mdp, first, PathFinder(mdp, cost).shortest(first, last, threads=threads), last)
 
 
 def predict_routes(
@@ -254,7 +250,7 @@ def predict_routes(
 ) -> tuple[Demonstrations, IntArray, FloatArray]:
     """Return `most_likely_route` of each pair, with its most likely intent (n,) and log sum_k rho_k p_k(route) (n,).
 
-    `log_prior` (n, K) is that of the drivers' intents. The log-probability is -inf for a route longer than max_length.
+    `log_prior` (n, K) is over the drivers' intents. The log-probability is -inf for a route longer than max_length.
     """
     mdp, n_intents = costs.mdp, log_prior.shape[1]
     by_intent = [PathFinder(mdp, costs.of(k)).shortest(starts, goals, threads=threads) for k in range(n_intents)]
@@ -271,7 +267,7 @@ def predict_routes(
     pair = np.arange(starts.size)
     intent = np.argmax(log_joint[chosen, pair], axis=1)
     best = ShortestPaths(*_select_paths(by_intent, chosen, lengths[chosen, pair]), np.zeros(starts.size))
-    return demonstrations(mdp, starts, best, goals), intent, log_prob[pair, chosen]
+    return as_demonstrations(mdp, starts, best, goals), intent, log_prob[pair, chosen]
 
 
 def _select_paths(by_intent: list[ShortestPaths], chosen: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
@@ -286,7 +282,7 @@ def _select_paths(by_intent: list[ShortestPaths], chosen: IntArray, sizes: IntAr
     return edges, offsets
 
 
-def demonstrations(mdp: MDP, starts: IntArray, paths: ShortestPaths, goals: IntArray) -> Demonstrations:
+def as_demonstrations(mdp: MDP, starts: IntArray, paths: ShortestPaths, goals: IntArray) -> Demonstrations:
     """Return paths as demonstrations with actions."""
     _check_connected(paths, starts, goals)
     n = starts.size
@@ -316,7 +312,8 @@ def _log_weights(costs: Costs, starts: IntArray, paths: ShortestPaths) -> FloatA
     owner = np.repeat(np.arange(starts.size), sizes)
     step = np.arange(paths.edges.size) - np.repeat(paths.offsets[:-1], sizes)
     each = [
-        costs.first(k, starts) + np.bincount(owner, weights=costs.moves(k, paths.edges, step), minlength=starts.size)
+        costs.state_rewards(k, starts)
+        + np.bincount(owner, weights=costs.step_weights(k, paths.edges, step), minlength=starts.size)
         for k in range(costs.n_intents)
     ]
     return np.stack(each, axis=1)

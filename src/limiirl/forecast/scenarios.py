@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl.errors import InvalidParameter
 from limiirl.forecast import validate
-from limiirl.forecast.flows import Flows, pair_intents
+from limiirl.forecast.flows import Flows, infer_pair_intents
 from limiirl.forecast.routes import Scores, format_states
 from limiirl.forecast.validate import log
 from limiirl.irl import MaxEnt
@@ -32,13 +32,13 @@ class Change:
     Attributes
     ----------
     before, after : Flows
-        Both indexed by the edges of the mixture's MDP.
+        Flows on the edges of the mixture's MDP.
     edge, state : (E,), (S,)
         Flow after minus flow before.
     cut_off : (m,)
-        Pairs that are no longer connected; their trips are missing in `after`.
+        Indices of the pairs that are no longer connected; their trips are missing in `after`.
     trips_lost : float
-        Number of these trips.
+        Number of trips between these pairs.
 
     Examples
     --------
@@ -76,12 +76,12 @@ class Change:
             if which.size:
                 lines.append(f"  {what}: " + ", ".join(f"edge {e} {self.edge[e]:+.4g}" for e in which))
         if self.cut_off.size:
-            lines.append(f"  cut off: {self.cut_off.size} pairs, {self.trips_lost:g} trips")
+            lines.append(f"  no longer connected: {self.cut_off.size} pairs, {self.trips_lost:g} trips")
         return "\n".join(lines)
 
 
-def change(before: Flows, after: Flows, weights: FloatArray) -> Change:
-    """Return the change between the flows of two scenarios, for the same pairs of `weights` (n,) trips."""
+def compare_flows(before: Flows, after: Flows, weights: FloatArray) -> Change:
+    """Return the change between the flows of two scenarios with the same pairs and numbers of trips `weights` (n,)."""
     lost = np.setdiff1d(after.cut_off, before.cut_off)
     return Change(before, after, after.edge - before.edge, after.state - before.state, lost, float(weights[lost].sum()))
 
@@ -93,7 +93,7 @@ class RouteChange:
     Attributes
     ----------
     routes : list of (T,) arrays of states
-        The best routes of both, those of the first scenario first.
+        The best routes of the first scenario, then further best routes of the second.
     before, after : (R,)
 
     Examples
@@ -125,13 +125,13 @@ class Scenario(NamedTuple):
 def close_parts(scenario: Scenario, states: ArrayLike | None, edges: ArrayLike | None, stop: str) -> Scenario:
     """Return a scenario without some states and edges, indexed as in the original MDP.
 
-    Actions that may take a closed edge are removed. States without actions become dead ends, where trips can only end
-    if stop="anywhere".
+    Actions with a closed edge among their outcomes are removed. States without actions become dead ends, which are
+    allowed only with stop="anywhere".
     """
     mdp = scenario.mdp
     shut = np.zeros(mdp.n_states, dtype=bool)
     if states is not None:
-        shut[validate.states(states, "states", mdp)] = True
+        shut[validate.check_states(states, "states", mdp)] = True
     gone = shut[mdp.src] | shut[mdp.dst]
     if edges is not None:
         removed = np.atleast_1d(np.asarray(edges))
@@ -148,14 +148,14 @@ def close_parts(scenario: Scenario, states: ArrayLike | None, edges: ArrayLike |
     stuck = ~left & ~mdp.terminal & ~shut
     if np.any(stuck) and stop != "anywhere":
         raise InvalidParameter(
-            f"edges must leave an action in state {int(np.argmax(stuck))}, since the model has stop={stop!r}. Close "
-            "the state too, or use a model with stop='anywhere'.",
+            f"Closing these edges leaves state {int(np.argmax(stuck))} without an action, which stop={stop!r} does not "
+            "allow. Close the state too, or use a model with stop='anywhere'.",
             parameter="edges",
             index=int(np.argmax(stuck)),
         )
     p0 = np.where(shut, 0.0, mdp.p0)
     if p0.sum() == 0.0:
-        raise InvalidParameter("states must leave a state with p0 above 0 open.", parameter="states")
+        raise InvalidParameter("At least one state with p0 > 0 must stay open.", parameter="states")
     changed = MDP(
         src=mdp.src[keep],
         act=mdp.act[keep],
@@ -177,9 +177,8 @@ def change_features(scenario: Scenario, **features: Any) -> Scenario:
     """Return a scenario with other features of the same shapes."""
     changed = {name: values for name, values in features.items() if values is not None}
     if not changed:
-        raise InvalidParameter(
-            "state_features, action_features or edge_features must be given.", parameter="state_features"
-        )
+        message = "Pass state_features, action_features or edge_features."
+        raise InvalidParameter(message, parameter="state_features")
     for name, values in changed.items():
         old = getattr(scenario.mdp, name)
         if old is None or np.shape(values) != old.shape:
@@ -189,7 +188,7 @@ def change_features(scenario: Scenario, **features: Any) -> Scenario:
 
 
 class WhatIf:
-    """Methods of `Forecaster` that change its scenario and compare two."""
+    """Methods of `Forecaster` that create scenarios and compare them."""
 
     mixture: Any
     weights: FloatArray
@@ -202,7 +201,7 @@ class WhatIf:
 
     @property
     def mdp(self) -> MDP:
-        """MDP of the forecasts: that of the mixture, or the changed one."""
+        """MDP of the forecasts: the mixture's MDP with the changes of the scenario."""
         return self._scenario.mdp
 
     @property
@@ -211,7 +210,7 @@ class WhatIf:
         return self._scenario.edges
 
     def with_closures(self, states: ArrayLike | None = None, edges: ArrayLike | None = None) -> Forecaster:
-        """Return a forecaster without some states and edges, indexed as in the mixture's MDP; rewards are unchanged."""
+        """Return a forecaster without the given states and edges of the mixture's MDP; rewards are unchanged."""
         model = self.mixture.irl_
         stop = model.stop if isinstance(model, MaxEnt) else "anywhere"
         other: Forecaster = self._in_scenario(close_parts(self._scenario, states, edges, stop))
@@ -237,7 +236,7 @@ class WhatIf:
         goals: ArrayLike | None = None,
         weights: ArrayLike | None = None,
     ) -> Change:
-        """Return the change of flows from this scenario to another; arguments as in `flows`.
+        """Return the change of flows from this scenario to another; see `flows` for the arguments.
 
         Examples
         --------
@@ -250,15 +249,15 @@ class WhatIf:
         14 trips, 4 of 4 edges change
           gain: edge 1 +5, edge 3 +5
           lose: edge 2 -9, edge 0 -5
-          cut off: 1 pairs, 4 trips
+          no longer connected: 1 pairs, 4 trips
         """
         self._check_origin(other)
         before, after = (forecaster._original_flows(starts, goals, weights) for forecaster in (self, other))
-        n = 0 if starts is None or goals is None else validate.pairs(starts, goals, self.mdp)[0].size
-        return change(before, after, validate.weights(weights, n))
+        n = 0 if starts is None or goals is None else validate.check_pairs(starts, goals, self.mdp)[0].size
+        return compare_flows(before, after, validate.check_weights(weights, n))
 
     def compare_routes(self, other: Forecaster, start: int, goal: int, k: int = 5) -> RouteChange:
-        """Return the probabilities of the k best routes of each scenario in both."""
+        """Return the probabilities of the k best routes of either scenario in both scenarios."""
         self._check_origin(other)
         before, after = self._score_routes(start, goal, k), other._score_routes(start, goal, k)
         routes = before[0] | after[0]
@@ -270,10 +269,10 @@ class WhatIf:
     ) -> tuple[dict[tuple[int, ...], IntArray], Callable[[Any], float]]:
         """Return the best routes by their original edges, and the probability of a route as a function of its edges."""
         pair = (
-            np.array([validate.one_state(start, "start", self.mdp)]),
-            np.array([validate.one_state(goal, "goal", self.mdp)]),
+            np.array([validate.check_state(start, "start", self.mdp)]),
+            np.array([validate.check_state(goal, "goal", self.mdp)]),
         )
-        if not pair_intents(self._trips, log(self.weights), *pair, self._scenario.closed)[1][0]:
+        if not infer_pair_intents(self._trips, log(self.weights), *pair, self._scenario.closed)[1][0]:
             return {}, lambda _: 0.0
         best = {tuple(self.edges[route.edges].tolist()): route.states for route in self.routes(start, goal, k)}
         scores = Scores(self._trips, self._costs, log(self.weights), start, goal)

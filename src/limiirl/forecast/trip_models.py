@@ -37,7 +37,7 @@ class Ends(NamedTuple):
 class DestinationTrips:
     """Trip probabilities of K intents of `DestinationMaxEnt`, with the methods of `MaxEntTrips`.
 
-    A trip ends at the first arrival in its destination. An unknown destination is averaged over `ends`.
+    A trip ends at the first arrival at its destination. Without a destination, results are averaged over `ends`.
     """
 
     def __init__(self, model: Any, mdp: MDP, thetas: FloatArray, ends: Ends | None) -> None:
@@ -50,23 +50,23 @@ class DestinationTrips:
         self._log_edge = log(self.mdp.prob)[:, None] + r_state[self.mdp.dst] + (0.0 if r_edge is None else r_edge)
 
     def with_ends(self, ends: Ends | None) -> DestinationTrips:
-        """Return a copy with other ends, which shares the path sums."""
-        assert self._path_sums  # cached before the copy
+        """Return a copy with other `ends` that shares the path sums."""
+        assert self._path_sums  # computes and caches them before the copy
         other = copy.copy(self)
         other.ends = ends
         return other
 
-    def log_begin(self, demos: Demonstrations, goals: IntArray | None = None) -> FloatArray:
+    def log_prob_prefix(self, demos: Demonstrations, goals: IntArray | None = None) -> FloatArray:
         """Return the log-probability (N, K) of each prefix, given its first state and the goals (N,)."""
         if goals is not None:
             log_prob: FloatArray = self.model.log_prob_prefix(self.mdp, self.thetas, demos, goals)
             return log_prob
         ends = self._require_ends()
-        each = self.log_begin_each(demos, ends.states)
+        each = self.log_prob_prefix_by_goal(demos, ends.states)
         return np.asarray(np.logaddexp.reduce(each + log(ends.prior)[:, None], axis=1))
 
-    def log_begin_each(self, demos: Demonstrations, candidates: IntArray) -> FloatArray:
-        """Return `log_begin` (N, G, K) for each of the candidate goals (G,)."""
+    def log_prob_prefix_by_goal(self, demos: Demonstrations, candidates: IntArray) -> FloatArray:
+        """Return `log_prob_prefix` (N, G, K) for each candidate goal (G,)."""
         log_weight = ObservedPaths(self.mdp, demos, by_start=True).log_weight(self.thetas)
         log_weight -= self._reward[demos.start_states]
         rest, whole = (
@@ -83,12 +83,12 @@ class DestinationTrips:
         if goals is None:
             ends = self._require_ends()
             candidates = ends.states
-            log_joint = self.log_begin_each(demos, candidates) + log(ends.prior)[:, None]
+            log_joint = self.log_prob_prefix_by_goal(demos, candidates) + log(ends.prior)[:, None]
             goal_prob = np.exp(_log_ratio(log_joint, np.logaddexp.reduce(log_joint, axis=1)[:, None]))
         else:
             candidates, which = np.unique(goals, return_inverse=True)
             goal_prob = np.zeros((len(demos), candidates.size, len(self.thetas)))
-            goal_prob[np.arange(len(demos)), which] = self.log_begin(demos, goals) > -np.inf
+            goal_prob[np.arange(len(demos)), which] = self.log_prob_prefix(demos, goals) > -np.inf
         last = demos.last_states
         here = last[:, None] == candidates
         stop = np.sum(np.where(here[:, :, None], goal_prob, 0.0), axis=1)
@@ -104,7 +104,7 @@ class DestinationTrips:
         return NextEdges(edge, offsets, probability, stop)
 
     def log_scale(self, starts: IntArray, goals: IntArray) -> FloatArray:
-        """Return log normalising constants (n, K): log p(trip) minus its unnormalised log-weight."""
+        """Return the log normalising constants (n, K): log p(trip) minus the unnormalised log-weight of the trip."""
         log_beta = self._log_beta(starts, goals)
         return np.where(log_beta > -np.inf, -log_beta - self._reward[starts], -np.inf)
 
@@ -117,12 +117,12 @@ class DestinationTrips:
         return np.asarray(self.model.expected_flow(self.mdp, theta, starts[rows], goals[rows], weights[rows]))
 
     def own_flow(self, k: int) -> tuple[FloatArray, FloatArray]:
-        """Raise: the model is conditioned on start and destination."""
+        """Raise `InvalidParameter`: the model is conditioned on start and destination."""
         del k
-        raise InvalidParameter("starts and goals must be given for DestinationMaxEnt.", parameter="starts")
+        raise InvalidParameter("DestinationMaxEnt requires starts and goals.", parameter="starts")
 
     def _log_beta(self, states: IntArray, goals: IntArray) -> FloatArray:
-        """Return log beta_g(s) (m, K) of pairs (m,); -inf if unreachable."""
+        """Return log beta_g(s) (m, K) for pairs of states and goals (m,); -inf if the goal is unreachable."""
         return np.stack([sums.pair_sums(states, goals).log_value for sums in self._path_sums], axis=1)
 
     @cached_property
@@ -130,18 +130,17 @@ class DestinationTrips:
         return [GoalValues(self.mdp).solve_cached(theta) for theta in self.thetas]
 
     def _log_beta_table(self, states: IntArray, goals: IntArray) -> FloatArray:
-        """Return log beta_g(s) (n, G, K) of states (n,) and goals (G,)."""
+        """Return log beta_g(s) (n, G, K) for all pairs of states (n,) and goals (G,)."""
         distinct, which = np.unique(states, return_inverse=True)
         log_beta = self._log_beta(np.repeat(distinct, goals.size), np.tile(goals, distinct.size))
         return np.asarray(log_beta.reshape(distinct.size, goals.size, len(self.thetas))[which])
 
     def _require_ends(self) -> Ends:
         if self.ends is None:
-            raise InvalidParameter(
-                "goal must be given for DestinationMaxEnt, or the forecaster made with demos=, whose last states are "
-                "the candidates.",
-                parameter="goal",
+            message = (
+                "DestinationMaxEnt requires goal, or a forecaster created with demos=..., whose last states are the"
             )
+            raise InvalidParameter(f"{message} candidate goals.", parameter="goal")
         return self.ends
 
 
@@ -153,7 +152,7 @@ def _passes(demos: Demonstrations, goal: int) -> NDArray[np.bool_]:
 
 
 def _log_ratio(log_part: FloatArray, log_whole: FloatArray) -> FloatArray:
-    """Return log(part / whole); -inf where the whole is 0."""
+    """Return log(part / whole), or -inf where the whole is 0."""
     possible = log_whole > -np.inf
     return np.where(possible, log_part - np.where(possible, log_whole, 0.0), -np.inf)
 
@@ -164,17 +163,7 @@ def _batches(n: int, size: int) -> Iterator[slice]:
 
 
 class GoalMDP:
-    """A MaxEnt model of trips that end in one of the goals (G,), on an MDP with one additional, absorbing end state.
-
-    Examples
-    --------
-    Two trips from state 0 end in state 2.
-
-    >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0])
-    >>> goal_mdp = GoalMDP(MaxEnt(max_length=3), mdp, 3, np.array([2]))
-    >>> np.exp(goal_mdp.log_weight(np.zeros((1, 3)), Demonstrations.from_lists([[0], [0, 1]]))).ravel()
-    array([2., 1.])
-    """
+    """A MaxEnt model of trips that end in one of the goals (G,), on an MDP with an additional absorbing end state."""
 
     def __init__(self, model: MaxEnt, mdp: MDP, max_length: float, goals: IntArray) -> None:
         self._model, self._base, self._max_length, self._goals = model, mdp, max_length, goals
@@ -221,14 +210,14 @@ class GoalMDP:
         return edge_from[self._goals]
 
     def model(self, *, by_start: bool = False, after: int = 0) -> MaxEnt:
-        """Return the model of trips to the goals, or of their remainder after some steps."""
+        """Return the model of trips to the goals, or of their remainder after `after` steps."""
         longest = math.inf if self._max_length == math.inf else int(self._max_length) - after + 1
         model: MaxEnt = clone(self._model)
         model.set_params(max_length=longest, stop="terminal", condition="start" if by_start else "none")
         return model
 
     def log_weight(self, thetas: FloatArray, demos: Demonstrations) -> FloatArray:
-        """Return the log-weight (N, K), p0 included, of all trips to the goals with each of the prefixes."""
+        """Return the total log-weight (N, K), p0 included, of the trips to the goals with each prefix."""
         rest = prefix_continuations(self.model()._path_sums(self.mdp), thetas, demos)
         return np.asarray(ObservedPaths(self.mdp, demos).log_weight(thetas) + rest.log_total() + rest.log_factor)
 
@@ -238,7 +227,7 @@ class GoalMDP:
 
 
 def _pad(matrix: Any, n: int) -> Any:
-    """Append n rows of zeros to a feature matrix, if there is one."""
+    """Append n rows of zeros to a feature matrix."""
     if matrix is None:
         return None
     empty = (n, matrix.shape[1])
@@ -257,21 +246,14 @@ class MaxEntTrips:
     mdp : MDP
     thetas : (K, d)
     before : MaxEntTrips, optional
-        Trips before a change of the MDP. The demand between two states is then kept fixed: a closure changes the
-        routes, not the destinations. Otherwise every change would affect it, since the model normalises over all trips.
-
-    Examples
-    --------
-    >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0])
-    >>> trips = MaxEntTrips(MaxEnt(max_length=3), mdp, np.zeros((1, 3)))
-    >>> np.exp(trips.log_begin(Demonstrations.from_lists([[0, 1]]), np.array([2])))  # one of 0, 0-1, 0-2, 0-1-2
-    array([[0.25]])
+        Trips before a change of the MDP, to keep the demand between two states fixed: a closure then changes the routes
+        but not the destinations. Without it every change affects the demand, since `MaxEnt` normalises over all trips.
     """
 
     def __init__(self, model: MaxEnt, mdp: MDP, thetas: FloatArray, before: MaxEntTrips | None = None) -> None:
         if model.stop == "terminal_or_max_length":
             raise InvalidParameter(
-                "mixture must have a model with stop='anywhere' or stop='terminal'; got 'terminal_or_max_length'.",
+                "The model of mixture must have stop='anywhere' or stop='terminal'; got 'terminal_or_max_length'.",
                 parameter="mixture",
                 value="terminal_or_max_length",
             )
@@ -281,17 +263,17 @@ class MaxEntTrips:
         self._joint: MaxEnt = clone(model).set_params(max_length=self.max_length, condition="none")
         self._last_goal: tuple[int, GoalMDP] | None = None
 
-    def log_begin(self, demos: Demonstrations, goals: IntArray | None = None) -> FloatArray:
-        """Return the log-probability (N, K) that a trip has each prefix, and ends in its goal (N,) if given.
+    def log_prob_prefix(self, demos: Demonstrations, goals: IntArray | None = None) -> FloatArray:
+        """Return the log-probability (N, K) that a trip has a given prefix, and ends in its goal (N,) if given.
 
-        For a model with condition="start", given the first state.
+        With condition="start", it is conditioned on the first state.
         """
         self._check(demos)
-        log_prob = self._log_begin(demos, goals)
+        log_prob = self._log_prob_prefix(demos, goals)
         return log_prob if self.before is None else log_prob + self._demand_shift(demos.start_states, goals)
 
-    def _log_begin(self, demos: Demonstrations, goals: IntArray | None) -> FloatArray:
-        """Return `log_begin` without fixed demand."""
+    def _log_prob_prefix(self, demos: Demonstrations, goals: IntArray | None) -> FloatArray:
+        """Return `log_prob_prefix` without fixed demand."""
         if goals is None:
             log_prob: FloatArray = self.model.log_prob_prefix(self.mdp, self.thetas, demos)
             return log_prob
@@ -302,26 +284,30 @@ class MaxEntTrips:
                 log_prob[rows] = self._goal_mdp(int(goal)).log_weight(self.thetas, demos[rows])
         return log_prob - self._log_total(demos.start_states)
 
-    def log_begin_each(self, demos: Demonstrations, candidates: IntArray) -> FloatArray:
-        """Return `log_begin` (N, G, K) for each of the candidate goals (G,), in two passes per trip."""
+    def log_prob_prefix_by_goal(self, demos: Demonstrations, candidates: IntArray) -> FloatArray:
+        """Return `log_prob_prefix` (N, G, K) for each candidate goal (G,), with one backward pass per last state."""
         self._check(demos)
-        log_prob = self._log_begin_each(demos, candidates)
+        log_prob = self._log_prob_prefix_by_goal(demos, candidates)
         if self.before is None:
             return log_prob
         starts = one_state_trips(demos.start_states)
-        old, new = self.before.log_begin_each(starts, candidates), self._log_begin_each(starts, candidates)
+        old, new = (
+            self.before.log_prob_prefix_by_goal(starts, candidates),
+            self._log_prob_prefix_by_goal(starts, candidates),
+        )
         return log_prob + _log_change(old, new)
 
-    def _log_begin_each(self, demos: Demonstrations, candidates: IntArray) -> FloatArray:
-        """Return `log_begin_each` without fixed demand."""
+    def _log_prob_prefix_by_goal(self, demos: Demonstrations, candidates: IntArray) -> FloatArray:
+        """Return `log_prob_prefix_by_goal` without fixed demand."""
         log_prob = np.full((len(demos), candidates.size, len(self.thetas)), -np.inf)
-        log_p = self._log_begin(demos, None)
+        log_p = self._log_prob_prefix(demos, None)
         may_end = np.arange(self.mdp.n_states) if self.model.stop == "anywhere" else np.flatnonzero(self.mdp.terminal)
         goal_mdp = GoalMDP(self.model, self.mdp, self.max_length, may_end)
         edge = np.full(self.mdp.n_states, -1, dtype=np.int64)
         edge[may_end] = goal_mdp.last_edges
-        places, which = np.unique(np.stack([demos.last_states, demos.lengths - 1]), axis=1, return_inverse=True)
-        for j, (state, step) in enumerate(places.T.tolist()):
+        ends_of_prefixes = np.stack([demos.last_states, demos.lengths - 1])
+        distinct, which = np.unique(ends_of_prefixes, axis=1, return_inverse=True)
+        for j, (state, step) in enumerate(distinct.T.tolist()):
             only = np.zeros(self.mdp.n_states)
             only[state] = 1.0
             # The remainder of a trip is a trip with discounted rewards.
@@ -354,7 +340,7 @@ class MaxEntTrips:
             done = rows[demos.last_states[rows] == goal]
             longer = extend(goal_mdp.mdp, demos, owner[some], goal_mdp.edges[edge[some]])
             ended = extend(goal_mdp.mdp, demos, done, np.repeat(goal_mdp.last_edges, done.size))
-            # One backward pass for all of them.
+            # One backward pass evaluates all prefixes.
             log_weight = goal_mdp.log_weight(self.thetas, concatenate([demos[rows], longer, ended]))
             log_p = np.full(stop.shape, -np.inf)
             log_p[rows] = log_weight[: rows.size]
@@ -363,7 +349,7 @@ class MaxEntTrips:
         return NextEdges(edge, offsets, probability, stop)
 
     def log_scale(self, starts: IntArray, goals: IntArray) -> FloatArray:
-        """Return log normalising constants (n, K): log p(trip) minus its unnormalised log-weight."""
+        """Return the log normalising constants (n, K): log p(trip) minus the unnormalised log-weight of the trip."""
         log_scale = np.asarray(log(self.mdp.p0[starts])[:, None] - self._log_total(starts))
         return log_scale if self.before is None else log_scale + self._demand_shift(starts, goals)
 
@@ -381,7 +367,7 @@ class MaxEntTrips:
         return flow
 
     def own_flow(self, k: int) -> tuple[FloatArray, FloatArray]:
-        """Return the expected counts of edges (E,) and states (S,) of one trip of intent k, for any start and end."""
+        """Return the expected counts of edges (E,) and states (S,) in one trip of intent k."""
         theta = self.thetas[k]
         return self.model.edge_marginals(self.mdp, theta)[0], self.model.state_marginals(self.mdp, theta)[0]
 
@@ -391,7 +377,7 @@ class MaxEntTrips:
         pairs = starts[None] if goals is None else np.stack([starts, goals])
         distinct, which = np.unique(pairs, axis=1, return_inverse=True)
         trips, last = one_state_trips(distinct[0]), None if goals is None else distinct[1]
-        return _log_change(self.before.log_begin(trips, last), self._log_begin(trips, last))[which.ravel()]
+        return _log_change(self.before.log_prob_prefix(trips, last), self._log_prob_prefix(trips, last))[which.ravel()]
 
     def _check(self, demos: Demonstrations) -> None:
         irl_checks.fits_model(self.mdp, demos, "anywhere", self.max_length)
@@ -403,7 +389,7 @@ class MaxEntTrips:
         return self._last_goal[1]
 
     def _log_total(self, starts: IntArray) -> FloatArray:
-        """Return the log-weight (n, K), p0 included, of all trips; for condition="start", of those from each start."""
+        """Return the total log-weight (n, K), p0 included, of all trips, or with condition="start" from each start."""
         if self.model.condition == "none":
             return np.broadcast_to(self._log_Z, (starts.size, self._log_Z.size))
         first, which = np.unique(starts, return_inverse=True)
@@ -429,12 +415,12 @@ class MaxEntTrips:
 
 
 def _ratio(log_part: FloatArray, log_whole: FloatArray) -> FloatArray:
-    """Return part / whole; 0 where the whole is 0."""
+    """Return part / whole, or 0 where the whole is 0."""
     possible = log_whole > -math.inf
     return np.where(possible, np.exp(log_part - np.where(possible, log_whole, 0.0)), 0.0)
 
 
 def _log_change(log_old: FloatArray, log_new: FloatArray) -> FloatArray:
-    """Return log(old / new); 0 where new is 0."""
+    """Return log(old / new), or 0 where new is 0."""
     possible = log_new > -math.inf
     return np.where(possible, log_old - np.where(possible, log_new, 0.0), 0.0)

@@ -13,8 +13,8 @@ from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.mdp import MDP
 
 
-def partials(given: Any) -> Demonstrations:
-    """Return partial trips, at least one, from Demonstrations, a Demonstration, or a list of states."""
+def check_partial(given: Any) -> Demonstrations:
+    """Convert Demonstrations, a Demonstration or a list of states to partial trips; raise if there are none."""
     if isinstance(given, Demonstration):
         return Demonstrations.from_lists([given.states], [given.actions])
     if not isinstance(given, Demonstrations):
@@ -22,20 +22,20 @@ def partials(given: Any) -> Demonstrations:
             raise InvalidDemos.of("partial", given, "must be Demonstrations or a list of at least one state")
         return Demonstrations.from_lists([given])
     if len(given) == 0:
-        raise InvalidDemos.of("partial", 0, "must hold at least one trip")
+        raise InvalidDemos.of("partial", 0, "must contain at least one trip")
     return given
 
 
-def history(given: Any) -> Demonstrations:
-    """Return a driver's earlier trips."""
+def check_history(given: Any) -> Demonstrations:
+    """Return `given`; raise unless it is of type `Demonstrations`."""
     if not isinstance(given, Demonstrations):
         remedy = "Build them with Demonstrations.from_lists."
         raise InvalidDemos.of("history", type(given).__name__, "must be Demonstrations", remedy=remedy)
     return given
 
 
-def states(given: ArrayLike, name: str, mdp: MDP, closed: BoolArray | None = None) -> IntArray:
-    """Return states (n,) that exist and are open, from one or several."""
+def check_states(given: ArrayLike, name: str, mdp: MDP, closed: BoolArray | None = None) -> IntArray:
+    """Return one or several states as an array (n,); raise if one is invalid or closed."""
     checked = np.atleast_1d(np.asarray(given))
     if checked.ndim != 1 or (checked.size and checked.dtype.kind not in "iu"):
         raise InvalidParameter.of(name, given, "must be a state or a vector of states (integers)")
@@ -50,17 +50,17 @@ def states(given: ArrayLike, name: str, mdp: MDP, closed: BoolArray | None = Non
     return checked
 
 
-def one_state(given: Any, name: str, mdp: MDP, closed: BoolArray | None = None) -> int:
-    """Return one open state."""
-    checked = states(given, name, mdp, closed)
+def check_state(given: Any, name: str, mdp: MDP, closed: BoolArray | None = None) -> int:
+    """Return a single state; raise if it is invalid or closed."""
+    checked = check_states(given, name, mdp, closed)
     if checked.size != 1:
         raise InvalidParameter.of(name, given, "must be one state")
     return int(checked[0])
 
 
-def pairs(starts: ArrayLike, goals: ArrayLike, mdp: MDP) -> tuple[IntArray, IntArray]:
-    """Return starts and goals (n,) each; a single one is repeated."""
-    first, last = states(starts, "starts", mdp), states(goals, "goals", mdp)
+def check_pairs(starts: ArrayLike, goals: ArrayLike, mdp: MDP) -> tuple[IntArray, IntArray]:
+    """Return starts (n,) and goals (n,); a single start or goal is repeated."""
+    first, last = check_states(starts, "starts", mdp), check_states(goals, "goals", mdp)
     if first.size != last.size and 1 not in (first.size, last.size):
         raise InvalidParameter.of("goals", last.size, f"must have {first.size} entries, one per start")
     n = max(first.size, last.size) if first.size and last.size else 0
@@ -68,7 +68,7 @@ def pairs(starts: ArrayLike, goals: ArrayLike, mdp: MDP) -> tuple[IntArray, IntA
 
 
 def check_starts(starts: IntArray, mdp: MDP, closed: BoolArray) -> None:
-    """Check that trips of the model may begin in the open ones of the states."""
+    """Raise if p0 is zero in one of the states that are not closed."""
     impossible = (mdp.p0[starts] == 0.0) & ~closed[starts]
     if np.any(impossible):
         i = int(np.argmax(impossible))
@@ -81,16 +81,16 @@ def check_starts(starts: IntArray, mdp: MDP, closed: BoolArray) -> None:
         )
 
 
-def goals_of(goal: ArrayLike, n: int, mdp: MDP, closed: BoolArray) -> IntArray:
-    """Return one goal per partial trip (n,), from one for all or one each."""
-    checked = states(goal, "goal", mdp, closed)
+def check_goals(goal: ArrayLike, n: int, mdp: MDP, closed: BoolArray) -> IntArray:
+    """Return goals (n,), one per partial trip; a single goal is repeated."""
+    checked = check_states(goal, "goal", mdp, closed)
     if checked.size not in (1, n):
         raise InvalidParameter.of("goal", checked.size, f"must be one state, or {n} states, one per partial trip")
     return np.resize(checked, n)
 
 
-def open_trips(demos: Demonstrations, closed: BoolArray) -> None:
-    """Check that no partial trip passes a closed state."""
+def check_open(demos: Demonstrations, closed: BoolArray) -> None:
+    """Raise if a partial trip visits a closed state."""
     exists = demos.states < closed.size
     shut = np.flatnonzero(exists & closed[np.where(exists, demos.states, 0)])
     if shut.size:
@@ -104,8 +104,8 @@ def open_trips(demos: Demonstrations, closed: BoolArray) -> None:
         )
 
 
-def weights(given: ArrayLike | None, n: int) -> FloatArray:
-    """Return the number of trips (n,) per pair, nonnegative; 1 by default."""
+def check_weights(given: ArrayLike | None, n: int) -> FloatArray:
+    """Return the numbers of trips (n,) per pair; 1 by default. Raise if one is negative."""
     if given is None:
         return np.ones(n)
     checked = np.asarray(given, dtype=np.float64)
@@ -118,8 +118,8 @@ def weights(given: ArrayLike | None, n: int) -> FloatArray:
     return checked
 
 
-def intents(given: ArrayLike, n: int, n_intents: int) -> FloatArray:
-    """Return probabilities of intents (n, K), from one row for all or one row each."""
+def check_intents(given: ArrayLike, n: int, n_intents: int) -> FloatArray:
+    """Return intent probabilities (n, K); a single row is broadcast to all trips."""
     checked = np.asarray(given, dtype=np.float64)
     if checked.shape not in ((n_intents,), (n, n_intents)):
         raise InvalidParameter.of("intents", checked.shape, f"must have shape ({n_intents},) or ({n}, {n_intents})")
@@ -129,8 +129,8 @@ def intents(given: ArrayLike, n: int, n_intents: int) -> FloatArray:
     return checked
 
 
-def prior(given: ArrayLike, n: int) -> FloatArray:
-    """Return a distribution (G,) over candidate destinations, from unnormalised weights."""
+def check_prior(given: ArrayLike, n: int) -> FloatArray:
+    """Normalise weights (G,) to a distribution over candidate destinations."""
     checked = np.asarray(given, dtype=np.float64)
     if checked.shape != (n,):
         raise InvalidParameter.of("prior", checked.shape, f"must have shape ({n},), one per candidate")
@@ -140,6 +140,6 @@ def prior(given: ArrayLike, n: int) -> FloatArray:
 
 
 def log(values: Any) -> FloatArray:
-    """Return the logarithm; -inf of 0, without a warning."""
+    """Return the natural logarithm, -inf at 0, without a warning."""
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(values))
