@@ -58,7 +58,7 @@ def forecast(  # noqa: PLR0913 (a command's options, each with a default)
     if history is not None:
         forecaster = forecaster.with_history(history)
     name = str(index if demos.ids is None else demos.ids[index])
-    example = forecast_example(forecaster, roads, demos[index].states, title=f"Trip {name}", share=share, k=routes)
+    example = forecast_example(forecaster, roads, demos[index].states, title=f"Trip {name}", fraction=share, k=routes)
     likely = sorted(zip(example.probability.tolist(), example.destinations.tolist(), strict=True), reverse=True)[:5]
     facts = {
         "trip": name,

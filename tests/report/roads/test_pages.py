@@ -496,7 +496,7 @@ def test_the_quality_page_includes_all_trips(city: City, demos: Demonstrations, 
     # The connecting lines of fixes on the path have zero length.
     links = next(layer for layer in page.maps[0].layers if layer.title == "Fix to path")
     np.testing.assert_allclose(links.points[::2], links.points[1::2], atol=1e-9)
-    assert "Matched end to end" in write(page, tmp_path).read_text()
+    assert "Matched completely" in write(page, tmp_path).read_text()
     with raises(InvalidTrips, parameter="trips"):
         quality_page(city.network, trips[:3], matches)
     unread = replace(measure_quality(city.network, trips, matches), unread={"a cell is empty": 3})

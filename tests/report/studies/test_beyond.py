@@ -147,7 +147,7 @@ def test_differences_are_relative_to_the_supervised_model(folder, raw, study, sy
     assert marks == {"certain", ""}
 
 
-def test_fit_times_are_those_of_the_papers_initialisation(folder, raw):
+def test_fit_times_have_the_initialisation_of_the_paper(folder, raw):
     for row in rows(folder, "tables/beyond-elements-seconds.csv"):
         for x in ELEMENTS.points:
             method = join_method(row["Model"], "k-means, MLE")
@@ -206,7 +206,7 @@ def test_claims_beyond_the_paper_are_collapsed(report):
         assert [title.startswith(f"{model} learns better") for title, model in zip(shown, CAUSAL, strict=False)] == [
             True
         ] * len(CAUSAL)
-        assert "on par" in shown[-1]
+        assert "performs as well as" in shown[-1]
 
 
 def test_values_over_fewer_worlds_have_a_note(tmp_path):

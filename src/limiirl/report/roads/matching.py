@@ -63,7 +63,7 @@ def quality_page(
         methods=[Facts({**settings, **_count_drivers(matches)})],
         highlights={
             "recorded trips": f"{measured.n_trips:,}",
-            "matched end to end": _percent(measured.share_whole),
+            "matched completely": _percent(measured.share_whole),
             "matched fixes": _percent(measured.share_fixes),
             "median distance": "–" if median is None else f"{median:.1f} m",
         },
@@ -78,7 +78,7 @@ def _lead(quality: Quality, median: float | None) -> str:
     if median is None:
         return f"None of the {quality.n_trips:,} recorded trips was matched."
     return (
-        f"{quality.n_whole:,} of {quality.n_trips:,} recorded trips were matched end to end. "
+        f"{quality.n_whole:,} of {quality.n_trips:,} recorded trips were matched completely. "
         f"{_percent(quality.share_fixes)} of the GPS fixes were matched, at a median distance of {median:.1f} m."
     )
 
@@ -90,7 +90,7 @@ def _counts(quality: Quality) -> Facts:
         "Recorded trips": f"{quality.n_trips:,}",
         "Input of the matcher": f"{quality.n_pieces_given:,} trips or parts of trips with {quality.n_fixes:,} fixes",
         "Matched at least in part": f"{quality.n_matched:,} trips, with {quality.n_paths:,} connected paths",
-        "Matched end to end": f"{quality.n_whole:,} trips",
+        "Matched completely": f"{quality.n_whole:,} trips",
         "Matched fixes": f"{quality.n_fixes_matched:,}: {within}" if quality.n_fixes_matched else "none",
         "Length of paths": f"{np.median(ratio):.2f} times the length of the line through the fixes (median)"
         if ratio.size
@@ -110,7 +110,7 @@ def _outcomes(trips: Trips, matches: Matches) -> Table:
     whole[matches.trip[matches.whole]] = True
     rows: list[list[Content]] = []
     for name, chosen in (
-        ("end to end", whole),
+        ("complete", whole),
         ("partly, with one path", (pieces == 1) & ~whole),
         ("partly, with several paths", (pieces > 1) & ~whole),
         ("not at all", pieces == 0),

@@ -62,10 +62,10 @@ _TEXTS: dict[str, Callable[[Results], str]] = {
 }
 _RULE = (
     "A claim of a difference holds if both paired tests, Student's and Wilcoxon's, are significant at p < 0.01 over "
-    "the common worlds; in sweeps, the values of each world are averaged over all points. Two methods are on par if "
+    "the common worlds; in sweeps, the values of each world are averaged over all points. Two methods are equivalent if "
     f"the 99\u00a0% interval of their difference lies within ±{MARGINS['nll']} (NLL), ±{MARGINS['anid']} (ANID), "
     f"±{MARGINS['gevd']} (GEVD with MaxEnt), ±{CAUSAL_GEVD} (GEVD with causal models) or ±{MARGINS['n_iter']:g} "
-    "(iterations), and not on par if it lies entirely outside. A claim is *open* if the data are inconclusive. "
+    "(iterations), and not equivalent if it lies entirely outside. A claim is *open* if the data are inconclusive. "
     "The tests are not corrected for multiple comparisons. The comparisons are listed with each study below."
 )
 

@@ -71,7 +71,7 @@ def iterations_cell(results: Results, method: str, x: Point = PAPER_LENGTH, *, c
     converged = results.finite(method, x, "converged")
     cut = int(np.sum(converged == 0.0))
     spec = results.study.spec(method, x)
-    if not cut or not plain.spread or spec is None or spec.max_iter == 0:
+    if not cut or plain.half_width is None or spec is None or spec.max_iter == 0:
         return plain
     fits = f"{cut} of {converged.size} fits" if count else "Some fits"
     return replace(plain, note=f"{fits} reached the maximum number of iterations. {plain.note}".strip())
@@ -84,7 +84,7 @@ def _paper_cell(method: str, measure: str) -> Cell:
     # One digit more than in the paper, because its widths are halved.
     digits = 3 if measure == "anid" else 2
     text = f"{reported.mean:.2f} ± {reported.half_width:.{digits}f}"
-    return Cell(text, None, "", reported.mean, (reported.half_width,))
+    return Cell(text, None, "", reported.mean, reported.half_width)
 
 
 def _method_table(name: str, title: str, caption: str, measures: Sequence[str], rows: Sequence[list[Content]]) -> Table:
