@@ -340,7 +340,7 @@ class TestDemo:
     def test_runs_the_whole_pipeline(self, tmp_path):
         done = limiirl(tmp_path, *self.GIVEN, "--drivers", "6", "--trips-each", "4")
         assert "24 trips of 6 drivers" in done.stdout
-        assert 90.0 < float(re.search(r"end to end; ([0-9.]+) % of the driven length", done.stdout)[1]) <= 100.0
+        assert 90.0 < float(re.search(r"completely; ([0-9.]+) % of the driven length", done.stdout)[1]) <= 100.0
         assert [line.split()[0] for line in done.stderr.splitlines() if line.endswith(" ...")] == [
             "city", "drives", "recordings", "cleaning", "matching", "styles", "scores"
         ]  # fmt: skip

@@ -92,11 +92,11 @@ def test_text_of_a_closure(closure):
     for phrase in (
         "Closed: a motorway near 41.1525,-8.6370; motorway, 200 m one-way to the north-east",
         "(1 segment: 1).",
-        "Before: 12 of 21 trips passed it; the model expects ",
+        "Before: 12 of 21 trips passed the closed street; the model expects ",
         "100 m shorter on average and take 0.4 minutes more at the speed limits (known for 100%",
         "Cut off: trips of fewer than 5 drivers.",
         "a residential road near 41.1510,-8.6360 to the east",
-        "Based on 21 trips. Streets with fewer than 5 drivers are left out",
+        "Based on 21 trips. Streets with fewer than 5 drivers are omitted",
     ):
         assert phrase in text, (phrase, text)
     assert "to few" not in text
@@ -127,7 +127,7 @@ class TestFewPeople:
         values = summarize_closure(result)
         assert [values[key] for key in ("trips_passed", "trips_passed_expected", "detour_m")] == [None] * 3
         text = str(result)
-        assert "trips of fewer than 5 drivers passed it" in text
+        assert "fewer than 5 drivers passed the closed street" in text
         assert "Detour" not in text
         assert "trips (expected" not in text
 
@@ -180,7 +180,7 @@ def test_closing_an_unused_street_changes_no_trip(small_city):
     unused = np.setdiff1d(np.arange(city.network.n_segments), np.concatenate([demos.states, [0]]))
     result = close_streets(city.network, Forecaster(model), demos, unused[:1])
     assert result.passed.size == result.cut_off.size == 0
-    assert "no trip passed it" in str(result)
+    assert "no trip passed the closed street" in str(result)
     np.testing.assert_array_equal(result.drivers_before.drivers, result.drivers_after.drivers)
 
 

@@ -96,7 +96,7 @@ def place_at(bearing: float, metres: float = 5000.0) -> RoadNetwork:
     ("bearing", "name"), [(0, "N"), (45, "NE"), (67.5, "ENE"), (90, "E"), (202.5, "SSW"), (315, "NW")]
 )
 @pytest.mark.parametrize("beside", [-11.0, 0.0, 11.0])
-def test_corrected_regions_are_those_of_a_compass(bearing: float, name: str, beside: float):
+def test_corrected_regions_equal_compass_points(bearing: float, name: str, beside: float):
     network = place_at(bearing + beside)
     assert REGIONS[roads.regions(network, corrected=True)[0]] == name
 

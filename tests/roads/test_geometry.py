@@ -22,7 +22,7 @@ def test_distances_are_geodesics_to_a_part_in_a_million(lat: float, lon: float, 
         np.testing.assert_allclose(distance_m(lat, lon, to_lat, to_lon), metres, rtol=1e-6, atol=1e-6)
 
 
-def test_distances_are_those_of_arrays():
+def test_distances_broadcast_over_arrays():
     rng = np.random.default_rng(0)
     lat, lon = 41.15 + 0.05 * rng.normal(size=(2, 50)), -8.6 + 0.05 * rng.normal(size=(2, 50))
     _, _, wanted = GEOD.inv(lon[0], lat[0], lon[1], lat[1])
@@ -34,7 +34,7 @@ def test_shorter_direction_around_the_globe():
 
 
 @pytest.mark.parametrize("lat", [-60.0, 0.0, 41.15, 89.0])
-def test_radii_are_those_of_short_geodesics(lat: float):
+def test_radii_equal_those_from_short_geodesics(lat: float):
     along, across = radii_m(lat)
     _, _, north = GEOD.inv(0.0, lat - 5e-4, 0.0, lat + 5e-4)
     np.testing.assert_allclose(along * np.radians(1e-3), north, rtol=1e-8)

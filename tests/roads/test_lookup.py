@@ -166,7 +166,7 @@ class TestCarriageways:
         assert self.at(apart, 100.0, 1.0) == [0]
         assert self.at(apart, 100.0, 12.0) == [0, 1]
 
-    def test_one_line_driven_both_ways(self):
+    def test_two_way_street_as_one_line(self):
         network = self.avenue()
         assert self.at(network, 100.0, 79.0) == [2, 3]
         with raises(InvalidParameter, parameter="both", value=(2, 3)):

@@ -15,7 +15,7 @@ from tests.helpers import raises
 # A block: nodes 0 (south-west), 1 (north-west), 2 (north-east), 3 (south-east); two-way except 2 - 3.
 LAT, LON = [41.0, 41.01, 41.01, 41.0], [-8.01, -8.01, -8.0, -8.0]
 TAIL, HEAD = [0, 1, 1, 2, 2, 3, 0], [1, 0, 2, 1, 3, 0, 3]
-ONWARD = [(0, 2), (1, 6), (2, 4), (3, 1), (4, 5), (5, 0)]
+TURNS_WITHOUT_U_TURNS = [(0, 2), (1, 6), (2, 4), (3, 1), (4, 5), (5, 0)]
 
 
 def block(**known: Any) -> RoadNetwork:
@@ -27,9 +27,9 @@ def pairs(network: RoadNetwork) -> list[tuple[int, int]]:
 
 
 def test_turns_join_segments_without_u_turns_by_default():
-    assert pairs(block()) == ONWARD
+    assert pairs(block()) == TURNS_WITHOUT_U_TURNS
     back = [(0, 1), (1, 0), (2, 3), (3, 2), (5, 6), (6, 5)]
-    assert pairs(block(u_turns=True)) == sorted(ONWARD + back)
+    assert pairs(block(u_turns=True)) == sorted(TURNS_WITHOUT_U_TURNS + back)
 
 
 def test_given_turns_are_sorted_and_unique():

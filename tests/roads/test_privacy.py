@@ -56,7 +56,7 @@ def test_trimmed_trips_stay_away_from_the_original_ends(seed, metres, jitter):
     trips = random_trips(seed)
     left = trim_ends(trips, metres, jitter=jitter, seed=seed)
     assert left.n_fixes + left.notes.get("fixes trimmed from the ends", 0) == trips.n_fixes
-    assert len(left) + left.notes.get("trips of which nothing is left, trimmed from the ends", 0) == len(trips)
+    assert len(left) + left.notes.get("trips without remaining fixes, trimmed from the ends", 0) == len(trips)
     for trip, (lat, lon, time_s) in zip(left.ids.tolist(), left, strict=True):
         old_lat, old_lon, old_time = trips[trip]
         # No remaining fix, and no line between two, is near either end.
@@ -137,7 +137,7 @@ def test_both_ends_are_trimmed_by_independent_distances():
 def test_trip_shorter_than_both_trimmed_ends_is_dropped():
     left = trim_ends(Trips.concat([line(0, 100, 200), line(*range(0, 2000, 100))]), 250.0, jitter=0.0)
     assert len(left) == 1
-    assert left.notes["trips of which nothing is left, trimmed from the ends"] == 1
+    assert left.notes["trips without remaining fixes, trimmed from the ends"] == 1
     assert len(trim_ends(left[:0])) == 0
 
 
@@ -175,7 +175,7 @@ def test_zones_cut_trips_also_between_two_fixes():
         assert mask_zones(trip, [(*beside, 49.0)]) == trip
     assert mask_zones(trip, []) == trip
     everything = mask_zones(trip, [(*middle, 5000.0)])
-    assert (len(everything), everything.notes["trips of which nothing is left, masked"]) == (0, 1)
+    assert (len(everything), everything.notes["trips without remaining fixes, masked"]) == (0, 1)
 
 
 @pytest.mark.parametrize("zone", [(41.0, -8.0, 0.0), (141.0, -8.0, 5.0), (41.0, np.nan, 5.0)])
@@ -370,7 +370,7 @@ def test_every_trip_is_still_accounted_for():
     left = trim_cleaned(cleaned, NETWORK, 250.0)
     assert left.n_trips == 3
     assert len(left.trips) == 1
-    assert left.lost == {"cut before its ends could be trimmed": 1, "nothing left without its ends": 1}
+    assert left.lost == {"cut before its ends could be trimmed": 1, "no fixes left after trimming": 1}
 
 
 def test_trimming_everything_is_rejected():

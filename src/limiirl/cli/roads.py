@@ -152,7 +152,7 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
         if quality.n_whole:
             typer.echo(f"Learn driving styles with `limiirl roads fit {network} {out}`.")
         else:
-            typer.echo("No trip was matched end to end. Check that the map covers the trips.")
+            typer.echo("No trip was matched completely. Check that the map covers the trips.")
     if page is not None:
         from limiirl.report.roads import quality_page
 
@@ -221,7 +221,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
             init=init,
             device=device or "cpu",
             executor=backend,
-            random_state=seed,
+            seed=seed,
             progress=progress,
         )
     result.mixture.save(out)

@@ -1,4 +1,4 @@
-"""Street closures: forecast flows, detours and cut-off trips of the same demand without some streets."""
+"""Street closures: forecast flows, detours and cut-off trips for an unchanged demand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from limiirl.roads.network import RoadNetwork
 
 
-_MIN_CHANGE = 0.05  # smaller changes, in trips, are not listed
+_MIN_CHANGE = 0.05  # minimum change, in trips, of the listed streets
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class StreetChange:
     segment : int
         Segment with the largest change.
     before, after : float or None
-        Expected trips there in both directions; None if too few drivers contribute.
+        Expected number of trips on the segment in both directions; None if too few drivers contribute.
     change : float or None
-        After - before; None if either is None.
+        Difference ``after - before``; None if either is None.
     km : float
-        Length of the street that changes at least half as much.
+        Length of the part of the street with at least half of the change.
     """
 
     segment: int
@@ -57,9 +57,10 @@ class StreetChange:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Closure:
-    """Effects of a closure on a set of trips; figures based on too few drivers are hidden.
+    """Effects of a closure on a set of trips; values based on too few drivers are hidden.
 
-    Flows are expected values, before as well as after: the observed start and end points, routed by the fitted styles.
+    Flows before and after the closure are expected values under the fitted styles, given the observed start and end
+    segments.
 
     Attributes
     ----------
@@ -69,19 +70,19 @@ class Closure:
     demos : Demonstrations
         The n observed trips.
     before, after : (S,)
-        Expected trips that pass each segment at least once; with `MaxEnt` expected passages (differ on roundabouts).
+        Expected number of trips that pass each segment at least once (with `MaxEnt`, expected number of passages).
     cut_off : (m,)
-        Trips without a remaining route; they are missing in `after`.
+        Trips without a remaining route; they are not included in `after`.
     passages : float
-        Expected number of arrivals at the closed segments.
+        Expected number of entries into the closed segments.
     extra_m, extra_s : float
-        Total additional distance and time (at the speed limits) of the trips that still have a route, without loops.
+        Total additional distance and time (at the speed limits) of the trips that have a remaining route.
     redirected : float
-        Expected arrivals at the closed segments by those trips.
+        Expected number of entries into the closed segments by these trips.
     drivers_before : RouteMask
-        Number of drivers who passed each street in either direction (trips if drivers are unknown).
+        Number of drivers (of trips, if drivers are unknown) who passed each street in either direction.
     drivers_after : RouteMask
-        The same, with affected trips on their most likely detour and all others unchanged.
+        Number of drivers after the closure, with affected trips on their most likely detour.
     """
 
     network: RoadNetwork
@@ -104,17 +105,17 @@ class Closure:
 
     @property
     def counted(self) -> str:
-        """Unit of the disclosure limit: "drivers", or "trips" if drivers are unknown."""
+        """Unit of `least`: "drivers", or "trips" if drivers are unknown."""
         return "trips" if self.demos.groups is None else "drivers"
 
     def few(self, trips: IntArray) -> bool:
-        """Return whether the trips were made by at least one driver, but by fewer than `least`."""
+        """Return True if at least one driver made the trips, but fewer than `least` drivers."""
         drivers = np.unique(index_drivers(self.demos)[trips]).size
         return 0 < drivers < self.least
 
     @cached_property
     def shut(self) -> BoolArray:
-        """Streets (S,) that are closed in one or both directions."""
+        """Mask (S,) of the segments that are closed in one or both directions."""
         closed, back = np.isin(np.arange(self.network.n_segments), self.closed), self.network.opposite
         return np.asarray(closed | ((back >= 0) & closed[np.maximum(back, 0)]))
 
@@ -125,32 +126,32 @@ class Closure:
 
     @property
     def least(self) -> int:
-        """The smallest number of drivers for which a figure is shown."""
+        """Smallest number of drivers for which a value is disclosed."""
         return self.drivers_before.least
 
     @property
     def shown(self) -> tuple[BoolArray, BoolArray]:
-        """Streets (S,) with enough drivers before the closure, and after it."""
+        """Masks (S,) of the segments with enough drivers before and after the closure."""
         before, after = self.drivers_before, self.drivers_after
         return before.drivers >= before.least, after.drivers >= after.least
 
     @cached_property
     def streets(self) -> tuple[FloatArray, FloatArray]:
-        """Expected trips (S,) before and after, both directions of a street together, including hidden ones."""
+        """Expected number of trips (S,) before and after, summed over both directions; includes hidden values."""
         back = self.network.opposite
         both = [flow + np.where(back >= 0, flow[np.maximum(back, 0)], 0.0) for flow in (self.before, self.after)]
         return both[0], both[1]
 
     @property
     def detour_m(self) -> float | None:
-        """Mean detour in metres of affected trips; None if there are none, or too few to disclose."""
+        """Mean detour of the affected trips in metres; None if there are none, or too few to disclose."""
         if self.hidden or self.passed.size == 0 or self.redirected < _MIN_CHANGE:
             return None
         return self.extra_m / self.redirected
 
     @property
     def detour_s(self) -> float | None:
-        """Mean detour in seconds at the speed limits, like `detour_m`; None also if the map has no speed limits."""
+        """Mean detour in seconds at the speed limits; None if `detour_m` is None or the map has no speed limits."""
         known = np.isfinite(self.network.speed_kmh)
         return None if self.detour_m is None or not known.any() else self.extra_s / self.redirected
 
@@ -161,11 +162,11 @@ class Closure:
         return float(km[np.isfinite(self.network.speed_kmh)].sum() / max(km.sum(), 1e-300))
 
     def gains(self, n: int = 8) -> list[StreetChange]:
-        """Return the at most n streets with the largest gains, the largest first, each at its largest gain."""
+        """Return the n streets with the largest increases, in descending order."""
         return self._most(n, 1.0)
 
     def losses(self, n: int = 8) -> list[StreetChange]:
-        """Return the at most n streets with the largest losses, without closed streets."""
+        """Return the n streets with the largest decreases, in descending order, without closed streets."""
         return self._most(n, -1.0)
 
     def _most(self, n: int, sign: float) -> list[StreetChange]:
@@ -174,7 +175,7 @@ class Closure:
         before, after = self.streets
         back = self.network.opposite
         change = np.where(self.shut | ~self.shown[1 if sign > 0.0 else 0], 0.0, sign * (after - before))
-        # Each street once: both directions and all connected segments of a street count as one.
+        # Each street is listed once, at the segment with the largest change.
         single = (back < 0) | (np.arange(before.size) < back)
         part = street_components(self.network)
         order = np.argsort(-change, kind="stable")
@@ -185,8 +186,10 @@ class Closure:
             long = (part == part[s]) & single & (change >= 0.5 * change[s])
             old = None if self.drivers_before.hidden[s] else float(before[s])
             new = None if self.drivers_after.hidden[s] else float(after[s])
-            gap = None if old is None or new is None else new - old
-            changes.append(StreetChange(int(s), old, new, gap, float(self.network.length_m[long].sum()) / 1000.0))
+            difference = None if old is None or new is None else new - old
+            changes.append(
+                StreetChange(int(s), old, new, difference, float(self.network.length_m[long].sum()) / 1000.0)
+            )
         return changes
 
     def __repr__(self) -> str:
@@ -196,10 +199,10 @@ class Closure:
 def close_streets(
     network: RoadNetwork, forecaster: Forecaster, demos: Demonstrations, segments: ArrayLike, *, least: int = 5
 ) -> Closure:
-    """Close segments and forecast how the same trips are driven without them.
+    """Forecast the effects of closing segments.
 
-    The demand does not change: it is the start and end points of `demos`. Trips that start and end on the same segment
-    are ignored, since their destination is unknown.
+    The demand does not change: it consists of the start and end segments of `demos`. Trips that start and end on the
+    same segment are ignored.
 
     Parameters
     ----------
@@ -207,11 +210,11 @@ def close_streets(
     forecaster : Forecaster
         Forecaster of a mixture that was fitted on the network.
     demos : Demonstrations
-        States are segments; groups are drivers.
+        Observed trips; states are segments, and groups are drivers.
     segments : (c,)
         Segments to close, from `RoadNetwork.nearest`, `nearest_segments` or `RoadNetwork.find`.
     least : int
-        Figures based on fewer drivers are hidden.
+        Values based on fewer drivers are hidden.
 
     Examples
     --------
@@ -228,20 +231,20 @@ def close_streets(
     """
     closed = np.unique(np.asarray(segments))
     if not closed.size or closed.dtype.kind not in "iu" or closed[0] < 0 or closed[-1] >= network.n_segments:
-        rule = f"must be one or more of 0 to {network.n_segments - 1:,}"
-        remedy = "network.nearest finds the segments at a place."
+        rule = f"must be one or more integers from 0 to {network.n_segments - 1:,}"
+        remedy = "network.nearest returns the segments at a point."
         raise InvalidParameter.of("segments", np.asarray(segments).tolist(), rule, remedy=remedy)
     closed = closed.astype(np.int64)
     kept = np.flatnonzero(demos.start_states != demos.last_states)
     if not kept.size:
-        raise InvalidDemos("demos must have a trip between two different segments.", parameter="demos")
+        raise InvalidDemos("demos must have at least one trip between two different segments.", parameter="demos")
     trips = demos[kept]
     seen = RouteMask(count_drivers_by_street(trips, network.opposite), least)
     starts, goals = trips.start_states, trips.last_states
     around = forecaster.with_closures(states=closed)
     again, again_around = _count_visits(forecaster), _count_visits(around)
     after = around.flows(starts, goals)
-    # Trips that are cut off count before the closure, but have no detour.
+    # Trips that are cut off are included before the closure, but have no detour.
     possible = np.isin(np.arange(len(trips)), after.cut_off, invert=True)
     before, lost = (forecaster.flows(starts[which], goals[which]) for which in (possible, ~possible))
     shut = np.zeros(network.n_segments, dtype=bool)
@@ -267,10 +270,10 @@ def close_streets(
 
 
 def _count_visits(forecaster: Forecaster) -> FloatArray:
-    """Return (K, S) expected visits of a segment per trip that reaches it; above 1 where loops are cheap.
+    """Return the expected number of visits (K, S) to each segment per trip that reaches it.
 
-    Flows count visits, but driving around a roundabout twice is still one trip. `MaxEnt` bounds the trip length, so
-    that no single factor exists; it uses 1.
+    Flows are visits; divided by this number they are trips. With `MaxEnt`, the number depends on the remaining length
+    of the trip, and 1 is returned.
     """
     mdp = forecaster.mdp
     if isinstance(forecaster.mixture.irl_, MaxEnt):
@@ -281,7 +284,7 @@ def _count_visits(forecaster: Forecaster) -> FloatArray:
 
 
 def _count_entries(network: RoadNetwork, flows: Any, starts: IntArray, shut: BoolArray) -> float:
-    """Return the expected number of entries into closed segments, and of starts there."""
+    """Return the expected number of entries into closed segments, including trips that start there."""
     into = ~shut[network.turn_from] & shut[network.turn_to]
     begun = np.isin(np.arange(starts.size), flows.cut_off, invert=True) & shut[starts]
     return float(flows.edge[into].sum() + np.count_nonzero(begun))
@@ -293,7 +296,7 @@ def _passing(demos: Demonstrations, shut: BoolArray) -> IntArray:
 
 
 def _reroute(around: Forecaster, trips: Demonstrations, possible: BoolArray, shut: BoolArray) -> Demonstrations:
-    """Return the possible trips; those that passed the closure take their most likely route around it."""
+    """Return the possible trips; trips through closed segments are replaced by their most likely remaining route."""
     passing = np.isin(np.arange(len(trips)), _passing(trips, shut))
     affected, unaffected = passing & possible, ~passing & possible
     routes = around.predict_routes(trips.start_states[affected], trips.last_states[affected])
@@ -312,7 +315,7 @@ def describe_closure(closure: Closure) -> str:
     lines += [describe_detour(closure), describe_cut_off(closure)]
     for title, rows in (("More trips", closure.gains()), ("Fewer trips", closure.losses())):
         if rows:
-            lines.append(f"\n{title} (expected, both directions, at the largest change of the street):")
+            lines.append(f"\n{title} (expected number in both directions, where the change is largest):")
             names = [describe_changed_street(closure.network, row) for row in rows]
             changes = [describe_change(row) for row in rows]
             wide, far = max(map(len, names)), max(map(len, changes))
@@ -321,21 +324,21 @@ def describe_closure(closure: Closure) -> str:
                 for name, change, row in zip(names, changes, rows, strict=True)
             ]
     lines.append(
-        f"\nBased on {len(closure.demos):,} trips. Streets with fewer than {closure.least} {closure.counted} are left "
-        'out; figures based on fewer are shown as "few".'
+        f"\nBased on {len(closure.demos):,} trips. Streets with fewer than {closure.least} {closure.counted} are "
+        'omitted; values based on fewer are shown as "few".'
     )
     return "\n".join(line for line in lines if line)
 
 
 def describe_closed(closure: Closure) -> str:
-    """Return the closed street, its class, length and segments."""
+    """Return the name, class, length and segments of the closed streets."""
     network, closed = closure.network, closure.closed
     names = list_street_names(network, closed) or [describe_street(network, int(closed[0]))]
     classes = network.road_class[closed]
     word = network.class_names[np.bincount(classes).argmax()].replace("_", " ")
     some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     bend = np.abs((network.bearing[closed] - network.bearing[closed[0]] + 180.0) % 360.0 - 180.0)
-    # Both directions: of one line, or of two opposite carriageways.
+    # Both directions are closed, of one line or of two opposite carriageways.
     two_way = np.isin(network.opposite[closed], closed).any() or (bend > 120.0).any()
     direction = "counting both directions" if two_way else f"one-way {describe_direction(network, int(closed[0]))}"
     numbers = ", ".join(str(s) for s in closed[:6]) + (" ..." if closed.size > 6 else "")
@@ -344,33 +347,36 @@ def describe_closed(closure: Closure) -> str:
 
 
 def describe_passages(closure: Closure) -> str:
-    """Return the number of trips that passed the closed street, observed and expected."""
+    """Return the observed and the expected number of trips through the closed segments."""
     n = closure.passed.size
     if n == 0:
-        return f"Before: no trip passed it; the model expects {closure.passages:.1f}."
+        return f"Before: no trip passed the closed street; the model expects {closure.passages:.1f}."
     if closure.hidden:
         return (
-            f"Before: trips of fewer than {closure.least} {closure.counted} passed it, so their detours are not shown. "
+            f"Before: fewer than {closure.least} {closure.counted} passed the closed street, so detours are not shown. "
             "Use more trips."
         )
-    return f"Before: {n:,} of {len(closure.demos):,} trips passed it; the model expects {closure.passages:.1f}."
+    return (
+        f"Before: {n:,} of {len(closure.demos):,} trips passed the closed street; the model expects "
+        f"{closure.passages:.1f}."
+    )
 
 
 def describe_detour(closure: Closure) -> str:
-    """Return the mean detour of affected trips; "" if it is unknown or hidden."""
+    """Return the mean detour of the affected trips as text; "" if it is unknown or hidden."""
     metres, seconds = closure.detour_m, closure.detour_s
     if metres is None:
         return ""
     text = f"Detour: affected trips are {abs(metres):,.0f} m {'longer' if metres >= 0.0 else 'shorter'} on average"
     if seconds is None:
-        return f"{text}. The additional time is unknown, since the map has no speed limits."
-    known = f"known for {closure.limits_known:.0%} of the distance, elsewhere the usual speed of the class"
+        return f"{text}. The additional time is unknown because the map has no speed limits."
+    known = f"known for {closure.limits_known:.0%} of the distance, otherwise the median of the road class"
     word = "more" if seconds >= 0.0 else "less"
     return f"{text} and take {abs(seconds) / 60.0:.1f} minutes {word} at the speed limits ({known})."
 
 
 def describe_cut_off(closure: Closure) -> str:
-    """Return the number of trips without a remaining route."""
+    """Return the number of trips without a remaining route as text."""
     lost = closure.cut_off
     if lost.size == 0:
         return "Cut off: no trip."
@@ -378,7 +384,7 @@ def describe_cut_off(closure: Closure) -> str:
         return f"Cut off: trips of fewer than {closure.least} {closure.counted}."
     ends = np.isin(closure.demos.start_states[lost], closure.closed)
     ends |= np.isin(closure.demos.last_states[lost], closure.closed)
-    rest = "" if ends.all() else " The others have no other route, for example from a ramp that leads only there."
+    rest = "" if ends.all() else " The others have no remaining route."
     n = np.count_nonzero(ends)
     return f"Cut off: {lost.size:,} trips, of which {n:,} start or end on a closed segment.{rest}"
 
@@ -391,13 +397,13 @@ def describe_changed_street(network: RoadNetwork, row: StreetChange) -> str:
 
 
 def describe_change(row: StreetChange) -> str:
-    """Return the number of trips before and after: "+11.5 (2.0 to 13.5)", or "few to 13.5" where one is hidden."""
+    """Return the trips before and after, such as "+11.5 (2.0 to 13.5)", or "few to 13.5" if a number is hidden."""
     before, after = ("few" if value is None else f"{value:.1f}" for value in (row.before, row.after))
     return f"{before} to {after}" if row.change is None else f"{row.change:+.1f} ({before} to {after})"
 
 
 def summarize_closure(closure: Closure) -> dict[str, Any]:
-    """Return the effects of a closure, ready for JSON; None for hidden or unknown values."""
+    """Return the effects of a closure as a JSON-serialisable dict; hidden and unknown values are None."""
     network = closure.network
     seconds = closure.detour_s
 

@@ -1,4 +1,4 @@
-"""Privacy tools: trim trip ends, mask zones and suppress small counts. They do not make data anonymous.
+"""Privacy tools that trim trip ends, mask zones and suppress small counts. They do not make data anonymous.
 
 `docs/responsible_use.md` states what each tool protects against and what it does not.
 """
@@ -27,23 +27,23 @@ Seed = int | np.random.Generator | None
 
 
 def trim_ends(trips: Trips | CleanedTrips, metres: float = 300.0, *, jitter: float = 0.5, seed: Seed = None) -> Trips:
-    """Keep the longest part of every trip that stays away from both its ends.
+    """Remove the fixes near the start and the end of every trip.
 
-    A trip that passes its own start or end again is cut there, also between two fixes. The straight-line distance of
-    each end is drawn uniformly from `metres` to ``(1 + jitter) * metres``; with one distance for all trips, the
-    remaining ends would lie on a circle around the hidden place. Clean the trips first: if the first fix is an outlier,
-    the true start is not trimmed. Trips of which nothing is left are dropped; `notes` counts them and the removed
-    fixes.
+    The radius around each end is drawn uniformly from `metres` to ``(1 + jitter) * metres``; with a constant radius,
+    the remaining ends would lie on a circle around the hidden location. A trip that returns to one of its ends is cut
+    there, also between two fixes, and its longest part is kept. Clean the trips first: if the first fix is an outlier,
+    the true start is not trimmed. Trips without remaining fixes are dropped; `notes` has their number and the number
+    of removed fixes.
 
     Parameters
     ----------
     trips : Trips or CleanedTrips
     metres : float
-        Minimum distance of the remaining fixes from the original ends.
+        Minimum straight-line distance of the remaining fixes from the original ends.
     jitter : float
-        Relative width of the random part of the distance.
+        Relative width of the distribution of the radius.
     seed : int or Generator, optional
-        For tests only. Leave it out for data that you publish: the seed reveals the distances.
+        For tests only. Do not set it for published data, since the seed reveals the radii.
 
     Examples
     --------
@@ -70,14 +70,14 @@ def trim_ends(trips: Trips | CleanedTrips, metres: float = 300.0, *, jitter: flo
 def mask_zones(trips: Trips | CleanedTrips, zones: Sequence[tuple[float, ...]]) -> Trips:
     """Drop the fixes inside circular zones and cut the trips there, also where a trip crosses a zone between two fixes.
 
-    Pieces keep the id of their trip and differ in `Trips.pieces`; `Trips.cut` marks them, so that a zone boundary is
-    not mistaken for the start or end of a trip. `notes` counts what was removed.
+    The pieces of a trip have its id, and different numbers `Trips.pieces`. `Trips.cut` is True for them, so that the
+    boundary of a zone is not mistaken for the start or end of a trip. `notes` has the number of removed fixes.
 
     Parameters
     ----------
     trips : Trips or CleanedTrips
     zones : list of (lat, lon, radius in metres)
-        Do not centre a zone on a home: its boundary shows in the data. Shift it by an amount that you do not publish.
+        Do not centre a zone on a home, since its boundary is visible in the data. Shift it by a secret offset.
 
     Examples
     --------
@@ -94,8 +94,8 @@ def mask_zones(trips: Trips | CleanedTrips, zones: Sequence[tuple[float, ...]]) 
         within, passed = np.hypot(*xy.T) <= radius, line_distance_m(xy[:-1], xy[1:]) <= radius
         if not (within.any() or passed.any()):
             warnings.warn(
-                f"No trip enters zones[{i}], {radius:g} m around latitude {lat:g}, longitude {lon:g}. Check its "
-                "position; latitude comes first.",
+                f"No trip enters zones[{i}], {radius:g} m around latitude {lat:g}, longitude {lon:g}. Check the "
+                "coordinates; latitude comes first.",
                 LimiirlWarning,
                 stacklevel=2,
             )
@@ -117,19 +117,21 @@ def _zone(given: object, i: int) -> tuple[float, float, float]:
     except (TypeError, ValueError):
         lat = lon = radius = np.nan
     if not (abs(lat) <= 90.0 and abs(lon) <= 180.0 and radius > 0.0):
-        raise InvalidParameter.of("zones", given, "must be (lat, lon, radius in metres), radius above 0", index=i)
+        raise InvalidParameter.of(
+            "zones", given, "must be (lat, lon, radius in metres) with a positive radius", index=i
+        )
     return lat, lon, radius
 
 
 def trim_path_ends(
     demos: Demonstrations, lengths_m: ArrayLike, metres: float = 300.0, *, jitter: float = 0.5, seed: Seed = None
 ) -> Demonstrations:
-    """Drop segments from both ends of every matched path, over at least a distance drawn as in `trim_ends`.
+    """Drop segments from both ends of every matched path.
 
-    The distance is driven, not straight-line. A path that returns to a dropped segment is cut there, and its longest
-    part is kept. The opposite direction of a street is another segment, and a return on nearby streets is not detected:
-    `trim_ends` before matching detects both. Models of trip starts or destinations fitted afterwards learn the trimmed
-    ends. Paths of which nothing is left are dropped.
+    The driven distance to each end that is dropped is drawn as in `trim_ends`. A path that returns to a dropped segment
+    is cut there, and its longest part is kept. Returns in the opposite direction or on nearby streets are not detected;
+    use `trim_ends` before matching to detect them. Models of starts or destinations that are fitted to the result
+    describe the trimmed ends. Paths without remaining segments are dropped.
 
     Parameters
     ----------
@@ -137,7 +139,8 @@ def trim_path_ends(
         Paths of road segments.
     lengths_m : (S,)
         Length of each segment, as in `RoadNetwork.length_m`.
-    metres, jitter, seed : see `trim_ends`
+    metres, jitter, seed
+        As in `trim_ends`; `metres` is a driven distance.
 
     Examples
     --------
@@ -153,32 +156,32 @@ def trim_path_ends(
     demo = np.repeat(np.arange(len(demos)), demos.lengths)
     end_m = np.cumsum(lengths[demos.states])
     zero = np.concatenate([[0.0], end_m])
-    driven = zero[:-1] - zero[demos.offsets[:-1]][demo]  # before the segment, from the start of its path
-    ahead = zero[demos.offsets[1:]][demo] - end_m
-    # Summing the same lengths in another order differs by rounding; allow one millimetre.
-    away = (driven >= radius[0][demo] - 1e-3) & (ahead >= radius[1][demo] - 1e-3)
-    place = demo * lengths.size + demos.states
-    keep = _longest_runs(away & ~np.isin(place, place[~away]), np.zeros(demo.size, dtype=np.bool_), demo)
+    driven = zero[:-1] - zero[demos.offsets[:-1]][demo]  # from the start of the path to the segment
+    remaining = zero[demos.offsets[1:]][demo] - end_m
+    # The tolerance of one millimetre covers rounding errors of the sums.
+    away = (driven >= radius[0][demo] - 1e-3) & (remaining >= radius[1][demo] - 1e-3)
+    key = demo * lengths.size + demos.states
+    keep = _longest_runs(away & ~np.isin(key, key[~away]), np.zeros(demo.size, dtype=np.bool_), demo)
     counts = np.bincount(demo[keep], minlength=len(demos))
     left = counts > 0
     offsets = np.concatenate([[0], np.cumsum(counts[left])])
     actions = None
     if demos.actions is not None:
         actions = demos.actions[keep].copy()
-        actions[offsets[1:] - 1] = -1  # the last state has none
+        actions[offsets[1:] - 1] = -1  # the last state has no action
     per_demo = [None if values is None else values[left] for values in (demos.groups, demos.labels, demos.ids)]
     return Demonstrations(demos.states[keep], offsets, actions, *per_demo)
 
 
 def _radii(metres: float, jitter: float, seed: Seed, n: int) -> FloatArray:
-    """Return one distance for each end of each trip (2, n)."""
+    """Return random radii (2, n) around the start and the end of each trip."""
     check_positive(metres, "metres")
     check_positive(jitter, "jitter", zero=True)
     return metres * (1.0 + jitter * as_generator(seed).random((2, n)))
 
 
 def _longest_runs(inside: BoolArray, cut: BoolArray, trip: IntArray) -> BoolArray:
-    """Mark (n,) the longest run of `inside` in each trip, the first of ties; a run also ends before each `cut` fix."""
+    """Return a mask (n,) of the longest run of `inside` per trip (the first if tied); a run starts at each `cut`."""
     if not inside.size:
         return inside
     begins = np.ones(inside.size, dtype=np.bool_)
@@ -192,9 +195,9 @@ def _longest_runs(inside: BoolArray, cut: BoolArray, trip: IntArray) -> BoolArra
 
 
 def _pieces(trips: Trips, keep: BoolArray, cut: BoolArray, word: str, *, rims: bool = False) -> Trips:
-    """Keep some fixes, cut trips at gaps and at `cut`, and count what was removed.
+    """Return the kept fixes, with trips cut at removed fixes and before each `cut` fix; count the removed fixes.
 
-    With `rims`, a single piece that lacks its trip's first or last fix gets a number above 0 to mark it.
+    With `rims`, a piece without the first or the last fix of its trip has a piece number above 0.
     """
     trip, fix = trips.trip_of_fix, np.flatnonzero(keep)
     begins = np.ones(fix.size, dtype=np.bool_)
@@ -208,7 +211,7 @@ def _pieces(trips: Trips, keep: BoolArray, cut: BoolArray, word: str, *, rims: b
         pieces = np.maximum(pieces, np.any(ends != [trips.offsets[source], trips.offsets[source + 1] - 1], axis=0))
     gone = len(trips) - np.unique(source).size
     notes = Counter(trips.notes)
-    notes.update({f"fixes {word}": trips.n_fixes - fix.size, f"trips of which nothing is left, {word}": gone})
+    notes.update({f"fixes {word}": trips.n_fixes - fix.size, f"trips without remaining fixes, {word}": gone})
     return Trips(
         trips.lat[fix],
         trips.lon[fix],
@@ -223,18 +226,18 @@ def _pieces(trips: Trips, keep: BoolArray, cut: BoolArray, word: str, *, rims: b
 
 
 def suppress_small(counts: ArrayLike, least: int = 5, *, total_axes: tuple[int, ...] = ()) -> FloatArray:
-    """Replace counts from 1 to below `least` by NaN.
+    """Replace positive counts below `least` by NaN.
 
-    Zeros stay, since they disclose no one. Where totals are published as well, a single hidden count follows by
-    subtraction, and two that sum to less than `least` are almost as revealing; then the next smallest count of that
-    row or column is hidden too. Suppress small totals in a separate call.
+    If totals are published, a single hidden count can be computed by subtraction. Therefore the next smallest counts of
+    a row or column are hidden too, until at least two are hidden and their sum is at least `least`. Suppress small
+    totals in a separate call.
 
     Parameters
     ----------
     counts : array
-        Counts of people, not of trips, if people are to be protected.
+        Counts of persons, not of trips, in order to protect persons.
     least : int
-        The smallest count that is shown.
+        Smallest count that is not hidden.
     total_axes : tuple of int
         Axes of `counts` whose sums are published: 0 for column totals, 1 for row totals.
 
@@ -263,9 +266,9 @@ def suppress_small(counts: ArrayLike, least: int = 5, *, total_axes: tuple[int, 
 
 
 def merge_small(labels: ArrayLike, least: int = 5, *, into: str = "others") -> NDArray[np.str_]:
-    """Return labels as strings, with all groups of fewer than `least` members merged into one.
+    """Return labels as strings, with all groups of fewer than `least` members merged into one group.
 
-    If the merged group still has fewer than `least` members, the next smallest group is added to it.
+    While the merged group has fewer than `least` members, the next smallest group is merged with it.
 
     Examples
     --------
@@ -275,7 +278,7 @@ def merge_small(labels: ArrayLike, least: int = 5, *, into: str = "others") -> N
     check_count(least, "least")
     names, inverse, counts = np.unique(np.asarray(labels).astype(np.str_), return_inverse=True, return_counts=True)
     if into in names:
-        raise InvalidParameter.of("into", into, "must not be the name of an existing group")
+        raise InvalidParameter.of("into", into, "must differ from the existing labels")
     order = np.argsort(counts, kind="stable")
     small = counts < least
     for k in order:
@@ -286,14 +289,14 @@ def merge_small(labels: ArrayLike, least: int = 5, *, into: str = "others") -> N
 
 @dataclass(frozen=True, eq=False)
 class RouteMask:
-    """Mask of the road segments that enough drivers passed to be shown.
+    """Mask of the road segments that too few drivers passed for publication.
 
     Attributes
     ----------
     drivers : (S,) int64
         Number of drivers who passed each segment.
     least : int
-        The smallest number that is shown.
+        Smallest number of drivers of a segment that is not hidden.
 
     Examples
     --------
@@ -314,10 +317,10 @@ class RouteMask:
 
     @classmethod
     def from_demos(cls, demos: Demonstrations, n_segments: int, least: int = 5) -> RouteMask:
-        """Count the drivers (`Demonstrations.groups`) of each segment."""
+        """Count the drivers (`Demonstrations.groups`) who passed each segment."""
         if demos.groups is None:
             raise InvalidDemos(
-                "demos must have groups (drivers): many trips of one driver do not hide that driver. Pass "
+                "demos must have groups (drivers); counts of trips do not protect a driver with many trips. Pass "
                 "demos.replace(groups=...).",
                 parameter="demos",
             )
@@ -326,11 +329,11 @@ class RouteMask:
 
     @property
     def hidden(self) -> BoolArray:
-        """Segments (S,) that at least one driver passed, but fewer than `least`."""
+        """Mask (S,) of the segments with at least one driver, but fewer than `least`."""
         return np.asarray((self.drivers > 0) & (self.drivers < self.least))
 
     def apply(self, values: ArrayLike) -> FloatArray:
-        """Return values per segment (S, ...), with NaN where they are hidden."""
+        """Return values per segment (S, ...), with NaN for hidden segments."""
         table = np.array(values, dtype=np.float64)
         if table.shape[:1] != self.drivers.shape:
             rule = f"must have one row per segment ({self.drivers.size})"
@@ -339,7 +342,7 @@ class RouteMask:
         return table
 
     def select_paths(self, demos: Demonstrations) -> BoolArray:
-        """Return (N,) True for the paths without a hidden segment, which may be drawn completely."""
+        """Return a mask (N,) of the paths without a hidden segment."""
         _check_segments(demos, self.drivers.size)
         seen = np.concatenate([[0], np.cumsum(self.hidden[demos.states])])
         return np.asarray(np.diff(seen[demos.offsets]) == 0)
@@ -348,23 +351,23 @@ class RouteMask:
 def _check_segments(demos: Demonstrations, n_segments: int) -> None:
     if demos.n_steps and demos.states.max() >= n_segments:
         largest = int(demos.states.max())
-        message = f"demos pass segment {largest}, but the network has {n_segments} segments. Is it another network?"
+        message = f"demos contain segment {largest}, but the network has {n_segments} segments. Check the network."
         raise InvalidDemos(message, parameter="demos", value=largest)
 
 
 def _hide_more(table: FloatArray, hidden: BoolArray, least: int) -> None:
-    """Hide more counts along the last axis until no hidden count follows from the sum of its line."""
+    """Hide more counts along the last axis, until the sums do not reveal hidden counts; see `suppress_small`."""
     for line in np.ndindex(table.shape[:-1]):
         counts, gone = table[line], hidden[line]
         while gone.any() and (np.count_nonzero(gone) < 2 or counts[gone].sum() < least):
             rest = np.flatnonzero(~gone & (counts > 0))
             if rest.size == 0:
-                break  # the sum itself is small, or this is the only count of its line
+                break  # the sum is small, or all positive counts are hidden
             gone[rest[np.argmin(counts[rest])]] = True
 
 
 def index_drivers(demos: Demonstrations) -> IntArray:
-    """Return the driver (N,) of each trip, numbered from 0; without groups every trip is its own driver.
+    """Return the index (N,) of the driver of each trip; if drivers are unknown, every trip has its own driver.
 
     Examples
     --------
@@ -376,13 +379,13 @@ def index_drivers(demos: Demonstrations) -> IntArray:
 
 
 def count_drivers_by_segment(demos: Demonstrations, passed: IntArray, n_segments: int) -> IntArray:
-    """Count the drivers (S,) of each segment; `passed` has one segment per state of the demonstrations."""
+    """Count the drivers (S,) of each segment; `passed` has one segment per state of `demos`."""
     pairs = np.unique(np.repeat(index_drivers(demos), demos.lengths) * np.int64(n_segments) + passed)
     return np.bincount(pairs % n_segments, minlength=n_segments)
 
 
 def count_drivers_by_street(demos: Demonstrations, opposite: IntArray) -> IntArray:
-    """Count the drivers (S,) of each street in either direction; `opposite` (S,) as in `RoadNetwork`.
+    """Count the drivers (S,) of each segment and its `RoadNetwork.opposite` (S,) together.
 
     Examples
     --------
@@ -399,11 +402,10 @@ _CUT_TRIP = "cut before its ends could be trimmed"
 
 
 def trim_cleaned(cleaned: CleanedTrips, network: RoadNetwork, metres: float) -> CleanedTrips:
-    """Trim the ends of uncut trips as `trim_ends`, clean the rest again, and account for every trip and fix.
+    """Trim the ends of cleaned trips with `trim_ends`, clean the result, and count every dropped trip and fix.
 
-    Trips that cleaning has cut are dropped, since their ends lie in the middle. Cleaning comes before trimming:
-    otherwise an outlier at the start would be trimmed in place of the home. Raises `InvalidTrips` if nothing is left of
-    any trip.
+    Trips that were cut by cleaning are dropped, since their original ends are unknown. `InvalidTrips` is raised if no
+    trip is left.
     """
     given = cleaned.trips
     entire = replace(given[cleaned.whole], skipped=given.skipped, notes=given.notes)
@@ -411,11 +413,11 @@ def trim_cleaned(cleaned: CleanedTrips, network: RoadNetwork, metres: float) -> 
     if len(trimmed) == 0:
         message = f"No trip is left after trimming {metres:g} m at both ends. Trim less."
         raise InvalidTrips(message, parameter="metres", value=metres)
-    # A stop keeps its first and last fix; the time between them is not a gap.
+    # Of a stop, only the first and the last fix are kept; the time between them is not a gap.
     again = clean(trimmed, network, max_gap_s=math.inf)
     cut = {
         _CUT_TRIP: int(np.unique(cleaned.source[~cleaned.whole]).size),
-        "nothing left without its ends": len(entire) - len(trimmed),
+        "no fixes left after trimming": len(entire) - len(trimmed),
     }
     ends = {
         f"in a trip {_CUT_TRIP}": given.n_fixes - entire.n_fixes,

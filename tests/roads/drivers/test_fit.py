@@ -31,8 +31,8 @@ def demos():
 
 class TestModel:
     @pytest.mark.parametrize("gamma", [1.0, 0.999])
-    def test_is_that_of_the_paper_with_capped_m_steps(self, network, demos, gamma):
-        result = fit_drivers(network, demos, 2, gamma=gamma, random_state=3, **PLAIN)
+    def test_fit_equals_the_mixture_of_the_paper_with_truncated_m_steps(self, network, demos, gamma):
+        result = fit_drivers(network, demos, 2, gamma=gamma, seed=3, **PLAIN)
         model = MaxEnt(9, (-10.0, 0.0), solver="lbfgs", gtol=1e-3, max_evaluations=50)
         mixture = IntentMixture(2, model, resp_tol=1e-3, max_evaluations=50, random_state=3)
         wanted = mixture.fit(network.mdp("plain", gamma=gamma), demos)

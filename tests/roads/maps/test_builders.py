@@ -51,19 +51,19 @@ def crossing(**options: Any) -> roads.RoadNetwork:
     return build_from(way(10, WEST_EAST), way(11, NORTH_SOUTH, oneway="yes"), **options)
 
 
-ONWARD = {(1, 2, 3), (1, 2, 5), (3, 2, 1), (3, 2, 5), (4, 2, 1), (4, 2, 3), (4, 2, 5)}
+TURNS_WITHOUT_U_TURNS = {(1, 2, 3), (1, 2, 5), (3, 2, 1), (3, 2, 5), (4, 2, 1), (4, 2, 3), (4, 2, 5)}
 
 
 def test_every_segment_and_turn_of_a_crossing():
     network = crossing()
     assert segments_of(network) == [(1, 2), (2, 3), (3, 2), (2, 1), (4, 2), (2, 5)]
     assert network.way_id.tolist() == [10, 10, 10, 10, 11, 11]
-    assert turns_of(network) == ONWARD
-    assert network.n_turns == len(ONWARD)
+    assert turns_of(network) == TURNS_WITHOUT_U_TURNS
+    assert network.n_turns == len(TURNS_WITHOUT_U_TURNS)
 
 
 def test_u_turns_everywhere():
-    assert turns_of(crossing(u_turns=True)) == ONWARD | {(1, 2, 1), (3, 2, 3), (2, 1, 2), (2, 3, 2)}
+    assert turns_of(crossing(u_turns=True)) == TURNS_WITHOUT_U_TURNS | {(1, 2, 1), (3, 2, 3), (2, 1, 2), (2, 3, 2)}
 
 
 @pytest.mark.parametrize("option", [1, np.True_, 1.0])
@@ -75,7 +75,7 @@ def test_truthy_options_become_bool(option: Any, tmp_path: Path):
 
 def test_u_turns_only_at_dead_ends():
     network = crossing(u_turns="dead_ends")
-    assert turns_of(network) == ONWARD | {(2, 1, 2), (2, 3, 2)}  # nothing leads back from 5
+    assert turns_of(network) == TURNS_WITHOUT_U_TURNS | {(2, 1, 2), (2, 3, 2)}  # nothing leads back from 5
     assert network.notes["turns"]["u_turns_at_dead_ends"] == 2
     assert network.notes["turns"]["dead_ends"] == 1
 
@@ -192,7 +192,7 @@ def test_service_roads_on_request_and_footpaths_never():
     assert build_from(*osm_ways, service=True).class_names == ("residential", "service")
 
 
-def test_osm_ways_without_nodes_and_missing_nodes_are_counted():
+def test_roads_without_nodes_and_missing_nodes_are_counted():
     nodes = CROSSING | {6: (41.0, -7.98), 7: (float("nan"), -8.0)}
     lost = {"id": 14, "tags": {"highway": "residential"}}
     network = build_from(way(10, [1, 2, 99, 3, 6]), way(11, [4, 7]), way(12, [5]), way(13, []), lost, nodes=nodes)
@@ -323,7 +323,7 @@ def pieces_by_hand(osm_ways: list[tuple[list[int], str]]) -> list[tuple[int, int
 
 @given(MAPS)
 @settings(max_examples=examples(80), deadline=None)
-def test_segments_and_turns_are_those_of_brute_force(osm_ways: list[tuple[list[int], str]]):
+def test_segments_and_turns_equal_brute_force(osm_ways: list[tuple[list[int], str]]):
     wanted = pieces_by_hand(osm_ways)
     tagged = [way(i, nodes, **({"oneway": oneway} if oneway else {})) for i, (nodes, oneway) in enumerate(osm_ways)]
     if not wanted:
@@ -444,7 +444,7 @@ def test_broken_nodes(tmp_path: Path, nodes: str, words: str):
         ('{"id": 1, "nodes": ["a"], "tags": {}}', 'line 2: a way needs "id"'),
     ],
 )
-def test_broken_ways(tmp_path: Path, line: str, words: str):
+def test_malformed_osm_way_raises(tmp_path: Path, line: str, words: str):
     osm_ways, nodes = write_map(tmp_path, [way(10, WEST_EAST)], TABLE)
     with osm_ways.open("a", encoding="utf-8") as stream:
         stream.write(line)

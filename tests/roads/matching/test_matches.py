@@ -17,7 +17,7 @@ def street(n=40):
 
 
 def one_path(segments, n_fixes=3, confidence=0.9):
-    """A trip matched end to end: its fixes lie on the first, the middle and the last segment, 4 m along."""
+    """A completely matched trip: its fixes lie on the first, the middle and the last segment, 4 m along."""
     segments = np.asarray(segments)
     at = segments[np.linspace(0, segments.size - 1, n_fixes).astype(int)]
     piece = MatchedPiece(0, n_fixes - 1, segments, confidence)
@@ -51,7 +51,7 @@ def test_pieces_are_combined():
     assert matches.reasons == {"cut": 1, "off": 1}
     assert matches.n_whole == 3
     assert matches.fix_segment[3:8].tolist() == [0, 11, -1, 20, 33]
-    assert "end to end 3 trips" in repr(matches)
+    assert "complete   3 trips" in repr(matches)
     assert "1: cut" in repr(matches)
 
 
@@ -70,13 +70,13 @@ def test_demonstrations_are_the_selected_paths():
 @pytest.mark.parametrize(
     ("rules", "ids", "dropped"),
     [
-        ({}, ["a", "d"], {"not matched end to end": 2, "fewer than 10 segments": 1}),
+        ({}, ["a", "d"], {"not matched completely": 2, "fewer than 10 segments": 1}),
         ({"whole": False}, ["a", "b", "b", "d"], {"fewer than 10 segments": 1}),
-        ({"min_segments": 1}, ["a", "c", "d"], {"not matched end to end": 2}),
+        ({"min_segments": 1}, ["a", "c", "d"], {"not matched completely": 2}),
         (
             {"min_segments": 1, "max_segments": 14},
             ["c", "d"],
-            {"not matched end to end": 2, "more than 14 segments": 1},
+            {"not matched completely": 2, "more than 14 segments": 1},
         ),
         (
             {"min_confidence": 0.5, "whole": False, "min_segments": 13},
@@ -91,7 +91,7 @@ def test_demonstrations_are_the_selected_paths():
         (
             {"drop_cycles": True},
             ["a"],
-            {"not matched end to end": 2, "fewer than 10 segments": 1, "repeated segment": 1},
+            {"not matched completely": 2, "fewer than 10 segments": 1, "repeated segment": 1},
         ),
     ],
 )

@@ -66,7 +66,7 @@ def test_statistics_of_two_trips_counted_by_hand():
     np.testing.assert_allclose(quality.length_ratio, 700.0 / (np.hypot(100, 17) + np.hypot(600, 12)), rtol=1e-6)
     assert quality.worst.tolist() == quality.typical.tolist() == [0]
     np.testing.assert_allclose(quality.share_whole, 1 / 3, rtol=1e-12)
-    assert "1 of 3 trips matched end to end" in repr(quality)
+    assert "1 of 3 trips matched completely" in repr(quality)
 
 
 def test_path_progress_counts_repeated_segments_and_never_decreases():

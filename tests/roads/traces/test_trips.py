@@ -43,7 +43,7 @@ def test_one_trip_and_several():
     assert len(trips[:0]) == 0
 
 
-def test_equality_is_that_of_the_content():
+def test_trips_are_equal_if_their_content_is():
     assert three() == three()
     assert hash(three()) == hash(three())
     assert three() != three(ids=["a", "b", "d"])

@@ -1,4 +1,4 @@
-"""Driving styles: learned from matched trips, normalised to identifiable rewards, and described in words."""
+"""Driving styles: fits to matched trips, normalised rewards, and descriptions in words."""
 
 from limiirl.roads.drivers.fit import DriverFit, fit_drivers
 from limiirl.roads.drivers.styles import (

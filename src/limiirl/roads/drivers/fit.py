@@ -1,4 +1,4 @@
-"""`fit_drivers`: driving styles from matched trips, as a mixture over the MDP of a road network."""
+"""`fit_drivers`: mixtures of driving styles, fitted to matched trips."""
 
 from __future__ import annotations
 
@@ -23,33 +23,34 @@ if TYPE_CHECKING:
 
 
 MODELS = ("MaxEnt", "DestinationMaxEnt")
-"""The paper's model, in which a trip may end anywhere; and Ziebart's, conditioned on the destination."""
+"""Model of the paper, in which a trip may end anywhere; and model conditioned on the destination (Ziebart et al.)."""
 STICK_BREAKING, SELECT = "stick_breaking", "select"
 _MOST_INTENTS, _FOLDS = 6, 5
 _BOUNDS = (-10.0, 0.0)
-# The partition function of paths to a destination is finite only if short cycles cost enough; in a city they are short.
+# The partition function of paths to a destination is finite only if cycles, which are short in cities, cost enough.
 _DESTINATION_BOUNDS = (-50.0, 0.0)
-# Mean change of responsibilities at which EM stops; the paper's 1e-6 takes many more iterations with the same styles.
+# Mean change of responsibilities at which EM stops; 1e-6, as in the paper, needs many more iterations.
 _TOLERANCE = 1e-3
-# M-steps as in the paper, with L-BFGS: a Hessian of a city costs more than fifty gradients.
-_CAPPED: dict[str, Any] = {"solver": "lbfgs", "gtol": 1e-3, "max_evaluations": 50}
+# Truncated M-steps with L-BFGS, as in the paper; a Hessian of a city costs more than fifty gradients.
+_M_STEP: dict[str, Any] = {"solver": "lbfgs", "gtol": 1e-3, "max_evaluations": 50}
 
 
 @dataclass(frozen=True, eq=False)
 class DriverFit:
-    """A fitted mixture of driving styles, and the selection of their number.
+    """Fitted mixture of driving styles, with the selection of the number of styles.
 
     Attributes
     ----------
     mixture : IntentMixture
+        Fitted mixture; intents are styles.
     demos : Demonstrations
-        The trips it was fitted to.
+        Trips that the mixture was fitted to.
     n_clusters : int
-        Clusters of the stick-breaking Gaussian mixture on the trips' features, the paper's choice of K.
+        Number of clusters of a stick-breaking Gaussian mixture on the features of the trips, as in the paper.
     capped : bool
-        Whether `n_clusters` is the maximum (6 or the number of drivers), and thus only a lower bound.
+        True if `n_clusters` is the allowed maximum (6, or the number of drivers or trips), and thus a lower bound.
     selection : Selection or None
-        The cross-validation, if `n_intents` was "select".
+        Result of the cross-validation if `n_intents` is "select", else None.
     features : FeatureChoice
         Features of the rewards.
     """
@@ -73,7 +74,7 @@ def fit_drivers(  # noqa: PLR0913 (independent options with defaults)
     max_length: int = 300,
     by_driver: bool = False,
     init: Any = "kmeans",
-    random_state: int = 0,
+    seed: int = 0,
     verbose: bool = False,
     executor: Mapper | None = None,
     device: str = "cpu",
@@ -86,25 +87,29 @@ def fit_drivers(  # noqa: PLR0913 (independent options with defaults)
     ----------
     network : RoadNetwork
     demos : Demonstrations
-        Result of `Matches.demonstrations`; trips of more than `max_length` segments are left out.
+        Result of `Matches.demonstrations`; trips of more than `max_length` segments are excluded.
     n_intents : int, "stick_breaking" or "select"
-        Number of styles; "stick_breaking" uses the paper's Gaussian mixture on the trips' features (at most 6), and
-        "select" cross-validates 1 to 6 styles with `select_intents`, which takes many fits.
+        Number of styles. "stick_breaking" selects at most 6 with a Gaussian mixture on the features of the trips, as in
+        the paper; "select" cross-validates 1 to 6 styles with `select_intents`.
     model : {"MaxEnt", "DestinationMaxEnt"}
-        The paper's model, or the model conditioned on the destination.
+        Model of the paper, or model conditioned on the destination.
     features : "paper", "plain" or FeatureChoice
-        With DestinationMaxEnt, turn counts are added to a named choice.
+        With DestinationMaxEnt, turn features are added to "paper" and "plain".
     gamma : float
-        Discount; the released code has 0.999. DestinationMaxEnt needs 1.
+        Discount; 0.999 in the released code of the paper. DestinationMaxEnt requires 1.
     max_length : int
-        Largest number of segments of a trip, and L of the paper's model (300 in the paper).
+        Maximum number of segments of a trip, L in the paper.
     by_driver : bool
-        All trips of a driver (`demos.groups`) share a style.
-    init, random_state, verbose, executor, **mixture
-        Passed to `IntentMixture` and its `fit`; an M-step takes at most 50 evaluations, and `resp_tol` is 1e-3.
+        All trips of a driver (`demos.groups`) have the same style.
+    seed : int
+        Seed of the fit and of the selection.
+    init, verbose, executor, **mixture
+        Passed to `IntentMixture` and its `fit`; M-steps have at most 50 evaluations, and `resp_tol` is 1e-3 by default.
     device : {"cpu", "gpu", "auto"}
+        Device of the model.
     progress : callable, optional
-        Called as ``progress(done, total, message)`` after each iteration of EM, or after each fit of "select".
+        Called as ``progress(done, total, message)`` after each iteration of EM, or after each fit if `n_intents` is
+        "select".
 
     Examples
     --------
@@ -123,21 +128,21 @@ def fit_drivers(  # noqa: PLR0913 (independent options with defaults)
         check_count(n_intents, "n_intents")
     kept = _select_trips(demos, model, max_length)
     if by_driver and kept.groups is None:
-        message = "by_driver needs trips with a driver each; demos has no groups. Use by_driver=False."
+        message = "by_driver=True requires demos with groups (drivers). Pass groups, or by_driver=False."
         raise InvalidDemos(message, parameter="by_driver", value=by_driver)
     chosen = _choose_features(model, features)
     mdp = network.mdp(chosen, gamma=gamma)
     template = IntentMixture(
         irl=_make_model(model, mdp, max_length, device),
         init=init,
-        random_state=random_state,
+        random_state=seed,
         verbose=verbose,
         progress=None if n_intents == SELECT else progress,
         **({"resp_tol": _TOLERANCE} | mixture),
     )
     groups = kept.groups if by_driver else None
     most = min(_MOST_INTENTS, len(kept) if groups is None else np.unique(groups).size)
-    n_clusters = stick_breaking(kept.features(mdp), most, random_state)
+    n_clusters = stick_breaking(kept.features(mdp), most, seed)
     if n_intents == SELECT:
         selection = _select(mdp, kept, template, by_driver, most, executor, progress)
         return DriverFit(selection.best, kept, n_clusters, n_clusters == most, selection, chosen)
@@ -147,18 +152,20 @@ def fit_drivers(  # noqa: PLR0913 (independent options with defaults)
 
 
 def _select_trips(demos: Demonstrations, model: str, max_length: int) -> Demonstrations:
-    """Return the trips that are possible under a model."""
+    """Return the trips that have at most `max_length` segments and are possible under the model."""
     short = demos[demos.lengths <= max_length]
     if not len(short):
-        message = f"None of {len(demos)} trips has at most {max_length} segments. Raise max_length."
+        message = f"None of {len(demos)} trips has at most {max_length} segments. Increase max_length."
         raise InvalidDemos(message, parameter="max_length", value=max_length)
     if model != "DestinationMaxEnt":
         return short
-    # A path to a destination visits it only at its end.
+    # In this model, a path visits its destination once.
     admitted = short[DestinationMaxEnt().admits(short)]
     if not len(admitted):
-        message = f"All {len(short)} trips of at most {max_length} segments visit their last segment before their end."
-        raise InvalidDemos(f"{message} Use other trips, or model='MaxEnt'.", parameter="demos")
+        message = (
+            f"All {len(short)} trips visit their last segment more than once. Pass other trips, or model='MaxEnt'."
+        )
+        raise InvalidDemos(message, parameter="demos")
     return admitted
 
 
@@ -166,13 +173,13 @@ def _select(
     mdp: MDP, kept: Demonstrations, template: IntentMixture, by_driver: bool, most: int, executor: Mapper | None,
     progress: Progress | None,
 ) -> Selection:  # fmt: skip
-    """Cross-validate 1 to `most` styles; whole drivers are held out if they are known."""
+    """Cross-validate 1 to `most` styles; if drivers are known, all trips of a driver are in the same fold."""
     drivers = 0 if kept.groups is None else np.unique(kept.groups).size
     whole = kept.groups if drivers > 1 and not by_driver else None
     blocks = drivers if by_driver or whole is not None else len(kept)
     folds = min(_FOLDS, blocks) if blocks > 1 else 0
     if by_driver and folds:
-        most = min(most, drivers - -(-drivers // folds))  # drivers left for training by the largest fold
+        most = min(most, drivers - -(-drivers // folds))  # number of training drivers of the largest fold
     return select_intents(
         mdp,
         kept,
@@ -182,7 +189,6 @@ def _select(
         fold_groups=whole,
         folds=folds,
         resamples=0,
-        random_state=template.random_state,
         verbose=template.verbose,
         progress=progress,
         executor=executor,
@@ -190,14 +196,14 @@ def _select(
 
 
 def _choose_features(model: str, features: str | FeatureChoice) -> FeatureChoice:
-    """Return the features; paths to a destination need turns, since km alone cannot make short cycles cost enough."""
+    """Return the features; with DestinationMaxEnt, turns are added so that short cycles can cost enough."""
     chosen = choose_features(features)
     return replace(chosen, turns=True) if model == "DestinationMaxEnt" and isinstance(features, str) else chosen
 
 
 def _make_model(name: str, mdp: MDP, max_length: int, device: str) -> Any:
     if name == "MaxEnt":
-        return MaxEnt(max_length=max_length, bounds=_BOUNDS, device=device, **_CAPPED)
+        return MaxEnt(max_length=max_length, bounds=_BOUNDS, device=device, **_M_STEP)
     if mdp.gamma != 1.0:
         raise InvalidParameter.of("gamma", mdp.gamma, "must be 1 for DestinationMaxEnt")
-    return DestinationMaxEnt(bounds=_DESTINATION_BOUNDS, device=device, **(_CAPPED | {"solver": "bfgs"}))
+    return DestinationMaxEnt(bounds=_DESTINATION_BOUNDS, device=device, **(_M_STEP | {"solver": "bfgs"}))

@@ -1,4 +1,4 @@
-"""Identifiable normalisation of rewards, and descriptions of driving styles in words."""
+"""Normalisation of rewards that makes them identifiable, and descriptions of driving styles in words."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ NOT_LENGTHS = ("turns", "extra")
 
 @dataclass(frozen=True)
 class NormalisedRewards:
-    """Rewards of K intents, normalised so that every group of lengths has mean zero.
+    """Normalised rewards of K intents: the mean of every group of lengths over the driven km is zero.
 
     Attributes
     ----------
     level : (K,)
-        Mean reward per km over the driven kilometres.
+        Mean reward per km, over the driven km.
     thetas : (K, d)
-        Deviation of each feature's reward per km; unchanged if the feature is not a length.
+        Difference between the reward per km of each feature and the mean of its group. Rewards of features that are not
+        lengths are unchanged.
     """
 
     level: FloatArray
@@ -46,7 +47,7 @@ class NormalisedRewards:
 def normalise_rewards(
     thetas: ArrayLike, groups: Groups, km: ArrayLike, *, not_lengths: Sequence[str] = NOT_LENGTHS
 ) -> NormalisedRewards:
-    """Normalise rewards so that the mean of each group over the driven kilometres is zero.
+    """Normalise rewards so that the mean of each group over the driven km is zero.
 
     ``theta'_j = theta_j - c_g`` for feature j of group g, ``c_g = sum_j km_j theta_j / sum_j km_j``, and the level is
     ``sum_g c_g``. The reward of every segment is unchanged: ``theta . phi = theta' . phi + level km``.
@@ -54,12 +55,12 @@ def normalise_rewards(
     Parameters
     ----------
     thetas : (K, d)
-    groups : mapping of a name to indices
-        Each of the d features is in one group.
+    groups : mapping of names to indices
+        Indices of the features of each group; every feature is in one group.
     km : (d,)
-        Total of each feature over the demonstrations.
-    not_lengths : names
-        Groups that do not partition the length; they are not changed.
+        Sum of each feature over the demonstrations.
+    not_lengths : sequence of str
+        Groups that do not partition the length; their rewards are unchanged.
 
     Examples
     --------
@@ -78,27 +79,27 @@ def normalise_rewards(
     for name, members in groups.items():
         if name in not_lengths:
             continue
-        places = list(members)
-        weight = driven[places]
+        indices = list(members)
+        weight = driven[indices]
         wrong = ~(np.isfinite(weight) & (weight >= 0.0))
         if wrong.any():
-            j = places[int(np.argmax(wrong))]
-            rule = f"must be finite and nonnegative, since group {name!r} partitions a length"
-            remedy = "Pass the driven km, or list the group in not_lengths."
+            j = indices[int(np.argmax(wrong))]
+            rule = f"must be finite and nonnegative in group {name!r}, which partitions the length"
+            remedy = "Pass the driven km, or add the group to not_lengths."
             raise InvalidParameter.of("km", float(driven[j]), rule, index=j, remedy=remedy)
         if not weight.sum() > 0.0:
-            message = f"km is 0 for all features of group {name!r}; its mean is not defined."
+            message = f"km must not be 0 for all features of group {name!r}, since its mean is then undefined."
             raise InvalidParameter(message, parameter="km", value=name)
-        mean = given[:, places] @ (weight / weight.sum())
-        given[:, places] -= mean[:, None]
+        mean = given[:, indices] @ (weight / weight.sum())
+        given[:, indices] -= mean[:, None]
         level += mean
     return NormalisedRewards(level, given)
 
 
 def match_rewards(first: NormalisedRewards, second: NormalisedRewards, km: ArrayLike) -> NDArray[np.int64]:
-    """Return the intent (K,) of `second` most similar to each of `first`, one to one; -1 if none is left.
+    """Return the intent (K,) of `second` that is assigned to each intent of `first`; -1 if there is none.
 
-    Rewards are compared by their squared difference, weighted by the driven kilometres.
+    The one-to-one assignment minimises the sum of squared differences, weighted by the driven km.
 
     Examples
     --------
@@ -107,10 +108,10 @@ def match_rewards(first: NormalisedRewards, second: NormalisedRewards, km: Array
     >>> match_rewards(one, two, [1.0, 1.0])
     array([1, 0])
     """
-    share = np.abs(np.asarray(km, dtype=np.float64))  # the sum of a feature that is not a length may be negative
-    share = share / max(float(share.sum()), 1e-300)
-    gap = first.thetas[:, None, :] - second.thetas[None, :, :]
-    cost = gap**2 @ share + (first.level[:, None] - second.level[None, :]) ** 2
+    weight = np.abs(np.asarray(km, dtype=np.float64))  # the sum of a feature that is not a length may be negative
+    weight = weight / max(float(weight.sum()), 1e-300)
+    difference = first.thetas[:, None, :] - second.thetas[None, :, :]
+    cost = difference**2 @ weight + (first.level[:, None] - second.level[None, :]) ** 2
     rows, columns = linear_sum_assignment(cost)
     partner = np.full(len(first.level), -1, dtype=np.int64)
     partner[rows] = columns
@@ -118,23 +119,23 @@ def match_rewards(first: NormalisedRewards, second: NormalisedRewards, km: Array
 
 
 def check_groups(groups: Groups, d: int) -> None:
-    """Check that every feature is in one group."""
-    members = sorted(place for places in groups.values() for place in places)
+    """Check that each of d features is in one group."""
+    members = sorted(index for indices in groups.values() for index in indices)
     if members != list(range(d)):
-        rule, remedy = f"must have each of the {d} features once", "Pass the groups of the MDP's FeatureChoice."
+        rule, remedy = f"must contain each of the {d} features once", "Pass the groups of the FeatureChoice."
         raise InvalidParameter.of("groups", members, rule, remedy=remedy)
 
 
-# A feature is mentioned if its share of the km is at least 25 % above or 20 % below that of all trips, differs by 3
-# percentage points, and is at least 2 %.
+# A feature is mentioned if its fraction of the km is at least 25 % above or 20 % below its fraction in all trips, the
+# difference is at least 3 percentage points, and one of the fractions is at least 2 %.
 _MORE, _LESS, _APART, _LEAST_SHARE = 1.25, 0.8, 0.03, 0.02
-# Smaller differences of the reward per km are not mentioned.
+# Minimum difference of the reward per km.
 _MATTERS = 0.1
 
 
 @dataclass(frozen=True)
 class StyleDescription:
-    """A style in a few words (`short`) and in a few sentences (`long`)."""
+    """Description of a style, in a few words (`short`) and in a few sentences (`long`)."""
 
     short: str
     long: str
@@ -149,18 +150,19 @@ def describe_styles(
     *,
     not_lengths: Sequence[str] = NOT_LENGTHS,
 ) -> list[StyleDescription]:
-    """Describe how each of K styles differs from all trips.
+    """Describe the differences between each of K styles and all trips.
 
     Parameters
     ----------
     normalised : NormalisedRewards
     mean_features : (K, d)
-        Mean features of a style's trips; km, except in the groups `not_lengths`.
+        Mean features of the trips of each style.
     shares : (K,)
-        Share of the trips.
-    feature_names : d texts
-        Such as "km of highway".
-    groups : mapping of a name to indices
+        Fraction of the trips of each style.
+    feature_names : sequence of d str
+        Names such as "km of highway".
+    groups, not_lengths
+        As in `normalise_rewards`.
 
     Examples
     --------
@@ -184,7 +186,7 @@ def describe_styles(
 
 
 def describe_fit(fit: DriverFit) -> list[StyleDescription]:
-    """Describe the styles of a fit, from its trips and responsibilities."""
+    """Describe the styles of a fit, given its trips and responsibilities."""
     mixture, groups = fit.mixture, fit.features.groups
     mdp = mixture.mdp_.replace(gamma=1.0)
     features, memberships = fit.demos.features(mdp), np.asarray(mixture.responsibilities_)
@@ -238,7 +240,7 @@ def _describe(k: int, facts: _StyleFacts) -> StyleDescription:
 
 
 def _describe_cost(level: float, overall: float) -> list[str]:
-    """Return a sentence about the cost of an average km, if it differs from that of all trips."""
+    """Return a sentence about the mean cost per km if it differs from the mean of all trips."""
     if abs(level - overall) < _MATTERS or abs(overall) < _MATTERS or _LESS < level / overall < _MORE:
         return []
     degree = "more" if level / overall >= _MORE else "less"
@@ -246,7 +248,7 @@ def _describe_cost(level: float, overall: float) -> list[str]:
 
 
 def _compare_use(k: int, facts: _StyleFacts) -> tuple[list[tuple[int, float, float]], list[tuple[int, float, float]]]:
-    """Return the features used more than by all trips, and less, largest difference first: index and shares."""
+    """Return features with larger and with smaller fractions of the km than in all trips, each with both fractions."""
     share = facts.mean[k] / max(float(facts.km[k]), 1e-300)
     overall = (facts.weights @ facts.mean) / max(float(facts.weights @ facts.km), 1e-300)
     places = [j for group in facts.lengths for j in group if max(share[j], overall[j]) >= _LEAST_SHARE]
@@ -261,7 +263,7 @@ def _compare_use(k: int, facts: _StyleFacts) -> tuple[list[tuple[int, float, flo
 def _describe_preferences(
     theta: FloatArray, mean: FloatArray, names: Sequence[str], lengths: list[list[int]]
 ) -> list[str]:
-    """Return sentences about the largest rewards of features that the style's own trips use."""
+    """Return sentences about the highest and lowest rewards among features of the trips of a style."""
     total = max((float(mean[group].sum()) for group in lengths), default=0.0)
     places = [j for group in lengths for j in group if mean[j] >= _LEAST_SHARE * total and abs(theta[j]) >= _MATTERS]
     preferred = sorted((j for j in places if theta[j] > 0.0), key=lambda j: -theta[j])[:3]
@@ -275,7 +277,7 @@ def _describe_preferences(
 
 
 def _describe_others(k: int, facts: _StyleFacts, places: list[int]) -> list[str]:
-    """Return sentences about features that are not lengths, where the reward differs from that of all trips."""
+    """Return sentences about features that are not lengths if their reward differs from the mean of all styles."""
     sentences, thetas = [], facts.normalised.thetas
     for j in places:
         overall, name = float(facts.weights @ thetas[:, j]), facts.names[j]
@@ -287,7 +289,7 @@ def _describe_others(k: int, facts: _StyleFacts, places: list[int]) -> list[str]
 
 
 def _describe_reward(theta: float, overall: float, name: str) -> str:
-    """Return a comparison of a reward with that of all trips; rewards below `_MATTERS` are indifferent."""
+    """Return a comparison of a reward with the mean of all styles."""
     if abs(theta) < _MATTERS:
         return f"Does not mind {name}" if theta > overall else f"Is indifferent to {name}"
     verb, less = ("Likes", theta < overall) if theta > 0.0 else ("Minds", theta > overall)
@@ -295,7 +297,7 @@ def _describe_reward(theta: float, overall: float, name: str) -> str:
 
 
 def _format_signed(value: float) -> str:
-    """Return a reward with its sign and two significant digits, with a minus sign; 0 if it is below 0.005."""
+    """Return a signed reward with two significant digits; "0" if its absolute value is below 0.005."""
     if abs(value) < 0.005:
         return "0"
     rounded = float(f"{value:.2g}")

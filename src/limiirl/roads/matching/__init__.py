@@ -1,4 +1,4 @@
-"""Map matching: paths of segments from GPS fixes, by a hidden Markov model or a particle filter; and their quality."""
+"""Map matching with a hidden Markov model or a particle filter, and measures of its quality."""
 
 from limiirl.roads.matching.candidates import build_grid
 from limiirl.roads.matching.evaluation import Agreement, PathRecovery, measure_agreement, path_recovery

@@ -1,4 +1,4 @@
-"""Code shared by both matchers: spatial grid, streets, settings, one router per thread, loss reasons."""
+"""Common parts of both matching methods: grid index, streets, settings, threads, and reasons for unmatched fixes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from limiirl.roads.matching.matches import TripMatch
 from limiirl.roads.network import RoadNetwork
 
 CELL_M = 60.0
-"""Side of a grid cell: about the search radius, so that a search visits about nine cells."""
+"""Side of a grid cell; with a similar search radius, a search visits about nine cells."""
 
 
 def only_neighbours(network: RoadNetwork) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return the only predecessor (S,) and the only successor (S,) of each segment; -1 if there is none.
+    """Return the unique predecessor (S,) and the unique successor (S,) of each segment; -1 if there is none.
 
-    Segment b is the successor of a if it is the only turn out of a, and a is the only turn into b.
+    Segment b is the unique successor of a if the turn from a to b is the only turn out of a and the only turn into b.
     """
     n = network.n_segments
     out_degree = np.bincount(network.turn_from, minlength=n)
@@ -40,12 +40,12 @@ def only_neighbours(network: RoadNetwork) -> tuple[NDArray[np.int32], NDArray[np
 
 
 def build_streets(network: RoadNetwork) -> Streets:
-    """Return the streets of a network: chains of segments without alternatives."""
+    """Return the streets of a network; a street is a maximal chain of unique successors."""
     return streets(*only_neighbours(network), network.length_m, network.out_ptr, network.turn_to)
 
 
 def build_grid(network: RoadNetwork, cell_m: float = CELL_M) -> GridIndex:
-    """Return the grid index of a network's segments, on its plane.
+    """Return the grid index of the segments of a network.
 
     Examples
     --------
@@ -62,16 +62,16 @@ _LEAST_RADIUS_M, _RADIUS_SIGMAS = 50.0, 4.0
 
 
 class Radii(NamedTuple):
-    """Search radius around a fix, and the maximum to which it grows while there are no candidates."""
+    """Search radius around a fix, and its maximum after doubling."""
 
     radius_m: float
     max_radius_m: float
 
 
 class MatcherSettings:
-    """Base of the frozen dataclasses of settings: validation, and search radii.
+    """Base class of the settings of a matching method.
 
-    `whole` lists the fields that must be integers, `from_zero` those that may be 0 (others are positive).
+    `whole` lists the fields that must be integers; `from_zero` lists the fields that may be 0.
     """
 
     whole: ClassVar[Collection[str]]
@@ -81,7 +81,7 @@ class MatcherSettings:
     max_radius_m: float | None
 
     def __post_init__(self) -> None:
-        """Check the values and convert them to Python numbers."""
+        """Validate the values, and convert them to Python numbers."""
         for part in fields(self):  # type: ignore[arg-type]
             name, value = part.name, getattr(self, part.name)
             if value is None and name in ("radius_m", "max_radius_m"):
@@ -95,17 +95,17 @@ class MatcherSettings:
             object.__setattr__(self, name, int(value) if whole else float(value))
 
     def radii(self) -> Radii:
-        """Return the search radii; by default 4 sigma, but at least 50 m, and twice that."""
+        """Return the search radii."""
         near_m = max(_LEAST_RADIUS_M, _RADIUS_SIGMAS * self.sigma_m) if self.radius_m is None else self.radius_m
         return Radii(near_m, max(near_m, 2.0 * near_m if self.max_radius_m is None else self.max_radius_m))
 
 
 def parse_settings(kind: type[_Settings], matcher: str, given: Mapping[str, Any]) -> _Settings:
-    """Return settings of a kind; an unknown name is an error."""
+    """Return the settings of a method; raise `InvalidParameter` for an unknown name."""
     known = [part.name for part in fields(kind)]  # type: ignore[arg-type]
     unknown = [name for name in given if name not in known]
     if unknown:
-        message = f"{unknown[0]!r} is not a setting of the {matcher}; these are {', '.join(known)}."
+        message = f"{unknown[0]!r} is not a setting of the {matcher}; its settings are {', '.join(known)}."
         raise InvalidParameter(message, parameter=unknown[0], value=given[unknown[0]])
     return kind(**given)
 
@@ -117,9 +117,9 @@ def match_each(
     threads: int | None,
     progress: Progress | None,
 ) -> list[TripMatch]:
-    """Return [match_one(i, router) for i in range(n)], on several threads (by default as many as numba uses).
+    """Return [match_one(i, router) for i in range(n)], computed by several threads.
 
-    No two calls use the same router at the same time. `progress` is called after each trip.
+    Concurrent calls have different routers. `progress` is called after each trip.
     """
     if threads is not None:
         check_count(threads, "threads")
@@ -137,7 +137,7 @@ def match_each(
 
     matches: list[TripMatch] = []
     with ThreadPoolExecutor(n_threads) as pool:
-        # With one thread in this one: an interrupt then reaches the work itself.
+        # A single thread runs in the caller, so that it can be interrupted.
         for match in pool.map(with_router, range(n)) if n_threads > 1 else map(with_router, range(n)):
             matches.append(match)
             if progress is not None:
@@ -145,16 +145,16 @@ def match_each(
     return matches
 
 
-OUTSIDE = "no fix lies near the network"
+OUTSIDE = "no fix is near the network"
 SINGLE = "the trip has a single fix"
 CUT = "cut: the next fix is not reachable in time"
 LEFT_OVER = "a single fix between two cuts"
 SKIPPED = "an implausible fix was skipped"
-AWAY = "a fix lies off the network"
+AWAY = "a fix is not near the network"
 
 
 def loss_reasons(n_fixes: int, n_pieces: int, *, single: int, away: int, skipped: int) -> tuple[str, ...]:
-    """Return one reason per unmatched part: pieces of a `single` fix, fixes `away` from roads, and `skipped` fixes."""
+    """Return the reasons for unmatched parts, given the numbers of single, distant and skipped fixes."""
     if n_pieces == 0:
         return (OUTSIDE,) if not single else (SINGLE,) if n_fixes == 1 else (CUT,)
     return (CUT,) * (n_pieces + single - 1) + (LEFT_OVER,) * single + (AWAY,) * away + (SKIPPED,) * skipped

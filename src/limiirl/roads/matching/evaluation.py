@@ -1,4 +1,4 @@
-"""Geometric agreement of two matchings, and recovery of known true paths."""
+"""Geometric agreement between two sets of matched paths, and recovery of known true paths."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from limiirl.roads.network import RoadNetwork
 
 @dataclass(frozen=True)
 class Agreement:
-    """Shares of two sets of N polylines that lie near each other."""
+    """Agreement between two sets of N polylines: lengths that lie near the other polyline."""
 
-    length_m: FloatArray  # (N, 2): length of each trip's line in the first and second set
-    near_m: FloatArray  # (N, 2): length of the first line near the second, and of the second near the first
-    metres: float  # distance that counts as near
+    length_m: FloatArray  # (N, 2): length of the first and the second polyline of each trip
+    near_m: FloatArray  # (N, 2): length of the first polyline near the second, and of the second near the first
+    metres: float  # maximum distance of near points
 
     @property
     def shares(self) -> FloatArray:
-        """Share (N, 2) of each line that lies near the other; NaN for a line without length."""
+        """Fraction (N, 2) of the length of each polyline that lies near the other; NaN if the length is 0."""
         with np.errstate(invalid="ignore"):
             return np.asarray(np.where(self.length_m > 0.0, self.near_m / self.length_m, np.nan))
 
     @property
     def total(self) -> tuple[float, float]:
-        """Share of the total length, for the first and the second set; NaN without length."""
+        """Fraction of the total length of the first and of the second set near the other; NaN if the length is 0."""
         with np.errstate(invalid="ignore"):
             first, second = self.near_m.sum(axis=0) / self.length_m.sum(axis=0)
         return float(first), float(second)
 
     @property
     def worst(self) -> NDArray[np.int64]:
-        """Trips (N,) in ascending order of the smaller of their two shares; those without length last."""
+        """Trips (N,) in ascending order of the minimum of their two fractions; NaN is last."""
         return np.argsort(self.shares.min(axis=1), kind="stable")
 
     def __len__(self) -> int:
@@ -50,19 +50,19 @@ class Agreement:
 def measure_agreement(
     network: RoadNetwork, ours: Sequence[ArrayLike], theirs: Sequence[ArrayLike], metres: float = 15.0
 ) -> Agreement:
-    """Return the share of the length of each line that lies within some metres of the other.
+    """Measure the fraction of each polyline that lies within some metres of another polyline.
 
-    The result is exact, not sampled: the points near a straight piece form a convex set, so that each pair of pieces
+    The result is exact: the points near a line segment form a convex set, so that each pair of line segments
     contributes one interval. Direction and order are ignored.
 
     Parameters
     ----------
     network : RoadNetwork
-        Defines the planar projection.
+        Network that defines the planar projection.
     ours, theirs : N arrays (k, 2)
-        Latitudes and longitudes of polylines, as `Matches.geometry` returns them.
+        Latitudes and longitudes of polylines, such as results of `Matches.geometry`.
     metres : float
-        Distance that counts as near.
+        Maximum distance of near points.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def measure_agreement(
     (array([[1110.6,  555.3]]), array([[0.509, 1.   ]]))
     """
     if len(ours) != len(theirs):
-        message = f"theirs must have one line per trip like ours ({len(ours)}); got {len(theirs)}."
+        message = f"theirs must have as many polylines as ours ({len(ours)}); got {len(theirs)}."
         raise InvalidTrips(message, parameter="theirs", value=len(theirs))
     check_positive(metres, "metres")
     length, near = np.zeros((len(ours), 2)), np.zeros((len(ours), 2))
@@ -87,34 +87,33 @@ def measure_agreement(
 
 
 def _project(network: RoadNetwork, line: ArrayLike, name: str, i: int) -> FloatArray:
-    """Return a line (k, 2) in metres on the network's plane."""
+    """Return a projected polyline (k, 2), in metres."""
     corners = np.asarray(line, dtype=np.float64)
     if corners.ndim != 2 or corners.shape[1] != 2 or not len(corners) or not np.all(np.isfinite(corners)):
-        message = f"{name}[{i}] must be (k, 2) finite latitudes and longitudes, k at least 1; leave the trip out."
+        message = f"{name}[{i}] must be a nonempty array (k, 2) of finite latitudes and longitudes. Omit the trip."
         raise InvalidTrips(message, parameter=name, index=i)
     return np.ascontiguousarray(network.plane.xy(corners[:, 0], corners[:, 1]))
 
 
 @dataclass(frozen=True)
 class PathRecovery:
-    """Lengths of N true paths: driven, recovered, and added by the matching.
+    """Recovery of N true paths by map matching: driven, correctly matched and wrongly matched lengths.
 
-    A directed segment that was driven twice must be matched twice; the order is ignored. Trips without any match count
-    as not recovered.
+    A segment that was driven twice must be matched twice; the order is ignored. Unmatched trips are included.
     """
 
-    driven_m: FloatArray  # (N,): true length; first and last segments count in full
-    recovered_m: FloatArray  # (N,): length of the matched part of it
+    driven_m: FloatArray  # (N,): length of the true path, including the whole first and last segment
+    recovered_m: FloatArray  # (N,): length that was driven and matched
     added_m: FloatArray  # (N,): length that was matched but not driven
 
     @property
     def share(self) -> float:
-        """Share of the driven length that was recovered."""
+        """Recovered length as a fraction of the driven length."""
         return float(self.recovered_m.sum() / self.driven_m.sum())
 
     @property
     def added(self) -> float:
-        """Length that was added, as a share of the driven length."""
+        """Length that was matched but not driven, as a fraction of the driven length."""
         return float(self.added_m.sum() / self.driven_m.sum())
 
     def __repr__(self) -> str:
@@ -133,9 +132,9 @@ def path_recovery(
     truth : Demonstrations
         N true paths.
     matches : Matches
-        Matches of their recordings.
+        Matches of recordings of these paths.
     source : (M,) int, optional
-        Index of the true path of each trip that was matched, such as `CleanedTrips.source`; by default its own index.
+        Index of the true path of each matched trip, such as `CleanedTrips.source`; by default 0, 1, 2, ...
 
     Examples
     --------
@@ -149,12 +148,12 @@ def path_recovery(
     """
     segments, n_trips = matches.on(network), matches.fix_offsets.size - 1
     if truth.n_steps and truth.states.max() >= network.n_segments:
-        rule = f"must have segments below {network.n_segments}, the size of the network"
+        rule = f"must have segments below {network.n_segments}, the number of segments of the network"
         raise InvalidDemos.of("truth", int(truth.states.max()), rule)
     of_trip = np.arange(n_trips) if source is None else np.asarray(source)
     integers = of_trip.shape == (n_trips,) and (of_trip.dtype.kind in "iu" or not n_trips)
     if not integers or np.any((of_trip < 0) | (of_trip >= len(truth))):
-        rule = f"source must have the index of one of {len(truth)} true paths for each of {n_trips} matched trips"
+        rule = f"source must be {n_trips} integers (one per matched trip) from 0 to {len(truth) - 1}"
         message = f"{rule}; got {of_trip.dtype} of shape {of_trip.shape}. Pass CleanedTrips.source for cleaned trips."
         raise InvalidParameter(message, parameter="source")
     of_trip, n = of_trip.astype(np.int64), network.n_segments

@@ -1,4 +1,4 @@
-"""Map matching by a hidden Markov model (Newson and Krumm 2009): the Viterbi path given the fixes."""
+"""Map matching with a hidden Markov model (Newson and Krumm 2009)."""
 
 from __future__ import annotations
 
@@ -19,34 +19,35 @@ from limiirl.roads.traces.trips import Trips
 
 @dataclass(frozen=True)
 class HmmSettings(MatcherSettings):
-    """Settings of the hidden Markov model.
+    """Settings of the hidden Markov model (HMM).
 
     Parameters
     ----------
     sigma_m : float
-        Standard deviation of the distance of a fix from its road; `match` estimates it, and uses this value if there
-        are too few fixes.
+        Scale of the normal emission probability, in the distance between fix and segment. `match` estimates it by
+        default.
     beta_m : float
-        Scale of the difference between the driven and the straight distance of two fixes.
+        Scale of the exponential transition probability, in the difference between route and straight-line distance.
     radius_m, max_radius_m : float, optional
-        Search radius around a fix, by default 4 sigma but at least 50 m; it doubles up to the maximum, by default
-        twice the radius, while there are no candidates.
+        Search radius around a fix, by default 4 sigma and at least 50 m. While there are no candidates, it is doubled
+        up to the maximum, by default twice the radius.
     most : int
         Maximum number of candidate streets per fix.
     thin_sigmas : float
-        Fixes at most this many sigmas from the previous one are ignored by the model.
+        Fixes closer than this many sigmas to the previously used fix are ignored.
     speed_ms, slack_m : float
         Maximum speed in metres per second, and a constant added to the reachable distance.
     detour_betas : float
-        Routes longer than the straight line by more than this many betas are searched only if there is no other.
+        Routes that exceed the straight-line distance by more than this many betas are searched only if there are no
+        others.
     back_sigmas : float
-        Moving back along a street by at most this many sigmas is noise.
+        Backward movement on a street by at most this many sigmas is considered noise.
     beam : float
-        Candidates with a log-probability lower than the best by more than this are followed only if there is no other.
+        Candidates with a log-probability below the maximum minus this value are used only if there are no others.
     max_skips : int
         Maximum number of consecutive outliers that are skipped before the trip is cut.
     end_m : float
-        A first or last segment is dropped if less than this, and less than half of it, was driven.
+        The first or last segment is dropped if less than this distance and less than half of it was driven.
     """
 
     sigma_m: float = 8.0
@@ -69,7 +70,7 @@ class HmmSettings(MatcherSettings):
     )  # fmt: skip
 
     def model(self) -> HmmModel:
-        """Return the parameters of the kernels."""
+        """Return the parameters for the kernels."""
         return HmmModel(
             sigma_m=self.sigma_m,
             beta_m=self.beta_m,
@@ -90,7 +91,7 @@ def match_hmm(
     network: RoadNetwork, index: GridIndex, trips: Trips, settings: HmmSettings, *, threads: int | None = None,
     progress: Progress | None = None,
 ) -> list[TripMatch]:  # fmt: skip
-    """Match each trip independently; the arguments are those of `limiirl.roads.match`."""
+    """Match each trip independently; see `limiirl.roads.match`."""
     roads, model = build_streets(network), settings.model()
     xy = network.plane.xy(trips.lat, trips.lon)
     x, y = np.ascontiguousarray(xy[:, 0]), np.ascontiguousarray(xy[:, 1])

@@ -1,4 +1,4 @@
-"""`match`: paths of segments from GPS trips; `estimate_noise`: the GPS noise from the trips themselves."""
+"""`match`: map matching of GPS trips; `estimate_noise`: estimation of the GPS noise from the trips."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ if TYPE_CHECKING:
 
 
 CHATTER_M = 60.0
-"""Shorter excursions between two U-turns are GPS noise of a standing car."""
+"""Maximum length of an excursion between two U-turns that is considered GPS noise."""
 
 
 def find_chatter(network: RoadNetwork, path: IntArray, most_m: float = CHATTER_M) -> NDArray[np.bool_]:
-    """Return a mask (k,) of the chatter in a path: back over its last segments and forth again, between two U-turns.
+    """Return a mask (k,) of the chatter in a path: back and forth over its last segments, between two U-turns.
 
-    Excursions longer than `most_m` in one direction are driving. Without the chatter the path is still legal, since it
-    continues from the same segment.
+    Excursions of more than `most_m` metres in one direction are not chatter. A path remains legal without its chatter.
     """
     noise = np.zeros(path.size, dtype=np.bool_)
     back = network.opposite[path]
@@ -52,7 +51,7 @@ def find_chatter(network: RoadNetwork, path: IntArray, most_m: float = CHATTER_M
 
 
 def remove_chatter(network: RoadNetwork, match: TripMatch) -> TripMatch:
-    """Return a match without chatter; fixes on removed segments move to the opposite direction of the segment."""
+    """Return a match without chatter; fixes on removed segments are assigned to the opposite segment."""
     noise = [find_chatter(network, piece.segments) for piece in match.pieces]
     if not any(part.any() for part in noise):
         return match
@@ -75,10 +74,10 @@ METHODS: dict[str, tuple[str, type[Any], Callable[..., list[TripMatch]]]] = {
     "particles": ("particle filter", particle_filter.ParticleSettings, particle_filter.match_particles),
 }
 _LEAST_SIGMA_M, _LEAST_BETA_M = 0.5, 10.0
-# With 20 fixes the estimate is more often than not within 25 % of the truth.
+# With 20 fixes, the relative error of the estimate is usually below 25 %.
 _ENOUGH_FIXES = 20
 GIVEN, ESTIMATED, DEFAULT = "given", "estimated from the trips", "default: too few matched fixes"
-"""Origin of `sigma_m` in the settings of `Matches`."""
+"""Values of "sigma_from" in the settings of `Matches`."""
 
 
 def match(
@@ -98,18 +97,18 @@ def match(
     ----------
     network : RoadNetwork
     trips : Trips or CleanedTrips
-        For the result of `limiirl.roads.clean`, a piece is whole only if it covers its recorded trip; `Trips` are whole
-        unless they were cut (`Trips.cut`).
+        `Matches.whole` is True for pieces that cover a recorded trip, which is known for `CleanedTrips`; `Trips` are
+        assumed to be complete unless they are cut (`Trips.cut`).
     method : {"hmm", "particles"}
-        Viterbi path of a hidden Markov model, or the paper's particle filter.
+        Viterbi path of a hidden Markov model, or particle filter of the paper.
     sigma_m : float, optional
-        Standard deviation of a fix in metres per coordinate. By default it is estimated from all trips
-        (`estimate_noise`), or the method's default if fewer than 20 fixes can be matched; `Matches.settings` has the
-        value as ``sigma_m`` and its origin as ``sigma_from``. With a given value, trips are matched independently.
+        Standard deviation of each coordinate of a fix, in metres. By default it is estimated from the trips with
+        `estimate_noise`; if fewer than 20 fixes can be matched, the default of the method is used. `Matches.settings`
+        has the value as "sigma_m" and its source as "sigma_from".
     index : GridIndex, optional
-        Result of `limiirl.roads.build_grid` for this network, to reuse it.
+        Result of `limiirl.roads.build_grid` for this network; built if not given.
     threads : int, optional
-        By default as many as numba uses; the result does not depend on it.
+        Number of threads, by default that of numba. The result does not depend on it.
     progress : callable, optional
         Called as ``progress(done, total, message)`` after each trip.
     **settings
@@ -144,12 +143,12 @@ def match(
 
 
 def _check_grid(network: RoadNetwork, grid: GridIndex) -> GridIndex:
-    """Return a grid of this network; with another one the kernels would read out of bounds."""
+    """Return the grid; raise `InvalidParameter` if it belongs to another network (the kernels check no bounds)."""
     start, end = network.node_xy[network.tail], network.node_xy[network.head]
     mine: tuple[Any, ...] = (*start.T, *end.T, *only_neighbours(network))
     theirs: tuple[Any, ...] = (grid.ax, grid.ay, grid.bx, grid.by, grid.before, grid.after)
     if not all(np.array_equal(one, two) for one, two in zip(mine, theirs, strict=True)):
-        message = "index belongs to another network. Leave it out, or build it for this network."
+        message = "index belongs to another network. Omit it, or build it for this network."
         raise InvalidParameter(message, parameter="index")
     return grid
 
@@ -166,10 +165,10 @@ def estimate_noise(
 ) -> tuple[float, float]:
     """Estimate sigma_m and beta_m from trips, alternating between matching and estimation.
 
-    With d the distances of fixes from their segments, and e the difference between the driven and the straight distance
-    of consecutive fixes, sigma = 1.4826 median(d) and beta = median(e) / ln 2 (Newson and Krumm 2009), with beta at
-    least sigma and at least 10 m: most steps are straight, and the median alone would make turns too unlikely. The HMM
-    is used for both methods.
+    Let d be the distance between a fix and its segment, and e the absolute difference between the route distance and
+    the straight-line distance of consecutive fixes. Then sigma = 1.4826 median(d) and beta = median(e) / ln 2 (Newson
+    and Krumm 2009). Beta is at least sigma and at least 10 m, because the median of mostly straight routes would make
+    turns too unlikely. Trips are matched with the hidden Markov model.
 
     Parameters
     ----------
@@ -178,11 +177,11 @@ def estimate_noise(
     rounds : int
         Number of rounds of matching and estimation.
     most_trips : int
-        Number of trips used, spread evenly.
+        Maximum number of trips; evenly spaced trips are used.
     index, threads
         As in `match`.
     **settings
-        Fields of `limiirl.roads.matching.hmm.HmmSettings`, with the initial `sigma_m` and `beta_m`.
+        Fields of `limiirl.roads.matching.hmm.HmmSettings`; `sigma_m` and `beta_m` are initial values.
 
     Returns
     -------
@@ -203,7 +202,9 @@ def estimate_noise(
     grid = build_grid(network) if index is None else _check_grid(network, index)
     scales = _estimate(network, given, grid, 1, rounds=rounds, most_trips=most_trips, threads=threads, **settings)
     if scales is None:
-        message = "No fix could be matched; the noise is unknown. Check that the trips lie on this network."
+        message = (
+            "The noise cannot be estimated because no fix could be matched. Check that the trips are on this network."
+        )
         raise InvalidTrips(message, parameter="trips")
     return scales
 
@@ -235,8 +236,7 @@ def _scales(network: RoadNetwork, trips: Trips, matches: Matches) -> tuple[float
         fixes = matches.fix_segment[here], matches.fix_along_m[here]
         driven = np.diff(path_progress(matches.path(i), network.length_m, *fixes))
         differences.append(np.abs(driven - straight[low:high])[np.isfinite(driven)])
-    # Empty if one of the two fixes of every piece was skipped.
     pooled = np.concatenate(differences)
     beta = float(np.median(pooled) / np.log(2.0)) if pooled.size else _LEAST_BETA_M
-    sigma = max(sigma, _LEAST_SIGMA_M)  # the variance must not be 0
+    sigma = max(sigma, _LEAST_SIGMA_M)  # the variance must be positive
     return sigma, max(beta, sigma, _LEAST_BETA_M)

@@ -1,4 +1,4 @@
-"""`Matches`: matched paths of segments with confidences, validation, and file format."""
+"""`Matches`: matched paths of segments with confidences; validation and file format."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _IN_HEADER = ("reasons", "settings")
 
 
 class MatchedPiece(NamedTuple):
-    """A contiguous matched part of one trip."""
+    """Contiguous matched part of a trip."""
 
-    first: int  # first and last fix, counted from the trip's first
-    last: int
+    first: int  # index of the first fix within the trip
+    last: int  # index of the last fix within the trip
     segments: IntArray  # (k,): the path; consecutive segments are connected by a legal turn
     confidence: float  # in [0, 1]
 
@@ -48,7 +48,7 @@ class TripMatch(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Matches:
-    """M matched pieces of N trips; a trip that was cut has several pieces, an unmatched trip has none.
+    """M matched pieces of N trips; a trip may have several pieces, and an unmatched trip has none.
 
     Attributes
     ----------
@@ -57,23 +57,23 @@ class Matches:
     trip : (M,) int64
         Index of the trip of each piece.
     ids, groups : (M,)
-        Id and driver of that trip; groups is None if drivers are unknown.
+        Id and driver of the trip of each piece; groups is None if drivers are unknown.
     confidence : (M,)
-        Expected share of the fixes that are on the right segment under the model; in [0, 1].
+        Expected fraction of the fixes that are matched to the correct segment under the model.
     whole : (M,) bool
-        Whether the piece covers its trip from the first to the last fix.
+        True if the piece contains the first and the last fix of its trip.
     span : (M, 2) int64
-        First and last fix, counted over all trips.
+        Index of the first and the last fix of each piece among the fixes of all trips.
     fix_segment : (m,) int64
         Segment of every fix of all trips; -1 if unmatched.
     fix_along_m, fix_distance_m : (m,)
-        Metres from the start of that segment, and from the fix to the segment; NaN if unmatched.
+        Distances in metres from the start of the segment, and from the fix to the segment; NaN if unmatched.
     fix_offsets : (N + 1,) int64
         Trip i has the fixes ``fix_offsets[i]:fix_offsets[i + 1]``.
     reasons : dict
         Counts of the reasons for unmatched parts.
     settings : dict
-        Method, its settings, the origin of `sigma_m`, and the fingerprint of the network.
+        Method, settings, source of `sigma_m` ("sigma_from"), and fingerprint of the network.
     """
 
     segments: IntArray
@@ -92,7 +92,7 @@ class Matches:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check that the arrays are consistent, and take private, read-only copies."""
+        """Validate the arrays and replace them by read-only copies."""
         for part in fields(self):
             value = getattr(self, part.name)
             if part.name in _IN_HEADER:
@@ -118,9 +118,9 @@ class Matches:
         trips : Trips
         matches : sequence of N TripMatch
         whole : (N,) bool, optional
-            Whether each trip is a whole recording, such as `CleanedTrips.whole`; by default, whether it was not cut
-            (`Trips.cut`).
+            True for complete trips, such as `CleanedTrips.whole`; by default ``~trips.cut``.
         settings : dict, optional
+            See `Matches`.
         """
         if len(matches) != len(trips):
             message = f"matches must have one entry per trip ({len(trips)}); got {len(matches)}."
@@ -150,7 +150,7 @@ class Matches:
         )
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write everything to one npz file, atomically; `Matches.load` returns an equal value."""
+        """Write the matches to one npz file, atomically; `Matches.load` returns equal matches."""
         arrays = {part.name: getattr(self, part.name) for part in fields(self) if part.name not in _IN_HEADER}
         header: dict[str, Any] = {name: dict(getattr(self, name)) for name in _IN_HEADER}
         for name in ("ids", "groups"):
@@ -161,20 +161,7 @@ class Matches:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Matches:
-        """Read the file that `save` wrote; a truncated or foreign file is an `InvalidFile`.
-
-        Examples
-        --------
-        >>> import tempfile, pathlib
-        >>> from limiirl.roads import MatchedPiece, Matches, TripMatch, Trips
-        >>> trips = Trips.from_lists([[41.15, 41.16]], [[-8.63, -8.63]], ids=["a"])
-        >>> piece = MatchedPiece(0, 1, np.array([0]), 1.0)
-        >>> match = TripMatch((piece,), np.zeros(2, dtype=np.int64), np.zeros(2), np.zeros(2))
-        >>> path = pathlib.Path(tempfile.mkdtemp()) / "matches.npz"
-        >>> Matches.from_trips(trips, [match]).save(path)
-        >>> Matches.load(path).ids
-        array(['a'], dtype='<U1')
-        """
+        """Read matches written by `save`; raise `InvalidFile` if the file is corrupted or of another kind."""
         header, arrays = read_archive(path, KIND)
         try:
             words: dict[str, Any] = {name: header[name] for name in (*_IN_HEADER, "ids", "groups") if name in header}
@@ -183,7 +170,7 @@ class Matches:
                     words[name] = np.asarray(words[name], dtype=np.str_)
             return cls(**(words | arrays))
         except (KeyError, TypeError, ValueError, InvalidTrips) as error:
-            message = f"{path} is damaged: {error!s:.300} Match the trips again."
+            message = f"{path} is corrupted: {error!s:.300} Match the trips again."
             raise InvalidFile(message, parameter="path", value=str(path)) from error
 
     @property
@@ -193,7 +180,7 @@ class Matches:
 
     @property
     def n_whole(self) -> int:
-        """Number of trips that were matched end to end."""
+        """Number of trips that were matched completely."""
         return int(self.whole.sum())
 
     def path(self, i: int) -> IntArray:
@@ -204,14 +191,14 @@ class Matches:
         return self.segments[self.offsets[i] : self.offsets[i + 1]]
 
     def lengths_m(self, network: RoadNetwork) -> FloatArray:
-        """Return the length (M,) of each piece's path in metres; first and last segments count in full."""
+        """Return the length (M,) of the path of each piece in metres, including the whole first and last segment."""
         total = np.concatenate([[0.0], np.cumsum(network.length_m[self.on(network)])])
         return np.asarray(np.diff(total[self.offsets]))
 
     def geometry(self, network: RoadNetwork, i: int, *, clip: bool = False) -> FloatArray:
         """Return the polyline (k, 2) of piece i as latitudes and longitudes.
 
-        With `clip`, it begins and ends at the first and last fix instead of the ends of their segments.
+        With `clip`, it begins and ends at the projections of the first and the last fix, instead of at nodes.
         """
         self.on(network)
         path = self.path(i)
@@ -236,9 +223,9 @@ class Matches:
         whole: bool = True,
         drop_cycles: bool = False,
     ) -> tuple[IntArray, dict[str, int]]:
-        """Return the selected pieces, and the number of pieces rejected by each rule (the first that applies)."""
+        """Return the selected pieces, and the number of rejected pieces by the first rule that applies."""
         rules = {
-            "not matched end to end": ~self.whole & whole,
+            "not matched completely": ~self.whole & whole,
             f"fewer than {min_segments} segments": self.lengths < min_segments,
             f"more than {max_segments} segments": self.lengths > max_segments,
             f"confidence below {min_confidence:g}": self.confidence < min_confidence,
@@ -263,17 +250,18 @@ class Matches:
         Parameters
         ----------
         min_segments, max_segments : int
-            Allowed lengths; the paper keeps at most 300.
+            Minimum and maximum number of segments of a path.
         min_confidence : float
+            Minimum confidence of a path.
         whole : bool
-            Only trips that were matched end to end.
+            Exclude trips that were not matched completely.
         drop_cycles : bool
-            Leave out paths with a repeated segment.
+            Exclude paths with a repeated segment.
         """
         chosen, dropped = self.selection(min_segments, max_segments, min_confidence, whole, drop_cycles)
         if not chosen.size:
             why = "; ".join(f"{count}: {reason}" for reason, count in dropped.items()) or "nothing was matched"
-            message = f"None of {len(self)} matched pieces is selected ({why}). Relax the rules that reject most."
+            message = f"None of {len(self)} matched pieces is selected ({why}). Relax the limits."
             raise InvalidDemos(message, parameter="matches", value=dropped)
         lengths = self.lengths[chosen]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -282,7 +270,7 @@ class Matches:
         return Demonstrations(self.segments[rows], offsets, groups=groups, ids=self.ids[chosen])
 
     def cycles(self) -> NDArray[np.bool_]:
-        """Return (M,) whether each piece has a repeated segment."""
+        """Return a mask (M,) of the pieces with a repeated segment."""
         piece = np.repeat(np.arange(len(self)), self.lengths)
         order = np.lexsort((self.segments, piece))
         again = (np.diff(piece[order]) == 0) & (np.diff(self.segments[order]) == 0)
@@ -291,12 +279,12 @@ class Matches:
     def on(self, network: RoadNetwork) -> IntArray:
         """Return all segments; raise `InvalidTrips` if the trips were matched to another network."""
         if self.segments.size and self.segments.max() >= network.n_segments:
-            rule = f"must be the network of the matches, which use segment {self.segments.max()}"
-            message = f"network {rule}; got one of {network.n_segments} segments."
+            rule = f"must be the network of the matches, which contain segment {self.segments.max()}"
+            message = f"network {rule}; got a network of {network.n_segments} segments."
             raise InvalidTrips(message, parameter="network", value=network.n_segments)
         expected = self.settings.get("network")
         if expected is not None:
-            # The fingerprint reads the whole immutable network, so it is cached there.
+            # Networks are immutable, so that the fingerprint can be cached.
             cache = vars(network)
             actual = (
                 cache["_fingerprint"]
@@ -323,7 +311,7 @@ class Matches:
         matched = int(np.sum(self.fix_segment != UNMATCHED))
         lines = [
             f"Matches: {len(self):,} paths with {self.segments.size:,} segments from {trips:,} trips",
-            f"  end to end {self.n_whole:,} trips",
+            f"  complete   {self.n_whole:,} trips",
             f"  fixes      {matched:,} of {fixes:,} matched",
         ]
         if "sigma_from" in self.settings:
@@ -332,7 +320,7 @@ class Matches:
 
 
 def _equal(a: Any, b: Any) -> bool:
-    """Return whether two fields are equal, with NaN equal to itself."""
+    """Return True if two fields are equal; NaN equals NaN."""
     if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
         return bool(a == b) if type(a) is type(b) else False
     return np.array_equal(a, b, equal_nan=a.dtype.kind == "f" and b.dtype.kind == "f")
@@ -341,10 +329,13 @@ def _equal(a: Any, b: Any) -> bool:
 def _check_shapes(matches: Matches) -> None:
     m, n_fixes, offsets = matches.offsets.size - 1, matches.fix_segment.size, matches.offsets
     if m < 0 or offsets[0] != 0 or offsets[-1] != matches.segments.size:
-        raise InvalidTrips(f"offsets must run from 0 to {matches.segments.size} segments.", parameter="offsets")
+        raise InvalidTrips(
+            f"offsets must start with 0 and end with the number of segments, {matches.segments.size}.",
+            parameter="offsets",
+        )
     if np.any(np.diff(offsets) < 1):
         i = int(np.argmax(np.diff(offsets) < 1))
-        raise InvalidTrips(f"piece {i} has no segments; leave it out.", parameter="offsets", index=i)
+        raise InvalidTrips(f"Piece {i} has no segments. Omit it.", parameter="offsets", index=i)
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("trip", "ids", "groups", "confidence", "whole"), (m,))
     shapes |= {"span": (m, 2), "fix_along_m": (n_fixes,), "fix_distance_m": (n_fixes,)}
     for name, shape in shapes.items():
@@ -361,14 +352,16 @@ def _check_values(matches: Matches) -> None:
         if low < least:
             raise InvalidTrips.of(name, low, f"must be at least {least}")
     if ends.ndim != 1 or not ends.size or ends[0] != 0:
-        raise InvalidTrips("fix_offsets must be a vector that begins with 0.", parameter="fix_offsets")
+        raise InvalidTrips("fix_offsets must be one-dimensional and start with 0.", parameter="fix_offsets")
     if ends[-1] != n_fixes:
         message = f"fix_offsets must end with the number of fixes, {n_fixes}; got {ends[-1]}."
         raise InvalidTrips(message, parameter="fix_offsets", value=int(ends[-1]))
     if np.any(np.diff(ends) < 0):
         raise InvalidTrips("fix_offsets must not decrease.", parameter="fix_offsets")
     if matches.trip.size and not 0 <= matches.trip.min() <= matches.trip.max() < ends.size - 1:
-        raise InvalidTrips(f"trip must be the index of one of {ends.size - 1} trips.", parameter="trip")
+        raise InvalidTrips(f"trip must be indices from 0 to {ends.size - 2}.", parameter="trip")
     first, last = matches.span.T
     if np.any((first < 0) | (first > last) | (last >= n_fixes)):
-        raise InvalidTrips(f"span must have a first and a last of {n_fixes} fixes, in order.", parameter="span")
+        raise InvalidTrips(
+            f"span must have the first and the last fix of each piece, in order and below {n_fixes}.", parameter="span"
+        )

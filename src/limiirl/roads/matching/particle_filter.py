@@ -1,4 +1,4 @@
-"""Map matching by the paper's particle filter (model of Duffield and Singh 2020)."""
+"""Map matching with the particle filter of the paper (model of Duffield and Singh 2020)."""
 
 from __future__ import annotations
 
@@ -28,36 +28,35 @@ from limiirl.roads.traces.trips import Trips
 
 @dataclass(frozen=True)
 class ParticleSettings(MatcherSettings):
-    """Settings of the particle filter; defaults of the model from Duffield and Singh (2020), for taxis in Porto.
+    """Settings of the particle filter; the defaults are those of Duffield and Singh (2020) for taxis in Porto.
 
     Parameters
     ----------
     n_particles : int
         Number of particles per fix.
     n_paths : int
-        Number of paths drawn by backward simulation, which determine the match and its confidence.
+        Number of paths sampled by backward simulation, which determine the match and its confidence.
     sigma_m : float
-        Standard deviation of a fix, east and north; `match` estimates it, and uses this value if there are too few
-        fixes.
+        Standard deviation of each coordinate of a fix. `match` estimates it by default.
     deviation_rate : float
-        Rate per metre by which the driven distance exceeds the straight distance.
+        Rate, per metre, of the exponential density of the difference between route and straight-line distance.
     speed_rate : float
-        Rate per metre per second of the speed.
+        Rate, in seconds per metre, of the exponential density of the speed.
     stay_rate : float
         P(no movement for t seconds) = exp(-stay_rate t).
     max_speed_ms, slack_m : float
         Maximum speed in metres per second, and a constant added to the reachable distance.
     detour_m : float
-        Routes longer than the straight line by more than this are searched only if the others are very unlikely.
+        Routes that exceed the straight-line distance by more than this are searched only if others are very unlikely.
     radius_m, max_radius_m : float, optional
-        Search radius around a fix, by default 4 sigma but at least 50 m; it doubles up to the maximum, by default
-        twice the radius, while there are no candidates.
+        Search radius around a fix, by default 4 sigma and at least 50 m. While there are no candidates, it is doubled
+        up to the maximum, by default twice the radius.
     most : int
         Maximum number of candidate segments per fix.
     patience : int
         Maximum number of consecutive unreachable fixes that are skipped before the trip is cut.
     end_m : float
-        A first or last segment is dropped if less than this, and less than half of it, was driven.
+        The first or last segment is dropped if less than this distance and less than half of it was driven.
     seed : int
         Trip i uses the seed sequence (seed, i).
     """
@@ -82,17 +81,17 @@ class ParticleSettings(MatcherSettings):
     from_zero: ClassVar = ("deviation_rate", "slack_m", "detour_m", "patience", "end_m", "seed")
 
     def motion(self) -> MotionModel:
-        """Return the motion model of the kernels."""
+        """Return the motion model for the kernels."""
         rates = (self.sigma_m, self.deviation_rate, self.speed_rate, self.stay_rate)
         return MotionModel(*rates, self.max_speed_ms, self.slack_m, self.detour_m, self.radii().max_radius_m)
 
     def effort(self) -> FilterEffort:
-        """Return the limits of the kernels."""
+        """Return the limits for the kernels."""
         return FilterEffort(self.n_particles, self.n_paths, *self.radii(), self.most, self.patience)
 
 
 def build_road_arrays(network: RoadNetwork) -> RoadArrays:
-    """Return the arrays of a network that the kernels need."""
+    """Return the arrays of a network for the kernels."""
     start, end = network.node_xy[network.tail], network.node_xy[network.head]
     return RoadArrays(
         build_streets(network), network.length_m, np.ascontiguousarray(start), np.ascontiguousarray(end - start)
@@ -103,7 +102,7 @@ def match_particles(
     network: RoadNetwork, index: GridIndex, trips: Trips, settings: ParticleSettings, *, threads: int | None = None,
     progress: Progress | None = None,
 ) -> list[TripMatch]:  # fmt: skip
-    """Match each trip independently, with a seed per trip; the arguments are those of `limiirl.roads.match`."""
+    """Match each trip independently with its own seed; see `limiirl.roads.match`."""
     roads, xy = build_road_arrays(network), network.plane.xy(trips.lat, trips.lon)
     motion, effort = settings.motion(), settings.effort()
 
@@ -127,7 +126,7 @@ def _trip_match(
     sizes = np.bincount(piece[piece >= 0])
     kept = np.flatnonzero(sizes > 1)
     single = sizes.size - kept.size
-    # Pieces of one fix are not paths; the others are renumbered.
+    # Pieces of one fix are dropped; the others are renumbered.
     number = np.append(np.where(sizes > 1, np.cumsum(sizes > 1) - 1, -1), -1)
     piece = number[piece]
     segment = np.where(piece >= 0, segment, -1)
@@ -136,11 +135,11 @@ def _trip_match(
     for k in range(kept.size):
         path, on = paths[ptr[k] : ptr[k + 1]], np.flatnonzero(piece == k)
         low, high = _trim(roads.length[path[[0, -1]]], along[on[[0, -1]]], path.size, end_m)
-        for cut, stays, share in ((path[:low], path[low], 0.0), (path[high:], path[high - 1], 1.0)):
-            # Fixes on a trimmed segment move to the start or end of the path.
+        for cut, end, fraction in ((path[:low], path[low], 0.0), (path[high:], path[high - 1], 1.0)):
+            # Fixes on a trimmed segment are moved to the start or end of the path.
             moved = on[np.isin(segment[on], cut) & ~np.isin(segment[on], path[low:high])]
-            segment[moved], along[moved] = stays, share * roads.length[stays]
-        # Skipped fixes count with confidence 0.
+            segment[moved], along[moved] = end, fraction * roads.length[end]
+        # Skipped fixes have confidence 0.
         confidence = min(1.0, float(agreement[on].sum() / (on[-1] - on[0] + 1)))
         pieces.append(MatchedPiece(int(on[0]), int(on[-1]), path[low:high].copy(), confidence))
     away = np.where(segment >= 0, _distance(roads, segment, fixes), np.nan)
@@ -153,9 +152,10 @@ def _trip_match(
 
 
 def _trim(length: FloatArray, along: FloatArray, n: int, end_m: float) -> tuple[int, int]:
-    """Return the range of n segments without end segments that were hardly driven, which are likely noise.
+    """Return the range of n segments without a first or last segment that was barely driven; see `end_m`.
 
-    `length` and `along` belong to the first and the last segment, and to the first and the last fix on them.
+    `length` (2,) is the length of the first and the last segment, and `along` (2,) is the position of the first and the
+    last fix on them.
     """
     first, last = np.array([length[0] - along[0], along[1]]) < np.minimum(end_m, 0.5 * length)
     low = int(first and n > 1)
@@ -163,8 +163,8 @@ def _trim(length: FloatArray, along: FloatArray, n: int, end_m: float) -> tuple[
 
 
 def _distance(roads: RoadArrays, segment: IntArray, fixes: FloatArray) -> FloatArray:
-    """Return the distance (T,) of each fix from its segment."""
+    """Return the distance (T,) between each fix and its segment."""
     off, run = fixes - roads.start[segment], roads.run[segment]
     square = np.maximum((run**2).sum(axis=1), np.finfo(np.float64).tiny)
-    share = np.clip((off * run).sum(axis=1) / square, 0.0, 1.0)
-    return np.asarray(np.hypot(*(off - share[:, None] * run).T))
+    fraction = np.clip((off * run).sum(axis=1) / square, 0.0, 1.0)
+    return np.asarray(np.hypot(*(off - fraction[:, None] * run).T))

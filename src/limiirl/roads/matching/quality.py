@@ -1,4 +1,4 @@
-"""Quality of a matching: matched shares, distances, gaps, confidence, and example paths to inspect."""
+"""Quality of matched trips: matched fractions, distances, gaps, confidences, and example paths."""
 
 from __future__ import annotations
 
@@ -23,58 +23,58 @@ if TYPE_CHECKING:
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 """Levels of the quantiles."""
 NEAR_M = (10.0, 25.0, 50.0)
-"""Distances for which the share of fixes within is reported."""
+"""Distances in metres within which the fraction of fixes is reported."""
 LONG_S, LONG_M = 60.0, 500.0
-"""A longer time, or routed distance, between two fixes is a gap."""
+"""Maximum time and route distance between two fixes; a longer interval is a gap."""
 
 
 @dataclass(frozen=True)
 class Quality:
-    """Statistics of matched trips; quantiles are at `LEVELS`, NaN without data."""
+    """Statistics of matched trips; quantiles have the levels `LEVELS`, and are NaN without data."""
 
-    n_trips: int  # recorded trips, before cleaning if that is known
-    n_pieces_given: int  # trips, or pieces after cleaning, passed to the matcher
-    n_matched: int  # recorded trips that were matched at least in part
-    n_whole: int  # recorded trips that were matched end to end
+    n_trips: int  # recorded trips, before cleaning if it is known
+    n_pieces_given: int  # trips, or pieces after cleaning, that were passed to `match`
+    n_matched: int  # recorded trips with at least one matched piece
+    n_whole: int  # recorded trips that were matched completely
     n_paths: int  # matched pieces, M
     dropped: Mapping[str, int]  # fixes dropped in cleaning, by reason
     reasons: Mapping[str, int]  # unmatched parts, by reason
-    lost: Mapping[str, int]  # trips that never reached the matcher (unreadable, or empty after cleaning), by reason
+    lost: Mapping[str, int]  # trips that were unreadable or dropped in cleaning, by reason
     unread: Mapping[str, int]  # unreadable rows or files that are not trips, by reason
-    n_fixes: int  # fixes passed to the matcher
+    n_fixes: int  # fixes that were passed to `match`
     n_fixes_matched: int
-    distance_m: FloatArray  # (6,): quantiles of the distance of matched fixes from their segments
-    within: Mapping[float, float]  # share of matched fixes within each distance of `NEAR_M`
-    gap_s: FloatArray  # (6,): quantiles of the time between consecutive matched fixes of a path
-    gap_m: FloatArray  # (6,): quantiles of the routed distance between them
+    distance_m: FloatArray  # (6,): quantiles of the distance between matched fixes and their segments
+    within: Mapping[float, float]  # fraction of the matched fixes within each distance of `NEAR_M`
+    gap_s: FloatArray  # (6,): quantiles of the time between consecutive matched fixes
+    gap_m: FloatArray  # (6,): quantiles of the route distance between consecutive matched fixes
     n_gaps: int  # intervals over `LONG_S` seconds or `LONG_M` metres
-    gap_share: float  # share of the routed length in gaps, where the path is the shortest route rather than observed
-    length_ratio: FloatArray  # (M,): routed length over the length of the line through the fixes, or NaN
+    gap_share: float  # fraction of the route length in gaps, where the path is interpolated
+    length_ratio: FloatArray  # (M,): route length divided by the length of the polyline of the fixes, or NaN
     confidence: FloatArray  # (M,)
     worst: IntArray  # paths with the lowest confidence
     typical: IntArray  # paths with the confidence nearest the median
 
     @property
     def share_whole(self) -> float:
-        """Share of the recorded trips that were matched end to end."""
+        """Fraction of the recorded trips that were matched completely."""
         return self.n_whole / self.n_trips if self.n_trips else float("nan")
 
     @property
     def share_fixes(self) -> float:
-        """Share of the fixes that were matched."""
+        """Fraction of the fixes that were matched."""
         return self.n_fixes_matched / self.n_fixes if self.n_fixes else float("nan")
 
     def __repr__(self) -> str:
         sure, ratio = (_quantiles(values)[2] for values in (self.confidence, self.length_ratio))
         near = ", ".join(f"{100 * share:.1f} % within {metres:g} m" for metres, share in self.within.items())
-        whole = f"{self.n_whole:,} of {self.n_trips:,} trips matched end to end ({100 * self.share_whole:.1f} %)"
-        fixes = f"{self.n_fixes_matched:,} of {self.n_fixes:,} matched, median {self.distance_m[2]:.1f} m off"
+        whole = f"{self.n_whole:,} of {self.n_trips:,} trips matched completely ({100 * self.share_whole:.1f} %)"
+        fixes = f"{self.n_fixes_matched:,} of {self.n_fixes:,} matched, median distance {self.distance_m[2]:.1f} m"
         lines = (
             f"Quality: {whole}",
             f"  paths      {self.n_paths:,} of {self.n_matched:,} trips, median confidence {sure:.3f}",
             f"  fixes      {fixes}",
             f"             {near}",
-            f"  length     {ratio:.3f} of the line through the fixes (median)",
+            f"  length     {ratio:.3f} of the polyline of the fixes (median)",
             f"  gaps       {self.n_gaps:,} with {100 * self.gap_share:.1f} % of the length",
         )
         return "\n".join(lines)
@@ -83,17 +83,17 @@ class Quality:
 def measure_quality(
     network: RoadNetwork, trips: Trips | CleanedTrips, matches: Matches, *, examples: int = 6
 ) -> Quality:
-    """Return statistics of a matching.
+    """Return statistics of matched trips.
 
     Parameters
     ----------
     network : RoadNetwork
     trips : Trips or CleanedTrips
-        The argument of `match`.
+        Trips that were passed to `match`.
     matches : Matches
-        Its result.
+        Result of `match`.
     examples : int
-        Number of worst and of typical paths to list.
+        Number of example paths, for each of `worst` and `typical`.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def measure_quality(
     matches.on(network)
     given = trips if isinstance(trips, Trips) else trips.trips
     if matches.fix_offsets.size != given.offsets.size or np.any(matches.fix_offsets != given.offsets):
-        message = "trips must be the trips that were matched; their numbers of fixes differ."
+        message = "trips must be the trips that were matched; the numbers of fixes differ."
         raise InvalidTrips(message, parameter="trips")
     source = np.arange(len(given)) if isinstance(trips, Trips) else trips.source
     on = matches.fix_segment != UNMATCHED
@@ -145,7 +145,7 @@ def measure_quality(
 
 
 def _stretches(network: RoadNetwork, trips: Trips, matches: Matches) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return seconds and routed metres between consecutive matched fixes, and the length ratio (M,)."""
+    """Return the times and route distances between consecutive matched fixes, and the length ratios (M,)."""
     xy = network.plane.xy(trips.lat, trips.lon)
     seconds, metres, ratio = [np.empty(0)], [np.empty(0)], np.full(len(matches), np.nan)
     for i in range(len(matches)):

@@ -1,4 +1,4 @@
-"""Synthetic city: streets, drivers of known styles, simulated GPS recordings, and the whole pipeline."""
+"""Synthetic city with drivers of known styles, simulated GPS recordings, and a demo of the whole pipeline."""
 
 from limiirl.roads.synthetic.city import City
 from limiirl.roads.synthetic.demo import DemoResult, run_demo

@@ -21,10 +21,10 @@ from limiirl.roads.synthetic.plan import CLASS_NAMES, lay_lattice, lay_ring, pla
 from limiirl.worlds import intent_counts
 
 CENTRE = 3.0 / 7.0
-"""Radius of the centre, as a fraction of the ring's."""
+"""Radius of the centre, as a fraction of the radius of the ring."""
 _IN_CENTRE = "km in the centre"
 FEATURES = ("km of motorway", "km of avenue", "km of street", _IN_CENTRE, "left turns", "right turns", "sharp turns")
-"""Features of the styles' rewards, in the order of the MDP."""
+"""Names of the features, in the order of the MDP."""
 STYLES: dict[str, tuple[float, ...]] = {
     "ring road": (-1.0, -7.0, -9.5, -1.0, -2.0, -1.5, -4.0),
     "short cuts": (-9.0, -9.0, -6.5, 0.0, -1.4, -1.2, -3.0),
@@ -32,7 +32,7 @@ STYLES: dict[str, tuple[float, ...]] = {
 }
 """Reward weights of each style: per km by road class, per km in the centre, and per turn."""
 _SHARES = (0.3, 0.4, 0.3)
-_APART = 5.0 / 7.0  # minimum distance from the start to the end of a trip, as a fraction of the ring's radius
+_APART = 5.0 / 7.0  # minimum distance between start and end of a trip, as a fraction of the radius of the ring
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class CityTrips:
     demos : Demonstrations
         True paths of segments; `groups` are drivers, `labels` are styles.
     style : (n_drivers,) int64
-        The style of each driver, an index into `City.styles`.
+        Style of each driver, as an index into `City.styles`.
     home : (n_drivers,) int64
-        The home segment of each driver.
+        Home segment of each driver.
     """
 
     demos: Demonstrations
@@ -55,25 +55,25 @@ class CityTrips:
 
 
 def choose_places(network: RoadNetwork, n: int, rng: np.random.Generator) -> IntArray:
-    """Draw n distinct segments as origins and destinations, at least 50 m long and not on the motorway."""
+    """Sample n distinct segments as origins and destinations."""
     addresses = _addresses(network)
     if n > addresses.size:
-        rule = f"must be at most {addresses.size}, the number of segments where a trip may end"
-        raise InvalidParameter.of("n_places", n, rule, remedy="Ask for fewer places or a larger city.")
+        rule = f"must be at most {addresses.size}, the number of segments on which a trip may end"
+        raise InvalidParameter.of("n_places", n, rule, remedy="Reduce n_places, or increase radius_km.")
     return np.sort(rng.choice(addresses, size=n, replace=False))
 
 
 def drive(city: City, n_drivers: int, trips_each: int, seed: int) -> CityTrips:
-    """Draw drivers and their trips; see `City.drive`."""
+    """Sample drivers and their trips; see `City.drive`."""
     rng = np.random.default_rng((city.seed, 2, seed))
     styles = city.ensemble
     style = rng.permutation(np.repeat(np.arange(styles.n_intents), intent_counts(n_drivers, styles.weights)))
     home = rng.choice(_addresses(city.network), size=n_drivers)
     driver = np.repeat(np.arange(n_drivers), trips_each)
     start, goal = np.empty(driver.size, dtype=np.int64), np.empty(driver.size, dtype=np.int64)
-    for i, who in enumerate(driver):
-        # Every other trip starts at home.
-        start[i] = home[who] if i % 2 == 0 else rng.choice(city.places)
+    for i, k in enumerate(driver):
+        # Every second trip starts at home.
+        start[i] = home[k] if i % 2 == 0 else rng.choice(city.places)
         goal[i] = rng.choice(_far_places(city, start[i]))
     paths = _routes(city, styles.thetas, style[driver], start, goal, rng)
     demos = Demonstrations.from_lists(paths, groups=driver, labels=style[driver])
@@ -81,13 +81,13 @@ def drive(city: City, n_drivers: int, trips_each: int, seed: int) -> CityTrips:
 
 
 def _addresses(network: RoadNetwork) -> IntArray:
-    """Return the segments on which a trip may start or end, in both directions."""
+    """Return the segments on which a trip may start or end: at least 50 m long, and not on the motorway."""
     names = np.array(network.class_names)[network.road_class]
     return np.flatnonzero(~np.char.startswith(names, "motorway") & (network.length_m >= 50.0))
 
 
 def _far_places(city: City, start: int) -> IntArray:
-    """Return the places that are far enough from a start, or the farthest one."""
+    """Return the places that are far enough from a start, or else the farthest place."""
     at = city.network.node_xy[city.network.head]
     away = np.hypot(*(at[city.places] - at[start]).T)
     return np.asarray(city.places[away >= min(1000.0 * _APART * city.radius_km, away.max())])
@@ -96,7 +96,7 @@ def _far_places(city: City, start: int) -> IntArray:
 def _routes(
     city: City, thetas: FloatArray, style: IntArray, start: IntArray, goal: IntArray, rng: np.random.Generator
 ) -> list[IntArray]:
-    """Draw one route (k,) per trip, in its style, from start to goal."""
+    """Sample one route (k,) per trip from the distribution of its style."""
     model = DestinationMaxEnt()
     routes: dict[int, IntArray] = {}
     for k, theta in enumerate(thetas):
@@ -114,20 +114,20 @@ _LEAST_KM, _MOST_KM = 0.8, 6.0
 
 @dataclass(frozen=True)
 class City:
-    """A synthetic city about five kilometres across, with drivers of known styles.
+    """Synthetic city with drivers of known styles.
 
-    Blocks have sides of at most 120 m, except along the river, which few bridges cross. Two avenues of two roadways, 30
-    m apart, meet in the centre; other arterials have a parallel service road at 30 m. A ring road of two roadways
-    surrounds the city, with slip roads at up to eight interchanges. Many residential streets are one-way, some are
-    curved, some left turns are forbidden, U-turns are not allowed, and the network is strongly connected. Some speed
-    limits and most numbers of lanes are unknown, as in real maps. The coordinates are arbitrary: no such city exists.
+    The streets form a bent lattice with blocks of at most 120 m, crossed by a river with few bridges. Two avenues with
+    two carriageways meet in the centre, and some arterials have a parallel service road. A ring road with two
+    carriageways and up to eight interchanges surrounds the city. Many residential streets are one-way, some left turns
+    and all U-turns are forbidden, and the network is strongly connected. As in real maps, some speed limits and most
+    numbers of lanes are unknown. The coordinates are fictitious.
 
     Parameters
     ----------
     seed : int
-        Determines the city and its places.
+        Seed of the city and its places.
     radius_km : float
-        Mean radius of the ring road, 0.8 to 6. The number of segments grows with its square.
+        Mean radius of the ring road, from 0.8 to 6. The number of segments is proportional to its square.
     n_places : int
         Number of destinations.
 
@@ -137,7 +137,7 @@ class City:
     places : (n_places,) int64
         Destination segments.
     river : (k, 2)
-        Its course, latitudes and longitudes.
+        Latitudes and longitudes along the river.
 
     Examples
     --------
@@ -161,7 +161,7 @@ class City:
         check_count(self.n_places, "n_places", least=2)
         if not _LEAST_KM <= self.radius_km <= _MOST_KM:
             raise InvalidParameter.of("radius_km", self.radius_km, f"must lie in [{_LEAST_KM:g}, {_MOST_KM:g}]")
-        # Plain numbers: the network's notes have them, and are saved as JSON.
+        # Python numbers, since the notes of the network are saved as JSON.
         for name, kind in (("seed", int), ("radius_km", float), ("n_places", int)):
             object.__setattr__(self, name, kind(getattr(self, name)))
         network, river = _build(self.seed, 1000.0 * self.radius_km)
@@ -176,7 +176,7 @@ class City:
 
     @cached_property
     def features(self) -> FeatureChoice:
-        """Features of the styles: km by road class, km in the centre, and turns."""
+        """Features of the rewards: km by road class, km in the centre, and turns."""
         network = self.network
         middle = (network.node_xy[network.tail] + network.node_xy[network.head]) / 2.0
         central = np.hypot(*middle.T) <= 1000.0 * CENTRE * self.radius_km
@@ -191,14 +191,15 @@ class City:
 
     @property
     def ensemble(self) -> RewardEnsemble:
-        """Rewards of the styles over `features`, with their weights among drivers."""
+        """Rewards of the styles, weighted by their fraction of the drivers."""
         return RewardEnsemble(_SHARES, list(STYLES.values()))
 
     def drive(self, n_drivers: int = 36, trips_each: int = 10, seed: int = 0) -> CityTrips:
-        """Simulate drivers with one style and one home each, who drive from there or from a place to another place.
+        """Simulate trips of drivers, each with a style and a home segment.
 
-        Routes are drawn from the style's exact distribution over paths between two segments, ``p(tau | first, last)``
-        proportional to ``exp(theta . F(tau))``. The trips depend on `seed` and on the city's seed.
+        A trip starts at the home or at one of the places, and ends at another place. Its route is sampled from the
+        distribution of the style given the first and the last segment, ``p(tau | first, last)`` proportional to
+        ``exp(theta . F(tau))``. The trips depend on `seed` and on the seed of the city.
         """
         check_count(n_drivers, "n_drivers")
         check_count(trips_each, "trips_each")

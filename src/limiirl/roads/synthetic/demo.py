@@ -1,4 +1,4 @@
-"""The whole pipeline in the synthetic city, from driving to learned styles, with scores of every step."""
+"""`run_demo`: the whole pipeline in a synthetic city, from simulated trips to driving styles, with scores."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ if TYPE_CHECKING:
 
 
 STAGES = ("city", "drives", "recordings", "cleaning", "matching", "styles", "scores")
-"""Stages in order."""
+"""Stages of the demo, in order."""
 _FLAWS: dict[str, Any] = {"drift_m": 3.0, "outliers": 0.005, "lost": 0.01}
 
 
 @dataclass(frozen=True, eq=False)
 class DemoResult:
-    """Results of all stages of the demo, and their scores.
+    """Results of all stages of the demo.
 
     Attributes
     ----------
     city : City
     driven : CityTrips
-        The true trips.
+        True trips.
     recording : Recording
-        The simulated GPS recording.
+        Simulated GPS recording.
     cleaned : CleanedTrips
     matches : Matches
     fit : DriverFit
-        Styles learned from the matched trips. `fit.demos` has the true styles as labels; intent k of `fit.mixture` is
-        the one most similar to style k.
+        Styles fitted to the matched trips. `fit.demos` has the true styles as labels, and intent k of `fit.mixture` is
+        aligned with style k.
     recovery : PathRecovery
-        Recovered fraction of the driven length.
+        Recovery of the true paths.
     drivers, trips : Recovery
-        Recovery of the styles of drivers, from all their trips, and of single trips.
+        Recovery of the style of each driver, given all trips of the driver, and of the style of each trip.
     seconds : dict
-        Duration of each stage.
+        Duration of each stage in seconds.
     """
 
     city: City
@@ -68,10 +68,10 @@ class DemoResult:
     def scores(self) -> dict[str, Any]:
         """Return the scores by name.
 
-        Of `trips_driven` trips, `trips_whole` were matched end to end, and `trips_used` of these were used for
-        learning. `found` and `added` are lengths as fractions of the driven length. `fixes_right` is the fraction of
-        fixes on their true segment; `drivers_right` and `trips_right` are the fractions with the correct style. ANID is
-        0 for the truth and 1 for chance.
+        Of `trips_driven` trips, `trips_whole` were matched completely, and `trips_used` of these were used in the fit.
+        `found` and `added` are the correctly and the wrongly matched length, as fractions of the driven length.
+        `fixes_right` is the fraction of the fixes that are matched to their true segment; `drivers_right` and
+        `trips_right` are the fractions with the correct style. The ANID is 0 for perfect recovery and 1 for chance.
         """
         on = self.matches.fix_segment == self.recording.segment[self.cleaned.fix]
         return {
@@ -94,10 +94,10 @@ class DemoResult:
         score = self.scores()
         return (
             f"Demo: {score['trips_driven']} trips of {self.driven.style.size} drivers\n"
-            f"  matched   {score['trips_whole']} trips end to end; {100 * score['found']:.1f} % of the driven length "
-            f"found, {100 * score['added']:.1f} % added\n"
-            f"  styles    ANID {score['drivers_anid']:.3f} of drivers ({100 * score['drivers_right']:.0f} % right), "
-            f"{score['trips_anid']:.3f} of single trips ({100 * score['trips_right']:.0f} % right)"
+            f"  matched   {score['trips_whole']} trips completely; {100 * score['found']:.1f} % of the driven length "
+            f"recovered, {100 * score['added']:.1f} % added\n"
+            f"  styles    ANID {score['drivers_anid']:.3f} of drivers ({100 * score['drivers_right']:.0f} % correct), "
+            f"{score['trips_anid']:.3f} of single trips ({100 * score['trips_right']:.0f} % correct)"
         )
 
 
@@ -113,14 +113,14 @@ def run_demo(  # noqa: PLR0913 (independent settings with defaults)
     method: str = "hmm",
     progress: Progress | None = None,
 ) -> DemoResult:
-    """Run the whole pipeline, from a synthetic city to driving styles.
+    """Run the whole pipeline in a synthetic city.
 
     Parameters
     ----------
     seed : int
-        Determines the city, its drivers and the noise.
+        Seed of the city, the drivers and the noise.
     radius_km : float
-        Mean radius of the city's ring road; a smaller city takes less time.
+        Mean radius of the ring road of the city.
     n_drivers, trips_each : int
         Number of drivers, and of trips per driver.
     noise_m : float
@@ -128,8 +128,9 @@ def run_demo(  # noqa: PLR0913 (independent settings with defaults)
     step_s : float
         Seconds between fixes.
     flaws : bool
-        Add a slow drift (3 m), one outlier per 200 fixes and one lost fix per 100 to the Gaussian noise.
-    method : {"hmm", "particles"}; matching method
+        Add a slow drift (3 m), outliers (0.5 % of the fixes) and missing fixes (1 %) to the Gaussian noise.
+    method : {"hmm", "particles"}
+        Matching method.
     progress : callable, optional
         Called as ``progress(done, total, stage)``.
 
@@ -169,7 +170,7 @@ def run_demo(  # noqa: PLR0913 (independent settings with defaults)
 
 
 def _learn(city: City, driven: CityTrips, matches: Matches, seed: int, report: Progress) -> DriverFit:
-    """Learn the true number of styles, one per driver, in the order of the true styles."""
+    """Fit the true number of styles, with one style per driver, and align them with the true styles."""
     demos = matches.demonstrations()
     labelled = replace(demos, labels=driven.style[demos.groups])
     fit = fit_drivers(
@@ -179,9 +180,9 @@ def _learn(city: City, driven: CityTrips, matches: Matches, seed: int, report: P
         model="DestinationMaxEnt",
         features=city.features,
         by_driver=True,
-        # Trip lengths vary: the composition of a trip is more informative than its length.
+        # The composition of a trip is more informative than its length.
         embedding="shares",
-        random_state=seed,
+        seed=seed,
         progress=lambda done, *_: report(done, None, "styles"),
     )
     ordered = align_to_labels(fit.mixture, np.asarray(fit.demos.labels), len(city.styles))
@@ -189,6 +190,6 @@ def _learn(city: City, driven: CityTrips, matches: Matches, seed: int, report: P
 
 
 def _score_styles(driven: CityTrips, mixture: IntentMixture, demos: Demonstrations) -> tuple[Recovery, Recovery]:
-    """Return the recovery of the styles of drivers, and of single trips without their drivers."""
+    """Return the recovery of the styles of drivers, and of single trips."""
     by_driver = recover(driven.style[np.asarray(mixture.groups_)], np.asarray(mixture.group_responsibilities_))
     return by_driver, recover(np.asarray(demos.labels), mixture.predict_proba(demos))

@@ -1,4 +1,4 @@
-"""Simulated GPS recordings of trips along known segments."""
+"""Simulated GPS recordings of known paths."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,14 +15,14 @@ from limiirl.roads.traces.trips import Trips
 
 _PACE = (0.75, 1.0)  # speed of a trip as a fraction of the limit
 _PARKED = (0.3, 0.7)  # position of the start and end of a trip on its first and last segment
-_TURN_S = ((45.0, 3.0), (20.0, 1.0))  # seconds lost at turns above so many degrees; the first that applies
-_DRIFT_S = 60.0  # time constant of the slow error
+_TURN_S = ((45.0, 3.0), (20.0, 1.0))  # minimum angle of a turn in degrees, and seconds lost; the first that applies
+_DRIFT_S = 60.0  # time constant of the drift
 _OUTLIER_M = (200.0, 2000.0)
 
 
 @dataclass(frozen=True)
 class Recording:
-    """Noisy trips with the true position of each fix.
+    """Simulated trips with the true position of each fix.
 
     Attributes
     ----------
@@ -30,9 +30,9 @@ class Recording:
     segment : (n,) int64
         True segment of each fix.
     along_m : (n,)
-        Metres from the segment's start.
+        True distance from the start of the segment, in metres.
     outlier : (n,) bool
-        Whether the fix is a simulated outlier.
+        True for simulated outliers.
     """
 
     trips: Trips
@@ -42,7 +42,7 @@ class Recording:
 
 
 def simulate_gps(network: RoadNetwork, demos: Demonstrations, **settings: Any) -> Trips:
-    """Return simulated GPS trips; options as in `simulate_recording`, which also returns the true positions.
+    """Return simulated GPS trips; the options are those of `simulate_recording`, which also returns true positions.
 
     Examples
     --------
@@ -65,11 +65,11 @@ def simulate_recording(
     outliers: float = 0.0,
     lost: float = 0.0,
 ) -> Recording:
-    """Simulate GPS recordings of demonstrations, with a fix every `step_s` seconds.
+    """Simulate GPS recordings of demonstrations, with one fix per `step_s` seconds.
 
-    A trip starts and ends at 30 to 70 % of its first and last segment. It is driven at 75 to 100 % of the speed limit
-    (the usual one of the class where unknown), and turns cost seconds. The first fix is at the start; the car waits at
-    the end for the last one.
+    A trip starts and ends at 30 to 70 % of its first and last segment. Its speed is 75 to 100 % of the speed limit (of
+    the median limit of the road class, if unknown), and turns take additional seconds. The first fix is at the start of
+    the trip, and the last fix at its end.
 
     Parameters
     ----------
@@ -81,13 +81,13 @@ def simulate_recording(
     step_s : float
         Seconds between fixes.
     seed : int
-        Determines speeds and errors.
+        Seed of the speeds and errors.
     drift_m : float
-        Standard deviation of a second error per coordinate, which changes slowly (within a minute).
+        Standard deviation of a second Gaussian error of each coordinate, with a correlation time of 60 s.
     outliers : float
-        Fraction of fixes that are 200 m to 2 km off.
+        Fraction of the fixes that are displaced by 200 m to 2 km.
     lost : float
-        Fraction of missing fixes, never the first and last of a trip.
+        Fraction of the fixes that are missing; the first and the last fix of a trip are never missing.
 
     Examples
     --------
@@ -118,8 +118,8 @@ def simulate_recording(
     lengths = np.array([time.size for time, _, _ in drives])
     time, segment, along = (np.concatenate(parts) for parts in zip(*drives, strict=True))
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    share = (along / network.length_m[segment])[:, None]
-    xy = (1.0 - share) * network.node_xy[network.tail[segment]] + share * network.node_xy[network.head[segment]]
+    fraction = (along / network.length_m[segment])[:, None]
+    xy = (1.0 - fraction) * network.node_xy[network.tail[segment]] + fraction * network.node_xy[network.head[segment]]
     xy = xy + noise_m * rng.normal(size=xy.shape) + drift_m * _drift(offsets, step_s, rng)
     outlier = rng.random(time.size) < outliers
     angle, away = rng.uniform(0.0, 2.0 * np.pi, time.size), rng.uniform(*_OUTLIER_M, time.size)
@@ -139,7 +139,7 @@ def simulate_recording(
 
 
 def _turn_seconds(network: RoadNetwork, demos: Demonstrations) -> FloatArray:
-    """Return the seconds (n,) lost at the end of each segment; raise `InvalidDemos` for a turn that does not exist."""
+    """Return the seconds (n,) lost at the end of each segment; raise `InvalidDemos` for an illegal turn."""
     key = network.turn_from.astype(np.int64) * network.n_segments + network.turn_to
     if demos.states.size and demos.states.max() >= network.n_segments:
         i = int(demos.states.argmax())
@@ -156,8 +156,9 @@ def _turn_seconds(network: RoadNetwork, demos: Demonstrations) -> FloatArray:
         i = int(np.argmax(wrong))
         trip = int(np.searchsorted(demos.offsets, i, side="right")) - 1
         turned = int(demos.states[i]), int(demos.states[i + 1])
-        rule = "must follow legal turns of this network"
-        raise InvalidDemos.of("demos", turned, rule, index=trip, remedy="Check whether it is another network.")
+        rule = "must consist of legal turns of this network"
+        remedy = "Check that the trips belong to this network."
+        raise InvalidDemos.of("demos", turned, rule, index=trip, remedy=remedy)
     bend = np.abs(network.turn_angle[turn[~last]])
     lost = np.zeros(last.size)
     lost[~last] = np.select([bend > degrees for degrees, _ in _TURN_S], [seconds for _, seconds in _TURN_S], 0.0)
@@ -167,7 +168,7 @@ def _turn_seconds(network: RoadNetwork, demos: Demonstrations) -> FloatArray:
 def _drive(
     length_m: FloatArray, path: IntArray, speed: FloatArray, turn_s: FloatArray, step_s: float, rng: np.random.Generator
 ) -> tuple[FloatArray, IntArray, FloatArray]:
-    """Return time, segment and metres along it of each fix of one trip."""
+    """Return the time, the segment and the position on the segment (in metres) of each fix of one trip."""
     first, last = rng.uniform(*_PARKED, 2)
     if path.size == 1:
         first, last = min(first, last), max(first, last)
@@ -177,17 +178,17 @@ def _drive(
     enter[0], leave[-1] = start[0] + first * length_m[path[0]], start[-1] + last * length_m[path[-1]]
     pace = rng.uniform(*_PACE)
     spent = np.stack([(leave - enter) / (pace * speed[path]), turn_s], axis=1).ravel()
-    # Clock at the start and the end of each segment; the turn at its end is added before the next start.
+    # Times at the start and the end of each segment; the time of a turn is added between segments.
     clock = np.concatenate([[0.0], np.cumsum(spent)])[:-1]
-    place = np.stack([enter, leave], axis=1).ravel()
+    position = np.stack([enter, leave], axis=1).ravel()
     time = step_s * np.arange(np.ceil(clock[-1] / step_s) + 1.0)
-    at = np.interp(time, clock, place)
+    at = np.interp(time, clock, position)
     k = np.minimum(np.searchsorted(end, at, side="right"), path.size - 1)
     return time, path[k], np.clip(at - start[k], 0.0, length_m[path[k]])
 
 
 def _drift(offsets: IntArray, step_s: float, rng: np.random.Generator) -> FloatArray:
-    """Return a slow error (n, 2) with unit variance: an AR(1) process per coordinate, restarted for each trip."""
+    """Return a drift (n, 2) of unit variance: an AR(1) process per coordinate, restarted for each trip."""
     keep = np.exp(-step_s / _DRIFT_S)
     error = rng.normal(size=(offsets[-1], 2))
     begins = np.zeros(offsets[-1], dtype=np.bool_)

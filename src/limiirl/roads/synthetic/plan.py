@@ -1,4 +1,4 @@
-"""Streets of the synthetic city, in metres around its centre: a bent lattice, a river with bridges, and a ring road."""
+"""Streets of the synthetic city, in metres from its centre: a bent lattice, a river with bridges, and a ring road."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -14,23 +14,21 @@ from limiirl.roads.network import join_segments
 CLASS_NAMES = ("motorway", "motorway_link", "primary", "secondary", "tertiary", "residential")
 MOTORWAY, LINK, PRIMARY, SECONDARY, TERTIARY, RESIDENTIAL = range(6)
 
-BLOCK_M = (72.0, 112.0)  # distance between lines; at most 120 m with jitter and bends
-TWIN_M = 30.0  # between the roadways of an avenue, and from an avenue to its service road
+BLOCK_M = (72.0, 112.0)  # distance between lines, before jitter and bends
+TWIN_M = 30.0  # distance between the carriageways of an avenue, and between an arterial and its service road
 _SPEEDS = ((90.0, 90.0), (50.0, 40.0), (60.0, 50.0), (50.0, 50.0), (50.0, 40.0), (30.0, 30.0, 20.0))  # by class
 _LANES = ((3.0, 2.0), (1.0,), (2.0,), (1.0, 2.0), (1.0,), (1.0,))
 _SPEED_UNKNOWN = (0.0, 0.1, 0.0, 0.05, 0.1, 0.2)
 _LANES_UNKNOWN = (0.0, 0.2, 0.1, 0.3, 0.5, 0.8)
-_ONE_WAY = 0.4  # of stretches of residential streets
-_MISSING = 0.10  # of residential streets
-_CURVED = 0.15  # of local streets, which have a shape point halfway
-_NO_GAP = 0.4  # of residential streets at a twin: not connected to the other roadway
-_NO_LEFT = 0.12  # of left turns off primary roads: forbidden
+# Probabilities of a residential street to be one-way, missing, curved, or not connected across an avenue.
+_ONE_WAY, _MISSING, _CURVED, _NO_GAP = 0.4, 0.10, 0.15, 0.4
+_NO_LEFT = 0.12  # probability that a left turn from a primary road is forbidden
 
 
 class StreetChain(NamedTuple):
-    """Nodes along one street, in driving direction if it is one-way.
+    """Nodes along one street, in the direction of travel if it is one-way.
 
-    Streets with the same `way` share their speed limit and lanes; `road_class` is an index into `CLASS_NAMES`.
+    Streets with the same `way` have the same speed limit and lanes; `road_class` is an index into `CLASS_NAMES`.
     """
 
     nodes: tuple[int, ...]
@@ -43,8 +41,8 @@ class StreetChain(NamedTuple):
 class CityPlan:
     """Arrays of a `RoadNetwork`, in metres east and north of the centre.
 
-    Speed limits and lanes are NaN where unknown. The turns (E, 2) make the segments strongly connected. The river (k,
-    2) runs from west to east.
+    Speed limits and lanes are NaN if unknown. The segments are strongly connected by the turns (E, 2). The river (k, 2)
+    runs from west to east.
     """
 
     node_xy: FloatArray
@@ -60,7 +58,7 @@ class CityPlan:
 
 @dataclass
 class CityDrawing:
-    """Nodes and streets of a plan in progress, and the river (k, 2)."""
+    """Nodes and streets that have been added, and the river (k, 2)."""
 
     river: FloatArray
     xy: list[tuple[float, float]] = field(default_factory=list)
@@ -73,7 +71,7 @@ class CityDrawing:
         return len(self.xy) - 1
 
     def way(self) -> int:
-        """Return the number of a new way."""
+        """Return the index of a new way."""
         self.n_ways += 1
         return self.n_ways - 1
 
@@ -83,10 +81,11 @@ class CityDrawing:
 
 
 class LatticeLines(NamedTuple):
-    """Parallel lines of the lattice at ascending distances `at` (n,) from the centre, in metres.
+    """Parallel lines of the lattice at ascending positions `at` (n,), in metres from the centre.
 
-    `sense` is 1 or -1 if the whole line is one-way, in ascending or descending direction, else 0. `stretch` counts the
-    arterials up to each line, where attributes of cross streets change. `twin` marks lines with the next one 30 m away.
+    `sense` is 1 or -1 if the line is one-way in ascending or descending direction, else 0. `stretch` is the number of
+    arterials up to each line; the attributes of a cross street change at arterials. `twin` is True if the distance to
+    the next line is 30 m.
     """
 
     at: FloatArray
@@ -97,9 +96,9 @@ class LatticeLines(NamedTuple):
 
 
 def lay_lattice(radius_m: float, outline: FloatArray, rng: np.random.Generator) -> tuple[CityDrawing, list[int]]:
-    """Lay the streets within an outline; also return the nodes at the edge where secondary roads end.
+    """Create the streets within an outline; also return the nodes at the edge where secondary roads end.
 
-    The outline (360,) is the extent in each direction (degrees from east), as a fraction of `radius_m`.
+    The outline (360,) is the extent per degree, anticlockwise from east, as a fraction of `radius_m`.
     """
     columns, rows = _lines(radius_m, -1, rng), _lines(radius_m, 1, rng)
     xy = _bend_lattice(columns.at, rows.at, radius_m, rng)
@@ -116,13 +115,13 @@ def lay_lattice(radius_m: float, outline: FloatArray, rng: np.random.Generator) 
         for i in range(lines.at.size):
             _lay_line(drawing, nodes[i], bank[i], (lines, i, across), bridges=axis == 0, rng=rng)
     ends = [n for s in drawing.streets if s.road_class == SECONDARY for n in (s.nodes[0], s.nodes[-1])]
-    # An arterial that ends at the river ends far from the edge.
+    # Exclude arterials that end at the river.
     edge = set(number[inside & (away > 0.85 * radius_m * outline[angle])].tolist())
     return drawing, sorted(n for n in edge if ends.count(n) == 1)
 
 
 def plan_city(drawing: CityDrawing, rng: np.random.Generator) -> CityPlan:
-    """Direct the streets of a drawing, choose legal turns, and keep the largest strongly connected component."""
+    """Return the directed segments and legal turns of the largest strongly connected component of a drawing."""
     pieces = [(a, b, s.road_class, s.way) for s in drawing.streets for a, b in zip(s.nodes, s.nodes[1:], strict=False)]
     pieces += [
         (b, a, s.road_class, s.way)
@@ -160,10 +159,10 @@ def plan_city(drawing: CityDrawing, rng: np.random.Generator) -> CityPlan:
 
 
 def _lines(radius_m: float, keep_right: int, rng: np.random.Generator) -> LatticeLines:
-    """Lay parallel lines: an avenue of two roadways through the centre, then arterials every 5 or 6 blocks.
+    """Return parallel lines: an avenue with two carriageways through the centre, and an arterial every 5 or 6 blocks.
 
-    `keep_right` is the sense of the roadway at the lower coordinate: -1 for columns (the western one leads south), 1
-    for rows (the southern one leads east). Every other arterial has a service road.
+    `keep_right` is the `sense` of the carriageway at the lower coordinate: -1 for columns (the western one leads
+    south), 1 for rows (the southern one leads east). Every second arterial has a service road.
     """
     lines = [(-TWIN_M / 2.0, PRIMARY, keep_right), (TWIN_M / 2.0, PRIMARY, -keep_right)]
     for outwards in (1, -1):
@@ -186,11 +185,11 @@ def _lines(radius_m: float, keep_right: int, rng: np.random.Generator) -> Lattic
 
 
 def _bend_lattice(columns: FloatArray, rows: FloatArray, radius_m: float, rng: np.random.Generator) -> FloatArray:
-    """Return the crossings (columns, rows, 2): with jitter, bent by a sine wave per axis, and rotated."""
+    """Return the crossings (columns, rows, 2), bent by a sine wave per axis, with jitter, and rotated."""
     x, y = np.meshgrid(columns, rows, indexing="ij")
     phase = rng.uniform(0.0, 2.0 * np.pi, size=2)
     wave = np.pi / radius_m
-    # Lines shift sideways by at most 12 m per 100 m, so that twins stay 30 m apart up to the jitter.
+    # The slope of the waves is at most 0.12, so that the distance between twins hardly changes.
     x, y = (x + 0.12 / wave * np.sin(wave * y + phase[0]), y + 0.12 / wave * np.sin(wave * x + phase[1]))
     jitter = np.clip(rng.normal(0.0, 1.2, size=(*x.shape, 2)), -2.0, 2.0)
     angle = np.radians(rng.uniform(-20.0, 20.0))
@@ -199,7 +198,7 @@ def _bend_lattice(columns: FloatArray, rows: FloatArray, radius_m: float, rng: n
 
 
 def _river(radius_m: float, rng: np.random.Generator) -> FloatArray:
-    """Return the course (k, 2) of the river, from west to east, south of the centre."""
+    """Return points (k, 2) along the river, from west to east and south of the centre."""
     x = np.linspace(-1.6, 1.6, 81)
     y = -0.45 + 0.08 * np.sin(2.5 * x + rng.uniform(0.0, 2.0 * np.pi))
     return radius_m * np.stack([x, y], axis=1)
@@ -214,7 +213,7 @@ def _lay_line(
     bridges: bool,
     rng: np.random.Generator,
 ) -> None:
-    """Lay the streets along one line, node by node: some missing, one-way or curved; only arterials cross the river."""
+    """Create the streets along one line of the lattice; only arterials cross the river."""
     lines, i, across = line
     road_class, sense = int(lines.road_class[i]), int(lines.sense[i])
     local = road_class == RESIDENTIAL
@@ -247,7 +246,7 @@ def _bulge(drawing: CityDrawing, a: int, b: int, rng: np.random.Generator) -> Fl
 def _draw_by_class(
     of_way: IntArray, values: tuple[tuple[float, ...], ...], unknown: tuple[float, ...], rng: np.random.Generator
 ) -> FloatArray:
-    """Draw the speed limit or lanes of each way from the values of its class; NaN where unknown."""
+    """Sample the speed limit or lanes of each way from the values of its class; NaN if unknown."""
     drawn = np.array([rng.choice(values[k]) for k in of_way])
     drawn[rng.random(of_way.size) < np.array(unknown)[of_way]] = np.nan
     return drawn
@@ -256,38 +255,38 @@ def _draw_by_class(
 def _legal_turns(
     xy: FloatArray, tail: IntArray, head: IntArray, road_class: IntArray, rng: np.random.Generator
 ) -> IntArray:
-    """Return the legal turns: no U-turns, no turns between slip roads, and not all left turns off primary roads."""
+    """Return the legal turns: no U-turns, no turns between slip roads, and some left turns from primary roads."""
     turns = join_segments(tail, head)
     source, target = turns.T
     before, after = (xy[head[k]] - xy[tail[k]] for k in (source, target))
     cross = before[:, 0] * after[:, 1] - before[:, 1] * after[:, 0]
     left = np.arctan2(cross, (before * after).sum(axis=1)) > np.radians(45.0)
     forbidden = left & (road_class[source] == PRIMARY) & (rng.random(len(turns)) < _NO_LEFT)
-    # Pieces of a slip road follow each other; at an avenue, returning directly to the motorway is forbidden.
+    # Turns between two slip roads at an avenue, back to the motorway, are forbidden.
     crossing = np.bincount(tail)[head[source]] > 1
     forbidden |= crossing & (road_class[source] == LINK) & (road_class[target] == LINK)
     return np.asarray(turns[~forbidden])
 
 
-_PIECE_M = 120.0  # distance of the ring's nodes
+_PIECE_M = 120.0  # distance between the nodes of the ring
 _INTERCHANGES = 8
-_STREET_M = 110.0  # distance of the nodes of avenues out to the ring
-_SLIP = 2  # pieces of the ring from a slip road to the avenue
-_APART_M = 130.0  # from the ring's inner roadway to the end of an avenue
+_STREET_M = 110.0  # distance between the nodes of the avenues to the ring
+_SLIP = 2  # number of segments of the ring between a slip road and the avenue
+_APART_M = 130.0  # distance between the inner carriageway of the ring and the end of an avenue
 
 
 def ring_outline(rng: np.random.Generator) -> FloatArray:
-    """Return the ring's distance (360,) from the centre in each direction (degrees from east), on average 1."""
+    """Return the relative radius (360,) of the ring per degree, anticlockwise from east; its mean is 1."""
     angle = np.radians(np.arange(360.0))
     phase = rng.uniform(0.0, 2.0 * np.pi, size=2)
     return np.asarray(1.0 + 0.05 * np.sin(2.0 * angle + phase[0]) + 0.025 * np.sin(3.0 * angle + phase[1]))
 
 
 def lay_ring(drawing: CityDrawing, radius_m: float, outline: FloatArray, ends: list[int]) -> None:
-    """Lay the ring, and connect it to the avenues that end near it at up to eight interchanges.
+    """Create the ring road, and connect it to arterials at up to eight interchanges.
 
-    Traffic keeps to the right: the outer roadway leads anticlockwise, the inner one clockwise. `radius_m` is the mean
-    radius, `outline` (360,) the relative radius by degree, and `ends` are the nodes where arterials end.
+    Traffic keeps to the right: the outer carriageway is anticlockwise, the inner one clockwise. `radius_m` is the mean
+    radius, `outline` (360,) is the result of `ring_outline`, and `ends` are the nodes where arterials end.
     """
     n = round(2.0 * np.pi * radius_m / _PIECE_M)
     step = 2.0 * np.pi / n
@@ -311,7 +310,7 @@ def lay_ring(drawing: CityDrawing, radius_m: float, outline: FloatArray, ends: l
         k = round(bearing[chosen] / step)
         end = drawing.node(point(k, TWIN_M / 2.0 + _APART_M))
         drawing.street(_avenue(drawing, ends[chosen], end), SECONDARY, drawing.way())
-        # Exits before the avenue, entries after it: clockwise inside, anticlockwise outside.
+        # In the direction of travel, exits are before the avenue and entries after it.
         for roadway, clockwise, inwards_m in ((inner, True, 75.0), (outer, False, 45.0)):
             for off in (True, False):
                 offset = _SLIP if off == clockwise else -_SLIP
@@ -321,7 +320,7 @@ def lay_ring(drawing: CityDrawing, radius_m: float, outline: FloatArray, ends: l
 
 
 def _avenue(drawing: CityDrawing, start: int, end: int) -> list[int]:
-    """Return the nodes of a straight avenue between two nodes, about 110 m apart."""
+    """Return the nodes of a straight avenue between two nodes, at distances of about 110 m."""
     a, b = np.array(drawing.xy[start]), np.array(drawing.xy[end])
     n = max(1, round(float(np.hypot(*(b - a))) / _STREET_M))
     return [start, *(drawing.node(a + (b - a) * k / n) for k in range(1, n)), end]
