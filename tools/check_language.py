@@ -84,7 +84,7 @@ WORDS = re.compile(
 # Words of the names of tests, besides the phrases of PROSE.
 TEST_WORDS = re.compile(
     r"\b(?:hardly|remembers?|forgets?|knows?|thinks?|wants?|likes|likeliest|whatever|wherever|ways|slopes?|engines?|"
-    r"that is no|as many as|those of|that of|where there is none|the one from|come to)\b"
+    r"that is no|as many as|where there is none|the one from|come to)\b"
 )
 _PARTICIPLE = re.compile(
     r"(?!feed|seed|need|embed|speed|exceed|proceed|shed|expected)\w{2,}ed|told|said|known|found|drawn|made|kept|held|taken|"
