@@ -33,7 +33,7 @@ def soft_labels(labels: NDArray[np.int64], k: int) -> Float:
 
 
 @pytest.mark.parametrize(("n", "k1", "k2"), [(100, 3, 3), (20, 6, 6), (2, 2, 2), (5, 3, 8), (30, 2, 5)])
-def test_null_expectation_is_that_of_random_draws(n: int, k1: int, k2: int) -> None:
+def test_null_expectation_equals_the_mean_of_random_draws(n: int, k1: int, k2: int) -> None:
     """5 standard errors: a right value fails once in two million seeds; the closed form fails by far at (20, 6, 6)."""
     rng = np.random.default_rng(n)
     number = max(4000, 200_000 // n)

@@ -58,7 +58,7 @@ def test_text_and_json_of_an_evaluation(fitted):
     assert f"ANID  {evaluation.recovery.anid:.4f} soft, {evaluation.recovery.anid_hard:.4f} hard" in text
     assert "river" in text
     assert str(evaluation.gevd) in text
-    assert f"NLL   {evaluation.reference.nll:.4f} per demonstration of the true rewards" in text
+    assert f"NLL   {evaluation.reference.nll:.4f} per demonstration under the true rewards" in text
     assert repr(evaluation) == text
     read = json.loads(json.dumps(evaluation.to_dict(), allow_nan=False))
     assert read["nll"]["mean"] == evaluation.nll.mean
@@ -102,7 +102,7 @@ def test_groups_share_their_posterior(fitted):
 
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 4), st.integers(1, 20))
 @settings(max_examples=examples(60))
-def test_accuracy_is_the_best_over_all_ways_to_match(seed, L, K, n):
+def test_accuracy_is_the_maximum_over_all_matchings(seed, L, K, n):
     rng = np.random.default_rng(seed)
     labels, U = rng.integers(L, size=n), rng.dirichlet(np.full(K, 0.5), size=n)
     evaluation = recover(labels, U)

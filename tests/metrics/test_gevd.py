@@ -121,7 +121,7 @@ def test_a_swapped_orientation_is_detected() -> None:
     np.testing.assert_array_equal(result.evd, [[0.0, 1.0]])
 
 
-def test_the_matrix_is_that_of_pairs() -> None:
+def test_matrix_contains_the_distances_of_all_pairs() -> None:
     world = ElementWorld()
     learned = RewardEnsemble([0.7, 0.3], [world.ensemble.thetas[0] - 0.3, [-1.0, 0.0, -2.0, -3.0, -4.0]])
     for name, distance in (("evd", evd), ("ile", ile), ("epic", epic), ("dard", dard)):
@@ -174,7 +174,7 @@ def test_ties_give_an_interval() -> None:
     ends = np.array([evd_interval(world.mdp, theta, np.zeros(5)) for theta in truth.thetas])
     np.testing.assert_allclose(result.interval, (truth.weights @ ends)[[0, 2]], rtol=1e-12)
     np.testing.assert_allclose(result.value, 185.3, rtol=0.0, atol=0.1)
-    assert "0 to 970.463 over ties" in str(result)
+    assert "0 to 970.463 over tie-breaking rules" in str(result)
     # Half of what is tied goes where it does good.
     tied = gevd(fork(), RewardEnsemble([0.5, 0.5], [A, B]), RewardEnsemble([1.0], [BOTH]))
     np.testing.assert_allclose([*tied.interval, tied.value], [0.0, 1.5, 0.75], rtol=1e-14, atol=0.0)
@@ -245,7 +245,7 @@ def test_the_largest_contributions() -> None:
     with raises(InvalidParameter, parameter="n"):
         result.largest(-1)
     text = str(result).splitlines()
-    assert text[0] == "GEVD 1.3 (EVD), 20 % of the bound 6.5, 10 % of the paper's"
+    assert text[0] == "GEVD 1.3 (EVD), 20 % of the bound 6.5, 10 % of the paper's bound"
     assert len(text) == 5
     assert text[2].split() == ["0", "0", "0.5", "1", "0.5"]
 

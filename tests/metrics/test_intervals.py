@@ -135,7 +135,7 @@ def test_no_difference_is_claimed_if_tests_are_not_significant():
     torn = compare_paired(gaps, np.zeros(12), ("ours", "theirs"))
     assert torn.p_wilcoxon < 0.05 < torn.p_t
     assert torn.better is None
-    assert str(torn).startswith("The tests disagree on ours and theirs")
+    assert str(torn).startswith("The two tests disagree about ours and theirs")
     # Five pairs can never satisfy Wilcoxon at 5 %, whatever the t-test says.
     assert compare_paired(np.arange(5.0), np.arange(5.0) + np.linspace(5.0, 5.4, 5)).better is None
 

@@ -62,7 +62,7 @@ def test_nll_of_any_ensemble_equals_enumeration_and_probabilities_sum_to_one(cas
     assert np.all(nll.values <= -(log_p @ weights) + 1e-8)
 
 
-def test_mixture_nll_is_score_samples_turned_and_that_of_its_ensemble(fitted):
+def test_mixture_nll_is_minus_score_samples_and_equals_ensemble_nll(fitted):
     mix, demos = fitted
     nll = mixture_nll(mix, demos)
     np.testing.assert_array_equal(nll.values, -mix.score_samples(demos))

@@ -46,7 +46,7 @@ def size(mdp: MDP, theta: Float) -> float:
 
 @settings(max_examples=examples(50))
 @given(case=PAIRS)
-def test_evd_is_that_of_dense_tensors(case: Case) -> None:
+def test_evd_equals_dense_computation(case: Case) -> None:
     mdp, (true, learned) = case.mdp, case.thetas
     atol = 1e-9 * size(mdp, true)
     np.testing.assert_allclose(evd(mdp, true, learned), dense_evd(mdp, true, learned), rtol=0.0, atol=atol)
@@ -59,7 +59,7 @@ def test_evd_is_that_of_dense_tensors(case: Case) -> None:
 
 @settings(max_examples=examples(50))
 @given(case=PAIRS, ties=st.booleans())
-def test_the_interval_is_that_of_all_ways_to_break_ties(case: Case, ties: bool) -> None:
+def test_interval_spans_all_tie_breaking_rules(case: Case, ties: bool) -> None:
     mdp, (true, learned) = case.mdp, case.thetas
     learned = learned * (0.0 if ties else 1.0)
     low, value, high = evd_interval(mdp, true, learned)

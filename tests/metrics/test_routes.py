@@ -15,7 +15,7 @@ from limiirl.metrics.routes import (
     edit_distance,
     feature_distance,
     match_rate,
-    missing_distance_share,
+    missing_distance_fraction,
     next_action_accuracy,
 )
 from tests.helpers import examples, raises
@@ -53,21 +53,21 @@ def naive_edits(one, other):
 @settings(max_examples=examples(200))
 def test_distance_missed_equals_counting_in_lists(listed, each):
     true, forecast = both(listed)
-    result = missing_distance_share(true, forecast, each)
+    result = missing_distance_fraction(true, forecast, each)
     np.testing.assert_allclose(result, [naive_missed(*pair, each) for pair in listed], rtol=1e-12, atol=1e-12)
     assert np.all((result >= 0.0) & (result <= 1.0))
     np.testing.assert_array_equal(
-        missing_distance_share(true, forecast), missing_distance_share(true, forecast, np.ones(6))
+        missing_distance_fraction(true, forecast), missing_distance_fraction(true, forecast, np.ones(6))
     )
-    np.testing.assert_array_equal(missing_distance_share(true, true, each), 0.0)
+    np.testing.assert_array_equal(missing_distance_fraction(true, true, each), 0.0)
     # The order in which states are passed does not matter, and detours cost nothing.
     np.testing.assert_array_equal(
-        missing_distance_share(true, both([(a, b[::-1]) for a, b in listed])[1], each), result
+        missing_distance_fraction(true, both([(a, b[::-1]) for a, b in listed])[1], each), result
     )
-    np.testing.assert_array_equal(missing_distance_share(true, both([(a, b + a) for a, b in listed])[1], each), 0.0)
+    np.testing.assert_array_equal(missing_distance_fraction(true, both([(a, b + a) for a, b in listed])[1], each), 0.0)
     for share in (0.0, 0.5, 0.9, 1.0):
         matched = np.mean([naive_missed(*pair, each) <= 1.0 - share + 1e-9 for pair in listed])
-        assert match_rate(true, forecast, each, share=share) == matched
+        assert match_rate(true, forecast, each, threshold=share) == matched
 
 
 def test_nine_tenths_are_ninety_per_cent_and_the_direction_counts():
@@ -75,36 +75,38 @@ def test_nine_tenths_are_ninety_per_cent_and_the_direction_counts():
     true, forecast = both([(list(range(10)), list(range(1, 10)))])
     for length in (0.1, 0.7, 1.1, 3.7):
         assert match_rate(true, forecast, np.full(10, length)) == 1.0
-    assert match_rate(true, forecast, share=0.91) == 0.0
+    assert match_rate(true, forecast, threshold=0.91) == 0.0
     missed = (
-        missing_distance_share(*both([([0, 1], [0, 1, 2, 3])])),
-        missing_distance_share(*both([([0, 1, 2, 3], [0, 1])])),
+        missing_distance_fraction(*both([([0, 1], [0, 1, 2, 3])])),
+        missing_distance_fraction(*both([([0, 1, 2, 3], [0, 1])])),
     )
     assert [value.tolist() for value in missed] == [[0.0], [0.5]]
 
 
 def test_numbers_of_states_may_be_large():
     true, forecast = both([([2**61, 7], [7, 2**61 - 1])])
-    assert missing_distance_share(true, forecast).tolist() == [0.5]
+    assert missing_distance_fraction(true, forecast).tolist() == [0.5]
     assert edit_distance(true, forecast).tolist() == [2.0]
 
 
 GRID = MDP.from_edges([0, 0, 0, 1, 2], [1, 1, 2, 0, 1], action=[0, 1, 2, 0, 0])
 
 
-def test_distance_missed_on_edges_tells_parallel_ones_and_directions_apart():
+def test_missing_distance_on_edges_distinguishes_parallel_edges_and_directions():
     true = Demonstrations.from_lists([[0, 1, 0, 1]] * 3, [[0, 0, 1]] * 3)
     forecast = Demonstrations.from_lists([[0, 1, 0, 1], [0, 1], [0, 2, 1]], [[0, 0, 0], [1], [2, 0]])
     each = np.array([1.0, 2.0, 8.0, 4.0, 16.0])  # of 0-1 by action 0 and 1, 0-2, 1-0 and 2-1
-    np.testing.assert_allclose(missing_distance_share(true, forecast, each, mdp=GRID), [2 / 7, 5 / 7, 1.0], rtol=1e-14)
-    np.testing.assert_allclose(missing_distance_share(true, forecast, mdp=GRID), [1 / 3, 2 / 3, 1.0], rtol=1e-14)
-    assert match_rate(true, forecast, each, mdp=GRID, share=0.5) == pytest.approx(1 / 3, rel=1e-12)
+    np.testing.assert_allclose(
+        missing_distance_fraction(true, forecast, each, mdp=GRID), [2 / 7, 5 / 7, 1.0], rtol=1e-14
+    )
+    np.testing.assert_allclose(missing_distance_fraction(true, forecast, mdp=GRID), [1 / 3, 2 / 3, 1.0], rtol=1e-14)
+    assert match_rate(true, forecast, each, mdp=GRID, threshold=0.5) == pytest.approx(1 / 3, rel=1e-12)
     alone = Demonstrations.from_lists([[0]] * 3)
-    np.testing.assert_array_equal(missing_distance_share(alone, forecast, each, mdp=GRID), 0.0)
-    np.testing.assert_array_equal(missing_distance_share(true, alone, each, mdp=GRID), 1.0)
-    np.testing.assert_array_equal(missing_distance_share(alone, alone, each, mdp=GRID), 0.0)
+    np.testing.assert_array_equal(missing_distance_fraction(alone, forecast, each, mdp=GRID), 0.0)
+    np.testing.assert_array_equal(missing_distance_fraction(true, alone, each, mdp=GRID), 1.0)
+    np.testing.assert_array_equal(missing_distance_fraction(alone, alone, each, mdp=GRID), 0.0)
     with raises(InvalidDemos, parameter="mdp"):
-        missing_distance_share(Demonstrations.from_lists([[0, 1]]), Demonstrations.from_lists([[0, 2]]), mdp=GRID)
+        missing_distance_fraction(Demonstrations.from_lists([[0, 1]]), Demonstrations.from_lists([[0, 2]]), mdp=GRID)
 
 
 @given(pairs)
@@ -131,7 +133,7 @@ def test_edit_distance_obeys_the_triangle(a, b, c):
 
 @given(st.integers(0, 10**6))
 @settings(max_examples=examples(20))
-def test_feature_distance_is_that_of_discounted_counts(seed):
+def test_feature_distance_compares_discounted_counts(seed):
     mdp = crossings().replace(gamma=0.8)
     (true, _), (forecast, _) = walks(5, seed=seed), walks(5, seed=seed + 1)
     result = feature_distance(mdp, true, forecast)
@@ -203,19 +205,19 @@ def test_ties_are_shared_out():
 def test_errors(fitted):
     mix, _ = fitted
     one, two = Demonstrations.from_lists([[0, 1]]), Demonstrations.from_lists([[0, 1], [0]])
-    for metric in (missing_distance_share, match_rate, edit_distance, lambda a, b: feature_distance(mix.mdp_, a, b)):
+    for metric in (missing_distance_fraction, match_rate, edit_distance, lambda a, b: feature_distance(mix.mdp_, a, b)):
         with raises(InvalidDemos, parameter="forecast", value=2):
             metric(one, two)
         with pytest.raises(InvalidDemos):
             metric(one[:0], one[:0])
     with raises(InvalidParameter, parameter="lengths"):
-        missing_distance_share(one, one, [1.0])
+        missing_distance_fraction(one, one, [1.0])
     with raises(InvalidParameter, parameter="lengths"):
-        missing_distance_share(one, one, np.ones(25), mdp=crossings())
+        missing_distance_fraction(one, one, np.ones(25), mdp=crossings())
     with raises(InvalidParameter, parameter="lengths"):
-        missing_distance_share(one, one, [1.0, -1.0])
-    with raises(InvalidParameter, parameter="share"):
-        match_rate(one, one, share=90)
+        missing_distance_fraction(one, one, [1.0, -1.0])
+    with raises(InvalidParameter, parameter="threshold"):
+        match_rate(one, one, threshold=90)
     with pytest.raises(NotFitted):
         next_action_accuracy(IntentMixture(), one)
     with raises(InvalidDemos, parameter="demos"):

@@ -19,49 +19,25 @@ from limiirl.metrics.routes import (
     edit_distance,
     feature_distance,
     match_rate,
-    missing_distance_share,
+    missing_distance_fraction,
     next_action_accuracy,
 )
 
 if TYPE_CHECKING:
     from limiirl.metrics.plotting import draw_flow
 
+# fmt: off
 __all__ = [
-    "GEVD",
-    "NLL",
-    "Comparison",
-    "Evaluation",
-    "Interval",
-    "Recovery",
-    "agrees_with",
-    "anid",
-    "bootstrap_interval",
-    "compare_paired",
-    "dard",
-    "draw_flow",
-    "edit_distance",
-    "ensemble_nll",
-    "epic",
-    "evaluate",
-    "evd",
-    "evd_interval",
-    "feature_distance",
-    "gevd",
-    "hard_labels",
-    "ile",
-    "ile_interval",
-    "match_rate",
-    "mean_interval",
-    "missing_distance_share",
-    "mixture_nll",
-    "next_action_accuracy",
-    "nid",
-    "recover",
+    "GEVD", "NLL", "Comparison", "Evaluation", "Interval", "Recovery", "agrees_with", "anid", "bootstrap_interval",
+    "compare_paired", "dard", "draw_flow", "edit_distance", "ensemble_nll", "epic", "evaluate", "evd", "evd_interval",
+    "feature_distance", "gevd", "hard_labels", "ile", "ile_interval", "match_rate", "mean_interval",
+    "missing_distance_fraction", "mixture_nll", "next_action_accuracy", "nid", "recover",
 ]
+# fmt: on
 
 
 def __getattr__(name: str) -> Any:
-    if name == "draw_flow":  # which imports matplotlib
+    if name == "draw_flow":  # imported on first use, because it imports matplotlib
         from limiirl.metrics.plotting import draw_flow
 
         return draw_flow

@@ -1,7 +1,7 @@
 """Normalised information distance between soft or hard clusterings, and its adjustment for chance.
 
-Paper: section "Clustering Performance" and its appendix "ANID metric". With the joint distribution ``P = U^T V / N``,
-its mutual information I and H, the larger of the two marginal entropies, ``NID = 1 - I / H`` and
+Paper: section "Clustering Performance" and its appendix "ANID metric". Let I be the mutual information of the joint
+distribution ``P = U^T V / N``, and H the larger of its two marginal entropies. Then ``NID = 1 - I / H`` and
 ``ANID = 1 - (I - E[I]) / (H - E[I])``, where the expectation is over random clusterings of the same size.
 """
 
@@ -16,9 +16,9 @@ from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter
 
 _TOLERANCE = 1e-8
-# Information below this value is rounding error.
+# Smaller values of information are rounding errors.
 _ZERO = 1e-12
-# Trapezoid steps in log s and of the double exponential rule; halving either changes E[I] by less than 1e-13.
+# Step sizes of the trapezoid rule in log s and of the double exponential rule; halving them changes E[I] by < 1e-13.
 _LOG_STEP, _BETA_STEP = 0.1, 0.1
 
 
@@ -42,14 +42,14 @@ def nid(U: ArrayLike, V: ArrayLike) -> float:
 
 
 def anid(U: ArrayLike, V: ArrayLike, *, null: Literal["dirichlet", "hypergeometric"] = "dirichlet") -> float:
-    """Return the adjusted max-normalised information distance: 0 for equal labels, about 1 for chance.
+    """Return the adjusted max-normalised information distance: 0 for equal labels, about 1 for random labels.
 
-    If H <= E[I], no adjustment is possible: the distance is 0 if I = 0, otherwise `nid`.
+    If H <= E[I], no adjustment is possible; the distance is then 0 if I = 0, and `nid` otherwise.
 
     Parameters
     ----------
     U, V : (N, K) responsibilities or (N,) integer labels
-        Rows are distributions over clusters; an empty column counts as a cluster of the null model.
+        Rows are distributions over clusters; empty columns count as clusters in the null model.
     null : "dirichlet" or "hypergeometric"
         Null model: rows drawn from Dirichlet(1/K, ..., 1/K), as in the paper; or permuted hard labels, as in
         scikit-learn's `adjusted_mutual_info_score`.
@@ -77,7 +77,7 @@ def anid(U: ArrayLike, V: ArrayLike, *, null: Literal["dirichlet", "hypergeometr
 
 
 def hard_labels(U: ArrayLike) -> FloatArray:
-    """Return the one-hot (N, K) form of responsibilities or labels: the first maximum of each row.
+    """Return one-hot labels (N, K) of responsibilities or labels: the first maximum of each row.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def expected_information(n: int, k1: int, k2: int) -> float:
     By exchangeability it is ``K1 K2 h(uv) - K1 h(u) - K2 h(v)``, where u ~ Beta(1/K1, 1 - 1/K1), v likewise, and
     ``h(x) = E[X log X]`` for the mean X of n copies of x. With ``log x = int (e^-s - e^-sx) ds / s`` and the Laplace
     transform l(z) = E e^-zx, ``h = int (E[x] e^-s + l'(s/n) l(s/n)^(n-1)) ds / s``; in log s the trapezoid rule is
-    accurate to twelve digits. For large n it tends to ``(K1 - 1)(K2 - 1) / (8 n)`` (delta method).
+    accurate to twelve digits. For large n, E[I] tends to ``(K1 - 1)(K2 - 1) / (8 n)`` (delta method).
     """
     if k1 > k2:
         return expected_information(n, k2, k1)  # bitwise symmetric
@@ -140,14 +140,14 @@ def _laplace(z: FloatArray, x: FloatArray, weights: FloatArray) -> tuple[FloatAr
 
 def _h(n: int, log_s: FloatArray, mean: float, l_minus_1: FloatArray, gradient: FloatArray) -> float:
     """Integrate E[X log X] from l - 1 and -l' at the points s / n."""
-    # For large z, l may round to 0.
+    # l may round to 0 for large z.
     with np.errstate(divide="ignore"):
         power = np.exp((n - 1) * np.log1p(np.maximum(l_minus_1, -1.0)))
     return float(_LOG_STEP * np.sum(mean * np.exp(-np.exp(log_s)) - power * gradient))
 
 
 def _hypergeometric_information(rows: FloatArray, columns: FloatArray) -> float:
-    """Return E[I] of randomly permuted labels."""
+    """Return E[I] under random permutations of the labels."""
     from sklearn.metrics.cluster import expected_mutual_information
 
     for name, values in (("U", rows), ("V", columns)):
@@ -167,19 +167,19 @@ def _information(rows: FloatArray, columns: FloatArray) -> tuple[float, float]:
     joint = rows.T @ columns / len(rows)
     h_rows, h_columns = (-float(xlogy(p, p).sum()) for p in (rows.mean(axis=0), columns.mean(axis=0)))
     information = h_rows + h_columns + float(xlogy(joint, joint).sum())
-    # Clip rounding.
+    # Clip rounding errors.
     return min(max(information, 0.0), h_rows, h_columns), max(h_rows, h_columns, 0.0)
 
 
 def _pair(U: ArrayLike, V: ArrayLike) -> tuple[FloatArray, FloatArray]:
     rows, columns = _responsibilities(U, "U"), _responsibilities(V, "V")
     if len(rows) != len(columns):
-        raise InvalidParameter.of("V", len(columns), f"must have {len(rows)} rows, like U")
+        raise InvalidParameter.of("V", len(columns), f"must have as many rows as U, {len(rows)}")
     return rows, columns
 
 
 def _responsibilities(values: ArrayLike, name: str) -> FloatArray:
-    """Return responsibilities (N, K) after checking them, or convert labels (N,) to them."""
+    """Return checked responsibilities (N, K); labels (N,) are converted to one-hot responsibilities."""
     array = np.asarray(values)
     if array.ndim == 1 and array.size and array.dtype.kind in "iu":
         distinct, index = np.unique(array, return_inverse=True)

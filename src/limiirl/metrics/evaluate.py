@@ -1,4 +1,4 @@
-"""`evaluate`: likelihood, recovery of intents and GEVD of a fitted mixture."""
+"""Evaluation of a fitted mixture: likelihood, recovery of the true intents, and GEVD."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class NLL:
     Attributes
     ----------
     values, names : (G,)
-        One per demonstration, or per group in sorted order.
+        Negative log-likelihood and name of each demonstration, or of each group in sorted order.
     n_demos, n_steps : (G,) int64
-        Numbers of demonstrations and of states.
+        Number of demonstrations and number of states of each entry.
     unit : "demonstrations" or "groups"
 
     Examples
@@ -82,9 +82,8 @@ class NLL:
 def mixture_nll(mixture: IntentMixture, demos: Demonstrations, groups: ArrayLike | None = None) -> NLL:
     """Return ``-log sum_k rho_k p(tau | theta_k)`` of each demonstration under a fitted mixture.
 
-    Start and transition probabilities are included: values are comparable only for the same MDP and `max_length`.
-
-    Demonstrations of a group (N,) share one intent and are scored together.
+    Start and transition probabilities are included, so that values are comparable only for the same MDP and
+    `max_length`. Demonstrations with the same entry in `groups` (N,) share one intent and are scored together.
 
     Examples
     --------
@@ -107,7 +106,7 @@ def ensemble_nll(
 ) -> NLL:
     """Return the negative log-likelihood of demonstrations under an ensemble and a single-intent model.
 
-    The model is any object with ``log_prob(mdp, thetas, demos)`` and a known `max_length`: ``MaxEnt(50)``, or fitted.
+    The model has ``log_prob(mdp, thetas, demos)`` and a `max_length`, such as ``MaxEnt(50)`` or a fitted model.
 
     Examples
     --------
@@ -119,7 +118,8 @@ def ensemble_nll(
     """
     units, lengths = _units(demos, groups)
     if not isinstance(ensemble, RewardEnsemble):
-        raise InvalidParameter.of("ensemble", type(ensemble).__name__, "must be a RewardEnsemble (mixture.ensemble_)")
+        rule = "must be a RewardEnsemble, such as mixture.ensemble_"
+        raise InvalidParameter.of("ensemble", type(ensemble).__name__, rule)
     if not hasattr(irl, "log_prob"):
         raise InvalidParameter.of("irl", type(irl).__name__, "must be a single-intent model such as MaxEnt(50)")
     used = ensemble.weights > 0.0
@@ -150,18 +150,18 @@ _SHOWN = 12
 
 @dataclass(frozen=True, eq=False)
 class Recovery:
-    """Agreement of a posterior with known intents.
+    """Agreement of a posterior with the true intents.
 
     Attributes
     ----------
     labels, intent : (L,)
-        The known intents, sorted, and the learned intent matched with each; -1 if there is none.
+        The true intents, sorted, and the learned intent matched with each; -1 if no intent is matched.
     counts : (L, K) int64
-        Demonstrations by known intent (rows) and most probable learned intent (columns).
+        Number of demonstrations by true intent (rows) and most probable learned intent (columns).
     accuracy : float
         Fraction of demonstrations whose most probable intent is matched with their label.
     nid, anid, nid_hard, anid_hard : float
-        Distances from the labels of the posterior (soft, as in the paper) and of the most probable intents.
+        Distances between the labels and the posterior (soft, as in the paper) or the most probable intents (hard).
     """
 
     labels: NDArray[Any]
@@ -183,7 +183,7 @@ class Recovery:
         width = max(len(str(label)) for label in [*self.labels[:_SHOWN], "label"])
         intents = "intent" if L == 1 else "intents"
         lines = [
-            f"Against {n} labels of {L} {intents}: {100 * self.accuracy:.1f} % correct after matching",
+            f"Compared with {n} labels of {L} {intents}: {100 * self.accuracy:.1f} % correct after matching",
             f"  NID   {self.nid:.4f} soft, {self.nid_hard:.4f} hard",
             f"  ANID  {self.anid:.4f} soft, {self.anid_hard:.4f} hard (0 is perfect, 1 is chance)",
             f"  {'label':>{width}}  {'  '.join(f'intent {k}' for k in range(K))}  matched with",
@@ -196,7 +196,7 @@ class Recovery:
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """Mean NLL of the true ensemble under the mixture's model, and distance between its and the learned posterior."""
+    """Mean NLL of the true ensemble under the mixture's model, and ANID between the true and the learned posterior."""
 
     nll: float
     anid: float
@@ -207,7 +207,7 @@ class Reference:
 class Evaluation:
     """Result of `evaluate`; fields are None if there is nothing to compare with.
 
-    `reference` is also None if the true rewards have no finite likelihood under the model.
+    `reference` is also None if the likelihood of the true rewards under the model is not finite.
     """
 
     n_intents: int
@@ -238,9 +238,9 @@ class Evaluation:
         if self.reference is not None:
             true = self.reference
             parts.append(
-                "Against the true rewards under the same model\n"
-                f"  NLL   {true.nll:.4f} per {score.unit[:-1]} of the true rewards\n"
-                f"  ANID  {true.anid:.4f} soft, {true.anid_hard:.4f} hard from their posterior"
+                "Compared with the true rewards under the same model\n"
+                f"  NLL   {true.nll:.4f} per {score.unit[:-1]} under the true rewards\n"
+                f"  ANID  {true.anid:.4f} soft, {true.anid_hard:.4f} hard between the two posteriors"
             )
         if self.gevd is not None:
             parts.append(str(self.gevd))
@@ -256,7 +256,7 @@ def evaluate(
     truth: RewardEnsemble | None = None,
     groups: ArrayLike | None = None,
 ) -> Evaluation:
-    """Evaluate a fitted mixture: its likelihood, and, if known, the true intents and the true rewards.
+    """Evaluate a fitted mixture by its likelihood and, if available, against true intents and true rewards.
 
     Parameters
     ----------
@@ -264,11 +264,11 @@ def evaluate(
     demos : Demonstrations
         Preferably not the training data.
     labels : (N,), optional
-        Known intent of each demonstration; `demos.labels` by default.
+        True intent of each demonstration; default: `demos.labels`.
     truth : RewardEnsemble, optional
         The true weights and rewards, in the features of the fitted MDP.
     groups : (N,), optional
-        Demonstrations of a group share one intent.
+        Group of each demonstration; demonstrations of a group share one intent.
 
     Examples
     --------
@@ -280,7 +280,7 @@ def evaluate(
     2 intents on 3 demonstrations, 6 steps
       NLL   0.65 ± 0.99 (95 %) per demonstration, 0.3238 per step
     <BLANKLINE>
-    Against 3 labels of 2 intents: 100.0 % correct after matching
+    Compared with 3 labels of 2 intents: 100.0 % correct after matching
       NID   0.0019 soft, 0.0000 hard
       ANID  0.0021 soft, 0.0000 hard (0 is perfect, 1 is chance)
       label  intent 0  intent 1  matched with
@@ -291,9 +291,8 @@ def evaluate(
     (0.33, 2.0)
     """
     if isinstance(labels, RewardEnsemble):
-        raise InvalidParameter.of(
-            "labels", labels, "must be an array (N,) of known intents", remedy="Pass an ensemble as truth=."
-        )
+        rule, remedy = "must be an array (N,) of true intents", "Pass an ensemble as truth=."
+        raise InvalidParameter.of("labels", labels, rule, remedy=remedy)
     score = mixture_nll(mixture, demos, groups)
     U = mixture.predict_proba(demos, groups)
     known = demos.labels if labels is None else labels
@@ -304,10 +303,8 @@ def evaluate(
     if not isinstance(truth, RewardEnsemble):
         raise InvalidParameter.of("truth", type(truth).__name__, "must be a RewardEnsemble")
     if not isinstance(mixture.mdp_, MDP):
-        raise InvalidParameter(
-            "truth requires a mixture fitted with an MDP, because GEVD is computed from optimal policies.",
-            parameter="truth",
-        )
+        message = "truth requires a mixture fitted with an MDP, because GEVD is computed from optimal policies."
+        raise InvalidParameter(message, parameter="truth")
     from limiirl.metrics.gevd import gevd
 
     distance = gevd(mixture.mdp_, truth, mixture.ensemble_)
@@ -315,7 +312,7 @@ def evaluate(
 
 
 def recover(labels: ArrayLike, U: ArrayLike) -> Recovery:
-    """Compare known intents (N,), numbers or strings, with a posterior (N, K).
+    """Compare true intents (N,), numbers or strings, with a posterior (N, K).
 
     Examples
     --------
@@ -346,7 +343,7 @@ def recover(labels: ArrayLike, U: ArrayLike) -> Recovery:
 def _reference(
     mixture: IntentMixture, demos: Demonstrations, truth: RewardEnsemble, groups: ArrayLike | None, U: FloatArray
 ) -> Reference | None:
-    """Return NLL and posterior distances of the true ensemble under the mixture's model; None if not finite."""
+    """Return the `Reference` of the true ensemble; None if its likelihood under the model is not finite."""
     validate.check_fitted(mixture)
     units, used = Groups.from_labels(groups, len(demos)), truth.weights > 0.0
     try:

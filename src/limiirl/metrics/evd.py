@@ -1,4 +1,4 @@
-"""Expected value difference (EVD), inverse learning error (ILE), and their intervals over ties.
+"""Expected value difference (EVD), inverse learning error (ILE), and their ranges over tie-breaking rules.
 
 Paper: section "MI-IRL Performance Metrics". With V* the optimal values of the true reward, and V the values under the
 true reward of the policy that is optimal for the learned reward, ``EVD = p0 . (V* - V)`` and ``ILE = |V* - V|_1``. Ties
@@ -27,9 +27,9 @@ _RESOLUTION = 1e-11
 
 
 def evd(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, tol: float = TIES) -> float:
-    """Return the expected value difference ``p0 @ (V* - V)``, nonnegative and not symmetric.
+    """Return the expected value difference ``p0 @ (V* - V)``, which is nonnegative and not symmetric.
 
-    With gamma = 1, raises if a reward has no finite optimum, or the learned policy never terminates.
+    With gamma = 1, an error is raised if a reward has no finite optimum, or if the learned policy never terminates.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def evd(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, tol: float
 
 
 def ile(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, tol: float = TIES) -> float:
-    """Return the inverse learning error ``|V* - V|_1``: S times the EVD of a uniform start. See `evd`.
+    """Return the inverse learning error ``|V* - V|_1``, S times the EVD for a uniform start distribution. See `evd`.
 
     Examples
     --------
@@ -65,8 +65,8 @@ def evd_interval(
 ) -> tuple[float, float, float]:
     """Return (low, EVD, high): the range of EVD over all policies that are optimal for the learned reward.
 
-    The end points are the best and the worst tie-breaking under the true reward; with gamma = 1, `high` may be
-    infinite. See `evd`.
+    Ties are broken in the best and in the worst way under the true reward; with gamma = 1, `high` may be infinite.
+    See `evd`.
 
     Examples
     --------
@@ -97,7 +97,10 @@ def _ends(regrets: Regrets) -> tuple[float, float, float]:
 
 @dataclass(frozen=True)
 class Regrets:
-    """Losses (K', K) of the optimal policies of K learned rewards, with ties broken best, uniformly, and worst."""
+    """Losses (K', K) of the policies of K learned rewards under K' true rewards.
+
+    Ties are broken in the best way (`low`), uniformly (`value`) and in the worst way (`high`).
+    """
 
     low: FloatArray
     value: FloatArray
@@ -117,18 +120,18 @@ def compute_regrets(
 ) -> Regrets:
     """Return the sums of ``weights (V* - V)`` for every true reward (K', d) and every learned reward (K, d).
 
-    `optimum` (K', S) are the `optima` of the true rewards; without `ties`, `low` and `high` are `value`. `names` are
-    the rewards' names in errors.
+    `optimum` (K', S) are the optimal values of the true rewards. Without `ties`, `low` and `high` equal `value`.
+    `names` are the names of the rewards in errors.
     """
     shape = (len(truth), len(learned))
     low, value, high = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     for j, theta in enumerate(learned):
-        with blame(names[1], j):
+        with prefix_errors(names[1], j):
             policy = optimal_policy(mdp, theta, tol=tol)
         tied = ties and bool(np.any((policy > 0.0) & (policy < 1.0)))
         choices = _restrict(mdp, policy > 0.0) if tied else mdp
         for i, true in enumerate(truth):
-            with blame(f"{_label(names[1], j)} evaluated under {names[0]}", i):
+            with prefix_errors(f"{_label(names[1], j)} evaluated under {names[0]}", i):
                 value[i, j] = _loss(optimum[i], policy_values(mdp, policy, true), weights)
             low[i, j] = high[i, j] = value[i, j]
             if tied:
@@ -139,49 +142,49 @@ def compute_regrets(
 
 
 def optima(mdp: MDP, thetas: FloatArray, name: str = "truth.thetas") -> FloatArray:
-    """Return V* (K, S) of K rewards."""
+    """Return the optimal values V* (K, S) of K rewards."""
     values = np.empty((len(thetas), mdp.n_states))
     for i, theta in enumerate(thetas):
-        with blame(name, i):
+        with prefix_errors(name, i):
             values[i] = optimal_values(mdp, theta)
     return values
 
 
 def worst_values(mdp: MDP, theta: FloatArray) -> FloatArray:
-    """Return the values (S,) of the worst policy; -inf if the undiscounted loss is unbounded."""
+    """Return the values (S,) of the worst policy; -inf if the undiscounted reward is unbounded below."""
     try:
         return optimal_values(mdp, theta, minimise=True)
     except InvalidParameter:
-        # V* of this theta exists, so the total is unbounded.
+        # The optimal values exist, so that the error means an unbounded loss.
         if mdp.gamma < 1.0:
             raise
         return np.full(mdp.n_states, -np.inf)
 
 
 @contextmanager
-def blame(name: str, index: int) -> Iterator[None]:
+def prefix_errors(name: str, index: int) -> Iterator[None]:
     """Prefix errors of planning with the name and index of the reward."""
     try:
         yield
     except (InvalidParameter, NumericalError) as error:
         own = index if name.endswith("s") else None
         parameter = re.split("[ .]", name)[0]
-        raise type(error)(
-            f"{_label(name, index)}: {error}", parameter=parameter, value=error.value, index=own
-        ) from error
+        message = f"{_label(name, index)}: {error}"
+        raise type(error)(message, parameter=parameter, value=error.value, index=own) from error
 
 
 def check_theta(mdp: MDP, theta: ArrayLike, name: str) -> FloatArray:
-    """Return one reward as (1, d), or raise an error with its name."""
-    with blame(name, 0):
+    """Return one reward vector as (1, d); errors contain its name."""
+    with prefix_errors(name, 0):
         row = mdp.check_thetas(theta)
         if len(row) != 1:
-            raise InvalidParameter(f"must be one reward; got {len(row)}. Use gevd for ensembles.", value=len(row))
+            message = f"must be one reward vector; got {len(row)}. Use gevd for ensembles."
+            raise InvalidParameter(message, value=len(row))
     return row
 
 
 def _label(name: str, index: int) -> str:
-    """Return name[index] for a plural name."""
+    """Return "name[index]" for a plural name, otherwise "name"."""
     return f"{name}[{index}]" if name.endswith("s") else name
 
 

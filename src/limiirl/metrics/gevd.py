@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 from scipy.optimize import linprog
-from scipy.sparse.csgraph import breadth_first_order
 
 from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter, NumericalError
-from limiirl.mdp import MDP, RewardEnsemble
-from limiirl.metrics.evd import TIES, blame, compute_regrets, optima, worst_values
+from limiirl.mdp import MDP, RewardEnsemble, reachable_states
+from limiirl.metrics.evd import TIES, compute_regrets, optima, prefix_errors, worst_values
 from limiirl.metrics.reward_distances import shaping_distances
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 
 # The smallest tolerance of HiGHS; weights are at most 1 and costs are scaled to 1.
 _TOLERANCE = 1e-10
-# Maximum number of rescalings of the costs, and the largest cost then in units of the optimal one.
+# Maximum number of rescalings of the costs, and the largest rescaled cost, in units of the optimal cost.
 _ROUNDS, _LARGEST_COST = 3, 1e6
 # Smaller flows are rounding errors of the solver.
 _ZERO = 1e-12
@@ -85,7 +83,7 @@ def _solve(cost: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
 def least_cost(costs: FloatArray, rows: FloatArray, columns: FloatArray) -> float:
     """Return the optimal transport cost; pairwise costs may be infinite."""
     finite = np.isfinite(costs)
-    # Larger than any alternative, so that such a pair is used only if necessary.
+    # Replace infinite costs by a cost so large that such a pair is used only if necessary.
     large = (1.0 + costs[finite].max(initial=0.0)) * sum(costs.shape)
     flow = transport(np.where(finite, costs, large), rows, columns)
     if flow[~finite].any():
@@ -119,10 +117,10 @@ class GEVD:
     normalised, normalised_tight : float
         `value` divided by the paper's bound ``max_k Delta_k / (1 - gamma)``, and by `bounds[1]`; nan if infinite.
     bounds : (float, float)
-        0 and ``sum_i rho_i e_i*``, with ``e_i*`` the loss of the worst policy under true reward i; 1 for EPIC and DARD,
-        infinite for a custom distance.
+        Lower bound 0, and upper bound ``sum_i rho_i e_i*``, where ``e_i*`` is the loss of the worst policy under true
+        reward i. The upper bound is 1 for EPIC and DARD, and infinite for a custom distance.
     interval : (float, float)
-        Range of the value over tie-breaking of the learned policies.
+        Range of the value over tie-breaking rules of the learned policies.
     flow, evd : (K', K)
         Mass between true intent i (rows) and learned intent j (columns), and their distance.
     distance : str
@@ -132,7 +130,7 @@ class GEVD:
     >>> mdp = MDP.from_edges([0, 0], [1, 2], 3, gamma=0.5, p0=[1.0, 0.0, 0.0], state_features=np.eye(3))
     >>> truth = RewardEnsemble([0.5, 0.5], [[0.0, 4.0, 2.0], [0.0, 0.0, 4.0]])
     >>> print(gevd(mdp, truth, RewardEnsemble([0.75, 0.25], truth.thetas)))
-    GEVD 0.5 (EVD), 33.3 % of the bound 1.5, 6.25 % of the paper's
+    GEVD 0.5 (EVD), 33.3 % of the bound 1.5, 6.25 % of the paper's bound
       true  learned    flow       EVD    contribution
          1        0    0.25         2             0.5
          0        0     0.5         0               0
@@ -173,7 +171,7 @@ class GEVD:
         }
 
     def plot(self, ax: Axes | None = None) -> Figure:
-        """Draw the flow between learned and true intents: width is mass, colour is distance."""
+        """Draw the flow between learned and true intents; widths show mass, colours show distance."""
         from limiirl.metrics.plotting import draw
 
         return draw(self, ax)
@@ -184,9 +182,9 @@ class GEVD:
         if math.isfinite(self.normalised_tight):
             head += f", {100 * self.normalised_tight:.3g} % of the bound {self.bounds[1]:.6g}"
         if math.isfinite(self.normalised) and self.distance in ("evd", "ile"):
-            head += f", {100 * self.normalised:.3g} % of the paper's"
+            head += f", {100 * self.normalised:.3g} % of the paper's bound"
         if self.interval[1] > self.interval[0]:
-            head += f"; {self.interval[0]:.6g} to {self.interval[1]:.6g} over ties"
+            head += f"; {self.interval[0]:.6g} to {self.interval[1]:.6g} over tie-breaking rules"
         lines = [head, f"  true  learned    flow  {name:>8}    contribution"]
         lines += [
             f"  {pair.true:4}  {pair.learned:7}  {pair.flow:6.4g}  {pair.evd:8.4g}  {pair.contribution:14.4g}"
@@ -203,15 +201,15 @@ def gevd(
     distance: str | Distance | ArrayLike = "evd",
     tol: float = TIES,
 ) -> GEVD:
-    """Return the GEVD of a learned ensemble from the true one; their sizes and weights may differ.
+    """Return the GEVD between a true and a learned ensemble; their sizes and weights may differ.
 
     Parameters
     ----------
     mdp : MDP
     truth, learned : RewardEnsemble
-        Not interchangeable: losses are measured under the true rewards. Intents of weight 0 have no flow.
+        They are not interchangeable, because losses are measured under the true rewards.
     distance : "evd", "ile", "epic", "dard", callable or (K', K)
-        Distance of a pair of intents; a callable of (mdp, theta_true, theta_learned).
+        Distance between two intents: a name, a function of (mdp, theta_true, theta_learned), or a matrix.
     tol : float
         Tolerance for ties in EVD and ILE; see `evd`.
 
@@ -248,8 +246,8 @@ def gevd(
 def _parts(mdp: MDP, ensemble: RewardEnsemble, name: str) -> tuple[FloatArray, FloatArray]:
     """Return the normalised weights (K,) and the rewards (K, d) of an ensemble."""
     if not isinstance(ensemble, RewardEnsemble):
-        raise InvalidParameter.of(name, type(ensemble).__name__, "must be a RewardEnsemble (mixture.ensemble_)")
-    with blame(name, 0):
+        raise InvalidParameter.of(name, type(ensemble).__name__, "must be a RewardEnsemble, such as mixture.ensemble_")
+    with prefix_errors(name, 0):
         return ensemble.weights / ensemble.weights.sum(), mdp.check_thetas(ensemble.thetas)
 
 
@@ -259,12 +257,12 @@ def _by_planning(
     (rho_true, thetas_true), (rho, thetas) = truth, learned
     weights = mdp.p0 if distance == "evd" else np.ones(mdp.n_states)
     optimum = optima(mdp, thetas_true)
-    lost = compute_regrets(mdp, optimum, thetas_true, thetas, weights, tol=tol)
-    flow = transport(lost.value, rho_true, rho)
-    value = float((flow * lost.value).sum())
+    regrets = compute_regrets(mdp, optimum, thetas_true, thetas, weights, tol=tol)
+    flow = transport(regrets.value, rho_true, rho)
+    value = float((flow * regrets.value).sum())
     ends = [
-        value if np.array_equal(costs, lost.value) else least_cost(costs, rho_true, rho)
-        for costs in (lost.low, lost.high)
+        value if np.array_equal(costs, regrets.value) else least_cost(costs, rho_true, rho)
+        for costs in (regrets.low, regrets.high)
     ]
     used = np.flatnonzero(rho_true)
     at, counted = np.flatnonzero(weights), weights[weights > 0.0]
@@ -273,28 +271,18 @@ def _by_planning(
     loose = float(weights.sum()) * _largest_range(mdp, thetas_true[used], weights)
     interval = (min(ends[0], value), max(ends[1], value))
     normalised = _normalise(value, loose), _normalise(value, tight)
-    return GEVD(value, *normalised, (0.0, tight), interval, flow, lost.value, distance)
+    return GEVD(value, *normalised, (0.0, tight), interval, flow, regrets.value, distance)
 
 
 def _largest_range(mdp: MDP, thetas: FloatArray, weights: FloatArray) -> float:
-    """Return ``max_k Delta_k / (1 - gamma)``.
+    """Return ``max_k Delta_k / (1 - gamma)``, where Delta_k is the range of reachable rewards.
 
-    Delta_k is the range of rewards over the states reachable from states with nonzero weight.
+    A reward is reachable if its state is reachable from the states with nonzero weight.
     """
-    sink, n = mdp.n_states, mdp.n_states + 1
-    starts = np.flatnonzero(weights)
-    graph = sparse.csr_array(
-        (
-            np.ones(mdp.n_edges + starts.size),
-            (np.concatenate([mdp.src, np.full(starts.size, sink)]), np.concatenate([mdp.dst, starts])),
-        ),
-        shape=(n, n),
-    )
-    reached = np.zeros(n, dtype=np.bool_)
-    reached[breadth_first_order(graph, sink, return_predecessors=False)] = True
+    reached = reachable_states(mdp, np.flatnonzero(weights))
     r_state, r_edge = mdp.rewards(thetas)
     steps = r_state[mdp.src] if r_edge is None else r_state[mdp.src] + r_edge
-    last = r_state[mdp.terminal & reached[:sink]]
+    last = r_state[mdp.terminal & reached]
     # The reward after a terminal state is 0.
     earned = np.concatenate([steps[reached[mdp.src]], last, np.zeros((min(len(last), 1), len(thetas)))])
     width = float(np.ptp(earned, axis=0).max())
@@ -306,7 +294,7 @@ def _largest_range(mdp: MDP, thetas: FloatArray, weights: FloatArray) -> float:
 def _custom_distances(
     mdp: MDP, truth: FloatArray, learned: FloatArray, distance: Distance | ArrayLike
 ) -> tuple[FloatArray, str]:
-    """Return the costs (K', K) of a custom distance, checked, and its name."""
+    """Return the checked costs (K', K) of a custom distance, and its name."""
     shape = (len(truth), len(learned))
     if callable(distance):
         costs = np.array([[float(distance(mdp, true, theta)) for theta in learned] for true in truth])

@@ -77,7 +77,7 @@ def bootstrap_interval(
     ----------
     values : (n,), n >= 2
     statistic : callable
-        Takes an array and ``axis``, like `np.mean` and `np.median`.
+        Accepts an array and ``axis``, like `np.mean` and `np.median`.
     method : "bca" or "percentile"
         Bias-corrected and accelerated, or percentile.
     n_resamples, seed : int
@@ -90,11 +90,11 @@ def bootstrap_interval(
     """
     array, _ = _sample(values, "values"), _level(level)
     check_choice(method, "method", ("bca", "percentile"))
-    figure = float(statistic(array, axis=-1))
+    estimate = float(statistic(array, axis=-1))
     if np.all(array == array[0]):  # BCa would divide by zero
-        return Interval(figure, 0.0, figure, figure, array.size)
+        return Interval(estimate, 0.0, estimate, estimate, array.size)
     with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # raised below
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # an error is raised below
         interval = stats.bootstrap(
             (array,),
             statistic,
@@ -107,7 +107,7 @@ def bootstrap_interval(
     if not (math.isfinite(low) and math.isfinite(high)):
         message = "The BCa interval is undefined for a degenerate bootstrap distribution. Use method='percentile'."
         raise NumericalError(message, parameter="method", value=method)
-    return Interval(figure, (high - low) / 2.0, low, high, array.size)
+    return Interval(estimate, (high - low) / 2.0, low, high, array.size)
 
 
 def agrees_with(
@@ -118,9 +118,9 @@ def agrees_with(
     Parameters
     ----------
     ours, paper : Interval or tuple
-        An interval, or a mean and its half-width (half of what the paper prints after the "±").
+        An interval, or a mean and its half-width, which is half of what the paper prints after the "±".
     rounding : float
-        Rounding error of the paper, such as 0.005 for two decimals.
+        Rounding error of the printed mean, such as 0.005 for two decimals.
 
     Examples
     --------
@@ -159,24 +159,23 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields in JSON types; None for infinite values."""
-        figures = {name: getattr(self, name) for name in ("t", "p_t", "p_wilcoxon", "effect", "better", "level")}
-        plain = {name: None if value in (math.inf, -math.inf) else value for name, value in figures.items()}
+        values = {name: getattr(self, name) for name in ("t", "p_t", "p_wilcoxon", "effect", "better", "level")}
+        plain = {name: None if value in (math.inf, -math.inf) else value for name, value in values.items()}
         pairs = {"names": list(self.names), "means": list(self.means), "difference": self.difference._asdict()}
         return pairs | plain
 
     def __str__(self) -> str:
         first, second = self.names
-        gap = self.difference
         if self.better is not None:
             verdict = f"{self.better} is better than {second if self.better == first else first}"
         elif (self.p_t < 1.0 - self.level) != (self.p_wilcoxon < 1.0 - self.level):
-            verdict = f"The tests disagree on {first} and {second}"
+            verdict = f"The two tests disagree about {first} and {second}"
         else:
             verdict = f"No significant difference between {first} and {second}"
         return (
-            f"{verdict}: {self.means[0]:.4g} and {self.means[1]:.4g}, difference {gap} ({100 * self.level:g} %) over "
-            f"{gap.n} pairs; t-test p = {self.p_t:.2g}, Wilcoxon p = {self.p_wilcoxon:.2g}; effect size d = "
-            f"{self.effect:.2f} ({_size(self.effect)})."
+            f"{verdict}: {self.means[0]:.4g} and {self.means[1]:.4g}, difference {self.difference} "
+            f"({100 * self.level:g} %) over {self.difference.n} pairs; t-test p = {self.p_t:.2g}, Wilcoxon p = "
+            f"{self.p_wilcoxon:.2g}; effect size d = {self.effect:.2f} ({_size(self.effect)})."
         )
 
 
@@ -199,8 +198,8 @@ def compare_paired(
     lower_is_better : bool
         True for NLL, ANID, EVD and GEVD; False for accuracies.
     level : float
-        A difference is significant if both p-values are below 1 - level with the same sign. With fewer than six pairs
-        Wilcoxon's p-value is never below 0.05.
+        A difference is significant if both p-values are below 1 - level and both tests have the same sign. With fewer
+        than six pairs, Wilcoxon's p-value is never below 0.05.
     tie : float
         Differences of at most this size count as 0.
 
@@ -215,39 +214,39 @@ def compare_paired(
         raise InvalidParameter.of("names", names, "must be two strings")
     if a.size != b.size:
         raise InvalidParameter.of("second", b.size, f"must have {a.size} values, for the same problems as first")
-    gaps = np.where(np.abs(a - b) <= np.maximum(_ROUNDING * np.maximum(np.abs(a), np.abs(b)), tie), 0.0, a - b)
-    gap = mean_interval(gaps, level)
-    t, p_t, effect = _student(gaps)
-    p_w = _wilcoxon(gaps)
+    differences = np.where(np.abs(a - b) <= np.maximum(_ROUNDING * np.maximum(np.abs(a), np.abs(b)), tie), 0.0, a - b)
+    difference = mean_interval(differences, level)
+    t, p_t, effect = _student(differences)
+    p_w = _wilcoxon(differences)
     better = None
     # The tests may be significant with opposite signs: many small differences and a few large ones.
-    if max(p_t, p_w) < 1.0 - level and _rank_sum(gaps) * gap.mean > 0.0:
-        better = names[0] if (gap.mean < 0.0) == lower_is_better else names[1]
+    if max(p_t, p_w) < 1.0 - level and _rank_sum(differences) * difference.mean > 0.0:
+        better = names[0] if (difference.mean < 0.0) == lower_is_better else names[1]
     means = (float(a.mean()), float(b.mean()))
-    return Comparison((names[0], names[1]), means, gap, t, p_t, p_w, effect, better, level)
+    return Comparison((names[0], names[1]), means, difference, t, p_t, p_w, effect, better, level)
 
 
-def _student(gaps: FloatArray) -> tuple[float, float, float]:
+def _student(differences: FloatArray) -> tuple[float, float, float]:
     """Return the t statistic, its two-sided p-value and Cohen's d.
 
     t is infinite if all differences are equal and nonzero.
     """
-    mean, spread = float(gaps.mean()), float(gaps.std(ddof=1))
-    if spread <= 1e-14 * abs(mean):  # the spread is rounding
+    mean, spread = float(differences.mean()), float(differences.std(ddof=1))
+    if spread <= 1e-14 * abs(mean):  # the spread is rounding error
         return (0.0, 1.0, 0.0) if mean == 0.0 else (math.copysign(math.inf, mean), 0.0, math.copysign(math.inf, mean))
     effect = mean / spread
-    t = effect * math.sqrt(gaps.size)
-    return t, float(2.0 * stats.t.sf(abs(t), gaps.size - 1)), effect
+    t = effect * math.sqrt(differences.size)
+    return t, float(2.0 * stats.t.sf(abs(t), differences.size - 1)), effect
 
 
-def _wilcoxon(gaps: FloatArray) -> float:
+def _wilcoxon(differences: FloatArray) -> float:
     """Return the two-sided p-value of the signed-rank test without zero differences."""
-    nonzero = gaps[gaps != 0.0]
+    nonzero = differences[differences != 0.0]
     return 1.0 if nonzero.size == 0 else float(stats.wilcoxon(nonzero).pvalue)
 
 
-def _rank_sum(gaps: FloatArray) -> float:
-    nonzero = gaps[gaps != 0.0]
+def _rank_sum(differences: FloatArray) -> float:
+    nonzero = differences[differences != 0.0]
     return float(np.sum(np.sign(nonzero) * stats.rankdata(np.abs(nonzero))))
 
 

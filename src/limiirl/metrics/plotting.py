@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from limiirl.metrics.gevd import GEVD
 
 
-# Learned intents are on the left, true ones on the right, as in the paper's figure.
+# Learned intents are on the left and true intents on the right, as in the paper's figure.
 _LEFT, _RIGHT, _BAR = 0.0, 1.0, 0.03
-# Space between the intents of a side, relative to their total height.
+# Total space between the bars of one side, relative to their total height.
 _GAP = 0.12
-# Least width of a ribbon labelled with its distance.
+# Minimum width of a ribbon that is labelled with its distance.
 _LEGIBLE = 0.04
 _INK, _MUTED = "#1a1b1e", "#5c6069"
 
@@ -45,14 +45,8 @@ def draw_flow(
 ) -> None:
     """Draw ribbons from learned to true intents, with a colour bar and without a title.
 
-    flow, evd (K', K) are mass and distance of every pair; `ink` colours texts, `muted` bars and edges.
-
-    Examples
-    --------
-    >>> ax = Figure().add_subplot()
-    >>> draw_flow(ax, np.eye(2) / 2, np.array([[0.0, 3.0], [4.0, 9.0]]), "evd")
-    >>> [text.get_text() for text in ax.texts][:2]
-    ['0', '9']
+    `flow` and `evd` (K', K) are the mass and the distance of every pair of intents; `ink` is the colour of text, and
+    `muted` of bars and edges.
     """
     name = distance.upper() if len(distance) <= 4 else distance
     shading = ScalarMappable(Normalize(0.0, float(evd.max()) or 1.0), plt.get_cmap("YlOrRd"))
@@ -72,7 +66,7 @@ def draw_flow(
 
 
 def _tops(weights: FloatArray) -> FloatArray:
-    """Return the upper edge (K,) of every intent of a side."""
+    """Return the upper edges (K,) of the bars of one side."""
     gap = _GAP / max(weights.size - 1, 1)
     return np.asarray(-np.concatenate([[0.0], np.cumsum(weights + gap)[:-1]]))
 
@@ -80,7 +74,7 @@ def _tops(weights: FloatArray) -> FloatArray:
 def _ribbons(
     ax: Axes, flow: FloatArray, evd: FloatArray, tops: tuple[FloatArray, FloatArray], shading: ScalarMappable, edge: str
 ) -> None:
-    """Draw one band per pair, stacked at both ends in the order of the other side, which avoids crossings."""
+    """Draw one ribbon per pair; ribbons are stacked in the order of the other side to reduce crossings."""
     at_left, at_right = (side.copy() for side in tops)
     middle = 0.5 * (_LEFT + _RIGHT)
     codes = [Path.MOVETO, *[Path.CURVE4] * 3, Path.LINETO, *[Path.CURVE4] * 3]
@@ -96,8 +90,8 @@ def _ribbons(
         ax.add_patch(PathPatch(Path([*upper, *lower], codes), facecolor=colour, edgecolor=edge, linewidth=0.4))
         if width >= _LEGIBLE:
             # Near the left end, before ribbons cross.
-            place, text = (_LEFT + 0.02, a - width / 2), f"{evd[i, j]:.3g}"
-            ax.text(*place, text, va="center", fontsize=8, color=_readable(colour), zorder=3)
+            position, text = (_LEFT + 0.02, a - width / 2), f"{evd[i, j]:.3g}"
+            ax.text(*position, text, va="center", fontsize=8, color=_readable(colour), zorder=3)
 
 
 def _readable(ground: Any) -> str:

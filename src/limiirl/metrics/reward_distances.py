@@ -5,7 +5,7 @@ Both compare canonical forms C of R(s, a, s') by ``sqrt((1 - correlation) / 2)``
 - EPIC: ``C = R + gamma E R(s', A, S') - E R(s, A, S') - gamma E R(S, A, S')``, with S, A and S' independent;
 - DARD: ``C = R + gamma E R(s', A, S'') - E R(s, A, S') - gamma E R(S', A, S'')``, with S' ~ T(s, A), S'' ~ T(s', A).
 
-Both are exact, on dense tensors, and need the rewards of infeasible transitions.
+Both are computed exactly on dense tensors, and require the rewards of infeasible transitions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ROUNDING = 1e-12
 def epic(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, coverage: ArrayLike | None = None) -> float:
     """Return the EPIC distance between two rewards, in [0, 1]: 0 if they are equal up to shaping and a positive factor.
 
-    States and actions are uniform, feasible or not: EPIC does not use the dynamics or terminal states.
+    States and actions are uniform; EPIC uses neither transition probabilities nor terminal states.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def epic(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, coverage:
         Action features require all actions in every state; edge features require an edge between all states.
     theta_true, theta_learned : (d,)
     coverage : (S, A, S), optional
-        Weights of the transitions; uniform by default.
+        Weights of the transitions; default: uniform.
 
     Examples
     --------
@@ -51,15 +51,15 @@ def epic(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, coverage:
 def dard(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, coverage: ArrayLike | None = None) -> float:
     """Return the DARD distance between two rewards, in [0, 1]: 0 if they are equal up to shaping and a positive factor.
 
-    Actions are uniform over those available in a state. A terminal state's reward is earned once.
+    Actions are uniform over the available actions of a state. The reward of a terminal state is earned once.
 
     Parameters
     ----------
     mdp : MDP
-        Edge features require an edge between all states: DARD uses R(S', A, S''), feasible or not.
+        Edge features require an edge between all states, because DARD also uses rewards of infeasible transitions.
     theta_true, theta_learned : (d,)
     coverage : (E,), optional
-        Weights of the edges; uniform by default.
+        Weights of the edges; default: uniform.
 
     Examples
     --------
@@ -70,20 +70,18 @@ def dard(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, coverage:
     return float(shaping_distances(mdp, *_both(mdp, theta_true, theta_learned), "dard", coverage=coverage)[0, 0])
 
 
-def canonical_epic(
-    reward: ArrayLike, gamma: float, *, states: ArrayLike | None = None, actions: ArrayLike | None = None
-) -> FloatArray:
-    """Return EPIC's canonical form of a reward (S, A, S); their distributions are uniform by default."""
+def canonical_epic(reward: ArrayLike, gamma: float) -> FloatArray:
+    """Return EPIC's canonical form of a reward (S, A, S), with uniform distributions of states and actions."""
     R = _tensor(reward, "reward")
-    of_state = _distribution(states, R.shape[0], "states")
-    mean = np.einsum("a,sat,t->s", _distribution(actions, R.shape[1], "actions"), R, of_state)
+    of_state, of_action = (np.full(n, 1.0 / n) for n in R.shape[:2])
+    mean = np.einsum("a,sat,t->s", of_action, R, of_state)
     return np.asarray(R + gamma * (mean - of_state @ mean) - mean[:, None, None])
 
 
 def canonical_dard(reward: ArrayLike, T: ArrayLike, gamma: float) -> FloatArray:
     """Return DARD's canonical form of a reward (S, A, S) under the dynamics T (S, A, S).
 
-    An unavailable action (a row of zeros) is replaced by a uniform draw among the available ones.
+    An unavailable action (a row of zeros) is replaced by a uniformly drawn available action.
     """
     R, P = _tensor(reward, "reward"), _tensor(T, "T")
     if P.shape != R.shape:
@@ -96,7 +94,7 @@ def canonical_dard(reward: ArrayLike, T: ArrayLike, gamma: float) -> FloatArray:
         raise InvalidParameter.of("T", 0, rule, index=i, remedy="Add an absorbing state with reward 0.")
     # Expected reward of a uniform available action.
     mean = np.einsum("sat,sat->s", P, R) / n
-    # Unavailable actions are replaced by the mean of the available ones.
+    # Replace unavailable actions by the mean of the available actions.
     P = np.where(available[:, :, None], P, (P.sum(axis=1) / n[:, None])[:, None, :])
     between = np.zeros((len(R), len(R)))
     for a in range(R.shape[1]):
@@ -138,7 +136,7 @@ _Form = Callable[[FloatArray], tuple[FloatArray, float]]
 
 
 def _epic_form(mdp: MDP, coverage: ArrayLike | None) -> tuple[_Form, FloatArray]:
-    """Return a function of theta to its canonical reward and scale, and the weights of the transitions."""
+    """Return a function from theta to its canonical reward and scale, and the weights of the transitions."""
     _check_size(mdp, mdp.n_states, "EPIC")
     _check_rewards(mdp, "EPIC", other_actions=True)
     shape = (mdp.n_states, max(mdp.n_actions, 1), mdp.n_states)
@@ -154,7 +152,7 @@ def _dard_form(mdp: MDP, coverage: ArrayLike | None) -> tuple[_Form, FloatArray]
     n = mdp.n_states
     _check_size(mdp, n + 1, "DARD")
     _check_rewards(mdp, "DARD", other_actions=False)
-    # An absorbing state follows the terminal ones.
+    # An added absorbing state follows every terminal state.
     T = np.zeros((n + 1, max(mdp.n_actions, 1), n + 1))
     T[mdp.src, mdp.act, mdp.dst] = mdp.prob
     T[np.flatnonzero(mdp.terminal), :, n] = 1.0
@@ -204,7 +202,7 @@ def _check_size(mdp: MDP, n_states: int, name: str) -> None:
 
 
 def _check_rewards(mdp: MDP, name: str, *, other_actions: bool) -> None:
-    """Raise unless rewards are defined for all transitions that the distance uses."""
+    """Raise `InvalidParameter` unless rewards are defined for all transitions that the distance uses."""
     if mdp.edge_features is not None and mdp.n_edges < mdp.n_states**2 * max(mdp.n_actions, 1):
         remedy = f"Use evd, or canonical_{name.lower()} on rewards (S, A, S)."
         rule = f"must have edge features on every (s, a, s') for {name}, feasible or not"
@@ -230,13 +228,4 @@ def _weights(values: ArrayLike | None, shape: tuple[int, ...]) -> FloatArray:
     if array.shape != shape or not np.all(np.isfinite(array) & (array >= 0.0)) or array.sum() <= 0.0:
         rule = f"must be nonnegative weights {shape}, not all zero"
         raise InvalidParameter.of("coverage", (array.shape, float(array.sum())), rule)
-    return array
-
-
-def _distribution(values: ArrayLike | None, n: int, name: str) -> FloatArray:
-    if values is None:
-        return np.full(n, 1.0 / n)
-    array = np.asarray(values, dtype=np.float64)
-    if array.shape != (n,) or not np.all(array >= 0.0) or not abs(array.sum() - 1.0) <= 1e-8:
-        raise InvalidParameter.of(name, (array.shape, float(array.sum())), f"must be {n} probabilities that sum to 1")
     return array

@@ -22,33 +22,33 @@ if TYPE_CHECKING:
     from limiirl.mixture import IntentMixture
 
 
-# Actions are tied if their probabilities differ by less than this, relatively.
+# Relative tolerance for ties between action probabilities.
 _TIE = 1e-9
-# Maximum number of states of the prefixes in a batch.
+# Maximum number of states in a batch of prefixes.
 _BATCH = 2_000_000
 
 
-def missing_distance_share(
+def missing_distance_fraction(
     true: Demonstrations, forecast: Demonstrations, lengths: ArrayLike | None = None, *, mdp: MDP | None = None
 ) -> FloatArray:
     """Return the fraction (N,) of each true trajectory's distance that the forecast misses.
 
     ``1 - sum_{e shared} len(e) / sum_{e true} len(e)`` over multisets of states or edges. Detours are not
-    penalised, so the arguments are not interchangeable. A true trajectory of length 0 misses nothing.
+    penalised, so that the arguments are not interchangeable. The fraction is 0 for a true trajectory of length 0.
 
     Parameters
     ----------
     true, forecast : Demonstrations
-        N each.
+        N trajectories each.
     lengths : (S,) or (E,), optional
-        Length of each state (road segment), or of each edge if `mdp` is given; 1 by default.
+        Length of each state (road segment), or of each edge if `mdp` is given; default: 1.
     mdp : MDP, optional
         Compare edges instead of states. Actions must be recorded where edges are parallel.
 
     Examples
     --------
     >>> true, forecast = Demonstrations.from_lists([[0, 1, 2, 3]]), Demonstrations.from_lists([[0, 1, 4, 3]])
-    >>> missing_distance_share(true, forecast), missing_distance_share(true, forecast, [1.0, 1.0, 6.0, 2.0, 1.0])
+    >>> missing_distance_fraction(true, forecast), missing_distance_fraction(true, forecast, [1.0, 1.0, 6.0, 2.0, 1.0])
     (array([0.25]), array([0.6]))
     """
     shared, total = _distances(true, forecast, lengths, mdp)
@@ -61,11 +61,11 @@ def match_rate(
     lengths: ArrayLike | None = None,
     *,
     mdp: MDP | None = None,
-    share: float = 0.9,
+    threshold: float = 0.9,
 ) -> float:
-    """Return the fraction of trajectories of which the forecast contains at least `share` of the distance.
+    """Return the fraction of trajectories with at least a fraction `threshold` of their distance in the forecast.
 
-    Other arguments as in `missing_distance_share`.
+    The other arguments are described in `missing_distance_fraction`.
 
     Examples
     --------
@@ -73,11 +73,11 @@ def match_rate(
     >>> match_rate(true, Demonstrations.from_lists([[0, 1, 2], [0, 3, 2]]))
     0.5
     """
-    if not 0.0 <= share <= 1.0:
-        raise InvalidParameter.of("share", share, "must lie in [0, 1]", remedy="Pass 0.9 for 90 %.")
+    if not 0.0 <= threshold <= 1.0:
+        raise InvalidParameter.of("threshold", threshold, "must lie in [0, 1]", remedy="Pass 0.9 for 90 %.")
     shared, total = _distances(true, forecast, lengths, mdp)
-    # With a tolerance for rounding.
-    return float(np.mean(shared >= (share - 1e-12) * total))
+    # 1e-12 is a tolerance for rounding.
+    return float(np.mean(shared >= (threshold - 1e-12) * total))
 
 
 def feature_distance(mdp: MDP, true: Demonstrations, forecast: Demonstrations) -> FloatArray:
@@ -121,7 +121,8 @@ class NextActionAccuracy:
     demo, t : (m,) int64
         Demonstration and step of each predicted action.
     correct, probability : (m,) float64
-        1 if the action is the most probable, 1/n if it is one of n tied, else 0; and its predicted probability.
+        1 if the action is the most probable action, 1/n if it is one of n tied actions, otherwise 0; and the predicted
+        probability of the action.
     """
 
     demo: IntArray
@@ -141,7 +142,7 @@ class NextActionAccuracy:
             return -float(np.log(self.probability).mean())
 
     def by_step(self) -> FloatArray:
-        """Return the accuracy at each step; nan without known actions."""
+        """Return the accuracy at each step; nan for steps without known actions."""
         counts = np.bincount(self.t)
         with np.errstate(invalid="ignore"):
             return np.asarray(np.bincount(self.t, weights=self.correct) / counts)
@@ -151,9 +152,9 @@ class NextActionAccuracy:
 
 
 def next_action_accuracy(mixture: IntentMixture, demos: Demonstrations) -> NextActionAccuracy:
-    """Return the accuracy of the next actions that a mixture predicts from prefixes of demonstrations.
+    """Return the accuracy of a mixture's predictions of the next action, from all prefixes of demonstrations.
 
-    Transitions without a known action, between states with parallel edges, are excluded.
+    Unrecorded actions between states with parallel edges are excluded.
 
     Examples
     --------
@@ -168,7 +169,7 @@ def next_action_accuracy(mixture: IntentMixture, demos: Demonstrations) -> NextA
     mdp, steps = mixture.mdp_, validate.check_demos(demos).steps(mixture.mdp_)
     known = np.flatnonzero(steps.edge >= 0)
     if known.size == 0:
-        message = "demos must have a known action. Record actions, or pass longer demonstrations."
+        message = "demos must contain a known action. Record actions, or pass longer demonstrations."
         raise InvalidDemos(message, parameter="demos")
     demo, t, taken = steps.demo_of_step[known], steps.t_of_step[known], mdp.act[steps.edge[known]]
     correct, probability = np.empty(known.size), np.empty(known.size)
@@ -209,11 +210,11 @@ def _distances(
     """Return, for each pair (N,), the length shared by both routes and the length of the true route."""
     _check_pairs(true, forecast)
     (demo, what), (demo_f, what_f) = _elements(true, mdp), _elements(forecast, mdp)
-    # Compact codes: states may be arbitrary integers.
+    # Use compact codes, because states may be arbitrary integers.
     distinct, code = np.unique(np.concatenate([what, what_f]), return_inverse=True)
     what, what_f, n = code[: what.size], code[what.size :], max(distinct.size, 1)
     each = np.ones(n) if lengths is None else _check_lengths(lengths, distinct, mdp)[distinct]
-    # One key per (demonstration, state or edge), so that a multiset is keys with counts.
+    # One key per (demonstration, state or edge); a multiset is an array of keys with their counts.
     key, count = np.unique(demo * n + what, return_counts=True)
     key_f, count_f = np.unique(demo_f * n + what_f, return_counts=True)
     there = np.zeros(key.size, dtype=np.int64)
@@ -228,22 +229,22 @@ def _distances(
 
 
 def _elements(demos: Demonstrations, mdp: MDP | None) -> tuple[IntArray, IntArray]:
-    """Return the demonstration and the state, or edge, of each element of the trajectories."""
+    """Return the demonstration and the state, or edge if `mdp` is given, of each element of the trajectories."""
     if mdp is None:
         return np.repeat(np.arange(len(demos)), demos.lengths), demos.states
     steps = demos.steps(mdp)
     if steps.ambiguous.size:
         k = int(steps.ambiguous[0])
         where = f"{name_demo(demos.ids, int(steps.demo_of_step[k]))}, step {steps.t_of_step[k]}"
-        message = f"{where}: the action between its states is ambiguous. Record actions, or compare states without mdp."
+        message = f"{where}: several actions connect the two states. Record actions, or compare states without mdp."
         raise InvalidDemos(message, parameter="mdp", index=k)
     return steps.demo_of_step, steps.edge
 
 
-def _check_lengths(lengths: Any, passed: IntArray, mdp: MDP | None) -> FloatArray:
-    """Return finite nonnegative lengths, with an entry for each visited state or edge (`passed`, sorted)."""
+def _check_lengths(lengths: Any, visited: IntArray, mdp: MDP | None) -> FloatArray:
+    """Return finite nonnegative lengths with an entry for each visited state or edge (`visited`, sorted)."""
     array = np.asarray(lengths, dtype=np.float64)
-    n = int(passed[-1]) + 1 if passed.size else 0
+    n = int(visited[-1]) + 1 if visited.size else 0
     if array.ndim != 1 or (array.size < n if mdp is None else array.size != mdp.n_edges):
         wanted = f"(S,) with S >= {n}" if mdp is None else f"(E,) with E = {mdp.n_edges}"
         raise InvalidParameter.of("lengths", array.shape, f"must have shape {wanted}")
