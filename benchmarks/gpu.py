@@ -26,7 +26,7 @@ from limiirl.irl.device import choose_backend
 from limiirl.irl.maxent.gpu_infinite import GpuInfinitePathSums
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.path_sums import FinitePathSums
-from limiirl.kernels.elimination.numeric import heights
+from limiirl.kernels.elimination.numeric import compute_heights
 from limiirl.kernels.gpu.device import need_device
 from limiirl.roads import RoadNetwork
 from limiirl.worlds import RoadGrid
@@ -211,7 +211,7 @@ def goals(roads: str | None) -> None:
         starts, ends = rng.integers(0, n, (2, 2_000))
         linked = np.isfinite(cpu.log_values(np.full((1, mdp.n_features), -1.0), starts, ends)[:, 0])
         starts, ends = starts[linked][:1_000], ends[linked][:1_000]
-        levels = int(heights(cpu.symbolic.parent).max()) + 1
+        levels = int(compute_heights(cpu.symbolic.parent).max()) + 1
         print(f"  {n:,} states: {cpu.symbolic.up.size:,} moves after elimination, {levels} levels")
         for K in (1, 3, 8) if n >= 10_000 else (3,):
             thetas = -rng.uniform(1.0, 2.0, (K, mdp.n_features))

@@ -161,8 +161,8 @@ def test_kernels_with_grid_barriers_have_a_barrier_parameter() -> None:
     """The parameter `arrived` decides how a kernel is launched."""
     waiting = {name for name, signature in signatures().items() if "arrived" in signature.names}
     assert waiting == {
-        "linear_backward", "linear_forward", "log_backward", "log_forward", "choice_plan", "choice_plan_back",
-        "choice_settle", "choice_adjoint", "elimination_factorise", "elimination_reach", "elimination_adjoint",
+        "linear_backward", "linear_forward", "log_backward", "log_forward", "bellman_plan", "bellman_plan_adjoint",
+        "bellman_iterate", "bellman_adjoint", "elimination_factorise", "elimination_reach", "elimination_adjoint",
     }  # fmt: skip
 
 

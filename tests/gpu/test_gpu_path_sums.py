@@ -112,8 +112,8 @@ def test_counts_and_marginals(world: str, space: str) -> None:
     gpu, cpu = make_path_sums(case, arithmetic=space)
     gain = np.random.default_rng(1).uniform(0.5, 1.5, case.length)
     for actual, expected in zip(
-        gpu.expected_counts(case.thetas, gain=gain, edges=True),
-        cpu.expected_counts(case.thetas, gain=gain, edges=True),
+        gpu.expected_counts(case.thetas, step_weights=gain, edges=True),
+        cpu.expected_counts(case.thetas, step_weights=gain, edges=True),
         strict=True,
     ):
         assert_same(actual, expected)

@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from limiirl.kernels.elimination.numeric import heights, intervals, lca_depths, make_tree_paths, tiles
+from limiirl.kernels.elimination.numeric import (
+    compute_heights,
+    find_lca_depths,
+    make_tiles,
+    make_tree_paths,
+    number_preorder,
+)
 from limiirl.kernels.elimination.symbolic import factorise
 
 
@@ -39,12 +45,12 @@ def test_states_that_come_last_are_above_all_that_lead_to_them() -> None:
 
 @given(parent=forests())
 def test_ranges_hold_what_is_below(parent: np.ndarray) -> None:
-    number, end = intervals(parent)
+    number, end = number_preorder(parent)
     assert sorted(number) == list(range(parent.size))
     for v in range(parent.size):
         below = {u for u in range(parent.size) if v in above(parent, u)}
         assert {u for u in range(parent.size) if number[v] <= number[u] < end[v]} == below
-        assert heights(parent)[v] == max(depths(parent)[u] - depths(parent)[v] for u in below)
+        assert compute_heights(parent)[v] == max(depths(parent)[u] - depths(parent)[v] for u in below)
 
 
 @given(parent=forests(), data=st.data())
@@ -55,22 +61,22 @@ def test_tree_paths_are_ancestors_and_depths_are_of_common_ancestors(parent: np.
     assert sorted(paths.node) == sorted(nodes)
     for i, v in enumerate(paths.node):
         assert paths.path[paths.ptr[i] : paths.ptr[i + 1]].tolist() == above(parent, int(v))
-    for v, first, last in zip(paths.touched, paths.first, paths.last, strict=True):
+    for v, first, last in zip(paths.on_paths, paths.first, paths.last, strict=True):
         through = [i for i, u in enumerate(paths.node) if v in above(parent, int(u))]
         assert through == list(range(first, last))
     other = nodes[::-1].copy()
-    for one, two, depth in zip(nodes, other, lca_depths(parent, depths(parent), nodes, other), strict=True):
+    for one, two, depth in zip(nodes, other, find_lca_depths(parent, depths(parent), nodes, other), strict=True):
         shared = set(above(parent, int(one))) & set(above(parent, int(two)))
         assert depth == max((int(depths(parent)[v]) for v in shared), default=-1)
 
 
 @pytest.mark.parametrize(("rows", "blocks"), [(1, 1), (10, 3), (341, 132), (1024, 132)])
-def test_tiles_hold_every_column_once_and_fit_a_block(rows: int, blocks: int) -> None:
+def test_tiles_contain_every_column_once_within_a_block(rows: int, blocks: int) -> None:
     rng = np.random.default_rng(0)
     src, dst = rng.integers(0, 400, (2, 600))
     made = factorise(400, src, dst)
-    height, columns = heights(made.parent), np.diff(made.low_ptr)
-    placed = tiles(height, columns, np.diff(made.up_ptr), rows, blocks)
+    height, columns = compute_heights(made.parent), np.diff(made.low_ptr)
+    placed = make_tiles(height, columns, np.diff(made.up_ptr), rows, blocks)
     wide, lanes = placed.wide.astype(int), placed.lanes.astype(int)
     assert np.all(wide * lanes <= rows)
     assert np.all((wide & (wide - 1)) == 0)
@@ -87,6 +93,6 @@ def test_tiles_hold_every_column_once_and_fit_a_block(rows: int, blocks: int) ->
 
 
 def test_a_lone_wide_state_is_spread_over_the_blocks() -> None:
-    placed = tiles(np.zeros(1, dtype=np.int64), np.array([200]), np.array([5000]), 1024, 132)
+    placed = make_tiles(np.zeros(1, dtype=np.int64), np.array([200]), np.array([5000]), 1024, 132)
     assert placed.state.size == 50  # tiles of 4 columns
     assert (int(placed.wide[0]), int(placed.lanes[0])) == (4, 256)

@@ -15,7 +15,7 @@ from limiirl._typing import FloatArray, IntArray
 
 
 class Graph(NamedTuple):
-    """Transition graph: pairs of each state (pair_ptr), and edges of each pair (edge_ptr) to dst with probability prob."""
+    """Transition graph: pairs of each state (pair_ptr), and edges of each pair (edge_ptr) to states dst."""
 
     pair_ptr: IntArray
     edge_ptr: IntArray

@@ -1,1 +1,1 @@
-"""Sparse elimination for path sums to all goals: symbolic and numeric phase."""
+"""Sparse elimination for path sums to all goals: symbolic and numeric phases."""

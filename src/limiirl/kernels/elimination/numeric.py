@@ -1,13 +1,13 @@
 """Sums over all paths between states, by state elimination (the Gauss-Jordan-Floyd algorithm) in the log semiring.
 
-W(s, t) is the weight of a transition and G = I + W + W^2 + ... = (I - W)^-1 that of all paths. Eliminating state v adds
-the paths through it to the transitions between its neighbours: W(i, j) += W(i, v) W(v, v)* W(v, j), with the
-Kleene star W(v, v)* = 1 / (1 - W(v, v)). What remains are transitions to and from ancestors in the elimination tree, a
-triangular factorisation. All values are logarithms, and nothing is subtracted except W(v, v) from 1: the sums are
-finite if and only if each 1 - W(v, v) is positive (I - W is then an M-matrix).
+W(s, t) is the weight of a transition, and G = I + W + W^2 + ... = (I - W)^-1 is the weight of all paths. Eliminating
+state v adds the paths through v to the transitions between its neighbours: W(i, j) += W(i, v) W(v, v)* W(v, j), with
+the Kleene star W(v, v)* = 1 / (1 - W(v, v)). The result is a triangular factorisation: each state has transitions only
+to and from its ancestors in the elimination tree. All values are logarithms, and the only subtraction is 1 - W(v, v):
+the sums are finite if and only if it is positive for every v (I - W is then an M-matrix).
 
-Sums between two states are triangular solves along their ancestor paths, combined at common ancestors. These run in
-linear arithmetic after the diagonal scaling W(i, j) exp(shift(j) - shift(i)).
+The sum over paths between two states is computed from triangular solves along their ancestor paths, combined at common
+ancestors, in linear arithmetic after the diagonal scaling W(i, j) exp(shift(j) - shift(i)).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from limiirl.kernels.elimination.symbolic import ROOT
 
 @njit(cache=True, nogil=True)
 def load(log_w: FloatArray, slot: IntArray, n_values: int) -> FloatArray:
-    """Return the initial values of elimination: log-weights (E,), parallel edges summed."""
+    """Return the initial values of elimination from log-weights (E,), with parallel edges summed."""
     top, total = np.full(n_values, -np.inf), np.zeros(n_values)
     for e in range(slot.size):
         top[slot[e]] = max(top[slot[e]], log_w[e])
@@ -50,7 +50,7 @@ def eliminate(
 ) -> int:
     """Factorise in place, and set star (S,) to the log Kleene stars -log(1 - W(v, v)).
 
-    Returns the first state with log W(v, v) >= -margin, where the sum over paths diverges, or -1.
+    Return the first state with log W(v, v) >= -margin, where the sum over paths diverges, or -1 if there is none.
     """
     n_states, n = star.size, up.size
     spot = np.empty(n_states, dtype=np.int64)
@@ -62,7 +62,7 @@ def eliminate(
             spot[up[p]] = p - a
             top_up[p - a], top_down[p - a] = value[p], value[n + p]
         here = value[2 * n + i]
-        # Two passes, maxima and then sums: one exponential per term and one logarithm per sum.
+        # Maxima first and then sums: one exponential per term and one logarithm per sum.
         for m in range(low_ptr[i], low_ptr[i + 1]):
             v, q0 = low[m], place[m]
             into, out = value[n + q0] + star[v], value[q0] + star[v]
@@ -130,13 +130,13 @@ def eliminate_adjoint(
             for q in range(q0 + 1, up_ptr[v + 1]):
                 p = spot[up[q]]
                 if adjoint[p] != 0.0 and into + value[q] > -np.inf:
-                    share = adjoint[p] * np.exp(into + value[q] - value[p])
-                    adjoint[q] += share
-                    by_into += share
+                    part = adjoint[p] * np.exp(into + value[q] - value[p])
+                    adjoint[q] += part
+                    by_into += part
                 if adjoint[n + p] != 0.0 and out + value[n + q] > -np.inf:
-                    share = adjoint[n + p] * np.exp(out + value[n + q] - value[n + p])
-                    adjoint[n + q] += share
-                    by_out += share
+                    part = adjoint[n + p] * np.exp(out + value[n + q] - value[n + p])
+                    adjoint[n + q] += part
+                    by_out += part
             adjoint[n + q0] += by_into
             adjoint[q0] += by_out
             star_adjoint[v] += by_into + by_out - own
@@ -196,10 +196,10 @@ def solve_triangular(
     path_ptr: IntArray,
     path_sum: FloatArray,
 ) -> None:
-    """Set the path sums of states (m,): for the state and each ancestor, the weight of all upward paths to it.
+    """Set the path sums of states (m,): the weights of all upward paths from a state to itself and to each ancestor.
 
-    `weight` (n,) is that of upward transitions for paths that begin in the states, of downward ones for paths that end
-    there.
+    `weight` (n,) are the weights of upward transitions; with the weights of downward transitions, the path sums are
+    those of paths from each ancestor to the state.
     """
     for i in range(node.size):
         base, v = path_ptr[i], node[i]
@@ -227,7 +227,7 @@ def solve_triangular_adjoint(
     path_adjoint: FloatArray,
     adjoint: FloatArray,
 ) -> None:
-    """Add the adjoints of the weights (n,), given those of the path sums."""
+    """Add the adjoints of the weights (n,), given the adjoints of the path sums."""
     path = np.empty(np.max(depth) + 1, dtype=np.int64)
     for i in range(node.size):
         base, v, length = path_ptr[i], node[i], 0
@@ -248,7 +248,7 @@ def solve_triangular_adjoint(
 
 @njit(cache=True, nogil=True)
 def lowest_common_ancestor(parent: IntArray, depth: IntArray, one: int, other: int) -> int:
-    """Return the lowest common ancestor of two states, or -1."""
+    """Return the lowest common ancestor of two states, or -1 if there is none."""
     while one != other:
         if depth[one] == 0 and depth[other] == 0:
             return ROOT
@@ -270,9 +270,9 @@ def combine(
     up_sum: FloatArray,
     down_sum: FloatArray,
 ) -> FloatArray:
-    """Return G (m,) of pairs of states, whose path sums begin at `first` in up_sum and at `last` in down_sum.
+    """Return G(start, goal) (m,) of pairs of states.
 
-    `loops` (S,) are the Kleene stars.
+    The path sums of pair i begin at up_sum[first[i]] and down_sum[last[i]]; `loops` (S,) are the Kleene stars.
     """
     total = np.zeros(start.size)
     for i in range(start.size):
@@ -300,7 +300,7 @@ def combine_adjoint(
     down_adjoint: FloatArray,
     star_adjoint: FloatArray,
 ) -> None:
-    """Add the adjoints of path sums and log stars, given those of the result of `combine`, by_sum (m,)."""
+    """Add the adjoints of path sums and log stars, given the adjoints by_sum (m,) of the result of `combine`."""
     for i in range(start.size):
         if by_sum[i] == 0.0:
             continue
@@ -314,21 +314,21 @@ def combine_adjoint(
             v = parent[v]
 
 
-# Range of columns per tile: wide tiles coalesce memory access, narrow ones occupy more blocks.
+# Largest and smallest number of columns per tile: wide tiles coalesce memory access, narrow tiles occupy more blocks.
 _WIDEST, _NARROWEST = 32, 4
 
 
 class Tiles(NamedTuple):
-    """Work items of a GPU grid, level by level: a tile is a state and some of its columns.
+    """Work items of a GPU grid, sorted by level: a tile is a state and some of its columns.
 
     Attributes
     ----------
     ptr : (levels + 1,)
-        Range of tiles of each level.
+        The tiles of level l are ptr[l]:ptr[l + 1].
     state, first : (tiles,)
         State and first column of each tile.
     wide, lanes : (levels,)
-        Columns per tile and threads per column, powers of two.
+        Columns per tile and threads per column of each level; powers of two.
     """
 
     ptr: IntArray
@@ -339,36 +339,29 @@ class Tiles(NamedTuple):
 
 
 class TreePaths(NamedTuple):
-    """Ancestor paths of some states, sorted so that the descendants of any state are consecutive.
+    """Ancestor paths of l states, sorted so that the descendants of any state are consecutive.
 
     Attributes
     ----------
     node : (l,)
-    ptr : (l + 1,)
-        Start of each path: the state, then its ancestors.
-    path : (ptr[-1],)
-        States on the paths.
-    touched, first, last : (t,)
-        Every state on some path, and the range of paths that contain it.
+        First state of each path.
+    ptr, path : (l + 1,), (ptr[-1],)
+        Path i is path[ptr[i]:ptr[i + 1]]: the state, followed by its ancestors.
+    on_paths, first, last : (t,)
+        The distinct states on the paths; state on_paths[j] is on the paths first[j], ..., last[j] - 1.
     """
 
     node: IntArray
     ptr: IntArray
     path: Int32Array
-    touched: Int32Array
+    on_paths: Int32Array
     first: Int32Array
     last: Int32Array
 
 
 @njit(cache=True, nogil=True)
-def heights(parent: IntArray) -> IntArray:
-    """Return the heights (S,) of the subtrees.
-
-    Examples
-    --------
-    >>> heights(np.array([2, 2, 3, -1]))
-    array([0, 0, 1, 2])
-    """
+def compute_heights(parent: IntArray) -> IntArray:
+    """Return the height (S,) of the subtree of each state."""
     height = np.zeros(parent.size, dtype=np.int64)
     for v in range(parent.size):
         if parent[v] != ROOT:
@@ -377,14 +370,8 @@ def heights(parent: IntArray) -> IntArray:
 
 
 @njit(cache=True, nogil=True)
-def intervals(parent: IntArray) -> tuple[IntArray, IntArray]:
-    """Return a preorder numbering (S,), and the ends (S,) of the ranges that the subtrees cover in it.
-
-    Examples
-    --------
-    >>> intervals(np.array([2, 2, 3, -1]))
-    (array([3, 2, 1, 0]), array([4, 3, 4, 4]))
-    """
+def number_preorder(parent: IntArray) -> tuple[IntArray, IntArray]:
+    """Return preorder numbers (S,) and ends (S,): the subtree of v has the numbers number[v], ..., end[v] - 1."""
     size = np.ones(parent.size, dtype=np.int64)
     for v in range(parent.size):
         if parent[v] != ROOT:
@@ -412,14 +399,8 @@ def _paths(parent: IntArray, node: IntArray, ptr: IntArray) -> Int32Array:
 
 
 @njit(cache=True, nogil=True)
-def lca_depths(parent: IntArray, depth: IntArray, one: IntArray, other: IntArray) -> Int32Array:
-    """Return the depth (m,) of the lowest common ancestor of each pair of states, or -1.
-
-    Examples
-    --------
-    >>> lca_depths(np.array([2, 2, 3, -1]), np.array([2, 2, 1, 0]), np.array([0, 3]), np.array([1, 1]))
-    array([1, 0], dtype=int32)
-    """
+def find_lca_depths(parent: IntArray, depth: IntArray, one: IntArray, other: IntArray) -> Int32Array:
+    """Return the depth (m,) of the lowest common ancestor of each pair of states, or -1 if there is none."""
     result = np.full(one.size, -1, dtype=np.int32)
     for i in range(one.size):
         v = lowest_common_ancestor(parent, depth, one[i], other[i])
@@ -429,42 +410,25 @@ def lca_depths(parent: IntArray, depth: IntArray, one: IntArray, other: IntArray
 
 
 def make_tree_paths(parent: IntArray, depth: IntArray, nodes: IntArray) -> TreePaths:
-    """Return the ancestor paths of distinct states (l,).
-
-    Examples
-    --------
-    >>> paths = make_tree_paths(np.array([2, 2, 3, -1]), np.array([2, 2, 1, 0]), np.array([0, 2]))
-    >>> paths.node, paths.path
-    (array([2, 0]), array([2, 3, 0, 2, 3], dtype=int32))
-    >>> paths.touched, paths.first, paths.last
-    (array([0, 2, 3], dtype=int32), array([1, 0, 0], dtype=int32), array([2, 2, 2], dtype=int32))
-    """
-    number, end = intervals(parent)
+    """Return the ancestor paths of distinct states (l,)."""
+    number, end = number_preorder(parent)
     node = nodes[np.argsort(number[nodes])]
     ptr = np.concatenate([[0], np.cumsum(depth[node] + 1)])
     path = _paths(parent, node, ptr)
-    touched = np.unique(path)
-    first, last = (np.searchsorted(number[node], part[touched]).astype(np.int32) for part in (number, end))
-    return TreePaths(node, ptr, path, touched, first, last)
+    on_paths = np.unique(path)
+    first, last = (np.searchsorted(number[node], part[on_paths]).astype(np.int32) for part in (number, end))
+    return TreePaths(node, ptr, path, on_paths, first, last)
 
 
-def tiles(height: IntArray, columns: IntArray, terms: IntArray, rows: int, blocks: int) -> Tiles:
-    """Return the tiles of all levels for a grid of blocks with `rows` threads per intent.
+def make_tiles(height: IntArray, columns: IntArray, terms: IntArray, rows: int, blocks: int) -> Tiles:
+    """Return the tiles of all levels for a grid of `blocks` blocks with `rows` threads per intent.
 
-    Threads are assigned to columns first, then to the terms of a column, which need a reduction.
+    Threads are assigned to columns first, and then to the terms of a column, which are reduced.
 
     Parameters
     ----------
     height, columns, terms : (S,)
-        Level of each state, its number of columns, and the largest number of terms of a column.
-
-    Examples
-    --------
-    Two states of one level with 3 columns of 9 terms each, on four blocks of 16 threads.
-
-    >>> made = tiles(np.zeros(2, int), np.full(2, 3), np.full(2, 9), 16, 4)
-    >>> made.state, made.first, made.wide, made.lanes
-    (array([0, 1], dtype=int32), array([0, 0], dtype=int32), array([4], dtype=int32), array([4], dtype=int32))
+        Level, number of columns, and largest number of terms per column of each state.
     """
     order = np.argsort(height, kind="stable")
     bounds = np.searchsorted(height[order], np.arange(int(height.max(initial=-1)) + 2))
@@ -496,24 +460,23 @@ def _power_above(value: float) -> int:
 
 @njit(cache=True, nogil=True)
 def sample_path(
-    out_ptr: IntArray, dst: NDArray[np.int32], share: FloatArray, start: int, goal: int, rng: np.random.Generator
+    out_ptr: IntArray, dst: NDArray[np.int32], edge_prob: FloatArray, start: int, goal: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Draw a path that ends at its first visit to the goal; return its edges.
 
     Parameters
     ----------
     out_ptr, dst : targets (E,) of the outgoing edges, as CSR
-    share : (E,)
+    edge_prob : (E,)
         P(next edge = e given its source and the goal).
     """
     edges, n, at = np.empty(16, dtype=np.int64), 0, start
     while at != goal:
         left, last = rng.random(), -1
         for e in range(out_ptr[at], out_ptr[at + 1]):
-            if share[e] > 0.0:
-                # The last possible edge takes the rounding error of the sum.
-                last = e
-                left -= share[e]
+            if edge_prob[e] > 0.0:
+                last = e  # the last possible edge absorbs the rounding error of the sum
+                left -= edge_prob[e]
                 if left < 0.0:
                     break
         if n == edges.size:

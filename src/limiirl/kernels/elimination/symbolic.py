@@ -12,9 +12,9 @@ from limiirl._typing import FloatArray, IntArray
 
 
 def diagonal_lu(matrix: Any) -> Any:
-    """Return SuperLU's factors of a csc matrix, with diagonal pivots and a multiple minimum degree order.
+    """Return SuperLU factors of a csc matrix, with diagonal pivots and a multiple minimum degree order.
 
-    Diagonal pivots are stable for M-matrices I - W, where no terms cancel, and for diagonally dominant matrices.
+    Diagonal pivots are stable for M-matrices I - W, in which no terms cancel, and for diagonally dominant matrices.
 
     Examples
     --------
@@ -40,16 +40,16 @@ class SymbolicFactorisation(NamedTuple):
     Attributes
     ----------
     rank : (S,)
-        Number of each state of the MDP.
+        Position of each state of the MDP in the elimination order.
     up_ptr, up : (S + 1,), (n,)
     low_ptr, low, place : (S + 1,), (n,), (n,)
-        Transpose of `up`: the states v with i in up(v), and the position of i in `up`.
+        Transpose of `up`: the states v with i in up(v), and the index of i in `up`.
     parent, depth : (S,)
         Parent of each state in the tree, and its number of ancestors.
     level : (n,)
         depth[up].
     slot : (E,)
-        Position of the value of each edge of the graph.
+        Index of the value of each edge of the graph.
     """
 
     rank: IntArray
@@ -65,7 +65,7 @@ class SymbolicFactorisation(NamedTuple):
 
     @property
     def n_values(self) -> int:
-        """Number of values of transitions, fill-in included."""
+        """Number of values of transitions, including fill-in."""
         return 2 * self.up.size + self.rank.size
 
 
@@ -74,14 +74,8 @@ def factorise(
 ) -> SymbolicFactorisation:
     """Return the symbolic factorisation of the graph with edges (src[e], dst[e]), in minimum degree order.
 
-    The `last` states of highest index are eliminated last: minimum degree is slow where a state is adjacent to all.
-
-    Examples
-    --------
-    A chain of three has no fill-in.
-
-    >>> factorise(3, np.array([0, 1]), np.array([1, 2])).up.size
-    2
+    The `last` states of highest index are eliminated last: the minimum degree order is slow to compute if a state is
+    adjacent to all others.
     """
     inner = (src < n_states - last) & (dst < n_states - last)
     rank = np.append(_order(n_states - last, src[inner], dst[inner]), np.arange(n_states - last, n_states))
@@ -108,7 +102,7 @@ def _order(n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer]) ->
     links = sparse.csc_array((np.ones(src.size), (src, dst)), shape=(n_states, n_states))
     links = links + links.T
     links.data[:] = -1.0
-    # Only the order of SuperLU is used; diagonal dominance makes the factorisation stable.
+    # Only the order of SuperLU is used; the matrix is diagonally dominant, so that the factorisation is stable.
     degree: FloatArray = np.asarray(-links.sum(axis=0)).ravel()
     matrix = (links + sparse.diags_array(degree + 1.0)).tocsc()
     return np.asarray(diagonal_lu(matrix).perm_c, dtype=np.int64)

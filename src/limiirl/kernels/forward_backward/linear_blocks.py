@@ -131,7 +131,7 @@ def backward_block(
 
 
 @njit(forceinline=True, error_model="numpy")
-def _tally_edges(near: Any, x: Any, cur: Any, edge: Any, gained: Any, s: Any, k: Any, columns: Any) -> None:
+def _add_edge_counts(near: Any, x: Any, cur: Any, edge: Any, gained: Any, s: Any, k: Any, columns: Any) -> None:
     """Add the expected counts of the edges into s."""
     if edge is None:
         return
@@ -155,7 +155,7 @@ def _record_shares(near: Any, x: Any, cur: Any, share: Any, i: int, arrived: Any
 
 
 @njit(forceinline=True, error_model="numpy")
-def _tally_state(node: Any, gained: Any, o: Any, columns: Any) -> None:
+def _add_state_counts(node: Any, gained: Any, o: Any, columns: Any) -> None:
     if node is not None:
         store(node, o, add(load(node, o, columns), gained))
 
@@ -190,8 +190,8 @@ def _forward_rows(
             arrived = _gather(near, x, cur, s, k, narrow, columns)
             continuation = load(u, o, columns)
             joint = mul(arrived, continuation)
-            _tally_state(counts.node, mul(node_gain, joint), o, columns)
-            _tally_edges(near, x, cur, counts.edge, mul(edge_gain, continuation), s, k, columns)
+            _add_state_counts(counts.node, mul(node_gain, joint), o, columns)
+            _add_edge_counts(near, x, cur, counts.edge, mul(edge_gain, continuation), s, k, columns)
             _record_visits(counts.marginals, i, mul(once, joint), o)
             _record_shares(near, x, cur, counts.share, i, arrived, s, k, columns)
             store(nxt, o, mul(arrived, mul(factor, load(w, o, columns))))

@@ -150,7 +150,7 @@ def backward(
 
 
 @njit(forceinline=True, error_model="numpy")
-def _tally_edges(
+def _add_edge_counts(
     near: Any,
     prob: Any,
     reward: Any,
@@ -176,7 +176,7 @@ def _tally_edges(
 
 
 @njit(forceinline=True, error_model="numpy")
-def _tally_state(node: Any, marginals: Any, i: int, gain: float, probability: float) -> None:
+def _add_state_counts(node: Any, marginals: Any, i: int, gain: float, probability: float) -> None:
     if node is not None:
         node[i] += gain * probability
     if marginals is not None:
@@ -214,10 +214,10 @@ def _forward_block(
             o = s * n_columns + k
             arrived = _log_sum(near, prob, reward, scale, cur, s, k, n_columns, _EMPTY, 0.0)
             continuation = u[o] + offset[k]
-            _tally_edges(
+            _add_edge_counts(
                 near, prob, reward, scale, cur, arrived, continuation, counts.edge, share, gain[t - 1], s, k, n_columns
             )
-            _tally_state(counts.node, marginals, o, gain[t], exp(arrived + continuation))
+            _add_state_counts(counts.node, marginals, o, gain[t], exp(arrived + continuation))
             nxt[o] = arrived - shift[k] + rewards.discount[t] * rewards.node[o]
 
 

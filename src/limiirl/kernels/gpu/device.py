@@ -1,7 +1,7 @@
-"""The device of the GPU kernels, and their CUDA source.
+"""Compilation and launch of the CUDA kernels.
 
-A device is an array module and a function that launches kernels: a GPU through CuPy, or what `set_device_factory`
-installed. The environment variable LIMIIRL_GPU=off hides it.
+A `Device` provides an array module and launches kernels: a GPU through CuPy, or the result of the factory set with
+`set_device_factory`. The environment variable LIMIIRL_GPU=off disables it.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from numpy.typing import NDArray
 
 from limiirl.errors import BackendUnavailable, InvalidParameter
 
-# What is compiled together, in the order in which files need each other: a model waits for its own kernels alone.
-_FAMILIES = (
-    ("grid.cuh", "linear.cu", "logspace.cu", "means.cu", "choices.cu"),
+# Files of each compiled module, in order of inclusion. Several modules, so that a model compiles only its own kernels.
+_MODULES = (
+    ("grid.cuh", "linear.cu", "logspace.cu", "hessian.cu", "soft_bellman.cu"),
     ("grid.cuh", "sparse.cu"),
-    ("grid.cuh", "tiling.cuh", "goals.cu"),
+    ("grid.cuh", "tiling.cuh", "elimination.cu"),
     ("grid.cuh", "tiling.cuh", "tree_solve.cu"),
 )
 _KERNEL = re.compile(r'extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\(([^)]*)\)')
 
 
 class Signature(NamedTuple):
-    """A kernel's parameters: their declarations, their names, and the C type of each, "pointer" for all pointers."""
+    """Parameters of a kernel: declarations, names, and C types ("pointer" for all pointers)."""
 
     declarations: tuple[str, ...]
     names: tuple[str, ...]
@@ -44,14 +44,8 @@ def _text(names: tuple[str, ...]) -> str:
 
 @cache
 def source(kernel: str) -> str:
-    """Return the source of a kernel, with those that are compiled with it.
-
-    Examples
-    --------
-    >>> "elimination_solve" in source("elimination_combine"), "elimination_solve" in source("linear_fill")
-    (True, False)
-    """
-    for names in _FAMILIES:
+    """Return the source code of the module that contains a kernel."""
+    for names in _MODULES:
         text = _text(names)
         if kernel in (name for name, _ in _KERNEL.findall(text)):
             return text
@@ -60,19 +54,13 @@ def source(kernel: str) -> str:
 
 @cache
 def all_sources() -> str:
-    """Return the source of all kernels."""
-    return _text(tuple(dict.fromkeys(name for names in _FAMILIES for name in names)))
+    """Return the source code of all kernels."""
+    return _text(tuple(dict.fromkeys(name for names in _MODULES for name in names)))
 
 
 @cache
 def signatures() -> dict[str, Signature]:
-    """Return the signatures of all kernels by name.
-
-    Examples
-    --------
-    >>> signatures()["linear_fill"].names
-    ('size', 'n_columns', 'prob', 'reward', 'weight')
-    """
+    """Return the signatures of all kernels by name."""
     result = {}
     for name, parameters in _KERNEL.findall(all_sources()):
         declarations = tuple(" ".join(part.split()) for part in parameters.split(","))
@@ -82,35 +70,32 @@ def signatures() -> dict[str, Signature]:
     return result
 
 
-# What a kernel is compiled for: the columns, or 0 for any number; the width of the neighbours' table; whether it is
-# plain.
+# Compile-time constants of a kernel: number of columns (0 if it is a run-time argument), width of the neighbour table,
+# and 1 for plain graphs; see cuda/grid.cuh.
 _FIXED = ("COLUMNS", "WIDTH", "PLAIN")
 _SCALARS: dict[str, Any] = {"i64": np.int64, "int": np.int32, "double": np.float64}
-_INSTALL = (
-    "Install CuPy with CUDA's libraries: pip install 'cupy-cuda13x[ctk]', or 'cupy-cuda12x[ctk]' for drivers of "
-    "CUDA 12."
-)
-# The types of arrays, and the barrier's counter, which only needs to be large enough.
+_INSTALL = "Install CuPy and the CUDA libraries: pip install 'cupy-cuda13x[ctk]' (CUDA 12: 'cupy-cuda12x[ctk]')."
+# dtypes of array arguments, by C type; `arrived` is the counter of the barrier.
 _ARRAYS: dict[str, Any] = {
     "double": np.float64, "u32": np.uint32, "u64": np.uint64, "i64": np.int64, "int": np.int32, "arrived": np.uint64
 }  # fmt: skip
 _FORKED = (
-    "The GPU was opened before this process was forked, and CUDA does not survive that. Start processes by spawn: "
-    "multiprocessing.set_start_method('spawn'). Or use device='cpu'."
+    "The GPU cannot be used in a process that was forked after CUDA was initialised. Start processes with spawn "
+    "(multiprocessing.set_start_method('spawn')), or use device='cpu'."
 )
-_TRIAL = 'extern "C" __global__ void trial(double *x) { x[threadIdx.x] += 1.0; }'
+_TEST_KERNEL = 'extern "C" __global__ void test(double *x) { x[threadIdx.x] += 1.0; }'
 
 
 class Device(Protocol):
-    """A device that holds arrays and runs kernels.
+    """A device that stores arrays and runs kernels.
 
     Attributes
     ----------
-    xp : the array module, numpy's functions on the device's arrays
-    name : what it is, in words
-    n_blocks : blocks of a grid that run at once, so that they can wait for each other
-    n_threads : the most threads of a block
-    shared_bytes : shared memory of a block
+    xp : array module with the functions of numpy
+    name : name of the device
+    n_blocks : number of blocks that run concurrently and can therefore synchronise
+    n_threads : maximum number of threads per block
+    shared_bytes : shared memory per block
     """
 
     xp: Any
@@ -122,72 +107,72 @@ class Device(Protocol):
     def launch(
         self, kernel: str, shape: tuple[int, int, int], arguments: tuple[Any, ...], fixed: tuple[int, int, int]
     ) -> None:
-        """Run a kernel on (blocks, threads, bytes of shared memory); `fixed` holds what it may be compiled for."""
+        """Run a kernel on `shape` = (blocks, threads, bytes of shared memory) with compile-time constants `fixed`."""
         ...
 
     def put(self, array: Any) -> Any:
-        """Return a host array on the device."""
+        """Copy a host array to the device."""
         ...
 
     def take(self, array: Any) -> NDArray[Any]:
-        """Return a device array on the host."""
+        """Copy a device array to the host."""
         ...
 
     def free_bytes(self) -> float:
-        """Return the memory that is free on the device."""
+        """Return the free memory of the device in bytes."""
         ...
 
 
 class CupyDevice:
-    """The current CUDA device, through CuPy; it is of use in the process that made it."""
+    """The current CUDA device, through CuPy; valid only in the process that created it."""
 
     def __init__(self) -> None:
         import cupy
 
         self.xp, self._process = cupy, os.getpid()
         self._modules: dict[tuple[str, tuple[int, int, int], bool], Any] = {}
-        result = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
-        self.name = result["name"].decode()
-        self.n_blocks = int(result["multiProcessorCount"])
+        properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
+        self.name = properties["name"].decode()
+        self.n_blocks = int(properties["multiProcessorCount"])
         self.n_threads = 1024
-        # A block's static shared memory, and what the driver keeps for itself, come out of the same memory.
-        self.shared_bytes = int(result["sharedMemPerBlockOptin"]) - 10 * 1024
+        # The same memory contains the static shared memory of the kernels and a reserve of the driver.
+        self.shared_bytes = int(properties["sharedMemPerBlockOptin"]) - 10 * 1024
 
     def launch(
         self, kernel: str, shape: tuple[int, int, int], arguments: tuple[Any, ...], fixed: tuple[int, int, int]
     ) -> None:
-        """Compile the kernels for K columns, a table of this width and plain backups or not, once, and launch one."""
+        """Compile the module of a kernel for the constants `fixed` if necessary, and launch the kernel."""
         if os.getpid() != self._process:
             raise BackendUnavailable(_FORKED)
-        waits = "arrived" in signatures()[kernel].names  # for other blocks, so that all must run at once
+        synchronises = "arrived" in signatures()[kernel].names  # a cooperative launch: all blocks run concurrently
         code = source(kernel)
-        known = self._modules.get((code, fixed, waits))
-        if known is None:
+        module = self._modules.get((code, fixed, synchronises))
+        if module is None:
             options = ("-std=c++17", *definitions(fixed))
-            known = self.xp.RawModule(code=code, options=options, enable_cooperative_groups=waits)
-            self._modules[code, fixed, waits] = known
-        function = known.get_function(kernel)
+            module = self.xp.RawModule(code=code, options=options, enable_cooperative_groups=synchronises)
+            self._modules[code, fixed, synchronises] = module
+        function = module.get_function(kernel)
         if shape[2]:
             function.max_dynamic_shared_size_bytes = shape[2]
         function(shape[:1], shape[1:2], convert(kernel, arguments, _pointer), shared_mem=shape[2])
 
-    def try_out(self) -> None:
-        """Compile and run a kernel and multiply two matrices: what may be missing shows here, and not in a fit."""
+    def check(self) -> None:
+        """Compile and run a kernel and multiply two matrices, so that missing libraries are detected before a fit."""
         result = self.xp.ones((32, 32))
-        self.xp.RawKernel(_TRIAL, "trial")((1,), (32 * 32,), (result,))
+        self.xp.RawKernel(_TEST_KERNEL, "test")((1,), (32 * 32,), (result,))
         if not np.all(self.take(result @ result) == 4.0 * 32.0):
-            raise RuntimeError("a trial kernel computed wrong numbers")
+            raise RuntimeError("a test kernel returned incorrect results")
 
     def put(self, array: Any) -> Any:
-        """Return a host array on the device."""
+        """Copy a host array to the device."""
         return self.xp.asarray(array)
 
     def take(self, array: Any) -> NDArray[Any]:
-        """Return a device array on the host."""
+        """Copy a device array to the host."""
         return np.asarray(self.xp.asnumpy(array))
 
     def free_bytes(self) -> float:
-        """Return the memory that is free on the device, that of CuPy's pool included."""
+        """Return the free memory of the device in bytes, including the free memory in CuPy's pool."""
         free, _ = self.xp.cuda.runtime.memGetInfo()
         return float(free + self.xp.get_default_memory_pool().free_bytes())
 
@@ -197,47 +182,36 @@ def _pointer(array: Any) -> Any:
 
 
 def flat_shape(device: Device, size: int) -> tuple[int, int, int]:
-    """Return the launch of a kernel that deals `size` entries out, with eight blocks for each that runs at once."""
+    """Return the launch shape of a kernel with one thread per entry, and at most eight blocks per multiprocessor."""
     threads = min(256, device.n_threads)
     return max(1, min(8 * device.n_blocks, -(-size // threads))), threads, 0
 
 
 def definitions(fixed: tuple[int, int, int]) -> tuple[str, ...]:
-    """Return the compiler's options for what a kernel is compiled for.
-
-    Examples
-    --------
-    >>> definitions((3, 4, 0))
-    ('-DFIXED_COLUMNS=3', '-DFIXED_WIDTH=4', '-DFIXED_PLAIN=0')
-    """
+    """Return the compiler flags that define the compile-time constants of a kernel."""
     return tuple(f"-DFIXED_{name}={value}" for name, value in zip(_FIXED, fixed, strict=True))
 
 
 def convert(kernel: str, arguments: tuple[Any, ...], pointer: Any) -> tuple[Any, ...]:
-    """Return the arguments of a kernel as the types that it takes; `pointer` turns an array or None into an address."""
-    result = signatures()[kernel]
-    given = []
-    for kind, name, declared, value in zip(result.types, result.names, result.declarations, arguments, strict=True):
+    """Return the arguments of a kernel in the declared types; `pointer` maps an array or None to an address."""
+    signature = signatures()[kernel]
+    converted = []
+    for kind, name, declared, value in zip(
+        signature.types, signature.names, signature.declarations, arguments, strict=True
+    ):
         if kind != "pointer":
-            given.append(_SCALARS[kind](value))
+            converted.append(_SCALARS[kind](value))
             continue
         element = name if name in _ARRAYS else declared.removeprefix("const ").split()[0]
         if value is not None and not (value.dtype == _ARRAYS[element] and value.flags.c_contiguous):
-            raise TypeError(f"{kernel} takes {name} as a C-contiguous array of {_ARRAYS[element].__name__}.")
-        given.append(pointer(value))
-    return tuple(given)
+            raise TypeError(f"{kernel}: {name} must be a C-contiguous array of {_ARRAYS[element].__name__}.")
+        converted.append(pointer(value))
+    return tuple(converted)
 
 
 @contextmanager
 def faults() -> Iterator[None]:
-    """Turn what CuPy raises (no memory, faults of CUDA) into `BackendUnavailable`, with what to do.
-
-    Examples
-    --------
-    >>> with faults():
-    ...     "what does not use CuPy is as before"
-    'what does not use CuPy is as before'
-    """
+    """Raise errors of CuPy (out of memory, CUDA errors) as `BackendUnavailable` with a remedy."""
     try:
         yield
     except Exception as error:
@@ -246,25 +220,23 @@ def faults() -> Iterator[None]:
             raise
         reason = _first_line(error)
         if kind.__name__ == "OutOfMemoryError":
-            todo = "Give the model a smaller max_memory, free what else is on the GPU, or use device='cpu'."
-            raise BackendUnavailable(f"The GPU has too little memory: {reason} {todo}") from error
-        todo = "After a fault CUDA needs a new process: start one, or use device='cpu'."
-        raise BackendUnavailable(f"The GPU failed: {reason}. {todo}") from error
+            remedy = "Set a smaller max_memory for the model, free GPU memory, or use device='cpu'."
+            raise BackendUnavailable(f"GPU out of memory: {reason} {remedy}") from error
+        remedy = "CUDA cannot be used in this process any more: restart it, or use device='cpu'."
+        raise BackendUnavailable(f"CUDA error: {reason}. {remedy}") from error
 
 
 def _open() -> tuple[Device | None, str]:
-    """Return a device, or None and what is missing."""
+    """Return a device, or None and the reason why there is none."""
     choice = os.environ.get("LIMIIRL_GPU", "")
     if choice == "off":
-        return None, "LIMIIRL_GPU=off hides the GPU. Unset it, or use device='cpu'."
+        return None, "LIMIIRL_GPU=off disables the GPU. Unset it, or use device='cpu'."
     if choice:
-        message = f"LIMIIRL_GPU must be 'off' or not be set; got {choice!r}."
+        message = f"LIMIIRL_GPU must be 'off' or unset; got {choice!r}."
         raise InvalidParameter(message, parameter="LIMIIRL_GPU", value=choice)
     if _factory is not None:
         return _factory(), ""
-    if (
-        _requests and os.getpid() not in _requests
-    ):  # nothing may be asked of CUDA here, not even which device is current
+    if _cuda_processes and os.getpid() not in _cuda_processes:  # CUDA calls are invalid in a forked process
         return None, _FORKED
     try:
         import cupy
@@ -272,44 +244,42 @@ def _open() -> tuple[Device | None, str]:
         return None, f"device='gpu' needs CuPy, which is not installed. {_INSTALL} Or use device='cpu'."
     try:
         if cupy.cuda.runtime.getDeviceCount() > 0:
-            _requests.add(os.getpid())
-            return _on_cuda(int(cupy.cuda.Device().id))
-        return None, _broken("CUDA reports no device")
-    except Exception as error:  # noqa: BLE001 (CuPy passes on all driver errors)
-        return None, _broken(_first_line(error))
+            _cuda_processes.add(os.getpid())
+            return _open_cuda(int(cupy.cuda.Device().id))
+        return None, _unusable("CUDA reports no device")
+    except Exception as error:  # noqa: BLE001 (CuPy raises driver errors of any type)
+        return None, _unusable(_first_line(error))
 
 
-# The processes that have used CUDA: this one alone, or its parent if it is a fork.
-_requests: set[int] = set()
+# Process IDs that have used CUDA: this process, or its parent if it was forked.
+_cuda_processes: set[int] = set()
 _factory: Callable[[], Device] | None = None
 
 
 def set_device_factory(factory: Callable[[], Device] | None) -> None:
-    """Let `find_device` return what `factory` returns, instead of looking for a GPU; None undoes it.
+    """Make `find_device` return `factory()` instead of detecting a GPU; None restores the default.
 
-    The tests install an emulated device with it.
+    Used in tests to install an emulated device.
     """
     global _factory  # noqa: PLW0603 (one device per process)
     _factory = factory
 
 
 @cache
-def _on_cuda(number: int) -> tuple[Device | None, str]:
-    """Return the device of a number, which is the current one, once it was tried out; or None and what is missing."""
+def _open_cuda(number: int) -> tuple[Device | None, str]:
+    """Return the current CUDA device, which has this number, after a check; or None and the reason."""
     del number
     try:
         device = CupyDevice()
-        device.try_out()
-    except Exception as error:  # noqa: BLE001 (so do compilers and libraries)
-        return None, _broken(_first_line(error))
+        device.check()
+    except Exception as error:  # noqa: BLE001 (compilers and libraries raise errors of any type)
+        return None, _unusable(_first_line(error))
     return device, ""
 
 
-def _broken(reason: str) -> str:
-    return (
-        f"device='gpu' needs a CUDA GPU that works: {reason}. Check nvidia-smi, and that CUDA's libraries are there. "
-        f"{_INSTALL} Or use device='cpu'."
-    )
+def _unusable(reason: str) -> str:
+    remedy = f"Check nvidia-smi and the CUDA libraries. {_INSTALL} Or use device='cpu'."
+    return f"device='gpu' needs a working CUDA GPU: {reason}. {remedy}"
 
 
 def _first_line(error: Exception) -> str:
@@ -317,13 +287,13 @@ def _first_line(error: Exception) -> str:
 
 
 def find_device() -> Device | None:
-    """Return the device that there is, or None."""
+    """Return the GPU, or None if there is none."""
     return _open()[0]
 
 
 def need_device() -> Device:
-    """Return the device that there is, or raise `BackendUnavailable` with what is missing."""
-    device, missing = _open()
+    """Return the GPU, or raise `BackendUnavailable`."""
+    device, reason = _open()
     if device is None:
-        raise BackendUnavailable(missing)
+        raise BackendUnavailable(reason)
     return device

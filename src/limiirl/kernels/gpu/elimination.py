@@ -1,6 +1,6 @@
-"""GPU version of `kernels.elimination.numeric` for K intents, the last axis of all arrays.
+"""GPU version of `kernels.elimination.numeric` for K intents, which are the last axis of all arrays.
 
-One launch eliminates all states; its blocks synchronise between the levels of the elimination tree.
+One launch eliminates all states; the blocks synchronise between levels of the elimination tree.
 """
 
 from __future__ import annotations
@@ -11,38 +11,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl.errors import InvalidParameter
-from limiirl.kernels.elimination.numeric import Tiles, TreePaths, heights, tiles
+from limiirl.kernels.elimination.numeric import Tiles, TreePaths, compute_heights, make_tiles
 from limiirl.kernels.elimination.symbolic import SymbolicFactorisation
 from limiirl.kernels.gpu.device import Device, flat_shape
 
-# The number of intents is a run-time argument: compiled once.
+# The number of intents is a run-time argument, so that the kernels are compiled once.
 _FIXED = (0, 1, 0)
-_COUNTS = 2**31
-# Threads per block and intent of triangular solves, and per block of the adjoint of the transitions.
+_MAX_VALUES = 2**31
+# Triangular solves: maximum number of threads per intent, and per block.
 _PATH_LANES, _PATH_THREADS = 32, 256
-# Blocks per multiprocessor of kernels without grid synchronisation.
-_CROWD = 16
+# Blocks per multiprocessor for kernels without grid synchronisation.
+_BLOCKS_PER_PROCESSOR = 16
 
 
 class Eliminated(NamedTuple):
     """Log-factors (2 n + S, K), log Kleene stars (S, K), and log-weights of the paths towards the root (S, K).
 
-    `stuck` (K,), on the host, is the state at which the sum over paths diverges, or -1.
+    `divergent_state` (K,), on the host, is the first state at which the sum over paths diverges, or -1 if it converges.
     """
 
     value: Any
     star: Any
     reach: Any
-    stuck: NDArray[np.int64]
+    divergent_state: NDArray[np.int64]
 
 
 class DeviceTreePaths(NamedTuple):
-    """`TreePaths` on a device, and the pairs that use each as CSR: pair_ptr (l + 1,) and pair."""
+    """`TreePaths` on a device, and the pairs of states of each path, as CSR (pair_ptr, pair)."""
 
     node: Any
     ptr: Any
     path: Any
-    touched: Any
+    on_paths: Any
     first: Any
     last: Any
     pair_ptr: Any
@@ -51,11 +51,11 @@ class DeviceTreePaths(NamedTuple):
 
 
 class DevicePairs(NamedTuple):
-    """Pairs (m,): positions of the root in both ancestor paths, and the depth of the lowest common ancestor, or -1."""
+    """Pairs of states (m,): index of the root in both ancestor paths; depth of the lowest common ancestor, or -1."""
 
     one: Any
     other: Any
-    meet: Any
+    lca_depth: Any
 
 
 class DeviceElimination:
@@ -66,17 +66,13 @@ class DeviceElimination:
     device : Device
     symbolic : SymbolicFactorisation
     slot : (E,)
-        Position of each edge among the values.
+        Index of the value of each edge.
     """
 
     def __init__(self, device: Device, symbolic: SymbolicFactorisation, slot: NDArray[np.int64]) -> None:
-        if symbolic.n_values >= _COUNTS:
-            raise InvalidParameter(
-                f"Elimination needs {symbolic.n_values} values, more than 32-bit indices allow. Use device='cpu', or a "
-                "smaller network.",
-                parameter="device",
-                value="gpu",
-            )
+        if symbolic.n_values >= _MAX_VALUES:
+            rule = f"must be 'cpu': elimination needs {symbolic.n_values} values, the GPU allows {_MAX_VALUES}"
+            raise InvalidParameter.of("device", "gpu", rule)
         self.device, self.symbolic, self.n = device, symbolic, symbolic.up.size
 
         def put(array: Any) -> Any:
@@ -90,7 +86,7 @@ class DeviceElimination:
         order = np.argsort(slot, kind="stable")
         used, first = np.unique(slot[order], return_index=True)
         self._slots = tuple(map(put, (used, np.append(first, slot.size), order)))
-        self._height = heights(symbolic.parent)
+        self._height = compute_heights(symbolic.parent)
         self._tiles: dict[tuple[str, int], tuple[Any, ...]] = {}
 
     def load(self, log_w: Any) -> Any:
@@ -99,72 +95,71 @@ class DeviceElimination:
         value = self.device.xp.full((self.symbolic.n_values, k), -np.inf)
         n = self._slots[0].size
         if n:
-            self._flat("elimination_load", n, k, (*self._slots, log_w, value))
+            self._launch_flat("elimination_load", n, k, (*self._slots, log_w, value))
         return value
 
     def eliminate(self, value: Any, margin: float) -> Eliminated:
-        """Factorise in place; see `numeric.eliminate`. The values of intents whose sum diverges are undefined."""
+        """Factorise in place; see `numeric.eliminate`. The values of intents with a divergent sum are undefined."""
         xp, k, n_states = self.device.xp, value.shape[1], self.symbolic.rank.size
         star, reach = xp.empty((n_states, k)), xp.empty((n_states, k))
-        stuck = xp.zeros(k, dtype=np.uint64)
-        rest = (margin, value, star, reach, stuck, self._counter())
-        given = (n_states, k, self.n, self.up_ptr, self.up, *self._low, *self._levels("moves", k), *rest)
-        self._waiting("elimination_factorise", k, given)
-        at = self.device.take(stuck).astype(np.int64)
+        divergent = xp.zeros(k, dtype=np.uint64)
+        rest = (margin, value, star, reach, divergent, self._counter())
+        tiles = self._levels("transitions", k)
+        arguments = (n_states, k, self.n, self.up_ptr, self.up, *self._low, *tiles, *rest)
+        self._launch_grid("elimination_factorise", k, arguments)
+        at = self.device.take(divergent).astype(np.int64)
         return Eliminated(value, star, reach, np.where(at > 0, n_states - at, -1))
 
     def finish_reach(self, factors: Eliminated) -> Any:
-        """Overwrite and return `reach` (S, K): the log-weight of all paths from each state."""
+        """Set `reach` (S, K) to the log-weights of all paths from each state, and return it."""
         k = factors.star.shape[1]
         n_levels, ptr, state, _, wide, lanes = self._levels("reach", k)
-        given = (k, self.up_ptr, self.up, n_levels, ptr, state, wide, lanes, *factors[:3], self._counter())
-        self._waiting("elimination_reach", k, given)
+        arguments = (k, self.up_ptr, self.up, n_levels, ptr, state, wide, lanes, *factors[:3], self._counter())
+        self._launch_grid("elimination_reach", k, arguments)
         return factors.reach
 
     def eliminate_adjoint(self, factors: Eliminated, adjoint: Any, star_adjoint: Any) -> None:
         """Propagate adjoints of the factors and stars back to the initial values, in place."""
         xp, k, n = self.device.xp, adjoint.shape[1], self.n
         rest = (factors.value, factors.star, adjoint, star_adjoint, self._counter())
-        self._waiting(
-            "elimination_adjoint", k, (k, n, self.up_ptr, self.up, *self._low, *self._levels("below", k), *rest)
-        )
+        tiles = self._levels("descendants", k)
+        self._launch_grid("elimination_adjoint", k, (k, n, self.up_ptr, self.up, *self._low, *tiles, *rest))
         loop = xp.exp(factors.value[2 * n :] + factors.star)
         adjoint[2 * n :] += xp.where(star_adjoint != 0.0, star_adjoint * loop, 0.0)
 
-    def moves(self, factors: Eliminated) -> tuple[Any, Any]:
-        """Return the weights (n, K) of upward and downward transitions, times the star of their source."""
+    def transition_weights(self, factors: Eliminated) -> tuple[Any, Any]:
+        """Return the weights (n, K) of upward and downward transitions, multiplied by the star of their source."""
         xp, n = self.device.xp, self.n
         value, star = factors.value, factors.star
         return xp.exp(value[:n] + star[self.owner]), xp.exp(value[n : 2 * n] + star[self.up])
 
-    def solve_triangular(self, paths: DeviceTreePaths, weight: Any, loops: Any) -> Any:
-        """Return path sums (size, K) for transition weights (n, K), from 1, or from the stars `loops` (S, K)."""
+    def solve_triangular(self, paths: DeviceTreePaths, weight: Any, stars: Any) -> Any:
+        """Return path sums (size, K) for transition weights (n, K); paths begin with `stars` (S, K), or 1 if None."""
         k = weight.shape[1]
         sums = self.device.xp.empty((paths.size, k))
         graph = (self.up_ptr, self.level, paths.path, paths.node, paths.ptr)
-        self._crowd("elimination_solve", paths.node.size, k, (*graph, weight, loops, sums), self._lanes(k))
+        self._launch_blocks("elimination_solve", paths.node.size, k, (*graph, weight, stars, sums), self._lanes(k))
         return sums
 
     def combine(self, pairs: DevicePairs, up_sum: Any, down_sum: Any) -> Any:
         """Return the sums (m, K) over all paths between the states of each pair."""
-        m, k = pairs.meet.size, up_sum.shape[1]
+        m, k = pairs.lca_depth.size, up_sum.shape[1]
         sums = self.device.xp.empty((m, k))
-        self._crowd("elimination_combine", m, k, (*pairs, up_sum, down_sum, sums), self._lanes(k))
+        self._launch_blocks("elimination_combine", m, k, (*pairs, up_sum, down_sum, sums), self._lanes(k))
         return sums
 
     def path_adjoints(
-        self, paths: DeviceTreePaths, weight: Any, by_sum: Any, other: Any, meet: Any, other_sum: Any
+        self, paths: DeviceTreePaths, weight: Any, by_sum: Any, other: Any, lca_depth: Any, other_sum: Any
     ) -> Any:
-        """Return the adjoints (size, K) of path sums, given those (m, K) of the sums of pairs.
+        """Return the adjoints (size, K) of the path sums, given the adjoints by_sum (m, K) of the pairwise sums.
 
-        `other` (m,) is the position of the root in the other path of each pair, `meet` (m,) the depth of the lowest
-        common ancestor.
+        `other` (m,) is the index of the root in the other path of each pair, and `other_sum` its path sums.
         """
         k = weight.shape[1]
         sums = self.device.xp.empty((paths.size, k))
         graph = (self.up_ptr, self.level, paths.path, paths.ptr, weight, paths.pair_ptr, paths.pair)
-        given = (*graph, other, meet, by_sum, other_sum, sums)
-        self._crowd("elimination_path_adjoints", paths.node.size, k, given, self._lanes(k))
+        arguments = (*graph, other, lca_depth, by_sum, other_sum, sums)
+        self._launch_blocks("elimination_path_adjoints", paths.node.size, k, arguments, self._lanes(k))
         return sums
 
     def transition_adjoints(
@@ -177,26 +172,26 @@ class DeviceElimination:
         adjoint: Any,
         star_adjoint: Any,
     ) -> None:
-        """Add the adjoints of transitions (n, K) and stars (S, K), given those of the path sums."""
+        """Add the adjoints of transitions (n, K) and stars (S, K), given the adjoints of the path sums."""
         k = weight.shape[1]
         rows = _power_below(max(1, min(_PATH_THREADS, self.device.n_threads) // k))
         wide = min(32, rows)
-        where = (self.up_ptr, self.level, self.depth, paths.touched, paths.first, paths.last, paths.ptr)
-        given = (*where, weight, path_sum, path_adjoint, wide, int(down), adjoint, star_adjoint)
-        self._crowd("elimination_transition_adjoints", paths.touched.size, k, given, rows)
+        graph = (self.up_ptr, self.level, self.depth, paths.on_paths, paths.first, paths.last, paths.ptr)
+        arguments = (*graph, weight, path_sum, path_adjoint, wide, int(down), adjoint, star_adjoint)
+        self._launch_blocks("elimination_transition_adjoints", paths.on_paths.size, k, arguments, rows)
 
     def _levels(self, kind: str, k: int) -> tuple[Any, ...]:
-        """Return the number of levels and the `Tiles` of a kernel for K intents, cached."""
+        """Return the number of levels and the arrays of `Tiles` of a kernel for K intents, cached."""
         cached = self._tiles.get((kind, k))
         if cached is None:
             above, below = np.diff(self.symbolic.up_ptr), np.diff(self.symbolic.low_ptr)
             columns, terms = {
-                "moves": (2 * above + 2, below + 1),
+                "transitions": (2 * above + 2, below + 1),
                 "reach": (np.ones_like(above), above + 1),
-                "below": (below, above),
+                "descendants": (below, above),
             }[kind]
-            made: Tiles = tiles(self._height, columns, terms, self.device.n_threads // k, self.device.n_blocks)
-            cached = self._tiles[kind, k] = (made.wide.size, *map(self.device.put, made))
+            tiles: Tiles = make_tiles(self._height, columns, terms, self.device.n_threads // k, self.device.n_blocks)
+            cached = self._tiles[kind, k] = (tiles.wide.size, *map(self.device.put, tiles))
         return cached
 
     def _lanes(self, k: int) -> int:
@@ -205,21 +200,21 @@ class DeviceElimination:
     def _counter(self) -> Any:
         return self.device.xp.zeros(1, dtype=np.uint64)
 
-    def _waiting(self, kernel: str, k: int, given: tuple[Any, ...]) -> None:
+    def _launch_grid(self, kernel: str, k: int, arguments: tuple[Any, ...]) -> None:
         shape = (self.device.n_blocks, self.device.n_threads // k * k, 0)
-        self.device.launch(kernel, shape, given, _FIXED)
+        self.device.launch(kernel, shape, arguments, _FIXED)
 
-    def _crowd(self, kernel: str, n: int, k: int, given: tuple[Any, ...], rows: int) -> None:
+    def _launch_blocks(self, kernel: str, n: int, k: int, arguments: tuple[Any, ...], rows: int) -> None:
         if n:
-            shape = (min(n, _CROWD * self.device.n_blocks), rows * k, 0)
-            self.device.launch(kernel, shape, (n, k, *given), _FIXED)
+            shape = (min(n, _BLOCKS_PER_PROCESSOR * self.device.n_blocks), rows * k, 0)
+            self.device.launch(kernel, shape, (n, k, *arguments), _FIXED)
 
-    def _flat(self, kernel: str, rows: int, k: int, given: tuple[Any, ...]) -> None:
-        self.device.launch(kernel, flat_shape(self.device, rows * k), (rows, k, *given), _FIXED)
+    def _launch_flat(self, kernel: str, rows: int, k: int, arguments: tuple[Any, ...]) -> None:
+        self.device.launch(kernel, flat_shape(self.device, rows * k), (rows, k, *arguments), _FIXED)
 
 
 def put_tree_paths(device: Device, paths: TreePaths, path_of_pair: NDArray[np.int64]) -> DeviceTreePaths:
-    """Return ancestor paths on a device, given the path of each pair (m,)."""
+    """Copy ancestor paths to a device; `path_of_pair` (m,) is the path index of each pair."""
     order = np.argsort(path_of_pair, kind="stable").astype(np.int64)
     ptr = np.searchsorted(path_of_pair[order], np.arange(paths.node.size + 1)).astype(np.int64)
     parts: list[Any] = [*map(device.put, (*paths, ptr, order)), paths.path.size]

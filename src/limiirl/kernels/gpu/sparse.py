@@ -1,6 +1,6 @@
-"""Products of sparse and dense matrices on a GPU that have the same bits every time.
+"""Bit-reproducible products of sparse and dense matrices on a GPU.
 
-Not by cuSPARSE: where rows are long, the order in which it adds is left to chance (ADR 0018).
+cuSPARSE is not used because its order of summation is not deterministic for long rows (ADR 0018).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import numpy as np
 from limiirl._typing import IntArray
 from limiirl.kernels.gpu.device import Device, flat_shape
 
-# The most terms that a thread adds up one after the other; longer rows are dealt out to several.
+# Maximum number of terms per thread; longer rows are split.
 PIECE = 128
 
 
-class _Round(NamedTuple):
-    """Rows to add up, on the device: see `sparse_sums` in the CUDA source."""
+class _Pass(NamedTuple):
+    """Row ranges of one reduction on the device; see `sparse_sums` in the CUDA source."""
 
     n: int
     first: Any
@@ -25,10 +25,10 @@ class _Round(NamedTuple):
     step: Any
 
 
-def _pieces(ptr: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Cut rows into pieces of at most PIECE terms; return first, last and step of each, and ptr of the rows' pieces.
+def _split_rows(ptr: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Split rows into pieces of at most PIECE terms; return their first, last and step, and the ptr of their results.
 
-    Neighbouring threads have neighbouring pieces, and a piece takes every so many-th term: they read side by side.
+    The pieces of a row are interleaved, so that neighbouring threads read neighbouring terms.
     """
     length = np.diff(ptr)
     count = -(-length // PIECE)
@@ -51,21 +51,21 @@ class SparseRows:
         self.device, self.shape = device, matrix.shape
         self._at = device.put(matrix.indices.astype(np.int32))
         self._weight = device.put(matrix.data.astype(np.float64))
-        self._rounds: list[_Round] = []
+        self._passes: list[_Pass] = []
         ptr = matrix.indptr.astype(np.int64)
         while np.max(np.diff(ptr), initial=0) > PIECE:
-            *piece, ptr = _pieces(ptr)
-            self._rounds.append(_Round(piece[0].size, *map(device.put, piece)))
-        self._rounds.append(_Round(ptr.size - 1, device.put(ptr), None, None))
+            *pieces, ptr = _split_rows(ptr)
+            self._passes.append(_Pass(pieces[0].size, *map(device.put, pieces)))
+        self._passes.append(_Pass(ptr.size - 1, device.put(ptr), None, None))
 
     def times(self, dense: Any) -> Any:
-        """Return (n, K) for a dense (m, K) on the device."""
+        """Return the product (n, K) with a dense matrix (m, K) on the device."""
         result, k = self.device.xp.ascontiguousarray(dense), dense.shape[1]
         at, weight = self._at, self._weight
-        for part in self._rounds:
-            x, result = result, self.device.xp.empty((part.n, k))
+        for rows in self._passes:
+            x, result = result, self.device.xp.empty((rows.n, k))
             if result.size:
-                given = (part.n, k, part.first, part.last, part.step, at, weight, x, result)
-                self.device.launch("sparse_sums", flat_shape(self.device, part.n * k), given, (0, 1, 0))
+                arguments = (rows.n, k, rows.first, rows.last, rows.step, at, weight, x, result)
+                self.device.launch("sparse_sums", flat_shape(self.device, rows.n * k), arguments, (0, 1, 0))
             at = weight = None
         return result

@@ -1,9 +1,9 @@
-// What every sweep needs: who works on which states, and how the whole grid waits for a step to end.
+// Assignment of states to threads, grid-wide barriers and reductions.
 //
-// A thread works on one column k throughout, and on every lanes-th state of its block's share. One launch runs all
-// steps: the grid has no more blocks than fit on the device at once, so that they can wait for each other.
+// A thread processes one column k, and every lanes-th state of its block. One launch computes all steps: all blocks of
+// the grid run concurrently, so that they can synchronise between steps.
 //
-// The source is compiled by NVRTC for a device, and by a C++ compiler for the emulator, which defines EMULATED.
+// The source is compiled with NVRTC for a device, and with a C++ compiler for the emulator, which defines EMULATED.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -18,7 +18,7 @@ typedef long long i64;
     char *name = (char *)dynamic_shared
 #endif
 
-// The number of columns, unless it is 0, and the width of the neighbours' table are known when compiling for a device.
+// On a device, the number of columns (unless it is 0) and the width of the neighbour table are compile-time constants.
 #if FIXED_COLUMNS
 #define COLUMNS FIXED_COLUMNS
 #else
@@ -29,8 +29,7 @@ typedef long long i64;
 #else
 #define WIDTH near.width
 #endif
-// Whether edges weigh 1, steps are steady, the table holds all and states alone are counted: most of a sweep falls
-// away.
+// PLAIN: edge weights are 1, steps are time-homogeneous, the table contains all edges, and only state counts are needed.
 #ifdef FIXED_PLAIN
 #define PLAIN FIXED_PLAIN
 #else
@@ -42,24 +41,25 @@ struct Near {
     int width, overflows;
 };
 
-// Where the edges' weights come from: x as it stands, or the discounted product of prob and exp(reward).
+// Edge weights: x if it is not null, otherwise prob * exp(discount * reward).
 struct Edges {
     const double *x, *prob, *reward;
 };
 
-struct Place {
+// The column of a thread, and the states first, ..., last - 1 of its block.
+struct StateRange {
     int lane, lanes, k;
-    i64 first, last;  // the states of this block
+    i64 first, last;
 };
 
-__device__ static inline Place place_of(i64 n_states, int n_columns) {
-    Place p;
+__device__ static inline StateRange state_range(i64 n_states, int n_columns) {
+    StateRange p;
     p.lanes = blockDim.x / COLUMNS;
     p.lane = threadIdx.x / COLUMNS;
     p.k = threadIdx.x % COLUMNS;
-    i64 share = (n_states + gridDim.x - 1) / gridDim.x;
-    p.first = min((i64)n_states, share * blockIdx.x);
-    p.last = min((i64)n_states, p.first + share);
+    i64 size = (n_states + gridDim.x - 1) / gridDim.x;
+    p.first = min((i64)n_states, size * blockIdx.x);
+    p.last = min((i64)n_states, p.first + size);
     return p;
 }
 
@@ -67,13 +67,13 @@ __device__ static inline double minus_infinity() { return -1.0 / 0.0; }
 
 __device__ static inline bool is_finite(double value) { return value - value == 0.0; }
 
-// 2^power; powers beyond every double's are as good as the last that matters.
+// 2^power; powers outside the range of doubles give 0 or infinity.
 __device__ static inline double power_of_two(i64 power) {
     if (power > -1022 && power < 1024) return __longlong_as_double((power + 1023) << 52);
     return ldexp(1.0, (int)max((i64)-5000, min((i64)5000, power)));
 }
 
-// Doubles as whole numbers in the same order; 0 comes before all of them.
+// Map doubles to positive integers in the same order.
 __device__ static inline u64 ordered(double value) {
     u64 bits = (u64)__double_as_longlong(value);
     return (bits >> 63) ? ~bits : bits | (1ull << 63);
@@ -83,7 +83,7 @@ __device__ static inline double from_ordered(u64 bits) {
     return __longlong_as_double((i64)((bits >> 63) ? bits & ~(1ull << 63) : ~bits));
 }
 
-// Wait until every thread of the grid is here; what they wrote is then seen by all. `arrived` starts at 0.
+// Synchronise all threads of the grid and make their writes visible. `arrived` must be initialised to 0.
 __device__ static inline void grid_barrier(u32 *arrived) {
 #ifdef EMULATED
     emulated_grid_barrier();
@@ -102,8 +102,8 @@ __device__ static inline void grid_barrier(u32 *arrived) {
 #endif
 }
 
-// The largest value, or the sum, of each column over the block, in an order that depends on its size alone.
-__device__ static inline double block_fold(double mine, const Place &p, int n_columns, int largest) {
+// Maximum or sum of each column over the block, in an order that depends only on the block size.
+__device__ static inline double block_reduce(double mine, const StateRange &p, int n_columns, int largest) {
     SHARED(double, part, MAX_THREADS);
     part[threadIdx.x] = mine;
     __syncthreads();
@@ -119,10 +119,10 @@ __device__ static inline double block_fold(double mine, const Place &p, int n_co
     return part[p.k];
 }
 
-// The largest value of each column over the whole grid, which waits meanwhile; `top` (K) starts at 0.
-__device__ static inline double grid_max(double mine, const Place &p, int n_columns, u64 *top, u32 *arrived) {
-    const double found = block_fold(mine, p, n_columns, 1);
-    if (p.lane == 0) atomicMax(top + p.k, ordered(found));
+// Maximum of each column over the grid, with a barrier; `top` (K) must be initialised to 0.
+__device__ static inline double grid_max(double mine, const StateRange &p, int n_columns, u64 *top, u32 *arrived) {
+    const double block_top = block_reduce(mine, p, n_columns, 1);
+    if (p.lane == 0) atomicMax(top + p.k, ordered(block_top));
     grid_barrier(arrived);
     return from_ordered(*(volatile u64 *)(top + p.k));
 }
@@ -133,4 +133,4 @@ __device__ static inline double edge_weight(const Edges &edges, double scale, i6
     return edges.reward ? weight * exp(scale * edges.reward[e * COLUMNS + k]) : weight;
 }
 
-__device__ static inline bool weighted(const Edges &edges) { return edges.x || edges.prob || edges.reward; }
+__device__ static inline bool has_weights(const Edges &edges) { return edges.x || edges.prob || edges.reward; }

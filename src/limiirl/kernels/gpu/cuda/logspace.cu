@@ -1,4 +1,4 @@
-// The sweeps of `kernels.logspace` on a device: messages are logarithms, shifted by whole numbers at every step.
+// Passes of `forward_backward.logspace` on a device: messages are logarithms, shifted by an integer at every step.
 
 __device__ static inline double edge_log_weight(const Edges &edges, double scale, i64 e, int k, int n_columns) {
     double weight = edges.prob ? edges.prob[e] : 0.0;
@@ -22,7 +22,7 @@ __device__ static inline double log_sum(const Near &near, const Edges &edges, do
 
 __device__ static inline i64 log_shift_of(double top) { return top > -1e15 && top < 1e15 ? (i64)rint(top) : 0; }
 
-__device__ static inline double largest_of(const double *message, const Place &p, int n_columns) {
+__device__ static inline double largest_of(const double *message, const StateRange &p, int n_columns) {
     double top = minus_infinity();
     for (i64 s = p.first + p.lane; s < p.last; s += p.lanes) top = fmax(top, message[s * COLUMNS + p.k]);
     return top;
@@ -31,10 +31,10 @@ __device__ static inline double largest_of(const double *message, const Place &p
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, 1)
 log_backward(i64 n_states, int n_columns, const u32 *ptr, const u32 *idx, const double *node, const double *prob,
              const double *reward, const double *discount, const double *end, double *messages, i64 *exponents,
-             i64 t_first, i64 n, u64 *tops, u32 *arrived) {
+             i64 t_first, i64 n, u64 *maxima, u32 *arrived) {
     const Near near = {ptr, idx, 0, 0, 0};
     const Edges edges = {0, prob, reward};
-    const Place p = place_of(n_states, n_columns);
+    const StateRange p = state_range(n_states, n_columns);
     const int k = p.k;
     const i64 row = (n_states + 1) * COLUMNS;
     i64 exponent = exponents[n * COLUMNS + k];
@@ -42,17 +42,17 @@ log_backward(i64 n_states, int n_columns, const u32 *ptr, const u32 *idx, const 
     for (i64 i = n - 1; i >= 0; --i) {
         const double *prev = messages + (i + 1) * row;
         double *out = messages + i * row;
-        const i64 shift = log_shift_of(grid_max(top, p, n_columns, tops + i * COLUMNS, arrived));
+        const i64 shift = log_shift_of(grid_max(top, p, n_columns, maxima + i * COLUMNS, arrived));
         exponent += shift;
         if (blockIdx.x == 0 && p.lane == 0) exponents[i * COLUMNS + k] = exponent;
         const double scale = discount[t_first + i], own = t_first + i > 0 ? scale : 0.0;
         top = minus_infinity();
         for (i64 s = p.first + p.lane; s < p.last; s += p.lanes) {
             double floor = (!end || end[s] > 0.0 ? 0.0 : minus_infinity()) - (double)exponent;
-            double found = log_sum(near, edges, scale, prev, s, k, n_columns, floor, (double)shift);
-            found += own * node[s * COLUMNS + k];
-            out[s * COLUMNS + k] = found;
-            top = fmax(top, found);
+            double message = log_sum(near, edges, scale, prev, s, k, n_columns, floor, (double)shift);
+            message += own * node[s * COLUMNS + k];
+            out[s * COLUMNS + k] = message;
+            top = fmax(top, message);
         }
     }
 }
@@ -60,11 +60,12 @@ log_backward(i64 n_states, int n_columns, const u32 *ptr, const u32 *idx, const 
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, 1)
 log_forward(i64 n_states, int n_columns, const u32 *ptr, const u32 *idx, const double *node, const double *prob,
             const double *reward, const double *discount, const double *messages, const i64 *exponents, double *alpha,
-            i64 *alpha_exponent, const double *log_norm, const double *gain, double *node_tally, double *edge_tally,
-            double *visits, double *share, i64 n_edges, i64 t_first, i64 n, u64 *tops, u32 *arrived) {
+            i64 *alpha_exponent, const double *log_norm, const double *step_weight, double *node_counts,
+            double *edge_counts, double *marginals, double *edge_prob, i64 n_edges, i64 t_first, i64 n, u64 *maxima,
+            u32 *arrived) {
     const Near near = {ptr, idx, 0, 0, 0};
     const Edges edges = {0, prob, reward};
-    const Place p = place_of(n_states, n_columns);
+    const StateRange p = state_range(n_states, n_columns);
     const int k = p.k;
     const i64 row = (n_states + 1) * COLUMNS;
     i64 exponent = alpha_exponent[k];
@@ -74,28 +75,29 @@ log_forward(i64 n_states, int n_columns, const u32 *ptr, const u32 *idx, const d
         const double *cur = alpha + ((t - 1) % 2) * row, *u = messages + (i + 1) * row;
         double *nxt = alpha + (t % 2) * row;
         const double offset = (double)(exponent + exponents[(i + 1) * COLUMNS + k]) - log_norm[k];
-        const i64 shift = log_shift_of(grid_max(top, p, n_columns, tops + i * COLUMNS, arrived));
+        const i64 shift = log_shift_of(grid_max(top, p, n_columns, maxima + i * COLUMNS, arrived));
         exponent += shift;
-        double *seen = visits ? visits + i * n_states * COLUMNS : 0;
-        double *part = share ? share + i * n_edges * COLUMNS : 0;
+        double *step_marginals = marginals ? marginals + i * n_states * COLUMNS : 0;
+        double *step_edge_prob = edge_prob ? edge_prob + i * n_edges * COLUMNS : 0;
         top = minus_infinity();
         for (i64 s = p.first + p.lane; s < p.last; s += p.lanes) {
             const i64 o = s * COLUMNS + k;
-            const double came = log_sum(near, edges, discount[t - 1], cur, s, k, n_columns, minus_infinity(), 0.0);
-            const double onward = u[o] + offset;
-            if (edge_tally || part)
+            const double incoming = log_sum(near, edges, discount[t - 1], cur, s, k, n_columns, minus_infinity(), 0.0);
+            const double continuation = u[o] + offset;
+            if (edge_counts || step_edge_prob)
                 for (i64 e = near.ptr[s]; e < near.ptr[s + 1]; ++e) {
                     const double flow =
                         edge_log_weight(edges, discount[t - 1], e, k, n_columns) + cur[(i64)near.idx[e] * COLUMNS + k];
-                    if (edge_tally) edge_tally[e * COLUMNS + k] += gain[t - 1] * exp(flow + onward);
-                    if (part) part[e * COLUMNS + k] = came > minus_infinity() ? exp(flow - came) : 0.0;
+                    if (edge_counts) edge_counts[e * COLUMNS + k] += step_weight[t - 1] * exp(flow + continuation);
+                    if (step_edge_prob)
+                        step_edge_prob[e * COLUMNS + k] = incoming > minus_infinity() ? exp(flow - incoming) : 0.0;
                 }
-            const double probability = exp(came + onward);
-            if (node_tally) node_tally[o] += gain[t] * probability;
-            if (seen) seen[o] = probability;
-            const double found = came - (double)shift + discount[t] * node[o];
-            nxt[o] = found;
-            top = fmax(top, found);
+            const double marginal = exp(incoming + continuation);
+            if (node_counts) node_counts[o] += step_weight[t] * marginal;
+            if (step_marginals) step_marginals[o] = marginal;
+            const double message = incoming - (double)shift + discount[t] * node[o];
+            nxt[o] = message;
+            top = fmax(top, message);
         }
     }
     grid_barrier(arrived);

@@ -27,8 +27,8 @@ struct LogSum {
 
 __device__ static inline void log_add(LogSum &s, double x) {
     if (x == minus_infinity()) return;
-    const double high = x > s.top ? x : s.top, share = exp((x > s.top ? s.top : x) - high);
-    s.total = x > s.top ? s.total * share + 1.0 : s.total + share;
+    const double high = x > s.top ? x : s.top, ratio = exp((x > s.top ? s.top : x) - high);
+    s.total = x > s.top ? s.total * ratio + 1.0 : s.total + ratio;
     s.top = high;
 }
 
@@ -36,9 +36,9 @@ __device__ static inline double log_of(const LogSum &s) {
     return s.top == minus_infinity() ? s.top : s.top + log(s.total);
 }
 
-// Reduce over the lanes of each column; lane 0 has the result. All threads of the block must call it.
-// `part` is shared memory for two numbers per thread.
-__device__ static inline LogSum fold_logs(LogSum mine, const ThreadTile &s, double *part) {
+// Reduce over the lanes of each column; lane 0 returns the result. All threads of the block must call it.
+// `part` is shared memory for two doubles per thread.
+__device__ static inline LogSum reduce_logs(LogSum mine, const ThreadTile &s, double *part) {
     if (s.lanes == 1) return mine;
     double *at = part + 2 * threadIdx.x;
     at[0] = mine.top;
@@ -58,7 +58,7 @@ __device__ static inline LogSum fold_logs(LogSum mine, const ThreadTile &s, doub
 }
 
 // The same for two sums in linear arithmetic.
-__device__ static inline void fold_sums(double &one, double &other, const ThreadTile &s, double *part) {
+__device__ static inline void reduce_sums(double &one, double &other, const ThreadTile &s, double *part) {
     if (s.lanes == 1) return;
     double *at = part + 2 * threadIdx.x;
     at[0] = one;

@@ -2,7 +2,7 @@
 //
 // A block processes one ancestor path at a time. Upward and downward transitions are multiplied by the Kleene star of
 // their source, so that the sum over common ancestors is an inner product. The adjoint of a transition is gathered from
-// the paths over it, which are consecutive, so that no two threads add to the same entry.
+// the paths through it, which are consecutive, so that no two threads add to the same entry.
 
 #define PATH_THREADS 256
 
@@ -19,16 +19,16 @@ extern "C" __global__ void elimination_load(i64 n_slots, int n_columns, const in
     }
 }
 
-// path_sum (., K): 1 at the state, or its star `loops` (S, K) if given, then the sum of upward paths to each ancestor.
+// path_sum (., K): 1 at the state, or its Kleene star in `stars` (S, K); then the sum of upward paths to each ancestor.
 extern "C" __global__ void elimination_solve(i64 n_paths, int n_columns, const int *up_ptr, const int *level, const int *path,
-                                      const i64 *node, const i64 *path_ptr, const double *weight, const double *loops,
+                                      const i64 *node, const i64 *path_ptr, const double *weight, const double *stars,
                                       double *path_sum) {
     const ThreadTile s = thread_tile(n_columns, 1, (int)(blockDim.x / n_columns));
     for (i64 l = blockIdx.x; l < n_paths; l += gridDim.x) {
         const i64 base = path_ptr[l], size = path_ptr[l + 1] - base;
         double *mine = path_sum + base * n_columns + s.k;
         for (i64 o = s.lane; s.on && o < size; o += s.lanes)
-            mine[o * n_columns] = o > 0 ? 0.0 : (loops ? loops[node[l] * n_columns + s.k] : 1.0);
+            mine[o * n_columns] = o > 0 ? 0.0 : (stars ? stars[node[l] * n_columns + s.k] : 1.0);
         __syncthreads();
         for (i64 o = 0; o < size - 1; ++o) {
             const int v = path[base + o], top = (int)size - 1;
@@ -40,26 +40,26 @@ extern "C" __global__ void elimination_solve(i64 n_paths, int n_columns, const i
     }
 }
 
-// total (m, K) of pairs: sum over common ancestors, from depth `meet` up to the root, of the product of path sums.
+// total (m, K): for each pair, the sum over common ancestors, from `lca_depth` up to the root, of products of path sums.
 // `one` and `other` are the positions of the root in the two paths.
-extern "C" __global__ void elimination_combine(i64 n_pairs, int n_columns, const i64 *one, const i64 *other, const int *meet,
+extern "C" __global__ void elimination_combine(i64 n_pairs, int n_columns, const i64 *one, const i64 *other, const int *lca_depth,
                                      const double *up_sum, const double *down_sum, double *total) {
     const ThreadTile s = thread_tile(n_columns, 1, (int)(blockDim.x / n_columns));
     SHARED(double, part, 2 * PATH_THREADS);
     for (i64 i = blockIdx.x; i < n_pairs; i += gridDim.x) {
-        double sum = 0.0, none = 0.0;
-        for (int d = s.lane; s.on && d <= meet[i]; d += s.lanes)
+        double sum = 0.0, unused = 0.0;
+        for (int d = s.lane; s.on && d <= lca_depth[i]; d += s.lanes)
             sum += up_sum[(one[i] - d) * n_columns + s.k] * down_sum[(other[i] - d) * n_columns + s.k];
-        fold_sums(sum, none, s, part);
+        reduce_sums(sum, unused, s, part);
         if (s.on && s.lane == 0) total[i * n_columns + s.k] = sum;
     }
 }
 
-// Adjoints of path sums: from the pairs of each path (`pair_ptr`, `pair`), given the adjoints of their sums and the
-// other path sums; then the transposed triangular solve from the root down to the state.
+// Adjoints of path sums: first from the pairs of each path (`pair_ptr`, `pair`), given the adjoints of their sums and
+// the sums of their other paths; then the transposed triangular solve from the root down to the state.
 extern "C" __global__ void elimination_path_adjoints(i64 n_paths, int n_columns, const int *up_ptr, const int *level,
                                           const int *path, const i64 *path_ptr, const double *weight,
-                                          const i64 *pair_ptr, const i64 *pair, const i64 *other, const int *meet,
+                                          const i64 *pair_ptr, const i64 *pair, const i64 *other, const int *lca_depth,
                                           const double *by_sum, const double *other_sum, double *path_adjoint) {
     const ThreadTile s = thread_tile(n_columns, 1, (int)(blockDim.x / n_columns));
     SHARED(double, part, 2 * PATH_THREADS);
@@ -71,7 +71,7 @@ extern "C" __global__ void elimination_path_adjoints(i64 n_paths, int n_columns,
             double sum = 0.0;
             for (i64 j = pair_ptr[l]; j < pair_ptr[l + 1]; ++j) {
                 const i64 i = pair[j];
-                if (top - o > meet[i]) continue;
+                if (top - o > lca_depth[i]) continue;
                 const double by = by_sum[i * n_columns + s.k];
                 if (by != 0.0) sum += by * other_sum[(other[i] - (top - o)) * n_columns + s.k];
             }
@@ -80,10 +80,10 @@ extern "C" __global__ void elimination_path_adjoints(i64 n_paths, int n_columns,
         __syncthreads();
         for (int o = top - 1; o >= 0; --o) {
             const int v = path[base + o];
-            double sum = 0.0, none = 0.0;
+            double sum = 0.0, unused = 0.0;
             for (int p = up_ptr[v] + s.lane; s.on && p < up_ptr[v + 1]; p += s.lanes)
                 sum += mine[(i64)(top - level[p]) * n_columns] * weight[(i64)p * n_columns + s.k];
-            fold_sums(sum, none, s, part);
+            reduce_sums(sum, unused, s, part);
             if (s.on && s.lane == 0) mine[(i64)o * n_columns] += sum;
             __syncthreads();
         }
@@ -91,28 +91,28 @@ extern "C" __global__ void elimination_path_adjoints(i64 n_paths, int n_columns,
 }
 
 // Add the adjoints of log transitions (n, K) and log stars (S, K) over the paths first, ..., last - 1 of each state, one
-// block per state. Downward transitions carry the star of the ancestor: with `from_above`, its adjoint is that of the
-// whole path sum at the state.
-extern "C" __global__ void elimination_transition_adjoints(i64 n_touched, int n_columns, const int *up_ptr, const int *level,
-                                           const int *depth, const int *touched, const int *first, const int *last,
+// block per state. Downward transitions include the star of the ancestor; with `from_above`, its adjoint is the adjoint of
+// the whole path sum at the state.
+extern "C" __global__ void elimination_transition_adjoints(i64 n_on_paths, int n_columns, const int *up_ptr, const int *level,
+                                           const int *depth, const int *on_paths, const int *first, const int *last,
                                            const i64 *path_ptr, const double *weight, const double *path_sum,
                                            const double *path_adjoint, int wide, int from_above, double *adjoint,
                                            double *star_adjoint) {
     const ThreadTile s = thread_tile(n_columns, wide, (int)(blockDim.x / n_columns) / wide);
     SHARED(double, part, 2 * PATH_THREADS);
-    for (i64 x = blockIdx.x; x < n_touched; x += gridDim.x) {
-        const int v = touched[x], a = up_ptr[v], w = up_ptr[v + 1] - a;
+    for (i64 x = blockIdx.x; x < n_on_paths; x += gridDim.x) {
+        const int v = on_paths[x], a = up_ptr[v], w = up_ptr[v + 1] - a;
         double by_star = 0.0;
         for (int c0 = 0; c0 < w + from_above; c0 += wide) {
             const int c = c0 + s.column, to = c < w ? level[a + c] : depth[v];
             const bool on = s.on && c < w + from_above;
-            double sum = 0.0, none = 0.0;
+            double sum = 0.0, unused = 0.0;
             for (int l = first[x] + s.lane; on && l < last[x]; l += s.lanes) {
                 const i64 root = path_ptr[l + 1] - 1;
                 const double here = path_sum[(root - depth[v]) * n_columns + s.k];
                 if (here != 0.0) sum += here * path_adjoint[(root - to) * n_columns + s.k];
             }
-            fold_sums(sum, none, s, part);
+            reduce_sums(sum, unused, s, part);
             if (!on || s.lane > 0) continue;
             if (c < w) {
                 const i64 at = (i64)(a + c) * n_columns + s.k;
