@@ -7,7 +7,9 @@ import pytest
 from sklearn.base import clone
 
 from limiirl import MDP, MLIRL, Demonstrations, DestinationMaxEnt, MaxCausalEnt, MaxEnt, SigmaGIRL
-from limiirl.errors import InvalidParameter
+from limiirl.errors import DivergentPartition, InvalidDemos, InvalidParameter
+from limiirl.irl import MODELS
+from limiirl.irl.base import QUERIES, SUFFICIENT_STATISTICS
 from tests.helpers import raises
 
 CONTRACT = {MaxEnt: 2, MaxCausalEnt: 2, MLIRL: 3, DestinationMaxEnt: 1, SigmaGIRL: 0}
@@ -37,6 +39,44 @@ def test_fit_stores_theta_which_clone_drops(model):
     np.testing.assert_array_equal(model.theta_, theta)
     assert model.result_.theta is model.theta_
     assert len(model.results_) == 2
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_declared_queries_are_methods(name):
+    model = MODELS[name]
+    assert SUFFICIENT_STATISTICS in model.supports
+    assert model.supports <= QUERIES | {SUFFICIENT_STATISTICS}
+    assert all(callable(getattr(model, query)) for query in model.supports - {SUFFICIENT_STATISTICS})
+
+
+def test_supported_queries():
+    assert MaxEnt.supports == MaxCausalEnt.supports == MLIRL.supports == QUERIES | {SUFFICIENT_STATISTICS}
+    assert DestinationMaxEnt.supports & QUERIES == {"most_likely"}
+    assert not SigmaGIRL.supports & QUERIES
+
+
+@pytest.mark.parametrize("model", [MaxEnt(max_length=10), MaxCausalEnt(), MLIRL(), DestinationMaxEnt()])
+def test_missing_demonstrations(model):
+    mdp = CHAIN.replace(gamma=1.0) if isinstance(model, DestinationMaxEnt) else CHAIN
+    for call in (lambda: model.log_prob(mdp, [0.0], None), lambda: model.fit(mdp, None)):
+        with raises(InvalidDemos, parameter="demos"):
+            call()
+
+
+def test_errors_of_starts_name_the_argument():
+    models = [MaxEnt(max_length=10), MaxCausalEnt(), MLIRL()]
+    for model in models:
+        with raises(InvalidParameter, parameter="start"):
+            model.fit(CHAIN, WHOLE, start=[0.0, 0.0])
+        with raises(InvalidParameter, parameter="starts"):
+            model.fit_many(CHAIN, WHOLE, np.ones((1, 2)), np.zeros((2, 2)))
+    with raises(InvalidParameter, parameter="theta"):
+        models[0].hessian(CHAIN, [0.0, 0.0])
+    endless, infinite = CHAIN.replace(gamma=1.0, state_features=[[1.0], [1.0]]), MaxEnt(np.inf, bounds=None)
+    with raises(DivergentPartition, parameter="start", value=np.array([1.0]), index=None):
+        infinite.fit(endless, WHOLE, start=[1.0])
+    with raises(DivergentPartition, parameter="starts", index=1):
+        infinite.fit_many(endless, WHOLE, np.ones((1, 2)), [[-2.0], [1.0]])
 
 
 @pytest.mark.parametrize("model", [MaxCausalEnt, MLIRL])

@@ -1,4 +1,4 @@
-"""Single-intent IRL models: a protocol, and the models that follow it."""
+"""Single-intent IRL models, and the protocol that they implement."""
 
 from limiirl.irl.base import PARAMETERS, REQUIRED, SUFFICIENT_STATISTICS, Capabilities, FitResult, IRLModel, Status
 from limiirl.irl.causal.likelihood import CausalLikelihood

@@ -14,14 +14,14 @@ from limiirl._typing import FloatArray
 REQUIRED = ("fit", "log_prob")
 """Methods that a model must have."""
 PARAMETERS = ("get_params", "set_params")
-"""Methods by which a model is cloned and saved; scikit-learn's BaseEstimator provides them."""
+"""Methods needed to clone and save a model; scikit-learn's BaseEstimator provides them."""
 
 
 @runtime_checkable
 class IRLModel(Protocol):
     """A single-intent model p(tau | theta), the component of a mixture.
 
-    A model that can fit several weightings in one batch also has `fit_many`.
+    A model that fits several columns of weights in one batch also has `fit_many`.
     """
 
     def fit(self, mdp: Any, demos: Any, weights: ArrayLike | None = None, start: ArrayLike | None = None) -> FloatArray:
@@ -34,17 +34,17 @@ class IRLModel(Protocol):
 
 
 SUFFICIENT_STATISTICS = "sufficient_statistics"
-"""Capability of a model whose likelihood depends on the demonstrations through statistics that are computed once."""
+"""Capability of a model whose likelihood depends on the demonstrations only through statistics computed once."""
 QUERIES = frozenset({"sample", "log_prob_prefix", "next_actions", "policy", "most_likely"})
-"""Capabilities named after methods of a model that the methods of a fitted mixture call."""
+"""Capabilities named after the model's methods that a fitted mixture calls."""
 _LIKELIHOOD = ("log_prob", "_log_prob", "fit", "fit_many", "_fit")
 
 
 class Capabilities:
-    """Base of models that declare their capabilities in `supports`.
+    """Base class of models that declare their capabilities in `supports`.
 
-    They are "sufficient_statistics" and the names in `QUERIES`. A subclass that does not declare `supports` inherits
-    it and adds the queries that it defines. If it overrides the likelihood or the fit, it loses
+    Capabilities are "sufficient_statistics" and the names in `QUERIES`. A subclass without its own `supports` inherits
+    its parent's and adds the queries that it defines. If it overrides the likelihood or the fit, it loses
     "sufficient_statistics", so that EM calls its `fit` and `log_prob`.
 
     Examples
@@ -85,16 +85,17 @@ class FitResult:
     ----------
     theta : (d,)
     value : float
-        Objective: minus the mean log-likelihood (without log q, which does not depend on theta), plus the ridge.
+        Minimised objective: the negative mean log-likelihood plus the ridge, without log q, which is independent of
+        theta.
     status : Status
     n_evaluations, n_hessians : int
     projected_gradient : float
-        Largest component of the gradient, components that point out of the bounds excluded.
+        Largest absolute component of the gradient, except components that point out of the bounds.
     at_bound : tuple of str
         Names of the features whose parameter is at a bound.
     null_directions : (m, d)
-        Orthonormal directions that leave every trajectory's probability unchanged. `theta` keeps the components of
-        the start along them.
+        Orthonormal directions that leave every trajectory's probability unchanged. The components of `theta` along
+        them are those of the start.
     """
 
     theta: FloatArray

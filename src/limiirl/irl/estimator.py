@@ -1,4 +1,4 @@
-"""`LinearRewardModel`: the fit of models whose reward is linear in the features of an MDP."""
+"""`LinearRewardModel`, the base class of models whose reward is linear in the features of an MDP."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from limiirl.mdp import MDP
 
 
 class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
-    """Base of `MaxEnt`, `MaxCausalEnt`, `MLIRL` and `DestinationMaxEnt`.
+    """Base class of `MaxEnt`, `MaxCausalEnt`, `MLIRL` and `DestinationMaxEnt`.
 
     A subclass implements `log_prob`, `_fit` (one result per column of weights) and `_null_directions_of_fit`.
     """
@@ -30,19 +30,20 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator):  # type
     def fit(
         self, mdp: MDP, demos: Demonstrations, weights: ArrayLike | None = None, start: ArrayLike | None = None
     ) -> FloatArray:
-        """Return the theta (d,) that maximises the weighted log-likelihood, less the ridge, within the bounds.
+        """Return the theta (d,) within the bounds that maximises the weighted log-likelihood minus the ridge penalty.
 
         Parameters
         ----------
         weights : (N,), optional
             Weight of each demonstration; 1 by default.
         start : (d,), optional
-            Start of the search; by default 0 projected onto the feasible set. Where the likelihood has several maxima
-            (causal models with stochastic transitions), the start determines which one is returned.
+            Initial point of the optimiser; by default 0, projected onto the feasible set. It decides which maximum is
+            returned if the likelihood has several (causal models with stochastic transitions).
         """
         column = validate.weights(weights, validate.demonstrations(demos), columns=False)
         first = None if start is None else validate.one_theta(mdp, start, "start")[None]
-        result = self._search(mdp, demos, column, first)[0]
+        with validate.start_errors():
+            result = self._search(mdp, demos, column, first)[0]
         validate.warn_unless_converged(result)
         directions = self._null_directions_of_fit(mdp, demos, column[:, 0], result.theta)
         self.result_ = validate.with_identifiability(result, directions, self.bounds, mdp)
@@ -52,9 +53,9 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator):  # type
     def fit_many(
         self, mdp: MDP, demos: Demonstrations, weights: ArrayLike, starts: ArrayLike | None = None
     ) -> FloatArray:
-        """Return parameters (K, d), one row per column of weights (N, K), in one batch; `starts` is (K, d).
+        """Return parameters (K, d), one row per column of weights (N, K), fitted in one batch from `starts` (K, d).
 
-        Each row equals the result of `fit` for that column. `theta_` and `result_` remain those of the last `fit`.
+        Each row equals the result of `fit` for that column. `theta_` and `result_` are left unchanged.
         """
         columns = validate.weights(weights, validate.demonstrations(demos), columns=True)
         results = self._search(mdp, demos, columns, None if starts is None else mdp.check_thetas(starts, "starts"))
@@ -68,7 +69,7 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator):  # type
         return self.results_
 
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:
-        """Minimise the objective of each column of weights (N, K)."""
+        """Minimise the objective of each column of weights (N, K), from `starts` (K, d) if given."""
         raise NotImplementedError
 
     def _null_directions_of_fit(

@@ -1,7 +1,7 @@
 """Directions in reward space that leave the probability of every trajectory unchanged.
 
-A direction v is null if v . F(tau) is the same for all trajectories. Three groups of indicators that each sum to a
-road's length, for example, have two null directions.
+A direction v is null if v . F(tau) is the same for all trajectories tau. Example: one-hot features of the road class
+and of the speed limit, both multiplied by length, have one null direction, because both sum to the length.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from scipy import sparse
 from limiirl._typing import FloatArray
 from limiirl.mdp import MDP
 
-# Relative to features of unit size; rounding errors are about 1e-13.
+# Largest eigenvalue of a null direction, for features of unit size; rounding errors are about 1e-13.
 _NULL = 1e-10
 
 
 def variation(mdp: MDP, max_length: float, by_start: bool) -> tuple[FloatArray, FloatArray]:
     """Return the Gram matrix (d, d) of feature differences between trajectories, and the feature sizes (d,).
 
-    For trajectories that may stop anywhere: extending one along an edge adds gamma^t (phi(e) + gamma phi(s')). These
-    rows and the differences between start states span all differences of F, for every theta.
+    Trajectories may stop anywhere. Extending one along an edge adds gamma^t (phi(e) + gamma phi(s')) to F. These
+    rows and the differences between start states span all differences of F.
 
     Parameters
     ----------
     max_length : int or inf
-        Edges that no trajectory of this length reaches are excluded.
+        Edges that no trajectory of at most this length contains are excluded.
     by_start : bool
-        True if the model is conditioned on the start state; start states are then not compared.
+        True if the model is conditioned on the start state, so that start states are not compared.
     """
     usable = _depth(mdp)[mdp.src] + 2 <= max_length
     blocks: list[Any] = []
@@ -53,7 +53,7 @@ def variation(mdp: MDP, max_length: float, by_start: bool) -> tuple[FloatArray, 
 
 
 def _depth(mdp: MDP) -> FloatArray:
-    """Return (S,) the least number of transitions from a start state to each state; inf if unreachable."""
+    """Return the least number of transitions (S,) from a start state to each state; inf if unreachable."""
     depth = np.full(mdp.n_states, np.inf)
     frontier = np.flatnonzero(mdp.p0 > 0)
     links = sparse.csr_array((np.ones(mdp.n_edges), (mdp.src, mdp.dst)), shape=(mdp.n_states, mdp.n_states))
@@ -69,8 +69,8 @@ def _depth(mdp: MDP) -> FloatArray:
 def null_directions(gram: FloatArray, size: FloatArray) -> FloatArray:
     """Return an orthonormal basis (m, d) of the null space of a Gram or covariance matrix of path features.
 
-    The variance of each feature is compared with its size (d,), the root mean square before centring, so that the
-    result does not depend on units.
+    `size` (d,) is the root mean square of each feature before centring. Variances are compared with it, so that the
+    result is independent of units.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def null_directions(gram: FloatArray, size: FloatArray) -> FloatArray:
 
 
 def describe(directions: FloatArray, names: Sequence[str], most: int = 4) -> str:
-    """Return a text that names the features involved in null directions (m, d).
+    """Return a sentence that names the features involved in null directions (m, d).
 
     Examples
     --------

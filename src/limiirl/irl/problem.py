@@ -1,7 +1,7 @@
-"""The E-step and the M-step of a mixture: a model together with its demonstrations.
+"""`FitProblem`: the E-step and the M-step of EM for a model and its demonstrations.
 
-`FitProblem` works with every model that has `fit` and `log_prob`. Models that support "sufficient_statistics" have
-subclasses of it that compute the statistics once.
+It works with every model that has `fit` and `log_prob`. Models that support "sufficient_statistics" have subclasses
+that compute these statistics once.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class EStep(NamedTuple):
 
 
 class MStep(NamedTuple):
-    """Result of an M-step: thetas (J, d), and the largest number of evaluations of any intent, or 0 if unknown."""
+    """Result of an M-step: thetas (J, d), and the largest number of evaluations over intents, or 0 if unknown."""
 
     thetas: FloatArray
     n_evaluations: int
@@ -55,9 +55,9 @@ class MStep(NamedTuple):
 
 @dataclass(frozen=True)
 class Regulariser:
-    """Bounds on theta and ridge penalty of a mixture, which is ridge N / (2 K) sum_k |theta_k|^2.
+    """Bounds on theta, and the ridge penalty ridge N / (2 K) sum_k |theta_k|^2 of a mixture, with N = `n_demos`.
 
-    This is the penalty of `fit` for N / K demonstrations per intent, where N is `n_demos`.
+    A model's `fit` to N / K demonstrations has the same penalty.
     """
 
     box: Box
@@ -66,14 +66,14 @@ class Regulariser:
 
     @classmethod
     def from_model(cls, model: Any, mdp: Any, n_demos: int) -> Regulariser:
-        """Return the regulariser of a model with `bounds` and `ridge`, after checking both."""
+        """Check `bounds` and `ridge` of a model and return its regulariser."""
         ridge = check_positive(model.ridge, "ridge", zero=True)
         return cls(validate.box(model.bounds, mdp.feature_names), ridge, n_demos)
 
     def ridges(self, n_intents: int, counts: FloatArray) -> FloatArray:
-        """Return the ridge coefficients (J,) of M-step objectives, means over expected `counts` (J,) of demonstrations.
+        """Return the ridge coefficients (J,) of M-step objectives that are means over `counts` (J,) demonstrations.
 
-        They add up to `penalty`, so that the prior of an intent does not depend on its mixture weight.
+        Multiplied by `counts` they add up to `penalty`: the prior of an intent does not depend on its mixture weight.
         """
         return np.asarray(self.ridge * self.n_demos / (n_intents * counts))
 
@@ -90,11 +90,11 @@ class FitProblem:
     model : IRLModel
     mdp : MDP
     demos : Demonstrations
-        None if only statistics of them are available.
+        None if only their statistics are available.
     units : Groups
-        G groups of demonstrations with a common intent, or single demonstrations.
+        G units: groups of demonstrations with a common intent, or single demonstrations.
     regulariser : Regulariser, optional
-        For a model with rewards linear in the features of the MDP.
+        Given if the reward is linear in the features of the MDP.
     """
 
     def __init__(self, model: Any, mdp: Any, demos: Any, units: Any, regulariser: Regulariser | None = None) -> None:
@@ -104,12 +104,12 @@ class FitProblem:
 
     @property
     def n_parameters(self) -> int | None:
-        """The length d of theta, or None if it is not known before a fit."""
+        """Length d of theta, or None if only a fit determines it."""
         return None if self.regulariser is None else int(self.mdp.n_features)
 
     @property
     def initial_evaluations(self) -> int | None:
-        """Maximum number of evaluations in the model's `fit`, for the initial rewards; None if `m_step` calls `fit`."""
+        """Limit on the evaluations of the fit of initial rewards; None if `m_step` calls the model's `fit`."""
         return None if self.regulariser is None else int(self.model.max_evaluations)
 
     def log_prob(self, thetas: FloatArray) -> FloatArray:
@@ -117,56 +117,53 @@ class FitProblem:
         result = np.asarray(self.model.log_prob(self.mdp, thetas, self.demos), dtype=np.float64)
         if result.shape != (len(self.demos), len(thetas)):
             raise InvalidParameter(
-                f"{type(self.model).__name__}.log_prob must return a number for each of {len(self.demos)} "
-                f"demonstrations and {len(thetas)} intents; its shape is {result.shape}.",
+                f"{type(self.model).__name__}.log_prob must return an array of shape "
+                f"{(len(self.demos), len(thetas))}, (demonstrations, intents); got {result.shape}.",
                 parameter="irl",
+                value=result.shape,
             )
         return self.units.sum(result)
 
     def allocate(self, n_intents: int) -> Any:
-        """Return responsibilities (G, K) of 0, which `e_step` overwrites."""
+        """Return a buffer for the responsibilities (G, K), which `e_step` overwrites."""
         return np.zeros((len(self.units), n_intents))
 
     def e_step(self, rho: FloatArray, thetas: FloatArray, U: FloatArray, temperature: float = 1.0) -> EStep:
-        """Overwrite the responsibilities U (G, K) with those of weights and rewards; return their sums.
+        """Overwrite U (G, K) with the responsibilities under mixture weights rho (K,) and rewards (K, d).
 
-        Parameters
-        ----------
-        rho : (K,)
-        temperature : float
-            Responsibilities are proportional to (rho_k p_ik)^(1 / temperature). The likelihood is not tempered.
+        Responsibilities are proportional to (rho_k p_ik)^(1 / temperature); the likelihood is not tempered.
         """
         log_p = np.ascontiguousarray(self.log_prob(thetas))
         sums = e_step(log_p, thetas, np.empty(0), np.log(rho), U, 1.0 / temperature)
         return self.e_step_of(sums, self.moments(U))
 
     def e_step_of(self, sums: EStepSums, moments: Any) -> EStep:
-        """Return the E-step of sums over units; raise if a unit has probability 0 under every intent."""
+        """Return the E-step from sums over units; raise if a unit has probability 0 under every intent."""
         if sums.bad_row >= 0:
             raise InvalidDemos(
-                f"{self.units.name(sums.bad_row)} has probability 0 under every intent: its log-probabilities are all "
-                "-inf, or not numbers. Remove it, fix the MDP, or bound the rewards.",
+                f"{self.units.name(sums.bad_row)} must have positive probability under some intent; its "
+                "log-probabilities are all -inf or nan. Remove it, correct the MDP, or bound the rewards.",
                 parameter="demos",
                 index=sums.bad_row,
             )
         return EStep(sums.log_likelihood, sums.change / len(self.units), sums.sizes, moments)
 
     def moments(self, U: FloatArray) -> Any:
-        """Return the statistics of responsibilities U (G, K) that `m_step` needs."""
+        """Return the argument of `m_step` for responsibilities U (G, K)."""
         return U
 
     def m_step(
         self, moments: Any, starts: FloatArray | None, which: IndexArray, max_evaluations: int | None = None
     ) -> MStep:
-        """Return parameters (J, d) of the intents `which` (J,); a result worse than its start is replaced by the start.
+        """Return parameters (J, d) of the intents `which` (J,), never worse than `starts` (J, d) if given.
 
         Raises
         ------
         InvalidParameter
-            If `max_evaluations` is given and the model has no such parameter.
+            If `max_evaluations` is given, but the model has no such parameter.
         """
         weights = self.units.broadcast(moments[:, which])
-        thetas = self._fit(_with_cap(self.model, max_evaluations), weights, starts)
+        thetas = self._fit(_with_limit(self.model, max_evaluations), weights, starts)
         if starts is None:
             return MStep(thetas, 0)
         before, after = self._value(weights, starts), self._value(weights, thetas)
@@ -176,7 +173,7 @@ class FitProblem:
     def _value(self, weights: FloatArray, thetas: FloatArray) -> FloatArray:
         """Return the weighted log-likelihood (J,) of each intent."""
         log_p = np.asarray(self.model.log_prob(self.mdp, thetas, self.demos), dtype=np.float64)
-        with np.errstate(invalid="ignore"):  # 0 times -inf counts as 0
+        with np.errstate(invalid="ignore"):  # 0 times -inf is 0 here
             return np.asarray(np.sum(np.where(weights > 0, weights * log_p, 0.0), axis=0))
 
     def _fit(self, model: Any, weights: FloatArray, starts: FloatArray | None) -> FloatArray:
@@ -188,18 +185,20 @@ class FitProblem:
         shapes = sorted({np.shape(theta) for theta in result})
         if len(result) != weights.shape[1] or len(shapes) != 1 or len(shapes[0]) != 1:
             raise InvalidParameter(
-                f"{type(self.model).__name__}.fit must return one parameter vector for each intent, all of the same "
-                f"length; got the shapes {', '.join(map(str, shapes))}.",
+                f"{type(self.model).__name__}.fit must return one parameter vector per intent, all of the same length; "
+                f"got {len(result)} of the shapes {', '.join(map(str, shapes))} for {weights.shape[1]} intents.",
                 parameter="irl",
+                value=shapes,
             )
         thetas = np.array(result, dtype=np.float64)
         if not np.all(np.isfinite(thetas)):
-            message = f"{type(self.model).__name__}.fit returned parameters that are not finite."
-            raise NumericalError(message, parameter="irl")
+            k = int(np.argmin(np.isfinite(thetas).all(axis=1)))
+            message = f"{type(self.model).__name__}.fit must return finite parameters; got {thetas[k]} for column {k}."
+            raise NumericalError(message, parameter="irl", value=thetas[k], index=k)
         return thetas
 
     def features(self) -> FloatArray:
-        """Return the embedding (G, m) in which a warm start clusters the units; a group is the mean of its members."""
+        """Return the feature vectors (G, m) of the units that a warm start clusters; groups are averaged."""
         own = getattr(self.model, "features", None)
         result = own(self.mdp, self.demos) if own is not None else self.demos.features(self.mdp)
         return self.units.mean(np.asarray(result, dtype=np.float64))
@@ -209,49 +208,35 @@ class FitProblem:
         return self.box(thetas.shape[1]).clip(thetas)
 
     def finite(self, thetas: FloatArray) -> bool:
-        """Return True if all partition functions are finite at parameters (K, d)."""
+        """Return True if the partition functions of all thetas (K, d) are finite."""
         del thetas
         return True
 
     def box(self, n_features: int) -> Box:
-        """Return the model's bounds on parameters; infinite for a model without `bounds`."""
+        """Return the model's bounds on theta; infinite if the model has no `bounds`."""
         if self.regulariser is not None:
             return self.regulariser.box
         return validate.box(getattr(self.model, "bounds", None), [f"parameter {j}" for j in range(n_features)])
 
     def penalty(self, thetas: FloatArray) -> float:
-        """Return the penalty that the objective of EM subtracts from the log-likelihood."""
+        """Return the penalty of thetas (K, d), which the objective of EM subtracts from the log-likelihood."""
         return 0.0 if self.regulariser is None else self.regulariser.penalty(thetas)
 
 
-def _with_cap(model: Any, cap: int | None) -> Any:
-    """Return the model, or a copy of it with its `max_evaluations` set to a cap."""
-    if cap is None:
+def _with_limit(model: Any, limit: int | None) -> Any:
+    """Return the model, or a copy with `max_evaluations` set to the limit."""
+    if limit is None:
         return model
     if not hasattr(model, "max_evaluations"):
-        raise InvalidParameter(
-            f"max_evaluations must be None for {type(model).__name__}, whose fit takes no cap; got {cap}.",
-            parameter="max_evaluations",
-            value=cap,
-        )
-    capped = copy.copy(model)  # a model need not have set_params
-    capped.max_evaluations = cap
-    return capped
+        rule = f"must be None for {type(model).__name__}, which has no such parameter"
+        raise InvalidParameter.of("max_evaluations", limit, rule)
+    limited = copy.copy(model)  # a model need not have set_params
+    limited.max_evaluations = limit
+    return limited
 
 
 def make_problem(model: Any, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None) -> FitProblem:
-    """Return the fit problem of a model: its own `make_problem`, or a `FitProblem` if it has none.
-
-    Examples
-    --------
-    >>> from limiirl.irl import MaxEnt
-    >>> from limiirl.mdp import MDP
-    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0])
-    >>> demos = Demonstrations.from_lists([[0, 1], [0, 2]])
-    >>> problem = make_problem(MaxEnt(max_length=2), mdp, demos)
-    >>> np.exp(problem.log_prob(np.zeros((1, 3)))).round(3).ravel()  # 0 alone, 0 then 1, 0 then 2
-    array([0.333, 0.333])
-    """
+    """Return the result of a model's own `make_problem`, or a `FitProblem` if it has no such method."""
     units = Groups.for_demos(groups, demos)
     own = getattr(model, "make_problem", None)
     problem: FitProblem = FitProblem(model, mdp, demos, units) if own is None else own(mdp, demos, units)

@@ -15,7 +15,7 @@ from limiirl.irl.sigma_girl.model import SigmaGIRL
 MODELS: dict[str, type[Any]] = {
     model.__name__: model for model in (MaxEnt, MaxCausalEnt, MLIRL, DestinationMaxEnt, SigmaGIRL)
 }
-"""Models by name; `register_model` adds to them."""
+"""Models by name; `register_model` adds entries."""
 
 
 def register_model(name: str, cls: type[Any]) -> None:
@@ -57,13 +57,7 @@ def register_model(name: str, cls: type[Any]) -> None:
 
 
 def model_class(name: str) -> type[Any]:
-    """Return the registered class of a name.
-
-    Examples
-    --------
-    >>> model_class("MaxEnt")
-    <class 'limiirl.irl.maxent.model.MaxEnt'>
-    """
+    """Return the class that is registered under a name."""
     if name not in MODELS:
         similar = next((own for own in MODELS if own.lower() == str(name).lower()), None)
         remedy = (

@@ -1,10 +1,11 @@
-"""Checks of a model's arguments against the MDP and the demonstrations."""
+"""Validation of a model's arguments against the MDP and the demonstrations."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,13 @@ from numpy.typing import ArrayLike
 
 from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations, Groups, name_demo
-from limiirl.errors import ConvergenceWarning, IdentifiabilityWarning, InvalidDemos, InvalidParameter
+from limiirl.errors import (
+    ConvergenceWarning,
+    DivergentPartition,
+    IdentifiabilityWarning,
+    InvalidDemos,
+    InvalidParameter,
+)
 from limiirl.irl.base import FitResult
 from limiirl.irl.identifiability import describe
 from limiirl.irl.optim import Box
@@ -21,7 +28,7 @@ from limiirl.mdp import MDP
 
 
 def max_length(value: object) -> float:
-    """Return a maximum length: an integer of at least 1, or inf."""
+    """Return a valid `max_length`: an integer of at least 1, or inf."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1:
         return int(value)
     if isinstance(value, float | np.floating) and (value == math.inf or (value >= 1 and float(value).is_integer())):
@@ -30,7 +37,7 @@ def max_length(value: object) -> float:
 
 
 def box(bounds: Any, names: Sequence[str]) -> Box:
-    """Return bounds on d named parameters from (low, high), a (d, 2) array, or None."""
+    """Return the bounds of d parameters, given as (low, high), a (d, 2) array, or None for no bounds."""
     d = len(names)
     if bounds is None:
         return Box(np.full(d, -np.inf), np.full(d, np.inf))
@@ -45,17 +52,13 @@ def box(bounds: Any, names: Sequence[str]) -> Box:
     wrong = ~(limits[:, 0] < limits[:, 1])
     if np.any(wrong):
         j = int(np.argmax(wrong))
-        raise InvalidParameter(
-            f"bounds must have low < high; got {limits[j, 0]} and {limits[j, 1]} for feature {j} ({names[j]}).",
-            parameter="bounds",
-            value=bounds,
-            index=j,
-        )
+        rule = f"must have low < high (feature {names[j]!r})"
+        raise InvalidParameter.of("bounds", limits[j].tolist(), rule, index=j)
     return Box(limits[:, 0].copy(), limits[:, 1].copy())
 
 
 def weights(given: ArrayLike | None, demos: Demonstrations, *, columns: bool) -> FloatArray:
-    """Return weights (N, K), finite and nonnegative with no zero column, from (N, K), (N,), or None for all ones."""
+    """Return valid weights (N, K), given as (N, K), (N,), or None for ones: finite, nonnegative, no column all zero."""
     n, one = len(demos), Groups.for_demos(None, demos).noun[:-1]
     if given is None:
         return np.ones((n, 1))
@@ -75,10 +78,10 @@ def weights(given: ArrayLike | None, demos: Demonstrations, *, columns: bool) ->
     empty = checked.sum(axis=0) == 0
     if np.any(empty):
         k = int(np.argmax(empty))
-        place = f"column {k} is. Leave that intent out." if columns else "they are."
-        raise InvalidParameter(
-            f"weights must not all be zero; {place}", parameter="weights", value=0.0, index=k if columns else None
+        message = (
+            f"weights[:, {k}] must not be all zero. Remove the column." if columns else "weights must not be all zero."
         )
+        raise InvalidParameter(message, parameter="weights", value=0.0, index=k if columns else None)
     return checked
 
 
@@ -88,15 +91,25 @@ def starts(given: FloatArray | None, n_intents: int) -> None:
         raise InvalidParameter.of("starts", given.shape, f"must have {n_intents} rows, one per column of weights")
 
 
+@contextmanager
+def start_errors() -> Iterator[None]:
+    """Name `start`, the argument of `fit`, in errors about row 0 of `starts`."""
+    try:
+        yield
+    except DivergentPartition as error:
+        if error.parameter == "starts":
+            raise DivergentPartition(
+                str(error).replace("starts[0]", "start"), parameter="start", value=error.value
+            ) from None
+        raise
+
+
 def demonstrations(demos: Demonstrations) -> Demonstrations:
-    """Return demonstrations for a fit: at least one."""
+    """Return the demonstrations of a fit, after checking that there is at least one."""
     check_demonstrations(demos)
     if len(demos) == 0:
-        raise InvalidDemos(
-            "demos must hold at least one demonstration; got none. Check the filter or the file they come from.",
-            parameter="demos",
-            value=0,
-        )
+        message = "demos must contain at least one demonstration; got none. Check the filter, or the file."
+        raise InvalidDemos(message, parameter="demos", value=0)
     return demos
 
 
@@ -111,13 +124,12 @@ def check_demonstrations(demos: object) -> None:
 def mdp(given: object) -> None:
     """Check the type of an MDP."""
     if not isinstance(given, MDP):
-        raise InvalidParameter.of(
-            "mdp", type(given).__name__, "must be an MDP", remedy="Build one with MDP.from_edges."
-        )
+        kind = type(given).__name__
+        raise InvalidParameter.of("mdp", kind, "must be an MDP", remedy="Build one with MDP.from_edges.")
 
 
 def one_theta(mdp: MDP, theta: ArrayLike, name: str = "theta") -> FloatArray:
-    """Return one parameter vector (d,)."""
+    """Return a valid parameter vector (d,)."""
     checked: FloatArray = mdp.check_thetas(theta, name)
     if checked.shape[0] != 1:
         raise InvalidParameter.of(name, checked.shape, f"must be one vector of {mdp.n_features} parameters")
@@ -125,15 +137,24 @@ def one_theta(mdp: MDP, theta: ArrayLike, name: str = "theta") -> FloatArray:
 
 
 def state(mdp: MDP, value: object, name: str) -> int:
-    """Return the index of a state."""
+    """Return a valid index of a state."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or not 0 <= value < mdp.n_states:  # type: ignore[operator]
         raise InvalidParameter.of(name, value, f"must be a state, 0 to {mdp.n_states - 1}")
     return int(value)  # type: ignore[call-overload, no-any-return]
 
 
+def step(value: object, max_length: float) -> int:
+    """Return a valid step of a trajectory of at most `max_length` states."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not 0 <= value < max_length:  # type: ignore[operator]
+        upper = "" if max_length == math.inf else f" and at most max_length - 1 = {int(max_length) - 1}"
+        raise InvalidParameter.of("step", value, f"must be an integer of at least 0{upper}")
+    return int(value)  # type: ignore[call-overload, no-any-return]
+
+
 def fits_model(mdp: MDP, demos: Demonstrations, stop: str, longest: float) -> None:
-    """Check demonstrations against the MDP and the model's set of trajectories."""
+    """Check that demonstrations are trajectories of the MDP that `stop` and the maximum length `longest` allow."""
     check_demonstrations(demos)
     demos.steps(mdp)
     too_long = demos.lengths > longest
@@ -154,8 +175,8 @@ def fits_model(mdp: MDP, demos: Demonstrations, stop: str, longest: float) -> No
     if not np.all(ends):
         i = int(np.argmin(ends))
         raise InvalidDemos(
-            f"{name_demo(demos.ids, i)}, step {demos.lengths[i] - 1}: the last state, {demos.last_states[i]}, is not "
-            f"terminal, as stop={stop!r} requires. Use stop='anywhere', or mark the state as terminal.",
+            f"{name_demo(demos.ids, i)} must end in a terminal state, because of stop={stop!r}; it ends in state "
+            f"{demos.last_states[i]} at step {demos.lengths[i] - 1}. Use stop='anywhere', or mark it as terminal.",
             parameter="demos",
             value=int(demos.last_states[i]),
             index=i,
@@ -163,7 +184,7 @@ def fits_model(mdp: MDP, demos: Demonstrations, stop: str, longest: float) -> No
 
 
 def warn_unless_converged(result: FitResult) -> None:
-    """Warn about a fit that stopped early."""
+    """Issue a `ConvergenceWarning` if the fit stopped early."""
     if not result.converged:
         warnings.warn(
             f"The fit {result.status.value}. The projected gradient is {result.projected_gradient:.2g} after "
@@ -174,11 +195,11 @@ def warn_unless_converged(result: FitResult) -> None:
 
 
 def with_identifiability(result: FitResult, directions: FloatArray, bounds: Any, mdp: MDP) -> FitResult:
-    """Return a fit with its null directions (m, d), about which it warns, and the features at their bounds."""
+    """Add null directions (m, d) and the features at their bounds to a fit; warn if there are null directions."""
     if directions.shape[0]:
         warnings.warn(
-            f"{describe(directions, mdp.feature_names)}. See result_.null_directions; drop or merge features, or "
-            "compare rewards only up to these directions.",
+            f"{describe(directions, mdp.feature_names)}. See result_.null_directions. Drop or merge features, or "
+            "compare rewards up to these directions only.",
             IdentifiabilityWarning,
             stacklevel=3,
         )

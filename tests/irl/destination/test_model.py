@@ -192,7 +192,7 @@ class TestErrors:
             DestinationMaxEnt(bounds=(-0.01, 0.0)).fit(mdp, demos)
 
     def test_an_infeasible_start(self) -> None:
-        with raises(DivergentPartition, parameter="starts", index=0):
+        with raises(DivergentPartition, parameter="start"):
             DestinationMaxEnt().fit(grid(), Demonstrations.from_lists([[0, 1]]), start=np.zeros(3))
 
     def test_ends_that_are_not_connected(self) -> None:
@@ -315,9 +315,7 @@ class TestInMixtures:
         mdp = grid(6)
         demos = two_intents(mdp, 60)
         mixture = IntentMixture(irl=DestinationMaxEnt(), max_iter=20, resp_tol=1e-3)
-        result = select_intents(
-            mdp, demos, [1, 2], mixture=mixture, groups=demos.groups, folds=2, resamples=2, random_state=0
-        )
+        result = select_intents(mdp, demos, [1, 2], mixture=mixture, groups=demos.groups, folds=2, resamples=2, seed=0)
         assert result.recommended == 2
 
     def test_results_are_independent_of_the_number_of_threads(self) -> None:

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 
 from limiirl.irl.maxent.backends import expected_features
 from limiirl.irl.maxent.path_sums import FinitePathSums
@@ -54,7 +54,7 @@ def test_hessian_is_the_enumerated_covariance(by_start: bool, arithmetic: str, c
 @pytest.mark.parametrize("arithmetic", EXACT)
 @pytest.mark.parametrize("by_start", [False, True])
 @pytest.mark.parametrize("stop", ["terminal", "terminal_or_max_length"])
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.filter_too_much])
 @given(case=cases(columns=(1,)))
 def test_hessian_with_other_stopping_rules(stop: str, by_start: bool, arithmetic: str, case: Case) -> None:
     theta = case.thetas[0]

@@ -13,7 +13,7 @@ from limiirl.errors import InvalidParameter
 from limiirl.irl.maxent.backends import expected_features
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.mdp import MDP
-from tests.helpers import examples
+from tests.helpers import examples, raises
 from tests.oracles.compare import TOLERANCE, assert_close
 from tests.oracles.enumeration import Enumeration, Law
 from tests.oracles.random_mdps import Case, cases
@@ -38,12 +38,12 @@ def check_counts(path_sums: FinitePathSums, case: Case, oracle: list[Law], start
     log_Z = np.array([law.log_Z for law in oracle])
     assert_close(path_sums.log_partition(case.thetas, starts=starts), log_Z, "log_partition")
     discount = case.mdp.gamma ** np.arange(case.max_length)
-    for gain, passed in ((discount, None), (np.ones(case.max_length), np.ones(case.max_length))):
-        counts = path_sums.expected_counts(case.thetas, gain=passed, starts=starts, edges=True)
+    for weights, passed in ((discount, None), (np.ones(case.max_length), np.ones(case.max_length))):
+        counts = path_sums.expected_counts(case.thetas, step_weights=passed, starts=starts, edges=True)
         assert counts.edge is not None
         assert_close(counts.log_Z, log_Z, "log_Z")
-        assert_close(counts.node, np.stack([law.state_counts(gain) for law in oracle], axis=1), "counts of states")
-        assert_close(counts.edge, np.stack([law.edge_counts(gain) for law in oracle], axis=1), "counts of edges")
+        assert_close(counts.node, np.stack([law.state_counts(weights) for law in oracle], axis=1), "counts of states")
+        assert_close(counts.edge, np.stack([law.edge_counts(weights) for law in oracle], axis=1), "counts of edges")
         if passed is None:
             gradient = expected_features(case.mdp, counts.node, counts.edge)
             assert_close(gradient, [law.mean() for law in oracle], "expected features")
@@ -94,7 +94,7 @@ def test_sums_with_other_stopping_rules(stop: str, by_start: bool, arithmetic: s
     oracle = laws(case, Enumeration(case.mdp, case.max_length, stop), by_start=by_start)
     path_sums = FinitePathSums(case.mdp, case.max_length, stop=stop, by_start=by_start, arithmetic=arithmetic)
     if any(law.log_Z == -math.inf for law in oracle):
-        with pytest.raises(InvalidParameter, match="Raise max_length, or use stop='anywhere'"):
+        with raises(InvalidParameter, parameter="stop", value=stop):
             path_sums.expected_counts(case.thetas)
         return
     check_counts(path_sums, case, oracle)
@@ -169,7 +169,9 @@ def all_sums(path_sums: FinitePathSums, case: Case) -> list[np.ndarray]:
     """Return all kinds of path sums, for bitwise comparison."""
     counts = path_sums.expected_counts(case.thetas, edges=True)
     assert counts.edge is not None
-    plain = path_sums.expected_counts(case.thetas, gain=np.ones(case.max_length), starts=case.starts, edges=True)
+    plain = path_sums.expected_counts(
+        case.thetas, step_weights=np.ones(case.max_length), starts=case.starts, edges=True
+    )
     marginals = [path_sums.time_marginals(theta) for theta in case.thetas]
     samples = path_sums.sample(case.thetas[0], 50, np.random.default_rng(5))
     return [counts.log_Z, counts.node, counts.edge, plain.node, *marginals, samples.states, samples.offsets]

@@ -235,12 +235,8 @@ def test_trajectories_of_full_length_may_end_in_any_state():
     mdp, model = two_routes(), MaxEnt(4, stop="terminal_or_max_length")
     assert model.most_likely(mdp, np.zeros(4), 0, 2)[0].states.tolist() == [0, 2, 2, 2]
     assert model.most_likely(mdp, np.zeros(4), 0, 3)[0].states.tolist() == [0, 1, 3]
-    with pytest.raises(InvalidParameter) as caught:
+    with raises(InvalidParameter, parameter="goal", value=1):
         model.most_likely(mdp, np.zeros(4), 0, 1)
-    assert str(caught.value) == (
-        "No trajectory of exactly max_length = 4 states leads from start = 0 to goal = 1. Choose another goal, or make "
-        "a model with a larger max_length."
-    )
 
 
 def test_conditioned_on_the_start_p0_has_no_effect():
@@ -319,5 +315,5 @@ def test_unbounded_length_with_a_cycle_of_positive_reward():
 
 
 def test_rewards_beyond_the_range():
-    with pytest.raises(NumericalError, match="The reward of state 1 is not finite. Use smaller parameters"):
+    with raises(NumericalError, parameter="thetas", index=1):
         MaxEnt(3).most_likely(two_routes(state_features=10.0 * np.eye(4)), [0.0, 1e308, 0.0, 0.0], 0, 3)

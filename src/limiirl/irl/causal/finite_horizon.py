@@ -1,4 +1,4 @@
-"""Policies from a fixed number of Bellman backups: finite horizon, and softmax average."""
+"""Policies from a fixed number of Bellman backups: finite horizon and softmax average."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from limiirl.kernels.soft_bellman import (
     unroll_adjoint,
 )
 
-# Memory for values in bytes; at least one column is kept.
+# Memory for values in bytes; at least one column is stored.
 _MEMORY = 2.0**28
 
 
@@ -29,7 +29,7 @@ def _portions(n_states: int, n_backups: int, K: int) -> Iterator[slice]:
 
 
 class _Portion:
-    """Some columns of a solution, with the values that the reverse pass needs."""
+    """Some columns of a solution, with the values for reverse-mode differentiation."""
 
     def __init__(self, columns: slice, reward: FloatArray, V: FloatArray, Q: FloatArray) -> None:
         self.columns, self.reward, self.V, self.Q = columns, reward, V, Q
@@ -45,7 +45,7 @@ class UnrolledPolicies:
         self.parts: list[_Portion] = []
 
     def gradient(self, weight: FloatArray) -> FloatArray:
-        """Return (K, d) by reverse-mode differentiation."""
+        """Return the gradient (K, d) by reverse-mode differentiation."""
         pairs, K = self._solver.pairs, weight.shape[1]
         node, pair = np.zeros((pairs.mdp.n_states, K)), np.zeros((pairs.mdp.n_pairs, K))
         for part in self.parts:
@@ -58,7 +58,7 @@ class UnrolledPolicies:
 class FiniteHorizonSolver:
     """Soft values of trajectories of at most `max_length` states: V_t(s) = r(s) + log(1 + sum_a exp(beta Q_t)) / beta.
 
-    The 1 is the weight of stopping; with `stop=False` it is omitted, and trajectories continue to a terminal state or
+    The 1 is the weight of stopping. With `stop=False` it is omitted: trajectories continue to a terminal state or to
     the horizon.
 
     Examples
@@ -89,7 +89,7 @@ class FiniteHorizonSolver:
         return policies
 
     def reverse(self, part: _Portion, moves: ObservedPairs, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the gradient of weighted log-probabilities by the rewards of states (S, K) and pairs (P, K)."""
+        """Return the gradient of weighted log-probabilities with respect to state (S, K) and pair (P, K) rewards."""
         node, pair = np.zeros(part.V.shape[1:]), np.zeros(part.reward.shape)
         # Expected occupancy of states and pairs, forwards in time: Ziebart (2010), chapter 9.
         plan_adjoint(self.pairs.graph, part.reward, self.beta, self.stop, moves, part.V, weight, node, pair)
@@ -100,7 +100,7 @@ class FiniteHorizonSolver:
         return self.policies(theta, step)(step)
 
     def policies(self, theta: FloatArray, first: int = 0) -> Callable[[int], tuple[FloatArray, FloatArray]]:
-        """Return `policy` as a function of the step, at least `first`, after one backward pass."""
+        """Return `policy` as a function of the step, from `first` on, after one backward pass."""
         mdp, beta = self.pairs.mdp, self.beta
         look = self._q_values(theta, first)
 
@@ -116,7 +116,7 @@ class FiniteHorizonSolver:
         return at
 
     def log_policies(self, theta: FloatArray) -> Callable[[int], tuple[FloatArray, FloatArray]]:
-        """Return a function of the step: log-probabilities (P,) of pairs, and (S,) of stopping."""
+        """Return a function of the step that returns the log-probabilities (P,) of pairs and (S,) of stopping."""
         mdp, look = self.pairs.mdp, self._q_values(theta, 0)
 
         def at(step: int) -> tuple[FloatArray, FloatArray]:
@@ -129,7 +129,7 @@ class FiniteHorizonSolver:
         return at
 
     def _q_values(self, theta: FloatArray, first: int) -> Callable[[int], tuple[FloatArray, FloatArray, FloatArray]]:
-        """Return a function of the step, before the last: Q (P, 1), norm (S, 1) and a buffer for pi (P, 1)."""
+        """Return a function of the step, except the last, that returns Q (P, 1), norm (S, 1) and pi (P, 1)."""
         r_state, r_pair = self.pairs.rewards(theta[None])
         V = np.empty((max(1, self.max_length - first), *r_state.shape))
         empty = np.zeros(0, dtype=np.int64)
@@ -148,8 +148,8 @@ class FiniteHorizonSolver:
 class SoftmaxAverageSolver:
     """Values V(s) = r(s) + sum_a pi Q of the policy itself (Babes-Vroman et al. 2011), after `n_backups` backups.
 
-    The softmax average is not a contraction, so the start Q = r and the number of backups are part of the model;
-    `residual` is the relative change by the last backup.
+    The softmax average is not a contraction, so that the initial values Q = r and the number of backups are part of the
+    model. `residual` is the relative change in the last backup.
     """
 
     def __init__(self, pairs: StateActions, beta: float, n_backups: int) -> None:

@@ -16,7 +16,7 @@ from limiirl.irl.causal.state_actions import StateActions
 from limiirl.irl.causal.stationary import TIE, HardBellmanSolver, Policies, SoftBellmanSolver, StationarySolver
 from limiirl.irl.maxent.gpu import DeviceFeatures, side_by_side
 from limiirl.kernels.gpu.device import Device, faults
-from limiirl.kernels.gpu.soft_bellman import FADED, SETTLED, ChoiceKernels, DeviceChoices, Marks
+from limiirl.kernels.gpu.soft_bellman import MONOTONE_TOL, ROUNDING_TOL, BellmanKernels, DeviceGraph, StepWeights
 from limiirl.kernels.soft_bellman import ObservedPairs
 
 # Columns per kernel call, as in the forward-backward kernels.
@@ -38,7 +38,7 @@ class DeviceRewards:
             put(mdp.prob[order]),
             put(mdp.pair_state.astype(np.int64)),
         )
-        self.graph = DeviceChoices(*outcomes, *back)
+        self.graph = DeviceGraph(*outcomes, *back)
         self._state = None if mdp.state_features is None else DeviceFeatures(device, mdp.state_features)
         parts = pairs.pair_features
         self._pair = DeviceFeatures(device, side_by_side(parts)) if parts else None
@@ -83,7 +83,7 @@ class _GpuStationaryPolicies:
         """Add some columns, with the log-probabilities of the moves."""
         put, take = self._solver.device.put, self._solver.device.take
         where = (np.full(self._moves.pair.size, -1, dtype=np.int64), self._moves.state, self._moves.pair)
-        self.log_prob[:, part.columns] = take(self._solver.kernels.log_choice(part.reward, part.V, *map(put, where)))
+        self.log_prob[:, part.columns] = take(self._solver.kernels.log_policy(part.reward, part.V, *map(put, where)))
         self.parts.append(part)
 
     @faults()
@@ -97,7 +97,7 @@ class _GpuStationaryPolicies:
             given = solver.device.put(np.ascontiguousarray(total[:, part.columns]))
             pi, q_bar, right = solver.kernels.pair_adjoint(part.reward, part.V, solver.device.put(at), given)
             omega = solver.omega(part, pi)
-            mu = solver.kernels.adjoint(omega, right)
+            mu = solver.kernels.solve_adjoint(omega, right)
             if mu is None:
                 return solver.solve_on_cpu(self._thetas, self._moves).gradient(weight)
             gradients.append(solver.rewards.features(mu, q_bar + omega * mu[solver.rewards.graph.pair_state]))
@@ -117,7 +117,7 @@ class _GpuStationarySolver(StationarySolver):
     def __init__(self, pairs: StateActions, beta: float, device: Device) -> None:
         super().__init__(pairs, beta)
         self.device, self.rewards = device, DeviceRewards(pairs, device)
-        self.kernels = ChoiceKernels(device, self.rewards.graph, beta, self._rule)
+        self.kernels = BellmanKernels(device, self.rewards.graph, beta, self._rule)
 
     @faults()
     def solve(self, thetas: FloatArray, moves: ObservedPairs) -> Policies:  # type: ignore[override]
@@ -160,7 +160,7 @@ class GpuSoftBellmanSolver(_GpuStationarySolver, SoftBellmanSolver):
     _rule = "soft"
 
     def _iterate_values(self, r_state: Any, reward: Any) -> Any:
-        return self.kernels.iterate_values(r_state, reward, self._lower_bound(r_state, reward), SETTLED)
+        return self.kernels.iterate_values(r_state, reward, self._lower_bound(r_state, reward), ROUNDING_TOL)
 
     def omega(self, part: DeviceColumns, pi: Any) -> Any:
         """Return pi."""
@@ -180,12 +180,12 @@ class GpuHardBellmanSolver(_GpuStationarySolver, HardBellmanSolver):
     def _iterate_values(self, r_state: Any, reward: Any) -> Any:
         if self.rewards.graph.gamma == 1.0:
             return None
-        return self.kernels.iterate_values(r_state, reward, self._lower_bound(r_state, reward), FADED)
+        return self.kernels.iterate_values(r_state, reward, self._lower_bound(r_state, reward), MONOTONE_TOL)
 
     def omega(self, part: DeviceColumns, pi: Any) -> Any:
         """Return the best actions, averaged over ties."""
         del pi
-        return self.kernels.ties(part.reward, part.V, TIE)
+        return self.kernels.average_ties(part.reward, part.V, TIE)
 
 
 class _GpuUnrolledPolicies:
@@ -207,7 +207,7 @@ class _GpuUnrolledPolicies:
         self._parts: list[DeviceColumns] = []
         for columns in _split(K, max(1, min(COLUMNS, int(room / column)))):
             part = solver.backups(thetas, columns)
-            self.log_prob[:, columns] = solver.device.take(solver.kernels.log_choice(part.reward, part.V, *where))
+            self.log_prob[:, columns] = solver.device.take(solver.kernels.log_policy(part.reward, part.V, *where))
             self.residual[columns] = solver.residuals(thetas, part)
             keeps = columns == slice(0, K) or column * columns.stop <= room
             self._parts.append(part if keeps else DeviceColumns(columns, None, None))
@@ -221,18 +221,18 @@ class _GpuUnrolledPolicies:
             part = solver.backups(self._thetas, stored.columns) if stored.V is None else stored
             V = part.V[solver.after :]
             node, pair = xp.zeros(part.V.shape[1:]), xp.zeros(part.reward.shape)
-            marks = self._marks(np.ascontiguousarray(weight[:, part.columns]), V.shape[0] + 1)
-            solver.kernels.plan_adjoint(part.reward, V, marks, node, pair)
+            totals_by_step = self._sum_weights(np.ascontiguousarray(weight[:, part.columns]), V.shape[0] + 1)
+            solver.kernels.plan_adjoint(part.reward, V, totals_by_step, node, pair)
             gradients.append(solver.rewards.features(node, pair))
         return np.concatenate(gradients)
 
-    def _marks(self, weight: FloatArray, n: int) -> Marks:
+    def _sum_weights(self, weight: FloatArray, n: int) -> StepWeights:
         """Sum the weights of moves by step and state, and by step and pair."""
         put, moves, mdp = self._solver.device.put, self._moves, self._solver.pairs.mdp
         chosen = moves.pair >= 0
         state = _sum_by_step(self._step, moves.state, weight, mdp.n_states, n)
         pair = _sum_by_step(self._step[chosen], moves.pair[chosen], weight[chosen], mdp.n_pairs, n)
-        return Marks(*map(put, (*state, *pair)))
+        return StepWeights(*map(put, (*state, *pair)))
 
 
 def _sum_by_step(step: Any, at: Any, weight: FloatArray, size: int, n: int) -> tuple[Any, Any, FloatArray]:
@@ -258,7 +258,7 @@ class GpuFiniteHorizonSolver(FiniteHorizonSolver):
     def __init__(self, pairs: StateActions, beta: float, max_length: int, device: Device, *, stop: bool = True) -> None:
         super().__init__(pairs, beta, max_length, stop=stop)
         self.device, self.rewards = device, DeviceRewards(pairs, device)
-        self.kernels = ChoiceKernels(device, self.rewards.graph, beta, "soft or stop" if stop else "soft")
+        self.kernels = BellmanKernels(device, self.rewards.graph, beta, "soft or stop" if stop else "soft")
         self.n_rows, self.after = max_length, 1
 
     @faults()
@@ -284,7 +284,7 @@ class GpuSoftmaxAverageSolver(SoftmaxAverageSolver):
     def __init__(self, pairs: StateActions, beta: float, n_backups: int, device: Device) -> None:
         super().__init__(pairs, beta, n_backups)
         self.device, self.rewards = device, DeviceRewards(pairs, device)
-        self.kernels = ChoiceKernels(device, self.rewards.graph, beta, "average")
+        self.kernels = BellmanKernels(device, self.rewards.graph, beta, "average")
         self.n_rows, self.after = n_backups + 1, 0
 
     @faults()

@@ -1,4 +1,4 @@
-"""Directions in reward space that change no policy of a causal model.
+"""Directions in reward space that leave the policies of a causal model unchanged.
 
 A direction is null if c(s) = r(s, a) + gamma sum_s' P(s' | s, a) (r(s') + c(s')) for every action a of each state s.
 """
@@ -22,22 +22,23 @@ from limiirl.irl.identifiability import null_directions
 _LOG = logging.getLogger(__name__)
 
 LARGEST = 2**23
-"""State-action pairs times features up to which null directions are computed: with four actions and one feature per
-state, about 1,450 states. Memory grows with the square of the states, time with the cube."""
+"""Maximum number of state-action pairs times features for which null directions are computed.
+
+With four actions and one feature per state, this is about 1,450 states. Memory is quadratic in states, time cubic."""
 
 
 def causal_null_directions(solver: PolicySolver) -> FloatArray:
-    """Return an orthonormal basis (m, d) of the directions in which no policy changes, for any theta.
+    """Return an orthonormal basis (m, d) of the directions that leave policies unchanged, for every theta.
 
-    Unreachable states are ignored. For the softmax average, converged backups are assumed. Beyond `LARGEST` the result
-    is empty and a warning is logged.
+    Unreachable states are ignored. For the softmax average, converged backups are assumed. If the problem exceeds
+    `LARGEST`, the result is empty and a warning is logged.
     """
     pairs = solver.pairs
     mdp, d = pairs.mdp, pairs.mdp.n_features
     if mdp.n_pairs * d > LARGEST:
         _LOG.warning(
-            "Null directions are not computed: %d state-action pairs times %d features exceed %d. Check whether "
-            "features add up to a constant.",
+            "Null directions are not computed: %d state-action pairs times %d features exceed %d. Check that no "
+            "combination of features is constant.",
             mdp.n_pairs,
             d,
             LARGEST,
@@ -58,7 +59,7 @@ def causal_null_directions(solver: PolicySolver) -> FloatArray:
         gram.add(rows, rows - later[mdp.pair_state], _reachable(pairs, mdp.n_states)[-1][mdp.pair_state])
         return gram.null()
     last = solver.max_length - 2  # the last step with a decision
-    if solver.stop and last >= 0:  # stopping has value 0, so continuing must have too
+    if solver.stop and last >= 0:  # the value of stopping is 0, so that the value of continuing must be 0 too
         gram.add(own, own, _reachable(pairs, last)[-1][mdp.pair_state])
         return gram.null()
     reached, later = _reachable(pairs, last, every=True), np.zeros(state_rows.shape)
@@ -91,7 +92,7 @@ def _mean(pairs: StateActions, uniform: FloatArray, rows: FloatArray) -> FloatAr
 
 
 def _reachable(pairs: StateActions, most: int, *, every: bool = False) -> list[BoolArray]:
-    """Return the states (S,) reachable in at most 0, 1, ... `most` transitions; with `every`, in exactly so many."""
+    """Return masks (S,) of states reachable in at most (`every`: exactly) 0, 1, ..., `most` transitions."""
     mdp = pairs.mdp
     reached = [mdp.p0 > 0.0]
     for _ in range(most):

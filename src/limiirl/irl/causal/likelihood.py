@@ -1,4 +1,4 @@
-"""Objective of a causal fit: minus the weighted mean log-likelihood of decisions, for K weightings at once."""
+"""Objective of a causal fit: the negative weighted mean log-likelihood, for K columns of weights at once."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations, Groups, Steps
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.causal.stationary import PolicySolver
-from limiirl.irl.optim import Box
+from limiirl.irl.optim import Box, increasing_costs
 from limiirl.kernels.soft_bellman import ObservedPairs
 from limiirl.mdp import MDP
 
 
 class _ObservedDecisions(NamedTuple):
-    """Decisions in order: demonstration, step, state and key (n,)."""
+    """Demonstration, step, state and key (n,) of each decision, in order."""
 
     demo: IntArray
     t: IntArray
@@ -32,9 +32,9 @@ class DecisionCounts:
     Parameters
     ----------
     max_length : int, optional
-        If given, decisions are distinguished by their step.
+        If given, decisions at different steps are distinct.
     stop : bool
-        Count stopping in a state with actions as a decision.
+        Count stopping in a nonterminal state as a decision.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class DecisionCounts:
         joint = log_candidate + self.log_outcome[:, None]
         first, sizes = self.ptr[:-1], np.diff(self.ptr)
         top = np.maximum.reduceat(joint, first)
-        # Avoid -inf - (-inf) for impossible decisions.
+        # Impossible decisions: avoid -inf - (-inf).
         top = np.where(np.isfinite(top), top, 0.0)
         weight = np.exp(joint - np.repeat(top, sizes, axis=0))
         total = np.add.reduceat(weight, first)
@@ -127,7 +127,7 @@ def _observe(mdp: MDP, demos: Demonstrations, steps: Steps, max_length: int | No
 
 
 def _candidates(mdp: MDP, steps: Steps, kind: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the candidate edges (c,) of decisions, -1 to stop, and the offsets (m + 1,) of each decision."""
+    """Return the candidate edges (c,) of decisions, -1 for stopping, and the offsets (m + 1,) of the decisions."""
     groups, place = np.unique(steps.cand_edge[steps.cand_ptr[:-1]], return_index=True)
     sizes = np.ones(kind.size, dtype=np.int64)
     grouped = (kind > mdp.n_edges) & (kind <= 2 * mdp.n_edges)
@@ -150,14 +150,10 @@ def _log_q(mdp: MDP, demos: Demonstrations, steps: Steps) -> FloatArray:
     return np.asarray(np.log(mdp.p0[demos.start_states]) + log_dynamics)
 
 
-# Costs that `feasible_start` tries: depending on the units, a cost of 1 per step may need parameters of 1000.
-_COSTS = (0.0, *(4.0**power for power in range(11)))
-
-
 class CausalLikelihood:
     """The functions f_k(theta) = -sum_m c_mk log pi_theta(m) / n_k + ridge_k / 2 |theta|^2.
 
-    Nonsmooth for hard values; not convex for stochastic transitions.
+    They are nonsmooth for hard values, and not convex for stochastic transitions.
 
     Parameters
     ----------
@@ -185,7 +181,7 @@ class CausalLikelihood:
         return np.asarray(self._share.sum(axis=0))
 
     def evaluate(self, thetas: FloatArray, which: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
-        """Return values (J,) and gradients (J, d); inf where the Bellman values diverge or overflow."""
+        """Return values (J,) and gradients (J, d); inf if the Bellman values diverge or overflow."""
         try:
             policies = self.solver.solve(thetas, self.decisions.moves)
             log_p, posterior = self.decisions.log_prob(policies.log_prob)
@@ -205,12 +201,10 @@ class CausalLikelihood:
 
 
 def feasible_start(solver: PolicySolver, decisions: DecisionCounts, box: Box) -> FloatArray:
-    """Return a theta (d,) within the bounds with finite values: 0, or else increasing costs on all features."""
+    """Return a theta (d,) within the bounds with finite values: 0, or else increasing costs."""
     mdp = solver.pairs.mdp
-    start = box.clip(np.zeros(mdp.n_features))
-    against = np.sign(solver.pairs.features(np.ones((mdp.n_states, 1)), np.ones((mdp.n_pairs, 1)))[0])
-    for cost in _COSTS:
-        trial = box.clip(start - cost * against)
+    features = solver.pairs.features(np.ones((mdp.n_states, 1)), np.ones((mdp.n_pairs, 1)))[0]
+    for trial in increasing_costs(box, features):
         try:
             solver.solve(trial[None], decisions.moves)
         except DivergentPartition:

@@ -22,8 +22,8 @@ class MaxCausalEnt(CausalModel):
     r"""Maximum causal entropy IRL: pi(a | s) = exp beta (Q(s, a) - V(s)), V = log sum_a exp(beta Q) / beta.
 
     Q(s, a) = r(s) + sum_s' P(s' | s, a) (r(s, a, s') + gamma V(s')); the value of a terminal state is its reward.
-    Actions are chosen before their outcomes are known, so that, unlike `MaxEnt`, the model does not explain lucky
-    outcomes by rewards. Without a `max_length` a demonstration is the prefix of a trajectory that may continue.
+    Outcomes follow the dynamics, so that, unlike `MaxEnt`, rewards do not change their probabilities. With
+    max_length=inf a demonstration is a prefix of a trajectory that may continue.
 
     Parameters
     ----------
@@ -33,21 +33,21 @@ class MaxCausalEnt(CausalModel):
         Bounds on theta. None by default, unlike `MaxEnt`: policies depend on differences of rewards, whose sign is
         arbitrary.
     max_length : int or inf
-        Maximum number of states of a trajectory. If finite, stopping is an action of value 0 in each state, and a
-        demonstration stops where it ends; with deterministic transitions, beta = 1 and no discount this is `MaxEnt`
-        with condition="start". If inf, trajectories continue to a terminal state; at discount 1 values must be finite.
+        Maximum number of states of a trajectory. If finite, stopping is an action of value 0 in each state, which a
+        demonstration takes at its end; with deterministic transitions, beta = 1 and no discount this is `MaxEnt` with
+        condition="start". If inf, trajectories continue to a terminal state; at discount 1 values must be finite.
     stop : {"anywhere", "terminal_or_max_length"}
-        Where a trajectory may end, for a finite `max_length`.
+        States in which a trajectory may end, for a finite `max_length`.
     ridge : float
-        Coefficient of |theta|^2 / 2 in the objective, minus the mean log-likelihood. Above 0 by default, because
-        without it, or bounds, demonstrators who never err have no finite maximum.
+        Coefficient of |theta|^2 / 2 in the objective, the negative mean log-likelihood. Above 0 by default, because
+        theta would diverge for optimal demonstrations without a ridge or bounds.
     ridge_per : {"demonstration", "step"}
-        Unit of the mean to which `ridge` is added. With "step" the fit does not depend on how recordings are cut into
+        Unit of the mean log-likelihood. With "step" the fit does not depend on how recordings are cut into
         demonstrations; "demonstration" is the default of version 0.1.
     gtol : float
         Largest component of the projected gradient at the solution, relative to the mean number of decisions.
     max_evaluations : int
-        Maximum number of evaluations in `fit`; the best point is kept.
+        Maximum number of evaluations in `fit`, which then returns the best point.
     device : {"cpu", "gpu", "auto"}
         "auto" uses a GPU if one works and the MDP is large.
 

@@ -25,23 +25,23 @@ class MLIRL(CausalModel):
     beta : float
         Inverse temperature. Only its product with the rewards matters, so it is not learned.
     q : {"hard", "bv"}
-        "hard" is the choice of the paper's experiments; its likelihood is nonsmooth where the best action changes.
-        "bv" is the published model: since its equation may have several solutions, the policy is defined by
-        `n_backups` Bellman backups from Q = r, and `residual` measures their convergence.
+        "hard" is used in the paper's experiments; its likelihood is nonsmooth where the best action changes. "bv" is
+        the model of Babes-Vroman et al. Its Bellman equation may have several solutions, so that the policy is defined
+        by `n_backups` backups from Q = r; `residual` returns their residual.
     bounds : (low, high), (d, 2) array, or None
         Bounds on theta. None by default: policies depend on differences of rewards, whose sign is arbitrary.
     n_backups : int
         Number of Bellman backups for q="bv"; part of the model.
     ridge : float
-        Coefficient of |theta|^2 / 2 in the objective, minus the mean log-likelihood. Above 0 by default, because
-        without it, or bounds, demonstrators who never err have no finite maximum.
+        Coefficient of |theta|^2 / 2 in the objective, the negative mean log-likelihood. Above 0 by default, because
+        theta would diverge for optimal demonstrations without a ridge or bounds.
     ridge_per : {"demonstration", "step"}
-        Unit of the mean to which `ridge` is added. With "step" the fit does not depend on how recordings are cut into
+        Unit of the mean log-likelihood. With "step" the fit does not depend on how recordings are cut into
         demonstrations; "demonstration" is the default of version 0.1.
     gtol : float
         Largest component of the projected gradient at the solution, relative to the mean number of decisions.
     max_evaluations : int
-        Maximum number of evaluations in `fit`; the best point is kept.
+        Maximum number of evaluations in `fit`, which then returns the best point.
     device : {"cpu", "gpu", "auto"}
         "auto" uses a GPU if one works and the MDP is large. At discount 1, q="hard" always runs on the CPU.
 

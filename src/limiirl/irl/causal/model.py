@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from limiirl._typing import FloatArray, IntArray
 from limiirl._validation import as_generator, check_choice, check_count, check_positive
 from limiirl.demos import Demonstrations, Groups, simulate
-from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
 from limiirl.irl.base import QUERIES, SUFFICIENT_STATISTICS, FitResult
 from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
@@ -28,7 +27,7 @@ from limiirl.mdp import MDP
 
 
 class CausalModel(LinearRewardModel):
-    """A model p(tau | theta) = q(tau) prod_t pi_theta(a_t | s_t), with q as in `Demonstrations.log_q`.
+    """Base class of models p(tau | theta) = q(tau) prod_t pi_theta(a_t | s_t), with q as in `Demonstrations.log_q`.
 
     A subclass implements `_solver`, which maps rewards to policies.
     """
@@ -62,13 +61,13 @@ class CausalModel(LinearRewardModel):
         raise NotImplementedError
 
     def _decisions(self, mdp: MDP, demos: Demonstrations, units: Groups, *, whole: bool = True) -> DecisionCounts:
-        """Return the decisions in demonstrations; with `whole=False` they are prefixes of trajectories."""
-        del whole  # without a maximum length, a demonstration is a prefix anyway
+        """Return the decisions of demonstrations, which are prefixes of trajectories if not `whole`."""
+        del whole  # without a maximum length, every demonstration is a prefix
         validate.fits_model(mdp, demos, "anywhere", np.inf)
         return DecisionCounts(mdp, demos, units)
 
     def log_prob(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> FloatArray:
-        """Return the log-probability (N, K) of each demonstration under each of thetas (K, d), log q included.
+        """Return the log-probability (N, K) of each demonstration under each of thetas (K, d), including log q.
 
         A step without a recorded action contributes log sum_a pi(a | s) P(s' | s, a).
         """
@@ -86,9 +85,9 @@ class CausalModel(LinearRewardModel):
         return CausalProblem(self, mdp, demos, units, solver, decisions).log_prob(checked)
 
     def null_directions(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
-        """Return an orthonormal basis (m, d) of the directions in which no policy changes, for any theta.
+        """Return an orthonormal basis (m, d) of the directions that leave policies unchanged, for every theta.
 
-        None are computed for very large MDPs with very many features; see `causal_null_directions`.
+        The result is empty for very large MDPs with many features; see `causal_null_directions`.
 
         Examples
         --------
@@ -111,7 +110,7 @@ class CausalModel(LinearRewardModel):
     def most_likely(self, mdp: MDP, theta: ArrayLike, start: int, goal: int) -> tuple[Demonstrations, float]:
         """Return the most probable trajectory from one state to another, and its log-probability.
 
-        Without a maximum length it ends at the first visit to the goal; otherwise it stops there.
+        Without a maximum length it ends at the first visit to the goal; otherwise its last action is to stop there.
 
         Examples
         --------
@@ -134,7 +133,7 @@ class CausalModel(LinearRewardModel):
     def make_problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> FitProblem:
         """Return the fit problem of a mixture, for `IntentMixture`."""
         if SUFFICIENT_STATISTICS not in self.supports:
-            return FitProblem(self, mdp, demos, units)  # a subclass with its own likelihood
+            return FitProblem(self, mdp, demos, units)  # a subclass overrides the likelihood
         return self._problem(mdp, demos, units)
 
     def _problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> CausalProblem:
@@ -149,16 +148,13 @@ class CausalModel(LinearRewardModel):
         Rows of states without actions are zero. Without a maximum length the policy is the same at every step.
         """
         solver, last = self._solver(mdp), self._last_step()
-        whole = isinstance(step, int | np.integer) and not isinstance(step, bool)
-        if not whole or step < 0 or (last is not None and step > last):
-            upper = "" if last is None else f" and at most max_length - 1 = {last}"
-            raise InvalidParameter.of("step", step, f"must be an integer of at least 0{upper}")
-        return solver.pairs.policy_table(solver.policy(validate.one_theta(mdp, theta), int(step))[0])
+        t = validate.step(step, np.inf if last is None else last + 1)
+        return solver.pairs.policy_table(solver.policy(validate.one_theta(mdp, theta), t)[0])
 
     def residual(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
         """Return the residual (K,) of the Bellman equation of thetas (K, d), relative to the largest value.
 
-        At rounding level except for `MLIRL` with q="bv", whose number of backups is fixed.
+        It is at the level of rounding errors, except for `MLIRL` with q="bv", whose number of backups is fixed.
         """
         empty = np.zeros(0, dtype=np.int64)
         no_moves = ObservedPairs(np.zeros(2 + (self._last_step() or 0), dtype=np.int64), empty, empty)
@@ -189,7 +185,7 @@ class CausalModel(LinearRewardModel):
         *,
         max_length: int = 1000,
     ) -> Demonstrations:
-        """Draw n trajectories that start from p0; a model without a maximum length truncates them at `max_length`.
+        """Draw n trajectories with start states from p0; if the model has no maximum length, they end at `max_length`.
 
         Examples
         --------
@@ -214,5 +210,5 @@ class CausalModel(LinearRewardModel):
         return None
 
     def _final_steps(self, demos: Demonstrations) -> IntArray:
-        """Return (N,) the step at which each demonstration ends; zeros for a stationary policy."""
+        """Return the steps (N,) at which demonstrations end; zeros for a stationary policy."""
         return np.zeros(len(demos), dtype=np.int64)

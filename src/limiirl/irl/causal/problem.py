@@ -33,7 +33,7 @@ class StateActionMoments(NamedTuple):
 
 
 class CausalProblem(FitProblem):
-    """Units of demonstrations under a causal model, with the solver of its policies and the decisions per unit."""
+    """Fit problem of a causal model: the solver of its policies and the decisions per unit."""
 
     regulariser: Regulariser
 
@@ -58,13 +58,13 @@ class CausalProblem(FitProblem):
         log_p, _ = self.decisions.log_prob(self.solver.solve(thetas, self.decisions.moves).log_prob)
         if np.all(np.isfinite(log_p)):
             return np.asarray(self.decisions.counts @ log_p + self.decisions.log_q[:, None])
-        # 0 times -inf is nan: impossible decisions are counted separately.
+        # Impossible decisions are counted separately, because 0 times -inf is nan.
         impossible = self.decisions.counts @ np.isneginf(log_p).astype(np.float64)
         finite = self.decisions.counts @ np.where(np.isneginf(log_p), 0.0, log_p) + self.decisions.log_q[:, None]
         return np.where(impossible > 0.0, -np.inf, finite)
 
     def moments(self, U: FloatArray) -> StateActionMoments:
-        """Return the sums of responsibilities U (G, K) that `m_step` needs."""
+        """Return the argument of `m_step` for responsibilities U (G, K)."""
         return StateActionMoments(self.decisions.total(U), self.units.counts @ U)
 
     def m_step(
@@ -74,7 +74,7 @@ class CausalProblem(FitProblem):
         which: IndexArray,
         max_evaluations: int | None = None,
     ) -> MStep:
-        """Return parameters (J, d) of the intents `which`; never worse than the starts."""
+        """Return parameters (J, d) of the intents `which`, never worse than the starts."""
         counts = moments.counts[which]
         ridge = self.regulariser.ridges(len(moments.counts), counts)
         part = StateActionMoments(moments.decisions[:, which], counts)
@@ -84,7 +84,7 @@ class CausalProblem(FitProblem):
     def search(
         self, moments: StateActionMoments, ridge: FloatArray, starts: FloatArray | None, max_evaluations: int
     ) -> list[FitResult]:
-        """Minimise the objective of every column of the moments."""
+        """Minimise the objective of each column of the moments."""
         objective = CausalLikelihood(self.solver, self.decisions, moments.decisions, moments.counts, ridge)
         if starts is None:
             if self._start is None:

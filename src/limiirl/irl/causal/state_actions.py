@@ -69,7 +69,7 @@ class StateActions:
         return r_state, r_pair
 
     def features(self, node: FloatArray, pair: FloatArray) -> FloatArray:
-        """Return the features (K, d) of counts of states (S, K) and pairs (P, K): the transpose of `rewards`."""
+        """Return the features (K, d) of counts of states (S, K) and pairs (P, K), the transpose of `rewards`."""
         parts: list[Any] = [] if self.mdp.state_features is None else [self.mdp.state_features.T @ node]
         parts += [features.T @ pair for features in self.pair_features]
         return np.ascontiguousarray(np.vstack(parts).T)
@@ -87,7 +87,7 @@ class StateActions:
         return int(np.max(np.abs(place[mdp.src] - place[mdp.dst])))
 
     def feature_rows(self) -> tuple[FloatArray, FloatArray]:
-        """Return dense features (S, d) of states and (P, d) of pairs, zero in the columns of the other kind."""
+        """Return dense features (S, d) of states and (P, d) of pairs; unused columns are zero."""
         mdp = self.mdp
         states, pairs = np.zeros((mdp.n_states, mdp.n_features)), np.zeros((mdp.n_pairs, mdp.n_features))
         first = mdp.n_state_features

@@ -30,23 +30,23 @@ from limiirl.kernels.soft_bellman import (
 )
 from limiirl.mdp import BellmanEquations
 
-# Up to this many states a dense solve is faster than a sparse one.
+# Number of states up to which a dense solve is faster than a sparse one.
 DENSE = 250
-# Iterations and restarts of BiCGSTAB before falling back to LU.
+# Iterations and restarts of BiCGSTAB before LU is used.
 _ITERATIONS, _ROUNDS = 300, 3
 # Bandwidth in units of sqrt(S) up to which LU stays sparse: 1 to 3 for streets and grids, at least 12 for random
 # graphs. Porto (85,000 segments): LU 0.08 s, BiCGSTAB 0.84 s; a random graph of 3,000 states with 4 edges each: 0.6 and
 # 0.05 s.
 NARROW = 6.0
-# Steps of iterative refinement with the LU of an earlier policy before refactorisation, and the factor by which the
-# residual must fall in each.
+# Steps of iterative refinement with the LU factors of an earlier policy before refactorisation, and the factor by which
+# each step must reduce the residual.
 CORRECTIONS, _FALL = 8, 0.3
 
 
 class LUFactors:
-    """Cache of the last LU factors per column, reused for policies that have changed little.
+    """Cache of LU factors, reused for policies that have changed little.
 
-    `columns` (K,) are the cache keys of the systems; equal keys share factors.
+    `columns` (K,) are the keys of the systems; systems with equal keys share factors.
     """
 
     def __init__(self, columns: NDArray[np.intp]) -> None:
@@ -85,7 +85,7 @@ def solve(
 
     Examples
     --------
-    The expected number of visits to a state that is left with probability 1/2 is 2.
+    State 0 has a self-loop of probability 1/2, so that its expected number of visits is 2.
 
     >>> from limiirl.mdp import MDP
     >>> mdp = MDP.from_edges([0, 0], [0, 1], action=[0, 0], prob=[0.5, 0.5])
@@ -127,7 +127,7 @@ def _solve_sparse(
     factors: dict[int, Any],
     column: int,
 ) -> FloatArray:
-    """Solve by LU if the bandwidth is small, else by BiCGSTAB with LU as fallback."""
+    """Solve by LU if the bandwidth is small, else by BiCGSTAB, or by LU if that does not converge."""
     n = pairs.mdp.n_states
     choose: Any = sparse.csr_array((omega, np.arange(omega.size), pairs.graph.pair_ptr), shape=(n, omega.size))
     matrix = sparse.csr_array(sparse.eye_array(n) - pairs.graph.gamma * (choose @ pairs.transitions))
@@ -152,7 +152,7 @@ def _solve_sparse(
 def _solve_by_lu(
     matrix: Any, right: FloatArray, transposed: bool, rtol: float, factors: dict[int, Any], column: int
 ) -> FloatArray:
-    """Solve by iterative refinement with cached factors while that converges fast, else refactorise."""
+    """Solve by iterative refinement with cached factors; refactorise if that converges slowly."""
     trans, operator = ("T", matrix.T) if transposed else ("N", matrix)
     if column in factors:
         x, residual = np.zeros(right.size), right
@@ -170,13 +170,13 @@ def _solve_by_lu(
     return np.asarray(factors[column].solve(right, trans))
 
 
-# Newton's method converges quadratically; the cap is reached only without a solution.
+# Maximum number of Newton steps, reached only if there is no solution.
 _STEPS = 100
-# Bellman backups after each Newton step while the residual is above _NEAR; inexact steps are solved to _INEXACT.
+# Number of Bellman backups after each Newton step while the residual is above _NEAR, and the tolerance of Newton steps.
 _BACKUPS, _NEAR, _INEXACT = 4, 1e-6, 1e-3
-# Residual, relative to the largest value, at which iteration stops; one that stagnates is accepted below _ROUNDING.
+# Relative residual at which the iteration stops, and below which a residual that stagnates is accepted.
 _SOLVED, _ROUNDING = 1e-14, 1e-9
-# Largest change of values by one more backup at convergence, in units of a step's reward.
+# Largest change of values in one more backup at convergence, in units of the reward per step.
 _CERTAIN = 1e-3
 # Actions within this distance of the best, relative to the largest value, are ties.
 TIE = 1e-12
@@ -194,7 +194,7 @@ class Policies(Protocol):
 
 
 class PolicySolver(Protocol):
-    """Map from rewards to policies."""
+    """Function from rewards to policies."""
 
     pairs: StateActions
 
@@ -203,7 +203,7 @@ class PolicySolver(Protocol):
         ...
 
     def policy(self, theta: FloatArray, step: int) -> tuple[FloatArray, FloatArray]:
-        """Return the probabilities (P,) of pairs at a step, given that it is not the last, and (S,) of stopping."""
+        """Return the probabilities of pairs (P,) at a step, if the trajectory continues, and of stopping (S,)."""
         ...
 
 
@@ -231,7 +231,7 @@ class StationaryPolicies:
         self.log_prob = solver.beta * (values.Q[moves.pair] - values.norm[moves.state])
 
     def gradient(self, weight: FloatArray) -> FloatArray:
-        """Return (K, d) by one adjoint solve: mu = gamma T' (b + omega mu), with b the derivative by Q."""
+        """Return the gradient (K, d) by one adjoint solve, mu = gamma T' (b + omega mu), with b the adjoint of Q."""
         pairs, values = self._solver.pairs, self._values
         q_bar, right = np.empty(values.pi.shape), np.empty(values.norm.shape)
         compute_policy_adjoint(pairs.graph.pair_ptr, self._moves, weight, self._solver.beta, values.pi, q_bar)
@@ -242,7 +242,7 @@ class StationaryPolicies:
 
 
 class StationarySolver(ABC):
-    """Base of solvers with the same policy at every step."""
+    """Base class of solvers whose policy is the same at every step."""
 
     def __init__(self, pairs: StateActions, beta: float) -> None:
         self.pairs, self.beta = pairs, beta
@@ -262,7 +262,7 @@ class StationarySolver(ABC):
 
 
 class SoftBellmanSolver(StationarySolver):
-    """Soft values by Newton's method; at discount 1 every state must reach a terminal state.
+    """Soft values by Newton's method; at discount 1 a terminal state must be reachable from every state.
 
     Examples
     --------
@@ -292,7 +292,7 @@ class SoftBellmanSolver(StationarySolver):
             most = np.max(np.abs(rise), axis=0, initial=0.0)
             residual = most / scale
             done = (residual <= _SOLVED) | ((residual >= values.residual[open_]) & (residual <= _ROUNDING))
-            # Divergent values keep rising by a constant, which is small relative to their size.
+            # Divergent values keep increasing by a constant, which is small relative to their size.
             done &= np.maximum(most, np.finfo(np.float64).eps * scale) <= _CERTAIN * unit[open_]
             values.residual[open_] = residual
             if np.all(done):
@@ -321,7 +321,7 @@ class SoftBellmanSolver(StationarySolver):
             V[:, columns] = part
 
     def _first_singular(self, pi: FloatArray, rise: FloatArray) -> int:
-        """Return the first column without a solution."""
+        """Return the first column whose system is singular."""
         for k in range(pi.shape[1] - 1):
             try:
                 solve(self.pairs, pi[:, k : k + 1], rise[:, k : k + 1], rtol=_INEXACT)
@@ -370,9 +370,9 @@ class HardBellmanSolver(StationarySolver):
             raise DivergentPartition(f"thetas[{k}]: {error}", parameter="thetas", value=theta, index=k) from None
 
     def _reach_terminal(self, omega: FloatArray) -> FloatArray:
-        """Return (P, K): 0 where at discount 1 the best actions never reach a terminal state, else 1.
+        """Return a mask (P, K): 0 if, at discount 1, the best actions from a state never reach a terminal state.
 
-        V is constant there.
+        V is locally constant in theta there.
         """
         mdp = self.pairs.mdp
         ending = np.ones(omega.shape)

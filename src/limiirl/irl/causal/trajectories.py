@@ -20,10 +20,10 @@ from limiirl.mdp import MDP
 
 
 def most_likely(solver: PolicySolver, theta: FloatArray, start: object, goal: object) -> tuple[Demonstrations, float]:
-    """Return the most likely trajectory from one state to another, and its log-probability, log p0(start) included.
+    """Return the most likely trajectory from one state to another, and its log-probability, including log p0(start).
 
-    With a stationary policy it ends at its first visit to the goal. With a finite horizon it must stop there, may visit
-    it before, and is the shortest of equally likely ones.
+    With a stationary policy it ends at its first visit to the goal. With a finite horizon its last action is to stop in
+    the goal, which it may visit before; of equally likely trajectories, the shortest is returned.
     """
     mdp = solver.pairs.mdp
     s, g = validate.state(mdp, start, "start"), validate.state(mdp, goal, "goal")

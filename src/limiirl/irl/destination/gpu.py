@@ -19,7 +19,7 @@ from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import NumericalError
 from limiirl.irl.destination.path_sums import GoalValues, divergent, is_within_limit, near
 from limiirl.irl.maxent.gpu import gpu_backend
-from limiirl.kernels.elimination.numeric import lca_depths, make_tree_paths
+from limiirl.kernels.elimination.numeric import find_lca_depths, make_tree_paths
 from limiirl.kernels.elimination.symbolic import SymbolicFactorisation
 from limiirl.kernels.gpu.device import Device, faults
 from limiirl.kernels.gpu.elimination import DeviceElimination, DevicePairs, DeviceTreePaths, Eliminated, put_tree_paths
@@ -66,8 +66,8 @@ def make_ancestor_paths(
         path_of[made.node] = np.arange(made.node.size)
         sides.append((put_tree_paths(device, made, path_of[of]), device.put(made.ptr[path_of[of] + 1] - 1)))
     (up, first), (down, last) = sides
-    meet = device.put(lca_depths(symbolic.parent, symbolic.depth, one, other))
-    return AncestorPaths(pairs, end_of, up, down, DevicePairs(first, last, meet))
+    lca_depth = device.put(find_lca_depths(symbolic.parent, symbolic.depth, one, other))
+    return AncestorPaths(pairs, end_of, up, down, DevicePairs(first, last, lca_depth))
 
 
 class AncestorPathCache:
@@ -178,13 +178,13 @@ class GpuGoalValues(GoalValues):
     @faults()
     def finite(self, theta: FloatArray, margin: float = 0.0) -> bool:
         """See `GoalValues`."""
-        return bool(self._eliminate_many(theta[None], margin)[1].stuck[0] < 0)
+        return bool(self._eliminate_many(theta[None], margin)[1].divergent_state[0] < 0)
 
     @faults()
     def divergent_loop(self, theta: FloatArray, margin: float = 0.0) -> tuple[float, FloatArray] | None:
         """See `GoalValues`."""
         log_w, eliminated = self._eliminate_many(theta[None], margin)
-        stuck = int(eliminated.stuck[0])
+        stuck = int(eliminated.divergent_state[0])
         if stuck < 0:
             return None
         xp, elimination = self.device.xp, self._elimination
@@ -202,8 +202,8 @@ class GpuGoalValues(GoalValues):
         log_beta = np.empty((starts.size, thetas.shape[0]))
         for columns in self.columns(thetas.shape[0]):
             batch = GpuPathSums(self, thetas[columns], 0.0)
-            if np.any(batch.stuck >= 0):
-                raise divergent(self.symbolic, int(batch.stuck[np.argmax(batch.stuck >= 0)]))
+            if np.any(batch.divergent_state >= 0):
+                raise divergent(self.symbolic, int(batch.divergent_state[np.argmax(batch.divergent_state >= 0)]))
             for paths in self._elimination.paths.parts(starts, goals, len(columns), self._max_bytes() / 2):
                 log_beta[paths.pairs, columns.start : columns.stop] = batch.log_values(paths)
             for k in columns:
@@ -227,11 +227,11 @@ class GpuGoalValues(GoalValues):
                     part = self.sum_pairs(thetas[one], starts, goals, weights[:, one], margin)
                     values[one], gradients[one] = part
                 continue
-            if np.all(batch.stuck >= 0):
+            if np.all(batch.divergent_state >= 0):
                 continue
-            sums = batch.sum_pairs(starts, goals, np.where(batch.stuck < 0, weights[:, columns], 0.0))
+            sums = batch.sum_pairs(starts, goals, np.where(batch.divergent_state < 0, weights[:, columns], 0.0))
             for j, k in enumerate(columns):
-                if batch.stuck[j] < 0:
+                if batch.divergent_state[j] < 0:
                     values[k], gradients[k] = float(sums.value[j]), sums.gradient[j]
                     if np.any(sums.left[:, j]):  # pairs left to the CPU
                         more = self._sum_pairs(thetas[k], starts, goals, sums.left[:, j], margin)
@@ -276,19 +276,19 @@ class GpuPathSums:
     def __init__(self, values: GpuGoalValues, thetas: FloatArray, margin: float) -> None:
         self._values, self._elimination, self._goals = values, values._elimination, values._elimination.goals
         self._log_w, self._eliminated = values._eliminate_many(thetas, margin)
-        self.stuck = self._eliminated.stuck
-        self.log_most = np.full(self.stuck.size, np.inf)
-        if np.any(self.stuck < 0):
+        self.divergent_state = self._eliminated.divergent_state
+        self.log_most = np.full(self.divergent_state.size, np.inf)
+        if np.any(self.divergent_state < 0):
             with np.errstate(all="ignore"):
-                self._moves = self._goals.moves(self._eliminated)
+                self._moves = self._goals.transition_weights(self._eliminated)
                 self._loops = values.device.xp.exp(self._eliminated.star)
             sums = values.device.take(column_max(values.device, self._goals.finish_reach(self._eliminated)))
-            self.log_most = np.where(self.stuck < 0, sums, np.inf)
+            self.log_most = np.where(self.divergent_state < 0, sums, np.inf)
             self._fine = is_within_limit(self.log_most)
 
     def loop_weight(self, k: int) -> float:
         """Return the log-weight of the loops at the divergent state of the k-th reward."""
-        loop = 2 * self._values.symbolic.up.size + int(self.stuck[k])
+        loop = 2 * self._values.symbolic.up.size + int(self.divergent_state[k])
         return float(self._values.device.take(self._eliminated.value[loop])[k])
 
     def log_values(self, paths: AncestorPaths) -> FloatArray:
@@ -302,14 +302,14 @@ class GpuPathSums:
         """Return the sums of log beta for weights (m, K)."""
         values, elimination, xp = self._values, self._elimination, self._values.device.xp
         adjoint, star_adjoint = xp.zeros_like(self._eliminated.value), xp.zeros_like(self._eliminated.star)
-        value, left = np.zeros(self.stuck.size), np.zeros_like(weights)
-        for paths in elimination.paths.parts(starts, goals, self.stuck.size, values._max_bytes() / 2):
+        value, left = np.zeros(self.divergent_state.size), np.zeros_like(weights)
+        for paths in elimination.paths.parts(starts, goals, self.divergent_state.size, values._max_bytes() / 2):
             part, path_weights = weights[paths.pairs], self._path_weights(paths)
             total, done = self._sum_over_paths(paths, *path_weights)
             m = paths.pairs.size
             counted = np.where(done, part, 0.0)
             left[paths.pairs] = part - counted
-            own = np.zeros((total.shape[0] - m, self.stuck.size))
+            own = np.zeros((total.shape[0] - m, self.divergent_state.size))
             np.subtract.at(own, paths.end_of, counted)
             by_sum = np.concatenate([counted, own])
             used = by_sum != 0.0
@@ -343,5 +343,5 @@ class GpuPathSums:
             (paths.down, self._moves[1], down, up, ends.one, adjoint[n : 2 * n]),
         )
         for side, (tree_paths, weight, own, opposite, other, part) in enumerate(sides):
-            own_adjoint = self._goals.path_adjoints(tree_paths, weight, by_sum, other, ends.meet, opposite)
+            own_adjoint = self._goals.path_adjoints(tree_paths, weight, by_sum, other, ends.lca_depth, opposite)
             self._goals.transition_adjoints(tree_paths, weight, own, own_adjoint, bool(side), part, star_adjoint)

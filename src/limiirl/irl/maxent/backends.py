@@ -1,4 +1,4 @@
-"""An MDP compiled to a graph, and the backends of the finite-horizon path sums: `HostBackend` is numpy and numba."""
+"""`CompiledMDP`, an MDP as a graph for the kernels, and the backends of finite-horizon path sums."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from limiirl.mdp import MDP, FeatureMatrix
 class CompiledMDP:
     """Graph of an MDP with parallel edges merged, and the mapping back to the MDP's edges.
 
-    Without action and edge features, all MDP edges from s to s' are one graph edge of weight sum_a T(s, a, s'), which
-    may exceed 1. `edge_of` (E,) maps MDP edges to the edges that `graph` was built from, with weights `mass`.
+    Without action and edge features, all MDP edges from s to s' become one graph edge with weight sum_a T(s, a, s'),
+    which may exceed 1. `edge_of` (E,) maps MDP edges to the edges that `graph` was built from, of weight `mass`.
     """
 
     graph: PathGraph
@@ -39,7 +39,7 @@ class CompiledMDP:
         return None if np.all(self.mass == 1.0) else self.mass[self.graph.edge_order]
 
     def edge_weights(self, log: bool) -> tuple[FloatArray | None, FloatArray | None]:
-        """Return the weights (or logarithms) of the edges sorted by source and by target; None where all are 1."""
+        """Return the (log-)weights of the edges, sorted by source and by target; None if all weights are 1."""
         return self._log_weights if log else self._weights
 
     @cached_property
@@ -52,7 +52,7 @@ class CompiledMDP:
         return (None, None) if out is None or into is None else (np.log(out), np.log(into))
 
     def spread(self, into: FloatArray) -> FloatArray:
-        """Turn numbers (E', K) on graph edges, sorted by target, into (E, K) on MDP edges, shared by probability."""
+        """Distribute counts (E', K) of graph edges, sorted by target, to MDP edges (E, K) in proportion to T."""
         given = np.empty_like(into)
         given[self.graph.edge_order[self.graph.in_edge]] = into
         share = self.prob / self.mass[self.edge_of]
@@ -60,7 +60,7 @@ class CompiledMDP:
 
     @cached_property
     def members(self) -> tuple[NDArray[np.int64], FloatArray]:
-        """Return the MDP edges sorted by graph edge (as built), and the running total of their probabilities."""
+        """MDP edges sorted by graph edge, and the cumulative sum of their probabilities."""
         order = np.argsort(self.edge_of, kind="stable")
         return order, np.concatenate([[0.0], np.cumsum(self.prob[order])])
 
@@ -69,14 +69,7 @@ _CACHE: weakref.WeakKeyDictionary[MDP, CompiledMDP] = weakref.WeakKeyDictionary(
 
 
 def compile_mdp(mdp: MDP) -> CompiledMDP:
-    """Return the compiled form of an MDP, cached for the lifetime of the MDP.
-
-    Examples
-    --------
-    >>> mdp = MDP.from_edges([0, 0, 1], [1, 1, 2], n_states=3)
-    >>> compile_mdp(mdp).mass
-    array([2., 1.])
-    """
+    """Return the compiled form of an MDP, cached for the lifetime of the MDP."""
     if mdp not in _CACHE:
         _CACHE[mdp] = _compile(mdp)
     return _CACHE[mdp]
@@ -94,10 +87,7 @@ def _compile(mdp: MDP) -> CompiledMDP:
 
 
 def expected_features(mdp: MDP, node: FloatArray, edge: FloatArray | None) -> FloatArray:
-    """Return (K, d): the features of discounted counts of states (S, K) and edges (E, K).
-
-    Paper: the gradient of ln Z, section 3.
-    """
+    """Return the features (K, d) of expected counts of states (S, K) and edges (E, K)."""
     parts: list[Any] = []
     if mdp.state_features is not None:
         parts.append(mdp.state_features.T @ node)
@@ -112,13 +102,13 @@ def expected_features(mdp: MDP, node: FloatArray, edge: FloatArray | None) -> Fl
 
 
 def edge_parts(mdp: MDP) -> list[FeatureMatrix]:
-    """Return the feature matrices (E, c) of edges: those of their actions, then their own, in the order of theta."""
+    """Return the features (E, c) of the actions of edges, then of the edges, in the order of theta."""
     parts = [] if mdp.action_features is None else [mdp.action_features[mdp.pair_of_edge]]
     return parts if mdp.edge_features is None else [*parts, mdp.edge_features]
 
 
 def dense_features(mdp: MDP, compiled: CompiledMDP) -> tuple[FloatArray, FloatArray | None]:
-    """Return dense features of states (S, d) and of edges sorted by target (E, d), or None; other columns are zero."""
+    """Return dense features of states (S, d), and of edges (E, d), sorted by target, or None; unused columns are 0."""
     graph = compiled.graph
     phi = np.zeros((mdp.n_states, mdp.n_features))
     ds, da = mdp.n_state_features, mdp.n_action_features
@@ -138,7 +128,7 @@ def _dense(features: FeatureMatrix) -> FloatArray:
     return features if isinstance(features, np.ndarray) else features.toarray()
 
 
-# Linear arithmetic is used if its relative loss by underflow is certainly below this.
+# Linear arithmetic is used if the bound on its relative loss by underflow is below this.
 LOSS = 1e-12
 ARITHMETICS = ("auto", "linear", "log")
 
@@ -148,26 +138,21 @@ def log_loss_bound(
 ) -> NDArray[np.float64]:
     """Return an upper bound (K,) on the log of the relative loss of Z by underflow in linear arithmetic.
 
-    log eps <= log S + 2 log L + L max(0, g) + v - 708, with g the largest log growth of a step and v (`log_weight`) the
-    largest log weight between the two factors of a step. Trajectories may stop anywhere, so that Z is at least every
-    entry of every forward message: an entry lost to underflow, e^-708 of the scale of its message, contributes at most
-    that times the largest weight of all continuations, L e^(L g).
-
-    Examples
-    --------
-    >>> log_loss_bound(54, 50, np.array([math.log(4)])) < math.log(LOSS)
-    array([ True])
+    The bound is log S + 2 log L + L max(0, g) + v - 708. g is the largest log growth per step, and v (`log_weight`) the
+    largest intermediate log-weight within a step. Proof: trajectories may stop anywhere, so that Z is at least
+    every entry of every forward message. An entry lost to underflow is at most e^-708 of the scale of its message, and
+    its continuations weigh at most L e^(L g).
     """
     paths = math.log(n_states) + 2 * math.log(max_length)
     return paths + max_length * np.maximum(0.0, log_growth) + log_weight - LOG_RANGE
 
 
 def kernels_of(log: bool) -> ModuleType:
-    """Return the module of kernels of an arithmetic."""
+    """Return the kernels of log or linear arithmetic."""
     return logspace if log else linear
 
 
-# Dense features of at most this size are cached.
+# Maximum size of cached dense features.
 _KEPT_BYTES = 16e6
 
 
@@ -179,15 +164,17 @@ class OrderedRewards(NamedTuple):
 
 
 class Backend(Protocol):
-    """Arrays, graph, features and kernels of one device; "host" marks arrays of numpy.
+    """Arrays, graph, features and kernels on one device; arrays "on the host" are numpy arrays.
 
     Attributes
     ----------
-    xp : numpy, or a module with its functions
-    graph : the compiled graph
-    max_columns : intents per pass
-    max_bytes : default memory for messages
-    step_bytes : memory for the probabilities of a few steps at a time
+    xp : module
+        numpy, or a module with the same functions.
+    graph : PathGraph
+    max_columns : int
+        Maximum number of intents per pass.
+    step_bytes : float
+        Memory for the marginals of several steps.
     """
 
     xp: Any
@@ -201,35 +188,35 @@ class Backend(Protocol):
         ...
 
     def put(self, array: Any) -> Any:
-        """Return a host array on this device."""
+        """Copy a host array to the device."""
         ...
 
     def take(self, array: Any) -> NDArray[Any]:
-        """Return an array of this device on the host."""
+        """Copy an array to the host."""
         ...
 
     def edge_weights(self, log: bool) -> tuple[Any, Any]:
-        """Return the weights (or logarithms) of the edges sorted by source and by target; None where all are 1."""
+        """Return `CompiledMDP.edge_weights` on the device."""
         ...
 
     def kernels(self, log: bool) -> Any:
-        """Return the kernels of an arithmetic: `fill` (linear), `backward` and `forward`."""
+        """Return the kernels `backward`, `forward` and, for linear arithmetic, `fill`."""
         ...
 
-    def carry(self, *arguments: Any) -> None:
-        """Carry mean features along the edges; see `kernels.forward_backward.hessian.carry`."""
+    def propagate_means(self, *arguments: Any) -> None:
+        """Propagate expected features along the edges; see `kernels.forward_backward.hessian`."""
         ...
 
     def rewards(self, mdp: MDP, thetas: FloatArray) -> OrderedRewards:
-        """Return the rewards of thetas (K, d) on the host, or raise if they are not finite."""
+        """Return the rewards of thetas (K, d), which are on the host; raise if they are not finite."""
         ...
 
     def log_growth(self, rewards: Rewards, discount: FloatArray, n_columns: int) -> FloatArray:
-        """Return the bound (K,) on the log growth of a step, on the host."""
+        """Return an upper bound (K,) on the log growth per step, on the host."""
         ...
 
     def column_max(self, values: Any) -> FloatArray:
-        """Return the maxima (K,) of the columns of (n, K), on the host; 0 for none."""
+        """Return the maxima (K,) of 0 and the columns of (n, K), on the host."""
         ...
 
     def column_sums(self, values: Any) -> Any:
@@ -237,29 +224,28 @@ class Backend(Protocol):
         ...
 
     def dense_features(self, mdp: MDP) -> tuple[Any, Any]:
-        """Return dense features of states (S, d) and of edges sorted by target (E, d), or None."""
+        """Return dense features of states (S, d), and of edges (E, d), sorted by target, or None."""
         ...
 
     def expected_features(self, mdp: MDP, node: Any, edge: Any) -> FloatArray:
-        """Return (K, d), on the host, from counts of states (S, K) and of edges sorted by target (E', K), or None."""
+        """Return the features (K, d), on the host, of counts of states (S, K) and edges (E', K) sorted by target."""
         ...
 
 
 def check_rewards(node: FloatArray, edge: FloatArray | None) -> None:
-    """Raise if a reward (in the MDP's order) is not finite."""
+    """Raise if a reward of a state (S, K) or edge (E, K) is not finite."""
     for values, what in ((node, "state"), (edge, "edge")):
         if values is not None and not np.all(np.isfinite(values)):
             row = int(np.argmin(np.isfinite(values).all(axis=1)))
-            raise NumericalError(
-                f"The reward of {what} {row} at step 0 is not finite. Use smaller parameters or features."
-            )
+            message = f"The reward of {what} {row} at step 0 is not finite. Use smaller parameters or features."
+            raise NumericalError(message, parameter="thetas", index=row)
 
 
 class HostBackend:
     """The CPU: numpy arrays and numba kernels."""
 
     xp: Any = np
-    # Amortises reading the graph while the unrolled loops stay in registers.
+    # More columns amortise reading the graph, but no longer fit into registers.
     max_columns = 8
     max_bytes = 2.0**30
     step_bytes = 64e6
@@ -280,15 +266,15 @@ class HostBackend:
         return np.asarray(array)
 
     def edge_weights(self, log: bool) -> tuple[FloatArray | None, FloatArray | None]:
-        """Return those of the compiled MDP."""
+        """Return the edge weights of the compiled MDP."""
         return self.compiled.edge_weights(log)
 
     def kernels(self, log: bool) -> Any:
-        """Return the module of an arithmetic."""
+        """Return the kernels of log or linear arithmetic."""
         return kernels_of(log)
 
-    def carry(self, *arguments: Any) -> None:
-        """Carry mean features along the edges."""
+    def propagate_means(self, *arguments: Any) -> None:
+        """Propagate expected features along the edges."""
         hessian.carry(*arguments)
 
     def rewards(self, mdp: MDP, thetas: FloatArray) -> OrderedRewards:
@@ -296,7 +282,7 @@ class HostBackend:
         with np.errstate(over="ignore", invalid="ignore"):
             node: FloatArray
             edge: FloatArray | None
-            if self._phi is not None:  # as `MDP.rewards`, without its checks
+            if self._phi is not None:  # the same as `MDP.rewards`, without its checks
                 node, edge = np.ascontiguousarray(self._phi @ thetas.T), None
             else:
                 node, edge = mdp.rewards(thetas)
@@ -306,7 +292,7 @@ class HostBackend:
         return OrderedRewards(node if self._in_order else np.ascontiguousarray(node[self.graph.order]), edge)
 
     def log_growth(self, rewards: Rewards, discount: FloatArray, n_columns: int) -> FloatArray:
-        """Return the bound of a step's growth."""
+        """Return an upper bound on the log growth per step."""
         del discount
         return np.asarray(log_growth(self.graph.out, rewards, (0,) * n_columns))
 

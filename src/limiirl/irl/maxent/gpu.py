@@ -23,7 +23,7 @@ from limiirl.mdp import MDP
 
 
 class DeviceFeatures:
-    """A feature matrix (n, c) on a device: from parameters to rewards, and from counts to features."""
+    """A feature matrix (n, c) on a device."""
 
     def __init__(self, device: Device, matrix: Any) -> None:
         self.device = device
@@ -31,11 +31,11 @@ class DeviceFeatures:
         self._rows, self._turned = None, None
         if isinstance(matrix, np.ndarray):
             self._dense = device.put(matrix)
-        else:  # the transpose is stored too, since rows can be summed in a fixed order, and columns cannot
+        else:  # the transpose is stored too, because only rows can be summed in a fixed order
             self._rows, self._turned = SparseRows(device, matrix), SparseRows(device, matrix.T.tocsr())
 
     def rewards(self, thetas: FloatArray) -> Any:
-        """Return (n, K) for the host's thetas (K, c)."""
+        """Return the rewards (n, K) of thetas (K, c), which are on the host."""
         given = self.device.put(np.ascontiguousarray(thetas.T))
         if self._rows is not None:
             return self._rows.times(given)
@@ -43,27 +43,21 @@ class DeviceFeatures:
             return self.device.xp.ascontiguousarray(self._dense @ given)
 
     def collect(self, counts: Any) -> FloatArray:
-        """Return (c, K), on the host, for counts (n, K)."""
+        """Return the features (c, K), on the host, of counts (n, K)."""
         return self.device.take(self._dense.T @ counts if self._turned is None else self._turned.times(counts))
 
 
 def side_by_side(parts: list[Any]) -> Any:
-    """Return feature matrices as one: dense where all are, csr otherwise.
-
-    Examples
-    --------
-    >>> side_by_side([np.ones((2, 1)), np.zeros((2, 2))]).shape
-    (2, 3)
-    """
+    """Return the horizontal concatenation of feature matrices: dense if all are dense, otherwise CSR."""
     if all(isinstance(part, np.ndarray) for part in parts):
         return np.hstack(parts)
     return sparse.hstack([sparse.csr_array(part) for part in parts]).tocsr()
 
 
 class GpuBackend:
-    """A GPU, with an MDP's graph, weights and features on it."""
+    """Graph, weights and features of an MDP on a GPU; see `Backend`."""
 
-    # With eight columns, the states of a block do not fit shared memory at the paper's road size (ADR 0018).
+    # With eight columns, a block does not fit into shared memory at the paper's road size (ADR 0018).
     max_columns = 4
     step_bytes = 1e9
 
@@ -107,12 +101,12 @@ class GpuBackend:
         return self._weights[log]
 
     def kernels(self, log: bool) -> LinearKernels | LogKernels:
-        """Return the kernels of an arithmetic."""
+        """Return the kernels of log or linear arithmetic."""
         return self._kernels[log]
 
-    def carry(self, *arguments: Any) -> None:
-        """Carry mean features along the edges."""
-        forward_backward.carry(self.device, *arguments)
+    def propagate_means(self, *arguments: Any) -> None:
+        """Propagate expected features along the edges."""
+        forward_backward.propagate_means(self.device, *arguments)
 
     def rewards(self, mdp: MDP, thetas: FloatArray) -> OrderedRewards:
         """Compute the rewards on the device, in graph order."""
@@ -129,7 +123,7 @@ class GpuBackend:
         return OrderedRewards(node, edge)
 
     def log_growth(self, rewards: Rewards, discount: FloatArray, n_columns: int) -> FloatArray:
-        """Return the bound of a step's growth."""
+        """Return an upper bound on the log growth per step."""
         return np.asarray(forward_backward.log_growth(self.device, self.graph.out, rewards, discount, n_columns))
 
     def column_max(self, values: Any) -> FloatArray:
@@ -139,18 +133,18 @@ class GpuBackend:
         return np.asarray(np.maximum(0.0, self.take(forward_backward.column_max(self.device, values))))
 
     def column_sums(self, values: Any) -> Any:
-        """Return the sums of the columns, in an order that the device's size alone decides."""
+        """Return the sums of the columns, in an order that depends only on the device."""
         return forward_backward.column_sums(self.device, self.xp.ascontiguousarray(values))
 
     def dense_features(self, mdp: MDP) -> tuple[Any, Any]:
-        """Return dense features in graph order, kept for the next Hessian."""
+        """Return dense features in graph order, cached for the next Hessian."""
         if self._dense is None:
             phi, edge_phi = dense_features(mdp, self.host)
             self._dense = self.put(phi), None if edge_phi is None else self.put(edge_phi)
         return self._dense
 
     def expected_features(self, mdp: MDP, node: Any, edge: Any) -> FloatArray:
-        """Multiply counts and features on the device; only (K, d) leaves it."""
+        """Multiply counts and features on the device."""
         del mdp
         parts = [] if self._state is None else [self._state.collect(node)]
         if self._edge is not None:
@@ -161,7 +155,7 @@ class GpuBackend:
 
 
 class GpuFinitePathSums(FinitePathSums):
-    """`FinitePathSums` on a device, whose errors are those of the library."""
+    """`FinitePathSums` on a GPU; errors of the device are converted to errors of limiirl."""
 
     __init__ = faults()(FinitePathSums.__init__)
     expected_counts = faults()(FinitePathSums.expected_counts)
@@ -173,13 +167,13 @@ class GpuFinitePathSums(FinitePathSums):
     backward_messages = faults()(FinitePathSums.backward_messages)
 
 
-_known: weakref.WeakKeyDictionary[MDP, GpuBackend] = weakref.WeakKeyDictionary()
+_BACKENDS: weakref.WeakKeyDictionary[MDP, GpuBackend] = weakref.WeakKeyDictionary()
 
 
 @faults()
 def gpu_backend(mdp: MDP, device: Device) -> GpuBackend:
-    """Return the place of an MDP on a device, made once for as long as the MDP lives."""
-    known = _known.get(mdp)
-    if known is None or known.device is not device:
-        known = _known[mdp] = GpuBackend(mdp, device)
-    return known
+    """Return the backend of an MDP on a device, cached for the lifetime of the MDP."""
+    backend = _BACKENDS.get(mdp)
+    if backend is None or backend.device is not device:
+        backend = _BACKENDS[mdp] = GpuBackend(mdp, device)
+    return backend

@@ -1,8 +1,8 @@
-"""`GpuInfinitePathSums`: sums over trajectories of unbounded length on a GPU, several rewards at once.
+"""`GpuInfinitePathSums`: sums over trajectories of unbounded length on a GPU, for several rewards at once.
 
-A trajectory is a path from an entrance, connected to the start states, to an exit, connected to the states where it may
-end; `GpuGoalValues` sums over these paths. Only log Z and its gradient are computed on the GPU; the CPU takes over
-where elimination is nearly singular.
+A trajectory is a path from an entrance node, linked to the start states, to an exit node, linked to the states where it
+may end; `GpuGoalValues` sums over these paths. Only log Z and its gradient are computed on the GPU, and on the CPU if
+elimination is nearly singular.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from limiirl.irl.maxent.infinite_horizon import NEARLY_SINGULAR, InfinitePathSum
 from limiirl.kernels.gpu.device import Device, faults
 from limiirl.mdp import MDP
 
-# Log-weight of loops above which the sum is certainly infinite; below, rounding may decide, and the CPU is used.
+# Log-weight of loops above which the sum is infinite. At smaller log-weights rounding matters, and the CPU is used.
 _CLEARLY = 1e-9
 
 
 class _Augmented(NamedTuple):
-    """The states that lie on some trajectory, with an exit, and an entrance where trajectories start from p0.
+    """MDP of the states that lie on some trajectory, with an exit, and an entrance unless conditioned on the start.
 
     Attributes
     ----------
     mdp : MDP
-        Its last feature is the logarithm of an edge's probability, or of p0: what is left of an action that may lead
-        elsewhere has probabilities that do not sum to 1.
+        Its last feature is the log-probability of an edge, or log p0, because the probabilities of the remaining
+        outcomes of an action need not sum to 1.
     place : (S,)
-        The number of each state in it; -1 for those that it leaves out.
+        Index of each state in the augmented MDP; -1 if it is omitted.
     exit : int
-        The entrance is the state before.
+        Index of the exit; the entrance is exit - 1.
     """
 
     mdp: MDP
@@ -76,28 +76,28 @@ class GpuInfinitePathSums(InfinitePathSums):
 
     @cached_property
     def _augmented(self) -> _Augmented:
-        known, key = _known.setdefault(self.mdp, {}), (self.stop, self.by_start)
-        if key not in known:
-            known[key] = self._augment()
-        return known[key]
+        cached, key = _AUGMENTED.setdefault(self.mdp, {}), (self.stop, self.by_start)
+        if key not in cached:
+            cached[key] = self._augment()
+        return cached[key]
 
     @cached_property
     def _values(self) -> GpuGoalValues:
         return GpuGoalValues(self._augmented.mdp, self._device, self._max_bytes, last=1 if self.by_start else 2)
 
     def log_partition(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> FloatArray:
-        """Return log_Z (K,); the gradient costs as much again, and few ask for one without the other."""
+        """Return log_Z (K,), computed together with its gradient."""
         return self.value_and_grad(thetas, starts=starts)[0]
 
     @faults()
     def value_and_grad(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
         """Return log_Z (K,) and its gradient (K, d), the expected features."""
         K = thetas.shape[0]
-        if starts is not None and not self.by_start:  # the entrance leads to those of p0
+        if starts is not None and not self.by_start:  # the entrance is linked to the start states of p0
             return super().value_and_grad(thetas, starts=starts)
         begin, weights = self._begin(starts, K)
         log_Z, expected = np.full(K, np.nan), np.zeros(thetas.shape)
-        if not np.any(begin < 0):  # else no trajectory from there ends, and the CPU says from where
+        if not np.any(begin < 0):  # otherwise no trajectory from a start state ends, and the CPU raises the error
             for columns in self._values.columns(K):
                 part = slice(columns.start, columns.stop)
                 mine = None if starts is None else starts[:, part]
@@ -110,24 +110,24 @@ class GpuInfinitePathSums(InfinitePathSums):
     def _together(
         self, thetas: FloatArray, begin: IntArray, weights: FloatArray, starts: FloatArray | None
     ) -> tuple[FloatArray, FloatArray]:
-        """Return log_Z (K,) and what is expected (K, d); nan where it is left to the CPU."""
+        """Return log_Z (K,) and the expected features (K, d); nan for intents left to the CPU."""
         log_Z, expected = np.full(thetas.shape[0], np.nan), np.full(thetas.shape, np.nan)
         try:
             batch = GpuPathSums(self._values, np.column_stack([thetas, np.ones(thetas.shape[0])]), 0.0)
         except NumericalError:
             return log_Z, expected
         self._check_loops(batch, starts)
-        if np.all(batch.stuck >= 0):
+        if np.all(batch.divergent_state >= 0):
             return log_Z, expected
         goals = np.full(begin.size, self._augmented.exit)
-        result = batch.sum_pairs(begin, goals, np.where(batch.stuck < 0, weights, 0.0))
+        result = batch.sum_pairs(begin, goals, np.where(batch.divergent_state < 0, weights, 0.0))
         fine = (batch.log_most <= math.log(NEARLY_SINGULAR)) & ~np.any(result.left, axis=0)
         log_Z[fine], expected[fine] = result.value[fine], result.gradient[fine, :-1]
         own = self._own_features(begin, weights)
         return log_Z + np.sum(own * thetas, axis=1), expected + own
 
     def _own_features(self, begin: IntArray, weights: FloatArray) -> FloatArray:
-        """Return (K, d) the features of the start states, which the paths exclude."""
+        """Return the mean features (K, d) of the start states, which the path sums exclude."""
         result = np.zeros((weights.shape[1], self.mdp.n_features))
         features = self._augmented.mdp.state_features
         if features is not None:  # the entrance has none
@@ -135,7 +135,7 @@ class GpuInfinitePathSums(InfinitePathSums):
         return result
 
     def _begin(self, starts: FloatArray | None, K: int) -> tuple[IntArray, FloatArray]:
-        """Return the start states (m,) of paths, and the weights (m, K) of their log sums."""
+        """Return the start nodes (m,) of paths, and the weights (m, K) of their log path sums."""
         if not self.by_start:
             return np.array([self._augmented.exit - 1]), np.ones((1, K))
         weights = np.broadcast_to(self.mdp.p0[:, None], (self.mdp.n_states, K)) if starts is None else starts
@@ -143,22 +143,24 @@ class GpuInfinitePathSums(InfinitePathSums):
         return self._augmented.place[used], np.ascontiguousarray(weights[used])
 
     def _check_loops(self, batch: GpuPathSums, starts: FloatArray | None) -> None:
-        """Raise if the loops at a state of some trajectory weigh more than 1."""
-        for j in np.flatnonzero(batch.stuck >= 0):
-            at = int(np.flatnonzero(self._values.symbolic.rank == batch.stuck[j])[0])
+        """Raise if the loops at a state that lies on some trajectory weigh more than 1."""
+        for j in np.flatnonzero(batch.divergent_state >= 0):
+            at = int(np.flatnonzero(self._values.symbolic.rank == batch.divergent_state[j])[0])
             state = int(np.flatnonzero(self._augmented.place == at)[0])
             if batch.loop_weight(int(j)) > _CLEARLY and self._passes(state, None if starts is None else starts[:, j]):
                 raise DivergentPartition(
                     f"The partition function over trajectories of unbounded length is infinite: cycles through state "
-                    f"{state} weigh more than 1. Use lower rewards, or a finite max_length."
+                    f"{state} weigh more than 1. Use lower rewards, or a finite max_length.",
+                    parameter="thetas",
+                    index=int(j),
                 )
 
     def _passes(self, state: int, starts: FloatArray | None) -> bool:
-        """Return True if some trajectory passes a state of the augmented graph; by start it has others too."""
+        """Return True if a state of the augmented MDP lies on a trajectory from the given start states."""
         return not self.by_start or state in self.graph.order[self._relevant(starts)]
 
     def _augment(self) -> _Augmented:
-        """Return the states that matter, with entrance and exit; by start, all from which a trajectory may end."""
+        """Build the augmented MDP; if conditioned on the start, from all states from which a trajectory can end."""
         mdp, order = self.mdp, self.graph.order
         end, place = np.zeros(mdp.n_states, dtype=bool), np.full(mdp.n_states, -1)
         end[order] = self._end > 0
@@ -181,17 +183,11 @@ class GpuInfinitePathSums(InfinitePathSums):
         return _Augmented(built, place, exit_)
 
 
-_known: weakref.WeakKeyDictionary[MDP, dict[tuple[str, bool], _Augmented]] = weakref.WeakKeyDictionary()
+_AUGMENTED: weakref.WeakKeyDictionary[MDP, dict[tuple[str, bool], _Augmented]] = weakref.WeakKeyDictionary()
 
 
 def _longer(features: Any, n: int) -> Any:
-    """Return features with n rows of zeros below.
-
-    Examples
-    --------
-    >>> _longer(np.ones((1, 2)), 2).sum(axis=1)
-    array([2., 0., 0.])
-    """
+    """Append n rows of zeros."""
     nothing = (n, features.shape[1])
     if isinstance(features, np.ndarray):
         return np.vstack([features, np.zeros(nothing)])

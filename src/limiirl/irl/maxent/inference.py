@@ -13,11 +13,8 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
-from limiirl.irl.maxent.likelihood import ObservedPaths
-from limiirl.irl.maxent.path_sums import FinitePathSums
+from limiirl.irl.maxent.likelihood import ObservedPaths, PathSums
 from limiirl.irl.maxent.viterbi import Heaviest, Layers, heaviest_unbounded, is_connected
-
-PathSums = FinitePathSums | InfinitePathSums
 
 
 class NextActions(NamedTuple):
@@ -28,12 +25,7 @@ class NextActions(NamedTuple):
     action : (N, K, A)
         Probability of each next action.
     stop : (N, K)
-        Probability that the trajectory ends. The sum with `action` is 1, or 0 for a prefix of probability zero.
-
-    Examples
-    --------
-    >>> NextActions(action=np.array([[[0.5, 0.25]]]), stop=np.array([[0.25]])).action.sum()
-    np.float64(0.75)
+        Probability that the trajectory ends. `stop` and `action` sum to 1, or to 0 for a prefix of probability zero.
     """
 
     action: FloatArray
@@ -46,15 +38,15 @@ class Continuations(NamedTuple):
     Attributes
     ----------
     edge : (m,)
-        Outgoing edges; those of pair i are ptr[i]:ptr[i + 1].
+        Outgoing edges; pair i has edge[ptr[i] : ptr[i + 1]].
     ptr : (n + 1,)
     log_move : (m, K)
-        Log-weight of all continuations by each edge, relative to `log_factor`.
+        Log-weight of all continuations along each edge, relative to `log_factor`.
     log_stop : (n, K)
         Log-weight of stopping, relative to `log_factor`.
     log_factor : (n, K)
     log_Z : (K,) or None
-        None where the model is conditioned on the start.
+        None if the model is conditioned on the start.
     log_first : (f, K)
         log beta_0 of the f start states.
     """
@@ -90,18 +82,7 @@ class Continuations(NamedTuple):
 def continuations(
     path_sums: PathSums, thetas: FloatArray, step: IntArray, state: IntArray, firsts: IntArray
 ) -> Continuations:
-    """Return the continuations of states (n,) at steps (n,), and of start states (f,), in one backward pass.
-
-    Examples
-    --------
-    State 0 has two outgoing edges, the first of which can be followed by another.
-
-    >>> from limiirl.mdp import MDP
-    >>> path_sums = FinitePathSums(MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0]), 3)
-    >>> rest = continuations(path_sums, np.zeros((1, 3)), np.array([0]), np.array([0]), np.array([0]))
-    >>> np.exp(rest.log_move + rest.log_factor[rest.owner]).ravel(), np.exp(rest.log_first)
-    (array([2., 1.]), array([[4.]]))
-    """
+    """Return the continuations of states (n,) at steps (n,), and of start states (f,), in one backward pass."""
     mdp, n_places = path_sums.mdp, state.size
     leaves = step + 1 < path_sums.max_length
     sizes = np.where(leaves, mdp.out_ptr[state + 1] - mdp.out_ptr[state], 0)
@@ -128,8 +109,8 @@ def continuations(
 
 
 def prefix_continuations(path_sums: PathSums, thetas: FloatArray, demos: Demonstrations) -> Continuations:
-    """Return the continuations of the last states of prefixes, after checking the prefixes."""
-    validate.fits_model(path_sums.mdp, demos, "anywhere", path_sums.max_length)  # a prefix may break off anywhere
+    """Check prefixes and return the continuations of their last states."""
+    validate.fits_model(path_sums.mdp, demos, "anywhere", path_sums.max_length)  # a prefix may end anywhere
     firsts = demos.start_states if path_sums.by_start else np.empty(0, dtype=np.int64)
     return continuations(path_sums, thetas, demos.lengths - 1, demos.last_states, firsts)
 
@@ -142,7 +123,7 @@ def log_prob_prefix(path_sums: PathSums, thetas: FloatArray, demos: Demonstratio
     log_Z = rest.log_Z
     if log_Z is None:
         log_Z = rest.log_first + path_sums.mdp.rewards(thetas)[0][demos.start_states]
-    # log Z = -inf for a start from which no trajectory ends; its prefixes are impossible.
+    # log Z = -inf for a start state from which no trajectory ends; its prefixes are impossible.
     possible = total > -np.inf
     return np.where(possible, log_weight + total - np.where(possible, log_Z, 0.0), -np.inf)
 
@@ -151,7 +132,7 @@ def next_actions(path_sums: PathSums, thetas: FloatArray, demos: Demonstrations)
     """Return the distribution of the next action of each prefix; see `MaxEnt.next_actions`."""
     mdp, rest = path_sums.mdp, prefix_continuations(path_sums, thetas, demos)
     total = rest.log_total()
-    total = np.where(total > -np.inf, total, 0.0)  # then all parts are -inf, and their probabilities 0
+    total = np.where(total > -np.inf, total, 0.0)  # all terms are -inf, and their probabilities 0
     action = np.zeros((len(demos), thetas.shape[0], mdp.n_actions))
     move = np.exp(rest.log_move - total[rest.owner])
     place = rest.owner * mdp.n_actions + mdp.act[rest.edge]
@@ -163,7 +144,7 @@ def next_actions(path_sums: PathSums, thetas: FloatArray, demos: Demonstrations)
 
 def policy(path_sums: PathSums, theta: FloatArray, step: object) -> FloatArray:
     """Return the policy (S, A) of trajectories that continue; see `MaxEnt.policy`."""
-    mdp, t = path_sums.mdp, _step(step, path_sums.max_length)
+    mdp, t = path_sums.mdp, validate.step(step, path_sums.max_length)
     states = np.arange(mdp.n_states)
     rest = continuations(path_sums, theta[None], np.full(mdp.n_states, t), states, states)
     total = rest.log_total(stop=False)
@@ -182,20 +163,12 @@ def most_likely(path_sums: PathSums, theta: FloatArray, start: object, goal: obj
     log_start = 0.0
     if not path_sums.by_start:
         if mdp.p0[s] == 0.0:
-            raise InvalidParameter(
-                f"start must be a state with p0 > 0; p0 of state {s} is 0. Use condition='start', or change the start "
-                "distribution with mdp.replace(p0=...).",
-                parameter="start",
-                value=s,
-            )
+            remedy = "Use condition='start', or mdp.replace(p0=...)."
+            raise InvalidParameter.of("start", s, "must be a state with p0 above 0", remedy=remedy)
         log_start = math.log(mdp.p0[s])
     if path_sums.stop == "terminal" and not mdp.terminal[g]:
-        raise InvalidParameter(
-            f"goal must be terminal, because the model has stop='terminal'; state {g} is not. Use stop='anywhere', or "
-            "mark the state as terminal.",
-            parameter="goal",
-            value=g,
-        )
+        remedy = "Use stop='anywhere', or mark the state as terminal."
+        raise InvalidParameter.of("goal", g, "must be terminal, because of stop='terminal'", remedy=remedy)
     only = np.zeros(mdp.n_states)
     only[s] = 1.0
     starts = only if path_sums.by_start else None
@@ -211,25 +184,14 @@ def _heaviest(path_sums: PathSums, theta: FloatArray, start: int, goal: int, sta
     """Return the heaviest trajectory between two states, or raise if there is none."""
     only_last = path_sums.stop == "terminal_or_max_length" and not path_sums.mdp.terminal[goal]
     if isinstance(path_sums, InfinitePathSums):
-        path, which, remedy = None, "No trajectory", "Choose another goal."
+        path, within, remedy = None, "", ""
         if is_connected(path_sums.mdp, start, goal):
             path = heaviest_unbounded(path_sums.mdp, theta, path_sums.log_beta(theta, starts), start, goal)
     else:
         layers = Layers(path_sums.mdp, theta)
         path = layers.heaviest(start, goal, path_sums.max_length, only_last=only_last)
-        which = f"No trajectory of {'exactly' if only_last else 'at most'} max_length = {path_sums.max_length} states"
-        remedy = "Choose another goal, or make a model with a larger max_length."
+        within = f" in {'exactly' if only_last else 'at most'} max_length = {path_sums.max_length} states"
+        remedy = "Use a larger max_length."
     if path is None:
-        raise InvalidParameter(
-            f"{which} leads from start = {start} to goal = {goal}. {remedy}", parameter="goal", value=goal
-        )
+        raise InvalidParameter.of("goal", goal, f"must be reachable from start = {start}{within}", remedy=remedy)
     return path
-
-
-def _step(value: object, max_length: float) -> int:
-    """Return a checked step of a trajectory."""
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or not 0 <= value < max_length:  # type: ignore[operator]
-        upper = "" if max_length == math.inf else f" and at most max_length - 1 = {int(max_length) - 1}"
-        raise InvalidParameter.of("step", value, f"must be an integer of at least 0{upper}")
-    return int(value)  # type: ignore[call-overload, no-any-return]

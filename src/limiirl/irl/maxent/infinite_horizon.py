@@ -1,8 +1,8 @@
 """`InfinitePathSums`: sums over trajectories of unbounded length, for discount 1, by two sparse solves.
 
 With W(s, s') = x(s, s') w(s') the messages are beta = (I - W)^-1 end and alpha = (I - W')^-1 alpha_0. The sum is
-finite if and only if the spectral radius of W is below 1 on the states of some trajectory. The solve proves it: the
-radius is below 1 if and only if (I - W) y = 1 has a solution y > 0 (Collatz and Wielandt).
+finite if and only if the spectral radius of W, restricted to states that lie on trajectories, is below 1. This holds if
+and only if (I - W) y = 1 has a solution y > 0 (Collatz and Wielandt).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from limiirl.kernels.elimination.symbolic import diagonal_lu
 from limiirl.kernels.graph import Rewards, owners
 from limiirl.mdp import MDP
 
-# Largest y above which the solve is verified, and above which the spectral radius counts as 1.
+# Largest entry of y above which cycles are checked separately, and above which the spectral radius is taken as 1.
 NEARLY_SINGULAR = 1e9
 _SINGULAR = 1e12
 
 
 @dataclass(eq=False)
 class _Solution:
-    """Solution for one intent, in graph order; zero on states that lie on no trajectory."""
+    """Solution for one intent, in graph order; zero for states that lie on no trajectory."""
 
     lu: Any
     keep: NDArray[np.intp]
@@ -51,7 +51,7 @@ class _Solution:
 
 
 class InfinitePathSums:
-    """Sums over all trajectories of an MDP with discount 1; same methods as `FinitePathSums`.
+    """Sums over all trajectories of an MDP with discount 1; methods as in `FinitePathSums`.
 
     Parameters
     ----------
@@ -78,8 +78,7 @@ class InfinitePathSums:
     def __init__(self, mdp: MDP, *, stop: str = "anywhere", by_start: bool = False) -> None:
         if mdp.gamma != 1.0:
             raise DivergentPartition(
-                f"max_length=inf needs gamma = 1; got {mdp.gamma}. Set a finite max_length, or use "
-                "mdp.replace(gamma=1.0).",
+                f"max_length=inf requires gamma = 1; got {mdp.gamma}. Use a finite one, or mdp.replace(gamma=1.0).",
                 parameter="max_length",
                 value=math.inf,
             )
@@ -114,9 +113,8 @@ class InfinitePathSums:
             if values is not None and not np.all(np.isfinite(values)):
                 row = int(np.argmin(np.isfinite(values).all(axis=1)))
                 row = row if names is None else int(names[row])
-                raise NumericalError(
-                    f"The expected count of {what} {row} left the range of float64. Use smaller rewards."
-                )
+                message = f"The expected count of {what} {row} overflows float64. Use smaller rewards."
+                raise NumericalError(message, parameter="thetas", index=row)
         return ExpectedCounts(log_Z, node, None if edge is None else self.compiled.spread(edge))
 
     def value_and_grad(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
@@ -138,9 +136,9 @@ class InfinitePathSums:
         return log_beta
 
     def log_beta(self, theta: FloatArray, starts: FloatArray | None = None) -> FloatArray:
-        """Return log beta (S,): the log-weight of all continuations, stopping included, without the state's own reward.
+        """Return log beta (S,), the log-weight of all continuations, including stopping, without the state's reward.
 
-        -inf for states that are unreachable, or from which no trajectory can end.
+        -inf for states that are unreachable or from which no trajectory can end.
         """
         log_beta, solution = np.empty(self.mdp.n_states), self._solve(theta, starts)
         with np.errstate(divide="ignore"):
@@ -150,9 +148,9 @@ class InfinitePathSums:
     def backward_messages(
         self, thetas: FloatArray, step: NDArray[np.int64], state: NDArray[np.int64]
     ) -> BackwardMessages:
-        """Return the backward messages of states (m,) at steps (m,); -inf where unreachable, or where none can end."""
+        """Return the messages of states (m,) at steps (m,); -inf if unreachable, or if no continuation can end."""
         value, starts = np.full((step.size, thetas.shape[0]), -np.inf), None
-        if self.by_start:  # ignore starts from which no trajectory ends
+        if self.by_start:  # ignore start states from which no trajectory ends
             starts = np.where(self._ending()[self.graph.rank], self.mdp.p0, 0.0)
         log_Z, used = np.empty(thetas.shape[0]), self.mdp.p0 > 0
         if starts is None or np.any(starts > 0):
@@ -222,7 +220,7 @@ class InfinitePathSums:
             first = np.zeros_like(given)
             first[used] = given[used] / solution.beta[used]
             return log_Z, solution.solve(first, transposed=True), given
-        used &= solution.beta > 0  # a start from which no trajectory ends is never drawn
+        used &= solution.beta > 0  # start states from which no trajectory ends have probability 0
         log_first = np.full(given.size, -np.inf)
         log_first[used] = np.log(given[used]) + solution.node[used]
         shift = float(np.max(log_first))
@@ -245,18 +243,16 @@ class InfinitePathSums:
         for values, what, names in ((w, "state", self.graph.order), (x, "edge", self.graph.edge_order)):
             if not np.all(np.isfinite(values)):
                 row = int(names[np.argmin(np.isfinite(values))])
-                raise NumericalError(
-                    f"The weight of {what} {row} left the range of float64 at step 0. Use smaller rewards."
-                )
+                message = f"The weight of {what} {row} at step 0 overflows float64. Use smaller rewards."
+                raise NumericalError(message, parameter="thetas", index=row)
         keep = self._relevant(starts)
         n = self.mdp.n_states
         with np.errstate(over="ignore"):
             step = x * w[self._head]
         if not np.all(np.isfinite(step)):
             state = int(self.graph.order[self._tail[np.argmin(np.isfinite(step))]])
-            raise NumericalError(
-                f"The weight of a step out of state {state} left the range of float64 at step 0. Use smaller rewards."
-            )
+            message = f"The weight of a transition from state {state} overflows float64. Use smaller rewards."
+            raise NumericalError(message, parameter="thetas", index=state)
         weights = sparse.csr_array((step, (self._tail, self._head)), shape=(n, n))[keep][:, keep]
         lu = self._factor(weights)
         beta = np.zeros(n)
@@ -264,8 +260,10 @@ class InfinitePathSums:
         if not np.all(beta[keep] > 0):
             state = int(self.graph.order[keep[np.argmin(beta[keep])]])
             raise NumericalError(
-                f"The weight of trajectories from state {state} to a terminal state underflowed. "
-                "Use a finite max_length, which has a log space."
+                f"The weight of trajectories from state {state} to a terminal state underflows. Use a finite "
+                "max_length, which supports log arithmetic.",
+                parameter="thetas",
+                index=state,
             )
         return _Solution(lu, keep, w, x, node, beta)
 
@@ -273,8 +271,8 @@ class InfinitePathSums:
         """Return the LU factors of I - W, or raise `DivergentPartition` if the series does not converge."""
         lu, proof = _invert(weights)
         if proof is not None and np.max(proof) > NEARLY_SINGULAR:
-            # Large weights on the way are one reason, a cycle of weight 1 up to rounding the other. Only cycles count:
-            # they lie within the strongly connected parts.
+            # The reason may be large weights along paths, or a cycle of weight 1 up to rounding. Only cycles, which lie
+            # within strongly connected components, make the series diverge.
             _, part = connected_components(weights, connection="strong")
             moves = weights.tocoo()
             inner = part[moves.row] == part[moves.col]
@@ -285,7 +283,8 @@ class InfinitePathSums:
         if proof is None:
             raise DivergentPartition(
                 "The partition function over trajectories of unbounded length is infinite: weights grow by a factor of "
-                f"about {_growth(weights):.4g} per step. Use lower rewards, or a finite max_length."
+                f"about {_growth(weights):.4g} per step. Use lower rewards, or a finite max_length.",
+                parameter="thetas",
             )
         return lu
 
@@ -299,9 +298,8 @@ class InfinitePathSums:
             stuck = (given > 0) & ~reached
             if np.any(stuck) if self.by_start else np.all(stuck == (given > 0)):
                 state = int(self.graph.order[np.argmax(stuck)])
-                raise InvalidParameter(
-                    f"No trajectory from state {state} ends in a terminal state. Use stop='anywhere'.",
-                )
+                message = f"No trajectory from state {state} ends in a terminal state. Use stop='anywhere'."
+                raise InvalidParameter(message, parameter="stop", value=self.stop, index=state)
         return np.flatnonzero(reached)
 
     def _ending(self) -> NDArray[np.bool_]:
@@ -314,11 +312,11 @@ class InfinitePathSums:
 
 
 def _invert(weights: Any) -> tuple[Any, FloatArray | None]:
-    """Return the LU factors of I - W, and y = (I - W)^-1 1 where it proves the radius of W to be below 1, else None."""
+    """Return the LU factors of I - W, and y = (I - W)^-1 1, or None if it does not prove that the series converges."""
     n = weights.shape[0]
     try:
         lu = diagonal_lu((sparse.eye_array(n) - weights).tocsc())
-    except RuntimeError:  # exactly singular: the radius is exactly 1
+    except RuntimeError:  # singular: the spectral radius is 1
         return None, None
     proof = np.asarray(lu.solve(np.ones(n)))
     proven = np.all(np.isfinite(proof)) and np.min(proof, initial=1.0) >= 1.0 - 1e-6
@@ -326,7 +324,7 @@ def _invert(weights: Any) -> tuple[Any, FloatArray | None]:
 
 
 def _reach(links: Any, sources: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the mask of states reachable from the sources, by a search from an additional node."""
+    """Return the mask of states reachable from the sources, by a search from one additional node."""
     n = sources.size
     extra = sparse.csr_array(
         (np.ones(int(sources.sum())), (np.zeros(int(sources.sum()), dtype=int), np.flatnonzero(sources))), shape=(1, n)

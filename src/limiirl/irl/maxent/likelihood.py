@@ -1,4 +1,4 @@
-"""Objective of a MaxEnt fit: the negative weighted mean log-likelihood, for K weightings at once."""
+"""Objective of a MaxEnt fit: the negative weighted mean log-likelihood, for K columns of weights at once."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.maxent.backends import expected_features
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.path_sums import FinitePathSums
-from limiirl.irl.optim.projected_newton import Box
+from limiirl.irl.optim import Box, increasing_costs
 from limiirl.mdp import MDP
+
+PathSums = FinitePathSums | InfinitePathSums
 
 
 class _Unrecorded(NamedTuple):
-    """Transitions without a recorded action: demo, discount (m,), and candidate edges as CSR."""
+    """Transitions (m,) without a recorded action: demonstration, discount, and candidate edges in CSR format."""
 
     demo: NDArray[np.int64]
     discount: FloatArray
@@ -27,15 +29,15 @@ class _Unrecorded(NamedTuple):
 
 
 class ObservedMoments(NamedTuple):
-    """Sufficient statistics of K weightings of demonstrations, each with sum 1.
+    """Sufficient statistics of demonstrations under K columns of weights, each with sum 1.
 
     Attributes
     ----------
     mean_features : (K, d)
     starts : (S, K) or None
-        Distribution of start states, for a model that is conditioned on them.
+        Distribution of start states, if the model is conditioned on them.
     weights : (N, K) or None
-        The weights themselves, where features of unrecorded actions depend on theta.
+        The weights, if the expected features of unrecorded actions depend on theta.
     """
 
     mean_features: FloatArray
@@ -46,13 +48,13 @@ class ObservedMoments(NamedTuple):
 class ObservedPaths:
     """Unnormalised log-likelihood of demonstrations: log of q(tau) exp(theta . F(tau)), summed over unrecorded actions.
 
-    It is log q + theta . F if every action is known or no reward depends on actions. Otherwise `features` takes the
-    first candidate of every unrecorded action, and a correction depends on theta.
+    It is log q + theta . F if all actions are recorded or rewards do not depend on actions. Otherwise `features` uses
+    the first candidate of each unrecorded action, and a correction depends on theta.
 
     Parameters
     ----------
     by_start : bool
-        Omit p0, for a model that is conditioned on the start state.
+        Omit p0, because the model is conditioned on the start state.
 
     Attributes
     ----------
@@ -82,7 +84,7 @@ class ObservedPaths:
         return self._unrecorded is None
 
     def moments(self, weights: FloatArray) -> ObservedMoments:
-        """Return the statistics of weights (N, K), each column scaled to sum 1."""
+        """Return the statistics under weights (N, K), whose columns are scaled to sum 1."""
         scaled = weights / weights.sum(axis=0)
         starts = self.starts(scaled) if self.by_start else None
         return ObservedMoments(scaled.T @ self.features, starts, None if self.fixed else scaled)
@@ -94,7 +96,7 @@ class ObservedPaths:
         return counts
 
     def log_weight(self, thetas: FloatArray) -> FloatArray:
-        """Return (N, K) for thetas (K, d)."""
+        """Return the unnormalised log-likelihood (N, K) under thetas (K, d)."""
         log_weight = self.features @ thetas.T + self.log_q[:, None]
         if self._unrecorded is not None:
             for k, theta in enumerate(thetas):
@@ -103,7 +105,7 @@ class ObservedPaths:
         return log_weight
 
     def correction(self, theta: FloatArray, weights: FloatArray) -> tuple[float, FloatArray]:
-        """Return the correction of weights (N,) . log_weight for unrecorded actions, and its gradient (d,)."""
+        """Return the correction of sum_i weights_i log_weight_i for unrecorded actions, and its gradient (d,)."""
         if self._unrecorded is None:
             return 0.0, np.zeros(self.mdp.n_features)
         demo, discount, ptr, edge = self._unrecorded
@@ -116,7 +118,7 @@ class ObservedPaths:
         return float(weights[demo] @ correction), gradient
 
     def _correct(self, unrecorded: _Unrecorded, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the correction (m,) per unrecorded action, and the posterior of its candidates."""
+        """Return the correction (m,) for each unrecorded action, and the posterior of its candidates."""
         _, discount, ptr, edge = unrecorded
         reward = np.asarray(self.mdp.rewards(theta)[1])[:, 0]
         sizes = np.diff(ptr)
@@ -132,25 +134,21 @@ def _segment_logsumexp(values: FloatArray, ptr: NDArray[np.int64]) -> FloatArray
     return top + np.log(np.add.reduceat(np.exp(values - np.repeat(top, np.diff(ptr))), ptr[:-1]))
 
 
-# Costs that `feasible_start` tries; features may be in any unit.
-_COSTS = (0.0, *(4.0**power for power in range(11)))
-
-
 class PathLikelihood:
     """The functions f_k(theta) = log Z(theta) - sum_i w_ik log-weight_i(theta) + ridge_k / 2 |theta|^2.
 
-    The gradient is E[F] - F_k, expected minus demonstrated features. Convex if all actions are recorded.
+    They are convex if all actions are recorded.
 
     Parameters
     ----------
     observed : ObservedPaths, optional
-        Needed for unrecorded actions only.
+        Required for unrecorded actions only.
     ridge : (K,)
     """
 
     def __init__(
         self,
-        path_sums: FinitePathSums | InfinitePathSums,
+        path_sums: PathSums,
         observed: ObservedPaths | None,
         demonstrated: ObservedMoments,
         ridge: FloatArray,
@@ -164,7 +162,7 @@ class PathLikelihood:
         return self.path_sums.together
 
     def evaluate(self, thetas: FloatArray, which: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
-        """Return values (J,) and gradients (J, d); inf where the partition function is infinite or beyond float64."""
+        """Return values (J,) and gradients (J, d); inf if the partition function is infinite or overflows."""
         starts = None if self._starts is None else self._starts[:, which]
         try:
             with np.errstate(over="ignore", invalid="ignore"):
@@ -174,14 +172,13 @@ class PathLikelihood:
                 return np.array([np.inf]), np.zeros_like(thetas)
             parts = [self.evaluate(thetas[j : j + 1], which[j : j + 1]) for j in range(len(which))]
             return np.concatenate([value for value, _ in parts]), np.concatenate([gradient for _, gradient in parts])
-        demonstrated = self.mean_features[which]
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._combine(thetas, which, log_Z, expected - demonstrated)
+            # Ziebart et al. (2008), equation (6): the gradient is expected minus demonstrated features.
+            return self._combine(thetas, which, log_Z, expected - self.mean_features[which])
 
     def _combine(
         self, thetas: FloatArray, which: NDArray[np.intp], log_Z: FloatArray, gradients: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return values and gradients from log_Z and expected minus demonstrated features."""
         linear = np.sum(self.mean_features[which] * thetas, axis=1)
         values = log_Z - linear + 0.5 * self.ridge[which] * np.sum(thetas**2, axis=1)
         gradients = gradients + self.ridge[which, None] * thetas
@@ -195,36 +192,31 @@ class PathLikelihood:
     def hessian(self, theta: FloatArray, k: int) -> FloatArray:
         """Return the Hessian (d, d) of log Z plus the ridge.
 
-        The concave part of unrecorded actions is omitted, so that it stays positive semidefinite.
+        The concave term of unrecorded actions is omitted, so that the matrix is positive semidefinite.
         """
         starts = None if self._starts is None else self._starts[:, k]
         covariance = self.path_sums.covariance(theta, starts=starts)
         return np.asarray(covariance + self.ridge[k] * np.eye(theta.size))
 
 
-def feasible_start(path_sums: FinitePathSums | InfinitePathSums, box: Box) -> FloatArray:
-    """Return a point (d,) within the bounds with a finite partition function: 0, or increasing costs.
-
-    A cost is a parameter of the sign that makes its feature, summed over states and edges, negative.
-    """
+def feasible_start(path_sums: PathSums, box: Box) -> FloatArray:
+    """Return a theta (d,) within the bounds with a finite partition function: 0, or else increasing costs."""
     mdp = path_sums.mdp
-    if isinstance(path_sums, FinitePathSums):  # a finite sum is finite everywhere
+    if isinstance(path_sums, FinitePathSums):  # the partition function is always finite
         return box.clip(np.zeros(mdp.n_features))
-    start = box.clip(np.zeros(mdp.n_features))
-    against = np.sign(expected_features(mdp, np.ones((mdp.n_states, 1)), np.ones((mdp.n_edges, 1)))[0])
-    for cost in _COSTS:
-        trial = box.clip(start - cost * against)
+    features = expected_features(mdp, np.ones((mdp.n_states, 1)), np.ones((mdp.n_edges, 1)))[0]
+    for i, trial in enumerate(increasing_costs(box, features)):
         try:
             path_sums.log_partition(trial[None])
         except DivergentPartition:
             continue
         except NumericalError:
-            if cost == 0.0:
+            if i == 0:
                 raise
-            break  # larger costs are beyond float64 as well
+            break  # larger costs overflow as well
         return trial
     raise DivergentPartition(
         "The partition function over trajectories of unbounded length is infinite for all costs within the bounds. "
-        "Widen the bounds, pass a start, add a feature of every step, or use a finite max_length.",
+        "Widen the bounds, pass a start, add a constant feature, or use a finite max_length.",
         parameter="bounds",
     )

@@ -1,4 +1,4 @@
-"""`ForwardBackward`: the recursions for a batch of reward vectors, and `Messages`, with optional checkpointing."""
+"""`ForwardBackward`: the recursions for a batch of intents. `Messages`: their storage, with optional checkpointing."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ class ForwardBackward:
 
     Attributes
     ----------
-    log_Z : (K,), on the host; other arrays are the backend's
-    start_marginals : (S, K), in graph order
-        P(s_0 = s).
+    log_Z : (K,)
+        On the host; other arrays are on the device.
+    start_marginals : (S, K)
+        P(s_0 = s), in graph order.
     """
 
     log_Z: FloatArray
@@ -62,7 +63,7 @@ class ForwardBackward:
         node = self._rewards.node
         self.out, self.into = self._directions(self._rewards)
         out_weights, self.into_weights = self._weights()
-        # (rows, exponents, t): compute messages t, t + 1, ... from the last of them.
+        # A function of (rows, exponents, t) that computes the messages t, t + 1, ... from the last row.
         self.resume = partial(
             self.kernels.backward, self.graph.out, self.out, out_weights, self.path_sums.end, columns=self.columns
         )
@@ -123,7 +124,7 @@ class ForwardBackward:
             )
             self.start_marginals = xp.broadcast_to(starts, node.shape)
         else:
-            # Divide by the heaviest start, whose weight may be out of range.
+            # Divide by the largest weight of a start state, which may be out of range.
             alpha0 = (
                 path_sums.log_p0 + node if starts is path_sums.p0 else xp.where(used, xp.log(starts) + node, -np.inf)
             )
@@ -170,15 +171,14 @@ class ForwardBackward:
         if self.path_sums.stop != "anywhere" and (
             xp.any(impossible) if self.path_sums.by_start else xp.any(xp.all(impossible | ~used, axis=0))
         ):
-            if not self.log:  # log arithmetic distinguishes zero from underflow
+            if not self.log:  # only log arithmetic distinguishes zero from underflow
                 messages = self.path_sums.allocate_messages(self.n_columns)
                 ForwardBackward(self.path_sums, self._rewards, self._starts, True, messages).backward()
                 self._raise_where_lost(used)
             state = int(self.path_sums.graph.order[int(xp.argmax(xp.any(impossible, axis=1)))])
             raise InvalidParameter(
                 f"No trajectory of at most {self.path_sums.max_length} states from state {state} ends where "
-                f"stop={self.path_sums.stop!r} allows. "
-                "Raise max_length, or use stop='anywhere'.",
+                f"stop={self.path_sums.stop!r} allows. Increase max_length, or use stop='anywhere'.",
                 parameter="stop",
                 value=self.path_sums.stop,
                 index=state,
@@ -188,7 +188,7 @@ class ForwardBackward:
         self._raise_where_lost(used)
 
     def _raise_where_lost(self, used: Any) -> None:
-        """Raise with the step and the state at which the backward pass left the range of float64."""
+        """Raise an error with the step and the state at which the backward pass overflowed."""
         xp, order = self.xp, self.path_sums.graph.order
         fault = ~xp.isfinite(self.log_Z_by_start) & used
         where = f"step 0, state {order[int(xp.argmax(fault.any(axis=1)))]}"
@@ -197,21 +197,19 @@ class ForwardBackward:
             if xp.any(lost):
                 i = int(xp.max(xp.nonzero(lost.any(axis=1))[0]))
                 where = f"step {t + i}, state {order[int(xp.argmax(lost[i])) // self.n_columns]}"
-        raise NumericalError(
-            f"The weights of trajectories left the range of float64 at {where}. "
-            "Use arithmetic='auto' or 'log', or smaller rewards."
-        )
+        message = f"The weights of trajectories exceed the range of float64 at {where}. "
+        raise NumericalError(message + "Use arithmetic='auto' or 'log', or smaller rewards.", parameter="thetas")
 
-    def forward(self, gain: FloatArray, counts: CountBuffers) -> None:
-        """Run the forward pass, adding gain_t p_t to `counts`; `gain` (L,) is on the host."""
-        alpha, gain = self.alpha(), self.backend.put(gain)
+    def forward(self, step_weights: FloatArray, counts: CountBuffers) -> None:
+        """Run the forward pass and add c_t p_t to `counts`, for step weights c (L,) on the host."""
+        alpha, weights = self.alpha(), self.backend.put(step_weights)
         for t, rows, exponents in self.messages.segments(self.resume):
-            self._carry(t, rows, exponents, alpha, gain, counts)
+            self._forward(t, rows, exponents, alpha, weights, counts)
 
     def step_by_step(self, most: int) -> Iterator[tuple[int, Any, Any]]:
-        """Yield (t, marginals (n, S K), share (n, E' K)) for up to `most` consecutive steps from t = 1 on.
+        """Yield (t, marginals (n, S K), share (n, E' K)) from t = 1 on, for n <= `most` steps at a time.
 
-        Row i of marginals is p_{t+i}; row i of share is P(edge into s_{t+i} = e given s_{t+i}).
+        Row i of marginals is p_{t+i}; row i of share is P(edge into s_{t+i} = e | s_{t+i}).
         """
         alpha = self.alpha()
         for first, rows, exponents in self.messages.segments(self.resume):
@@ -220,19 +218,21 @@ class ForwardBackward:
                 marginals = self.xp.empty((n, self.out.node.size))
                 share = self.xp.empty((n, self.graph.n_edges * self.n_columns))
                 part = rows[i : i + n + 1], exponents[i : i + n + 1]
-                self._carry(first + i, *part, alpha, self.path_sums.steps, CountBuffers(None, None, marginals, share))
+                self._forward(first + i, *part, alpha, self.path_sums.steps, CountBuffers(None, None, marginals, share))
                 yield first + i + 1, marginals, share
 
     def marginals(self) -> Iterator[tuple[int, Any]]:
-        """Yield (t, (p_t, ..., p_{t+n-1}) (n, S K)) per segment, from t = 1 on."""
+        """Yield (t, marginals (n, S K)) for each segment from t = 1 on; row i is p_{t+i}."""
         alpha = self.alpha()
         for first, rows, exponents in self.messages.segments(self.resume):
             marginals = self.xp.empty((rows.shape[0] - 1, self.out.node.size))
-            self._carry(first, rows, exponents, alpha, self.path_sums.steps, CountBuffers(None, None, marginals, None))
+            self._forward(
+                first, rows, exponents, alpha, self.path_sums.steps, CountBuffers(None, None, marginals, None)
+            )
             yield first + 1, marginals
 
     def departures(self) -> Iterator[tuple[int, Any]]:
-        """Yield (t, share (E',)) from the last step down to 0: share[e] = P(next edge = e given s_t), of one intent."""
+        """Yield (t, share (E',)) of one intent, from the last step to 0; share[e] = P(next edge = e | s_t)."""
         graph, xp = self.graph, self.xp
         tail = self.backend.put(owners(self.path_sums.graph.out))
         prob, _ = self.backend.edge_weights(True)
@@ -248,13 +248,13 @@ class ForwardBackward:
                     share += prob
                 if self.out.edge is not None:
                     share += self.path_sums.discount[t] * self.out.edge
-                # log_beta = -inf where no trajectory can end; the share is 0.
+                # log_beta = -inf if no continuation can end; the share is 0.
                 yield t, xp.where(xp.isnan(share), 0.0, xp.exp(share))
 
     def read(self, step: NDArray[np.int64], at: NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
-        """Return the stored messages (m, K) of states `at` (m,), in graph order, at steps (m,), and log scales (m, K).
+        """Return messages (m, K) of states `at` (m,), in graph order, at steps (m,), and their log scales (m, K).
 
-        beta_0 at step 0, u_t = w_t beta_t later; on the host.
+        Messages are beta_0 at step 0, and u_t = w_t beta_t at later steps. The result is on the host.
         """
         put, take = self.backend.put, self.backend.take
         value, scale = np.empty((step.size, self.n_columns)), np.empty((step.size, self.n_columns))
@@ -287,22 +287,22 @@ class ForwardBackward:
         value[0, : self.out.node.size] = self._alpha0.ravel()
         return Alpha(value, self._alpha_exponent.copy(), self._log_norm)
 
-    def _carry(self, t: int, rows: Any, exponents: Any, alpha: Alpha, gain: Any, counts: CountBuffers) -> None:
+    def _forward(self, t: int, rows: Any, exponents: Any, alpha: Alpha, weights: Any, counts: CountBuffers) -> None:
         self.kernels.forward(
-            self.graph.into, self.into, self.into_weights, rows, exponents, alpha, gain, counts, t, self.columns
+            self.graph.into, self.into, self.into_weights, rows, exponents, alpha, weights, counts, t, self.columns
         )
 
 
-# (rows, exponents, first step): compute the messages of a segment from its last one.
+# A function of (rows, exponents, first step) that computes the messages of a segment from its last message.
 BackwardPass = Callable[[FloatArray, NDArray[np.int64], int], None]
 
 
 class Messages:
-    """Messages of `length` steps, of `row` doubles and `n_columns` exponents each.
+    """Backward messages of `length` steps, with `row` doubles and `n_columns` exponents each.
 
-    If length * row doubles exceed `max_bytes`, the steps are divided into segments of about sqrt(length): the backward
-    pass keeps the last message of each segment as a checkpoint, and `segments` recomputes the others, bit for bit, for
-    one more backward pass in total and about 2 sqrt(length) rows of memory. `xp` is the array module.
+    If they exceed `max_bytes`, the steps are divided into segments of about sqrt(length) steps. The backward pass
+    stores the last message of each segment as a checkpoint, and `segments` recomputes the others, bit for bit.
+    This costs one more backward pass, and needs memory for about 2 sqrt(length) messages. `xp` is the array module.
     """
 
     def __init__(self, length: int, row: int, n_columns: int, max_bytes: float, xp: Any = np) -> None:
@@ -314,26 +314,20 @@ class Messages:
         self._exponents: Any = xp.zeros((held, n_columns), dtype=np.int64)
         self._marks: Any = xp.zeros((kept, row))
         self._mark_exponents: Any = xp.zeros((kept, n_columns), dtype=np.int64)
-        self._loaded = 0  # the segment in memory
+        self._loaded = 0  # index of the segment in memory
 
     @property
     def nbytes(self) -> int:
-        """Memory held, in bytes."""
+        """Allocated memory in bytes."""
         return int(self._rows.nbytes + self._marks.nbytes)
 
     @staticmethod
     def least_rows(length: int) -> int:
-        """Return the number of rows with checkpointing.
-
-        Examples
-        --------
-        >>> Messages.least_rows(300), Messages.least_rows(4000)
-        (37, 129)
-        """
+        """Return the number of stored messages with checkpointing."""
         return sum(_sizes(_bounds(length, _root(length))))
 
     def run_backward(self, last: FloatArray, recompute: BackwardPass) -> tuple[FloatArray, NDArray[np.int64]]:
-        """Run the backward pass from the message of the last step; return that of step 0 and its exponents."""
+        """Run the backward pass from the message of the last step; return the message of step 0 and its exponents."""
         if self.length == 1:
             self._rows[0, : last.size] = last
             self._exponents[0] = 0
@@ -358,7 +352,7 @@ class Messages:
     def segments(
         self, recompute: BackwardPass, backwards: bool = False
     ) -> Iterator[tuple[int, FloatArray, NDArray[np.int64]]]:
-        """Yield (first step, messages, exponents) of each segment, forwards or backwards; neighbours share a step."""
+        """Yield (first step, messages, exponents) of the segments, which overlap by a step, in either direction."""
         count = len(self.bounds) - 1
         for j in range(count - 1, -1, -1) if backwards else range(count):
             size = self.bounds[j + 1] - self.bounds[j]
@@ -372,16 +366,14 @@ class Messages:
 
 
 def _root(length: int) -> int:
-    """Return the number of steps per segment."""
     return math.isqrt(max(1, length - 1))
 
 
 def _bounds(length: int, segment: int) -> list[int]:
-    """Return the boundaries of the segments."""
     return [*range(0, length - 1, segment), length - 1]
 
 
 def _sizes(bounds: list[int]) -> tuple[int, int]:
-    """Return the number of rows per segment, and of checkpoints."""
+    """Return the number of messages per segment, and the number of checkpoints."""
     longest = max((after - before for before, after in pairwise(bounds)), default=0)
     return longest + 1, len(bounds) if len(bounds) > 2 else 0

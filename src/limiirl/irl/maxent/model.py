@@ -20,63 +20,62 @@ from limiirl.irl.identifiability import null_directions, variation
 from limiirl.irl.maxent import inference
 from limiirl.irl.maxent.backends import ARITHMETICS
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
-from limiirl.irl.maxent.likelihood import ObservedPaths, PathLikelihood, feasible_start
+from limiirl.irl.maxent.likelihood import ObservedPaths, PathLikelihood, PathSums, feasible_start
 from limiirl.irl.maxent.path_sums import ExpectedCounts, FinitePathSums
 from limiirl.irl.maxent.problem import MaxEntProblem
 from limiirl.irl.optim import SOLVERS
 from limiirl.irl.problem import FitProblem
 from limiirl.mdp import MDP
 
-PathSums = FinitePathSums | InfinitePathSums
-
 
 class MaxEnt(LinearRewardModel):
     r"""The maximum entropy model of trajectories, p(tau | theta) = q(tau) exp(theta . F(tau)) / Z(theta).
 
     Z(theta) is the exact sum over all trajectories of at most `max_length` states. q(tau) is the probability of the
-    start state and of the transitions, F(tau) the discounted feature count. The reward also tilts the start and the
-    dynamics; the causal models avoid this.
+    start state and of the transitions, and F(tau) is the discounted feature count. Rewards also change the probability
+    of start states and outcomes, which the causal models avoid.
 
     Parameters
     ----------
     max_length : int, inf or None
-        Largest number of states of a trajectory, part of the model. None: the longest demonstration given to `fit`,
-        stored as `max_length_`. inf: unbounded length, for discount 1 and rewards with a finite partition function.
+        Maximum number of states of a trajectory, part of the model. None is the length of the longest demonstration
+        given to `fit`, stored as `max_length_`. inf is unbounded length, which requires discount 1 and rewards with a
+        finite partition function.
     bounds : (low, high), (d, 2) array, or None
-        Bounds on theta; the paper's experiments use (-10, 0). Without bounds the maximum is at infinity for a feature
-        that every demonstration maximises, such as a goal that all reach.
+        Bounds on theta; the paper's experiments use (-10, 0). Without bounds, theta diverges for a feature that every
+        demonstration maximises, such as a common goal.
     stop : {"anywhere", "terminal", "terminal_or_max_length"}
         States in which a trajectory may end; "anywhere" in the paper.
     condition : {"none", "start"}
-        "start" models p(tau | s_0), so that the start states carry no information about the reward.
+        "start" models p(tau | s_0), so that the start states do not affect the reward.
     ridge : float
-        Adds ridge / 2 |theta|^2 to the negative mean log-likelihood.
+        Coefficient of |theta|^2 / 2 in the objective, the negative mean log-likelihood.
     solver : {"newton", "lbfgs", "bfgs"}
-        Projected Newton with the exact Hessian, L-BFGS-B, or projected BFGS. ADR 0004 measures the first two.
+        Projected Newton with the exact Hessian, L-BFGS-B, or projected BFGS; ADR 0004 compares the first two.
     gtol : float
         Largest component of the projected gradient at the solution, relative to the feature's demonstrated mean where
         that is above 1.
     max_evaluations : int
-        Cap on values with gradients in `fit`; the best point is kept.
+        Maximum number of evaluations in `fit`, which then returns the best point.
     arithmetic : {"auto", "linear", "log"}
-        "auto" is linear arithmetic where a bound rules out underflow, else log arithmetic. Unused for max_length=inf.
+        "auto" is linear arithmetic if a bound excludes underflow, else log arithmetic. Ignored for max_length=inf.
     max_memory : float or None
-        Bytes for messages; beyond it checkpointing takes half as much time again. None: 1 GiB on the CPU, half of the
-        free memory of a GPU. With max_length=inf, bytes for elimination on a GPU.
+        Memory for messages in bytes; if they need more, checkpointing takes 50 % more time. None is 1 GiB on the CPU
+        and half of the free memory on a GPU. With max_length=inf, the memory for elimination on a GPU.
     device : {"cpu", "gpu", "auto"}
         "auto" uses a GPU if one works and the MDP is large enough (ADR 0018). Samples, most likely trajectories, and
-        Hessians for max_length=inf, are computed on the CPU; solver="lbfgs" needs no Hessian.
+        Hessians for max_length=inf are always computed on the CPU; solver="lbfgs" needs no Hessian.
 
     Attributes
     ----------
     theta_ : (d,)
-        The result of the last `fit`.
+        Result of the last `fit`.
     max_length_ : int or inf
-        Set by `fit`.
+        Maximum length of the last `fit`.
     result_ : FitResult
-        Result of the last `fit`, with unidentified directions.
+        Details of the last `fit`, including null directions.
     results_ : list of FitResult
-        Results of the last `fit` or `fit_many` per column of weights, without unidentified directions.
+        Details of the last `fit` or `fit_many`, one per column of weights, without null directions.
 
     Examples
     --------
@@ -86,7 +85,7 @@ class MaxEnt(LinearRewardModel):
     >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=phi)
     >>> demos = Demonstrations.from_lists([[0, 1, 3], [0, 1, 3], [0, 1, 3], [0, 2, 3]])
     >>> theta = MaxEnt(max_length=3, bounds=(-10, 10)).fit(mdp, demos)
-    >>> print(round(theta[0] - theta[1], 4))  # three of four go by state 1: the log-odds are log 3
+    >>> print(round(theta[0] - theta[1], 4))  # three of four visit state 1: the log-odds are log 3
     1.0986
     """
 
@@ -120,11 +119,11 @@ class MaxEnt(LinearRewardModel):
         self.device = device
 
     def log_partition(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
-        """Return log Z (K,) for thetas (K, d) or (d,); with condition="start", its mean over p0."""
+        """Return log Z (K,) of thetas (K, d) or (d,); with condition="start", the mean of log Z(s_0) over p0."""
         return self._path_sums(mdp).log_partition(mdp.check_thetas(thetas))
 
     def expected_features(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
-        """Return E[F] (K, d), the exact gradient of `log_partition`."""
+        """Return the expected feature counts E[F] (K, d), the gradient of `log_partition`."""
         return self._path_sums(mdp).value_and_grad(mdp.check_thetas(thetas))[1]
 
     def hessian(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
@@ -132,28 +131,24 @@ class MaxEnt(LinearRewardModel):
         return self._path_sums(mdp).covariance(validate.one_theta(mdp, theta))
 
     def state_marginals(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
-        """Return the occupancy (K, S): the expected number of visits to each state, not discounted."""
+        """Return the occupancy (K, S): the expected number of visits to each state, undiscounted."""
         return np.ascontiguousarray(self._counts(mdp, thetas).node.T)
 
     def edge_marginals(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
-        """Return (K, E): the expected number of times each edge of the MDP is taken, not discounted."""
+        """Return the expected number of traversals (K, E) of each edge of the MDP, undiscounted."""
         return np.ascontiguousarray(np.asarray(self._counts(mdp, thetas).edge).T)
 
     def time_marginals(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
-        """Return p_t(s) (L, S) for theta (d,): the probability of being in s at step t."""
+        """Return p_t(s) (L, S) for theta (d,): the probability that s is visited at step t."""
         path_sums = self._path_sums(mdp)
         if not isinstance(path_sums, FinitePathSums):
-            raise InvalidParameter(
-                "time_marginals needs a last step; max_length is inf. Use a model with a finite max_length.",
-                parameter="max_length",
-                value=self.max_length,
-            )
+            raise InvalidParameter.of("max_length", self.max_length, "must be finite for time_marginals")
         return path_sums.time_marginals(validate.one_theta(mdp, theta))
 
     def log_prob(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> FloatArray:
-        """Return the log-probability (N, K) of each demonstration under each of thetas (K, d), log q included.
+        """Return the log-probability (N, K) of each demonstration under each of thetas (K, d), including log q.
 
-        Where actions were not recorded, it is that of the states, summed over the actions that join them.
+        Unrecorded actions are summed over.
         """
         path_sums = self._path_sums(mdp)
         validate.fits_model(mdp, demos, self.stop, path_sums.max_length)
@@ -166,7 +161,7 @@ class MaxEnt(LinearRewardModel):
         starts = np.bincount(demos.start_states, weights=weights, minlength=mdp.n_states)
         try:
             return self._null_directions(mdp, theta, starts / starts.sum())
-        except NumericalError:  # the Hessian on the CPU overflows where a fit on a GPU did not
+        except NumericalError:  # the Hessian on the CPU overflows, although the fit on a GPU did not
             return np.empty((0, mdp.n_features))
 
     @property
@@ -175,9 +170,9 @@ class MaxEnt(LinearRewardModel):
         return self.stop != "anywhere"
 
     def null_directions(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
-        """Return an orthonormal basis (m, d) of the directions in which every trajectory's probability stays the same.
+        """Return an orthonormal basis (m, d) of the directions that leave every trajectory's probability unchanged.
 
-        They depend on the MDP alone where trajectories may stop anywhere; elsewhere the Hessian at theta shows them.
+        With stop="anywhere" they depend on the MDP alone; otherwise they are the null space of the Hessian at theta.
 
         Examples
         --------
@@ -188,7 +183,7 @@ class MaxEnt(LinearRewardModel):
         return self._null_directions(mdp, validate.one_theta(mdp, theta), None)
 
     def _null_directions(self, mdp: MDP, theta: FloatArray, starts: FloatArray | None) -> FloatArray:
-        """Return the null directions, of a model by start for a distribution of starts (S,), or p0."""
+        """Return the null directions; a model conditioned on the start averages over `starts` (S,), by default p0."""
         path_sums = self._path_sums(mdp)
         if self.stop == "anywhere":
             return null_directions(*variation(mdp, path_sums.max_length, path_sums.by_start))
@@ -200,7 +195,7 @@ class MaxEnt(LinearRewardModel):
     def sample(
         self, mdp: MDP, theta: ArrayLike, n: int, seed: int | np.random.Generator | None = None
     ) -> Demonstrations:
-        """Draw n trajectories from the model, exactly; starts from p0 where the model is conditioned on the start.
+        """Draw n trajectories from the model; if it is conditioned on the start, start states are drawn from p0.
 
         Examples
         --------
@@ -212,23 +207,23 @@ class MaxEnt(LinearRewardModel):
         return path_sums.sample(validate.one_theta(mdp, theta), check_count(n, "n"), as_generator(seed))
 
     def log_prob_prefix(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> FloatArray:
-        """Return the log-probability (N, K) that a trajectory begins with each demonstration, itself included.
+        """Return the log-probability (N, K) that a trajectory begins with, or equals, each demonstration.
 
-        Unrecorded actions are summed over. -inf where no trajectory that begins so can end where the model allows.
+        Unrecorded actions are summed over. -inf if no continuation ends where `stop` allows.
 
         Examples
         --------
         >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0])
         >>> begun = Demonstrations.from_lists([[0], [0, 1]])
-        >>> np.exp(MaxEnt(3).log_prob_prefix(mdp, [0, 0, 0], begun)).ravel()  # of 0, 0-1, 0-2, 0-1-2: all, and two
+        >>> np.exp(MaxEnt(3).log_prob_prefix(mdp, [0, 0, 0], begun)).ravel()  # 4 and 2 of 4
         array([1. , 0.5])
         """
         return inference.log_prob_prefix(self._path_sums(mdp), mdp.check_thetas(thetas), demos)
 
     def next_actions(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> inference.NextActions:
-        """Return the probabilities of each next action (N, K, A) and of stopping (N, K), given that it began so.
+        """Return the probabilities of each next action (N, K, A) and of stopping (N, K), given the prefixes `demos`.
 
-        They sum to 1, and are all 0 where `log_prob_prefix` is -inf.
+        They sum to 1, or to 0 if `log_prob_prefix` is -inf.
 
         Examples
         --------
@@ -239,10 +234,10 @@ class MaxEnt(LinearRewardModel):
         return inference.next_actions(self._path_sums(mdp), mdp.check_thetas(thetas), demos)
 
     def policy(self, mdp: MDP, theta: ArrayLike, step: int = 0) -> FloatArray:
-        """Return P(a given s_t = s, the trajectory continues) (S, A) at step t.
+        """Return P(a | s_t = s, the trajectory continues) (S, A) at step t.
 
-        Rows are zero for states without a continuation. With max_length=inf the policy does not depend on the step, and
-        rows of states that are unreachable from every start are zero too.
+        Rows of states without a continuation are zero. With max_length=inf the policy does not depend on the step, and
+        rows of unreachable states are zero.
 
         Examples
         --------
@@ -257,8 +252,8 @@ class MaxEnt(LinearRewardModel):
     def most_likely(self, mdp: MDP, theta: ArrayLike, start: int, goal: int) -> tuple[Demonstrations, float]:
         """Return the most probable trajectory from one state that ends in another, and its log-probability.
 
-        Exact for every discount and all features. The trajectory may visit the goal before its end. Ties are broken by
-        length, then by edge index; with max_length=inf, deterministically.
+        The trajectory may visit the goal before its end. Ties are broken deterministically: for a finite max_length by
+        length, then by edge index.
 
         Examples
         --------
@@ -272,7 +267,7 @@ class MaxEnt(LinearRewardModel):
     def _counts(self, mdp: MDP, thetas: ArrayLike) -> ExpectedCounts:
         path_sums, checked = self._path_sums(mdp), mdp.check_thetas(thetas)
         if isinstance(path_sums, FinitePathSums):
-            return path_sums.expected_counts(checked, gain=np.ones(path_sums.max_length), edges=True)
+            return path_sums.expected_counts(checked, step_weights=np.ones(path_sums.max_length), edges=True)
         return path_sums.expected_counts(checked, edges=True)
 
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:
@@ -286,13 +281,13 @@ class MaxEnt(LinearRewardModel):
         if starts is None:
             starts = np.tile(feasible_start(path_sums, box), (n_intents, 1))
         tol = check_positive(self.gtol, "gtol") * np.maximum(1.0, np.abs(objective.mean_features))
-        cap = check_count(self.max_evaluations, "max_evaluations")
-        results = SOLVERS[self.solver](objective, starts, box, tol, cap)
+        limit = check_count(self.max_evaluations, "max_evaluations")
+        results = SOLVERS[self.solver](objective, starts, box, tol, limit)
         self.max_length_ = path_sums.max_length
         return results
 
     def make_problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> FitProblem:
-        """Return the model with the data of a mixture, for `IntentMixture`; sets `max_length_` as `fit` does."""
+        """Return the fit problem of a mixture, for `IntentMixture`, and set `max_length_`."""
         path_sums = self._path_sums_of_demos(mdp, validate.demonstrations(demos))
         self.max_length_ = path_sums.max_length
         if SUFFICIENT_STATISTICS not in self.supports:
@@ -300,7 +295,7 @@ class MaxEnt(LinearRewardModel):
         return MaxEntProblem.from_demos(self, mdp, demos, units, path_sums)
 
     def path_sums_for_fit(self, mdp: MDP, longest: int) -> PathSums:
-        """Return the path sums for data whose longest demonstration has `longest` states, the default max_length."""
+        """Return the path sums of a fit; max_length=None becomes `longest`, the longest demonstration."""
         check_choice(self.solver, "solver", tuple(SOLVERS))
         return self._path_sums(mdp, longest if self.max_length is None else None)
 
@@ -321,10 +316,10 @@ class MaxEnt(LinearRewardModel):
         elif longest is None:
             longest = getattr(self, "max_length_", None)
         if longest is None:
-            raise NotFitted(
-                "max_length=None is set by fit, which was not called. Fit first, or pass max_length to the model.",
-                parameter="max_length",
+            message = (
+                "max_length=None requires a call of fit, which determines max_length_. Fit first, or set max_length."
             )
+            raise NotFitted(message, parameter="max_length")
         if longest == math.inf:
             device = choose_device(self.device, mdp.n_states + mdp.n_edges)
             if device is None:

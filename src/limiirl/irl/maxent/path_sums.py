@@ -1,4 +1,4 @@
-"""`FinitePathSums`: the partition function over trajectories of at most `max_length` states, and its derivatives."""
+"""`FinitePathSums`: the partition function over trajectories of bounded length, and its derivatives."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from limiirl.kernels.graph import CountBuffers, Rewards, owners
 from limiirl.kernels.threading import BLOCK
 from limiirl.mdp import MDP
 
-# Intents per batch: kernels are compiled per number of columns, and a GPU block has one thread per column.
+# Intents per batch; a GPU block has one thread per column.
 _TOGETHER = 8
-# States above which a batched pass costs less than one pass per intent.
+# Number of states from which one batched pass costs less than one pass per intent.
 _HEAVY = 2048
-# Messages per intent, S L, up to which all steps are kept and passes run in one compiled call each.
+# Number of messages per intent, S L, up to which a problem is small: a pass is one compiled call.
 _SMALL = 2**17
 _LN2 = math.log(2.0)
 _LOG_LOSS = math.log(LOSS)
@@ -50,10 +50,10 @@ class ExpectedCounts(NamedTuple):
 
 
 class BackwardMessages(NamedTuple):
-    """Backward messages of m (state, step) pairs: log_Z (K,), or None by start, and value + scale, both (m, K).
+    """Log backward messages value + scale (m, K) of m (state, step) pairs, and log_Z (K,), or None by start.
 
-    beta_0 at step 0, which excludes the state's own reward, and u_t = w_t beta_t at later steps. All pairs of one step
-    have the same scale, so that differences of values keep their precision.
+    A message is beta_0 at step 0, which excludes the state's own reward, and u_t = w_t beta_t at later steps. All
+    pairs of one step have the same scale, so that differences between their values are accurate.
     """
 
     log_Z: FloatArray | None
@@ -62,7 +62,7 @@ class BackwardMessages(NamedTuple):
 
 
 class _Workspace(threading.local):
-    """Buffers of path sums by number of columns, one set per thread, and the last pass of a small problem."""
+    """Buffers per thread, by number of columns, and the last pass of a small problem."""
 
     def __init__(self) -> None:
         self.messages: dict[int, Messages] = {}
@@ -75,11 +75,12 @@ class _Workspace(threading.local):
 
 
 class SmallForwardBackward:
-    """Forward-backward of K state reward vectors on a small graph, with buffers that the next pass overwrites.
+    """Forward-backward recursions of a small problem with state rewards; the next pass overwrites the buffers.
 
     Attributes
     ----------
-    thetas : (K, d), the parameters of the last pass
+    thetas : (K, d)
+        Parameters of the last pass.
     log_Z : (K,)
     """
 
@@ -104,7 +105,7 @@ class SmallForwardBackward:
         self._powers = np.stack([self.discount[1:], self.discount[1:] ** 2])
 
     def backward(self, thetas: FloatArray) -> bool:
-        """Run the backward pass; return False where log arithmetic, or an error message, is needed."""
+        """Run the backward pass; return False if the general pass is required, for log arithmetic or an error."""
         b = self._buffers
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             np.matmul(self.phi, thetas.T, out=b.node.reshape(self._shape))
@@ -121,22 +122,22 @@ class SmallForwardBackward:
         return math.isfinite(self.log_Z.sum())
 
     def find(self, theta: FloatArray) -> int:
-        """Return the column whose rewards in the last pass are those of theta (d,), bit for bit, or -1."""
+        """Return the column of the last pass with exactly the rewards of theta (d,), or -1 if there is none."""
         equal = (self.thetas == theta).all(axis=1)
         k = int(equal.argmax())
-        # A product of one column may round differently from one of K.
+        # A matrix product with one column may round differently from one with K columns.
         same = equal[k] and np.array_equal((self.phi @ theta[:, None])[:, 0], self._buffers.node[k :: len(equal)])
         return k if same else -1
 
     def expected_features(self) -> FloatArray | None:
-        """Run the forward pass; return E[F] (K, d), the gradient of log_Z, or None where counts are out of range."""
+        """Run the forward pass and return E[F] (K, d), the gradient of log_Z, or None if counts are out of range."""
         counts = np.empty(self._shape)
         if not small.forward(*self._into, self.steady, self._buffers, counts.ravel(), self._columns):
             return None
         return np.ascontiguousarray((self.phi.T @ counts).T)
 
     def covariance(self, k: int) -> FloatArray:
-        """Return the Hessian (d, d) of log_Z of column k; see `irl.maxent.path_sums`."""
+        """Return the Hessian (d, d) of log_Z of column k; see `_covariance`."""
         phi, marginals = self.phi, np.empty((self.discount.size, self.mdp.n_states))
         total = np.empty(phi.shape)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -148,7 +149,7 @@ class SmallForwardBackward:
 
 
 def _repeat(prob: FloatArray | None, width: int, n_columns: int) -> FloatArray | None:
-    """Return edge probabilities for each column, flat, with the padding that `Weights` asks for."""
+    """Return edge probabilities repeated for each column, flat, with the padding that `Weights` requires."""
     return None if prob is None else np.concatenate([np.repeat(prob, n_columns), np.zeros(width * n_columns)])
 
 
@@ -160,15 +161,16 @@ class FinitePathSums:
     mdp : MDP
     max_length : int
     stop : {"anywhere", "terminal", "terminal_or_max_length"}
-        States in which a trajectory may end: all (the paper), terminal ones, or these and any at `max_length`.
+        States in which a trajectory may end: all states, as in the paper; terminal states; or terminal states, and all
+        states at `max_length`.
     by_start : bool
-        Condition on the start state; log_Z is then the mean of log Z(s) over the start distribution.
+        Condition on the start state; log_Z is the mean of log Z(s) over the start distribution.
     arithmetic : {"auto", "linear", "log"}
     max_bytes : float, optional
-        Memory for messages per thread; beyond it they are recomputed from checkpoints. By default 1 GiB on the CPU,
-        half of the free memory on a GPU.
+        Memory for messages per thread; if they need more, they are recomputed from checkpoints. By default 1 GiB on the
+        CPU, and half of the free memory on a GPU.
     backend : Backend, optional
-        By default the CPU.
+        The CPU by default.
 
     Examples
     --------
@@ -213,9 +215,9 @@ class FinitePathSums:
         self._small = self._is_small(mdp)
 
     def _is_small(self, mdp: MDP) -> bool:
-        """Return True if passes run in one compiled call: a small graph, state rewards, and the paper's trajectories.
+        """Return True if `SmallForwardBackward` applies.
 
-        Graphs of at most `BLOCK` states keep the order of the MDP, which the compiled calls rely on.
+        It requires graphs in the order of the MDP, that is, of at most `BLOCK` states.
         """
         size = mdp.n_states * self.max_length
         return (
@@ -230,7 +232,7 @@ class FinitePathSums:
         )
 
     def _small_pass(self, thetas: FloatArray) -> SmallForwardBackward | None:
-        """Run the backward pass of a small problem; None where only the general pass will do."""
+        """Run the backward pass of a small problem; return None if the general pass is required."""
         kept, n_columns = self._kept, thetas.shape[0]
         kept.last = None
         if not (self._small and 0 < n_columns <= _TOGETHER):
@@ -265,30 +267,29 @@ class FinitePathSums:
         self,
         thetas: FloatArray,
         *,
-        gain: FloatArray | None = None,
+        step_weights: FloatArray | None = None,
         starts: FloatArray | None = None,
         edges: bool | None = None,
     ) -> ExpectedCounts:
-        """Return log_Z and the expected counts sum_t gain_t p_t of states and edges.
-
-        With the default gain, the discount, counts times features are the gradient of log_Z.
+        """Return log_Z and the expected counts sum_t c_t p_t of states and edges, with step weights c (L,).
 
         Parameters
         ----------
         thetas : (K, d)
-        gain : (L,), optional
+        step_weights : (L,), optional
+            By default the discount, so that counts times features are the gradient of log_Z.
         starts : (S, K), optional
             Distribution of start states per column, instead of p0.
         edges : bool, optional
-            Count edges; by default if edges or actions have features.
+            Count edges; by default True if edges or actions have features.
         """
-        gain = self.discount if gain is None else gain
+        step_weights = self.discount if step_weights is None else step_weights
         edges = self._edge_features if edges is None else edges
         log_Z, node = np.empty(thetas.shape[0]), np.empty((self.mdp.n_states, thetas.shape[0]))
         edge = np.empty((self.mdp.n_edges, thetas.shape[0])) if edges else None
         take = self.backend.take
         for chosen, run in self.passes(thetas, starts):
-            node_counts, edge_counts = self._forward_counts(run, gain, edges)
+            node_counts, edge_counts = self._forward_counts(run, step_weights, edges)
             log_Z[chosen] = run.log_Z
             node[self.graph.order[:, None], chosen] = take(node_counts)
             if edge is not None and edge_counts is not None:
@@ -310,30 +311,32 @@ class FinitePathSums:
             )
         return log_Z, features
 
-    def _forward_counts(self, run: ForwardBackward, gain: FloatArray, edges: bool) -> tuple[Any, Any]:
+    def _forward_counts(self, run: ForwardBackward, step_weights: FloatArray, edges: bool) -> tuple[Any, Any]:
         """Return expected counts of states (S, K) in graph order, and of edges (E', K) sorted by target, or None."""
-        node = (gain[0] * run.start_marginals).ravel()
+        node = (step_weights[0] * run.start_marginals).ravel()
         edge = self.backend.xp.zeros(self.graph.n_edges * run.n_columns) if edges else None
-        run.forward(gain, CountBuffers(node, edge, None, None))
-        shape = (-1, run.n_columns)
-        return self._check_counts(node.reshape(shape), float(gain.sum())), None if edge is None else edge.reshape(shape)
+        run.forward(step_weights, CountBuffers(node, edge, None, None))
+        shape, most = (-1, run.n_columns), float(step_weights.sum())
+        return self._check_counts(node.reshape(shape), most), None if edge is None else edge.reshape(shape)
 
     def _check_counts(self, counts: Any, most: float) -> Any:
         """Return counts (S, K) in graph order, or raise if a column is not finite or sums to more than `most`."""
-        # Rewards of 1e20, say, leave no digits for differences of order 1.
+        # Example: rewards of 1e20 have no digits left for differences of order 1.
         sums = self.backend.take(self.backend.column_sums(counts))
         if not np.all((sums >= 0.0) & (sums <= most * (1.0 + 1e-6))):
             counts = self.backend.take(counts)
             wrong = ~np.isfinite(counts) | (sums > most * (1.0 + 1e-6))
             state = int(self.graph.order[np.argmax(wrong.any(axis=1))])
             raise NumericalError(
-                f"The expected count of state {state} left the range or the precision of float64 by step "
-                f"{self.max_length - 1}. Use arithmetic='auto' or 'log', or smaller rewards."
+                f"The expected count of state {state} exceeds the range or the precision of float64. "
+                "Use arithmetic='auto' or 'log', or smaller rewards.",
+                parameter="thetas",
+                index=state,
             )
         return counts
 
     def log_partition(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> FloatArray:
-        """Return log_Z (K,); by start, its mean over the start distribution."""
+        """Return log_Z (K,); if conditioned on the start, its mean over the start distribution."""
         small_run = self._small_pass(thetas) if starts is None else None
         if small_run is not None:
             return small_run.log_Z
@@ -345,7 +348,7 @@ class FinitePathSums:
     def log_partition_by_start(self, thetas: FloatArray) -> FloatArray:
         """Return log Z(s) (S, K), the sum over trajectories that start in s, without p0; -inf if there is none."""
         log_Z = np.empty((self.mdp.n_states, thetas.shape[0]))
-        # Only the start states of demonstrations matter; p0 may have others from which no trajectory can end.
+        # Callers use the start states of demonstrations only; no trajectory may end from another state with p0 > 0.
         no_starts = np.zeros((self.mdp.n_states, thetas.shape[0])) if self.by_start else None
         for chosen, run in self.passes(thetas, no_starts):
             run.check_all_starts()
@@ -362,7 +365,7 @@ class FinitePathSums:
         return _covariance(self, theta, starts) if run is None else run.covariance(0)
 
     def time_marginals(self, theta: FloatArray) -> FloatArray:
-        """Return p_t(s) (L, S), the probability of being in s at step t, for theta (d,)."""
+        """Return p_t(s) (L, S) for theta (d,): the probability that s is visited at step t."""
         run = self.single(theta)
         p = np.empty((self.max_length, self.mdp.n_states))
         p[0, self.graph.order] = self.backend.take(run.start_marginals[:, 0])
@@ -387,13 +390,13 @@ class FinitePathSums:
     def backward_messages(
         self, thetas: FloatArray, step: NDArray[np.int64], state: NDArray[np.int64]
     ) -> BackwardMessages:
-        """Return the messages of states (m,) at steps (m,) below max_length; -inf where no trajectory can end."""
+        """Return the messages of states (m,) at steps (m,) below max_length; -inf if no continuation can end."""
         log_Z, value = np.empty(thetas.shape[0]), np.empty((step.size, thetas.shape[0]))
         scale, at = np.empty_like(value), self.graph.rank[state]
         no_starts = np.zeros((self.mdp.n_states, thetas.shape[0])) if self.by_start else None
         for chosen, first in self.passes(thetas, no_starts):
             run, (stored, scales) = first, first.read(step, at)
-            # The underflow bound is relative to Z: a state of small weight may underflow nevertheless.
+            # The underflow bound is relative to Z; messages of states with small weights may underflow.
             if not run.log and not np.all((stored >= np.finfo(np.float64).tiny) & (stored < np.inf)):
                 run = first.in_log_space()
                 stored, scales = run.read(step, at)
@@ -401,8 +404,10 @@ class FinitePathSums:
             if np.any(lost):
                 i = int(np.argmax(lost.any(axis=1)))
                 raise NumericalError(
-                    f"The weights of trajectories left the range of float64 at step {step[i]}, state {state[i]}. "
-                    "Use smaller rewards."
+                    f"The weights of trajectories overflow float64 at step {step[i]}, state {state[i]}. "
+                    "Use smaller rewards.",
+                    parameter="thetas",
+                    index=int(state[i]),
                 )
             log_Z[chosen], scale[:, chosen] = run.log_Z, scales
             value[:, chosen] = stored if run.log else np.log(stored)
@@ -427,7 +432,7 @@ class FinitePathSums:
         """Yield (columns, backward pass) for batches of intents with the same arithmetic."""
         if starts is not None:
             starts = starts[self.graph.order]
-        # Intents per pass: as many as have memory for their checkpoints, at least one.
+        # Number of intents per pass: as many as the memory for checkpoints allows, at least one.
         room = self.max_bytes / (8.0 * (self.mdp.n_states + 1) * Messages.least_rows(self.max_length))
         most = max(1, min(self.backend.max_columns, int(room)))
         for first in range(0, thetas.shape[0], _TOGETHER):
@@ -453,14 +458,14 @@ class FinitePathSums:
         n_columns = rewards.node.shape[1]
         if self.arithmetic != "auto":
             return np.full(n_columns, self.arithmetic == "log")
-        if self.stop != "anywhere":  # the bound needs Z to be at least every forward message
+        if self.stop != "anywhere":  # the bound assumes that Z is at least every forward message
             return np.ones(n_columns, dtype=bool)
         prob, _ = self.backend.edge_weights(False)
         flat = Rewards(
             rewards.node.ravel(), prob, None if rewards.edge is None else rewards.edge.ravel(), self.discount, False
         )
         growth = self.backend.log_growth(flat, self.discount, n_columns)
-        # Edge and state weights are applied one after the other, so that an intermediate value may exceed the growth.
+        # Edge and state weights are applied in turn, so that an intermediate value may exceed the growth.
         alone = self.backend.column_max(rewards.node)
         if rewards.edge is not None:
             with np.errstate(over="ignore"):  # infinite: log arithmetic
@@ -469,13 +474,13 @@ class FinitePathSums:
 
 
 def _covariance(path_sums: FinitePathSums, theta: FloatArray, starts: FloatArray | None = None) -> FloatArray:
-    """Return the Hessian (d, d) of log_Z at theta (d,): Cov[F], or its mean over starts in a model by start.
+    """Return the Hessian (d, d) of log_Z at theta (d,): Cov[F], or its mean over start states if conditioned on them.
 
-    With m_t(s) the mean of the features collected up to step t given s_t = s, carried forward along the edges,
+    With m_t(s) the expected features up to step t given s_t = s, propagated forward along the edges,
 
-        E[F F'] = X + X' - sum_t gamma^2t Phi' diag(p_t) Phi,      X = Phi' sum_t gamma^t diag(p_t) m_t
+        E[F F'] = X + X' - sum_t gamma^2t Phi' diag(p_t) Phi,      X = Phi' sum_t gamma^t diag(p_t) m_t,
 
-    because each pair of steps is counted once, by the later of the two; edges likewise.
+    because X contains each pair of steps once, at the later step. Edge features are treated in the same manner.
     """
     run = path_sums.single(theta, starts)
     moments = _Moments(path_sums)
@@ -493,7 +498,8 @@ def check_covariance(mdp: MDP, value: FloatArray) -> FloatArray:
     """Return a covariance (d, d), or raise if it is not finite."""
     if not np.all(np.isfinite(value)):
         name = mdp.feature_names[int(np.argmin(np.isfinite(value).all(axis=1)))]
-        raise NumericalError(f"The variance of feature {name!r} is beyond the range of float64. Rescale the features.")
+        message = f"The variance of feature {name!r} overflows float64. Rescale the features."
+        raise NumericalError(message, parameter="mdp", value=name)
     return value
 
 
@@ -517,12 +523,12 @@ class _Moments:
         self.counts += marginals
 
     def add(self, first: int, marginals: Any, share: Any) -> None:
-        """Add steps first, first + 1, ... with marginals (n, S) and shares (n, E)."""
+        """Add n steps from `first` on, with marginals (n, S) and share (n, E), P(edge | its target state)."""
         n = marginals.shape[0]
         here, before = self.path_sums.discount[first : first + n], self.path_sums.discount[first - 1 : first - 1 + n]
         sums = (self.total, None if self.edge_phi is None else self.edge_total)
         into, put = self.backend.graph.into, self.backend.put
-        self.backend.carry(into, share, marginals, self.phi, self.edge_phi, self.mean, sums, here, before)
+        self.backend.propagate_means(into, share, marginals, self.phi, self.edge_phi, self.mean, sums, here, before)
         if n % 2:
             self.mean[0] = self.mean[1]
         self.counts += put(np.stack([here, here**2])) @ marginals
@@ -542,7 +548,7 @@ class _Moments:
 
 
 def _between_starts(path_sums: FinitePathSums, run: ForwardBackward, starts: FloatArray | None) -> FloatArray:
-    """Return sum_s c(s) E[F | s] E[F | s]', by carrying mean features backwards."""
+    """Return sum_s c(s) E[F | s] E[F | s]' over start states; expected features are propagated backwards."""
     backend = path_sums.backend
     graph, xp = backend.graph, backend.xp
     phi, edge_phi = backend.dense_features(path_sums.mdp)
@@ -553,8 +559,10 @@ def _between_starts(path_sums: FinitePathSums, run: ForwardBackward, starts: Flo
     mean = xp.stack([path_sums.discount[-1] * phi, xp.empty_like(phi)])
     no_marginals = xp.zeros((1, path_sums.mdp.n_states))
     for t, share in run.departures():
-        gain = path_sums.discount[t : t + 1]
-        backend.carry(graph.out, share[None], no_marginals, phi, edge_phi, mean, (None, None), gain, gain)
+        discount = path_sums.discount[t : t + 1]
+        backend.propagate_means(
+            graph.out, share[None], no_marginals, phi, edge_phi, mean, (None, None), discount, discount
+        )
         mean[0] = mean[1]
     weights = backend.put((path_sums.mdp.p0 if starts is None else starts)[path_sums.graph.order])
     return backend.take((mean[0].T * weights) @ mean[0])

@@ -1,7 +1,7 @@
-"""EM of a MaxEnt model on statistics of demonstrations: their features, summed over groups.
+"""Fit problem of a MaxEnt model: demonstrations reduced to feature counts, summed over units.
 
-A trajectory's log-probability is linear in theta except for log Z. An E-step is then one pass over the features (G, d),
-and an M-step needs their K weighted means alone, however many demonstrations there are and wherever they are stored.
+A trajectory's log-probability is theta . F + log q - log Z. An E-step is therefore one pass over the feature counts
+(G, d), and an M-step needs K weighted means of them only, in memory or streamed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ from limiirl._typing import FloatArray, IndexArray
 from limiirl._validation import check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidDemos
-from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
-from limiirl.irl.maxent.likelihood import ObservedMoments, ObservedPaths, PathLikelihood, feasible_start
-from limiirl.irl.maxent.path_sums import FinitePathSums
+from limiirl.irl.maxent.likelihood import ObservedMoments, ObservedPaths, PathLikelihood, PathSums, feasible_start
 from limiirl.irl.optim import SOLVERS
 from limiirl.irl.problem import M_STEP_EVALUATIONS, EStep, FitProblem, MStep, Regulariser
 from limiirl.kernels.e_step import EStepSums, Rows, e_step, sum_weighted
@@ -25,11 +23,9 @@ from limiirl.mdp import MDP
 if TYPE_CHECKING:
     from limiirl.irl.maxent.model import MaxEnt
 
-PathSums = FinitePathSums | InfinitePathSums
-
 
 class Moments(NamedTuple):
-    """Sums of responsibilities times features (K, d) and demonstrations (K,); U (G, K) where sums do not suffice."""
+    """Sums of responsibilities times features (K, d) and times counts (K,); U (G, K) if these are not sufficient."""
 
     features: FloatArray
     counts: FloatArray
@@ -42,29 +38,26 @@ class PathStatistics(Protocol):
     Attributes
     ----------
     n_demos : int
-        N, all demonstrations; the ridge is in proportion to it.
+        Number N of demonstrations, to which the ridge is proportional.
     """
 
     n_demos: int
 
     def allocate(self, n_intents: int) -> Any:
-        """Return responsibilities that `e_step` overwrites, or their substitute."""
+        """Return the argument U of `e_step`."""
         ...
 
     def e_step(
         self, path_sums: PathSums, rho: FloatArray, thetas: FloatArray, U: Any, temperature: float
     ) -> tuple[EStepSums, Moments]:
-        """Overwrite U with the responsibilities of an ensemble; return their sums."""
+        """Overwrite U with the responsibilities and return their sums."""
         ...
 
 
 class RowStatistics:
-    """One row of summed features per group, in memory: sufficient where features are known and log Z is common to all.
+    """Summed features of each unit, in memory.
 
-    Parameters
-    ----------
-    rows : Rows
-    units : Groups
+    They are sufficient if log Z is common to all demonstrations and no reward depends on an unrecorded action.
     """
 
     def __init__(self, rows: Rows, units: Any) -> None:
@@ -72,7 +65,7 @@ class RowStatistics:
         self.n_demos = int(rows.counts.sum())
 
     def allocate(self, n_intents: int) -> FloatArray:
-        """Return responsibilities (G, K), all 0."""
+        """Return a buffer for the responsibilities (G, K)."""
         return np.zeros((len(self.units), n_intents))
 
     def e_step(
@@ -84,20 +77,20 @@ class RowStatistics:
         return sums, Moments(sums.moments, counts, None)
 
     def moments(self, U: FloatArray) -> Moments:
-        """Return the sums that an M-step needs."""
+        """Return the weighted sums for responsibilities U (G, K)."""
         return Moments(sum_weighted(self.rows.features, U), sum_weighted(self.rows.counts[:, None], U)[:, 0], None)
 
     def log_prob(self, path_sums: PathSums, thetas: FloatArray) -> FloatArray:
-        """Return (G, K)."""
+        """Return the log-probabilities (G, K) of the units."""
         return self.rows.log_prob(thetas, path_sums.log_partition(thetas))
 
     def features(self) -> FloatArray:
-        """Return (G, d): mean feature counts."""
+        """Return the mean feature counts (G, d) of the units."""
         return self.rows.features / self.rows.counts[:, None]
 
 
 class DemoStatistics(RowStatistics):
-    """Demonstrations whose rows are not sufficient: unrecorded actions with rewards, or log Z by start state."""
+    """Statistics if summed features are not sufficient: unrecorded actions with rewards, or condition="start"."""
 
     def __init__(self, rows: Rows, units: Groups, observed: ObservedPaths) -> None:
         super().__init__(rows, units)
@@ -106,16 +99,16 @@ class DemoStatistics(RowStatistics):
     def e_step(
         self, path_sums: PathSums, rho: FloatArray, thetas: FloatArray, U: FloatArray, temperature: float
     ) -> tuple[EStepSums, Moments]:
-        """Overwrite the responsibilities U (G, K), from log-probabilities."""
+        """Overwrite the responsibilities U (G, K)."""
         log_p = np.ascontiguousarray(self.log_prob(path_sums, thetas))
         return e_step(log_p, thetas, np.empty(0), np.log(rho), U, 1.0 / temperature), self.moments(U)
 
     def moments(self, U: FloatArray) -> Moments:
-        """Return the sums, with the responsibilities themselves."""
+        """Return the weighted sums and the responsibilities U (G, K)."""
         return super().moments(U)._replace(U=U)
 
     def log_prob(self, path_sums: PathSums, thetas: FloatArray) -> FloatArray:
-        """Return (G, K)."""
+        """Return the log-probabilities (G, K) of the units."""
         log_weight = self.observed.log_weight(thetas)
         if path_sums.by_start:
             log_weight -= path_sums.log_partition_by_start(thetas)[self.observed.demos.start_states]
@@ -125,30 +118,20 @@ class DemoStatistics(RowStatistics):
 
 
 class MaxEntProblem(FitProblem):
-    """A MaxEnt model, its path sums, and statistics of demonstrations.
+    """Fit problem of a MaxEnt model: its path sums and statistics of demonstrations.
 
     Parameters
     ----------
     model : MaxEnt
     demos : Demonstrations, optional
-        None where the statistics are all that is known.
+        None if only the statistics are available.
     units : Groups
-        Or an object that has a length and names its members.
+        Groups, or an object with `__len__` and `name(i)`.
     path_sums : FinitePathSums or InfinitePathSums
-        With their buffers, from one step to the next.
+        Their buffers are reused in all steps.
     statistics : PathStatistics
     observed : ObservedPaths, optional
-        The demonstrations as functions of theta.
-
-    Examples
-    --------
-    >>> from limiirl.irl import MaxEnt
-    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
-    >>> units = Groups.from_labels(None, 2)
-    >>> statistics = RowStatistics(Rows(np.array([[1.0], [-1.0]]), np.zeros(2), np.ones(2)), units)
-    >>> problem = MaxEntProblem(MaxEnt(2, bounds=(-3, 3)), mdp, None, units, FinitePathSums(mdp, 2), statistics)
-    >>> problem.m_step(problem.moments(np.eye(2)), None, np.arange(2), 50).thetas.tolist()
-    [[3.0], [-3.0]]
+        Unnormalised log-likelihood of the demonstrations.
     """
 
     regulariser: Regulariser
@@ -171,7 +154,7 @@ class MaxEntProblem(FitProblem):
     def from_demos(
         cls, model: MaxEnt, mdp: MDP, demos: Demonstrations, units: Groups, path_sums: PathSums
     ) -> MaxEntProblem:
-        """Return the problem of demonstrations in memory, with the smallest statistics that are sufficient."""
+        """Return the fit problem of demonstrations in memory, with the smallest sufficient statistics."""
         observed = ObservedPaths(mdp, demos, by_start=path_sums.by_start)
         features = np.ascontiguousarray(units.sum(observed.features))
         rows = Rows(features, units.sum(observed.log_q), units.counts)
@@ -180,11 +163,11 @@ class MaxEntProblem(FitProblem):
         return cls(model, mdp, demos, units, path_sums, statistics, observed)
 
     def log_prob(self, thetas: FloatArray) -> FloatArray:
-        """Return (G, K)."""
+        """Return the log-probabilities (G, K) of the units."""
         return self._rows().log_prob(self.path_sums, thetas)
 
     def allocate(self, n_intents: int) -> Any:
-        """Return what `e_step` overwrites."""
+        """Return the argument U of `e_step`."""
         return self.statistics.allocate(n_intents)
 
     def e_step(self, rho: FloatArray, thetas: FloatArray, U: Any, temperature: float = 1.0) -> EStep:
@@ -192,13 +175,13 @@ class MaxEntProblem(FitProblem):
         return self.e_step_of(*self.statistics.e_step(self.path_sums, rho, thetas, U, temperature))
 
     def moments(self, U: FloatArray) -> Moments:
-        """Return the sums that `m_step` needs."""
+        """Return the argument of `m_step` for responsibilities U (G, K)."""
         return self._rows().moments(U)
 
     def m_step(
         self, moments: Moments, starts: FloatArray | None, which: IndexArray, max_evaluations: int | None = None
     ) -> MStep:
-        """Return parameters (J, d) of the intents `which`, searched for in lockstep; never worse than the starts."""
+        """Return parameters (J, d) of the intents `which`, never worse than the starts."""
         counts = moments.counts[which]
         if moments.U is None or self.observed is None:
             observed = ObservedMoments(moments.features[which] / counts[:, None], None, None)
@@ -211,8 +194,8 @@ class MaxEntProblem(FitProblem):
             if self._start is None:
                 self._start = feasible_start(self.path_sums, box)
             starts = np.tile(self._start, (len(which), 1))
-        cap = M_STEP_EVALUATIONS if max_evaluations is None else max_evaluations
-        results = SOLVERS[self.model.solver](objective, starts, box, tol, cap)
+        limit = M_STEP_EVALUATIONS if max_evaluations is None else max_evaluations
+        results = SOLVERS[self.model.solver](objective, starts, box, tol, limit)
         return MStep(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))
 
     def features(self) -> FloatArray:
@@ -222,8 +205,7 @@ class MaxEntProblem(FitProblem):
     def _rows(self) -> RowStatistics:
         if not isinstance(self.statistics, RowStatistics):
             raise InvalidDemos(
-                "The demonstrations of a stream are not in memory, so that they have no log-probabilities, moments or "
-                "features. Use a problem of a sample of them.",
+                "demos must be in memory for log-probabilities, moments and features; got a stream. Use a sample.",
                 parameter="demos",
             )
         return self.statistics

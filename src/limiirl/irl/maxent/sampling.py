@@ -25,7 +25,7 @@ class StepWeights(NamedTuple):
 
 
 def finite_steps(run: ForwardBackward) -> Iterator[StepWeights]:
-    """Yield the `StepWeights` of all steps but the last."""
+    """Yield the `StepWeights` of all steps except the last."""
     path_sums = run.path_sums
     end = np.ones(path_sums.mdp.n_states) if path_sums.end is None else path_sums.end
     with np.errstate(divide="ignore"):
@@ -45,7 +45,7 @@ def sample_trajectories(
     starts: IntArray,
     rng: np.random.Generator,
 ) -> Demonstrations:
-    """Draw one trajectory from each start (graph order)."""
+    """Draw one trajectory from each of the start states (n,), which are in graph order."""
     graph = compiled.graph
     at, who = starts.copy(), np.arange(starts.size)
     visited, moves, members = [graph.order[at]], [], [who]
@@ -75,7 +75,7 @@ def sample_trajectories(
 
 
 def _mdp_edges(compiled: CompiledMDP, edges: IntArray, rng: np.random.Generator) -> IntArray:
-    """Draw one of the MDP edges that were merged into each graph edge, by probability."""
+    """Draw one of the MDP edges that were merged into each graph edge, in proportion to their probabilities."""
     order, total = compiled.members
     first = np.searchsorted(compiled.edge_of[order], edges)
     after = np.searchsorted(compiled.edge_of[order], edges, side="right")

@@ -10,13 +10,13 @@ from scipy import sparse
 from scipy.sparse.csgraph import breadth_first_order, dijkstra
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl.errors import NumericalError
+from limiirl.irl.maxent.backends import check_rewards
 from limiirl.kernels.forward_backward import sampling
 from limiirl.mdp import MDP
 
 
 class Heaviest(NamedTuple):
-    """Edges of a trajectory, and its log-weight: transition probabilities and rewards, without p0."""
+    """Edges of a trajectory, and its log-weight, the sum of log transition probabilities and rewards, without p0."""
 
     edges: IntArray
     log_weight: float
@@ -30,23 +30,15 @@ class Layers:
         V_{t+1}(s') = gamma^{t+1} r(s') + max over edges (s, a, s') of V_t(s) + log p + gamma^t r(s, a, s').
 
     Every sqrt(L)-th layer is a checkpoint; the others are recomputed during backtracking, without back-pointers.
-
-    Examples
-    --------
-    Two paths from 0 to 3; state 1 costs less than state 2.
-
-    >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], state_features=[[0], [1], [5], [0]])
-    >>> Layers(mdp, np.array([-1.0])).heaviest(0, 3, 3)
-    Heaviest(edges=array([0, 2]), log_weight=-1.0)
     """
 
     def __init__(self, mdp: MDP, theta: FloatArray) -> None:
-        node, edge = move_rewards(mdp, theta)
+        node, edge = finite_rewards(mdp, theta)
         order = mdp.in_order
         self.mdp, self.node = mdp, np.ascontiguousarray(node)
         log_prob = None if mdp.deterministic else np.log(mdp.prob[order])
         self._moves = (mdp.in_ptr, mdp.src[order], log_prob, None if edge is None else edge[order])
-        # Without positive rewards the weight decreases along every trajectory.
+        # Without positive rewards, the weight never increases along a trajectory.
         self._falling = bool(np.all(node <= 0.0)) and (edge is None or bool(np.all(edge <= 0.0)))
 
     def heaviest(self, start: int, goal: int, max_length: int, *, only_last: bool = False) -> Heaviest | None:
@@ -76,7 +68,7 @@ class Layers:
         return float(sampling.advance(*self._moves, gamma**t, self.node, gamma ** (t + 1), layer, out))
 
     def _backtrack(self, goal: int, length: int, marks: list[FloatArray], spacing: int) -> IntArray:
-        """Return the edges of the heaviest trajectory of `length` moves to the goal."""
+        """Return the edges of the heaviest trajectory of `length` transitions to the goal."""
         edges, at = np.empty(length, dtype=np.int64), goal
         layers = np.empty((spacing, self.mdp.n_states))
         for mark in range((length - 1) // spacing, -1, -1):
@@ -85,7 +77,7 @@ class Layers:
             for t in range(first, last):
                 self._advance(layers[t - first], t, layers[t - first + 1])
             for t in range(last, first - 1, -1):
-                # The edges of a target are ascending, so that ties take the lowest index.
+                # The incoming edges of a state are ascending, so that ties select the lowest index.
                 came = sampling.best_arrival(*self._moves, self.mdp.gamma**t, layers[t - first], at)
                 edges[t], at = self.mdp.in_order[came], int(self._moves[1][came])
         return edges
@@ -94,33 +86,21 @@ class Layers:
 def heaviest_unbounded(mdp: MDP, theta: FloatArray, log_beta: FloatArray, start: int, goal: int) -> Heaviest:
     """Return the heaviest trajectory between two connected states, for discount 1.
 
-    With `log_beta` (S,), the log-weight of all continuations, the cost log beta(s) - log x(e) - log beta(s') is minus
-    the log-probability of edge e and therefore not negative, so that Dijkstra's algorithm applies.
-
-    Examples
-    --------
-    >>> mdp = MDP.from_edges([0, 1, 1], [1, 0, 2], state_features=[[1], [1], [0]])
-    >>> heaviest_unbounded(mdp, np.array([-1.0]), np.zeros(3), 0, 2)
-    Heaviest(edges=array([0, 2]), log_weight=-2.0)
+    `log_beta` (S,) is the log-weight of all continuations. The cost log beta(s) - log x(e) - log beta(s') of edge e is
+    minus its log-probability, and therefore nonnegative, as Dijkstra's algorithm requires.
     """
-    node, edge = move_rewards(mdp, theta)
+    node, edge = finite_rewards(mdp, theta)
     weight = np.log(mdp.prob) + node[mdp.dst] + (0.0 if edge is None else edge)
     kept = np.flatnonzero((log_beta[mdp.src] > -np.inf) & (log_beta[mdp.dst] > -np.inf))
-    # Rounding may make the cost of an only edge slightly negative.
+    # Rounding may make the cost of a state's only edge slightly negative.
     cost = np.maximum(0.0, log_beta[mdp.src[kept]] - weight[kept] - log_beta[mdp.dst[kept]])
     edges = kept[cheapest(mdp.src[kept], mdp.dst[kept], cost, mdp.n_states, start, goal)]
     return Heaviest(edges, float(node[start] + weight[edges].sum()))
 
 
 def cheapest(src: Any, dst: Any, cost: FloatArray, n_states: int, start: int, goal: int) -> IntArray:
-    """Return the edges, as indices (m,), of the shortest path between two connected states, for nonnegative costs.
-
-    Examples
-    --------
-    >>> cheapest(np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([1.0, 3.0, 1.0]), 3, 0, 2)
-    array([0, 2])
-    """
-    # Of parallel edges, keep the cheapest, or the first of equals.
+    """Return the indices (m,) of the edges of the shortest path between two connected states, for nonnegative costs."""
+    # Of parallel edges, use the cheapest, or the first if several are cheapest.
     ranked = np.lexsort((np.arange(src.size), cost, dst, src))
     pairs, place = np.unique(src[ranked].astype(np.int64) * n_states + dst[ranked], return_index=True)
     chosen = ranked[place]
@@ -135,24 +115,14 @@ def cheapest(src: Any, dst: Any, cost: FloatArray, n_states: int, start: int, go
 
 
 def is_connected(mdp: MDP, start: int, goal: int) -> bool:
-    """Return True if some path leads from one state to another.
-
-    Examples
-    --------
-    >>> mdp = MDP.from_edges([0, 1], [1, 2])
-    >>> is_connected(mdp, 0, 2), is_connected(mdp, 2, 0), is_connected(mdp, 2, 2)
-    (True, False, True)
-    """
+    """Return True if a path leads from the start to the goal."""
     links = sparse.csr_array((np.ones(mdp.n_edges), (mdp.src, mdp.dst)), shape=(mdp.n_states, mdp.n_states))
     return bool(np.any(breadth_first_order(links, start, return_predecessors=False) == goal))
 
 
-def move_rewards(mdp: MDP, theta: FloatArray) -> tuple[FloatArray, FloatArray | None]:
-    """Return finite rewards of states (S,) and of edges (E,) or None, for theta (d,)."""
+def finite_rewards(mdp: MDP, theta: FloatArray) -> tuple[FloatArray, FloatArray | None]:
+    """Return the rewards of states (S,) and of edges (E,), or None, for theta (d,); raise if they are not finite."""
     with np.errstate(over="ignore", invalid="ignore"):
         node, edge = mdp.rewards(theta)
-    for values, what in ((node, "state"), (edge, "edge")):
-        if values is not None and not np.all(np.isfinite(values)):
-            row = int(np.argmin(np.isfinite(values[:, 0])))
-            raise NumericalError(f"The reward of {what} {row} is not finite. Use smaller parameters or features.")
+    check_rewards(node, edge)
     return node[:, 0], None if edge is None else edge[:, 0]

@@ -1,6 +1,6 @@
-"""Nonsmooth functions: L-BFGS-B, with gradient sampling (Burke, Lewis and Overton 2005) where it stalls at a kink.
+"""Nonsmooth functions: L-BFGS-B, followed by gradient sampling (Burke, Lewis and Overton 2005) if it stalls at a kink.
 
-The shortest vector in the convex hull of gradients sampled nearby leads down, unless the point is a minimum.
+Minus the shortest vector in the convex hull of nearby gradients is a descent direction, unless the point is a minimum.
 """
 
 from __future__ import annotations
@@ -14,43 +14,32 @@ from scipy.optimize import nnls
 from limiirl._typing import FloatArray
 from limiirl.irl.base import FitResult, Status
 from limiirl.irl.optim.lbfgs import minimise_lbfgs
-from limiirl.irl.optim.projected_newton import Box, Objective
+from limiirl.irl.optim.projected_newton import SUFFICIENT, Box, Objective
 
-# Radii of samples, relative to the largest parameter: from far enough to see past a kink, to where rounding begins.
+# Sampling radii relative to the largest parameter.
 _RADII = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
-# Lengths of a step that are tried together, relative to the radius.
+# Step lengths that are tried in one batch, relative to the radius.
 _LENGTHS = 4.0 ** np.arange(2, -5, -1)
-# Gradients sampled at a time, at most; and the share of the predicted decrease that a step must achieve.
-_MOST, _SUFFICIENT = 40, 1e-4
-# A decrease smaller than this, relative to the value, is not worth another search.
+# Maximum number of gradients per sample.
+_MOST = 40
+# Least decrease, relative to the value, after which L-BFGS-B is restarted.
 _WORTH = 1e-9
 
 
 def minimise_nonsmooth(
     objective: Objective, starts: FloatArray, box: Box, tol: float | FloatArray, max_evaluations: int
 ) -> list[FitResult]:
-    """Minimise K functions one after the other; arguments as for `limiirl.irl.optim.minimise_lbfgs`.
+    """Minimise K functions one after the other; arguments as for `minimise_newton`.
 
-    A point at a kink counts as solved where the gradients around it, weighed against each other, cancel out to within
-    ten times the tolerance. The sample is drawn from a fixed seed.
-
-    Examples
-    --------
-    >>> class Fold:  # |x - y| + x^2 + y^2
-    ...     def evaluate(self, thetas, which):
-    ...         d = np.sign(thetas[:, :1] - thetas[:, 1:])
-    ...         return np.abs(thetas[:, 0] - thetas[:, 1]) + (thetas**2).sum(1), 2 * thetas + np.hstack([d, -d])
-    >>> box = Box(np.full(2, -9.0), np.full(2, 9.0))
-    >>> solution = minimise_nonsmooth(Fold(), np.array([[3.0, 3.0]]), box, 1e-6, 1000)[0]
-    >>> solution.converged, bool(np.abs(solution.theta).max() < 1e-5)
-    (True, True)
+    A point at a kink is a solution if some convex combination of nearby gradients is at most ten times the tolerance.
+    Points are sampled with a fixed seed.
     """
     tols = np.broadcast_to(tol, starts.shape)
     return [_minimise(objective, k, start, box, tols[k], max_evaluations) for k, start in enumerate(starts)]
 
 
 class _One:
-    """One of the K functions as a problem by itself."""
+    """Function k as an objective with one function."""
 
     def __init__(self, objective: Objective, k: int) -> None:
         self.objective, self.k = objective, k
@@ -59,16 +48,16 @@ class _One:
         return self.objective.evaluate(thetas, np.full(which.shape, self.k))
 
 
-def _minimise(objective: Objective, k: int, start: FloatArray, box: Box, tol: FloatArray, cap: int) -> FitResult:
+def _minimise(objective: Objective, k: int, start: FloatArray, box: Box, tol: FloatArray, limit: int) -> FitResult:
     one, rng = _One(objective, k), np.random.default_rng(0)
-    solution = minimise_lbfgs(one, start[None], box, tol[None], cap)[0]
+    solution = minimise_lbfgs(one, start[None], box, tol[None], limit)[0]
     while solution.status is Status.STALLED:
-        stepped = _step(one, solution, box, tol, cap, rng)
+        stepped = _step(one, solution, box, tol, limit, rng)
         if stepped.status is not Status.STALLED or stepped.value >= solution.value - _WORTH * (
             1.0 + abs(solution.value)
         ):
             return stepped
-        left = cap - stepped.n_evaluations
+        left = limit - stepped.n_evaluations
         if left < 1:
             return replace(stepped, status=Status.EVALUATIONS)
         solution = minimise_lbfgs(one, stepped.theta[None], box, tol[None], left)[0]
@@ -76,12 +65,12 @@ def _minimise(objective: Objective, k: int, start: FloatArray, box: Box, tol: Fl
     return solution
 
 
-def _step(one: _One, at: FitResult, box: Box, tol: FloatArray, cap: int, rng: np.random.Generator) -> FitResult:
-    """Return a lower point, with the status STALLED; or the same point, solved or not."""
+def _step(one: _One, at: FitResult, box: Box, tol: FloatArray, limit: int, rng: np.random.Generator) -> FitResult:
+    """Return a lower point, with status STALLED, or the same point with its final status."""
     d, used = at.theta.size, at.n_evaluations
     size, n = max(1.0, float(np.max(np.abs(at.theta)))), min(_MOST, 2 * d) + 1
     for relative in _RADII:
-        if used + n + _LENGTHS.size > cap:
+        if used + n + _LENGTHS.size > limit:
             return replace(at, n_evaluations=used, status=Status.EVALUATIONS)
         radius = relative * size
         around = box.clip(at.theta + radius * np.vstack([np.zeros(d), rng.uniform(-1.0, 1.0, (n - 1, d))]))
@@ -94,7 +83,7 @@ def _step(one: _One, at: FitResult, box: Box, tol: FloatArray, cap: int, rng: np
             trials = box.clip(at.theta - steps * shortest)
             values, _ = one.evaluate(trials, np.zeros(len(trials), dtype=np.intp))
             used += len(trials)
-            lower = values <= at.value - _SUFFICIENT * steps[:, 0] * length**2
+            lower = values <= at.value - SUFFICIENT * steps[:, 0] * length**2
             if np.any(lower):
                 best = int(np.argmin(np.where(lower, values, np.inf)))
                 return replace(at, theta=trials[best], value=float(values[best]), n_evaluations=used)
@@ -116,7 +105,7 @@ def _shortest(gradients: FloatArray, theta: FloatArray, box: Box) -> FloatArray:
 
 
 def _hull(gradients: FloatArray) -> FloatArray:
-    """Return the shortest vector in the convex hull of the rows, by nonnegative least squares (Lawson, Hanson)."""
+    """Return the shortest vector in the convex hull of the rows, by nonnegative least squares."""
     if not gradients.size:
         return np.zeros(gradients.shape[1])
     scale = float(np.max(np.abs(gradients))) or 1.0

@@ -1,4 +1,4 @@
-"""scipy's L-BFGS-B for K functions, whose evaluations are batched where one pass over a graph serves all."""
+"""scipy's L-BFGS-B for K functions, with batched evaluations if the objective asks for them (`heavy`)."""
 
 from __future__ import annotations
 
@@ -15,30 +15,18 @@ from limiirl.irl.base import FitResult, Status
 from limiirl.irl.optim.projected_newton import LONGEST, Box, Objective, evaluate_starts
 
 _Result = TypeVar("_Result")
-# Whose errors come before those of the searches, which are numbered from 0.
+# Key of the caller's errors; searches are numbered from 0, and the error with the smallest key is raised.
 _CALLER = -1
 
 
 class _Stopped(BaseException):
-    """Ends the searches that wait when one of them, or an evaluation, has failed."""
+    """Ends the waiting searches after an error in another search or in an evaluation."""
 
 
 class BatchedEvaluator:
-    """Runs K searches in threads of their own, and evaluates what they ask for in the caller's thread, all at once.
+    """Objective of K searches that run in one thread each; their evaluations are batched in the caller's thread.
 
-    A search sees an objective as if it were alone, so that it need not know of the others: its answers are the same to
-    the last bit wherever the values of one function do not depend on which others are asked for. Everything heavy
-    happens in the caller's thread, with its settings of threads and warnings.
-
-    Examples
-    --------
-    >>> class Squares:
-    ...     def evaluate(self, thetas, which):
-    ...         return (thetas**2).sum(axis=1), 2.0 * thetas
-    >>> def search(values, k):
-    ...     return float(values.evaluate(np.array([[k + 1.0]]), np.array([k]))[0][0])
-    >>> BatchedEvaluator(Squares()).run(search, 3)
-    [1.0, 4.0, 9.0]
+    The results are those of separate searches, bit for bit, if the value of a function does not depend on the batch.
     """
 
     def __init__(self, objective: Objective) -> None:
@@ -50,22 +38,21 @@ class BatchedEvaluator:
         self._failures: dict[int, BaseException] = {}
 
     def evaluate(self, thetas: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:
-        """Ask for values from a search's thread, and wait for them."""
+        """Submit a request from a search's thread and wait for the reply."""
         me = threading.get_ident()
         with self._changed:
             self._requests[me] = (thetas, which)
             self._changed.notify_all()
             self._changed.wait_for(lambda: me in self._replies or self._failures)
-            # An answer counts although another search failed since: which errors there are must not depend on who woke
-            # first.
+            # Return a reply even if another search has failed since, so that errors do not depend on the scheduler.
             if me not in self._replies:
                 raise _Stopped
             return self._replies.pop(me)
 
     def run(self, search: Callable[[Objective, int], _Result], n: int) -> list[_Result]:
-        """Return what ``search(values, k)`` returns for k = 0, ..., n - 1.
+        """Return the results of ``search(objective, k)`` for k = 0, ..., n - 1.
 
-        An error of one ends all; where several fail in the same step, that of the smallest k is raised.
+        An error in one search ends all; of several in the same step, the error of the smallest k is raised.
         """
         results: dict[int, _Result] = {}
 
@@ -88,22 +75,22 @@ class BatchedEvaluator:
                 thread.start()
             while self._serve():
                 pass
-        except BaseException as error:  # noqa: BLE001 (an interrupt as well: zeros may be left waiting)
+        except BaseException as error:  # noqa: BLE001 (also KeyboardInterrupt: no thread may be left waiting)
             self._fail(_CALLER, error)
         for thread in threads:
-            if thread.ident is not None:  # one that could not be started has nothing to end
+            if thread.ident is not None:  # it was started
                 thread.join()
         if self._failures:
             raise self._failures[min(self._failures)]
         return [results[k] for k in range(n)]
 
     def _serve(self) -> bool:
-        """Evaluate the requests of all running searches at once; return whether any is still running."""
+        """Evaluate the requests of all running searches in one batch; return True if a search is still running."""
         with self._changed:
             self._changed.wait_for(lambda: len(self._requests) == self._live or self._failures)
             if self._live == 0 or self._failures:
                 return False
-            # In the order of the functions, so that nothing depends on which thread was first.
+            # Sorted by function, so that the batch does not depend on the scheduler.
             waiting = sorted(self._requests.items(), key=lambda item: int(item[1][1][0]))
             self._requests = {}
         sizes = [which.size for _, (_, which) in waiting]
@@ -128,9 +115,9 @@ def minimise_lbfgs(
 ) -> list[FitResult]:
     """Minimise K functions by scipy's L-BFGS-B; arguments as for `minimise_newton`.
 
-    Searches run one after the other, or in lockstep where the objective is `heavy`. The best evaluated point is
-    returned. scipy checks a cap only between iterations and gives up at an infinite value; here the cap ends the search
-    at once, and after an infinite value it restarts from the best point. BLAS uses one thread for the small matrices.
+    Searches run one after the other, or in lockstep if the objective is `heavy`. The best evaluated point is returned.
+    Unlike scipy, the search stops as soon as `max_evaluations` is reached, and restarts from the best point after an
+    infinite value. BLAS uses one thread, because the matrices are small.
     """
     tols, clipped = np.broadcast_to(tol, starts.shape), box.clip(starts)
 
@@ -144,14 +131,14 @@ def minimise_lbfgs(
 
 
 class _EvaluationLimit(Exception):
-    """The cap on evaluations is reached."""
+    """The maximum number of evaluations is reached."""
 
 
 class _Recorder:
-    """One of the K functions, for scipy: counts its evaluations, keeps the best, and stops at the cap."""
+    """Function k for scipy; counts evaluations up to the limit, and stores the best point."""
 
-    def __init__(self, objective: Objective, k: int, start: FloatArray, cap: int) -> None:
-        self.objective, self.which, self.cap = objective, np.array([k]), cap
+    def __init__(self, objective: Objective, k: int, start: FloatArray, limit: int) -> None:
+        self.objective, self.which, self.limit = objective, np.array([k]), limit
         values, gradients = evaluate_starts(objective, start[None], self.which)
         self.n_evaluations = 1
         self.value, self.theta, self.gradient = float(values[0]), start, gradients[0]
@@ -160,7 +147,7 @@ class _Recorder:
     def __call__(self, theta: Any) -> tuple[float, Any]:
         if np.array_equal(theta, self.theta):
             return self.value, self.gradient
-        if self.n_evaluations >= self.cap:
+        if self.n_evaluations >= self.limit:
             raise _EvaluationLimit
         self.n_evaluations += 1
         values, gradients = self.objective.evaluate(theta[None], self.which)
@@ -177,7 +164,7 @@ def _search(
     best = _Recorder(objective, k, start, max_evaluations)
     status, radius = Status.STALLED, np.inf
     while True:
-        # After an infinite value, the next search keeps within a box around the best point that is halved each time.
+        # After an infinite value, the next search is limited to a box around the best point, halved each time.
         best.jumped, before = False, best.value
         near = Box(np.maximum(box.lower, best.theta - radius), np.minimum(box.upper, best.theta + radius))
         options: Any = {"maxfun": 10**9, "maxiter": 10**9, "gtol": 0.1 * float(np.min(tol)), "ftol": 0.0, "maxcor": 20}

@@ -14,7 +14,7 @@ from limiirl._typing import FloatArray
 from limiirl.irl.base import FitResult, Status
 from limiirl.irl.optim.projected_newton import HALVINGS, Box, NewtonSearch, Objective, descend
 
-# Half-spaces kept; those that were learned first are forgotten first.
+# Maximum number of half-spaces; the oldest are dropped first.
 _KEPT = 256
 
 
@@ -22,12 +22,12 @@ class CuttingPlanes:
     """Cutting-plane outer approximation rows . theta <= most of the effective domain of convex functions.
 
     Let c be convex and negative on the domain, and c(x) >= 0 at a point x outside. Then the domain lies where
-    c(x) + c'(x) . (theta - x) < 0, which cuts off x and what is behind it.
+    c(x) + c'(x) . (theta - x) < 0, which excludes x.
 
     Parameters
     ----------
     edge : callable
-        Returns c(x) and c'(x) (d,) of some such c at a point x (d,) outside, or None if there is none to tell.
+        Returns c(x) and c'(x) (d,) of some such c at a point x (d,) outside, or None if there is no such c.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class CuttingPlanes:
 
     Examples
     --------
-    A function is finite on a disc; what is learned at (2, 0) is the tangent x <= 1.25 and not yet x <= 1.
+    The domain is the unit disc. The cut at (2, 0) is x <= 1.25.
 
     >>> disc = CuttingPlanes(lambda x: (float(x @ x) - 1.0, 2.0 * x))
     >>> disc.learn(np.array([2.0, 0.0]))
@@ -50,7 +50,7 @@ class CuttingPlanes:
         self.most: FloatArray = np.empty(0)
 
     def learn(self, theta: FloatArray) -> bool:
-        """Add a half-space that does not hold theta (d,), a point outside the domain; return True if there is one."""
+        """Add a half-space that excludes theta (d,), a point outside the domain; return False if there is none."""
         result = self._edge(theta)
         if result is None:
             return False
@@ -62,19 +62,19 @@ class CuttingPlanes:
         return True
 
     def room(self, theta: FloatArray) -> FloatArray:
-        """Return (m,) how far a point (d,) of the domain is from the end of each half-space: not below 0."""
+        """Return the distances (m,) of a point (d,) from the boundaries of the half-spaces, at least 0."""
         if not self.most.size:
             return np.empty(0)
         return np.asarray(np.maximum(0.0, self.most - self.rows @ theta))
 
     def fork(self) -> CuttingPlanes:
-        """Return another that knows the same and goes on learning alone: threads must not depend on each other."""
+        """Return a copy for one thread, so that threads do not depend on each other."""
         other = CuttingPlanes(self._edge)
         other.rows, other.most = self.rows, self.most
         return other
 
     def merge(self, fork: CuttingPlanes) -> None:
-        """Add what a fork of this one has learned, whether or not others were merged meanwhile."""
+        """Add the half-spaces of a fork that are not present yet."""
         if fork.most.size:
             rows = self.rows.reshape(-1, fork.rows.shape[1])
             same = np.all(fork.rows[:, None] == rows, axis=2) & (fork.most[:, None] == self.most)
@@ -86,21 +86,21 @@ class CuttingPlanes:
         self.most = np.concatenate([self.most, most])[-_KEPT:]
 
 
-# Before anything is known of the curvature, no variable moves further than this in the unit of its scale.
+# Largest change of a variable in the first step, in units of its scale.
 _FIRST = 1.0
-# Curvature along a step is taken for at least this share of the model's (Powell 1978): rounding may make it negative.
+# Lower limit of the curvature along a step, relative to the model's (Powell 1978); rounding may make it negative.
 _LEAST = 1e-4
-# Of the longest part of a step.
+# Relative to the largest component of a step.
 _ROUNDING = 1e-12
 
 
 class BFGSMatrix:
-    """A positive definite model (d, d) of the Hessian, by the formula of Broyden, Fletcher, Goldfarb and Shanno.
+    """BFGS approximation (d, d) of the Hessian, positive definite.
 
     Parameters
     ----------
     scale : (d,)
-        What is known of the second derivatives, up to a factor.
+        Initial second derivatives, up to a common factor.
 
     Attributes
     ----------
@@ -112,18 +112,18 @@ class BFGSMatrix:
         self._begun = self._learned = False
 
     def begin(self, gradient: FloatArray) -> None:
-        """Choose the factor of the scale, if nothing is known yet: the first step is a short one."""
+        """Choose the factor of the scale before the first step, so that this step is short."""
         if not self._begun:
             self._begun = True
             root = np.sqrt(np.diag(self.matrix))
             self.matrix = self.matrix * max(1.0, float(np.max(np.abs(gradient) / root)) / _FIRST)
 
     def update(self, step: FloatArray, change: FloatArray) -> None:
-        """Learn from the change of the gradient (d,) along a step (d,)."""
+        """Update the approximation with the change of the gradient (d,) along a step (d,)."""
         along = self.matrix @ step
         model, true = float(step @ along), float(step @ change)
         if not self._learned and true > 0.0:
-            # The first step tells how large the scale should have been.
+            # The first step determines the factor of the scale.
             self.matrix, along, model = self.matrix * (true / model), along * (true / model), true
             self._learned = True
         if true < _LEAST * model:
@@ -147,7 +147,7 @@ def solve_box_qp(
     Parameters
     ----------
     cuts : ((m, d), (m,)), optional
-        Rows and most: half-spaces rows . step <= most that the step must not leave; 0 lies in all of them.
+        Half-spaces rows . step <= most that contain the step; they contain 0.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def solve_box_qp(
     array([0.75, 0.25])
     """
     step, free = np.zeros_like(gradient), upper > lower
-    # In units in which the model has a diagonal of ones: features may be in metres or in thousands of kilometres.
+    # Scale the model to a unit diagonal, because units of features vary.
     unit = 1.0 / np.sqrt(np.maximum(np.abs(np.diag(matrix)[free]), 1e-150))
     scaled = matrix[np.ix_(free, free)] * np.outer(unit, unit)
     damping, eye = 1e-12, np.eye(unit.size)
@@ -177,7 +177,7 @@ def solve_box_qp(
         rows, most = cuts[0][:, free] * unit, cuts[1]
         if np.any(rows @ plain > most):
             plain = _within(root, right, np.vstack([rows, eye, -eye]), np.concatenate([most, high, -low]), plain)
-            # What rounding keeps off a bound lies on it.
+            # Components within rounding error of a bound are set to it.
             reach = _ROUNDING * float(np.max(np.abs(plain)))
             plain = np.where(plain > high - reach, high, np.where(plain < low + reach, low, plain))
     step[free] = np.clip(plain * unit, lower[free], upper[free])
@@ -185,41 +185,41 @@ def solve_box_qp(
 
 
 def _within(root: FloatArray, right: FloatArray, rows: FloatArray, most: FloatArray, plain: FloatArray) -> FloatArray:
-    """Return the x (d,) for which |root x - right| is least among those with rows . x <= most, 0 being one of them.
+    """Return the x (d,) that minimises |root x - right| subject to rows . x <= most, which x = 0 satisfies.
 
-    By y = root x - right it is the problem of least distance of Lawson and Hanson (1974, chapter 23), which is one of
-    least squares without negative numbers. `plain` keeps all but the first rows.
+    With y = root x - right this is the least distance problem of Lawson and Hanson (1974, chapter 23), solved by
+    nonnegative least squares. `plain` is the solution without the cuts.
     """
     finite = np.isfinite(most)
     rows, most = rows[finite], most[finite]
     against = -solve_triangular(root, rows.T, trans="T").T
     size = np.maximum(np.linalg.norm(against, axis=1), 1e-300)
-    # The least y is no longer than that of x = 0, so that in units of this length nothing below is near 0.
+    # The solution y is no longer than that of x = 0, which is the unit of length.
     unit = float(np.linalg.norm(right))
     system = np.vstack([(against / size[:, None]).T, (-most - against @ right) / (size * unit)])
     target = np.append(np.zeros(right.size), 1.0)
     try:
         rest = system @ nnls(system, target)[0] - target
-    except RuntimeError:  # too many rounds: the step without cuts, up to the first of them
+    except RuntimeError:  # no convergence: truncate the step without cuts at the first cut
         along = rows @ plain
         return np.asarray(plain * float(np.min(most[along > most] / along[along > most], initial=1.0)))
     return np.asarray(solve_triangular(root, right - unit * rest[:-1] / rest[-1]))
 
 
-# A step is too long where the normal at its end is above this share of minus that at its beginning, and is cut to a
-# share between these, this often at most for that reason.
+# A step overshoots if the slope at its end exceeds this fraction of minus the slope at its start. It is then shortened
+# by a factor within these limits, at most this number of times.
 _OVERSHOT = 0.9
-_SHARES = (0.1, 0.7)
+_FACTORS = (0.1, 0.7)
 _TRIES = 6
-# After an infinite value; half would leave the next point so near the edge that every later step runs into it.
+# Factor of the step length after an infinite value; 0.5 would leave the next point too close to the edge of the domain.
 _INFINITE = 0.25
-# Where infinite values tell the edge, a step goes at most this share of the way to it, in full length so often.
+# Largest fraction of the distance to a cutting plane per step, and the number of attempts at full length.
 _NEARER = 0.9
 _FULL = 5
 
 
 class BFGSSearch(NewtonSearch):
-    """One of K problems on its way."""
+    """State of a projected BFGS search, with an optional outer approximation of the domain."""
 
     def __init__(
         self, curvature: BFGSMatrix, domain: CuttingPlanes | None, theta: FloatArray, value: float, gradient: FloatArray
@@ -229,7 +229,7 @@ class BFGSSearch(NewtonSearch):
         self.lowest = theta, value, gradient
 
     def aim(self, objective: Any, k: int, box: Box) -> None:
-        """Set the next direction: to the minimum of the model within the bounds and what is known of the domain."""
+        """Set the next direction: to the minimum of the quadratic model within the bounds and the cutting planes."""
         del objective, k
         self._aim(box)
 
@@ -241,44 +241,44 @@ class BFGSSearch(NewtonSearch):
         self.shorten()
 
     def accepts(self, trial: FloatArray, value: float, gradient: FloatArray, box: Box) -> bool:
-        """Return True if a trial point lowers the function enough, and does not lie far beyond the minimum."""
-        # A point may be lower and yet not low enough for so long a step; the cap may come before a better one.
+        """Return True if a trial point satisfies the Armijo rule and does not overshoot the minimum."""
+        # A rejected point may still be the lowest when the evaluations run out.
         if value < self.lowest[1]:
             self.lowest = trial, value, gradient
-        # Near the edge of the domain gradients grow without limit. A point there may be lower, but what its gradient
-        # says of the curvature holds nowhere else, so that a step may not go far beyond the minimum along it.
+        # Gradients diverge at the edge of the domain. A point there may be lower, but its gradient would spoil the BFGS
+        # approximation, so that steps must not go far beyond the minimum along the direction.
         beyond = float(gradient @ self.direction) > -_OVERSHOT * float(self.gradient @ self.direction)
         return not (beyond and self.halvings < _TRIES) and super().accepts(trial, value, gradient, box)
 
     def best(self) -> tuple[FloatArray, float, FloatArray]:
-        """Return the minimum, or else the lowest point seen, with its value and gradient."""
+        """Return the minimum, or the lowest evaluated point if not converged, with its value and gradient."""
         return super().best() if self.status is Status.CONVERGED else self.lowest
 
     def move(self, theta: FloatArray, value: float, gradient: FloatArray) -> None:
-        """Go to a point that was accepted, and learn the curvature on the way."""
+        """Set the current point and update the BFGS approximation of the Hessian."""
         self.curvature.update(theta - self.theta, gradient - self.gradient)
         super().move(theta, value, gradient)
 
     def reject(self, trial: FloatArray, value: float, gradient: FloatArray, box: Box) -> bool:
-        """Choose a new direction where an infinite value adds a cutting plane; else shorten the step.
+        """Set a new direction if an infinite value adds a cutting plane, else shorten the step.
 
-        It ends at the minimum of a cubic with these values and slopes, or well before a point of infinite value.
+        A finite step is shortened to the minimum of the cubic that interpolates values and slopes at both ends.
         """
         self.halvings += 1
         finite = bool(np.isfinite(value))
         if not finite and self.domain is not None and self.domain.learn(trial):
             tries = self.halvings
             self._aim(box)
-            # The edge is curved, and there may be others: a step that keeps running into new ones gets shorter.
+            # A step that keeps adding cutting planes gets shorter.
             self.length, self.halvings = _INFINITE ** max(0, tries - _FULL), tries
             return self.halvings <= HALVINGS
         first, last = (self.length * float(g @ self.direction) for g in (self.gradient, gradient))
-        share = _INFINITE
+        factor = _INFINITE
         if finite and np.isfinite(last):
             middle = first + last - 3.0 * (value - self.value)
             root = np.sqrt(max(0.0, middle**2 - first * last))
-            share = 1.0 - (last + root - middle) / max(last - first + 2.0 * root, 1e-300)
-        self.length *= min(_SHARES[1], max(_SHARES[0], share))
+            factor = 1.0 - (last + root - middle) / max(last - first + 2.0 * root, 1e-300)
+        self.length *= min(_FACTORS[1], max(_FACTORS[0], factor))
         return self.halvings <= HALVINGS
 
 
@@ -287,12 +287,11 @@ def minimise_bfgs(
 ) -> list[FitResult]:
     """Minimise K convex functions by a projected BFGS method, all in lockstep; arguments as for `minimise_newton`.
 
-    Every step minimises a quadratic model within the bounds, and is shortened until it lowers the function enough. An
-    infinite value shortens the step and nothing else: what is known of the curvature stays. No Hessian is asked for.
+    Every step minimises a quadratic model within the bounds, and is shortened until it satisfies the Armijo rule. An
+    infinite value shortens the step and leaves the model unchanged.
 
-    Two attributes of the objective help where it has them. With `scale` (K, d), of second derivatives, the model
-    begins. With `domains`, `CuttingPlanes` for each of the K, every infinite value adds a half-space that steps keep
-    out of.
+    Two attributes of the objective are optional: `scale` (K, d), the initial second derivatives, and `domains`, one
+    `CuttingPlanes` per function, to which every infinite value adds a half-space.
     """
     scales = getattr(objective, "scale", np.ones_like(starts))
     domains = getattr(objective, "domains", [None] * len(starts))

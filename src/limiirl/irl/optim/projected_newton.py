@@ -14,12 +14,12 @@ from limiirl._typing import FloatArray, IndexArray
 from limiirl.errors import DivergentPartition
 from limiirl.irl.base import FitResult, Status
 
-# Share of the decrease predicted by the gradient that a step must achieve (Armijo rule).
-_SUFFICIENT = 1e-4
-# Most halvings of a step: 2**-40 of a step is below rounding error.
+# Fraction of the predicted decrease that a step must achieve (Armijo rule).
+SUFFICIENT = 1e-4
+# Maximum number of halvings of a step; 2**-40 of a step is below rounding error.
 HALVINGS = 40
 _EPSILON = float(np.finfo(np.float64).eps)
-# Largest change of a parameter per step, unless a parameter is larger itself: features may be in any unit.
+# Largest change of a parameter per step, or the largest parameter if that is larger: units of features vary.
 LONGEST = 20.0
 
 
@@ -27,7 +27,7 @@ class Objective(Protocol):
     """K functions of d variables with gradients."""
 
     def evaluate(self, thetas: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:
-        """Return values (J,) and gradients (J, d) of functions `which` (J,) at thetas (J, d); inf where undefined."""
+        """Return values (J,), or inf if undefined, and gradients (J, d) of functions `which` (J,) at thetas (J, d)."""
         ...
 
 
@@ -41,7 +41,7 @@ class TwiceDifferentiable(Objective, Protocol):
 
 @dataclass(frozen=True)
 class Box:
-    """Lower and upper bounds (d,) of the variables, -inf and inf where there are none."""
+    """Lower and upper bounds (d,) of the variables; -inf and inf if unbounded."""
 
     lower: FloatArray
     upper: FloatArray
@@ -51,7 +51,7 @@ class Box:
         return np.clip(thetas, self.lower, self.upper)
 
     def active(self, theta: FloatArray, gradient: FloatArray) -> NDArray[np.bool_]:
-        """Return the mask (d,) of active variables: on a bound, with the negative gradient pointing outwards."""
+        """Return the mask (d,) of variables at a bound for which the negative gradient points outwards."""
         return ((theta <= self.lower) & (gradient > 0)) | ((theta >= self.upper) & (gradient < 0))
 
     def residual(self, theta: FloatArray, gradient: FloatArray) -> float:
@@ -60,7 +60,7 @@ class Box:
 
 
 class NewtonSearch:
-    """State of the line search of one problem: the current point, the direction and the step length."""
+    """State of the search for one minimum: the current point, the direction and the step length."""
 
     def __init__(self, theta: FloatArray, value: float, gradient: FloatArray) -> None:
         self.theta, self.value, self.gradient = theta, value, gradient
@@ -86,7 +86,7 @@ class NewtonSearch:
         self.shorten()
 
     def shorten(self) -> None:
-        """Limit the length of a new direction; vanishing curvature could lead out of the range of float64."""
+        """Limit the length of a new direction, which vanishing curvature could make too large for float64."""
         longest = max(LONGEST, float(np.abs(self.theta).max()))
         self.direction *= min(1.0, longest / float(np.abs(self.direction).max(initial=1.0)))
         self.length, self.halvings = 1.0, 0
@@ -109,9 +109,9 @@ class NewtonSearch:
     def accepts(self, trial: FloatArray, value: float, gradient: FloatArray, box: Box) -> bool:
         """Return True if a trial point satisfies the Armijo rule."""
         predicted = float(self.gradient @ (trial - self.theta))
-        if value <= self.value + _SUFFICIENT * predicted and value < self.value:
+        if value <= self.value + SUFFICIENT * predicted and value < self.value:
             return True
-        # Near the minimum, values differ by rounding error only; the gradient still decides.
+        # Near the minimum, values differ by rounding errors only, and the gradient is compared instead.
         rounding = 8 * _EPSILON * max(1.0, abs(self.value))
         return bool(value <= self.value + rounding) and box.residual(trial, gradient) < 0.5 * box.residual(
             self.theta, self.gradient
@@ -119,10 +119,10 @@ class NewtonSearch:
 
 
 def solve_damped(matrix: FloatArray, right: FloatArray) -> FloatArray:
-    """Solve (matrix + damping I) x = right by Cholesky, with the least damping that makes it positive definite."""
+    """Solve (matrix + damping I) x = right with a damping that makes the matrix positive definite."""
     if not right.size:
         return right
-    # The floor keeps the solution finite where the curvature has underflowed.
+    # The lower limit keeps the solution finite if the curvature has underflowed.
     matrix = np.asarray_chkfinite(matrix)
     damping = 1e-8 * max(float(matrix.trace()) / right.size, 1e-150)
     identity = np.eye(right.size)
@@ -138,17 +138,17 @@ def minimise_newton(
 ) -> list[FitResult]:
     """Minimise K convex functions by a projected Newton method with exact Hessians.
 
-    Active variables are held; the others take a Newton step, which is projected and halved until it satisfies the
-    Armijo rule. A singular Hessian is damped, so that unidentified directions do not move. Values decrease
-    monotonically up to rounding, so that the last point is the best.
+    Active variables are fixed; the others take a Newton step, which is projected and halved until it satisfies the
+    Armijo rule. A singular Hessian is damped, so that theta does not change along unidentified directions. Values
+    decrease monotonically up to rounding, so that the last point is the best.
 
     Parameters
     ----------
     starts : (K, d)
     tol : float or (K, d)
-        Largest projected gradient at which a problem counts as solved.
+        Largest projected gradient at a solution.
     max_evaluations : int
-        Cap on values with gradients, per problem.
+        Maximum number of values with gradients per function.
     """
     return descend(objective, starts, box, tol, max_evaluations, lambda _, *point: NewtonSearch(*point))
 
@@ -161,7 +161,7 @@ def descend(
     max_evaluations: int,
     begin: Callable[[int, FloatArray, float, FloatArray], NewtonSearch],
 ) -> list[FitResult]:
-    """Run K line searches in lockstep, one batched evaluation per iteration, until each has stopped."""
+    """Run K searches in lockstep, with one batched evaluation per iteration, until all have stopped."""
     thetas, tols = box.clip(starts), np.broadcast_to(tol, starts.shape)
     values, gradients = evaluate_starts(objective, thetas, np.arange(thetas.shape[0]))
     searches = [begin(k, thetas[k], float(values[k]), gradients[k]) for k in range(thetas.shape[0])]
@@ -185,7 +185,7 @@ def descend(
 def _continue(
     objective: Objective, search: NewtonSearch, k: int, box: Box, tol: FloatArray, max_evaluations: int, *, moved: bool
 ) -> None:
-    """Set the status of a search, and at a new point its next direction."""
+    """Set the status of a search, and the next direction if the point has changed."""
     if moved and box.residual(search.theta, search.gradient / tol) <= 1.0:
         search.status = Status.CONVERGED
     elif moved:
@@ -195,14 +195,14 @@ def _continue(
 
 
 def evaluate_starts(objective: Objective, thetas: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:
-    """Return values and gradients at the starts, or raise where a value is not finite."""
+    """Return values and gradients at the starts, or raise if a value is not finite."""
     values, gradients = objective.evaluate(thetas, which)
     if not np.all(np.isfinite(values)):
         j = int(np.argmin(np.isfinite(values)))
         k = int(which[j])
         raise DivergentPartition(
-            f"The partition function is infinite, or beyond float64, at the start of column {k}. Pass a start with "
-            "lower rewards, or none.",
+            f"starts[{k}] must have a finite partition function; it is infinite, or overflows float64. Use lower "
+            "rewards, or None.",
             parameter="starts",
             value=thetas[j],
             index=k,

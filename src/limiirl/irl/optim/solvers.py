@@ -1,31 +1,42 @@
-"""Solvers by name, and minimisation along a ray."""
+"""Solvers by name, minimisation along a ray, and trial points for a feasible start."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from limiirl._typing import FloatArray
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.base import FitResult
 from limiirl.irl.optim.lbfgs import minimise_lbfgs
 from limiirl.irl.optim.projected_bfgs import minimise_bfgs
-from limiirl.irl.optim.projected_newton import minimise_newton
+from limiirl.irl.optim.projected_newton import Box, minimise_newton
 
 SOLVERS: dict[str, Callable[..., list[FitResult]]] = {
     "newton": minimise_newton,
     "lbfgs": minimise_lbfgs,
     "bfgs": minimise_bfgs,
 }
-"""Solvers of K problems within bounds, by name."""
+"""Solvers by name."""
+
+
+def increasing_costs(box: Box, features: FloatArray) -> Iterator[FloatArray]:
+    """Yield 0 and parameters (d,) of increasing size within the bounds that make features (d,) costs.
+
+    The largest is 4^10, because units of features vary.
+    """
+    start = box.clip(np.zeros(features.size))
+    for cost in (0.0, *(4.0**power for power in range(11))):
+        yield box.clip(start - cost * np.sign(features))
 
 
 def minimise_ray(loss: Callable[[float], float], longest: float) -> float:
-    """Return the factor in [0, longest] that minimises a convex function of one variable, by its order of magnitude.
+    """Return the factor in [0, longest] that minimises a convex function of one variable, searching in log space.
 
-    Factors where the function is infinite, or the sum over trajectories is, are too large.
+    A factor is too large if the loss is infinite, or raises `DivergentPartition` or `NumericalError`.
 
     Examples
     --------
@@ -43,7 +54,7 @@ def minimise_ray(loss: Callable[[float], float], longest: float) -> float:
     def safe(power: float) -> float:
         return at(float(np.exp(power)))
 
-    # A convex function of x is unimodal in log x, and the right factor may be a millionth: features have units.
+    # A convex function of x is unimodal in log x. The minimum may be at 1e-6, because units of features vary.
     grid = np.linspace(np.log(1e-9 * longest), np.log(longest), 25)
     values = [safe(power) for power in grid]
     best = int(np.argmin(values))
