@@ -1,4 +1,4 @@
-"""`init="best"`: never a worse start than the clusterings it tries, the same for the same seed, one set of warnings."""
+"""`init="best"`: never worse than its candidate clusterings, reproducible, and with one set of warnings."""
 
 import warnings
 
@@ -20,14 +20,14 @@ def start(model, init, **parameters):
 
 
 @pytest.mark.parametrize("irl", [MaxEnt(7, bounds=(-5, 5)), MaxCausalEnt(bounds=(-5, 5))], ids=["MaxEnt", "causal"])
-def test_no_clustering_explains_more(irl):
+def test_best_has_the_highest_objective_of_its_candidates(irl):
     best = start(irl, "best").objective_
     others = [start(irl, "kmeans"), start(irl, "gmm"), start(irl, "kmeans", embedding="gradients")]
     assert max(other.objective_ for other in others) <= best + 1e-6
     assert min(other.objective_ for other in others) < best - 5e-5
 
 
-def test_it_finds_intents_that_k_means_confuses():
+def test_best_separates_intents_that_kmeans_confuses():
     world = ElementWorld(n_elements=6, wind=0.1, height=6, gamma=0.99, seed=1002)
     demos, labels = world.sample(100, seed=2004)
     result = {}
@@ -38,7 +38,7 @@ def test_it_finds_intents_that_k_means_confuses():
     assert result["best"] > result["kmeans"]
 
 
-def test_an_embedding_of_the_users_is_all_that_is_clustered():
+def test_best_clusters_a_given_embedding_only():
     ready = make_problem(MaxEnt(7), crossings(), DEMOS)
     points = np.asarray(LABELS, dtype=np.float64)[:, None]
     assert [c.init for c in candidates(ready, points, with_gradients=False)] == ["kmeans", "gmm"]
@@ -69,6 +69,6 @@ def test_identical_demonstrations_warn_once():
     assert issubclass(empty[0].category, DegenerateIntentWarning)
 
 
-def test_a_similar_name_is_refused():
+def test_a_similar_name_is_rejected():
     with pytest.raises(InvalidParameter, match="best, random_rewards"):
         start(MaxEnt(7), "beste")

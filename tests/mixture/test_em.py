@@ -332,7 +332,7 @@ def test_a_model_with_two_methods_gives_the_same_mixture():
     np.testing.assert_allclose(plain.U, own.U, rtol=1e-5, atol=1e-8)
 
 
-def test_a_cap_on_evaluations_is_honoured_or_an_error():
+def test_a_limit_on_evaluations_is_honoured_or_raises():
     class Capped(PlainModel):
         max_evaluations = 7
 

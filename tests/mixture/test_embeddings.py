@@ -1,4 +1,4 @@
-"""Embeddings by name: against brute force and finite differences, for groups, agents, files, and in mixtures."""
+"""Embeddings by name, compared with brute force and finite differences, for groups, agents, files and mixtures."""
 
 import warnings
 
@@ -10,8 +10,8 @@ from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, Si
 from limiirl.demos.agents import Agents
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, IdentifiabilityWarning, InvalidParameter
 from limiirl.irl.problem import make_problem
-from limiirl.mixture.embeddings import EMBEDDINGS, embedding, gradients, shares, whiten_scores
-from limiirl.mixture.init import points
+from limiirl.mixture.embeddings import EMBEDDINGS, gradients, shares, whiten_scores
+from limiirl.mixture.init import embed
 from limiirl.mixture.selection.select import select_intents
 from tests.helpers import raises
 from tests.oracles.mixture import crossings, walks
@@ -28,7 +28,7 @@ def test_shares_are_features_over_their_sum():
         np.testing.assert_allclose(row, [x / sum(abs(features)) for x in features], rtol=1e-12)
 
 
-def test_shares_of_nothing_are_nothing():
+def test_shares_of_zero_features_are_zero():
     mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0.0], [-2.0]])
     result = shares(make_problem(MODELS[0], mdp, Demonstrations.from_lists([[0], [0, 1]])))
     np.testing.assert_array_equal(result, [[0.0], [-1.0]])
@@ -40,7 +40,7 @@ def test_gradients_are_whitened_differences_of_log_prob(irl, groups):
     names = np.arange(60) if groups is None else groups
     members = [np.flatnonzero(names == name) for name in np.unique(names)]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", IdentifiabilityWarning)  # all walks are of as many steps, and need not be
+        warnings.simplefilter("ignore", IdentifiabilityWarning)  # all walks have the same length
         theta = irl.fit(MAP, DEMOS)
     h, scores = 1e-5, np.empty((60, 3))
     for j in range(3):
@@ -48,7 +48,7 @@ def test_gradients_are_whitened_differences_of_log_prob(irl, groups):
         log_p = irl.log_prob(MAP, either, DEMOS)
         scores[:, j] = (log_p[:, 0] - log_p[:, 1]) / (2 * h)
     means = np.array([scores[rows].mean(axis=0) for rows in members])
-    # Distances between whitened points are Mahalanobis distances, whatever the axes.
+    # Distances between whitened points are Mahalanobis distances, independent of the axes.
     inverse = np.linalg.pinv(means.T @ means / len(means), rcond=1e-6, hermitian=True)
     result = gradients(make_problem(irl, MAP, DEMOS, groups))
     for i in (0, 3, 5):
@@ -66,8 +66,8 @@ def test_whitened_points_have_unit_moments_and_no_empty_directions():
 
 
 @pytest.mark.parametrize("name", list(EMBEDDINGS))
-def test_a_name_is_the_array_it_stands_for(name):
-    points = embedding(name)(make_problem(MODELS[0], MAP, DEMOS))
+def test_an_embedding_by_name_equals_its_array(name):
+    points = EMBEDDINGS[name](make_problem(MODELS[0], MAP, DEMOS))
     by_name, by_array = (
         IntentMixture(2, MODELS[0], embedding=how, random_state=0, max_iter=2, resp_tol=0.5).fit(MAP, DEMOS)
         for how in (name, points)
@@ -79,7 +79,7 @@ def test_a_name_is_the_array_it_stands_for(name):
 @pytest.mark.parametrize("name", list(EMBEDDINGS))
 def test_identical_demonstrations_have_one_point(name):
     same = Demonstrations.from_lists([[0, 1, 5]] * 4)
-    result = embedding(name)(make_problem(MODELS[0], MAP, same))
+    result = EMBEDDINGS[name](make_problem(MODELS[0], MAP, same))
     np.testing.assert_array_equal(np.ptp(result, axis=0), 0.0)
     with pytest.warns(DegenerateIntentWarning):
         mix = IntentMixture(2, MODELS[0], embedding=name, random_state=0).fit(MAP, same)
@@ -97,7 +97,7 @@ def test_agents_need_no_mdp(name):
     assert mix.responsibilities_.shape == (4, 2)
 
 
-def test_names_survive_files_clones_and_the_choice_of_k(tmp_path):
+def test_names_are_kept_by_files_clones_and_select_intents(tmp_path):
     mix = IntentMixture(2, MODELS[0], embedding="gradients", refine="split_merge", init="best", random_state=0)
     mix.set_params(likelihood_tol=1e-3).fit(MAP, DEMOS)
     mix.save(tmp_path / "mixture")
@@ -110,7 +110,7 @@ def test_names_survive_files_clones_and_the_choice_of_k(tmp_path):
     assert [row.n_intents for row in result.rows] == [1, 2]
 
 
-def test_unknown_names_are_refused_with_those_that_are_known():
+def test_unknown_names_raise_with_a_list_of_names():
     with raises(InvalidParameter, parameter="embedding", value="nowhere") as caught:
         IntentMixture(2, MODELS[0], embedding="nowhere").fit(MAP, DEMOS)
     assert "shares, gradients" in str(caught.value)
@@ -122,7 +122,7 @@ def lengths_and_ends(mdp, demos):
 
 @pytest.mark.parametrize("groups", [None, GROUPS], ids=["demos", "groups"])
 def test_an_embedding_may_be_a_function(groups):
-    """One of (mdp, demos) with a point per demonstration; a group's point is the mean of theirs."""
+    """The function of (mdp, demos) returns one point per demonstration; the point of a group is their mean."""
     given = {"irl": MODELS[0], "random_state": 0, "max_iter": 2, "resp_tol": 0.5}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -132,11 +132,11 @@ def test_an_embedding_may_be_a_function(groups):
         )
     np.testing.assert_array_equal(by_points.responsibilities_, by_function.responsibilities_)
     assert not np.array_equal(by_function.responsibilities_, plain.responsibilities_)
-    result = points(lengths_and_ends, make_problem(MODELS[0], MAP, DEMOS, GROUPS))
+    result = embed(lengths_and_ends, make_problem(MODELS[0], MAP, DEMOS, GROUPS))
     wanted = [lengths_and_ends(MAP, DEMOS)[group == GROUPS].mean(axis=0) for group in range(6)]
     np.testing.assert_allclose(result, wanted, rtol=1e-12)
 
 
-def test_a_function_has_a_point_for_each_demonstration():
-    with pytest.raises(InvalidParameter, match="embedding.*60"):
+def test_a_function_must_return_one_point_per_demonstration():
+    with raises(InvalidParameter, parameter="embedding", value=(3, 3)):
         IntentMixture(2, MODELS[0], embedding=lambda mdp, demos: np.zeros((3, mdp.n_features))).fit(MAP, DEMOS)

@@ -1,4 +1,4 @@
-"""A fitted mixture on old and new demonstrations, whole and partial: averages over intents, by hand."""
+"""Inference with a fitted mixture on training, new and partial demonstrations, compared with averages over intents."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def beginning_so(prefix) -> np.ndarray:
 
 
 @pytest.mark.parametrize("prefix", [[0], [0, 1], [0, 4, 8], [0, 1, 2, 6]])
-def test_posterior_of_a_prefix_sums_over_all_that_may_follow(prefix):
+def test_posterior_of_a_prefix_sums_over_all_continuations(prefix):
     joint = RHO * beginning_so(prefix)
     begun = Demonstrations.from_lists([prefix])
     np.testing.assert_allclose(MIX.predict_proba(begun, partial=True)[0], joint / joint.sum(), rtol=1e-10)
@@ -133,7 +133,7 @@ def test_a_subclass_of_maxent_keeps_its_own_likelihood():
     np.testing.assert_allclose(mix.score(DEMOS), mix.log_likelihood_, rtol=1e-12)
 
 
-def test_a_fit_of_different_lengths_is_named():
+def test_demonstrations_longer_than_max_length_raise():
     with pytest.raises(InvalidParameter, match="^Ragged.fit must"):
         IntentMixture(2, Ragged(), np.eye(2)[LABELS]).fit(MDP, DEMOS)
 
@@ -164,7 +164,7 @@ def test_a_demonstration_impossible_under_every_intent_is_named(model):
         mix.fit(MDP, DEMOS, groups=groups)
 
 
-def test_a_model_without_a_method_that_is_asked_for():
+def test_unsupported_method_raises():
     mix = IntentMixture(2, Likelihood(), RewardEnsemble(RHO, TASTES), max_iter=0).fit(MDP, DEMOS)
     assert mix.predict(DEMOS).shape == (60,)
     for call, name in (

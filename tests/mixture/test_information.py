@@ -93,7 +93,7 @@ def test_information_is_minus_the_second_derivative_of_the_log_likelihood(moves,
     np.testing.assert_array_equal(result, result.T)
 
 
-def test_any_length():
+def test_unbounded_length():
     mdp = small_mdp(gamma=1.0)
     rows = np.arange(0, 40, 4)
     paths = Enumeration(mdp, 4)
@@ -133,7 +133,7 @@ def test_a_ridge_adds_its_curvature():
 
 
 @pytest.mark.parametrize("groups", [None, GROUPS], ids=["alone", "grouped"])
-def test_unrecorded_actions_take_the_outer_product_of_scores(groups):
+def test_unrecorded_actions_use_the_outer_product_of_scores(groups):
     mdp = small_mdp()
     paths = Enumeration(mdp, 4)
     alike = list(same_states(paths).values())
@@ -149,7 +149,7 @@ def test_unrecorded_actions_take_the_outer_product_of_scores(groups):
     np.testing.assert_allclose(information(ready, RHO, thetas), each.T @ each, rtol=1e-6, atol=1e-6)
 
 
-def test_a_model_of_fit_and_log_prob_takes_the_outer_product_of_scores():
+def test_a_model_with_fit_and_log_prob_uses_the_outer_product_of_scores():
     mdp = small_mdp()
     paths = Enumeration(mdp, 4)
     rows, thetas = draw(paths), thetas_for(mdp)
@@ -178,7 +178,7 @@ def test_blocks_add_up_to_the_whole(kind, groups, monkeypatch):
     np.testing.assert_allclose(information(ready, RHO, thetas), whole, rtol=1e-8, atol=1e-8)
 
 
-def test_errors_are_those_of_the_last_share_left_out():
+def test_errors_do_not_depend_on_which_weight_is_eliminated():
     mdp = small_mdp(moves=False)
     paths = Enumeration(mdp, 4)
     rows = from_mixture(paths, 4000)
@@ -231,7 +231,7 @@ def repeat_feature(copies: int = 2) -> MDP:
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.01])
-def test_directions_without_effect_are_marked_and_leave_the_other_errors_right(ridge):
+def test_null_directions_are_marked_and_do_not_affect_other_errors(ridge):
     mdp, twice = small_mdp(moves=False), repeat_feature()
     paths = Enumeration(mdp, 4)
     demos = as_demonstrations(paths, from_mixture(paths, 2000))
@@ -255,7 +255,7 @@ def test_directions_without_effect_are_marked_and_leave_the_other_errors_right(r
         np.testing.assert_allclose(result.weights**2, whole[[0, 0], [0, 0]], rtol=1e-8)
 
 
-def test_a_bound_that_stops_a_direction_makes_the_rest_of_it_known():
+def test_a_bound_on_a_null_direction_identifies_its_other_parameters():
     paths = Enumeration(small_mdp(moves=False), 4)
     demos = as_demonstrations(paths, from_mixture(paths, 2000))
     theta = np.array([[-0.5, -1.0, 0.0]])  # the third lies on the bound: the second cannot be traded for it
@@ -268,7 +268,7 @@ def test_a_bound_that_stops_a_direction_makes_the_rest_of_it_known():
     assert result.n_free == 2
 
 
-def test_a_bound_leaves_the_other_errors_those_of_a_model_that_knows_the_value():
+def test_errors_with_an_active_bound_equal_errors_with_the_value_fixed():
     mdp = small_mdp(moves=False)
     paths = Enumeration(mdp, 4)
     rows = from_mixture(paths, 2000)
@@ -366,7 +366,7 @@ def test_null_directions_independent_of_theta_are_computed_once(kind, parameters
         assert result.status[k].tolist() == alone.status[0].tolist()
 
 
-def test_an_intent_that_nobody_follows_is_empty():
+def test_intent_without_demonstrations_is_empty():
     mdp = small_mdp(moves=False)
     paths = Enumeration(mdp, 4)
     demos = as_demonstrations(paths, from_mixture(paths, 2000))
@@ -478,7 +478,7 @@ def fit_mixture(**parameters) -> tuple[IntentMixture, Demonstrations]:
     return mix.fit(FORK, demos), demos
 
 
-def test_a_mixture_remembers_its_data_and_can_be_told_them():
+def test_a_mixture_stores_its_data_or_accepts_them():
     mix, demos = fit_mixture()
     remembered = mix.standard_errors()
     result = mix.standard_errors(demos)
@@ -496,7 +496,7 @@ def test_a_mixture_remembers_its_data_and_can_be_told_them():
     np.testing.assert_array_equal(mix.standard_errors(demos).covariance, remembered.covariance)
 
 
-def test_errors_want_a_fit_and_groups_want_demonstrations():
+def test_errors_require_a_fit_and_groups_require_demonstrations():
     with pytest.raises(NotFitted, match="not fitted"):
         IntentMixture(2).standard_errors()
     mix, demos = fit_mixture()
@@ -522,7 +522,7 @@ def test_criteria(grouped):
     np.testing.assert_allclose(mix.icl(demos, groups), bic - 2 * np.sum(U * np.log(U)), rtol=1e-10)
 
 
-def test_criteria_know_demonstrations_that_cannot_overlap():
+def test_criteria_with_demonstrations_that_cannot_overlap():
     phi = [[0, 0], [1, 0], [0, 1], [0, 0]]
     mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=phi)
     demos = Demonstrations.from_lists([[0, 1, 3]] * 3 + [[0, 2, 3]])
@@ -537,7 +537,7 @@ def demos_log_likelihood(mix: IntentMixture, demos: Demonstrations) -> float:
 
 
 @pytest.mark.parametrize("theta", [-5e-5, -1e-3, -0.5])
-def test_scores_near_the_edge_of_what_is_finite(theta):
+def test_scores_near_the_boundary_of_the_domain(theta):
     # Any number of loops in 0, then on to 1: log p(n loops) = n theta + log(1 - exp(theta)), finite below 0 only.
     mdp = MDP.from_edges([0, 0], [0, 1], edge_features=[[1.0], [0.0]])
     demos = Demonstrations.from_lists([[0, 1], [0, 0, 1]])
@@ -548,7 +548,7 @@ def test_scores_near_the_edge_of_what_is_finite(theta):
     np.testing.assert_allclose(result[:, 0, 0], wanted, rtol=1 / 290)
 
 
-def test_scores_at_the_very_edge_are_those_of_the_side_that_is_finite():
+def test_scores_at_the_boundary_are_one_sided():
     mdp = MDP.from_edges([0, 0], [0, 1], edge_features=[[1.0], [0.0]])
     ready = make_problem(DestinationMaxEnt(), mdp, Demonstrations.from_lists([[0, 1], [0, 0, 1]]))
     thetas = np.array([[-1e-9], [-0.5]])

@@ -45,7 +45,7 @@ class Setting:
 
 @settings(max_examples=examples(40))
 @given(SOME, SEEDS, st.booleans(), st.sampled_from(["none", "start"]))
-def test_it_is_the_curvature_of_the_likelihood_in_any_direction(case, seed, grouped, condition):
+def test_information_is_the_curvature_of_the_likelihood_in_every_direction(case, seed, grouped, condition):
     given_ = Setting(case, seed, grouped)
     K, v = given_.rho.size, given_.direction / np.linalg.norm(given_.direction)
     x = np.concatenate([given_.rho, given_.thetas.ravel()])
@@ -64,7 +64,7 @@ def test_it_is_the_curvature_of_the_likelihood_in_any_direction(case, seed, grou
 
 @settings(max_examples=examples(25))
 @given(SOME, SEEDS, st.booleans())
-def test_intents_have_no_order_and_twice_the_data_hold_twice_the_information(case, seed, grouped):
+def test_information_is_equivariant_and_proportional_to_the_data(case, seed, grouped):
     given_ = Setting(case, seed, grouped)
     K, d = given_.thetas.shape
     order = np.random.default_rng(seed).permutation(K)
@@ -79,7 +79,7 @@ def test_intents_have_no_order_and_twice_the_data_hold_twice_the_information(cas
 
 @settings(max_examples=examples(50))
 @given(SOME, SEEDS, st.sampled_from([None, (-0.5, 0.5)]), st.sampled_from(["none", "start"]))
-def test_there_is_an_error_or_a_reason(case, seed, bounds, condition):
+def test_every_parameter_has_an_error_or_a_status(case, seed, bounds, condition):
     given_ = Setting(case, seed, grouped=False)
     thetas = given_.thetas if bounds is None else np.clip(given_.thetas, *bounds)
     result = standard_errors(given_.make(bounds=bounds, condition=condition), given_.rho, thetas)

@@ -1,4 +1,4 @@
-"""Every way to begin: what it makes of the data, and what it says of data that it cannot use."""
+"""Every `init` and `reward_init`: initial responsibilities, rewards and warnings, and errors for invalid data."""
 
 import re
 import warnings
@@ -25,7 +25,7 @@ from limiirl.errors import (
     NotFitted,
 )
 from limiirl.irl.problem import make_problem
-from limiirl.mixture.init import as_responsibilities, gmm, grouping, kmeans, random_rewards
+from limiirl.mixture.init import as_responsibilities, cluster, gmm, kmeans, random_rewards
 from limiirl.mixture.reward_init import mean, mean_clipped, mean_ray, mle, start_from
 from limiirl.worlds import ElementWorld
 from tests.helpers import raises
@@ -49,12 +49,12 @@ def rng():
 
 
 @pytest.mark.parametrize("init", ["kmeans", "gmm"])
-def test_clusters_in_feature_space_are_the_elements(init):
+def test_clusters_in_feature_space_recover_the_elements(init):
     mix = start(init, n_intents=3, mdp=WORLD.mdp, demos=ROLLS, irl=MaxEnt())
     assert adjusted_rand_score(TRUTH, mix.labels_) > 0.9
 
 
-def test_kmeans_is_hard_and_on_points_as_they_are():
+def test_kmeans_does_not_scale_points():
     points = ROLLS.features(WORLD.mdp)
     labels = kmeans(points, 3, rng())
     inertia = sum(np.sum((points[labels == k] - points[labels == k].mean(axis=0)) ** 2) for k in range(3))
@@ -102,7 +102,7 @@ def test_random_responsibilities_differ_by_seed_and_restart():
     assert len({restart.objective for restart in several.restarts_}) == 3
 
 
-def test_labels_are_one_fit_each():
+def test_labels_yield_one_fit_per_cluster():
     mix = start(LABELS)
     wanted = [IRL.fit(MDP, DEMOS[k == LABELS]) for k in (0, 1)]
     np.testing.assert_allclose(mix.thetas_, wanted, rtol=1e-5, atol=1e-6)
@@ -117,7 +117,7 @@ def test_labels_are_one_fit_each():
     assert len(series.restarts_) == 1
 
 
-def test_responsibilities_and_ensembles_are_taken_as_given():
+def test_given_responsibilities_and_ensembles_are_unchanged():
     U = rng().dirichlet(np.ones(2), size=len(DEMOS))
     mix = start(U)
     np.testing.assert_allclose(mix.weights_, U.mean(axis=0), rtol=1e-10)
@@ -155,13 +155,13 @@ def test_a_missing_label_is_named(label):
         start(labels)
 
 
-def test_a_pipeline_gets_the_number_of_intents():
+def test_the_number_of_intents_is_set_in_a_pipeline():
     clusterer = make_pipeline(StandardScaler(), KMeans(n_init=3))
     mix = start(clusterer, n_intents=3, mdp=WORLD.mdp, demos=ROLLS, irl=MaxEnt())
     assert adjusted_rand_score(TRUTH, mix.labels_) > 0.8
 
 
-def test_a_clusterer_that_finds_too_many():
+def test_a_clusterer_with_too_many_clusters():
     with raises(InvalidParameter, parameter="init", value=26):
         start(DBSCAN(eps=0.1, min_samples=1), n_intents=1)
 
@@ -179,7 +179,7 @@ def test_a_function():
     np.testing.assert_array_equal(made.thetas_, np.eye(2, 3))
 
 
-def test_embedding_is_what_is_clustered():
+def test_the_embedding_is_clustered():
     hidden = LABELS[:, None] + 0.01 * rng().normal(size=(len(DEMOS), 1))
     mix, wanted = start("kmeans", embedding=hidden), start(LABELS)
     order = np.argsort(mix.thetas_[:, 1])[::-1]
@@ -197,7 +197,7 @@ def test_mean_rewards_are_centred_on_demonstrations():
     np.testing.assert_allclose(mean_clipped(narrow, U), np.clip(wanted, -0.1, 0.2), atol=1e-12)
 
 
-def test_mean_ray_is_the_best_multiple_in_any_unit():
+def test_mean_ray_is_the_best_multiple_in_every_unit():
     U = np.eye(2)[LABELS]
     for unit in (1.0, 1e-3, 1e3):
         mdp = MDP.replace(state_features=unit * MDP.state_features)
@@ -212,7 +212,7 @@ def test_mean_ray_is_the_best_multiple_in_any_unit():
             assert values[1] > max(values[0], values[2])
 
 
-def test_mle_of_responsibilities_is_a_fit_each():
+def test_mle_equals_one_fit_per_column_of_responsibilities():
     ready, U = make_problem(IRL, MDP, DEMOS), rng().dirichlet(np.ones(2), size=len(DEMOS))
     np.testing.assert_allclose(mle(ready, U)[0], IRL.fit(MDP, DEMOS, weights=U[:, 0]), rtol=1e-6, atol=1e-7)
 
@@ -226,7 +226,7 @@ def test_a_reward_init_may_be_a_function():
     np.testing.assert_array_equal(made.thetas_, np.arange(6.0).reshape(2, 3) / 6)
 
 
-def test_groups_begin_together():
+def test_groups_have_one_initial_intent():
     groups = np.arange(len(DEMOS)) % 30
     per_group = LABELS[:30]
     mix = start(per_group, groups=groups)
@@ -251,8 +251,8 @@ def test_labels_that_differ_within_a_group():
 def test_restarts_of_kmeans_begin_from_different_clusters():
     points = rng().normal(size=(200, 4))
     units = Groups.from_labels(None, 200)
-    full = [grouping("kmeans", points, 5, units, np.random.default_rng(s), first=True) for s in range(4)]
-    single = [grouping("kmeans", points, 5, units, np.random.default_rng(s), first=False) for s in range(4)]
+    full = [cluster("kmeans", points, 5, units, np.random.default_rng(s), first=True) for s in range(4)]
+    single = [cluster("kmeans", points, 5, units, np.random.default_rng(s), first=False) for s in range(4)]
 
     def inertia(U):
         centres = (U.T @ points) / U.sum(axis=0)[:, None]
@@ -304,13 +304,29 @@ BAD = [
 
 
 @pytest.mark.parametrize("parameters", BAD, ids=[f"{i}-{next(iter(bad))}" for i, bad in enumerate(BAD)])
-def test_bad_parameters(parameters):
+def test_invalid_parameters(parameters):
     wanted = "n_init" if "n_init" in parameters else next(iter(parameters))
     with raises(InvalidParameter, parameter=wanted):
         IntentMixture(**{"n_intents": 2, "irl": IRL} | parameters).fit(MDP, DEMOS)
 
 
-def test_no_demonstrations_and_things_that_are_none():
+@pytest.mark.parametrize("changes", [{"init": "kmean"}, {"reward_init": "median"}, {"embedding": "points"}])
+def test_names_are_checked_before_the_data(changes):
+    ((name, value),) = changes.items()
+    with raises(InvalidParameter, parameter=name, value=value):
+        IntentMixture(**changes).fit(None, None)
+
+
+def test_invalid_features_are_an_error_of_the_model():
+    class Short(MaxEnt):
+        def features(self, mdp, demos):
+            return np.full((len(demos), 2), np.nan)
+
+    with raises(InvalidParameter, parameter="irl", index=0):
+        IntentMixture(2, Short(7)).fit(MDP, DEMOS)
+
+
+def test_empty_and_invalid_demonstrations():
     with raises(InvalidDemos, parameter="demos"):
         IntentMixture().fit(MDP, DEMOS[:0])
     with raises(InvalidDemos, parameter="demos"):
@@ -325,7 +341,7 @@ def test_no_demonstrations_and_things_that_are_none():
             getattr(IntentMixture(), method)(DEMOS)
 
 
-def test_more_groups_wanted_than_there_are():
+def test_more_intents_than_groups():
     with raises(InvalidParameter, parameter="n_intents", value=4):
         IntentMixture(4, IRL).fit(MDP, DEMOS, groups=np.arange(90) % 3)
 
@@ -351,11 +367,12 @@ EQUAL = RewardEnsemble([0.3, 0.7, 0.0], np.full((3, 3), -1.0))
 
 
 @pytest.mark.parametrize("init", [np.where(LABELS == 1, 2, 0), EQUAL, "best"], ids=["empty", "equal", "best"])
-def test_warnings_of_starts_point_to_the_line_of_the_user(init):
+@pytest.mark.parametrize("method", ["fit", "fit_predict"])
+def test_warnings_of_initialisations_point_to_the_line_of_the_caller(init, method):
     demos = DEMOS[np.zeros(90, dtype=int)] if isinstance(init, str) else DEMOS
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        IntentMixture(3, IRL, init, random_state=0, max_iter=0).fit(MDP, demos)
+        getattr(IntentMixture(3, IRL, init, random_state=0, max_iter=0), method)(MDP, demos)
     assert re.search("initially assigned|same initial rewards", str(caught[0].message))
     assert {(w.category, w.filename) for w in caught} == {(DegenerateIntentWarning, __file__)}
 
@@ -373,7 +390,7 @@ def test_the_warning_of_several_starts_is_issued_once_also_by_an_executor():
     assert [filename for _, filename in issued[0]] == [__file__]
 
 
-def test_an_empty_cluster_is_named_once_and_starts_from_all():
+def test_an_empty_cluster_is_named_once_and_fitted_to_all_data():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         mix = start(np.where(LABELS == 1, 2, 0), n_intents=3)
@@ -395,14 +412,14 @@ def test_an_ensemble_of_equal_rewards_is_perturbed():
     assert np.abs(mix.thetas_[0] - mix.thetas_[1]).max() > 0.1
 
 
-def test_means_that_come_out_the_same_are_perturbed():
+def test_equal_means_are_perturbed():
     ready, U = make_problem(IRL, MDP, DEMOS), np.full((90, 2), 0.5)
     result = start_from(ready, U, "mean_ray", rng())
-    assert len(result.messages) == 1
+    assert len(result.warnings) == 1
     assert np.abs(result.thetas[0] - result.thetas[1]).max() > 1e-3
 
 
-def test_random_states_of_all_kinds():
+def test_random_states_of_all_types():
     one = start("random")
     again = IntentMixture(2, IRL, "random", max_iter=0, random_state=0).fit(MDP, DEMOS)
     np.testing.assert_array_equal(one.thetas_, again.thetas_)
@@ -426,7 +443,7 @@ def test_conventions_of_scikit_learn():
                                   IntentMixture(2, IRL, random_state=0).fit(MDP, DEMOS).labels_)  # fmt: skip
 
 
-def test_max_length_is_settled_by_the_data_and_kept():
+def test_max_length_is_set_by_the_data_and_stored():
     mix = IntentMixture(2, MaxEnt(bounds=(-5, 5)), random_state=0).fit(MDP, DEMOS[DEMOS.lengths <= 6])
     assert mix.irl_.max_length_ == DEMOS.lengths[DEMOS.lengths <= 6].max()
     mix.score(DEMOS[:1] if DEMOS.lengths[0] <= 6 else DEMOS[DEMOS.lengths <= 3])
@@ -436,14 +453,14 @@ def test_max_length_is_settled_by_the_data_and_kept():
 
 
 @pytest.mark.parametrize("reward_init", ["mean", "mean_clipped", "mean_ray"])
-def test_a_start_where_the_sum_over_trajectories_is_infinite_names_the_remedy(reward_init):
+def test_divergent_reward_init_raises(reward_init):
     ring = type(MDP).from_edges([0, 1, 1], [1, 0, 2], p0=[1, 0, 0], state_features=[[0.0], [1.0], [0.5]])
     demos = Demonstrations.from_lists([[0, 1, 2]] * 5 + [[0, 1, 0, 1, 2]] * 4)
     with raises(DivergentPartition, parameter="reward_init"):
         IntentMixture(1, MaxEnt(np.inf, (-10, 10)), reward_init=reward_init, random_state=0).fit(ring, demos)
 
 
-def test_a_start_where_the_sum_over_trajectories_is_infinite():
+def test_mle_is_finite_for_unbounded_length():
     ring = type(MDP).from_edges([0, 1, 1], [1, 0, 2], p0=[1, 0, 0], state_features=[[0.0], [1.0], [0.5]])
     demos = Demonstrations.from_lists([[0, 1, 2]] * 5 + [[0, 1, 0, 1, 2]] * 4)
     mix = IntentMixture(2, MaxEnt(np.inf, (-10, 10)), random_state=0, max_iter=3, resp_tol=1e-2)

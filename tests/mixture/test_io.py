@@ -1,4 +1,4 @@
-"""Saved mixtures are restored bit for bit, and foreign or damaged folders raise."""
+"""Saved mixtures are restored bit for bit, and foreign or corrupted folders raise."""
 
 import contextlib
 import copy
@@ -73,7 +73,7 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("groups", [None, GROUPS, np.arange(10) // 3])
-def test_everything_comes_back(tmp_path, groups):
+def test_all_attributes_are_restored(tmp_path, groups):
     mix = mixture(groups, n_init=2)
     mix.save(tmp_path / "mix")
     back = IntentMixture.load(tmp_path / "mix")
@@ -127,7 +127,7 @@ EMBEDDING = np.column_stack([LABELS * 0.1, np.arange(10.0)])
     ],
     ids=lambda parameters: ",".join(parameters),
 )
-def test_parameters_survive(tmp_path, parameters):
+def test_parameters_are_restored(tmp_path, parameters):
     mix = mixture(**parameters)
     mix.save(tmp_path / "mix")
     back = IntentMixture.load(tmp_path / "mix")
@@ -183,7 +183,7 @@ class Remembering(BaseEstimator):
         return -self.scale * np.sum(away**2, axis=2) - self.shift_ * self.table_.sum()
 
 
-def test_a_registered_model_keeps_what_its_fit_settled(tmp_path, monkeypatch):
+def test_a_registered_model_stores_fitted_attributes(tmp_path, monkeypatch):
     monkeypatch.setitem(MODELS, "Remembering", Remembering)
     mix = mixture(irl=Remembering(scale=3.0))
     mix.save(tmp_path / "mix")
@@ -193,7 +193,7 @@ def test_a_registered_model_keeps_what_its_fit_settled(tmp_path, monkeypatch):
     assert same(back.predict_proba(problem()[1]), mix.predict_proba(problem()[1]))
 
 
-def test_a_model_without_a_name_says_register_model(tmp_path, monkeypatch):
+def test_an_unregistered_model_raises(tmp_path, monkeypatch):
     mix = mixture(irl=Remembering())
     with raises(InvalidParameter, parameter="irl", value="Remembering"):
         mix.save(tmp_path / "mix")
@@ -204,7 +204,7 @@ def test_a_model_without_a_name_says_register_model(tmp_path, monkeypatch):
         IntentMixture.load(tmp_path / "mix")
 
 
-def test_a_models_function_cannot_be_written(tmp_path, monkeypatch):
+def test_a_function_as_model_parameter_raises(tmp_path, monkeypatch):
     monkeypatch.setitem(MODELS, "Remembering", Remembering)
     mix = mixture(irl=Remembering())
     mix.irl_.set_params(scale=abs)
@@ -224,7 +224,7 @@ def test_a_model_free_mixture_has_no_mdp_file(tmp_path, fitted):
         mix.save(tmp_path / "mix")
 
 
-def test_the_folder_holds_plain_json_and_npz(saved):
+def test_the_folder_contains_json_and_npz(saved):
     assert sorted(path.name for path in saved.iterdir()) == ["arrays.npz", "mdp.npz", "mixture.json"]
     header = json.loads((saved / "mixture.json").read_text(), parse_constant=lambda name: pytest.fail(name))
     assert (header["format"], header["version"]) == ("limiirl.mixture", 1)
@@ -235,14 +235,14 @@ def test_the_folder_holds_plain_json_and_npz(saved):
     assert MDP.load(saved / "mdp.npz") == problem()[0]
 
 
-def test_an_older_mixture_is_replaced_and_no_scratch_stays(saved, tmp_path):
+def test_an_older_mixture_is_replaced_without_temporary_files(saved, tmp_path):
     other = mixture(random_state=3, n_intents=3, irl=MaxEnt(bounds=(-2, 2)))
     other.save(str(saved))
     assert IntentMixture.load(saved).n_intents == 3
     assert [path.name for path in tmp_path.iterdir()] == ["mix"]
 
 
-def test_folders_are_made_with_ordinary_permissions(fitted, tmp_path):
+def test_folders_are_created_with_ordinary_permissions(fitted, tmp_path):
     (tmp_path / "made").mkdir()
     (tmp_path / "made" / "empty").mkdir()
     for folder in (tmp_path / "new" / "deeper" / "mix", tmp_path / "made" / "empty"):
@@ -266,7 +266,7 @@ def test_an_interrupted_save_leaves_the_older_mixture(saved, tmp_path, monkeypat
         assert [path.name for path in tmp_path.iterdir()] == ["mix"]
 
 
-def test_the_older_mixture_returns_where_the_new_one_cannot_take_its_place(saved, tmp_path):
+def test_the_older_mixture_is_restored_if_the_rename_fails(saved, tmp_path):
     with pytest.raises(FileNotFoundError):
         io._put(tmp_path / "nothing", saved)
     assert IntentMixture.load(saved).n_intents == 2
@@ -283,7 +283,7 @@ def test_the_older_mixture_returns_where_the_new_one_cannot_take_its_place(saved
         ({"mdp.npz": ""}, "(it has other files), so it is not overwritten"),
     ],
 )
-def test_a_folder_of_somebody_elses_is_not_overwritten(fitted, tmp_path, made, message):
+def test_a_foreign_folder_is_not_overwritten(fitted, tmp_path, made, message):
     for name, text in made.items():
         (tmp_path / name).write_text(text)
     with raises(InvalidFile, parameter="folder"):
@@ -291,7 +291,7 @@ def test_a_folder_of_somebody_elses_is_not_overwritten(fitted, tmp_path, made, m
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == made
 
 
-def test_a_file_is_no_folder(fitted, tmp_path):
+def test_saving_to_a_file_raises(fitted, tmp_path):
     (tmp_path / "mix").write_text("words")
     with raises(InvalidFile, parameter="folder"):
         fitted.save(tmp_path / "mix")
@@ -321,7 +321,7 @@ def test_a_missing_folder_or_file_is_named(saved, tmp_path):
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
 @pytest.mark.parametrize("name", ["mixture.json", "arrays.npz", "mdp.npz"])
-def test_truncated_files_are_refused(saved, name, share):
+def test_truncated_files_raise(saved, name, share):
     whole = (saved / name).read_bytes()
     (saved / name).write_bytes(whole[: int(share * len(whole))])
     with raises(InvalidFile, parameter="folder", value=saved if name == "mixture.json" else name):
@@ -329,7 +329,7 @@ def test_truncated_files_are_refused(saved, name, share):
 
 
 @pytest.mark.parametrize("name", ["arrays.npz", "mdp.npz"])
-def test_files_of_another_mixture_are_refused(saved, tmp_path, name):
+def test_files_of_another_mixture_raise(saved, tmp_path, name):
     other = mixture(irl=MaxEnt(bounds=(-1, 1)))
     other.mdp_ = other.mdp_.replace(gamma=0.5)
     other.save(tmp_path / "other")
@@ -360,7 +360,7 @@ def rewrite(folder, **changes):
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_foreign_newer_and_damaged_json_raises(saved, changes, message):
+def test_foreign_newer_and_corrupted_json_raises(saved, changes, message):
     rewrite(saved, **changes)
     with pytest.raises(InvalidFile, match=message) as caught:
         IntentMixture.load(saved)
@@ -368,14 +368,14 @@ def test_foreign_newer_and_damaged_json_raises(saved, changes, message):
 
 
 @pytest.mark.parametrize("text", ["[]", "3", "null", '"limiirl.mixture"', "\xff"])
-def test_json_of_another_shape_is_refused(saved, text):
+def test_json_of_another_structure_raises(saved, text):
     (saved / "mixture.json").write_text(text, encoding="latin-1")
     with raises(InvalidFile, parameter="folder"):
         IntentMixture.load(saved)
 
 
 @pytest.mark.parametrize("groups", [None, GROUPS])
-def test_a_pickle_remembers_its_data_and_not_what_was_computed_from_them(groups):
+def test_a_pickle_contains_the_data_without_derived_values(groups):
     mix = mixture(groups)
     packed = pickle.dumps(mix)
     again = pickle.loads(packed)
@@ -392,7 +392,7 @@ def test_a_pickle_remembers_its_data_and_not_what_was_computed_from_them(groups)
 
 
 @pytest.mark.slow
-def test_a_mixture_on_its_way_to_a_worker_keeps_its_device(monkeypatch):
+def test_an_unfitted_mixture_is_pickled_with_its_device(monkeypatch):
     monkeypatch.setenv("LIMIIRL_GPU", "off")
     sent = IntentMixture(2, MaxEnt(bounds=(-5, 5), device="gpu"))
     assert pickle.loads(pickle.dumps(sent)).irl.device == "gpu"
@@ -404,7 +404,7 @@ def test_a_mixture_on_its_way_to_a_worker_keeps_its_device(monkeypatch):
         select_intents(mdp, demos, [1, 2], mixture=sent, folds=0, resamples=0, executor=session)
 
 
-def test_pickles_and_folders_of_a_gpu_are_of_use_without_one(tmp_path, monkeypatch):
+def test_mixtures_fitted_on_a_gpu_load_without_one(tmp_path, monkeypatch):
     if compiler() is None:
         pytest.skip("no C++ compiler to emulate a GPU")
     install_emulator(monkeypatch)

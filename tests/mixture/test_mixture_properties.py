@@ -56,7 +56,7 @@ def test_duplicating_every_demonstration_changes_nothing(seed):
 
 @given(st.integers(0, 10**6))
 @settings(max_examples=examples(6))
-def test_groups_of_one_are_demonstrations_and_a_group_of_twins_is_one_of_double_evidence(seed):
+def test_groups_of_one_equal_demonstrations_and_pairs_double_the_log_likelihood(seed):
     demos, _ = walks(40, seed=seed)
     U = np.random.default_rng(seed).dirichlet(np.full(2, 0.5), size=40)
     one = fit(MDP, demos, U)
@@ -73,7 +73,7 @@ def test_groups_of_one_are_demonstrations_and_a_group_of_twins_is_one_of_double_
 
 @given(cases(columns=(2,), scales=(1.0,)), st.integers(0, 10**6))
 @settings(max_examples=examples(40))
-def test_any_mdp_any_features_monotone_and_one_intent_is_the_single_fit(case: Case, seed):
+def test_em_is_monotone_and_one_intent_equals_the_single_fit(case: Case, seed):
     irl = MaxEnt(max_length=case.max_length, bounds=BOUNDS, gtol=1e-9, ridge=1e-3)
     rng = np.random.default_rng(seed)
     demos = irl.sample(case.mdp, case.thetas[0], 12, rng) + irl.sample(case.mdp, case.thetas[1], 8, rng)
@@ -90,7 +90,7 @@ def test_any_mdp_any_features_monotone_and_one_intent_is_the_single_fit(case: Ca
 
 
 @pytest.mark.parametrize("init", ["kmeans", "gmm", "random"])
-def test_one_intent_from_every_start(init):
+def test_one_intent_with_every_init(init):
     demos, _ = walks(50, seed=0)
     irl = MaxEnt(max_length=7, bounds=BOUNDS)
     mix = IntentMixture(1, irl, init=init, random_state=0).fit(MDP, demos)

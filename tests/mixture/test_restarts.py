@@ -1,4 +1,4 @@
-"""Intents of one mixture in the order of another's."""
+"""Alignment of the intents of one mixture with another, and restarts."""
 
 import numpy as np
 import pytest
@@ -24,13 +24,13 @@ def fit_mixture(labels: np.ndarray, demos: Demonstrations = DEMOS, **parameters)
     return mix.fit(WAYS, demos, groups)
 
 
-def test_to_an_ensemble_by_behaviour():
+def test_alignment_to_an_ensemble_by_expected_features():
     mix = fit_mixture((LABELS + 1) % 3)
     assert intent_order(mix, TRUTH).tolist() == [1, 2, 0]
     np.testing.assert_array_equal(mix.align_to(TRUTH).labels_, LABELS)
 
 
-def test_by_behaviour_rather_than_by_the_size_of_rewards():
+def test_alignment_by_expected_features_not_rewards():
     # The third feature is constant: no behaviour depends on it, but most of the distance between rewards does.
     mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0, 0, 9], [1, 0, 0], [0, 1, 0]])
     demos = Demonstrations.from_lists([[0, 1], [0, 2]])
@@ -40,7 +40,7 @@ def test_by_behaviour_rather_than_by_the_size_of_rewards():
     assert intent_order(mix, other).tolist() == [0, 1]
 
 
-def test_features_count_by_their_spread():
+def test_expected_features_are_standardised():
     # The first two features order the intents; the third, in a tiny unit, differs little and in the other order.
     scale = np.array([1.0, 1.0, 1e6])
     mdp = MDP.from_edges([0, 0, 0], [1, 2, 3], p0=[1, 0, 0, 0], state_features=np.eye(4)[:, 1:] * scale)
@@ -75,13 +75,13 @@ class Plain:
         return MaxEnt(2).log_prob(mdp, thetas, demos)
 
 
-def test_by_rewards_without_expected_features():
+def test_alignment_by_rewards_without_expected_features():
     start = RewardEnsemble(TRUTH.weights, THETAS[[1, 0, 2]])
     mix = IntentMixture(3, Plain(), init=start, max_iter=0).fit(WAYS, DEMOS)
     assert intent_order(mix, TRUTH).tolist() == [1, 0, 2]
 
 
-def test_by_rewards_if_the_partition_function_is_infinite():
+def test_alignment_by_rewards_if_the_partition_function_is_infinite():
     loop = MDP.from_edges([0, 0, 1], [0, 1, 0], p0=[1, 0], state_features=np.eye(2))
     demos = Demonstrations.from_lists([[0], [0, 1]])
     start = RewardEnsemble([0.5, 0.5], [[-2.0, -3.0], [-3.0, -1.5]])
@@ -101,13 +101,13 @@ def test_same_demonstrations_are_matched_by_responsibilities():
     assert intent_order(other, elsewhere).tolist() == [1, 2, 0]
 
 
-def test_a_loaded_mixture_is_matched_by_behaviour():
+def test_a_loaded_mixture_is_matched_by_expected_features():
     one, other = fit_mixture(LABELS), fit_mixture((LABELS + 2) % 3)
     vars(one).pop("_problem")
     assert intent_order(other, one).tolist() == [2, 0, 1]
 
 
-def test_everything_that_has_an_intent_is_permuted():
+def test_all_attributes_with_an_intent_axis_are_permuted():
     groups = np.concatenate([LABELS * 3 + np.arange(20) % 2])
     mix = fit_mixture((LABELS + 1) % 3, groups=groups)
     mix.history_[-1] = Iteration(9, -1.0, -1.0, 0.1, mix.weights_, 1, 1.0, "reseeded 2")
@@ -183,7 +183,7 @@ def test_assign_minimises_the_total_cost():
             assert total <= min(cost[np.arange(rows), rng.permutation(columns)[:rows]].sum() for _ in range(50)) + 1e-12
 
 
-def test_errors_name_the_rule():
+def test_invalid_arguments():
     with pytest.raises(NotFitted, match="not fitted"):
         IntentMixture(2).align_to(TRUTH)
     mix = fit_mixture(LABELS)

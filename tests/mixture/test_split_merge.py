@@ -1,4 +1,4 @@
-"""Split-and-merge moves: out of where EM stays, never down, and harmless where there is nothing to move."""
+"""Split-and-merge moves escape local maxima, never lower the objective, and leave global maxima unchanged."""
 
 import itertools
 import warnings
@@ -38,7 +38,7 @@ def find_moves(mix) -> list:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("irl", [IRL, MaxCausalEnt(bounds=(-4, 4))], ids=["MaxEnt", "MaxCausalEnt"])
-def test_a_move_escapes_where_em_stays(irl):
+def test_a_move_escapes_a_local_maximum(irl):
     stuck, free = fit_mixture(irl=irl, refine=None), fit_mixture(irl=irl)
     assert len(set(stuck.labels_[:3])) == 2
     assert len(set(free.labels_[:3])) == 3
@@ -49,7 +49,7 @@ def test_a_move_escapes_where_em_stays(irl):
 
 @pytest.mark.parametrize("n_intents", [2, 4])
 @pytest.mark.parametrize("init", ["kmeans", "random_rewards"])
-def test_the_objective_never_falls_and_ends_no_lower(n_intents, init):
+def test_the_objective_never_decreases(n_intents, init):
     plain = fit_mixture(n_intents=n_intents, init=init, refine=None, max_iter=20)
     mix = fit_mixture(n_intents=n_intents, init=init, max_iter=20)
     for before, after in itertools.pairwise(mix.history_[1:]):
@@ -62,7 +62,7 @@ def test_the_objective_never_falls_and_ends_no_lower(n_intents, init):
 
 
 @pytest.mark.parametrize("ridge", [0.05, 0.2])
-def test_a_move_that_gains_less_than_its_penalty_is_not_taken(ridge):
+def test_a_move_that_gains_less_than_its_penalty_is_rejected(ridge):
     """There are moves that raise the likelihood; the ridge takes more than that from the objective."""
     ready = make_problem(MaxEnt(4, bounds=(-4, 4), ridge=ridge), FORKS, WALKS)
     start = Start(np.ones(3) / 3, np.random.default_rng(0).uniform(-2, 2, size=(3, 7)))
@@ -84,7 +84,7 @@ def test_moves_are_reported_and_deterministic():
     assert [entry.event for entry in again.history_] == [entry.event for entry in mix.history_]
 
 
-def test_groups_move_as_one():
+def test_groups_are_split_as_units():
     groups = np.repeat(np.arange(6), 3)
     mixed = np.tile([0, 1, 2], 6)
     by_kind = fit_mixture(groups=mixed * 10 + groups)  # each walk by itself, under another name
@@ -93,13 +93,13 @@ def test_groups_move_as_one():
     assert not find_moves(together)
 
 
-def test_an_empty_intent_is_used():
+def test_an_empty_intent_is_refilled():
     start = RewardEnsemble([0.5, 0.5, 0.0], np.array([-AWAY, AWAY, -AWAY + np.eye(7)[1]]))
     mix = fit_mixture(init=start, degenerate="keep")
     assert len(set(mix.labels_[:3])) == 3
 
 
-def test_nothing_to_move():
+def test_no_move_for_one_intent_or_one_point():
     assert not find_moves(fit_mixture(n_intents=1, init="kmeans"))
     assert fit_mixture(max_iter=0).history_[-1].iteration == 0
     same = Demonstrations.from_lists([[0, 6]] * 5)
@@ -107,7 +107,7 @@ def test_nothing_to_move():
     assert moves(ready, run(ready, Start(np.ones(2) / 2, BAD.thetas[:2]), Settings()), Settings()) == []
 
 
-def test_a_good_solution_is_left_as_it_is():
+def test_a_global_maximum_is_unchanged():
     demos, _ = walks(80, seed=3)
     ready = make_problem(MaxEnt(7, bounds=(-5, 5)), crossings(), demos)
     thetas = np.array([[0.5, 1.5, -0.5], [0.4, -0.5, 1.2]])
@@ -116,7 +116,7 @@ def test_a_good_solution_is_left_as_it_is():
     assert refine(ready, result, Settings()) is result
 
 
-def test_the_cheapest_merger_is_that_of_enumeration():
+def test_the_cheapest_merger_equals_enumeration():
     rng = np.random.default_rng(1)
     log_p, rho = rng.normal(size=(20, 5)) * 3, rng.dirichlet(np.ones(5))
     value, kept, gone = cheapest_merger(log_p, rho, split=1)
@@ -131,7 +131,7 @@ def test_the_cheapest_merger_is_that_of_enumeration():
     np.testing.assert_allclose(value, every[kept, gone], rtol=1e-10)
 
 
-def test_a_move_gains_what_it_says():
+def test_the_gain_of_a_move_is_exact():
     ready = make_problem(IRL, FORKS, WALKS)
     stuck = run(ready, Start(BAD.weights, BAD.thetas), Settings())
     for move in moves(ready, stuck, Settings()):
@@ -141,7 +141,7 @@ def test_a_move_gains_what_it_says():
         np.testing.assert_allclose(reached - len(WALKS) * stuck.log_likelihood, move.gain, rtol=1e-8)
 
 
-def test_halves_are_of_those_who_follow():
+def test_splits_use_members_only():
     points = np.array([[0.0], [0.1], [1.0], [1.1], [50.0]])
     halves = split_in_two(points, np.array([1.0, 1.0, 1.0, 1.0, 0.0]), seed=0)
     assert halves[0, 0] == halves[1, 0] != halves[2, 0] == halves[3, 0]
@@ -153,6 +153,6 @@ def test_refine_is_checked():
         fit_mixture(refine="anneal")
 
 
-def test_a_solution_of_one_intent_is_itself():
+def test_refine_returns_a_single_intent_unchanged():
     result = Solution(np.ones(1), AWAY[None], np.ones((18, 1)), -1.0, -1.0, True)
     assert refine(make_problem(IRL, FORKS, WALKS), result, Settings()) is result

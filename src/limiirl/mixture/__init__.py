@@ -1,10 +1,10 @@
-"""Mixtures of intents: EM from warm starts, and what a fitted mixture can tell."""
+"""Mixtures of intents: EM from warm starts, selection of the number of intents, and inference with fitted mixtures."""
 
 from limiirl.mixture.bayesian.estimator import BayesianIntentMixture
 from limiirl.mixture.em import Settings, Solution, Start, State, run
 from limiirl.mixture.estimator import IntentMixture
 from limiirl.mixture.init import Starts, is_given, kmeans
-from limiirl.mixture.io import Unwritable, Writer, check_target, decode, decode_history
+from limiirl.mixture.io import NotSerialisable, Writer, check_target, decode, decode_history
 from limiirl.mixture.monitor import Iteration
 from limiirl.mixture.restarts import Restart, align_to_labels, assign_columns
 from limiirl.mixture.reward_init import REWARDS
@@ -19,6 +19,7 @@ __all__ = [
     "IntentMixture",
     "Iteration",
     "Membership",
+    "NotSerialisable",
     "Restart",
     "Selection",
     "SelectionRow",
@@ -27,7 +28,6 @@ __all__ = [
     "Start",
     "Starts",
     "State",
-    "Unwritable",
     "Writer",
     "align_to_labels",
     "assign_columns",

@@ -1,7 +1,7 @@
 """Expectation-maximisation of a mixture of intents, with the handling of empty components.
 
-Paper: section "The LiMIIRL algorithm". An M-step never lowers the expected log-likelihood, solved or truncated, so the
-penalised likelihood is nondecreasing except at steps with an `event` in the history.
+Paper: section "The LiMIIRL algorithm". An M-step never lowers the expected log-likelihood, even if truncated, so the
+penalised likelihood is nondecreasing except at iterations with an `event` in the history.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from limiirl.mixture.monitor import Callback, ConvergenceMonitor, Iteration
 
 # Floor on mixture weights; zero is absorbing under EM.
 SMALLEST_WEIGHT = 1e-8
-# Sizes below this value underflow when features are averaged.
+# Averages of features underflow for sizes below this value.
 _UNDERFLOW = 1e-250
 # Maximum number of reseeds of empty intents per fit.
 _RESEEDS = 3
@@ -28,7 +28,7 @@ _RESEEDS = 3
 
 @dataclass(frozen=True)
 class Settings:
-    """Parameters of `IntentMixture` of the same names; `temperatures` is the annealing schedule."""
+    """Parameters of EM with the names of `IntentMixture`; `temperatures` is the annealing schedule."""
 
     max_iter: int = 100
     resp_tol: float = 1e-6
@@ -40,24 +40,25 @@ class Settings:
 
 @dataclass(frozen=True)
 class Start:
-    """Initial ensemble, the responsibilities (G, K) it was made from, if any, and its empty intents.
+    """Initial weights and rewards, and the responsibilities (G, K) that they were computed from, if any.
 
-    `parameter` is the argument of `IntentMixture` that determined the rewards; `messages` are warnings for the user.
+    `empty` are the intents without initial responsibilities, `warnings` the messages of the warnings that `fit` issues,
+    and `parameter` is the argument of `IntentMixture` that determined the rewards.
     """
 
     rho: FloatArray
     thetas: FloatArray
     U: FloatArray | None = None
     empty: tuple[int, ...] = ()
-    messages: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     parameter: str = "init"
 
 
 @dataclass(frozen=True)
 class State:
-    """State of EM after an iteration, from which it can resume.
+    """State after an iteration from which EM can resume.
 
-    `U` is not a copy: the next E-step overwrites it. `outside` is true if the rewards lie outside the bounds.
+    The next E-step overwrites `U`: copy it to retain it. `outside` is True if the rewards lie outside the bounds.
     """
 
     rho: FloatArray
@@ -84,12 +85,12 @@ class Solution:
 
     @property
     def n_iter(self) -> int:
-        """Number of M-steps after the start."""
+        """Number of M-steps."""
         return self.history[-1].iteration
 
 
 class _Run:
-    """The current ensemble of EM, its E-step, and the monitor."""
+    """The current weights and rewards of EM, their E-step, and the monitor."""
 
     rho: FloatArray
     thetas: FloatArray
@@ -112,9 +113,10 @@ class _Run:
         try:
             self.e_step = self.problem.e_step(self.rho, self.thetas, self.U, temperature)
         except DivergentPartition as error:
-            name, other = start.parameter, ", unlike those of reward_init='mle'"
-            message = f"EM cannot start from the rewards of {name}{other if name == 'reward_init' else ''}: {error}"
-            raise DivergentPartition(message, parameter=name, value=error.value, index=error.index) from error
+            message = f"The initial rewards ({start.parameter}) have an infinite partition function: {error}"
+            raise DivergentPartition(
+                message, parameter=start.parameter, value=error.value, index=error.index
+            ) from error
         self.record(np.nan if start.U is None else self.e_step.change, temperature, "start")
 
     def resume(self, state: State) -> None:
@@ -129,7 +131,7 @@ class _Run:
         return State(self.rho, self.thetas, self.U, self.e_step, self.outside, self.reseeds_left, history)
 
     def temperature(self, iteration: int) -> float:
-        """Return the temperature of an iteration; 1 for the last, whose E-step is that of the solution."""
+        """Return the temperature of an iteration; 1 for the last one, so that the solution is not tempered."""
         schedule = self.settings.temperatures
         return schedule[iteration] if iteration < min(len(schedule), self.settings.max_iter) else 1.0
 
@@ -147,7 +149,7 @@ class _Run:
         number = len(self.monitor.history)
         event = "projected" if self.outside else ""
         self.outside = False
-        # Tempered responsibilities optimise another objective, also in the M-step after the last tempered E-step.
+        # An M-step after a tempered E-step optimises another objective.
         if self.temperature(number - 1) != 1.0:
             event = "annealed"
         small = nearly_empty(sizes, self.n)
@@ -188,9 +190,9 @@ def floor_weights(sizes: FloatArray, total: float) -> FloatArray:
 
 
 def nearly_empty(sizes: FloatArray, n: int) -> NDArray[np.bool_]:
-    """Return the mask (K,) of intents with a size below half a unit, or below a thousandth of all n units.
+    """Return the mask (K,) of intents with a size below 0.5 or below n / 1000.
 
-    Half, since the responsibilities of an intent with a single unit sum to slightly less than 1.
+    The first threshold is below 1 because the responsibilities of an intent with one unit sum to slightly less than 1.
     """
     return np.asarray(sizes < max(0.5, 1e-3 * n))
 
@@ -204,8 +206,8 @@ def run(
 ) -> Solution:
     """Run EM until convergence or `max_iter`.
 
-    From a `State`, EM ends with the same bits as without interruption. `callback` is called with each `Iteration`, and
-    `keep` with the `State` after each iteration, the start included.
+    Resumed from a `State`, EM ends with the same bits as without interruption. `callback` is called with each
+    `Iteration`, and `keep` with the `State` after each iteration, including iteration 0.
     """
     monitor = ConvergenceMonitor(settings.max_iter, settings.resp_tol, settings.likelihood_tol, callback)
     em = _Run(problem, settings, monitor)
@@ -220,13 +222,5 @@ def run(
         if keep is not None:
             keep(em.state())
     last = monitor.history[-1]
-    return Solution(
-        em.rho,
-        em.thetas,
-        em.U,
-        last.log_likelihood,
-        last.objective,
-        monitor.converged,
-        monitor.history,
-        em.e_step.sizes,
-    )
+    fit = last.log_likelihood, last.objective, monitor.converged
+    return Solution(em.rho, em.thetas, em.U, *fit, history=monitor.history, sizes=em.e_step.sizes)

@@ -1,11 +1,12 @@
-"""Embeddings for the clusters of a warm start: normalised feature counts, or gradients of the likelihood (ADR 0012).
+"""Embeddings for clustering: normalised feature counts, or gradients of the log-likelihood (ADR 0012).
 
-Feature counts grow with the length of a trajectory, so that k-means may separate lengths instead of intents.
+Feature counts grow with the length of a trajectory, so k-means on them may separate lengths instead of intents.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -15,14 +16,14 @@ from limiirl.errors import InvalidParameter
 from limiirl.irl import FitProblem
 from limiirl.mixture.information import scores
 
-# Directions with a smaller second moment relative to the largest are rounding.
+# Directions with a smaller second moment, relative to the largest, are rounding errors.
 _FLAT = 1e-6
 # Maximum number of evaluations of the single-intent fit.
 _EVALUATIONS = 1000
 
 
 def shares(problem: FitProblem) -> FloatArray:
-    """Return feature counts (G, m) divided by their absolute sum, which makes them independent of the length."""
+    """Return feature counts (G, m) divided by their absolute sum, and so independent of the length."""
     features = problem.features()
     total = np.abs(features).sum(axis=1, keepdims=True)
     return np.asarray(features / np.where(total > 0.0, total, 1.0))
@@ -31,14 +32,14 @@ def shares(problem: FitProblem) -> FloatArray:
 def gradients(problem: FitProblem) -> FloatArray:
     """Return the whitened scores (G, r) of units at the reward of a single-intent fit.
 
-    The score is the gradient of the unit's log-likelihood, per demonstration; whitening by sum_i s_i s_i' / G makes it
-    independent of the features' units. In a causal model, chance transitions do not contribute.
+    The score is the gradient of the unit's mean log-likelihood per demonstration. Whitening with sum_i s_i s_i' / G
+    makes it independent of the scale of the features.
     """
     pooled = np.ones((len(problem.units), 1))
-    cap = None if problem.initial_evaluations is None else _EVALUATIONS  # models without a cap
-    theta = problem.m_step(problem.moments(pooled), None, np.arange(1), cap).thetas
-    parts = [part[:, 0] for _, part in scores(problem, theta, np.ones(theta.shape, dtype=bool)).blocks()]
-    return whiten_scores(np.concatenate(parts) / problem.units.counts[:, None])
+    limit = None if problem.initial_evaluations is None else _EVALUATIONS  # None: the model has no limit
+    theta = problem.m_step(problem.moments(pooled), None, np.arange(1), limit).thetas
+    blocks = [block[:, 0] for _, block in scores(problem, theta, np.ones(theta.shape, dtype=bool)).blocks()]
+    return whiten_scores(np.concatenate(blocks) / problem.units.counts[:, None])
 
 
 def whiten_scores(points: FloatArray) -> FloatArray:
@@ -55,9 +56,8 @@ EMBEDDINGS: dict[str, Callable[[FitProblem], FloatArray]] = {"shares": shares, "
 """Embeddings by name: functions of a fit problem that return points (G, m)."""
 
 
-def embedding(name: str) -> Callable[[FitProblem], FloatArray]:
-    """Return an embedding by its name."""
-    if name not in EMBEDDINGS:
+def check_embedding(embedding: Any) -> None:
+    """Raise for an unknown name."""
+    if isinstance(embedding, str) and embedding not in EMBEDDINGS:
         rule = f"must be one of {', '.join(EMBEDDINGS)}, an array, or a function of (mdp, demos)"
-        raise InvalidParameter.of("embedding", name, rule)
-    return EMBEDDINGS[name]
+        raise InvalidParameter.of("embedding", embedding, rule)

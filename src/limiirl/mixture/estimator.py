@@ -21,7 +21,7 @@ from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import io, validate
 from limiirl.mixture.em import Solution, Start, State, nearly_empty, run
 from limiirl.mixture.inference import FittedMixture
-from limiirl.mixture.init import is_given
+from limiirl.mixture.init import check_choices, is_given
 from limiirl.mixture.monitor import report_iterations
 from limiirl.mixture.restarts import EMFromSeed, Restart, compare
 from limiirl.mixture.reward_init import equal_pair, indistinct_pair
@@ -30,8 +30,8 @@ from limiirl.mixture.reward_init import equal_pair, indistinct_pair
 class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     r"""A mixture of intents: p(tau) = sum_k rho_k p(tau | theta_k), fitted by EM from a warm start (LiMIIRL).
 
-    Demonstrations are clustered in feature space; each cluster gives one initial reward, and EM refines rewards,
-    mixture weights and responsibilities. The single-intent model is any object with `fit` and `log_prob`.
+    Demonstrations are clustered in feature space, a reward is fitted to each cluster, and EM refines rewards, mixture
+    weights and responsibilities. The single-intent model is any object with `fit` and `log_prob`.
 
     Parameters
     ----------
@@ -40,36 +40,37 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     irl : model, optional
         Single-intent model, `MaxEnt()` by default. It is cloned, never modified.
     init : str, array, RewardEnsemble, clusterer or callable
-        "kmeans"; "gmm" (soft clusters); "best" (both, and k-means of gradients: the start with the highest objective);
+        "kmeans"; "gmm" (soft clusters); "best" (k-means, GMM and k-means on gradients are compared by their objective);
         "random" (random responsibilities); "random_rewards" (the paper's baseline); labels (N,); responsibilities
         (N, K); a `RewardEnsemble`; a scikit-learn clusterer; or a function of points (N, m), K and a Generator that
-        returns any of these.
+        returns labels, responsibilities or a `RewardEnsemble`.
     reward_init : {"mle", "mean", "mean_clipped", "mean_ray"} or callable
-        Initial reward of a cluster: maximum likelihood; its centred mean features; these clipped to the bounds; or
-        these times the factor of maximum likelihood.
+        Initial reward of a cluster: maximum likelihood; the centred mean features; these clipped to the bounds; or
+        these multiplied by the factor with the highest likelihood.
     embedding : {"shares", "gradients"}, (N, m) array or callable, optional
         Points to cluster instead of feature counts: normalised feature counts, which do not depend on the length of a
         trajectory; gradients of the likelihood; an array; or a function of (mdp, demos).
     refine : {"split_merge"}, optional
-        After EM, try moves that split one intent and merge two others, and keep those that raise the objective.
+        After EM, try moves that split one intent and merge two others; moves that raise the objective are accepted.
     n_init : int
-        Number of starts; the solution with the highest objective is kept. A given `init` is run once.
+        Number of initialisations; the solution with the highest objective is kept. An `init` with given labels,
+        responsibilities or rewards is run once.
     max_iter : int
-        Maximum number of M-steps, also after each move of `refine`; 0 keeps the initial ensemble.
+        Maximum number of M-steps, also after each move of `refine`; 0 returns the initial ensemble.
     resp_tol : float
         EM has converged when the mean absolute change of responsibilities is below this value (the paper's rule).
     likelihood_tol : float, optional
         EM has also converged when the objective increases by less than this value.
     max_evaluations : int, optional
-        Maximum number of evaluations per M-step; None: 50, as in the paper, or the default of a model that has only
-        `fit`. A model that cannot honour a number raises an error. A truncated step never lowers the likelihood.
+        Maximum number of evaluations of the objective per M-step; by default 50, as in the paper, or the model's own
+        limit. Models that do not support a limit raise an error. A truncated M-step never lowers the likelihood.
     degenerate : {"fit", "keep", "reseed"}
-        Treatment of a nearly empty intent: fit it, from which it often recovers; keep its reward; or reseed it at the
-        demonstration with the lowest likelihood (compared in ADR 0006).
+        Treatment of a nearly empty intent: fit it like the others (it often recovers); keep its reward; or reseed it
+        with the demonstration of lowest likelihood. ADR 0006 compares them.
     annealing : (temperature, iterations), optional
         Deterministic annealing: responsibilities are tempered, and the temperature falls to 1 over the iterations.
     random_state : int, Generator, RandomState or None
-        Seed of the clusterings and random starts; the same integer gives the same result.
+        Seed of the clusterings and random initialisations; results are reproducible for an integer.
     progress : callable, optional
         Called as ``progress(done, total, message)`` after every iteration; `history_` has the iterations.
     verbose : bool
@@ -77,18 +78,24 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
 
     Attributes
     ----------
-    weights_, thetas_, ensemble_ : (K,), (K, d), RewardEnsemble
+    weights_, thetas_ : (K,), (K, d)
+        Mixture weights and rewards.
+    ensemble_ : RewardEnsemble
+        `weights_` and `thetas_` as one object.
     responsibilities_, labels_ : (N, K), (N,)
-    groups_, group_responsibilities_ : (G,), (G, K) if `fit` was given groups, else None
+        Posterior over the intents of each demonstration, and the most probable intent.
+    groups_, group_responsibilities_ : (G,), (G, K)
+        Names and posteriors of groups; None if `fit` was called without groups.
     log_likelihood_, objective_ : float
-        Mean per demonstration, or per group; the objective is the log-likelihood minus the model's penalty.
+        Mean log-likelihood per demonstration, or per group, and the same minus the model's penalty.
     history_ : list of Iteration
-        Likelihood, change and weights at each iteration of the best start.
+        Likelihood, change of responsibilities and weights at each iteration of the best initialisation.
     n_iter_, converged_ : int, bool
         Number of M-steps, and whether a stopping rule was met.
     restarts_ : list of Restart
-        The result of each start, and its distance from the best.
-    irl_, mdp_ : fitted model and MDP
+        The result of each initialisation, and its distance from the best.
+    irl_, mdp_ : model, MDP
+        Fitted copy of `irl`, and the MDP.
 
     Examples
     --------
@@ -150,11 +157,11 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         mdp : MDP
         demos : Demonstrations
         groups : (N,), optional
-            Group of each demonstration, such as a driver, an animal or a recording; a group shares one intent, and
-            mixture weights are fractions of groups. `demos.groups` has recorded groups.
+            Group of each demonstration, such as a driver, an animal or a recording (see `demos.groups`). All
+            demonstrations of a group have the same intent, and mixture weights are fractions of groups.
         executor : limiirl.executors.Executor or concurrent.futures.Executor, optional
-            Where the `n_init` starts run, in parallel. The result is identical, bit for bit. `progress` is called for
-            the iterations of a start once it has ended.
+            Runs the `n_init` initialisations in parallel. The result is the same, bit for bit. `progress` is called for
+            the iterations of an initialisation after its end.
 
         Returns
         -------
@@ -162,6 +169,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
             This estimator.
         """
         settings, n_init = validate.make_settings(self), check_count(self.n_init, "n_init")
+        check_choices(self.init, self.embedding, self.reward_init)
         irl = validate.clone_model(MaxEnt() if self.irl is None else self.irl)
         em = EMFromSeed(self, irl, settings, mdp, validate.check_demos(demos), groups)
         validate.check_enough_units(self.n_intents, em.problem.units)
@@ -170,22 +178,22 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
             outcomes = em.map(seeds, report, executor)
         solutions = [outcome.solution for outcome in outcomes]
         best = solutions[int(np.argmax([solution.objective for solution in solutions]))]
-        self._store(best, em.problem, compare(solutions, best))
-        self.irl_ = em.irl  # may differ from the problem's model if its `make_problem` replaces it
-        messages = dict.fromkeys(message for outcome in outcomes for message in outcome.messages)
-        self._warn(best, em.problem, messages, {k for outcome in outcomes for k in outcome.empty}, stacklevel=3)
+        # em.irl may differ from the problem's model if `make_problem` replaces the model.
+        self._store(best, em.problem, em.irl, compare(solutions, best))
+        messages = dict.fromkeys(message for outcome in outcomes for message in outcome.warnings)
+        self._warn(best, em.problem, messages, {k for outcome in outcomes for k in outcome.empty})
         return self
 
     def fit_from(
         self, problem: FitProblem, start: Start | State, *, keep: Callable[[State], None] | None = None
     ) -> IntentMixture:
-        """Run EM on a fit problem from one start; used by `limiirl.streams`.
+        """Run EM on a fit problem from one initialisation; used by `limiirl.streams`.
 
         Parameters
         ----------
         problem : FitProblem
             A model with statistics of demonstrations, in memory or streamed. Attributes with one row per demonstration
-            are None after a fit to a problem that keeps no responsibilities.
+            are None for a streamed problem.
         start : Start or State
         keep : callable, optional
             Called with the `State` after each iteration.
@@ -195,13 +203,12 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
             solution = run(problem, start, settings, report_iterations(report, 0, 1, settings.max_iter), keep)
         ensemble = RewardEnsemble(solution.rho, solution.thetas)
         restart = Restart(solution.objective, solution.n_iter, solution.converged, ensemble, 0.0, True)
-        self._store(solution, problem, [restart])
-        self.irl_ = problem.model
-        messages, empty = (start.messages, start.empty) if isinstance(start, Start) else ((), ())
-        self._warn(solution, problem, messages, empty, stacklevel=4)
+        self._store(solution, problem, problem.model, [restart])
+        messages, empty = (start.warnings, start.empty) if isinstance(start, Start) else ((), ())
+        self._warn(solution, problem, messages, empty)
         return self
 
-    def _store(self, best: Solution, problem: FitProblem, restarts: list[Restart]) -> None:
+    def _store(self, best: Solution, problem: FitProblem, irl: Any, restarts: list[Restart]) -> None:
         units, kept = problem.units, isinstance(best.U, np.ndarray)
         self.weights_, self.thetas_ = best.rho, best.thetas
         self.responsibilities_: Any = units.broadcast(best.U) if kept else None
@@ -211,28 +218,24 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         self.log_likelihood_, self.objective_ = best.log_likelihood, best.objective
         self.history_, self.n_iter_, self.converged_ = best.history, best.n_iter, best.converged
         self.restarts_ = restarts
-        self.mdp_ = problem.mdp
+        self.irl_, self.mdp_ = irl, problem.mdp
         if problem.demos is None:
             self.__dict__.pop("_problem", None)  # of an earlier fit
         else:
             self._problem = problem
 
     def _warn(
-        self,
-        best: Solution,
-        problem: FitProblem,
-        messages: Iterable[str],
-        initially_empty: Collection[int],
-        stacklevel: int,
+        self, best: Solution, problem: FitProblem, messages: Iterable[str], initially_empty: Collection[int]
     ) -> None:
-        """Issue the warnings of the starts, then those of the solution, in the caller's name."""
+        """Issue the warnings of the initialisation, then those of the solution."""
+        stacklevel = validate.caller_stacklevel()
         for message in messages:
             warnings.warn(message, DegenerateIntentWarning, stacklevel=stacklevel)
         n_units, streamed = len(problem.units), problem.demos is None
         empty = nearly_empty(best.sizes, n_units)
         small = [int(k) for k in np.flatnonzero(empty) if k not in initially_empty]
         pair, what = equal_pair(best.thetas, ~empty), "have the same rewards"
-        # At most one warning per cause; annealed responsibilities are alike even for distinct intents.
+        # At most one warning per cause; annealed responsibilities are similar even for distinct intents.
         if pair is None and not (small or streamed) and n_units > 1 and best.history[-1].event != "annealed":
             pair, what = indistinct_pair(best.U, ~empty), "assign the same likelihood to every demonstration"
         if pair is not None and self.max_iter > 0:
@@ -265,9 +268,9 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     def save(self, folder: str | PathLike[str]) -> None:
         """Write a fitted mixture to a folder of JSON and npz files, atomically; `IntentMixture.load` reads it.
 
-        An earlier mixture in the folder is replaced; any other folder raises an error. The model must be registered
-        (`limiirl.irl.register_model`). Parameters that cannot be serialised are replaced: a clusterer or function as
-        `init` by the fitted ensemble, others by their defaults. The training data are not written.
+        An earlier mixture in the folder is replaced; a folder with other files raises an error. The model must be
+        registered (`limiirl.irl.register_model`). Parameters that cannot be serialised are replaced: `init` by the
+        fitted ensemble, others by their defaults. The training data are not written.
         """
         io.save(self, folder)
 
@@ -275,7 +278,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     def load(cls, folder: str | PathLike[str]) -> IntentMixture:
         """Read a mixture that `save` wrote; its predictions are identical, bit for bit.
 
-        Raises `InvalidFile` for a folder that is incomplete, corrupt, foreign or from a newer version. Custom models
-        must be registered first. A model fitted with device="gpu" is loaded with "auto".
+        Raises `InvalidFile` for a folder that is incomplete, corrupted, written by a newer version, or not a mixture.
+        Custom models must be registered first. A model fitted with device="gpu" is loaded with "auto".
         """
         return io.load(cls, folder)

@@ -42,12 +42,12 @@ class FittedMixture(NoMetadataRouting):
 
     @property
     def ensemble_(self) -> RewardEnsemble:
-        """The weights and rewards as one value."""
+        """The fitted weights and rewards as a `RewardEnsemble`."""
         validate.check_fitted(self)
         return RewardEnsemble(self.weights_, self.thetas_)
 
     def fit_predict(self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None) -> NDArray[np.int64]:
-        """Fit, and return the most probable intent (N,) of each demonstration."""
+        """Fit the mixture and return the most probable intent (N,) of each demonstration."""
         return np.asarray(cast("Any", self).fit(mdp, demos, groups).labels_)
 
     def predict_proba(
@@ -59,7 +59,7 @@ class FittedMixture(NoMetadataRouting):
         ----------
         demos : Demonstrations
         groups : (N,), optional
-            Demonstrations of a group share one intent and one posterior.
+            Group of each demonstration; demonstrations of a group have the same posterior.
         partial : bool
             Treat each demonstration as a prefix of an unfinished trajectory.
         """
@@ -103,7 +103,7 @@ class FittedMixture(NoMetadataRouting):
     def next_actions(self, demos: Demonstrations) -> NextActions:
         """Return the probabilities of each next action (N, A) and of stopping (N,) after prefixes of trajectories.
 
-        They are averaged over the posterior of the intent given the prefix.
+        They are averaged over the posterior of intents given the prefix.
 
         Examples
         --------
@@ -120,7 +120,7 @@ class FittedMixture(NoMetadataRouting):
         return NextActions(action, np.sum(posterior * following.stop, axis=1))
 
     def most_likely(self, start: int, goal: int, intent: int | None = None) -> MostLikely:
-        """Return the most probable trajectory from state `start` to state `goal`, of one intent or over all."""
+        """Return the most probable trajectory from state `start` to state `goal`, of one intent or over all intents."""
         validate.check_fitted(self)
         search, K = self._method("most_likely"), len(self.weights_)
         intents = range(K) if intent is None else [validate.check_intent(intent, K, "intent")]
@@ -159,10 +159,10 @@ class FittedMixture(NoMetadataRouting):
         return U, np.asarray(np.logaddexp.reduce(log_p + np.log(self.weights_), axis=1))
 
     def _method(self, name: str) -> Any:
-        """Return a method of the model; a model without `supports` has the capabilities that it has methods for."""
+        """Return a method of the model; raise if the model does not have it, or does not list it in `supports`."""
         supported = name in self.irl_.supports if hasattr(self.irl_, "supports") else hasattr(self.irl_, name)
         if not supported:
-            message = f"irl must support {name} in a mixture, as MaxEnt does; {type(self.irl_).__name__} does not."
+            message = f"{type(self.irl_).__name__} does not support {name}. Use another model, such as MaxEnt."
             raise InvalidParameter(message, parameter="irl", value=name)
         return getattr(self.irl_, name)
 
@@ -173,7 +173,7 @@ class FittedMixture(NoMetadataRouting):
         return result
 
     def __getstate__(self) -> dict[str, Any]:
-        """Replace the fit problem, which may be large or on a GPU, by its data."""
+        """Return the state with the fit problem, which may be large or on a GPU, replaced by its data."""
         state = dict(cast("dict[str, Any]", super().__getstate__()))
         problem: FitProblem | None = state.pop("_problem", None)
         if problem is not None:
@@ -181,7 +181,7 @@ class FittedMixture(NoMetadataRouting):
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        if "irl_" in state:  # an unfitted mixture keeps its device: it is on its way to a worker
+        if "irl_" in state:  # an unfitted mixture keeps its device: it is being sent to a worker
             state = state | {name: anywhere(state[name]) for name in ("irl", "irl_")}
         self._restore(state)
 
@@ -220,8 +220,8 @@ class FittedMixture(NoMetadataRouting):
     def bic(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> float:
         """Return the Bayesian information criterion, -2 log L + n_free log N; lower is better.
 
-        N is the number of demonstrations, or of groups, by default of the training data. Rewards on a bound,
-        unidentified directions and nearly empty intents are not counted as free.
+        N is the number of demonstrations, or of groups; the training data are the default. Rewards on a bound,
+        unidentified directions and nearly empty intents are not counted in n_free.
         """
         return self._bic(*self._evaluate(demos, groups))
 
@@ -237,15 +237,14 @@ class FittedMixture(NoMetadataRouting):
         return self._bic(U, log_likelihood) + 2.0 * entropy
 
     def summary(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> Summary:
-        """Return a summary that prints as text, shows as a table in notebooks, and converts to a dict.
+        """Return a summary that prints as text, is shown as a table in notebooks, and converts to a dict.
 
-        For a mixture loaded from a file, standard errors need the training data.
-
+        For a mixture loaded from a file, standard errors require the training data.
         """
         return summarise(cast("IntentMixture", self), self._find_data(demos, groups))
 
     def align_to(self, other: IntentMixture | RewardEnsemble) -> IntentMixture:
-        """Return a copy of this fitted mixture with its intents in the order of another's.
+        """Return a copy of this mixture with its intents in the order of the intents of `other`.
 
         Intents are matched by responsibilities or by expected features; see `limiirl.mixture.restarts.intent_order`.
 
@@ -267,16 +266,16 @@ class FittedMixture(NoMetadataRouting):
         if demos is not None:
             return make_problem(_resolve_model(self.irl_), self.mdp_, validate.check_demos(demos), groups)
         if groups is not None:
-            message = "groups need demos; pass both, or neither for the training data."
+            message = "groups requires demos. Pass both, or neither to use the training data."
             raise InvalidParameter(message, parameter="groups", value=groups)
         problem = getattr(self, "_problem", None)
         if problem is None:
-            message = "demos are required, with their groups: a mixture loaded from a file has no training data."
+            message = "demos is required, because a mixture loaded from a file has no training data."
             raise InvalidParameter(message, parameter="demos")
         return cast("FitProblem", problem)
 
     def _find_data(self, demos: Demonstrations | None, groups: ArrayLike | None) -> FitProblem | None:
-        """Return `_data`, or None if there are none."""
+        """Return `_data`, or None if there are no data."""
         validate.check_fitted(self)
         available = demos is not None or groups is not None or hasattr(self, "_problem")
         return self._data(demos, groups) if available else None

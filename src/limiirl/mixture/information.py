@@ -22,12 +22,12 @@ from limiirl.irl import FitProblem, MaxEntProblem, RowStatistics, validate
 from limiirl.mixture.em import SMALLEST_WEIGHT, nearly_empty
 
 Block = tuple[slice, FloatArray]
-# Bytes of a block of scores (block, K, d).
+# Maximum size of a block of scores (block, K, d) in bytes.
 _BLOCK_BYTES = 32e6
-# Change of theta . F in a central difference: the truncation error is about its square, rounding 1e-15 over it.
+# Change of theta . F in a central difference; the truncation error is about its square, rounding 1e-15 divided by it.
 _STEP = 1e-4
-# Fractions of the step that are tried near the boundary of the domain, and the distance to the boundary in steps: the
-# log-probability is nearly logarithmic there, so that the error is about the square of step over distance.
+# Fractions of the step tried near the boundary of the domain, and the least distance to the boundary in steps. The
+# log-probability is nearly logarithmic there, so the error is about the square of the ratio of step to distance.
 _FRACTIONS = (1.0, 0.1, 0.01, 1e-3, 1e-4)
 _DISTANCE = 10.0
 
@@ -35,8 +35,8 @@ _DISTANCE = 10.0
 class ExactScores:
     """Scores of `MaxEnt` with features that do not depend on theta.
 
-    The score of unit i under intent k is F_i - sum_s n_i(s) E_k[F | s], with n_i(s) its demonstrations that start in s;
-    without conditioning on the start there is one s. E_k[F | s] is a central difference of log Z(s).
+    The score of unit i under intent k is F_i - sum_s n_i(s) E_k[F | s]. The unit has n_i(s) demonstrations that start
+    in s, and E_k[F | s] is a central difference of log Z(s). Without conditioning on the start there is a single s.
     """
 
     def __init__(self, problem: MaxEntProblem, thetas: FloatArray) -> None:
@@ -79,14 +79,14 @@ class ExactScores:
             total, starts = weights[:, k].sum(), None
             if path_sums.by_start:
                 starts = np.zeros(path_sums.mdp.n_states)
-                # An empty intent has no information; any distribution will do.
+                # An empty intent has no information; its distribution does not matter.
                 starts[self.starts] = weights[:, k] / total if total > 0.0 else 1.0 / self.starts.size
             curvature[k] = total * path_sums.covariance(theta, starts=starts)
         return curvature
 
 
 class DifferenceScores:
-    """Scores by central differences of `log_prob`, for any model; 0 for parameters that are not `free` (K, d)."""
+    """Scores by central differences of `log_prob` for any model; 0 for parameters that are not `free` (K, d)."""
 
     def __init__(self, problem: FitProblem, thetas: FloatArray, free: BoolArray) -> None:
         self.problem, self.thetas, self.free = problem, thetas, free
@@ -104,7 +104,7 @@ class DifferenceScores:
             yield units, scores
 
     def _difference(self, part: FitProblem, move: FloatArray) -> FloatArray:
-        """Return log p(thetas + move) - log p(thetas - move) (b, K), extrapolated from smaller moves if necessary."""
+        """Return log p(thetas + move) - log p(thetas - move) (b, K), extrapolated from a smaller move if necessary."""
         low, high = np.array([self._ends(k, move) for k in range(len(self.thetas))]).T
         with np.errstate(invalid="ignore"):  # -inf - -inf: impossible under this intent for every theta
             rise = part.log_prob(self.thetas + high[:, None] * move) - part.log_prob(self.thetas + low[:, None] * move)
@@ -112,7 +112,7 @@ class DifferenceScores:
         return np.where(np.isfinite(rise), rise, 0.0) * 2.0 / width
 
     def _ends(self, k: int, move: FloatArray) -> tuple[float, float]:
-        """Return the fractions of a move at which to evaluate intent k; one-sided, or 0, at the boundary."""
+        """Return the fractions of a move at which intent k is evaluated; one-sided or 0 at the boundary."""
         theta, own = self.thetas[k : k + 1], move[k : k + 1]
         for low, high in ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0)):
             for fraction in _FRACTIONS:
@@ -122,7 +122,7 @@ class DifferenceScores:
         return 0.0, 0.0
 
     def curvature(self, U: FloatArray) -> None:
-        """Return None: there are no second derivatives."""
+        """Return None, since there are no second derivatives."""
         del U
 
 
@@ -140,7 +140,7 @@ def scores(problem: FitProblem, thetas: FloatArray, free: BoolArray) -> Scores:
 def _steps(problem: FitProblem, d: int) -> FloatArray:
     """Return the step (d,) of each parameter, in inverse units of its feature."""
     features = problem.features()
-    if features.shape[1] != d:  # the features of the model are not those of its parameters
+    if features.shape[1] != d:  # the parameters are not weights of these features
         return np.full(d, _STEP)
     size = np.sqrt(np.mean(features**2, axis=0))
     return np.asarray(_STEP / np.where(size > 0.0, size, 1.0))
@@ -169,9 +169,8 @@ def _part(problem: FitProblem, which: slice) -> FitProblem:
 
 # Components of directions above this value involve the parameter.
 _INVOLVED = 1e-6
-# A parameter is unidentified if its component of the (orthonormal) null directions exceeds this value; smaller ones are
-# estimated in the gauge of the fit. With gamma = 0.99, +1 per step and +100 at the end is a null direction, and every
-# reward but that of the end is identified to a hundredth of it.
+# A parameter is unidentified if its component in the (orthonormal) null directions exceeds this value. With discount
+# 0.99, +1 per step and +100 at the end is a null direction, in which only the reward at the end has a large component.
 _UNIDENTIFIED = 0.1
 # Distance from a bound below which a reward counts as on it.
 AT_BOUND = 1e-10
@@ -188,18 +187,18 @@ class StandardErrors:
     Attributes
     ----------
     weights : (K,)
-        Of the mixture weights; nan for an empty intent, or where the likelihood is flat.
+        Standard errors of the mixture weights; nan for an empty intent, or if the likelihood is flat.
     thetas : (K, d)
-        Of the rewards; nan unless `status` is "ok".
+        Standard errors of the rewards; nan unless `status` is "ok".
     status : (K, d) of str
-        "ok"; "bound" (on a bound); "not identified" (unchanged likelihood along a direction with a component of at
-        least 0.1); "up to scale" (the model identifies proportions only); "empty" (nearly empty intent); "flat" (no
-        maximum of the likelihood: use fewer intents, more demonstrations or more iterations).
+        "ok"; "bound" (on a bound); "not identified" (component of at least 0.1 in a direction that does not change the
+        likelihood); "up to scale" (the model identifies proportions only); "empty" (nearly empty intent); "flat" (the
+        likelihood has no maximum: use fewer intents, more demonstrations or more iterations).
     covariance : (K + K d, K + K d)
-        Of the weights, then of the thetas row by row; nan without a standard error.
+        Covariance of the weights and of the thetas row by row; nan for parameters without a standard error.
     n_free : int
-        Number of free parameters of BIC and AIC: K - 1 weights, and the directions of reward that are identified and
-        not on a bound.
+        Number of free parameters in BIC and AIC: K - 1 weights, and the identified directions of reward that are not on
+        a bound.
     """
 
     weights: FloatArray
@@ -210,7 +209,7 @@ class StandardErrors:
 
 
 class FreeParameters(NamedTuple):
-    """Status (K, d), intents that are not nearly empty (K,), and a basis (K + K d, n_free) of the free directions."""
+    """Status (K, d), mask (K,) of intents that are not nearly empty, and basis (K + K d, n_free) of free directions."""
 
     status: NDArray[np.str_]
     occupied: BoolArray
@@ -241,9 +240,9 @@ def standard_errors(problem: FitProblem, rho: FloatArray, thetas: FloatArray) ->
 def information(problem: FitProblem, rho: FloatArray, thetas: FloatArray, free: BoolArray | None = None) -> FloatArray:
     """Return the observed information (K + K d, K + K d) of rho, then of thetas row by row (Louis 1982).
 
-    Weights are treated as K independent numbers; restrict it to changes that sum to 0. A ridge adds its curvature.
-    Without second derivatives it is sum_i sbar_i sbar_i', which has the same expectation under the model. Units are
-    processed in blocks of bounded memory. Rows of rewards that are not `free` (K, d) may be 0.
+    Weights are K independent parameters: restrict the matrix to changes that sum to 0. A ridge adds its curvature.
+    Without second derivatives the result is sum_i sbar_i sbar_i', which has the same expectation under the model. Rows
+    of rewards that are not `free` (K, d) may be 0.
     """
     return _informations(problem, rho, thetas, np.ones(thetas.shape, dtype=bool) if free is None else free)[0]
 
@@ -294,8 +293,8 @@ def _penalty_curvature(problem: FitProblem, thetas: FloatArray) -> FloatArray:
 def free_parameters(model: Any, mdp: Any, rho: FloatArray, thetas: FloatArray, n_units: int) -> FreeParameters:
     """Return the free parameters and a basis of the free directions.
 
-    A model may have a method `null_directions(mdp, theta)`, the unidentified directions (m, d); it is called once for
-    all intents if the model's `null_directions_vary` is False.
+    A model may have a method `null_directions(mdp, theta)` that returns the unidentified directions (m, d). It is
+    called once for all intents if the model's `null_directions_vary` is False.
     """
     K, d = thetas.shape
     box = validate.box(getattr(model, "bounds", None), [f"parameter {j}" for j in range(d)])
@@ -317,7 +316,7 @@ def free_parameters(model: Any, mdp: Any, rho: FloatArray, thetas: FloatArray, n
 
 
 def _null_directions(model: Any, mdp: Any, thetas: FloatArray, wanted: BoolArray) -> list[FloatArray]:
-    """Return a basis (m, d) of the null directions of each of thetas (K, d) that is wanted (K,)."""
+    """Return a basis (m, d) of the null directions for each row of thetas (K, d) in the mask `wanted` (K,)."""
     K, d = thetas.shape
     directions = getattr(model, "null_directions", None)
     if directions is None:
@@ -337,10 +336,10 @@ def _tangent(occupied: BoolArray) -> FloatArray:
 
 
 def _identify(null: FloatArray, inside: BoolArray) -> tuple[FloatArray, BoolArray]:
-    """Return a basis (d, r) of the identified directions inside the bounds, and the unidentified rewards (d,).
+    """Return a basis (d, r) of the identified directions inside the bounds, and the mask (d,) of unidentified rewards.
 
-    Null directions are restricted to those that leave rewards on bounds unchanged. A reward that none of them involves
-    is a basis vector by itself.
+    Null directions that change rewards on bounds are excluded. A reward without a component in the remaining null
+    directions is a basis vector by itself.
     """
     if null.shape[0]:
         _, size, mixes = np.linalg.svd(null[:, ~inside].T)
@@ -355,9 +354,10 @@ def _identify(null: FloatArray, inside: BoolArray) -> tuple[FloatArray, BoolArra
 
 
 def _invert(matrix: FloatArray, complete: FloatArray) -> tuple[FloatArray, BoolArray]:
-    """Return the pseudo-inverse of an information matrix (m, m), and the coordinates (m,) of its flat directions.
+    """Return the pseudo-inverse of an information matrix (m, m), and the mask (m,) of coordinates in flat directions.
 
-    Coordinates are scaled to unit information. Information far below that of the complete data (m,) is rounding.
+    Coordinates are scaled to unit information. Information far below `complete` (m,), that of the complete data, is
+    rounding error.
     """
     diagonal = np.diag(matrix)
     scale = np.sqrt(np.where(diagonal > _FLAT * complete, diagonal, np.where(complete > 0.0, complete, 1.0)))

@@ -1,7 +1,7 @@
-"""Starts of EM: clusters in feature space (the paper's warm start), random draws, or a given start.
+"""Initialisation of EM: clusters in feature space (the paper's warm start), random draws, or given values.
 
-Paper: section "The LiMIIRL algorithm". Labels become responsibilities (G, K), which `limiirl.mixture.reward_init` turns
-into rewards. `init="best"` compares several clusterings by the objective of their rewards.
+Paper: section "The LiMIIRL algorithm". Labels are converted to responsibilities (G, K), from which
+`limiirl.mixture.reward_init` computes rewards. `init="best"` compares several clusterings by their objective.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from limiirl.irl import FitProblem
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import validate
 from limiirl.mixture.em import Settings, Start, run
-from limiirl.mixture.embeddings import embedding as by_name
-from limiirl.mixture.embeddings import gradients
-from limiirl.mixture.reward_init import separate_equal, start_from
+from limiirl.mixture.embeddings import EMBEDDINGS, check_embedding, gradients
+from limiirl.mixture.reward_init import check_reward_init, separate_equal, start_from
 
 Rng = np.random.Generator
 Clustering = Callable[[FloatArray, int, Rng], Any]
@@ -40,7 +39,7 @@ _LEAST_VARIANCE = 1e-3
 
 
 def kmeans(points: FloatArray, n_intents: int, rng: Rng, n_starts: int = _KMEANS_STARTS) -> NDArray[np.int64]:
-    """Return labels (G,) by k-means on points (G, m), neither centred nor scaled, as in the paper."""
+    """Return k-means labels (G,) of points (G, m), which are neither centred nor scaled, as in the paper."""
     clusterer = KMeans(n_intents, n_init=n_starts, random_state=_seed(rng))
     with warnings.catch_warnings():
         # Fewer distinct points than clusters: empty clusters are reported as empty intents.
@@ -75,9 +74,9 @@ def random_responsibilities(points: FloatArray, n_intents: int, rng: Rng) -> Flo
 
 
 def random_rewards(lower: FloatArray, upper: FloatArray, n_intents: int, rng: Rng) -> RewardEnsemble:
-    """Return the paper's baseline: rewards uniform within bounds, weights Dir(1 / K).
+    """Draw the paper's baseline: rewards uniform within the bounds, weights Dir(1 / K).
 
-    Without bounds the range is (-10, 0); with a single bound, it has width 10.
+    Without bounds, rewards lie in (-10, 0); with a single bound, the range has width 10.
     """
     low = np.where(np.isfinite(lower), lower, np.where(np.isfinite(upper), upper, 0.0) - 10.0)
     high = np.where(np.isfinite(upper), upper, low + 10.0)
@@ -87,31 +86,39 @@ def random_rewards(lower: FloatArray, upper: FloatArray, n_intents: int, rng: Rn
 
 CLUSTERINGS: dict[str, Clustering] = {"kmeans": kmeans, "gmm": gmm, "random": random_responsibilities}
 """Clusterings by name."""
-# Restarts after the first use a single start, since the best of many would nearly always be the same.
+# Clusterings after the first use one random start: the best of many would nearly always be the same.
 _ONE_START: dict[str, Clustering] = {"kmeans": partial(kmeans, n_starts=1), "gmm": partial(gmm, n_starts=1)}
 
 
 def is_given(init: Any) -> bool:
-    """Return True for labels, responsibilities or rewards: the same start every time."""
+    """Return True if `init` is an array of labels or responsibilities, or a RewardEnsemble."""
     return not (
         isinstance(init, str) or callable(init) or hasattr(init, "fit_predict") or hasattr(init, "predict_proba")
     )
 
 
-def grouping(
+def check_choices(init: Any, embedding: Any, reward_init: Any = "mle") -> None:
+    """Raise for unknown names of `init`, `embedding` and `reward_init`."""
+    if isinstance(init, type):
+        raise InvalidParameter.of("init", init, "must be an instance, not a class", remedy="Add parentheses.")
+    names = (*CLUSTERINGS, BEST, "random_rewards")
+    if isinstance(init, str) and init not in names:
+        other = "labels, responsibilities, a RewardEnsemble, a clusterer or a function"
+        raise InvalidParameter.of("init", init, f"must be one of {', '.join(names)}, or {other}")
+    check_embedding(embedding)
+    check_reward_init(reward_init)
+
+
+def cluster(
     init: Any, points: FloatArray, n_intents: int, units: Groups, rng: Rng, *, first: bool
 ) -> FloatArray | RewardEnsemble:
-    """Return responsibilities (G, K), or an ensemble, from any `init` except "best" and "random_rewards".
+    """Return responsibilities (G, K), or an ensemble, for any `init` except "best" and "random_rewards".
 
-    Restarts other than the `first` cluster from one random start each.
+    Clusterings other than the `first` use one random start.
     """
     if isinstance(init, RewardEnsemble):
         return init
     if isinstance(init, str):
-        if init not in CLUSTERINGS:
-            known = ", ".join([*CLUSTERINGS, BEST, "random_rewards"])
-            rule = f"must be one of {known}, or labels, responsibilities, a RewardEnsemble, a clusterer or a function"
-            raise InvalidParameter.of("init", init, rule)
         clustering = CLUSTERINGS[init] if first else _ONE_START.get(init, CLUSTERINGS[init])
         with one_thread():
             clusters = clustering(points, n_intents, rng)
@@ -126,21 +133,21 @@ def grouping(
 
 
 def _by_clusterer(init: Any, points: FloatArray, n_intents: int, rng: Rng) -> Any:
-    """Return labels or responsibilities of a scikit-learn clusterer, with K and a seed if it has these parameters."""
+    """Return labels or responsibilities of a scikit-learn clusterer; its number of clusters and seed are set."""
     clusterer = clone(init)
-    known = clusterer.get_params()  # includes the steps of a pipeline
-    last = {name.rpartition("__")[2]: name for name in known}
-    wanted = {last[name]: n_intents for name in ("n_clusters", "n_components") if name in last}
-    if "random_state" in last and known[last["random_state"]] is None:
-        wanted[last["random_state"]] = _seed(rng)
-    clusterer.set_params(**wanted)
+    values = clusterer.get_params()  # includes the steps of a pipeline
+    names = {name.rpartition("__")[2]: name for name in values}
+    changes = {names[name]: n_intents for name in ("n_clusters", "n_components") if name in names}
+    if "random_state" in names and values[names["random_state"]] is None:
+        changes[names["random_state"]] = _seed(rng)
+    clusterer.set_params(**changes)
     if hasattr(clusterer, "predict_proba"):
         return clusterer.fit(points).predict_proba(points)
     return clusterer.fit_predict(points)
 
 
 def _per_unit(init: Any, units: Groups) -> NDArray[Any]:
-    """Return given labels or responsibilities with one row per unit, from one row per demonstration of groups."""
+    """Return labels or responsibilities with one row per unit; rows per demonstration are reduced to rows per group."""
     try:
         given = np.asarray(init)
     except ValueError as error:
@@ -159,12 +166,12 @@ def _per_unit(init: Any, units: Groups) -> NDArray[Any]:
 
 
 def as_responsibilities(labels: Any, n_intents: int, units: Groups) -> FloatArray:
-    """Return responsibilities (G, K) from labels (G,) or responsibilities (G, K), checked."""
+    """Convert labels (G,) to responsibilities (G, K), or check given responsibilities."""
     given = np.asarray(labels)
     if given.ndim == 1:
         return _one_hot(given, n_intents, units)
     if given.dtype.kind not in "fiub":
-        raise InvalidParameter.of("init", str(given.dtype), "must be responsibilities of a numeric dtype")
+        raise InvalidParameter.of("init", str(given.dtype), "must be a numeric array of responsibilities")
     if given.shape != (len(units), n_intents):
         raise InvalidParameter.of("init", given.shape, f"must have shape ({len(units)}, {n_intents}) for {units.noun}")
     U = given.astype(np.float64)
@@ -177,7 +184,7 @@ def as_responsibilities(labels: Any, n_intents: int, units: Groups) -> FloatArra
 
 
 def _one_hot(labels: NDArray[Any], n_intents: int, units: Groups) -> FloatArray:
-    """Return (G, K): integers from 0 to K - 1 are intents, other labels are numbered in sorted order."""
+    """Return responsibilities (G, K): integers from 0 to K - 1 are intents, other labels are sorted and numbered."""
     if labels.shape != (len(units),):
         raise InvalidParameter.of("init", labels.size, f"must have one label for each of the {len(units)} {units.noun}")
     if labels.dtype.kind == "f" and np.all(labels == np.floor(labels)):  # integers read from a table
@@ -185,10 +192,10 @@ def _one_hot(labels: NDArray[Any], n_intents: int, units: Groups) -> FloatArray:
     if labels.dtype.kind not in "iubU":
         valid = [isinstance(x, str | int) or (x is not None and x == np.floor(x)) for x in labels.tolist()]
         i = valid.index(False) if False in valid else 0
-        rule = "must be an integer or a string, or -1 for a demonstration of unknown intent"
+        rule = "must be an integer or a string; -1 denotes an unknown intent"
         raise InvalidParameter.of("init", labels.tolist()[i], rule, index=i)
     integers = labels.dtype.kind in "iu"
-    known = labels[labels >= 0] if integers else labels  # clusterers mark noise by -1
+    known = labels[labels >= 0] if integers else labels  # -1 is the label of noise
     names, index = np.unique(known, return_inverse=True)
     if integers and (names.size == 0 or names[-1] < n_intents):
         index = known
@@ -205,19 +212,19 @@ def _seed(rng: Rng) -> int:
 
 
 BEST = "best"
-# Largest difference of responsibilities at which two clusterings are the same.
+# Largest difference of responsibilities between clusterings that count as equal.
 _SAME = 1e-3
 
 
 class Candidate(NamedTuple):
-    """A clustering by name, and its points (G, m)."""
+    """Name of a clustering, and the points (G, m) to cluster."""
 
     init: str
     points: FloatArray
 
 
 def candidates(problem: FitProblem, points: FloatArray, *, with_gradients: bool) -> list[Candidate]:
-    """Return the candidates of "best": k-means and GMM of points (G, m), and k-means of gradients."""
+    """Return the candidates of "best": k-means and GMM on points (G, m), and k-means on gradients."""
     tried = [Candidate("kmeans", points), Candidate("gmm", points)]
     if with_gradients:
         tried.append(Candidate("kmeans", gradients(problem)))
@@ -227,14 +234,15 @@ def candidates(problem: FitProblem, points: FloatArray, *, with_gradients: bool)
 def best_start(
     problem: FitProblem, tried: list[Candidate], n_intents: int, reward_init: Any, rng: Rng, *, first: bool
 ) -> Start:
-    """Return the candidate start with the highest objective."""
-    known: list[FloatArray] = []
+    """Return the candidate with the highest objective."""
+    seen: list[FloatArray] = []
     best, highest, failed = None, -np.inf, None
     for candidate in tried:
-        U = _clusters(candidate, n_intents, problem.units, rng, first=first)
-        if any(_same(U, other) for other in known):
+        U = cluster(candidate.init, candidate.points, n_intents, problem.units, rng, first=first)
+        assert not isinstance(U, RewardEnsemble)  # k-means and GMM return clusters
+        if any(_same(U, other) for other in seen):
             continue
-        known.append(U)
+        seen.append(U)
         start = start_from(problem, U, reward_init, rng)
         try:
             objective = run(problem, start, Settings(max_iter=0)).objective
@@ -249,12 +257,6 @@ def best_start(
     return best
 
 
-def _clusters(candidate: Candidate, n_intents: int, units: Groups, rng: Rng, *, first: bool) -> FloatArray:
-    U = grouping(candidate.init, candidate.points, n_intents, units, rng, first=first)
-    assert not isinstance(U, RewardEnsemble)  # k-means and GMM return clusters
-    return U
-
-
 def _same(U: FloatArray, other: FloatArray) -> bool:
     """Return True if two clusterings are equal up to a permutation."""
     order = np.argmax(U.T @ other, axis=1)
@@ -263,18 +265,18 @@ def _same(U: FloatArray, other: FloatArray) -> bool:
     return bool(np.max(np.abs(U - other[:, order])) < _SAME)
 
 
-def points(embedding: Any, problem: FitProblem) -> FloatArray:
-    """Return the points (G, m) that a warm start clusters: feature counts, or the embedding."""
+def embed(embedding: Any, problem: FitProblem) -> FloatArray:
+    """Return the points (G, m) to cluster: the model's features, or the embedding."""
     if embedding is None:
-        return validate.check_points(problem.features(), len(problem.units), "features")
+        return validate.check_points(problem.features(), len(problem.units), "irl")
     if isinstance(embedding, str):
-        return validate.check_points(by_name(embedding)(problem), len(problem.units), "embedding")
-    made = embedding(problem.mdp, problem.demos) if callable(embedding) else embedding
-    return problem.units.mean(validate.check_points(made, len(problem.demos), "embedding"))
+        return validate.check_points(EMBEDDINGS[embedding](problem), len(problem.units))
+    points = embedding(problem.mdp, problem.demos) if callable(embedding) else embedding
+    return problem.units.mean(validate.check_points(points, len(problem.demos)))
 
 
 class Starts:
-    """An `init` together with the fit problem; `n_parameters` is d if the model does not determine it."""
+    """Initialisations of a fit problem by `init`; pass `n_parameters` (d) if the model does not determine it."""
 
     def __init__(self, init: Any, embedding: Any, problem: FitProblem, n_parameters: int | None = None) -> None:
         self.init, self.embedding, self.problem = init, embedding, problem
@@ -282,8 +284,8 @@ class Starts:
 
     @cached_property
     def points(self) -> FloatArray:
-        """The points (G, m) to cluster; not needed for a given start."""
-        return points(self.embedding, self.problem)
+        """The points (G, m) to cluster."""
+        return embed(self.embedding, self.problem)
 
     @property
     def seeks_best(self) -> bool:
@@ -299,7 +301,7 @@ class Starts:
     ) -> FloatArray | RewardEnsemble:
         """Return responsibilities (G, K), or an ensemble, for any `init` except "best".
 
-        Starts other than the `first` cluster from one random start; clusterers see the points in the given `order`.
+        Clusterings other than the `first` use one random start. Points are clustered in the given `order`.
         """
         points = np.empty((len(self.problem.units), 0)) if is_given(self.init) else self.points
         if isinstance(self.init, str) and self.init == "random_rewards":
@@ -307,18 +309,18 @@ class Starts:
             box = self.problem.box(d)
             return random_rewards(box.lower, box.upper, n_intents, rng)
         if order is None:
-            return grouping(self.init, points, n_intents, self.problem.units, rng, first=first)
-        guess = grouping(self.init, points[order], n_intents, self.problem.units, rng, first=first)
+            return cluster(self.init, points, n_intents, self.problem.units, rng, first=first)
+        guess = cluster(self.init, points[order], n_intents, self.problem.units, rng, first=first)
         return guess if isinstance(guess, RewardEnsemble) else guess[np.argsort(order)]
 
     def begin(self, n_intents: int, reward_init: Any, rng: Rng, *, first: bool = True) -> Start:
-        """Return the start of EM: a given ensemble, or rewards of responsibilities by `reward_init`."""
+        """Return the initial ensemble: a given one, or rewards computed by `reward_init` from responsibilities."""
         problem = self.problem
         if self.seeks_best:
             return best_start(problem, self._tried, n_intents, reward_init, rng, first=first)
         guess = self.guess(n_intents, rng, first=first)
         if isinstance(guess, RewardEnsemble):
             validate.check_ensemble(guess, n_intents, problem)
-            thetas, messages = separate_equal(np.array(guess.thetas), guess.weights > 0, problem, rng)
-            return Start(guess.weights, thetas, messages=messages)
+            thetas, warned = separate_equal(np.array(guess.thetas), guess.weights > 0, problem, rng)
+            return Start(guess.weights, thetas, warnings=warned)
         return start_from(problem, guess, reward_init, rng)

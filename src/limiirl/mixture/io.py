@@ -36,21 +36,21 @@ Arrays = dict[str, NDArray[Any]]
 _KINDS = "biufUS"
 
 
-class Unwritable(InvalidParameter):
-    """A value that cannot be serialised to JSON or npz, such as a function."""
+class NotSerialisable(InvalidParameter):
+    """Raised for a value that cannot be serialised to JSON or npz, such as a function."""
 
 
 class Writer:
-    """Serialiser of values to JSON; arrays are collected in `arrays` by name, and JSON refers to them.
+    """Serialiser of values to JSON; arrays are collected in `arrays`, and JSON refers to them by name.
 
-    Floats round-trip exactly. Values that JSON lacks are objects with one entry, named by their type.
+    Floats round-trip exactly. A value without a JSON equivalent is an object with one entry, whose key is the type.
     """
 
     def __init__(self) -> None:
         self.arrays: Arrays = {}
 
     def encode(self, value: Any, place: str) -> Any:
-        """Return JSON for a value, or raise `Unwritable`."""
+        """Return JSON for a value; `place` is the name of its array. Raises `NotSerialisable`."""
         if isinstance(value, np.generic):
             value = value.item()
         if value is None or isinstance(value, bool | int | str):
@@ -63,35 +63,35 @@ class Writer:
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):
             return {"dict": {key: self.encode(item, f"{place}.{key}") for key, item in value.items()}}
         if isinstance(value, RewardEnsemble):
-            parts = (value.weights, value.thetas)
-            return {"ensemble": [self.encode(part, f"{place}.{i}") for i, part in enumerate(parts)]}
+            arrays = (value.weights, value.thetas)
+            return {"ensemble": [self.encode(array, f"{place}.{i}") for i, array in enumerate(arrays)]}
         return self._array(value, place)
 
     def _array(self, value: Any, place: str) -> dict[str, str]:
         array = np.asarray(value) if hasattr(value, "__array__") else np.empty(0, dtype=object)
         if array.dtype.kind not in _KINDS:
             message = f"{place} cannot be serialised: a {type(value).__name__} has no JSON or npz form."
-            raise Unwritable(message, parameter=place, value=value)
+            raise NotSerialisable(message, parameter=place, value=value)
         self.arrays[place] = array
         return {"array": place}
 
     def model(self, model: Any, place: str) -> dict[str, Any]:
         """Return JSON for a single-intent model: its name, parameters and fitted attributes.
 
-        Raises if a parameter cannot be serialised; fitted attributes that cannot be serialised are left out.
+        Raises if a parameter cannot be serialised; fitted attributes that cannot be serialised are omitted.
         """
         name, parameters, fitted = model_name(model), {}, {}
         for key, value in model.get_params(deep=False).items():
             try:
                 parameters[key] = self.encode(value, f"{place}.parameters.{key}")
-            except Unwritable:
+            except NotSerialisable:
                 message = f"{name}({key}=) cannot be serialised; use a string, a number or an array, not {value!r:.80}."
                 raise InvalidParameter(message, parameter=key, value=value) from None
         for key, value in vars(model).items():
             if key.endswith("_") and not key.startswith("_"):
                 try:
                     fitted[key] = self.encode(value, f"{place}.fitted.{key}")
-                except Unwritable:
+                except NotSerialisable:
                     continue  # such as the result object of the last fit
         return {"name": name, "parameters": parameters, "fitted": fitted}
 
@@ -188,7 +188,7 @@ def save(mixture: IntentMixture, folder: str | PathLike[str]) -> None:
             f"{', '.join(lost)} cannot be serialised; the loaded mixture has the fitted ensemble as init and defaults "
             "for the others. Its predictions are the same.",
             LimiirlWarning,
-            stacklevel=3,
+            stacklevel=validate.caller_stacklevel(),
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = _sibling(target)
@@ -207,7 +207,7 @@ def save(mixture: IntentMixture, folder: str | PathLike[str]) -> None:
 
 
 def _describe(mixture: IntentMixture) -> tuple[dict[str, Any], Arrays]:
-    """Return everything except the MDP as JSON and arrays."""
+    """Return the header and the arrays of a mixture, without its MDP."""
     writer = Writer()
     parameters, replaced = _parameters(mixture, writer)
     header = {
@@ -226,10 +226,7 @@ def _describe(mixture: IntentMixture) -> tuple[dict[str, Any], Arrays]:
 
 
 def _parameters(mixture: IntentMixture, writer: Writer) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the parameters except `irl`, and the types of those that were replaced.
-
-    An init that cannot be serialised is replaced by the fitted ensemble, other parameters by their defaults.
-    """
+    """Return the parameters except `irl`, and the types of the replaced ones; see `IntentMixture.save`."""
     defaults = {name: parameter.default for name, parameter in signature(type(mixture).__init__).parameters.items()}
     written, replaced = {}, {}
     for name, value in mixture.get_params(deep=False).items():
@@ -237,7 +234,7 @@ def _parameters(mixture: IntentMixture, writer: Writer) -> tuple[dict[str, Any],
             continue
         try:
             written[name] = writer.encode(value, f"parameters.{name}")
-        except Unwritable:
+        except NotSerialisable:
             replaced[name] = type(value).__name__
             instead = mixture.ensemble_ if name == "init" else defaults[name]
             written[name] = writer.encode(instead, f"parameters.{name}")
@@ -264,13 +261,15 @@ def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
         mixture.irl_, mixture.mdp_ = anywhere(decode_model(header["irl_"], arrays)), mdp
         RewardEnsemble(mixture.weights_, mixture.thetas_)  # checks shapes and weights
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        message = f"{place / _HEADER} is damaged, or its classes have changed ({error!s:.300}). Save the mixture again."
+        message = (
+            f"{place / _HEADER} is corrupted, or its classes have changed ({error!s:.300}). Save the mixture again."
+        )
         raise _invalid(message, folder) from error
     return mixture
 
 
 def _header(folder: Path) -> dict[str, Any]:
-    """Return the header, checked for format and version."""
+    """Read the header and check its format and version."""
     path = folder / _HEADER
     try:
         header = json.loads(path.read_bytes())
@@ -297,7 +296,7 @@ def _check_files(folder: Path, header: dict[str, Any]) -> None:
     """Check that all files exist and match their checksums."""
     written = header.get("files")
     if not isinstance(written, dict) or _ARRAYS not in written or not set(written) <= {_ARRAYS, _MDP}:
-        raise _invalid(f"{folder / _HEADER} is damaged: it does not list its files. Save the mixture again.", folder)
+        raise _invalid(f"{folder / _HEADER} is corrupted: it does not list its files. Save the mixture again.", folder)
     for name, digest in written.items():
         path = folder / name
         if not path.is_file():
@@ -322,7 +321,7 @@ def _sha256(path: Path) -> str:
 
 
 def check_target(folder: str | PathLike[str]) -> None:
-    """Raise unless the folder is new, empty, or an earlier mixture."""
+    """Raise unless the folder does not exist, is empty, or contains a mixture."""
     target = Path(folder).resolve()
     if not target.exists():
         return
@@ -350,7 +349,7 @@ def _sibling(target: Path) -> Path:
 
 
 def _put(scratch: Path, target: Path) -> None:
-    """Rename a complete folder into place; a concurrent reader may briefly see no folder, but never half of one."""
+    """Rename a complete folder to its target; a concurrent reader finds a complete folder or, briefly, none."""
     if not target.exists():
         scratch.rename(target)
         return

@@ -23,16 +23,16 @@ class Iteration:
     objective : float
         Mean log-likelihood minus the model's penalty; nondecreasing except at an `event`.
     change : float
-        Mean over units of sum_k |u_ik - previous u_ik|. At iteration 0 relative to the clusters of the warm start (the
-        realised epsilon of Theorem 1), nan without clusters.
+        Mean over units of sum_k |u_ik - previous u_ik|. At iteration 0, the change from the initial clusters (the
+        realised epsilon of Theorem 1); nan without clusters.
     weights : (K,)
     n_evaluations : int
-        Evaluations of the M-step, the maximum over intents; 0 if the model does not count them.
+        Number of evaluations in the M-step, the maximum over intents; 0 if the model does not count them.
     temperature : float
     event : str
         Empty, or the reason why the objective may decrease: "start", "projected" (initial rewards outside the bounds),
-        "annealed", "reseeded 2". Or an accepted move of `refine`: "split 2, merged 0 into 1"; such an entry stands
-        for several M-steps.
+        "annealed" or "reseeded 2"; or an accepted move of `refine`, such as "split 2, merged 0 into 1", which includes
+        several M-steps.
     """
 
     iteration: int
@@ -65,7 +65,7 @@ class ConvergenceMonitor:
 
     @property
     def converged(self) -> bool:
-        """True if a stopping rule holds after the last iteration."""
+        """True if the last iteration met a stopping rule."""
         if len(self.history) < 2:
             return False
         last, before = self.history[-1], self.history[-2]
@@ -82,7 +82,7 @@ class ConvergenceMonitor:
 
 
 def report_iterations(progress: Progress | None, start: int, n_starts: int, max_iter: int) -> Callback | None:
-    """Return the callback of one start's EM that reports each iteration to `progress`."""
+    """Return a callback that reports each iteration of EM from initialisation `start` to `progress`."""
     if progress is None:
         return None
     name = f"start {start + 1} of {n_starts}: " if n_starts > 1 else ""

@@ -1,4 +1,4 @@
-"""Restarts of EM, in this process or on the workers of an executor, and the alignment of intents between fits."""
+"""Restarts of EM, serial or on an executor, and the alignment of intents between fits."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 def intent_order(mixture: IntentMixture, other: IntentMixture | RewardEnsemble) -> IntArray:
-    """Return the intents (K,) of a mixture in the order of the intents of `other` that they match best.
+    """Return the permutation (K,) of a mixture's intents that best matches the intents of `other`.
 
-    Mixtures of the same demonstrations are matched by responsibilities; otherwise by expected features (standardised),
-    or by rewards if the model has no `expected_features`. Intents without a counterpart come last.
+    Mixtures fitted to the same demonstrations are matched by responsibilities; others by standardised expected
+    features, or by rewards if the model has no `expected_features`. Unmatched intents come last.
     """
     validate.check_fitted(mixture)
     if not isinstance(other, RewardEnsemble):
@@ -59,18 +59,18 @@ def _same_demonstrations(one: Any, other: Any) -> bool:
 
 
 def _behaviour(mixture: Any, thetas: FloatArray) -> FloatArray:
-    """Return the expected features (n, d) of thetas (n, d), or thetas themselves if there are none."""
+    """Return the expected features (n, d) of thetas (n, d), or `thetas` if they cannot be computed."""
     expected = getattr(mixture.irl_, "expected_features", None)
     if expected is not None:
         try:
             return np.asarray(expected(mixture.mdp_, thetas), dtype=np.float64)
         except (DivergentPartition, NumericalError):
-            pass  # the partition function of the other's rewards may be infinite under this model
+            pass  # the other mixture's rewards may have an infinite partition function
     return thetas
 
 
 def assign_columns(cost: FloatArray) -> IntArray:
-    """Return the columns (K,) of cost (K', K) in the order of their assigned rows; unassigned columns come last."""
+    """Return the columns (K,) of a cost matrix (K', K) in the order of the rows assigned to them, then the others."""
     _, columns = linear_sum_assignment(cost)  # rows are sorted
     left = np.setdiff1d(np.arange(cost.shape[1]), columns)
     return np.concatenate([columns, left]).astype(np.int64)
@@ -83,7 +83,7 @@ def align_to_labels(mixture: IntentMixture, labels: NDArray[np.int64], n_labels:
 
 
 def permute_intents(mixture: IntentMixture, order: IntArray) -> IntentMixture:
-    """Return a copy of a fitted mixture whose intent k is intent order[k], in history and restarts too."""
+    """Return a copy of a fitted mixture whose intent k is intent order[k], also in its history and restarts."""
     result: IntentMixture = clone(mixture)
     for name in vars(mixture).keys() - mixture.get_params(deep=False).keys():
         setattr(result, name, getattr(mixture, name))
@@ -94,10 +94,10 @@ def permute_intents(mixture: IntentMixture, order: IntArray) -> IntentMixture:
         setattr(result, name, None if U is None else np.ascontiguousarray(U[:, order]))
     if result.responsibilities_ is not None:
         result.labels_ = np.argmax(result.responsibilities_, axis=1)
-    place = np.argsort(order)
+    index = np.argsort(order)
     result.history_ = [
         # The numbers in an event are intents.
-        replace(entry, weights=entry.weights[order], event=re.sub(r"\d+", lambda k: str(place[int(k[0])]), entry.event))
+        replace(entry, weights=entry.weights[order], event=re.sub(r"\d+", lambda k: str(index[int(k[0])]), entry.event))
         for entry in mixture.history_
     ]
     result.restarts_ = [
@@ -108,13 +108,13 @@ def permute_intents(mixture: IntentMixture, order: IntArray) -> IntentMixture:
 
 
 Seed = np.random.SeedSequence
-# Objectives (nats per unit) closer than this count as the same solution.
+# Objectives that differ by less (nats per unit) count as equal.
 _SAME_OBJECTIVE = 1e-5
 
 
 @dataclass(frozen=True)
 class Restart:
-    """The result of one start of EM, its ensemble in the order of the best solution's.
+    """The result of EM from one initialisation; its intents are aligned with the best solution.
 
     Attributes
     ----------
@@ -122,9 +122,9 @@ class Restart:
         Mean penalised log-likelihood.
     n_iter, converged, ensemble : int, bool, RewardEnsemble
     distance : float
-        Fraction of the units that would have to change intent to turn this solution into the best.
+        Fraction of the units with another intent than in the best solution.
     best : bool
-        True if it reached the best objective.
+        True if the objective equals the best one.
     """
 
     objective: float
@@ -136,7 +136,7 @@ class Restart:
 
 
 def compare(solutions: list[Solution], best: Solution) -> list[Restart]:
-    """Return the restarts, aligned with the best."""
+    """Return one `Restart` per solution, aligned with the best solution."""
     restarts = []
     for solution in solutions:
         order = assign_columns(-(best.U.T @ solution.U))
@@ -154,21 +154,21 @@ def compare(solutions: list[Solution], best: Solution) -> list[Restart]:
 
 
 class Outcome(NamedTuple):
-    """The solution of one start, the `empty` intents and `messages` of the start, and the model after the fit.
+    """The solution from one initialisation, with its initially `empty` intents and `warnings`.
 
-    `model` is None unless the model has no `make_problem`: its `fit` may set attributes.
+    `model` is the fitted model if it has no `make_problem`, since its `fit` may set attributes; otherwise None.
     """
 
     solution: Solution
     empty: tuple[int, ...]
-    messages: tuple[str, ...]
+    warnings: tuple[str, ...]
     model: Any
 
 
 class EMFromSeed:
-    """EM from one of several starts, as a picklable function of (number of the start, seed).
+    """EM from one of several initialisations, as a picklable function of (index, seed).
 
-    The fit problem is not pickled; each worker makes it once. `callbacks` has one per start, and is empty on workers.
+    The fit problem is not pickled; each worker creates it once. `callbacks` is empty on workers.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class EMFromSeed:
 
     @property
     def starts(self) -> Starts:
-        """The `init` with the fit problem."""
+        """The initialisations of the fit problem."""
         if self._starts is None:
             problem = make_problem(self.irl, self.mdp, self.demos, self.groups)
             self._starts = Starts(self.init, self.embedding, problem)
@@ -194,11 +194,11 @@ class EMFromSeed:
 
     @property
     def problem(self) -> FitProblem:
-        """The model with its data."""
+        """The fit problem."""
         return self.starts.problem
 
     def __call__(self, task: tuple[int, Seed]) -> Outcome:
-        """Run EM from start i."""
+        """Run EM from initialisation i."""
         i, seed = task
         rng, callback = np.random.default_rng(seed), self.callbacks[i] if self.callbacks else None
         start = self.starts.begin(self.n_intents, self.reward_init, rng, first=i == 0)
@@ -206,10 +206,10 @@ class EMFromSeed:
         if self.refine is not None:
             solution = refine(self.problem, solution, self.settings, callback)
         model = None if hasattr(self.irl, "make_problem") else self.irl
-        return Outcome(solution, start.empty, start.messages, model)
+        return Outcome(solution, start.empty, start.warnings, model)
 
     def map(self, seeds: Sequence[Seed], progress: Progress | None, executor: Mapper | None) -> list[Outcome]:
-        """Run EM from all starts, and report each iteration, on an executor once the start has ended."""
+        """Run EM from all seeds; with an executor, iterations are reported after each run has ended."""
         max_iter = self.settings.max_iter
         callbacks = [report_iterations(progress, i, len(seeds), max_iter) for i in range(len(seeds))]
         if executor is None:

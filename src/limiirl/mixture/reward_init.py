@@ -1,13 +1,13 @@
 """Initial rewards of clusters: maximum likelihood, or centred mean features.
 
-Paper: section "The LiMIIRL algorithm". Means are centred on all demonstrations; uncentred counts are positive and would
-reward cycles.
+Paper: section "The LiMIIRL algorithm". Means are centred on the mean of all demonstrations: uncentred feature counts
+are positive and would reward cycles.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +24,15 @@ _SAME = 1e-9
 _INDISTINCT = 0.05
 # Relative size of the perturbation of equal rewards, and the number of attempts.
 _NOISE, _ATTEMPTS = 0.1, 10
-# Largest difference in log-probability between a cluster's mean and the overall mean that `mean_ray` considers.
-_LARGEST_GAP = 1e3
+# Largest difference in log-probability between the cluster mean and the overall mean in the search of `mean_ray`.
+_LARGEST_DIFFERENCE = 1e3
 
 
 def mle(problem: FitProblem, U: FloatArray) -> FloatArray:
     """Return the maximum likelihood rewards (K, d) of each cluster."""
-    # The optimum may be far away: not the cap of M-steps.
-    cap = problem.initial_evaluations
-    return problem.m_step(problem.moments(U), None, np.arange(U.shape[1]), cap).thetas
+    # The optimum may be far away, so the limit of M-steps does not apply.
+    limit = problem.initial_evaluations
+    return problem.m_step(problem.moments(U), None, np.arange(U.shape[1]), limit).thetas
 
 
 def mean(problem: FitProblem, U: FloatArray) -> FloatArray:
@@ -48,7 +48,7 @@ def mean_clipped(problem: FitProblem, U: FloatArray) -> FloatArray:
 
 
 def mean_ray(problem: FitProblem, U: FloatArray) -> FloatArray:
-    """Return `mean` (K, d) times the factor of maximum likelihood, which does not depend on the features' units."""
+    """Return `mean` (K, d) times the factor that maximises the likelihood, which adapts to the features' units."""
     direction = mean(problem, U)
     weights = U / U.sum(axis=0)
     thetas = np.zeros_like(direction)
@@ -59,7 +59,7 @@ def mean_ray(problem: FitProblem, U: FloatArray) -> FloatArray:
             return -float(weights[:, k] @ log_p)
 
         length = float(theta @ theta)
-        thetas[k] = minimise_ray(loss, _LARGEST_GAP / length) * theta if length > 0.0 else 0.0
+        thetas[k] = minimise_ray(loss, _LARGEST_DIFFERENCE / length) * theta if length > 0.0 else 0.0
     return thetas
 
 
@@ -67,11 +67,17 @@ REWARDS: dict[str, RewardInit] = {"mle": mle, "mean": mean, "mean_ray": mean_ray
 """Reward initialisations by name."""
 
 
-def start_from(problem: FitProblem, U: FloatArray, reward_init: Any, rng: np.random.Generator) -> Start:
-    """Return the initial ensemble of responsibilities (G, K); an empty cluster gets the rewards of all data."""
-    make = REWARDS.get(reward_init) if isinstance(reward_init, str) else reward_init
-    if not callable(make):
+def check_reward_init(reward_init: Any) -> RewardInit:
+    """Return the function that computes initial rewards."""
+    compute: Any = REWARDS.get(reward_init) if isinstance(reward_init, str) else reward_init
+    if not callable(compute):
         raise InvalidParameter.of("reward_init", reward_init, f"must be one of {', '.join(REWARDS)}, or a function")
+    return cast("RewardInit", compute)
+
+
+def start_from(problem: FitProblem, U: FloatArray, reward_init: Any, rng: np.random.Generator) -> Start:
+    """Return the initial ensemble for responsibilities (G, K); an empty cluster gets the rewards fitted to all data."""
+    compute = check_reward_init(reward_init)
     sizes = U.sum(axis=0)
     empty = sizes == 0.0
     listed = ", ".join(map(str, np.flatnonzero(empty)))
@@ -79,16 +85,16 @@ def start_from(problem: FitProblem, U: FloatArray, reward_init: Any, rng: np.ran
         f"No {problem.units.noun} are initially assigned to intent {listed}: n_intents={len(sizes)} exceeds the "
         "number of distinct labels or feature vectors. Use fewer intents."
     )
-    given = _check_thetas(make(problem, np.where(empty, 1.0, U)), len(sizes), problem)
+    given = _check_thetas(compute(problem, np.where(empty, 1.0, U)), len(sizes), problem)
     thetas, equal = separate_equal(given, ~empty, problem, rng)
-    messages = (message, *equal) if listed else equal
-    return Start(sizes / len(U), thetas, U, tuple(np.flatnonzero(empty).tolist()), messages, "reward_init")
+    warned = (message, *equal) if listed else equal
+    return Start(sizes / len(U), thetas, U, tuple(np.flatnonzero(empty).tolist()), warned, "reward_init")
 
 
 def separate_equal(
     thetas: FloatArray, counted: NDArray[np.bool_], problem: FitProblem, rng: np.random.Generator
 ) -> tuple[FloatArray, tuple[str, ...]]:
-    """Return rewards (K, d), perturbed if two of the counted ones are equal (EM keeps them equal), and the warnings."""
+    """Return rewards (K, d) and warnings; rewards are perturbed if two of the counted intents have equal ones."""
     pair = equal_pair(thetas, counted)
     if pair is None or not np.any(np.ptp(problem.features(), axis=0) > 0):
         return thetas, ()

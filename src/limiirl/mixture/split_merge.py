@@ -1,7 +1,7 @@
 """Split-and-merge moves out of local maxima of EM (after Ueda et al. 2000).
 
-A move splits one intent, merges the two of the resulting K + 1 that cost least, and continues EM; it is accepted if the
-objective increases.
+A move splits one intent and merges two of the resulting K + 1 intents, those whose merger lowers the likelihood least;
+then EM continues. The move is accepted if the objective increases.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from limiirl.mixture.monitor import Callback, Iteration
 
 # Maximum number of accepted moves per fit, and of moves tried before one is accepted.
 _MOVES, _TRIES = 10, 3
-# Iterations of EM in the trial of a move.
+# Iterations of EM before a move is accepted or rejected.
 _TRIAL = 10
 # Least increase of the objective (nats per unit) of an accepted move.
 _LEAST_RISE = 1e-5
 _KMEANS_STARTS = 5
-# Least responsibility of a member, and the spread below which points coincide.
+# Least responsibility of a member, and the range below which points coincide.
 _MEMBER, _APART = 1e-6, 1e-12
 
 
 class SplitMergeMove(NamedTuple):
-    """Split of one intent and merge of `gone` into `kept`, its gain in nats before EM, and the start of EM."""
+    """Split of one intent and merger of `gone` into `kept`, the gain in nats before EM, and the initial ensemble."""
 
     split: int
     kept: str
@@ -45,10 +45,10 @@ class SplitMergeMove(NamedTuple):
 
 
 def refine(problem: FitProblem, solution: Solution, settings: Settings, callback: Callback | None = None) -> Solution:
-    """Return a solution at least as good, by moves that each raise the objective.
+    """Return the solution after all moves that raise the objective.
 
-    An accepted move is one entry of the history, followed by the iterations of EM after it. Halves are always clusters
-    of normalised feature counts (`shares`), whatever the embedding of the start.
+    Each accepted move is one entry of the history, followed by the iterations of EM after it. Intents are split by
+    clusters of normalised feature counts (`shares`), regardless of the `embedding`.
     """
     if len(solution.rho) < 2 or settings.max_iter == 0:
         return solution
@@ -97,9 +97,9 @@ def _continue(
 
 
 def moves(problem: FitProblem, solution: Solution, settings: Settings) -> list[SplitMergeMove]:
-    """Return the moves that raise the likelihood before EM, at most one per split intent, the best first.
+    """Return the moves that raise the likelihood before EM, at most one per split intent, in descending order of gain.
 
-    Of the K + 1 intents after a split, the two whose merger costs least are merged and keep the better reward of both.
+    The merged intent has the better of the two rewards.
     """
     K, empty = len(solution.rho), nearly_empty(solution.U.sum(axis=0), len(solution.U))
     points = shares(problem)
@@ -134,9 +134,9 @@ def _name(i: int, split: int, K: int) -> str:
 
 
 def cheapest_merger(log_p: FloatArray, rho: FloatArray, split: int) -> tuple[float, int, int]:
-    """Return the highest log-likelihood after merging two intents, the one kept, and the one removed.
+    """Return the highest log-likelihood after merging two intents, and the indices of the kept and the removed one.
 
-    log_p is (G, K + 1), rho (K + 1,). The `split` intent is not merged with the last one, its other half.
+    `log_p` has shape (G, K + 1), `rho` (K + 1,). The `split` intent is not merged with the last one, its other half.
     """
     top = np.max(log_p, axis=1)
     with np.errstate(invalid="ignore"):  # units of zero likelihood give nan, which is never best
@@ -148,7 +148,7 @@ def cheapest_merger(log_p: FloatArray, rho: FloatArray, split: int) -> tuple[flo
             continue
         rest = np.maximum(total - rho[i] * p[:, i] - rho[j] * p[:, j], 0.0)
         for kept, gone in ((i, j), (j, i)):
-            with np.errstate(divide="ignore", invalid="ignore"):  # log 0: a unit that no other intent explains
+            with np.errstate(divide="ignore", invalid="ignore"):  # log 0: no other intent can generate the unit
                 value = float(np.sum(np.log(rest + (rho[i] + rho[j]) * p[:, kept]) + top))
             if value > best[0]:
                 best = (value, kept, gone)
@@ -156,9 +156,9 @@ def cheapest_merger(log_p: FloatArray, rho: FloatArray, split: int) -> tuple[flo
 
 
 def split_in_two(points: FloatArray, weights: FloatArray, seed: int) -> FloatArray | None:
-    """Return the half (G, 2, one-hot) of each unit by k-means of points (G, m) with weights (G,).
+    """Split units in two by weighted k-means on points (G, m); return one-hot labels (G, 2).
 
-    None if all members coincide.
+    Returns None if all members coincide.
     """
     members = weights > _MEMBER
     if not np.any(np.ptp(points[members], axis=0) > _APART):

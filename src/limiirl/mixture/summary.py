@@ -32,7 +32,7 @@ _MOST_PARAMETERS = 3000
 _MOST_ROWS, _WIDEST = 40, 100
 _MARKS = {
     "bound": "on a bound of the model",
-    "not identified": "changes along a direction that leaves every trajectory's probability unchanged",
+    "not identified": "has a component in a direction that does not change the probability of any trajectory",
     "up to scale": "only proportions are identified; rewards are scaled to sum to 1",
     "empty": "nearly empty intent",
     "flat": "the likelihood has no maximum: use fewer intents, more demonstrations or more iterations",
@@ -41,7 +41,7 @@ _MARKS = {
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """Summary of a fitted mixture: prints as text, shows as a table in notebooks, converts by `to_dict()`.
+    """Summary of a fitted mixture: prints as text, is shown as a table in notebooks, and has `to_dict()`.
 
     Attributes
     ----------
@@ -52,12 +52,12 @@ class Summary:
         `log_likelihood` is the mean per unit.
     weights, weight_errors : (K,)
     sizes, counts : (K,)
-        Sums of responsibilities, and numbers of units by most probable intent.
+        Sums of responsibilities, and numbers of units with each most probable intent.
     feature_names : tuple of str
     thetas, errors, status : (K, d)
-        Rewards, standard errors (nan if there is none), and "ok" or why there is none (see `StandardErrors`).
+        Rewards, standard errors (nan if there is none), and "ok" or the reason (see `StandardErrors`).
     n_starts, n_best, distances : int, int, (n_starts,)
-        Starts, starts that reached the best objective, and distances from the best solution (see `Restart`).
+        Numbers of initialisations and of those with the best objective, and distances from the best (see `Restart`).
     estimator, spread : str
         Name of the estimator, and description of `errors`.
 
@@ -111,7 +111,7 @@ class Summary:
     spread: str = "one standard error, from the observed information"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields in JSON types: lists for arrays, None for nan."""
+        """Return all fields as JSON types, with lists for arrays and None for nan."""
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
 
     def __str__(self) -> str:
@@ -170,7 +170,7 @@ class Summary:
 
 
 def summarise(mixture: IntentMixture, problem: FitProblem | None) -> Summary:
-    """Return the summary of a fitted mixture on data, or without standard errors from its attributes."""
+    """Return the summary of a fitted mixture; without a fit problem, there are no standard errors."""
     U, log_likelihood = evaluate(mixture, problem)
     rho, thetas = mixture.weights_, mixture.thetas_
     K, d = thetas.shape
@@ -208,11 +208,11 @@ def summarise(mixture: IntentMixture, problem: FitProblem | None) -> Summary:
 
 
 def evaluate(mixture: Any, problem: FitProblem | None) -> tuple[FloatArray, float]:
-    """Return the responsibilities (G, K) and the total log-likelihood of units, of the training data by default."""
+    """Return the responsibilities (G, K) and the total log-likelihood of units; the training data are the default."""
     if problem is None:
         U: FloatArray | None = mixture.responsibilities_ if mixture.groups_ is None else mixture.group_responsibilities_
         if U is None:
-            message = "demos are required: a mixture fitted to a stream has no responsibilities. Pass one shard of it."
+            message = "demos is required, because a mixture fitted to a stream has no responsibilities. Pass one shard."
             raise InvalidParameter(message, parameter="demos")
         return U, mixture.log_likelihood_ * len(U)
     U = np.zeros((len(problem.units), len(mixture.weights_)))
@@ -220,14 +220,14 @@ def evaluate(mixture: Any, problem: FitProblem | None) -> tuple[FloatArray, floa
 
 
 def _unit(mixture: IntentMixture) -> str:
-    """Return the noun of the units of a mixture without its data; agents have no MDP."""
+    """Return the plural noun of a mixture's units; agents have no MDP."""
     if mixture.groups_ is not None:
         return "groups"
     return "agents" if mixture.mdp_ is None else "demonstrations"
 
 
 def _model(irl: Any) -> str:
-    """Describe the model, the trajectories it considers, and the bounds on rewards."""
+    """Describe the model, its set of trajectories, and the bounds on rewards."""
     name, longest, stop = " ".join(repr(irl).split()), getattr(irl, "max_length_", None), getattr(irl, "stop", None)
     parts = [name]
     if longest is not None:
@@ -277,7 +277,7 @@ def _starts(mixture: IntentMixture, unit: str) -> str:
 
 
 def _reward(value: float, error: float, status: str) -> tuple[str, str]:
-    """Return a reward to two digits of its error, and the error or its status."""
+    """Format a reward to two digits of its error, and the error or the status."""
     if not math.isfinite(error):
         value = value if abs(value) > AT_BOUND else 0.0
         return f"{value:.4g}", "" if status == "ok" else f"({status})"
@@ -293,7 +293,7 @@ def _widths(rows: list[Row], k: int) -> tuple[int, int]:
 
 
 def _blocks(rows: list[Row]) -> Iterator[range]:
-    """Yield ranges of intents whose columns fit into the width of the page."""
+    """Yield ranges of intents whose columns fit into the width of the table."""
     K, names = len(rows[0][1]), max(len(name) for name, _ in rows) + 2
     first, used = 0, names
     for k in range(K):
@@ -328,7 +328,7 @@ _PLURALS = {"demo": "demonstrations", "group": "groups", "agent": "agents"}
 
 @dataclass(frozen=True, eq=False)
 class Membership:
-    """Posterior table: name, most probable intent, posterior (G, K) and log-likelihood per demonstration or group."""
+    """Table of posteriors: name, most probable intent, posterior (G, K) and log-likelihood of each unit."""
 
     unit: str
     names: NDArray[Any]
@@ -383,7 +383,7 @@ def check_suffix(path: str | os.PathLike[str]) -> None:
 def membership_table(
     mixture: IntentMixture, demos: Any, groups: ArrayLike | None = None, *, partial: bool = False
 ) -> Membership:
-    """Return the posterior over intents with one row per demonstration or agent, or per group.
+    """Return the table of posteriors over intents, with one row per demonstration, agent or group.
 
     Examples
     --------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
@@ -29,22 +30,23 @@ def make_settings(mixture: IntentMixture) -> Settings:
     check_progress(mixture.progress)
     if mixture.refine is not None:
         check_choice(mixture.refine, "refine", ("split_merge",))
-    check_instance(mixture.init)
-    rise, cap = mixture.likelihood_tol, mixture.max_evaluations
+    likelihood_tol, limit = mixture.likelihood_tol, mixture.max_evaluations
     return Settings(
         max_iter=mixture.max_iter,
         resp_tol=check_positive(mixture.resp_tol, "resp_tol", zero=True),
-        likelihood_tol=None if rise is None else check_positive(rise, "likelihood_tol"),
-        max_evaluations=None if cap is None else check_count(cap, "max_evaluations"),
+        likelihood_tol=None if likelihood_tol is None else check_positive(likelihood_tol, "likelihood_tol"),
+        max_evaluations=None if limit is None else check_count(limit, "max_evaluations"),
         degenerate=check_choice(mixture.degenerate, "degenerate", ("fit", "keep", "reseed")),
         temperatures=_temperatures(mixture.annealing),
     )
 
 
-def check_instance(init: Any) -> None:
-    """Raise for a clusterer's class in place of an instance."""
-    if isinstance(init, type):
-        raise InvalidParameter.of("init", init, "must be an instance, not a class", remedy="Add parentheses.")
+def caller_stacklevel() -> int:
+    """Return the `stacklevel` of `warnings.warn` at which the nearest caller outside the package is reported."""
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("limiirl."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _temperatures(annealing: Any) -> tuple[float, ...]:
@@ -63,7 +65,7 @@ def _temperatures(annealing: Any) -> tuple[float, ...]:
 
 
 def check_irl(irl: Any) -> Any:
-    """Return a single-intent model, an instance with the methods that EM needs."""
+    """Return a single-intent model; raise unless it has the methods that EM calls."""
     if isinstance(irl, type):
         raise InvalidParameter.of("irl", irl, "must be an instance, not a class", remedy="Add parentheses.")
     missing = [name for name in REQUIRED if not callable(getattr(irl, name, None))]
@@ -74,12 +76,12 @@ def check_irl(irl: Any) -> Any:
 
 
 def check_demos(demos: Any) -> Any:
-    """Return demonstrations, or agents for a model without an MDP; at least one."""
+    """Return demonstrations, or agents for a model without an MDP; raise if there are none."""
     return demos if isinstance(demos, Agents) else irl_checks.demonstrations(demos)
 
 
 def check_new_demos(demos: Demonstrations) -> Demonstrations:
-    """Return demonstrations, possibly none."""
+    """Return demonstrations, which may be empty."""
     return demos if isinstance(demos, Demonstrations) and len(demos) == 0 else check_demos(demos)
 
 
@@ -95,7 +97,7 @@ def check_enough_units(n_intents: int, units: Groups) -> None:
         raise InvalidParameter.of("n_intents", n_intents, rule)
 
 
-def spawn_seeds(random_state: Any, n: int) -> list[np.random.SeedSequence]:
+def spawn_seeds(random_state: Any, n: int, name: str = "random_state") -> list[np.random.SeedSequence]:
     """Return n independent seeds from an integer, a Generator, a RandomState or None."""
     if isinstance(random_state, np.random.RandomState):
         random_state = int(random_state.randint(2**31 - 1))
@@ -105,21 +107,22 @@ def spawn_seeds(random_state: Any, n: int) -> list[np.random.SeedSequence]:
         return np.random.SeedSequence(random_state).spawn(n)
     except (TypeError, ValueError):
         rule = "must be a nonnegative integer, a Generator, a RandomState or None"
-        raise InvalidParameter.of("random_state", random_state, rule) from None
+        raise InvalidParameter.of(name, random_state, rule) from None
 
 
-def check_points(given: Any, n: int, name: str) -> FloatArray:
-    """Return points (n, m) to cluster."""
+def check_points(given: Any, n: int, parameter: str = "embedding") -> FloatArray:
+    """Return points (n, m) to cluster; `parameter` is "embedding", or "irl" for the model's features."""
+    rule = "must be" if parameter == "embedding" else "must have features that are"
     try:
         points = np.ascontiguousarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidParameter.of(name, given, f"must be an array of numbers ({error})") from None
+        raise InvalidParameter.of(parameter, given, f"{rule} an array of numbers ({error})") from None
     if points.ndim != 2 or points.shape[0] != n or points.shape[1] == 0:
-        raise InvalidParameter.of(name, points.shape, f"must have shape ({n}, m) with m >= 1")
+        raise InvalidParameter.of(parameter, points.shape, f"{rule} of shape ({n}, m) with m >= 1")
     wrong = ~np.all(np.isfinite(points), axis=1)
     if np.any(wrong):
         i = int(np.argmax(wrong))
-        raise InvalidParameter.of(name, points[i].tolist(), "must be finite", index=i)
+        raise InvalidParameter.of(parameter, points[i].tolist(), f"{rule} finite", index=i)
     return points
 
 
@@ -133,13 +136,13 @@ def check_ensemble(given: RewardEnsemble, n_intents: int, problem: FitProblem) -
 
 
 def check_fitted(mixture: Any) -> None:
-    """Raise `NotFitted` if `fit` was not called."""
+    """Raise `NotFitted` unless the mixture is fitted."""
     if not hasattr(mixture, "thetas_"):
         raise NotFitted(f"This {type(mixture).__name__} is not fitted. Call fit(mdp, demos) first.")
 
 
 def training_demos(mixture: Any) -> Demonstrations | None:
-    """Return the demonstrations that a mixture was fitted to; None if it was loaded from a file."""
+    """Return the training demonstrations of a mixture, or None if it was loaded from a file."""
     demos: Demonstrations | None = getattr(getattr(mixture, "_problem", None), "demos", None)
     return demos
 

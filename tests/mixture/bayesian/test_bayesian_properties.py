@@ -1,4 +1,4 @@
-"""Properties of the Bayesian mixture: it is a bound, order does not matter, none is empty."""
+"""Properties of the Bayesian mixture: a lower bound, independent of the order, without empty intents."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -59,7 +59,7 @@ def test_the_order_of_demonstrations_does_not_matter(values, random):
 
 @settings(max_examples=examples(15), deadline=None)
 @given(VALUES)
-def test_no_intent_is_empty_and_the_bound_never_falls(values):
+def test_no_intent_is_empty_and_the_bound_never_decreases(values):
     made = problem(values, 4.0, 1.0)
     result = search(made, np.eye(len(values)), len(values), 50, 1e-4)
     assert 1 <= result.state.n_intents <= len(set(values))

@@ -1,4 +1,4 @@
-"""The parts of the Bayesian mixture: prior, sticks, posteriors, slopes and moves, against something independent."""
+"""Prior, stick-breaking weights, posteriors, gradients and moves of the Bayesian mixture, independently computed."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ FREE = RewardPrior(Box(np.full(3, -np.inf), np.full(3, np.inf)), 3.0)
 
 
 @pytest.mark.parametrize(("low", "high"), [(-10.0, 0.0), (0.0, np.inf), (-np.inf, 2.0), (3.0, 9.0), (-np.inf, np.inf)])
-def test_the_prior_is_a_normal_one_restricted_to_the_bounds(low, high):
+def test_the_prior_is_a_truncated_normal(low, high):
     prior, u = RewardPrior(Box(np.array([low]), np.array([high])), 4.0), np.array([-4.0, -1.0, 0.0, 0.5, 3.0])[:, None]
     expected = truncnorm(low / 4.0, high / 4.0, scale=4.0).ppf(norm.cdf(u))
     np.testing.assert_allclose(prior.theta(u), expected, rtol=1e-9, atol=1e-12)
@@ -44,25 +44,25 @@ def test_the_prior_is_a_normal_one_restricted_to_the_bounds(low, high):
     np.testing.assert_allclose(prior.score(expected), u, rtol=1e-6, atol=1e-9)
 
 
-def test_far_out_scores_stay_within_the_bounds():
+def test_extreme_scores_stay_within_the_bounds():
     theta = RewardPrior(Box(np.array([-10.0]), np.array([0.0])), 10.0).theta(np.array([[-60.0], [60.0]]))
     np.testing.assert_allclose(theta.ravel(), [-10.0, 0.0], atol=1e-9)
 
 
-def test_bounds_that_the_prior_all_but_excludes_are_refused():
+def test_bounds_without_prior_mass_raise():
     with raises(InvalidParameter, parameter="prior_scale", value=1.0, index=1):
         RewardPrior(Box(np.array([0.0, 90.0]), np.array([1.0, 91.0])), 1.0)
 
 
 @pytest.mark.parametrize("alpha", [0.3, 1.0, 4.0])
-def test_whole_sizes_give_the_probability_of_the_partition(alpha):
+def test_the_bound_at_integer_sizes_is_the_probability_of_the_partition(alpha):
     result = stick_posterior(np.array([4.0, 2.0, 1.0]), alpha)
     expected = log_restaurant((0, 0, 0, 0, 1, 1, 2), alpha)
     np.testing.assert_allclose(result.bound + result.log_labellings, expected, rtol=1e-12)
     assert result.bound < expected
 
 
-def test_sticks_are_those_of_scikit_learn():
+def test_stick_breaking_weights_agree_with_scikit_learn():
     rng = np.random.default_rng(0)
     points = np.concatenate([rng.normal(0.0, 1.0, (30, 1)), rng.normal(9.0, 1.0, (12, 1))])
     theirs = BayesianGaussianMixture(
@@ -79,7 +79,7 @@ def test_sticks_are_those_of_scikit_learn():
     np.testing.assert_allclose(ours.log_weights, expected, rtol=1e-12)
 
 
-def test_the_bound_of_sticks_is_their_expected_log_probability_less_their_divergence():
+def test_bound_of_stick_breaking_is_expected_log_probability_minus_divergence():
     sizes, alpha = np.array([5.5, 3.0, 0.5]), 1.3
     result = stick_posterior(sizes, alpha)
     a, b = result.taken, result.left
@@ -118,7 +118,7 @@ def test_nodes_give_exact_means_of_cubics(d):
     np.testing.assert_allclose(node_weights(d) @ (nodes @ derivative) ** 3, cubic, rtol=1e-9)
 
 
-def test_the_divergence_is_that_of_a_gaussian_from_the_prior():
+def test_divergence_from_the_prior():
     rewards = RewardPosterior(np.array([[0.5, -1.0]]), np.array([[[0.6, 0.2], [0.2, 0.4]]]))
     covariance = rewards.root[0] @ rewards.root[0].T
     expected = 0.5 * (np.trace(covariance) + 1.25 - 2.0 - np.log(np.linalg.det(covariance)))
@@ -128,7 +128,7 @@ def test_the_divergence_is_that_of_a_gaussian_from_the_prior():
 @pytest.mark.parametrize(
     "irl", [MaxEnt(7), MaxEnt(7, condition="start"), MaxCausalEnt(max_length=7), MLIRL(q="bv"), MLIRL()], ids=repr
 )
-def test_slopes_are_those_of_the_log_likelihood(irl):
+def test_gradients_agree_with_the_log_likelihood(irl):
     ready = make_problem(irl, MDP, DEMOS, np.arange(24) // 2)
     U = np.random.default_rng(0).random((12, 2))
     thetas, which = np.array([[-0.4, 0.3, -0.9], [-0.7, -0.2, 0.1], [-0.1, 0.5, 0.2]]), np.array([1, 0, 1])
@@ -174,7 +174,7 @@ def test_nodes_in_four_and_eight_dimensions_agree_with_sampling(n_elements):
 
 
 @pytest.mark.slow
-def test_improving_never_loses():
+def test_improve_never_increases_the_loss():
     ready, U = make_problem(MaxEnt(7), MDP, DEMOS), np.random.default_rng(1).dirichlet(np.ones(2), size=24)
     rewards = RewardPosterior(np.array([[0.5, 1.0, -1.0], [-1.0, 0.0, 2.0]]), np.tile(0.7 * np.eye(3), (2, 1, 1)))
 
@@ -205,7 +205,7 @@ def test_a_sweep_never_lowers_the_bound():
     assert bounds[-1] > bounds[0] + 1.0
 
 
-def test_intents_stand_in_falling_order_and_empty_ones_are_dropped():
+def test_intents_are_sorted_by_size_and_empty_ones_removed():
     made = problem()
     U = np.zeros((len(made.points), 4))
     U[:2, 1] = U[2:, 3] = 1.0
@@ -214,7 +214,7 @@ def test_intents_stand_in_falling_order_and_empty_ones_are_dropped():
 
 
 @pytest.mark.parametrize("name", list(MOVES))
-def test_moves_propose_whole_posteriors(name):
+def test_moves_propose_valid_posteriors(name):
     made = problem()
     state = made.start(np.eye(3)[np.arange(len(made.points)) % 3])
     if name == "prune":
@@ -231,7 +231,7 @@ def test_moves_propose_whole_posteriors(name):
     assert [p.bound for p in proposals] == sorted((p.bound for p in proposals), reverse=True) or name == "prune"
 
 
-def test_a_move_is_taken_only_if_the_bound_rises():
+def test_a_move_is_accepted_only_if_the_bound_increases():
     made = problem()
     state = made.start(np.eye(3)[np.arange(len(made.points)) % 3])
     seen = [state]
@@ -249,7 +249,7 @@ def one_dimension(values: list[float], scale: float, alpha: float) -> Variationa
     )
 
 
-def test_moves_are_tried_again_after_sweeps_have_settled():
+def test_moves_are_retried_after_convergence():
     made = one_dimension([0.0, -0.5, -2.3, 0.0, 0.9, 1.0, -0.5, 2.2, 1.9], 1.0, 5.0)
     result = search(made, np.ones((9, 1)), 6, 100, 1e-4)
     events = [step.event for step in result.history]
@@ -258,18 +258,18 @@ def test_moves_are_tried_again_after_sweeps_have_settled():
     assert improve_by_move(made, result.state, 6) is None
 
 
-def test_the_last_posterior_is_noted_even_if_hardly_anybody_follows_one_of_its_intents():
+def test_last_posterior_is_recorded_with_a_nearly_empty_intent():
     result = search(one_dimension([-0.3, -0.3, -0.2, 1.1, 0.1, 0.4, 0.0], 1.0, 0.3), np.ones((7, 1)), 6, 100, 1e-4)
     assert result.state.sizes[-1] < 0.5
     assert result.state.n_intents in result.evidence
 
 
-def test_only_blocks_have_names_to_exchange():
+def test_log_labellings_excludes_nearly_empty_intents():
     result = stick_posterior(np.array([4.0, 2.0, 0.1]), 1.0)
     np.testing.assert_allclose(result.log_labellings, np.log(7.1 / 4.0) + np.log(3.1 / 2.0), rtol=1e-12)
 
 
-def test_rewards_of_infinite_sums_have_no_probability_and_posteriors_keep_away_from_them():
+def test_divergent_rewards_have_zero_probability_and_posteriors_avoid_them():
     loop = type(MDP).from_edges([0, 0], [0, 1], p0=[1, 0], state_features=[[1], [0]])
     ready = make_problem(MaxEnt(np.inf, bounds=None), loop, Demonstrations.from_lists([[0, 1], [0, 0, 1]]))
     log_p = log_probs(ready, np.array([[-1.0], [1.0], [-2.0]]))

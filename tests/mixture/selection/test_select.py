@@ -1,7 +1,8 @@
-"""`select_intents`: each criterion against an independent computation, the recommendation, and what may go wrong."""
+"""`select_intents`: each criterion against an independent computation, the recommendation, and failures."""
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import matplotlib as mpl
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 from scipy.special import comb
 
 import limiirl as ll
+from limiirl import _progress
 from limiirl.errors import InvalidDemos, InvalidParameter, LimiirlError
+from limiirl.mixture.selection import select as select_module
 from limiirl.mixture.selection.cross_validation import RESAMPLE, RefitTask, SelectionProblem, agreement, check_numbers
 from limiirl.mixture.selection.recommend import (
     SelectionRow,
@@ -43,7 +46,7 @@ def mixture(**changes) -> ll.IntentMixture:
 
 
 def select(numbers=(2,), demos=None, **changes) -> ll.Selection:
-    given = {"mixture": mixture(), "folds": 4, "resamples": 3, "random_state": 0, **changes}
+    given = {"mixture": mixture(), "folds": 4, "resamples": 3, "seed": 0, **changes}
     return ll.select_intents(two_rooms(), two_intents() if demos is None else demos, numbers, **given)
 
 
@@ -71,7 +74,7 @@ def up_to_three() -> ll.Selection:
 # --- the whole ---
 
 
-def test_two_intents_are_found_and_the_fit_is_handed_over(up_to_three):
+def test_two_intents_are_recommended_with_their_fit(up_to_three):
     selection = up_to_three
     assert [row.n_intents for row in selection.rows] == [1, 2, 3]
     assert selection.recommended == 2
@@ -86,7 +89,7 @@ def test_two_intents_are_found_and_the_fit_is_handed_over(up_to_three):
 def test_elementworld_has_three_intents():
     world = ll.worlds.ElementWorld(seed=1)
     demos, _ = world.sample(100, seed=1)
-    selection = ll.select_intents(world.mdp, demos, range(1, 5), folds=3, resamples=2, random_state=0)
+    selection = ll.select_intents(world.mdp, demos, range(1, 5), folds=3, resamples=2, seed=0)
     assert selection.recommended == 3
     assert selection.recommendations["held_out"] == selection.recommendations["bic"] == 3
 
@@ -104,7 +107,7 @@ def test_information_criteria_are_those_of_the_fit():
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_held_out_likelihood_of_one_intent_is_that_of_single_fits(grouped):
+def test_held_out_likelihood_of_one_intent_equals_single_fits(grouped):
     mdp, demos = two_rooms(), two_intents(21)
     groups = np.array(["ann", "bob", "cat", "dan", "eve", "fay", "gus"])[np.arange(21) % 7] if grouped else None
     row = select((1,), demos, groups=groups, resamples=0).rows[0]
@@ -131,13 +134,13 @@ def test_no_group_is_split_between_folds():
     groups = np.repeat([7, 3, 5, 9], 5)
     problem = SelectionProblem.from_data(mixture(), two_rooms(), two_intents(), groups, 0)
     fold_of = problem.folds(2)
-    _, left = problem.part(fold_of == 0)
-    _, right = problem.part(fold_of == 1)
+    _, left = problem.subset(fold_of == 0)
+    _, right = problem.subset(fold_of == 1)
     assert set(left) | set(right) == {3, 5, 7, 9}
     assert not set(left) & set(right)
 
 
-def test_fold_groups_are_held_out_together_though_each_demonstration_has_an_intent():
+def test_fold_groups_are_held_out_together():
     mdp, demos = two_rooms(), two_intents()
     animals = np.arange(20) % 5
     problem = SelectionProblem.from_data(mixture(), mdp, demos, None, 0, animals)
@@ -154,7 +157,7 @@ def test_fold_groups_are_held_out_together_though_each_demonstration_has_an_inte
     assert len(selection.best.responsibilities_) == 20
 
 
-def test_the_standard_error_of_blocks_is_that_of_their_totals():
+def test_standard_errors_are_clustered_by_blocks():
     values, blocks = np.array([1.0, 2.0, 4.0, 8.0, 3.0, 5.0]), np.array([0, 0, 1, 1, 2, 2])
     (alone, _) = compare_held_out([SelectionRow(1), SelectionRow(2)], {1: -values, 2: 0 * values}, blocks)
     means = values.reshape(3, 2).mean(axis=1)  # of blocks of one size the mean of means is the mean
@@ -179,7 +182,7 @@ def test_stability_counts_a_group_once():
     assert selection.rows[1].stability != agreement(each)
 
 
-def test_stability_of_one_intent_is_nan_and_may_be_left_out():
+def test_stability_of_one_intent_is_nan_and_optional():
     selection = select((2,), folds=0, resamples=0)
     assert np.isnan([row.stability for row in selection.rows]).all()
     assert np.isnan([row.held_out for row in selection.rows]).all()
@@ -189,19 +192,19 @@ def test_stability_of_one_intent_is_nan_and_may_be_left_out():
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_and_other_numbers_do_not_matter(up_to_two, up_to_three):
+def test_results_are_reproducible_and_independent_of_other_numbers(up_to_two, up_to_three):
     selection, again, wider = up_to_two, select((2,)), up_to_three
     assert selection.to_dict() == again.to_dict()
     # `behind` compares with the others; the text of a row makes nan equal to nan.
     without = [str(replace(row, behind=0.0, behind_se=0.0)) for row in selection.rows]
     assert without == [str(replace(row, behind=0.0, behind_se=0.0)) for row in wider.rows[:2]]
     few = {"folds": 2, "resamples": 2}
-    generators = [select((2,), random_state=np.random.default_rng(4), **few).to_dict() for _ in range(2)]
+    generators = [select((2,), seed=np.random.default_rng(4), **few).to_dict() for _ in range(2)]
     assert generators[0] == generators[1]
 
 
-def test_the_seed_of_the_mixture_is_used_where_none_is_given():
-    few = {"folds": 2, "resamples": 2, "random_state": None}
+def test_the_random_state_of_the_mixture_is_the_default_seed():
+    few = {"folds": 2, "resamples": 2, "seed": None}
     seeded = [select((2,), mixture=mixture(random_state=seed, init="random"), **few) for seed in (5, 5, 6)]
     assert seeded[0].to_dict() == seeded[1].to_dict()
     assert seeded[0].rows != seeded[2].rows
@@ -221,7 +224,7 @@ def test_the_mixture_given_is_not_changed_and_its_parameters_are_used():
 # --- what may go wrong ---
 
 
-def test_a_number_that_cannot_be_fitted_does_not_lose_the_rest():
+def test_a_failed_fit_affects_its_own_row_only():
     seen = []
     selection = select(
         (2, 3),
@@ -237,7 +240,7 @@ def test_a_number_that_cannot_be_fitted_does_not_lose_the_rest():
     assert seen == [(i, 25) for i in range(1, 26)]
 
 
-def test_a_fold_that_fails_leaves_its_number_out_of_the_comparison():
+def test_a_failed_fold_excludes_its_number_from_the_comparison():
     selection = select((2,), mixture=failing(lambda points, k: len(points) == 15 and k == 2))
     assert np.isnan(selection.rows[1].held_out)
     assert selection.rows[1].error.startswith("fold 1: no such clusters; fold 2:")
@@ -246,7 +249,7 @@ def test_a_fold_that_fails_leaves_its_number_out_of_the_comparison():
     assert selection.recommendations["held_out"] == selection.recommended == 1
 
 
-def test_nothing_that_can_be_fitted_is_an_error():
+def test_an_error_is_raised_if_every_fit_fails():
     with raises(LimiirlError, parameter="n_intents"):
         select((2,), mixture=failing(lambda points, n_intents: True))
 
@@ -289,7 +292,10 @@ def test_invalid_arguments_raise_before_any_fit(changes, parameter, value):
     [
         ({"mixture": mixture(init=np.zeros(20, dtype=int))}, "init"),
         ({"mixture": mixture(max_iter=-1)}, "max_iter"),
-        ({"random_state": "x"}, "random_state"),
+        ({"mixture": mixture(init="kmean")}, "init"),
+        ({"mixture": mixture(reward_init="median")}, "reward_init"),
+        ({"mixture": mixture(embedding="points")}, "embedding"),
+        ({"seed": "x"}, "seed"),
     ],
 )
 def test_invalid_mixtures_raise_before_any_fit(changes, parameter):
@@ -297,9 +303,9 @@ def test_invalid_mixtures_raise_before_any_fit(changes, parameter):
         select(**{"progress": lambda *report: pytest.fail("something ran"), **changes})
 
 
-def test_a_model_by_name_is_the_model_of_the_mixture():
+def test_irl_equals_the_model_of_a_mixture():
     mdp, demos = two_rooms(), two_intents()
-    given = {"folds": 2, "resamples": 0, "random_state": 0}
+    given = {"folds": 2, "resamples": 0, "seed": 0}
     by_name = ll.select_intents(mdp, demos, (2,), irl=IRL, **given)
     by_mixture = ll.select_intents(mdp, demos, (2,), mixture=ll.IntentMixture(irl=IRL), **given)
     assert by_name.to_dict() == by_mixture.to_dict()
@@ -310,15 +316,18 @@ def test_groups_must_fit_the_demonstrations():
         select((2,), groups=[1, 2])
 
 
-# --- telling ---
+# --- output ---
 
 
-def test_progress_goes_to_stderr(capsys):
+def test_verbose_writes_to_stderr(capsys, monkeypatch):
+    monkeypatch.setattr(select_module, "reporting", partial(_progress.reporting, every_s=0.0))
     select((1,), folds=2, resamples=0, verbose=True)
-    assert capsys.readouterr().out == ""
+    written = capsys.readouterr()
+    assert written.out == ""
+    assert [line.split(",")[0] for line in written.err.splitlines()] == [f"fits: {i} of 4" for i in range(1, 5)]
 
 
-def test_table_marks_choices_and_the_recommendation(up_to_three):
+def test_table_marks_optima_and_the_recommendation(up_to_three):
     selection = up_to_three
     lines = selection.table().splitlines()
     assert len(lines) == 4
@@ -331,7 +340,7 @@ def test_table_marks_choices_and_the_recommendation(up_to_three):
     assert "Stick-breaking GMM: " in str(selection)
 
 
-def test_dict_is_json_without_nan():
+def test_to_dict_is_json_without_nan():
     selection = select((2,), folds=0, resamples=0)
     read = json.loads(json.dumps(selection.to_dict(), allow_nan=False))
     assert read["rows"][0]["held_out"] is None
@@ -340,7 +349,7 @@ def test_dict_is_json_without_nan():
     assert read["unit"] == "demonstrations"
 
 
-def test_plot_has_a_panel_for_each_known_criterion(up_to_two):
+def test_plot_has_a_panel_per_available_criterion(up_to_two):
     import matplotlib.pyplot as plt
 
     selection = up_to_two
@@ -372,17 +381,17 @@ def test_agreement_is_the_adjusted_rand_index_by_counting_pairs():
     assert np.isnan(agreement([labels[0]]))
 
 
-def test_labellings_of_one_label_agree_on_nothing():
+def test_constant_labellings_have_no_agreement():
     assert np.isnan(agreement([[0] * 5] * 3))
     assert agreement([[0] * 5, [0, 0, 1, 1, 1]]) == 0.0
     assert agreement([[0] * 4, [0] * 4, [0, 0, 1, 1], [1, 1, 0, 0]]) == pytest.approx(1 / 5, rel=1e-12)
 
 
-def test_whole_numbers_have_one_and_no_repetition():
+def test_numbers_include_one_without_repetition():
     assert check_numbers(iter([5, 2, 5, np.int64(3)])) == [1, 2, 3, 5]
 
 
-def test_one_standard_error_is_that_of_the_difference():
+def test_standard_error_of_the_difference():
     # Units differ by far more than numbers of intents do; the difference is nevertheless clear.
     base = np.array([-10.0, -50.0, -90.0, -30.0])
     rows = compare_held_out(
@@ -395,7 +404,7 @@ def test_one_standard_error_is_that_of_the_difference():
     np.testing.assert_allclose(rows[0].behind_se, np.std([1.0, 1.2, 0.9, 1.1], ddof=1) / 2, rtol=1e-12)
 
 
-def test_a_number_with_a_failed_fold_is_compared_with_none():
+def test_a_number_with_a_failed_fold_is_not_compared():
     rows = compare_held_out(
         [SelectionRow(1), SelectionRow(2)], {1: np.array([-1.0, np.nan]), 2: np.array([-2.0, -3.0])}
     )
@@ -403,7 +412,7 @@ def test_a_number_with_a_failed_fold_is_compared_with_none():
     assert (rows[1].held_out, rows[1].behind) == (-2.5, 0.0)
 
 
-def test_ties_go_to_fewer_intents_but_for_stability_and_the_unknown_is_skipped():
+def test_ties_select_fewer_intents_except_for_stability_and_missing_values_are_skipped():
     rows = [
         SelectionRow(1),
         SelectionRow(2, bic=5.0, stability=1.0),
@@ -424,8 +433,9 @@ def test_bic_chooses_among_adequate_numbers():
     chosen, reason = explain(rows, recommend(rows, 4), "groups")
     assert chosen == 3
     assert reason == (
-        "3 intents, BIC's choice among those with a held-out likelihood of groups within two standard errors of the "
-        "best (3): 2, 3 and 4. It would be 1 by BIC, 2 by held-out likelihood, 4 by the stick-breaking GMM."
+        "3 intents, with the lowest BIC among the numbers with a held-out likelihood of groups within two standard "
+        "errors of the best (3): 2, 3 and 4. Other criteria recommend 1 (BIC), 2 (held-out likelihood), 4 (the "
+        "stick-breaking GMM)."
     )
 
 
@@ -433,7 +443,7 @@ def test_the_smallest_adequate_number_without_bic():
     rows = [row(1, 0.5, 0.1, np.nan), row(2, 0.02, 0.1, np.nan), row(3, 0.0, 0.0, np.nan)]
     chosen, reason = explain(rows, recommend(rows, None), "groups")
     assert chosen == 2
-    assert reason.startswith("2 intents, the smallest of those with a held-out likelihood of groups")
+    assert reason.startswith("2 intents, the smallest of the numbers with a held-out likelihood of groups")
 
 
 def test_reason_names_the_criteria_that_agree():
@@ -453,7 +463,7 @@ def test_fits_with_nearly_empty_intents_are_not_recommended():
     chosen, reason = explain(rows, selection, "demonstrations")
     assert chosen == 2
     assert reason.startswith("2 intents, the only number without nearly empty intents")
-    assert reason.endswith("Fits with 3 intents have nearly empty ones.")
+    assert reason.endswith("Fits with 3 intents have nearly empty intents.")
     # Without an adequate alternative it is recommended.
     worse = [row(1, 0.5, 0.1, 120.0), row(2, 0.5, 0.1, 100.0), row(3, 0.0, 0.0, 90.0, n_empty=1)]
     assert explain(worse, recommend(worse, None), "demonstrations")[0] == 3
@@ -464,7 +474,7 @@ def test_nearly_empty_intents_are_counted_in_the_row():
     world = ll.worlds.ElementWorld(seed=2)
     demos, _ = world.sample(100, seed=2)
     mixture = ll.IntentMixture(irl=ll.MaxCausalEnt())
-    selection = ll.select_intents(world.mdp, demos, [3, 4], mixture=mixture, folds=0, resamples=0, random_state=0)
+    selection = ll.select_intents(world.mdp, demos, [3, 4], mixture=mixture, folds=0, resamples=0, seed=0)
     assert [row.n_empty for row in selection.rows] == [0, 0, int(np.sum(selection.mixtures[4].weights_ * 100 < 0.5))]
     assert selection.rows[2].n_empty == 1
     assert selection.rows[2].bic < selection.rows[1].bic  # so that BIC alone would have it
@@ -482,7 +492,7 @@ def test_nearly_empty_intents_are_counted_in_the_row():
         ([row(1, 0.0, 0.0, 9.0), row(2, 0.5, 0.1, 8.0, error="fold 2: x")], "2 intents failed"),
     ],
 )
-def test_reason_has_cautions_only_where_due(rows, words):
+def test_reason_has_cautions_only_if_they_apply(rows, words):
     assert words in explain(rows, recommend(rows, None), "demonstrations")[1]
     sound = [row(1, 0.0, 0.0, 7.0, stability=0.9), row(2, 0.5, 0.1, 8.0)]
     assert words not in explain(sound, recommend(sound, None), "demonstrations")[1]
@@ -505,7 +515,7 @@ def test_without_held_out_scores_bic_decides_then_icl_then_aic():
 
 
 @pytest.mark.parametrize("n_clusters", [1, 2, 3, 4])
-def test_sticks_find_separate_clusters(n_clusters):
+def test_stick_breaking_counts_separate_clusters(n_clusters):
     rng = np.random.default_rng(n_clusters)
     corners = 20.0 * np.array([[0, 0], [1, 0], [0, 1], [1, 1]])[:n_clusters]
     points = np.repeat(corners, 30, axis=0) + rng.normal(size=(30 * n_clusters, 2))
@@ -515,12 +525,12 @@ def test_sticks_find_separate_clusters(n_clusters):
 
 
 @pytest.mark.parametrize("points", [np.full((10, 3), 2.5), np.ones((1, 2)), np.zeros((4, 1))])
-def test_sticks_see_one_cluster_where_nothing_varies(points):
+def test_stick_breaking_counts_one_cluster_without_variation(points):
     assert whiten(points).shape == (len(points), 0)
     assert stick_breaking(points, 6, seed=0) == 1
 
 
-def test_sticks_are_no_more_than_asked_for():
+def test_stick_breaking_respects_the_maximum():
     points = np.repeat(np.arange(6.0), 20)[:, None] + 1e-3 * np.random.default_rng(0).normal(size=(120, 1))
     assert stick_breaking(points, 2, seed=0) <= 2
     assert stick_breaking(points, 1, seed=0) == 1
@@ -528,7 +538,7 @@ def test_sticks_are_no_more_than_asked_for():
 
 
 @pytest.mark.slow
-def test_sticks_do_not_keep_every_component_on_feature_counts():
+def test_stick_breaking_prunes_components_on_feature_counts():
     worlds = [ll.worlds.ElementWorld(n_elements=2, seed=seed) for seed in range(10)]
     selection = [stick_breaking(world.sample(100)[0].features(world.mdp), 6, seed=0) for world in worlds]
     assert max(selection) < 6

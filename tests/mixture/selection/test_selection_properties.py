@@ -1,4 +1,4 @@
-"""Properties of every selection: fair partitions, whitening, paired differences, recommendations of known rows."""
+"""Properties of selections: balanced folds, whitening, paired differences, and recommendations."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -26,7 +26,7 @@ def problem(n: int, seed: int, groups=None) -> SelectionProblem:
 
 
 @given(st.integers(2, 60), st.integers(2, 10), SEEDS)
-def test_folds_are_a_fair_partition_and_training_sets_are_as_large_as_promised(n, folds, seed):
+def test_folds_are_a_balanced_partition(n, folds, seed):
     folds = min(folds, n)
     sizes = np.bincount(problem(n, seed).folds(folds), minlength=folds)
     assert sizes.sum() == n
@@ -42,14 +42,14 @@ def test_resamples_have_their_size_and_are_reproducible(n, i, seed):
 
 
 @given(st.lists(st.integers(0, 4), min_size=4, max_size=30), SEEDS)
-def test_parts_by_group_are_whole_groups(groups, seed):
+def test_subsets_contain_whole_groups(groups, seed):
     n_groups = len(set(groups))
     if n_groups < 2:
         return
     ready = problem(len(groups), seed, np.array(groups))
     out = ready.folds(2) == 0
-    demos, inside = ready.part(out)
-    _, outside = ready.part(~out)
+    demos, inside = ready.subset(out)
+    _, outside = ready.subset(~out)
     assert not set(inside) & set(outside)
     assert len(demos) == len(inside)
     assert len(inside) + len(outside) == len(groups)
@@ -72,7 +72,7 @@ def test_whitened_points_have_the_identity_as_covariance(n, m, seed, constant, c
 
 @settings(max_examples=examples(25))
 @given(st.integers(1, 12), st.integers(1, 4), st.integers(1, 6), SEEDS)
-def test_sticks_count_between_one_and_the_most(n, m, most, seed):
+def test_stick_breaking_counts_between_one_and_the_maximum(n, m, most, seed):
     points = np.random.default_rng(seed).integers(0, 3, size=(n, m)).astype(float)
     result = stick_breaking(points, most, seed=seed)
     assert 1 <= result <= min(n, most)
@@ -90,7 +90,7 @@ def test_agreement_does_not_depend_on_the_names_of_intents(n, k, seed):
 
 
 @given(st.integers(2, 30), st.integers(1, 6), SEEDS, st.floats(0.0, 1e3))
-def test_how_likely_a_unit_is_at_all_does_not_matter(n, most, seed, spread):
+def test_differences_are_invariant_to_shifts_per_unit(n, most, seed, spread):
     rng = np.random.default_rng(seed)
     scores = {k: rng.normal(size=n) for k in range(1, most + 1)}
     common = spread * rng.normal(size=n)
@@ -125,14 +125,14 @@ def tables(draw) -> list[SelectionRow]:
 
 
 @given(tables(), st.one_of(st.none(), st.integers(1, 9)))
-def test_only_what_was_fitted_is_recommended_and_the_reason_names_every_criterion(rows, clusters):
+def test_only_fitted_numbers_are_recommended_and_the_reason_names_every_criterion(rows, clusters):
     result = recommend(rows, clusters)
     chosen, reason = explain(rows, result, "demonstrations")
     fitted = {row.n_intents for row in rows if not row.error}
     assert chosen in fitted
     assert {k for name, k in result.items() if name != "stick_breaking"} <= fitted
     assert reason.startswith(f"{chosen} intent")
-    assert all(f"{k} by " in reason for k in result.values() if k != chosen)
+    assert all(f"{k} (" in reason for k in result.values() if k != chosen)
     near = adequate(rows)
     if near:
         assert result["held_out"] == min(row.n_intents for row in adequate(rows, within=1.0))

@@ -26,7 +26,7 @@ from limiirl.mixture.bayesian.search import SearchResult, search
 from limiirl.mixture.bayesian.variational import Concentration, VariationalProblem
 from limiirl.mixture.estimator import IntentMixture
 from limiirl.mixture.inference import FittedMixture
-from limiirl.mixture.init import Starts, is_given, standardise
+from limiirl.mixture.init import Starts, check_choices, is_given, standardise
 from limiirl.mixture.summary import Summary
 
 # Probability mass of a Gaussian within one standard deviation of its mean.
@@ -36,11 +36,11 @@ _ONE_SIGMA = 0.6827
 class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     r"""A mixture with an unknown number of intents: a Dirichlet process prior over their rewards.
 
-    The variational posterior has responsibilities, Beta stick-breaking weights, and one Gaussian per intent for its
-    rewards. Coordinate ascent raises the evidence lower bound (up to the quadrature error of expectations, see
-    `bound_`); intents are merged, deleted and split where that raises it further. Each intent costs the divergence of
-    its rewards' posterior from the prior. The result is deterministic given `random_state`, and independent of the
-    order of demonstrations except for `init="best"` and functions.
+    The variational posterior consists of responsibilities, Beta stick-breaking weights, and one Gaussian per intent for
+    its rewards. Coordinate ascent maximises the evidence lower bound, and intents are merged, deleted and split if that
+    raises the bound further. Each intent adds the divergence of its reward posterior from the prior. The result is
+    deterministic given `random_state`, and independent of the order of demonstrations except for `init="best"` and
+    functions.
 
     `standard_errors`, `bic`, `aic` and `icl` are computed at the posterior medians from the likelihood alone;
     `credible_intervals` and `bound_` include the prior.
@@ -55,19 +55,19 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     init : str, array, RewardEnsemble, clusterer or callable
         As for `IntentMixture`, with at most `max_intents` intents.
     concentration : float or (shape, rate)
-        alpha of the Dirichlet process: about alpha log(1 + N / alpha) intents are expected a priori. A pair is a Gamma
-        prior of alpha, which is then learned.
+        alpha of the Dirichlet process: about alpha log(1 + N / alpha) intents are expected a priori. For a pair, alpha
+        has a Gamma prior and is inferred.
     prior_scale : float
-        Rewards are N(0, prior_scale^2) a priori, restricted to the model's bounds, in the units of the features. A
-        larger scale makes intents more costly.
+        Rewards are N(0, prior_scale^2) a priori, truncated to the model's bounds. A larger scale penalises additional
+        intents more.
     embedding : {"shares", "gradients"}, (N, m) array or callable, optional
-        Points to cluster initially, and to split intents by, as for `IntentMixture`.
+        Points for the initial clustering and for splits, as for `IntentMixture`.
     max_iter : int
         Maximum number of coordinate-ascent sweeps after the last move.
     bound_tol : float
         Sweeps end when the bound increases by less than this many nats.
     random_state : int, Generator, RandomState or None
-        For the initial clustering; everything else is deterministic.
+        Seed of the initial clustering; everything else is deterministic.
     progress : callable, optional
         Called as ``progress(done, None, message)`` after each step; `history_` has the steps.
     verbose : bool
@@ -77,16 +77,17 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     ----------
     n_intents_ : int
     weights_, thetas_, ensemble_ : (K,), (K, d), RewardEnsemble
-        Expected weights, normalised, and posterior medians of rewards; intents in decreasing order of size.
+        Expected weights, normalised, and posterior medians of rewards. Intents are in decreasing order of size.
     responsibilities_, labels_ : (N, K), (N,)
         The variational posterior over intents; `predict_proba` uses the point estimates and may differ slightly.
-    groups_, group_responsibilities_ : (G,), (G, K) if `fit` was given groups, else None
+    groups_, group_responsibilities_ : (G,), (G, K)
+        Names and posteriors of groups; None if `fit` was called without groups.
     bound_ : float
-        Evidence lower bound of all demonstrations, up to the error of expectations over rewards: none for
-        log-likelihoods quadratic in the rewards, up to 0.25 nats per intent in ADR 0011.
+        Evidence lower bound of all demonstrations. Expectations over rewards are computed by cubature, with an error of
+        up to 0.25 nats per intent in ADR 0011 and 0 for log-likelihoods that are quadratic in the rewards.
     intent_posterior_ : dict of int to float
-        Probability of each number of intents visited by the search, each represented by its best partition, counting
-        all relabellings. `bound_` counts a single labelling, so its argmax may differ from `n_intents_`.
+        Probability of each number of intents visited by the search, computed from its best partition over all
+        relabellings. `bound_` is for a single labelling, so the most probable number may differ from `n_intents_`.
     expected_intents_ : float
         Mean of `intent_posterior_`.
     new_intent_weight_ : float
@@ -95,10 +96,11 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         alpha, or its posterior mean.
     history_ : list of SearchStep
     n_iter_, converged_ : int, bool
-        Number of sweeps, without those of rejected moves, and whether the last one met `bound_tol`.
+        Number of sweeps, excluding rejected moves, and whether the last sweep met `bound_tol`.
     mixture_ : IntentMixture
         The same weights and rewards as a fitted `IntentMixture`.
-    irl_, mdp_ : fitted model and MDP
+    irl_, mdp_ : model, MDP
+        Fitted copy of `irl`, and the MDP.
 
     Examples
     --------
@@ -148,19 +150,19 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         mdp : MDP
         demos : Demonstrations
         groups : (N,), optional
-            Group of each demonstration; a group shares one intent.
+            Group of each demonstration; all demonstrations of a group have the same intent.
         """
         most, max_iter = check_count(self.max_intents, "max_intents"), check_count(self.max_iter, "max_iter")
         scale, concentration = check_positive(self.prior_scale, "prior_scale"), _concentration(self.concentration)
         tol = check_positive(self.bound_tol, "bound_tol", zero=True)
-        validate.check_instance(self.init)
+        check_choices(self.init, self.embedding)
         check_progress(self.progress)
         irl = validate.clone_model(MaxEnt() if self.irl is None else self.irl)
         problem = make_problem(irl, mdp, validate.check_demos(demos), groups)
         check_model(problem)
         prior = RewardPrior(problem.box(_n_parameters(problem)), scale)
         starts = Starts(self.init, self.embedding, problem, prior.box.lower.size)
-        # One thread, so that sums of linear algebra have a fixed order.
+        # With one thread, sums in linear algebra have a fixed order.
         with one_thread("blas"), reporting("search", self.verbose, self.progress) as report:
             variational = VariationalProblem(problem, prior, concentration, standardise(starts.points))
             result = search(variational, self._start(starts, most), most, max_iter, tol, report)
@@ -171,7 +173,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
                 f"The bound still increases by more than bound_tol={tol:g} nats per sweep after {max_iter} sweeps. "
                 "Raise max_iter or bound_tol.",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=validate.caller_stacklevel(),
             )
         return self
 
@@ -186,7 +188,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         if is_given(self.init):
             guess = starts.guess(_count_given_intents(self.init, most), rng)
         elif isinstance(self.init, str) or not callable(self.init):
-            # Clusterers draw points by position: sort them, so that the order of demonstrations does not matter.
+            # Clusterers sample points by index: sort them, so that the order of demonstrations does not matter.
             guess = starts.guess(K, rng, order=np.lexsort(starts.points.T[::-1]))
         else:  # a function may rely on the order of demonstrations
             guess = starts.guess(K, rng)
@@ -234,7 +236,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         problem = self._problem
         mixture = IntentMixture(len(self.weights_), self.irl, init=self.ensemble_, max_iter=0)
         mixture.fit(problem.mdp, problem.demos, problem.units.labels).set_params(max_iter=IntentMixture().max_iter)
-        # EM did not iterate: convergence and history are those of the sweeps.
+        # EM did not iterate: convergence and number of iterations are those of the sweeps.
         change = float(np.mean(np.sum(np.abs(mixture.responsibilities_ - self.responsibilities_), axis=1)))
         mixture.history_ = [replace(mixture.history_[0], change=change)]
         mixture.converged_, mixture.n_iter_ = self.converged_, self.n_iter_
@@ -261,9 +263,9 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         return np.stack([self._prior.theta(rewards.mean - width), self._prior.theta(rewards.mean + width)], axis=2)
 
     def summary(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> Summary:
-        """Return the summary of `IntentMixture.summary` at the posterior medians, with credible half-widths (68 %).
+        """Return the summary of the posterior medians, with the half-widths of 68 % credible intervals as errors.
 
-        Likelihood and BIC do not include the prior; `bound_` does.
+        Likelihood and BIC exclude the prior; `bound_` includes it.
         """
         validate.check_fitted(self)
         moves = sum(step.event not in ("start", "sweep") for step in self.history_)
@@ -311,7 +313,7 @@ def _n_parameters(problem: FitProblem) -> int:
 
 
 def _count_given_intents(init: Any, most: int) -> int:
-    """Return the number of intents of a given init; `most` for labels."""
+    """Return the number of intents of a given init, or `most` for labels."""
     if isinstance(init, RewardEnsemble):
         return init.n_intents
     try:

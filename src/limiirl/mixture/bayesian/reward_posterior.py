@@ -1,10 +1,10 @@
-"""Gaussian posteriors of rewards, in the normal scores u of the prior.
+"""Gaussian posteriors of rewards, in coordinates u in which the prior is N(0, I) (normal scores).
 
-Expectations use a cubature rule of degree 3 with 2 d + 1 nodes along the columns r_j of the root R (ADR 0011),
+Expectations are computed with a cubature rule of degree 3 with 2 d + 1 nodes along the columns r_j of R (ADR 0011),
 
     E f = f(m) + sum_j (f(m + sqrt(3) r_j) - 2 f(m) + f(m - sqrt(3) r_j)) / 6,  u ~ N(m, R R'),
 
-whose nodes also give the mean gradient and curvature of a Newton step towards the optimal Gaussian.
+Its nodes also yield the mean gradient and curvature of a Newton step towards the optimal Gaussian.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _LEAST_MASS = 1e-9
 
 
 class RewardPrior:
-    """Independent rewards N(0, scale^2), restricted to a box, and their map to normal scores u ~ N(0, I)."""
+    """Independent rewards N(0, scale^2), truncated to a box, and their map to normal scores u ~ N(0, I)."""
 
     def __init__(self, box: Box, scale: float) -> None:
         self.box, self.scale = box, scale
         self.free = np.isneginf(box.lower) & np.isposinf(box.upper)
         low, high = box.lower / scale, box.upper / scale
         self._below, self._above = ndtr(low), ndtr(-high)
-        # Differences are taken in the tail, where they are accurate.
+        # Differences are computed in the nearer tail, where they are accurate.
         self._mass = np.where(low > 0.0, ndtr(-low) - self._above, ndtr(high) - self._below)
         if np.any(self._mass < _LEAST_MASS):
             j = int(np.argmin(self._mass))
@@ -71,15 +71,15 @@ class RewardPrior:
     def derivative(self, u: FloatArray) -> FloatArray:
         """Return d theta / d u (..., d)."""
         at = self.theta(u) / self.scale
-        with np.errstate(over="ignore"):  # of unbounded rewards, which are not used
+        with np.errstate(over="ignore"):  # values of unbounded rewards are replaced below
             bounded = self.scale * self._mass * np.exp(0.5 * (at**2 - u**2))
         return np.asarray(np.where(self.free, self.scale, bounded))
 
 
 Loss = Callable[[FloatArray, IndexArray], tuple[FloatArray, FloatArray]]
-# Reward vectors per evaluation. `FinitePathSums` compiles its kernels per number of columns, so blocks are padded.
+# Reward vectors per evaluation; blocks are padded because `FinitePathSums` compiles kernels per number of columns.
 _COLUMNS = 16
-# Largest normal score, in place of the infinite one of a bound.
+# Largest normal score; that of a bound is infinite.
 _FARTHEST = 6.0
 # Step of central differences relative to the prior scale.
 _MOVE = 1e-5
@@ -88,9 +88,8 @@ _MOVE = 1e-5
 def loss(problem: FitProblem, U: FloatArray, scale: float) -> Loss:
     """Return the loss -sum_i u_ik log p(i | theta) as a function of thetas (J, d) and columns k (J,).
 
-    The function returns values (J,), inf where not finite, and gradients (J, d). The model's ridge is left out.
-
-    Columns of U (G, K) must not be all zero. `scale` sets the step of central differences of models without gradients.
+    The function returns values (J,), inf if not finite, and gradients (J, d). The model's ridge is excluded. Columns of
+    U (G, K) must not be all zero. `scale` sets the step of central differences for models without gradients.
     """
     counts = problem.units.counts @ U
     if isinstance(problem, MaxEntProblem) and problem.observed is not None:
@@ -112,7 +111,7 @@ def check_model(problem: FitProblem) -> None:
 
 
 def blocks(problem: FitProblem, n: int) -> list[IndexArray]:
-    """Return the columns 0 to n - 1 in blocks, the last padded if the model compiles per block size."""
+    """Return the columns 0 to n - 1 in blocks; the last one is padded if the model compiles per block size."""
     compiled = isinstance(problem, MaxEntProblem) and isinstance(problem.path_sums, FinitePathSums)
     padded = -(-n // _COLUMNS) * _COLUMNS if compiled else n
     columns = np.minimum(np.arange(padded), n - 1)
@@ -147,9 +146,9 @@ def _log_probs(problem: FitProblem, thetas: FloatArray) -> FloatArray:
 
 
 def finite_scores(problem: FitProblem, prior: RewardPrior) -> FloatArray:
-    """Return normal scores (d,) with a finite loss: 0 (the prior median), or the model's feasible start.
+    """Return normal scores (d,) with a finite loss: 0 (the prior median), or a feasible point of the model.
 
-    The partition function over paths of unbounded length is infinite for large rewards.
+    The partition function of paths of unbounded length is infinite for large rewards.
     """
     start = np.zeros(prior.box.lower.size)
     if _is_finite(problem, prior.theta(start)):
@@ -267,9 +266,9 @@ class _NegativeLogPosterior:
 
 
 def fit_posteriors(loss: Loss, prior: RewardPrior, start: FloatArray, K: int, max_steps: int) -> RewardPosterior:
-    """Return posteriors for columns 0 to K - 1 of a loss: L-BFGS from `start` (d,) to the mode, then Newton steps.
+    """Return posteriors for columns 0 to K - 1 of a loss, by L-BFGS from `start` (d,) to the mode and Newton steps.
 
-    Newton steps alone may diverge for likelihoods that are not concave. The loss must be finite at `start`.
+    Newton steps alone may diverge if the likelihood is not concave. The loss must be finite at `start`.
     """
     unbounded = Box(np.full(start.size, -np.inf), np.full(start.size, np.inf))
     objective = _NegativeLogPosterior(loss, prior)
@@ -292,9 +291,9 @@ class _Point:
 
 
 def improve(loss: Loss, prior: RewardPrior, rewards: RewardPosterior, max_steps: int) -> RewardPosterior:
-    """Return posteriors with a higher sum_i u_ik E log p_ik - divergence_k, by at most `max_steps` Newton steps.
+    """Increase sum_i u_ik E log p_ik - divergence_k of each posterior by at most `max_steps` Newton steps.
 
-    Each step is halved until it gains. A posterior that reaches an infinite loss is reset to a narrow one at its mean.
+    Each step is halved until the loss decreases. A posterior with an infinite loss is replaced by a narrow one.
     """
     columns = np.arange(len(rewards))
     here = _measure(loss, prior, RewardPosterior(rewards.mean.copy(), rewards.root.copy()), columns)
@@ -313,7 +312,7 @@ def improve(loss: Loss, prior: RewardPrior, rewards: RewardPosterior, max_steps:
 
 
 def _predict_gain(here: _Point) -> FloatArray:
-    """Return the gain (K,) in nats that the quadratic model predicts for a Newton step."""
+    """Return the gain (K,) in nats of a Newton step in the quadratic approximation."""
     step = np.linalg.solve(here.precision, here.gradient[:, :, None])[:, :, 0]
     ratio = here.precision @ here.rewards.root @ here.rewards.root
     wider = np.trace(ratio, axis1=1, axis2=2) - here.gradient.shape[1] - np.linalg.slogdet(ratio)[1]
@@ -321,9 +320,9 @@ def _predict_gain(here: _Point) -> FloatArray:
 
 
 def _step(loss: Loss, prior: RewardPrior, here: _Point, which: NDArray[np.intp], sizes: FloatArray) -> None:
-    """Take one Newton step per posterior in `which`, halved until it gains; posteriors without a gain are kept.
+    """Apply one Newton step to each posterior in `which`, halved until the loss decreases.
 
-    `sizes` (K,) are the initial step sizes, updated in place to twice the accepted ones.
+    `sizes` (K,) are the initial step sizes; they are set to twice the accepted step sizes in place.
     """
     for _ in range(_HALVINGS):
         old, size = here.rewards[which], sizes[which]

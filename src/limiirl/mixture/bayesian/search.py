@@ -16,22 +16,22 @@ from limiirl.mixture.bayesian.variational import VariationalPosterior, Variation
 from limiirl.mixture.em import nearly_empty
 
 Proposals = Callable[[VariationalProblem, VariationalPosterior], Iterator[VariationalPosterior]]
-# Proposals per move; how many of them are improved by sweeps before they are rejected, and by how many sweeps.
+# Proposals per move, the number of them improved by sweeps before they are rejected, and the number of sweeps.
 _PROPOSALS, _IMPROVED, _SWEEPS = 10, 2, 4
 # Newton steps towards the posterior of a merged intent.
 _STEPS = 10
-# Sweeps of a proposal end when they gain less than this many nats.
+# Sweeps of a proposal end when the gain is below this many nats.
 _LITTLE = 1e-2
-# Bounds within this many nats tie, and fewer intents win.
+# Bounds within this many nats count as tied; the posterior with fewer intents is then preferred.
 _TIE = 1e-3
 # Responsibility above which a unit is a member of the intent to split.
 _MEMBER = 0.5
 
 
 def merge(problem: VariationalProblem, state: VariationalPosterior) -> Iterator[VariationalPosterior]:
-    """Yield posteriors with two intents merged, the highest bound first.
+    """Yield posteriors with two intents merged, in descending order of the bound.
 
-    Candidate pairs are those whose members lose least under the other intent.
+    Candidates are the pairs of intents whose exchange lowers the likelihood of their members least.
     """
     pairs = sorted(combinations(range(state.n_intents), 2), key=lambda pair: _regret(state, *pair))[:_PROPOSALS]
     if not pairs:
@@ -50,21 +50,21 @@ def merge(problem: VariationalProblem, state: VariationalPosterior) -> Iterator[
 
 
 def prune(problem: VariationalProblem, state: VariationalPosterior) -> Iterator[VariationalPosterior]:
-    """Yield posteriors without one of the nearly empty intents."""
+    """Yield candidate posteriors, each with one nearly empty intent removed."""
     for k in np.flatnonzero(nearly_empty(state.sizes, len(state.U)))[::-1]:
         if state.n_intents > 1 and (rest := _without(problem, state, k)) is not None:
             yield rest
 
 
 def delete(problem: VariationalProblem, state: VariationalPosterior) -> Iterator[VariationalPosterior]:
-    """Yield posteriors without one intent, its members reassigned, the highest bound first."""
+    """Yield posteriors with one intent removed and its members reassigned, in descending order of the bound."""
     if state.n_intents > 1:
         smallest = range(state.n_intents - 1, max(-1, state.n_intents - 1 - _PROPOSALS), -1)
         yield from _rank(rest for k in smallest if (rest := _without(problem, state, k)) is not None)
 
 
 def split(problem: VariationalProblem, state: VariationalPosterior) -> Iterator[VariationalPosterior]:
-    """Yield posteriors with one intent split in two, the highest bound first."""
+    """Yield posteriors with one intent split in two, in descending order of the bound."""
     cuts = [(k, side) for k in range(min(_PROPOSALS, state.n_intents)) if (side := _cut(problem, state, k)) is not None]
     if not cuts:
         return
@@ -99,16 +99,16 @@ def improve_by_move(
 
 
 def _rank(proposals: Iterator[VariationalPosterior]) -> list[VariationalPosterior]:
-    """Return the proposals with finite bounds, the highest first."""
+    """Return the proposals with finite bounds in descending order."""
     return sorted((state for state in proposals if np.isfinite(state.bound)), key=lambda state: -state.bound)
 
 
 def _regret(state: VariationalPosterior, k: int, other: int) -> float:
-    """Return the nats that the members of two intents lose if their intents are exchanged."""
+    """Return the loss of log-likelihood in nats if the members of two intents are exchanged."""
     with np.errstate(invalid="ignore"):  # 0 * inf counts as 0
-        gap = state.log_p[:, k] - state.log_p[:, other]
+        log_ratio = state.log_p[:, k] - state.log_p[:, other]
         shift = state.U[:, k] - state.U[:, other]
-        total = float(np.sum(np.where(shift != 0.0, shift * gap, 0.0)))
+        total = float(np.sum(np.where(shift != 0.0, shift * log_ratio, 0.0)))
     return total if np.isfinite(total) else np.inf
 
 
@@ -129,7 +129,7 @@ def _replace_intents(
 
 
 def _without(problem: VariationalProblem, state: VariationalPosterior, k: int | np.intp) -> VariationalPosterior | None:
-    """Return the posterior without intent k; None if a unit has zero likelihood under all others."""
+    """Return the posterior without intent k, or None if a unit has zero likelihood under all others."""
     rest = np.setdiff1d(np.arange(state.n_intents), [k])
     log_p = state.log_p[:, rest]
     if np.any(np.all(np.isneginf(log_p), axis=1)):
@@ -140,9 +140,9 @@ def _without(problem: VariationalProblem, state: VariationalPosterior, k: int | 
 
 
 def _cut(problem: VariationalProblem, state: VariationalPosterior, k: int) -> NDArray[np.bool_] | None:
-    """Return the side (G,) of each unit in a cut of intent k along the first principal axis of its members.
+    """Return the side (G,) of each unit if intent k is split along the first principal axis of its members.
 
-    The cut minimises the variance within sides. None if all members coincide.
+    The cut minimises the variance within sides. Returns None if all members coincide.
     """
     weights = state.U[:, k]
     members = weights > _MEMBER
@@ -151,7 +151,7 @@ def _cut(problem: VariationalProblem, state: VariationalPosterior, k: int) -> ND
     points = problem.points - weights @ problem.points / weights.sum()
     axes = np.linalg.svd(points[members] * np.sqrt(weights[members])[:, None], full_matrices=False)[2]
     along = points @ axes[0]
-    # Rounded: members at the same point differ in the last bits.
+    # Rounded, because members at the same point differ in the last bits.
     levels, at = np.unique(along[members].round(9), return_inverse=True)
     if levels.size < 2:
         return None
@@ -162,11 +162,11 @@ def _cut(problem: VariationalProblem, state: VariationalPosterior, k: int) -> ND
     return np.asarray(along > 0.5 * (levels[best] + levels[best + 1]))
 
 
-# Sweeps after each move; the next move needs no converged posterior.
+# Sweeps after each move; the next move does not require a converged posterior.
 _BETWEEN = 2
 # Sweeps for other numbers of intents than the best, and the gain in nats at which they end.
 _OTHER_SWEEPS, _OTHER_GAIN = 10, 1e-2
-# Safeguards: there are about two moves per initial intent, and rarely one after convergence.
+# Limits that are not reached in practice: about two moves per initial intent, and rarely one after convergence.
 _MOST_MOVES, _MOST_ROUNDS = 200, 20
 # Sweeps that gain fewer nats do not change which moves are accepted.
 _SAME = 1e-2
@@ -176,7 +176,7 @@ _SAME = 1e-2
 class SearchStep:
     """One entry of a search's history: "start", "sweep", or a move ("prune", "merge", "delete", "split").
 
-    The bound in nats is nondecreasing, except for ties won by fewer intents.
+    The bound in nats is nondecreasing, except for ties, in which fewer intents are preferred.
     """
 
     bound: float
@@ -207,10 +207,8 @@ def search(
 ) -> SearchResult:
     """Return the best posterior reached by sweeps and moves from responsibilities (G, K).
 
-    Moves are applied until none raises the bound, then sweeps until convergence; both are repeated.
-
-    Sweeps end after `max_iter` or when they raise the bound by less than `tol` nats; `progress(done, None, message)` is
-    called after each step.
+    Moves are applied until none raises the bound, then sweeps until convergence; both are repeated. Sweeps end after
+    `max_iter` or when the gain is below `tol` nats. `progress(done, None, message)` is called after each step.
     """
     history, evidence = list[SearchStep](), dict[int, float]()
 
@@ -256,7 +254,7 @@ def _apply_moves(
 
 
 def _update_evidence(evidence: dict[int, float], state: VariationalPosterior, *, last: bool = False) -> None:
-    """Keep the best evidence of each number of intents, without states that have nearly empty ones unless `last`."""
+    """Update the best evidence of the number of intents; nearly empty intents are allowed only in the `last` state."""
     if np.any(nearly_empty(state.sizes, len(state.U))) and not last:
         return
     value = state.bound + state.stick_posterior.log_labellings
@@ -266,7 +264,7 @@ def _update_evidence(evidence: dict[int, float], state: VariationalPosterior, *,
 def _visit_neighbours(
     problem: VariationalProblem, state: VariationalPosterior, max_intents: int, evidence: dict[int, float]
 ) -> None:
-    """Evaluate one more intent, by the best split, and all smaller numbers, by successive merges."""
+    """Evaluate one more intent (by the best split) and all smaller numbers (by successive mergers)."""
     if state.n_intents < max_intents:
         for proposal in islice(split(problem, state), 1):
             _update_evidence(evidence, proposal)

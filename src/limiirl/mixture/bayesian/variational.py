@@ -29,7 +29,7 @@ from limiirl.mixture.bayesian.reward_posterior import (
 from limiirl.mixture.em import nearly_empty
 
 Concentration = float | tuple[float, float]
-# Fixed-point iteration of q(alpha) and q(v), which converges within a few dozen rounds.
+# Limit and tolerance of the fixed-point iteration of q(alpha) and q(v), which converges within a few dozen rounds.
 _ROUNDS, _CONVERGED = 500, 1e-12
 
 
@@ -37,8 +37,8 @@ _ROUNDS, _CONVERGED = 500, 1e-12
 class StickWeights:
     """Posterior v_k ~ Beta(taken_k, left_k) of the stick-breaking weights, and alpha or its posterior mean.
 
-    The bound E[log p(z | v)] - KL(q(v) | prior) - KL(q(alpha) | prior) is the log-probability of the labels for integer
-    sizes and fixed alpha.
+    `bound` is E[log p(z | v)] - KL(q(v) | prior) - KL(q(alpha) | prior). For integer sizes and fixed alpha it is
+    the log-probability of the labels.
     """
 
     taken: FloatArray
@@ -55,7 +55,7 @@ class StickWeights:
 
     @property
     def log_labellings(self) -> float:
-        """Log-ratio of the probability of the partition (Chinese restaurant process) to that of its labelling.
+        """Log-ratio of the probability of the partition (Chinese restaurant process) to that of one labelling.
 
         It is the sum of log((alpha + N_k + N_k+1 + ...) / N_k) over intents that are not nearly empty.
         """
@@ -71,7 +71,7 @@ class StickWeights:
 
 
 def stick_posterior(sizes: FloatArray, concentration: Concentration) -> StickWeights:
-    """Return the optimal posterior of the stick-breaking weights for expected sizes (K,) in decreasing order.
+    """Return the optimal posterior of stick-breaking weights for expected sizes (K,) in decreasing order.
 
     `concentration` is alpha, or the (shape, rate) of its Gamma prior.
     """
@@ -101,7 +101,7 @@ def _gamma_divergence(a: float, b: float, shape: float, rate: float) -> float:
     return float(divergence)
 
 
-# Intents of a smaller size are dropped, which changes the bound by less than rounding.
+# Smaller intents are removed, which changes the bound by less than rounding.
 _EMPTY = 1e-12
 # Newton steps for new intents, and per sweep.
 _FRESH_STEPS, _STEPS = 20, 2
@@ -109,7 +109,7 @@ _FRESH_STEPS, _STEPS = 20, 2
 
 @dataclass(frozen=True, eq=False)
 class VariationalPosterior:
-    """A variational posterior, intents in decreasing order of size."""
+    """A variational posterior with intents in decreasing order of size."""
 
     U: FloatArray
     rewards: RewardPosterior
@@ -138,7 +138,7 @@ class VariationalProblem:
         self.origin = finite_scores(fit_problem, prior)
 
     def state(self, U: FloatArray, rewards: RewardPosterior, log_p: FloatArray) -> VariationalPosterior:
-        """Return the posterior with optimal stick-breaking weights, intents sorted by size, without empty ones."""
+        """Return the posterior with optimal stick-breaking weights; intents are sorted by size, empty ones removed."""
         sizes = U.sum(axis=0)
         order = np.lexsort((*rewards.mean.T[::-1], -sizes.round(9)))
         order = order[sizes[order] > _EMPTY]

@@ -1,4 +1,4 @@
-"""The fits of a selection: to all units, to the complement of each fold, and to resamples.
+"""The fits of a selection of K: to all units, to the complement of each fold, and to resamples.
 
 Folds and resamples are the same for every K; seeds depend only on K and the task.
 """
@@ -25,24 +25,24 @@ from limiirl.errors import InvalidParameter
 from limiirl.irl import MaxEnt, make_problem
 from limiirl.mixture import validate
 from limiirl.mixture.estimator import IntentMixture
-from limiirl.mixture.init import is_given
+from limiirl.mixture.init import check_choices, is_given
 
 T = TypeVar("T")
 
 # Fraction of the units in each resample.
 RESAMPLED = 0.8
-# likelihood_tol of refits (nats per unit): they are compared for differences a hundred times as large, and EM with too
-# many intents converges slowly.
+# likelihood_tol of refits (nats per unit). EM with too many intents converges slowly, and differences between refits
+# matter only if they are a hundred times as large.
 REFIT_TOL = 1e-5
 WHOLE, FOLD, RESAMPLE = "fit", "fold", "resample"
-# Spawn keys of seeds: fits by kind, the choice of folds and of resamples, and the stick-breaking GMM.
+# Spawn keys of seeds: fits by type, folds, resamples, and the stick-breaking GMM.
 _SEED_KEYS = {WHOLE: 0, FOLD: 2, RESAMPLE: 4}
-_FOLDS, _RESAMPLES, STICKS = 1, 3, 5
+_FOLDS, _RESAMPLES, STICK_BREAKING = 1, 3, 5
 Tick = Callable[[str], None]
 
 
 class RefitTask(NamedTuple):
-    """One fit of K intents: to all units, without a fold, or to a resample."""
+    """One fit of K intents: to all units, to the complement of a fold, or to a resample."""
 
     n_intents: int
     kind: str
@@ -60,7 +60,7 @@ class Notes:
     warnings: list[str] = field(default_factory=list)
 
     def attempt(self, what: str, call: Callable[[], T]) -> T | None:
-        """Return the result of a call, or None and record the error if it fails on the data."""
+        """Return the result of a call; if the call fails, record the error and return None."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
@@ -74,9 +74,9 @@ class Notes:
 
 @dataclass(frozen=True, eq=False)
 class SelectionProblem:
-    """A mixture to fit with several numbers of intents, to all units or to some.
+    """A mixture to fit with several numbers of intents, to all units or to subsets.
 
-    `entropy` is the root of all seeds; units of the same block (G,) stay in one fold.
+    All seeds are derived from `entropy`. Units of the same block (G,) are in one fold.
     """
 
     mixture: IntentMixture
@@ -94,7 +94,7 @@ class SelectionProblem:
         mdp: Any,
         demos: Demonstrations,
         groups: ArrayLike | None,
-        random_state: Any,
+        seed: Any,
         fold_groups: ArrayLike | None = None,
     ) -> SelectionProblem:
         """Return the problem, with `max_length` resolved from all demonstrations."""
@@ -103,24 +103,26 @@ class SelectionProblem:
             irl.set_params(max_length=int(validate.check_demos(demos).lengths.max()))
         units = Groups.for_demos(groups, validate.check_demos(demos))
         names = None if groups is None else units.broadcast(units.names)
-        seed = validate.spawn_seeds(mixture.random_state if random_state is None else random_state, 1)[0]
+        given = (mixture.random_state, 1) if seed is None else (seed, 1, "seed")
+        entropy = validate.spawn_seeds(*given)[0].entropy
         blocks = _blocks(fold_groups, groups, len(demos))
-        return cls(clone(mixture).set_params(irl=irl), mdp, demos, names, units, seed.entropy, blocks)
+        return cls(clone(mixture).set_params(irl=irl), mdp, demos, names, units, entropy, blocks)
 
     def check(self, most: int, folds: int, resamples: int) -> None:
-        """Raise for parameters that would fail during the fits, for up to `most` intents."""
+        """Validate the parameters of fits with up to `most` intents before any fit is run."""
         validate.make_settings(self.mixture)
+        check_choices(self.mixture.init, self.mixture.embedding, self.mixture.reward_init)
         init, n, noun = self.mixture.init, len(self.units), self.units.noun
         if is_given(init):
-            rule = "must work for any number of intents and any part of the data: a name, a clusterer or a function"
+            rule = "must be a name, a clusterer or a function, since numbers of intents and subsets of the data vary"
             raise InvalidParameter.of("init", init, rule)
         for value, name in ((folds, "folds"), (resamples, "resamples")):
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0 or value == 1:
-                raise InvalidParameter.of(name, value, "must be an integer of at least 2, or 0 for none")
+                raise InvalidParameter.of(name, value, "must be 0 or an integer of at least 2")
         blocks = np.arange(n) if self.blocks is None else self.blocks
-        held = noun if self.blocks is None else "fold_groups"
+        what = noun if self.blocks is None else "fold_groups"
         if folds > blocks.max() + 1:
-            raise InvalidParameter.of("folds", folds, f"must be at most {blocks.max() + 1}, the number of {held}")
+            raise InvalidParameter.of("folds", folds, f"must be at most {blocks.max() + 1}, the number of {what}")
         smallest = [(n, f"there are {n} {noun}")]
         if folds:
             left = n - int(np.bincount(self.folds(folds)).max())
@@ -145,15 +147,15 @@ class SelectionProblem:
         members = self.units.broadcast(chosen)
         if not (mixture.embedding is None or isinstance(mixture.embedding, str) or callable(mixture.embedding)):
             mixture.embedding = np.asarray(mixture.embedding)[members]
-        return mixture.fit(self.mdp, *self.part(chosen))
+        return mixture.fit(self.mdp, *self.subset(chosen))
 
-    def part(self, chosen: BoolArray) -> tuple[Demonstrations, NDArray[Any] | None]:
+    def subset(self, chosen: BoolArray) -> tuple[Demonstrations, NDArray[Any] | None]:
         """Return the demonstrations of the chosen units (G,), and their groups."""
         members = self.units.broadcast(chosen)
         return self.demos[members], None if self.groups is None else self.groups[members]
 
     def folds(self, n: int) -> IntArray:
-        """Return the random fold (G,) of each unit; folds differ by at most one unit, or block."""
+        """Return the random fold (G,) of each unit; fold sizes differ by at most one unit (or block)."""
         blocks = np.arange(len(self.units)) if self.blocks is None else self.blocks
         order = self._rng(_FOLDS, n).permutation(int(blocks.max()) + 1)
         folds = np.empty(order.size, dtype=np.int64)
@@ -168,7 +170,7 @@ class SelectionProblem:
         return mask
 
     def seed(self, *key: int) -> int:
-        """Return the seed of a key."""
+        """Return the random seed derived from a key."""
         return int(np.random.SeedSequence(self.entropy, spawn_key=key).generate_state(1)[0])
 
     def _rng(self, *key: int) -> np.random.Generator:
@@ -176,11 +178,11 @@ class SelectionProblem:
 
 
 def _blocks(fold_groups: ArrayLike | None, groups: ArrayLike | None, n: int) -> IntArray | None:
-    """Return the number (N,) of each demonstration's fold group."""
+    """Return the index (N,) of each demonstration's fold group, or None."""
     if fold_groups is None:
         return None
     if groups is not None:
-        message = "fold_groups and groups exclude each other: no group is split between folds anyway."
+        message = "fold_groups and groups cannot be combined; groups are never split between folds."
         raise InvalidParameter(message, parameter="fold_groups", value=fold_groups)
     index = Groups.from_labels(fold_groups, n).index
     assert index is not None  # fold_groups were given
@@ -188,7 +190,7 @@ def _blocks(fold_groups: ArrayLike | None, groups: ArrayLike | None, n: int) -> 
 
 
 def check_numbers(n_intents: Iterable[int]) -> list[int]:
-    """Return the numbers of intents to try in ascending order, always including 1."""
+    """Return the numbers of intents to fit in ascending order, always including 1."""
     try:
         given = list(n_intents)
     except TypeError:
@@ -203,9 +205,9 @@ def resample_size(n: int) -> int:
 
 
 def agreement(labels: list[Any]) -> float:
-    """Return the mean adjusted Rand index over pairs of labellings; nan without pairs.
+    """Return the mean adjusted Rand index over pairs of labellings, or nan if there are no pairs.
 
-    Pairs of constant labellings are left out, since their agreement is trivial.
+    Pairs of constant labellings are excluded, since their agreement is trivial.
     """
     pairs = [(a, b) for a, b in combinations(labels, 2) if np.unique(a).size > 1 or np.unique(b).size > 1]
     return float(np.mean([adjusted_rand_score(a, b) for a, b in pairs])) if pairs else float("nan")
@@ -213,9 +215,9 @@ def agreement(labels: list[Any]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class FullFit:
-    """The fit to all units, its "bic", "aic" and "icl" (None if they failed), and its warnings.
+    """The fit to all units, its "bic", "aic" and "icl" (None if the computation failed), and its warnings.
 
-    The mixture is pickled without its data; `with_data` restores them.
+    The mixture is pickled without its data, which `with_data` restores.
     """
 
     mixture: IntentMixture
@@ -239,9 +241,9 @@ class FullFit:
 
 
 class RefitResult(NamedTuple):
-    """The result of a task: a `FullFit`, scores or labels of units, None if it failed; and its errors and warnings."""
+    """The result of a task (a `FullFit`, scores or labels of units, or None if it failed), and its notes."""
 
-    part: RefitTask
+    task: RefitTask
     value: Any
     notes: Notes
 
@@ -253,13 +255,13 @@ class RefitRunner:
     problem: SelectionProblem
     folds: int
 
-    def __call__(self, part: RefitTask) -> RefitResult:
-        """Run a task, and record failures on the data."""
+    def __call__(self, task: RefitTask) -> RefitResult:
+        """Run a task; failures caused by the data are recorded, not raised."""
         notes = Notes()
-        if part.kind == WHOLE:
-            return RefitResult(part, self._whole(part, notes), notes)
-        run = self.scores if part.kind == FOLD else self.labels
-        return RefitResult(part, notes.attempt(str(part), partial(run, part)), notes)
+        if task.kind == WHOLE:
+            return RefitResult(task, self._whole(task, notes), notes)
+        run = self.scores if task.kind == FOLD else self.labels
+        return RefitResult(task, notes.attempt(str(task), partial(run, task)), notes)
 
     def _whole(self, task: RefitTask, notes: Notes) -> FullFit | None:
         problem = self.problem
@@ -277,7 +279,7 @@ class RefitRunner:
         """Return the log-likelihoods of the units of a fold under the mixture fitted without it."""
         out = self.problem.folds(self.folds) == task.number
         fitted = self.problem.fit(task, ~out)
-        return fitted.score_samples(*self.problem.part(out))
+        return fitted.score_samples(*self.problem.subset(out))
 
     def labels(self, task: RefitTask) -> IntArray:
         """Return the labels (G,) of all units under the fit to a resample."""
@@ -288,9 +290,9 @@ class RefitRunner:
 
 
 def refit_tasks(numbers: list[int], folds: int, resamples: int, failed: set[int], tick: Tick) -> Iterator[RefitTask]:
-    """Yield all tasks, lazily: those of a number of intents in `failed`, which grows meanwhile, are skipped.
+    """Yield tasks lazily, skipping numbers of intents in `failed`, which the caller may extend during iteration.
 
-    `tick` counts skipped tasks.
+    `tick` is called for each skipped task.
     """
     for k in numbers:
         yield RefitTask(k, WHOLE)
@@ -307,7 +309,7 @@ def refit_tasks(numbers: list[int], folds: int, resamples: int, failed: set[int]
 def score_held_out(
     problem: SelectionProblem, results: dict[RefitTask, RefitResult], n_intents: int, folds: int
 ) -> FloatArray:
-    """Return the log-likelihood (G,) of each unit under the mixture fitted without its fold; nan if that failed."""
+    """Return the log-likelihood (G,) of each unit under the mixture fitted without its fold; nan if the fit failed."""
     scores = np.full(len(problem.units), np.nan)
     for fold in range(folds):
         value = results[RefitTask(n_intents, FOLD, fold)].value

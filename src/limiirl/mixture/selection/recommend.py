@@ -1,7 +1,7 @@
 """Recommendation of the number of intents from several criteria.
 
-Numbers whose held-out likelihood is within two standard errors of the best are adequate; of these BIC chooses, or the
-smallest number without BIC. Fits with nearly empty intents are excluded.
+Numbers of intents whose held-out likelihood is within two standard errors of the best are adequate. The recommendation
+is the adequate number with the lowest BIC, or the smallest if BIC is unavailable. Nearly empty intents are excluded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAMES = {
     "stability": "stability",
     "stick_breaking": "the stick-breaking GMM",
 }
-"""Criteria, the most trusted first."""
+"""Criteria, the most reliable first."""
 
 # Fallback criterion when there are no held-out scores.
 _OTHERWISE = {
@@ -45,13 +45,13 @@ _TRAPPED = 1e-4
 
 @dataclass(frozen=True)
 class SelectionRow:
-    """Criteria for one number of intents; nan where a criterion is unknown.
+    """Criteria for one number of intents; nan if a criterion is unavailable.
 
     Attributes
     ----------
     n_intents : int
     log_likelihood, bic, aic, icl : float
-        Of the fit to all; `log_likelihood` is the mean per demonstration, or per group.
+        Criteria of the fit to all data; `log_likelihood` is the mean per demonstration, or per group.
     held_out, held_out_se : float
         Mean cross-validated log-likelihood and its standard error.
     behind, behind_se : float
@@ -59,9 +59,9 @@ class SelectionRow:
     stability : float
         Mean adjusted Rand index between the labels of fits to resamples; nan for one intent.
     n_iter, converged, n_empty, warnings : int, bool, int, tuple of str
-        Of the fit to all; `n_empty` counts nearly empty intents.
+        Of the fit to all data; `n_empty` is the number of nearly empty intents.
     n_warnings, error : int, str
-        Number of warnings and messages of failed fits, of all fits.
+        Number of warnings of all fits, and the messages of failed fits.
     """
 
     n_intents: int
@@ -87,7 +87,7 @@ def compare_held_out(
 ) -> list[SelectionRow]:
     """Return rows with held-out means, differences and standard errors from log-likelihoods (G,) by number of intents.
 
-    A number of intents with nan (a failed fold) stays unknown. Standard errors are clustered by blocks (G,), if given.
+    Rows with nan scores (a failed fold) are unchanged. Standard errors are clustered by blocks (G,) if given.
     """
     known = {k: values for k, values in scores.items() if values.size and np.all(np.isfinite(values))}
     if not known:
@@ -120,10 +120,10 @@ def _standard_error(values: FloatArray, blocks: NDArray[np.int64] | None) -> flo
 
 
 def recommend(rows: Sequence[SelectionRow], stick_breaking_gmm: int | None) -> dict[str, int]:
-    """Return the number of intents chosen by each known criterion, the most trusted first.
+    """Return the best number of intents by each available criterion, the most reliable first.
 
-    Held-out likelihood chooses the smallest number within one standard error of the best, stability the largest of the
-    most stable.
+    For held-out likelihood it is the smallest number within one standard error of the best; for stability, the largest
+    of the most stable numbers.
     """
     chosen = {}
     rows = _without_empty(rows)
@@ -144,12 +144,12 @@ def recommend(rows: Sequence[SelectionRow], stick_breaking_gmm: int | None) -> d
 
 
 def adequate(rows: Sequence[SelectionRow], within: float = 2.0) -> list[SelectionRow]:
-    """Return the rows whose held-out likelihood is `within` so many standard errors of the best."""
+    """Return the rows whose held-out likelihood is at most `within` standard errors below the best."""
     return [row for row in rows if row.behind <= within * row.behind_se]
 
 
 def _without_empty(rows: Sequence[SelectionRow]) -> Sequence[SelectionRow]:
-    """Return the rows without nearly empty intents, or all rows if every one has some."""
+    """Return the rows without nearly empty intents, or all rows if there are none."""
     return [row for row in rows if row.n_empty == 0] or rows
 
 
@@ -164,14 +164,14 @@ def explain(rows: Sequence[SelectionRow], recommendations: Mapping[str, int], no
     if len(agree) > 1:
         sentences.append(f"{_join(agree)} agree.")
     others = sorted({k for k in recommendations.values() if k != chosen})
-    differ = [f"{k} by {_join([NAMES[name] for name, own in recommendations.items() if own == k])}" for k in others]
+    differ = [f"{k} ({_join([NAMES[name] for name, own in recommendations.items() if own == k])})" for k in others]
     if differ:
-        sentences.append(f"It would be {', '.join(differ)}.")
+        sentences.append(f"Other criteria recommend {', '.join(differ)}.")
     return chosen, " ".join(_capital(sentence) for sentence in [*sentences, *_cautions(rows, chosen, noun)])
 
 
 def _choose(rows: Sequence[SelectionRow], recommendations: Mapping[str, int], noun: str) -> tuple[int, str]:
-    """Return the number of intents, and the rule that chose it."""
+    """Return the recommended number of intents, and the rule behind it."""
     near = adequate(_without_empty(rows)) or adequate(rows)
     if near:
         best = next(row.n_intents for row in rows if row.behind == 0.0)
@@ -179,10 +179,10 @@ def _choose(rows: Sequence[SelectionRow], recommendations: Mapping[str, int], no
         if len(near) == 1:
             condition = " without nearly empty intents" if len(adequate(rows)) > 1 else ""
             return near[0].n_intents, f"the only number{condition} with a {rule}"
-        alike = f"those with a {rule}: {_join([str(row.n_intents) for row in near])}"
+        alike = f"the numbers with a {rule}: {_join([str(row.n_intents) for row in near])}"
         priced = [(row.bic, row.n_intents) for row in near if np.isfinite(row.bic)]
         if priced:
-            return min(priced)[1], f"BIC's choice among {alike}"
+            return min(priced)[1], f"with the lowest BIC among {alike}"
         return near[0].n_intents, f"the smallest of {alike}"
     for name, why in _OTHERWISE.items():
         if name in recommendations:
@@ -205,7 +205,7 @@ def _cautions(rows: Sequence[SelectionRow], chosen: int, noun: str) -> list[str]
         cautions.append("Its fit did not converge: raise max_iter.")
     empty = [str(row.n_intents) for row in rows if row.n_empty]
     if empty:
-        cautions.append(f"Fits with {_join(empty)} intents have nearly empty ones.")
+        cautions.append(f"Fits with {_join(empty)} intents have nearly empty intents.")
     caught = [str(row.n_intents) for row in find_local_optima(rows)]
     if caught:
         cautions.append(f"Fewer intents fit better than {_join(caught)}, which indicates local optima: raise n_init.")
@@ -216,7 +216,7 @@ def _cautions(rows: Sequence[SelectionRow], chosen: int, noun: str) -> list[str]
 
 
 def find_local_optima(rows: Sequence[SelectionRow]) -> list[SelectionRow]:
-    """Return the rows whose fit is worse than that of fewer intents."""
+    """Return the rows with a lower likelihood than a fit with fewer intents."""
     worse, highest = [], -np.inf
     for row in rows:
         if row.log_likelihood < highest - _TRAPPED:
@@ -241,7 +241,7 @@ def _capital(sentence: str) -> str:
 # Regularisation of component covariances, relative to the unit variance of the whitened points.
 LEAST_VARIANCE = 0.2
 _STARTS = 10
-# Relative standard deviation below which a direction is rounding.
+# Relative standard deviation below which a direction is rounding error.
 _NO_SPREAD = 1e-8
 
 
@@ -256,14 +256,7 @@ def whiten(points: FloatArray) -> FloatArray:
 
 
 def stick_breaking(points: FloatArray, most: int, seed: int) -> int:
-    """Return the number of components with weight above 1 / G of a stick-breaking GMM of points (G, m).
-
-    Examples
-    --------
-    >>> corners = np.repeat([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]], 20, axis=0)
-    >>> stick_breaking(corners + np.random.default_rng(0).normal(size=corners.shape), 6, seed=0)
-    3
-    """
+    """Return the number of components with weights above 1 / G in a stick-breaking GMM of points (G, m)."""
     white = whiten(points)
     most = min(most, len(white))
     if white.shape[1] == 0 or most < 2:

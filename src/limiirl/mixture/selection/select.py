@@ -1,4 +1,4 @@
-"""`select_intents`: selection of the number of intents by several criteria, with a table and a figure."""
+"""`select_intents`: selection of the number of intents, with a table and a figure."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from limiirl.errors import InvalidParameter, LimiirlError
 from limiirl.irl import make_problem
 from limiirl.mixture.em import nearly_empty
 from limiirl.mixture.estimator import IntentMixture
-from limiirl.mixture.init import points
+from limiirl.mixture.init import embed
 from limiirl.mixture.selection.cross_validation import (
     RESAMPLE,
-    STICKS,
+    STICK_BREAKING,
     WHOLE,
     Notes,
     RefitResult,
@@ -52,11 +52,11 @@ class Selection:
         One per number of intents, in ascending order.
     recommended : int
     recommendations : dict
-        Number of intents by criterion ("held_out", "bic", "icl", "aic", "stability", "stick_breaking"), if known.
+        Number of intents for each available criterion: "held_out", "bic", "icl", "aic", "stability", "stick_breaking".
     reason : str
-        The rule that chose the number, the criteria that agree or differ, and cautions.
+        The rule behind the recommendation, the criteria that agree or differ, and cautions.
     mixtures : dict
-        The `IntentMixture` fitted to all demonstrations, by number of intents; without failed fits.
+        The `IntentMixture` fitted to all demonstrations for each number of intents, without failed fits.
     noun : str
         "demonstrations" or "groups".
     """
@@ -74,7 +74,7 @@ class Selection:
         return self.mixtures[self.recommended]
 
     def table(self) -> str:
-        """Return the rows as text, with a star at each criterion's choice and an arrow at the recommendation."""
+        """Return the rows as text; a star marks the optimum of each criterion, an arrow the recommendation."""
         shown = ("log_likelihood", "held_out", "behind", "bic", "icl", "aic", "stability")
         heads = ("K", "log-likelihood", "held out", "behind best", "BIC", "ICL", "AIC", "stability", "")
         lines = [list(heads)]
@@ -117,7 +117,7 @@ class Selection:
         return "\n".join([self.table(), *gmm, self.reason])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything except the mixtures in JSON types; None for unknown criteria."""
+        """Return everything except the mixtures as JSON types, with None for unavailable criteria."""
         rows = [
             {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in asdict(row).items()}
             | {"warnings": list(row.warnings)}
@@ -132,11 +132,11 @@ class Selection:
         }
 
     def plot(self, ax: Axes | None = None) -> Figure:
-        """Draw one panel per criterion with the recommended number, or the most trusted criterion on `ax`."""
+        """Draw one panel per criterion, or only the most reliable criterion if `ax` is given."""
         return draw(self, ax)
 
 
-def select_intents(  # noqa: PLR0913 (the data, and independent choices that all have a default)
+def select_intents(  # noqa: PLR0913 (the data, and independent options with defaults)
     mdp: Any,
     demos: Demonstrations,
     n_intents: Iterable[int] = range(1, 7),
@@ -147,7 +147,7 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
     fold_groups: ArrayLike | None = None,
     folds: int = 5,
     resamples: int = 10,
-    random_state: Any = None,
+    seed: Any = None,
     verbose: bool = False,
     progress: Progress | None = None,
     executor: Mapper | None = None,
@@ -165,28 +165,28 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
     n_intents : iterable of int
         Numbers to try; 1 is always included.
     irl : model, optional
-        Single-intent model; by default that of `mixture`, or `MaxEnt()`.
+        Single-intent model; by default the model of `mixture`, or `MaxEnt()`.
     mixture : IntentMixture, optional
-        Template of all other parameters. `max_length=None` is resolved from all demonstrations first, so that the model
-        is the same in every fold. Its `progress` and `verbose` are not used.
+        Template for all other parameters except `progress` and `verbose`. `max_length=None` is resolved from all
+        demonstrations, so that the model is the same in every fold.
     groups : (N,), optional
         Group of each demonstration, as for `IntentMixture.fit`. No group is split between folds.
     fold_groups : (N,), optional
-        Groups held out together although each demonstration has its own intent, such as the pieces of one animal's
-        recording; standard errors are clustered by them.
+        Groups that are held out together although each demonstration has its own intent, such as the parts of one
+        recording. Standard errors are clustered by these groups.
     folds : int
-        Folds of the cross-validation; 0 for none.
+        Number of cross-validation folds; 0 disables cross-validation.
     resamples : int
-        Fits to random 80 % of the units for the stability; 0 for none.
-    random_state : int, Generator, RandomState or None
-        None: that of the mixture. Results for a number of intents do not depend on the others tried, except for the
-        stick-breaking GMM.
+        Number of fits to random 80 % of the units, which determine the stability; 0 disables them.
+    seed : int, Generator, RandomState or None
+        By default the `random_state` of the mixture. Results for one number of intents do not depend on the other
+        numbers, except for the stick-breaking GMM.
     verbose : bool
         Show a progress bar.
     progress : callable, optional
         Called as ``progress(done, total, message)`` after each fit.
     executor : limiirl.executors.Executor or concurrent.futures.Executor, optional
-        Where the fits run, in parallel. The result is identical, bit for bit.
+        Runs the fits in parallel. The result is the same, bit for bit.
 
     Examples
     --------
@@ -194,12 +194,12 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
     >>> mdp = MDP.from_edges([0, 0, 1, 1, 2, 2], [1, 2, 1, 2, 2, 1], p0=[1, 0, 0])
     >>> demos = Demonstrations.from_lists([[0, 1, 1, 1]] * 8 + [[0, 2, 2, 2]] * 8)
     >>> irl = MaxEnt(bounds=(-3, 3))
-    >>> selection = select_intents(mdp, demos, [1, 2], irl=irl, folds=4, resamples=3, random_state=0)
+    >>> selection = select_intents(mdp, demos, [1, 2], irl=irl, folds=4, resamples=3, seed=0)
     >>> selection.recommended, selection.best.weights_
     (2, array([0.5, 0.5]))
     """
     check_progress(progress)
-    problem = SelectionProblem.from_data(_template(mixture, irl), mdp, demos, groups, random_state, fold_groups)
+    problem = SelectionProblem.from_data(_template(mixture, irl), mdp, demos, groups, seed, fold_groups)
     numbers = check_numbers(n_intents)
     problem.check(numbers[-1], folds, resamples)
     total, done = len(numbers) * (1 + folds + resamples) + 1, 0
@@ -218,14 +218,14 @@ def select_intents(  # noqa: PLR0913 (the data, and independent choices that all
 
 
 def _template(mixture: IntentMixture | None, irl: Any) -> IntentMixture:
-    """Return the mixture whose parameters all fits share."""
+    """Return the mixture with the parameters of all fits."""
     if mixture is not None and not isinstance(mixture, IntentMixture):
         raise InvalidParameter.of("mixture", mixture, "must be an IntentMixture or None")
     template = IntentMixture() if mixture is None else mixture
     if irl is None:
         return template
     if template.irl is not None:
-        raise InvalidParameter("irl is given twice: pass irl, or a mixture with a model.", parameter="irl", value=irl)
+        raise InvalidParameter("Pass either irl or a mixture with a model, not both.", parameter="irl", value=irl)
     return cast("IntentMixture", clone(template).set_params(irl=irl))
 
 
@@ -255,10 +255,10 @@ def _run_fits(
     results: dict[RefitTask, RefitResult] = {}
     failed: set[int] = set()
     for fit in map_tasks(RefitRunner(problem, refits[0]), refit_tasks(numbers, *refits, failed, tick), executor):
-        results[fit.part] = fit
-        if fit.part.kind == WHOLE and fit.value is None:
-            failed.add(fit.part.n_intents)
-        tick(f"K = {fit.part.n_intents}, {fit.part}")
+        results[fit.task] = fit
+        if fit.task.kind == WHOLE and fit.value is None:
+            failed.add(fit.task.n_intents)
+        tick(f"K = {fit.task.n_intents}, {fit.task}")
     if len(failed) == len(numbers):
         message = f"No number of intents could be fitted. {results[RefitTask(1, WHOLE)].notes.errors[0]}"
         raise LimiirlError(message, parameter="n_intents", value=numbers)
@@ -273,8 +273,8 @@ def _row(
     if whole is None:
         issued = tuple(first.warnings)
         return SelectionRow(k, n_warnings=len(issued), warnings=issued, error=first.errors[0]), np.empty(0), None
-    notes = [entry.notes for part, entry in results.items() if part.n_intents == k]
-    labels = [entry.value for part, entry in results.items() if part.n_intents == k and part.kind == RESAMPLE]
+    notes = [entry.notes for task, entry in results.items() if task.n_intents == k]
+    labels = [entry.value for task, entry in results.items() if task.n_intents == k and task.kind == RESAMPLE]
     fitted = whole.with_data(problem).mixture
     row = SelectionRow(
         k,
@@ -292,13 +292,13 @@ def _row(
 
 
 def _count_clusters(problem: SelectionProblem, most: int) -> int | None:
-    """Return the number of clusters of the stick-breaking GMM on the points of the warm start; None without any."""
+    """Return the number of clusters of the stick-breaking GMM on the points to cluster, or None if it failed."""
     if most < 2:
         return None
 
     def count() -> int:
         data = make_problem(problem.mixture.irl, problem.mdp, problem.demos, problem.groups)
-        return stick_breaking(points(problem.mixture.embedding, data), most, problem.seed(STICKS))
+        return stick_breaking(embed(problem.mixture.embedding, data), most, problem.seed(STICK_BREAKING))
 
     return Notes().attempt("stick-breaking GMM", count)  # a model may have no features
 
@@ -317,7 +317,7 @@ _WIDTH, _HEIGHT, _COLUMNS = 3.4, 2.4, 3
 
 
 def draw(selection: Selection, ax: Axes | None) -> Figure:
-    """Draw one panel per known criterion, or the most trusted one; see `Selection.plot`."""
+    """Draw one panel per available criterion, or the most reliable one; see `Selection.plot`."""
     import matplotlib.pyplot as plt
 
     known = [panel for panel in _PANELS if any(np.isfinite(getattr(row, panel[0])) for row in selection.rows)]
@@ -329,14 +329,14 @@ def draw(selection: Selection, ax: Axes | None) -> Figure:
     figure, axes = plt.subplots(
         lines, columns, figsize=(_WIDTH * columns, _HEIGHT * lines + 0.5), squeeze=False, layout="constrained"
     )
-    for panel, place in zip(known, axes.flat, strict=False):
-        _draw_panel(selection, panel, place)
-    for place in axes.flat[len(known) :]:
-        place.remove()
+    for panel, ax_ in zip(known, axes.flat, strict=False):
+        _draw_panel(selection, panel, ax_)
+    for ax_ in axes.flat[len(known) :]:
+        ax_.remove()
     clusters = selection.recommendations.get("stick_breaking")
     gmm = "" if clusters is None else f"; stick-breaking GMM: {clusters}"
     number = f"{selection.recommended} {'intent' if selection.recommended == 1 else 'intents'}"
-    figure.suptitle(f"{number} recommended (line); choices of criteria ringed{gmm}", fontsize=10)
+    figure.suptitle(f"{number} recommended (line); a ring marks the optimum of each criterion{gmm}", fontsize=10)
     return figure
 
 
