@@ -10,7 +10,7 @@ from matplotlib.figure import Figure as Drawing
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from limiirl.experiments import Point, Record, Store, Study, choose
+from limiirl.experiments import Point, Record, Store, Study, choose_studies
 from limiirl.report import Callout, Cell, Code, Column, Facts, Figure, Fold, Grid, Report, Section, Table, Text, literal
 from limiirl.report.svg import INK, MUTED, NARROW, PAPER, SERIES, WIDE
 
@@ -52,8 +52,8 @@ def make_records(study: Study, n_worlds: int, seed: int = 0) -> list[Record]:
 def fill_store(folder: str | PathLike[str], names: Sequence[str], n_worlds: int) -> Store:
     """Return a store with synthetic records of the studies of these names."""
     store = Store(folder)
-    store.note(["limiirl", "reproduce", *names], range(n_worlds), [study.name for study in choose(names)])
-    for number, study in enumerate(choose(names)):
+    store.note(["limiirl", "reproduce", *names], range(n_worlds), [study.name for study in choose_studies(names)])
+    for number, study in enumerate(choose_studies(names)):
         known = store.keys()
         store.append([record for record in make_records(study, n_worlds, number) if record.key not in known])
         store.add_specs(study.specs)

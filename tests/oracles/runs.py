@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from limiirl.cli import main
-from limiirl.experiments import Record, Store, choose, tasks
+from limiirl.experiments import Record, Store, choose_studies, iterate_trials
 from limiirl.experiments.store import FILE
 from limiirl.experiments.trial import attempt
 
@@ -39,7 +39,7 @@ _PROGRESS = re.compile(r"[\w, -]+( \.\.\.|: [\d,]+ of [\d,]+.*)")
 @cache
 def expected(study: str, repeats: int) -> dict[Key, dict[str, Any]]:
     """Return the expected records of a study, computed in this process without executor and store."""
-    records = [attempt(task) for task in tasks(choose([study]), repeats)]
+    records = [attempt(task) for task in iterate_trials(choose_studies([study]), repeats)]
     assert not any(record.failed for record in records), [record.error for record in records]
     return {record.key: record.reproducible() for record in records}
 

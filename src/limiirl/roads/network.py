@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from limiirl._io import Kind, read_archive, write_archive
+from limiirl._io import FileFormat, read_archive, write_archive
 from limiirl._typing import FloatArray, Int32Array, IntArray
 from limiirl.errors import InvalidFile, InvalidNetwork
 from limiirl.roads.geometry import Plane, distance_m
@@ -161,7 +161,7 @@ def _check_turns(fields: dict[str, Any]) -> None:
         raise InvalidNetwork(message, parameter="turns", index=i + 1)
 
 
-KIND = Kind("limiirl.roads", 2, "a road network", "RoadNetwork.save or `limiirl roads build`")
+FORMAT = FileFormat("limiirl.roads", 2, "a road network", "RoadNetwork.save or `limiirl roads build`")
 _IN_HEADER = ("class_names", "centre", "attribution", "notes", "street_names")
 # Defaults of the fields that are missing in files of version 1.
 _ADDED: dict[str, Any] = {"street_names": ("",)}
@@ -426,12 +426,12 @@ class RoadNetwork:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the network to one npz file, atomically; `RoadNetwork.load` returns an equal network."""
-        write_archive(path, KIND, *_split(self))
+        write_archive(path, FORMAT, *_split(self))
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> RoadNetwork:
         """Read a network written by `save`; raise `InvalidFile` if the file is corrupted or of another kind."""
-        header, arrays = read_archive(path, KIND)
+        header, arrays = read_archive(path, FORMAT)
         try:
             complete = _ADDED | header
             fields: dict[str, Any] = arrays | {name: complete[name] for name in _IN_HEADER}

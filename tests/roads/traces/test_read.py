@@ -471,7 +471,7 @@ def test_truncated_gpx_keeps_every_complete_point(tmp_path, cut, lat, ids):
     trips = quietly(path)
     assert (trips.lat.tolist(), trips.ids.tolist()) == (lat, ids)
     phrase = reasons(trips)["day:rest"]
-    assert phrase.startswith(f"the file is truncated or damaged after {len(lat)} points, which are kept (")
+    assert phrase.startswith(f"the file is truncated or corrupted after {len(lat)} points, which are kept (")
 
 
 @pytest.mark.parametrize("damage", ["cut", "block"])

@@ -123,7 +123,7 @@ def _items(network: RoadNetwork, names: Sequence[str], number: int, example: For
     items: list[Item] = []
     if example.intents.size:
         posterior = zip(names, example.intents, strict=True)
-        parts = ", ".join(f"{literal(name)} {format_percent(p)}" for name, p in posterior).replace(
+        parts = ", ".join(f"{literal(name)}: {format_percent(p)}" for name, p in posterior).replace(
             "style ", "style\u00a0"
         )
         items.append(Text(f"Posterior over styles after {format_km(network, example.driven)}: {parts}."))

@@ -110,7 +110,7 @@ def _outcomes(trips: Trips, matches: Matches) -> Table:
     whole[matches.trip[matches.whole]] = True
     rows: list[list[Content]] = []
     for name, chosen in (
-        ("complete", whole),
+        ("completely", whole),
         ("partly, with one path", (pieces == 1) & ~whole),
         ("partly, with several paths", (pieces > 1) & ~whole),
         ("not at all", pieces == 0),

@@ -38,11 +38,12 @@ from limiirl.report.tables import Cell, Column, Content, Table, format_percent
 from limiirl.roads import NOT_LENGTHS, DriverFit, FeatureChoice, RoadNetwork
 
 NORMALISATION = (
-    "Within each group, the features of a segment add up to its length. Adding a constant to all weights of one group "
-    "and subtracting it from all weights of another therefore leaves every reward unchanged: these constants are not "
-    "identified. The figure shows normalised weights: their mean over all driven kilometres is zero within each group, "
-    "and the sum of the subtracted means is shown as the reward of an average km. The rewards of the segments are "
-    "unchanged. Weights are comparable within a group, between styles and between initialisations."
+    "Within each group of lengths, such as the road classes, the features of a segment add up to its length. "
+    "Adding a constant to all weights of one group and subtracting it from all weights of another therefore leaves "
+    "every reward unchanged: these constants are not identified. The figure shows normalised weights: their mean over "
+    "all driven kilometres is zero within each group, and the sum of the subtracted means is shown as the reward of "
+    "an average km. The rewards of the segments are unchanged. Weights are comparable within a group, between styles "
+    "and between initialisations."
 )
 """Explanation of normalised rewards."""
 
@@ -214,7 +215,7 @@ def _rewards_figure(view: DriversView) -> Figure:
             drawn[list(places)] = of_group >= _DRIVEN * of_group.sum()
     plot = plot_driver_rewards(view.panels, view.feature_names, view.groups, drawn, view.style_names)
     hidden = int((~drawn).sum())
-    caption = "Top: reward of an average km. Bottom: reward per km relative to the average, by group of features."
+    caption = "Top: reward of an average km. Bottom: reward per km relative to the average, or per turn."
     if hidden:
         caption += (
             f" {hidden} of {len(view.feature_names)} features are omitted, because each accounts for less than "

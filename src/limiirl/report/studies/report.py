@@ -41,7 +41,7 @@ from limiirl.report.studies.sections import (
     table_section,
 )
 from limiirl.report.studies.table1 import comparison_text
-from limiirl.report.tables import Cell, Column, Content, Mark, Table
+from limiirl.report.tables import Column, Content, Table
 
 _BUILDERS: dict[str, tuple[Callable[[Results], Section | None], ...]] = {
     "table1": (table_section, box_section, inside_section),
@@ -62,8 +62,8 @@ _TEXTS: dict[str, Callable[[Results], str]] = {
 }
 _RULE = (
     "A claim of a difference holds if both paired tests, Student's and Wilcoxon's, are significant at p < 0.01 over "
-    "the common worlds; in sweeps, the values of each world are averaged over all points. Two methods are equivalent if "
-    f"the 99\u00a0% interval of their difference lies within ±{MARGINS['nll']} (NLL), ±{MARGINS['anid']} (ANID), "
+    "the common worlds; in sweeps, the values of each world are averaged over all points. Two methods are equivalent "
+    f"if the 99\u00a0% interval of their difference lies within ±{MARGINS['nll']} (NLL), ±{MARGINS['anid']} (ANID), "
     f"±{MARGINS['gevd']} (GEVD with MaxEnt), ±{CAUSAL_GEVD} (GEVD with causal models) or ±{MARGINS['n_iter']:g} "
     "(iterations), and not equivalent if it lies entirely outside. A claim is *open* if the data are inconclusive. "
     "The tests are not corrected for multiple comparisons. The comparisons are listed with each study below."
@@ -162,10 +162,8 @@ def _findings_items(verdicts: Sequence[tuple[Results, Finding]]) -> list[Item]:
 
 
 def _findings_table(name: str, title: str, heading: str, verdicts: Sequence[tuple[Results, Finding]]) -> Table:
-    marks: dict[str, Mark] = {HOLDS: "agrees", FAILS: "differs"}
     rows: list[list[Content]] = [
-        [keep_together(finding.claim), Cell(finding.verdict, mark=marks.get(finding.verdict)), result.study.title]
-        for result, finding in verdicts
+        [keep_together(finding.claim), finding.verdict, result.study.title] for result, finding in verdicts
     ]
     # The verdict is the second column so that it is visible on narrow screens.
     columns = [Column(heading, align="left"), Column("Verdict", align="left"), Column("Study", align="left")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 
@@ -58,9 +60,13 @@ def callouts(results: Results) -> list[Callout]:
     """Return the claims that a study tests, with verdicts and evidence."""
     verdicts: dict[str, Verdict] = {HOLDS: "holds", FAILS: "fails"}
     return [
-        Callout(verdicts.get(finding.verdict, "open"), keep_together(finding.claim), literal(finding.evidence))
+        Callout(verdicts.get(finding.verdict, "open"), keep_together(finding.claim), literal(_minus(finding.evidence)))
         for finding in judge_claims(results)
     ]
+
+
+def _minus(text: str) -> str:
+    return re.sub(r"(?<!\w)-(?=\d)", "−", text)
 
 
 def keep_together(claim: str) -> str:

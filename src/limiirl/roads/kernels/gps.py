@@ -1,4 +1,4 @@
-"""GPS kernels: cleaning of fixes, and parsing of polylines."""
+"""Kernels for cleaning GPS fixes and for parsing polylines."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from limiirl._typing import BoolArray, FloatArray, Int8Array, IntArray
 
 KEPT, SWAPPED, SAME_TIME, OUTLIER, OUTSIDE, STANDING, FEW, SHORT = range(8)
-"""Fates of a fix."""
+"""Outcomes of cleaning for a fix."""
 NO_CUT, GAP, JUMP, LEFT, STOP = range(5)
 """Reasons for a cut before a fix."""
 
@@ -58,7 +58,7 @@ def clean_fixes(
     lat: FloatArray, lon: FloatArray, time_s: FloatArray, offsets: IntArray, outside: BoolArray, fate: Int8Array,
     cut: Int8Array, limits: CleaningLimits,
 ) -> None:  # fmt: skip
-    """Determine the fate of every fix, and the cuts between pieces.
+    """Determine the outcome for every fix, and the cuts between pieces.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def clean_fixes(
     offsets : (N + 1,)
         Trip i has the fixes ``offsets[i]:offsets[i + 1]``.
     outside : (n,) bool
-        Whether a fix lies outside the network.
+        True for fixes outside the network.
     fate, cut : (n,) int8
         Output; initially KEPT (or SWAPPED) and NO_CUT.
     limits : CleaningLimits
@@ -104,7 +104,7 @@ def _distance(track: Track, p: int, q: int) -> float:
 
 @njit(cache=True, nogil=True)
 def _is_far(track: Track, p: int, q: int, limits: CleaningLimits) -> bool:
-    """Return whether fix q cannot be reached from the earlier fix p."""
+    """Return True if fix q cannot be reached from the earlier fix p."""
     return _distance(track, p, q) > limits.max_speed_ms * (track.time_s[q] - track.time_s[p]) + limits.slack_m
 
 
@@ -112,12 +112,12 @@ def _is_far(track: Track, p: int, q: int, limits: CleaningLimits) -> bool:
 def _drop_outliers(
     track: Track, run: IntArray, fate: Int8Array, cost: FloatArray, before: IntArray, limits: CleaningLimits
 ) -> None:
-    """Drop excursions from a run of fixes, at a cost of one per fix, by dynamic programming; a jump costs more.
+    """Drop excursions from a run of fixes by dynamic programming.
 
-    In an excursion, no fix is reachable from the fix before it, nor reaches the fix after it, while the latter is
-    reachable from the former. If jumps are bridged, any fixes may be dropped. ``cost[m]`` is the minimum cost of the
-    run up to m with m kept. A jump costs half of the longest excursion, which has two: excursions are dropped, and
-    relocations are kept.
+    An excursion is a sequence of fixes that cannot be reached from the fix before it and cannot reach the fix after it,
+    although the latter can be reached from the former. With `bridge_jumps`, any fixes may be dropped. A dropped fix
+    costs 1, and a jump costs slightly more than half of the longest excursion; since an excursion has two jumps, it is
+    dropped, while a relocation with one jump is kept. ``cost[m]`` is the minimum cost up to fix m if m is kept.
     """
     n = run.size
     most, bridge = int(min(limits.max_outliers, 1e9)), limits.bridge_jumps
@@ -153,7 +153,7 @@ def _drop_outliers(
 def _cut_pieces(
     track: Track, kept: IntArray, outside: BoolArray, fate: Int8Array, cut: Int8Array, limits: CleaningLimits
 ) -> int:
-    """Cut at gaps, at jumps and outside the network; compact `kept`, and return its size."""
+    """Cut trips at gaps, at jumps and outside the network; remove dropped fixes from `kept` and return its size."""
     n, last, left = 0, -1, False
     for m in range(kept.size):
         k = kept[m]
@@ -179,7 +179,7 @@ def _cut_pieces(
 
 @njit(cache=True, nogil=True)
 def _merge_stops(track: Track, kept: IntArray, fate: Int8Array, cut: Int8Array, limits: CleaningLimits) -> int:
-    """Keep the first and the last fix of each stop, and cut long stops between them."""
+    """Drop all fixes of a stop except the first and the last; cut trips at long stops; return the size of `kept`."""
     n, m = 0, 0
     while m < kept.size:
         first, last = kept[m], m
@@ -204,7 +204,7 @@ def _merge_stops(track: Track, kept: IntArray, fate: Int8Array, cut: Int8Array, 
 
 @njit(cache=True, nogil=True)
 def _drop_small(track: Track, kept: IntArray, fate: Int8Array, cut: Int8Array, limits: CleaningLimits) -> None:
-    """Drop pieces with too few fixes or metres."""
+    """Drop pieces that have too few fixes or are too short."""
     first, length = 0, 0.0
     for m in range(1, kept.size + 1):
         if m < kept.size and cut[kept[m]] == NO_CUT:
@@ -220,16 +220,16 @@ def _drop_small(track: Track, kept: IntArray, fate: Int8Array, cut: Int8Array, l
 Byte = NDArray[np.uint8]
 
 _OPEN, _CLOSE, _COMMA, _MINUS, _POINT, _ZERO, _NINE = 91, 93, 44, 45, 46, 48, 57
-# Integers of at most 15 digits and powers of ten below 10**22 are exact, so that one division rounds like float().
+# Integers of at most 15 digits and powers of ten below 10**22 are exact, so that their quotient equals float(text).
 _MOST_DIGITS = 15
 _POWERS = 10.0 ** np.arange(_MOST_DIGITS + 1)
 
 
 @njit(cache=True, nogil=True)
 def read_polylines(text: Byte, begin: IntArray) -> tuple[FloatArray, IntArray, IntArray]:
-    """Parse polylines of the form ``[[x, y], [x, y], ...]``, and list the texts of any other form.
+    """Parse polylines of the form ``[[x, y], [x, y], ...]``, with decimal numbers of at most 15 digits.
 
-    Only pairs of decimal numbers of at most 15 digits are parsed; everything else is left to a JSON parser.
+    Texts of any other form are listed for a JSON parser.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ def read_polylines(text: Byte, begin: IntArray) -> tuple[FloatArray, IntArray, I
     Returns
     -------
     xy, counts : (n, 2), (N,) int64
-        Concatenated pairs, and number of pairs per text.
+        Concatenated points, and number of points per text.
     odd : (k,) int64
         Texts that were not parsed; their count is 0.
     """
@@ -262,7 +262,7 @@ def read_polylines(text: Byte, begin: IntArray) -> tuple[FloatArray, IntArray, I
 
 @njit(cache=True, nogil=True)
 def _parse_pairs(text: Byte, at: int, end: int, xy: FloatArray, first: int) -> int:
-    """Parse one polyline into ``xy[first:]`` and return the number of pairs, or -1."""
+    """Parse one polyline into ``xy[first:]``; return the number of points, or -1 if the form is different."""
     at = _skip_space(text, at, end)
     while end > at and text[end - 1] <= 32:
         end -= 1
@@ -306,7 +306,7 @@ def _skip_sign(text: Byte, at: int, end: int, wanted: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _parse_number(text: Byte, at: int, end: int) -> tuple[int, float]:
-    """Parse a decimal number; return position -1 if there is none, or it has too many digits."""
+    """Parse a decimal number; return the position after it (-1 if it is missing or too long) and the value."""
     if at < 0 or at >= end:
         return -1, 0.0
     negative = text[at] == _MINUS

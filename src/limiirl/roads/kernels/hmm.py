@@ -1,6 +1,6 @@
-"""Map matching by a hidden Markov model: candidates, transitions, Viterbi path, posteriors, and the path of segments.
+"""Map matching with a hidden Markov model: candidates, transition probabilities, Viterbi path and posteriors.
 
-Log-probabilities omit terms common to all sequences of one piece.
+Log-probabilities omit terms that are common to all candidate sequences of a piece.
 """
 
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from limiirl.kernels.dijkstra import clear
 from limiirl.roads.kernels.routing import Router, Streets, spread, streets_between
 from limiirl.roads.kernels.spatial_index import GridIndex, closest, collect_growing
 
-# Log-probabilities that differ by no more are equal.
+# Tolerance of equal log-probabilities.
 _TIE = 1e-9
 
 
@@ -37,7 +37,7 @@ class HmmModel(NamedTuple):
 
 
 class ThinnedTrip(NamedTuple):
-    """Fixes used by the model: metres east and north, seconds, and indices among all fixes."""
+    """Fixes that the model uses: metres east and north, seconds, and indices among all fixes of the trip."""
 
     x: FloatArray
     y: FloatArray
@@ -46,7 +46,7 @@ class ThinnedTrip(NamedTuple):
 
 
 class CandidateLayers(NamedTuple):
-    """Candidates of all layers, concatenated; a layer is a fix."""
+    """Concatenated candidates of all layers; a layer belongs to one fix."""
 
     ptr: IntArray  # (L + 1,): layer j has the candidates ptr[j]:ptr[j + 1]
     segment: NDArray[np.int32]
@@ -58,7 +58,7 @@ class CandidateLayers(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def thin(x: FloatArray, y: FloatArray, time_s: FloatArray, gap_m: float) -> ThinnedTrip:
-    """Keep the first and the last fix, and each at least `gap_m` from the last one kept."""
+    """Keep the first and the last fix, and every fix at least `gap_m` metres from the previously kept fix."""
     kept, n = np.empty(x.size, dtype=np.int64), 1
     kept[0] = 0
     for i in range(1, x.size):
@@ -71,7 +71,7 @@ def thin(x: FloatArray, y: FloatArray, time_s: FloatArray, gap_m: float) -> Thin
 
 @njit(cache=True, nogil=True)
 def lay(index: GridIndex, roads: Streets, trip: ThinnedTrip, model: HmmModel) -> CandidateLayers:
-    """Return the candidates of each fix; a layer is empty if there is no street within the largest radius."""
+    """Return the candidates of each fix; a layer is empty if no segment is within the maximum radius."""
     most, n = model.most, trip.x.size
     ptr = np.zeros(n + 1, dtype=np.int64)
     segment, along, distance = np.empty(n * most, dtype=np.int32), np.empty(n * most), np.empty(n * most)
@@ -101,13 +101,13 @@ class MatchingProblem(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def emission(layers: CandidateLayers, model: HmmModel, a: int) -> float:
-    """Return the log-density of a fix given candidate a: normal in the distance."""
+    """Return the emission log-probability of a fix given candidate a, which is normal in the distance."""
     return -0.5 * (layers.distance_m[a] / model.sigma_m) ** 2
 
 
 @njit(cache=True, nogil=True)
 def _mark(layers: CandidateLayers, j: int, wanted: Any, value: bool) -> int:
-    """Mark the streets of a layer as goals, or unmark them; return the number of changes."""
+    """Set the goal mask for the streets of a layer; return the number of changes."""
     changed = 0
     for b in range(layers.ptr[j], layers.ptr[j + 1]):
         changed += wanted[layers.street[b]] != value
@@ -117,7 +117,7 @@ def _mark(layers: CandidateLayers, j: int, wanted: Any, value: bool) -> int:
 
 @njit(cache=True, nogil=True)
 def _row(problem: MatchingProblem, a: int, j: int, straight: float, limit: float, n: int, out: Any) -> bool:
-    """Write the transition log-probabilities from candidate a to layer j; return whether any is possible."""
+    """Write the transition log-probabilities from candidate a to layer j; return True if one is finite."""
     roads, layers, _, model, router = problem
     c, p, around = layers.street[a], layers.pos_m[a], roads.length_m.size
     for b in range(layers.ptr[j], layers.ptr[j + 1]):
@@ -130,7 +130,7 @@ def _row(problem: MatchingProblem, a: int, j: int, straight: float, limit: float
         b = layers.ptr[j] + k
         t, q = layers.street[b], layers.pos_m[b]
         if t == c and q >= p - model.back_m:
-            # Slightly back on the same street is noise: a route of negative length, which is penalised.
+            # A small backward movement on the same street is noise; the negative route distance is penalised.
             route = q - p
         else:
             goal = around if t == c else t
@@ -143,9 +143,9 @@ def _row(problem: MatchingProblem, a: int, j: int, straight: float, limit: float
 
 @njit(cache=True, nogil=True)
 def link(problem: MatchingProblem, i: int, j: int, delta: FloatArray, out: Any) -> bool:
-    """Write the transition log-probabilities (K_i K_j,) from layer i to layer j; return whether any is possible.
+    """Write the transition log-probabilities (K_i K_j,) from layer i to layer j; return True if one is finite.
 
-    Long detours, and candidates outside the beam, are searched only if there is no other transition.
+    Long detours and candidates outside the beam are searched only if there is no other transition.
     """
     _, layers, trip, model, router = problem
     straight = np.hypot(trip.x[j] - trip.x[i], trip.y[j] - trip.y[i])
@@ -173,9 +173,9 @@ def link(problem: MatchingProblem, i: int, j: int, delta: FloatArray, out: Any) 
 
 @njit(cache=True, nogil=True)
 def _prefer(layers: CandidateLayers, a: int, score: float, b: int, other: float) -> bool:
-    """Return whether candidate a is better than b; ties, up to rounding, are broken by the lower segment.
+    """Return True if candidate a is better than b; ties (up to rounding) are broken in favour of the lower segment.
 
-    Ties are common: the end of a segment and the start of the next are the same point.
+    Ties are common, because the end of a segment and the start of its successor are the same point.
     """
     if score == other or abs(score - other) <= _TIE:
         return layers.segment[a] < layers.segment[b]
@@ -204,17 +204,17 @@ def follow(
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """Run the Viterbi recursion from a nonempty layer until no transition is possible.
 
-    An unreachable fix may be an outlier, and so may the last reachable one: up to `max_skips` fixes are skipped
-    forward, then one backward, before the piece ends.
+    An unreachable fix may be an outlier, and so may the fix before it. Therefore up to `max_skips` unreachable fixes
+    are skipped; if this fails, the fix before them is skipped instead.
 
     Returns
     -------
     chain : (n,)
-        Layers used.
+        Layers of the piece.
     ptr : (n,)
-        Position in `links` of the transition matrix into each of them.
+        Position in `links` of the transition matrix into each layer.
     links : float64
-        Transition log-probabilities, row by row.
+        Transition log-probabilities of all matrices in row-major order.
     """
     layers, model = problem.layers, problem.model
     n_layers = layers.ptr.size - 1
@@ -274,7 +274,7 @@ def _log_add(x: float, y: float) -> float:
 def posteriors(
     layers: CandidateLayers, chain: IntArray, ptr: IntArray, links: FloatArray, model: HmmModel
 ) -> FloatArray:
-    """Return the posterior of each candidate given all fixes of a piece (forward-backward); 0 in other layers."""
+    """Return the posterior probability of each candidate given all fixes of a piece (forward-backward algorithm)."""
     alpha, beta = np.full(layers.segment.size, -np.inf), np.full(layers.segment.size, -np.inf)
     n = chain.size
     for a in range(layers.ptr[chain[0]], layers.ptr[chain[0] + 1]):
@@ -309,9 +309,9 @@ def posteriors(
 def confidence_of(
     layers: CandidateLayers, chain: IntArray, path: IntArray, upto: IntArray, probability: FloatArray
 ) -> float:
-    """Return the mean over fixes of the posterior probability of the path between the adjacent fixes.
+    """Return the mean over fixes of the posterior probability that the fix is on the path between its adjacent fixes.
 
-    Skipped fixes count with probability 0.
+    Skipped fixes have probability 0.
     """
     total, n = 0.0, chain[chain.size - 1] - chain[0] + 1
     for k in range(chain.size):
@@ -326,7 +326,7 @@ def confidence_of(
 
 @njit(cache=True, nogil=True)
 def _extend(path: IntArray, n: int, items: Any, low: int, high: int) -> tuple[IntArray, int]:
-    """Append items[low:high] to a path of n segments; return the path, reallocated if necessary, and its size."""
+    """Append items[low:high] to a path of n segments; return the (possibly reallocated) path and its size."""
     if n + max(0, high - low) > path.size:
         grown = np.empty(2 * path.size + high - low, dtype=np.int64)
         grown[:n] = path[:n]
@@ -346,9 +346,9 @@ def trace(problem: MatchingProblem, chain: IntArray, chosen: IntArray) -> tuple[
     path : (k,)
         Segments; consecutive ones are connected by a legal turn.
     upto : (n,)
-        Position on the path that each layer has reached; nondecreasing.
+        Index in `path` that is reached at each layer; nondecreasing.
     reach : float
-        Distance reached along the last street.
+        Distance driven along the last street, in metres from its start.
     """
     roads, layers, trip, model, router = problem
     path, n, upto = np.empty(4 * chain.size + 16, dtype=np.int64), 1, np.zeros(chain.size, dtype=np.int64)
@@ -378,10 +378,10 @@ def trace(problem: MatchingProblem, chain: IntArray, chosen: IntArray) -> tuple[
 def trim(
     roads: Streets, path: IntArray, upto: IntArray, start_m: float, reach_m: float, end_m: float
 ) -> tuple[int, int]:
-    """Return the range of a path without artefacts of the noise of its first or last fix.
+    """Return the range of a path without artefacts of noise in its first and last fix.
 
-    These are an end segment driven for less than `end_m` and less than half of it; and a loop around the block between
-    the last two fixes, or the first two, that returns to a segment driven just before.
+    Artefacts are a first or last segment of which less than `end_m` and less than half was driven, and a loop between
+    the first two or the last two fixes that returns to a segment that was just driven.
     """
     low, high, n = 0, path.size, upto.size
     if np.any(path[upto[max(0, n - 3)] : high - 1] == path[high - 1]):
@@ -398,13 +398,13 @@ def trim(
 
 @njit(cache=True, nogil=True)
 def _project(index: GridIndex, path: IntArray, low: int, high: int, x: float, y: float) -> tuple[int, float, float]:
-    """Return the segment of path[low:high] closest to a point, the relative position on it, and the distance."""
-    best, share, far = path[low], 0.0, np.inf
+    """Project a point onto path[low:high]; return the segment, the relative position on it, and the distance."""
+    best, fraction, nearest = path[low], 0.0, np.inf
     for i in range(low, high):
         along, distance = closest(index, path[i], x, y)
-        if distance < far:
-            best, share, far = path[i], along, distance
-    return best, share, far
+        if distance < nearest:
+            best, fraction, nearest = path[i], along, distance
+    return best, fraction, nearest
 
 
 @njit(cache=True, nogil=True)
@@ -420,14 +420,15 @@ def place_fixes(
 ) -> None:  # fmt: skip
     """Write the position on path[low:high] of each fix of a piece.
 
-    Fixes of the layers are at their candidates, or at the nearest point if that was trimmed; thinned fixes are at the
-    nearest point between the adjacent layers; skipped fixes, and those thinned after them, have no position.
+    Fixes with a layer are at their candidates, or at the nearest point of the path if the candidate was trimmed. Fixes
+    that were thinned out are at the nearest point between the adjacent layers. Skipped fixes, and fixes thinned out
+    after a skipped fix, have no position.
     """
     roads, layers, trip, _, _ = problem
     for k in range(chain.size):
         fix, s = trip.fix[chain[k]], layers.segment[chosen[k]]
         here = min(max(upto[k], low), high - 1)
-        # The candidate may lie behind the position reached on its street.
+        # The candidate may be before the position that is reached on its street.
         at = upto[k] + roads.place[s] - roads.place[path[upto[k]]]
         if low <= at < high and path[at] == s:
             segment[fix], along_m[fix] = s, layers.along_m[chosen[k]]
@@ -451,11 +452,11 @@ def match_trip(
     segments, offsets
         Concatenated paths of the pieces.
     span, confidence : (pieces, 2), (pieces,)
-        First and last fix of each piece, and its confidence.
+        First and last fix, and confidence, of each piece.
     fix_segment, fix_along_m, fix_distance_m : (n,)
-        -1 and NaN if unmatched.
+        Position of each fix; -1 and NaN if unmatched.
     lost : (3,) int64
-        Number of layers without candidates, of layers skipped within pieces, and of dropped pieces of one layer.
+        Numbers of layers without candidates, of skipped layers within pieces, and of dropped pieces with one layer.
     """
     trip = thin(x, y, time_s, model.thin_m)
     layers = lay(index, roads, trip, model)
@@ -493,15 +494,15 @@ def match_trip(
 
 @njit(cache=True, nogil=True)
 def path_progress(path: IntArray, length: FloatArray, segment: IntArray, along: FloatArray) -> FloatArray:
-    """Return the distance (k,) from the start of a path at each fix; NaN if unmatched.
+    """Return the driven distance (k,) from the start of a path to each fix; NaN if unmatched.
 
     Parameters
     ----------
     path, length : (n,) int64, (S,)
         Segments in order, and the lengths of all segments.
     segment, along : (k,)
-        Position of the fixes, in order; -1 if unmatched. A fix that is not on a later segment of the path, because
-        noise moved it back, has the distance of the previous fix.
+        Positions of the fixes, in order; -1 if unmatched. A fix that is not on the remaining path, because of noise,
+        has the distance of the previous fix.
     """
     progress = np.full(segment.size, np.nan)
     at, start, last = 0, 0.0, 0.0

@@ -1,18 +1,20 @@
-"""Map matching by a particle filter and backward simulation, with the model of Duffield and Singh (2020).
+"""Map matching with a particle filter and backward simulation, for the model of Duffield and Singh (2020).
 
-Between two fixes dt seconds apart a driver does not move, with probability p0 = exp(-stay_rate dt), or drives d > 0
-metres along the shortest legal path, with the density
+Between two fixes with a time difference of dt seconds, the vehicle does not move with probability
+p0 = exp(-stay_rate dt). Otherwise it moves d > 0 metres along the shortest legal path, with the density
 
     (1 - p0) (speed_rate / dt) exp(-speed_rate d / dt) exp(-deviation_rate |d - g|),
 
-where g is the straight distance between the two positions, and d <= max_speed dt + slack. A fix is normal around the
-position with standard deviation sigma in each coordinate. Paths longer than the distance between the fixes by more than
-`detour` are searched only if all others together are less likely than one of them could be.
+where g is the straight-line distance between the two positions, and d <= max_speed dt + slack. The emission
+probability of a fix is normal around the position, with standard deviation sigma in each coordinate. Paths that exceed
+the distance between the fixes by more than `detour` are searched only if all other paths together are less likely than
+an upper bound on the probability of one of them.
 
-All particles on a street share one bounded search. A proposal is a pair of a particle and a segment near the next fix,
-weighted by the emission integrated over the segment times the density at its nearest point. N pairs are drawn by
-systematic resampling (an almost fully adapted auxiliary particle filter); the point on the segment is drawn from the
-truncated normal emission, and the importance weight corrects for the density at that point.
+One bounded search serves all particles on a street. A proposal is a pair of a particle and a segment near the next fix.
+Its weight is the emission probability, integrated over the segment, times the transition density at the point nearest
+to the fix. N pairs are sampled by systematic resampling (an almost fully adapted auxiliary particle filter). The point
+on the segment is sampled from the truncated normal emission, and the importance weight corrects for the transition
+density at this point.
 """
 
 import math
@@ -28,13 +30,13 @@ from limiirl.roads.kernels.routing import Router, Streets, spread, streets_betwe
 from limiirl.roads.kernels.spatial_index import GridIndex, near_growing
 
 _ROOT_HALF = math.sqrt(0.5)
-# Standard deviations beyond which the normal tail probability (1e-300) underflows.
+# Number of standard deviations beyond which the normal tail probability (1e-300) underflows.
 FARTHEST = 37.0
 
 
 @njit(cache=True, nogil=True)
 def uniform(state: NDArray[np.uint64]) -> float:
-    """Return a uniform number in [0, 1) and advance the counter `state[0]` (SplitMix64)."""
+    """Return a random number, uniform in [0, 1), and advance the counter `state[0]` (SplitMix64)."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     z = state[0]
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -71,7 +73,7 @@ def normal_between(low: float, high: float, state: NDArray[np.uint64]) -> float:
 
 @njit(cache=True, nogil=True)
 def _draw_above(low: float, high: float, state: NDArray[np.uint64]) -> float:
-    """Draw for positive bounds: from an exponential proposal, or a uniform one if the bounds are close."""
+    """Sample between positive bounds, with an exponential proposal, or with a uniform one if the bounds are close."""
     rate = 0.5 * (low + math.sqrt(low * low + 4.0))
     if (high - low) * rate < 1.0:
         return _draw_uniform(low, high, low, state)
@@ -83,7 +85,7 @@ def _draw_above(low: float, high: float, state: NDArray[np.uint64]) -> float:
 
 @njit(cache=True, nogil=True)
 def _draw_uniform(low: float, high: float, top: float, state: NDArray[np.uint64]) -> float:
-    """Draw from a uniform proposal, where `top` is the mode."""
+    """Sample with a uniform proposal; `top` is the mode."""
     while True:
         z = low + (high - low) * uniform(state)
         if uniform(state) <= math.exp(0.5 * (top * top - z * z)):
@@ -91,7 +93,7 @@ def _draw_uniform(low: float, high: float, top: float, state: NDArray[np.uint64]
 
 
 STANDS = -1
-"""Option of a particle that does not move."""
+"""Value of `ParticleCloud.option` for a particle that does not move."""
 
 
 class RoadArrays(NamedTuple):
@@ -104,7 +106,7 @@ class RoadArrays(NamedTuple):
 
 
 class MotionModel(NamedTuple):
-    """Parameters of the model, in metres and seconds; particles lie within `farthest` of their fix."""
+    """Parameters of the model, in metres and seconds; `farthest` is the maximum distance of a particle from its fix."""
 
     sigma: float
     deviation_rate: float
@@ -152,7 +154,7 @@ class ParticleStep(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def pace_of(motion: MotionModel, dt: float, most: float) -> Pace:
-    """Return the density of a step of dt seconds and at most `most` metres."""
+    """Return the transition density of a step of dt seconds and at most `most` metres."""
     stands, rate = math.exp(-motion.stay_rate * dt), motion.speed_rate / dt
     limit = min(motion.max_speed * dt + motion.slack, most)
     return Pace(stands, (1.0 - stands) * rate, rate, motion.deviation_rate, limit)
@@ -160,7 +162,7 @@ def pace_of(motion: MotionModel, dt: float, most: float) -> Pace:
 
 @njit(cache=True, nogil=True)
 def density(d: float, g: float, pace: Pace) -> float:
-    """Return the density of driving d metres to a point g metres away, ignoring the limit."""
+    """Return the transition density for a route distance d and a straight-line distance g, without the limit on d."""
     return pace.scale * math.exp(-pace.rate * d - pace.deviation_rate * abs(d - g))
 
 
@@ -169,17 +171,17 @@ def _set_position(roads: RoadArrays, cloud: ParticleCloud, j: int, segment: int,
     """Set the position of particle j."""
     cloud.segment[j], cloud.along[j], cloud.street[j] = segment, along, roads.streets.street[segment]
     cloud.position[j] = roads.streets.start_m[segment] + along
-    share = along / roads.length[segment]
-    cloud.place[j, 0] = roads.start[segment, 0] + share * roads.run[segment, 0]
-    cloud.place[j, 1] = roads.start[segment, 1] + share * roads.run[segment, 1]
+    fraction = along / roads.length[segment]
+    cloud.place[j, 0] = roads.start[segment, 0] + fraction * roads.run[segment, 0]
+    cloud.place[j, 1] = roads.start[segment, 1] + fraction * roads.run[segment, 1]
 
 
 @njit(cache=True, nogil=True)
 def project_fix(roads: RoadArrays, segments: IntArray, fix: FloatArray, sigma: float) -> tuple[FloatArray, FloatArray]:
-    """Return the position of a fix relative to segments (C, 4), and the emission integrated over each segment (C,).
+    """Return the projection (C, 4) of a fix onto segments, and the emission probability integrated over each (C,).
 
-    The columns are the planar length, the foot of the perpendicular, the nearest point (both in metres from the
-    start), and the offset from the line.
+    The columns are the planar length of the segment; the foot of the perpendicular and the nearest point, in metres
+    from the start of the segment; and the offset from the line.
     """
     relative, mass = np.empty((segments.size, 4)), np.empty(segments.size)
     for c in range(segments.size):
@@ -199,7 +201,7 @@ def project_fix(roads: RoadArrays, segments: IntArray, fix: FloatArray, sigma: f
 
 @njit(cache=True, nogil=True)
 def _mass(foot: float, offset: float, low: float, high: float, sigma: float) -> float:
-    """Return the normal emission integrated along a line from low to high."""
+    """Return the emission probability integrated along a line from low to high."""
     if abs(offset) > FARTHEST * sigma or low >= high:
         return 0.0
     across = math.exp(-0.5 * (offset / sigma) ** 2) / (math.sqrt(2.0 * math.pi) * sigma)
@@ -216,14 +218,14 @@ def _emission(place: FloatArray, fix: FloatArray, sigma: float, farthest: float)
 
 @njit(cache=True, nogil=True)
 def _draw_along(foot: float, low: float, high: float, sigma: float, state: NDArray[np.uint64]) -> float:
-    """Draw a point between low and high along a line from the normal emission."""
+    """Sample a point between low and high along a line from the emission probability."""
     at = foot + sigma * normal_between((low - foot) / sigma, (high - foot) / sigma, state)
     return min(max(at, low), high)
 
 
 @njit(cache=True, nogil=True)
 def empty_cloud(n: int) -> ParticleCloud:
-    """Allocate n particles of equal weight."""
+    """Return n uninitialised particles of equal weight."""
     segment, street, option = np.empty((3, n), dtype=np.int64)
     along, position, place = np.empty(n), np.empty(n), np.empty((n, 2))
     return ParticleCloud(segment, along, street, position, place, option, np.full(n, -1), np.full(n, 1.0 / n))
@@ -233,7 +235,7 @@ def empty_cloud(n: int) -> ParticleCloud:
 def begin(
     roads: RoadArrays, segments: IntArray, fix: FloatArray, n: int, sigma: float, state: NDArray[np.uint64]
 ) -> tuple[ParticleCloud, float]:
-    """Return n particles at the first fix, with a uniform prior over the roads, and the log evidence."""
+    """Return n particles at the first fix for a uniform prior over the roads, and the log evidence."""
     cloud, (relative, mass) = empty_cloud(n), project_fix(roads, segments, fix, sigma)
     total = mass.sum()
     if total <= 0.0:
@@ -251,9 +253,9 @@ def begin(
 
 @njit(cache=True, nogil=True)
 def driven_distance(position: float, start: float, same_street: bool, same_segment: bool, reach: float) -> float:
-    """Return the distance from a position on a street to the start of a segment; negative on the own segment.
+    """Return the route distance from a position on a street to the start of a segment.
 
-    An earlier point of the own segment is not reached by a cycle, since fixes are close in time.
+    It is negative for the segment of the position itself: cycles back to this segment are not considered.
     """
     if same_street and (same_segment or start >= position):
         return start - position
@@ -264,7 +266,7 @@ def driven_distance(position: float, start: float, same_street: bool, same_segme
 def _reach(
     roads: RoadArrays, cloud: ParticleCloud, segments: IntArray, limit: float, router: Router
 ) -> tuple[IntArray, FloatArray]:
-    """Group particles by street, and search once from each; see `ParticleStep`."""
+    """Group the particles by street, and search once per street; return `group` and `reach` of `ParticleStep`."""
     n, streets, work = cloud.segment.size, roads.streets, router.work
     group, source, farthest, n_groups = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64), np.zeros(n), 0
     for i in range(n):
@@ -295,8 +297,8 @@ def _reach(
 
 
 @njit(cache=True, nogil=True)
-def way_between(cloud: ParticleCloud, i: int, moved: ParticleCloud, j: int, reach: float) -> tuple[float, float]:
-    """Return the driven and the straight distance from particle i to particle j of the next cloud."""
+def route_between(cloud: ParticleCloud, i: int, moved: ParticleCloud, j: int, reach: float) -> tuple[float, float]:
+    """Return the route distance and the straight-line distance from particle i to particle j of the next cloud."""
     start, same = moved.position[j] - moved.along[j], cloud.street[i] == moved.street[j]
     d = driven_distance(cloud.position[i], start, same, cloud.segment[i] == moved.segment[j], reach) + moved.along[j]
     return d, math.hypot(moved.place[j, 0] - cloud.place[i, 0], moved.place[j, 1] - cloud.place[i, 1])
@@ -307,12 +309,13 @@ def _options(
     roads: RoadArrays, cloud: ParticleCloud, segments: IntArray, group: IntArray, reach: FloatArray,
     relative: FloatArray, mass: FloatArray, pace: Pace, sigma: float,
 ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
-    """Return proposal weights (C + 1, N), the last row (no movement) left 0; and densities at the nearest points.
+    """Return the proposal weights (C + 1, N), with zeros in the last row (no movement), and the transition densities.
 
-    The density ignores the limit: the nearest point may lie beyond it where another of the segment does not.
+    The densities are those at the nearest points. The distance limit is not applied to them, because a part of the
+    segment may be within the limit even if its nearest point is beyond it.
     """
     n, n_options = cloud.segment.size, segments.size
-    share, by = np.zeros((n_options + 1, n)), np.ones((n_options + 1, n))
+    proposal, by = np.zeros((n_options + 1, n)), np.ones((n_options + 1, n))
     for c in range(n_options):
         s, flat = segments[c], relative[c, 0]
         if mass[c] <= 0.0:
@@ -330,8 +333,8 @@ def _options(
                 at, here = max(at, low), _mass(relative[c, 1], relative[c, 3], low, flat, sigma)
             g = math.hypot(x0 + at * east - cloud.place[i, 0], y0 + at * north - cloud.place[i, 1])
             by[c, i] = density(d + at * scale, g, pace)
-            share[c, i] = cloud.weight[i] * here * by[c, i]
-    return share, by
+            proposal[c, i] = cloud.weight[i] * here * by[c, i]
+    return proposal, by
 
 
 @njit(cache=True, nogil=True)
@@ -339,16 +342,16 @@ def advance(
     roads: RoadArrays, cloud: ParticleCloud, segments: IntArray, fixes: FloatArray, dt: float, motion: MotionModel,
     router: Router, state: NDArray[np.uint64],
 ) -> tuple[ParticleCloud, ParticleStep]:  # fmt: skip
-    """Move the particles to the next fix; the log evidence of the step is -inf if none can reach it.
+    """Move the particles to the next fix; the log evidence of the step is -inf if no particle can reach it.
 
     Parameters
     ----------
     segments : (C,) int64
         Candidates near the next fix.
     fixes : (2, 2)
-        The fix of the cloud and the next, on the plane.
+        Projected positions of the current and the next fix.
     dt : float
-        Seconds between them, positive.
+        Seconds between the fixes, positive.
     """
     n, n_options, sigma, to = cloud.segment.size, segments.size, motion.sigma, fixes[1]
     straight = math.hypot(fixes[1, 0] - fixes[0, 0], fixes[1, 1] - fixes[0, 1])
@@ -356,22 +359,23 @@ def advance(
     for detour in (motion.detour, np.inf):
         pace = pace_of(motion, dt, straight + detour)
         group, reach = _reach(roads, cloud, segments, pace.limit, router)
-        share, by = _options(roads, cloud, segments, group, reach, relative, mass, pace, sigma)
+        proposal, by = _options(roads, cloud, segments, group, reach, relative, mass, pace, sigma)
         for i in range(n):
-            share[n_options, i] = cloud.weight[i] * pace.stands * _emission(cloud.place[i], to, sigma, motion.farthest)
-        total = share.sum()
+            emission = _emission(cloud.place[i], to, sigma, motion.farthest)
+            proposal[n_options, i] = cloud.weight[i] * pace.stands * emission
+        total = proposal.sum()
         if total > mass.max() * pace.scale * math.exp(-motion.deviation_rate * detour):
             break
     moved = empty_cloud(n)
     if not total > 0.0:
         return moved, ParticleStep(group, reach, pace, -np.inf)
-    # Candidates are the outer index: otherwise weights would repeat with the period of the systematic draw, and all
-    # particles would choose the same option.
-    k, upto, offset, last = 0, share[0, 0], uniform(state), n * (n_options + 1) - 1
+    # Candidates are the outer index. Otherwise the weights could repeat with the period of systematic resampling, and
+    # all particles would be assigned to the same candidate.
+    k, upto, offset, last = 0, proposal[0, 0], uniform(state), n * (n_options + 1) - 1
     for j in range(n):
         while upto < (j + offset) * total / n and k < last:
             k += 1
-            upto += share[k // n, k % n]
+            upto += proposal[k // n, k % n]
         c, i = k // n, k % n
         moved.parent[j] = i
         if c == n_options:
@@ -382,7 +386,7 @@ def advance(
         low = cloud.along[i] * flat / roads.length[s] if s == cloud.segment[i] else 0.0
         _set_position(roads, moved, j, s, _draw_along(relative[c, 1], low, flat, sigma, state) * roads.length[s] / flat)
         moved.option[j] = c
-        d, g = way_between(cloud, i, moved, j, reach[group[i], c])
+        d, g = route_between(cloud, i, moved, j, reach[group[i], c])
         moved.weight[j] = density(d, g, pace) / by[c, i] if d <= pace.limit and by[c, i] > 0.0 else 0.0
     mean = moved.weight.mean()
     if not mean > 0.0:
@@ -395,9 +399,9 @@ class FilterEffort(NamedTuple):
     """Sizes and limits of the filter."""
 
     n_particles: int
-    n_paths: int  # paths drawn by backward simulation
+    n_paths: int  # number of paths sampled by backward simulation
     radius: float  # search radius around a fix, in metres
-    max_radius: float  # maximum to which it doubles while there are no candidates
+    max_radius: float  # maximum radius after doubling
     most: int  # maximum number of candidates
     patience: int  # maximum number of consecutive unreachable fixes before the path is cut
 
@@ -414,17 +418,17 @@ class FilterProblem(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _ancestors(cloud: ParticleCloud, step: ParticleStep, moved: ParticleCloud, j: int, upto: FloatArray) -> None:
-    """Write the cumulative backward weights (N,): P(ancestor = i given particle j of the next cloud), unnormalised."""
+    """Write the cumulative sums (N,) of the unnormalised P(ancestor = i given particle j of the next cloud)."""
     total = 0.0
     stood, parent = moved.option[j] == STANDS, moved.parent[j]
     for i in range(upto.size):
         same = cloud.segment[i] == moved.segment[j]
         if stood:
-            # No movement: the ancestor is at the same point; the density of driving there is negligible.
+            # Without movement, the ancestor is at the same point.
             if same and cloud.along[i] == cloud.along[parent]:
                 total += cloud.weight[i]
         elif not same or cloud.along[i] <= moved.along[j]:
-            d, g = way_between(cloud, i, moved, j, step.reach[step.group[i], moved.option[j]])
+            d, g = route_between(cloud, i, moved, j, step.reach[step.group[i], moved.option[j]])
             if d <= step.pace.limit:
                 total += cloud.weight[i] * density(d, g, step.pace)
         upto[i] = total
@@ -440,9 +444,9 @@ def _pick(upto: FloatArray, at: float) -> int:
 def draw_paths(
     clouds: list[ParticleCloud], steps: list[ParticleStep], n_paths: int, state: NDArray[np.uint64]
 ) -> IntArray:
-    """Return particles (T, M): M paths drawn by backward simulation from the smoothing distribution.
+    """Sample M paths (T, M) of particles from the smoothing distribution by backward simulation.
 
-    Tracing the ancestors of the last cloud instead would degenerate: they soon coincide.
+    The ancestors of the last cloud are not used, because they soon coincide (path degeneracy).
     """
     last = len(clouds) - 1
     chosen, n = np.empty((last + 1, n_paths), dtype=np.int64), clouds[0].weight.size
@@ -459,17 +463,17 @@ def draw_paths(
             for other in range(m, n_paths):
                 if chosen[t + 1, other] == j:
                     done[other] = True
-                    # All weights may underflow; the parent is always possible.
+                    # If all weights underflow, use the parent, which is always possible.
                     chosen[t, other] = _pick(upto, uniform(state)) if upto[n - 1] > 0.0 else clouds[t + 1].parent[j]
     return chosen
 
 
 @njit(cache=True, nogil=True)
 def decide(clouds: list[ParticleCloud], chosen: IntArray) -> tuple[IntArray, FloatArray]:
-    """Return segments (T,) and metres along them (T,) of the path with the maximum expected number of correct fixes.
+    """Return segments (T,) and positions in metres (T,) that maximise the expected number of correctly matched fixes.
 
-    It maximises the sum over fixes of the share of drawn paths on its segment, among chains of transitions that occur
-    in some drawn path.
+    This is the sum over fixes of the fraction of sampled paths on the segment. Only transitions that occur in a sampled
+    path are allowed.
     """
     n_fixes, n_paths = chosen.shape
     state, share = np.empty((n_fixes, n_paths), dtype=np.int64), np.zeros((n_fixes, n_paths))
@@ -479,7 +483,7 @@ def decide(clouds: list[ParticleCloud], chosen: IntArray) -> tuple[IntArray, Flo
             k = 0
             while clouds[t].segment[chosen[t, k]] != clouds[t].segment[chosen[t, m]]:
                 k += 1
-            # A segment is represented by the first drawn path on it.
+            # A segment is represented by the first sampled path on it.
             state[t, m] = k
             share[t, k] += 1.0 / n_paths
         for m in range(n_paths):
@@ -499,7 +503,7 @@ def decide(clouds: list[ParticleCloud], chosen: IntArray) -> tuple[IntArray, Flo
         along[t] /= share[t, k] * n_paths
         k = back[t, k]
     for t in range(1, n_fixes):
-        # Means over different paths may decrease slightly.
+        # Means over different paths may decrease along a segment.
         if segment[t] == segment[t - 1]:
             along[t] = max(along[t], along[t - 1])
     return segment, along
@@ -519,10 +523,9 @@ def filter_fixes(
     Returns
     -------
     clouds, steps, used, log_evidence
-        Particles at each fix used, transitions between them, indices of the fixes, and log evidence of each; empty if
-        there is no road near the first fix.
+        Particles, transitions, indices and log evidence of the used fixes; empty if no road is near the first fix.
     following : int
-        The fix to start again from.
+        Fix from which to restart.
     """
     roads, grid, motion, effort, router = problem
     near_by = _near(grid, fixes[0], effort)
@@ -559,16 +562,16 @@ class MatchedStretch(NamedTuple):
     """Result for the k fixes of one contiguous path."""
 
     used: IntArray  # (k,): indices of the fixes
-    segment: IntArray  # (k,): segment of the chosen path
-    along: FloatArray  # (k,)
-    drawn: IntArray  # (k, M): segments of the drawn paths
-    log_evidence: FloatArray  # (k,): of each fix, given the previous ones
-    following: int  # the fix to start again from
+    segment: IntArray  # (k,): matched segments
+    along: FloatArray  # (k,): metres from the start of the segment
+    drawn: IntArray  # (k, M): segments of the sampled paths
+    log_evidence: FloatArray  # (k,): log-density of each fix given the previous fixes
+    following: int  # fix from which to restart
 
 
 @njit(cache=True, nogil=True)
 def follow(problem: FilterProblem, fixes: FloatArray, times: FloatArray, state: NDArray[np.uint64]) -> MatchedStretch:
-    """Match the fixes of a trip from the first until all particles are lost; empty if no road is near the first."""
+    """Match the fixes of a trip from the first fix until all particles are lost."""
     clouds, steps, used, log_evidence, following = filter_fixes(problem, fixes, times, state)
     n_paths = problem.effort.n_paths
     if len(clouds) == 0:
@@ -595,7 +598,7 @@ def match_trip(
     piece : (T,) int64
         Index of the contiguous path of the fix, -1 if it was skipped.
     drawn : (T, M) int64
-        Segments of the drawn paths.
+        Segments of the sampled paths; -1 if the fix was skipped.
     """
     segment, piece = np.full(times.size, -1), np.full(times.size, -1)
     along, drawn = np.zeros(times.size), np.full((times.size, problem.effort.n_paths), -1)
@@ -646,9 +649,9 @@ def join(roads: RoadArrays, segment: IntArray, piece: IntArray, router: Router) 
 
 @njit(cache=True, nogil=True)
 def confidence_of(path: IntArray, upto: IntArray, piece: IntArray, drawn: IntArray) -> FloatArray:
-    """Return (T,) the share of drawn paths that are, at each fix, on the path between the adjacent fixes."""
+    """Return the fraction (T,) of sampled paths that are, at each fix, on the path between the adjacent fixes."""
     on = np.flatnonzero(piece >= 0)
-    share = np.zeros(piece.size)
+    fraction = np.zeros(piece.size)
     for k in range(on.size):
         t = on[k]
         low = upto[on[k - 1]] if k > 0 and piece[on[k - 1]] == piece[t] else upto[t]
@@ -656,6 +659,6 @@ def confidence_of(path: IntArray, upto: IntArray, piece: IntArray, drawn: IntArr
         for m in range(drawn.shape[1]):
             for i in range(low, high + 1):
                 if path[i] == drawn[t, m]:
-                    share[t] += 1.0 / drawn.shape[1]
+                    fraction[t] += 1.0 / drawn.shape[1]
                     break
-    return share
+    return fraction

@@ -1,4 +1,4 @@
-"""Bounded one-to-many shortest paths between streets, which are chains of segments without alternatives."""
+"""Bounded one-to-many shortest paths between streets, which are maximal chains of unique successors."""
 
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from limiirl.kernels.dijkstra import Workspace, clear, pop, push, way, workspace
 
 
 class Streets(NamedTuple):
-    """C streets of S segments, and the turns between them (CSR)."""
+    """C streets that consist of S segments, and the turns between streets in CSR format."""
 
     ptr: NDArray[np.int64]  # (C + 1,): street c has the segments items[ptr[c]:ptr[c + 1]], in order
     items: Int32Array  # (S,)
@@ -21,12 +21,12 @@ class Streets(NamedTuple):
     segment_m: NDArray[np.float64]  # (S,): length of each segment
     length_m: NDArray[np.float64]  # (C,): length of each street
     out_ptr: NDArray[np.int64]  # (C + 1,): street c has the turns out_ptr[c]:out_ptr[c + 1]
-    out_to: Int32Array  # street after each turn
-    out_from: Int32Array  # street before each turn
+    out_to: Int32Array  # second street of each turn
+    out_from: Int32Array  # first street of each turn
 
 
 class Router(NamedTuple):
-    """Search workspace of one thread, with one extra node C (the source reached by a cycle), and a mask of goals."""
+    """Search workspace of one thread and a mask of goals; the additional node C is the source, reached by a cycle."""
 
     work: Workspace
     wanted: NDArray[np.bool_]
@@ -40,7 +40,7 @@ def router(streets: Streets) -> Router:
 
 @njit(cache=True)
 def _chains(before: Int32Array, after: Int32Array, ptr: Any, items: Any) -> int:
-    """Write the concatenated segments of all streets, and return the number of streets."""
+    """Write the segments of all streets to `items` and their offsets to `ptr`; return the number of streets."""
     done = np.zeros(before.size, dtype=np.bool_)
     n, at = 0, 0
     # First open chains; the remaining segments form rings, which begin at their lowest index.
@@ -66,10 +66,10 @@ def streets(
     Parameters
     ----------
     before, after : (S,) int32
-        Only predecessor and successor of each segment; -1 if there is none.
+        Unique predecessor and successor of each segment; -1 if there is none.
     length_m : (S,)
     out_ptr, turn_to
-        Successors of each segment (CSR).
+        Successors of each segment in CSR format.
     """
     n = before.size
     bounds, items = np.zeros(n + 1, dtype=np.int64), np.empty(n, dtype=np.int32)
@@ -84,7 +84,7 @@ def streets(
     counts = out_ptr[ends + 1] - out_ptr[ends]
     follow = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     turns = np.arange(follow[-1]) + np.repeat(out_ptr[ends] - follow[:-1], counts)
-    # Summed per street: differences of the running total would carry its rounding errors.
+    # Sums per street are more accurate than differences of the running total.
     length = np.add.reduceat(lengths, ptr[:-1]) if sizes.size else np.empty(0)
     source = np.repeat(np.arange(sizes.size), counts).astype(np.int32)
     return Streets(ptr, items, place, street, start_m, length_m, length, follow, street[turn_to[turns]], source)
@@ -92,10 +92,10 @@ def streets(
 
 @njit(cache=True, nogil=True)
 def spread(roads: Streets, source: int, limit: float, n_wanted: int, router: Router) -> int:
-    """Run Dijkstra's algorithm from the start of a street, and return the number of streets touched.
+    """Run Dijkstra's algorithm from the start of a street, and return the number of visited streets.
 
-    Afterwards `work.dist` has the distances between the starts of streets; entry C is the cycle back to the source.
-    Call `clear` with the return value after reading them.
+    Afterwards `work.dist` has the distances from the start of the source to the starts of streets; entry C is the
+    length of the shortest cycle. Call `clear` with the returned number before the next search.
 
     Parameters
     ----------
@@ -120,27 +120,27 @@ def spread(roads: Streets, source: int, limit: float, n_wanted: int, router: Rou
             left -= 1
         if c == n:
             continue
-        ahead = key + roads.length_m[c]
-        if ahead > limit:
+        at_end = key + roads.length_m[c]
+        if at_end > limit:
             continue
         for e in range(roads.out_ptr[c], roads.out_ptr[c + 1]):
             t = roads.out_to[e]
             if t == source:
                 t = n
-            if ahead < dist[t]:
+            if at_end < dist[t]:
                 if dist[t] == np.inf:
                     touched[n_touched] = t
                     n_touched += 1
-                dist[t], via[t] = ahead, e
-                size = push(keys, items, size, ahead, t)
+                dist[t], via[t] = at_end, e
+                size = push(keys, items, size, at_end, t)
     return n_touched
 
 
 @njit(cache=True, nogil=True)
 def streets_between(roads: Streets, source: int, goal: int, limit: float, router: Router) -> NDArray[np.int64]:
-    """Return the streets of the shortest path after the source; the goal C is the cycle back to the source.
+    """Return the streets of the shortest path after the source, up to and including the goal.
 
-    The goal is the last of them; empty if there is no path within the limit.
+    The goal C denotes a cycle back to the source. The result is empty if there is no path within the limit.
     """
     router.wanted[goal] = True
     touched = spread(roads, source, limit, 1, router)

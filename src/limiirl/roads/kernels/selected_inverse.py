@@ -1,4 +1,4 @@
-"""Diagonal of (I - W)^-1 by selected inversion (Erisman and Tinney 1975)."""
+"""Diagonal of (I - W)^-1 with selected inversion (Erisman and Tinney 1975)."""
 
 from typing import Any
 
@@ -13,17 +13,17 @@ from limiirl.kernels.elimination.symbolic import diagonal_lu
 
 @njit(cache=True, nogil=True)
 def _at(ptr: Any, columns: Any, row: int, column: int) -> int:
-    """Return the position of an entry of a sparse matrix, or -1."""
+    """Return the position of an entry of a sparse matrix; -1 if it is not stored."""
     place = ptr[row] + np.searchsorted(columns[ptr[row] : ptr[row + 1]], column)
     return place if place < ptr[row + 1] and columns[place] == column else -1
 
 
 @njit(cache=True, nogil=True)
 def _fill(pattern: Any, lower: Any, upper: Any, z: Any) -> None:
-    """Write into z the entries (j, i) of (L U)^-1 for every entry (i, j) of L + U, from the last pivot to the first.
+    """Write the entry (j, i) of Z = (L U)^-1 into z for every entry (i, j) of L + U, from the last pivot to the first.
 
-    With U = D U' and unit diagonals, Z = D^-1 L^-1 - (U' - I) Z = U'^-1 D^-1 - Z (L - I): an entry depends on later
-    ones, which are all stored because of fill-in (Erisman and Tinney 1975).
+    With U = D U' and unit diagonals of L and U', Z = D^-1 L^-1 - (U' - I) Z = U'^-1 D^-1 - Z (L - I). An entry depends
+    only on entries of later pivots, which are all stored because of fill-in.
     """
     ptr, columns = pattern
     low_ptr, low_row, low = lower
@@ -51,12 +51,12 @@ def _fill(pattern: Any, lower: Any, upper: Any, z: Any) -> None:
 
 
 def return_visits(src: NDArray[Any], dst: NDArray[Any], weight: FloatArray, n: int) -> FloatArray:
-    """Return the diagonal (n,) of (I - W)^-1: the expected number of visits to each state, once it was reached.
+    """Return the diagonal (n,) of (I - W)^-1: the expected number of visits to each state after it is first reached.
 
     Parameters
     ----------
     src, dst, weight : (E,)
-        Edges of W with nonnegative weights whose cycles have a convergent sum.
+        Edges of W with nonnegative weights; W has a spectral radius below 1.
     n : int
         Number of states.
 
@@ -79,7 +79,7 @@ def return_visits(src: NDArray[Any], dst: NDArray[Any], weight: FloatArray, n: i
 
 @njit(cache=True, nogil=True)
 def _diagonal(ptr: Any, columns: Any, z: Any, rows: Any, cols: Any) -> Any:
-    """Return the diagonal in the order of the states; it is stored, being part of the pattern of L + U."""
+    """Return the diagonal in state order; it is always stored, since it belongs to the sparsity pattern of L + U."""
     diagonal = np.empty(rows.size)
     for s in range(rows.size):
         diagonal[s] = z[_at(ptr, columns, rows[s], cols[s])]

@@ -1,4 +1,4 @@
-"""Grid index of segments: radius search, nearest segment, and overlap of polylines."""
+"""Grid index of segments with radius and nearest-neighbour searches; overlap of polylines."""
 
 from typing import Any, NamedTuple
 
@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray
 
-# Cells are enlarged by this margin, so that rounding never puts a point of a segment into a cell that lacks it.
+# Cells are enlarged by this margin, so that every cell lists its segments in spite of rounding errors.
 _MARGIN = 1e-6
 
 
 class GridIndex(NamedTuple):
-    """Straight segments in a plane, and the grid cells that each of them touches."""
+    """Straight segments in a plane, and the segments that intersect each grid cell."""
 
-    x0: float  # south-west corner
+    x0: float  # coordinates of the south-west corner
     y0: float
     cell_m: float  # side of a cell
     nx: int  # number of cells eastward
@@ -26,13 +26,13 @@ class GridIndex(NamedTuple):
     ay: FloatArray
     bx: FloatArray
     by: FloatArray
-    before: NDArray[np.int32]  # (S,): only predecessor of each segment, -1 if there is none
-    after: NDArray[np.int32]  # (S,): only successor
+    before: NDArray[np.int32]  # (S,): unique predecessor of each segment, -1 if there is none
+    after: NDArray[np.int32]  # (S,): unique successor of each segment, -1 if there is none
 
 
 @njit(cache=True, nogil=True)
 def _row(ax: float, ay: float, bx: float, by: float, low: float, high: float) -> tuple[float, float]:
-    """Return the range of x of a segment clipped to low <= y <= high, which it intersects."""
+    """Return the range of x of a segment within low <= y <= high; the segment must intersect this band."""
     if by == ay:
         return min(ax, bx), max(ax, bx)
     first, last = (low - ay) / (by - ay), (high - ay) / (by - ay)
@@ -43,7 +43,7 @@ def _row(ax: float, ay: float, bx: float, by: float, low: float, high: float) ->
 
 @njit(cache=True, nogil=True)
 def _list_cells(grid: Any, ends: Any, ptr: Any, items: Any, fill: bool) -> None:
-    """Count the segments of each cell in ptr[cell + 1]; or, with `fill`, list them in `items` from ptr[cell] on."""
+    """Add the number of segments per cell to ptr[cell + 1]; or, with `fill`, write them to `items` from ptr[cell]."""
     x0, y0, cell, nx, ny = grid
     ax, ay, bx, by = ends
     for s in range(ax.size):
@@ -94,7 +94,7 @@ def rasterise(
 
 @njit(cache=True, nogil=True)
 def closest(index: GridIndex, s: int, x: float, y: float) -> tuple[float, float]:
-    """Return the relative position on segment s of its point closest to (x, y), and the distance."""
+    """Project (x, y) onto segment s; return the relative position in [0, 1], and the distance."""
     dx, dy = index.bx[s] - index.ax[s], index.by[s] - index.ay[s]
     squared = dx * dx + dy * dy
     along = 0.0
@@ -105,7 +105,7 @@ def closest(index: GridIndex, s: int, x: float, y: float) -> tuple[float, float]
 
 @njit(cache=True, nogil=True)
 def _worse_than_neighbour(index: GridIndex, s: int, along: float, x: float, y: float) -> bool:
-    """Return whether a neighbour on the same street is at least as close; of two equally close ones, only one is."""
+    """Return True if a neighbour on the same street is closer, or is preferred at equal distance."""
     if along == 0.0 and index.before[s] >= 0:
         return True
     if along == 1.0 and index.after[s] >= 0:
@@ -115,7 +115,7 @@ def _worse_than_neighbour(index: GridIndex, s: int, along: float, x: float, y: f
 
 @njit(cache=True, nogil=True)
 def _insert(n: int, most: int, s: int, share: float, far: float, segment: Any, along: Any, distance: Any) -> int:
-    """Insert into the nearest `most`, sorted by distance and segment, so that the order of search does not matter."""
+    """Insert a segment into the list of the nearest `most`, sorted by distance and segment; return its new size."""
     at = n
     while at > 0 and (distance[at - 1] > far or (distance[at - 1] == far and segment[at - 1] > s)):
         at -= 1
@@ -136,14 +136,14 @@ def collect(
     Parameters
     ----------
     streets : bool
-        Keep only the local minima of the distance along each street (a chain of segments without alternatives).
+        Keep only the local minima of the distance along each street (a chain of unique successors).
     segment, along, distance : (most,) int32 and float64
         Output: the nearest segments, ties broken by lower index; `along` is the relative position in [0, 1].
     """
     most, n = segment.size, 0
     if not (np.isfinite(x) and np.isfinite(y)):
         return 0
-    # Clipped as floats: a very distant fix would overflow an integer.
+    # Clip before the conversion to integers, which overflows for very distant fixes.
     left = int(np.floor(min(max((x - radius - index.x0) / index.cell_m, 0.0), float(index.nx))))
     right = int(np.floor(min(max((x + radius - index.x0) / index.cell_m, -1.0), index.nx - 1.0)))
     bottom = int(np.floor(min(max((y - radius - index.y0) / index.cell_m, 0.0), float(index.ny))))
@@ -155,7 +155,7 @@ def collect(
                 share, far = closest(index, s, x, y)
                 if far > radius or (n == most and far > distance[most - 1]):
                     continue
-                # A segment is listed in several cells; only the one with its closest point counts.
+                # A segment is listed in several cells; use only the cell that contains its closest point.
                 px = index.ax[s] + share * (index.bx[s] - index.ax[s])
                 py = index.ay[s] + share * (index.by[s] - index.ay[s])
                 if i != int(np.floor((px - index.x0) / index.cell_m)):
@@ -173,7 +173,7 @@ def collect_growing(
     index: GridIndex, x: float, y: float, radius: float, max_radius: float, streets: bool, segment: Any, along: Any,
     distance: Any,
 ) -> int:  # fmt: skip
-    """Call `collect`, doubling the radius up to `max_radius` until there is a segment; return the number."""
+    """Call `collect`, with the radius doubled up to `max_radius` until there is a segment; return the number."""
     while True:
         n = collect(index, x, y, radius, streets, segment, along, distance)
         if n > 0 or radius >= max_radius:
@@ -201,13 +201,13 @@ def near(index: GridIndex, x: float, y: float, radius: float, most: int, streets
 _FIRST_M = 30.0
 # Initial capacity for segments.
 _MOST = 64
-# Tolerance in metres: the two directions of a street are equally near.
+# Tolerance in metres of equal distances, such as those of the two directions of a street.
 _ALIKE_M = 1e-6
 
 
 @njit(cache=True, nogil=True)
 def _closest_scaled(index: GridIndex, s: int, x: float, y: float, east: float, north: float) -> tuple[float, float]:
-    """Return the position on segment s closest to (x, y), and the distance, on a plane scaled by (east, north)."""
+    """Project (x, y) onto segment s after scaling the axes by (east, north); return relative position and distance."""
     ax, ay = (index.ax[s] - x) * east, (index.ay[s] - y) * north
     dx, dy = (index.bx[s] - index.ax[s]) * east, (index.by[s] - index.ay[s]) * north
     squared = dx * dx + dy * dy
@@ -230,25 +230,18 @@ def _all_near(index: GridIndex, x: float, y: float, radius: float) -> Any:
 
 @njit(cache=True, nogil=True)
 def nearest(index: GridIndex, xy: FloatArray, scale: FloatArray, within: float) -> tuple[Any, Any, Any]:
-    """Return segments (n,), relative positions (n,) and distances (n,) of the segments nearest to n points.
+    """Return the segments (n,) nearest to n points, with relative positions (n,) and distances (n,).
 
-    Ties are broken by the lower segment; -1 and NaN if no segment is within reach.
+    Ties are broken in favour of the lower segment. Without a segment within reach, the results are -1 and NaN.
 
     Parameters
     ----------
     xy : (n, 2)
         Points on the plane of the index.
     scale : (n, 2)
-        True metres per metre of the plane, eastward and northward, at each point.
+        Factors from distances on the plane to true distances, east and north, at each point.
     within : float
-        Maximum distance in true metres.
-
-    Examples
-    --------
-    >>> none = np.full(1, -1, dtype=np.int32)
-    >>> index = rasterise(np.array([[0.0, 0.0], [90.0, 0.0]]), np.array([0]), np.array([1]), none, none, 50.0)
-    >>> nearest(index, np.array([[30.0, 4.0], [30.0, 400.0]]), np.ones((2, 2)), 100.0)
-    (array([ 0, -1]), array([0.33333333,        nan]), array([ 4., nan]))
+        Maximum true distance in metres.
     """
     n = xy.shape[0]
     segment, along, distance = np.full(n, -1), np.full(n, np.nan), np.full(n, np.nan)
@@ -258,7 +251,7 @@ def nearest(index: GridIndex, xy: FloatArray, scale: FloatArray, within: float) 
         nearby, _, _ = near_growing(index, x, y, min(_FIRST_M, within) / narrow, within / narrow, 1, False)
         if nearby.size == 0:
             continue
-        # The nearest on the plane need not be the nearest in true metres, but bounds its distance.
+        # The nearest segment on the plane gives an upper bound on the true distance of the nearest segment.
         _, bound = _closest_scaled(index, nearby[0], x, y, east, north)
         around = _all_near(index, x, y, (bound + 2.0 * _ALIKE_M) / narrow)
         least = bound
@@ -302,7 +295,7 @@ def _band(px: float, py: float, dx: float, dy: float, reach: float, length: floa
 def _stadium(a: FloatArray, b: FloatArray, c: FloatArray, d: FloatArray, reach: float) -> tuple[float, float]:
     """Return the interval of positions on a-b within `reach` of c-d; (1, 0) if it is empty.
 
-    The points within `reach` of a straight piece form a convex set: a disc at each end and a band between.
+    The points within `reach` of a line segment form a convex set: a disc at each end and a band between them.
     """
     dx, dy, length = b[0] - a[0], b[1] - a[1], np.hypot(d[0] - c[0], d[1] - c[1])
     low, high = _disc(a[0] - c[0], a[1] - c[1], dx, dy, reach)
@@ -320,14 +313,14 @@ def _stadium(a: FloatArray, b: FloatArray, c: FloatArray, d: FloatArray, reach: 
 
 @njit(cache=True, nogil=True)
 def length_near(line: FloatArray, other: FloatArray, reach: float) -> tuple[float, float]:
-    """Return the length of a polyline, and the length of its part within `reach` of another polyline.
+    """Return the length of a polyline, and the length within `reach` of another polyline.
 
     Parameters
     ----------
     line, other : (n, 2), (m, 2)
-        Vertices; an `other` of one vertex is a point.
+        Vertices; if `other` has one vertex, it is a point.
     reach : float
-        Positive.
+        Maximum distance, positive.
     """
     total, near = 0.0, 0.0
     n = max(other.shape[0] - 1, 1)

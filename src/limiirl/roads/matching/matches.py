@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl._io import Kind, read_archive, write_archive
+from limiirl._io import FileFormat, read_archive, write_archive
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidTrips
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from limiirl.roads.traces.trips import Trips
 
 
-KIND = Kind("limiirl.matches", 1, "matched trips", "Matches.save or `limiirl roads match`")
+FORMAT = FileFormat("limiirl.matches", 1, "matched trips", "Matches.save or `limiirl roads match`")
 UNMATCHED = -1
 _IN_HEADER = ("reasons", "settings")
 
@@ -157,12 +157,12 @@ class Matches:
             if arrays[name] is None or arrays[name].dtype.kind == "U":
                 header[name] = None if arrays[name] is None else arrays[name].tolist()
                 del arrays[name]
-        write_archive(path, KIND, header, arrays)
+        write_archive(path, FORMAT, header, arrays)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Matches:
         """Read matches written by `save`; raise `InvalidFile` if the file is corrupted or of another kind."""
-        header, arrays = read_archive(path, KIND)
+        header, arrays = read_archive(path, FORMAT)
         try:
             words: dict[str, Any] = {name: header[name] for name in (*_IN_HEADER, "ids", "groups") if name in header}
             for name in ("ids", "groups"):

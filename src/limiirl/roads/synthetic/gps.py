@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl._validation import check_positive, check_seed, check_share
+from limiirl._validation import check_fraction, check_positive, check_seed
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.roads.network import RoadNetwork, usual_speed
@@ -103,8 +103,8 @@ def simulate_recording(
     check_positive(step_s, "step_s")
     if step_s < 1e-3:
         raise InvalidParameter.of("step_s", step_s, "must be at least 0.001 s")
-    check_share(outliers, "outliers")
-    check_share(lost, "lost")
+    check_fraction(outliers, "outliers")
+    check_fraction(lost, "lost")
     check_seed(seed)
     if not len(demos):
         raise InvalidDemos("demos must have at least one demonstration; got none.", parameter="demos")

@@ -1,4 +1,4 @@
-"""GPS traces: recorded trips read from files, validated, sorted and cleaned, with every fix accounted for."""
+"""GPS traces: readers of trips, validation, and cleaning."""
 
 from limiirl.roads.traces.cleaning import CleanedTrips, clean
 from limiirl.roads.traces.read import read_trips

@@ -1,4 +1,4 @@
-"""`Trips` from the raw content of files: fixes checked and sorted, names made unique, and every repair counted."""
+"""Construction of `Trips` from the raw content of files: validation, sorting, unique names, and counts of repairs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from limiirl.errors import InvalidTrips
 from limiirl.roads.traces.trips import SkippedTrip, Trips
 
 SWAPPED = "its latitudes exceed 90 degrees; if latitude and longitude are swapped, read it with swap=True"
-# Seconds since 1970 reach 10**11 in the year 5138; milliseconds passed it in 1973, and smaller units accordingly.
+# Minimum median of times in each unit: 1e11 is the year 5138 in seconds since 1970, but 1973 in milliseconds.
 _UNITS = ((1e17, 1e9, "nanoseconds"), (1e14, 1e6, "microseconds"), (1e11, 1e3, "milliseconds"))
 
 
 @dataclass
 class RawTrips:
-    """Unvalidated trips of a file; NaN where a value could not be read.
+    """Unvalidated trips of a file; unreadable values are NaN.
 
-    `time` (n,) is the time of each fix in seconds. `start` (N,) is the start time of trips whose fixes are counted in
-    steps, NaN for others. `counts` and `rows` (N,) are the number of fixes and the position in the file.
+    `time` (n,) is the time of each fix in seconds. `start` (N,) is the start time of trips without times per fix,
+    and NaN for other trips. `counts` and `rows` (N,) are the number of fixes and the position in the file of each trip.
     """
 
     lat: FloatArray
@@ -74,7 +74,7 @@ def assemble(raw: RawTrips, step_s: float) -> Trips:
 
 
 def to_seconds(values: FloatArray, notes: Counter[str]) -> FloatArray:
-    """Return times in seconds; milliseconds and smaller units are detected by size, converted and noted."""
+    """Return times in seconds; milliseconds and smaller units are detected by their size, converted and counted."""
     known = values[np.isfinite(values)]
     usual = float(np.median(np.abs(known))) if known.size else 0.0
     for least, divisor, name in _UNITS:
@@ -96,7 +96,7 @@ def as_names(text: NDArray[Any]) -> NDArray[Any]:
 
 
 def merge(parts: Sequence[RawTrips]) -> RawTrips:
-    """Concatenate the content of several files; all must have drivers, or none."""
+    """Concatenate the content of several files; either all files or none must have drivers."""
     if len(parts) == 1:
         return parts[0]
     known = [part.groups for part in parts if part.groups is not None]
@@ -124,14 +124,14 @@ def merge(parts: Sequence[RawTrips]) -> RawTrips:
 
 
 def _starts(raw: RawTrips) -> FloatArray:
-    """Return the start (N,) of each trip; NaN for trips with a time per fix, 0 if the file has no times."""
+    """Return the start time (N,) of each trip; NaN for trips with times per fix, 0 if the file has no times."""
     if raw.start is not None:
         return raw.start
     return np.full(raw.counts.size, 0.0 if raw.time is None else np.nan)
 
 
 def _times(raw: RawTrips, trip: IntArray, step_s: float) -> FloatArray:
-    """Return the time (n,) of every fix, counted in steps from its trip's start, or its own."""
+    """Return the time (n,) of every fix, from the file or computed from the start of its trip and `step_s`."""
     fix = np.arange(trip.size) - np.repeat(np.cumsum(raw.counts) - raw.counts, raw.counts)
     counted = np.repeat(_starts(raw), raw.counts) + step_s * fix
     return counted if raw.time is None else np.where(np.isfinite(counted), counted, raw.time)
@@ -140,7 +140,7 @@ def _times(raw: RawTrips, trip: IntArray, step_s: float) -> FloatArray:
 def _select_fixes(
     raw: RawTrips, time_s: FloatArray, trip: IntArray, reason: IntArray, notes: Counter[str]
 ) -> BoolArray:
-    """Return which fixes (n,) are usable; set `reason` of trips without any."""
+    """Return a mask (n,) of the usable fixes; set `reason` for trips without usable fixes."""
     lat, lon, counts = raw.lat, raw.lon, raw.counts
     known = np.isfinite(lat) & np.isfinite(lon) & np.isfinite(time_s)
     on_globe = (np.abs(lat) <= 90.0) & (np.abs(lon) <= 180.0)
@@ -153,7 +153,7 @@ def _select_fixes(
     n_known = np.bincount(trip[known], minlength=counts.size)
     reason[(n_good == 0) & (counts > 0)] = 3
     reason[(n_good == 0) & (n_known > 0)] = 4
-    # A majority of latitudes above 90 degrees is not receiver noise.
+    # Most latitudes exceed 90 degrees.
     reason[n_swapped > n_good] = 2
     rest = reason[trip] == 0
     notes["fixes without latitude, longitude or time, dropped"] += int(np.count_nonzero(~known & rest))
@@ -217,7 +217,7 @@ def _make_distinct(
 
 
 def _only_pieces(name: IntArray, pieces: IntArray, groups: NDArray[Any] | None) -> bool:
-    """Return whether trips of the same name are all pieces of one trip: one driver, distinct numbers."""
+    """Return True if trips with the same name are pieces of one trip: same driver, and distinct numbers."""
     order = np.lexsort((pieces, name))
     together = np.diff(name[order]) == 0
     return not (

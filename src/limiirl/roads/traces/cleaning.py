@@ -1,4 +1,4 @@
-"""`clean`: cut trips into drivable pieces, and account for every fix."""
+"""`clean`: removal of implausible fixes, and division of trips into pieces."""
 
 from __future__ import annotations
 
@@ -30,33 +30,33 @@ REASONS = (
     "in a piece of too few fixes",
     "in a piece that is too short",
 )
-"""Reasons in the order of `CleanedTrips.fate`."""
+"""Outcomes for a fix; `CleanedTrips.fate` has indices into them."""
 CUTS = ("not cut", "a gap in time", "an impossible jump", "out of the network in between", "a long stop")
-"""Why a trip was cut at a fix."""
+"""Reasons for a cut before a fix."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CleanedTrips:
-    """Pieces of trips, and an account of the dropped fixes.
+    """Pieces of trips, with the outcome for every fix.
 
     Attributes
     ----------
     trips : Trips
         M pieces, with the id and the driver of their trip, numbered by `Trips.pieces`.
     source : (M,) int64
-        The trip of each piece.
+        Index of the trip of each piece.
     fix : (m,) int64
         Index of each kept fix among the n input fixes.
     whole : (M,) bool
-        Whether a piece runs from the first to the last fix of an uncut trip.
+        True if a piece contains the first and the last fix of a trip that was not cut.
     fate : (n,) int8
-        Index into `REASONS` for each input fix; 0 is "kept".
+        Index into `REASONS` for each input fix; 0 means "kept".
     dropped : dict
-        Number of dropped fixes by reason; with the kept ones they sum to n.
+        Number of dropped fixes, by reason.
     cuts : dict
-        Number of cuts by reason.
+        Number of cuts, by reason.
     lost : dict
-        Number of trips without a remaining piece, by the reason of most of their fixes.
+        Number of trips without a remaining piece, by the most frequent reason of their fixes.
 
     Examples
     --------
@@ -120,37 +120,37 @@ def clean(  # noqa: PLR0913 (trips and limits with defaults)
 ) -> CleanedTrips:
     """Drop impossible fixes, merge stops, and cut trips at gaps.
 
-    In this order: the first of simultaneous fixes is kept; short excursions at an impossible speed are dropped; trips
-    are cut at time gaps, at remaining jumps and outside the network; the first and last fix of a stop are kept; small
-    pieces are dropped.
+    The steps are: (1) of simultaneous fixes, keep the first; (2) drop short excursions at an impossible speed; (3) cut
+    trips at time gaps, at remaining jumps and outside the network; (4) of each stop, keep the first and the last fix;
+    (5) drop small pieces.
 
     Parameters
     ----------
     trips : Trips
     network : RoadNetwork, optional
-        Fixes further than `margin_m` from its bounding box are outside.
+        Fixes with a distance above `margin_m` from its bounding box are outside the network.
     max_gap_s : float
-        Cut trips at longer times without a fix.
+        Maximum time between fixes; trips are cut at longer gaps.
     max_speed_ms, slack_m : float
-        Maximum speed in metres per second, and additional metres for the noise of both fixes.
+        Maximum speed in metres per second, and a tolerance in metres for the noise of both fixes.
     min_fixes, min_length_m
-        Smaller pieces are dropped.
+        Minimum number of fixes and minimum length of a piece.
     stop_radius_m : float
         Radius of a stop around its first fix; 0 merges only fixes at the same position.
     split_stops_s : float, optional
-        Cut trips at longer stops, as in Ziebart et al. (2008), to find trips in a day of driving.
+        Maximum duration of a stop; trips are cut at longer stops, as in Ziebart et al. (2008).
     max_outliers : int
-        Longest excursion, in fixes, that counts as noise; a longer one is two jumps.
+        Maximum number of fixes of an excursion that is dropped; a longer excursion has two jumps.
     bridge_jumps : bool
-        At a jump, drop the fewest fixes that make it possible in the remaining time instead of cutting. For files with
-        missing fixes whose times are counted in steps.
+        Instead of cutting a trip at a jump, drop as few fixes as necessary to make the speed possible. For files with
+        missing fixes and without times per fix.
     margin_m : float
         See `network`.
 
     Returns
     -------
     CleanedTrips
-        Every fix is in a piece or counted by reason.
+        Pieces of trips, and counts of dropped fixes by reason.
 
     Examples
     --------
@@ -159,7 +159,7 @@ def clean(  # noqa: PLR0913 (trips and limits with defaults)
     >>> dict(clean(trip).lost), len(clean(trip, min_fixes=2))
     ({'in a piece of too few fixes': 1}, 0)
     """
-    # Fixed types: an int in place of a float would compile the kernel again.
+    # With fixed types, the kernel is compiled once.
     limits = kernel.CleaningLimits(
         max_gap_s=float(max_gap_s),
         max_speed_ms=float(max_speed_ms),
@@ -184,11 +184,11 @@ def clean(  # noqa: PLR0913 (trips and limits with defaults)
 
 
 def check_swapped(trips: Trips, network: RoadNetwork, margin_m: float = 200.0) -> tuple[BoolArray, BoolArray]:
-    """Return (N,) trips that look swapped and (n,) fixes outside the network; raise `InvalidTrips` if most or all do.
+    """Return masks of trips (N,) with swapped coordinates and of fixes (n,) outside the network.
 
     A trip looks swapped if most of its fixes lie outside the network's bounding box, and inside after exchanging
-    latitude and longitude. Nothing is exchanged here. The error has the parameter "trips" for swapped coordinates and
-    "network" for a network of another place.
+    latitude and longitude. `InvalidTrips` is raised if most trips look swapped (parameter "trips"), or if all fixes are
+    outside (parameter "network").
     """
     box = np.stack([network.node_xy.min(axis=0) - margin_m, network.node_xy.max(axis=0) + margin_m])
 
@@ -230,9 +230,8 @@ def _collect(trips: Trips, fate: NDArray[np.int8], cut: NDArray[np.int8]) -> Cle
     source = source_of_fix[starts]
     groups = None if trips.groups is None else trips.groups[source]
     kept = trips.lat[fix], trips.lon[fix], trips.time_s[fix], offsets, trips.ids[source], groups
-    # Keep the account of what could not be read.
     pieces = Trips(*kept, skipped=trips.skipped, notes=trips.notes, pieces=trips.pieces[source])
-    # Simultaneous fixes count as one: dropping the last of them does not cut the trip.
+    # Of simultaneous last fixes only the first is kept; the trip is still complete.
     timed = np.flatnonzero(fate != kernel.SAME_TIME)
     ends = timed[np.searchsorted(timed, trips.offsets[1:]) - 1] if timed.size else timed
     whole = (fix[offsets[:-1]] == trips.offsets[source]) & (fix[offsets[1:] - 1] == ends[source])
@@ -253,7 +252,7 @@ def _collect(trips: Trips, fate: NDArray[np.int8], cut: NDArray[np.int8]) -> Cle
 
 
 def _count_lost(trips: Trips, fate: NDArray[np.int8], source: IntArray) -> dict[str, int]:
-    """Count trips without a piece by the most frequent reason of their fixes, the first of ties."""
+    """Count trips without a piece by the most frequent reason of their fixes (the first if tied)."""
     gone = np.ones(len(trips), dtype=np.bool_)
     gone[source] = False
     mine = np.repeat(gone, trips.lengths)

@@ -23,8 +23,8 @@ _DAMAGES = (ET.ParseError, EOFError, gzip.BadGzipFile, zlib.error)
 def read_gpx(path: Path) -> RawTrips:
     """Read the track segments of a GPX file, version 1.0 or 1.1, optionally gzipped.
 
-    Fixes of segments without times are counted in steps. Waypoints and planned routes are ignored. Of a truncated or
-    damaged file, all complete points before the damage are kept.
+    Track segments without times have a constant time step. Waypoints and routes are ignored. If the file is truncated
+    or corrupted, all complete points before the error are kept.
     """
     lat: list[float] = []
     lon: list[float] = []
@@ -45,7 +45,7 @@ def read_gpx(path: Path) -> RawTrips:
         if not counts:
             message = f"{path} is truncated or not a GPX file ({error}). Copy or write it again."
             raise InvalidFile(message, parameter="path", value=str(path)) from None
-        reason = f"the file is truncated or damaged after {len(lat):,} points, which are kept ({error})"
+        reason = f"the file is truncated or corrupted after {len(lat):,} points, which are kept ({error})"
         skipped.append(SkippedTrip(f"{path.name.partition('.')[0]}:rest", len(counts), reason, trip=False))
     if not counts:
         message = f"{path} has no track segment (<trkseg> in a <trk>); routes and waypoints are not trips."
@@ -75,7 +75,7 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _segments(handle: IO[bytes], path: Path) -> Iterator[tuple[int, int, list[tuple[float, float, float]]]]:
-    """Yield (track, segment, points), counted from 1; points before an error are yielded first."""
+    """Yield (track, segment, points), numbered from 1; points before an error are yielded before it is raised."""
     track, segment = 0, 0
     points: list[tuple[float, float, float]] = []
     root = None

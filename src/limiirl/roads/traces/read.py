@@ -37,29 +37,29 @@ def read_trips(
 ) -> Trips:
     """Read GPS trips from a file, several files, or all files of a folder.
 
-    The format is detected from the content: CSV (optionally gzipped) or parquet, with one polyline ``[[lon, lat],
-    ...]`` per row, as in the Porto taxi data, or with one fix per row; or GPX, where each track segment is a trip.
-    Unreadable trips are skipped with a reason (`Trips.skipped`), repairs are counted (`Trips.notes`), and one warning
-    summarises both.
+    The format is detected from the content. CSV files (optionally gzipped) and parquet files have one polyline
+    ``[[lon, lat], ...]`` per row, as in the Porto taxi data, or one fix per row. In GPX files, each track segment is a
+    trip. Unreadable trips are skipped (`Trips.skipped` has the reasons), repairs are counted (`Trips.notes`), and a
+    warning summarises both.
 
     Parameters
     ----------
-    path : path, or several
-        Files, or a folder of .csv, .csv.gz, .parquet, .gpx and .gpx.gz files.
+    path : path or sequence of paths
+        Files, or folders of .csv, .csv.gz, .parquet, .gpx and .gpx.gz files.
     step_s : float
-        Seconds between fixes, if the file has no time per fix.
+        Seconds between fixes if the file has no times per fix.
     columns : dict, optional
-        Column of each role: "trip", "piece", "driver", "time", "polyline", "lat", "lon", "missing". Other roles are
-        guessed; None ignores a role. Trips that the "missing" column marks as incomplete are skipped.
+        Column of each role: "trip", "piece", "driver", "time", "polyline", "lat", "lon", "missing". Other columns
+        are recognised by name; None disables a role. Trips that the "missing" column marks as incomplete are skipped.
     swap : bool
-        True if the file has latitude and longitude swapped. Never guessed.
+        True if the file has latitude and longitude swapped.
     network : RoadNetwork, optional
-        Raise `InvalidTrips` if the trips lie far from this network, with a hint if they look swapped.
+        Network of the trips; `InvalidTrips` is raised if they are far from it, or look swapped.
 
     Returns
     -------
     Trips
-        Copies of a trip are skipped; other trips of the same id are renamed ``id#2``.
+        Trips with unique ids: copies of a trip are skipped, and other trips with the same id are renamed ``id#2``.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def _list_files(path: Any) -> list[Path]:
 
 
 def _read_all(files: Sequence[Path], columns: Mapping[str, str | None] | None) -> list[RawTrips]:
-    """Read files; if there are several, a damaged or missing one is skipped with its reason."""
+    """Read files; if there are several, corrupted and missing files are skipped with a reason."""
     if len(files) == 1:
         return [_read(files[0], columns)]
     raws, failures = [], []
@@ -118,12 +118,12 @@ def _read_all(files: Sequence[Path], columns: Mapping[str, str | None] | None) -
 
 
 def _read(path: Path, columns: Mapping[str, str | None] | None) -> RawTrips:
-    """Read one file in the format of its content."""
+    """Read one file; the format is detected from its content."""
     try:
         with path.open("rb") as handle:
             head = handle.read(512)
     except FileNotFoundError:
-        message = f"{path} does not exist. Pass a file of trips, or a folder of them."
+        message = f"{path} does not exist. Pass a file or a folder of trips."
         raise MissingFile(message, parameter="path", value=str(path)) from None
     if head[:4] == b"PAR1":
         chosen = tables.choose_columns(tables.parquet_names(path), columns, path)
@@ -151,7 +151,7 @@ def _from_batches(batches: Iterator[dict[str, Any]], chosen: Mapping[str, str], 
 
 
 def _count_broken(raw: RawTrips, broken: list[tuple[int, str]], head: CsvHead, path: Path, *, trips: bool) -> None:
-    """Add rows with a wrong number of cells to `skipped`; raise `InvalidFile` if there are no others."""
+    """Add rows with a wrong number of cells to `skipped`; raise `InvalidFile` if there are no other rows."""
     if not (raw.counts.size or raw.skipped):
         row, text = broken[0]
         message = (
@@ -162,7 +162,7 @@ def _count_broken(raw: RawTrips, broken: list[tuple[int, str]], head: CsvHead, p
         raise InvalidFile(message, parameter="path", value=str(path), index=row)
     known = np.sort([row for row, _ in broken if row >= 0])
     if known.size:
-        # So far rows were counted without the broken ones.
+        # Row numbers did not include the broken rows.
         before = known - np.arange(known.size)
         raw.rows += np.searchsorted(before, raw.rows, side="right")
         shifts = np.searchsorted(before, [skip.row for skip in raw.skipped], side="right").tolist()
@@ -171,7 +171,7 @@ def _count_broken(raw: RawTrips, broken: list[tuple[int, str]], head: CsvHead, p
 
 
 def _check_swapped(trips: Trips, path: Any) -> None:
-    """Raise `InvalidTrips` if no trip could be read because all are swapped."""
+    """Raise `InvalidTrips` if no trip could be read because latitude and longitude are swapped."""
     swapped = sum("swap=True" in skip.reason for skip in trips.skipped)
     if len(trips) == 0 and swapped:
         message = (

@@ -1,4 +1,4 @@
-"""Tables of trips in parquet or CSV: column roles, batches, parsing of cells, and one fix or one polyline per row."""
+"""Reader of parquet and CSV tables of trips, with one fix or one polyline per row."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from limiirl.roads.traces.trips import Trips
 
 
-# Recognised column names by role, in lower case, the most likely first.
+# Recognised column names by role, in lower case and in order of preference.
 COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "polyline": ("polyline",),
     "lat": ("lat", "latitude", "y"),
@@ -37,13 +37,13 @@ COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "time": ("timestamp", "time", "time_s", "datetime", "date_time", "start_time", "unix_time"),
     "missing": ("missing_data",),
 }
-# Names that are ambiguous in a table with one fix per row, where an id may belong to the fix.
+# Names that are recognised only in tables of polylines; with one fix per row, an id may belong to the fix.
 _IF_NO_FIXES: Mapping[str, tuple[str, ...]] = {"polyline": ("trajectory", "coordinates"), "trip": ("id",)}
 _AMBIGUOUS = ("id", "trajectory")
 
 
 def choose_columns(names: list[str], columns: Mapping[str, str | None] | None, path: Path) -> dict[str, str]:
-    """Return the column of each role, as given or guessed by name."""
+    """Return the column of each role, from `columns` or by its name."""
     given = dict(columns or {})
     for role, name in given.items():
         if role not in COLUMN_NAMES:
@@ -58,7 +58,7 @@ def choose_columns(names: list[str], columns: Mapping[str, str | None] | None, p
         chosen["lat"] = chosen["lon"] = None
     elif chosen.get("lat") is None or chosen.get("lon") is None:
         message = (
-            f"{path} has no recognised column of polylines, or of latitudes and longitudes "
+            f"{path} has no known column of polylines, or of latitudes and longitudes "
             f"({', '.join(COLUMN_NAMES['polyline'] + COLUMN_NAMES['lat'] + COLUMN_NAMES['lon'])}); its columns are "
             f"{', '.join(names)[:300]}. Check that the first row has column names, and pass "
             "columns={'polyline': ...} or columns={'lat': ..., 'lon': ...}."
@@ -68,7 +68,7 @@ def choose_columns(names: list[str], columns: Mapping[str, str | None] | None, p
         ambiguous = next((name for name in names if name.strip().lower() in _AMBIGUOUS), None)
         if ambiguous is not None:
             message = (
-                f"{path}: column {ambiguous!r} could name trips or single fixes; the columns are "
+                f"{path}: column {ambiguous!r} may be an id of trips or of fixes; the columns are "
                 f"{', '.join(names)[:300]}. Pass columns={{'trip': {ambiguous!r}}} or columns={{'trip': None}}."
             )
             raise InvalidFile(message, parameter="columns", value=ambiguous)
@@ -135,7 +135,7 @@ def read_error(path: Path, error: Exception) -> Exception:
     if isinstance(error, OSError) and error.errno is not None:
         return error
     reason = str(error).partition("\n")[0].rstrip(".")[:200]
-    message = f"{path} is damaged or truncated ({reason}). Copy or write it again."
+    message = f"{path} is corrupted or truncated ({reason}). Copy or write it again."
     return InvalidFile(message, parameter="path", value=str(path))
 
 
@@ -155,8 +155,8 @@ _LINE_END = re.compile(r"\r\n?|\n")
 class CsvHead(NamedTuple):
     """Column names, separator and encoding of a CSV file.
 
-    The separator is the one of ``, ; tab |`` with the most cells. The encoding is "utf-16" if the file is marked so,
-    else "latin1", which accepts every byte; cells are decoded as UTF-8 afterwards.
+    The separator is the one of ``, ; tab |`` that results in most cells. The encoding is "utf-16" if the file has its
+    byte-order mark, else "latin1", which accepts every byte; cells are decoded as UTF-8 afterwards.
     """
 
     names: list[str]
@@ -180,7 +180,7 @@ def csv_head(path: Path) -> CsvHead:
         raise read_error(path, error) from None
     wide = head.startswith((b"\xff\xfe", b"\xfe\xff"))
     if not wide and b"\0" in head:
-        message = f"{path} is not text: it has zero bytes (a binary format, or unmarked UTF-16). Pass CSV in UTF-8, "
+        message = f"{path} is not a text file: it has zero bytes (binary, or UTF-16 without mark). Pass CSV in UTF-8, "
         raise InvalidFile(message + "parquet or GPX.", parameter="path", value=str(path))
     if wide:
         line = re.split(r"[\r\n]", head[: len(head) // 2 * 2].decode("utf-16", errors="replace"), maxsplit=1)[0]
@@ -188,7 +188,7 @@ def csv_head(path: Path) -> CsvHead:
         line = _decode(re.split(rb"[\r\n]", bytes(head), maxsplit=1)[0])
     line = line.strip()
     if not line:
-        message = f"{path} is empty, or its first row is. Check that it was written completely."
+        message = f"{path} or its first row is empty. Check that the file is complete."
         raise InvalidFile(message, parameter="path", value=str(path))
     try:
         rows = [next(csv.reader([line], delimiter=separator)) for separator in _SEPARATORS]
@@ -202,9 +202,9 @@ def csv_head(path: Path) -> CsvHead:
 def csv_batches(
     path: Path, head: CsvHead, chosen: Mapping[str, str], broken: list[tuple[int, str]], notes: Counter[str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield batches of rows of a CSV file as {role: text}; rows with a wrong number of cells go to `broken`.
+    """Yield batches of rows of a CSV file as {role: text}; add rows with a wrong number of cells to `broken`.
 
-    An unclosed quote swallows the following lines, which are read again at the end, one by one.
+    An unclosed quotation mark merges the following lines into one row; they are parsed separately at the end.
     """
     import pyarrow as pa
     import pyarrow.csv as reading
@@ -230,7 +230,7 @@ def csv_batches(
         with _open(path) as stream:
             reader = reading.open_csv(
                 stream,
-                # A block must hold a whole row, which may be long.
+                # A block must contain a complete row, which may be long.
                 read_options=reading.ReadOptions(
                     use_threads=False,
                     block_size=1 << 24,
@@ -265,7 +265,7 @@ def _as_utf8(column: Any, role: str, notes: Counter[str]) -> Any:
     cells = []
     for text in column.to_pylist():
         decoded = _decode(text.encode("latin-1"))
-        # Undecodable names are kept unchanged, so that distinct names stay distinct.
+        # Text that is not UTF-8 remains unchanged, so that distinct names remain distinct.
         notes["cells that are not UTF-8, read as Latin-1"] += decoded == text and not text.isascii()
         cells.append(decoded)
     return pa.array(cells, pa.large_string())
@@ -285,7 +285,7 @@ def _show_line(line: str, head: CsvHead) -> str:
 def _read_lines(
     lines: list[str], head: CsvHead, chosen: Mapping[str, str], broken: list[tuple[int, str]]
 ) -> dict[str, Any]:
-    """Return lines of a CSV file as {role: text}; broken ones go to `broken`."""
+    """Return lines of a CSV file as {role: text}; add lines with a wrong number of cells to `broken`."""
     import pyarrow as pa
 
     rows = []
@@ -324,7 +324,7 @@ _REMEDIES = {
 
 
 class CellReader:
-    """Parser of numbers and times in batches; remembers the first unreadable cell of each role."""
+    """Parser of numbers and times in batches; records the first unreadable cell of each role."""
 
     def __init__(self, path: Path, chosen: Mapping[str, str]) -> None:
         self.path, self.notes = path, Counter[str]()
@@ -333,7 +333,7 @@ class CellReader:
         self._odd: dict[str, tuple[int, str]] = {}
 
     def numbers(self, role: str, column: Any, row: int) -> FloatArray:
-        """Return a batch of a column as float64, NaN for unreadable cells; `row` is the index of its first cell."""
+        """Return a batch of a column as float64, with NaN for unreadable cells; its first cell is in row `row`."""
         return self._remember(role, column, row, as_numbers(column, self.notes))
 
     def times(self, role: str, column: Any, row: int) -> FloatArray:
@@ -364,7 +364,7 @@ class CellReader:
 
 
 def as_text(column: Any) -> NDArray[Any]:
-    """Return a column as text, "" for missing values."""
+    """Return a column as text, with "" for missing values."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -382,7 +382,7 @@ def as_text(column: Any) -> NDArray[Any]:
 
 
 def as_numbers(column: Any, notes: Counter[str] | None = None) -> FloatArray:
-    """Return a column as float64, NaN for unreadable cells; decimal commas are counted in `notes`."""
+    """Return a column as float64, with NaN for unreadable cells; decimal commas are counted in `notes`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -396,7 +396,7 @@ def as_numbers(column: Any, notes: Counter[str] | None = None) -> FloatArray:
 
 
 def as_times(column: Any, notes: Counter[str] | None = None) -> FloatArray:
-    """Return a column of times as numbers: dates as seconds since 1970 (UTC unless they have a time zone)."""
+    """Return a column of times as numbers; dates are seconds since 1970, in UTC unless they have a time zone."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -420,7 +420,7 @@ def as_times(column: Any, notes: Counter[str] | None = None) -> FloatArray:
 
 
 def float_or_nan(text: Any) -> float:
-    """Return a number, or NaN; a single comma is a decimal comma: "41,15"."""
+    """Return a number, or NaN if it is unreadable; a comma is accepted as decimal separator."""
     try:
         return float(text or "nan")
     except (ValueError, TypeError):
@@ -429,7 +429,7 @@ def float_or_nan(text: Any) -> float:
 
 
 def parse_time(text: str | None) -> float:
-    """Return a date or a number as seconds, or NaN."""
+    """Return a date or a number as seconds, or NaN if it is unreadable."""
     number = float_or_nan(text)
     if number == number:  # before dates: a number of 8 or 13 digits would parse as a date
         return number
@@ -448,8 +448,7 @@ def _count_commas(cells: list[Any], notes: Counter[str] | None) -> None:
 def read_fix_rows(batches: Iterable[dict[str, Any]], cells: CellReader) -> RawTrips:
     """Read a table with one fix per row in any order; rows of different trips may alternate.
 
-    A trip is identified by its id and driver. Without ids, all fixes of a driver are one trip; without drivers either,
-    all fixes of the file are. Pieces of a cut trip stay separate.
+    Fixes with the same id, driver and piece form a trip. Without these columns, all fixes of the file form one trip.
     """
     lat, lon, times = [], [], []
     words: dict[str, list[Any]] = {"trip": [], "driver": [], "piece": []}
@@ -513,7 +512,7 @@ def _encode(column: Any) -> Any:
 
 
 def _codes(columns: list[Any], n: int) -> tuple[IntArray, NDArray[Any]]:
-    """Return the index (n,) of each row's name, -1 for none, and the names."""
+    """Return the index (n,) of the name of each row (-1 if the name is missing), and the names."""
     import pyarrow as pa
 
     if not columns:
@@ -528,7 +527,7 @@ def _codes(columns: list[Any], n: int) -> tuple[IntArray, NDArray[Any]]:
 
 
 def _piece_numbers(names: NDArray[Any]) -> IntArray:
-    """Return piece numbers, or the ranks of names that are not nonnegative integers."""
+    """Return the piece numbers; names that are not nonnegative integers are replaced by their ranks."""
     numbers = as_names(names)
     if numbers.dtype.kind == "i" and numbers.min(initial=0) >= 0:
         return numbers
@@ -606,7 +605,7 @@ def read_points(column: Any) -> tuple[FloatArray, IntArray, dict[int, str]]:
         plain = _pairs(column)
         if plain is not None:
             return *plain, {}
-        # Rare cases, named coordinates or missing values, are converted to text first.
+        # Named coordinates and missing values are rare, and converted to text first.
         column = pa.array([None if value is None else _dump(value) for value in column.to_pylist()], pa.large_string())
     column = pc.fill_null(pc.cast(column, pa.large_string()), "")
     _, begin, data = column.buffers()
@@ -665,7 +664,7 @@ def _by_name(point: dict[str, Any], role: str) -> Any:
 
 
 def _parse_polyline(text: str) -> FloatArray | str:
-    """Return the points (k, 2) of a JSON polyline, NaN for missing numbers; or a description of the problem."""
+    """Return the points (k, 2) of a JSON polyline, with NaN for missing numbers, or a description of the problem."""
     if not text.strip():
         return "it has no polyline"
     try:

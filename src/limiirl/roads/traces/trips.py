@@ -56,7 +56,7 @@ def check_names(values: object, what: str, n: int) -> NDArray[Any]:
 
 
 def check_pieces(values: object, ids: NDArray[Any], groups: NDArray[Any] | None) -> IntArray:
-    """Check one piece number per trip; without numbers, or with duplicates, number the pieces in order."""
+    """Validate the piece numbers, one per trip; if they are missing or not unique, number the pieces in order."""
     trip = index_trips(ids, groups)
     order = np.argsort(trip, kind="stable")
     counts = np.bincount(trip)
@@ -67,7 +67,7 @@ def check_pieces(values: object, ids: NDArray[Any], groups: NDArray[Any] | None)
     array = np.asarray(values)
     if array.shape != trip.shape or (array.size and (array.dtype.kind not in "iu" or array.min() < 0)):
         rule = f"must be one nonnegative integer per trip ({trip.size})"
-        remedy = "Leave it out to number the pieces in order."
+        remedy = "Omit pieces to number them in order."
         raise InvalidTrips.of("pieces", f"{array.dtype}, shape {array.shape}", rule, remedy=remedy)
     array = array.astype(np.int64)
     order = np.lexsort((array, trip))
@@ -89,14 +89,14 @@ def check_fixes(arrays: dict[str, Any]) -> None:
     lat, lon, time_s = arrays["lat"], arrays["lon"], arrays["time_s"]
     if not lat.size == lon.size == time_s.size:
         sizes = lat.size, lon.size, time_s.size
-        raise InvalidTrips.of("time_s", sizes, "must have one entry per fix, like lat and lon; their sizes differ")
+        raise InvalidTrips.of("time_s", sizes, "must have as many entries as lat and lon")
     for name, most in (("lat", 90.0), ("lon", 180.0), ("time_s", np.inf)):
         values = arrays[name]
         wrong = ~(np.abs(values) <= most) | np.isinf(values)
         if wrong.any():
             i = int(np.argmax(wrong))
             rule = "finite" if name == "time_s" else f"in [-{most:g}, {most:g}] degrees"
-            hint = " Check whether lat and lon are swapped." if name == "lat" and abs(lon[i]) <= 90.0 else ""
+            hint = " Check whether latitude and longitude are swapped." if name == "lat" and abs(lon[i]) <= 90.0 else ""
             message = f"{format_fix(arrays, i)}: {name} must be {rule}; got {values[i]}.{hint}"
             raise InvalidTrips(message, parameter=name, value=float(values[i]), index=i)
     falls = np.flatnonzero(np.diff(time_s) < 0.0) + 1
@@ -119,7 +119,7 @@ def check_shapes(lat: Sequence[FloatArray], lon: Sequence[FloatArray], time_s: S
     """Check that lists of lists have the same shape."""
     if not len(lat) == len(lon) == len(time_s):
         sizes = len(lat), len(lon), len(time_s)
-        raise InvalidTrips.of("lat", sizes, "must have one list per trip, like lon and time_s; their numbers differ")
+        raise InvalidTrips.of("lat", sizes, "must have as many lists as lon and time_s")
     for i, parts in enumerate(zip(lat, lon, time_s, strict=True)):
         n = tuple(part.size for part in parts)
         if len(set(n)) > 1 or any(part.ndim != 1 for part in parts):
@@ -133,8 +133,8 @@ def as_index_array(index: Any, n: int) -> IntArray:
         return np.arange(n)[index]
     array = np.asarray(index)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iub"):
-        rule = f"must be a slice, a mask or a one-dimensional array of integers, not of shape {array.shape}"
-        raise InvalidParameter.of("index", str(array.dtype), rule)
+        rule = "must be a slice, a mask or a one-dimensional array of integers"
+        raise InvalidParameter.of("index", f"{array.dtype}, shape {array.shape}", rule)
     if array.dtype.kind == "b":
         if array.size != n:
             raise InvalidParameter.of("index", array.size, f"must have one entry per trip ({n}) if it is a mask")
@@ -146,7 +146,7 @@ def as_index_array(index: Any, n: int) -> IntArray:
 
 
 def join_names(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Concatenate names; if some are strings and some numbers, all become strings."""
+    """Concatenate names; if there are strings and integers, all are converted to strings."""
     kinds = {part.dtype.kind for part in parts if part.size}
     if len(kinds) > 1:
         return np.concatenate([part.astype(np.str_) for part in parts])
@@ -154,11 +154,13 @@ def join_names(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 def join_groups(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
-    """Concatenate drivers; all parts must have them, or none."""
+    """Concatenate drivers; either all parts or none must have drivers."""
     known = [part for part in parts if part is not None]
     if known and len(known) < len(parts):
         absent = next(i for i, part in enumerate(parts) if part is None)
-        message = f"parts[{absent}] has no groups (drivers), while others have. Give groups to all or none."
+        message = (
+            f"parts[{absent}] has no groups (drivers), but other parts have. Pass groups for all parts or for none."
+        )
         raise InvalidTrips(message, parameter="parts", index=absent)
     return join_names(known) if known else None
 
@@ -194,18 +196,18 @@ Subset = slice | Sequence[int] | Sequence[bool] | NDArray[np.integer] | NDArray[
 
 @dataclass(frozen=True)
 class SkippedTrip:
-    """A trip, or a part of one, that could not be read.
+    """Trip, or part of a trip, that could not be read.
 
     Attributes
     ----------
     id : str
-        Its name in the file; "" if that is unreadable.
+        Name of the trip in the file; "" if it is unreadable.
     row : int
         Index of the trip in the file, or of the row in its table, from 0; -1 if unknown.
     reason : str
-        The problem.
+        Reason why it could not be read.
     trip : bool
-        Whether it is one trip; False for a single row of a table of fixes, or for a whole file.
+        True for a trip; False for a row of a table of fixes, or for a file.
     """
 
     id: str
@@ -226,7 +228,7 @@ class Trips:
     lat, lon : (n,)
         Coordinates of all fixes, in degrees (WGS84).
     time_s : (n,)
-        In seconds, nondecreasing within a trip. Dates become seconds since 1970 (UTC).
+        Times of all fixes in seconds, nondecreasing within a trip. Dates are converted to seconds since 1970 (UTC).
     offsets : (N + 1,) int64
         Trip i has the fixes ``offsets[i]:offsets[i + 1]``, at least one.
     ids : (N,)
@@ -234,12 +236,12 @@ class Trips:
     groups : (N,) or None
         Drivers, integers or strings.
     skipped : tuple of SkippedTrip
-        Trips that could not be read, with reasons.
+        Trips that could not be read, with the reasons.
     notes : dict
         Counts of repairs made while reading, by reason.
     pieces : (N,) int64
-        Piece number of each trip among those of one id and driver, where trips were cut: 0, 1, 2, ... Unique, so that
-        cut trips are never joined again. By default numbered in order.
+        Number of each piece among the pieces with the same id and driver (0 for trips that were not cut). By default,
+        pieces are numbered in order.
 
     Examples
     --------
@@ -317,7 +319,7 @@ class Trips:
 
     @classmethod
     def concat(cls, parts: Sequence[Trips]) -> Trips:
-        """Concatenate sets of trips; trips of one id and driver become pieces of one trip."""
+        """Concatenate sets of trips; trips with the same id and driver become pieces of one trip."""
         if not parts:
             raise InvalidParameter("parts must have at least one set of trips; the list is empty.", parameter="parts")
         lengths = np.concatenate([part.lengths for part in parts])
@@ -356,12 +358,12 @@ class Trips:
 
     @property
     def cut(self) -> NDArray[np.bool_]:
-        """True (N,) for pieces of a trip: id and driver are shared with another, or the piece number is above 0."""
+        """Mask (N,) of pieces of trips: others have the same id and driver, or the piece number is above 0."""
         trip = index_trips(self.ids, self.groups)
         return np.asarray((np.bincount(trip)[trip] > 1) | (self.pieces > 0))
 
     def subset(self, index: Subset) -> Trips:
-        """Return the trips of a slice, a mask or an index array, without `skipped` and `notes`."""
+        """Return the trips selected by a slice, a mask or an index array, without `skipped` and `notes`."""
         chosen = as_index_array(index, len(self))
         lengths = self.lengths[chosen]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -373,7 +375,7 @@ class Trips:
     def to_parquet(self, path: str | PathLike[str]) -> None:
         """Write one row per fix (trip, piece, time, lat, lon[, driver]), atomically; `read_trips` restores the trips.
 
-        Pieces of a trip remain pieces. Trips of one id and several drivers get distinct ids, as with any file.
+        Pieces of a trip remain pieces. Trips of different drivers with the same id are renamed by `read_trips`.
         """
         from limiirl.roads.traces.tables import write_parquet
 
