@@ -202,7 +202,7 @@ def choose(mdp: ll.MDP, pieces: Pieces, settings: Settings, log: Log) -> Selecti
         fold_groups=pieces.mouse[chosen],
         folds=settings.folds,
         resamples=settings.resamples,
-        random_state=settings.seed,
+        seed=settings.seed,
         progress=progress,
     )
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from limiirl.experiments.claims import CAUSAL, FAILS, HOLDS, N_HEADLINES, OPEN, findings, margin_of
+from limiirl.experiments.claims import CAUSAL, FAILS, HOLDS, N_HEADLINES, OPEN, judge_claims, margin_of
 from limiirl.experiments.results import Results
 from limiirl.experiments.studies import (
     GROUPS,
@@ -18,7 +18,7 @@ from tests.oracles.records import make_results
 
 
 def verdicts(results):
-    return {finding.claim: finding.verdict for finding in findings(results)}
+    return {finding.claim: finding.verdict for finding in judge_claims(results)}
 
 
 MODELS, ELEMENTS, WIND = (STUDIES[name] for name in GROUPS["beyond"])
@@ -46,8 +46,8 @@ def test_claims_of_table_1_fail_for_reversed_results():
     )
     assert by_claim["k-means, MLE outperforms random rewards in ANID, GEVD and iterations"] == FAILS
     assert by_claim["Hard clustering outperforms soft (GMM)"] == FAILS
-    assert by_claim["MLE and mean rewards are on par"] == FAILS
-    assert by_claim["Warm and random starts are on par in NLL"] == FAILS
+    assert by_claim["MLE and mean rewards perform equally well"] == FAILS
+    assert by_claim["Warm and random starts have the same NLL"] == FAILS
 
 
 def test_claims_are_open_for_few_worlds_or_equal_methods():
@@ -55,7 +55,7 @@ def test_claims_are_open_for_few_worlds_or_equal_methods():
     assert set(few.values()) == {OPEN}
     same = verdicts(make_results(STUDIES["boxplots"], lambda m, x, k, s: 1.0))
     assert same["k-means, MLE outperforms random rewards in ANID, GEVD and iterations"] == OPEN
-    assert same["MLE and mean rewards are on par"] == HOLDS
+    assert same["MLE and mean rewards perform equally well"] == HOLDS
 
 
 def test_claims_of_sensitivity_studies_hold_for_results_like_the_papers():
@@ -117,11 +117,11 @@ def noisy(study, value, spread, n_worlds, seed=0):
 
 
 def test_an_insignificant_difference_is_not_equivalence():
-    # A true difference of 0.4 in GEVD with much noise: eight worlds must not be "on par".
+    # A true difference of 0.4 in GEVD with much noise: eight worlds must not be judged equivalent.
     def value(method, x, measure, seed):
         return 1.0 + (0.4 if method == "k-means, MLE" and measure == "gevd" else 0.0)
 
-    claim = "Hard clustering is on par with supervision"
+    claim = "Hard clustering performs as well as supervision"
     assert verdicts(noisy(STUDIES["boxplots"], value, 3.0, n_worlds=8))[claim] == OPEN
     assert verdicts(noisy(STUDIES["boxplots"], value, 0.01, n_worlds=60))[claim] == HOLDS
 
@@ -140,7 +140,7 @@ def test_a_significant_difference_near_the_margin_is_open():
     comparison = results.compare(("k-means, MLE", PAPER_LENGTH), ("supervised", PAPER_LENGTH), "gevd")
     assert comparison.better == "supervised"
     assert comparison.difference.low < 0.5 < comparison.difference.high
-    assert verdicts(results)["Hard clustering is on par with supervision"] == OPEN
+    assert verdicts(results)["Hard clustering performs as well as supervision"] == OPEN
 
 
 def test_claims_of_ml_irl():
@@ -201,22 +201,22 @@ def test_higher_accuracy_is_better():
 
 def test_an_unregistered_study_has_no_findings():
     own = replace(STUDIES["wind"], settings=STUDIES["wind"].settings[:7])
-    assert findings(make_results(own, lambda m, x, k, s: 1.0)) == []
+    assert judge_claims(make_results(own, lambda m, x, k, s: 1.0)) == []
 
 
 def test_evidence_contains_the_compared_means():
     results = make_results(STUDIES["table1"], lambda m, x, k, s: QUALITY.get(m, 3.0))
     a = results.values("k-means, MLE", PAPER_LENGTH, "gevd").mean()
     b = results.values("random rewards", PAPER_LENGTH, "gevd").mean()
-    assert f"GEVD {a:.3g} against {b:.3g} at L = longest, difference -2" in findings(results)[0].evidence
+    assert f"GEVD {a:.3g} against {b:.3g} at L = longest, difference -2" in judge_claims(results)[0].evidence
 
 
 def test_evidence_names_the_points():
-    by_claim = findings(make_results(STUDIES["elements"], lambda m, x, k, s: QUALITY.get(m, 3.0)))
+    by_claim = judge_claims(make_results(STUDIES["elements"], lambda m, x, k, s: QUALITY.get(m, 3.0)))
     assert " at E = 5, 6 on average, difference" in by_claim[0].evidence
     assert " at E = 6, difference" in by_claim[1].evidence
     # The only point of a study needs no name.
-    alone = findings(make_results(STUDIES["boxplots"], lambda m, x, k, s: QUALITY.get(m, 3.0)))
+    alone = judge_claims(make_results(STUDIES["boxplots"], lambda m, x, k, s: QUALITY.get(m, 3.0)))
     assert " at " not in alone[0].evidence
 
 

@@ -21,12 +21,12 @@ from limiirl.experiments.studies import (
     SIGMA_METHODS,
     STUDIES,
     SWEEPS,
-    choose,
+    choose_studies,
+    iterate_trials,
     join_method,
     model_of,
     start_of,
     starts_at,
-    tasks,
 )
 from limiirl.experiments.trial import make_mixture, run_trial
 from tests.helpers import raises
@@ -97,19 +97,19 @@ def test_table_1_has_its_variants():
 
 
 def test_shared_trials_run_once():
-    every = list(tasks(choose(["all"])))
+    every = list(iterate_trials(choose_studies(["all"])))
     assert len(every) == len({(spec.hash, seed) for spec, seed in every})
     assert sum(spec == method_spec(BASE, "k-means, MLE") for spec, _ in every) == 100
-    alone = sum(len(list(tasks([study]))) for study in STUDIES.values())
+    alone = sum(len(list(iterate_trials([study]))) for study in STUDIES.values())
     assert len(every) < alone
 
 
 def test_groups_of_studies():
-    papers = [study.name for study in choose(["all"])]
+    papers = [study.name for study in choose_studies(["all"])]
     assert papers == [name for name in STUDIES if not name.startswith("beyond")]
     assert {"mlirl", "sigma-girl"} < set(papers)
-    assert [study.name for study in choose(["beyond", "models"])] == [*GROUPS["models"], *GROUPS["beyond"]]
-    assert [study.name for study in choose(["all", "beyond"])] == list(STUDIES)
+    assert [study.name for study in choose_studies(["beyond", "models"])] == [*GROUPS["models"], *GROUPS["beyond"]]
+    assert [study.name for study in choose_studies(["all", "beyond"])] == list(STUDIES)
 
 
 def test_the_help_names_every_study_and_every_group():
@@ -144,22 +144,22 @@ def test_study_of_sigma_girl():
 
 
 def test_repeats_apply_to_every_study():
-    assert {seed for _, seed in tasks(choose(["all"]), repeats=3)} == {0, 1, 2}
-    assert {seed for _, seed in tasks(choose(["margin"]))} == set(range(10))
+    assert {seed for _, seed in iterate_trials(choose_studies(["all"]), repeats=3)} == {0, 1, 2}
+    assert {seed for _, seed in iterate_trials(choose_studies(["margin"]))} == set(range(10))
 
 
 @pytest.mark.parametrize("names", [["nonsense"], [], ["table1", "Wind"]])
 def test_unknown_studies_are_rejected_with_a_list(names):
     wrong = next((name for name in names if name not in STUDIES), "")
     with raises(InvalidParameter, parameter="studies", value=wrong) as caught:
-        choose(names)
+        choose_studies(names)
     assert all(name in str(caught.value) for name in (*STUDIES, "models", "beyond", "all"))
 
 
 @pytest.mark.parametrize("repeats", [0, -1, True])
 def test_invalid_repeats_are_rejected(repeats):
     with raises(InvalidParameter, parameter="repeats", value=repeats):
-        list(tasks(choose(["margin"]), repeats))
+        list(iterate_trials(choose_studies(["margin"]), repeats))
 
 
 def test_unknown_methods_are_rejected():
@@ -240,7 +240,7 @@ def test_specifications_match_model_and_start():
     # The paper's own trials are among them, and are not run again.
     for start in ("k-means, MLE", "GMM, MLE", "random rewards", "supervised"):
         assert WIND.spec(join_method("MaxEnt", start), 0.1) == method_spec(BASE, start)
-    assert len(list(tasks(choose(["beyond"]), 1))) < len(ELEMENTS.settings) + len(WIND.settings)
+    assert len(list(iterate_trials(choose_studies(["beyond"]), 1))) < len(ELEMENTS.settings) + len(WIND.settings)
 
 
 @pytest.mark.parametrize("model", BEYOND_MODELS)

@@ -224,14 +224,14 @@ class TestFit:
         assert mixture.mdp_.n_states == RoadNetwork.load(folder / "town.npz").n_segments
         assert type(mixture.irl).__name__ == "DestinationMaxEnt"
 
-    def test_prints_the_trips_left_out(self, folder, matched, fitted):
+    def test_prints_the_excluded_trips(self, folder, matched, fitted):
         facts = Matches.load(folder / "m.npz")
-        assert fitted["left_out"] == {"fewer than 10 segments": 1, "last segment visited twice": 1}
+        assert fitted["excluded"] == {"fewer than 10 segments": 1, "last segment visited twice": 1}
         printed = limiirl(
             folder, "roads", "fit", "town.npz", "m.npz", *STYLES, "--out", "again", "--page", "styles-page"
         )
         assert f"Fitted to {len(facts) - 2} trips.\nThe stick-breaking GMM finds " in printed.stdout
-        assert "left out:\n  fewer than 10 segments: 1\n  last segment visited twice: 1\n" in printed.stdout
+        assert "excluded trips:\n  fewer than 10 segments: 1\n  last segment visited twice: 1\n" in printed.stdout
         for k, text in enumerate(fitted["styles"]):
             assert f"Intent {k} (style {k + 1} in the report): {text}" in printed.stdout
         assert "Saved to again." in printed.stdout
@@ -278,7 +278,7 @@ class TestForecast:
         given = ("roads", "forecast", "town.npz", "styles", "m.npz")
         demos = Matches.load(folder / "m.npz").demonstrations()
         name = str(demos.ids[2])
-        options = ("--trip", name, "--share", "0.3", "--routes", "2")
+        options = ("--trip", name, "--fraction", "0.3", "--routes", "2")
         printed = json.loads(limiirl(folder, *given, *options, "--json").stdout)
         path = demos[2].states
         known = path[: printed["known_segments"]].tolist()
@@ -323,7 +323,9 @@ class TestForecast:
 
     @pytest.mark.parametrize("share", ["0", "1"])
     def test_forecasts_at_both_ends_of_a_trip(self, folder, fitted, share):
-        printed = limiirl(folder, "roads", "forecast", "town.npz", "styles", "m.npz", "--share", share, "--json").stdout
+        printed = limiirl(
+            folder, "roads", "forecast", "town.npz", "styles", "m.npz", "--fraction", share, "--json"
+        ).stdout
         facts = json.loads(printed)
         first = Matches.load(folder / "m.npz").demonstrations()[0].states
         if share == "1":

@@ -332,7 +332,7 @@ def test_threads_of_a_worker_take_turns(tmp_path: Path) -> None:
     assert results == dict.fromkeys(range(20), True)
 
 
-def test_a_session_keeps_its_connection_and_forgets_what_was_left(executor: Executor) -> None:
+def test_a_session_keeps_its_connection_and_drops_unfinished_tasks(executor: Executor) -> None:
     with executor.session() as session:
         assert map_ordered(abs, [-3, -1, -2], session) == [3, 1, 2]
         results = execute(process, range(1000), session)

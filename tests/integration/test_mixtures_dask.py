@@ -41,9 +41,7 @@ def restarts(executor: Executor | None) -> list[Any]:
 
 def selection(executor: Executor | None) -> list[Any]:
     mixture = ll.IntentMixture(irl=IRL, init=slowly, **SHORT)
-    result = ll.select_intents(
-        MDP, DEMOS, (1, 2), mixture=mixture, folds=3, resamples=2, random_state=0, executor=executor
-    )
+    result = ll.select_intents(MDP, DEMOS, (1, 2), mixture=mixture, folds=3, resamples=2, seed=0, executor=executor)
     return [result.to_dict(), {k: mix.thetas_.tobytes() for k, mix in result.mixtures.items()}]
 
 
@@ -84,7 +82,7 @@ def test_a_lost_scheduler_raises_an_error_and_the_restarted_job_ends_the_same(
         executor = Executor("dask", scheduler=first.address)
         mixture = ll.IntentMixture(irl=IRL, init=slowly, **SHORT)
         with raises(BackendUnavailable, parameter="scheduler", value=first.address):
-            ll.select_intents(MDP, DEMOS, mixture=mixture, random_state=0, executor=executor, progress=give_up)
+            ll.select_intents(MDP, DEMOS, mixture=mixture, seed=0, executor=executor, progress=give_up)
     assert selection(Executor("dask", scheduler=running.address)) == alone["selection"]
 
 

@@ -5,6 +5,7 @@ import math
 import sys
 import warnings
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +25,7 @@ def _show_version(show: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(epilog="Example: limiirl fit walks.parquet --intents 3")
+@app.callback(epilog="Example: limiirl fit demos.parquet --intents 3")
 def _options(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
@@ -43,8 +44,8 @@ def demo(
 ) -> None:
     """Fit a small example and write a report.
 
-    Learns three intents from unlabelled trajectories in a grid world, compares them with the ground truth, and reports
-    a small study of initialisations.
+    Learns three intents from unlabelled trajectories in a grid world, compares them with the ground truth, and compares
+    initialisations in a small study.
     """
     from limiirl.cli.demo import describe, fit_example, run_study
 
@@ -56,30 +57,30 @@ def demo(
 
 
 add_command(app, demo, "demo --demos 300 --seed 7", show_help=False)
-add_command(app, mixtures.fit, "fit walks.parquet --mdp town.npz --intents 3 --out intents")
-add_command(app, mixtures.predict, "predict intents new_walks.parquet --out labels.csv")
-add_command(app, mixtures.evaluate, "evaluate intents test_walks.parquet --truth truth.json")
-add_command(app, mixtures.select, "select walks.parquet --mdp town.npz --max-intents 6 --plot criteria.png")
-add_command(app, mixtures.infer, "infer walks.parquet --mdp town.npz --model MaxCausalEnt --out intents")
+add_command(app, mixtures.fit, "fit demos.parquet --mdp town.npz --intents 3 --out intents")
+add_command(app, mixtures.predict, "predict intents new_demos.parquet --out labels.csv")
+add_command(app, mixtures.evaluate, "evaluate intents test_demos.parquet --truth truth.json")
+add_command(app, mixtures.select, "select demos.parquet --mdp town.npz --max-intents 6 --plot criteria.png")
+add_command(app, mixtures.infer, "infer demos.parquet --mdp town.npz --model MaxCausalEnt --out intents")
 app.add_typer(roads.app, name="roads")
 app.add_typer(stream.app, name="stream")
 add_command(app, reproduce.reproduce, "reproduce table1 --repeats 100 --out run")
 add_command(app, reproduce.report, "report run --out report")
 
 
-# Parameters of the library that have another name in the functions of the commands.
-_SYNONYMS = {"random_state": "seed"}
+# Parameters of the library whose option has a different name.
+_SYNONYMS = {"random_state": "seed", "zones": "mask"}
 _show_other_warnings = warnings.showwarning
 
 
 @cache
 def _commands() -> Any:
-    """Build all commands once, which takes longer than most of them run."""
+    """Build all commands once, because it is slow."""
     return typer.main.get_command(app)
 
 
-def find_option(parameter: str | None, words: list[str]) -> str | None:
-    """Return the option that sets a parameter of the library, or None.
+def find_option(parameter: str | None, words: list[str], value: object = None) -> str | None:
+    """Return the option that sets a parameter of the library, or None if there is none.
 
     Parameters
     ----------
@@ -87,6 +88,8 @@ def find_option(parameter: str | None, words: list[str]) -> str | None:
         Name of an argument of the library.
     words : list of str
         The command line; its first words name the command.
+    value : object
+        Offending value. An option with this value is returned if no option is named like the parameter.
 
     Examples
     --------
@@ -94,6 +97,8 @@ def find_option(parameter: str | None, words: list[str]) -> str | None:
     '--intents'
     >>> find_option("resp_tol", ["fit", "walks.csv", "--set", "resp_tol=-1"])
     '--set resp_tol'
+    >>> find_option("path", ["fit", "walks.csv", "--mdp", "town.npz"], "town.npz")
+    '--mdp'
     """
     command = _commands()
     for word in words:
@@ -105,14 +110,25 @@ def find_option(parameter: str | None, words: list[str]) -> str | None:
         if option.name in (parameter, _SYNONYMS.get(str(parameter))) and option.opts[0].startswith("--"):
             return str(option.opts[0])
     settings = [word.partition("=")[0] for word in words if "=" in word]
-    return next((f"--set {name}" for name in settings if name in (parameter, f"irl__{parameter}")), None)
+    for name in settings:
+        if name in (parameter, f"irl__{parameter}"):
+            return f"--set {name}"
+    given = dict(pair for pair in pairwise(words) if pair[0].startswith("-"))
+    given |= dict(word.split("=", 1) for word in words if word.startswith("--") and "=" in word)
+    options = {name: option.opts[0] for option in command.params for name in option.opts if name.startswith("-")}
+    matching = (options[name] for name, text in given.items() if name in options and text == str(value))
+    return None if parameter is None else next(matching, None)
 
 
 def _describe(error: LimiirlError, words: list[str]) -> str:
-    """Return an error as one line that names the option at fault; with --json, as JSON."""
-    option = find_option(error.parameter, words)
+    """Return an error as one line that starts with the invalid option; with --json, as JSON."""
+    option = find_option(error.parameter, words, error.value)
     if "--json" not in words:
-        return f"limiirl: {error}" + ("" if option is None or option in str(error) else f" (option {option})")
+        message = str(error)
+        if option is None or option in message:
+            return f"limiirl: {message}"
+        named = message.startswith((f"{error.parameter} ", f"{error.parameter}["))
+        return f"limiirl: {option}{message.removeprefix(str(error.parameter)) if named else f': {message}'}"
     value: Any = error.value.item() if getattr(error.value, "shape", None) == () else error.value  # type: ignore[attr-defined]
     plain = isinstance(value, int | str | None) or (isinstance(value, float) and math.isfinite(value))
     facts = {"parameter": error.parameter, "option": option, "value": value if plain else str(value)}
@@ -120,7 +136,7 @@ def _describe(error: LimiirlError, words: list[str]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line on `arguments`, by default sys.argv; bad input is one line on stderr and exit code 2."""
+    """Run the command line with `arguments`, by default sys.argv; invalid input prints one line, with exit code 2."""
     words = sys.argv[1:] if arguments is None else arguments
 
     def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
@@ -136,7 +152,8 @@ def main(arguments: list[str] | None = None) -> None:
         typer.echo(_describe(error, words), err=True)
         sys.exit(2)
     except OSError as error:  # a missing folder, a full disk
-        typer.echo(f"limiirl: {error.filename or 'a file'}: {error.strerror or error}.", err=True)
+        message = f"{error.strerror or error}."
+        typer.echo(f"limiirl: {error.filename}: {message}" if error.filename else f"limiirl: {message}", err=True)
         sys.exit(2)
 
 

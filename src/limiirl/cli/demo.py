@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from limiirl import IntentMixture, MaxEnt
 from limiirl._progress import show_progress
-from limiirl.experiments import METHODS, Store, choose, run_studies, tasks
+from limiirl.experiments import METHODS, Store, choose_studies, iterate_trials, run_studies
 from limiirl.metrics import anid
 from limiirl.mixture import align_to_labels
 from limiirl.report.studies import write_run
@@ -18,7 +18,7 @@ from limiirl.worlds import ElementWorld
 
 @dataclass(frozen=True)
 class FittedExample:
-    """A mixture with its intents in the order of the world's, and the true labels (N,)."""
+    """A fitted mixture, with its intents in the order of the true intents, and the true labels (N,)."""
 
     world: ElementWorld
     mixture: IntentMixture
@@ -31,7 +31,7 @@ class FittedExample:
 
     @property
     def anid(self) -> float:
-        """ANID between learned and true intents: 0 is perfect, 1 is chance."""
+        """Adjusted normalised information distance between learned and true intents: 0 is perfect, 1 is chance."""
         return anid(np.eye(self.world.n_elements)[self.labels], self.mixture.responsibilities_)
 
     def to_dict(self) -> dict[str, Any]:
@@ -64,16 +64,16 @@ def describe(example: FittedExample) -> str:
             str(example.mixture.summary()),
             "",
             f"{example.correct} of {n} demonstrations are assigned to their true intent.",
-            f"ANID {example.anid:.3f} (0 is perfect, 1 is chance).",
+            f"ANID (adjusted normalised information distance): {example.anid:.3f}; 0 is perfect, 1 is chance.",
         ]
     )
 
 
 def run_study(n_worlds: int, folder: Path, words: list[str]) -> Path:
-    """Compare the paper's initialisations in some worlds, and return the path of the report."""
-    studies = choose(["boxplots"])
+    """Compare the paper's initialisations in `n_worlds` worlds, and return the path of the report."""
+    studies = choose_studies(["boxplots"])
     store = Store(folder / "run")
-    seeds = sorted({seed for _, seed in tasks(studies, n_worlds)})
+    seeds = sorted({seed for _, seed in iterate_trials(studies, n_worlds)})
     store.note(["limiirl", *words], seeds, [study.name for study in studies])
     with show_progress(f"{len(METHODS)} initialisations in {n_worlds} worlds") as progress:
         run_studies(studies, store, repeats=n_worlds, progress=progress)

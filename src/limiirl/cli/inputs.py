@@ -1,4 +1,4 @@
-"""Inputs and outputs of several commands: MDPs, demonstrations or agents, settings NAME=VALUE, and HTML reports."""
+"""Inputs and outputs of several commands: MDPs, demonstrations, agents, settings NAME=VALUE, and HTML reports."""
 
 import ast
 import math
@@ -18,12 +18,12 @@ _Mixture = TypeVar("_Mixture", "IntentMixture", "BayesianIntentMixture")
 # The model that is fitted to agents instead of demonstrations.
 _AGENT_MODEL = "SigmaGIRL"
 _CAUSAL_DISCOUNT = 0.99
-# Parameters that have an option of their own, or none.
+# Parameters that --set does not accept.
 _OPTIONS = ("irl", "n_intents", "max_intents", "random_state", "progress", "verbose")
 
 
 def read_problem(demos: Path, mdp: Path | None, model: str, gamma: float | None) -> "tuple[MDP | None, Any]":
-    """Read demonstrations and their MDP, estimating it if no file is given; agents have none."""
+    """Read demonstrations and their MDP, which is estimated if no file is given. For agents, the MDP is None."""
     from limiirl import MDP, Agents
 
     data = read_demos(demos)
@@ -31,7 +31,7 @@ def read_problem(demos: Path, mdp: Path | None, model: str, gamma: float | None)
         if isinstance(data, Agents):
             raise InvalidParameter.of("model", model, f"must be {_AGENT_MODEL} for {demos}, a file of agents")
         raise InvalidParameter(
-            f"--model {_AGENT_MODEL} is fitted to agents, but {demos} has demonstrations. Convert them with "
+            f"--model {_AGENT_MODEL} requires agents, but {demos} contains demonstrations. Convert them with "
             "Agents.from_demonstrations, or choose another model.",
             parameter="model",
             value=model,
@@ -40,7 +40,8 @@ def read_problem(demos: Path, mdp: Path | None, model: str, gamma: float | None)
         for name, value in (("mdp", mdp), ("gamma", gamma)):
             if value is not None:
                 raise InvalidParameter(
-                    f"--model {_AGENT_MODEL} does not use an MDP. Omit --mdp and --gamma; set irl__gamma instead.",
+                    f"--{name} is not allowed with --model {_AGENT_MODEL}, which does not use an MDP. Set the discount "
+                    "with --set irl__gamma.",
                     parameter=name,
                     value=str(value) if name == "mdp" else value,
                 )
@@ -48,12 +49,12 @@ def read_problem(demos: Path, mdp: Path | None, model: str, gamma: float | None)
     if mdp is None:
         return MDP.from_demonstrations(data, gamma=_default_discount(model) if gamma is None else gamma), data
     if gamma is not None:
-        raise InvalidParameter.of("gamma", gamma, "applies to an estimated MDP only, not with --mdp")
+        raise InvalidParameter.of("gamma", gamma, "is not allowed with --mdp; it is the discount of an estimated MDP")
     return MDP.load(check_exists(mdp)), data
 
 
 def _default_discount(model: str) -> float:
-    """Return the discount of an estimated MDP: below 1 for causal models, whose values must be finite."""
+    """Return the discount of an estimated MDP; below 1 for causal models, so that values are finite."""
     from limiirl.irl import CausalModel, model_class
 
     return _CAUSAL_DISCOUNT if issubclass(model_class(model), CausalModel) else 1.0
@@ -67,18 +68,18 @@ def read_demos(path: Path) -> Any:
 
 
 def get_groups(demos: Any, by_group: bool, option: str = "--by-group") -> Any:
-    """Return the groups of demonstrations if an option asks for them, else None."""
+    """Return the groups of demonstrations if the option is set, else None."""
     if not by_group:
         return None
     if getattr(demos, "groups", None) is None:
         raise InvalidParameter(
-            f"{option} needs demonstrations with a column 'group'.", parameter=option[2:].replace("-", "_")
+            f"{option} requires demonstrations with a column 'group'.", parameter=option[2:].replace("-", "_")
         )
     return demos.groups
 
 
 def make_mixture(n_intents: int, model: str, settings: list[str], **parameters: Any) -> "IntentMixture":
-    """Return an unfitted mixture of a model chosen by name, with settings NAME=VALUE applied."""
+    """Return an unfitted mixture of the named model, with settings NAME=VALUE applied."""
     from limiirl import IntentMixture
     from limiirl.irl import model_class
 
@@ -93,12 +94,8 @@ def configure(mixture: _Mixture, settings: list[str]) -> _Mixture:
         if name == "irl__device" and name not in names:
             raise InvalidParameter.of("device", text, f"is not supported by {type(mixture.irl).__name__}")
         if not equals or name not in names:
-            choices = ", ".join(sorted(names))
-            raise InvalidParameter(
-                f"--set must be NAME=VALUE, with NAME one of {choices}; got {setting!r}.",
-                parameter="settings",
-                value=setting,
-            )
+            rule = f"must be NAME=VALUE, with NAME one of {', '.join(sorted(names))}"
+            raise InvalidParameter.of("settings", setting, rule)
         if name == "irl__device":  # check that it is available before the fit
             from limiirl.irl import choose_device
 
@@ -108,7 +105,7 @@ def configure(mixture: _Mixture, settings: list[str]) -> _Mixture:
 
 
 def _parse(text: str) -> Any:
-    """Return a number, a list or tuple, true, false, null or plain text."""
+    """Return the value of a number, list, tuple, true, false, null or inf; other text is returned as it is."""
     words = {"inf": math.inf, "-inf": -math.inf, "true": True, "false": False, "null": None}
     try:
         return words[text] if text in words else ast.literal_eval(text)
@@ -117,7 +114,7 @@ def _parse(text: str) -> Any:
 
 
 def check_target(folder: Path | None) -> None:
-    """Check before a fit that its mixture can be saved in a folder."""
+    """Raise before a fit if its mixture cannot be saved in a folder."""
     if folder is not None:
         from limiirl.mixture import check_target as check
 
@@ -125,7 +122,7 @@ def check_target(folder: Path | None) -> None:
 
 
 def check_page(folder: Path | None) -> None:
-    """Check before a computation that its report can be written to a folder."""
+    """Raise before a computation if its report cannot be written to a folder."""
     if folder is not None:
         from limiirl.report import check_folder
 
@@ -133,14 +130,14 @@ def check_page(folder: Path | None) -> None:
 
 
 def write_page(report: "Report", folder: Path, as_json: bool) -> None:
-    """Write a report, and print its path; with --json, to stderr."""
+    """Write a report and print its path, to stderr if --json is set."""
     from limiirl.report import write
 
     typer.echo(f"Report: {write(report, folder)}", err=as_json)
 
 
 def check_exists(path: Path) -> Path:
-    """Return the path of an existing file."""
+    """Return `path`, or raise if it is not an existing file."""
     if path.is_file():
         return path
     problem = "is a folder, not a file" if path.is_dir() else "does not exist"

@@ -1,4 +1,4 @@
-"""`limiirl fit`, `predict`, `evaluate`, `select` and `infer`: mixtures of intents, from files to files."""
+"""`limiirl fit`, `predict`, `evaluate`, `select` and `infer`: fit and apply mixtures of intents."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     model: options.Model = "MaxEnt",
     init: options.Init = "kmeans",
     reward_init: options.RewardInit = "mle",
-    n_init: Annotated[int, typer.Option(help="Number of initialisations; the best fit is kept.")] = 1,
+    n_init: Annotated[int, typer.Option(help="Number of initialisations; the best fit is saved.")] = 1,
     settings: options.Setting = [],  # noqa: B006 (typer reads the default, which is never changed)
     seed: options.Seed = 0,
     by_group: options.ByGroup = False,
@@ -36,8 +36,8 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
 ) -> None:
     """Fit a mixture of intents to demonstrations.
 
-    Prints a summary and saves the fitted mixture. --executor and --workers run the initialisations of --n-init in
-    parallel, with the same result.
+    Prints a summary and saves the fitted mixture. With --executor or --workers, the initialisations of --n-init run in
+    parallel; the result is the same.
     """
     check_target(out)
     backend = options.resolve_executor(executor, workers, scheduler)
@@ -66,8 +66,8 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
 ) -> None:
     """Infer the number of intents with a Dirichlet process prior.
 
-    Fits a Bayesian mixture, which is slower than `limiirl fit`, prints the posterior over the number of intents, and
-    saves the fitted mixture. `limiirl select` compares numbers of intents by other criteria.
+    Fits a Bayesian mixture (slower than `limiirl fit`), prints the posterior over the number of intents, and saves the
+    fitted mixture. To compare numbers of intents by other criteria, use `limiirl select`.
     """
     from limiirl import BayesianIntentMixture
     from limiirl.irl import model_class
@@ -85,7 +85,7 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
     probabilities = ", ".join(f"{k}: {p:.3f}" for k, p in posterior.items() if p >= 5e-4)
     before = (
         f"Number of intents: {mixture.n_intents_} (posterior {probabilities})\n"
-        f"Probability of an intent not seen so far: {mixture.new_intent_weight_:.3f}\n\n"
+        f"Probability that a new demonstration has a new intent: {mixture.new_intent_weight_:.3f}\n\n"
     )
     more = {
         "intent_posterior": {str(k): p for k, p in posterior.items()},
@@ -98,7 +98,7 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
 def _save(
     mixture: "IntentMixture | BayesianIntentMixture", out: Path, as_json: bool, more: dict[str, Any], before: str
 ) -> None:
-    """Print the summary of a mixture, and save it."""
+    """Print the summary of a mixture and save the mixture."""
     mixture.set_params(progress=None)
     summary = mixture.summary()
     if as_json:
@@ -157,14 +157,14 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
 ) -> None:
     """Select the number of intents by cross-validation.
 
-    Also prints BIC, stability and other criteria. --executor and --workers run the fits in parallel, with the same
-    result.
+    Also prints BIC, stability and other criteria. With --executor or --workers, the fits run in parallel; the result is
+    the same.
     """
     from limiirl import select_intents
 
     check_target(out)
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
-        raise InvalidFile(f"{plot} must end in .png, .svg or .pdf.", parameter="plot", value=str(plot))
+        raise InvalidFile.of("plot", str(plot), "must end in .png, .svg or .pdf")
     backend = options.resolve_executor(executor, workers, scheduler)
     world, data = read_problem(demos, mdp, model, gamma)
     mixture = make_mixture(1, model, options.with_device(settings, device), init=init)
@@ -179,7 +179,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
             fold_groups=get_groups(data, fold_by_group, "--fold-by-group"),
             folds=folds,
             resamples=resamples,
-            random_state=seed,
+            seed=seed,
             progress=progress,
             executor=backend,
         )
@@ -197,7 +197,7 @@ def evaluate(
     demos: options.Demos,
     truth: Annotated[
         Path | None,
-        typer.Option(help="True rewards: .json file of RewardEnsemble.save, or .npz file with weights and thetas."),
+        typer.Option(help="True rewards: .json file written by RewardEnsemble.save, or .npz file of weights, thetas."),
     ] = None,
     labels: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column of the true intents. [default: label, if present]")
@@ -216,7 +216,7 @@ def evaluate(
     data = read_demos(demos) if labels is None else _read_labelled(demos, labels)
     if not isinstance(data, Demonstrations):
         raise InvalidFile(
-            f"{demos} has agents; evaluate needs demonstrations. Use `limiirl predict` for agents.",
+            f"{demos} contains agents, but evaluate requires demonstrations. Use `limiirl predict` for agents.",
             parameter="demos",
             value=str(demos),
         )
@@ -225,13 +225,15 @@ def evaluate(
 
 
 def _read_labelled(path: Path, column: str) -> "Demonstrations":
-    """Read demonstrations with labels from a given column."""
+    """Read demonstrations, with the labels of the given column."""
     from limiirl import Demonstrations
     from limiirl.demos import read_table
 
     demos = read_demos(path)
     if not isinstance(demos, Demonstrations):
-        raise InvalidFile(f"--labels needs demonstrations; {path} has agents.", parameter="labels", value=column)
+        raise InvalidFile(
+            f"--labels requires demonstrations, but {path} contains agents.", parameter="labels", value=column
+        )
     table = read_table(path)
     if table is None:  # written by Demonstrations.to_parquet: not a table of steps
         columns = {name: v for name, v in (("label", demos.labels), ("group", demos.groups)) if v is not None}
@@ -242,4 +244,4 @@ def _read_labelled(path: Path, column: str) -> "Demonstrations":
         others = table.drop_columns(["label"]) if "label" in table.column_names else table
         return Demonstrations.from_frame(others.append_column("label", values))
     names = ", ".join(columns if table is None else table.column_names) or "neither label nor group"
-    raise InvalidFile(f"{path} has no column {column!r}; it has {names}.", parameter="labels", value=column)
+    raise InvalidFile.of("labels", column, f"must be a column of {path}, which has {names}")

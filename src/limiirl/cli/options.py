@@ -1,4 +1,4 @@
-"""Options that several commands share, and the construction of commands, devices and executors."""
+"""Options of several commands, the layout of the help, and the resolution of devices and executors."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from limiirl.errors import InvalidParameter
 
@@ -19,13 +20,13 @@ Demos = Annotated[
     Path,
     typer.Argument(
         metavar="DEMOS",
-        help="Parquet or CSV file with one row per step: demo, t, state[, action, group, label]. For SigmaGIRL, an "
-        ".npz file written by Agents.save.",
+        help="Parquet or CSV file with one row per step and columns demo, t, state[, action, group, label]. For "
+        "SigmaGIRL: .npz file written by Agents.save.",
     ),
 ]
 MDPFile = Annotated[
     Path | None,
-    typer.Option("--mdp", help="MDP, an .npz file written by MDP.save. [default: estimated from the demonstrations]"),
+    typer.Option("--mdp", help="MDP file (.npz) written by MDP.save. [default: estimated from the demonstrations]"),
 ]
 Gamma = Annotated[
     float | None,
@@ -40,26 +41,51 @@ Setting = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Parameter of the mixture or, with the prefix irl__, of its model. Repeatable.",
+        help="Set a parameter of the mixture, or of its model with the prefix irl__. Repeatable.",
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Random seed.")]
 ByGroup = Annotated[bool, typer.Option("--by-group", help="Assign one intent per group instead of per demonstration.")]
 FoldByGroup = Annotated[bool, typer.Option("--fold-by-group", help="Hold out whole groups in cross-validation.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 MixtureOut = Annotated[Path, typer.Option("--out", "-o", help="Output folder of the fitted mixture.")]
 MixtureFolder = Annotated[Path, typer.Argument(metavar="MIXTURE", help="Folder written by `limiirl fit`.")]
 Network = Annotated[Path, typer.Argument(metavar="NETWORK", help="Road network written by `limiirl roads build`.")]
 MatchesFile = Annotated[Path, typer.Argument(metavar="MATCHES", help="Matched trips written by `limiirl roads match`.")]
 Styles = Annotated[Path, typer.Argument(metavar="STYLES", help="Folder written by `limiirl roads fit`.")]
 Page = Annotated[Path | None, typer.Option("--page", help="Output folder of an HTML report. [default: no report]")]
-NoExamples = Annotated[bool, typer.Option("--no-examples", help="Leave individual trips out of the report.")]
+NoExamples = Annotated[bool, typer.Option("--no-examples", help="Do not show individual trips in the report.")]
 DeviceName = Annotated[
     str | None, typer.Option("--device", help="Device: cpu, gpu, or auto (a GPU for large MDPs). [default: cpu]")
 ]
 ExecutorName = Annotated[str | None, typer.Option("--executor", help="Executor: local or dask. [default: local]")]
 Workers = Annotated[int | None, typer.Option(help="Number of parallel processes. [default: number of CPU cores]")]
 Scheduler = Annotated[str | None, typer.Option(help="Address of the Dask scheduler, for example tcp://10.0.0.1:8786.")]
+
+
+class _Command(TyperCommand):
+    """Command whose help shows arguments without braces, types and "[required]", and ranges as plain types."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return the options and arguments of the usage line."""
+        return [piece.replace("{", "").replace("}", "") for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments and the options."""
+        arguments, options = [], []
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is None:
+                continue
+            if parameter.param_type_name == "argument":
+                name = str(parameter.metavar) + ("..." if parameter.nargs != 1 else "")
+                arguments.append((name, record[1].removesuffix("  [required]")))
+            else:
+                options.append((record[0].replace(" range>", ">"), record[1].replace("  [", " [")))
+        for title, rows in (("Arguments", arguments), ("Options", options)):
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
 
 def make_app(summary: str, example: str = "") -> typer.Typer:
@@ -76,12 +102,12 @@ def make_app(summary: str, example: str = "") -> typer.Typer:
 
 
 def add_command(app: typer.Typer, function: Callable[..., Any], example: str, *, show_help: bool = True) -> None:
-    """Add a command whose help ends with an example; without arguments it prints its help if `show_help`."""
-    app.command(epilog=f"Example: limiirl {example}", no_args_is_help=show_help)(function)
+    """Add a command whose help ends with an example; if `show_help`, it prints the help when run without arguments."""
+    app.command(cls=_Command, epilog=f"\b\nExample: limiirl {example}", no_args_is_help=show_help)(function)
 
 
 def with_device(settings: list[str], device: str | None) -> list[str]:
-    """Return the values of --set together with that of --device.
+    """Add the value of --device to the values of --set.
 
     >>> with_device(["resp_tol=1e-4"], "auto")
     ['irl__device=auto', 'resp_tol=1e-4']
@@ -89,12 +115,12 @@ def with_device(settings: list[str], device: str | None) -> list[str]:
     if device is None:
         return settings
     if any(setting.startswith("irl__device=") for setting in settings):
-        raise InvalidParameter.of("device", device, "must not be given by both --device and --set irl__device")
+        raise InvalidParameter.of("device", device, "must not be set with both --device and --set irl__device")
     return [f"irl__device={device}", *settings]
 
 
 def report_device(device: str | None, mdp: MDP | int | None) -> None:
-    """Write to stderr which device "auto" selects for an MDP, or for a number of states and edges."""
+    """Print to stderr which device "auto" selects for an MDP, or for a number of states and edges."""
     if device != "auto" or mdp is None:
         return
     from limiirl.irl import WORTH_IT, choose_device
@@ -111,7 +137,7 @@ def report_device(device: str | None, mdp: MDP | int | None) -> None:
 
 
 def resolve_executor(name: str | None, workers: int | None, scheduler: str | None) -> Executor | None:
-    """Return the executor of the options, with its package installed; None if no option was given.
+    """Return the executor selected by the options, or None if no option is set; raise if it is not available.
 
     >>> resolve_executor(None, 2, None)
     Executor(name='local', workers=2, scheduler=None)

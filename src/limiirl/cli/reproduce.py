@@ -1,4 +1,4 @@
-"""`limiirl reproduce` and `limiirl report`: the experiments of the paper and beyond, and their reports."""
+"""`limiirl reproduce` and `limiirl report`: experiments of the paper and beyond, and their reports."""
 
 from __future__ import annotations
 
@@ -31,18 +31,25 @@ _CITY_DRIVERS, _CITY_TRIPS, _CITY_TRAIN = 60, 20, 400
 
 def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     context: typer.Context,
-    studies: Annotated[list[str], typer.Argument(metavar="STUDY", help="Names of studies or groups; see above.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Run folder; existing results are kept.")] = Path("run"),
+    studies: Annotated[list[str], typer.Argument(metavar="STUDY", help="Names of studies or groups, as listed above.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Run folder; trials that it contains are not run again.")
+    ] = Path("run"),
     repeats: Annotated[
         int | None,
-        typer.Option(help="Number of worlds per study, or splits of the trips for drivers. [default: the study's]"),
+        typer.Option(help="Number of worlds per study; for drivers, number of splits. [default: depends on the study]"),
     ] = None,
-    network: Annotated[Path | None, typer.Option(help="drivers: file written by `limiirl roads build`.")] = None,
-    matches: Annotated[Path | None, typer.Option(help="drivers: file written by `limiirl roads match`.")] = None,
+    network: Annotated[
+        Path | None, typer.Option(help="For drivers: road network written by `limiirl roads build`.")
+    ] = None,
+    matches: Annotated[
+        Path | None, typer.Option(help="For drivers: matched trips written by `limiirl roads match`.")
+    ] = None,
     train: Annotated[
-        int | None, typer.Option(help="drivers: training trips per split. [default: 1000; 400 in the synthetic city]")
+        int | None,
+        typer.Option(help="For drivers: training trips per split. [default: 1000; 400 in the synthetic city]"),
     ] = None,
-    device: Annotated[str | None, typer.Option(help="drivers: device, cpu, gpu or auto. [default: cpu]")] = None,
+    device: Annotated[str | None, typer.Option(help="For drivers: device (cpu, gpu or auto). [default: cpu]")] = None,
     workers: Workers = None,
     executor: ExecutorName = None,
     scheduler: Scheduler = None,
@@ -56,9 +63,10 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     Paper:   table1, boxplots, demos, wind, clusters, elements, imbalance, margin, mlirl, sigma-girl
     Beyond:  beyond-models, beyond-elements, beyond-wind
     Groups:  all (paper), beyond, models (boxplots, mlirl, sigma-girl)
-    Drivers: drivers, on its own: the driver experiment, on --network and --matches or in a synthetic city
+    Drivers: drivers (the driver experiment; cannot be combined with other studies)
 
-    An interrupted run resumes when it is called again with the same folder.
+    Without --network and --matches, the driver experiment uses a synthetic city. To resume an interrupted run, run the
+    same command again.
     """  # noqa: D301 (the escape keeps the line breaks of the help)
     # The executor is checked before the folder is created.
     run = _Run(out, resolve_executor(executor, workers, scheduler), retry_failed, report, as_json)
@@ -70,14 +78,14 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
             "--network, --matches, --train and --device apply to `limiirl reproduce drivers` only.", parameter="studies"
         )
     if "drivers" in studies:
-        raise InvalidParameter.of("studies", "drivers", "must be drivers alone or other studies")
+        raise InvalidParameter("STUDY cannot combine drivers with other studies.", parameter="studies", value="drivers")
     # The address of a cluster does not belong in a report.
     words = [word.replace(scheduler, "ADDRESS") if scheduler else word for word in context.obj]
     _reproduce_studies(run, studies, repeats, words)
 
 
 class _Run(NamedTuple):
-    """Options of a run of any experiment."""
+    """Options common to all experiments."""
 
     out: Path
     executor: Executor | None
@@ -87,12 +95,12 @@ class _Run(NamedTuple):
 
 
 def _reproduce_studies(run: _Run, names: list[str], repeats: int | None, words: list[str]) -> None:
-    """Run the trials that the folder does not have, print the results, and write the report."""
-    from limiirl.experiments import Store, choose, findings, run_studies, tasks
+    """Run the trials that are missing from the folder, print the results, and write the report."""
+    from limiirl.experiments import Store, choose_studies, iterate_trials, judge_claims, run_studies
     from limiirl.report.studies import gather, summarise_run
 
-    studies = choose(names)
-    seeds = {seed for _, seed in tasks(studies, repeats)}
+    studies = choose_studies(names)
+    seeds = {seed for _, seed in iterate_trials(studies, repeats)}
     store = Store(run.out)
     store.note(["limiirl", *words], sorted(seeds), [study.name for study in studies])
     with _interruptible(), show_progress(", ".join(study.name for study in studies)) as progress:
@@ -100,7 +108,7 @@ def _reproduce_studies(run: _Run, names: list[str], repeats: int | None, words: 
     _report_failures(counts)
     page = _write_report(store, run.out / "report") if run.report else None
     if run.as_json:
-        verdicts = [asdict(finding) for results in gather(store, studies) for finding in findings(results)]
+        verdicts = [asdict(finding) for results in gather(store, studies) for finding in judge_claims(results)]
         typer.echo(json.dumps(_count_trials(counts) | {"findings": verdicts, "report": page and str(page)}))
     else:
         lines = [summarise_run(store, studies), _summarise_counts(counts)]
@@ -112,14 +120,14 @@ def _reproduce_studies(run: _Run, names: list[str], repeats: int | None, words: 
 def _reproduce_drivers(
     run: _Run, network: Path | None, matches: Path | None, settings: dict[str, int | str | None]
 ) -> None:
-    """Run the trials that the folder does not have, print the table, and write the report."""
+    """Run the trials that are missing from the folder, print the table, and write the report."""
     from limiirl.experiments import run_drivers
 
     check_page(run.out / "report" if run.report else None)
     data, plan = _read_drivers(network, matches, settings)
     with _interruptible(), show_progress("drivers", every_s=0.0) as progress:
         results = run_drivers(data, plan, run.out, progress, executor=run.executor, retry_failed=run.retry_failed)
-    assert results.counts is not None  # it is set by a run
+    assert results.counts is not None  # set by run_drivers
     _report_failures(results.counts)
     page = _write_drivers(data, results, run.out / "report") if run.report else None
     if run.as_json:
@@ -132,7 +140,7 @@ def _reproduce_drivers(
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Turn an interrupt into a message and the exit code of a shell."""
+    """Convert an interrupt to a message and exit code 130."""
     try:
         yield
     except KeyboardInterrupt:
@@ -164,16 +172,16 @@ def _summarise_counts(counts: RunCounts) -> str:
 
 
 def _plain(results: DriverResults) -> dict[str, Any]:
-    """Return settings and figures for JSON: intervals as objects, null for missing values."""
+    """Convert settings and results to JSON types: intervals as objects, missing values as null."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, tuple) and hasattr(value, "_asdict"):
             value = value._asdict()
         if isinstance(value, dict):
-            return {name: plain(part) for name, part in value.items()}
+            return {name: plain(entry) for name, entry in value.items()}
         return None if isinstance(value, float) and not math.isfinite(value) else value
 
-    rows = [{part.name: plain(getattr(row, part.name)) for part in fields(row)} for row in results.rows()]
+    rows = [{field.name: plain(getattr(row, field.name)) for field in fields(row)} for row in results.rows()]
     surplus = results.baselines("surplus")
     baselines = {
         name: {"missed": plain(missed), "surplus": plain(surplus[name])} for name, missed in results.baselines().items()
@@ -184,13 +192,13 @@ def _plain(results: DriverResults) -> dict[str, Any]:
 def _read_drivers(
     network: Path | None, matches: Path | None, settings: dict[str, int | str | None]
 ) -> tuple[DriverData, DriverPlan]:
-    """Return the data and the plan; without files, those of the synthetic city."""
+    """Return the data and the plan; the data are simulated in a synthetic city if no files are given."""
     from limiirl.experiments import DriverData, DriverPlan
     from limiirl.roads import City
 
     more: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     if (network is None) != (matches is None):
-        raise InvalidParameter("Pass both --network and --matches, or neither.", parameter="network")
+        raise InvalidParameter("--network and --matches must be passed together.", parameter="network")
     if network is None or matches is None:
         city = City()
         demos = city.drive(_CITY_DRIVERS, _CITY_TRIPS, 0).demos
@@ -240,7 +248,7 @@ def report(
 ) -> None:
     """Write the HTML report of a run.
 
-    Its figures are also written as SVG, PNG and CSV files, its tables as LaTeX, Markdown and CSV files.
+    Figures are also written as SVG, PNG and CSV files, and tables as LaTeX, Markdown and CSV files.
     """
     from limiirl.experiments import Store, read_drivers
 
@@ -251,8 +259,9 @@ def report(
         typer.echo(json.dumps({"report": str(page)}) if as_json else f"Report: {page}")
         return
     raise InvalidFile(
-        f"{run} is a driver experiment with {len(results.records)} of {len(list(results.plan.trials()))} trials, whose "
-        f"report needs the network and the trips. Run `limiirl reproduce drivers --out {run}` with the same options.",
+        f"{run} is a driver experiment with {len(results.records)} of {len(list(results.plan.trials()))} trials. Its "
+        "report requires the network and the trips; write it with `limiirl reproduce drivers --out "
+        f"{run}` and the same options.",
         parameter="run",
         value=str(run),
     )

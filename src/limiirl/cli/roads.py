@@ -1,4 +1,4 @@
-"""`limiirl roads`: from a map and GPS traces to driving styles and forecasts."""
+"""`limiirl roads`: build networks, match GPS traces, and learn driving styles."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from limiirl.roads import DriverFit
 
 
-app = options.make_app("Learn driving styles from GPS traces, and forecast trips.", "roads demo")
+app = options.make_app("Learn driving styles from GPS traces and forecast trips.", "roads demo")
 
 
 def build(  # noqa: PLR0913 (a command's options, each with a default)
@@ -41,12 +41,13 @@ def build(  # noqa: PLR0913 (a command's options, each with a default)
             help="OpenStreetMap file (.osm, .osm.gz, .osm.pbf), or folder with osm_ways.jsonl.gz and osm_nodes.csv.gz.",
         ),
     ],
-    nodes: Annotated[Path | None, typer.Option(help="CSV file of nodes, if SOURCE is osm_ways.jsonl.gz.")] = None,
+    nodes: Annotated[Path | None, typer.Option(help="Node file (.csv.gz), if SOURCE is osm_ways.jsonl.gz.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Output file.")] = Path("network.npz"),
-    service: Annotated[bool, typer.Option("--service", help="Keep service roads.")] = False,
+    service: Annotated[bool, typer.Option("--service", help="Include service roads.")] = False,
     u_turns: Annotated[bool, typer.Option("--u-turns", help="Allow U-turns.")] = False,
     component: Annotated[
-        str, typer.Option(help="Connected component to keep: street_nodes (by streets), turns (by legal turns) or all.")
+        str,
+        typer.Option(help="Largest component to keep: street_nodes (connected by streets), turns (by turns) or all."),
     ] = "street_nodes",
     centre: Annotated[
         str | None, typer.Option(metavar="LAT,LON", help="Centre of the regions. [default: middle of the map]")
@@ -56,7 +57,7 @@ def build(  # noqa: PLR0913 (a command's options, each with a default)
 ) -> None:
     """Build a road network from a map.
 
-    States are directed road segments, transitions are legal turns.
+    States are directed road segments, and transitions are legal turns.
     """
     from limiirl.roads import build as build_network
     from limiirl.roads import summarize
@@ -86,16 +87,20 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
     trips: Annotated[
         Path,
         typer.Argument(
-            metavar="TRIPS", help="CSV file with JSON polylines, CSV or parquet file with one row per fix, or GPX file."
+            metavar="TRIPS", help="GPX file, CSV file with JSON polylines, or CSV or parquet file with one row per fix."
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Output file.")] = Path("matches.npz"),
     method: Annotated[str, typer.Option(help="Matching method: hmm (Viterbi) or particles.")] = "hmm",
     step_s: Annotated[float, typer.Option("--step", help="Seconds between fixes, if the file has no times.")] = 15.0,
-    trim: Annotated[float, typer.Option(help="Metres to cut from both ends of each trip, for privacy.", min=0.0)] = 0.0,
+    trim: Annotated[
+        float, typer.Option(help="Metres to remove from both ends of each trip, for privacy.", min=0.0)
+    ] = 0.0,
     mask: Annotated[
         list[str] | None,
-        typer.Option("--mask", metavar="LAT,LON,METRES", help="Circle in which fixes are dropped. Repeatable."),
+        typer.Option(
+            "--mask", metavar="LAT,LON,METRES", help="Circle in which fixes are removed, for privacy. Repeatable."
+        ),
     ] = None,
     swap: Annotated[bool, typer.Option("--swap", help="Swap latitude and longitude.")] = False,
     columns: Annotated[
@@ -103,7 +108,7 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
         typer.Option(
             "--columns",
             metavar="ROLE=NAME",
-            help="Column names, for example lat=Breite,lon=Laenge; driver= ignores a column. Repeatable.",
+            help="Column names, for example lat=Breite,lon=Laenge; an empty name ignores a role. Repeatable.",
         ),
     ] = None,
     sigma_m: Annotated[
@@ -116,7 +121,7 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
 ) -> None:
     """Match GPS traces to a road network.
 
-    Prints how many trips were matched, and how many fixes were dropped for which reason.
+    Prints how many trips were matched, and how many fixes were dropped, by reason.
     """
     from limiirl.roads import clean, measure_quality, privacy, read_trips
     from limiirl.roads import match as match_trips
@@ -167,7 +172,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
         typer.Option(
             "--intents",
             "-k",
-            help="Number of styles, stick_breaking (a mixture model) or select (cross-validation).",
+            help="Number of styles, stick_breaking (estimate with a Gaussian mixture) or select (cross-validate).",
         ),
     ] = "stick_breaking",
     model: Annotated[
@@ -192,8 +197,8 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
 ) -> None:
     """Learn driving styles from matched trips.
 
-    Trips of 10 to 300 segments are used. --executor and --workers run the fits of --intents select in parallel, with
-    the same result.
+    Uses trips of 10 to 300 segments. With --executor or --workers, the fits of --intents select run in parallel; the
+    result is the same.
     """
     from limiirl.roads import describe_fit, fit_drivers
 
@@ -202,11 +207,11 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     backend = options.resolve_executor(executor, workers, scheduler)
     if backend is not None and n_intents != "select":
         raise InvalidParameter(
-            "--executor, --workers and --scheduler need --intents select.", parameter="executor", value=executor
+            "--executor, --workers and --scheduler require --intents select.", parameter="executor", value=executor
         )
     roads, matched = read_matched(network, matches)
     options.report_device(device, roads.n_segments + roads.n_turns)
-    usable, left_out = matched.demonstrations(), matched.selection()[1]
+    usable, excluded = matched.demonstrations(), matched.selection()[1]
     demos = sample_demos(usable, trips, seed)
     with show_progress() as progress:
         progress(0, None, f"learning styles from {plural(len(demos), 'trip')}")
@@ -226,13 +231,13 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
         )
     result.mixture.save(out)
     if len(result.demos) < len(demos):
-        left_out["last segment visited twice"] = len(demos) - len(result.demos)
+        excluded["last segment visited twice"] = len(demos) - len(result.demos)
     styles = [style.long for style in describe_fit(result)]
     if as_json:
-        facts = {"n_clusters": result.n_clusters, "capped": result.capped, "styles": styles, "left_out": left_out}
+        facts = {"n_clusters": result.n_clusters, "capped": result.capped, "styles": styles, "excluded": excluded}
         typer.echo(json.dumps(result.mixture.summary().to_dict() | facts | {"saved": str(out)}))
     else:
-        _print_fit(result, styles, left_out)
+        _print_fit(result, styles, excluded)
         typer.echo(f"\nSaved to {out}.")
     if page is not None:
         from limiirl.report.roads import styles_report
@@ -240,13 +245,13 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
         write_page(styles_report(roads, result, examples=not no_examples), page, as_json)
 
 
-def _print_fit(result: DriverFit, styles: list[str], left_out: dict[str, int]) -> None:
+def _print_fit(result: DriverFit, styles: list[str], excluded: dict[str, int]) -> None:
     typer.echo(f"Fitted to {plural(len(result.demos), 'trip')}.")
-    if result.selection is None:  # which lists the clusters among its criteria
-        capped = ", its maximum; use --intents select to cross-validate" if result.capped else ""
+    if result.selection is None:  # otherwise the table of criteria contains the number of clusters
+        capped = ", the maximum; use --intents select to cross-validate" if result.capped else ""
         typer.echo(f"The stick-breaking GMM finds {plural(result.n_clusters, 'cluster')}{capped}.")
-    if left_out:
-        typer.echo(format_facts({"left out": left_out}))
+    if excluded:
+        typer.echo(format_facts({"excluded trips": excluded}))
     if result.selection is not None:
         typer.echo(f"\n{result.selection}\n")
     typer.echo(str(result.mixture.summary()))
@@ -259,6 +264,6 @@ options.add_command(app, match, "roads match porto.npz trips.csv.gz --out matche
 options.add_command(
     app, fit, "roads fit porto.npz matches.npz --intents 3 --trips 1000 --out styles --page styles-page"
 )
-options.add_command(app, roads_forecast.forecast, f"roads forecast {_FILES} --share 0.3")
+options.add_command(app, roads_forecast.forecast, f"roads forecast {_FILES} --fraction 0.3")
 options.add_command(app, roads_forecast.close, f"roads close {_FILES} --at 41.1475,-8.6403 --page closed")
 options.add_command(app, roads_forecast.demo, "roads demo --noise 25 --out roads-report", show_help=False)

@@ -30,17 +30,17 @@ def forecast(  # noqa: PLR0913 (a command's options, each with a default)
     styles: Styles,
     matches: MatchesFile,
     trip: Annotated[str | None, typer.Option(help="Id of the trip. [default: the first trip]")] = None,
-    share: Annotated[float, typer.Option(help="Observed fraction of the trip.", min=0.0, max=1.0)] = 0.5,
-    routes: Annotated[int, typer.Option("--routes", "-k", help="Number of routes.", min=1)] = 3,
+    fraction: Annotated[float, typer.Option(help="Observed fraction of the trip.", min=0.0, max=1.0)] = 0.5,
+    routes: Annotated[int, typer.Option("--routes", "-k", help="Number of routes to print.", min=1)] = 3,
     by_driver: Annotated[
-        bool, typer.Option("--by-driver", help="Use the driver's other trips to infer the style.")
+        bool, typer.Option("--by-driver", help="Infer the style from the driver's other trips, too.")
     ] = False,
     page: Page = None,
     as_json: AsJson = False,
 ) -> None:
     """Forecast the rest of a trip.
 
-    Prints the probabilities of the styles, the next turn, the routes to the destination, and the destinations.
+    Prints the probabilities of the styles, of the next turns, of routes to the true destination, and of destinations.
     """
     from limiirl import IntentMixture
     from limiirl.forecast import Forecaster
@@ -52,13 +52,15 @@ def forecast(  # noqa: PLR0913 (a command's options, each with a default)
     mixture = IntentMixture.load(styles)
     _check_same_network(mixture.mdp_, roads, styles, network)
     index = 0 if trip is None else find_trip(demos, trip)
-    # The destination of the trip itself must not be among the candidates.
+    # The candidate destinations are those of the other trips.
     forecaster = Forecaster(mixture, demos[[i for i in range(len(demos)) if i != index]])
     history = _other_trips(demos, index) if by_driver else None
     if history is not None:
         forecaster = forecaster.with_history(history)
     name = str(index if demos.ids is None else demos.ids[index])
-    example = forecast_example(forecaster, roads, demos[index].states, title=f"Trip {name}", fraction=share, k=routes)
+    example = forecast_example(
+        forecaster, roads, demos[index].states, title=f"Trip {name}", fraction=fraction, k=routes
+    )
     likely = sorted(zip(example.probability.tolist(), example.destinations.tolist(), strict=True), reverse=True)[:5]
     facts = {
         "trip": name,
@@ -98,11 +100,11 @@ def _format_forecast(roads: RoadNetwork, example: ForecastExample, facts: dict[s
 def _other_trips(demos: Demonstrations, index: int) -> Demonstrations:
     """Return the other trips of the driver of a trip."""
     if demos.groups is None:
-        raise InvalidParameter("--by-driver needs trips with driver ids; these have none.", parameter="by_driver")
+        raise InvalidParameter("--by-driver requires trips with driver ids; these have none.", parameter="by_driver")
     others = [i for i, group in enumerate(demos.groups) if group == demos.groups[index] and i != index]
     if not others:
         raise InvalidParameter(
-            "--by-driver needs other trips of the driver; there are none.", parameter="by_driver", value=True
+            "--by-driver requires other trips of the driver; there are none.", parameter="by_driver", value=True
         )
     return demos[others]
 
@@ -116,13 +118,13 @@ def _km(roads: RoadNetwork, segments: Any) -> float:
 
 
 def _check_same_network(mdp: MDP, roads: RoadNetwork, styles: Path, network: Path) -> None:
-    """Check that the states of an MDP are the segments of a network, and its edges the turns."""
+    """Raise unless the states of an MDP are the segments of a network, and its edges are the turns."""
     if mdp.n_states != roads.n_segments:
         difference = f"{mdp.n_states:,} segments, but {network} has {roads.n_segments:,}"
     elif mdp.n_edges != roads.n_turns:
         difference = f"{mdp.n_edges:,} turns, but {network} has {roads.n_turns:,}"
     elif (mdp.src != roads.turn_from).any() or (mdp.dst != roads.turn_to).any():
-        difference = f"other turns than {network}"
+        difference = f"turns other than those of {network}"
     else:
         return
     raise InvalidParameter(
@@ -145,7 +147,7 @@ def demo(  # noqa: PLR0913 (a command's options, each with a default)
 ) -> None:
     """Run the whole pipeline in a synthetic city.
 
-    Simulates drivers and noisy GPS traces, matches them, learns driving styles, and writes reports.
+    Simulates drivers and noisy GPS traces, matches the traces, learns driving styles, and writes reports.
     """
     from limiirl.report import write
     from limiirl.report.roads import network_page, quality_page, write_styles
@@ -184,24 +186,28 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
     matches: MatchesFile,
     at: Annotated[str | None, typer.Option("--at", metavar="LAT,LON", help="Close the street at this point.")] = None,
     street: Annotated[
-        str | None, typer.Option("--street", metavar="NAME", help="Close the street with this name, or part of a name.")
+        str | None, typer.Option("--street", metavar="NAME", help="Close the street whose name contains NAME.")
     ] = None,
-    segments: Annotated[str | None, typer.Option("--segments", metavar="1,2", help="Close these segments.")] = None,
+    segments: Annotated[
+        str | None, typer.Option("--segments", metavar="1,2", help="Close the segments with these indices.")
+    ] = None,
     both: Annotated[
         bool | None,
-        typer.Option("--both/--one-way", help="Directions to close. [default: both; with --segments, as given]"),
+        typer.Option("--both/--one-way", help="Close both directions, or one. [default: both; one for --segments]"),
     ] = None,
     trips: Annotated[
         int | None, typer.Option("--trips", help="Size of a random sample of the trips. [default: all]")
     ] = None,
-    least: Annotated[int, typer.Option("--min-drivers", help="Hide counts of fewer drivers, for privacy.", min=1)] = 5,
+    least: Annotated[
+        int, typer.Option("--min-drivers", help="Hide counts based on fewer drivers, for privacy.", min=1)
+    ] = 5,
     seed: Seed = 0,
     page: Page = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict the detours after closing a street.
 
-    Origins and destinations are those of the matched trips and do not change; routes are those of the driving styles.
+    The origins and destinations of the matched trips stay the same; routes are predicted by the driving styles.
     """
     from limiirl import IntentMixture
     from limiirl.forecast import Forecaster
@@ -234,7 +240,7 @@ def _find_segments(
     from limiirl.roads import nearest_segments
 
     if sum(option is not None for option in (at, street, segments)) != 1:
-        raise InvalidParameter("Pass exactly one of --at LAT,LON, --street NAME and --segments 1,2.")
+        raise InvalidParameter("Exactly one of --at, --street and --segments is required.", parameter="at")
     point = parse_point(at, "at")
     if point is not None:
         return nearest_segments(roads, *point, both=both is not False)
@@ -255,14 +261,14 @@ def _find_street(roads: RoadNetwork, street: str, both: bool | None) -> IntArray
     from limiirl.roads import list_street_names
 
     if both is False:
-        raise InvalidParameter("--one-way needs --at or --segments, not --street.", parameter="both", value=both)
+        raise InvalidParameter("--one-way requires --at or --segments.", parameter="both", value=both)
     segments = roads.find(street)
     names = list_street_names(roads, segments)
     if len(names) > 1:
         more = f" and {len(names) - _MOST_STREETS} more" if len(names) > _MOST_STREETS else ""
         raise InvalidParameter(
-            f"--street {street!r} matches {len(names)} streets: {'; '.join(names[:_MOST_STREETS])}{more}. Pass a full "
-            "name, or --at LAT,LON.",
+            f"--street {street!r} matches {len(names)} streets: {'; '.join(names[:_MOST_STREETS])}{more}. Pass a more "
+            "specific name, or --at LAT,LON.",
             parameter="street",
             value=street,
         )

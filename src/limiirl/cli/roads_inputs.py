@@ -1,4 +1,4 @@
-"""Inputs of the road commands: networks with their matched trips, points, columns and samples; facts as text."""
+"""Inputs of the road commands (networks, matched trips, points, columns, samples), and formatting of results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from limiirl._validation import check_count
 from limiirl.errors import InvalidFile, InvalidParameter, InvalidTrips
 
 if TYPE_CHECKING:
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def read_network(path: Path) -> RoadNetwork:
-    """Read a road network."""
+    """Read a road network from a file."""
     from limiirl.roads import RoadNetwork
 
     return RoadNetwork.load(_check_not_folder(path, "build"))
@@ -23,7 +22,7 @@ def read_network(path: Path) -> RoadNetwork:
 def _check_not_folder(path: Path, command: str) -> Path:
     if path.is_dir():
         raise InvalidFile(
-            f"{path} is a folder. Pass an .npz file written by `limiirl roads {command}`.",
+            f"{path} is a folder, not a file. Pass an .npz file written by `limiirl roads {command}`.",
             parameter="path",
             value=str(path),
         )
@@ -37,7 +36,7 @@ def read_matched(network: Path, matches: Path) -> tuple[RoadNetwork, Matches]:
     roads, matched = read_network(network), Matches.load(_check_not_folder(matches, "match"))
     if matched.settings.get("network", roads.fingerprint()) != roads.fingerprint():
         raise InvalidFile(
-            f"{matches} was matched to another network. Pass that network, or match the trips again.",
+            f"{matches} was matched to another network than {network}. Pass that network, or match the trips again.",
             parameter="matches",
             value=str(matches),
         )
@@ -45,7 +44,7 @@ def read_matched(network: Path, matches: Path) -> tuple[RoadNetwork, Matches]:
 
 
 def parse_columns(options: list[str]) -> dict[str, str | None] | None:
-    """Return the column of each role from comma-separated ROLE=NAME; ROLE= ignores a role.
+    """Return the column name of each role from comma-separated ROLE=NAME; an empty name ignores a role.
 
     Examples
     --------
@@ -56,7 +55,7 @@ def parse_columns(options: list[str]) -> dict[str, str | None] | None:
 
     columns: dict[str, str | None] = {}
     for text in options:
-        # A comma may belong to a name: it is a separator only before another role.
+        # A comma separates pairs only if another role follows; otherwise it is part of a name.
         for pair in re.split(rf",(?=(?:{'|'.join(COLUMN_NAMES)})=)", text):
             role, equals, name = pair.partition("=")
             if not equals:
@@ -68,23 +67,23 @@ def parse_columns(options: list[str]) -> dict[str, str | None] | None:
 
 
 def check_file(out: Path) -> None:
-    """Check before a computation that its output file can be written."""
+    """Raise before a computation if its output file cannot be written."""
     if out.is_dir():
         raise InvalidFile(f"--out {out} is a folder, not a file.", parameter="out", value=str(out))
     if not out.parent.is_dir():
-        raise InvalidFile(f"The folder {out.parent} of --out {out} does not exist.", parameter="out", value=str(out))
+        raise InvalidFile(f"--out {out} is in a folder that does not exist.", parameter="out", value=str(out))
 
 
 def check_trips(trips: Trips, path: Path) -> None:
-    """Check that a file has usable trips."""
+    """Raise if a file contains no usable trips."""
     if len(trips) == 0:
         n = len(trips.skipped)
-        reason = f" {n:,} were skipped; the first because {trips.skipped[0].reason}." if n else ""
-        raise InvalidTrips(f"{path} has no usable trips.{reason}", parameter="trips", value=str(path))
+        reason = f" {plural(n, 'trip')} skipped; the first because {trips.skipped[0].reason}." if n else ""
+        raise InvalidTrips(f"{path} contains no usable trips.{reason}", parameter="trips", value=str(path))
 
 
 def check_cleaned(cleaned: CleanedTrips, path: Path) -> None:
-    """Check that cleaning left trips to match."""
+    """Raise if cleaning removed all trips."""
     if len(cleaned) == 0:
         reasons = "; ".join(f"{count:,}: {reason}" for reason, count in cleaned.lost.items())
         raise InvalidTrips(
@@ -114,7 +113,7 @@ def parse_point(text: str | None, parameter: str = "centre") -> tuple[float, flo
 
 
 def parse_zones(options: list[str]) -> list[tuple[float, ...]]:
-    """Return circles LAT,LON,METRES for `mask_zones`, which checks them.
+    """Return circles LAT,LON,METRES as tuples, which `mask_zones` validates.
 
     Examples
     --------
@@ -138,8 +137,10 @@ def find_trip(demos: Any, trip: str) -> int:
 
 
 def sample_demos(demos: Any, n: int | None, seed: int) -> Any:
-    """Return a random sample of n demonstrations, or all."""
+    """Return a random sample of n demonstrations, or all if n is None."""
     import numpy as np
+
+    from limiirl._validation import check_count
 
     if n is None or check_count(n, "trips") >= len(demos):
         return demos
@@ -147,7 +148,7 @@ def sample_demos(demos: Any, n: int | None, seed: int) -> Any:
 
 
 def format_facts(facts: dict[str, Any]) -> str:
-    """Return facts as text, one per line, with nested facts indented."""
+    """Return facts as text with one fact per line; nested facts are indented."""
     lines = []
     for name, value in facts.items():
         if isinstance(value, dict):

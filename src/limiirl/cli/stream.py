@@ -1,4 +1,4 @@
-"""`limiirl stream`: demonstrations larger than memory."""
+"""`limiirl stream`: fit demonstrations that do not fit in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from limiirl.cli import options
 from limiirl.cli.inputs import check_exists, check_target, make_mixture
 from limiirl.cli.roads_inputs import plural
 
-app = options.make_app("Fit data sets larger than memory.", "stream features walks/ --mdp town.npz --out features")
+app = options.make_app("Fit data sets larger than memory.", "stream features demos/ --mdp town.npz --out features")
 
 Store = Annotated[Path, typer.Argument(metavar="STORE", help="Folder written by `limiirl stream features`.")]
 Verify = Annotated[bool, typer.Option("--verify", help="Verify the checksums of all files first.")]
@@ -28,10 +28,10 @@ def features(
             metavar="SOURCE", help="Folder of parquet or CSV files with columns demo, t, state[, action, group]."
         ),
     ],
-    mdp: Annotated[Path, typer.Option("--mdp", help="MDP, an .npz file written by MDP.save.")],
+    mdp: Annotated[Path, typer.Option("--mdp", help="MDP file (.npz) written by MDP.save.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Output folder of the features.")] = Path("features"),
     by_group: Annotated[
-        bool, typer.Option("--by-group", help="Assign one intent per group; a group must lie within one file.")
+        bool, typer.Option("--by-group", help="Assign one intent per group; each group must be in one file.")
     ] = False,
     executor: options.ExecutorName = None,
     workers: options.Workers = None,
@@ -40,7 +40,7 @@ def features(
 ) -> None:
     """Compute the features of demonstrations, file by file.
 
-    An interrupted command resumes when it is run again.
+    To resume an interrupted command, run it again.
     """
     from limiirl import MDP
     from limiirl.streams import write_features
@@ -72,11 +72,11 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     n_intents: options.NIntents,
     out: options.MixtureOut = Path("mixture"),
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Checkpoint file, written after every iteration and resumed from if it exists.")
+        Path | None, typer.Option(help="Checkpoint file, written after every iteration; an existing one is resumed.")
     ] = None,
     init: options.Init = "kmeans",
     reward_init: options.RewardInit = "mle",
-    sample: Annotated[int, typer.Option(help="Number of rows to cluster for the initialisation.")] = 50_000,
+    sample: Annotated[int, typer.Option(help="Number of sampled rows for the initialisation.")] = 50_000,
     settings: options.Setting = [],  # noqa: B006 (typer reads the default, which is never changed)
     seed: options.Seed = 0,
     verify: Verify = False,
@@ -133,7 +133,10 @@ def assign(  # noqa: PLR0913 (a command's options, each with a default)
     scheduler: options.Scheduler = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Predict the intent of each demonstration or group of a feature store."""
+    """Predict the intents of a feature store.
+
+    Writes one parquet file per shard, with the intent of each demonstration or group.
+    """
     from limiirl import IntentMixture
     from limiirl.streams import FeatureStore
     from limiirl.streams import assign as write
@@ -154,7 +157,7 @@ def assign(  # noqa: PLR0913 (a command's options, each with a default)
 
 
 class _Meter:
-    """Progress of a streamed fit: the iteration, rows per second and, on a terminal, the rows read."""
+    """Progress of a streamed fit: iteration, rows per second and, on a terminal, number of rows read."""
 
     def __init__(self, n: int, progress: Progress) -> None:
         self.n, self.progress = n, progress
@@ -187,6 +190,6 @@ def _summarise(mixture: Any, data: str) -> str:
     )
 
 
-options.add_command(app, features, "stream features walks/ --mdp town.npz --out features")
+options.add_command(app, features, "stream features demos/ --mdp town.npz --out features")
 options.add_command(app, fit, "stream fit features --intents 3 --checkpoint fit.npz --out intents")
 options.add_command(app, assign, "stream assign intents features --out memberships")

@@ -1,8 +1,9 @@
 """Experiments that can be interrupted, resumed and distributed.
 
 A `Spec` and a seed determine a trial (`run_trial`); a `Study` compares settings on the same worlds. `run_studies` runs
-the trials that a `Store` does not have, and `Results` hold the records of a study as arrays over worlds. `STUDIES` has
-the studies of the paper and beyond; `run_drivers` runs the driver experiment on the same store and executors.
+the trials that are missing from a `Store`, and `Results` returns the records of a study as arrays over worlds.
+`STUDIES` contains the studies of the paper and further ones; `run_drivers` runs the driver experiment with the same
+store and executors.
 """
 
 from limiirl.experiments.claims import (
@@ -20,9 +21,9 @@ from limiirl.experiments.claims import (
     UNIFORM,
     Finding,
     at_most,
-    findings,
-    gap,
-    symbol,
+    compare_cells,
+    get_symbol,
+    judge_claims,
 )
 from limiirl.experiments.drivers import (
     DESTINATION_METHODS,
@@ -66,10 +67,10 @@ from limiirl.experiments.studies import (
     STUDIES,
     SWEEPS,
     WARM,
-    choose,
+    choose_studies,
+    iterate_trials,
     model_of,
     start_of,
-    tasks,
 )
 from limiirl.experiments.trial import make_mixture, run_trial
 
@@ -79,8 +80,8 @@ __all__ = [
     "MEASURES", "METHODS", "ML_IRL", "NAMES", "NEAR", "N_HEADLINES", "OPEN", "PAPER_LENGTH", "RANDOM", "STUDIES",
     "SUPERVISED", "SWEEPS", "TABLE1", "TARGETS", "TIES", "TRUE_LABELS", "UNIFORM", "WARM", "DriverData",
     "DriverExample", "DriverPlan", "DriverRecord", "DriverResults", "DriverRow", "DriverSpec", "Finding", "Point",
-    "Record", "Results", "RunCounts", "Setting", "Spec", "Store", "Study", "WorldExample", "at_most", "choose",
-    "driver_example", "findings", "gap", "make_mixture", "make_problem", "method_spec", "model_of", "parameters",
-    "read_drivers", "run_drivers", "run_studies", "run_trial", "start_of", "store_examples", "symbol", "tasks",
-    "verdict", "with_agents",
+    "Record", "Results", "RunCounts", "Setting", "Spec", "Store", "Study", "WorldExample", "at_most",
+    "choose_studies", "compare_cells", "driver_example", "get_symbol", "iterate_trials", "judge_claims",
+    "make_mixture", "make_problem", "method_spec", "model_of", "parameters", "read_drivers", "run_drivers",
+    "run_studies", "run_trial", "start_of", "store_examples", "verdict", "with_agents",
 ]  # fmt: skip

@@ -1,8 +1,8 @@
 """Claims of the paper and of the studies beyond it, each with a verdict from the records.
 
-A cell of a study is below another in a measure if both paired tests, Student's and Wilcoxon's, reject equality with
-p < 0.01 over their common worlds. Two cells are on par if the 99 % interval of their difference lies within a margin
-(`margin_of`), and not on par if it lies outside; otherwise the claim is open.
+A measure is lower in one cell of a study than in another if both paired tests, Student's and Wilcoxon's, reject
+equality with p < 0.01 over their common worlds. Two cells are equivalent if the 99 % interval of their difference lies
+within a margin (`margin_of`), and not equivalent if it lies outside. Otherwise the claim is open.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from limiirl.experiments.studies import BETTER_STARTS, ML_IRL, PAPER_LENGTH, STU
 HOLDS, FAILS, OPEN = "holds", "does not hold", "open"
 HARD, MEAN, SUPERVISED = "k-means, MLE", "k-means, mean", "supervised"
 RANDOM, UNIFORM = "random rewards", "random responsibilities"
-# Soft clusterings: a GMM with tied covariance started from k-means, and one with full covariances and random starts.
-# The paper does not state which one it uses.
+# The paper does not state which soft clustering it uses: a GMM with a tied covariance, initialised by k-means, and one
+# with full covariances and random initialisations are compared.
 TIED, SOFT = "GMM, MLE", "full GMM, MLE"
 RANDOM_GMM = "full GMM, random starts"
 _SOFT_KINDS = ((RANDOM_GMM, SOFT), ("GMM", TIED))
 QUALITY = ("anid", "gevd")
 # With fewer worlds Wilcoxon's test cannot reach p < 0.01.
-_LEAST_WORLDS = 8
+_MIN_WORLDS = 8
 _SYMBOLS = {
     "demos": "N",
     "wind": "w",
@@ -44,7 +44,7 @@ _SYMBOLS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """Verdict on a claim of a study: "holds", "does not hold" or "open", with the comparisons that decide it."""
+    """Verdict on a claim of a study ("holds", "does not hold" or "open"), and the comparisons that it is based on."""
 
     study: str
     claim: str
@@ -53,16 +53,17 @@ class Finding:
 
 
 MARGINS = {"nll": 0.1, "anid": 0.02, "gevd": 0.5, "n_iter": 5.0}
-"""Equivalence margins: differences that do not matter."""
+"""Equivalence margins: the largest differences that are considered negligible."""
 
 CAUSAL_GEVD = 0.1
-"""Margin in GEVD of causal models, whose GEVD is about a tenth of MaxEnt's."""
+"""Equivalence margin of GEVD for causal models, whose GEVD is about a tenth of MaxEnt's."""
 
 
 def margin_of(measure: str, model: str) -> float:
-    """Return the equivalence margin of a measure with a model, nan if there is none.
+    """Return the equivalence margin of a measure for a model, or nan if there is none.
 
-    The likelihood of Sigma-GIRL is a profile likelihood without a scale, and its rewards are identified up to scale.
+    Sigma-GIRL has no margins in NLL and GEVD: its likelihood is a profile likelihood without a scale, and its rewards
+    are identified up to scale.
 
     Examples
     --------
@@ -75,16 +76,18 @@ def margin_of(measure: str, model: str) -> float:
 
 
 @dataclass(frozen=True)
-class Gap:
+class PairedDifference:
     """Paired comparison of two cells.
 
     Attributes
     ----------
     sign : int or None
-        -1 if the first is significantly below the second, 1 above, 0 neither, None for too few worlds.
+        -1 if the first mean is significantly lower than the second, 1 if it is significantly higher, 0 if neither, and
+        None if there are too few worlds.
     text : str
+        Means, difference and p-value.
     low, high : float
-        99 % interval of the difference; nan for too few worlds.
+        99 % interval of the difference; nan if there are too few worlds.
     margin : float
         Equivalence margin; nan if there is none.
     """
@@ -96,23 +99,23 @@ class Gap:
     margin: float = math.nan
 
     @property
-    def same(self) -> bool:
+    def equivalent(self) -> bool:
         """True if the interval lies within the margin."""
         return -self.margin <= self.low and self.high <= self.margin
 
     @property
-    def apart(self) -> bool:
+    def different(self) -> bool:
         """True if the interval lies outside the margin."""
         return self.low > self.margin or self.high < -self.margin
 
 
-def gap(results: Results, first: Cell, second: Cell, measure: str, label: str = "") -> Gap:
-    """Compare two cells of a study."""
+def compare_cells(results: Results, first: Cell, second: Cell, measure: str, label: str = "") -> PairedDifference:
+    """Compare a measure in two cells of a study."""
     name = MEASURES.get(measure, measure)
     at = f" at {label}" if label else ""
     comparison = results.compare(first, second, measure)
-    if comparison is None or comparison.difference.n < _LEAST_WORLDS:
-        return Gap(None, f"{name}{at}: fewer than {_LEAST_WORLDS} worlds")
+    if comparison is None or comparison.difference.n < _MIN_WORLDS:
+        return PairedDifference(None, f"{name}{at}: fewer than {_MIN_WORLDS} worlds")
     means, difference = comparison.means, comparison.difference
     sign = 0 if comparison.better is None else (-1 if difference.mean < 0 else 1)
     p = max(comparison.p_t, comparison.p_wilcoxon)
@@ -120,7 +123,7 @@ def gap(results: Results, first: Cell, second: Cell, measure: str, label: str = 
     models = {_model(results, cell) for cell in (first, second)}
     # Equivalence is tested within a model only.
     margin = margin_of(measure, models.pop()) if len(models) == 1 else math.nan
-    return Gap(sign, text, difference.low, difference.high, margin)
+    return PairedDifference(sign, text, difference.low, difference.high, margin)
 
 
 def _model(results: Results, cell: Cell) -> str:
@@ -129,77 +132,89 @@ def _model(results: Results, cell: Cell) -> str:
     return "" if spec is None else spec.model
 
 
-Rule = Callable[[Sequence[Gap]], str]
-Claim = tuple[str, Rule, list[Gap]]
-"""A claim, the rule of its verdict, and the comparisons that the rule applies to."""
+Rule = Callable[[Sequence[PairedDifference]], str]
+Claim = tuple[str, Rule, list[PairedDifference]]
+"""A claim, its decision rule, and the comparisons that the rule is applied to."""
 
 
-def all_below(gaps: Sequence[Gap]) -> str:
-    """Holds if every first cell is below the second; does not hold if one is above."""
-    signs = [g.sign for g in gaps]
+def judge_lower(differences: Sequence[PairedDifference]) -> str:
+    """Return the verdict on the claim that every first mean is lower than the second; one higher mean refutes it."""
+    signs = [d.sign for d in differences]
     return HOLDS if all(s == -1 for s in signs) else FAILS if 1 in signs else OPEN
 
 
-def on_par(gaps: Sequence[Gap]) -> str:
-    """Holds if every difference lies within its margin; does not hold if one lies outside.
+def judge_equivalent(differences: Sequence[PairedDifference]) -> str:
+    """Return the verdict on the claim that all cells are equivalent; one difference outside its margin refutes it.
 
     Examples
     --------
-    >>> on_par([Gap(1, "", 0.1, 0.9, margin=0.5)]), on_par([Gap(1, "", 0.6, 0.9, margin=0.5)])
-    ('open', 'does not hold')
+    >>> judge_equivalent([PairedDifference(1, "", 0.1, 0.9, margin=0.5)])
+    'open'
     """
-    return HOLDS if all(g.same for g in gaps) else FAILS if any(g.apart for g in gaps) else OPEN
+    return HOLDS if all(d.equivalent for d in differences) else FAILS if any(d.different for d in differences) else OPEN
 
 
 def at_most(margin: float) -> Rule:
-    """Return the rule that holds if no first cell exceeds the second by more than `margin`.
+    """Return the decision rule of the claim that no first mean exceeds the second by more than `margin`.
 
     Examples
     --------
-    >>> at_most(0.02)([Gap(1, "", 0.001, 0.01), Gap(-1, "", -0.3, -0.1)])
+    >>> at_most(0.02)([PairedDifference(1, "", 0.001, 0.01), PairedDifference(-1, "", -0.3, -0.1)])
     'holds'
     """
 
-    def rule(gaps: Sequence[Gap]) -> str:
-        return HOLDS if all(g.high <= margin for g in gaps) else FAILS if any(g.low > margin for g in gaps) else OPEN
+    def rule(differences: Sequence[PairedDifference]) -> str:
+        return (
+            HOLDS
+            if all(d.high <= margin for d in differences)
+            else FAILS
+            if any(d.low > margin for d in differences)
+            else OPEN
+        )
 
     return rule
 
 
-def symbol(results: Results) -> str:
-    """Return the symbol of a study's axis."""
+def get_symbol(results: Results) -> str:
+    """Return the symbol of a study's axis, such as "N"."""
     return _SYMBOLS[results.study.name]
 
 
 def compare_means(
     results: Results, first: str, second: str, xs: tuple[Point, ...], measures: Iterable[str]
-) -> list[Gap]:
-    """Compare the means of two methods over points of the axis, which are taken per world."""
+) -> list[PairedDifference]:
+    """Compare two methods, averaged over points of the axis within each world."""
     if len(results.study.points) == 1:
         label = ""
     elif len(xs) == 1:
-        label = str(xs[0]) if isinstance(xs[0], str) else f"{symbol(results)} = {xs[0]}"
+        label = str(xs[0]) if isinstance(xs[0], str) else f"{get_symbol(results)} = {xs[0]}"
     else:
-        label = f"{symbol(results)} = {', '.join(map(str, xs))} on average"
-    return [gap(results, (first, xs), (second, xs), m, label) for m in measures]
+        label = f"{get_symbol(results)} = {', '.join(map(str, xs))} on average"
+    return [compare_cells(results, (first, xs), (second, xs), m, label) for m in measures]
 
 
-def compare_each(results: Results, first: str, second: str, xs: Iterable[Point], measures: Iterable[str]) -> list[Gap]:
+def compare_each(
+    results: Results, first: str, second: str, xs: Iterable[Point], measures: Iterable[str]
+) -> list[PairedDifference]:
     """Compare two methods at each point of the axis."""
-    return [gap(results, (first, x), (second, x), m, f"{symbol(results)} = {x}") for m in measures for x in xs]
+    return [
+        compare_cells(results, (first, x), (second, x), m, f"{get_symbol(results)} = {x}") for m in measures for x in xs
+    ]
 
 
-def compare_ends(results: Results, methods: Iterable[str], measures: Iterable[str]) -> list[Gap]:
+def compare_ends(results: Results, methods: Iterable[str], measures: Iterable[str]) -> list[PairedDifference]:
     """Compare each method at the first point of the axis with itself at the last."""
     first, last = results.study.points[0], results.study.points[-1]
-    label = f"{symbol(results)} = {first} and {last}"
-    return [gap(results, (name, first), (name, last), m, f"{name}, {label}") for m in measures for name in methods]
+    label = f"{get_symbol(results)} = {first} and {last}"
+    return [
+        compare_cells(results, (name, first), (name, last), m, f"{name}, {label}") for m in measures for name in methods
+    ]
 
 
 def _outperforms(results: Results, xs: tuple[Point, ...], others: Iterable[tuple[str, str]]) -> list[Claim]:
     """Return the claims that hard clustering outperforms other methods, given as (name, method)."""
     return [
-        (f"Hard clustering outperforms {name}", all_below, compare_means(results, HARD, other, xs, QUALITY))
+        (f"Hard clustering outperforms {name}", judge_lower, compare_means(results, HARD, other, xs, QUALITY))
         for name, other in others
     ]
 
@@ -212,7 +227,7 @@ def _warm_starts(results: Results, xs: tuple[Point, ...], others: Iterable[str])
     return [
         (
             f"{method} outperforms {other} in ANID, GEVD and iterations",
-            all_below,
+            judge_lower,
             compare_means(results, method, other, xs, (*QUALITY, "n_iter")),
         )
         for method in (HARD, MEAN)
@@ -221,8 +236,8 @@ def _warm_starts(results: Results, xs: tuple[Point, ...], others: Iterable[str])
 
 
 def _like_supervision(results: Results, xs: tuple[Point, ...]) -> Claim:
-    gaps = compare_means(results, HARD, SUPERVISED, xs, QUALITY)
-    return "Hard clustering is on par with supervision", on_par, gaps
+    differences = compare_means(results, HARD, SUPERVISED, xs, QUALITY)
+    return "Hard clustering performs as well as supervision", judge_equivalent, differences
 
 
 def _table(results: Results) -> list[Claim]:
@@ -230,9 +245,13 @@ def _table(results: Results) -> list[Claim]:
     mean = compare_means(results, HARD, MEAN, at, ("nll", *QUALITY))
     return [
         *_warm_starts(results, at, (RANDOM,)),
-        ("MLE and mean rewards are on par", on_par, mean),
+        ("MLE and mean rewards perform equally well", judge_equivalent, mean),
         *_outperforms(results, at, _SOFT_STARTS),
-        ("Warm and random starts are on par in NLL", on_par, compare_means(results, HARD, RANDOM, at, ("nll",))),
+        (
+            "Warm and random starts have the same NLL",
+            judge_equivalent,
+            compare_means(results, HARD, RANDOM, at, ("nll",)),
+        ),
         _like_supervision(results, at),
     ]
 
@@ -241,8 +260,8 @@ def _demos(results: Results) -> list[Claim]:
     methods = (HARD, MEAN, SOFT, RANDOM)
     iterations, seconds = (compare_ends(results, methods, (measure,)) for measure in ("n_iter", "seconds"))
     return [
-        ("The number of iterations does not depend on the number of demonstrations", on_par, iterations),
-        ("The duration increases with the number of demonstrations", all_below, seconds),
+        ("The number of iterations does not depend on the number of demonstrations", judge_equivalent, iterations),
+        ("The duration increases with the number of demonstrations", judge_lower, seconds),
         *_outperforms(results, results.study.points, _OTHER_STARTS),
     ]
 
@@ -252,7 +271,7 @@ def _wind(results: Results) -> list[Claim]:
         *(
             (
                 f"Every method has a larger {MEASURES[measure]} with wind than without",
-                all_below,
+                judge_lower,
                 compare_ends(results, METHODS, (measure,)),
             )
             for measure in ("nll", *QUALITY)
@@ -267,29 +286,29 @@ _E = 3  # elements in the study of K
 def _clusters(results: Results) -> list[Claim]:
     points = results.study.points
 
-    def compare(k: Point, other: Point, measure: str) -> Gap:
-        return gap(results, (HARD, k), (HARD, other), measure, f"K = {k} and {other}")
+    def compare(k: Point, other: Point, measure: str) -> PairedDifference:
+        return compare_cells(results, (HARD, k), (HARD, other), measure, f"K = {k} and {other}")
 
     few = tuple(k for k in points[1:] if float(k) <= _E)
     return [
-        ("ANID is smallest at K = E", all_below, [compare(_E, k, "anid") for k in points if k != _E]),
+        ("ANID is smallest at K = E", judge_lower, [compare(_E, k, "anid") for k in points if k != _E]),
         (
             "GEVD decreases up to K = E and is constant from there",
-            _decreases_then_constant,
+            _judge_decrease,
             [compare(b, a, "gevd") for a, b in pairwise(points)],
         ),
-        ("Test NLL increases with K", all_below, [compare(a, b, "nll") for a, b in pairwise(points)]),
+        ("Test NLL increases with K", judge_lower, [compare(a, b, "nll") for a, b in pairwise(points)]),
         (
             "Warm starts outperform random rewards for K up to E",
-            all_below,
+            judge_lower,
             compare_means(results, HARD, RANDOM, few, QUALITY),
         ),
     ]
 
 
-def _decreases_then_constant(gaps: Sequence[Gap]) -> str:
-    """Holds if GEVD decreases from K to K + 1 up to E, and is on par from there."""
-    verdicts = all_below(gaps[: _E - 1]), on_par(gaps[_E - 1 :])
+def _judge_decrease(differences: Sequence[PairedDifference]) -> str:
+    """Return the verdict on: GEVD decreases with each additional intent up to K = E, and is equivalent from there."""
+    verdicts = judge_lower(differences[: _E - 1]), judge_equivalent(differences[_E - 1 :])
     return FAILS if FAILS in verdicts else OPEN if OPEN in verdicts else HOLDS
 
 
@@ -299,36 +318,40 @@ def _elements(results: Results) -> list[Claim]:
     return [
         (
             "Warm starts outperform random rewards at large E",
-            all_below,
+            judge_lower,
             compare_means(results, HARD, RANDOM, points[-2:], QUALITY),
         ),
         (
             "Supervision outperforms hard clustering at large E",
-            all_below,
+            judge_lower,
             compare_means(results, SUPERVISED, HARD, points[-1:], QUALITY),
         ),
         (
             "ANID of every unsupervised method increases with E",
-            all_below,
+            judge_lower,
             compare_ends(results, unsupervised, ("anid",)),
         ),
-        ("Errors of the supervised method do not depend on E", on_par, compare_ends(results, (SUPERVISED,), QUALITY)),
+        (
+            "Errors of the supervised method do not depend on E",
+            judge_equivalent,
+            compare_ends(results, (SUPERVISED,), QUALITY),
+        ),
     ]
 
 
 def _imbalance(results: Results) -> list[Claim]:
     hard, soft = (compare_ends(results, (method,), QUALITY) for method in (HARD, SOFT))
     return [
-        ("Hard clustering with skewed weights is on par with equal weights", on_par, hard),
+        ("Hard clustering performs as well with skewed as with equal weights", judge_equivalent, hard),
         *_outperforms(results, results.study.points, _OTHER_STARTS),
-        (f"Soft clustering ({RANDOM_GMM}) is worse with skewed than with equal weights", all_below, soft),
+        (f"Soft clustering ({RANDOM_GMM}) is worse with skewed than with equal weights", judge_lower, soft),
     ]
 
 
 def _margin(results: Results) -> list[Claim]:
     calm, windy = results.study.points[0], results.study.points[-1]
-    margins = gap(results, (SUPERVISED, windy), (SUPERVISED, calm), "margin", f"w = {windy} and {calm}")
-    return [("The margin between intents is smaller with wind than without", all_below, [margins])]
+    margins = compare_cells(results, (SUPERVISED, windy), (SUPERVISED, calm), "margin", f"w = {windy} and {calm}")
+    return [("The margin between intents is smaller with wind than without", judge_lower, [margins])]
 
 
 def _mlirl(results: Results) -> list[Claim]:
@@ -350,33 +373,33 @@ def _sigma(results: Results) -> list[Claim]:
     return [
         *(
             (
-                f"Warm starts and {other} are on par in ANID",
-                on_par,
+                f"Warm starts and {other} have the same ANID",
+                judge_equivalent,
                 compare_means(results, _REWARD, other, points, ("anid",)),
             )
             for other in random
         ),
         *(
             (
-                f"Warm starts need fewer iterations and less time than {other} (in the paper slightly)",
-                all_below,
+                f"Warm starts need fewer iterations and less time than {other} (in the paper: slightly)",
+                judge_lower,
                 compare_means(results, _REWARD, other, points, ("n_iter", "seconds")),
             )
             for other in random
         ),
         *(
             (
-                f"Clustering by reward and by policy features are on par ({kind})",
-                on_par,
+                f"Clustering by reward and by policy features perform equally well ({kind})",
+                judge_equivalent,
                 compare_means(results, reward, policy, points, ("anid",)),
             )
             for kind, reward, policy in _FEATURE_PAIRS
         ),
-        # Not a claim of the paper, which saw no difference.
+        # Not a claim of the paper, which reports no difference.
         *(
             (
                 f"Warm starts are more accurate than {other} with {n} trajectories per agent",
-                all_below,
+                judge_lower,
                 compare_each(results, other, _REWARD, (n,), ("accuracy",)),
             )
             for other in random
@@ -387,13 +410,12 @@ def _sigma(results: Results) -> list[Claim]:
 
 BASELINE, BEST = "MaxEnt", "MaxCausalEnt"
 NEAR = MARGINS["anid"]
-"""Difference in ANID up to which a method is as good as supervision."""
+"""Largest difference in ANID at which a method is considered as good as supervision."""
 MANY = (4, 5, 6)
-"""Numbers of intents at which starts are compared with supervision and with k-means."""
+"""Numbers of intents at which initialisations are compared with supervision and with k-means."""
 CAUSAL = (BEST, "ML-IRL", "ML-IRL, paper's", "ML-IRL, averaged")
-"""Causal models."""
 N_HEADLINES = len(CAUSAL) + 1
-"""Number of headline claims, the first of a study: rewards of each causal model, and supervision."""
+"""Number of headline claims, which come first: one per causal model on its rewards, and one on supervision."""
 
 
 def _models(results: Results) -> tuple[str, ...]:
@@ -401,13 +423,13 @@ def _models(results: Results) -> tuple[str, ...]:
 
 
 def _common_points(results: Results, *methods: str, among: Iterable[Point] | None = None) -> tuple[Point, ...]:
-    """Return the points at which a study has all of some methods."""
+    """Return the points at which a study contains all of the given methods."""
     points = results.study.points if among is None else [x for x in results.study.points if x in tuple(among)]
     return tuple(x for x in points if all(results.study.spec(name, x) is not None for name in methods))
 
 
 def _at(results: Results, xs: tuple[Point, ...], *, mean: bool = False) -> str:
-    return f"at {symbol(results)} = {', '.join(map(str, xs))}" + (" on average" if mean and len(xs) > 1 else "")
+    return f"at {get_symbol(results)} = {', '.join(map(str, xs))}" + (" on average" if mean and len(xs) > 1 else "")
 
 
 def _rewards(results: Results, xs: tuple[Point, ...]) -> Iterator[Claim]:
@@ -416,18 +438,18 @@ def _rewards(results: Results, xs: tuple[Point, ...]) -> Iterator[Claim]:
         first, second = join_method(model, HARD), join_method(BASELINE, HARD)
         both = _common_points(results, first, second, among=xs)
         claim = f"{model} learns better rewards than {BASELINE} {_at(results, both)} (GEVD, both from k-means)"
-        yield claim, all_below, compare_each(results, first, second, both, ("gevd",))
+        yield claim, judge_lower, compare_each(results, first, second, both, ("gevd",))
 
 
 def _supervision(results: Results) -> Claim:
     first, second = join_method(BEST, HARD), join_method(BEST, SUPERVISED)
     xs = _common_points(results, first, second)
-    claim = f"{BEST} from k-means is on par with {BEST} from the true labels {_at(results, xs)}"
-    return claim, on_par, compare_each(results, first, second, xs, QUALITY)
+    claim = f"{BEST} from k-means performs as well as {BEST} from the true labels {_at(results, xs)}"
+    return claim, judge_equivalent, compare_each(results, first, second, xs, QUALITY)
 
 
 def _near(results: Results) -> Iterator[Claim]:
-    """Yield the claims that starts come near supervision with many intents."""
+    """Yield the claims that the ANID of an initialisation is close to supervision if there are many intents."""
     for start in (HARD, *BETTER_STARTS):
         for model in _models(results):
             method, ideal = join_method(model, start), join_method(model, SUPERVISED)
@@ -438,9 +460,9 @@ def _near(results: Results) -> Iterator[Claim]:
 
 
 def _better_starts(results: Results, among: tuple[Point, ...]) -> Iterator[Claim]:
-    """Yield the claims that better starts than k-means reduce ANID on average over points.
+    """Yield the claims that initialisations better than k-means reduce the mean ANID over all points.
 
-    The points are fixed in advance: selecting those at which k-means failed would favour the other starts.
+    The points are fixed in advance: selecting those at which k-means failed would favour the other initialisations.
     """
     for start in BETTER_STARTS:
         for model in _models(results):
@@ -448,18 +470,18 @@ def _better_starts(results: Results, among: tuple[Point, ...]) -> Iterator[Claim
             xs = _common_points(results, better, plain, among=among)
             if xs:
                 claim = f"{model} from {start} has a lower ANID than from k-means {_at(results, xs, mean=True)}"
-                yield claim, all_below, compare_means(results, better, plain, xs, ("anid",))
+                yield claim, judge_lower, compare_means(results, better, plain, xs, ("anid",))
 
 
 def _times(results: Results) -> Iterator[Claim]:
-    """Yield the claims that warm starts save time."""
+    """Yield the claims that a fit from a warm start takes less time."""
     for model in _models(results):
         for other in (RANDOM, UNIFORM):
             first, second = join_method(model, HARD), join_method(model, other)
             xs = _common_points(results, first, second)
             if xs:
                 claim = f"{model} takes less time from k-means than from {other} {_at(results, xs, mean=True)}"
-                yield claim, all_below, compare_means(results, first, second, xs, ("seconds",))
+                yield claim, judge_lower, compare_means(results, first, second, xs, ("seconds",))
 
 
 def _beyond_models(results: Results) -> list[Claim]:
@@ -467,7 +489,7 @@ def _beyond_models(results: Results) -> list[Claim]:
     claims: list[Claim] = [
         (
             f"{model} from k-means outperforms {BASELINE} from k-means in ANID and GEVD",
-            all_below,
+            judge_lower,
             compare_each(results, join_method(model, HARD), baseline, xs, QUALITY),
         )
         for model in CAUSAL
@@ -504,16 +526,16 @@ _BY_STUDY: Mapping[str, Callable[[Results], list[Claim]]] = MappingProxyType(
 )
 
 
-def findings(results: Results) -> list[Finding]:
-    """Return the verdicts on the claims of a study in `STUDIES`; others have no claims."""
+def judge_claims(results: Results) -> list[Finding]:
+    """Return the verdicts on the claims of a study; studies that are not in `STUDIES` have no claims."""
     name = results.study.name
     if STUDIES.get(name) != results.study:
         return []
     return [_judge(name, *claim) for claim in _BY_STUDY[name](results)]
 
 
-def _judge(study: str, claim: str, rule: Rule, gaps: list[Gap]) -> Finding:
-    if all(gap.sign is None for gap in gaps):
-        return Finding(study, claim, OPEN, f"Fewer than {_LEAST_WORLDS} worlds.")
-    evidence = "; ".join(gap.text for gap in gaps) + "."
-    return Finding(study, claim, rule(gaps), evidence[:1].upper() + evidence[1:])
+def _judge(study: str, claim: str, rule: Rule, differences: list[PairedDifference]) -> Finding:
+    if all(d.sign is None for d in differences):
+        return Finding(study, claim, OPEN, f"Fewer than {_MIN_WORLDS} worlds.")
+    evidence = "; ".join(d.text for d in differences) + "."
+    return Finding(study, claim, rule(differences), evidence[:1].upper() + evidence[1:])

@@ -35,7 +35,7 @@ from limiirl.experiments.store import Store
 from limiirl.forecast import Forecaster, cheapest_routes
 from limiirl.irl import DestinationMaxEnt, MaxEnt, choose_device
 from limiirl.mdp import MDP
-from limiirl.metrics import Interval, mean_interval, missing_distance_share
+from limiirl.metrics import Interval, mean_interval, missing_distance_fraction
 from limiirl.mixture import IntentMixture
 from limiirl.roads import RoadNetwork, choose_features
 
@@ -49,13 +49,13 @@ DRIVER_METHODS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "random rewards": {"init": "random_rewards"},
     }
 )
-"""Methods by name, as parameters of `IntentMixture`. Mean rewards are clipped to the bounds: outside them, cycles of
-maximum length dominate the partition function (spec, section F)."""
+"""Methods by name, as parameters of `IntentMixture`. Mean rewards are clipped to the bounds: outside the bounds, cycles
+of maximum length dominate the partition function."""
 
 DESTINATION_METHODS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {f"{ONE_INTENT}, to a destination": {}, "k-means, MLE, to a destination": DRIVER_METHODS["k-means, MLE"]}
 )
-"""Methods with the model that is conditional on the destination; its likelihoods are not comparable with the others."""
+"""Methods with a model that is conditional on the destination; its likelihood is not comparable with other models."""
 
 
 _COUNTS = ("n_intents", "n_splits", "n_train", "n_test", "max_length", "max_evaluations", "max_iter", "n_routes")
@@ -63,31 +63,33 @@ _COUNTS = ("n_intents", "n_splits", "n_train", "n_test", "max_length", "max_eval
 
 @dataclass(frozen=True)
 class DriverPlan:
-    """Settings of a driver experiment; the defaults are those of the paper, with a discount of 1 for long trips.
+    """Settings of a driver experiment; the defaults are those of the paper, and a discount of 1 for long trips.
 
     Attributes
     ----------
     n_intents : int
         K.
     n_splits, n_train, n_test : int
-        Random splits of the trips into halves; training trips of one half, maximum number of test trips of the other.
+        Number of random splits of the trips into halves, number of training trips from one half, and maximum number of
+        test trips from the other half.
     gammas : tuple of float
-        Discount factors; 0.999 is that of the released code.
+        Discount factors; the released code uses 0.999.
     max_length : int
         Maximum length of a trip in segments, and L of the model.
     bounds, destination_bounds : (float, float)
-        Bounds of the rewards, and of those of the destination model, whose sums converge if short cycles are costly.
+        Bounds of the rewards, and bounds for the destination model, whose sums over paths converge if short cycles are
+        costly.
     max_evaluations, m_gtol : int, float
-        Evaluations and relative gradient at which an M-step stops.
+        Maximum number of evaluations, and relative gradient, at which an M-step stops.
     resp_tol, max_iter : float, int
-        Mean change of the responsibilities and number of iterations at which EM stops.
+        Mean change in the responsibilities, and maximum number of iterations, at which EM stops.
     features : {"paper", "plain"}
         Road features; the destination model also counts turns.
     n_routes : int
         Number of test trips whose routes are predicted.
     seed : int
     device : {"cpu", "gpu", "auto"}
-        Part of the plan, since the table reports times.
+        Part of the settings, because the table reports times.
     """
 
     n_intents: int = 3
@@ -125,10 +127,10 @@ class DriverPlan:
         check_choice(self.device, "device", ("cpu", "gpu", "auto"))
 
     def trials(self) -> Iterator[tuple[DriverSpec, int]]:
-        """Yield all trials as (settings, split): the first discount, destination models, other discounts."""
-        kinds = [(DRIVER_METHODS, self.gammas[0]), (DESTINATION_METHODS, 1.0)]
-        kinds += [(DRIVER_METHODS, gamma) for gamma in self.gammas[1:]]
-        for methods, gamma in kinds:
+        """Yield all trials as (settings, split), ordered by first discount, destination models and other discounts."""
+        groups = [(DRIVER_METHODS, self.gammas[0]), (DESTINATION_METHODS, 1.0)]
+        groups += [(DRIVER_METHODS, gamma) for gamma in self.gammas[1:]]
+        for methods, gamma in groups:
             for split in range(self.n_splits):
                 for method in methods:
                     yield DriverSpec(method, gamma), split
@@ -174,7 +176,7 @@ class DriverSpec:
 
 @dataclass(frozen=True, eq=False)
 class DriverData:
-    """A road network, and trips matched to it; their states are segments."""
+    """A road network, and trips matched to it, whose states are road segments."""
 
     network: RoadNetwork
     demos: Demonstrations
@@ -187,7 +189,7 @@ class DriverData:
         return sha.hexdigest()[:16]
 
     def mdp(self, plan: DriverPlan, spec: DriverSpec) -> MDP:
-        """Return the MDP of the network with the features of the plan; for the destination model, with turns."""
+        """Return the MDP of the network with the features of the plan; the destination model also counts turns."""
         features = replace(choose_features(plan.features), turns=True) if spec.to_destination else plan.features
         return self.network.mdp(features, gamma=spec.gamma)
 
@@ -254,12 +256,12 @@ def run_driver_trial(
 ) -> DriverRecord:
     """Fit and evaluate one mixture; apart from times, the record depends on the arguments only.
 
-    `baselines` of the split are computed by `measure_baselines` if they are not given.
+    `baselines` are those of the split, by default computed with `measure_baselines`.
     """
     mdp = data.mdp(plan, spec)
     train, test = data.split(plan, split)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LimiirlWarning)  # the record holds the same information
+        warnings.simplefilter("ignore", LimiirlWarning)  # the record contains the same information
         warnings.simplefilter("ignore", SklearnConvergenceWarning)
         start, seconds_start = _time_fit(driver_mixture(plan, spec, split).set_params(max_iter=0), mdp, train)
         again = driver_mixture(plan, spec, split).set_params(init=start.ensemble_)
@@ -298,17 +300,18 @@ def run_driver_trial(
 
 
 def measure_routes(data: DriverData, mixture: IntentMixture, test: Demonstrations) -> FloatArray:
-    """Return (2, N): fraction of each trip off its predicted route, and of the predicted route off the trip.
+    """Return the errors of predicted routes (2, N), as fractions of distance.
 
-    Routes are predicted from the first and last segment, at discount 1 (spec, section G): with a smaller discount a
-    route would depend on its origin.
+    The first row is the fraction of each trip that is not on its predicted route, the second row the fraction of the
+    predicted route that is not on the trip. Routes are predicted from the first and last segment with a discount of 1;
+    with a smaller discount a route would depend on its origin.
     """
     routes = Forecaster(mixture).predict_routes(test.start_states, test.last_states)
     return _compare_routes(data, test, routes)
 
 
 def measure_baselines(data: DriverData, plan: DriverPlan, split: int) -> dict[str, FloatArray]:
-    """Return `measure_routes` (2, N) of shortest and fastest routes for the test trips of a split."""
+    """Return the errors (2, N) of shortest and fastest routes for the test trips of a split; see `measure_routes`."""
     network, test = data.network, data.split(plan, split)[1][: plan.n_routes]
     mdp = network.mdp(plan.features)
     costs = {"distance": network.length_m, "time": network.duration_s}
@@ -319,9 +322,11 @@ def measure_baselines(data: DriverData, plan: DriverPlan, split: int) -> dict[st
 
 
 def _compare_routes(data: DriverData, test: Demonstrations, routes: Demonstrations) -> FloatArray:
-    # Both directions: the missed distance alone would favour detours.
+    # Measured in both directions, because the missed distance alone would favour detours.
     lengths = data.network.length_m
-    return np.stack([missing_distance_share(test, routes, lengths), missing_distance_share(routes, test, lengths)])
+    return np.stack(
+        [missing_distance_fraction(test, routes, lengths), missing_distance_fraction(routes, test, lengths)]
+    )
 
 
 def _time_fit(mixture: IntentMixture, mdp: MDP, demos: Demonstrations) -> tuple[IntentMixture, float]:
@@ -339,10 +344,10 @@ class DriverRow:
     n : int
         Number of splits.
     iterations, minutes, nll, missed, surplus : Interval
-        EM iterations, wall time, test NLL per trip, and the fractions of `measure_routes`. Splits overlap, so that
-        the intervals are too narrow; for a single split they are NaN.
+        EM iterations, wall time, test NLL per trip, and the errors of `measure_routes`. Splits overlap, so the
+        intervals are too narrow; for a single split they are NaN.
     gain : Interval or None
-        Test NLL of one intent minus that of this method, per split; None for one intent.
+        Test NLL of the single-intent model minus the test NLL of this method, per split; None for one intent.
     n_better : int
         Number of splits with a positive gain.
     """
@@ -361,7 +366,7 @@ class DriverRow:
 
 @dataclass(frozen=True, eq=False)
 class DriverResults:
-    """Records of a driver experiment in the order of the plan, without and with errors; `counts` if it was run."""
+    """Records of successful and of failed trials, in the order of the plan; `counts` is set if the plan was run."""
 
     plan: DriverPlan
     records: tuple[DriverRecord, ...]
@@ -373,12 +378,12 @@ class DriverResults:
         return tuple(r for r in self.records if r.method == method and r.gamma == gamma)
 
     def best(self, method: str, gamma: float, split: int | None = None) -> DriverRecord:
-        """Return the record with the lowest training NLL, over all splits or of one split."""
+        """Return the record with the lowest training NLL over all splits, or over one split."""
         records = [record for record in self.of(method, gamma) if split is None or record.split == split]
         if not records:
             where = "" if split is None else f" in split {split}"
             raise InvalidParameter(
-                f"There is no record of {method!r} at discount {gamma:g}{where}.",
+                f"method must have a record at discount {gamma:g}{where}; {method!r} has none.",
                 parameter="method",
                 value=method,
             )
@@ -386,9 +391,9 @@ class DriverResults:
 
     def rows(self) -> list[DriverRow]:
         """Return the rows of the table that have at least one split."""
-        kinds = [(DRIVER_METHODS, gamma) for gamma in self.plan.gammas] + [(DESTINATION_METHODS, 1.0)]
+        groups = [(DRIVER_METHODS, gamma) for gamma in self.plan.gammas] + [(DESTINATION_METHODS, 1.0)]
         rows = []
-        for methods, gamma in kinds:
+        for methods, gamma in groups:
             one, *_ = methods
             single = {record.split: record.test_nll for record in self.of(one, gamma)}
             for method in methods:
@@ -399,7 +404,7 @@ class DriverResults:
         return rows
 
     def baselines(self, what: Literal["missed", "surplus"] = "missed") -> dict[str, Interval]:
-        """Return the missed or surplus distance of shortest and fastest routes, over splits."""
+        """Return the mean missed or surplus distance of shortest and fastest routes over splits."""
         by_split = {record.split: record for record in self.records}
         if not by_split:
             return {}
@@ -409,11 +414,11 @@ class DriverResults:
         }
 
     def to_csv(self) -> str:
-        """Return one line per trial, without rewards and histories."""
-        left_out = ("spec", "seed", "error", "trace", "weights", "thetas", "history")
-        head = ["split", *(part.name for part in fields(DriverRecord) if part.name not in left_out)]
-        lines = [",".join(head)]
-        lines += [",".join(json.dumps(getattr(record, name)) for name in head) for record in self.records]
+        """Return the records in CSV format, one line per trial, without rewards and histories."""
+        omitted = ("spec", "seed", "error", "trace", "weights", "thetas", "history")
+        columns = ["split", *(entry.name for entry in fields(DriverRecord) if entry.name not in omitted)]
+        lines = [",".join(columns)]
+        lines += [",".join(json.dumps(getattr(record, name)) for name in columns) for record in self.records]
         return "\n".join(lines) + "\n"
 
 
@@ -438,7 +443,7 @@ def _interval(values: list[float]) -> Interval:
 
 @dataclass(eq=False)
 class _Attempt:
-    """Callable that runs a trial; it is sent once per worker, and caches the baselines of each split."""
+    """Function that runs a trial; it is sent to each worker once, and caches the baselines of each split."""
 
     data: DriverData
     plan: DriverPlan
@@ -464,20 +469,20 @@ def run_drivers(
     executor: Executor | None = None,
     retry_failed: bool = False,
 ) -> DriverResults:
-    """Run every trial of a plan that the folder does not have, and return all records.
+    """Run every trial of a plan that is missing from the folder, and return all records.
 
     Parameters
     ----------
     data : DriverData
     plan : DriverPlan
     folder : path
-        Created if absent; it belongs to one plan and one set of trips. An interrupted run resumes.
+        Run folder for one plan and one set of trips, created if absent. An interrupted run is resumed.
     progress : callable, optional
         Called as ``progress(done, total, message)`` after each trial.
     splits : sequence of int, optional
-        Run these splits only, so that several machines can share a folder.
+        Splits to run; several machines can run different splits in the same folder.
     executor : Executor, optional
-        By default trials run one after the other on all threads; an executor runs each on one thread.
+        By default trials run sequentially on all threads; an executor runs each trial on one thread.
     retry_failed : bool
         Whether to run failed trials again.
     """
@@ -497,7 +502,7 @@ def run_drivers(
         stored = stored if isinstance(stored, dict) else {}
         differing = [name for name, value in plan.to_dict().items() if stored.get(name) != value] or ["trips"]
         raise InvalidFile(
-            f"{folder} has a driver experiment with other {', '.join(differing)}. Choose another folder.",
+            f"{folder} contains a driver experiment with different {', '.join(differing)}. Pass another folder.",
             parameter="plan",
             value=differing,
         )
@@ -506,14 +511,14 @@ def run_drivers(
 
 
 def read_drivers(folder: str | PathLike[str]) -> DriverResults:
-    """Return the results of a driver experiment, finished or not, from its folder."""
+    """Return the results of a driver experiment, which may be incomplete, from its folder."""
     store = _open(folder, create=False)
     try:
         content: dict[str, Any] = store.header["plan"]
         plan = DriverPlan(**content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidFile(
-            f"{folder} is not a driver experiment, written by `limiirl reproduce drivers` ({error!s:.100}).",
+            f"{folder} does not contain a driver experiment written by `limiirl reproduce drivers` ({error!s:.100}).",
             parameter="folder",
             value=str(folder),
         ) from error
@@ -541,13 +546,13 @@ class DriverExample:
     Attributes
     ----------
     split : int
-        Split with the lowest training NLL of hard clustering.
+        Split in which hard clustering has its lowest training NLL.
     trips : Demonstrations
         Test trips of the split.
     mixture : IntentMixture
-        Mixture of hard clustering, with the responsibilities of `trips`.
+        Mixture initialised by hard clustering, with the responsibilities of `trips`.
     guide : IntentMixture
-        Destination model, for forecasts.
+        Mixture conditional on the destination, for forecasts.
     """
 
     split: int
@@ -571,10 +576,10 @@ def driver_example(data: DriverData, results: DriverResults, n_trips: int = 2000
 def _restore(
     data: DriverData, results: DriverResults, spec: DriverSpec, split: int, demos: Demonstrations
 ) -> IntentMixture:
-    """Return the fitted mixture of a trial, with the responsibilities of some trips."""
+    """Return the fitted mixture of a trial, with the responsibilities of `demos`."""
     ensemble = results.best(spec.method, spec.gamma, split).ensemble
     mixture = driver_mixture(results.plan, spec, split).set_params(init=ensemble, max_iter=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LimiirlWarning)  # were issued by the fit
+        warnings.simplefilter("ignore", LimiirlWarning)  # the original fit has issued them
         fitted: IntentMixture = mixture.fit(data.mdp(results.plan, spec), demos)
     return fitted

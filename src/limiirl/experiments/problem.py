@@ -23,7 +23,7 @@ from limiirl.mixture import IntentMixture
 from limiirl.worlds import WORLDS, ContinuousPuddleWorld, IntentWorld, geometric_weights
 
 TEST_SET = 1
-"""Offset of the seed of the test set from that of the training set."""
+"""Difference between the seeds of the test set and the training set."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,12 +39,12 @@ class WorldProblem:
 
     @property
     def longest(self) -> int:
-        """Length of the longest demonstration of both sets."""
+        """Length of the longest training or test demonstration."""
         return int(max(self.demos.lengths.max(), self.test.lengths.max()))
 
     @property
     def mdp(self) -> MDP:
-        """The MDP that a model is fitted in."""
+        """MDP of the world."""
         return self.world.mdp
 
     @property
@@ -53,12 +53,12 @@ class WorldProblem:
         return self.truth.n_intents
 
     def points(self, irl: Any) -> NDArray[np.float64]:
-        """Return the features (N, d) that a warm start clusters."""
+        """Return the features (N, d) that are clustered by a warm start."""
         del irl
         return self.demos.features(self.world.mdp)
 
     def rewards(self, thetas: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the rewards (K, d) of a model's parameters, which are the same here."""
+        """Return the rewards (K, d) of a model; here they are its parameters."""
         return thetas
 
     def scores(self, mixture: IntentMixture) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def nan_to_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-# Methods are compared on the same data, one after the other: a few problems are cached.
+# A few problems are cached, because consecutive trials apply different methods to the same data.
 @lru_cache(maxsize=4)
 def _make_problem(world: str, given: Parameters, sizes: tuple[int, int], imbalance: float, seed: int) -> WorldProblem:
     made: IntentWorld = WORLDS[check_choice(world, "world", tuple(WORLDS))](**dict(given), seed=seed)
@@ -126,7 +126,7 @@ class AgentsProblem:
 
     @property
     def mdp(self) -> None:
-        """The MDP that a model is fitted in: none."""
+        """None: models of agents are fitted without an MDP."""
         return None
 
     @property
@@ -135,18 +135,18 @@ class AgentsProblem:
         return int(self.labels.max()) + 1
 
     def points(self, irl: Any) -> NDArray[np.float64]:
-        """Return the features (M, m) that a warm start clusters."""
+        """Return the features (M, m) that are clustered by a warm start."""
         return np.asarray(irl.features(None, self.demos))
 
     def rewards(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Convert weights of costs to rewards (K, d) in the MDP, or back; without an MDP they are the same."""
+        """Convert cost weights to rewards (K, d) or vice versa; without an MDP they are equal."""
         return weights if self.plan_mdp is None else -weights
 
     def scores(self, mixture: IntentMixture) -> dict[str, Any]:
         """Return the scores of a mixture by their names in a record.
 
-        Weights are identified up to scale and to features that are constant over steps, so that they can be compared
-        only by planning in an MDP.
+        Cost weights are identified only up to scale and up to features that are constant over steps. Therefore they can
+        be compared only by planning in an MDP.
         """
         recovery = recover(self.test_labels, mixture.predict_proba(self.test))  # type: ignore[arg-type]
         learned = RewardEnsemble(mixture.weights_, self.rewards(mixture.thetas_))
@@ -185,7 +185,7 @@ def _make_puddle_world(given: Parameters, seed: int) -> ContinuousPuddleWorld:
 def _index_labels(agents: Agents) -> IntArray:
     """Return the labels of agents as integers from 0."""
     if agents.labels is None:
-        raise InvalidParameter("The agents of a trial must have labels.", parameter="labels")
+        raise InvalidParameter("labels must be set for the agents of a trial; got None.", parameter="labels")
     return np.unique(agents.labels, return_inverse=True)[1].astype(np.int64)
 
 
@@ -195,7 +195,7 @@ def _convert_to_agents(spec: Spec, n_agents: int, seed: int) -> AgentsProblem:
     mdp = problem.world.mdp
     if mdp.state_features is None or mdp.n_features != mdp.n_state_features:
         raise InvalidParameter.of("world", spec.world, "must have state features only, if n_agents is given")
-    # Sigma-GIRL's weights are nonnegative, and all true rewards in these worlds are nonpositive: learn costs.
+    # Costs are learned, because Sigma-GIRL's weights are nonnegative and all true rewards in these worlds nonpositive.
     costs = -mdp.state_features
     given = ((problem.demos, problem.labels), (problem.test, problem.test_labels))
     demos, test = (
@@ -221,12 +221,12 @@ def make_agents(spec: Spec, seed: int) -> AgentsProblem:
         return _make_puddle_agents(spec.world_parameters, sizes, seed)
     if spec.n_agents is None:
         raise InvalidParameter.of("n_agents", None, f"must be an integer in {spec.world}, which has no agents")
-    # Only the fields that determine the agents, so that all methods share the cached problem.
+    # Only the fields that determine the agents are passed, so that all methods share the cached problem.
     return _convert_to_agents(Spec(spec.world, spec.world_parameters, *sizes, spec.imbalance), spec.n_agents, seed)
 
 
 def assign_agents(labels: IntArray, n_agents: int) -> IntArray:
-    """Return the agent (N,) of each demonstration: those of an intent go to its agents in turn.
+    """Return the agent (N,) of each demonstration; the demonstrations of an intent alternate between its agents.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Records of trials: flat values that are reproducible, apart from times."""
+"""Records of trials, which are reproducible except for times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from limiirl.mdp import RewardEnsemble
 
 MEASURED = ("seconds_start", "seconds_em")
-"""Fields that depend on the machine, and differ between runs."""
+"""Measured times, which differ between runs."""
 
 
 class AnySpec(Protocol):
@@ -21,7 +21,7 @@ class AnySpec(Protocol):
 
     @property
     def hash(self) -> str:
-        """Hash; equal settings have equal hashes."""
+        """Hash of the settings; equal settings have equal hashes."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -33,9 +33,9 @@ class AnySpec(Protocol):
 
 @dataclass(frozen=True)
 class BaseRecord:
-    """Outcome of one trial, with the key (hash of the settings, seed).
+    """Outcome of one trial, identified by the hash of its settings and its seed.
 
-    `error` and `trace` are empty, or the error of a failed trial in one line and its stack trace.
+    For a failed trial, `error` is the error message in one line and `trace` the stack trace; otherwise both are empty.
     """
 
     spec: str
@@ -62,27 +62,27 @@ class BaseRecord:
 class Record(BaseRecord):
     """Outcome of one trial in a world.
 
-    Scores with the suffix `_start` are those of the initial ensemble. Fields without a value are None.
+    Fields with the suffix `_start` are evaluated for the initial ensemble. Missing values are None.
 
     Attributes
     ----------
     max_length : int or None
         Maximum trajectory length of the model, if it has one.
     n_iter, converged : int, bool
-        Of EM; 0 iterations for the supervised baseline.
+        Number of EM iterations (0 for the supervised baseline), and whether EM converged.
     seconds_start, seconds_em : float
         Wall time of the initialisation and of EM.
     margin : float
-        Mean over pairs of intents of the smallest distance between features of their demonstrations.
+        Smallest distance between the features of demonstrations of two intents, averaged over pairs of intents.
     change : float
-        Realised epsilon: the change of the responsibilities in the first E-step after a warm start.
+        Realised epsilon: the change in the responsibilities in the first E-step after a warm start.
     nll, train_nll : float
         Mean negative log-likelihood of the test and training demonstrations.
     anid, anid_hard, anid_truth : float
-        ANID between the true labels and the posterior, between the true labels and the most likely intents, and
-        between the posteriors of the true and the learned ensemble, on the test demonstrations.
+        ANID on the test demonstrations: between the true labels and the posterior, between the true labels and the most
+        likely intents, and between the posteriors of the true and the learned ensemble.
     accuracy : float
-        Fraction of test demonstrations or agents with the correct intent, after the best matching of intents.
+        Fraction of test demonstrations or agents with the correct intent, under the best matching of intents.
     gevd, gevd_normalised : float
         None if rewards cannot be compared with the truth.
     weights, thetas : (K,), (K, d)
@@ -121,14 +121,14 @@ class Record(BaseRecord):
 
     @property
     def seconds(self) -> float | None:
-        """Wall time of initialisation and EM, the duration of the paper."""
+        """Wall time of initialisation and EM, which the paper calls duration."""
         if self.seconds_start is None or self.seconds_em is None:
             return None
         return self.seconds_start + self.seconds_em
 
 
 def describe_error(error: Exception) -> tuple[str, str]:
-    """Return an error in one line, and its stack trace without folder names, since records are published."""
+    """Return an error in one line, and its stack trace without folder names, because records are published."""
     message = str(error).strip().splitlines() or ["no message"]
     frames = traceback.extract_tb(error.__traceback__)
     stack = [f"{Path(f.filename).name}:{f.lineno} in {f.name}: {f.line}" for f in frames]
@@ -142,24 +142,24 @@ FIELDS = tuple(field.name for field in fields(Record))
 class DriverRecord(BaseRecord):
     """Outcome of one trial of the driver experiment; its seed is the index of the split.
 
-    NLLs are means per trip, first segment included; those of destination models are conditional on both ends.
+    NLLs are means per trip and include the first segment; for destination models they are conditional on both ends.
 
     Attributes
     ----------
     method, gamma : str, float
     n_iter, converged, n_evaluations : int, bool, int
-        EM iterations, convergence, and evaluations of the objective in all M-steps.
+        Number of EM iterations, whether EM converged, and number of evaluations of the objective in all M-steps.
     seconds_start, seconds_em : float
         Wall time of the initialisation and of EM.
     train_nll, test_nll, test_nll_segment : float
-        NLL of the mixture per trip, and per segment.
+        NLL of the mixture per trip; `test_nll_segment` is per segment.
     test_nll_bound : float
-        Weighted mean of the NLLs of the intents, an upper bound of `test_nll` that the released code reports.
+        Weighted mean of the NLLs of the intents, an upper bound on `test_nll`, as reported by the released code.
     missed, missed_distance, missed_time : float
-        Mean fraction of the driven distance that is not on the predicted route, given origin and destination: of the
-        mixture, of shortest and of fastest routes.
+        Mean fraction of the driven distance that is not on the route predicted from origin and destination, by the
+        mixture, by the shortest route and by the fastest route.
     surplus, surplus_distance, surplus_time : float
-        Mean fraction of the predicted distance that is not on the driven route.
+        Mean fraction of the predicted distance that is not on the driven route, for the same three predictions.
     n_at_bounds : int
         Number of reward parameters at a bound.
     weights, thetas : (K,), (K, d)

@@ -1,4 +1,4 @@
-"""Records of a study as arrays over worlds, and the numbers that the paper reports."""
+"""Records of a study as arrays over worlds, and the values that the paper reports."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ MEASURES = {"n_iter": "iterations", "seconds": "seconds", "nll": "NLL", "anid": 
 """Measures that the paper reports, by their names in a record."""
 
 TIES = {"nll": 1e-4, "anid": 1e-4, "gevd": 1e-3}
-"""Differences below these are ties: EM runs to the same solution differ by less, as they stop at a tolerance."""
+"""Largest differences that count as ties: EM runs that converge to the same solution differ by less."""
 
 
 @dataclass(frozen=True)
 class GevdFlow:
-    """GEVD of the rewards of a method: its value, and its flow between true (rows) and learned intents."""
+    """GEVD of the rewards of a method, with the flow and the EVD between true intents (rows) and learned intents."""
 
     init: str
     value: float
@@ -42,7 +42,8 @@ class GevdFlow:
 class WorldExample:
     """One world of a study: its demonstrations, the truth, and the mixture fitted from the warm start.
 
-    Learned intents are in the order of the true ones; `spec` is that of the warm start, `flows` are by method.
+    Learned intents are in the order of the true intents. `spec` is the specification of the warm start, and `flows`
+    maps methods to their GEVD.
     """
 
     seed: int
@@ -66,7 +67,7 @@ class WorldExample:
 
     @property
     def demos(self) -> Demonstrations:
-        """The demonstrations."""
+        """Training demonstrations."""
         return Demonstrations(np.array(self.states), np.array(self.offsets))
 
     @property
@@ -87,7 +88,7 @@ class WorldExample:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Results:
-    """Records of one study by (hash of the specification, seed), and its example world if the run stored one."""
+    """Records of one study by (hash of the specification, seed), and its example world if one was stored."""
 
     study: Study
     records: dict[tuple[str, int], Record]
@@ -95,7 +96,7 @@ class Results:
 
     @classmethod
     def of(cls, study: Study, records: Iterable[Record]) -> Results:
-        """Return the results of a study from records of any studies."""
+        """Select the records of a study from the records of any studies."""
         hashes = {spec.hash for spec in study.specs}
         return cls(study, {record.key: record for record in records if record.spec in hashes})
 
@@ -104,7 +105,7 @@ class Results:
 
     @cached_property
     def seeds(self) -> tuple[int, ...]:
-        """Seeds of the worlds in which every setting was tried."""
+        """Seeds of the worlds in which every setting has a record."""
         tried = [{seed for key, seed in self.records if key == spec.hash} for spec in self.study.specs]
         return tuple(sorted(set.intersection(*tried)))
 
@@ -114,12 +115,12 @@ class Results:
         return [record for record in self.records.values() if record.failed]
 
     def record(self, method: str, x: Point, seed: int) -> Record | None:
-        """Return the record of one trial, or None."""
+        """Return the record of one trial, or None if there is none."""
         spec = self.study.spec(method, x)
         return None if spec is None else self.records.get((spec.hash, seed))
 
     def values(self, method: str, x: Point | tuple[Point, ...], measure: str) -> FloatArray:
-        """Return a measure (n,) over `seeds`, nan where it is missing; at several points, their mean per world.
+        """Return a measure (n,) for each seed, nan if it is missing; several points are averaged per world.
 
         The supervised baseline has neither iterations nor a duration.
         """
@@ -130,26 +131,26 @@ class Results:
         spec = self.study.spec(method, x)
         if spec is None:
             methods, points = ", ".join(self.study.methods), ", ".join(map(str, self.study.points))
-            rule = f"must be a cell of {self.study.name}, with methods {methods} and points {points}"
+            rule = f"must be a method and a point of {self.study.name} (methods: {methods}; points: {points})"
             raise InvalidParameter.of("method", (method, x), rule)
         if spec.supervised and measure in ("n_iter", "seconds"):
             return np.full(len(self.seeds), np.nan)
         records = [self.record(method, x, seed) for seed in self.seeds]
-        numbers = [None if record is None else getattr(record, measure) for record in records]
-        return np.array([np.nan if number is None else number for number in numbers], dtype=np.float64)
+        values = [None if record is None else getattr(record, measure) for record in records]
+        return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
     def interval(self, method: str, x: Point, measure: str) -> Interval | None:
-        """Return the mean over worlds with its 95 % interval, or None for fewer than two worlds."""
+        """Return the mean over worlds with its 95 % interval, or None if there are fewer than two worlds."""
         values = self.finite(method, x, measure)
         return mean_interval(values) if values.size > 1 else None
 
     def finite(self, method: str, x: Point, measure: str) -> FloatArray:
-        """Return the values that are not missing."""
+        """Return the values of a measure that are not missing."""
         values = self.values(method, x, measure)
         return values[np.isfinite(values)]
 
     def compare(self, first: Cell, second: Cell, measure: str, level: float = 0.99) -> Comparison | None:
-        """Return the paired comparison of two cells over their common worlds, or None for fewer than two."""
+        """Compare two cells over their common worlds; return None if there are fewer than two."""
         a, b = (self.values(method, x, measure) for method, x in (first, second))
         both = np.isfinite(a) & np.isfinite(b)
         names = (first[0], second[0])
@@ -193,11 +194,11 @@ TABLE1 = MappingProxyType(
 """ElementWorld half of Table 1, by method and measure."""
 
 TARGETS = ("nll", "anid", "gevd")
-"""Measures that should agree. Iterations need not: the paper's stopping rule depends on its inexact gradient."""
+"""Measures that should agree. Iterations may differ: the paper's stopping rule depends on its inexact gradient."""
 
 
 def verdict(ours: Interval, reported: Reported) -> str:
-    """Return "agrees", "in rounding" if it agrees within the rounding error of the paper, or "differs".
+    """Return "agrees", "in rounding" if the values agree within the rounding error of the paper, or "differs".
 
     Examples
     --------

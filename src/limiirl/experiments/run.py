@@ -1,4 +1,4 @@
-"""Run trials: skip those in the store, send the others to an executor, and write their records."""
+"""Run the trials that are missing from a store with an executor, and write their records."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from limiirl.experiments.record import AnySpec, BaseRecord, Record
 from limiirl.experiments.results import TIES, GevdFlow, Results, WorldExample
 from limiirl.experiments.spec import Spec, Study
 from limiirl.experiments.store import Store
-from limiirl.experiments.studies import PAPER_LENGTH, tasks
+from limiirl.experiments.studies import PAPER_LENGTH, iterate_trials
 from limiirl.experiments.trial import attempt, fit_problem, get_problem, make_mixture, single_threaded
 from limiirl.mdp import RewardEnsemble
 from limiirl.metrics import gevd
 from limiirl.mixture import IntentMixture, align_to_labels
 
-# A killed run loses the trials of this time; one transaction per trial would cost more.
+# A killed run loses the trials of the last second; one transaction per trial would be slower.
 _FLUSH_SECONDS = 1.0
 WARM_START, RANDOM_START = "k-means, MLE", "random rewards"
 _STUDIES_WITH_EXAMPLE = ("table1", "boxplots")
@@ -35,18 +35,18 @@ R = TypeVar("R", bound=BaseRecord)
 
 @dataclass
 class RunCounts:
-    """Numbers of trials of a run.
+    """Trial counts of a run.
 
     Attributes
     ----------
     total : int
-        All trials.
+        Number of trials.
     skipped, failed_before : int
-        Trials that were in the store already, and those among them that failed.
+        Number of trials that were already in the store, and the number of failed ones among them.
     done : int
-        Trials that this run has written.
+        Number of trials that were run.
     failures : list of records
-        Records of those that failed.
+        Records of the trials that failed in this run.
     """
 
     total: int
@@ -65,7 +65,7 @@ def run_trials(
     retry_failed: bool = False,
     progress: Progress | None = None,
 ) -> RunCounts:
-    """Run every trial that a store does not have, and write its record.
+    """Run every trial that is missing from a store, and write its record.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def run_trials(
     attempt : callable
         Runs one trial and returns its record; errors are recorded, not raised.
     executor : Executor, optional
-        By default trials run one after the other in this process, on all its threads.
+        By default trials run sequentially in this process, on all its threads.
     retry_failed : bool
         Whether to run failed trials again.
     progress : callable, optional
@@ -91,7 +91,7 @@ def run_trials(
             progress(counts.done + counts.skipped, counts.total, skipped)
 
     def missing() -> Iterator[tuple[S, int]]:
-        # Lazily: other runs may write trials in the meantime.
+        # Evaluated lazily, because other runs may write trials in the meantime.
         for spec, seed in trials:
             if (spec.hash, seed) in ledger.keys:
                 counts.skipped += 1
@@ -110,7 +110,7 @@ def run_trials(
             ledger.add(result)
             report()
     finally:
-        ledger.flush()  # an interrupted run keeps its finished trials
+        ledger.flush()  # also if the run is interrupted
     return counts
 
 
@@ -121,7 +121,7 @@ def _run(
 
 
 class _Ledger:
-    """Keys in the store, and records to be written; both are synchronised at most once per second."""
+    """Keys in the store, and records to be written; `add` synchronises both at most once per second."""
 
     def __init__(self, store: Store[Any], *, retry_failed: bool) -> None:
         self.store, self.retry_failed = store, retry_failed
@@ -150,19 +150,19 @@ def run_studies(
     retry_failed: bool = False,
     progress: Progress | None = None,
 ) -> RunCounts:
-    """Run every trial of some studies that the store does not have, and write its record.
+    """Run every trial of the given studies that is missing from the store, and write its record.
 
     The records do not depend on the executor, the number of workers or interruptions. Several runs may share a store:
-    each skips the trials that another has written. The example worlds of a report are stored at the end.
+    each skips the trials that another run has written. The example worlds of a report are stored at the end.
 
     Parameters
     ----------
     studies : sequence of Study
     store : Store
     executor : Executor, optional
-        All cores of this machine by default.
+        By default all cores of this machine are used.
     repeats : int, optional
-        Worlds per study; the study's own by default.
+        Number of worlds per study; by default the number of the study.
     retry_failed : bool
         Whether to run failed trials again.
     progress : callable, optional
@@ -171,15 +171,15 @@ def run_studies(
     Examples
     --------
     >>> import tempfile
-    >>> from limiirl.experiments.studies import choose
+    >>> from limiirl.experiments.studies import choose_studies
     >>> store = Store(tempfile.mkdtemp())
-    >>> run_studies(choose(["margin"]), store, Executor(workers=1), repeats=1).done
+    >>> run_studies(choose_studies(["margin"]), store, Executor(workers=1), repeats=1).done
     5
-    >>> run_studies(choose(["margin"]), store, Executor(workers=1), repeats=1).skipped
+    >>> run_studies(choose_studies(["margin"]), store, Executor(workers=1), repeats=1).skipped
     5
     """
-    trials = list(tasks(studies, repeats))
-    # Runs that share a store start at different trials, so that they rarely repeat each other's work.
+    trials = list(iterate_trials(studies, repeats))
+    # Runs that share a store start at different trials, so that they rarely run the same trial.
     first = os.getpid() * 7919 % max(len(trials), 1)
     trials = trials[first:] + trials[:first]
     counts = run_trials(trials, store, attempt, executor or Executor(), retry_failed=retry_failed, progress=progress)
@@ -190,21 +190,21 @@ def run_studies(
 def typical_seed(results: Results) -> int | None:
     """Return the seed of the example world, or None if no trial succeeded.
 
-    Among the worlds in which warm and random start differ in GEVD, or else among all, it is the one whose GEVD of the
-    warm start is nearest to the median.
+    It is the world whose GEVD from the warm start is closest to the median. Worlds in which the warm start and random
+    rewards have the same GEVD are considered only if there are no others.
     """
     warm, random = (results.values(method, PAPER_LENGTH, "gevd") for method in (WARM_START, RANDOM_START))
     finite = np.isfinite(warm)
     if not finite.any():
         return None
-    apart = finite & (np.abs(random - warm) > TIES["gevd"])
-    candidates = np.flatnonzero(apart if apart.any() else finite)
+    differ = finite & (np.abs(random - warm) > TIES["gevd"])
+    candidates = np.flatnonzero(differ if differ.any() else finite)
     distance = np.abs(warm[candidates] - np.median(warm[finite]))
     return results.seeds[int(candidates[np.argmin(distance)])]
 
 
 def make_example(results: Results) -> WorldExample | None:
-    """Return the example world of a study in the paper's setting, or None if there is none."""
+    """Return the example world of a study in the paper's setting, or None if its warm start has no fit."""
     seed = typical_seed(results)
     if seed is None:
         return None
@@ -213,9 +213,10 @@ def make_example(results: Results) -> WorldExample | None:
         return None
     problem, mixture = make_problem(spec, seed), restore(spec, record)
     flows = {WARM_START: _flow(spec, problem, mixture)}
-    other, record = _find_fit(results, RANDOM_START, seed)
-    if other is not None and record is not None:
-        flows[RANDOM_START] = _flow(other, make_problem(other, seed), restore(other, record))
+    random_spec, random_record = _find_fit(results, RANDOM_START, seed)
+    if random_spec is not None and random_record is not None:
+        random_problem = make_problem(random_spec, seed)
+        flows[RANDOM_START] = _flow(random_spec, random_problem, restore(random_spec, random_record))
     return WorldExample(
         seed,
         spec,
@@ -233,7 +234,7 @@ def make_example(results: Results) -> WorldExample | None:
 
 
 def _find_fit(results: Results, method: str, seed: int) -> tuple[Spec | None, Record | None]:
-    """Return the settings and the record of a method in the paper's setting; the record is None if it has no fit."""
+    """Return the specification and the record of a method in the paper's setting; the record is None without a fit."""
     record = results.record(method, PAPER_LENGTH, seed)
     return results.study.spec(method, PAPER_LENGTH), None if record is None or record.thetas is None else record
 
@@ -244,7 +245,7 @@ def _flow(spec: Spec, problem: WorldProblem, mixture: IntentMixture) -> GevdFlow
 
 
 def store_examples(studies: Iterable[Study], store: Store[Record]) -> None:
-    """Store the example worlds of studies that a report shows in detail."""
+    """Store the example worlds that a report shows in detail."""
     for study in studies:
         if study.name in _STUDIES_WITH_EXAMPLE:
             example = make_example(Results.of(study, store.read([spec.hash for spec in study.specs])))
@@ -253,7 +254,7 @@ def store_examples(studies: Iterable[Study], store: Store[Record]) -> None:
 
 
 def restore(spec: Spec, record: Record) -> IntentMixture:
-    """Return the fitted mixture of a record, with its intents in the order of the true ones.
+    """Return the fitted mixture of a record, with its intents in the order of the true intents.
 
     Examples
     --------
@@ -264,7 +265,9 @@ def restore(spec: Spec, record: Record) -> IntentMixture:
     """
     if record.weights is None or record.thetas is None:
         raise InvalidParameter(
-            f"Trial {record.spec} with seed {record.seed} failed: {record.error}", parameter="record", value=record.key
+            f"record must contain a fit; trial {record.spec} with seed {record.seed} failed: {record.error}",
+            parameter="record",
+            value=record.key,
         )
     with single_threaded():
         problem = get_problem(spec, record.seed)

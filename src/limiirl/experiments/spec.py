@@ -1,4 +1,4 @@
-"""Specifications of trials and studies: frozen values with a stable hash; the methods and main setting of the paper."""
+"""Specifications of trials and studies with a stable hash; the methods and the main setting of the paper."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from limiirl.errors import InvalidFile, InvalidParameter
 
 Plain = bool | int | float | str | tuple[float, ...] | None
 Parameters = tuple[tuple[str, Plain], ...]
-# Part of every hash: increase it when a trial of the same specification gives another result.
+# Part of every hash. Increase it if the result of a trial changes for the same specification.
 PROCEDURE = 1
 TRUE_LABELS, FULL_GMM = "labels", "gmm_full"
 _LONGEST = "longest"
-# Fields that hold parameters by name, with the names that are set by other fields or by the seed.
+# Fields that contain named parameters, and the names that are set by other fields or by the seed.
 _MAPPINGS: dict[str, dict[str, str]] = {
     "world_parameters": {"seed": "the seed of the trial"},
     "model_parameters": {"max_length": "the field max_length"},
@@ -32,7 +32,7 @@ _MAPPINGS: dict[str, dict[str, str]] = {
 }
 AGENT_WORLDS = ("ContinuousPuddleWorld",)
 """Worlds whose data are agents."""
-# Fields without effect in these worlds, with the only value allowed there: others would only change the hash.
+# Fields without effect in these worlds. Only these values are allowed: any other value would only change the hash.
 _NO_EFFECT = {"imbalance": 0.0, "max_length": _LONGEST, "n_agents": None}
 
 
@@ -56,7 +56,7 @@ def _normalise(name: str, value: Any) -> Plain:
         return int(number) if number.is_integer() else number
     if isinstance(value, list | tuple) and all(isinstance(x, Real) for x in value):
         return tuple(int(x) if float(x).is_integer() else float(x) for x in value)
-    raise InvalidParameter.of(name, value, "must be a number, a string, None or a list of numbers, to be hashed")
+    raise InvalidParameter.of(name, value, "must be a number, a string, None or a list of numbers")
 
 
 @dataclass(frozen=True)
@@ -68,26 +68,26 @@ class Spec:
     world, world_parameters : str, tuple of (name, value)
         Name in `limiirl.worlds.WORLDS`, and parameters other than the seed, from `parameters` or a mapping.
     n_demos, n_test : int
-        Training and test demonstrations.
+        Numbers of training and test demonstrations.
     imbalance : float
-        p of geometric mixture weights; 0 for equal weights.
+        Parameter p of geometric mixture weights; 0 for equal weights.
     n_intents : int
-        K.
+        Number of intents K.
     model, model_parameters : str, tuple
         Name of a registered model, and its parameters other than `max_length`.
     init, reward_init : str
-        Those of `IntentMixture`; `init` may also be "labels" (the true labels, for the supervised baseline) or
-        "gmm_full" (scikit-learn's Gaussian mixture with full covariances, best of 5 random starts).
+        Parameters of `IntentMixture`. `init` may also be "labels" (the true labels, for the supervised baseline) or
+        "gmm_full" (scikit-learn's Gaussian mixture with full covariances, best of 5 random initialisations).
     max_iter : int
         Maximum number of EM iterations.
     max_length : int or "longest"
-        Maximum trajectory length L of the model. "longest" is the longest demonstration of both sets for MaxEnt, and
-        no bound for causal models.
+        Maximum trajectory length L of the model. "longest" means the longest training or test demonstration for MaxEnt,
+        and no limit for causal models.
     mixture_parameters : tuple of (name, value)
         Further parameters of `IntentMixture`, such as `n_init`.
     n_agents : int, optional
-        Agents per intent that share its demonstrations, for models of agents. In `AGENT_WORLDS`, which have agents of
-        their own, `n_demos` and `n_test` are trajectories per agent.
+        Number of agents per intent, among which its demonstrations are divided, for models of agents. The worlds of
+        `AGENT_WORLDS` generate agents; there, `n_demos` and `n_test` are trajectories per agent.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class Spec:
             for key, _ in forms[name]:
                 if key in reserved:
                     raise InvalidParameter(
-                        f"{name} must not hold {key!r}, which is set by {reserved[key]}.", parameter=name, value=key
+                        f"{name} must not contain {key!r}, which is set by {reserved[key]}.", parameter=name, value=key
                     )
         for name, form in forms.items():
             object.__setattr__(self, name, form)
@@ -141,7 +141,7 @@ class Spec:
 
     @cached_property
     def hash(self) -> str:
-        """Sixteen hexadecimal digits, a hash of all fields and of `PROCEDURE`."""
+        """Hash of all fields and of `PROCEDURE`, in 16 hexadecimal digits."""
         text = json.dumps([PROCEDURE, self.to_dict()], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -155,13 +155,13 @@ class Spec:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Spec:
         """Return the specification from the values of `to_dict`."""
-        odd = sorted(set(content) ^ {field.name for field in fields(cls)})
-        if odd:
+        wrong = sorted(set(content) ^ {field.name for field in fields(cls)})
+        if wrong:
             raise InvalidFile(
-                f"A specification has missing or unknown fields: {', '.join(odd)}. Use the version of limiirl that "
-                "wrote it.",
+                f"content must have the fields of Spec; missing or unknown: {', '.join(wrong)}. Use the version of "
+                "limiirl that wrote it.",
                 parameter="content",
-                value=odd,
+                value=wrong,
             )
         return cls(**content)
 
@@ -179,12 +179,12 @@ class Spec:
 
     @property
     def supervised(self) -> bool:
-        """True if the true labels are given."""
+        """True if the mixture is initialised with the true labels."""
         return self.init == TRUE_LABELS
 
 
 BASE = Spec(world_parameters=parameters(n_elements=3, wind=0.1, height=6, gamma=0.99))
-"""Main setting of the paper: E = K = 3, w = 0.1, h = 6, discount 0.99, N = 100, L the longest demonstration."""
+"""Main setting of the paper: E = K = 3, w = 0.1, h = 6, discount 0.99, N = 100, L of the longest demonstration."""
 
 METHODS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -197,10 +197,10 @@ METHODS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "supervised": {"init": TRUE_LABELS, "reward_init": "mle", "max_iter": 0},
     }
 )
-"""Methods by name, as changes of a specification.
+"""Methods by name, as overrides of a specification.
 
 The random initialisation of the paper is "random rewards". The paper does not name the covariance type of its Gaussian
-mixture: "GMM" has a tied covariance, "full GMM" full covariances and random starts.
+mixture: "GMM" has a tied covariance, "full GMM" has full covariances and random initialisations.
 """
 
 Point = float | str
@@ -223,9 +223,9 @@ class Study:
     ----------
     name, title : str
     axis : str
-        Label of `x` of the settings.
+        Label of the axis, whose points are the `x` of the settings.
     repeats : int
-        Default number of worlds: that of the paper, where the paper has the study.
+        Default number of worlds; the paper's number if the paper has the study.
     settings : tuple of Setting
     """
 
@@ -250,7 +250,7 @@ class Study:
         return tuple(dict.fromkeys(setting.x for setting in self.settings))
 
     def spec(self, method: str, x: Point) -> Spec | None:
-        """Return the specification of a cell, or None if the study does not have it."""
+        """Return the specification of a cell, or None if the study does not contain the cell."""
         return self._cells.get((method, x))
 
     @cached_property
@@ -264,7 +264,7 @@ class Study:
 
 
 def method_spec(spec: Spec, method: str) -> Spec:
-    """Return a specification with a method of `METHODS`; the supervised one has one intent per label.
+    """Apply a method of `METHODS` to a specification; the supervised method has one intent per label.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Results of a run in one SQLite file, with atomic transactions and concurrent writers."""
+"""Results of a run in one SQLite file, which supports atomic transactions and concurrent writers."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ VERSION = 1
 _APPLICATION = 0x6C696D69
 _TIMEOUT_S = 60.0  # a writer waits for others
 _PACKAGES = ("numpy", "scipy", "numba", "scikit-learn")
-# Rows are never changed, and there is no index: the checksum of a row alone decides whether it is intact.
+# Rows are never changed, and there is no index, so the checksum of a row suffices to detect corruption.
 # AUTOINCREMENT: the number of a deleted row is not used again.
 _TABLES = ("header", "specs", "records", "runs", "examples")
 _SCHEMA = "".join(
     f"CREATE TABLE IF NOT EXISTS {table} (id INTEGER PRIMARY KEY AUTOINCREMENT, content TEXT, digest TEXT);"
     for table in _TABLES
 )
-# System errors by SQLite's names; other errors mean a damaged file.
+# System errors by the names of SQLite's errors; other errors mean that the file is corrupted.
 _SYSTEM_ERRORS = {
     "SQLITE_FULL": errno.ENOSPC,
     "SQLITE_BUSY": errno.EBUSY,
@@ -53,25 +53,26 @@ R = TypeVar("R", bound=BaseRecord)
 class Store(Generic[R]):
     """Settings, records and invocations of a run, for any number of concurrent writers.
 
-    Records have the key (hash of the settings, seed) and are only added. A success hides failures of the same key. If
-    two successes differ, times apart, a warning is issued, and which one is read depends on their content only. A row
-    that does not match its checksum is reported and removed, and its trial runs again.
+    Records are identified by (hash of the settings, seed); they are added, never changed. A successful record takes
+    precedence over failed records of the same trial. If two successful records differ in more than times, a warning is
+    issued; which of the two is read depends on their contents only. A row that does not match its checksum is reported
+    and removed, and its trial is run again.
 
     Parameters
     ----------
     folder : path
         Run folder; the results are in its file results.sqlite.
     create : bool
-        Create the run if the folder is absent or empty.
+        Whether to create the run if the folder is absent or empty.
     record, spec : type
         Types of the records and of their settings.
 
     Raises
     ------
     InvalidFile
-        If the folder is not a run, or the file is damaged or from a newer version.
+        If the folder is not a run, or the file is corrupted or was written by a newer version.
     OSError
-        From any method that writes, if the disk is full or read-only. The store is unchanged.
+        Raised by any method that writes if the disk is full or read-only. The store is unchanged.
 
     Examples
     --------
@@ -103,13 +104,13 @@ class Store(Generic[R]):
         self.spec = spec
         self._file = self.folder / FILE
         self._last_id = 0
-        # Per key, the record to be read, followed by those that differ from it.
+        # Per key, the record that is read, followed by the records that differ from it.
         self._records: dict[Key, list[R]] = {}
         if create:
             self._create()
         elif not self._file.exists():
             raise InvalidFile(
-                f"{self.folder} is not a run of limiirl: it has no {FILE}.",
+                f"{self.folder} is not a run of limiirl: it does not contain {FILE}.",
                 parameter="folder",
                 value=str(self.folder),
             )
@@ -124,8 +125,8 @@ class Store(Generic[R]):
             self.refresh()
 
     def refresh(self) -> int:
-        """Read the records that any process added since the last call, and return their number."""
-        disputed: set[Key] = set()
+        """Read the records that were added by any process since the last call, and return their number."""
+        conflicting: set[Key] = set()
         rows = self._select("records", self._last_id)
         for number, content in rows.items():
             self._last_id = number
@@ -134,31 +135,31 @@ class Store(Generic[R]):
             record = self._decode(content)
             self._records[record.key] = _distinct([*self._records.get(record.key, []), record])
             if len(self._records[record.key]) > 1:
-                disputed.add(record.key)
-        if disputed:
-            spec, seed = min(disputed)
+                conflicting.add(record.key)
+        if conflicting:
+            spec, seed = min(conflicting)
             warnings.warn(
-                f"{self._file} has contradictory results for {len(disputed)} trials, the first for seed {seed} of "
-                f"specification {spec}. Other versions of limiirl or its packages may have written them; repeat the "
-                "run in a new folder.",
+                f"{self._file} contains conflicting results for {len(conflicting)} trials; the first has seed {seed} "
+                f"and specification {spec}. They may have been written by different versions of limiirl or its "
+                "packages. Repeat the run in a new folder.",
                 LimiirlWarning,
                 stacklevel=2,
             )
         return len(rows)
 
     def keys(self, *, failed: bool = True) -> set[Key]:
-        """Return the keys of all records, or of successful ones only."""
+        """Return the keys of all records, or of successful records only."""
         self.refresh()
         return {key for key, (first, *_) in self._records.items() if failed or not first.failed}
 
     def read(self, hashes: Iterable[str] | None = None) -> list[R]:
-        """Return one record per key, sorted by hash and seed, of all settings or of some."""
+        """Return one record per trial, sorted by hash and seed, for all settings or those with the given hashes."""
         self.refresh()
         wanted = None if hashes is None else set(hashes)
         return [self._records[key][0] for key in sorted(self._records) if wanted is None or key[0] in wanted]
 
     def add_specs(self, specs: Iterable[AnySpec]) -> None:
-        """Store settings, which records name by their hashes."""
+        """Store settings, which records refer to by hash."""
         present = self.specs()
         new = {spec.hash: spec.to_dict() for spec in specs if spec.hash not in present}
         self._insert("specs", [json.dumps({"hash": key, "spec": content}) for key, content in new.items()])
@@ -171,12 +172,12 @@ class Store(Generic[R]):
             raise InvalidFile(f"{self._file}: {error}", parameter="folder", value=error.value) from None
 
     def note(self, command: Sequence[str], seeds: Iterable[int] = (), studies: Iterable[str] = ()) -> None:
-        """Log an invocation, with the versions of packages and the kind of machine.
+        """Log an invocation with the versions of packages and a description of the machine.
 
         Parameters
         ----------
         command : sequence of str
-            The command line, such as `sys.argv`; absolute paths are reduced to their last part.
+            The command line, such as `sys.argv`; absolute paths are reduced to their last component.
         seeds, studies : iterable of int, of str
             Seeds of the trials and names of the studies.
 
@@ -191,7 +192,7 @@ class Store(Generic[R]):
         self._insert("runs", [json.dumps(describe(command, seeds, studies))])
 
     def runs(self) -> list[dict[str, Any]]:
-        """Return the logged invocations in order; see `describe` for their fields."""
+        """Return the logged invocations in order of time; see `describe` for their fields."""
         return sorted(self._contents("runs"), key=lambda content: str(content["started"]))
 
     def studies(self) -> list[str]:
@@ -199,24 +200,24 @@ class Store(Generic[R]):
         return list(dict.fromkeys(name for run in self.runs() for name in run["studies"]))
 
     def set_header(self, content: Mapping[str, Any]) -> None:
-        """Set the settings that all trials share, unless they are set."""
-        with self._connect() as database:  # in one transaction, so that only one writer sets it
+        """Set the header, which contains settings common to all trials, unless it is already set."""
+        with self._connect() as database:  # in one transaction, so that only one writer sets the header
             if database.execute("SELECT 1 FROM header").fetchone() is None:
                 _write(database, "header", [json.dumps(dict(content))])
 
     @property
     def header(self) -> dict[str, Any]:
-        """Settings that all trials share; empty if none were set."""
+        """Settings common to all trials; empty if none were set."""
         return next(iter(self._contents("header")), {})
 
     def put_example(self, study: str, content: Mapping[str, Any]) -> None:
-        """Store the example world of a study, replacing an earlier one."""
+        """Store the example world of a study, which replaces an earlier one."""
         text = json.dumps({"study": study, "example": dict(content)})
         if self.example(study) != json.loads(text)["example"]:
             self._insert("examples", [text])
 
     def example(self, study: str) -> dict[str, Any] | None:
-        """Return the example world of a study, or None."""
+        """Return the example world of a study, or None if there is none."""
         examples = [entry["example"] for entry in self._contents("examples") if entry["study"] == study]
         return examples[-1] if examples else None
 
@@ -226,25 +227,25 @@ class Store(Generic[R]):
             raise InvalidFile(f"{self.folder} is a file, not a folder.", parameter="folder", value=str(self.folder))
         self.folder.mkdir(parents=True, exist_ok=True)
         others = [path.name for path in self.folder.iterdir() if not path.name.startswith(FILE)]
-        # A concurrent process creates the results first: if other files of it were listed, the results exist by now.
+        # A concurrent run creates the results file before any other file; if others were listed, it exists by now.
         if others and not self._file.exists():
             raise InvalidFile(
-                f"{self.folder} is not a run of limiirl: it has {min(others)!r} and no {FILE}. Pass a new or empty "
-                "folder.",
+                f"{self.folder} is not a run of limiirl: it contains {min(others)!r}, but not {FILE}. Pass a new or "
+                "empty folder.",
                 parameter="folder",
                 value=str(self.folder),
             )
         if self._file.exists() and self._file.stat().st_size:
             return
         with self._connect(create=True) as database:
-            # Idempotent, since another process may create it at the same time.
+            # The statements are idempotent, because another process may create the run at the same time.
             for statement in filter(None, _SCHEMA.split(";")):
                 database.execute(statement)
             database.execute(f"PRAGMA application_id = {_APPLICATION}")
             database.execute(f"PRAGMA user_version = {VERSION}")
 
     def _check(self) -> None:
-        """Check that the file has results that this version can read."""
+        """Raise `InvalidFile` unless the file contains results that this version can read."""
         with self._connect(write=False) as database:
             application, version = (
                 int(database.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("application_id", "user_version")
@@ -252,20 +253,21 @@ class Store(Generic[R]):
             present = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
         if application != _APPLICATION or not present.issuperset(_TABLES):
             raise InvalidFile(
-                f"{self._file} has no results of limiirl. Pass another folder.",
+                f"{self._file} does not contain results of limiirl. Pass another folder.",
                 parameter="folder",
                 value=str(self._file),
             )
         if version > VERSION:
             raise InvalidFile(
-                f"{self._file} has format version {version}; this limiirl reads up to {VERSION}. Upgrade limiirl.",
+                f"{self._file} has format version {version}; this version of limiirl reads up to version {VERSION}. "
+                "Upgrade limiirl.",
                 parameter="folder",
                 value=version,
             )
 
     @contextmanager
     def _connect(self, *, write: bool = True, create: bool = False) -> Iterator[sqlite3.Connection]:
-        """Yield a connection within one transaction; no connection crosses a fork or keeps a lock."""
+        """Yield a connection within one transaction, and close it; no connection survives a fork or keeps a lock."""
         address = f"{self._file.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
         database = None
         try:
@@ -273,27 +275,27 @@ class Store(Generic[R]):
             database.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             yield database
             database.execute("COMMIT")
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter if a message quotes a damaged schema
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter if a message quotes a corrupted schema
             raise self._explain(error) from error
         finally:
             if database is not None:
                 database.close()  # rolls back if not committed
 
     def _explain(self, error: Exception) -> Exception:
-        """Translate an error of SQLite."""
+        """Convert an error of SQLite to `InvalidFile` or `OSError`."""
         name = str(getattr(error, "sqlite_errorname", ""))
         code = next((code for prefix, code in _SYSTEM_ERRORS.items() if name.startswith(prefix)), None)
         if code is None:
             return InvalidFile(
-                f"{self._file} is damaged ({error}). Recover it with `sqlite3 {FILE} .recover`, restore a copy, or "
-                "remove it to run its trials again.",
+                f"{self._file} is corrupted ({error}). Recover it with `sqlite3 {FILE} .recover`, restore a backup, or "
+                "delete it to run its trials again.",
                 parameter="folder",
                 value=str(self._file),
             )
         reason = f"{os.strerror(code)} ({error})" if code == errno.EIO else os.strerror(code)
         return OSError(
             code,
-            f"{reason}; recorded trials are safe. Fix the cause, and run the same command to resume",
+            f"{reason}; recorded trials are not affected. Fix the cause, and run the same command to resume",
             str(self.folder),
         )
 
@@ -306,7 +308,7 @@ class Store(Generic[R]):
         return [content for content in self._select(table).values() if content is not None]
 
     def _select(self, table: str, after: int = 0) -> dict[int, dict[str, Any] | None]:
-        """Return the contents of rows by number; rows with a wrong checksum are None, reported and removed."""
+        """Return the contents of rows by id; rows with a wrong checksum are None, reported and removed."""
         with self._connect(write=False) as database:
             query = f"SELECT id, CAST(content AS BLOB), CAST(digest AS BLOB) FROM {table} WHERE id > ? ORDER BY id"
             rows = database.execute(query, (after,)).fetchall()
@@ -314,25 +316,25 @@ class Store(Generic[R]):
             number: json.loads(data) if data and digest == _digest(table, data) else None
             for number, data, digest in rows
         }
-        damaged = [(number,) for number, content in contents.items() if content is None]
-        if damaged:
+        corrupted = [(number,) for number, content in contents.items() if content is None]
+        if corrupted:
             warnings.warn(
-                f"{self._file} is damaged: {len(damaged)} of its {table} do not match their checksum and are removed. "
-                "Trials among them run again.",
+                f"{self._file} is corrupted: {len(corrupted)} of its {table} failed the checksum and were removed. The "
+                "affected trials will be run again.",
                 LimiirlWarning,
                 stacklevel=4,
             )
             with suppress(OSError), self._connect() as database:
-                database.executemany(f"DELETE FROM {table} WHERE id = ?", damaged)
+                database.executemany(f"DELETE FROM {table} WHERE id = ?", corrupted)
         return contents
 
     def _decode(self, content: dict[str, Any]) -> R:
-        """Return a record; missing fields have their defaults."""
+        """Return the record with the given fields; missing fields have their defaults."""
         unknown = content.keys() - {field.name for field in fields(self.record)}
         if unknown:
             raise InvalidFile(
-                f"{self._file} has records with an unknown field {min(unknown)!r} for {self.record.__name__}, from a "
-                "newer version or another experiment. Upgrade limiirl, or pass another folder.",
+                f"{self._file} contains records with a field {min(unknown)!r} that {self.record.__name__} does not "
+                "have. Upgrade limiirl if a newer version wrote them, or pass another folder.",
                 parameter="folder",
                 value=min(unknown),
             )
@@ -357,7 +359,7 @@ def _encode(record: BaseRecord, number: int) -> dict[str, Any]:
             content[field.name] = None if value is None and "None" in kind else _PLAIN[kind.partition(" | ")[0]](value)
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
             raise InvalidParameter(
-                f"Field {field.name} of a record must be {kind}; record {number} has {value!r:.100}.",
+                f"{field.name} of records must be {kind}; record {number} has {value!r:.100}.",
                 parameter=field.name,
                 value=value,
                 index=number,
@@ -390,9 +392,10 @@ _PLAIN: dict[str, Callable[[Any], Any]] = {
 
 
 def _distinct(records: list[R]) -> list[R]:
-    """Return the records of one key that differ in reproducible fields, the one to be read first.
+    """Return the records of one trial that differ in reproducible fields, starting with the one that is read.
 
-    Successes hide failures. The order depends on contents only, so that all readers agree.
+    Failed records are dropped if there is a successful one. The order depends on contents only, so that all readers
+    agree.
     """
     if len(records) == 1:
         return records
@@ -404,7 +407,7 @@ def _distinct(records: list[R]) -> list[R]:
 
 
 def describe(command: Sequence[str], seeds: Iterable[int] = (), studies: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the command, time, versions and kind of machine of a run, without names or paths.
+    """Return the command, time, package versions and machine type of a run, without host names or paths.
 
     Examples
     --------
@@ -431,6 +434,6 @@ def describe(command: Sequence[str], seeds: Iterable[int] = (), studies: Iterabl
 
 
 def _without_folders(word: str) -> str:
-    """Return a word of a command line with an absolute path reduced to its last part."""
+    """Reduce an absolute path in a word of a command line to its last component."""
     option, equals, value = word.rpartition("=")
     return option + equals + (Path(value).name if Path(value).is_absolute() else value)

@@ -1,4 +1,4 @@
-"""Studies of the paper, and comparisons of all models and starts beyond it."""
+"""Studies of the paper, and further studies that compare all models and initialisations."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from limiirl.experiments.spec import BASE, METHODS, TRUE_LABELS, Setting, Spec, 
 
 PAPER_LENGTH, FIXED_LENGTH = "L = longest", "L = 50"
 EARLY_STOPS = MappingProxyType({"1 iteration": 1, "2 iterations": 2, "3 iterations": 3})
-"""Variants of Table 1: L as in the paper's code, its nominal L, and warm starts stopped after few iterations, as the
-paper's stopping rule does.
+"""Variants of Table 1: L as in the paper's code, the nominal L, and warm starts that are stopped after few iterations,
+as by the paper's stopping rule.
 """
 
 WARM = ("k-means, MLE", "k-means, mean")
@@ -33,7 +33,7 @@ def _table() -> tuple[Setting, ...]:
 
 
 _WINDS = (0.0, 0.05, 0.1, 0.15, 0.2)
-# Name, title, axis, points of the axis, and specification at a point.
+# Name, title, axis, points of the axis, and function that returns the specification at a point.
 _SENSITIVITY: tuple[tuple[str, str, str, Sequence[Any], Callable[[Any], Spec]], ...] = (
     ("demos", "Number of demonstrations", "demonstrations N", (20, 40, 100, 200, 400), lambda n: BASE.with_(n_demos=n)),
     ("wind", "Cluster separation", "wind w", _WINDS, lambda w: BASE.in_world(wind=w)),
@@ -67,7 +67,7 @@ def _paper_studies() -> tuple[Study, ...]:
         Study(name, title, axis, 20, tuple(Setting(m, x, method_spec(make(x), m)) for x in points for m in METHODS))
         for name, title, axis, points, make in _SENSITIVITY
     ]
-    # The margin depends on the demonstrations only; the supervised method is the cheapest.
+    # The margin depends on the demonstrations only, so the fastest method is used.
     margin = (Setting("supervised", w, method_spec(BASE.in_world(wind=w), "supervised")) for w in _WINDS)
     return (
         Study("table1", "Table 1: initialisations compared", "variant", 100, main),
@@ -78,10 +78,10 @@ def _paper_studies() -> tuple[Study, ...]:
 
 
 ML_IRL = "ML-IRL, paper's"
-"""Name of the paper's ML-IRL, the only point of its study."""
+"""Name of ML-IRL with the paper's settings."""
 
 PAPERS_ML_IRL = parameters(q="hard", beta=0.5, bounds=(-10.0, 0.0))
-"""ML-IRL of the paper: a Boltzmann policy on the optimal Q-values, with bounded rewards."""
+"""Settings of ML-IRL in the paper: a Boltzmann policy over the optimal Q-values, and bounded rewards."""
 
 PUDDLE_GAMMA = 0.999
 
@@ -106,14 +106,14 @@ SIGMA_METHODS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "supervised": _sigma(TRUE_LABELS, max_iter=0),
     }
 )
-"""Methods for Sigma-GIRL by name, as changes of a specification.
+"""Methods for Sigma-GIRL by name, as overrides of a specification.
 
 Agents are clustered by their mean discounted reward features or policy features. "Babes-Vroman" in the paper's figure
-is EM from a random start of unstated kind; both kinds are included.
+is EM from a random initialisation. The paper does not state which one, so both are included.
 """
 
 TRAJECTORIES = (5, 20, 100)
-"""Training trajectories per agent, and as many test trajectories; the paper does not state its number."""
+"""Numbers of training trajectories per agent, and of test trajectories; the paper does not state its number."""
 
 
 def _model_studies() -> tuple[Study, ...]:
@@ -144,7 +144,7 @@ def _model_studies() -> tuple[Study, ...]:
 
 
 N_AGENTS = 2
-"""Agents per intent that share its demonstrations, for Sigma-GIRL: the fewest that can be clustered."""
+"""Number of agents per intent for Sigma-GIRL, the smallest that can be clustered."""
 
 BEYOND_MODELS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -157,19 +157,20 @@ BEYOND_MODELS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "model": "SigmaGIRL",
             "model_parameters": parameters(gamma=0.99),
             "n_agents": N_AGENTS,
-            # EM does not converge in 100 iterations, which take seconds per trial.
+            # EM does not converge within 100 iterations, which would take seconds per trial.
             "max_iter": 25,
         },
     }
 )
-"""Models by name, as changes of a specification.
+"""Models by name, as overrides of a specification.
 
-"ML-IRL" has unbounded rewards, "paper's" the bounds of the paper; "averaged" uses the softmax backup of Babes-Vroman.
+"ML-IRL" has unbounded rewards; "ML-IRL, paper's" uses the paper's bounds and Q-values; "ML-IRL, averaged" uses the
+softmax backup of Babes-Vroman et al.
 """
 
 _MOVES = "k-means, split and merge"
 BETTER_STARTS = ("best start", "best start, no EM", _MOVES)
-"""Starts that search more than those of the paper."""
+"""Initialisations that search more candidates than those of the paper."""
 
 BEYOND_STARTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -180,10 +181,10 @@ BEYOND_STARTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         **{name: METHODS[name] for name in ("random rewards", "random responsibilities", "supervised")},
     }
 )
-"""Initialisations by name, as changes of a specification.
+"""Initialisations by name, as overrides of a specification.
 
-"best start" clusters several embeddings and continues from the clustering with the highest likelihood; "split and
-merge" refines the result of EM.
+"best start" clusters several embeddings and selects the clustering with the highest likelihood; "split and merge"
+refines the result of EM.
 """
 
 _SEPARATOR = ": "
@@ -192,16 +193,16 @@ _ONE = ("k-means, MLE", "supervised")
 _LEAST = (*_ONE, "best start")
 _FEW = (*_LEAST, "random responsibilities")
 _SOME = (*_FEW, "GMM, MLE", "best start, no EM", _MOVES)
-# Mean features do not lie on Sigma-GIRL's simplex of weights (future work in the paper), and with two agents per intent
-# a Gaussian mixture has no covariance.
+# Mean features do not lie in Sigma-GIRL's simplex of weights (future work in the paper), and two agents per intent are
+# too few to estimate the covariance of a Gaussian mixture.
 _OF_AGENTS = ("k-means, MLE", "random responsibilities", "supervised")
 
 
 def starts_at(model: str, n_elements: int, wind: float) -> tuple[str, ...]:
-    """Return the starts of a model in a world: all in the setting of the paper, fewer where a fit is slow.
+    """Return the initialisations of a model in a world: all in the paper's setting, and fewer where fits are slow.
 
-    With eight intents, a fit of a causal model takes 100 times as long as with three: ML-IRL stops at six. Sigma-GIRL
-    cannot separate more than four intents with so few demonstrations.
+    With eight intents, a fit of a causal model takes 100 times as long as with three, so ML-IRL is compared with up to
+    six. Sigma-GIRL cannot separate more than four intents with so few demonstrations.
 
     Examples
     --------
@@ -219,7 +220,7 @@ def starts_at(model: str, n_elements: int, wind: float) -> tuple[str, ...]:
 
 
 def join_method(model: str, start: str) -> str:
-    """Return the name of a method: a model and a start.
+    """Return the name of the method that combines a model and an initialisation.
 
     Examples
     --------
@@ -237,7 +238,7 @@ def model_of(method: str) -> str:
 
 
 def start_of(method: str) -> str:
-    """Return the start of a method."""
+    """Return the initialisation of a method."""
     return method.partition(_SEPARATOR)[2]
 
 
@@ -298,22 +299,22 @@ class _StudyTable(Mapping[str, Study]):
 
 
 STUDIES: Mapping[str, Study] = _StudyTable()
-"""Studies by the name that `limiirl reproduce` takes."""
+"""Studies by name, as accepted by `limiirl reproduce`."""
 
 GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"models": ("boxplots", "mlirl", "sigma-girl"), "beyond": ("beyond-models", "beyond-elements", "beyond-wind")}
 )
-"""Groups of studies: the paper's box plots of three models, and the studies beyond the paper."""
+"""Names of the studies of each group: the paper's box plots of three models, and the studies beyond the paper."""
 
 
-def choose(names: Sequence[str]) -> tuple[Study, ...]:
-    """Return studies by name or group; "all" are those of the paper.
+def choose_studies(names: Sequence[str]) -> tuple[Study, ...]:
+    """Return studies by name or group; "all" selects the studies of the paper.
 
     Examples
     --------
-    >>> [study.name for study in choose(["margin", "table1"])]
+    >>> [study.name for study in choose_studies(["margin", "table1"])]
     ['table1', 'margin']
-    >>> [study.name for study in choose(["models"])]
+    >>> [study.name for study in choose_studies(["models"])]
     ['boxplots', 'mlirl', 'sigma-girl']
     """
     papers = tuple(name for name in STUDIES if name not in GROUPS["beyond"])
@@ -325,19 +326,19 @@ def choose(names: Sequence[str]) -> tuple[Study, ...]:
     return tuple(study for name, study in STUDIES.items() if name in wanted)
 
 
-def tasks(studies: Iterable[Study], repeats: int | None = None) -> Iterator[tuple[Spec, int]]:
-    """Yield every distinct trial of some studies, world by world.
+def iterate_trials(studies: Iterable[Study], repeats: int | None = None) -> Iterator[tuple[Spec, int]]:
+    """Yield every distinct trial of the given studies as (specification, seed), world by world.
 
     Parameters
     ----------
     studies : iterable of Study
     repeats : int, optional
-        Number of worlds, with seeds 0 to repeats - 1; the study's own by default.
+        Number of worlds, whose seeds are 0 to repeats - 1; by default the number of each study.
 
     Examples
     --------
-    >>> len(list(tasks(choose(["margin"])))), len(list(tasks(choose(["all"]), repeats=1)))
-    (50, 181)
+    >>> len(list(iterate_trials(choose_studies(["margin"]))))
+    50
     """
     if repeats is not None:
         check_count(repeats, "repeats")

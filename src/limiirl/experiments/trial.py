@@ -29,7 +29,7 @@ _GMM_STARTS = 5
 
 
 def get_problem(spec: Spec, seed: int) -> WorldProblem | AgentsProblem:
-    """Return the problem of a trial, with demonstrations or agents as its model needs."""
+    """Return the problem of a trial, with demonstrations or agents depending on the model."""
     return make_agents(spec, seed) if with_agents(spec) else make_problem(spec, seed)
 
 
@@ -45,7 +45,7 @@ def make_mixture(spec: Spec, seed: int) -> IntentMixture:
     """
     problem = get_problem(spec, seed)
     irl = model_class(spec.model)(**dict(spec.model_parameters))
-    model_length = irl.get_params().get("max_length", 0)  # None is MaxEnt's: the longest demonstration
+    model_length = irl.get_params().get("max_length", 0)  # None for MaxEnt: the longest demonstration
     if not isinstance(spec.max_length, str):
         if model_length == 0:
             raise InvalidParameter.of("max_length", spec.max_length, f"must be 'longest' for {spec.model}")
@@ -64,8 +64,8 @@ def make_mixture(spec: Spec, seed: int) -> IntentMixture:
 def run_trial(spec: Spec, seed: int) -> Record:
     """Fit and evaluate one mixture; apart from times, the record depends on the arguments only.
 
-    The initial ensemble is fitted and evaluated first, then EM continues from it. With `mixture_parameters`, which may
-    ask for several starts, the second part is a whole fit, and the time of EM is the difference.
+    The initial ensemble is fitted and evaluated first, then EM continues from it. If `mixture_parameters` are given,
+    which may request several initialisations, the whole fit is repeated, and the time of EM is the difference.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def attempt(task: tuple[Spec, int]) -> Record:
 
 @lru_cache
 def _warm_up(model: str, given: Parameters, more: Parameters, agents: bool) -> None:
-    """Compile the kernels of a fit once per process, so that no trial's time includes it."""
+    """Compile the kernels of a fit once per process, so that the times of trials do not include compilation."""
     small = Spec(n_demos=18, n_test=18, model=model, model_parameters=given, mixture_parameters=more)
     small = small.with_(n_agents=2) if agents else small
     for init in ("kmeans", "gmm"):
@@ -137,14 +137,14 @@ def _warm_up(model: str, given: Parameters, more: Parameters, agents: bool) -> N
 
 @contextmanager
 def single_threaded() -> Iterator[None]:
-    """Compute on one thread, without warnings: trials run in parallel, and rounding depends on the thread count."""
+    """Compute on one thread, because trials run in parallel and rounding depends on the threads; ignore warnings."""
     import numba
 
     before = numba.get_num_threads()
     numba.set_num_threads(1)
     try:
         with one_thread(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", LimiirlWarning)  # the record holds the same information
+            warnings.simplefilter("ignore", LimiirlWarning)  # the record contains the same information
             warnings.simplefilter("ignore", SklearnConvergenceWarning)  # poor clusterings are evaluated as well
             yield
     finally:
