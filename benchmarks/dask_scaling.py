@@ -83,7 +83,7 @@ def jobs(folder: Path) -> dict[str, Job]:
     def selection(session: Session) -> Any:
         mixture = IntentMixture(irl=MODEL, **short)
         chosen = select_intents(
-            WORLD.mdp, demos, (1, 2, 3), mixture=mixture, folds=4, resamples=4, random_state=0, executor=session
+            WORLD.mdp, demos, (1, 2, 3), mixture=mixture, folds=4, resamples=4, seed=0, executor=session
         )
         return np.concatenate([mix.thetas_ for mix in chosen.mixtures.values()])
 

@@ -1124,13 +1124,13 @@ def selection(r):
         r.fields(f"{name}.best", result.best, "weights_ thetas_")
 
     with r.part("maxent"):
-        mixture = lib.IntentMixture(irl=lib.MaxEnt(30), max_iter=20)
+        mixture = lib.IntentMixture(irl=lib.MaxEnt(30), max_iter=20, random_state=0)
         keep(
             "all",
-            lib.select_intents(world.mdp, demos, range(1, 5), mixture=mixture, folds=3, resamples=3, random_state=0),
+            lib.select_intents(world.mdp, demos, range(1, 5), mixture=mixture, folds=3, resamples=3),
         )
     with r.part("causal"):
-        mixture = lib.IntentMixture(irl=causal(), max_iter=10)
+        mixture = lib.IntentMixture(irl=causal(), max_iter=10, random_state=0)
         keep(
             "groups",
             lib.select_intents(
@@ -1140,7 +1140,6 @@ def selection(r):
                 mixture=mixture,
                 folds=3,
                 resamples=2,
-                random_state=0,
                 groups=labels * 5 + np.arange(len(demos)) % 5,
             ),
         )
@@ -1153,7 +1152,6 @@ def selection(r):
                 mixture=mixture,
                 folds=3,
                 resamples=0,
-                random_state=0,
                 fold_groups=np.arange(len(demos)) % 6,
             ),
         )
@@ -1164,8 +1162,8 @@ def selection(r):
             r.get(name, lambda points=points: [stick_breaking(points, most, 0) for most in (3, 6)])
     with r.part("sigma_girl"):
         agents, _ = couriers()
-        mixture = lib.IntentMixture(irl=lib.SigmaGIRL(gamma=0.9))
-        keep("agents", lib.select_intents(None, agents, [1, 2], mixture=mixture, folds=2, resamples=2, random_state=0))
+        mixture = lib.IntentMixture(irl=lib.SigmaGIRL(gamma=0.9), random_state=0)
+        keep("agents", lib.select_intents(None, agents, [1, 2], mixture=mixture, folds=2, resamples=2))
 
 
 # ------------------------------------------------------------------------------------------------- metrics and theory
@@ -1271,13 +1269,16 @@ def metrics(r):
         r.put("cheapest", guess)
         r.get(
             "distance_missed",
-            lambda: (getattr(m, "missing_distance_share", None) or m.distance_missed)(trips, guess, length),
+            lambda: (getattr(m, "missing_distance_fraction", None) or m.distance_missed)(trips, guess, length),
         )
         r.get(
             "distance_missed_plain",
-            lambda: (getattr(m, "missing_distance_share", None) or m.distance_missed)(trips, guess),
+            lambda: (getattr(m, "missing_distance_fraction", None) or m.distance_missed)(trips, guess),
         )
-        r.get("match_rate", lambda: [m.match_rate(trips, guess, length), m.match_rate(trips, guess, length, share=0.5)])
+        r.get(
+            "match_rate",
+            lambda: [m.match_rate(trips, guess, length), m.match_rate(trips, guess, length, threshold=0.5)],
+        )
         r.get("edit_distance", lambda: m.edit_distance(trips, guess))
         r.get("edit_normalised", lambda: m.edit_distance(trips, guess, normalised=True))
         r.get("feature_distance", lambda: m.feature_distance(mdp, trips, guess))

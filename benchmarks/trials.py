@@ -17,7 +17,7 @@ import joblib
 
 from benchmarks.measure import describe_machine
 from limiirl.executors import Executor
-from limiirl.experiments import METHODS, Store, choose, run_studies
+from limiirl.experiments import METHODS, Store, choose_studies, run_studies
 
 LOCAL, DASK = (1, 2), (1, 2, 4)
 # By this result every worker has imported limiirl and loaded its compiled code.
@@ -68,7 +68,7 @@ def run(executor: Executor, n_worlds: int) -> tuple[float, float, float]:
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         summary = run_studies(
-            choose(["boxplots"]),
+            choose_studies(["boxplots"]),
             Store(folder),
             executor,
             n_worlds,

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from limiirl._io import Kind, atomic_write, read_archive, write_archive
+from limiirl._io import FileFormat, atomic_write, read_archive, write_archive
 from limiirl.errors import InvalidFile
 
-KIND = Kind("limiirl.thing", 2, "a thing", "Thing.save")
+FORMAT = FileFormat("limiirl.thing", 2, "a thing", "Thing.save")
 ARRAYS = {"a": np.arange(6).reshape(2, 3), "b": np.array([np.nan, -0.0, np.inf]), "c": np.zeros((0, 4), dtype=np.int8)}
 
 
@@ -23,8 +23,8 @@ def path(tmp_path: Path) -> Path:
 
 def test_header_and_arrays_round_trip(path: Path):
     words = {"name": "Foz do Douro \u00e9 \u0000", "nested": {"list": [1, 2.5, None, True]}}
-    write_archive(path, KIND, words, ARRAYS)
-    header, arrays = read_archive(path, KIND)
+    write_archive(path, FORMAT, words, ARRAYS)
+    header, arrays = read_archive(path, FORMAT)
     assert header == {"format": "limiirl.thing", "version": 2} | words
     assert arrays.keys() == ARRAYS.keys()
     for name, wanted in ARRAYS.items():
@@ -34,79 +34,79 @@ def test_header_and_arrays_round_trip(path: Path):
 
 def test_failed_write_leaves_no_file(path: Path):
     with pytest.raises(TypeError):
-        write_archive(path, KIND, {"not JSON": object()}, ARRAYS)
+        write_archive(path, FORMAT, {"not JSON": object()}, ARRAYS)
     with pytest.raises(ValueError, match="allow_pickle"):
-        write_archive(path, KIND, {}, {"objects": np.array([{}], dtype=object)})
+        write_archive(path, FORMAT, {}, {"objects": np.array([{}], dtype=object)})
     assert list(path.parent.iterdir()) == []
 
 
 def test_failed_write_keeps_the_old_file(path: Path):
-    write_archive(path, KIND, {"n": 1}, ARRAYS)
+    write_archive(path, FORMAT, {"n": 1}, ARRAYS)
     with pytest.raises(ValueError, match="allow_pickle"):
-        write_archive(path, KIND, {"n": 2}, {"objects": np.array([{}], dtype=object)})
-    assert read_archive(path, KIND)[0]["n"] == 1
+        write_archive(path, FORMAT, {"n": 2}, {"objects": np.array([{}], dtype=object)})
+    assert read_archive(path, FORMAT)[0]["n"] == 1
 
 
 @pytest.mark.parametrize("keep", [0.0, 0.1, 0.5, 0.9, 0.999])
 def test_truncated(path: Path, keep: float):
-    write_archive(path, KIND, {}, {"a": np.random.default_rng(0).normal(size=300)})
+    write_archive(path, FORMAT, {}, {"a": np.random.default_rng(0).normal(size=300)})
     whole = path.read_bytes()
     path.write_bytes(whole[: int(keep * len(whole))])
     with pytest.raises(InvalidFile, match=r"thing\.npz is truncated.*Thing\.save"):
-        read_archive(path, KIND)
+        read_archive(path, FORMAT)
 
 
 def test_flipped_byte_is_detected(path: Path):
-    write_archive(path, KIND, {}, {"a": np.random.default_rng(0).normal(size=3000)})
+    write_archive(path, FORMAT, {}, {"a": np.random.default_rng(0).normal(size=3000)})
     whole = bytearray(path.read_bytes())
     whole[len(whole) // 2] ^= 0xFF
     path.write_bytes(whole)
     with pytest.raises(InvalidFile, match="truncated or not an npz file"):
-        read_archive(path, KIND)
+        read_archive(path, FORMAT)
 
 
 def test_missing_file_and_folder_are_rejected(tmp_path: Path):
     with pytest.raises(InvalidFile, match=r"x\.npz does not exist"):
-        read_archive(tmp_path / "x.npz", KIND)
+        read_archive(tmp_path / "x.npz", FORMAT)
     with pytest.raises(InvalidFile, match="is a folder"):
-        read_archive(tmp_path, KIND)
+        read_archive(tmp_path, FORMAT)
 
 
 def test_files_of_another_kind_are_rejected(path: Path):
     path.write_text("id,lat,lon\n")
     with pytest.raises(InvalidFile, match="no npz signature") as caught:
-        read_archive(path, KIND)
+        read_archive(path, FORMAT)
     assert "pickle" not in str(caught.value)
     with path.open("wb") as stream:
         np.save(stream, np.arange(3))
     with pytest.raises(InvalidFile, match="a single array"):
-        read_archive(path, KIND)
-    write_archive(path, Kind("limiirl.other", 1, "another", "Other.save"), {}, ARRAYS)
+        read_archive(path, FORMAT)
+    write_archive(path, FileFormat("limiirl.other", 1, "another", "Other.save"), {}, ARRAYS)
     with pytest.raises(InvalidFile, match=r"'limiirl\.other', not 'limiirl\.thing'"):
-        read_archive(path, KIND)
+        read_archive(path, FORMAT)
 
 
 @pytest.mark.parametrize("header", [b"", b"[1]", b"\xff", b'{"format": "limiirl.thing"}', b"3"])
 def test_invalid_headers_are_rejected(path: Path, header: bytes):
     np.savez(path, header=np.frombuffer(header, dtype=np.uint8))
     with pytest.raises(InvalidFile, match="it has no header"):
-        read_archive(path, KIND)
+        read_archive(path, FORMAT)
     np.savez(path, a=np.arange(3))
     with pytest.raises(InvalidFile, match="it has no header"):
-        read_archive(path, KIND)
+        read_archive(path, FORMAT)
 
 
 @pytest.mark.parametrize(("version", "words"), [(3, "reads up to 2. Upgrade limiirl"), ("2", "not 'limiirl.thing'")])
 def test_versions(path: Path, version: Any, words: str):
-    text = json.dumps({"format": KIND.format, "version": version}).encode()
+    text = json.dumps({"format": FORMAT.format, "version": version}).encode()
     np.savez(path, header=np.frombuffer(text, dtype=np.uint8))
     with pytest.raises(InvalidFile, match=words):
-        read_archive(path, KIND)
+        read_archive(path, FORMAT)
 
 
 def test_older_versions_are_read(path: Path):
-    write_archive(path, KIND._replace(version=1), {}, ARRAYS)
-    assert read_archive(path, KIND)[0]["version"] == 1
+    write_archive(path, FORMAT._replace(version=1), {}, ARRAYS)
+    assert read_archive(path, FORMAT)[0]["version"] == 1
 
 
 def test_pickles_are_never_opened(path: Path):
@@ -115,7 +115,7 @@ def test_pickles_are_never_opened(path: Path):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a.npy", inner.getvalue())
     with pytest.raises(InvalidFile, match="truncated or not an npz file"):
-        read_archive(path, KIND)
+        read_archive(path, FORMAT)
 
 
 def test_missing_folder_is_the_file_name_of_the_error(tmp_path):

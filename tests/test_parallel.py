@@ -44,7 +44,7 @@ def restarts(**changes: Any) -> ll.IntentMixture:
 
 
 def select(executor: Any = None, **changes: Any) -> ll.Selection:
-    given = {"mixture": ll.IntentMixture(irl=IRL, resp_tol=1e-3), "folds": 3, "resamples": 2, "random_state": 0}
+    given = {"mixture": ll.IntentMixture(irl=IRL, resp_tol=1e-3), "folds": 3, "resamples": 2, "seed": 0}
     return ll.select_intents(MDP, DEMOS, (1, 2, 3), executor=executor, **(given | changes))
 
 

@@ -48,10 +48,10 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         scratch.unlink(missing_ok=True)
 
 
-class Kind(NamedTuple):
+class FileFormat(NamedTuple):
     """File format: name, newest readable version, noun for messages ("a road network") and writer."""
 
-    format: str
+    name: str
     version: int
     noun: str
     writer: str
@@ -63,29 +63,29 @@ class Kind(NamedTuple):
 
 
 def write_archive(
-    path: str | PathLike[str], kind: Kind, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+    path: str | PathLike[str], file_format: FileFormat, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> None:
     """Write arrays and a JSON header to an npz file. Strings belong in the header: numpy strips their trailing NULs."""
-    text = json.dumps({"format": kind.format, "version": kind.version, **header}).encode("ascii")
+    text = json.dumps({"format": file_format.name, "version": file_format.version, **header}).encode("ascii")
     with atomic_write(path) as scratch, scratch.open("wb") as stream:
         np.savez(stream, allow_pickle=False, header=np.frombuffer(text, dtype=np.uint8), **arrays)
 
 
-def read_archive(path: str | PathLike[str], kind: Kind) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def read_archive(path: str | PathLike[str], file_format: FileFormat) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the header and arrays of a file written by `write_archive`.
 
     Raises `InvalidFile` if the file is truncated, has another format, or was written by a newer limiirl.
     """
-    arrays = read_arrays(path, kind.remedy)
+    arrays = read_arrays(path, file_format.remedy)
     try:
         header = json.loads(arrays.pop("header").tobytes())
         written, version = header["format"], header["version"]
     except (KeyError, ValueError, TypeError) as error:
-        raise InvalidFile.at(path, f"is not {kind.noun}: it has no header. {kind.remedy}") from error
-    if written != kind.format or not isinstance(version, int):
-        raise InvalidFile.at(path, f"contains {written!r}, not {kind.format!r}. {kind.remedy}")
-    if version > kind.version:
-        reason = f"has format version {version}; this limiirl reads up to {kind.version}. Upgrade limiirl."
+        raise InvalidFile.at(path, f"is not {file_format.noun}: it has no header. {file_format.remedy}") from error
+    if written != file_format.name or not isinstance(version, int):
+        raise InvalidFile.at(path, f"contains {written!r}, not {file_format.name!r}. {file_format.remedy}")
+    if version > file_format.version:
+        reason = f"has format version {version}; this limiirl reads up to {file_format.version}. Upgrade limiirl."
         raise InvalidFile.at(path, reason)
     return header, arrays
 

@@ -41,12 +41,12 @@ def check_positive(value: object, name: str, *, zero: bool = False, remedy: str 
     return number
 
 
-def check_share(value: object, name: str, *, remedy: str = "") -> float:
+def check_fraction(value: object, name: str, *, remedy: str = "") -> float:
     """Return a number in [0, 1].
 
     Examples
     --------
-    >>> check_share(1.5, "wind")
+    >>> check_fraction(1.5, "wind")
     Traceback (most recent call last):
     limiirl.errors.InvalidParameter: wind must lie in [0, 1]; got 1.5.
     """

@@ -299,7 +299,7 @@ class Flat(Logit):
 
 
 class Preparing(Logit):
-    """EM sees another likelihood than the user does."""
+    """The fit problem has another likelihood than log_prob."""
 
     def make_problem(self, mdp, demos, units):
         return FitProblem(Unnormalised(), mdp, demos, units)
@@ -325,26 +325,26 @@ BROKEN = [
     (Row(), "fit_returns_theta", "a vector (d,) of at least one finite number; got shape (1, 2)"),
     (Infinite(), "fit_returns_theta", "got [inf inf]"),
     (OutOfBounds(bounds=(-0.1, 0.1)), "fit_respects_bounds", "expected theta within (-0.1, 0.1); got"),
-    (Noisy(), "fit_repeats_itself", "the same bits from a second fit; got others"),
-    (Warm(), "fit_repeats_itself", "the same bits after another fit of the same object; got others"),
+    (Noisy(), "fit_is_deterministic", "the same bits from a second fit; got others"),
+    (Warm(), "fit_is_deterministic", "the same bits after another fit of the same object; got others"),
     (InPlace(), "fit_leaves_inputs_alone", "weights unchanged; got other values"),
     (Settling(), "fit_leaves_inputs_alone", "expected the parameters {'bounds': (-8.0, 8.0)} after fit; got {'bounds'"),
-    (Forgetful(), "fit_improves_on_its_start", "that of the start; got -"),
-    (Shy(), "fit_beats_other_rewards", "fit to find the highest weighted log-likelihood; got -"),
+    (Forgetful(), "fit_improves_on_its_start", "the value at the start; got -"),
+    (Shy(), "fit_is_local_maximum", "fit to maximise the weighted log-likelihood; got -"),
     (Respectful(), "order_of_demos_is_irrelevant", "the same demonstrations in another order; got log-"),
     (ByLength(), "no_weights_are_equal_weights", "the same fit without weights as with weights of 1; got log-prob"),
     (Generous(), "zero_weight_is_absence", "the same fit with demonstrations of weight 0 as without them; got log-"),
-    (Counting(), "scale_of_weights_is_irrelevant", "the same fit for weights as for 0.01 times these; got log-"),
-    (Flattening(), "weight_two_is_a_copy", "the same fit for weights of 2 as for demonstrations given twice; got log-"),
+    (Counting(), "scale_of_weights_is_irrelevant", "the same fit for weights multiplied by 0.01; got log-"),
+    (Flattening(), "weight_two_is_a_copy", "the same fit for weights of 2 as for duplicated demonstrations; got log-"),
     (Reversed(), "fit_many_is_fit", "the same fit from fit_many in row 0 as from fit; got log-"),
     (OneRow(), "fit_many_is_fit", "thetas of shape (3, 2); got shape (1, 2)"),
     (Transposed(), "log_prob_is_a_matrix", "expected shape (24, 1); got shape (1, 24)"),
     (Overflowing(), "log_prob_is_a_matrix", "expected numbers or -inf; got nan at"),
     (Competing(), "log_prob_columns_are_independent", "each column as for a single theta; got other numbers"),
-    (Sorting(), "log_prob_rows_follow_demos", "rows in the order of demonstrations; got other numbers"),
-    (Centring(), "log_prob_rows_follow_demos", "the same rows for half the data; got other numbers"),
-    (Flickering(), "log_prob_repeats_itself", "the same bits from a second call; got others"),
-    (Tiring(), "log_prob_repeats_itself", "the same log_prob after a fit with other weights; got other numbers"),
+    (Sorting(), "log_prob_rows_are_independent", "rows in the order of demonstrations; got other numbers"),
+    (Centring(), "log_prob_rows_are_independent", "the same rows for half the data; got other numbers"),
+    (Flickering(), "log_prob_is_deterministic", "the same bits from a second call; got others"),
+    (Tiring(), "log_prob_is_deterministic", "the same log_prob after a fit with other weights; got other numbers"),
     (Scribbling(), "log_prob_leaves_inputs_alone", "thetas unchanged; got other values"),
     (Unnormalised(), "probabilities_sum_to_at_most_one", "probabilities that sum to at most 1; got 1.01"),
     (Impossible(), "probabilities_sum_to_at_most_one", "a possible complete trajectory; got none"),
@@ -427,12 +427,12 @@ def test_declarations_skip_checks():
 
 
 def check_local_model(model):
-    """The report on a model that cannot be pickled, being local to a test."""
+    """Return the report on a local class, which cannot be pickled."""
     model.__class__.__reduce__ = lambda self: (Unnormalised, (self.bounds,))
     return check_irl_model(model)
 
 
-def test_a_users_own_problem():
+def test_a_given_problem():
     mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], gamma=0.9)
     demos = Demonstrations.from_lists([[0, 1, 3]] * 4 + [[0, 2, 3]] * 3 + [[0, 1]])
     for given in ({"mdp": mdp, "demos": demos}, {"mdp": mdp}):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from limiirl._io import Kind, read_archive, read_arrays, write_archive
+from limiirl._io import FileFormat, read_archive, read_arrays, write_archive
 from limiirl._typing import FloatArray, Seed
 from limiirl._validation import as_generator, check_choice
 from limiirl.demos.groups import Groups
@@ -132,7 +132,7 @@ def _as_features(values: Any, name: str, agent: int) -> FloatArray:
     return array
 
 
-KIND = Kind("limiirl.agents", 1, "a file of agents", "Agents.save")
+FORMAT = FileFormat("limiirl.agents", 1, "a file of agents", "Agents.save")
 RELEASED = ("center", "up", "border")
 """Agents of the experiment of Ramponi et al. (2020): "center" has one intent, "up" and "border" share another."""
 
@@ -483,12 +483,12 @@ class Agents:
                 header["texts"][name] = values.tolist()
             elif values is not None:
                 arrays[name] = values
-        write_archive(path, KIND, header, arrays)
+        write_archive(path, FORMAT, header, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Agents:
         """Read a file written by `save`; raise `InvalidFile` if it is corrupted, not a file of agents or too new."""
-        header, arrays = read_archive(path, KIND)
+        header, arrays = read_archive(path, FORMAT)
         try:
             texts = {name: np.array(values, dtype=np.str_) for name, values in header["texts"].items()}
             fields = [[arrays[f"{i}.{part}"] for part in Agent._fields] for i in range(int(header["n_agents"]))]

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from limiirl._io import Kind, read_archive, write_archive
+from limiirl._io import FileFormat, read_archive, write_archive
 from limiirl.errors import InvalidFile, InvalidMDP
 
 if TYPE_CHECKING:
     from limiirl.mdp.mdp import MDP
 
 
-KIND = Kind("limiirl.mdp", 1, "an MDP", "MDP.save")
+FORMAT = FileFormat("limiirl.mdp", 1, "an MDP", "MDP.save")
 
 _ARRAYS = ("src", "act", "dst", "prob", "p0", "terminal")
 _FEATURES = ("state_features", "action_features", "edge_features")
@@ -60,7 +60,7 @@ def digest(mdp: MDP) -> str:
 
 def save(mdp: MDP, path: str | PathLike[str]) -> None:
     """Write `mdp` to `path`; see `MDP.save`."""
-    write_archive(path, KIND, _names(mdp), _pack(mdp))
+    write_archive(path, FORMAT, _names(mdp), _pack(mdp))
 
 
 def load(cls: type[MDP], path: str | PathLike[str]) -> MDP:
@@ -76,7 +76,7 @@ def load(cls: type[MDP], path: str | PathLike[str]) -> MDP:
     >>> MDP.load(path) == mdp
     True
     """
-    header, arrays = read_archive(path, KIND)
+    header, arrays = read_archive(path, FORMAT)
     try:
         return cls(
             **{name: arrays[name] for name in _ARRAYS},

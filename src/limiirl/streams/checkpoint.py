@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl._io import Kind, read_archive, write_archive
+from limiirl._io import FileFormat, read_archive, write_archive
 from limiirl.errors import InvalidFile, InvalidParameter
 from limiirl.irl import EStep, Moments
 from limiirl.kernels.e_step import MixtureParameters
 from limiirl.mdp import MDP
-from limiirl.mixture import IntentMixture, Iteration, State, Unwritable, Writer, decode, decode_history
+from limiirl.mixture import IntentMixture, Iteration, NotSerialisable, State, Writer, decode, decode_history
 from limiirl.streams.passes import ImplicitResponsibilities
 from limiirl.streams.store import FeatureStore, get_qualified_name
 
 # K intents, d features.
 _SHAPES = dict.fromkeys(("rho", "log_Z", "log_rho", "sizes", "counts"), "K")
 _SHAPES |= {"thetas": "Kd", "features": "Kd", "inverse_temperature": ""}
-KIND = Kind("limiirl.streams.checkpoint", 2, "a checkpoint", "fit_streamed")
+FORMAT = FileFormat("limiirl.streams.checkpoint", 2, "a checkpoint", "fit_streamed")
 # The stopping rule is not compared, so that a finished fit can be continued.
 _STOPPING = ("max_iter", "resp_tol", "likelihood_tol")
 # Parameters that do not affect the result, or are compared separately (irl).
@@ -56,7 +56,7 @@ def _encode(writer: Writer, value: Any, place: str) -> Any:
     """Return a parameter, or a description of it, as JSON data."""
     try:
         return writer.encode(value, place)
-    except Unwritable:
+    except NotSerialisable:
         pass
     if isinstance(value, np.random.Generator):
         return _encode(writer, value.bit_generator.state, place)
@@ -93,7 +93,7 @@ def write_checkpoint(path: Path, state: State, settings: dict[str, str]) -> None
         "features": state.e_step.moments.features,
         "counts": state.e_step.moments.counts,
     }
-    write_archive(path, KIND, header, arrays | writer.arrays)
+    write_archive(path, FORMAT, header, arrays | writer.arrays)
 
 
 def read_checkpoint(path: Path, settings: dict[str, str], shape: tuple[int, int]) -> State | None:
@@ -103,7 +103,7 @@ def read_checkpoint(path: Path, settings: dict[str, str], shape: tuple[int, int]
     """
     if not path.exists():
         return None
-    header, arrays = read_archive(path, KIND)
+    header, arrays = read_archive(path, FORMAT)
     stored = header.get("settings")
     if stored != settings:
         stored = stored if isinstance(stored, dict) else {}

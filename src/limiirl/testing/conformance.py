@@ -1,4 +1,4 @@
-"""Conformance checks of single-intent models: functions of a `Case` that raise `AssertionError`."""
+"""Conformance checks of single-intent models; each check is a function of a `Case` that raises `AssertionError`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from limiirl.irl import MODELS, PARAMETERS, REQUIRED, make_problem
 from limiirl.mdp import MDP
 from limiirl.mixture import IntentMixture
 
-_SAME_FIT = 1e-3  # difference of log-probabilities between equivalent fits, which stop at a tolerance
-_ROUNDING = 1e-9  # the same sums in another order
-_NOT_WORSE = 1e-6  # decrease of a mean log-likelihood
-_FAR = 1000.0  # rewards of a model without bounds may diverge
+_SAME_FIT = 1e-3  # tolerance of log-probabilities between equivalent fits
+_ROUNDING = 1e-9  # tolerance of sums in another order
+_NOT_WORSE = 1e-6  # tolerance of a decrease of the mean log-likelihood
+_FAR = 1000.0  # extreme rewards of a model without bounds
 _N_EACH, _LONGEST = 12, 6
 _STORE = "Let __init__ only set self.name = name for each parameter; check values in fit."
 _WEIGHTS = "Maximise sum_i weights_i log_prob_i / sum_i weights_i, and use weights nowhere else."
@@ -32,7 +32,7 @@ _WEIGHTS = "Maximise sum_i weights_i log_prob_i / sum_i weights_i, and use weigh
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A model and a problem to check it on.
+    """A problem and the model to check on it.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Case:
     complete: Demonstrations | None = None
 
     def fresh(self) -> Any:
-        """Return an unfitted copy; that `clone` works is checked separately."""
+        """Return an unfitted copy of the model, also if `clone` fails, which is a separate check."""
         try:
             return clone(self.model)
         except (RuntimeError, TypeError):
@@ -96,8 +96,9 @@ class Case:
         """Check that the log-probabilities under two parameters agree."""
         log_p = self.log_prob(model, np.array([theta, np.asarray(other, dtype=np.float64)]))[which]
         with np.errstate(invalid="ignore"):  # -inf is equal to itself
-            apart = np.where(log_p[:, 0] == log_p[:, 1], 0.0, np.abs(log_p[:, 0] - log_p[:, 1])).max(initial=0.0)
-        expect(apart <= _SAME_FIT, f"the same fit {what}", f"log-probabilities that differ by {apart:.2g}", remedy)
+            difference = np.where(log_p[:, 0] == log_p[:, 1], 0.0, np.abs(log_p[:, 0] - log_p[:, 1])).max(initial=0.0)
+        got = f"log-probabilities that differ by {difference:.2g}"
+        expect(difference <= _SAME_FIT, f"the same fit {what}", got, remedy)
 
     def mixture(self) -> IntentMixture:
         """Return a fitted mixture of two intents."""
@@ -114,7 +115,7 @@ def _fail(expected: str, got: Any, remedy: str) -> NoReturn:
     raise AssertionError(f"expected {expected}; got {got}. {remedy}") from None
 
 
-# Features of six states: start 0, goal 5 and two layers in between.
+# Features of six states: start 0, goal 5, and two layers of states between them.
 _PHI = [[0.0, 0.0], [1.0, 0.2], [0.3, 1.0], [0.8, 0.5], [0.1, 0.9], [0.5, 0.0]]
 
 
@@ -154,7 +155,7 @@ def cases() -> list[Case]:
 
 
 def random_walks(mdp: MDP, seed: int) -> Demonstrations:
-    """Draw demonstrations from two random policies; those that reach a terminal state, if there are any."""
+    """Draw demonstrations from two random policies; if any reach a terminal state, keep only those."""
     rng = np.random.default_rng(seed)
     parts = []
     for _ in range(2):
@@ -179,7 +180,7 @@ def _all_trajectories(mdp: MDP) -> Demonstrations:
     return Demonstrations.from_lists([states for states, _ in listed], [actions for _, actions in listed])
 
 
-# Parameters, in the conventions of scikit-learn.
+# Parameters (conventions of scikit-learn).
 
 
 def _same_parameters(one: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -244,7 +245,7 @@ def pickles(case: Case) -> None:
 
 
 def fit_returns_theta(case: Case) -> None:
-    """Check that fit returns one vector of finite numbers."""
+    """Check that fit returns a vector of finite values."""
     _, theta = case.fit()
     shape = "a vector (d,) of at least one finite number"
     remedy = "Return theta as a one-dimensional array; bounds prevent divergence."
@@ -264,7 +265,7 @@ def fit_respects_bounds(case: Case) -> None:
         expect(not out.size, f"theta within {case.model.bounds}", f"{fitted[out]} at parameter {out}", remedy)
 
 
-def fit_repeats_itself(case: Case) -> None:
+def fit_is_deterministic(case: Case) -> None:
     """Check that fit is deterministic and does not depend on earlier fits."""
     model, theta = case.fit()
     remedy = "Use fixed seeds within fit, and start from `start` or a fixed point, not from the last fit."
@@ -288,18 +289,18 @@ def fit_leaves_inputs_alone(case: Case) -> None:
 
 
 def fit_improves_on_its_start(case: Case) -> None:
-    """Check that fit does not end below its start, as EM requires."""
+    """Check that fit does not return a lower objective than its start has, as EM requires."""
     weights = case.weights()
     model, theta = case.fit(weights=weights)
     remedy = "Return the best point, start included. A model with a prior implements FitProblem.penalty."
     for start in (theta, *case.nearby(theta, 2)):
         before = case.objective(model, start, weights)
         after = case.objective(model, case.fit(weights=weights, start=start)[1], weights)
-        wanted = f"a mean log-likelihood of at least {before:.6g}, that of the start"
+        wanted = f"a mean log-likelihood of at least {before:.6g}, the value at the start"
         expect(after >= before - _NOT_WORSE * (1.0 + abs(before)), wanted, f"{after:.6g}", remedy)
 
 
-def fit_beats_other_rewards(case: Case) -> None:
+def fit_is_local_maximum(case: Case) -> None:
     """Check that no nearby parameters have a higher weighted log-likelihood."""
     weights = case.weights()
     model, theta = case.fit(weights=weights)
@@ -308,7 +309,7 @@ def fit_beats_other_rewards(case: Case) -> None:
     for other in case.nearby(theta, 8):
         value = case.objective(model, other, weights)
         got = f"{best:.6g}, and {value:.6g} at theta = {other.round(3)}"
-        expected = "fit to find the highest weighted log-likelihood"
+        expected = "fit to maximise the weighted log-likelihood"
         expect(value <= best + _NOT_WORSE * (1.0 + abs(best)), expected, got, remedy)
 
 
@@ -325,7 +326,7 @@ def order_of_demos_is_irrelevant(case: Case) -> None:
 
 
 def no_weights_are_equal_weights(case: Case) -> None:
-    """Check that weights=None equals weights of 1."""
+    """Check that weights=None is equivalent to weights of 1."""
     other = case.fit(weights=np.ones(len(case.demos)))[1]
     case.expect_same_fit(*case.fit(), other, "without weights as with weights of 1")
 
@@ -334,7 +335,7 @@ def zero_weight_is_absence(case: Case) -> None:
     """Check that a demonstration of weight 0 is ignored."""
     weights = case.weights()
     weights[1::2] = 0.0
-    # The longest may determine the model's maximum length, so it is kept.
+    # Keep the longest demonstration, which may determine max_length.
     weights[int(np.argmax(getattr(case.demos, "lengths", np.zeros(weights.size))))] = 0.5
     kept = np.flatnonzero(weights)
     other = case.fresh().fit(case.mdp, case.demos[kept], weights=weights[kept])
@@ -346,15 +347,15 @@ def scale_of_weights_is_irrelevant(case: Case) -> None:
     model, theta = case.fit(weights=case.weights())
     for factor in (0.01, 40.0):
         other = case.fit(weights=factor * case.weights())[1]
-        case.expect_same_fit(model, theta, other, f"for weights as for {factor:g} times these")
+        case.expect_same_fit(model, theta, other, f"for weights multiplied by {factor:g}")
 
 
 def weight_two_is_a_copy(case: Case) -> None:
-    """Check that a demonstration of weight 2 counts as two of weight 1."""
+    """Check that a demonstration of weight 2 is equivalent to two of weight 1."""
     index = np.arange(len(case.demos))
     twice = index % 3 == 0
     other = case.fresh().fit(case.mdp, case.demos[np.concatenate([index, index[twice]])])
-    case.expect_same_fit(*case.fit(weights=1.0 + twice), other, "for weights of 2 as for demonstrations given twice")
+    case.expect_same_fit(*case.fit(weights=1.0 + twice), other, "for weights of 2 as for duplicated demonstrations")
 
 
 def fit_many_is_fit(case: Case) -> None:
@@ -402,7 +403,7 @@ def log_prob_is_a_matrix(case: Case) -> None:
 
 
 def log_prob_columns_are_independent(case: Case) -> None:
-    """Check that a column depends on its own theta only."""
+    """Check that each column depends only on its own theta."""
     model, theta = case.fit()
     thetas = np.vstack([theta, case.nearby(theta, 2)])
     together = case.log_prob(model, thetas)
@@ -412,12 +413,12 @@ def log_prob_columns_are_independent(case: Case) -> None:
     _expect_equal(case.log_prob(model, thetas[::-1]), together[:, ::-1], "columns in the order of thetas", remedy)
 
 
-def log_prob_rows_follow_demos(case: Case) -> None:
-    """Check that a row depends on its own demonstration only."""
+def log_prob_rows_are_independent(case: Case) -> None:
+    """Check that each row depends only on its own demonstration."""
     model, theta = case.fit()
     thetas = np.vstack([theta, case.nearby(theta, 1)])
     whole, order = case.log_prob(model, thetas), case.rng().permutation(len(case.demos))
-    remedy = "Let log_prob not depend on the other demonstrations; fit may store statistics of the data."
+    remedy = "Compute each row from its own demonstration; fit may store statistics of the data."
     shuffled = case.log_prob(model, thetas, case.demos[order])
     _expect_equal(shuffled, whole[order], "rows in the order of demonstrations", remedy)
     half = order[: max(1, order.size // 2)]
@@ -425,7 +426,7 @@ def log_prob_rows_follow_demos(case: Case) -> None:
     _expect_equal(part, whole[half], "the same rows for half the data", remedy)
 
 
-def log_prob_repeats_itself(case: Case) -> None:
+def log_prob_is_deterministic(case: Case) -> None:
     """Check that log_prob is deterministic and does not depend on later fits."""
     model, theta = case.fit()
     first = case.log_prob(model, theta)
@@ -455,7 +456,7 @@ def probabilities_sum_to_at_most_one(case: Case) -> None:
 
 
 def features_are_points(case: Case) -> None:
-    """Check that `features` are finite points for a warm start to cluster."""
+    """Check that `features` returns finite points, which are clustered for a warm start."""
     model, _ = case.fit()
     points, n = np.asarray(model.features(case.mdp, case.demos), dtype=np.float64), len(case.demos)
     fine = points.ndim == 2 and len(points) == n and points.shape[1] > 0 and np.all(np.isfinite(points))
@@ -467,7 +468,7 @@ def features_are_points(case: Case) -> None:
 
 
 def works_in_a_mixture(case: Case) -> None:
-    """Check that EM increases its objective, except for the events in its history."""
+    """Check that the objective of EM never decreases, except at events in its history."""
     mixture = case.mixture()
     finite = np.all(np.isfinite(mixture.thetas_)) and np.all(np.isfinite(mixture.responsibilities_))
     remedy = "Check the result of fit for the weights of a small cluster."
@@ -480,10 +481,10 @@ def works_in_a_mixture(case: Case) -> None:
 
 
 def problem_agrees_with_log_prob(case: Case) -> None:
-    """Check that the log-likelihood of EM equals that of `log_prob`."""
+    """Check that EM and `log_prob` compute the same log-likelihood."""
     mixture = case.mixture()
     score, inside = mixture.score(case.demos), mixture.log_likelihood_
-    remedy = "make_problem, own or inherited, must compute the same log-likelihood as log_prob."
+    remedy = "The model's make_problem must compute the same log-likelihood as log_prob."
     wanted = f"the log-likelihood {score:.9g} of log_prob in EM"
     expect(abs(score - inside) <= _ROUNDING * (1.0 + abs(score)), wanted, f"{inside:.9g}", remedy)
 
@@ -499,17 +500,17 @@ def saves_and_loads(case: Case) -> None:
     expect(same, "the same log-likelihoods after saving and loading", "others", remedy)
 
 
-# If one of these fails on a problem, the later checks are skipped there.
+# If one of these checks fails on a problem, the later checks on that problem are skipped.
 _GATES = (fit_returns_theta, log_prob_is_a_matrix)
 _ONCE = (parameters_round_trip, constructor_does_no_work, pickles, saves_and_loads)
 _CHECKS: tuple[Callable[[Case], None], ...] = (
     *_ONCE[:3],
     *_GATES,
-    fit_respects_bounds, fit_repeats_itself, fit_leaves_inputs_alone, fit_improves_on_its_start,
-    fit_beats_other_rewards, order_of_demos_is_irrelevant,
+    fit_respects_bounds, fit_is_deterministic, fit_leaves_inputs_alone, fit_improves_on_its_start,
+    fit_is_local_maximum, order_of_demos_is_irrelevant,
     no_weights_are_equal_weights, zero_weight_is_absence, scale_of_weights_is_irrelevant, weight_two_is_a_copy,
     fit_many_is_fit,
-    log_prob_columns_are_independent, log_prob_rows_follow_demos, log_prob_repeats_itself,
+    log_prob_columns_are_independent, log_prob_rows_are_independent, log_prob_is_deterministic,
     log_prob_leaves_inputs_alone, probabilities_sum_to_at_most_one, features_are_points,
     works_in_a_mixture, problem_agrees_with_log_prob, saves_and_loads,
 )  # fmt: skip
@@ -535,7 +536,7 @@ def _skip_reason(function: Callable[[Case], None], case: Case) -> str:
 
 @dataclass(frozen=True)
 class Check:
-    """One check of one model on one problem, to be called; it raises `AssertionError`."""
+    """One check of one model on one problem; calling it raises `AssertionError` if the check fails."""
 
     function: Callable[[Case], None]
     case: Case
@@ -544,14 +545,14 @@ class Check:
         return f"{self.function.__name__}[{self.case.name}]"
 
     def __call__(self) -> None:
-        """Run the check, without the warnings about few data."""
+        """Run the check with small-sample warnings suppressed."""
         with warnings.catch_warnings(action="ignore"):
             self.function(self.case)
 
 
 @dataclass(frozen=True)
 class ConformanceReport:
-    """Checks that a model passed, and skipped checks with the reason."""
+    """The checks that a model passed, and the skipped checks with the reason."""
 
     model: str
     passed: tuple[str, ...]
@@ -584,19 +585,19 @@ def checks(model: Any, *, mdp: Any = None, demos: Any = None) -> list[Check]:
 
 
 def check_irl_model(model: Any, *, mdp: Any = None, demos: Any = None) -> ConformanceReport:
-    """Check that a single-intent model works in `IntentMixture`, or raise `ConformanceError` with all failures.
+    """Check that a single-intent model works in `IntentMixture`; raise `ConformanceError` with all failures.
 
-    A model may declare ``normalised = False`` if its `log_prob` is not a probability, and
-    ``takes_action_features = False`` if it supports state features only; these checks are then skipped.
+    Checks are skipped if a model declares ``normalised = False`` (its `log_prob` is not a log-probability) or
+    ``takes_action_features = False`` (it supports state features only).
 
     Parameters
     ----------
     model : object
-        An instance with the parameters to check; it is copied, never changed.
+        An instance with the parameters to check; it is copied, never modified.
     mdp : MDP, optional
-        Check on this MDP, with random demonstrations by default, instead of on the problems of `cases`.
+        Used instead of the problems of `cases`, with random demonstrations by default.
     demos : Demonstrations, optional
-        Check on these demonstrations.
+        Demonstrations in `mdp`.
 
     Returns
     -------
@@ -616,10 +617,10 @@ def check_irl_model(model: Any, *, mdp: Any = None, demos: Any = None) -> Confor
     passed: list[str] = []
     skipped: dict[str, str] = {}
     failures: dict[str, str] = {}
-    closed: set[str] = set()
+    failed_cases: set[str] = set()
     for check, reason in _all_checks(model, mdp, demos):
         name = str(check)
-        if reason or check.case.name in closed:
+        if reason or check.case.name in failed_cases:
             skipped[name] = reason or "fit or log_prob failed on this problem"
             continue
         try:
@@ -631,7 +632,7 @@ def check_irl_model(model: Any, *, mdp: Any = None, demos: Any = None) -> Confor
         else:
             passed.append(name)
         if name in failures and check.function in _GATES:
-            closed.add(check.case.name)
+            failed_cases.add(check.case.name)
     kind = type(model).__name__
     if failures:
         lines = "\n".join(f"- {name}: {message}" for name, message in failures.items())
@@ -641,7 +642,7 @@ def check_irl_model(model: Any, *, mdp: Any = None, demos: Any = None) -> Confor
 
 
 def _all_checks(model: Any, mdp: Any, demos: Any) -> Iterator[tuple[Check, str]]:
-    """Yield every check of a model with the reason why it is skipped, if any."""
+    """Yield every check of a model with the reason why it is skipped, or an empty string."""
     _require_methods(model)
     problems = cases() if mdp is None and demos is None else [_make_case(mdp, demos)]
     if mdp is None and demos is None and not getattr(model, "takes_action_features", True):
@@ -649,7 +650,7 @@ def _all_checks(model: Any, mdp: Any, demos: Any) -> Iterator[tuple[Check, str]]
     for function in _CHECKS:
         own = [replace(case, model=model) for case in problems]
         reasons = [(Check(function, case), _skip_reason(function, case)) for case in own]
-        # A check that applies to some problems is not listed as skipped for the others.
+        # A check that applies to some problems is not reported as skipped for the others.
         apply = [(check, reason) for check, reason in reasons if not reason] or reasons[:1]
         yield from apply[:1] if function in _ONCE else apply
 

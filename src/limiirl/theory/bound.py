@@ -15,7 +15,7 @@ from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl._validation import as_generator, check_share
+from limiirl._validation import as_generator, check_fraction
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import MaxEnt, make_problem, validate
@@ -89,7 +89,7 @@ class Quantities:
                 rule = "must be above 0" if name == "sizes" else "must be at least 0"
                 raise InvalidParameter.of(name, value.tolist(), rule)
         for name in ("zeta", "delta"):
-            check_share(getattr(self, name), name)
+            check_fraction(getattr(self, name), name)
 
     @property
     def separation_failures(self) -> tuple[str, ...]:

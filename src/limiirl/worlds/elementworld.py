@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl._validation import check_count, check_seed, check_share
+from limiirl._validation import check_count, check_fraction, check_seed
 from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.worlds.base import check_gamma
@@ -81,7 +81,7 @@ class ElementWorld(GridWorld):
         if self.n_rows < 3:
             rule = f"must be at least {-(-3 // self.n_elements)}, so that n_elements * zone_size is at least 3"
             raise InvalidParameter.of("zone_size", self.zone_size, rule)
-        check_share(self.wind, "wind")
+        check_fraction(self.wind, "wind")
         check_gamma(self.gamma)
 
     @property

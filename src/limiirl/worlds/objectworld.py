@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl._validation import check_count, check_seed, check_share
+from limiirl._validation import check_count, check_fraction, check_seed
 from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.worlds.base import check_gamma
@@ -96,7 +96,7 @@ class ObjectWorld(GridWorld):
         check_count(self.n_intents, "n_intents")
         check_count(self.n_objects, "n_objects", least=self.n_colours, remedy="Every colour needs an object.")
         check_count(self.radius, "radius", least=0)
-        check_share(self.wind, "wind")
+        check_fraction(self.wind, "wind")
         check_gamma(self.gamma)
         check_seed(self.seed)
         if self.gamma == 1.0:

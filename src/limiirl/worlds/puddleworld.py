@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl._validation import check_count, check_seed, check_share
+from limiirl._validation import check_count, check_fraction, check_seed
 from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.worlds.base import check_gamma
 from limiirl.worlds.gridworld import GridWorld
@@ -70,7 +70,7 @@ class PuddleWorld(GridWorld):
     def __post_init__(self) -> None:
         check_count(self.n_rows, "n_rows", least=3)
         check_count(self.n_columns, "n_columns", least=3)
-        check_share(self.wind, "wind")
+        check_fraction(self.wind, "wind")
         check_gamma(self.gamma)
         check_seed(self.seed)
 

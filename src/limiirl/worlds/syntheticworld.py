@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl._validation import check_count, check_seed, check_share
+from limiirl._validation import check_count, check_fraction, check_seed
 from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.worlds.base import IntentWorld, check_gamma
@@ -86,7 +86,7 @@ class SyntheticWorld(IntentWorld):
             check_count(getattr(self, name), name)
         check_count(self.n_features, "n_features", least=self.n_intents, remedy="Every intent needs a feature.")
         check_count(self.n_states, "n_states", least=self.horizon + 1, remedy="Every layer needs a state.")
-        check_share(self.separation, "separation")
+        check_fraction(self.separation, "separation")
         check_gamma(self.gamma)
         check_seed(self.seed)
         smallest = (self.n_states - 1) // self.horizon
