@@ -34,14 +34,7 @@ _WEIGHTS = "Maximise sum_i weights_i log_prob_i / sum_i weights_i, and use weigh
 class Case:
     """A problem and the model to check on it.
 
-    Attributes
-    ----------
-    name : str
-    mdp : MDP or None
-    demos : Demonstrations
-    model : object
-    complete : Demonstrations or None
-        All trajectories that end in a terminal state, if the MDP is deterministic with a single start state.
+    `complete` has all trajectories that end in a terminal state, for a deterministic MDP with a single start state.
     """
 
     name: str
@@ -51,14 +44,14 @@ class Case:
     complete: Demonstrations | None = None
 
     def fresh(self) -> Any:
-        """Return an unfitted copy of the model, also if `clone` fails, which is a separate check."""
+        """Return an unfitted copy of the model; it is a deep copy if `clone` fails, which is a separate check."""
         try:
             return clone(self.model)
         except (RuntimeError, TypeError):
             return copy.deepcopy(self.model)
 
     def rng(self) -> np.random.Generator:
-        """Return a generator with the same seed for every check."""
+        """Return a random generator; every check uses the same seed."""
         return np.random.default_rng(20)
 
     def weights(self) -> FloatArray:
@@ -76,7 +69,7 @@ class Case:
         return np.asarray(model.log_prob(self.mdp, np.atleast_2d(thetas), demos), dtype=np.float64)
 
     def bounds(self, d: int) -> tuple[FloatArray, FloatArray]:
-        """Return the lower and upper bounds (d,) of the model, infinite if it has none."""
+        """Return the lower and upper bounds (d,) of the model, which are infinite if it has no bounds."""
         bounds = getattr(self.model, "bounds", None)
         lower, upper = np.broadcast_to(np.array([np.nan] * 2 if bounds is None else bounds, dtype=float), (d, 2)).T
         return np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)
@@ -93,7 +86,7 @@ class Case:
     def expect_same_fit(
         self, model: Any, theta: FloatArray, other: Any, what: str, which: Any = slice(None), remedy: str = _WEIGHTS
     ) -> None:
-        """Check that the log-probabilities under two parameters agree."""
+        """Check that the log-probabilities under two parameter vectors agree."""
         log_p = self.log_prob(model, np.array([theta, np.asarray(other, dtype=np.float64)]))[which]
         with np.errstate(invalid="ignore"):  # -inf is equal to itself
             difference = np.where(log_p[:, 0] == log_p[:, 1], 0.0, np.abs(log_p[:, 0] - log_p[:, 1])).max(initial=0.0)
@@ -211,8 +204,8 @@ def parameters_round_trip(case: Case) -> None:
     _fail("set_params to reject an unknown parameter", "no error", "Derive from sklearn.base.BaseEstimator.")
 
 
-def constructor_does_no_work(case: Case) -> None:
-    """Check that the constructor stores its arguments unchanged and nothing else."""
+def constructor_stores_parameters(case: Case) -> None:
+    """Check that the constructor stores its arguments unchanged and sets no other attributes."""
     given = {name: object() for name in case.model.get_params(deep=False)}
     try:
         made = type(case.model)(**given)
@@ -224,7 +217,7 @@ def constructor_does_no_work(case: Case) -> None:
     expect(not more, "no attributes other than the parameters before fit", ", ".join(more), _STORE)
 
 
-def pickles(case: Case) -> None:
+def model_can_be_pickled(case: Case) -> None:
     """Check that a fitted model can be pickled."""
     model, theta = case.fit()
     remedy = "Define the class at module level, without open files, locks or lambdas in attributes."
@@ -238,7 +231,7 @@ def pickles(case: Case) -> None:
     )
     remedy = "Store fitted values in attributes with a trailing underscore, not in module variables."
     same = np.array_equal(case.log_prob(copied, theta), case.log_prob(model, theta))
-    expect(same, "the same log_prob after unpickling", "another", remedy)
+    expect(same, "the same log_prob after unpickling", "different values", remedy)
 
 
 # fit, the M-step of a mixture.
@@ -247,7 +240,7 @@ def pickles(case: Case) -> None:
 def fit_returns_theta(case: Case) -> None:
     """Check that fit returns a vector of finite values."""
     _, theta = case.fit()
-    shape = "a vector (d,) of at least one finite number"
+    shape = "a non-empty vector (d,) of finite values"
     remedy = "Return theta as a one-dimensional array; bounds prevent divergence."
     expect(theta.ndim == 1 and theta.size, shape, f"shape {theta.shape}", remedy)
     expect(np.all(np.isfinite(theta)), shape, theta, remedy)
@@ -256,7 +249,7 @@ def fit_returns_theta(case: Case) -> None:
 
 
 def fit_respects_bounds(case: Case) -> None:
-    """Check that theta lies within `bounds`, from any start."""
+    """Check that theta lies within `bounds` for any start."""
     _, theta = case.fit()
     lower, upper = case.bounds(theta.size)
     remedy = "Pass the bounds to the optimiser, or clip its result."
@@ -269,13 +262,13 @@ def fit_is_deterministic(case: Case) -> None:
     """Check that fit is deterministic and does not depend on earlier fits."""
     model, theta = case.fit()
     remedy = "Use fixed seeds within fit, and start from `start` or a fixed point, not from the last fit."
-    expect(np.array_equal(case.fit()[1], theta), "the same bits from a second fit", "others", remedy)
+    expect(np.array_equal(case.fit()[1], theta), "identical results of two fits", "different results", remedy)
     model.fit(case.mdp, case.demos, weights=case.weights())
     again = np.asarray(model.fit(case.mdp, case.demos))
-    expect(np.array_equal(again, theta), "the same bits after another fit of the same object", "others", remedy)
+    expect(np.array_equal(again, theta), "identical results after refitting an object", "different results", remedy)
 
 
-def fit_leaves_inputs_alone(case: Case) -> None:
+def fit_does_not_modify_inputs(case: Case) -> None:
     """Check that fit does not modify weights, start or the parameters of the model."""
     given = {"weights": case.weights(), "start": case.nearby(case.fit()[1], 1)[0]}
     model, copies = case.fresh(), {name: value.copy() for name, value in given.items()}
@@ -288,11 +281,11 @@ def fit_leaves_inputs_alone(case: Case) -> None:
     expect(_same_parameters(before, after), f"the parameters {before} after fit", after, remedy)
 
 
-def fit_improves_on_its_start(case: Case) -> None:
-    """Check that fit does not return a lower objective than its start has, as EM requires."""
+def fit_does_not_decrease_objective(case: Case) -> None:
+    """Check that the objective at the fit is not lower than at the start, as EM requires."""
     weights = case.weights()
     model, theta = case.fit(weights=weights)
-    remedy = "Return the best point, start included. A model with a prior implements FitProblem.penalty."
+    remedy = "Return the best iterate, including the start. A model with a prior must implement FitProblem.penalty."
     for start in (theta, *case.nearby(theta, 2)):
         before = case.objective(model, start, weights)
         after = case.objective(model, case.fit(weights=weights, start=start)[1], weights)
@@ -301,14 +294,14 @@ def fit_improves_on_its_start(case: Case) -> None:
 
 
 def fit_is_local_maximum(case: Case) -> None:
-    """Check that no nearby parameters have a higher weighted log-likelihood."""
+    """Check that no nearby parameters have a higher objective."""
     weights = case.weights()
     model, theta = case.fit(weights=weights)
     best = case.objective(model, theta, weights)
     remedy = "Check the sign and the gradient of the objective, and the stopping rule."
     for other in case.nearby(theta, 8):
         value = case.objective(model, other, weights)
-        got = f"{best:.6g}, and {value:.6g} at theta = {other.round(3)}"
+        got = f"{best:.6g} at the fit and {value:.6g} at theta = {other.round(3)}"
         expected = "fit to maximise the weighted log-likelihood"
         expect(value <= best + _NOT_WORSE * (1.0 + abs(best)), expected, got, remedy)
 
@@ -325,13 +318,13 @@ def order_of_demos_is_irrelevant(case: Case) -> None:
 # Weights, which are responsibilities in a mixture.
 
 
-def no_weights_are_equal_weights(case: Case) -> None:
+def default_weights_are_equal(case: Case) -> None:
     """Check that weights=None is equivalent to weights of 1."""
     other = case.fit(weights=np.ones(len(case.demos)))[1]
     case.expect_same_fit(*case.fit(), other, "without weights as with weights of 1")
 
 
-def zero_weight_is_absence(case: Case) -> None:
+def zero_weights_are_ignored(case: Case) -> None:
     """Check that a demonstration of weight 0 is ignored."""
     weights = case.weights()
     weights[1::2] = 0.0
@@ -350,16 +343,16 @@ def scale_of_weights_is_irrelevant(case: Case) -> None:
         case.expect_same_fit(model, theta, other, f"for weights multiplied by {factor:g}")
 
 
-def weight_two_is_a_copy(case: Case) -> None:
-    """Check that a demonstration of weight 2 is equivalent to two of weight 1."""
+def weight_two_equals_duplicate(case: Case) -> None:
+    """Check that a demonstration of weight 2 is equivalent to two copies of weight 1."""
     index = np.arange(len(case.demos))
     twice = index % 3 == 0
     other = case.fresh().fit(case.mdp, case.demos[np.concatenate([index, index[twice]])])
     case.expect_same_fit(*case.fit(weights=1.0 + twice), other, "for weights of 2 as for duplicated demonstrations")
 
 
-def fit_many_is_fit(case: Case) -> None:
-    """Check that `fit_many` equals one `fit` per column of weights, with and without starts."""
+def fit_many_equals_fit(case: Case) -> None:
+    """Check that `fit_many` is equivalent to one `fit` per column of weights, with and without starts."""
     weights = np.column_stack([case.weights(), case.weights()[::-1] ** 2, np.ones(len(case.demos))])
     model, theta = case.fit()
     remedy = "Return one row per column of weights, in order."
@@ -376,17 +369,22 @@ def fit_many_is_fit(case: Case) -> None:
 
 def _expect_numbers(log_p: FloatArray) -> None:
     bad = np.argwhere(np.isnan(log_p) | (log_p == np.inf))
-    remedy = "Sum in log space (scipy.special.logsumexp); impossible trajectories have -inf."
-    expect(not len(bad), "numbers or -inf", f"{log_p[tuple(bad[0])] if len(bad) else 0} at {bad[:1].tolist()}", remedy)
+    remedy = "Sum in log space (scipy.special.logsumexp), and return -inf for impossible trajectories."
+    expect(
+        not len(bad),
+        "finite values or -inf",
+        f"{log_p[tuple(bad[0])] if len(bad) else 0} at {bad[:1].tolist()}",
+        remedy,
+    )
 
 
 def _expect_equal(log_p: FloatArray, wanted: FloatArray, what: str, remedy: str) -> None:
     same = log_p.shape == wanted.shape and np.allclose(log_p, wanted, rtol=_ROUNDING, atol=_ROUNDING, equal_nan=True)
-    expect(same, what, "other numbers" if log_p.shape == wanted.shape else f"shape {log_p.shape}", remedy)
+    expect(same, what, "different values" if log_p.shape == wanted.shape else f"shape {log_p.shape}", remedy)
 
 
-def log_prob_is_a_matrix(case: Case) -> None:
-    """Check that log_prob is (N, K) and never nan or inf, even for extreme rewards."""
+def log_prob_returns_matrix(case: Case) -> None:
+    """Check that log_prob has shape (N, K) and is never NaN or +inf, even for extreme rewards."""
     model, theta = case.fit()
     remedy = "Return one row per demonstration and one column per row of thetas, even for a single theta."
     for thetas in (theta[None], np.vstack([theta, case.nearby(theta, 2)])):
@@ -398,7 +396,7 @@ def log_prob_is_a_matrix(case: Case) -> None:
         try:
             log_p = case.log_prob(model, corner)
         except LimiirlError:
-            continue  # a model may raise an error
+            continue  # a model may reject extreme rewards
         _expect_numbers(log_p)
 
 
@@ -409,7 +407,7 @@ def log_prob_columns_are_independent(case: Case) -> None:
     together = case.log_prob(model, thetas)
     alone = np.hstack([case.log_prob(model, one) for one in thetas])
     remedy = "Normalise each intent separately; the mixture applies the mixture weights."
-    _expect_equal(together, alone, "each column as for a single theta", remedy)
+    _expect_equal(together, alone, "each column to equal log_prob of its theta alone", remedy)
     _expect_equal(case.log_prob(model, thetas[::-1]), together[:, ::-1], "columns in the order of thetas", remedy)
 
 
@@ -423,7 +421,7 @@ def log_prob_rows_are_independent(case: Case) -> None:
     _expect_equal(shuffled, whole[order], "rows in the order of demonstrations", remedy)
     half = order[: max(1, order.size // 2)]
     part = case.log_prob(model, thetas, case.demos[half])
-    _expect_equal(part, whole[half], "the same rows for half the data", remedy)
+    _expect_equal(part, whole[half], "the same rows for half of the demonstrations", remedy)
 
 
 def log_prob_is_deterministic(case: Case) -> None:
@@ -431,12 +429,17 @@ def log_prob_is_deterministic(case: Case) -> None:
     model, theta = case.fit()
     first = case.log_prob(model, theta)
     remedy = "Let log_prob depend on its arguments and the parameters of the model, not on the last theta."
-    expect(np.array_equal(case.log_prob(model, theta), first), "the same bits from a second call", "others", remedy)
+    expect(
+        np.array_equal(case.log_prob(model, theta), first),
+        "identical results of two calls",
+        "different results",
+        remedy,
+    )
     model.fit(case.mdp, case.demos, weights=case.weights())
     _expect_equal(case.log_prob(model, theta), first, "the same log_prob after a fit with other weights", remedy)
 
 
-def log_prob_leaves_inputs_alone(case: Case) -> None:
+def log_prob_does_not_modify_inputs(case: Case) -> None:
     """Check that log_prob does not modify thetas."""
     model, theta = case.fit()
     thetas = np.vstack([theta, case.nearby(theta, 2)])
@@ -452,11 +455,11 @@ def probabilities_sum_to_at_most_one(case: Case) -> None:
     total = np.exp(case.log_prob(model, np.vstack([theta, case.nearby(theta, 3)]), complete)).sum(axis=0)
     remedy = "Divide by the partition function. A model whose log_prob is a score declares normalised = False."
     expect(np.all(total <= 1.0 + _ROUNDING), "probabilities that sum to at most 1", total.max(), remedy)
-    expect(np.all(total > 0.0), "a possible complete trajectory", "none", remedy)
+    expect(np.all(total > 0.0), "a complete trajectory with positive probability", "none", remedy)
 
 
-def features_are_points(case: Case) -> None:
-    """Check that `features` returns finite points, which are clustered for a warm start."""
+def features_are_finite(case: Case) -> None:
+    """Check that `features` returns finite points (N, m), which are clustered to initialise EM."""
     model, _ = case.fit()
     points, n = np.asarray(model.features(case.mdp, case.demos), dtype=np.float64), len(case.demos)
     fine = points.ndim == 2 and len(points) == n and points.shape[1] > 0 and np.all(np.isfinite(points))
@@ -468,7 +471,7 @@ def features_are_points(case: Case) -> None:
 
 
 def works_in_a_mixture(case: Case) -> None:
-    """Check that the objective of EM never decreases, except at events in its history."""
+    """Check that the objective of EM never decreases, except at iterations with an event in `history_`."""
     mixture = case.mixture()
     finite = np.all(np.isfinite(mixture.thetas_)) and np.all(np.isfinite(mixture.responsibilities_))
     remedy = "Check the result of fit for the weights of a small cluster."
@@ -489,7 +492,7 @@ def problem_agrees_with_log_prob(case: Case) -> None:
     expect(abs(score - inside) <= _ROUNDING * (1.0 + abs(score)), wanted, f"{inside:.9g}", remedy)
 
 
-def saves_and_loads(case: Case) -> None:
+def mixture_can_be_saved(case: Case) -> None:
     """Check that a mixture of a registered model can be saved and loaded."""
     mixture = case.mixture()
     with tempfile.TemporaryDirectory() as folder:
@@ -497,22 +500,22 @@ def saves_and_loads(case: Case) -> None:
         loaded = IntentMixture.load(Path(folder) / "mixture")
     same = np.array_equal(loaded.score_samples(case.demos), mixture.score_samples(case.demos))
     remedy = "Store fitted values in attributes with a trailing underscore: numbers, strings, arrays or lists of them."
-    expect(same, "the same log-likelihoods after saving and loading", "others", remedy)
+    expect(same, "the same log-likelihoods after saving and loading", "different values", remedy)
 
 
 # If one of these checks fails on a problem, the later checks on that problem are skipped.
-_GATES = (fit_returns_theta, log_prob_is_a_matrix)
-_ONCE = (parameters_round_trip, constructor_does_no_work, pickles, saves_and_loads)
+_GATES = (fit_returns_theta, log_prob_returns_matrix)
+_ONCE = (parameters_round_trip, constructor_stores_parameters, model_can_be_pickled, mixture_can_be_saved)
 _CHECKS: tuple[Callable[[Case], None], ...] = (
     *_ONCE[:3],
     *_GATES,
-    fit_respects_bounds, fit_is_deterministic, fit_leaves_inputs_alone, fit_improves_on_its_start,
+    fit_respects_bounds, fit_is_deterministic, fit_does_not_modify_inputs, fit_does_not_decrease_objective,
     fit_is_local_maximum, order_of_demos_is_irrelevant,
-    no_weights_are_equal_weights, zero_weight_is_absence, scale_of_weights_is_irrelevant, weight_two_is_a_copy,
-    fit_many_is_fit,
+    default_weights_are_equal, zero_weights_are_ignored, scale_of_weights_is_irrelevant, weight_two_equals_duplicate,
+    fit_many_equals_fit,
     log_prob_columns_are_independent, log_prob_rows_are_independent, log_prob_is_deterministic,
-    log_prob_leaves_inputs_alone, probabilities_sum_to_at_most_one, features_are_points,
-    works_in_a_mixture, problem_agrees_with_log_prob, saves_and_loads,
+    log_prob_does_not_modify_inputs, probabilities_sum_to_at_most_one, features_are_finite,
+    works_in_a_mixture, problem_agrees_with_log_prob, mixture_can_be_saved,
 )  # fmt: skip
 
 
@@ -521,15 +524,15 @@ def _skip_reason(function: Callable[[Case], None], case: Case) -> str:
     model = case.model
     if function is fit_respects_bounds and getattr(model, "bounds", None) is None:
         return "the model has no bounds"
-    if function is fit_many_is_fit and not hasattr(model, "fit_many"):
+    if function is fit_many_equals_fit and not hasattr(model, "fit_many"):
         return "the model has no fit_many, which is optional"
-    if function is features_are_points and not hasattr(model, "features"):
+    if function is features_are_finite and not hasattr(model, "features"):
         return "the model has no features, which is optional"
     if function is probabilities_sum_to_at_most_one and not getattr(model, "normalised", True):
         return "the model declares normalised = False"
     if function is probabilities_sum_to_at_most_one and case.complete is None:
-        return "the problem does not list all trajectories"
-    if function is saves_and_loads and type(model) not in MODELS.values():
+        return "the problem has no complete list of trajectories"
+    if function is mixture_can_be_saved and type(model) not in MODELS.values():
         return "the model is not registered (limiirl.irl.register_model)"
     return ""
 
@@ -552,7 +555,7 @@ class Check:
 
 @dataclass(frozen=True)
 class ConformanceReport:
-    """The checks that a model passed, and the skipped checks with the reason."""
+    """Checks that a model passed, and skipped checks with reasons."""
 
     model: str
     passed: tuple[str, ...]
@@ -564,7 +567,7 @@ class ConformanceReport:
 
 
 def checks(model: Any, *, mdp: Any = None, demos: Any = None) -> list[Check]:
-    """Return the checks that apply to a model, as parameters of a test.
+    """Return the checks that apply to a model, for `pytest.mark.parametrize`.
 
     Parameters
     ----------
@@ -593,11 +596,11 @@ def check_irl_model(model: Any, *, mdp: Any = None, demos: Any = None) -> Confor
     Parameters
     ----------
     model : object
-        An instance with the parameters to check; it is copied, never modified.
+        Instance to check; it is copied, not modified.
     mdp : MDP, optional
-        Used instead of the problems of `cases`, with random demonstrations by default.
+        MDP to use instead of the problems of `cases`.
     demos : Demonstrations, optional
-        Demonstrations in `mdp`.
+        Demonstrations in `mdp`; simulated with random policies by default.
 
     Returns
     -------
@@ -607,7 +610,7 @@ def check_irl_model(model: Any, *, mdp: Any = None, demos: Any = None) -> Confor
     --------
     >>> from limiirl import MaxEnt
     >>> report = check_irl_model(MaxEnt(bounds=(-5, 5)))
-    >>> "fit_many_is_fit[discounted]" in report.passed
+    >>> "fit_many_equals_fit[discounted]" in report.passed
     True
     >>> from sklearn.cluster import KMeans
     >>> check_irl_model(KMeans())
