@@ -33,7 +33,7 @@ class Plain:
             self.T, self.sum = self.T.toarray(), self.sum.toarray()
         self.alive = np.unique(self.owner)
         self.first = np.searchsorted(self.owner, self.alive)
-        self.moves, self.share = objective.decisions.moves, objective._share
+        self.moves, self.share = objective.decisions.candidates, objective._mean_counts
 
     def best(self, Q: Float) -> Float:
         """The largest Q (S,) of each state, 0 where it has none."""

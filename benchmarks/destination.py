@@ -35,7 +35,7 @@ def measure(name: str, mdp: MDP, n_pairs: int) -> None:
     begun = time.process_time()
     values = GoalValues(mdp)
     planned = time.process_time() - begun
-    theta = next(theta for cost in COSTS if values.finite(theta := np.full(mdp.n_features, cost)))
+    theta = next(theta for cost in COSTS if values.is_finite(theta := np.full(mdp.n_features, cost)))
     solution = values.solve(theta)
     rng = np.random.default_rng(0)
     starts, goals = rng.integers(0, mdp.n_states, (2, n_pairs))

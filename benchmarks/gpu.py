@@ -165,13 +165,13 @@ def policies(n: int, gamma: float, kind: str, horizon: float, model: Callable[[s
     )
     given = (None, False) if horizon == math.inf else (int(horizon), True)
     events = DecisionCounts(mdp, demos, Groups.from_labels(None, len(demos)), *given)
-    weight = rng.uniform(size=(events.moves.pair.size, 3))
+    weight = rng.uniform(size=(events.candidates.pair.size, 3))
     calls = []
     for device in ("gpu", "cpu"):
         values = model(device)._solver(mdp)
 
         def call(values: Any = values) -> Any:
-            solution = values.solve(thetas, events.moves)
+            solution = values.solve(thetas, events.candidates)
             return solution.log_prob, solution.gradient(weight)
 
         calls.append(call)
@@ -224,7 +224,7 @@ def goals(roads: str | None) -> None:
             )
         theta, dear = np.zeros(mdp.n_features), np.full(mdp.n_features, -1.0)
         for name, at in (("infinite", theta), ("finite", dear)):
-            answers = [lambda v=v, t=at: (np.array([1.0 + v.finite(t, 1e-6)]),) for v in (gpu, cpu)]
+            answers = [lambda v=v, t=at: (np.array([1.0 + v.is_finite(t, 1e-6)]),) for v in (gpu, cpu)]
             compare(f"    is it finite: {name}", *answers, (20, 3))
     train_goals(with_choices(worlds[-1] if roads is not None else worlds[2]))
 

@@ -243,7 +243,7 @@ def regions() -> None:
     town = RoadGrid(n_states=60_000, n_edges=73_000, seed=2)
     mdp, at = town.mdp, middles(town)
     values, taken = measure_seconds(lambda: GoalValues(mdp))
-    theta = next(t for cost in (-1.0, -2.0, -4.0, -8.0, -16.0, -32.0) if values.finite(t := np.full(FEATURES, cost)))
+    theta = next(t for cost in (-1.0, -2.0, -4.0, -8.0, -16.0, -32.0) if values.is_finite(t := np.full(FEATURES, cost)))
     solution, solved = measure_seconds(lambda: values.solve(theta))
     reach = 0.15 * np.max(np.abs(at))
     within = np.max(np.abs(at), axis=1)

@@ -86,7 +86,7 @@ def test_infinite_values_are_detected_by_the_cpu() -> None:
     demos = Demonstrations.from_lists([[0, 0]], [[0]])
     events = DecisionCounts(mdp, demos, Groups.from_labels(None, 1))
     with pytest.raises(DivergentPartition, match="soft values of thetas\\[0\\] are infinite"):
-        GpuSoftBellmanSolver(StateActions(mdp), 1.0, device()).solve(np.zeros((1, 1)), events.moves)
+        GpuSoftBellmanSolver(StateActions(mdp), 1.0, device()).solve(np.zeros((1, 1)), events.candidates)
 
 
 @ONLY_REAL

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from limiirl import MDP, Demonstrations, DestinationMaxEnt, IntentMixture, MaxCausalEnt, MaxEnt
 from limiirl.errors import BackendUnavailable, InvalidParameter, LimiirlError
-from limiirl.irl.device import WORTH_IT, choose_backend, choose_device
+from limiirl.irl.device import GPU_MIN_SIZE, choose_backend, choose_device
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.kernels.gpu.device import faults, find_device, signatures
 from limiirl.kernels.gpu.forward_backward import grid_of
@@ -82,14 +82,14 @@ def test_a_device_or_an_environment_that_does_not_exist(monkeypatch: pytest.Monk
 
 @NEEDS_COMPILER
 def test_auto_takes_a_gpu_for_large_problems_only(emulated: None) -> None:
-    assert choose_device("auto", WORTH_IT - 1) is None
-    assert choose_device("cpu", WORTH_IT) is None
-    assert isinstance(choose_device("auto", WORTH_IT), EmulatedDevice)
+    assert choose_device("auto", GPU_MIN_SIZE - 1) is None
+    assert choose_device("cpu", GPU_MIN_SIZE) is None
+    assert isinstance(choose_device("auto", GPU_MIN_SIZE), EmulatedDevice)
     assert isinstance(choose_device("gpu", 1), EmulatedDevice)
 
 
 def test_auto_without_a_gpu_is_the_cpu(no_gpu: None) -> None:
-    assert choose_device("auto", WORTH_IT) is None
+    assert choose_device("auto", GPU_MIN_SIZE) is None
 
 
 @NEEDS_COMPILER

@@ -202,7 +202,7 @@ def test_divergence_is_detected_as_on_the_cpu(name: str) -> None:
     starts, goals = pairs(mdp, 5)
     messages = []
     for values in (gpu, cpu):
-        assert [values.finite(theta) for theta in mixed] == [True, False, True]
+        assert [values.is_finite(theta) for theta in mixed] == [True, False, True]
         with pytest.raises(DivergentPartition) as caught:
             values.log_values(mixed, starts, goals)
         messages.append(str(caught.value))
@@ -245,8 +245,8 @@ def test_a_margin_is_kept_to_the_last_digits() -> None:
     """Loops of weight exp(-0.1), and margins on either side of that."""
     mdp = MDP.from_edges([0, 1, 1], [1, 0, 2], state_features=[[1.0], [0.0], [0.0]])
     for values in (GpuGoalValues(mdp, device()), GoalValues(mdp)):
-        assert values.finite(np.array([-0.1]), 0.1 - 1e-12)
-        assert not values.finite(np.array([-0.1]), 0.1 + 1e-12)
+        assert values.is_finite(np.array([-0.1]), 0.1 - 1e-12)
+        assert not values.is_finite(np.array([-0.1]), 0.1 + 1e-12)
         assert np.isinf(values.sum_pairs(np.array([[-0.1]]), np.array([0]), np.array([2]), np.ones((1, 1)), 0.2)[0][0])
 
 
@@ -256,7 +256,7 @@ def test_rewards_that_are_not_finite() -> None:
     messages = []
     for values in (GpuGoalValues(mdp, device()), GoalValues(mdp)):
         with pytest.raises(NumericalError) as caught:
-            values.finite(thetas[0])
+            values.is_finite(thetas[0])
         messages.append(str(caught.value))
         starts, goals = np.array([int(mdp.src[0])]), np.array([int(mdp.dst[0])])
         value, gradient = values.sum_pairs(thetas, starts, goals, np.ones((1, 2)))
@@ -314,7 +314,7 @@ def test_fits_agree_with_the_cpu(solver: str, cap: int, on_device: None) -> None
 def test_joint_searches_keep_separate_cutting_planes() -> None:
     """Demonstrations that wander about have their optimum where sums are nearly infinite."""
     mdp, _ = trips()
-    edge = max(cost for cost in np.linspace(-3.0, 0.0, 61) if GoalValues(mdp).finite(np.full(2, cost)))
+    edge = max(cost for cost in np.linspace(-3.0, 0.0, 61) if GoalValues(mdp).is_finite(np.full(2, cost)))
     model, rng = DestinationMaxEnt(bounds=(-30.0, 5.0)), np.random.default_rng(3)
     demos = model.sample(mdp, np.full(2, edge), *rng.integers(0, 16, (2, 20)), seed=4)
     weights, starts = rng.uniform(0.0, 1.0, (20, 3)) ** 4, np.array([[-6.0, -6.0], [-2.0, -9.0], [-9.0, -2.0]])

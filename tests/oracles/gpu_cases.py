@@ -102,7 +102,7 @@ def costly_world(K: int = 3, **options: Any) -> tuple[MDP, NDArray[np.float64]]:
     mdp = case.mdp.replace(state_features=phi, feature_names=None)
     for cost in (1.0, 2.0, 4.0):
         thetas = np.hstack([np.full((K, 1), -cost), case.thetas])
-        if all(GoalValues(mdp).finite(theta, 1e-3) for theta in thetas):
+        if all(GoalValues(mdp).is_finite(theta, 1e-3) for theta in thetas):
             return mdp, thetas
     raise AssertionError("no cost is enough")
 

@@ -45,7 +45,7 @@ def events_of(mdp: MDP, horizon: int | None = None, *, stop: bool = False) -> De
 
 def compare(gpu: Any, cpu: Any, case: Case, events: DecisionCounts) -> None:
     """Fail unless log-probabilities, residuals and gradients agree."""
-    mine, other = gpu.solve(case.thetas, events.moves), cpu.solve(case.thetas, events.moves)
+    mine, other = gpu.solve(case.thetas, events.candidates), cpu.solve(case.thetas, events.candidates)
     assert_same(mine.log_prob, other.log_prob)
     np.testing.assert_allclose(mine.residual, other.residual, rtol=1e-9, atol=1e-14)
     weight = np.random.default_rng(5).uniform(0.0, 1.0, other.log_prob.shape)

@@ -380,7 +380,7 @@ class MaxEntTrips:
         return _log_change(self.before.log_prob_prefix(trips, last), self._log_prob_prefix(trips, last))[which.ravel()]
 
     def _check(self, demos: Demonstrations) -> None:
-        irl_checks.fits_model(self.mdp, demos, "anywhere", self.max_length)
+        irl_checks.check_trajectories(self.mdp, demos, "anywhere", self.max_length)
 
     def _goal_mdp(self, goal: int) -> GoalMDP:
         """Return the MDP of trips to a goal; the last one is cached."""

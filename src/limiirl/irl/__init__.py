@@ -9,7 +9,7 @@ from limiirl.irl.causal.model import CausalModel
 from limiirl.irl.causal.problem import CausalProblem
 from limiirl.irl.destination.model import DestinationMaxEnt, with_choices
 from limiirl.irl.destination.path_sums import GoalPathSums, GoalValues
-from limiirl.irl.device import WORTH_IT, anywhere, check_device, choose_device
+from limiirl.irl.device import GPU_MIN_SIZE, allow_cpu, check_device, choose_device
 from limiirl.irl.maxent.inference import NextActions, prefix_continuations
 from limiirl.irl.maxent.likelihood import ObservedPaths, PathLikelihood
 from limiirl.irl.maxent.likelihood import feasible_start as feasible_path_start
@@ -24,12 +24,12 @@ from limiirl.irl.sigma_girl.likelihood import SigmaProblem
 from limiirl.irl.sigma_girl.model import SigmaGIRL
 
 __all__ = [
+    "GPU_MIN_SIZE",
     "MLIRL",
     "MODELS",
     "PARAMETERS",
     "REQUIRED",
     "SUFFICIENT_STATISTICS",
-    "WORTH_IT",
     "Box",
     "Capabilities",
     "CausalLikelihood",
@@ -54,7 +54,7 @@ __all__ = [
     "SigmaGIRL",
     "SigmaProblem",
     "Status",
-    "anywhere",
+    "allow_cpu",
     "check_device",
     "choose_device",
     "feasible_causal_start",

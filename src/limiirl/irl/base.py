@@ -1,4 +1,4 @@
-"""The protocol of single-intent models, their capabilities, and the result of a fit."""
+"""Protocol of single-intent models, their capabilities, and the result of a fit."""
 
 from __future__ import annotations
 
@@ -26,17 +26,15 @@ class IRLModel(Protocol):
 
     def fit(self, mdp: Any, demos: Any, weights: ArrayLike | None = None, start: ArrayLike | None = None) -> FloatArray:
         """Return the theta (d,) that maximises the weighted log-likelihood."""
-        ...
 
     def log_prob(self, mdp: Any, thetas: ArrayLike, demos: Any) -> FloatArray:
         """Return the log-likelihood (N, K) of each demonstration under each row of thetas (K, d)."""
-        ...
 
 
 SUFFICIENT_STATISTICS = "sufficient_statistics"
 """Capability of a model whose likelihood depends on the demonstrations only through statistics computed once."""
 QUERIES = frozenset({"sample", "log_prob_prefix", "next_actions", "policy", "most_likely"})
-"""Capabilities named after the model's methods that a fitted mixture calls."""
+"""Optional methods of a model that a fitted mixture calls; each is a capability of the same name."""
 _LIKELIHOOD = ("log_prob", "_log_prob", "fit", "fit_many", "_fit")
 
 
@@ -85,17 +83,17 @@ class FitResult:
     ----------
     theta : (d,)
     value : float
-        Minimised objective: the negative mean log-likelihood plus the ridge, without log q, which is independent of
-        theta.
+        Minimum of the objective: the negative mean log-likelihood plus the ridge penalty. The term log q, which does
+        not depend on theta, is omitted.
     status : Status
     n_evaluations, n_hessians : int
     projected_gradient : float
-        Largest absolute component of the gradient, except components that point out of the bounds.
+        Largest absolute component of the projected gradient.
     at_bound : tuple of str
         Names of the features whose parameter is at a bound.
     null_directions : (m, d)
-        Orthonormal directions that leave every trajectory's probability unchanged. The components of `theta` along
-        them are those of the start.
+        Orthonormal directions that leave the probability of every trajectory unchanged. The components of `theta`
+        along them are those of the initial point.
     """
 
     theta: FloatArray

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 DEVICES = ("cpu", "gpu", "auto")
-# Number of states plus edges from which "auto" uses a GPU; below, the CPU is faster than kernel launches (ADR 0018).
-WORTH_IT = 10_000
+# Smallest number of states plus edges for which "auto" uses a GPU; smaller problems are faster on the CPU (ADR 0018).
+GPU_MIN_SIZE = 10_000
 
 
 def choose_device(name: object, size: int) -> Device | None:
@@ -23,16 +23,16 @@ def choose_device(name: object, size: int) -> Device | None:
     Raises
     ------
     BackendUnavailable
-        For "gpu" without a working GPU.
+        If `name` is "gpu" and no GPU works.
     """
     check_device(name)
     if name == "gpu":
         return need_device()
-    return find_device() if name == "auto" and size >= WORTH_IT else None
+    return find_device() if name == "auto" and size >= GPU_MIN_SIZE else None
 
 
 def check_device(name: object) -> None:
-    """Check the name of a device, but not whether it is available."""
+    """Check the name of a device; its availability is not checked."""
     if not (isinstance(name, str) and name in DEVICES):
         raise InvalidParameter.of("device", name, f"must be one of {', '.join(DEVICES)}")
 
@@ -47,13 +47,13 @@ def choose_backend(name: object, mdp: MDP) -> GpuBackend | None:
     return gpu_backend(mdp, device)
 
 
-def anywhere(model: Any) -> Any:
-    """Replace device="gpu" of a model by "auto", so that it also runs on machines without a GPU; return the model.
+def allow_cpu(model: Any) -> Any:
+    """Change a model's device from "gpu" to "auto", so that it also runs without a GPU; return the model.
 
     Examples
     --------
     >>> from limiirl import MaxEnt
-    >>> anywhere(MaxEnt(device="gpu")).device, anywhere(MaxEnt()).device
+    >>> allow_cpu(MaxEnt(device="gpu")).device, allow_cpu(MaxEnt()).device
     ('auto', 'cpu')
     """
     if getattr(model, "device", None) == "gpu":

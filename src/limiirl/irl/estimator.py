@@ -37,8 +37,8 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator):  # type
         weights : (N,), optional
             Weight of each demonstration; 1 by default.
         start : (d,), optional
-            Initial point of the optimiser; by default 0, projected onto the feasible set. It decides which maximum is
-            returned if the likelihood has several (causal models with stochastic transitions).
+            Initial point of the optimiser; by default a feasible point near 0. If the likelihood has several local
+            maxima (causal models with stochastic transitions), the result depends on it.
         """
         column = validate.weights(weights, validate.demonstrations(demos), columns=False)
         first = None if start is None else validate.one_theta(mdp, start, "start")[None]
@@ -53,9 +53,9 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator):  # type
     def fit_many(
         self, mdp: MDP, demos: Demonstrations, weights: ArrayLike, starts: ArrayLike | None = None
     ) -> FloatArray:
-        """Return parameters (K, d), one row per column of weights (N, K), fitted in one batch from `starts` (K, d).
+        """Fit one theta per column of weights (N, K) in one batch, from `starts` (K, d); return thetas (K, d).
 
-        Each row equals the result of `fit` for that column. `theta_` and `result_` are left unchanged.
+        Each row equals the result of `fit` for that column. `theta_` and `result_` are not changed.
         """
         columns = validate.weights(weights, validate.demonstrations(demos), columns=True)
         results = self._search(mdp, demos, columns, None if starts is None else mdp.check_thetas(starts, "starts"))
@@ -75,5 +75,5 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator):  # type
     def _null_directions_of_fit(
         self, mdp: MDP, demos: Demonstrations, weights: FloatArray, theta: FloatArray
     ) -> FloatArray:
-        """Return the null directions (m, d) at the solution, for the fitted demonstrations."""
+        """Return the null directions (m, d) at the fitted theta, given the demonstrations and their weights."""
         raise NotImplementedError

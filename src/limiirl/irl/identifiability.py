@@ -15,22 +15,23 @@ from scipy import sparse
 from limiirl._typing import FloatArray
 from limiirl.mdp import MDP
 
-# Largest eigenvalue of a null direction, for features of unit size; rounding errors are about 1e-13.
+# Largest eigenvalue, for features of unit size, that counts as zero; rounding errors are about 1e-13.
 _NULL = 1e-10
 
 
 def variation(mdp: MDP, max_length: float, by_start: bool) -> tuple[FloatArray, FloatArray]:
-    """Return the Gram matrix (d, d) of feature differences between trajectories, and the feature sizes (d,).
+    """Return the Gram matrix (d, d) of feature differences between trajectories, and the scale (d,) of each feature.
 
-    Trajectories may stop anywhere. Extending one along an edge adds gamma^t (phi(e) + gamma phi(s')) to F. These
-    rows and the differences between start states span all differences of F.
+    Trajectories may stop anywhere. Extending a trajectory along an edge adds gamma^t (phi(e) + gamma phi(s')) to F.
+    These vectors and the differences between start states span all differences of F.
 
     Parameters
     ----------
     max_length : int or inf
-        Edges that no trajectory of at most this length contains are excluded.
+        Maximum length of a trajectory. Edges that no such trajectory contains are excluded.
     by_start : bool
-        True if the model is conditioned on the start state, so that start states are not compared.
+        True if the model is conditioned on the start state. Trajectories from different start states are then not
+        compared.
     """
     usable = _depth(mdp)[mdp.src] + 2 <= max_length
     blocks: list[Any] = []
@@ -53,7 +54,7 @@ def variation(mdp: MDP, max_length: float, by_start: bool) -> tuple[FloatArray, 
 
 
 def _depth(mdp: MDP) -> FloatArray:
-    """Return the least number of transitions (S,) from a start state to each state; inf if unreachable."""
+    """Return the smallest number of transitions (S,) from a start state to each state; inf if unreachable."""
     depth = np.full(mdp.n_states, np.inf)
     frontier = np.flatnonzero(mdp.p0 > 0)
     links = sparse.csr_array((np.ones(mdp.n_edges), (mdp.src, mdp.dst)), shape=(mdp.n_states, mdp.n_states))
@@ -69,8 +70,8 @@ def _depth(mdp: MDP) -> FloatArray:
 def null_directions(gram: FloatArray, size: FloatArray) -> FloatArray:
     """Return an orthonormal basis (m, d) of the null space of a Gram or covariance matrix of path features.
 
-    `size` (d,) is the root mean square of each feature before centring. Variances are compared with it, so that the
-    result is independent of units.
+    `size` (d,) is the scale of each feature before centring. Variances are compared with it, so that the result does
+    not depend on the units of the features.
 
     Examples
     --------
@@ -87,7 +88,7 @@ def null_directions(gram: FloatArray, size: FloatArray) -> FloatArray:
     if not directions.size:
         return np.empty((0, gram.shape[0]))
     basis = np.linalg.svd(directions, full_matrices=False)[2]
-    # Fix the arbitrary signs: the largest entry of each direction is positive.
+    # Make the signs unique: the largest entry of each direction is positive.
     largest = basis[np.arange(basis.shape[0]), np.argmax(np.abs(basis), axis=1)]
     return np.asarray(basis * np.sign(largest)[:, None])
 

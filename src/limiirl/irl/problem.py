@@ -1,7 +1,7 @@
 """`FitProblem`: the E-step and the M-step of EM for a model and its demonstrations.
 
-It works with every model that has `fit` and `log_prob`. Models that support "sufficient_statistics" have subclasses
-that compute these statistics once.
+`FitProblem` works with every model that has `fit` and `log_prob`. Models that support "sufficient_statistics" use
+subclasses that compute these statistics once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class EStep(NamedTuple):
     log_likelihood : float
         Sum over units of log sum_k rho_k p_ik.
     change : float
-        Mean over units of sum_k |u_ik - previous u_ik|, the paper's convergence criterion.
+        Mean over units of sum_k |u_ik - u'_ik|, where u' is from the previous E-step; the paper's convergence
+        criterion.
     sizes : (K,)
         Sum over units of u_ik.
     moments : object
@@ -47,7 +48,7 @@ class EStep(NamedTuple):
 
 
 class MStep(NamedTuple):
-    """Result of an M-step: thetas (J, d), and the largest number of evaluations over intents, or 0 if unknown."""
+    """Result of an M-step: thetas (J, d), and the maximum number of evaluations over intents, or 0 if unknown."""
 
     thetas: FloatArray
     n_evaluations: int
@@ -57,7 +58,7 @@ class MStep(NamedTuple):
 class Regulariser:
     """Bounds on theta, and the ridge penalty ridge N / (2 K) sum_k |theta_k|^2 of a mixture, with N = `n_demos`.
 
-    A model's `fit` to N / K demonstrations has the same penalty.
+    This is the penalty of K separate fits to N / K demonstrations each.
     """
 
     box: Box
@@ -66,14 +67,14 @@ class Regulariser:
 
     @classmethod
     def from_model(cls, model: Any, mdp: Any, n_demos: int) -> Regulariser:
-        """Check `bounds` and `ridge` of a model and return its regulariser."""
+        """Check the `bounds` and `ridge` of a model and return its regulariser."""
         ridge = check_positive(model.ridge, "ridge", zero=True)
         return cls(validate.box(model.bounds, mdp.feature_names), ridge, n_demos)
 
     def ridges(self, n_intents: int, counts: FloatArray) -> FloatArray:
-        """Return the ridge coefficients (J,) of M-step objectives that are means over `counts` (J,) demonstrations.
+        """Return the ridge coefficients (J,) of M-step objectives, which are means over `counts` (J,) demonstrations.
 
-        Multiplied by `counts` they add up to `penalty`: the prior of an intent does not depend on its mixture weight.
+        They are inversely proportional to `counts`, so that the penalty of an intent does not depend on its weight.
         """
         return np.asarray(self.ridge * self.n_demos / (n_intents * counts))
 
@@ -94,7 +95,7 @@ class FitProblem:
     units : Groups
         G units: groups of demonstrations with a common intent, or single demonstrations.
     regulariser : Regulariser, optional
-        Given if the reward is linear in the features of the MDP.
+        Required if the reward is linear in the features of the MDP.
     """
 
     def __init__(self, model: Any, mdp: Any, demos: Any, units: Any, regulariser: Regulariser | None = None) -> None:
@@ -104,12 +105,12 @@ class FitProblem:
 
     @property
     def n_parameters(self) -> int | None:
-        """Length d of theta, or None if only a fit determines it."""
+        """Length d of theta, or None if it is unknown before the first fit."""
         return None if self.regulariser is None else int(self.mdp.n_features)
 
     @property
     def initial_evaluations(self) -> int | None:
-        """Limit on the evaluations of the fit of initial rewards; None if `m_step` calls the model's `fit`."""
+        """Maximum number of evaluations in the fit of initial rewards; None if `m_step` calls the model's `fit`."""
         return None if self.regulariser is None else int(self.model.max_evaluations)
 
     def log_prob(self, thetas: FloatArray) -> FloatArray:
@@ -129,20 +130,21 @@ class FitProblem:
         return np.zeros((len(self.units), n_intents))
 
     def e_step(self, rho: FloatArray, thetas: FloatArray, U: FloatArray, temperature: float = 1.0) -> EStep:
-        """Overwrite U (G, K) with the responsibilities under mixture weights rho (K,) and rewards (K, d).
+        """Overwrite U (G, K) with the responsibilities under mixture weights rho (K,) and thetas (K, d).
 
-        Responsibilities are proportional to (rho_k p_ik)^(1 / temperature); the likelihood is not tempered.
+        Responsibilities are proportional to (rho_k p_ik)^(1 / temperature). The temperature does not affect the
+        log-likelihood.
         """
         log_p = np.ascontiguousarray(self.log_prob(thetas))
         sums = e_step(log_p, thetas, np.empty(0), np.log(rho), U, 1.0 / temperature)
-        return self.e_step_of(sums, self.moments(U))
+        return self._finish_e_step(sums, self.moments(U))
 
-    def e_step_of(self, sums: EStepSums, moments: Any) -> EStep:
-        """Return the E-step from sums over units; raise if a unit has probability 0 under every intent."""
+    def _finish_e_step(self, sums: EStepSums, moments: Any) -> EStep:
+        """Return the `EStep` of sums over units; raise if a unit has probability 0 under every intent."""
         if sums.bad_row >= 0:
             raise InvalidDemos(
-                f"{self.units.name(sums.bad_row)} must have positive probability under some intent; its "
-                "log-probabilities are all -inf or nan. Remove it, correct the MDP, or bound the rewards.",
+                f"{self.units.name(sums.bad_row)} must have positive probability under at least one intent; its "
+                "log-probabilities are all -inf or nan. Remove it, correct the MDP, or set bounds on the rewards.",
                 parameter="demos",
                 index=sums.bad_row,
             )
@@ -155,7 +157,7 @@ class FitProblem:
     def m_step(
         self, moments: Any, starts: FloatArray | None, which: IndexArray, max_evaluations: int | None = None
     ) -> MStep:
-        """Return parameters (J, d) of the intents `which` (J,), never worse than `starts` (J, d) if given.
+        """Return the thetas (J, d) of the intents `which` (J,), none of which is worse than its start (J, d), if given.
 
         Raises
         ------
@@ -173,7 +175,7 @@ class FitProblem:
     def _value(self, weights: FloatArray, thetas: FloatArray) -> FloatArray:
         """Return the weighted log-likelihood (J,) of each intent."""
         log_p = np.asarray(self.model.log_prob(self.mdp, thetas, self.demos), dtype=np.float64)
-        with np.errstate(invalid="ignore"):  # 0 times -inf is 0 here
+        with np.errstate(invalid="ignore"):  # a weight of 0 times -inf counts as 0
             return np.asarray(np.sum(np.where(weights > 0, weights * log_p, 0.0), axis=0))
 
     def _fit(self, model: Any, weights: FloatArray, starts: FloatArray | None) -> FloatArray:
@@ -186,40 +188,40 @@ class FitProblem:
         if len(result) != weights.shape[1] or len(shapes) != 1 or len(shapes[0]) != 1:
             raise InvalidParameter(
                 f"{type(self.model).__name__}.fit must return one parameter vector per intent, all of the same length; "
-                f"got {len(result)} of the shapes {', '.join(map(str, shapes))} for {weights.shape[1]} intents.",
+                f"got {len(result)} vectors of shapes {', '.join(map(str, shapes))} for {weights.shape[1]} intents.",
                 parameter="irl",
                 value=shapes,
             )
         thetas = np.array(result, dtype=np.float64)
         if not np.all(np.isfinite(thetas)):
             k = int(np.argmin(np.isfinite(thetas).all(axis=1)))
-            message = f"{type(self.model).__name__}.fit must return finite parameters; got {thetas[k]} for column {k}."
+            message = f"{type(self.model).__name__}.fit must return finite parameters; got {thetas[k]} for intent {k}."
             raise NumericalError(message, parameter="irl", value=thetas[k], index=k)
         return thetas
 
     def features(self) -> FloatArray:
-        """Return the feature vectors (G, m) of the units that a warm start clusters; groups are averaged."""
+        """Return the feature vectors (G, m) of the units, which a warm start clusters; groups are averaged."""
         own = getattr(self.model, "features", None)
         result = own(self.mdp, self.demos) if own is not None else self.demos.features(self.mdp)
         return self.units.mean(np.asarray(result, dtype=np.float64))
 
     def project(self, thetas: FloatArray) -> FloatArray:
-        """Return the parameters (K, d) projected onto the feasible set of the model."""
+        """Project thetas (K, d) onto the feasible set of the model."""
         return self.box(thetas.shape[1]).clip(thetas)
 
-    def finite(self, thetas: FloatArray) -> bool:
+    def is_finite(self, thetas: FloatArray) -> bool:
         """Return True if the partition functions of all thetas (K, d) are finite."""
         del thetas
         return True
 
     def box(self, n_features: int) -> Box:
-        """Return the model's bounds on theta; infinite if the model has no `bounds`."""
+        """Return the model's bounds on theta; they are infinite if the model has no attribute `bounds`."""
         if self.regulariser is not None:
             return self.regulariser.box
         return validate.box(getattr(self.model, "bounds", None), [f"parameter {j}" for j in range(n_features)])
 
     def penalty(self, thetas: FloatArray) -> float:
-        """Return the penalty of thetas (K, d), which the objective of EM subtracts from the log-likelihood."""
+        """Return the penalty that EM subtracts from the log-likelihood of thetas (K, d)."""
         return 0.0 if self.regulariser is None else self.regulariser.penalty(thetas)
 
 
@@ -236,7 +238,7 @@ def _with_limit(model: Any, limit: int | None) -> Any:
 
 
 def make_problem(model: Any, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None) -> FitProblem:
-    """Return the result of a model's own `make_problem`, or a `FitProblem` if it has no such method."""
+    """Return the fit problem of a model: from its own `make_problem` if it has one, otherwise a `FitProblem`."""
     units = Groups.for_demos(groups, demos)
     own = getattr(model, "make_problem", None)
     problem: FitProblem = FitProblem(model, mdp, demos, units) if own is None else own(mdp, demos, units)

@@ -15,13 +15,13 @@ from limiirl.irl.sigma_girl.model import SigmaGIRL
 MODELS: dict[str, type[Any]] = {
     model.__name__: model for model in (MaxEnt, MaxCausalEnt, MLIRL, DestinationMaxEnt, SigmaGIRL)
 }
-"""Models by name; `register_model` adds entries."""
+"""Registered models by name."""
 
 
 def register_model(name: str, cls: type[Any]) -> None:
     """Register a model class under a name, so that mixtures of it can be saved and loaded.
 
-    Registering a class of the same module and name again replaces it.
+    A class may be registered again, for example after its module was reloaded.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def register_model(name: str, cls: type[Any]) -> None:
 
 
 def model_class(name: str) -> type[Any]:
-    """Return the class that is registered under a name."""
+    """Return the class registered under a name."""
     if name not in MODELS:
         similar = next((own for own in MODELS if own.lower() == str(name).lower()), None)
         remedy = (

@@ -28,7 +28,7 @@ from limiirl.mdp import MDP
 
 
 def max_length(value: object) -> float:
-    """Return a valid `max_length`: an integer of at least 1, or inf."""
+    """Check `max_length` and return it as an int or inf."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1:
         return int(value)
     if isinstance(value, float | np.floating) and (value == math.inf or (value >= 1 and float(value).is_integer())):
@@ -37,7 +37,7 @@ def max_length(value: object) -> float:
 
 
 def box(bounds: Any, names: Sequence[str]) -> Box:
-    """Return the bounds of d parameters, given as (low, high), a (d, 2) array, or None for no bounds."""
+    """Return the bounds of d parameters from (low, high), an array (d, 2), or None for no bounds."""
     d = len(names)
     if bounds is None:
         return Box(np.full(d, -np.inf), np.full(d, np.inf))
@@ -58,7 +58,7 @@ def box(bounds: Any, names: Sequence[str]) -> Box:
 
 
 def weights(given: ArrayLike | None, demos: Demonstrations, *, columns: bool) -> FloatArray:
-    """Return valid weights (N, K), given as (N, K), (N,), or None for ones: finite, nonnegative, no column all zero."""
+    """Check the weights (N, K) or (N,) of demonstrations and return them as (N, K); None is replaced by ones."""
     n, one = len(demos), Groups.for_demos(None, demos).noun[:-1]
     if given is None:
         return np.ones((n, 1))
@@ -86,14 +86,14 @@ def weights(given: ArrayLike | None, demos: Demonstrations, *, columns: bool) ->
 
 
 def starts(given: FloatArray | None, n_intents: int) -> None:
-    """Check that there is one start per column of weights."""
+    """Check that there is one initial point per column of weights."""
     if given is not None and given.shape[0] != n_intents:
         raise InvalidParameter.of("starts", given.shape, f"must have {n_intents} rows, one per column of weights")
 
 
 @contextmanager
 def start_errors() -> Iterator[None]:
-    """Name `start`, the argument of `fit`, in errors about row 0 of `starts`."""
+    """Replace `starts[0]` by `start`, the argument of `fit`, in errors raised within the context."""
     try:
         yield
     except DivergentPartition as error:
@@ -105,10 +105,10 @@ def start_errors() -> Iterator[None]:
 
 
 def demonstrations(demos: Demonstrations) -> Demonstrations:
-    """Return the demonstrations of a fit, after checking that there is at least one."""
+    """Check that there is at least one demonstration and return the demonstrations."""
     check_demonstrations(demos)
     if len(demos) == 0:
-        message = "demos must contain at least one demonstration; got none. Check the filter, or the file."
+        message = "demos must contain at least one demonstration; got none. Check the file or the filter."
         raise InvalidDemos(message, parameter="demos", value=0)
     return demos
 
@@ -116,20 +116,20 @@ def demonstrations(demos: Demonstrations) -> Demonstrations:
 def check_demonstrations(demos: object) -> None:
     """Check the type of demonstrations."""
     if not isinstance(demos, Demonstrations):
-        raise InvalidDemos.of(
-            "demos", type(demos).__name__, "must be Demonstrations", remedy="Build them with Demonstrations.from_lists."
-        )
+        remedy = "Create them with Demonstrations.from_lists."
+        raise InvalidDemos.of("demos", type(demos).__name__, "must be Demonstrations", remedy=remedy)
 
 
 def mdp(given: object) -> None:
     """Check the type of an MDP."""
     if not isinstance(given, MDP):
-        kind = type(given).__name__
-        raise InvalidParameter.of("mdp", kind, "must be an MDP", remedy="Build one with MDP.from_edges.")
+        raise InvalidParameter.of(
+            "mdp", type(given).__name__, "must be an MDP", remedy="Create one with MDP.from_edges."
+        )
 
 
 def one_theta(mdp: MDP, theta: ArrayLike, name: str = "theta") -> FloatArray:
-    """Return a valid parameter vector (d,)."""
+    """Check a single parameter vector and return it as an array (d,)."""
     checked: FloatArray = mdp.check_thetas(theta, name)
     if checked.shape[0] != 1:
         raise InvalidParameter.of(name, checked.shape, f"must be one vector of {mdp.n_features} parameters")
@@ -137,15 +137,15 @@ def one_theta(mdp: MDP, theta: ArrayLike, name: str = "theta") -> FloatArray:
 
 
 def state(mdp: MDP, value: object, name: str) -> int:
-    """Return a valid index of a state."""
+    """Check the index of a state and return it."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or not 0 <= value < mdp.n_states:  # type: ignore[operator]
-        raise InvalidParameter.of(name, value, f"must be a state, 0 to {mdp.n_states - 1}")
+        raise InvalidParameter.of(name, value, f"must be a state index from 0 to {mdp.n_states - 1}")
     return int(value)  # type: ignore[call-overload, no-any-return]
 
 
 def step(value: object, max_length: float) -> int:
-    """Return a valid step of a trajectory of at most `max_length` states."""
+    """Check a step of trajectories of at most `max_length` states and return it."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or not 0 <= value < max_length:  # type: ignore[operator]
         upper = "" if max_length == math.inf else f" and at most max_length - 1 = {int(max_length) - 1}"
@@ -153,8 +153,8 @@ def step(value: object, max_length: float) -> int:
     return int(value)  # type: ignore[call-overload, no-any-return]
 
 
-def fits_model(mdp: MDP, demos: Demonstrations, stop: str, longest: float) -> None:
-    """Check that demonstrations are trajectories of the MDP that `stop` and the maximum length `longest` allow."""
+def check_trajectories(mdp: MDP, demos: Demonstrations, stop: str, longest: float) -> None:
+    """Check that demonstrations are possible in the MDP, end where `stop` allows, and have at most `longest` states."""
     check_demonstrations(demos)
     demos.steps(mdp)
     too_long = demos.lengths > longest
@@ -162,7 +162,7 @@ def fits_model(mdp: MDP, demos: Demonstrations, stop: str, longest: float) -> No
         i = int(np.argmax(too_long))
         raise InvalidDemos(
             f"{name_demo(demos.ids, i)} has {demos.lengths[i]} states, more than max_length = {longest}. "
-            "Shorten it, or use a larger max_length.",
+            "Shorten it, or increase max_length.",
             parameter="demos",
             value=int(demos.lengths[i]),
             index=i,
@@ -175,8 +175,8 @@ def fits_model(mdp: MDP, demos: Demonstrations, stop: str, longest: float) -> No
     if not np.all(ends):
         i = int(np.argmin(ends))
         raise InvalidDemos(
-            f"{name_demo(demos.ids, i)} must end in a terminal state, because of stop={stop!r}; it ends in state "
-            f"{demos.last_states[i]} at step {demos.lengths[i] - 1}. Use stop='anywhere', or mark it as terminal.",
+            f"{name_demo(demos.ids, i)} must end in a terminal state if stop={stop!r}; it ends in state "
+            f"{demos.last_states[i]} at step {demos.lengths[i] - 1}. Use stop='anywhere', or make it terminal.",
             parameter="demos",
             value=int(demos.last_states[i]),
             index=i,
@@ -199,7 +199,7 @@ def with_identifiability(result: FitResult, directions: FloatArray, bounds: Any,
     if directions.shape[0]:
         warnings.warn(
             f"{describe(directions, mdp.feature_names)}. See result_.null_directions. Drop or merge features, or "
-            "compare rewards up to these directions only.",
+            "compare rewards only up to these directions.",
             IdentifiabilityWarning,
             stacklevel=3,
         )

@@ -279,7 +279,7 @@ def _count_visits(forecaster: Forecaster) -> FloatArray:
     if isinstance(forecaster.mixture.irl_, MaxEnt):
         return np.ones((forecaster.weights.size, mdp.n_states))
     values = GoalValues(mdp)
-    weights = (np.exp(values.log_moves(theta)) for theta in forecaster.thetas)
+    weights = (np.exp(values.edge_log_weights(theta)) for theta in forecaster.thetas)
     return np.stack([return_visits(mdp.src, mdp.dst, weight, mdp.n_states) for weight in weights])
 
 

@@ -118,7 +118,7 @@ def test_gradient_is_the_difference_of_expected_features() -> None:
     mdp, demos, theta = problem(1.0), all_trajectories(), np.array([-0.3, 0.4])
     weights = probability(demos, np.array(NUMBERS["planned"][0]["pi"]))
     ready = model(ridge=0.0).make_problem(mdp, demos, Groups.from_labels(None, len(demos)))
-    result = ready.solver.solve(theta[None], ready.decisions.moves)
+    result = ready.solver.solve(theta[None], ready.decisions.candidates)
     gradient = result.gradient(
         np.repeat(ready.decisions.total(weights[:, None]), np.diff(ready.decisions.ptr), axis=0)
     )[0]

@@ -118,7 +118,7 @@ def test_sparse_and_dense_systems_agree(model, world: ElementWorld, monkeypatch:
     weights = problem.moments(np.eye(3)[labels] + 0.1).decisions
 
     def gradient() -> np.ndarray:
-        result = problem.solver.solve(thetas[which], problem.decisions.moves)
+        result = problem.solver.solve(thetas[which], problem.decisions.candidates)
         return np.vstack([result.log_prob, result.gradient(weights).T])
 
     dense = gradient()

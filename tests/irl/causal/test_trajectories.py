@@ -253,10 +253,10 @@ def test_linear_solvers_agree(model, monkeypatch: pytest.MonkeyPatch) -> None:
     demos = model.sample(mdp, np.array([0.5, -0.5, 0.1]), 30, seed=0, max_length=20)
     thetas = rng.normal(size=(3, 3))
     problem = model.make_problem(mdp, demos, Groups.from_labels(None, 30))
-    weights = rng.random((problem.decisions.moves.pair.size, 3))
+    weights = rng.random((problem.decisions.candidates.pair.size, 3))
 
     def answer() -> np.ndarray:
-        result = problem.solver.solve(thetas, problem.decisions.moves)
+        result = problem.solver.solve(thetas, problem.decisions.candidates)
         return np.vstack([result.log_prob, result.gradient(weights).T])
 
     monkeypatch.setattr(stationary, "NARROW", np.inf)

@@ -92,7 +92,7 @@ def test_divergence_agrees_with_the_spectral_radius(case: Case) -> None:
     rho = radius(mdp, theta)
     assume(abs(rho - 1.0) > 1e-9)
     values = GoalValues(mdp)
-    assert values.finite(theta) == (rho < 1.0)
+    assert values.is_finite(theta) == (rho < 1.0)
     if rho > 1.0:
         with raises(DivergentPartition, parameter="theta"):
             values.solve(theta)

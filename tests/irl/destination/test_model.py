@@ -252,8 +252,8 @@ class TestErrors:
 class TestChoices:
     def test_choices_feature_makes_sums_finite(self) -> None:
         mdp = grid().replace(edge_features=None)
-        assert not GoalValues(mdp).finite(np.full(2, -0.01))
-        assert GoalValues(with_choices(mdp)).finite(np.array([-0.01, -0.01, -1.0]))
+        assert not GoalValues(mdp).is_finite(np.full(2, -0.01))
+        assert GoalValues(with_choices(mdp)).is_finite(np.array([-0.01, -0.01, -1.0]))
         demos = Demonstrations.from_lists([[0, 1, 2], [5, 6, 7, 12]])
         with pytest.raises(DivergentPartition, match="with_choices"):
             DestinationMaxEnt(bounds=(-0.1, 0.0)).fit(mdp, demos)

@@ -51,7 +51,7 @@ def run_with_timeout(call):
 class Bowls:
     """K quartic functions in pure Python; records the columns and the thread of each evaluation."""
 
-    heavy = True
+    batched = True
 
     def __init__(self, centres):
         self.centres = np.asarray(centres, dtype=float)
@@ -103,7 +103,7 @@ class TestResults:
         starts = np.zeros((4, 3))
         starts[2] = box.clip(centres[2])  # starts at its minimum and ends first
         together, apart = Bowls(centres), Bowls(centres)
-        apart.heavy = False
+        apart.batched = False
         results, expected = (minimise_lbfgs(bowls, starts, box, 1e-8, 200) for bowls in (together, apart))
         for mine, alone, centre in zip(results, expected, centres, strict=True):
             np.testing.assert_array_equal(mine.theta, alone.theta)

@@ -49,7 +49,7 @@ def test_divergent_points_yield_half_spaces_that_contain_the_domain(seed: int) -
     assert len(inside) > 20
     assert len(outside) == 20
     for theta in outside:
-        assert not values.finite(theta)
+        assert not values.is_finite(theta)
         assert domain.learn(theta)
         assert domain.rows[-1] @ theta >= domain.most[-1] - 1e-12
     assert np.all(inside @ domain.rows.T < domain.most)
@@ -220,7 +220,7 @@ def test_cutting_planes_are_kept_between_searches() -> None:
         DestinationMaxEnt(bounds=(-30.0, 5.0)), mdp, demos, Groups.from_labels(None, 12), GoalValues(mdp)
     )
     assert again._domain.most.size == 0  # problems share no planes, so fits are independent
-    again.inside()
+    again.feasible_point()
     assert again._domain.most.size > 0
 
 
@@ -229,8 +229,8 @@ def test_fits_keep_a_distance_from_the_boundary() -> None:
     mdp = MDP.from_edges([0, 1, 1], [1, 0, 2], state_features=[[0.5], [0.5], [1.0]])
     values = GoalValues(mdp)
     domain = feasible_domain(values)
-    assert values.finite(np.array([-1e-9]))
-    assert not values.finite(np.array([-1e-9]), 1e-6)
+    assert values.is_finite(np.array([-1e-9]))
+    assert not values.is_finite(np.array([-1e-9]), 1e-6)
     trips = ObservedTrips(mdp, Demonstrations.from_lists([[0, 1, 2]]))
     objective = DestinationLikelihood(values, trips, np.ones((1, 1)), np.zeros(1))
     assert objective.evaluate(np.array([[-1e-9]]), np.array([0]))[0][0] == math.inf
@@ -238,7 +238,7 @@ def test_fits_keep_a_distance_from_the_boundary() -> None:
     np.testing.assert_allclose(domain.most[0], -1e-6, rtol=1e-6)
     problem = DestinationProblem(DestinationMaxEnt(), mdp, trips.demos, Groups.from_labels(None, 1), values)
     (result,) = problem.search(np.ones((1, 1)), np.zeros(1), np.array([[-1e-9]]), 50)  # starts at the boundary
-    assert values.finite(result.theta, 1e-6)
+    assert values.is_finite(result.theta, 1e-6)
 
 
 def both_signs() -> MDP:

@@ -1,8 +1,9 @@
-"""Policies from a fixed number of Bellman backups: finite horizon and softmax average."""
+"""Policies from a fixed number of Bellman backups: finite horizon, and softmax average."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,47 +20,49 @@ from limiirl.kernels.soft_bellman import (
     unroll_adjoint,
 )
 
-# Memory for values in bytes; at least one column is stored.
+# Memory in bytes for the values of one batch of columns; a batch has at least one column.
 _MEMORY = 2.0**28
 
 
-def _portions(n_states: int, n_backups: int, K: int) -> Iterator[slice]:
+def _batches(n_states: int, n_backups: int, K: int) -> Iterator[slice]:
     width = max(1, int(_MEMORY / (8.0 * n_states * n_backups)))
     return (slice(k, min(K, k + width)) for k in range(0, K, width))
 
 
-class _Portion:
-    """Some columns of a solution, with the values for reverse-mode differentiation."""
+class _ColumnBatch(NamedTuple):
+    """Rewards (P, J), values (n, S, J) and Q (P, J) of some columns, for reverse-mode differentiation."""
 
-    def __init__(self, columns: slice, reward: FloatArray, V: FloatArray, Q: FloatArray) -> None:
-        self.columns, self.reward, self.V, self.Q = columns, reward, V, Q
+    columns: slice
+    reward: FloatArray
+    V: FloatArray
+    Q: FloatArray
 
 
 class UnrolledPolicies:
     """Policies from unrolled backups; see `limiirl.irl.causal.stationary.Policies`."""
 
-    def __init__(self, solver: FiniteHorizonSolver | SoftmaxAverageSolver, moves: ObservedPairs, K: int) -> None:
-        self._solver, self._moves = solver, moves
-        self.log_prob = np.empty((moves.pair.size, K))
+    def __init__(self, solver: FiniteHorizonSolver | SoftmaxAverageSolver, observed: ObservedPairs, K: int) -> None:
+        self._solver, self._observed = solver, observed
+        self.log_prob = np.empty((observed.pair.size, K))
         self.residual = np.zeros(K)
-        self.parts: list[_Portion] = []
+        self.batches: list[_ColumnBatch] = []
 
     def gradient(self, weight: FloatArray) -> FloatArray:
         """Return the gradient (K, d) by reverse-mode differentiation."""
         pairs, K = self._solver.pairs, weight.shape[1]
         node, pair = np.zeros((pairs.mdp.n_states, K)), np.zeros((pairs.mdp.n_pairs, K))
-        for part in self.parts:
-            columns = part.columns
-            of_node, of_pair = self._solver.reverse(part, self._moves, np.ascontiguousarray(weight[:, columns]))
-            node[:, columns], pair[:, columns] = of_node, of_pair
+        for batch in self.batches:
+            columns = batch.columns
+            given = np.ascontiguousarray(weight[:, columns])
+            node[:, columns], pair[:, columns] = self._solver.reverse(batch, self._observed, given)
         return pairs.features(node, pair)
 
 
 class FiniteHorizonSolver:
     """Soft values of trajectories of at most `max_length` states: V_t(s) = r(s) + log(1 + sum_a exp(beta Q_t)) / beta.
 
-    The 1 is the weight of stopping. With `stop=False` it is omitted: trajectories continue to a terminal state or to
-    the horizon.
+    The 1 is the weight of stopping. With `stop=False` it is omitted, and trajectories continue to a terminal state or
+    to the horizon.
 
     Examples
     --------
@@ -75,24 +78,26 @@ class FiniteHorizonSolver:
     def __init__(self, pairs: StateActions, beta: float, max_length: int, *, stop: bool = True) -> None:
         self.pairs, self.beta, self.max_length, self.stop = pairs, beta, max_length, stop
 
-    def solve(self, thetas: FloatArray, moves: ObservedPairs) -> UnrolledPolicies:
+    def solve(self, thetas: FloatArray, observed: ObservedPairs) -> UnrolledPolicies:
         """See `limiirl.irl.causal.stationary.PolicySolver`."""
-        policies, K = UnrolledPolicies(self, moves, thetas.shape[0]), thetas.shape[0]
-        for columns in _portions(self.pairs.mdp.n_states, self.max_length, K):
+        policies, K = UnrolledPolicies(self, observed, thetas.shape[0]), thetas.shape[0]
+        for columns in _batches(self.pairs.mdp.n_states, self.max_length, K):
             r_state, r_pair = self.pairs.rewards(thetas[columns])
             V = np.empty((self.max_length, *r_state.shape))
-            log_prob = np.empty((moves.pair.size, r_state.shape[1]))
+            log_prob = np.empty((observed.pair.size, r_state.shape[1]))
             # Soft Bellman backups from the last step to the first: Ziebart (2010), equations (9.1) to (9.3).
-            plan(self.pairs.graph, r_state, r_pair, self.beta, self.stop, moves, V, log_prob)
+            plan(self.pairs.graph, r_state, r_pair, self.beta, self.stop, observed, V, log_prob)
             policies.log_prob[:, columns] = log_prob
-            policies.parts.append(_Portion(columns, r_pair, V, np.empty((0, 0))))
+            policies.batches.append(_ColumnBatch(columns, r_pair, V, np.empty((0, 0))))
         return policies
 
-    def reverse(self, part: _Portion, moves: ObservedPairs, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the gradient of weighted log-probabilities with respect to state (S, K) and pair (P, K) rewards."""
-        node, pair = np.zeros(part.V.shape[1:]), np.zeros(part.reward.shape)
+    def reverse(
+        self, batch: _ColumnBatch, observed: ObservedPairs, weight: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the gradient of the weighted log-probabilities with respect to the rewards of states and pairs."""
+        node, pair = np.zeros(batch.V.shape[1:]), np.zeros(batch.reward.shape)
         # Expected occupancy of states and pairs, forwards in time: Ziebart (2010), chapter 9.
-        plan_adjoint(self.pairs.graph, part.reward, self.beta, self.stop, moves, part.V, weight, node, pair)
+        plan_adjoint(self.pairs.graph, batch.reward, self.beta, self.stop, observed, batch.V, weight, node, pair)
         return node, pair
 
     def policy(self, theta: FloatArray, step: int) -> tuple[FloatArray, FloatArray]:
@@ -100,95 +105,97 @@ class FiniteHorizonSolver:
         return self.policies(theta, step)(step)
 
     def policies(self, theta: FloatArray, first: int = 0) -> Callable[[int], tuple[FloatArray, FloatArray]]:
-        """Return `policy` as a function of the step, from `first` on, after one backward pass."""
+        """Run one backward pass and return `policy` as a function of the steps from `first` on."""
         mdp, beta = self.pairs.mdp, self.beta
-        look = self._q_values(theta, first)
+        q_values_at = self._q_values(theta, first)
 
-        def at(step: int) -> tuple[FloatArray, FloatArray]:
+        def policy_at(step: int) -> tuple[FloatArray, FloatArray]:
             if step >= self.max_length - 1:
                 return np.zeros(mdp.n_pairs), np.ones(mdp.n_states)
-            Q, norm, pi = look(step)
+            Q, norm, pi = q_values_at(step)
             stop = np.exp(-beta * norm[:, 0]) if self.stop else mdp.terminal.astype(np.float64)
             # Normalise over actions alone: the probability of continuing may underflow.
             apply_softmax(self.pairs.graph.pair_ptr, Q, beta, False, norm, pi)
             return pi[:, 0], stop
 
-        return at
+        return policy_at
 
     def log_policies(self, theta: FloatArray) -> Callable[[int], tuple[FloatArray, FloatArray]]:
-        """Return a function of the step that returns the log-probabilities (P,) of pairs and (S,) of stopping."""
-        mdp, look = self.pairs.mdp, self._q_values(theta, 0)
+        """Return a function that maps a step to the log-probabilities (P,) of pairs and (S,) of stopping."""
+        mdp, q_values_at = self.pairs.mdp, self._q_values(theta, 0)
 
-        def at(step: int) -> tuple[FloatArray, FloatArray]:
+        def log_policy_at(step: int) -> tuple[FloatArray, FloatArray]:
             if step >= self.max_length - 1:
                 return np.full(mdp.n_pairs, -np.inf), np.zeros(mdp.n_states)
-            Q, norm, _ = look(step)
+            Q, norm, _ = q_values_at(step)
             log_stop = -self.beta * norm[:, 0] if self.stop else np.where(mdp.terminal, 0.0, -np.inf)
             return self.beta * (Q[:, 0] - norm[mdp.pair_state, 0]), log_stop
 
-        return at
+        return log_policy_at
 
     def _q_values(self, theta: FloatArray, first: int) -> Callable[[int], tuple[FloatArray, FloatArray, FloatArray]]:
-        """Return a function of the step, except the last, that returns Q (P, 1), norm (S, 1) and pi (P, 1)."""
+        """Return a function that maps each step except the last to Q (P, 1), norm (S, 1) and pi (P, 1)."""
         r_state, r_pair = self.pairs.rewards(theta[None])
         V = np.empty((max(1, self.max_length - first), *r_state.shape))
         empty = np.zeros(0, dtype=np.int64)
-        no_moves = ObservedPairs(np.zeros(len(V) + 1, dtype=np.int64), empty, empty)
-        plan(self.pairs.graph, r_state, r_pair, self.beta, self.stop, no_moves, V, np.empty((0, 1)))
+        no_pairs = ObservedPairs(np.zeros(len(V) + 1, dtype=np.int64), empty, empty)
+        plan(self.pairs.graph, r_state, r_pair, self.beta, self.stop, no_pairs, V, np.empty((0, 1)))
 
-        def at(step: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        def q_values_at(step: int) -> tuple[FloatArray, FloatArray, FloatArray]:
             Q, norm, pi = np.empty(r_pair.shape), np.empty(r_state.shape), np.zeros(r_pair.shape)
             compute_q(self.pairs.graph, r_pair, V[step + 1 - first], Q)
             apply_softmax(self.pairs.graph.pair_ptr, Q, self.beta, self.stop, norm, pi)
             return Q, norm, pi
 
-        return at
+        return q_values_at
 
 
 class SoftmaxAverageSolver:
     """Values V(s) = r(s) + sum_a pi Q of the policy itself (Babes-Vroman et al. 2011), after `n_backups` backups.
 
-    The softmax average is not a contraction, so that the initial values Q = r and the number of backups are part of the
-    model. `residual` is the relative change in the last backup.
+    The backup is not a contraction, so that the initial values Q = r and the number of backups are part of the model.
+    `residual` is the relative change in the last backup.
     """
 
     def __init__(self, pairs: StateActions, beta: float, n_backups: int) -> None:
         self.pairs, self.beta, self.n_backups = pairs, beta, n_backups
 
-    def solve(self, thetas: FloatArray, moves: ObservedPairs) -> UnrolledPolicies:
+    def solve(self, thetas: FloatArray, observed: ObservedPairs) -> UnrolledPolicies:
         """See `limiirl.irl.causal.stationary.PolicySolver`."""
-        policies, K = UnrolledPolicies(self, moves, thetas.shape[0]), thetas.shape[0]
-        for columns in _portions(self.pairs.mdp.n_states, self.n_backups, K):
-            part, norm, _ = self._backups(thetas[columns], columns)
-            policies.log_prob[:, columns] = self.beta * (part.Q[moves.pair] - norm[moves.state])
-            policies.residual[columns] = self._residual(thetas[columns], part)
-            policies.parts.append(part)
+        policies, K = UnrolledPolicies(self, observed, thetas.shape[0]), thetas.shape[0]
+        for columns in _batches(self.pairs.mdp.n_states, self.n_backups, K):
+            batch, norm, _ = self._backups(thetas[columns], columns)
+            policies.log_prob[:, columns] = self.beta * (batch.Q[observed.pair] - norm[observed.state])
+            policies.residual[columns] = self._residual(thetas[columns], batch)
+            policies.batches.append(batch)
         return policies
 
-    def _backups(self, thetas: FloatArray, columns: slice) -> tuple[_Portion, FloatArray, FloatArray]:
+    def _backups(self, thetas: FloatArray, columns: slice) -> tuple[_ColumnBatch, FloatArray, FloatArray]:
         r_state, r_pair = self.pairs.rewards(thetas)
         V, Q = np.empty((self.n_backups, *r_state.shape)), np.empty(r_pair.shape)
         unroll(self.pairs.graph, r_state, r_pair, self.beta, V, Q)
         norm, pi = np.empty(r_state.shape), np.zeros(Q.shape)
         apply_softmax(self.pairs.graph.pair_ptr, Q, self.beta, False, norm, pi)
-        return _Portion(columns, r_pair, V, Q), norm, pi
+        return _ColumnBatch(columns, r_pair, V, Q), norm, pi
 
-    def _residual(self, thetas: FloatArray, part: _Portion) -> FloatArray:
-        before = part.V[-2] if self.n_backups > 1 else self.pairs.rewards(thetas)[0]
-        scale = np.maximum(np.max(np.abs(part.V[-1]), axis=0), 1e-300)
-        return np.asarray(np.max(np.abs(part.V[-1] - before), axis=0) / scale)
+    def _residual(self, thetas: FloatArray, batch: _ColumnBatch) -> FloatArray:
+        before = batch.V[-2] if self.n_backups > 1 else self.pairs.rewards(thetas)[0]
+        scale = np.maximum(np.max(np.abs(batch.V[-1]), axis=0), 1e-300)
+        return np.asarray(np.max(np.abs(batch.V[-1] - before), axis=0) / scale)
 
-    def reverse(self, part: _Portion, moves: ObservedPairs, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def reverse(
+        self, batch: _ColumnBatch, observed: ObservedPairs, weight: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
         """See `FiniteHorizonSolver.reverse`."""
-        node, pair = np.zeros(part.V.shape[1:]), np.zeros(part.reward.shape)
+        node, pair = np.zeros(batch.V.shape[1:]), np.zeros(batch.reward.shape)
         norm, pi = np.empty(node.shape), np.zeros(pair.shape)
-        apply_softmax(self.pairs.graph.pair_ptr, part.Q, self.beta, False, norm, pi)
+        apply_softmax(self.pairs.graph.pair_ptr, batch.Q, self.beta, False, norm, pi)
         q_bar = np.empty(pair.shape)
-        compute_policy_adjoint(self.pairs.graph.pair_ptr, moves, weight, self.beta, pi, q_bar)
-        unroll_adjoint(self.pairs.graph, part.reward, self.beta, part.V, q_bar, node, pair)
+        compute_policy_adjoint(self.pairs.graph.pair_ptr, observed, weight, self.beta, pi, q_bar)
+        unroll_adjoint(self.pairs.graph, batch.reward, self.beta, batch.V, q_bar, node, pair)
         return node, pair
 
     def policy(self, theta: FloatArray, step: int) -> tuple[FloatArray, FloatArray]:
-        """See `limiirl.irl.causal.stationary.PolicySolver`; independent of the step."""
+        """See `limiirl.irl.causal.stationary.PolicySolver`; the policy does not depend on the step."""
         del step
         return self._backups(theta[None], slice(0, 1))[2][:, 0], np.zeros(self.pairs.mdp.n_states)

@@ -1,11 +1,11 @@
 """Policy solvers of the causal models on a GPU.
 
-Policies and samples of a single reward are computed on the CPU, as are values that do not converge on the GPU.
+Policies and samples for a single theta are computed on the CPU, as are values that do not converge on the GPU.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,12 +19,12 @@ from limiirl.kernels.gpu.device import Device, faults
 from limiirl.kernels.gpu.soft_bellman import MONOTONE_TOL, ROUNDING_TOL, BellmanKernels, DeviceGraph, StepWeights
 from limiirl.kernels.soft_bellman import ObservedPairs
 
-# Columns per kernel call, as in the forward-backward kernels.
+# Maximum number of columns per kernel call, as in the forward-backward kernels.
 COLUMNS = 4
 
 
 class DeviceRewards:
-    """Features of states and state-action pairs on a device, with the transition graph."""
+    """Transition graph of an MDP, and features of its states and state-action pairs, on a device."""
 
     def __init__(self, pairs: StateActions, device: Device) -> None:
         self.device, self.pairs = device, pairs
@@ -32,13 +32,8 @@ class DeviceRewards:
         order = np.argsort(mdp.dst, kind="stable")
         in_ptr = np.concatenate([[0], np.cumsum(np.bincount(mdp.dst, minlength=mdp.n_states))]).astype(np.int64)
         outcomes = (put(graph.pair_ptr), put(graph.edge_ptr), put(graph.dst), put(graph.prob), graph.gamma)
-        back = (
-            put(in_ptr),
-            put(mdp.pair_of_edge.astype(np.int64)[order]),
-            put(mdp.prob[order]),
-            put(mdp.pair_state.astype(np.int64)),
-        )
-        self.graph = DeviceGraph(*outcomes, *back)
+        incoming = (in_ptr, mdp.pair_of_edge.astype(np.int64)[order], mdp.prob[order], mdp.pair_state.astype(np.int64))
+        self.graph = DeviceGraph(*outcomes, *map(put, incoming))
         self._state = None if mdp.state_features is None else DeviceFeatures(device, mdp.state_features)
         parts = pairs.pair_features
         self._pair = DeviceFeatures(device, side_by_side(parts)) if parts else None
@@ -52,7 +47,7 @@ class DeviceRewards:
         return of_state, of_pair
 
     def features(self, node: Any, pair: Any) -> FloatArray:
-        """Return the features (K, d), on the host, of counts on the device."""
+        """Return the features (K, d), on the host, of counts of states (S, K) and pairs (P, K) on the device."""
         parts = [] if self._state is None else [self._state.collect(node)]
         if self._pair is not None:
             parts.append(self._pair.collect(pair))
@@ -60,7 +55,7 @@ class DeviceRewards:
 
 
 class DeviceColumns(NamedTuple):
-    """Some columns of a solution on the device: rewards of pairs (P, K), and values (S, K), or (n, S, K) by step."""
+    """Some columns of a solution on the device: pair rewards (P, J), and values (S, J), or (n, S, J) for n steps."""
 
     columns: slice
     reward: Any
@@ -72,25 +67,25 @@ def _split(K: int, most: int) -> list[slice]:
 
 
 class _GpuStationaryPolicies:
-    """Time-homogeneous policies; see `limiirl.irl.causal.stationary.Policies`."""
+    """Stationary policies; see `limiirl.irl.causal.stationary.Policies`."""
 
-    def __init__(self, solver: _GpuStationarySolver, moves: ObservedPairs, thetas: FloatArray) -> None:
-        self._solver, self._moves, self._thetas = solver, moves, thetas
-        self.log_prob, self.residual = np.empty((moves.pair.size, len(thetas))), np.zeros(len(thetas))
+    def __init__(self, solver: _GpuStationarySolver, observed: ObservedPairs, thetas: FloatArray) -> None:
+        self._solver, self._observed, self._thetas = solver, observed, thetas
+        self.log_prob, self.residual = np.empty((observed.pair.size, len(thetas))), np.zeros(len(thetas))
         self.parts: list[DeviceColumns] = []
 
     def append(self, part: DeviceColumns) -> None:
-        """Add some columns, with the log-probabilities of the moves."""
+        """Add some columns, with the log-probabilities of the observed pairs."""
         put, take = self._solver.device.put, self._solver.device.take
-        where = (np.full(self._moves.pair.size, -1, dtype=np.int64), self._moves.state, self._moves.pair)
+        where = (np.full(self._observed.pair.size, -1, dtype=np.int64), self._observed.state, self._observed.pair)
         self.log_prob[:, part.columns] = take(self._solver.kernels.log_policy(part.reward, part.V, *map(put, where)))
         self.parts.append(part)
 
     @faults()
     def gradient(self, weight: FloatArray) -> FloatArray:
-        """Return (K, d) by one adjoint solve."""
+        """Return the gradient (K, d), computed with one adjoint solve per column."""
         solver, gradients = self._solver, [np.empty((0, self._thetas.shape[1]))]
-        at, index = np.unique(self._moves.pair, return_inverse=True)
+        at, index = np.unique(self._observed.pair, return_inverse=True)
         total = np.zeros((at.size, weight.shape[1]))
         np.add.at(total, index, weight)
         for part in self.parts:
@@ -99,7 +94,7 @@ class _GpuStationaryPolicies:
             omega = solver.omega(part, pi)
             mu = solver.kernels.solve_adjoint(omega, right)
             if mu is None:
-                return solver.solve_on_cpu(self._thetas, self._moves).gradient(weight)
+                return solver.solve_on_cpu(self._thetas, self._observed).gradient(weight)
             gradients.append(solver.rewards.features(mu, q_bar + omega * mu[solver.rewards.graph.pair_state]))
         return np.concatenate(gradients)
 
@@ -107,8 +102,8 @@ class _GpuStationaryPolicies:
 class _GpuStationarySolver(StationarySolver):
     """Value iteration on a device until the values no longer change.
 
-    With a discount it starts from a lower bound: backups are monotone, so that values only rise, and converge. From
-    other starts, rounding errors could circulate around a deterministic cycle.
+    With a discount below 1 it starts from a lower bound. Backups are monotone, so that the values increase until they
+    converge; from other initial values, rounding errors could circulate around a deterministic cycle.
     """
 
     _rule: str
@@ -120,23 +115,23 @@ class _GpuStationarySolver(StationarySolver):
         self.kernels = BellmanKernels(device, self.rewards.graph, beta, self._rule)
 
     @faults()
-    def solve(self, thetas: FloatArray, moves: ObservedPairs) -> Policies:  # type: ignore[override]
+    def solve(self, thetas: FloatArray, observed: ObservedPairs) -> Policies:  # type: ignore[override]
         """See `limiirl.irl.causal.stationary.PolicySolver`."""
-        policies = _GpuStationaryPolicies(self, moves, thetas)
+        policies = _GpuStationaryPolicies(self, observed, thetas)
         for columns in _split(thetas.shape[0], COLUMNS):
             r_state, r_pair = self.rewards.of(thetas[columns])
             V = self._iterate_values(r_state, r_pair)
             if V is None:
-                return self.solve_on_cpu(thetas, moves)
+                return self.solve_on_cpu(thetas, observed)
             policies.append(DeviceColumns(columns, r_pair, V))
         return policies
 
-    def solve_on_cpu(self, thetas: FloatArray, moves: ObservedPairs) -> Policies:
-        """Return the policies computed on the CPU, or raise its error."""
-        return super().solve(thetas, moves)
+    def solve_on_cpu(self, thetas: FloatArray, observed: ObservedPairs) -> Policies:
+        """Return the policies computed on the CPU; raise if the values diverge."""
+        return super().solve(thetas, observed)
 
     def _lower_bound(self, r_state: Any, reward: Any) -> Any:
-        """Return (S, K): for states with actions, twice the value of repeating the worst step."""
+        """Return a lower bound (S, K) on the values, twice the value of repeating the worst step."""
         graph, xp = self.rewards.graph, self.device.xp
         if graph.gamma == 1.0 or not reward.shape[0]:
             return r_state
@@ -151,7 +146,7 @@ class _GpuStationarySolver(StationarySolver):
 
     @abstractmethod
     def omega(self, part: DeviceColumns, pi: Any) -> Any:
-        """Return (P, K), dV / dQ."""
+        """Return the derivatives dV / dQ (P, K)."""
 
 
 class GpuSoftBellmanSolver(_GpuStationarySolver, SoftBellmanSolver):
@@ -169,10 +164,10 @@ class GpuSoftBellmanSolver(_GpuStationarySolver, SoftBellmanSolver):
 
 
 class GpuHardBellmanSolver(_GpuStationarySolver, HardBellmanSolver):
-    """`HardBellmanSolver` on a device: value iteration instead of policy iteration; at discount 1 on the CPU.
+    """`HardBellmanSolver` on a device: value iteration instead of policy iteration; discount 1 uses the CPU.
 
-    Its backups are monotone including rounding, so that values converge to the last bit of the largest, which is close
-    enough to reproduce the ties of the CPU.
+    Backups are monotone even with rounding, so that the error of converged values is one unit in the last place of the
+    largest value. This is accurate enough to detect the same ties as the CPU.
     """
 
     _rule = "best"
@@ -183,7 +178,7 @@ class GpuHardBellmanSolver(_GpuStationarySolver, HardBellmanSolver):
         return self.kernels.iterate_values(r_state, reward, self._lower_bound(r_state, reward), MONOTONE_TOL)
 
     def omega(self, part: DeviceColumns, pi: Any) -> Any:
-        """Return the best actions, averaged over ties."""
+        """Return 1 for the best action of each state; tied actions share the weight equally."""
         del pi
         return self.kernels.average_ties(part.reward, part.V, TIE)
 
@@ -191,68 +186,89 @@ class GpuHardBellmanSolver(_GpuStationarySolver, HardBellmanSolver):
 class _GpuUnrolledPolicies:
     """Policies from unrolled backups; see `limiirl.irl.causal.stationary.Policies`.
 
-    Kept values and one batch of columns take up to a third of the free memory each; the values of further batches are
-    recomputed for the gradient.
+    Up to a third of the free memory stores values for the gradient, and another third is for one batch of columns. The
+    values of batches that are not stored are computed again for the gradient.
     """
 
-    def __init__(
-        self, solver: GpuFiniteHorizonSolver | GpuSoftmaxAverageSolver, moves: ObservedPairs, thetas: FloatArray
-    ) -> None:
-        self._solver, self._moves, self._thetas, K = solver, moves, thetas, thetas.shape[0]
-        self.log_prob, self.residual = np.empty((moves.pair.size, K)), np.zeros(K)
-        self._step = np.repeat(np.arange(moves.ptr.size - 1), np.diff(moves.ptr)).astype(np.int64)
+    def __init__(self, solver: _GpuUnrolledSolver, observed: ObservedPairs, thetas: FloatArray) -> None:
+        self._solver, self._observed, self._thetas, K = solver, observed, thetas, thetas.shape[0]
+        self.log_prob, self.residual = np.empty((observed.pair.size, K)), np.zeros(K)
+        self._step = np.repeat(np.arange(observed.ptr.size - 1), np.diff(observed.ptr)).astype(np.int64)
         put, room = solver.device.put, solver.device.free_bytes() / 3.0
         column = 8.0 * solver.pairs.mdp.n_states * solver.n_rows
-        where = [put(at) for at in (self._step + solver.after - 1, moves.state, moves.pair)]
+        where = [put(at) for at in (self._step + solver.after - 1, observed.state, observed.pair)]
         self._parts: list[DeviceColumns] = []
         for columns in _split(K, max(1, min(COLUMNS, int(room / column)))):
             part = solver.backups(thetas, columns)
             self.log_prob[:, columns] = solver.device.take(solver.kernels.log_policy(part.reward, part.V, *where))
             self.residual[columns] = solver.residuals(thetas, part)
-            keeps = columns == slice(0, K) or column * columns.stop <= room
-            self._parts.append(part if keeps else DeviceColumns(columns, None, None))
+            stored = columns == slice(0, K) or column * columns.stop <= room
+            self._parts.append(part if stored else DeviceColumns(columns, None, None))
 
     @faults()
     def gradient(self, weight: FloatArray) -> FloatArray:
-        """Return (K, d) by reverse-mode differentiation."""
+        """Return the gradient (K, d), computed by reverse-mode differentiation."""
         solver, gradients = self._solver, [np.empty((0, self._thetas.shape[1]))]
         xp = solver.device.xp
         for stored in self._parts:
             part = solver.backups(self._thetas, stored.columns) if stored.V is None else stored
             V = part.V[solver.after :]
             node, pair = xp.zeros(part.V.shape[1:]), xp.zeros(part.reward.shape)
-            totals_by_step = self._sum_weights(np.ascontiguousarray(weight[:, part.columns]), V.shape[0] + 1)
-            solver.kernels.plan_adjoint(part.reward, V, totals_by_step, node, pair)
+            step_weights = self._sum_weights(np.ascontiguousarray(weight[:, part.columns]), V.shape[0] + 1)
+            solver.kernels.plan_adjoint(part.reward, V, step_weights, node, pair)
             gradients.append(solver.rewards.features(node, pair))
         return np.concatenate(gradients)
 
     def _sum_weights(self, weight: FloatArray, n: int) -> StepWeights:
-        """Sum the weights of moves by step and state, and by step and pair."""
-        put, moves, mdp = self._solver.device.put, self._moves, self._solver.pairs.mdp
-        chosen = moves.pair >= 0
-        state = _sum_by_step(self._step, moves.state, weight, mdp.n_states, n)
-        pair = _sum_by_step(self._step[chosen], moves.pair[chosen], weight[chosen], mdp.n_pairs, n)
+        """Sum the weights of observed pairs by step and state, and by step and pair."""
+        put, observed, mdp = self._solver.device.put, self._observed, self._solver.pairs.mdp
+        chosen = observed.pair >= 0
+        state = _sum_by_step(self._step, observed.state, weight, mdp.n_states, n)
+        pair = _sum_by_step(self._step[chosen], observed.pair[chosen], weight[chosen], mdp.n_pairs, n)
         return StepWeights(*map(put, (*state, *pair)))
 
 
 def _sum_by_step(step: Any, at: Any, weight: FloatArray, size: int, n: int) -> tuple[Any, Any, FloatArray]:
-    """Return ptr (n,) by step, the distinct indices (u,) of each step, and the sums (u, K) of their weights."""
+    """Return the distinct indices (u,) of each step in CSR format with offsets (n,), and the sums (u, K) of weights."""
     keys, index = np.unique(step * max(1, size) + at, return_inverse=True)
     total = np.zeros((keys.size, weight.shape[1]))
     np.add.at(total, index, weight)
     return np.searchsorted(keys // max(1, size), np.arange(n)).astype(np.int64), keys % max(1, size), total
 
 
-def _plan(solver: GpuFiniteHorizonSolver | GpuSoftmaxAverageSolver, r_state: Any, r_pair: Any, *, last: Any) -> Any:
-    """Return the values V (n, S, K) by backups from the last row."""
-    V = solver.device.xp.empty((solver.n_rows, *r_state.shape))
-    V[-1] = last
-    solver.kernels.plan(r_state, r_pair, V)
-    return V
+class _GpuUnrolledSolver(ABC):
+    """Backups on a device.
+
+    V has `n_rows` rows. `after` is the row of the values after step 0: 1, or 0 if V begins with them and ends with 0.
+    """
+
+    device: Device
+    rewards: DeviceRewards
+    kernels: BellmanKernels
+    pairs: StateActions
+    n_rows: int
+    after: int
+
+    @faults()
+    def solve(self, thetas: FloatArray, observed: ObservedPairs) -> Policies:
+        """See `limiirl.irl.causal.stationary.PolicySolver`."""
+        return _GpuUnrolledPolicies(self, observed, thetas)
+
+    def backups(self, thetas: FloatArray, columns: slice) -> DeviceColumns:
+        """Return the values of some columns, in the order of the steps."""
+        r_state, r_pair = self.rewards.of(thetas[columns])
+        V = self.device.xp.empty((self.n_rows, *r_state.shape))
+        V[-1] = r_state if self.after else 0.0
+        self.kernels.plan(r_state, r_pair, V)
+        return DeviceColumns(columns, r_pair, V)
+
+    @abstractmethod
+    def residuals(self, thetas: FloatArray, part: DeviceColumns) -> FloatArray:
+        """Return the change (J,) in the last backup, relative to the largest value."""
 
 
-class GpuFiniteHorizonSolver(FiniteHorizonSolver):
-    """`FiniteHorizonSolver` on a device; V has `n_rows` rows, of which `after` holds the values after step 0."""
+class GpuFiniteHorizonSolver(_GpuUnrolledSolver, FiniteHorizonSolver):  # type: ignore[misc]
+    """`FiniteHorizonSolver` on a device."""
 
     @faults()
     def __init__(self, pairs: StateActions, beta: float, max_length: int, device: Device, *, stop: bool = True) -> None:
@@ -261,24 +277,14 @@ class GpuFiniteHorizonSolver(FiniteHorizonSolver):
         self.kernels = BellmanKernels(device, self.rewards.graph, beta, "soft or stop" if stop else "soft")
         self.n_rows, self.after = max_length, 1
 
-    @faults()
-    def solve(self, thetas: FloatArray, moves: ObservedPairs) -> Policies:  # type: ignore[override]
-        """See `limiirl.irl.causal.stationary.PolicySolver`."""
-        return _GpuUnrolledPolicies(self, moves, thetas)
-
-    def backups(self, thetas: FloatArray, columns: slice) -> DeviceColumns:
-        """Return the values of some columns."""
-        rewards = self.rewards.of(thetas[columns])
-        return DeviceColumns(columns, rewards[1], _plan(self, *rewards, last=rewards[0]))
-
     def residuals(self, thetas: FloatArray, part: DeviceColumns) -> FloatArray:
-        """Return zeros: finite-horizon values are exact."""
+        """Return zeros, because finite-horizon values are exact."""
         del thetas
         return np.zeros(part.V.shape[2])
 
 
-class GpuSoftmaxAverageSolver(SoftmaxAverageSolver):
-    """`SoftmaxAverageSolver` on a device; attributes as of `GpuFiniteHorizonSolver`."""
+class GpuSoftmaxAverageSolver(_GpuUnrolledSolver, SoftmaxAverageSolver):  # type: ignore[misc]
+    """`SoftmaxAverageSolver` on a device; the values of the last backup are in row 0."""
 
     @faults()
     def __init__(self, pairs: StateActions, beta: float, n_backups: int, device: Device) -> None:
@@ -287,18 +293,8 @@ class GpuSoftmaxAverageSolver(SoftmaxAverageSolver):
         self.kernels = BellmanKernels(device, self.rewards.graph, beta, "average")
         self.n_rows, self.after = n_backups + 1, 0
 
-    @faults()
-    def solve(self, thetas: FloatArray, moves: ObservedPairs) -> Policies:  # type: ignore[override]
-        """See `limiirl.irl.causal.stationary.PolicySolver`."""
-        return _GpuUnrolledPolicies(self, moves, thetas)
-
-    def backups(self, thetas: FloatArray, columns: slice) -> DeviceColumns:
-        """Return the values of some columns, those of the last backup first."""
-        rewards = self.rewards.of(thetas[columns])
-        return DeviceColumns(columns, rewards[1], _plan(self, *rewards, last=0.0))
-
     def residuals(self, thetas: FloatArray, part: DeviceColumns) -> FloatArray:
-        """Return the change (K,) by the last backup, relative to the largest value."""
+        """Return the change (J,) in the last backup, relative to the largest value."""
         before = part.V[1] if self.n_backups > 1 else self.rewards.of(thetas[part.columns])[0]
-        far, scale = (self.device.take(abs(x).max(axis=0)) for x in (part.V[0] - before, part.V[0]))
-        return np.asarray(far / np.maximum(scale, 1e-300))
+        change, scale = (self.device.take(abs(x).max(axis=0)) for x in (part.V[0] - before, part.V[0]))
+        return np.asarray(change / np.maximum(scale, 1e-300))

@@ -1,6 +1,7 @@
 """Directions in reward space that leave the policies of a causal model unchanged.
 
-A direction is null if c(s) = r(s, a) + gamma sum_s' P(s' | s, a) (r(s') + c(s')) for every action a of each state s.
+A reward r is such a direction if there is a function c of states with c(s) = r(s, a) + gamma sum_s' P(s' | s, a) (r(s')
++ c(s')) for every action a of each state s.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ _LOG = logging.getLogger(__name__)
 LARGEST = 2**23
 """Maximum number of state-action pairs times features for which null directions are computed.
 
-With four actions and one feature per state, this is about 1,450 states. Memory is quadratic in states, time cubic."""
+It is reached by about 1,450 states with four actions and one feature each."""
 
 
 def causal_null_directions(solver: PolicySolver) -> FloatArray:
     """Return an orthonormal basis (m, d) of the directions that leave policies unchanged, for every theta.
 
-    Unreachable states are ignored. For the softmax average, converged backups are assumed. If the problem exceeds
-    `LARGEST`, the result is empty and a warning is logged.
+    Unreachable states are ignored. The backups of the softmax average are assumed to have converged. The result is
+    empty if the problem exceeds `LARGEST`, in which case a warning is logged, or if, at discount 1, the uniform policy
+    may never reach a terminal state.
     """
     pairs = solver.pairs
     mdp, d = pairs.mdp, pairs.mdp.n_features
@@ -51,15 +53,15 @@ def causal_null_directions(solver: PolicySolver) -> FloatArray:
     if not isinstance(solver, FiniteHorizonSolver):
         try:
             mean = _mean(pairs, uniform, own)
-            one = stationary.LUFactors(np.zeros(d, dtype=np.intp))  # all columns share one system and its factors
-            later = stationary.solve(pairs, np.tile(uniform[:, None], (1, d)), mean, factors=one)
-        except NumericalError:  # at discount 1 the uniform policy may never reach a terminal state
+            shared = stationary.LUFactors(np.zeros(d, dtype=np.intp))  # all columns have the same matrix
+            later = stationary.solve(pairs, np.tile(uniform[:, None], (1, d)), mean, factors=shared)
+        except NumericalError:  # the uniform policy may never reach a terminal state
             return np.empty((0, d))
         rows = own + mdp.gamma * np.asarray(pairs.transitions @ later)
         gram.add(rows, rows - later[mdp.pair_state], _reachable(pairs, mdp.n_states)[-1][mdp.pair_state])
         return gram.null()
     last = solver.max_length - 2  # the last step with a decision
-    if solver.stop and last >= 0:  # the value of stopping is 0, so that the value of continuing must be 0 too
+    if solver.stop and last >= 0:  # the value of stopping is 0, so the value of continuing must be 0 too
         gram.add(own, own, _reachable(pairs, last)[-1][mdp.pair_state])
         return gram.null()
     reached, later = _reachable(pairs, last, every=True), np.zeros(state_rows.shape)
@@ -71,7 +73,7 @@ def causal_null_directions(solver: PolicySolver) -> FloatArray:
 
 
 class _GramAccumulator:
-    """Gram matrix (d, d) of differences between the actions of a state, and the sum of squares (d,) of the rows."""
+    """Gram matrix (d, d) of feature differences between actions, and the sum of squares (d,) of the features."""
 
     def __init__(self, d: int) -> None:
         self.gram, self.squares = np.zeros((d, d)), np.zeros(d)

@@ -18,7 +18,7 @@ from limiirl.mdp import MDP
 
 
 class _ObservedDecisions(NamedTuple):
-    """Demonstration, step, state and key (n,) of each decision, in order."""
+    """Demonstration, step, state and key (n,) of each decision; stops follow all other decisions."""
 
     demo: IntArray
     t: IntArray
@@ -27,25 +27,25 @@ class _ObservedDecisions(NamedTuple):
 
 
 class DecisionCounts:
-    """Distinct decisions of demonstrations: an action, a transition with unrecorded action, or a stop.
+    """Distinct decisions of demonstrations: an action, a transition with an unrecorded action, or a stop.
 
     Parameters
     ----------
     max_length : int, optional
         If given, decisions at different steps are distinct.
     stop : bool
-        Count stopping in a nonterminal state as a decision.
+        If True, stopping in a nonterminal state is a decision.
 
     Attributes
     ----------
     counts : (G, m) sparse
-        Number of times each unit made each decision.
-    moves : ObservedPairs
-        Candidate actions (c,) of the decisions, by step.
+        Number of times that each unit made each decision.
+    candidates : ObservedPairs
+        Candidate actions (c,) of the decisions, sorted by step.
     ptr : (m + 1,)
-        The candidates of decision j are ptr[j]:ptr[j + 1]; several if the action was not recorded.
+        Decision j has the candidates ptr[j]:ptr[j + 1]; more than one only if the action was not recorded.
     log_outcome : (c,)
-        log P(s' | s, a) of candidates of unrecorded actions, else 0.
+        log P(s' | s, a) of the candidates of unrecorded actions; 0 for recorded actions.
     log_q : (G,)
         Log-probability of the start and of the outcomes of recorded actions.
 
@@ -54,7 +54,7 @@ class DecisionCounts:
     >>> mdp = MDP.from_edges([0, 0, 1], [1, 1, 2], action=[0, 1, 0], n_states=3)
     >>> demos = Demonstrations.from_lists([[0, 1, 2], [0, 1]], [[1, 0], None])
     >>> decisions = DecisionCounts(mdp, demos, Groups.from_labels(None, 2))
-    >>> decisions.counts.toarray().tolist(), decisions.moves.pair.tolist(), decisions.ptr.tolist()
+    >>> decisions.counts.toarray().tolist(), decisions.candidates.pair.tolist(), decisions.ptr.tolist()
     ([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [1, 2, 0, 1], [0, 1, 2, 4])
     """
 
@@ -62,11 +62,11 @@ class DecisionCounts:
         self, mdp: MDP, demos: Demonstrations, units: Groups, max_length: int | None = None, stop: bool = False
     ) -> None:
         steps = demos.steps(mdp)
-        seen = _observe(mdp, demos, steps, max_length, stop)
+        made = _find_decisions(mdp, demos, steps, max_length, stop)
         # One key per decision, sorted by step.
         width = 2 * mdp.n_edges + mdp.n_states + 1
-        keys, first, index = np.unique(seen.t * width + seen.key, return_index=True, return_inverse=True)
-        unit = seen.demo if units.index is None else units.index[seen.demo]
+        keys, first, index = np.unique(made.t * width + made.key, return_index=True, return_inverse=True)
+        unit = made.demo if units.index is None else units.index[made.demo]
         shape = (len(units), keys.size)
         self.counts: Any = sparse.csr_array((np.ones(index.size), (unit, index)), shape=shape)
         self.counts.sum_duplicates()
@@ -76,9 +76,9 @@ class DecisionCounts:
         self.log_outcome[several] = np.log(mdp.prob[edge[several]])
         pair = np.full(edge.size, -1, dtype=np.int64)
         pair[edge >= 0] = mdp.pair_of_edge[edge[edge >= 0]]
-        t = np.repeat(seen.t[first], np.diff(self.ptr))
+        t = np.repeat(made.t[first], np.diff(self.ptr))
         by_step = np.searchsorted(t, np.arange((max_length or 1) + 1)).astype(np.int64)
-        self.moves = ObservedPairs(by_step, np.repeat(seen.state[first], np.diff(self.ptr)), pair)
+        self.candidates = ObservedPairs(by_step, np.repeat(made.state[first], np.diff(self.ptr)), pair)
         self.log_q = units.sum(_log_q(mdp, demos, steps))
         self.certain = bool(np.all(np.diff(self.ptr) == 1))
 
@@ -87,9 +87,10 @@ class DecisionCounts:
         return np.asarray(self.counts.T @ U)
 
     def log_prob(self, log_candidate: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return log-probabilities (m, K) of decisions, given those of candidates (c, K), and their posterior (c, K).
+        """Return the log-probabilities (m, K) of decisions and the posterior (c, K) of their candidates.
 
-        An unrecorded action has log sum_a pi(a | s) P(s' | s, a).
+        `log_candidate` (c, K) are the log-probabilities of the candidates. A decision with an unrecorded action has the
+        log-probability log sum_a pi(a | s) P(s' | s, a).
         """
         if self.certain:
             return log_candidate, np.ones_like(log_candidate)
@@ -104,10 +105,13 @@ class DecisionCounts:
             return top + np.log(total), weight / np.repeat(total, sizes, axis=0)
 
 
-def _observe(mdp: MDP, demos: Demonstrations, steps: Steps, max_length: int | None, stop: bool) -> _ObservedDecisions:
-    """Return every decision with its key: edge + 1, E + group + 1, or 2 E + state + 1.
+def _find_decisions(
+    mdp: MDP, demos: Demonstrations, steps: Steps, max_length: int | None, stop: bool
+) -> _ObservedDecisions:
+    """Return all decisions, each with a key.
 
-    A state-action pair is represented by its first edge, a group of candidates by its first candidate.
+    The key is e + 1 for an action whose first edge is e, E + e + 1 for a transition with an unrecorded action whose
+    first candidate is e, and 2 E + s + 1 for a stop in state s.
     """
     first_edge = np.searchsorted(mdp.pair_of_edge, mdp.pair_of_edge)
     key = first_edge[steps.edge] + 1 if mdp.n_edges else np.empty(0, dtype=np.int64)
@@ -126,18 +130,18 @@ def _observe(mdp: MDP, demos: Demonstrations, steps: Steps, max_length: int | No
     )
 
 
-def _candidates(mdp: MDP, steps: Steps, kind: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the candidate edges (c,) of decisions, -1 for stopping, and the offsets (m + 1,) of the decisions."""
-    groups, place = np.unique(steps.cand_edge[steps.cand_ptr[:-1]], return_index=True)
-    sizes = np.ones(kind.size, dtype=np.int64)
-    grouped = (kind > mdp.n_edges) & (kind <= 2 * mdp.n_edges)
-    slot = place[np.searchsorted(groups, kind[grouped] - mdp.n_edges - 1)]
+def _candidates(mdp: MDP, steps: Steps, key: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the candidate edges (c,) of decisions with keys (m,), -1 for a stop, and their offsets (m + 1,)."""
+    groups, position = np.unique(steps.cand_edge[steps.cand_ptr[:-1]], return_index=True)
+    sizes = np.ones(key.size, dtype=np.int64)
+    grouped = (key > mdp.n_edges) & (key <= 2 * mdp.n_edges)
+    slot = position[np.searchsorted(groups, key[grouped] - mdp.n_edges - 1)]
     sizes[grouped] = np.diff(steps.cand_ptr)[slot]
     ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    edge = np.repeat(np.where(kind <= mdp.n_edges, kind - 1, -1), sizes)
+    edge = np.repeat(np.where(key <= mdp.n_edges, key - 1, -1), sizes)
     inside = np.repeat(grouped, sizes)
     offset = np.arange(ptr[-1]) - np.repeat(ptr[:-1], sizes)
-    start = np.zeros(kind.size, dtype=np.int64)
+    start = np.zeros(key.size, dtype=np.int64)
     start[grouped] = steps.cand_ptr[slot]
     edge[inside] = steps.cand_edge[(np.repeat(start, sizes) + offset)[inside]]
     return edge, ptr
@@ -151,16 +155,16 @@ def _log_q(mdp: MDP, demos: Demonstrations, steps: Steps) -> FloatArray:
 
 
 class CausalLikelihood:
-    """The functions f_k(theta) = -sum_m c_mk log pi_theta(m) / n_k + ridge_k / 2 |theta|^2.
+    """Objectives f_k(theta) = -sum_m c_mk log pi_theta(m) / n_k + ridge_k / 2 |theta|^2 over decisions m.
 
     They are nonsmooth for hard values, and not convex for stochastic transitions.
 
     Parameters
     ----------
     weighted_counts : (m, K)
-        Weighted count of each decision.
+        Weighted count c_mk of each decision.
     sizes, ridge : (K,)
-        Total weight of the demonstrations, and the penalty.
+        Total weight n_k of the demonstrations, and the ridge coefficients.
     """
 
     def __init__(
@@ -172,24 +176,24 @@ class CausalLikelihood:
         ridge: FloatArray,
     ) -> None:
         self.solver, self.decisions, self.ridge = solver, decisions, ridge
-        self._share = weighted_counts / sizes
+        self._mean_counts = weighted_counts / sizes
         self._repeats = np.diff(decisions.ptr)
 
     @property
     def n_decisions(self) -> FloatArray:
         """Mean number (K,) of decisions per demonstration."""
-        return np.asarray(self._share.sum(axis=0))
+        return np.asarray(self._mean_counts.sum(axis=0))
 
     def evaluate(self, thetas: FloatArray, which: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
-        """Return values (J,) and gradients (J, d); inf if the Bellman values diverge or overflow."""
+        """Return values (J,) and gradients (J, d); a value is inf if the Bellman values diverge or overflow."""
         try:
-            policies = self.solver.solve(thetas, self.decisions.moves)
+            policies = self.solver.solve(thetas, self.decisions.candidates)
             log_p, posterior = self.decisions.log_prob(policies.log_prob)
-            share = self._share[:, which]
+            counts = self._mean_counts[:, which]
             # Impossible decisions of weight 0 contribute 0.
             with np.errstate(invalid="ignore"):
-                values = -np.sum(np.where(share > 0.0, share * log_p, 0.0), axis=0)
-            gradients = -policies.gradient(np.repeat(share, self._repeats, axis=0) * posterior)
+                values = -np.sum(np.where(counts > 0.0, counts * log_p, 0.0), axis=0)
+            gradients = -policies.gradient(np.repeat(counts, self._repeats, axis=0) * posterior)
         except (DivergentPartition, NumericalError):
             if len(which) == 1:
                 return np.array([np.inf]), np.zeros_like(thetas)
@@ -201,17 +205,17 @@ class CausalLikelihood:
 
 
 def feasible_start(solver: PolicySolver, decisions: DecisionCounts, box: Box) -> FloatArray:
-    """Return a theta (d,) within the bounds with finite values: 0, or else increasing costs."""
+    """Return a theta (d,) within the bounds with finite Bellman values: 0, or the smallest feasible cost."""
     mdp = solver.pairs.mdp
     features = solver.pairs.features(np.ones((mdp.n_states, 1)), np.ones((mdp.n_pairs, 1)))[0]
     for trial in increasing_costs(box, features):
         try:
-            solver.solve(trial[None], decisions.moves)
+            solver.solve(trial[None], decisions.candidates)
         except DivergentPartition:
             continue
         return trial
     raise DivergentPartition(
-        "The values are infinite for all costs within the bounds: at discount 1 some state never reaches a terminal "
-        "state, or entropy outweighs the costs. Use gamma < 1, a finite max_length, wider bounds, or a start.",
+        "The Bellman values are infinite for all costs within the bounds: at discount 1, some state never reaches a "
+        "terminal state, or entropy outweighs the costs. Use gamma < 1, a finite max_length, wider bounds, or a start.",
         parameter="bounds",
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from limiirl._typing import IntArray
 from limiirl._validation import check_choice, check_count, check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.irl import validate
@@ -22,8 +21,8 @@ class MaxCausalEnt(CausalModel):
     r"""Maximum causal entropy IRL: pi(a | s) = exp beta (Q(s, a) - V(s)), V = log sum_a exp(beta Q) / beta.
 
     Q(s, a) = r(s) + sum_s' P(s' | s, a) (r(s, a, s') + gamma V(s')); the value of a terminal state is its reward.
-    Outcomes follow the dynamics, so that, unlike `MaxEnt`, rewards do not change their probabilities. With
-    max_length=inf a demonstration is a prefix of a trajectory that may continue.
+    Outcomes follow the dynamics: unlike in `MaxEnt`, their probabilities do not depend on the rewards. With
+    max_length=inf, a demonstration is a prefix of a trajectory that may continue.
 
     Parameters
     ----------
@@ -33,21 +32,23 @@ class MaxCausalEnt(CausalModel):
         Bounds on theta. None by default, unlike `MaxEnt`: policies depend on differences of rewards, whose sign is
         arbitrary.
     max_length : int or inf
-        Maximum number of states of a trajectory. If finite, stopping is an action of value 0 in each state, which a
-        demonstration takes at its end; with deterministic transitions, beta = 1 and no discount this is `MaxEnt` with
-        condition="start". If inf, trajectories continue to a terminal state; at discount 1 values must be finite.
+        Maximum number of states of a trajectory. If finite, stopping is an additional action of value 0 in each state,
+        which a demonstration takes at its end; with deterministic transitions, beta = 1 and discount 1 the model equals
+        `MaxEnt` with condition="start". If inf, trajectories continue to a terminal state; at discount 1, the values
+        must be finite.
     stop : {"anywhere", "terminal_or_max_length"}
-        States in which a trajectory may end, for a finite `max_length`.
+        States in which a trajectory may end if `max_length` is finite.
     ridge : float
-        Coefficient of |theta|^2 / 2 in the objective, the negative mean log-likelihood. Above 0 by default, because
-        theta would diverge for optimal demonstrations without a ridge or bounds.
+        Coefficient of the penalty |theta|^2 / 2 that is added to the negative mean log-likelihood. Positive by default,
+        because without a ridge or bounds theta diverges if the demonstrations are optimal.
     ridge_per : {"demonstration", "step"}
-        Unit of the mean log-likelihood. With "step" the fit does not depend on how recordings are cut into
-        demonstrations; "demonstration" is the default of version 0.1.
+        Unit of the mean log-likelihood that the ridge is relative to. With "step", the fit does not depend on how
+        recordings are divided into demonstrations.
     gtol : float
-        Largest component of the projected gradient at the solution, relative to the mean number of decisions.
+        Tolerance on the largest component of the projected gradient, relative to the mean number of decisions per
+        demonstration.
     max_evaluations : int
-        Maximum number of evaluations in `fit`, which then returns the best point.
+        Maximum number of evaluations in `fit`. If it is reached, the best point is returned.
     device : {"cpu", "gpu", "auto"}
         "auto" uses a GPU if one works and the MDP is large.
 
@@ -115,11 +116,8 @@ class MaxCausalEnt(CausalModel):
         max_length = self._finite_length()
         if max_length is None:
             return super()._decisions(mdp, demos, units, whole=whole)
-        validate.fits_model(mdp, demos, self.stop if whole else "anywhere", max_length)
+        validate.check_trajectories(mdp, demos, self.stop if whole else "anywhere", max_length)
         return DecisionCounts(mdp, demos, units, max_length, whole and self.stop == "anywhere")
-
-    def _final_steps(self, demos: Demonstrations) -> IntArray:
-        return super()._final_steps(demos) if self._finite_length() is None else demos.lengths - 1
 
     def _last_step(self) -> int | None:
         max_length = self._finite_length()

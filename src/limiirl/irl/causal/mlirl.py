@@ -27,21 +27,22 @@ class MLIRL(CausalModel):
     q : {"hard", "bv"}
         "hard" is used in the paper's experiments; its likelihood is nonsmooth where the best action changes. "bv" is
         the model of Babes-Vroman et al. Its Bellman equation may have several solutions, so that the policy is defined
-        by `n_backups` backups from Q = r; `residual` returns their residual.
+        by `n_backups` backups from Q = r; the method `residual` returns the Bellman residual.
     bounds : (low, high), (d, 2) array, or None
         Bounds on theta. None by default: policies depend on differences of rewards, whose sign is arbitrary.
     n_backups : int
-        Number of Bellman backups for q="bv"; part of the model.
+        Number of Bellman backups, which defines the model if q="bv"; unused if q="hard".
     ridge : float
-        Coefficient of |theta|^2 / 2 in the objective, the negative mean log-likelihood. Above 0 by default, because
-        theta would diverge for optimal demonstrations without a ridge or bounds.
+        Coefficient of the penalty |theta|^2 / 2 that is added to the negative mean log-likelihood. Positive by default,
+        because without a ridge or bounds theta diverges if the demonstrations are optimal.
     ridge_per : {"demonstration", "step"}
-        Unit of the mean log-likelihood. With "step" the fit does not depend on how recordings are cut into
-        demonstrations; "demonstration" is the default of version 0.1.
+        Unit of the mean log-likelihood that the ridge is relative to. With "step", the fit does not depend on how
+        recordings are divided into demonstrations.
     gtol : float
-        Largest component of the projected gradient at the solution, relative to the mean number of decisions.
+        Tolerance on the largest component of the projected gradient, relative to the mean number of decisions per
+        demonstration.
     max_evaluations : int
-        Maximum number of evaluations in `fit`, which then returns the best point.
+        Maximum number of evaluations in `fit`. If it is reached, the best point is returned.
     device : {"cpu", "gpu", "auto"}
         "auto" uses a GPU if one works and the MDP is large. At discount 1, q="hard" always runs on the CPU.
 

@@ -1,4 +1,4 @@
-"""`CausalModel`, the base of `MaxCausalEnt` and `MLIRL`: actions follow a policy, outcomes follow the dynamics."""
+"""`CausalModel`, the base class of `MaxCausalEnt` and `MLIRL`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from limiirl._typing import FloatArray, IntArray
+from limiirl._typing import FloatArray
 from limiirl._validation import as_generator, check_choice, check_count, check_positive
 from limiirl.demos import Demonstrations, Groups, simulate
 from limiirl.irl import validate
@@ -27,7 +27,7 @@ from limiirl.mdp import MDP
 
 
 class CausalModel(LinearRewardModel):
-    """Base class of models p(tau | theta) = q(tau) prod_t pi_theta(a_t | s_t), with q as in `Demonstrations.log_q`.
+    """Base class of models p(tau | theta) = q(tau) prod_t pi_theta(a_t | s_t); see `Demonstrations.log_q` for q.
 
     A subclass implements `_solver`, which maps rewards to policies.
     """
@@ -61,9 +61,9 @@ class CausalModel(LinearRewardModel):
         raise NotImplementedError
 
     def _decisions(self, mdp: MDP, demos: Demonstrations, units: Groups, *, whole: bool = True) -> DecisionCounts:
-        """Return the decisions of demonstrations, which are prefixes of trajectories if not `whole`."""
+        """Return the decisions of demonstrations; if not `whole`, they are prefixes of trajectories."""
         del whole  # without a maximum length, every demonstration is a prefix
-        validate.fits_model(mdp, demos, "anywhere", np.inf)
+        validate.check_trajectories(mdp, demos, "anywhere", np.inf)
         return DecisionCounts(mdp, demos, units)
 
     def log_prob(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> FloatArray:
@@ -110,7 +110,8 @@ class CausalModel(LinearRewardModel):
     def most_likely(self, mdp: MDP, theta: ArrayLike, start: int, goal: int) -> tuple[Demonstrations, float]:
         """Return the most probable trajectory from one state to another, and its log-probability.
 
-        Without a maximum length it ends at the first visit to the goal; otherwise its last action is to stop there.
+        Without a maximum length, the trajectory ends at the first visit to the goal; otherwise it ends with the action
+        of stopping in the goal.
 
         Examples
         --------
@@ -133,7 +134,7 @@ class CausalModel(LinearRewardModel):
     def make_problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> FitProblem:
         """Return the fit problem of a mixture, for `IntentMixture`."""
         if SUFFICIENT_STATISTICS not in self.supports:
-            return FitProblem(self, mdp, demos, units)  # a subclass overrides the likelihood
+            return FitProblem(self, mdp, demos, units)  # a subclass has its own likelihood
         return self._problem(mdp, demos, units)
 
     def _problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> CausalProblem:
@@ -154,11 +155,11 @@ class CausalModel(LinearRewardModel):
     def residual(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
         """Return the residual (K,) of the Bellman equation of thetas (K, d), relative to the largest value.
 
-        It is at the level of rounding errors, except for `MLIRL` with q="bv", whose number of backups is fixed.
+        It is of the order of rounding errors, except for `MLIRL` with q="bv", which uses a fixed number of backups.
         """
         empty = np.zeros(0, dtype=np.int64)
-        no_moves = ObservedPairs(np.zeros(2 + (self._last_step() or 0), dtype=np.int64), empty, empty)
-        return self._solver(mdp).solve(mdp.check_thetas(thetas), no_moves).residual
+        no_pairs = ObservedPairs(np.zeros(2 + (self._last_step() or 0), dtype=np.int64), empty, empty)
+        return self._solver(mdp).solve(mdp.check_thetas(thetas), no_pairs).residual
 
     def next_actions(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> NextActions:
         """Return the probabilities of each next action (N, K, A) and of stopping (N, K) after each demonstration."""
@@ -167,7 +168,8 @@ class CausalModel(LinearRewardModel):
         self._decisions(mdp, demos, Groups.from_labels(None, len(demos)), whole=False)
         action = np.zeros((len(demos), checked.shape[0], mdp.n_actions))
         stop = np.zeros(action.shape[:2])
-        last, step = demos.last_states, self._final_steps(demos)
+        last = demos.last_states
+        step = demos.lengths - 1 if self._last_step() is not None else np.zeros(len(demos), dtype=np.int64)
         for t in np.unique(step):
             here = np.flatnonzero(step == t)
             for k, theta in enumerate(checked):
@@ -185,7 +187,9 @@ class CausalModel(LinearRewardModel):
         *,
         max_length: int = 1000,
     ) -> Demonstrations:
-        """Draw n trajectories with start states from p0; if the model has no maximum length, they end at `max_length`.
+        """Draw n trajectories that start from p0.
+
+        `max_length` truncates the trajectories of a model without a maximum length; other models ignore it.
 
         Examples
         --------
@@ -206,9 +210,5 @@ class CausalModel(LinearRewardModel):
         return sample_finite_horizon(mdp, policy, n_samples, rng, last)
 
     def _last_step(self) -> int | None:
-        """Return max_length - 1, the step of the last state, or None for a stationary policy."""
+        """Return the last step, max_length - 1, or None for a stationary policy."""
         return None
-
-    def _final_steps(self, demos: Demonstrations) -> IntArray:
-        """Return the steps (N,) at which demonstrations end; zeros for a stationary policy."""
-        return np.zeros(len(demos), dtype=np.int64)

@@ -1,6 +1,7 @@
-"""Fit problem of a causal model: demonstrations reduced to counts of distinct decisions per unit.
+"""Fit problem of a causal model, in which demonstrations are reduced to counts of distinct decisions per unit.
 
-An E-step is one sparse product of the counts with the log-policies; an M-step needs K weighted sums of the counts.
+An E-step is one sparse product of the counts with the log-probabilities of the decisions; an M-step needs K weighted
+sums of the counts.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class StateActionMoments(NamedTuple):
-    """Sums of responsibilities over decisions (m, K), and over demonstrations (K,)."""
+    """Sums of responsibilities for each decision (m, K), and over all demonstrations (K,)."""
 
     decisions: FloatArray
     counts: FloatArray
 
 
 class CausalProblem(FitProblem):
-    """Fit problem of a causal model: the solver of its policies and the decisions per unit."""
+    """Fit problem of a causal model, with the solver of its policies and the decisions of the units."""
 
     regulariser: Regulariser
 
@@ -55,7 +56,7 @@ class CausalProblem(FitProblem):
 
     def log_prob(self, thetas: FloatArray) -> FloatArray:
         """Return the log-probabilities (G, K) of the units."""
-        log_p, _ = self.decisions.log_prob(self.solver.solve(thetas, self.decisions.moves).log_prob)
+        log_p, _ = self.decisions.log_prob(self.solver.solve(thetas, self.decisions.candidates).log_prob)
         if np.all(np.isfinite(log_p)):
             return np.asarray(self.decisions.counts @ log_p + self.decisions.log_q[:, None])
         # Impossible decisions are counted separately, because 0 times -inf is nan.
@@ -74,7 +75,7 @@ class CausalProblem(FitProblem):
         which: IndexArray,
         max_evaluations: int | None = None,
     ) -> MStep:
-        """Return parameters (J, d) of the intents `which`, never worse than the starts."""
+        """See `FitProblem.m_step`."""
         counts = moments.counts[which]
         ridge = self.regulariser.ridges(len(moments.counts), counts)
         part = StateActionMoments(moments.decisions[:, which], counts)
@@ -84,7 +85,7 @@ class CausalProblem(FitProblem):
     def search(
         self, moments: StateActionMoments, ridge: FloatArray, starts: FloatArray | None, max_evaluations: int
     ) -> list[FitResult]:
-        """Minimise the objective of each column of the moments."""
+        """Minimise the objective of each column of the moments, from `starts` (J, d) or a feasible point."""
         objective = CausalLikelihood(self.solver, self.decisions, moments.decisions, moments.counts, ridge)
         if starts is None:
             if self._start is None:
@@ -95,5 +96,5 @@ class CausalProblem(FitProblem):
         return search(objective, starts, self.regulariser.box, np.broadcast_to(tol, starts.shape), max_evaluations)
 
     def features(self) -> FloatArray:
-        """Return mean feature counts (G, d); an unrecorded action counts as its first candidate."""
+        """Return the mean feature counts (G, d); unrecorded actions are replaced by their first candidates."""
         return self.units.mean(ObservedPaths(self.mdp, self.demos).features)

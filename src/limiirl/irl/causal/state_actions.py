@@ -10,6 +10,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from limiirl._typing import FloatArray
+from limiirl.irl.maxent.backends import to_dense
 from limiirl.kernels.soft_bellman import Graph
 from limiirl.mdp import MDP
 
@@ -25,8 +26,8 @@ class StateActions:
         P(s' | s, a).
     alive, first_pair : (m,)
         States with actions, and the index of the first pair of each.
-    pair_features : list
-        Features (P, c) of actions, and the expected features of edges, if any.
+    pair_features : list of (P, c)
+        Action features and expected edge features, if the MDP has them.
 
     Examples
     --------
@@ -69,7 +70,7 @@ class StateActions:
         return r_state, r_pair
 
     def features(self, node: FloatArray, pair: FloatArray) -> FloatArray:
-        """Return the features (K, d) of counts of states (S, K) and pairs (P, K), the transpose of `rewards`."""
+        """Return the features (K, d) of counts of states (S, K) and pairs (P, K); the transpose of `rewards`."""
         parts: list[Any] = [] if self.mdp.state_features is None else [self.mdp.state_features.T @ node]
         parts += [features.T @ pair for features in self.pair_features]
         return np.ascontiguousarray(np.vstack(parts).T)
@@ -82,28 +83,24 @@ class StateActions:
             return 0
         ends = np.concatenate([mdp.src, mdp.dst]), np.concatenate([mdp.dst, mdp.src])
         links = sparse.csr_array((np.ones(2 * mdp.n_edges), ends), shape=(mdp.n_states, mdp.n_states))
-        place = np.empty(mdp.n_states, dtype=np.int64)
-        place[csgraph.reverse_cuthill_mckee(links, symmetric_mode=True)] = np.arange(mdp.n_states)
-        return int(np.max(np.abs(place[mdp.src] - place[mdp.dst])))
+        rank = np.empty(mdp.n_states, dtype=np.int64)
+        rank[csgraph.reverse_cuthill_mckee(links, symmetric_mode=True)] = np.arange(mdp.n_states)
+        return int(np.max(np.abs(rank[mdp.src] - rank[mdp.dst])))
 
     def feature_rows(self) -> tuple[FloatArray, FloatArray]:
-        """Return dense features (S, d) of states and (P, d) of pairs; unused columns are zero."""
+        """Return dense features of states (S, d) and pairs (P, d), with zeros in the columns of other features."""
         mdp = self.mdp
         states, pairs = np.zeros((mdp.n_states, mdp.n_features)), np.zeros((mdp.n_pairs, mdp.n_features))
         first = mdp.n_state_features
         if mdp.state_features is not None:
-            states[:, :first] = _dense(mdp.state_features)
+            states[:, :first] = to_dense(mdp.state_features)
         for features in self.pair_features:
-            pairs[:, first : first + features.shape[1]] = _dense(features)
+            pairs[:, first : first + features.shape[1]] = to_dense(features)
             first += features.shape[1]
         return states, pairs
 
     def policy_table(self, pi: FloatArray) -> FloatArray:
-        """Return probabilities (P,) of pairs as a table (S, A)."""
+        """Convert the probabilities of pairs (P,) to an array (S, A)."""
         table = np.zeros((self.mdp.n_states, self.mdp.n_actions))
         table[self.mdp.pair_state, self.mdp.pair_action] = pi
         return table
-
-
-def _dense(matrix: Any) -> FloatArray:
-    return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix, dtype=np.float64)

@@ -1,9 +1,10 @@
-"""Stationary policies of soft values (Ziebart 2010, chapter 9) and of hard values.
+"""Stationary policies from soft values (Ziebart 2010, chapter 9) and from hard values.
 
     Q(s, a) = r(s, a) + gamma sum_s' P(s' | s, a) V(s'),  pi(a | s) = exp(beta Q(s, a)) / sum_a' exp(beta Q(s, a')),
     V(s) = r(s) + log sum_a exp(beta Q(s, a)) / beta (soft), or r(s) + max_a Q(s, a) (hard).
 
-Since dV = dr + sum_a omega dQ, with omega = pi (soft) or the best action (hard), the gradient takes one linear solve.
+Since dV = dr + sum_a omega dQ, with omega = pi (soft) or 1 for the best action (hard), the gradient of a function of Q
+requires one linear solve.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse import csgraph, linalg
+from scipy.sparse import linalg
 
 from limiirl._typing import FloatArray
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl.causal.state_actions import StateActions
+from limiirl.irl.maxent.backends import find_reachable
 from limiirl.kernels.soft_bellman import (
     ObservedPairs,
     apply_softmax,
@@ -32,11 +34,11 @@ from limiirl.mdp import BellmanEquations
 
 # Number of states up to which a dense solve is faster than a sparse one.
 DENSE = 250
-# Iterations and restarts of BiCGSTAB before LU is used.
+# Number of iterations and restarts of BiCGSTAB before LU is used.
 _ITERATIONS, _ROUNDS = 300, 3
-# Bandwidth in units of sqrt(S) up to which LU stays sparse: 1 to 3 for streets and grids, at least 12 for random
-# graphs. Porto (85,000 segments): LU 0.08 s, BiCGSTAB 0.84 s; a random graph of 3,000 states with 4 edges each: 0.6 and
-# 0.05 s.
+# Bandwidth in units of sqrt(S) up to which LU is used, because its factors are sparse: 1 to 3 for streets and grids, at
+# least 12 for random graphs. LU and BiCGSTAB take 0.08 and 0.84 s for Porto (85,000 segments), but 0.6 and 0.05 s for a
+# random graph of 3,000 states with 4 edges each.
 NARROW = 6.0
 # Steps of iterative refinement with the LU factors of an earlier policy before refactorisation, and the factor by which
 # each step must reduce the residual.
@@ -46,7 +48,7 @@ CORRECTIONS, _FALL = 8, 0.3
 class LUFactors:
     """Cache of LU factors, reused for policies that have changed little.
 
-    `columns` (K,) are the keys of the systems; systems with equal keys share factors.
+    `columns` (K,) are the cache keys of the systems; systems with equal keys share factors.
     """
 
     def __init__(self, columns: NDArray[np.intp]) -> None:
@@ -69,7 +71,7 @@ def solve(
     rtol: float = 1e-13,
     factors: LUFactors | None = None,
 ) -> FloatArray:
-    """Return x (S, K) with (I - gamma P_k) x_k = right_k, P_k[s, s'] = sum_a omega_k(s, a) P(s' | s, a).
+    """Solve (I - gamma P_k) x_k = right_k for x (S, K), where P_k[s, s'] = sum_a omega_k(s, a) P(s' | s, a).
 
     Parameters
     ----------
@@ -112,7 +114,7 @@ def solve(
         x = np.full(right.shape, np.nan)
     if not np.all(np.isfinite(x)):
         raise NumericalError(
-            "The values of a policy overflow float64: terminal states are reached too rarely. Lower gamma.",
+            "The values of a policy overflow float64, because terminal states are reached too rarely. Decrease gamma.",
             parameter="thetas",
         )
     return np.ascontiguousarray(x)
@@ -127,10 +129,10 @@ def _solve_sparse(
     factors: dict[int, Any],
     column: int,
 ) -> FloatArray:
-    """Solve by LU if the bandwidth is small, else by BiCGSTAB, or by LU if that does not converge."""
+    """Solve with LU if the bandwidth is small; otherwise with BiCGSTAB, or with LU if BiCGSTAB does not converge."""
     n = pairs.mdp.n_states
-    choose: Any = sparse.csr_array((omega, np.arange(omega.size), pairs.graph.pair_ptr), shape=(n, omega.size))
-    matrix = sparse.csr_array(sparse.eye_array(n) - pairs.graph.gamma * (choose @ pairs.transitions))
+    weights: Any = sparse.csr_array((omega, np.arange(omega.size), pairs.graph.pair_ptr), shape=(n, omega.size))
+    matrix = sparse.csr_array(sparse.eye_array(n) - pairs.graph.gamma * (weights @ pairs.transitions))
     if pairs.bandwidth <= NARROW * np.sqrt(n):
         return _solve_by_lu(matrix, right, transposed, rtol, factors, column)
     matrix = sparse.csr_array(matrix.T) if transposed else matrix
@@ -152,7 +154,7 @@ def _solve_sparse(
 def _solve_by_lu(
     matrix: Any, right: FloatArray, transposed: bool, rtol: float, factors: dict[int, Any], column: int
 ) -> FloatArray:
-    """Solve by iterative refinement with cached factors; refactorise if that converges slowly."""
+    """Solve by iterative refinement with cached factors; compute new factors if convergence is slow."""
     trans, operator = ("T", matrix.T) if transposed else ("N", matrix)
     if column in factors:
         x, residual = np.zeros(right.size), right
@@ -172,46 +174,42 @@ def _solve_by_lu(
 
 # Maximum number of Newton steps, reached only if there is no solution.
 _STEPS = 100
-# Number of Bellman backups after each Newton step while the residual is above _NEAR, and the tolerance of Newton steps.
+# Number of Bellman backups after each Newton step while the residual exceeds _NEAR, and the tolerance of Newton steps.
 _BACKUPS, _NEAR, _INEXACT = 4, 1e-6, 1e-3
-# Relative residual at which the iteration stops, and below which a residual that stagnates is accepted.
+# Relative residual at which the iteration stops, and the largest that is accepted if the residual stops decreasing.
 _SOLVED, _ROUNDING = 1e-14, 1e-9
-# Largest change of values in one more backup at convergence, in units of the reward per step.
+# Largest change in a further backup at which values count as converged, in units of the largest reward of a step.
 _CERTAIN = 1e-3
-# Actions within this distance of the best, relative to the largest value, are ties.
+# Actions are tied with the best if their Q-values differ by at most this fraction of the largest value.
 TIE = 1e-12
 
 
 class Policies(Protocol):
-    """Policies of K rewards: log-probabilities (c, K) of the queried moves, and relative Bellman residuals (K,)."""
+    """Policies for K thetas: log-probabilities (c, K) of the observed pairs, and relative Bellman residuals (K,)."""
 
     log_prob: FloatArray
     residual: FloatArray
 
     def gradient(self, weight: FloatArray) -> FloatArray:
         """Return the gradient (K, d) with respect to theta of sum_c weight (c, K) log_prob (c, K)."""
-        ...
 
 
 class PolicySolver(Protocol):
-    """Function from rewards to policies."""
+    """Solver that computes the policies of rewards."""
 
     pairs: StateActions
 
-    def solve(self, thetas: FloatArray, moves: ObservedPairs) -> Policies:
+    def solve(self, thetas: FloatArray, observed: ObservedPairs) -> Policies:
         """Return the policies of thetas (K, d); raise `DivergentPartition` if values are infinite."""
-        ...
 
     def policy(self, theta: FloatArray, step: int) -> tuple[FloatArray, FloatArray]:
         """Return the probabilities of pairs (P,) at a step, if the trajectory continues, and of stopping (S,)."""
-        ...
 
 
 class BellmanValues(NamedTuple):
-    """Solution of the Bellman equation.
+    """Solution of the Bellman equation: Q and pi (P, K), norm (S, K) = log sum_a exp(beta Q) / beta, residuals (K,).
 
-    Q and pi (P, K), norm (S, K) = log sum_a exp(beta Q) / beta, omega (P, K) = dV / dQ, residuals (K,), and the LU
-    factors of systems with similar omega.
+    omega (P, K) is dV / dQ; `factors` are LU factors of systems with similar omega.
     """
 
     Q: FloatArray
@@ -223,20 +221,20 @@ class BellmanValues(NamedTuple):
 
 
 class StationaryPolicies:
-    """Time-homogeneous policies; see `Policies`."""
+    """Stationary policies; see `Policies`."""
 
-    def __init__(self, solver: StationarySolver, values: BellmanValues, moves: ObservedPairs) -> None:
-        self._solver, self._values, self._moves = solver, values, moves
+    def __init__(self, solver: StationarySolver, values: BellmanValues, observed: ObservedPairs) -> None:
+        self._solver, self._values, self._observed = solver, values, observed
         self.residual = values.residual
-        self.log_prob = solver.beta * (values.Q[moves.pair] - values.norm[moves.state])
+        self.log_prob = solver.beta * (values.Q[observed.pair] - values.norm[observed.state])
 
     def gradient(self, weight: FloatArray) -> FloatArray:
-        """Return the gradient (K, d) by one adjoint solve, mu = gamma T' (b + omega mu), with b the adjoint of Q."""
+        """Return the gradient (K, d); mu = gamma T' (b + omega mu) is the adjoint of V, and b that of Q."""
         pairs, values = self._solver.pairs, self._values
         q_bar, right = np.empty(values.pi.shape), np.empty(values.norm.shape)
-        compute_policy_adjoint(pairs.graph.pair_ptr, self._moves, weight, self._solver.beta, values.pi, q_bar)
+        compute_policy_adjoint(pairs.graph.pair_ptr, self._observed, weight, self._solver.beta, values.pi, q_bar)
         compute_q_adjoint(pairs.graph, q_bar, right)
-        # mu is the discounted state occupancy of Ziebart (2010), chapter 9, started with the weights on decisions.
+        # mu is the discounted state occupancy of Ziebart (2010), chapter 9, with the weighted decisions as its source.
         mu = solve(pairs, values.omega, right, transposed=True, factors=values.factors)
         return pairs.features(mu, q_bar + values.omega * mu[pairs.mdp.pair_state])
 
@@ -247,12 +245,12 @@ class StationarySolver(ABC):
     def __init__(self, pairs: StateActions, beta: float) -> None:
         self.pairs, self.beta = pairs, beta
 
-    def solve(self, thetas: FloatArray, moves: ObservedPairs) -> StationaryPolicies:
+    def solve(self, thetas: FloatArray, observed: ObservedPairs) -> StationaryPolicies:
         """See `PolicySolver`."""
-        return StationaryPolicies(self, self.values(thetas), moves)
+        return StationaryPolicies(self, self.values(thetas), observed)
 
     def policy(self, theta: FloatArray, step: int) -> tuple[FloatArray, FloatArray]:
-        """See `PolicySolver`; independent of the step."""
+        """See `PolicySolver`; the policy does not depend on the step."""
         del step
         return self.values(theta[None]).pi[:, 0], np.zeros(self.pairs.mdp.n_states)
 
@@ -262,7 +260,7 @@ class StationarySolver(ABC):
 
 
 class SoftBellmanSolver(StationarySolver):
-    """Soft values by Newton's method; at discount 1 a terminal state must be reachable from every state.
+    """Solver for soft values with Newton's method; at discount 1, every state must reach a terminal state.
 
     Examples
     --------
@@ -292,7 +290,7 @@ class SoftBellmanSolver(StationarySolver):
             most = np.max(np.abs(rise), axis=0, initial=0.0)
             residual = most / scale
             done = (residual <= _SOLVED) | ((residual >= values.residual[open_]) & (residual <= _ROUNDING))
-            # Divergent values keep increasing by a constant, which is small relative to their size.
+            # Divergent values increase by a constant per backup, which becomes small relative to their size.
             done &= np.maximum(most, np.finfo(np.float64).eps * scale) <= _CERTAIN * unit[open_]
             values.residual[open_] = residual
             if np.all(done):
@@ -321,7 +319,7 @@ class SoftBellmanSolver(StationarySolver):
             V[:, columns] = part
 
     def _first_singular(self, pi: FloatArray, rise: FloatArray) -> int:
-        """Return the first column whose system is singular."""
+        """Return the index of the first column with a singular system."""
         for k in range(pi.shape[1] - 1):
             try:
                 solve(self.pairs, pi[:, k : k + 1], rise[:, k : k + 1], rtol=_INEXACT)
@@ -338,7 +336,7 @@ class SoftBellmanSolver(StationarySolver):
 
 
 class HardBellmanSolver(StationarySolver):
-    """Hard values by policy iteration; derivatives are averaged over tied actions."""
+    """Solver for hard values with policy iteration; derivatives are averaged over tied actions."""
 
     def values(self, thetas: FloatArray) -> BellmanValues:
         """Return the values of thetas (K, d)."""
@@ -370,23 +368,14 @@ class HardBellmanSolver(StationarySolver):
             raise DivergentPartition(f"thetas[{k}]: {error}", parameter="thetas", value=theta, index=k) from None
 
     def _reach_terminal(self, omega: FloatArray) -> FloatArray:
-        """Return a mask (P, K): 0 if, at discount 1, the best actions from a state never reach a terminal state.
+        """Return a mask (P, K): 0 if the best actions lead to no terminal state and the discount is 1.
 
-        V is locally constant in theta there.
+        V is then locally constant in theta.
         """
         mdp = self.pairs.mdp
         ending = np.ones(omega.shape)
-        if mdp.gamma < 1.0:
-            return ending
-        for k in range(omega.shape[1]):
-            used = omega[mdp.pair_of_edge, k] > 0.0
-            ends = np.flatnonzero(mdp.terminal)
-            rows = np.concatenate([mdp.dst[used], np.full(ends.size, mdp.n_states)])
-            columns = np.concatenate([mdp.src[used], ends])
-            n = mdp.n_states + 1
-            back = sparse.csr_array((np.ones(rows.size), (rows, columns)), shape=(n, n))
-            order = csgraph.breadth_first_order(back, mdp.n_states, return_predecessors=False)
-            reached = np.zeros(n)
-            reached[order] = 1.0
-            ending[:, k] = reached[mdp.pair_state]
+        if mdp.gamma == 1.0:
+            for k in range(omega.shape[1]):
+                used = omega[mdp.pair_of_edge, k] > 0.0
+                ending[:, k] = find_reachable(mdp.dst[used], mdp.src[used], mdp.terminal)[mdp.pair_state]
         return ending

@@ -13,7 +13,7 @@ from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
 from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
 from limiirl.irl.causal.stationary import PolicySolver
-from limiirl.irl.maxent.viterbi import cheapest, is_connected
+from limiirl.irl.maxent.viterbi import is_connected, shortest_path
 from limiirl.kernels.forward_backward.sampling import advance, best_arrival
 from limiirl.kernels.soft_bellman import ObservedPairs
 from limiirl.mdp import MDP
@@ -22,13 +22,13 @@ from limiirl.mdp import MDP
 def most_likely(solver: PolicySolver, theta: FloatArray, start: object, goal: object) -> tuple[Demonstrations, float]:
     """Return the most likely trajectory from one state to another, and its log-probability, including log p0(start).
 
-    With a stationary policy it ends at its first visit to the goal. With a finite horizon its last action is to stop in
-    the goal, which it may visit before; of equally likely trajectories, the shortest is returned.
+    With a stationary policy, the trajectory ends at its first visit to the goal. With a finite horizon, it ends with
+    the action of stopping in the goal, which it may have visited before; ties are broken by length.
     """
     mdp = solver.pairs.mdp
     s, g = validate.state(mdp, start, "start"), validate.state(mdp, goal, "goal")
     if mdp.p0[s] == 0.0:
-        raise InvalidParameter.of("start", s, "must have p0 above 0", remedy="Use mdp.replace(p0=...).")
+        raise InvalidParameter.of("start", s, "must be a state with p0 > 0", remedy="Use mdp.replace(p0=...).")
     if isinstance(solver, FiniteHorizonSolver):
         edges, log_prob = _viterbi(solver, theta, s, g)
     else:
@@ -40,25 +40,25 @@ def most_likely(solver: PolicySolver, theta: FloatArray, start: object, goal: ob
 
 
 def _shortest_path(solver: PolicySolver, theta: FloatArray, start: int, goal: int) -> tuple[IntArray, float]:
-    """Return the edges of the most likely path, by Dijkstra's algorithm with costs -log P(step)."""
+    """Return the edges of the most likely path and its log-probability, with Dijkstra's algorithm."""
     mdp = solver.pairs.mdp
     if not is_connected(mdp, start, goal):
         raise InvalidParameter.of("goal", goal, f"must be reachable from start = {start}")
     all_pairs = ObservedPairs(np.array([0, mdp.n_pairs]), mdp.pair_state.astype(np.int64), np.arange(mdp.n_pairs))
     log_pi = solver.solve(theta[None], all_pairs).log_prob[:, 0]
-    log_move = log_pi[mdp.pair_of_edge] + np.log(mdp.prob)
+    log_edge = log_pi[mdp.pair_of_edge] + np.log(mdp.prob)
     # Rounding may leave log-probabilities slightly above 0.
-    edges = cheapest(mdp.src, mdp.dst, np.maximum(0.0, -log_move), mdp.n_states, start, goal)
-    return edges, float(log_move[edges].sum())
+    edges = shortest_path(mdp.src, mdp.dst, np.maximum(0.0, -log_edge), mdp.n_states, start, goal)
+    return edges, float(log_edge[edges].sum())
 
 
 def _viterbi(solver: FiniteHorizonSolver, theta: FloatArray, start: int, goal: int) -> tuple[IntArray, float]:
-    """Return the edges of the most likely trajectory that stops in the goal, by the Viterbi algorithm."""
+    """Return the edges of the most likely trajectory that stops in the goal and its log-probability."""
     mdp, policy = solver.pairs.mdp, solver.log_policies(theta)
     order, log_prob = mdp.in_order, np.log(mdp.prob)
     src, flat = mdp.src[order], np.zeros(mdp.n_states)
 
-    def moves(log_pi: FloatArray) -> FloatArray:
+    def log_edges(log_pi: FloatArray) -> FloatArray:
         return np.asarray((log_pi[mdp.pair_of_edge] + log_prob)[order])
 
     layers = [np.full(mdp.n_states, -np.inf)]
@@ -71,14 +71,14 @@ def _viterbi(solver: FiniteHorizonSolver, theta: FloatArray, start: int, goal: i
         if t == solver.max_length - 1 or layers[t].max() <= best:  # no extension is more likely
             break
         layers.append(np.empty(mdp.n_states))
-        advance(mdp.in_ptr, src, moves(log_pi), None, 1.0, flat, 1.0, layers[t], layers[t + 1])
+        advance(mdp.in_ptr, src, log_edges(log_pi), None, 1.0, flat, 1.0, layers[t], layers[t + 1])
     if best == -math.inf:
         within = "at most" if solver.stop or mdp.terminal[goal] else "exactly"
         rule = f"must be reachable from start = {start} in {within} max_length = {solver.max_length} states"
         raise InvalidParameter.of("goal", goal, rule)
     edges, at = np.empty(length, dtype=np.int64), goal
     for t in range(length - 1, -1, -1):
-        arrival = best_arrival(mdp.in_ptr, src, moves(policy(t)[0]), None, 1.0, layers[t], at)
+        arrival = best_arrival(mdp.in_ptr, src, log_edges(policy(t)[0]), None, 1.0, layers[t], at)
         edges[t], at = order[arrival], int(src[arrival])
     return edges, best
 

@@ -17,7 +17,7 @@ from scipy import sparse
 
 from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import NumericalError
-from limiirl.irl.destination.path_sums import GoalValues, divergent, is_within_limit, near
+from limiirl.irl.destination.path_sums import GoalValues, divergent, is_accurate, is_within_limit
 from limiirl.irl.maxent.gpu import gpu_backend
 from limiirl.kernels.elimination.numeric import find_lca_depths, make_tree_paths
 from limiirl.kernels.elimination.symbolic import SymbolicFactorisation
@@ -135,7 +135,7 @@ class _DeviceElimination:
         self._into = SparseRows(device, sparse.csr_array(into, shape=shape))
         self.paths = AncestorPathCache(device, symbolic)
 
-    def log_moves(self, mdp: MDP, thetas: FloatArray) -> Any:
+    def edge_log_weights(self, mdp: MDP, thetas: FloatArray) -> Any:
         """Return the log-weights (E', K) of the compiled edges, sorted by source."""
         node, edge = self.backend.rewards(mdp, thetas)
         log_w = node[self.head]
@@ -164,7 +164,7 @@ class GpuGoalValues(GoalValues):
     split.
     """
 
-    together = True
+    batched = True
 
     @faults()
     def __init__(self, mdp: MDP, device: Device, max_bytes: float | None = None, last: int = 0) -> None:
@@ -176,7 +176,7 @@ class GpuGoalValues(GoalValues):
         self.max_bytes = max_bytes
 
     @faults()
-    def finite(self, theta: FloatArray, margin: float = 0.0) -> bool:
+    def is_finite(self, theta: FloatArray, margin: float = 0.0) -> bool:
         """See `GoalValues`."""
         return bool(self._eliminate_many(theta[None], margin)[1].divergent_state[0] < 0)
 
@@ -242,11 +242,11 @@ class GpuGoalValues(GoalValues):
         """Return the log-weights of edges and the eliminated values, or raise the `NumericalError` of the CPU."""
         elimination, log_w = self._elimination, None
         with suppress(NumericalError):
-            log_w = elimination.log_moves(self.mdp, thetas)
+            log_w = elimination.edge_log_weights(self.mdp, thetas)
         if log_w is None or not np.all(np.isfinite(self.device.take(elimination.backend.column_sums(log_w)))):
             for theta in thetas:
-                self.log_moves(theta)
-            log_w = elimination.log_moves(self.mdp, thetas)  # only the sum overflowed
+                self.edge_log_weights(theta)
+            log_w = elimination.edge_log_weights(self.mdp, thetas)  # only the sum overflowed
         return log_w, elimination.goals.eliminate(elimination.goals.load(log_w), margin)
 
     def _max_bytes(self) -> float:
@@ -331,7 +331,7 @@ class GpuPathSums:
     def _sum_over_paths(self, paths: AncestorPaths, up: Any, down: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return sums over walks of the pairs and of each goal with itself, and the mask (m, K) of accurate pairs."""
         total = self._values.device.take(self._goals.combine(paths.ends, up, down))
-        return total, near(total[: paths.pairs.size]) & self._fine
+        return total, is_accurate(total[: paths.pairs.size]) & self._fine
 
     def _add_adjoints(
         self, paths: AncestorPaths, path_weights: tuple[Any, Any], by_sum: Any, adjoint: Any, star_adjoint: Any

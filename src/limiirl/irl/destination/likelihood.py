@@ -131,7 +131,7 @@ class DestinationLikelihood:
         domains: list[CuttingPlanes] | None = None,
     ) -> None:
         self.values, self.trips, self.ridge = values, trips, ridge
-        self.heavy = values.together
+        self.batched = values.batched
         self.domains = [feasible_domain(values)] * weights.shape[1] if domains is None else domains
         self._weights = weights / weights.sum(axis=0)
         self.mean_features = self._weights.T @ trips.features
@@ -212,7 +212,7 @@ def _cut(values: GoalValues, theta: FloatArray) -> tuple[float, FloatArray] | No
 
 def is_feasible(values: GoalValues, theta: FloatArray) -> bool:
     """Return True if all partition functions are finite at theta (d,), with the margin that fits keep."""
-    return values.finite(theta, _MARGIN)
+    return values.is_finite(theta, _MARGIN)
 
 
 def make_feasible(values: GoalValues, theta: FloatArray, inside: FloatArray) -> FloatArray:

@@ -52,7 +52,7 @@ class GoalValues:
     array([4., 3., 1., 1.])
     """
 
-    together = False
+    batched = False
 
     def __init__(self, mdp: MDP, last: int = 0) -> None:
         if mdp.gamma != 1.0:
@@ -66,7 +66,7 @@ class GoalValues:
             factorisations[last] = _CachedFactorisation(factorise(mdp.n_states, *edges, last))
         self.symbolic, self._recent = factorisations[last].symbolic, factorisations[last].recent
 
-    def log_moves(self, theta: FloatArray) -> FloatArray:
+    def edge_log_weights(self, theta: FloatArray) -> FloatArray:
         """Return the log-weight (E,) of each edge: log P plus the rewards of the edge and its target state."""
         with np.errstate(over="ignore", invalid="ignore"):
             node, edge = self.mdp.rewards(theta)
@@ -84,13 +84,13 @@ class GoalValues:
             )
         return np.asarray(log_w)
 
-    def finite(self, theta: FloatArray, margin: float = 0.0) -> bool:
+    def is_finite(self, theta: FloatArray, margin: float = 0.0) -> bool:
         """Return True if all path sums are finite at theta (d,) and all loops weigh less than exp(-margin)."""
-        return self._eliminate(self.log_moves(theta), margin)[2] < 0
+        return self._eliminate(self.edge_log_weights(theta), margin)[2] < 0
 
     def solve(self, theta: FloatArray, margin: float = 0.0) -> GoalPathSums:
         """Return the path sums at theta (d,); raise `DivergentPartition` if a loop weighs exp(-margin) or more."""
-        log_w = self.log_moves(theta)
+        log_w = self.edge_log_weights(theta)
         value, star, stuck = self._eliminate(log_w, margin)
         if stuck >= 0:
             raise divergent(self.symbolic, stuck)
@@ -103,7 +103,7 @@ class GoalValues:
         edges, and the counts are its gradient. It is at least -margin at theta (d,), and less wherever `finite`; None
         if theta is feasible.
         """
-        log_w, symbolic = self.log_moves(theta), self.symbolic
+        log_w, symbolic = self.edge_log_weights(theta), self.symbolic
         value, star, stuck = self._eliminate(log_w, margin)
         if stuck < 0:
             return None
@@ -241,7 +241,7 @@ class GoalPathSums:
         legs = (up_ptr[np.searchsorted(begins, pair[0])], down_ptr[np.concatenate([end_of, np.arange(ends.size)])])
         total = kernel.combine(symbolic.parent, symbolic.depth, loops, *pair, *legs, up_sum, down_sum)
         m = start.size
-        done = near(total[:m])
+        done = is_accurate(total[:m])
         own = total[m:][end_of]
         log_value[done] = np.log(total[:m][done] / own[done]) + shift[start[done]] - shift[goal[done]]
         if flow is None or weights is None:
@@ -306,7 +306,7 @@ class _FlowAdjoint:
         return np.maximum(_edge_counts(symbolic, solution.log_w, solution._value, self._moves), 0.0)
 
 
-def near(total: FloatArray) -> NDArray[np.bool_]:
+def is_accurate(total: FloatArray) -> NDArray[np.bool_]:
     """Return the mask (m,) of sums over walks that are accurate in linear arithmetic."""
     return np.asarray(total >= _NEAR)
 

@@ -161,10 +161,12 @@ class DestinationProblem(FitProblem):
     ) -> list[FitResult]:
         """Minimise the objective of every column of weights (N, J): as a batch on a GPU, else one thread per column."""
         if starts is None:
-            starts = np.tile(self.inside(), (weights.shape[1], 1))
+            starts = np.tile(self.feasible_point(), (weights.shape[1], 1))
         else:
             # A start at the edge is moved inside; the solver raises for an infeasible one.
-            at_edge = np.array([self.values.finite(start) for start in self.regulariser.box.clip(starts)], dtype=bool)
+            at_edge = np.array(
+                [self.values.is_finite(start) for start in self.regulariser.box.clip(starts)], dtype=bool
+            )
             starts = np.array(starts, dtype=np.float64)
             starts[at_edge] = self.project(starts[at_edge])
         # Cutting planes are shared with later searches, but not with concurrent ones, so that results are reproducible.
@@ -181,7 +183,7 @@ class DestinationProblem(FitProblem):
             return solver(alone, starts[k : k + 1], self.regulariser.box, tol[k : k + 1], max_evaluations)[0]
 
         threads = min(len(each), int(numba.get_num_threads()))
-        if self.values.together:
+        if self.values.batched:
             results = solver(objective, starts, self.regulariser.box, tol, max_evaluations)
         elif threads == 1:
             results = [one(k) for k in each]
@@ -192,7 +194,7 @@ class DestinationProblem(FitProblem):
             self._domain.merge(fork)
         return results
 
-    def inside(self) -> FloatArray:
+    def feasible_point(self) -> FloatArray:
         """Return a feasible theta (d,) within the bounds."""
         if self._start is None:
             self._start = feasible_start(self.values, self.regulariser.box, self._domain)
@@ -229,9 +231,9 @@ class DestinationProblem(FitProblem):
         for k, theta in enumerate(projected):
             # `inside` raises without a feasible point, so it is called only where needed.
             if not is_feasible(self.values, theta):
-                projected[k] = make_feasible(self.values, theta, self.inside())
+                projected[k] = make_feasible(self.values, theta, self.feasible_point())
         return projected
 
-    def finite(self, thetas: FloatArray) -> bool:
+    def is_finite(self, thetas: FloatArray) -> bool:
         """Return True if all partition functions are finite at parameters (K, d)."""
-        return all(self.values.finite(theta) for theta in thetas)
+        return all(self.values.is_finite(theta) for theta in thetas)

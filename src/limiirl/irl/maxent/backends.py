@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse.csgraph import breadth_first_order
 
 from limiirl._typing import FloatArray
 from limiirl.errors import NumericalError
@@ -101,6 +103,17 @@ def expected_features(mdp: MDP, node: FloatArray, edge: FloatArray | None) -> Fl
     return np.ascontiguousarray(np.vstack(parts).T)
 
 
+def find_reachable(src: Any, dst: Any, sources: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the mask (S,) of the states reachable along edges (m,) from the states of a mask (S,)."""
+    n, first = sources.size, np.flatnonzero(sources)
+    # Search from one additional node, which is linked to all sources.
+    tail, head = np.concatenate([src, np.full(first.size, n)]), np.concatenate([dst, first])
+    links = sparse.csr_array((np.ones(tail.size), (tail, head)), shape=(n + 1, n + 1))
+    reached = np.zeros(n + 1, dtype=bool)
+    reached[breadth_first_order(links, n, return_predecessors=False)] = True
+    return reached[:n]
+
+
 def edge_parts(mdp: MDP) -> list[FeatureMatrix]:
     """Return the features (E, c) of the actions of edges, then of the edges, in the order of theta."""
     parts = [] if mdp.action_features is None else [mdp.action_features[mdp.pair_of_edge]]
@@ -113,18 +126,19 @@ def dense_features(mdp: MDP, compiled: CompiledMDP) -> tuple[FloatArray, FloatAr
     phi = np.zeros((mdp.n_states, mdp.n_features))
     ds, da = mdp.n_state_features, mdp.n_action_features
     if mdp.state_features is not None:
-        phi[:, :ds] = _dense(mdp.state_features)[graph.order]
+        phi[:, :ds] = to_dense(mdp.state_features)[graph.order]
     if not (da or mdp.n_edge_features):
         return phi, None
     edge_phi = np.zeros((mdp.n_edges, mdp.n_features))
     if mdp.action_features is not None:
-        edge_phi[:, ds : ds + da] = _dense(mdp.action_features)[mdp.pair_of_edge]
+        edge_phi[:, ds : ds + da] = to_dense(mdp.action_features)[mdp.pair_of_edge]
     if mdp.edge_features is not None:
-        edge_phi[:, ds + da :] = _dense(mdp.edge_features)
+        edge_phi[:, ds + da :] = to_dense(mdp.edge_features)
     return phi, edge_phi[graph.edge_order][graph.in_edge]
 
 
-def _dense(features: FeatureMatrix) -> FloatArray:
+def to_dense(features: FeatureMatrix) -> FloatArray:
+    """Return features as a dense array."""
     return features if isinstance(features, np.ndarray) else features.toarray()
 
 

@@ -60,7 +60,7 @@ class GpuInfinitePathSums(InfinitePathSums):
         See `GpuGoalValues`.
     """
 
-    together = True
+    batched = True
 
     def __init__(
         self,

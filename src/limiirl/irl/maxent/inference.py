@@ -14,7 +14,7 @@ from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.likelihood import ObservedPaths, PathSums
-from limiirl.irl.maxent.viterbi import Heaviest, Layers, heaviest_unbounded, is_connected
+from limiirl.irl.maxent.viterbi import HeaviestPath, Layers, heaviest_unbounded, is_connected
 
 
 class NextActions(NamedTuple):
@@ -110,7 +110,7 @@ def continuations(
 
 def prefix_continuations(path_sums: PathSums, thetas: FloatArray, demos: Demonstrations) -> Continuations:
     """Check prefixes and return the continuations of their last states."""
-    validate.fits_model(path_sums.mdp, demos, "anywhere", path_sums.max_length)  # a prefix may end anywhere
+    validate.check_trajectories(path_sums.mdp, demos, "anywhere", path_sums.max_length)  # a prefix may end anywhere
     firsts = demos.start_states if path_sums.by_start else np.empty(0, dtype=np.int64)
     return continuations(path_sums, thetas, demos.lengths - 1, demos.last_states, firsts)
 
@@ -180,7 +180,7 @@ def most_likely(path_sums: PathSums, theta: FloatArray, start: object, goal: obj
     return demo, log_start + path.log_weight - log_Z
 
 
-def _heaviest(path_sums: PathSums, theta: FloatArray, start: int, goal: int, starts: FloatArray | None) -> Heaviest:
+def _heaviest(path_sums: PathSums, theta: FloatArray, start: int, goal: int, starts: FloatArray | None) -> HeaviestPath:
     """Return the heaviest trajectory between two states, or raise if there is none."""
     only_last = path_sums.stop == "terminal_or_max_length" and not path_sums.mdp.terminal[goal]
     if isinstance(path_sums, InfinitePathSums):

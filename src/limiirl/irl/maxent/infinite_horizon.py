@@ -61,7 +61,7 @@ class InfinitePathSums:
 
     Attributes
     ----------
-    together : bool
+    batched : bool
         True if a batch of thetas costs less than separate calls.
 
     Examples
@@ -73,7 +73,7 @@ class InfinitePathSums:
     array([1.])
     """
 
-    together = False
+    batched = False
 
     def __init__(self, mdp: MDP, *, stop: str = "anywhere", by_start: bool = False) -> None:
         if mdp.gamma != 1.0:

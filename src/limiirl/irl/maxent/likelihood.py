@@ -157,9 +157,9 @@ class PathLikelihood:
         self.mean_features, self._starts, self._weights = demonstrated
 
     @property
-    def heavy(self) -> bool:
+    def batched(self) -> bool:
         """True if evaluations of several intents should be batched."""
-        return self.path_sums.together
+        return self.path_sums.batched
 
     def evaluate(self, thetas: FloatArray, which: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
         """Return values (J,) and gradients (J, d); inf if the partition function is infinite or overflows."""

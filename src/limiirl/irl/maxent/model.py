@@ -151,7 +151,7 @@ class MaxEnt(LinearRewardModel):
         Unrecorded actions are summed over.
         """
         path_sums = self._path_sums(mdp)
-        validate.fits_model(mdp, demos, self.stop, path_sums.max_length)
+        validate.check_trajectories(mdp, demos, self.stop, path_sums.max_length)
         problem = MaxEntProblem.from_demos(self, mdp, demos, Groups.from_labels(None, len(demos)), path_sums)
         return problem.log_prob(mdp.check_thetas(thetas))
 
@@ -301,7 +301,7 @@ class MaxEnt(LinearRewardModel):
 
     def _path_sums_of_demos(self, mdp: MDP, demos: Demonstrations) -> PathSums:
         path_sums = self.path_sums_for_fit(mdp, int(demos.lengths.max()))
-        validate.fits_model(mdp, demos, self.stop, path_sums.max_length)
+        validate.check_trajectories(mdp, demos, self.stop, path_sums.max_length)
         return path_sums
 
     def _path_sums(self, mdp: MDP, longest: float | None = None) -> PathSums:

@@ -31,9 +31,9 @@ from limiirl.kernels.threading import BLOCK
 from limiirl.mdp import MDP
 
 # Intents per batch; a GPU block has one thread per column.
-_TOGETHER = 8
+_BATCH_SIZE = 8
 # Number of states from which one batched pass costs less than one pass per intent.
-_HEAVY = 2048
+_BATCH_STATES = 2048
 # Number of messages per intent, S L, up to which a problem is small: a pass is one compiled call.
 _SMALL = 2**17
 _LN2 = math.log(2.0)
@@ -210,7 +210,7 @@ class FinitePathSums:
         with np.errstate(divide="ignore"):
             self.p0, self.log_p0 = self.backend.put(p0), self.backend.put(np.log(p0))
         self.steps = self.backend.put(self.discount)
-        self._kept = _Workspace()
+        self._workspace = _Workspace()
         self._edge_features = bool(mdp.n_action_features or mdp.n_edge_features)
         self._small = self._is_small(mdp)
 
@@ -227,15 +227,15 @@ class FinitePathSums:
             and mdp.n_states <= BLOCK
             and self.max_length > 1
             and size <= _SMALL
-            and 8.0 * (mdp.n_states + 1) * self.max_length * _TOGETHER <= self.max_bytes
+            and 8.0 * (mdp.n_states + 1) * self.max_length * _BATCH_SIZE <= self.max_bytes
             and 8.0 * (mdp.n_states + mdp.n_edges) * self.max_length <= self.backend.step_bytes
         )
 
     def _small_pass(self, thetas: FloatArray) -> SmallForwardBackward | None:
         """Run the backward pass of a small problem; return None if the general pass is required."""
-        kept, n_columns = self._kept, thetas.shape[0]
+        kept, n_columns = self._workspace, thetas.shape[0]
         kept.last = None
-        if not (self._small and 0 < n_columns <= _TOGETHER):
+        if not (self._small and 0 < n_columns <= _BATCH_SIZE):
             return None
         run = kept.small.get(n_columns)
         if run is None:
@@ -246,13 +246,13 @@ class FinitePathSums:
         return run
 
     @property
-    def together(self) -> bool:
+    def batched(self) -> bool:
         """True if a batch of thetas costs less than separate calls."""
-        return self.mdp.n_states >= _HEAVY
+        return self.mdp.n_states >= _BATCH_STATES
 
     def buffer(self, n_columns: int) -> Messages:
         """Return the message buffer of this thread, which is reused between evaluations."""
-        buffers = self._kept.messages
+        buffers = self._workspace.messages
         if n_columns not in buffers:
             buffers.clear()
             buffers[n_columns] = self.allocate_messages(n_columns)
@@ -357,7 +357,7 @@ class FinitePathSums:
 
     def covariance(self, theta: FloatArray, *, starts: FloatArray | None = None) -> FloatArray:
         """Return the Hessian (d, d) of log_Z at theta (d,): the covariance of the path features. `starts` is (S,)."""
-        run = self._kept.last if starts is None else None
+        run = self._workspace.last if starts is None else None
         k = -1 if run is None else run.find(theta)
         if run is not None and k >= 0:
             return run.covariance(k)
@@ -435,8 +435,8 @@ class FinitePathSums:
         # Number of intents per pass: as many as the memory for checkpoints allows, at least one.
         room = self.max_bytes / (8.0 * (self.mdp.n_states + 1) * Messages.least_rows(self.max_length))
         most = max(1, min(self.backend.max_columns, int(room)))
-        for first in range(0, thetas.shape[0], _TOGETHER):
-            block = thetas[first : first + _TOGETHER]
+        for first in range(0, thetas.shape[0], _BATCH_SIZE):
+            block = thetas[first : first + _BATCH_SIZE]
             rewards = self.backend.rewards(self.mdp, block)
             log = self._needs_log(rewards)
             for space in (False, True):

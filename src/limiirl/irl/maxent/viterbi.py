@@ -1,4 +1,4 @@
-"""Heaviest trajectory between two states: the Viterbi algorithm for a finite length, shortest paths otherwise."""
+"""HeaviestPath trajectory between two states: the Viterbi algorithm for a finite length, shortest paths otherwise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from limiirl.kernels.forward_backward import sampling
 from limiirl.mdp import MDP
 
 
-class Heaviest(NamedTuple):
+class HeaviestPath(NamedTuple):
     """Edges of a trajectory, and its log-weight, the sum of log transition probabilities and rewards, without p0."""
 
     edges: IntArray
@@ -41,7 +41,7 @@ class Layers:
         # Without positive rewards, the weight never increases along a trajectory.
         self._falling = bool(np.all(node <= 0.0)) and (edge is None or bool(np.all(edge <= 0.0)))
 
-    def heaviest(self, start: int, goal: int, max_length: int, *, only_last: bool = False) -> Heaviest | None:
+    def heaviest(self, start: int, goal: int, max_length: int, *, only_last: bool = False) -> HeaviestPath | None:
         """Return the heaviest trajectory of at most (`only_last`: exactly) `max_length` states, or None.
 
         Ties are broken by length, then by edge index.
@@ -60,7 +60,7 @@ class Layers:
                 break
             top = self._advance(layer, t, spare)
             layer, spare = spare, layer
-        return None if best == -math.inf else Heaviest(self._backtrack(goal, length, marks, spacing), best)
+        return None if best == -math.inf else HeaviestPath(self._backtrack(goal, length, marks, spacing), best)
 
     def _advance(self, layer: FloatArray, t: int, out: FloatArray) -> float:
         """Fill layer t + 1 from layer t, and return its largest entry."""
@@ -83,7 +83,7 @@ class Layers:
         return edges
 
 
-def heaviest_unbounded(mdp: MDP, theta: FloatArray, log_beta: FloatArray, start: int, goal: int) -> Heaviest:
+def heaviest_unbounded(mdp: MDP, theta: FloatArray, log_beta: FloatArray, start: int, goal: int) -> HeaviestPath:
     """Return the heaviest trajectory between two connected states, for discount 1.
 
     `log_beta` (S,) is the log-weight of all continuations. The cost log beta(s) - log x(e) - log beta(s') of edge e is
@@ -94,13 +94,13 @@ def heaviest_unbounded(mdp: MDP, theta: FloatArray, log_beta: FloatArray, start:
     kept = np.flatnonzero((log_beta[mdp.src] > -np.inf) & (log_beta[mdp.dst] > -np.inf))
     # Rounding may make the cost of a state's only edge slightly negative.
     cost = np.maximum(0.0, log_beta[mdp.src[kept]] - weight[kept] - log_beta[mdp.dst[kept]])
-    edges = kept[cheapest(mdp.src[kept], mdp.dst[kept], cost, mdp.n_states, start, goal)]
-    return Heaviest(edges, float(node[start] + weight[edges].sum()))
+    edges = kept[shortest_path(mdp.src[kept], mdp.dst[kept], cost, mdp.n_states, start, goal)]
+    return HeaviestPath(edges, float(node[start] + weight[edges].sum()))
 
 
-def cheapest(src: Any, dst: Any, cost: FloatArray, n_states: int, start: int, goal: int) -> IntArray:
+def shortest_path(src: Any, dst: Any, cost: FloatArray, n_states: int, start: int, goal: int) -> IntArray:
     """Return the indices (m,) of the edges of the shortest path between two connected states, for nonnegative costs."""
-    # Of parallel edges, use the cheapest, or the first if several are cheapest.
+    # Of parallel edges, use the shortest_path, or the first if several are shortest_path.
     ranked = np.lexsort((np.arange(src.size), cost, dst, src))
     pairs, place = np.unique(src[ranked].astype(np.int64) * n_states + dst[ranked], return_index=True)
     chosen = ranked[place]

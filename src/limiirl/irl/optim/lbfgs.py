@@ -1,4 +1,4 @@
-"""scipy's L-BFGS-B for K functions, with batched evaluations if the objective asks for them (`heavy`)."""
+"""scipy's L-BFGS-B for K functions, with batched evaluations if the objective asks for them (`batched`)."""
 
 from __future__ import annotations
 
@@ -115,9 +115,9 @@ def minimise_lbfgs(
 ) -> list[FitResult]:
     """Minimise K functions by scipy's L-BFGS-B; arguments as for `minimise_newton`.
 
-    Searches run one after the other, or in lockstep if the objective is `heavy`. The best evaluated point is returned.
-    Unlike scipy, the search stops as soon as `max_evaluations` is reached, and restarts from the best point after an
-    infinite value. BLAS uses one thread, because the matrices are small.
+    Searches run one after the other, or in lockstep if the attribute `batched` of the objective is True. The best
+    evaluated point is returned. Unlike in scipy, a search stops as soon as `max_evaluations` is reached, and restarts
+    from the best point after an infinite value. BLAS uses one thread, because the matrices are small.
     """
     tols, clipped = np.broadcast_to(tol, starts.shape), box.clip(starts)
 
@@ -125,7 +125,7 @@ def minimise_lbfgs(
         return _search(values, clipped[k], k, box, tols[k], max_evaluations)
 
     with one_thread("blas"):
-        if len(clipped) > 1 and getattr(objective, "heavy", False):
+        if len(clipped) > 1 and getattr(objective, "batched", False):
             return BatchedEvaluator(objective).run(search, len(clipped))
         return [search(objective, k) for k in range(len(clipped))]
 
