@@ -130,8 +130,8 @@ def test_the_default_view_contains_the_visible_layers() -> None:
         (lambda: Layer("x", [[41.15, np.inf]]), "points", [41.15, np.inf], 0),
         (lambda: Layer("x", SQUARE, [0, 3]), "offsets", None, None),
         (lambda: Layer("x", SQUARE, [0, 0, 5]), "offsets", None, None),
-        (lambda: Layer("x", SQUARE, [0, 5], stroke=[1]), "stroke", (1,), None),
-        (lambda: Layer("x", SQUARE, [0, 5], stroke=[-2]), "stroke", (1,), None),
+        (lambda: Layer("x", SQUARE, [0, 5], stroke=[1]), "stroke", 1, 0),
+        (lambda: Layer("x", SQUARE, [0, 5], stroke=[-2]), "stroke", -2, 0),
         (lambda: Layer("x", SQUARE, [0, 5], strokes=[]), "strokes", None, None),
         (lambda: Layer("x", SQUARE, [0, 5], facts={"km": [1, 2]}), "facts", "km", None),
         (lambda: Layer("x", SQUARE, kind="balls"), "kind", "balls", None),  # type: ignore[arg-type]

@@ -206,10 +206,10 @@ def test_new_pyplot_figures_are_closed_and_others_stay_open() -> None:
 
 
 def test_font_shorthands_are_expanded() -> None:
-    from limiirl.report.svg import _families
+    from limiirl.report.svg import _replace_fonts
 
     style = "font: italic 700 9px 'DejaVu Sans', 'Arial', sans-serif; text-anchor: middle"
-    assert _families(style, "S", "M") == (
+    assert _replace_fonts(style, "S", "M") == (
         "font-style: italic; font-weight: 700; font-size: 9px; font-family: S; text-anchor: middle"
     )
-    assert _families("font: 9px 'DejaVu Sans Mono', monospace", "S", "M") == "font-size: 9px; font-family: M"
+    assert _replace_fonts("font: 9px 'DejaVu Sans Mono', monospace", "S", "M") == "font-size: 9px; font-family: M"

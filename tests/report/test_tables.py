@@ -90,7 +90,7 @@ def test_latex_has_groups_marks_and_notes() -> None:
     )
     below = [r"$^{=}$\,agrees", r"$^{\neq}$\,differs", r"$^{\star}$\,best", r"\textsuperscript{a}\,a\_b"]
     assert table_latex(table).splitlines() == [
-        r"% Needs \usepackage{booktabs}.",
+        r"% Requires \usepackage{booktabs}.",
         r"\begin{table}",
         r"  \centering",
         r"  \caption{Scores of \#1. All \emph{good}.}",

@@ -7,7 +7,7 @@ subset of Markdown of `limiirl.report.markup`; escape text from users with `lite
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, get_args
 
 from limiirl._validation import check_choice
 from limiirl.errors import InvalidParameter
@@ -71,7 +71,7 @@ class Figure:
 
     @classmethod
     def from_plot(cls, name: str, title: str, caption: str, plot: "Plot") -> "Figure":
-        """Return a figure from a plot of `limiirl.report.figures`."""
+        """Create a figure from a plot of `limiirl.report.figures`."""
         return cls(name, title, plot.alt, caption, lambda: plot.figure, plot.columns)
 
 
@@ -88,7 +88,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Facts:
-    """Pairs of keys and values in plain text.
+    """A list of keys with values, in plain text.
 
     >>> Facts({"worlds": 100}).entries
     (('worlds', '100'),)
@@ -167,18 +167,17 @@ class Section:
 
     def __post_init__(self) -> None:
         check_filled("title", self.title)
-        for index, part in enumerate(self.items):
-            if isinstance(part, Section) and any(isinstance(below, Section) for below in part.items):
+        for index, item in enumerate(self.items):
+            if isinstance(item, Section) and any(isinstance(nested, Section) for nested in item.items):
                 raise InvalidParameter(
-                    f"items may nest sections one level deep; subsection {part.title!r} of {self.title!r} has one.",
+                    f"items can nest sections one level deep; {item.title!r} in {self.title!r} has a subsection.",
                     parameter="items",
-                    value=part.title,
+                    value=item.title,
                     index=index,
                 )
 
 
 Item: TypeAlias = Figure | Map | Table | Text | Facts | Code | Callout | Grid | Fold
-_CONTAINERS = (Section, Grid, Fold)
 
 
 @dataclass(frozen=True)
@@ -219,7 +218,7 @@ class Report:
         for name, count in names.items():
             if count > 1:
                 raise InvalidParameter(
-                    f"sections must have unique names of figures, maps and tables; {name!r} is used {count} times.",
+                    f"sections must have figures, maps and tables with unique names; {name!r} is used {count} times.",
                     parameter="sections",
                     value=name,
                 )
@@ -240,12 +239,11 @@ class Report:
         return self._of_type(Table)
 
     def _of_type(self, kind: type[_T]) -> tuple[_T, ...]:
-        return tuple(item for item in self._items() if isinstance(item, kind))
+        return tuple(item for item in _flatten([*self.sections, *self.methods]) if isinstance(item, kind))
 
-    def _items(self) -> Iterator[object]:
-        stack: list[object] = [*reversed([*self.sections, *self.methods])]
-        while stack:
-            item = stack.pop()
-            yield item
-            if isinstance(item, _CONTAINERS):
-                stack.extend(reversed(cast("Sequence[object]", item.items)))
+
+def _flatten(items: Iterable[object]) -> Iterator[object]:
+    for item in items:
+        yield item
+        if isinstance(item, Section | Grid | Fold):
+            yield from _flatten(item.items)

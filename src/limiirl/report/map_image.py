@@ -1,4 +1,4 @@
-"""Image of the initial view of a map on white, for print and for browsers without scripts."""
+"""Static image of the initial view of a map, for print and for browsers without JavaScript."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from limiirl.report.maps import Layer, Map, Stroke
 from limiirl.report.svg import INK, MUTED, STYLE, WIDE
 from limiirl.roads import Plane
 
-DPI = 150
-"""Resolution of the image, 1,200 pixels over the width of the page."""
+# 1,200 pixels for the width of the page, eight inches.
+_DPI = 150
 # Width of the map on the page in pixels; in the image it is eight inches of 72 points.
 _PIXELS = 830.0
 _POINTS_PER_PIXEL = WIDE * 72.0 / _PIXELS
@@ -46,14 +46,14 @@ def map_png(item: Map) -> bytes:
             if visible:
                 _draw_layer(ax, layer, plane, half)
                 entries += _legend_entries(layer, 2.0 * half[0] / _PIXELS)
-        draw_scale_bar(ax, half)
+        _draw_scale_bar(ax, half)
         if item.attribution:
             ax.text(0.995, 0.008, item.attribution, transform=ax.transAxes, ha="right", color=MUTED, fontsize=7.0)
         below: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.0, 0.0), "ncols": 4}
         artists = [drawing.legend(handles=entries[:_MAX_ENTRIES], **below)] if entries else []
         out = io.BytesIO()
         layout: dict[str, Any] = {"bbox_inches": "tight", "bbox_extra_artists": artists, "pad_inches": 0.04}
-        drawing.savefig(out, format="png", dpi=DPI, facecolor="white", metadata={"Software": None}, **layout)
+        drawing.savefig(out, format="png", dpi=_DPI, facecolor="white", metadata={"Software": None}, **layout)
     return out.getvalue()
 
 
@@ -107,8 +107,8 @@ def _legend_entries(layer: Layer, metres_per_pixel: float) -> list[Any]:
     return entries
 
 
-def draw_scale_bar(ax: Axes, half: FloatArray) -> None:
-    """Draw a scale bar of about an eighth of the width; `half` (2,) is half the size of the window in metres."""
+def _draw_scale_bar(ax: Axes, half: FloatArray) -> None:
+    """Draw a scale bar of at most an eighth of the width; `half` (2,) is half the size of the window in metres."""
     metres = round_length(half[0] / 4.0)
     left, foot = -0.985 * half[0], -half[1] + 0.015 * half[0]
     xs, ys = [left, left, left + metres, left + metres], [foot * 0.985, foot, foot, foot * 0.985]

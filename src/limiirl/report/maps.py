@@ -1,4 +1,4 @@
-"""Maps as values: layers of lines and points with facts, as GeoJSON for the page and well-known text for a GIS.
+"""Maps with layers of lines and points, exported as GeoJSON for the page and as well-known text for a GIS.
 
 A script in the page draws the maps without map tiles. Titles, labels and facts are shown as plain text.
 """
@@ -92,9 +92,9 @@ class Layer:
         Shown in the tooltip of a feature, except for None and "".
     kind : {"lines", "points"}
     group : str
-        Only one layer of a group is visible at a time.
+        Layers with the same non-empty group are shown one at a time.
     shown : bool
-        Visible initially; in a group, only the first such layer.
+        Show the layer initially; in a group, only the first layer with ``shown=True`` is visible.
 
     >>> layer = Layer("Trip", [[41.15, -8.63], [41.16, -8.63], [41.16, -8.62]], [0, 3], facts={"km": [1.9]})
     >>> layer.n_features, layer.kind
@@ -145,24 +145,24 @@ class Layer:
         _check_degrees("points", self.title, at)
         if ends.ndim != 1 or not ends.size or ends[0] != 0 or ends[-1] != len(at) or np.any(np.diff(ends) < 1):
             raise InvalidParameter(
-                f"offsets must increase from 0 to {len(at)}, the number of points; those of {where} do not. Omit "
-                "features without points.",
+                f"offsets must increase strictly from 0 to {len(at)}, the number of points, in {where}. Omit features "
+                "without points.",
                 parameter="offsets",
             )
         m = self.n_features
         if not self.strokes:
             raise InvalidParameter(f"strokes must not be empty; {where} has none.", parameter="strokes")
-        if codes.shape != (m,) or (m and not (codes.min() >= -1 and codes.max() < len(self.strokes))):
-            raise InvalidParameter.of(
-                "stroke", codes.shape, f"must have shape ({m},) and values from -1 to {len(self.strokes) - 1}"
-            )
+        if codes.shape != (m,):
+            raise InvalidParameter.of("stroke", codes.shape, f"must have shape ({m},), one entry per feature")
+        for i in np.flatnonzero((codes < -1) | (codes >= len(self.strokes)))[:1].tolist():
+            raise InvalidParameter.of("stroke", int(codes[i]), f"must be in [-1, {len(self.strokes) - 1}]", index=i)
         for name, values in self.facts.items():
             if len(values) != m:
                 raise InvalidParameter.of("facts", name, f"must have one value per feature ({m})")
 
     @classmethod
     def of_lines(cls, title: str, lines: Iterable[ArrayLike], **settings: object) -> "Layer":
-        """Return a layer of separate lines (k, 2) of latitudes and longitudes, with the settings of `Layer`."""
+        """Create a layer from separate lines (k, 2) of latitudes and longitudes; `settings` are those of `Layer`."""
         parts = [np.asarray(line, dtype=np.float64).reshape(-1, 2) for line in lines]
         offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
         return cls(title, np.concatenate([*parts, np.empty((0, 2))]), offsets, **settings)  # type: ignore[arg-type]
@@ -212,7 +212,9 @@ class Map:
         check_filled("alt", self.alt)
         object.__setattr__(self, "layers", tuple(self.layers))
         if not any(layer.n_features for layer in self.layers):
-            raise InvalidParameter(f"layers must have features; map {self.name!r} has none.", parameter="layers")
+            raise InvalidParameter(
+                f"layers must contain at least one feature; map {self.name!r} has none.", parameter="layers"
+            )
         if self.view is not None:
             _check_degrees("view", self.name, np.asarray(self.view, dtype=np.float64))
 
@@ -229,13 +231,13 @@ class Map:
 
     @property
     def aspect(self) -> float:
-        """Ratio of width to height of the map on the page."""
+        """Aspect ratio (width to height) of the map on the page."""
         (south, west), (north, east) = self.bounds
         tall = max(north - south, 1e-9)
         return float(np.clip((east - west) * np.cos(np.radians(0.5 * (south + north))) / tall, _TALLEST, WIDEST))
 
     def visible(self) -> tuple[bool, ...]:
-        """Return True for each layer that is visible initially."""
+        """Return the initial visibility of each layer."""
         taken: set[str] = set()
         shown = []
         for layer in self.layers:
@@ -248,13 +250,13 @@ class Map:
 def _check_degrees(parameter: str, name: str, points: FloatArray) -> None:
     wrong = ~(np.abs(points) <= [90.0, 360.0]).all(axis=1)
     if wrong.any():
-        place = int(np.argmax(wrong))
+        index = int(np.argmax(wrong))
         raise InvalidParameter(
-            f"{parameter} must have finite latitudes and longitudes in degrees; point {place} of {name!r} is "
-            f"{points[place].tolist()}. Pass (latitude, longitude), in this order.",
+            f"{parameter} must have finite latitudes and longitudes in degrees; point {index} of {name!r} is "
+            f"{points[index].tolist()}. Pass (latitude, longitude), in this order.",
             parameter=parameter,
-            value=points[place].tolist(),
-            index=place,
+            value=points[index].tolist(),
+            index=index,
         )
 
 
@@ -315,7 +317,7 @@ def map_geojson(item: Map) -> str:
 
 
 def _group_layers(item: Map) -> list[list[int]]:
-    """Return groups of indices of layers that share the same arrays of points and offsets."""
+    """Return the indices of layers, grouped by layers that share their arrays of points and offsets."""
     sharing: dict[tuple[int, int, str], list[int]] = {}
     for number, layer in enumerate(item.layers):
         sharing.setdefault((id(layer.points), id(layer.offsets), layer.kind), []).append(number)

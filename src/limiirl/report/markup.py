@@ -114,7 +114,7 @@ def blocks_html(prose: str) -> str:
 
 
 def _render(prose: str, escape: Callable[[str], str], forms: dict[str, str], code: Callable[[str], str]) -> str:
-    """Render prose with the output `forms` of each type of token, where "{}" is the address of a link."""
+    """Render prose; `forms` maps types of tokens to their output, where "{}" is replaced by the address of a link."""
     pieces, address = [], ""
     for token in _parser().parseInline(clean(prose))[0].children or []:
         if token.type == "text":

@@ -1,4 +1,4 @@
-"""Rendering of a report as one self-contained HTML file, and writing it with its side files to a folder."""
+"""Rendering of a report as one self-contained HTML page, and writing it to a folder with its figures and tables."""
 
 import base64
 import hashlib
@@ -34,7 +34,7 @@ GENERATOR = "limiirl"
 """Value of the generator element that identifies reports."""
 
 VERDICTS = {"holds": "Holds", "fails": "Does not hold", "open": "Open", "note": "Note"}
-"""Labels of the verdicts."""
+"""Label of each verdict on the page."""
 
 METHODS = "Methods"
 """Heading of the last section."""
@@ -46,7 +46,7 @@ _FILE_NAME = re.compile(r"figures/[a-z0-9_-]+\.(?:svg|png|csv)|tables/[a-z0-9_-]
 
 
 class AnchoredSection(NamedTuple):
-    """A section with its anchor, and its subsections by index of the item."""
+    """A section with its HTML anchor; `inner` maps indices of items to subsections."""
 
     anchor: str
     section: Section
@@ -61,7 +61,7 @@ class RenderedMap(NamedTuple):
 
 
 def page_html(report: Report, figures: Mapping[str, str], maps: Mapping[str, RenderedMap] | None = None) -> str:
-    """Render a report as HTML.
+    """Render a report as an HTML page.
 
     `figures` maps names to inline SVG, and `maps` maps names to rendered maps. A page without maps has no script, and
     its content security policy permits none.
@@ -79,8 +79,8 @@ def page_html(report: Report, figures: Mapping[str, str], maps: Mapping[str, Ren
     taken: set[str] = set()
     anchored = [_add_anchor(section, taken) for section in sections]
     environment = _environment()
-    style = _source(environment, "style.css") + (_source(environment, "map.css") if report.maps else "")
-    script = _source(environment, "map.js") if report.maps else ""
+    style = _read_template(environment, "style.css") + (_read_template(environment, "map.css") if report.maps else "")
+    script = _read_template(environment, "map.js") if report.maps else ""
     return (
         environment.get_template("page.html.j2")
         .render(
@@ -104,7 +104,7 @@ def page_html(report: Report, figures: Mapping[str, str], maps: Mapping[str, Ren
     )
 
 
-def _source(environment: "Environment", name: str) -> str:
+def _read_template(environment: "Environment", name: str) -> str:
     return environment.loader.get_source(environment, name)[0] if environment.loader else ""
 
 
@@ -245,14 +245,14 @@ def check_folder(folder: Path) -> set[str]:
     for part in (*reversed(folder.parents), folder, folder / "figures", folder / "tables"):
         if part.exists() and not part.is_dir():
             raise InvalidFile(
-                f"folder must be a folder; {part} is a file. Move the file, or choose another folder.",
+                f"folder must be a directory; {part} is a file. Move the file, or choose another folder.",
                 parameter="folder",
                 value=str(part),
             )
     index = folder / _INDEX
     if index.is_dir() or (index.exists() and not _is_report(index)):
         raise InvalidFile(
-            f"folder may contain an earlier report only; {index} is not a report. Move it, or choose another folder.",
+            f"folder must not contain another index.html; {index} is not a report. Move it, or choose another folder.",
             parameter="folder",
             value=str(folder),
         )

@@ -33,7 +33,7 @@ SERIES = ("#0b6bb0", "#bf5200", "#0a8560", "#b04f8d", "#8c6a00", "#117f96", "#b3
 
 VARIABLES: Mapping[str, str] = MappingProxyType(
     {INK: "--ink", MUTED: "--muted", RULE: "--rule", PAPER: "--paper"}
-    | {colour: f"--series-{place}" for place, colour in enumerate(SERIES, start=1)}
+    | {colour: f"--series-{index}" for index, colour in enumerate(SERIES, start=1)}
 )
 """CSS variable of each colour."""
 
@@ -90,7 +90,7 @@ _DECIMALS = re.compile(r"-?\d+\.\d{3,}")
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as inline SVG, as SVG file and as PNG file."""
+    """A figure as inline SVG, and the contents of its SVG and PNG files."""
 
     inline: str
     svg: bytes
@@ -119,8 +119,8 @@ def render(draw: Callable[[], "Drawing"], name: str, title: str, alt: str) -> Pi
         drawing.savefig(raster, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
     source = vector.getvalue()
     return Picture(
-        inline=_inline(_tree(source, name, title, alt)),
-        svg=_standalone(_tree(source, name, title, alt)),
+        inline=_to_inline(_parse_svg(source, name, title, alt)),
+        svg=_to_file(_parse_svg(source, name, title, alt)),
         png=raster.getvalue(),
     )
 
@@ -129,19 +129,19 @@ def render(draw: Callable[[], "Drawing"], name: str, title: str, alt: str) -> Pi
 def _close_new_figures() -> Iterator[None]:
     """Close the pyplot figures that are opened inside the context."""
 
-    def numbers() -> set[int]:
+    def list_figures() -> set[int]:
         pyplot = sys.modules.get("matplotlib.pyplot")
         return set(pyplot.get_fignums()) if pyplot else set()
 
-    before = numbers()
+    before = list_figures()
     try:
         yield
     finally:
-        for number in numbers() - before:
+        for number in list_figures() - before:
             sys.modules["matplotlib.pyplot"].close(number)
 
 
-def _tree(source: bytes, name: str, title: str, alt: str) -> ET.Element:
+def _parse_svg(source: bytes, name: str, title: str, alt: str) -> ET.Element:
     root = ET.fromstring(source)
     _prune(root)
     _prefix_ids(root, name)
@@ -150,10 +150,10 @@ def _tree(source: bytes, name: str, title: str, alt: str) -> ET.Element:
     root.attrib.clear()
     root.attrib |= {"viewBox": view, "role": "img", "aria-labelledby": f"{name}-title {name}-desc"}
     root.attrib["style"] = "stroke-linejoin: round; stroke-linecap: butt"
-    for place, (tag, text) in enumerate((("title", title), ("desc", alt))):
+    for index, (tag, text) in enumerate((("title", title), ("desc", alt))):
         element = ET.Element(tag, {"id": f"{name}-{tag}"})
         element.text = clean(text)
-        root.insert(place, element)
+        root.insert(index, element)
     return root
 
 
@@ -186,7 +186,7 @@ def _prune(element: ET.Element) -> None:
 
 
 def _round(numbers: str) -> str:
-    # Two decimals are visually indistinguishable and halve the size.
+    # Rounding to two decimals is invisible and halves the size of the file.
     return _DECIMALS.sub(lambda number: f"{float(number[0]):.2f}", numbers)
 
 
@@ -210,46 +210,46 @@ def _prefix_ids(root: ET.Element, name: str) -> None:
             element.attrib["id"] = f"{name}-{identity}"
 
 
-def _inline(root: ET.Element) -> str:
+def _to_inline(root: ET.Element) -> str:
     width, height = root.attrib["viewBox"].split()[2:]
     root.attrib["style"] += f"; --width: {width}; aspect-ratio: {width} / {height}"
     for element in root.iter():
         if "style" in element.attrib:
-            style = _HEX.sub(_variable, element.attrib["style"])
-            element.attrib["style"] = _families(style, "var(--sans)", "var(--mono)")
+            style = _HEX.sub(_to_variable, element.attrib["style"])
+            element.attrib["style"] = _replace_fonts(style, "var(--sans)", "var(--mono)")
     return ET.tostring(root, encoding="unicode")
 
 
-def _standalone(root: ET.Element) -> bytes:
+def _to_file(root: ET.Element) -> bytes:
     width, height = root.attrib["viewBox"].split()[2:]
     root.attrib |= {"xmlns": "http://www.w3.org/2000/svg", "width": f"{width}pt", "height": f"{height}pt"}
     for element in root.iter():
         if "style" in element.attrib:
-            element.attrib["style"] = _families(element.attrib["style"], "Helvetica, Arial, sans-serif", "monospace")
+            element.attrib["style"] = _replace_fonts(
+                element.attrib["style"], "Helvetica, Arial, sans-serif", "monospace"
+            )
         if "href" in element.attrib:
             # Older SVG readers require the namespace xlink.
             root.attrib["xmlns:xlink"] = "http://www.w3.org/1999/xlink"
             element.attrib["xlink:href"] = element.attrib.pop("href")
-    # White background for viewers with a dark one.
+    # The background of a viewer may be dark.
     root.insert(2, ET.Element("rect", {"width": width, "height": height, "fill": "#ffffff"}))
     return b"<?xml version='1.0' encoding='utf-8'?>\n" + ET.tostring(root, encoding="unicode").encode() + b"\n"
 
 
-def _variable(match: re.Match[str]) -> str:
+def _to_variable(match: re.Match[str]) -> str:
     variable = VARIABLES.get(match[0])
     return f"var({variable})" if variable else match[0]
 
 
-def _families(style: str, sans: str, mono: str) -> str:
-    """Replace the font families of matplotlib."""
-
-    def family(names: str) -> str:
-        return f"font-family: {mono if 'mono' in names.partition(',')[0].lower() else sans}"
-
+def _replace_fonts(style: str, sans: str, mono: str) -> str:
+    """Replace the font families of matplotlib in a style attribute."""
     style = _SHORTHAND.sub(
         lambda match: f"{_expand_font(match[1])}font-size: {match[2]}; font-family: {match[3]}", style
     )
-    return _FAMILY.sub(lambda match: family(match[1]), style)
+    return _FAMILY.sub(
+        lambda match: f"font-family: {mono if 'mono' in match[1].partition(',')[0].lower() else sans}", style
+    )
 
 
 def _expand_font(words: str) -> str:

@@ -1,4 +1,4 @@
-"""Tables as values, and in HTML, LaTeX, Markdown and CSV."""
+"""Tables, and their conversion to HTML, LaTeX, Markdown and CSV."""
 
 import csv
 import io
@@ -95,8 +95,8 @@ class Cell:
         if not isfinite(value):
             return cls.number(None, digits, mark, note)
         half = _format_decimal(half_width, digits) if isfinite(half_width) else "–"
-        known = half_width if isfinite(half_width) else None
-        return cls(f"{_format_decimal(value, digits)} ± {half}", mark, note, value, known)
+        width = half_width if isfinite(half_width) else None
+        return cls(f"{_format_decimal(value, digits)} ± {half}", mark, note, value, width)
 
     @classmethod
     def count(cls, n: int) -> "Cell":
@@ -175,20 +175,20 @@ class Table:
         check_name(self.name)
         check_filled("title", self.title)
         headings = tuple(
-            column if isinstance(column, Column) else Column(column, "right" if place else "left")
-            for place, column in enumerate(self.columns)
+            column if isinstance(column, Column) else Column(column, "right" if index else "left")
+            for index, column in enumerate(self.columns)
         )
         if not headings:
             raise InvalidParameter(f"columns must not be empty; table {self.name!r} has none.", parameter="columns")
         cells = tuple(tuple(map(_to_cell, row)) for row in self.rows)
-        for place, row in enumerate(cells):
+        for index, row in enumerate(cells):
             if len(row) != len(headings):
                 raise InvalidParameter(
-                    f"rows must have {len(headings)} cells, one per column; row {place} of table {self.name!r} has "
+                    f"rows must have {len(headings)} cells, one per column; row {index} of table {self.name!r} has "
                     f"{len(row)}. Pass None for an empty cell.",
                     parameter="rows",
                     value=len(row),
-                    index=place,
+                    index=index,
                 )
         object.__setattr__(self, "headings", headings)
         object.__setattr__(self, "cells", cells)
@@ -251,13 +251,13 @@ def table_html(table: Table) -> str:
     <span aria-hidden="true">★</span><span class="unseen">best</span></span></td></tr></tbody></table>
     """
     letters = _Notes(table).letters
-    marked = [any(row[place].mark for row in table.cells) for place in range(len(table.headings))]
+    marked = [any(row[j].mark for row in table.cells) for j in range(len(table.headings))]
     body = []
     for row in table.cells:
         cells = []
-        for place, (cell, column) in enumerate(zip(row, table.headings, strict=True)):
-            tag, scope = ("th", ' scope="row"') if place == 0 else ("td", "")
-            cells.append(f"<{tag}{scope}{_html_class(column, cell)}>{_html_cell(cell, letters, marked[place])}</{tag}>")
+        for j, (cell, column) in enumerate(zip(row, table.headings, strict=True)):
+            tag, scope = ("th", ' scope="row"') if j == 0 else ("td", "")
+            cells.append(f"<{tag}{scope}{_html_class(column, cell)}>{_html_cell(cell, letters, marked[j])}</{tag}>")
         body.append(f"<tr>{''.join(cells)}</tr>\n")
     dense = ' class="dense"' if len(table.headings) > _MANY else ""
     return (
@@ -296,7 +296,7 @@ def _html_cell(cell: Cell, letters: Mapping[str, str], marked: bool) -> str:
             f'<span class="unseen">{LEGEND[cell.mark]}</span></span>'
         )
     elif marked and text:
-        # An empty sign aligns unmarked with marked cells.
+        # An empty mark aligns the cell with marked cells.
         text += '<span class="mark"></span>'
     return text + (f"<sup>{letters[cell.note]}</sup>" if cell.note else "")
 
@@ -324,7 +324,7 @@ def table_latex(table: Table) -> str:
     inner = [r"\toprule", *_latex_groups(table.headings), *lines, r"\bottomrule"]
     return "\n".join(
         [
-            r"% Needs \usepackage{booktabs}.",
+            r"% Requires \usepackage{booktabs}.",
             r"\begin{table}",
             r"  \centering",
             f"  \\caption{{{caption}}}",
@@ -340,7 +340,7 @@ def table_latex(table: Table) -> str:
 
 
 def end_sentence(text: str) -> str:
-    """Return a title with final punctuation."""
+    """Return a title with a final full stop, unless it ends with punctuation."""
     return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
@@ -402,8 +402,8 @@ def table_csv(table: Table) -> str:
     """
     titles: list[str] = []
     columns: list[list[object]] = []
-    for place, heading in enumerate(table.headings):
-        cells = [row[place] for row in table.cells]
+    for j, heading in enumerate(table.headings):
+        cells = [row[j] for row in table.cells]
         titles.append(heading.full_title)
         columns.append([cell.text if cell.value is None else cell.value for cell in cells])
         if any(cell.half_width is not None for cell in cells):

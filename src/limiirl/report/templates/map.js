@@ -4,7 +4,7 @@
 const NEAR = 9; // largest distance in pixels between the pointer and a selected feature
 const SLOW = 24; // milliseconds; scenes that take longer are moved as an image during a gesture
 const CLOSEST = 6; // pixels per metre at the largest zoom
-const calm = matchMedia("(prefers-reduced-motion: reduce)");
+const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
 
 const EARTH = 6371000; // metres
 
@@ -322,7 +322,7 @@ class Chart {
   glide(step) {
     this.tip.hidden = true;
     this.hit = null;
-    const frames = calm.matches ? 1 : 8;
+    const frames = reducedMotion.matches ? 1 : 8;
     let left = frames;
     const next = () => {
       step(1 / frames);
