@@ -15,16 +15,9 @@ from scipy import stats
 
 from limiirl.errors import InvalidParameter
 from limiirl.experiments.spec import METHODS
-from limiirl.report.figures import (
-    Plot,
-    five_numbers,
-    method_styles,
-    plot_boxes,
-    plot_differences,
-    plot_margin,
-    plot_sweep,
-)
-from limiirl.report.figures.style import MEASURES
+from limiirl.report.figures import Plot, plot_boxes, plot_differences, plot_margin, plot_sweep
+from limiirl.report.figures.comparisons import five_numbers
+from limiirl.report.figures.style import MEASURES, method_styles
 from limiirl.report.svg import MUTED, SERIES, VARIABLES
 from tests.helpers import raises
 
@@ -113,7 +106,7 @@ def test_boxes_are_drawn_at_the_quartiles():
 def test_methods_without_values_are_marked():
     drawn = plot_boxes({"n_iter": {HARD: [3.0, 4.0]}, "nll": {HARD: [1.0, 2.0], "supervised": [None, 2.0]}})
     render(drawn)
-    assert [text.get_text() for text in panel(drawn.figure, "Iterations").texts] == ["none"]
+    assert [text.get_text() for text in panel(drawn.figure, "Iterations").texts] == ["no data"]
     assert [(row["method"], row["n"], row["failed"]) for row in drawn.rows if row["measure"] == "nll"] == [
         (HARD, 2, 0),
         ("supervised", 1, 1),
@@ -195,7 +188,7 @@ def test_the_axis_of_a_nonnegative_measure_starts_at_zero():
 def test_margin_draws_mean_interval_and_worlds():
     rng = np.random.default_rng(2)
     values = {w: rng.normal(3.0 - 8 * w, 0.3, 10) for w in (0.0, 0.05, 0.1)}
-    drawn = plot_margin(values)
+    drawn = plot_margin(values, "wind w")
     render(drawn)
     (ax,) = drawn.figure.axes
     *dots, middle = ax.lines
@@ -207,7 +200,7 @@ def test_margin_draws_mean_interval_and_worlds():
     for row in drawn.rows:
         near = band[np.isclose(band[:, 0], row["wind w"], rtol=0.0, atol=1e-12), 1]
         np.testing.assert_allclose((near.min(), near.max()), (row["low"], row["high"]), rtol=1e-12)
-    render(plot_margin({0.0: [1.0], 0.1: [None]}))
+    render(plot_margin({0.0: [1.0], 0.1: [None]}, "wind w"))
 
 
 def test_differences_are_paired_by_world():
@@ -215,7 +208,7 @@ def test_differences_are_paired_by_world():
         "anid": {HARD: [0.1, 0.3, None, 0.2], RANDOM: [0.4, 0.2, 0.5, 0.2], "supervised": [0.0, 0.1, 0.2, NAN]},
         "n_iter": {HARD: [3, 4, 5, 6], RANDOM: [10, 20, 30, None], "supervised": [None] * 4},
     }
-    drawn = plot_differences(values)
+    drawn = plot_differences(values, RANDOM)
     render(drawn)
     row = drawn.rows[0]
     np.testing.assert_allclose(row["mean"], np.mean([-0.3, 0.1, 0.0]), rtol=1e-12)
@@ -228,11 +221,11 @@ def test_differences_are_paired_by_world():
     np.testing.assert_allclose(interval.get_xdata(), [row["low"], row["high"]], rtol=1e-12)
     np.testing.assert_allclose(mean.get_xdata(), [row["mean"]], rtol=1e-12)
     labels = [text.get_text() for text in drawn.figure.axes[1].texts]
-    assert labels == ["lower in 3 of 3", "none"]
+    assert labels == ["lower in 3 of 3", "no data"]
 
 
 def test_differences_of_one_world_have_no_interval_and_no_test():
-    drawn = plot_differences({"gevd": {HARD: [1.0], RANDOM: [3.0]}})
+    drawn = plot_differences({"gevd": {HARD: [1.0], RANDOM: [3.0]}}, RANDOM)
     render(drawn)
     assert drawn.rows[0]["mean"] == -2.0
     assert math.isnan(drawn.rows[0]["low"])
@@ -241,9 +234,9 @@ def test_differences_of_one_world_have_no_interval_and_no_test():
 
 def test_differences_need_the_baseline_and_the_same_worlds():
     with raises(InvalidParameter, parameter="values", value="anid"):
-        plot_differences({"anid": {HARD: [1.0]}})
+        plot_differences({"anid": {HARD: [1.0]}}, RANDOM)
     with raises(InvalidParameter, parameter="values", value=HARD):
-        plot_differences({"anid": {HARD: [1.0, 2.0], RANDOM: [1.0]}})
+        plot_differences({"anid": {HARD: [1.0, 2.0], RANDOM: [1.0]}}, RANDOM)
 
 
 def test_methods_have_fixed_and_distinct_styles():
@@ -278,7 +271,13 @@ def test_special_characters_in_names_are_not_formulas():
 
 
 def test_empty_input_gives_an_empty_figure():
-    for drawn in (plot_boxes({}), plot_boxes({"nll": {}}), plot_sweep({}, "K"), plot_margin({}), plot_differences({})):
+    for drawn in (
+        plot_boxes({}),
+        plot_boxes({"nll": {}}),
+        plot_sweep({}, "K"),
+        plot_margin({}, "w"),
+        plot_differences({}, RANDOM),
+    ):
         render(drawn)
         assert drawn.rows == []
         assert drawn.columns == {}

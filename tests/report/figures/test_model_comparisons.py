@@ -15,15 +15,13 @@ from scipy import optimize, stats
 from limiirl.experiments.studies import BEYOND_MODELS, BEYOND_STARTS
 from limiirl.report.figures import (
     Plot,
-    method_styles,
-    model_styles,
     plot_by_model,
     plot_by_start,
     plot_quality,
     plot_value_counts,
 )
 from limiirl.report.figures.comparisons import separate_labels
-from limiirl.report.figures.style import new_figure, root_axis
+from limiirl.report.figures.style import method_styles, model_styles, new_figure, root_axis
 from limiirl.report.svg import MUTED, VARIABLES
 
 NAN = float("nan")
@@ -85,7 +83,7 @@ def test_quality_has_one_marker_per_model_and_initialisation(scores):
         assert ax.get_yscale() == "log"
         low, high = ax.get_ylim()
         assert all(low < mark.get_ydata()[0] < high for mark in marks)
-    row = next(r for r in drawn.rows if (r["model"], r["start"]) == ("Sigma-GIRL", "supervised"))
+    row = next(r for r in drawn.rows if (r["model"], r["initialisation"]) == ("Sigma-GIRL", "supervised"))
     assert math.isnan(row["seconds"])
     np.testing.assert_allclose(row["anid"], scores["Sigma-GIRL"]["supervised"]["anid"].mean(), rtol=1e-12)
     assert row["n"] == 12
@@ -109,7 +107,10 @@ def test_quality_with_missing_results():
     }
     drawn = plot_quality(values)
     render(drawn)
-    assert [(row["model"], row["start"]) for row in drawn.rows] == [("MaxEnt", "k-means, MLE"), ("mine", "my start")]
+    assert [(row["model"], row["initialisation"]) for row in drawn.rows] == [
+        ("MaxEnt", "k-means, MLE"),
+        ("mine", "my start"),
+    ]
     assert math.isnan(drawn.rows[0]["gevd_low"])
     assert drawn.figure.axes[0].get_yscale() == "linear"  # 2 and 0.5 are not far apart
 

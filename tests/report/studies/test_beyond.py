@@ -160,16 +160,18 @@ def test_fit_times_have_the_initialisation_of_the_paper(folder, raw):
 
 def test_figures_have_the_means_of_the_records(folder, raw):
     for row in rows(folder, "figures/quality.csv"):
-        method = join_method(row["model"], row["start"])
+        method = join_method(row["model"], row["initialisation"])
         for measure in ("anid", "gevd"):
             np.testing.assert_allclose(float(row[measure]), raw(ELEMENTS, method, 3, measure).mean(), rtol=1e-12)
-        assert (row["seconds"] == "nan") == (row["start"] == "supervised")
+        assert (row["seconds"] == "nan") == (row["initialisation"] == "supervised")
     for row in rows(folder, "figures/beyond-wind.csv"):
         method = join_method(row["model"], "supervised" if row["supervised"] == "True" else "k-means, MLE")
         values = raw(WIND, method, float(row["wind w"]), row["measure"])
         np.testing.assert_allclose(float(row["mean"]), values.mean(), rtol=1e-12)
     for row in rows(folder, "figures/beyond-elements-gevd.csv"):
-        values = raw(ELEMENTS, join_method(row["model"], row["start"]), int(float(row["elements E = K"])), "gevd")
+        values = raw(
+            ELEMENTS, join_method(row["model"], row["initialisation"]), int(float(row["elements E = K"])), "gevd"
+        )
         np.testing.assert_allclose(float(row["mean"]), values.mean(), rtol=1e-12)
 
 

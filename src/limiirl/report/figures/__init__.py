@@ -1,8 +1,6 @@
 """Figures of a report: matplotlib figures with their data and text alternatives, drawn from plain arrays."""
 
 from limiirl.report.figures.comparisons import (
-    FiveNumbers,
-    five_numbers,
     plot_boxes,
     plot_differences,
     plot_histogram,
@@ -17,16 +15,10 @@ from limiirl.report.figures.intents import (
     plot_rewards,
     plot_weights,
 )
-from limiirl.report.figures.style import MEASURES, MethodStyle, Plot, method_styles, model_styles
+from limiirl.report.figures.style import Plot
 
 __all__ = [
-    "MEASURES",
-    "FiveNumbers",
-    "MethodStyle",
     "Plot",
-    "five_numbers",
-    "method_styles",
-    "model_styles",
     "plot_boxes",
     "plot_by_model",
     "plot_by_start",

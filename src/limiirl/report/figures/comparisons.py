@@ -104,8 +104,8 @@ def plot_boxes(
     height = 0.33 if any("\n" in a and "\n" in b for a, b in pairwise(labels)) else 0.26
     figure, axes, spare = new_panels(len(values), 0.66 + height * max(len(methods), 2))
     rows: list[Row] = []
-    for place, (name, by_method) in enumerate(values.items()):
-        ax = axes[place]
+    for index, (name, by_method) in enumerate(values.items()):
+        ax = axes[index]
         for y, method in enumerate(methods):
             box = five_numbers(by_method.get(method, ()))
             mean, half = (reference or {}).get(name, {}).get(method, (float("nan"), float("nan")))
@@ -122,7 +122,7 @@ def plot_boxes(
         if logarithmic:
             log_axis(ax, "x", everything)
         ax.set(title=about.title, xlabel=about.axis)
-        set_rows(ax, labels if place % 2 == 0 else [""] * len(labels), bins=None if logarithmic else 5)
+        set_rows(ax, labels if index % 2 == 0 else [""] * len(labels), bins=None if logarithmic else 5)
     add_legend(figure, _box_legend(paper=reference is not None), spare)
     worlds = max((row["n"] for row in rows), default=0)
     ends = {
@@ -156,13 +156,13 @@ def _box_legend(*, paper: bool) -> list[Patch | Line2D]:
         Line2D([], [], color=MUTED, linestyle="", marker="d", markersize=3.2, label="outlier"),
     ]
     if paper:
-        entries.append(Line2D([], [], marker="o", linewidth=1.0, label="paper, mean and 95 %", **_PAPER_MARK))
+        entries.append(Line2D([], [], marker="o", linewidth=1.0, label="paper: mean and 95 % interval", **_PAPER_MARK))
     return entries
 
 
 @use_report_style
 def plot_value_counts(values: Mapping[str, Mapping[str, Mapping[str, ArrayLike]]]) -> Plot:
-    """Draw a dot per distinct value with area proportional to its count, above the mean and its 95 % interval.
+    """Draw one dot per distinct value with area proportional to its count, above the mean and its 95 % interval.
 
     `values` maps measure -> setting -> method -> (n,), with one value per repeat and None or NaN for a failed trial.
     Rows of panels are measures and columns are settings. The axis spans the values; wider intervals are clipped.
@@ -237,7 +237,7 @@ def _count_legend(n: int) -> list[Line2D]:
 
 
 @use_report_style
-def plot_differences(values: Mapping[str, Mapping[str, ArrayLike]], baseline: str = "random rewards") -> Plot:
+def plot_differences(values: Mapping[str, Mapping[str, ArrayLike]], baseline: str) -> Plot:
     """Plot the paired differences of each method from a baseline, one dot per world, with mean and 95 % interval.
 
     `values` maps measure -> method -> (n,). Entry i of all methods belongs to the same world; pairs with None or NaN
@@ -248,8 +248,8 @@ def plot_differences(values: Mapping[str, Mapping[str, ArrayLike]], baseline: st
     styles = method_styles([baseline, *methods])
     figure = new_figure((0.62 + 0.33 * max(len(methods), 1)) * max(len(differences), 1))
     rows: list[Row] = []
-    for place, (name, by_method) in enumerate(differences.items()):
-        ax = figure.add_subplot(len(differences), 1, place + 1)
+    for index, (name, by_method) in enumerate(differences.items()):
+        ax = figure.add_subplot(len(differences), 1, index + 1)
         for y, method in enumerate(methods):
             difference = by_method.get(method, np.zeros(0))
             row = _summarise_difference(difference)
@@ -305,7 +305,7 @@ def _summarise_difference(difference: FloatArray) -> Row:
 
 def _draw_difference(ax: Axes, y: float, difference: FloatArray, row: Row, style: MethodStyle) -> None:
     finite = np.sort(difference[np.isfinite(difference)])
-    label = f"lower in {row['lower']} of {row['n']}" if finite.size else "none"
+    label = f"lower in {row['lower']} of {row['n']}" if finite.size else "no data"
     ax.text(1.01, y, label, transform=ax.get_yaxis_transform(), va="center", fontsize="small", color=MUTED)
     # Deterministic vertical jitter keeps equal differences visible.
     jitter = (np.arange(finite.size) * 3 % 7 - 3) / 22.0
@@ -331,7 +331,7 @@ def plot_quality(values: Mapping[str, Mapping[str, Mapping[str, ArrayLike]]]) ->
     rows = [_quality_row(model, start, at) for model, by in values.items() for start, at in by.items()]
     rows = [row for row in rows if row["n"]]
     models = list(dict.fromkeys(row["model"] for row in rows))
-    starts = list(dict.fromkeys(row["start"] for row in rows))
+    starts = list(dict.fromkeys(row["initialisation"] for row in rows))
     colours, shapes = model_styles(models), method_styles(starts)
     figure = new_figure(sum(_HEIGHTS))
     panels = figure.subplots(2, 1, height_ratios=_HEIGHTS)
@@ -339,7 +339,7 @@ def plot_quality(values: Mapping[str, Mapping[str, Mapping[str, ArrayLike]]]) ->
         shown = [row for row in rows if np.isfinite(row[name])]
         _set_scales(ax, shown, name)
         for row in shown:
-            _draw_marker(ax, row, name, colours[row["model"]], shapes[row["start"]])
+            _draw_marker(ax, row, name, colours[row["model"]], shapes[row["initialisation"]])
         _label_models(ax, shown, name, colours, height)
     panels[0].set_title("Reward quality against clustering quality")
     panels[1].set_title("Reward quality against fit time")
@@ -348,7 +348,7 @@ def plot_quality(values: Mapping[str, Mapping[str, Mapping[str, ArrayLike]]]) ->
 
 
 def _quality_row(model: str, start: str, at: Mapping[str, ArrayLike]) -> Row:
-    row: Row = {"model": model, "start": start, "n": 0}
+    row: Row = {"model": model, "initialisation": start, "n": 0}
     for name in _MEASURES:
         interval = summarise(at.get(name, ()))
         row |= {name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high}
@@ -414,17 +414,17 @@ def _label_models(ax: Axes, rows: Sequence[Row], name: str, colours: Mapping[str
     at = {model: float(to_axes.transform((row[name], row["gevd"]))[1]) for model, row in middle.items()}
     order = sorted(at, key=lambda model: at[model])
     # Title, ticks and axis label occupy about 0.7 inches of the height of a panel.
-    places = separate_labels(np.array([at[model] for model in order]), _LINE / (height - 0.7))
-    for model, place in zip(order, places, strict=True):
+    positions = separate_labels(np.array([at[model] for model in order]), _LINE / (height - 0.7))
+    for model, position in zip(order, positions, strict=True):
         row, colour = middle[model], colours[model].colour
         where: Keywords = {"xycoords": "data", "textcoords": "axes fraction", "va": "center", "annotation_clip": False}
         line = {"arrowstyle": "-", "color": colour, "linewidth": 0.7, "alpha": 0.5, "shrinkA": 1, "shrinkB": 4}
         text = wrap_label(model, 18)
-        ax.annotate(text, (row[name], row["gevd"]), (1.02, place), color=colour, arrowprops=line, **where)
+        ax.annotate(text, (row[name], row["gevd"]), (1.02, position), color=colour, arrowprops=line, **where)
 
 
 def separate_labels(positions: FloatArray, distance: float) -> FloatArray:
-    """Return the least-squares shift of sorted positions so that neighbours are at least `distance` apart.
+    """Return sorted positions, shifted by least squares so that neighbours are at least `distance` apart.
 
     >>> separate_labels(np.array([0.1, 0.5, 0.52]), 0.1).round(3).tolist()
     [0.1, 0.46, 0.56]
@@ -447,7 +447,9 @@ def _describe_quality(rows: Sequence[Row]) -> str:
     parts = []
     for model in dict.fromkeys(row["model"] for row in rows):
         best = min((row for row in rows if row["model"] == model), key=lambda row: float(row["gevd"]))
-        parts.append(f"{model} {format_number(best['gevd'])} with {best['start']} (ANID {format_number(best['anid'])})")
+        parts.append(
+            f"{model} {format_number(best['gevd'])} with {best['initialisation']} (ANID {format_number(best['anid'])})"
+        )
     return f"GEVD against ANID and fit time by model and initialisation. Lowest GEVD per model: {'; '.join(parts)}."
 
 

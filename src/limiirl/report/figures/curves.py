@@ -60,9 +60,9 @@ def plot_sweep(
     rows: list[Row] = []
     for ax, (name, by_method) in zip(axes, values.items(), strict=True):
         drawn = []
-        for place, (method, points) in enumerate(by_method.items()):
+        for index, (method, points) in enumerate(by_method.items()):
             lines = _summarise_points(points)
-            _draw_line(ax, lines, styles[method], _line_offset(place, len(by_method)))
+            _draw_line(ax, lines, styles[method], _line_offset(index, len(by_method)))
             drawn += [{"measure": name, "method": method, parameter: x, **row} for x, row in lines.items()]
         rows += drawn
         _finish(ax, get_measure(name), drawn, parameter, mark)
@@ -74,7 +74,7 @@ def plot_sweep(
 
 
 @use_report_style
-def plot_margin(values: Points, parameter: str = "wind w") -> Plot:
+def plot_margin(values: Points, parameter: str) -> Plot:
     """Plot the margins (n,) between intents against the wind, one value per world (paper, Assumption 1)."""
     figure = new_figure(2.5, NARROW)
     ax = figure.add_subplot()
@@ -100,7 +100,8 @@ def plot_by_model(
     """Plot measures against a parameter, one panel per measure and one line per behaviour model.
 
     `values` and `supervised` map measure -> model -> parameter -> (n,), with one value per world and None or NaN for a
-    failed trial. `supervised` has the models given the true labels; they are dashed and have no intervals.
+    failed trial. `supervised` has the values of the same models given the true labels, drawn as dashed lines without
+    intervals.
     """
     models = list(dict.fromkeys(name for by in (*values.values(), *supervised.values()) for name in by))
     styles = model_styles(models)
@@ -108,9 +109,9 @@ def plot_by_model(
     rows: list[Row] = []
     for ax, (name, by) in zip(axes, values.items(), strict=True):
         drawn: list[Row] = []
-        for place, model in enumerate(models):
+        for index, model in enumerate(models):
             points, given = (_summarise_points(of.get(model, {})) for of in (by, supervised.get(name, {})))
-            _draw_line(ax, points, styles[model], _line_offset(place, len(models)))
+            _draw_line(ax, points, styles[model], _line_offset(index, len(models)))
             ax.plot(
                 list(given), [row["mean"] for row in given.values()], **{**line_style(styles[model]), **_SUPERVISED}
             )
@@ -139,12 +140,12 @@ def plot_by_start(values: Mapping[str, Mapping[str, Points]], name: str, paramet
         for start, given in by.items():
             points = _summarise_points(given)
             _draw_line(ax, points, styles[start], _line_offset(starts.index(start), len(starts)))
-            rows += [{"model": model, "start": start, parameter: x, **row} for x, row in points.items()]
+            rows += [{"model": model, "initialisation": start, parameter: x, **row} for x, row in points.items()]
     for ax, model in zip(axes, values, strict=True):
         _finish(ax, _model_measure(name)._replace(title=model, axis=""), rows, parameter, root=name == "anid")
         ax.set_ylabel(get_measure(name).title)
     add_legend(figure, [legend_line(styles[start]) for start in starts], spare)
-    ends = _describe_last(rows, parameter, "start", group="model")
+    ends = _describe_last(rows, parameter, "initialisation", group="model")
     return Plot(figure, rows, f"{get_measure(name).title} by initialisation, one panel per model. {ends}")
 
 
@@ -178,8 +179,8 @@ def _draw_line(ax: Axes, points: Mapping[float, Row], style: MethodStyle, offset
     xs, middle, low, high = _arrays(points)
     moved = ax.transData + ScaledTranslation(offset / 72.0, 0.0, ax.figure.dpi_scale_trans)
     ax.plot(xs, middle, transform=moved, label=style.label, **line_style(style))
-    known = np.isfinite(low)
-    ax.vlines(xs[known], low[known], high[known], color=style.colour, linewidth=1.1, alpha=0.75, transform=moved)
+    finite = np.isfinite(low)
+    ax.vlines(xs[finite], low[finite], high[finite], color=style.colour, linewidth=1.1, alpha=0.75, transform=moved)
 
 
 def _finish(
@@ -218,7 +219,7 @@ def _finish(
         ax.set_xlim(*_x_limits(xs, log=suits_log_axis(xs)))
     if mark is not None:
         ax.axvline(mark, color=MUTED, linewidth=1.0, linestyle=(0, (2, 2)), zorder=0)
-    ax.set_title(f"{about.title}" + (f", {about.axis}" if about.axis in ("seconds",) else ""))
+    ax.set_title(f"{about.title}, {about.axis}" if about.axis == "seconds" else about.title)
     ax.set_xlabel(parameter)
     ax.tick_params(axis="x", labelcolor=INK)
     ax.grid(visible=True, axis="y", color=RULE)

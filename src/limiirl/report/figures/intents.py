@@ -11,7 +11,6 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import FloatArray
-from limiirl.errors import InvalidParameter
 from limiirl.report.figures.style import (
     Keywords,
     Plot,
@@ -42,42 +41,34 @@ _RING: Keywords = {"color": INK, "markerfacecolor": "none", "markeredgewidth": 1
 
 
 @use_report_style
-def plot_responsibilities(U: ArrayLike, labels: ArrayLike | None = None, names: Sequence[str] | None = None) -> Plot:
-    """Plot responsibilities U (N, K) as strips, one row per intent and one column per demonstration.
+def plot_responsibilities(U: ArrayLike, labels: ArrayLike, names: Sequence[str]) -> Plot:
+    """Plot responsibilities U (N, K) as strips, one row per learned intent and one column per demonstration.
 
     Demonstrations are sorted by true intent (`labels`, drawn above the strips with their `names`) and then by the
-    responsibility of the learned intent with the same index, so that a perfect result is a staircase. Without labels,
-    they are sorted by most likely intent.
+    responsibility of the learned intent with the same index, so that a perfect result is a staircase.
     """
-    shown = np.array(U, dtype=np.float64)
-    if shown.ndim != 2 or shown.size == 0:
-        raise InvalidParameter.of("U", shown.shape, "must have shape (N, K) with N, K >= 1")
-    truth = None if labels is None else np.asarray(labels, dtype=np.int64)
-    if truth is not None and truth.shape != shown.shape[:1]:
-        raise InvalidParameter.of(
-            "labels", truth.shape, f"must have shape ({len(shown)},), one entry per demonstration"
-        )
-    group = shown.argmax(axis=1) if truth is None else truth
-    # True intents without a learned counterpart have no column.
-    learned = group < shown.shape[1]
-    own = np.where(learned, shown[np.arange(len(shown)), np.where(learned, group, 0)], shown.max(axis=1))
-    order = np.lexsort((-own, group))
+    shown, truth = np.array(U, dtype=np.float64), np.asarray(labels, dtype=np.int64)
     n, n_intents = shown.shape
-    figure = new_figure(0.95 + 0.3 * n_intents + (0.0 if truth is None else 0.35), NARROW)
-    ratios = [1.0] if truth is None else [0.7, float(n_intents)]
-    axes = figure.subplots(len(ratios), 1, squeeze=False, sharex=True, height_ratios=ratios)[:, 0]
-    _draw_strips(axes[-1], shown[order])
-    axes[-1].set_xlabel(f"demonstrations, sorted by {'most likely' if truth is None else 'true'} intent")
-    correct = ""
-    if truth is not None:
-        _draw_truth(axes[0], truth[order], names)
-        correct = f" The true intent is the most likely one for {int(np.sum(shown.argmax(axis=1) == truth))} of them."
+    # True intents without a learned counterpart have no column.
+    learned = truth < n_intents
+    own = np.where(learned, shown[np.arange(n), np.where(learned, truth, 0)], shown.max(axis=1))
+    order = np.lexsort((-own, truth))
+    figure = new_figure(1.3 + 0.3 * n_intents, NARROW)
+    top, strips = figure.subplots(2, 1, sharex=True, height_ratios=[0.7, float(n_intents)])
+    _draw_truth(top, truth[order], names)
+    _draw_strips(strips, shown[order])
+    strips.set_xlabel("demonstrations, sorted by true intent")
     rows: list[Row] = [
-        {"demonstration": int(i), "true": "" if truth is None else int(truth[i])}
-        | {f"u_{k}": float(shown[i, k]) for k in range(n_intents)}
+        {"demonstration": int(i), "true": int(truth[i])} | {f"u_{k}": float(shown[i, k]) for k in range(n_intents)}
         for i in order
     ]
-    return Plot(figure, rows, f"Responsibilities of {n_intents} intents for {n} demonstrations.{correct}")
+    correct = int(np.sum(shown.argmax(axis=1) == truth))
+    return Plot(
+        figure,
+        rows,
+        f"Responsibilities of {n_intents} intents for {n} demonstrations. The true intent is the most likely one for "
+        f"{correct} of them.",
+    )
 
 
 def _draw_strips(ax: Axes, U: FloatArray) -> None:
@@ -93,11 +84,11 @@ def _draw_strips(ax: Axes, U: FloatArray) -> None:
     _remove_frame(ax)
 
 
-def _draw_truth(ax: Axes, truth: NDArray[np.int64], names: Sequence[str] | None) -> None:
+def _draw_truth(ax: Axes, truth: NDArray[np.int64], names: Sequence[str]) -> None:
     for k in np.unique(truth).tolist():
         first, last = int(np.argmax(truth == k)), int(truth.size - np.argmax(truth[::-1] == k))
         ax.barh(0, last - first, left=first, height=0.9, color=intent_colour(k), edgecolor=PAPER, linewidth=1.0)
-        name = wrap_label(names[k] if names is not None and k < len(names) else str(k), 12, 1)
+        name = wrap_label(names[k] if k < len(names) else str(k), 12, 1)
         ax.text((first + last) / 2, 0, name, ha="center", va="center", color=PAPER, fontsize="small", clip_on=True)
     ax.set_yticks([0], ["true"])
     ax.tick_params(axis="x", labelbottom=False)
@@ -111,17 +102,17 @@ def _remove_frame(ax: Axes) -> None:
 
 
 @use_report_style
-def plot_weights(true: ArrayLike, learned: ArrayLike, names: Sequence[str] | None = None) -> Plot:
+def plot_weights(true: ArrayLike, learned: ArrayLike, names: Sequence[str]) -> Plot:
     """Plot the true (K',) and learned (K,) mixture weights, one row per intent."""
     sides = to_floats(true), to_floats(learned)
     n = max(side.size for side in sides)
     a, b = (np.concatenate([side, np.full(n - side.size, np.nan)]) for side in sides)
-    labels = [names[k] if names is not None and k < len(names) else f"{k}" for k in range(n)]
+    labels = [names[k] if k < len(names) else f"intent {k}" for k in range(n)]
     figure = new_figure(0.62 + 0.3 * n, NARROW)
     ax = figure.add_subplot()
     for k in range(n):
         _draw_pair(ax, k, 100.0 * a[k], 100.0 * b[k], intent_colour(k))
-    set_rows(ax, [wrap_label(name) if names is not None else f"intent {name}" for name in labels], bottom=0.5)
+    set_rows(ax, [wrap_label(name) for name in labels], bottom=0.5)
     ax.set_xlim(0.0, 108.0 * float(np.nanmax(np.concatenate([a, b, [0.0]])) or 1.0))
     ax.set_xlabel("mixture weight, %")
     add_legend(figure, _pair_legend())
@@ -145,17 +136,13 @@ def _pair_legend() -> list[Line2D]:
 
 
 @use_report_style
-def plot_rewards(
-    learned: ArrayLike, feature_names: Sequence[str], true: ArrayLike | None = None, names: Sequence[str] | None = None
-) -> Plot:
+def plot_rewards(learned: ArrayLike, feature_names: Sequence[str], true: ArrayLike, names: Sequence[str]) -> Plot:
     """Plot learned and true reward weights (K, d), one panel per intent and one row per feature.
 
-    Learned intent k corresponds to true intent k; their numbers may differ.
+    Learned intent k corresponds to true intent k; the numbers of learned and true intents may differ.
     """
-    thetas = _check_rewards(learned, "learned", len(feature_names))
-    d = thetas.shape[1]
-    truth = np.full((0, d), np.nan) if true is None else _check_rewards(true, "true", d)
-    n = max(len(thetas), len(truth))
+    thetas, truth = np.array(learned, dtype=np.float64), np.array(true, dtype=np.float64)
+    n, d = max(len(thetas), len(truth)), len(feature_names)
     a, b = (np.concatenate([block, np.full((n - len(block), d), np.nan)]) for block in (truth, thetas))
     figure, axes, spare = new_panels(n, 0.72 + 0.2 * max(d, 3))
     finite = np.concatenate([a.ravel(), b.ravel(), [0.0]])
@@ -164,31 +151,24 @@ def plot_rewards(
     room = 0.07 * ((high - low) or 1.0)
     rows: list[Row] = []
     for k, ax in enumerate(axes):
-        name = names[k] if names is not None and k < len(names) else f"{k}"
+        name = names[k] if k < len(names) else f"intent {k}"
         for j in range(d):
             _draw_pair(ax, j, a[k, j], b[k, j], intent_colour(k))
             about = {"intent": name, "feature": feature_names[j]}
             rows.append({**about, "true": a[k, j].item(), "learned": b[k, j].item()})
-        ax.set_title(wrap_label(name, 30, 1) if names is not None else f"intent {name}")
+        ax.set_title(wrap_label(name, 30, 1))
         set_rows(ax, [wrap_label(name, 22, 1) if k % 2 == 0 else "" for name in feature_names], bins=5)
         ax.axvline(0.0, color=MUTED, linewidth=0.8, zorder=0.5)
         ax.set_xlabel("reward θ")
         ax.grid(visible=True, color=RULE)
         ax.set_xlim(low - room, high + room)
-    add_legend(figure, _pair_legend() if true is not None else _pair_legend()[1:], spare)
+    add_legend(figure, _pair_legend(), spare)
     errors = np.abs(a - b)
     worst = ""
     if np.isfinite(errors).any():
         k, j = divmod(int(np.nanargmax(errors)), d)
         worst = f" The largest error is {format_number(float(errors[k, j]))} ({feature_names[j]}, intent {k})."
     return Plot(figure, rows, f"Rewards of {d} features for each of {n} intents.{worst}")
-
-
-def _check_rewards(values: ArrayLike, name: str, d: int) -> FloatArray:
-    array = np.array(values, dtype=np.float64)
-    if array.ndim != 2 or array.shape[1] != d:
-        raise InvalidParameter.of(name, array.shape, f"must have shape (K, {d}), one column per feature")
-    return array
 
 
 @use_report_style
@@ -209,7 +189,7 @@ def plot_flow(weights: ArrayLike, evd: ArrayLike, value: float) -> Plot:
         if w > 0.0
     ]
     parts = ", ".join(
-        f"learned {row['learned']} with true {row['true']} ({100 * row['flow']:.3g} % at {format_number(row['evd'])})"
+        f"learned {row['learned']} and true {row['true']} ({100 * row['flow']:.3g} %, EVD {format_number(row['evd'])})"
         for row in sorted(rows, key=lambda row: -row["contribution"])[:3]
     )
     alt = f"Optimal matching of intents with GEVD {format_number(value)}. Largest contributions: {parts}."
@@ -244,12 +224,12 @@ def plot_convergence(histories: Mapping[str, ArrayLike]) -> Plot:
     if positive.size:
         log_axis(excess, "y", positive)
     raw.set(title="Training NLL", xlabel="EM iteration")
-    excess.set(title="NLL above the lowest NLL", xlabel="EM iteration")
+    excess.set(title="NLL minus the lowest NLL", xlabel="EM iteration")
     for ax in (raw, excess):
         ax.grid(visible=True, axis="y", color=RULE)
         ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     add_legend(figure, [legend_line(style) for style in styles.values()])
     if not finite:
-        return Plot(figure, rows, "No EM iterations.")
+        return Plot(figure, rows, "There are no EM iterations.")
     ends = [f"{name}: {format_number(nll[-1])} after {nll.size - 1} iterations" for name, nll in finite.items()]
     return Plot(figure, rows, f"NLL by EM iteration; the lowest is {format_number(best)}. {'; '.join(ends)}.")

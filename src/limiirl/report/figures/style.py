@@ -88,7 +88,7 @@ def to_floats(values: ArrayLike) -> FloatArray:
 
 
 def summarise(values: ArrayLike) -> Interval:
-    """Return the mean of the finite values with its 95 % interval, NaN for fewer than two values."""
+    """Return the mean of the finite values with its 95 % interval, which is NaN for fewer than two values."""
     array = to_floats(values)
     finite = array[np.isfinite(array)]
     nan = float("nan")
@@ -111,14 +111,14 @@ def use_report_style(draw: Callable[P, R]) -> Callable[P, R]:
 
 def new_figure(height: float, width: float = WIDTH) -> Figure:
     """Return an empty figure that pyplot does not track."""
-    # Padding, because the font of the page differs from that of the layout.
+    # Padding, because the font of the page differs from the font used for the layout.
     figure = Figure(figsize=(width, height))
     figure.set_layout_engine("constrained", w_pad=0.06, h_pad=0.06)
     return figure
 
 
 def new_panels(n: int, height: float, columns: int = 2) -> tuple[Figure, list[Axes], Axes | None]:
-    """Return a figure, its n panels, and the free cell after them, or None if there is no free cell."""
+    """Return a figure, its n panels, and the empty cell after the last panel (None if the grid is full)."""
     columns = max(min(columns, n), 1)
     lines = max(-(-n // columns), 1)
     figure = new_figure(height * lines)
@@ -141,9 +141,9 @@ def set_rows(ax: Axes, labels: Sequence[str], *, bottom: float = 0.4, bins: int 
 
 
 def note_empty(ax: Axes, y: float) -> None:
-    """Write "none" in a row without values."""
-    place = ax.get_yaxis_transform()
-    ax.text(0.02, y, "none", transform=place, va="center", fontsize="small", color=MUTED, fontstyle="italic")
+    """Write "no data" in a row without values."""
+    across = ax.get_yaxis_transform()
+    ax.text(0.02, y, "no data", transform=across, va="center", fontsize="small", color=MUTED, fontstyle="italic")
 
 
 def log_axis(ax: Axes, side: str, values: FloatArray) -> None:
@@ -189,7 +189,7 @@ def suits_log_axis(values: FloatArray) -> bool:
 
 
 def add_legend(figure: Figure, handles: Sequence[Any], spare: Axes | None = None, columns: int = 2) -> None:
-    """Draw the legend in the spare cell or, without one, below the panels."""
+    """Draw the legend in the spare cell or, if there is none, below the panels."""
     if spare is not None:
         spare.legend(handles=handles, loc="center left", bbox_to_anchor=(0.0, 0.5), handlelength=2.6)
         return
@@ -214,7 +214,7 @@ def format_number(value: float) -> str:
 
 
 def describe_range(rows: Iterable[Row], label: str, key: str = "mean", *, rising: bool = False) -> str:
-    """Return "A (1) to B (2)" for the first and the last row in the order of a key, or "" without rows."""
+    """Return "A (1) to B (2)" for the first and the last row in the order of a key, or "" if there are no rows."""
     ordered = sorted(rows, key=lambda row: float(row[key]), reverse=rising)
     return " to ".join(f"{row[label]} ({format_number(row[key])})" for row in [*ordered[:1], *ordered[-1:]])
 
@@ -236,8 +236,8 @@ def _style(colour: str, marker: str, dashes: Any = _SOLID, *, filled: bool = Tru
     return MethodStyle("", colour, marker, dashes, colour if filled else "none")
 
 
-# Keys are the letters and digits of a name. Markers and dashes distinguish methods without colour: methods with initial
-# rewards by MLE are solid and filled, those with means are dashed and open; the supervised reference is grey.
+# Keys are the letters and digits of a name. Markers and dashes distinguish methods without colour: methods with
+# initial rewards by MLE are solid and filled, methods with mean rewards are dashed and open, and supervised is grey.
 _STYLES: dict[str, MethodStyle] = {
     "kmeansmle": _style(SERIES[0], "o"),
     "kmeansmean": _style(SERIES[5], "s", _DASH, filled=False),
@@ -249,7 +249,7 @@ _STYLES: dict[str, MethodStyle] = {
     "beststartnoem": _style(SERIES[7], "h", _DASHDOT, filled=False),
     "kmeanssplitandmerge": _style(SERIES[3], "*", _DASHDOT),
     "supervised": _style(MUTED, "X", _DOT),
-    # Initialisations of Sigma-GIRL, which are in the same figures as the random and supervised ones only.
+    # Initialisations of Sigma-GIRL; they share figures with random and supervised methods only.
     "kmeansrewardfeatures": _style(SERIES[0], "o"),
     "kmeanspolicyfeatures": _style(SERIES[5], "s", _DASH, filled=False),
     "gmmrewardfeatures": _style(SERIES[2], "^"),
