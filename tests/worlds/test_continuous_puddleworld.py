@@ -20,12 +20,12 @@ from limiirl.worlds.continuous_puddleworld import (
     Adam,
     GaussianPolicy,
     Walks,
-    attempt,
-    gradient,
+    compute_rewards,
+    compute_scores,
+    compute_shaped_rewards,
+    estimate_gradient,
     reward_features,
-    score_functions,
-    shape_rewards,
-    step_rewards,
+    run_training,
     trace_positions,
     train,
     walk,
@@ -84,11 +84,11 @@ def test_gradient_equals_the_jacobians_and_is_unbiased():
     rng = np.random.default_rng(0)
     scores, rewards = rng.normal(size=(30, 7, 4)), rng.normal(size=(30, 7))
     wanted = jacobians(scores, rewards[..., None], gamma=1.0, floor=0.0)[..., 0].mean(axis=0)
-    np.testing.assert_allclose(gradient(scores, rewards), wanted, rtol=1e-9)
+    np.testing.assert_allclose(estimate_gradient(scores, rewards), wanted, rtol=1e-9)
     # Actions N(w, 0.25) in two steps, paid a_0 and 3 a_0 a_1: the expected sum is w + 3 w^2, its grad 1 + 6 w.
     w, n = 0.7, 100_000
     a = rng.normal(w, 0.5, size=(n, 2))
-    estimate = gradient(((a - w) / 0.25)[..., None], np.column_stack([a[:, 0], 3.0 * a[:, 0] * a[:, 1]]))
+    estimate = estimate_gradient(((a - w) / 0.25)[..., None], np.column_stack([a[:, 0], 3.0 * a[:, 0] * a[:, 1]]))
     np.testing.assert_allclose(estimate, [1.0 + 6.0 * w], atol=0.15, rtol=0)  # five standard errors
 
 
@@ -109,7 +109,7 @@ def some_walks(kind: str, seed: int = 2) -> tuple[GaussianPolicy, Walks]:
 
 def test_scores_are_gradients_of_the_log_density():
     policy, walks = some_walks("up")
-    scores = score_functions(policy, walks)
+    scores = compute_scores(policy, walks)
     T = scores.shape[1]
     assert not walks.live[:, T:].any()
 
@@ -127,7 +127,7 @@ def test_scores_are_gradients_of_the_log_density():
 
 def test_rewards_stop_at_the_arrival_and_shaping_telescopes():
     _, walks = some_walks("up")
-    paid = step_rewards("up", walks)
+    paid = compute_rewards("up", walks)
     steps = walks.live.sum(axis=1)
     for i in range(20):
         features = walks.reward_features[i, : steps[i]].sum(axis=0)
@@ -147,14 +147,14 @@ def test_rewards_stop_at_the_arrival_and_shaping_telescopes():
     gained = far(walks.positions[:, 0]) - 0.9**T * far(walks.positions[:, -1])
     discounts = 0.9 ** np.arange(T)
     np.testing.assert_allclose(
-        shape_rewards(paid, walks, 0.9).sum(axis=1), (discounts * paid).sum(axis=1) + gained, rtol=0, atol=1e-9
+        compute_shaped_rewards(paid, walks, 0.9).sum(axis=1), (discounts * paid).sum(axis=1) + gained, rtol=0, atol=1e-9
     )
 
 
 @pytest.mark.slow
 def test_training_restarts_after_a_failure():
-    # The first attempt of this stream ends in a corner, as about every fourth does.
-    assert attempt("up", 0.999, np.random.default_rng(5))[1] < -20.0
+    # The first training run of this stream ends in a corner, as about every fourth run does.
+    assert run_training("up", 0.999, np.random.default_rng(5))[1] < -20.0
     policy = train("up", 0.999, np.random.default_rng(5))
     walks = walk(policy, "up", np.random.default_rng(0).normal(size=(100, HORIZON, 2)))
     assert not walks.live[:, -1].any()
@@ -164,7 +164,7 @@ def test_training_restarts_after_a_failure():
 def test_training_without_success_warns(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(continuous_puddleworld, "ATTEMPTS", 2)
     rng = np.random.default_rng(5)
-    tries = [attempt("up", 0.999, rng) for _ in range(2)]
+    tries = [run_training("up", 0.999, rng) for _ in range(2)]
     best, most = max(tries, key=lambda result: result[1])
     assert most < continuous_puddleworld.ACCEPTED
     with pytest.warns(ConvergenceWarning, match=rf"'up' with gamma=0.999 .* return is {most:.3g}"):

@@ -28,7 +28,7 @@ def check_gamma(value: object) -> None:
 
 
 def sampling_generator(world_seed: int, seed: Seed, stream: int) -> np.random.Generator:
-    """Return the random generator of a sample; `stream` makes it independent of other generators of the world."""
+    """Return a random generator for a sample; generators with different values of `stream` are independent."""
     if isinstance(seed, Integral):
         return np.random.default_rng([world_seed, check_seed(seed), stream])
     return as_generator(seed)
@@ -71,7 +71,7 @@ def geometric_weights(n_intents: int, p: float) -> FloatArray:
     n_intents : int
         Number K of intents.
     p : float
-        In [0, 1); the weights are equal for 0.
+        Parameter in [0, 1) of the geometric distribution; 0 gives equal weights.
 
     Examples
     --------
@@ -89,10 +89,7 @@ def geometric_weights(n_intents: int, p: float) -> FloatArray:
 
 
 def allocate_demonstrations(n: int, ensemble: RewardEnsemble, weights: ArrayLike | None) -> IntArray:
-    """Return the number of demonstrations (K,) of each intent; default weights: those of the ensemble.
-
-    If `weights` is given, every intent has at least one demonstration.
-    """
+    """Return the number of demonstrations (K,) of each intent, at least one if `weights` is given."""
     if weights is None:
         return intent_counts(n, ensemble.weights)
     K = ensemble.n_intents
@@ -163,14 +160,14 @@ class IntentWorld(ABC):
         return policies
 
     def policies(self, policy: str = "optimal", beta: float | None = None) -> NDArray[np.float64]:
-        """Return the policies (K, P) of the demonstrators of each intent.
+        """Return the demonstrators' policies (K, P), one per intent.
 
         Parameters
         ----------
         policy : {"optimal", "boltzmann"}
             Optimal and uniform over tied actions, or `boltzmann_policy`.
         beta : float, optional
-            Inverse temperature of "boltzmann"; default: 5.
+            Inverse temperature of the "boltzmann" policy. Default: 5.
         """
         check_choice(policy, "policy", POLICIES)
         if policy == "optimal":
@@ -202,11 +199,11 @@ class IntentWorld(ABC):
             Maximum number of states per demonstration.
         weights : array_like, shape (K,), optional
             Mixture weights; every intent has at least one demonstration. Default: the weights of the ensemble.
-            `geometric_weights` are the paper's unequal weights.
+            `geometric_weights` returns the paper's unequal weights.
         policy : {"optimal", "boltzmann"}
             Policy of the demonstrators: optimal and uniform over tied actions, or `boltzmann_policy`.
         beta : float, optional
-            Inverse temperature of "boltzmann"; default: 5, as in the paper's released code.
+            Inverse temperature of the "boltzmann" policy. Default: 5, as in the paper's released code.
 
         Examples
         --------

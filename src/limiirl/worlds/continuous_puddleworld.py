@@ -33,14 +33,14 @@ class GaussianPolicy:
     """Gaussian policy a ~ N(W^T x(s), variance I) with radial basis features x(s) of a position.
 
     The centres form a square grid that includes the corners, numbered along x first. The bandwidth is half the distance
-    between neighbouring centres, and the features of a position sum to 1.
+    between adjacent centres, and the features of a position sum to 1.
 
     Parameters
     ----------
     weights : (p, b)
-        W, for p = 4, 9, 16, 25, ... features and actions of b components. Copied and made read-only.
+        Weight matrix W for p = 4, 9, 16, 25, ... features and actions of b components; copied and made read-only.
     variance : float
-        Variance of each component.
+        Variance of each component of an action.
 
     Examples
     --------
@@ -100,7 +100,7 @@ class GaussianPolicy:
 
 START, GOAL, RADIUS = (0.0, 4.5), (9.0, 4.5), 1.0
 HORIZON = 30
-"""Number of steps."""
+"""Maximum number of steps per trajectory."""
 PUDDLE = (2.0, 7.0)
 """Bounds of the puddle, an open square, in x and y."""
 FEATURE_NAMES = ("dry", "puddle", "goal")
@@ -111,7 +111,7 @@ KINDS: Mapping[str, tuple[float, float, float]] = MappingProxyType(
 )
 """Reward weights of each kind of agent: cost of a step, cost of a step in the puddle, reward of the goal."""
 
-# Distance of positions from the upper walls.
+# Minimum distance of positions from the upper walls.
 _MARGIN = 1e-8
 
 
@@ -121,15 +121,15 @@ class Walks(NamedTuple):
     Attributes
     ----------
     positions : (n, H + 1, 2)
-        Position before each step, and at the end; constant after the goal.
+        Position before each step, and after the last step; constant after arrival at the goal.
     policy_features : (n, H, p)
-        Radial features of the position before each step; zero after the goal.
+        Radial features of the position before each step; zero after arrival.
     actions : (n, H, 2)
-        Actions before clipping; zero after the goal.
+        Actions before clipping; zero after arrival.
     reward_features : (n, H, 3)
-        Reward features of the position after each step; (0, 0, 1) after the goal.
+        Reward features of the position after each step; (0, 0, 1) after arrival.
     live : (n, H) bool
-        Steps up to arrival at the goal.
+        True in the steps up to arrival at the goal.
     """
 
     positions: FloatArray
@@ -145,7 +145,7 @@ def move(positions: FloatArray, actions: FloatArray) -> FloatArray:
     return np.minimum(np.maximum(positions + steps, 0.0), SIZE - _MARGIN)
 
 
-def distance(positions: FloatArray) -> FloatArray:
+def goal_distance(positions: FloatArray) -> FloatArray:
     """Return the distance of positions (..., 2) from the goal disc; it is 0 inside the disc."""
     return np.maximum(np.hypot(positions[..., 0] - GOAL[0], positions[..., 1] - GOAL[1]) - RADIUS, 0.0)
 
@@ -158,7 +158,7 @@ def in_goal(positions: FloatArray) -> NDArray[np.bool_]:
 def in_puddle(positions: FloatArray, kind: str) -> NDArray[np.bool_]:
     """Return the mask of positions (..., 2) in the puddle of one kind of agent, outside of the goal.
 
-    For "up" the lower half of the square belongs to the puddle, for "down" the upper half.
+    For "up", the lower half of the square is part of the puddle; for "down", the upper half.
     """
     inside = np.all((positions > PUDDLE[0]) & (positions < PUDDLE[1]), axis=-1)
     if kind == "up":
@@ -178,7 +178,7 @@ def reward_features(positions: FloatArray, kind: str) -> FloatArray:
 
 
 def walk(policy: GaussianPolicy, kind: str, noise: FloatArray) -> Walks:
-    """Return the trajectories of a policy for standard normal noise (n, H, 2)."""
+    """Simulate n trajectories of a policy with standard normal noise (n, H, 2)."""
     n, H, _ = noise.shape
     positions = np.tile(np.array(START), (n, H + 1, 1))
     x, means = np.zeros((n, H, policy.n_features)), np.zeros((n, H, 2))
@@ -210,19 +210,19 @@ def trace_positions(actions: FloatArray, live: NDArray[np.bool_]) -> FloatArray:
 
 
 ITERATIONS, EPISODES, LEARNING_RATE = 100, 50, 0.1
-"""Training of Sigma-GIRL's agents: iterations, trajectories per iteration, and Adam's learning rate."""
+"""Training of the agents: number of iterations, trajectories per iteration, and learning rate of Adam."""
 
 SHAPING = 1.0
 """Scale of the shaping reward during training; see `train`."""
 ACCEPTED, ATTEMPTS = -20.0, 10
-"""Mean return below which training is repeated, and the maximum number of attempts."""
+"""Minimum mean return of an accepted policy, and maximum number of training runs."""
 
 _N_FEATURES = 25
 # Keeps the baseline finite if all scores are zero.
 _TINY = 1e-10
 
 
-def gradient(scores: FloatArray, rewards: FloatArray) -> FloatArray:
+def estimate_gradient(scores: FloatArray, rewards: FloatArray) -> FloatArray:
     """Return the GPOMDP estimate (d,) of the policy gradient from scores (n, H, d) and discounted rewards (n, H).
 
     It is the mean over trajectories of ``sum_t G_t (r_t - b_t)``, where G_t is the sum of scores up to t, and b_t is
@@ -252,22 +252,23 @@ class Adam:
 
 
 def train(kind: str, gamma: float, rng: np.random.Generator) -> GaussianPolicy:
-    """Return a policy trained for one kind of agent as in Ramponi et al. (2020), with three changes.
+    """Train a policy for one kind of agent as in Ramponi et al. (2020), with three changes.
 
     - Shaping: gamma Phi(s') - Phi(s) is added to each reward, where -Phi is the distance from the goal. It preserves
-      the ranking of policies that reach the goal (Ng, Harada and Russell 1999); without it most policies do not.
+      the ranking of policies that reach the goal (Ng, Harada and Russell 1999); without shaping, most policies do not
+      reach the goal.
     - Restarts: about a quarter of the training runs end in a corner, with mean returns near -30 instead of above -20.
       Training is repeated if the mean return is below `ACCEPTED`.
     - Initialisation: paths through and around the puddle are equally short for "center"; its initial mean action
       points towards the goal, so that it crosses the puddle like the released agent.
 
-    If no attempt succeeds, e.g. for small gamma, the best policy is returned with a `ConvergenceWarning`.
+    If no training run succeeds, as for small gamma, the best policy is returned with a `ConvergenceWarning`.
     """
-    best, best_return = attempt(kind, gamma, rng)
+    best, best_return = run_training(kind, gamma, rng)
     for _ in range(ATTEMPTS - 1):
         if best_return >= ACCEPTED:
             break
-        policy, mean_return = attempt(kind, gamma, rng)
+        policy, mean_return = run_training(kind, gamma, rng)
         if mean_return > best_return:
             best, best_return = policy, mean_return
     if best_return < ACCEPTED:
@@ -280,37 +281,38 @@ def train(kind: str, gamma: float, rng: np.random.Generator) -> GaussianPolicy:
     return best
 
 
-def attempt(kind: str, gamma: float, rng: np.random.Generator) -> tuple[GaussianPolicy, float]:
-    """Return the policy of one training run, and its mean return in the last iteration."""
+def run_training(kind: str, gamma: float, rng: np.random.Generator) -> tuple[GaussianPolicy, float]:
+    """Run the training once; return the policy and its mean return in the last iteration."""
     weights = rng.random((_N_FEATURES, 2)) - (0.0, 0.5 if kind == "center" else 0.0)
     adam = Adam(LEARNING_RATE)
     for _ in range(ITERATIONS):
         policy = GaussianPolicy(weights)
         walks = walk(policy, kind, rng.standard_normal((EPISODES, HORIZON, 2)))
-        grad = gradient(score_functions(policy, walks), shape_rewards(step_rewards(kind, walks), walks, gamma))
+        rewards = compute_rewards(kind, walks)
+        grad = estimate_gradient(compute_scores(policy, walks), compute_shaped_rewards(rewards, walks, gamma))
         weights = weights + adam.step(grad).reshape(weights.shape)
     # As in the released code, the last update is discarded.
-    return policy, float(np.mean(np.sum(step_rewards(kind, walks), axis=1)))
+    return policy, float(np.mean(np.sum(rewards, axis=1)))
 
 
-def score_functions(policy: GaussianPolicy, walks: Walks) -> FloatArray:
-    """Return the gradients of log pi (n, T, p b) for the T steps of the longest trajectory."""
+def compute_scores(policy: GaussianPolicy, walks: Walks) -> FloatArray:
+    """Return the scores grad log pi (n, T, p b) of the T steps of the longest trajectory."""
     T = _longest(walks)
     x, a, live = walks.policy_features[:, :T], walks.actions[:, :T], walks.live[:, :T]
     residual = (a - policy.mean(x)) * live[..., None] / policy.variance
     return np.asarray((x[..., :, None] * residual[..., None, :]).reshape(len(x), T, -1))
 
 
-def step_rewards(kind: str, walks: Walks) -> FloatArray:
+def compute_rewards(kind: str, walks: Walks) -> FloatArray:
     """Return the rewards (n, T) of the steps up to arrival at the goal."""
     T = _longest(walks)
     return np.asarray(walks.reward_features[:, :T] @ np.array(KINDS[kind]) * walks.live[:, :T])
 
 
-def shape_rewards(rewards: FloatArray, walks: Walks, gamma: float) -> FloatArray:
+def compute_shaped_rewards(rewards: FloatArray, walks: Walks, gamma: float) -> FloatArray:
     """Return discounted rewards (n, T) with potential-based shaping."""
     T = rewards.shape[1]
-    cost = SHAPING * distance(walks.positions[:, : T + 1])
+    cost = SHAPING * goal_distance(walks.positions[:, : T + 1])
     return np.asarray(gamma ** np.arange(T) * (rewards + cost[:, :-1] - gamma * cost[:, 1:]))
 
 
@@ -343,7 +345,7 @@ class ContinuousPuddleWorld:
     kinds : sequence of str
         Kind of each agent; agents of one kind have the same policy.
     gamma : float
-        Discount in (0, 1] of the training.
+        Discount in (0, 1] that is used in training.
     seed : int
         Seed of the policies.
 
@@ -403,7 +405,7 @@ class ContinuousPuddleWorld:
 
     @cached_property
     def ensemble(self) -> RewardEnsemble:
-        """True rewards, weighted by the fraction of agents; not identifiable (see the class)."""
+        """True rewards, weighted by the fraction of agents; the rewards are not identifiable (see the class)."""
         return RewardEnsemble(np.bincount(self.labels) / len(self.labels), self.thetas)
 
     def policy(self, kind: str) -> GaussianPolicy:
@@ -419,9 +421,9 @@ class ContinuousPuddleWorld:
         return {}
 
     def walks(self, kind: str, n: int, seed: Seed = 0) -> Walks:
-        """Return n trajectories of one kind of agent, with positions.
+        """Sample n trajectories of one kind of agent, with positions.
 
-        All kinds have the same noise for the same seed; use different seeds for independent trajectories.
+        Equal seeds give equal noise for all kinds of agents; use different seeds for independent trajectories.
         """
         check_count(n, "n")
         return self._walks(check_choice(kind, "kind", tuple(KINDS)), n, sampling_generator(self.seed, seed, 1))
@@ -430,7 +432,7 @@ class ContinuousPuddleWorld:
         return walk(self.policy(kind), kind, rng.standard_normal((n, HORIZON, 2)))
 
     def agents(self, n_trajectories: int = 100, seed: Seed = 0) -> Agents:
-        """Return one agent per entry of `kinds`, with the intents as labels.
+        """Sample the trajectories of one agent per entry of `kinds`; the labels are the intents.
 
         Parameters
         ----------
@@ -463,7 +465,7 @@ class ContinuousPuddleWorld:
         ax : matplotlib Axes, optional
             Default: a new figure with a transparent background.
         agents : Agents, optional
-            Agents of this world or released agents; their first 60 trajectories are drawn, with a dot per step.
+            Agents of this world, or released agents. Up to 60 trajectories of each are drawn, with one dot per step.
         """
         from limiirl.worlds.plotting import draw_puddle
 

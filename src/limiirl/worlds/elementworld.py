@@ -25,7 +25,7 @@ class ElementWorld(GridWorld):
 
     There are `n_elements * zone_size` rows, which wrap around, and `height` columns. Each element is a lane of
     `zone_size` rows; from column 1 on, every column is shifted relative to the previous one by an integer uniform on
-    -2..2. Column 0 is the start zone and the last column the goal.
+    -2..2. Column 0 is the start zone, and the last column is the goal.
 
     The actions are `ACTIONS`. A feasible move succeeds with probability ``1 - wind``; otherwise the agent moves to one
     of the other feasible neighbours, uniformly. A move beyond the first or last column leaves the agent in its
@@ -35,7 +35,7 @@ class ElementWorld(GridWorld):
     Parameters
     ----------
     n_elements : int
-        Number E of elements, and of intents.
+        Number E of elements, which is also the number of intents.
     wind : float
         Probability in [0, 1] that a move fails.
     height : int
@@ -113,7 +113,7 @@ class ElementWorld(GridWorld):
 
     @property
     def signs(self) -> NDArray[np.str_]:
-        """Symbol of every cell in `str(world)`: S, G, or the number of its element from 1."""
+        """Symbol of every cell in `str(world)`: S, G, or the number of its element, from 1."""
         return np.array(["S", "G", *(str(e) for e in range(1, self.n_elements + 1))])[self.grid]
 
     @cached_property

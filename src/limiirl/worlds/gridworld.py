@@ -28,8 +28,8 @@ def grid_edges(shape: tuple[int, int], wind: float, terminal: NDArray[np.bool_],
     """Return source, action, target and probability of every transition from a nonterminal cell.
 
     A move succeeds with probability ``1 - wind``, and otherwise leads to one of the other neighbours, uniformly; a move
-    into a wall leaves the agent in its cell. `shape` is (rows, columns), at least 2 each, and 3 rows if they wrap;
-    `terminal` (S,) is indexed by ``row * columns + column``.
+    into a wall leaves the agent in its cell. `shape` is (rows, columns), at least (2, 2), or (3, 2) if rows wrap
+    around; `terminal` (S,) is indexed by ``row * columns + column``.
     """
     n_rows, n_columns = shape
     src = np.flatnonzero(~terminal)
@@ -73,7 +73,7 @@ class GridWorld(IntentWorld):
 
     @property
     def cell_types(self) -> tuple[str, ...]:
-        """Names of the cell types; default: the feature names."""
+        """Names of the cell types; by default, the feature names."""
         return self.feature_names
 
     @property
@@ -88,7 +88,7 @@ class GridWorld(IntentWorld):
 
     @property
     def state_names(self) -> tuple[str, ...]:
-        """Row and column of every state: "(0, 1)"."""
+        """Name of every state: its row and column, such as "(0, 1)"."""
         return tuple(f"({row}, {column})" for row, column in np.ndindex(self.shape))
 
     def state(self, row: int, column: int) -> int:

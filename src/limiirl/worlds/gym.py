@@ -44,7 +44,7 @@ class ContinuousPuddleEnv(gymnasium.Env[Any, Any]):
     >>> env = gymnasium.make("limiirl.worlds.gym:limiirl/ContinuousPuddleWorld-v0", kind="border")
     >>> position, info = env.reset(seed=0)
     >>> for _ in range(3):
-    ...     position, reward, arrived, cut_off, info = env.step(np.array([1.0, 0.5]))
+    ...     position, reward, terminated, truncated, info = env.step(np.array([1.0, 0.5]))
     >>> position.tolist(), reward, info["reward_features"].tolist()
     ([3.0, 6.0], -10.0, [0.0, -1.0, 0.0])
     """
@@ -69,7 +69,7 @@ class ContinuousPuddleEnv(gymnasium.Env[Any, Any]):
         return self._position.copy(), {"reward_features": np.zeros(3)}
 
     def step(self, action: ArrayLike) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
-        """Take a step; in the goal the agent stays without reward."""
+        """Take a step; an agent in the goal stays there and receives no reward."""
         position = self._current_position()
         displacement = np.asarray(action, dtype=np.float64)
         if displacement.shape != (2,) or not np.all(np.isfinite(displacement)):
@@ -124,7 +124,7 @@ def locate_state(world: Any, state: int) -> tuple[int, int] | None:
 
 
 MAX_EPISODE_STEPS = 49
-"""Steps after which a registered environment truncates: 50 states, like the worlds' demonstrations."""
+"""Maximum number of steps in a registered environment: 50 states, as in the demonstrations of the worlds."""
 
 Outcome: TypeAlias = tuple[float, int, float, bool]
 
@@ -147,7 +147,7 @@ class WorldEnv(gymnasium.Env[Any, Any]):
     intent : int, optional
         Index of the intent. Default: each reset draws one from the mixture weights. Reported in ``info["intent"]``.
     render_mode : "ansi" or "rgb_array", optional
-        Render the world as text or as an image, with the agent marked.
+        Render the world as text or as an image, with a marker at the state of the agent.
     **parameters
         Parameters of a named world, such as ``wind=0.2``. `seed` determines the world, `reset(seed=...)` the episode.
 
@@ -168,7 +168,7 @@ class WorldEnv(gymnasium.Env[Any, Any]):
     def __init__(
         self, world: Any, *, intent: int | None = None, render_mode: str | None = None, **parameters: Any
     ) -> None:
-        self.world = _build(world, parameters)
+        self.world = _build_world(world, parameters)
         mdp, ensemble = self.world.mdp, self.world.ensemble
         _check_intent(intent, ensemble.n_intents)
         _check_start(mdp)
@@ -184,7 +184,7 @@ class WorldEnv(gymnasium.Env[Any, Any]):
 
     @property
     def initial_state_distrib(self) -> NDArray[np.float64]:
-        """Start distribution (S,), with the name that toy-text environments use."""
+        """Start distribution (S,), named as in Gymnasium's toy-text environments."""
         p0: FloatArray = self.world.mdp.p0
         return p0
 
@@ -192,7 +192,7 @@ class WorldEnv(gymnasium.Env[Any, Any]):
     def P(self) -> dict[int, dict[int, list[Outcome]]]:
         """Transitions as in toy-text environments: ``P[s][a] = [(probability, next state, reward, done), ...]``.
 
-        Only available actions are listed. Rewards are computed for the current intent; nan before the first reset.
+        Only available actions are listed. Rewards are those of the current intent, or NaN if no intent has been drawn.
         """
         mdp = self.world.mdp
         table: dict[int, dict[int, list[Outcome]]] = {s: {} for s in range(mdp.n_states)}
@@ -208,8 +208,10 @@ class WorldEnv(gymnasium.Env[Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
         """Start an episode: draw the intent, unless it is fixed, and the start state."""
         super().reset(seed=seed, options=options)
-        self._intent = self._draw(self.world.ensemble.weights) if self._fixed_intent is None else self._fixed_intent
-        self._state = self._draw(self.world.mdp.p0)
+        self._intent = (
+            self._draw_index(self.world.ensemble.weights) if self._fixed_intent is None else self._fixed_intent
+        )
+        self._state = self._draw_index(self.world.mdp.p0)
         return self._state, self._info(self._state, self._intent)
 
     def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
@@ -221,7 +223,7 @@ class WorldEnv(gymnasium.Env[Any, Any]):
         mdp = self.world.mdp
         edges = self._edges(self._state, int(action))
         if edges.start < edges.stop:
-            edge = edges.start + self._draw(mdp.prob[edges])
+            edge = edges.start + self._draw_index(mdp.prob[edges])
             reward, self._state = self._reward(edge, self._intent), int(mdp.dst[edge])
         else:
             ended = mdp.terminal[self._state]
@@ -243,7 +245,7 @@ class WorldEnv(gymnasium.Env[Any, Any]):
 
         return AgentPicture(self.world)
 
-    def _draw(self, weights: NDArray[np.float64]) -> int:
+    def _draw_index(self, weights: NDArray[np.float64]) -> int:
         """Return a random index with probability proportional to its weight."""
         cumulative = np.cumsum(weights)
         # Without the limit, rounding could select an index beyond the last positive weight.
@@ -270,7 +272,7 @@ class WorldEnv(gymnasium.Env[Any, Any]):
         return {"intent": intent, "action_mask": mask}
 
 
-def _build(world: Any, parameters: dict[str, Any]) -> Any:
+def _build_world(world: Any, parameters: dict[str, Any]) -> Any:
     if isinstance(world, str):
         check_choice(world, "world", tuple(WORLDS))
         return WORLDS[world](**parameters)

@@ -25,7 +25,7 @@ _CLEAR, _DISLIKED = -2.0, -5.0
 
 
 class Objects(NamedTuple):
-    """Objects of an `ObjectWorld`: row, column, outer and inner colour of each, (n,) int64."""
+    """Row, column, outer colour and inner colour of every object of an `ObjectWorld`, each (n,) int64."""
 
     row: NDArray[np.int64]
     column: NDArray[np.int64]
@@ -48,15 +48,15 @@ class ObjectWorld(GridWorld):
     Parameters
     ----------
     size : int
-        Number of rows and of columns, at least 2.
+        Number of rows, which is also the number of columns; at least 2.
     n_objects : int
         Number of objects: at least one per colour, and at most one per cell.
     n_colours : int
-        Number of outer colours, and of inner colours.
+        Number of outer colours, which is also the number of inner colours.
     n_intents : int
         Number K of intents, at most `n_colours`.
     radius : int
-        Largest Manhattan distance at which an object is near.
+        Objects within this Manhattan distance of a cell are near it.
     wind : float
         Probability in [0, 1] that a move fails.
     gamma : float

@@ -1,4 +1,4 @@
-"""Plots of the worlds; imported lazily, because it imports matplotlib."""
+"""Plots of the worlds; imported lazily, because this module imports matplotlib."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -51,7 +51,7 @@ class WorldFigure(NamedTuple):
     """Plot of a world: axes, positions of the states and legend."""
 
     ax: Axes
-    positions: FloatArray  # (S, 2) of the states
+    positions: FloatArray  # (S, 2) position of each state
     handles: list[Artist]
     jitter: float = 0.27  # largest displacement of a demonstration
     period: int | None = None  # number of rows if they wrap around
@@ -67,7 +67,7 @@ def draw_world(
     """Draw a world and demonstrations; see `IntentWorld.plot`."""
     if demos is None and labels is not None:
         raise InvalidParameter.of("labels", labels, "must be None without demos")
-    intents = None if demos is None else _intents(demos, labels, world.mdp.n_states)
+    intents = None if demos is None else _resolve_intents(demos, labels, world.mdp.n_states)
     rewards = None if theta is None else world.mdp.rewards(np.asarray(theta, dtype=np.float64))[0][:, 0]
     picture = world.draw(rewards, ax, faded=demos is not None)
     handles = list(picture.handles)
@@ -88,7 +88,7 @@ def text_colour() -> str:
     return NEUTRAL if colour == mpl.rcParamsDefault["text.color"] else colour
 
 
-def axes_for(ax: Axes | None, width: float, height: float) -> Axes:
+def prepare_axes(ax: Axes | None, width: float, height: float) -> Axes:
     """Return `ax`, or the axes of a new transparent figure of this size in inches."""
     if ax is None:
         _, ax = plt.subplots(figsize=(width, height), layout="constrained", facecolor="none")
@@ -100,7 +100,7 @@ def axes_for(ax: Axes | None, width: float, height: float) -> Axes:
     return ax
 
 
-def colour_bar(ax: Axes, mappable: Any) -> None:
+def add_colour_bar(ax: Axes, mappable: Any) -> None:
     """Add a colour bar of rewards."""
     bar = ax.figure.colorbar(mappable, ax=ax, shrink=0.8)
     bar.set_label("reward", color=text_colour())
@@ -126,10 +126,10 @@ def contrasting_text_colour(colour: Any) -> str:
     return LIGHT if np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) < 0.45 else DARK
 
 
-def _intents(demos: Demonstrations, labels: ArrayLike | None, n_states: int) -> NDArray[Any] | None:
-    """Return the intent (N,) of each demonstration, the most probable intent for responsibilities; None if unknown."""
+def _resolve_intents(demos: Demonstrations, labels: ArrayLike | None, n_states: int) -> NDArray[Any] | None:
+    """Return the (most probable) intent (N,) of each demonstration, or None if there are no labels."""
     if not isinstance(demos, Demonstrations):
-        raise InvalidParameter.of("demos", demos, "must be Demonstrations")
+        raise InvalidParameter.of("demos", demos, "must be a Demonstrations object")
     if int(demos.states.max(initial=0)) >= n_states:
         raise InvalidParameter.of("demos", int(demos.states.max()), f"must have states in 0..{n_states - 1}")
     labels = demos.labels if labels is None else labels
@@ -150,8 +150,8 @@ def _draw_demos(picture: WorldFigure, demos: Demonstrations, intents: NDArray[An
     handles: list[Artist] = []
     for k, intent in enumerate(np.unique(groups)):
         # The colour of an intent does not depend on the other intents.
-        number = int(intent) if isinstance(intent, np.integer) and intent >= 0 else k
-        colour = INTENTS[number % len(INTENTS)]
+        index = int(intent) if isinstance(intent, np.integer) and intent >= 0 else k
+        colour = INTENTS[index % len(INTENTS)]
         name = "demonstrations" if intents is None else f"intent {intent}"
         pieces: list[FloatArray] = []
         for i in np.flatnonzero(groups == intent):
@@ -206,9 +206,9 @@ _EDGE = "#999999"
 
 
 def draw_grid(world: "GridWorld", rewards: FloatArray | None, ax: Axes | None, *, faded: bool) -> WorldFigure:
-    """Draw the cells, coloured by type or by reward (S,) if given."""
+    """Draw the cells, coloured by reward (S,) if given and by cell type otherwise."""
     n_rows, n_columns = world.shape
-    ax = axes_for(ax, 0.62 * n_columns + 2.2, 0.5 * n_rows + 1.2)
+    ax = prepare_axes(ax, 0.62 * n_columns + 2.2, 0.5 * n_rows + 1.2)
     handles: list[Patch] = []
     if rewards is None:
         spare = iter(range(len(world.cell_types)))
@@ -220,7 +220,7 @@ def draw_grid(world: "GridWorld", rewards: FloatArray | None, ax: Axes | None, *
         ]
     else:
         mesh = ax.pcolormesh(rewards.reshape(world.shape), cmap=reward_map(faded=faded))
-        colour_bar(ax, mesh)
+        add_colour_bar(ax, mesh)
     mesh.set(edgecolor="white", linewidth=1.5)
     cell_colours = mesh.to_rgba(np.asarray(mesh.get_array()).reshape(world.shape))
     for (row, column), sign in np.ndenumerate(world.signs):
@@ -267,18 +267,18 @@ _DISC = 13.0  # points
 
 
 def draw_layers(world: "SyntheticWorld", rewards: FloatArray | None, ax: Axes | None, *, faded: bool) -> WorldFigure:
-    """Draw states as discs, one column per layer, coloured by feature or reward (S,), and transitions as lines."""
+    """Draw states as discs in one column per layer, coloured by feature or reward (S,), and transitions as lines."""
     mdp, tallest = world.mdp, max(layer.size for layer in world.layers)
-    ax = axes_for(ax, 0.75 * world.horizon + 2.6, 0.55 * tallest + 1.2)
+    ax = prepare_axes(ax, 0.75 * world.horizon + 2.6, 0.55 * tallest + 1.2)
     positions = np.empty((world.n_states, 2))
     for x, layer in enumerate(world.layers):
         positions[layer, 0] = x
         positions[layer, 1] = np.arange(layer.size) + (tallest - layer.size) / 2.0
     # The opacity of a line is the transition probability, averaged over the actions.
     pairs, inverse = np.unique(np.column_stack([mdp.src, mdp.dst]), axis=0, return_inverse=True)
-    likely = np.bincount(inverse.ravel(), weights=mdp.prob) / world.n_actions
+    mean_prob = np.bincount(inverse.ravel(), weights=mdp.prob) / world.n_actions
     transitions = LineCollection(list(positions[pairs]), colors=text_colour(), linewidths=0.8, zorder=1)
-    transitions.set_alpha(np.clip(0.3 * likely if faded else 0.9 * likely, 0.03, 0.9).tolist())
+    transitions.set_alpha(np.clip(0.3 * mean_prob if faded else 0.9 * mean_prob, 0.03, 0.9).tolist())
     ax.add_collection(transitions)
     handles: list[Line2D] = []
     disc: dict[str, Any] = {"linestyle": "none", "marker": "o", "markeredgecolor": DARK}
@@ -293,7 +293,7 @@ def draw_layers(world: "SyntheticWorld", rewards: FloatArray | None, ax: Axes | 
         ]
     else:
         points = ax.scatter(positions[:, 0], positions[:, 1], c=rewards, cmap=reward_map(faded=False))
-        colour_bar(ax, points)
+        add_colour_bar(ax, points)
     # Demonstrations are drawn between the transitions and the discs.
     points.set(sizes=[_DISC**2], edgecolor=DARK, zorder=3)
     colours = points.to_rgba(np.asarray(points.get_array()))
@@ -311,7 +311,7 @@ def draw_layers(world: "SyntheticWorld", rewards: FloatArray | None, ax: Axes | 
 
 
 _DRY, _WET = "#f2efe6", "#a9d3ee"
-# Trajectories drawn per agent.
+# Maximum number of trajectories drawn per agent.
 _WALKS = 60
 
 
@@ -319,7 +319,7 @@ def draw_puddle(ax: Axes | None, agents: Agents | None) -> Axes:
     """Draw the world and trajectories of agents; see `ContinuousPuddleWorld.plot`."""
     if agents is not None:
         _check_agents(agents)
-    ax = axes_for(ax, 6.4, 4.4)
+    ax = prepare_axes(ax, 6.4, 4.4)
     puddle, wide = PUDDLE[0], PUDDLE[1] - PUDDLE[0]
     ground = Rectangle((0.0, 0.0), SIZE, SIZE, facecolor=_DRY, edgecolor="none", zorder=0)
     ax.add_patch(ground)
@@ -341,7 +341,9 @@ def draw_puddle(ax: Axes | None, agents: Agents | None) -> Axes:
 
 def _check_agents(agents: Agents) -> None:
     if not isinstance(agents, Agents):
-        raise InvalidParameter.of("agents", agents, "must be Agents", remedy="Sample them with world.agents(...).")
+        raise InvalidParameter.of(
+            "agents", agents, "must be an Agents object", remedy="Sample them with world.agents(...)."
+        )
     if agents.discrete or agents[0].actions.shape[2] != 2:
         raise InvalidParameter.of("agents", agents, "must have two-dimensional actions")
 
@@ -392,16 +394,16 @@ class PuddlePicture(_Picture):
         draw_puddle(self.ax, None)
         self.fix_layout()
         style: dict[str, Any] = {"markeredgecolor": "black", "markersize": 9, "clip_on": False, "zorder": 6}
-        (self._mark,) = self.ax.plot([], [], "o", color="white", **style)
+        (self._marker,) = self.ax.plot([], [], "o", color="white", **style)
 
     def frame(self, position: NDArray[np.float64]) -> NDArray[np.uint8]:
         """Return the image (480, 600, 3) with the agent at a position (2,)."""
-        self._mark.set_data([position[0]], [position[1]])
+        self._marker.set_data([position[0]], [position[1]])
         return self.image()
 
 
 class AgentPicture(_Picture):
-    """Off-screen picture of a world with an agent; the title shows its state if the world is not an `IntentWorld`."""
+    """Off-screen picture of a world with an agent; if the world is not an `IntentWorld`, the title shows the state."""
 
     def __init__(self, world: Any) -> None:
         super().__init__(6.0, 6.0)
@@ -412,10 +414,10 @@ class AgentPicture(_Picture):
             world.plot(ax=self.ax)
             self.ax.set_title("agent in state 0")  # reserves space in the layout
         self.fix_layout()
-        self._mark = None if self._positions is None else self._draw_mark(self._positions)
+        self._marker = None if self._positions is None else self._draw_marker(self._positions)
 
-    def _draw_mark(self, positions: FloatArray) -> Line2D:
-        """Draw a ring that fits between neighbouring states, with a white rim for dark cells."""
+    def _draw_marker(self, positions: FloatArray) -> Line2D:
+        """Draw a ring that fits between adjacent states, with a white rim that is visible on dark cells."""
         pixels = self.ax.transData.transform(positions)
         nearest = np.asarray(cKDTree(pixels).query(pixels, k=2)[0])[:, 1]
         points = 72.0 / self.figure.dpi * min(nearest.min(), 60.0)
@@ -426,9 +428,9 @@ class AgentPicture(_Picture):
 
     def frame(self, state: int) -> NDArray[np.uint8]:
         """Return the image (600, 600, 3) with the agent in a state."""
-        if self._mark is None or self._positions is None:
+        if self._marker is None or self._positions is None:
             self.ax.set_title(f"agent in state {state}")
         else:
             x, y = self._positions[state]
-            self._mark.set_data([x], [y])
+            self._marker.set_data([x], [y])
         return self.image()

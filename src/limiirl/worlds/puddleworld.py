@@ -34,7 +34,7 @@ class PuddleWorld(GridWorld):
     Parameters
     ----------
     n_rows, n_columns : int
-        At least 3.
+        Numbers of rows and columns, at least 3 each.
     wind : float
         Probability in [0, 1] that a move fails.
     gamma : float

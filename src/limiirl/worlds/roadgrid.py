@@ -31,13 +31,13 @@ _SPEED = np.array([[0.80, 0.20, 0.0], [0.10, 0.85, 0.05], [0.0, 0.60, 0.40], [0.
 
 @dataclass(frozen=True)
 class StreetPlan:
-    """A strongly connected plan of J junctions, G streets between neighbours, D directed streets and B turns.
+    """Strongly connected street plan: J junctions, G streets between neighbours, D directed streets and B turns.
 
-    As in a map extract, directed streets are numbered by neighbourhood (the blocks between arterials, in random order),
-    and within it by way (the streets on a line between two arterials, forward and then backward).
+    As in a map extract, directed streets are ordered by neighbourhood (the blocks between arterials, in random order),
+    and within a neighbourhood by way (the streets on a line between two arterials, forward and then backward).
     """
 
-    radius: float  # of the town, in blocks
+    radius: float  # radius of the town, in blocks
     junctions: IntArray  # (J, 2) lattice coordinates, east and north
     on_arterial: BoolArray  # (J,)
     ends: IntArray  # (G, 2) junctions at the western or southern end, and at the other end
@@ -65,7 +65,7 @@ def plan_streets(radius: float, texture: float, rng: np.random.Generator) -> Str
     heading = lattice.axis[street] + np.where(forward, 0, 2)
     tail = lattice.first[street] + np.where(forward, 0, step[lattice.axis[street]])
     turns = _list_turns(tail, tail + step[heading], heading, side * side)
-    kept, turns = _largest_component(turns, street.size)
+    kept, turns = _find_largest_component(turns, street.size)
     street, forward = street[kept], forward[kept]
 
     neighbourhood = rng.permutation(side * side)[lattice.neighbourhood]
@@ -113,7 +113,7 @@ def _build_lattice(radius: float, texture: float, rng: np.random.Generator) -> _
     side = 2 * half + 1
     step = np.array([1, side, -1, -side])
     rows, columns = _draw_lines(half, rng), _draw_lines(half, rng)
-    first, axis = _neighbours(_inside(half, radius, rng), step)
+    first, axis = _list_adjacent(_draw_town_mask(half, radius, rng), step)
     north, east = np.divmod(first, side)
     road_class = np.where(axis == 0, rows.road_class[north], columns.road_class[east])
     built = rng.random(first.size) >= texture * _MISSING[road_class]
@@ -161,8 +161,8 @@ def _draw_lines(half: int, rng: np.random.Generator) -> _Lines:
     return _Lines(road_class, np.cumsum(road_class < _TERTIARY))
 
 
-def _inside(half: int, radius: float, rng: np.random.Generator) -> BoolArray:
-    """Return the mask of junctions in the town: a disc whose outline is deformed by two random waves."""
+def _draw_town_mask(half: int, radius: float, rng: np.random.Generator) -> BoolArray:
+    """Return the mask of the junctions in the town, a disc whose outline is deformed by two random waves."""
     north, east = np.mgrid[-half : half + 1, -half : half + 1]
     angle = np.arctan2(north, east)
     phase = rng.uniform(0.0, 2.0 * np.pi, size=2)
@@ -170,14 +170,14 @@ def _inside(half: int, radius: float, rng: np.random.Generator) -> BoolArray:
     return np.asarray(np.hypot(north, east) <= radius * outline).ravel()
 
 
-def _neighbours(inside: BoolArray, step: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the first junction and axis (0 eastwards, 1 northwards) of every pair of neighbours."""
+def _list_adjacent(inside: BoolArray, step: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the first junction and the axis (0 eastwards, 1 northwards) of every pair of adjacent junctions."""
     pairs = [np.flatnonzero(inside[: -step[axis]] & inside[step[axis] :]) for axis in range(2)]
     return np.concatenate(pairs), np.repeat([0, 1], [p.size for p in pairs])
 
 
 def _list_directions(one_way: BoolArray, reverse: BoolArray) -> tuple[IntArray, BoolArray]:
-    """Return the street and direction (True: forward) of every directed street."""
+    """Return the street of every directed street, and True if its direction is forward."""
     forward = np.flatnonzero(~(one_way & reverse))
     backward = np.flatnonzero(~(one_way & ~reverse))
     return np.concatenate([forward, backward]), np.arange(forward.size + backward.size) < forward.size
@@ -193,8 +193,8 @@ def _list_turns(tail: IntArray, head: IntArray, heading: IntArray, n_nodes: int)
     return np.column_stack([source, following[source, kind], kind])
 
 
-def _largest_component(turns: IntArray, n: int) -> tuple[IntArray, IntArray]:
-    """Return the directed streets of the largest strongly connected component, and its turns, renumbered."""
+def _find_largest_component(turns: IntArray, n: int) -> tuple[IntArray, IntArray]:
+    """Return the directed streets and the renumbered turns of the largest strongly connected component."""
     graph = csr_array((np.ones(len(turns), dtype=np.int8), (turns[:, 0], turns[:, 1])), shape=(n, n))
     _, label = connected_components(graph, directed=True, connection="strong")
     member = label == np.bincount(label).argmax()
@@ -206,7 +206,7 @@ def _largest_component(turns: IntArray, n: int) -> tuple[IntArray, IntArray]:
 BLOCK_KM = 0.11
 _STRETCH, _WAVE, _JITTER, _BOW = 0.22, 0.18, 0.1, 0.2
 LIPSCHITZ = _STRETCH + _WAVE + 2.0 * np.sqrt(2.0) * _JITTER + np.sqrt(2.0) * _BOW
-"""Bound on the Lipschitz constant of the displacement: 0.97. Streets do not cross if it is below 1."""
+"""Upper bound on the Lipschitz constant of the displacement, 0.97. Streets do not cross because it is below 1."""
 
 
 @dataclass(frozen=True)
@@ -221,9 +221,9 @@ class LatticeSegments:
 
 
 def split_streets(plan: StreetPlan, n_segments: int, rng: np.random.Generator) -> LatticeSegments | None:
-    """Split the streets at shape points into exactly `n_segments` directed segments; None if that is impossible.
+    """Split the streets at shape points into exactly `n_segments` directed segments; return None if that is impossible.
 
-    Both directions of a street share its shape points, so one cut adds a segment on a one-way street and two on others.
+    Both directions of a street share its shape points, so a cut adds one segment to a one-way street and two to others.
     """
     junctions = _place_junctions(plan, rng)
     chord = np.linalg.norm(junctions[plan.ends[:, 1]] - junctions[plan.ends[:, 0]], axis=1)
@@ -235,7 +235,7 @@ def split_streets(plan: StreetPlan, n_segments: int, rng: np.random.Generator) -
     pieces = cuts + 1
 
     def node(street: IntArray, point: IntArray) -> IntArray:
-        """Return the map node of a street's point, from 0 (first end) to its number of pieces (second end)."""
+        """Return the map node of a point of a street, numbered from 0 (first end) to its number of pieces."""
         inner = before[street] + point - 1
         at_end = np.where(point == 0, plan.ends[street, 0], plan.ends[street, 1])
         return np.where((point == 0) | (point == pieces[street]), at_end, inner)
@@ -249,7 +249,7 @@ def split_streets(plan: StreetPlan, n_segments: int, rng: np.random.Generator) -
     straight = np.column_stack([inner, inner + 1, np.zeros_like(inner)])
     at_junctions = np.column_stack([(first + count - 1)[plan.turns[:, 0]], first[plan.turns[:, 1]], plan.turns[:, 2]])
     return LatticeSegments(
-        node_xy=BLOCK_KM * np.concatenate([junctions, _draw_shapes(plan, junctions, cuts, rng)]) @ _rotation(rng),
+        node_xy=BLOCK_KM * np.concatenate([junctions, _draw_shapes(plan, junctions, cuts, rng)]) @ _draw_rotation(rng),
         tail=node(street, np.where(forward, step, total - step)),
         head=node(street, np.where(forward, step + 1, total - step - 1)),
         street=street,
@@ -272,14 +272,14 @@ def _place_junctions(plan: StreetPlan, rng: np.random.Generator) -> FloatArray:
     return np.asarray(lattice + stretched + waved + jittered)
 
 
-def _rotation(rng: np.random.Generator) -> FloatArray:
-    """Return a random rotation by up to 0.4 radians."""
+def _draw_rotation(rng: np.random.Generator) -> FloatArray:
+    """Return the matrix (2, 2) of a random rotation by up to 0.4 radians."""
     tilt = rng.uniform(-0.4, 0.4)
     return np.array([[np.cos(tilt), np.sin(tilt)], [-np.sin(tilt), np.cos(tilt)]])
 
 
 def _draw_cuts(extra: int, chord: FloatArray, one_way: BoolArray, rng: np.random.Generator) -> IntArray | None:
-    """Return the number of cuts per street, proportional to its length, that add `extra` directed segments."""
+    """Draw the number of cuts of each street in proportion to its length, so that `extra` segments are added."""
     if extra < 0:
         return None
     weight = chord * np.where(one_way, 1.0, 2.0)
@@ -296,7 +296,7 @@ def _draw_cuts(extra: int, chord: FloatArray, one_way: BoolArray, rng: np.random
 
 
 def _draw_shapes(plan: StreetPlan, junctions: FloatArray, cuts: IntArray, rng: np.random.Generator) -> FloatArray:
-    """Return the shape points in blocks, street by street: evenly spaced on an arc between the ends."""
+    """Return the shape points of all streets, in blocks, evenly spaced on an arc between the ends of the street."""
     bow = _BOW * rng.uniform(-1.0, 1.0, size=cuts.size)
     street = np.repeat(np.arange(cuts.size), cuts)
     point = np.arange(street.size) - (np.cumsum(cuts) - cuts)[street] + 1
@@ -315,7 +315,7 @@ _LEAST_STATES = 200
 _TURNS_PER_STATE = (1.2, 2.8)
 _CENTRE_RADIUS = 0.2  # relative to the town's radius
 _ATTEMPTS = 100
-_SPARE = (0.03, 0.06)  # target and maximum of removed turns, relative to n_edges - n_states
+_SPARE = (0.03, 0.06)  # target and maximum number of removed turns, relative to n_edges - n_states
 
 
 @dataclass(frozen=True)
@@ -348,7 +348,7 @@ class RoadGrid:
     tail, head : (S,) map nodes at the start and the end of each segment
     length_km : (S,)
     road_class, speed_class, region : (S,) indices into `ROAD_CLASSES`, `SPEED_CLASSES` and `REGIONS`
-    one_way : (S,) True if the opposite segment does not exist
+    one_way : (S,) True if there is no segment in the opposite direction
     turns : (E, 3) segment before and after, and index into `TURNS`
 
     Examples
@@ -390,7 +390,7 @@ class RoadGrid:
             "length_km": np.linalg.norm(end - start, axis=1),
             "road_class": plan.road_class[segments.street],
             "speed_class": plan.speed_class[segments.street],
-            "region": _region((start + end) / 2.0, _CENTRE_RADIUS * plan.radius * BLOCK_KM),
+            "region": _assign_regions((start + end) / 2.0, _CENTRE_RADIUS * plan.radius * BLOCK_KM),
             "one_way": (np.bincount(plan.street) == 1)[segments.street],
             "turns": segments.turns,
         }
@@ -436,7 +436,7 @@ class RoadGrid:
         return draw_roadgrid(self, ax)
 
 
-def _region(middle: FloatArray, centre_km: float) -> IntArray:
+def _assign_regions(middle: FloatArray, centre_km: float) -> IntArray:
     """Return the index into REGIONS of each point: the centre, or the sector of the nearest compass direction."""
     east, north = middle.T
     sixteenths = np.arctan2(north, east) / (2.0 * np.pi) * len(SECTORS)
@@ -445,7 +445,7 @@ def _region(middle: FloatArray, centre_km: float) -> IntArray:
 
 
 def _generate(n_states: int, n_edges: int, seed: int) -> tuple[StreetPlan, LatticeSegments]:
-    """Return a town with the exact numbers of segments and turns.
+    """Generate a town with exactly `n_states` segments and `n_edges` turns.
 
     Splitting a street adds as many turns as segments, so that the surplus of turns over segments depends only on the
     plan. The radius is corrected until the surplus is slightly too large; then random turns are removed until the
@@ -473,9 +473,10 @@ def _generate(n_states: int, n_edges: int, seed: int) -> tuple[StreetPlan, Latti
 
 
 def _remove_turns(plan: StreetPlan, n: int, rng: np.random.Generator) -> StreetPlan | None:
-    """Remove n random turns, keeping the breadth-first trees from and to the first street; None if too few remain.
+    """Remove n random turns; return None if fewer than n can be removed.
 
-    The two trees keep the network strongly connected.
+    Turns of the breadth-first trees from and to the first street are not removed, so that the network stays strongly
+    connected.
     """
     size = plan.street.size
     number = np.arange(1, len(plan.turns) + 1)  # from 1, because a sparse graph stores no zeros

@@ -43,13 +43,13 @@ class SyntheticWorld(IntentWorld):
     n_actions : int
         Actions per nonterminal state.
     n_features : int
-        At least one per intent.
+        Number d of features, at least one per intent.
     n_intents : int
         Number K of intents.
     branching : int
-        Targets per action, at most the size of a layer; 1 gives deterministic transitions.
+        Targets per action, at most the size of a layer; 1 makes the transitions deterministic.
     horizon : int
-        Number of layers, and of steps of every trajectory.
+        Number of layers, which is also the number of transitions of every trajectory.
     separation : float
         Separation of the intents, in [0, 1].
     gamma : float
@@ -107,7 +107,7 @@ class SyntheticWorld(IntentWorld):
 
     @cached_property
     def kinds(self) -> NDArray[np.int64]:
-        """Feature (S - 1,) of every nonterminal state. Read-only."""
+        """Index of the feature (S - 1,) of every nonterminal state. Read-only."""
         kinds = self._rng(1).permutation(np.arange(self.n_states - 1) % self.n_features)
         kinds.flags.writeable = False
         return kinds
@@ -148,12 +148,12 @@ class SyntheticWorld(IntentWorld):
         thetas = shared + self.separation * np.where(own, 0.0, _OTHERS)
         return RewardEnsemble(np.full(self.n_intents, 1.0 / self.n_intents), thetas)
 
-    def _rng(self, part: int) -> np.random.Generator:
-        return np.random.default_rng([self.seed, part])  # independent of the demonstrations
+    def _rng(self, stream: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, stream])  # independent of the demonstrations
 
     @property
     def signs(self) -> tuple[str, ...]:
-        """Symbol of every state in `str(world)`: its feature from 1, or G for the terminal state."""
+        """Symbol of every state in `str(world)`: the number of its feature, from 1, or G for the terminal state."""
         return (*(str(kind + 1) for kind in self.kinds), "G")
 
     def draw(self, rewards: NDArray[np.float64] | None, ax: "Axes | None", *, faded: bool) -> "WorldFigure":
