@@ -125,7 +125,7 @@ def test_pairs_that_do_not_fit_memory_at_once() -> None:
     mdp, thetas = costly_world()
     gpu = GpuGoalValues(mdp, device(), max_bytes=1e4)
     starts, goals = pairs(mdp, 14)
-    assert len(list(gpu._elimination.paths.parts(starts, goals, 3, 5e3))) > 2
+    assert len(list(gpu._elimination.paths.batches(starts, goals, 3, 5e3))) > 2
     compare(mdp, thetas, max_bytes=1e4)
 
 
@@ -134,7 +134,7 @@ def test_parts_take_no_more_memory_than_they_may(most: float) -> None:
     """No ancestor path is shared here, so that the memory is known; a pair that takes more is a part by itself."""
     mdp, _ = costly_world(n_states=40)
     starts, goals = np.random.default_rng(0).permutation(40).reshape(2, 20)
-    parts = list(GpuGoalValues(mdp, device())._elimination.paths.parts(starts, goals, 3, most))
+    parts = list(GpuGoalValues(mdp, device())._elimination.paths.batches(starts, goals, 3, most))
     sizes = [(routes.up.size + routes.down.size) * entry_bytes(3) for routes in parts]
     np.testing.assert_array_equal(np.sort(np.concatenate([routes.pairs for routes in parts])), np.arange(20))
     assert len(parts) > 2
@@ -167,7 +167,7 @@ def test_pairs_beyond_linear_arithmetic_are_left_to_the_cpu(reward: float) -> No
     thetas, weights = np.array([[reward], [-0.5]]), np.random.default_rng(0).uniform(0.5, 1.0, (5, 2))
     expected = cpu.log_values(thetas, starts, goals)
     assert_same(gpu.log_values(thetas, starts, goals), expected)
-    (routes,) = gpu._elimination.paths.parts(starts, goals, 2, 1e6)
+    (routes,) = gpu._elimination.paths.batches(starts, goals, 2, 1e6)
     left = np.isnan(GpuPathSums(gpu, thetas, 0.0).log_values(routes))
     far = expected[routes.pairs] < np.log(1e-240)
     far[:, 0] |= reward > 0.0  # one sum that is too large, and no sum can be relied on

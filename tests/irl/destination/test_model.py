@@ -200,10 +200,11 @@ class TestErrors:
         for call in (
             lambda: DestinationMaxEnt().sample(mdp, np.zeros(3), [2], [0]),
             lambda: DestinationMaxEnt().expected_flow(mdp, np.zeros(3), [2], [0]),
-            lambda: DestinationMaxEnt().most_likely(mdp, np.zeros(3), 2, 0),
         ):
             with raises(InvalidParameter, parameter="goals", value=0, index=0):
                 call()
+        with raises(InvalidParameter, parameter="goal", value=0, index=None):
+            DestinationMaxEnt().most_likely(mdp, np.zeros(3), 2, 0)
 
     @pytest.mark.parametrize(
         ("starts", "goals", "weights", "expected"),

@@ -1,6 +1,7 @@
-"""`GpuGoalValues`: path sums between pairs of states on a GPU, for several rewards at once.
+"""`GpuGoalValues`: path sums between pairs of states on a GPU, for several thetas at once.
 
-Policies, samples and flows of a single reward, and pairs that over- or underflow, are computed on the CPU.
+Policies, samples and flows for a single theta are computed on the CPU, as are the sums of pairs that overflow or
+underflow.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from limiirl.kernels.gpu.forward_backward import column_max
 from limiirl.kernels.gpu.sparse import SparseRows
 from limiirl.mdp import MDP
 
-# Cached sets of pairs: those of an E-step and of an M-step.
+# Number of cached queries: the pairs of an E-step and the pairs of an M-step.
 _CACHE_SIZE = 2
 
 
@@ -77,14 +78,14 @@ class AncestorPathCache:
         self._device, self._symbolic = device, symbolic
         self._recent: OrderedDict[tuple[bytes, bytes], AncestorPaths] = OrderedDict()
 
-    def parts(self, starts: IntArray, goals: IntArray, n_columns: int, max_bytes: float) -> Iterator[AncestorPaths]:
-        """Yield pairs (m,) of states in parts of at most `max_bytes`, or of one pair. A query of one part is cached."""
+    def batches(self, starts: IntArray, goals: IntArray, n_columns: int, max_bytes: float) -> Iterator[AncestorPaths]:
+        """Yield the paths of pairs (m,) in batches of at most `max_bytes`, or of one pair; a single batch is cached."""
         symbolic, key = self._symbolic, (starts.tobytes(), goals.tobytes())
         paths = self._recent.pop(key, None)
         if paths is None or (paths.up.size + paths.down.size) * entry_bytes(n_columns) > max_bytes:
             start, goal = symbolic.rank[starts], symbolic.rank[goals]
             order = np.argsort(goal, kind="stable")
-            # At most one path of the start and two of the goal, of depth + 1 states each.
+            # Each pair has at most one path of the start and two of the goal, of depth + 1 states each.
             size = (symbolic.depth[start] + 2 * symbolic.depth[goal] + 3)[order]
             cuts = _cuts(size, max_bytes / entry_bytes(n_columns))
             if cuts:
@@ -99,7 +100,7 @@ class AncestorPathCache:
 
 
 def _cuts(size: IntArray, most: float) -> list[int]:
-    """Return the cuts of sizes (m,) into the longest parts whose sums are at most `most`."""
+    """Return the indices that split sizes (m,) into the longest batches whose sums are at most `most`."""
     ends, cuts, last = np.cumsum(size), [], 0
     while last < size.size:
         before = int(ends[last - 1]) if last else 0
@@ -109,11 +110,11 @@ def _cuts(size: IntArray, most: float) -> list[int]:
 
 
 def entry_bytes(n_columns: int) -> float:
-    """Return the bytes per state of an ancestor path: the state, and per intent a value and its adjoint."""
+    """Return the bytes per state of an ancestor path: its index, and a value and an adjoint per intent."""
     return 4.0 + 16.0 * n_columns
 
 
-# Rewards per batch: the kernels are latency-bound, so that more columns cost little.
+# Maximum number of thetas per batch; additional columns cost little, because the kernels are latency-bound.
 _COLUMNS = 8
 
 
@@ -146,11 +147,11 @@ class _DeviceElimination:
         return log_w
 
     def edge_counts(self, log_w: Any, eliminated: Eliminated, adjoint: Any) -> Any:
-        """Return the derivatives (E', K) by the log-weights of edges from the adjoints of eliminated values."""
+        """Return the derivatives (E', K) with respect to the edge log-weights, from the adjoints of the values."""
         return adjoint[self.slot] * self.device.xp.exp(log_w - eliminated.value[self.slot])
 
     def features(self, mdp: MDP, flow: Any) -> FloatArray:
-        """Return the features (K, d) of edge counts (E', K), target states included."""
+        """Return the features (K, d) of edge counts (E', K), including the features of target states."""
         return self.backend.expected_features(mdp, self._into.times(flow), flow[self.backend.graph.in_edge])
 
 
@@ -160,8 +161,7 @@ _ELIMINATIONS: weakref.WeakKeyDictionary[MDP, _DeviceElimination] = weakref.Weak
 class GpuGoalValues(GoalValues):
     """`GoalValues` on a device.
 
-    `max_bytes` limits the memory that depends on the rewards, by default half of the free memory; larger queries are
-    split.
+    `max_bytes` limits the memory for values of thetas, by default to half of the free memory; larger queries are split.
     """
 
     batched = True
@@ -184,13 +184,13 @@ class GpuGoalValues(GoalValues):
     def divergent_loop(self, theta: FloatArray, margin: float = 0.0) -> tuple[float, FloatArray] | None:
         """See `GoalValues`."""
         log_w, eliminated = self._eliminate_many(theta[None], margin)
-        stuck = int(eliminated.divergent_state[0])
-        if stuck < 0:
+        state = int(eliminated.divergent_state[0])
+        if state < 0:
             return None
         xp, elimination = self.device.xp, self._elimination
-        loop, adjoint = 2 * self.symbolic.up.size + stuck, xp.zeros_like(eliminated.value)
+        loop, adjoint = 2 * self.symbolic.up.size + state, xp.zeros_like(eliminated.value)
         adjoint[loop] = 1.0
-        with np.errstate(all="ignore"):  # values above the state are invalid, with adjoint 0
+        with np.errstate(all="ignore"):  # values eliminated after the state are invalid, but their adjoints are 0
             elimination.goals.eliminate_adjoint(eliminated, adjoint, xp.zeros_like(eliminated.star))
             flow = elimination.edge_counts(log_w, eliminated, adjoint)[elimination.backend.graph.in_edge]
         value = float(self.device.take(eliminated.value[loop])[0])
@@ -204,7 +204,7 @@ class GpuGoalValues(GoalValues):
             batch = GpuPathSums(self, thetas[columns], 0.0)
             if np.any(batch.divergent_state >= 0):
                 raise divergent(self.symbolic, int(batch.divergent_state[np.argmax(batch.divergent_state >= 0)]))
-            for paths in self._elimination.paths.parts(starts, goals, len(columns), self._max_bytes() / 2):
+            for paths in self._elimination.paths.batches(starts, goals, len(columns), self._max_bytes() / 2):
                 log_beta[paths.pairs, columns.start : columns.stop] = batch.log_values(paths)
             for k in columns:
                 far = np.flatnonzero(np.isnan(log_beta[:, k]))
@@ -221,7 +221,7 @@ class GpuGoalValues(GoalValues):
         for columns in self.columns(thetas.shape[0]):
             try:
                 batch = GpuPathSums(self, thetas[columns], margin)
-            except NumericalError:  # of one column; compute the others one by one
+            except NumericalError:  # at least one column overflows; compute the columns one by one
                 for k in columns if len(columns) > 1 else ():
                     one = slice(k, k + 1)
                     part = self.sum_pairs(thetas[one], starts, goals, weights[:, one], margin)
@@ -233,13 +233,13 @@ class GpuGoalValues(GoalValues):
             for j, k in enumerate(columns):
                 if batch.divergent_state[j] < 0:
                     values[k], gradients[k] = float(sums.value[j]), sums.gradient[j]
-                    if np.any(sums.left[:, j]):  # pairs left to the CPU
+                    if np.any(sums.left[:, j]):  # pairs that need the CPU
                         more = self._sum_pairs(thetas[k], starts, goals, sums.left[:, j], margin)
                         values[k], gradients[k] = values[k] + more[0], gradients[k] + more[1]
         return values, gradients
 
     def _eliminate_many(self, thetas: FloatArray, margin: float) -> tuple[Any, Eliminated]:
-        """Return the log-weights of edges and the eliminated values, or raise the `NumericalError` of the CPU."""
+        """Return the edge log-weights and the eliminated values; raise `NumericalError` if a reward is not finite."""
         elimination, log_w = self._elimination, None
         with suppress(NumericalError):
             log_w = elimination.edge_log_weights(self.mdp, thetas)
@@ -253,14 +253,14 @@ class GpuGoalValues(GoalValues):
         return self.device.free_bytes() / 2 if self.max_bytes is None else self.max_bytes
 
     def columns(self, n: int) -> list[range]:
-        """Return batches of n rewards whose values, adjoints and edge weights take half the memory."""
+        """Return batches of n thetas whose values, adjoints and edge weights fit in half of the memory."""
         one = 8.0 * (4 * self.symbolic.n_values + 4 * self.mdp.n_states + 4 * self.mdp.n_edges)
         most = int(max(1, min(_COLUMNS, self.device.n_threads, self._max_bytes() / 2 / one)))
         return [range(k, min(n, k + most)) for k in range(0, n, most)]
 
 
 class WeightedPathSums(NamedTuple):
-    """Sums (K,) over pairs, their gradients (K, d), and the weights (m, K) of pairs left to the CPU."""
+    """Weighted sums (K,) over pairs, their gradients (K, d), and the weights (m, K) of pairs that need the CPU."""
 
     value: FloatArray
     gradient: FloatArray
@@ -268,9 +268,9 @@ class WeightedPathSums(NamedTuple):
 
 
 class GpuPathSums:
-    """Path sums under rewards (K, d); invalid where `stuck` (K,), the state of a divergent sum, is not -1.
+    """Path sums under thetas (K, d); valid where `divergent_state` (K,), the state of a divergent sum, is -1.
 
-    `log_most` (K,) is the largest log-sum over all walks from a state.
+    `log_most` (K,) is the maximum over states of the log-sum over all walks from the state.
     """
 
     def __init__(self, values: GpuGoalValues, thetas: FloatArray, margin: float) -> None:
@@ -287,23 +287,23 @@ class GpuPathSums:
             self._fine = is_within_limit(self.log_most)
 
     def loop_weight(self, k: int) -> float:
-        """Return the log-weight of the loops at the divergent state of the k-th reward."""
+        """Return the log-weight of the loops at the divergent state of theta k."""
         loop = 2 * self._values.symbolic.up.size + int(self.divergent_state[k])
         return float(self._values.device.take(self._eliminated.value[loop])[k])
 
     def log_values(self, paths: AncestorPaths) -> FloatArray:
-        """Return log beta (m, K); nan for pairs left to the CPU."""
+        """Return log beta (m, K); nan for pairs that need the CPU."""
         total, done = self._sum_over_paths(paths, *self._path_weights(paths))
         m = paths.pairs.size
         with np.errstate(all="ignore"):
             return np.where(done, np.log(total[:m] / total[m:][paths.end_of]), np.nan)
 
     def sum_pairs(self, starts: IntArray, goals: IntArray, weights: FloatArray) -> WeightedPathSums:
-        """Return the sums of log beta for weights (m, K)."""
+        """Return the sums of log beta over pairs (m,) with weights (m, K)."""
         values, elimination, xp = self._values, self._elimination, self._values.device.xp
         adjoint, star_adjoint = xp.zeros_like(self._eliminated.value), xp.zeros_like(self._eliminated.star)
         value, left = np.zeros(self.divergent_state.size), np.zeros_like(weights)
-        for paths in elimination.paths.parts(starts, goals, self.divergent_state.size, values._max_bytes() / 2):
+        for paths in elimination.paths.batches(starts, goals, self.divergent_state.size, values._max_bytes() / 2):
             part, path_weights = weights[paths.pairs], self._path_weights(paths)
             total, done = self._sum_over_paths(paths, *path_weights)
             m = paths.pairs.size
@@ -329,14 +329,14 @@ class GpuPathSums:
         )
 
     def _sum_over_paths(self, paths: AncestorPaths, up: Any, down: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Return sums over walks of the pairs and of each goal with itself, and the mask (m, K) of accurate pairs."""
+        """Return the sums over walks of all pairs and from each goal to itself, and a mask (m, K) of accurate pairs."""
         total = self._values.device.take(self._goals.combine(paths.ends, up, down))
         return total, is_accurate(total[: paths.pairs.size]) & self._fine
 
     def _add_adjoints(
         self, paths: AncestorPaths, path_weights: tuple[Any, Any], by_sum: Any, adjoint: Any, star_adjoint: Any
     ) -> None:
-        """Add the adjoints of eliminated values and of the Kleene star, given those of the sums of pairs."""
+        """Propagate the adjoints `by_sum` of the sums over pairs to the eliminated values and the Kleene stars."""
         n, ends, (up, down) = self._goals.n, paths.ends, path_weights
         sides = (
             (paths.up, self._moves[0], up, down, ends.other, adjoint[:n]),

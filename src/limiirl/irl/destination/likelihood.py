@@ -1,4 +1,4 @@
-"""Likelihood of demonstrations as paths to their last state, and the objective of a fit."""
+"""Likelihood of demonstrations as paths to their last states, and the objective of a fit."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations, name_demo
 from limiirl.errors import DivergentPartition, InvalidDemos, NumericalError
 from limiirl.irl.destination.path_sums import GoalValues, flow_features
+from limiirl.irl.maxent.backends import to_dense
 from limiirl.irl.maxent.likelihood import ObservedPaths
 from limiirl.irl.optim import CuttingPlanes
 from limiirl.mdp import MDP
 
-# Least distance, in log-weight of loops, from divergence that fits keep, so that sums in another order are finite too;
-# nested loops amplify rounding errors by its inverse.
+# Loops must have a log-weight of at most -_MARGIN at a feasible theta, so that path sums are also finite if they are
+# computed in another order; nested loops amplify rounding errors by 1 / _MARGIN.
 _MARGIN = 1e-6
-# Fractions of the segment towards a feasible point that are tried for an infeasible theta.
-_SHARES = (1e-6, 1e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)
-# Factors by which finite differences are shortened near the edge of the feasible set: where one side is infinite, or
-# the one-sided differences disagree by more than _UNEVEN relative and _NOISE absolute (times the step).
+# Fractions of the segment from an infeasible theta to a feasible point that are tried.
+_FRACTIONS = (1e-6, 1e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)
+# Factors by which the steps of finite differences are shortened near the boundary of the feasible set, that is, if one
+# side is infinite or the one-sided differences disagree by more than _UNEVEN (relative) and _NOISE (absolute).
 _SHORTER = tuple(0.125**power for power in range(7))
 _UNEVEN, _NOISE = 0.02, 1e-12
 
@@ -34,16 +35,16 @@ def arrives_once(demos: Demonstrations) -> NDArray[np.bool_]:
 
 
 def check_arrivals(demos: Demonstrations) -> None:
-    """Check that every demonstration ends at the first arrival in its last state."""
+    """Check that every demonstration visits its last state only at the end."""
     fine = arrives_once(demos)
     if not np.all(fine):
         i = int(np.argmin(fine))
         tau = demos.states[demos.offsets[i] : demos.offsets[i + 1]]
         step = int(np.argmax(tau == tau[-1]))
         raise InvalidDemos(
-            f"{name_demo(demos.ids, i)} visits its last state, {tau[-1]}, at step {step} before its end at step "
-            f"{tau.size - 1}, as do {np.count_nonzero(~fine)} of {len(demos)} demonstrations. DestinationMaxEnt ends "
-            "trips at the first arrival: drop them with demos[model.admits(demos)], or truncate them.",
+            f"{name_demo(demos.ids, i)} reaches its destination {tau[-1]} at step {step} but continues until step "
+            f"{tau.size - 1}; {np.count_nonzero(~fine)} of {len(demos)} demonstrations do. DestinationMaxEnt requires "
+            "trips that end on first arrival. Drop the others with demos[model.admits(demos)], or truncate them.",
             parameter="demos",
             value=int(tau[-1]),
             index=(i, step),
@@ -57,7 +58,7 @@ class ObservedTrips:
     ----------
     observed : ObservedPaths
     features : (N, d)
-        Feature counts without those of the first state.
+        Feature counts, excluding the first state.
     starts, goals : (m,)
         Distinct pairs of first and last state.
     pair : (N,)
@@ -81,11 +82,11 @@ class ObservedTrips:
         self.starts, self.goals = np.divmod(pairs, mdp.n_states)
 
     def log_weight(self, thetas: FloatArray) -> FloatArray:
-        """Return (N, K): log q plus the rewards after the first state."""
+        """Return the log-weights (N, K): log q plus the rewards after the first state."""
         return log_weight_after_start(self.observed, thetas)
 
     def log_value(self, values: GoalValues, thetas: FloatArray) -> FloatArray:
-        """Return (N, K): the log-weight of all paths between the two ends of each demonstration."""
+        """Return the log-weight (N, K) of all paths from the first to the last state of each demonstration."""
         return np.asarray(values.log_values(thetas, self.starts, self.goals)[self.pair])
 
     def log_prob(self, values: GoalValues, thetas: FloatArray) -> FloatArray:
@@ -94,29 +95,29 @@ class ObservedTrips:
 
 
 def first_features(mdp: MDP, demos: Demonstrations) -> FloatArray:
-    """Return (N, d): the features of the first state of each demonstration."""
+    """Return the features (N, d) of the first state of each demonstration."""
     features = np.zeros((len(demos), mdp.n_features))
     if mdp.state_features is not None:
         rows = mdp.state_features[demos.start_states]
-        features[:, : mdp.n_state_features] = rows if isinstance(rows, np.ndarray) else rows.toarray()
+        features[:, : mdp.n_state_features] = to_dense(rows)
     return features
 
 
 def log_weight_after_start(observed: ObservedPaths, thetas: FloatArray) -> FloatArray:
-    """Return (N, K): the log-weight of demonstrations without the reward of their first state."""
+    """Return the log-weights (N, K) of demonstrations, excluding the reward of the first state."""
     node, _ = observed.mdp.rewards(thetas)
     return np.asarray(observed.log_weight(thetas) - node[observed.demos.start_states])
 
 
 class DestinationLikelihood:
-    """The functions f_k(theta) = sum_i w_ik (log beta_i(theta) - log-weight_i(theta)) + ridge_k / 2 |theta|^2.
+    """Objectives f_k(theta) = sum_i w_ik (log beta_i(theta) - log-weight_i(theta)) + ridge_k / 2 |theta|^2.
 
-    beta_i is the weight of all paths between the ends of demonstration i. Convex in theta if all actions are recorded.
+    beta_i is the weight of all paths between the ends of demonstration i. f_k is convex if all actions are recorded.
 
     Parameters
     ----------
     weights : (N, K)
-        Normalised here to sum to 1.
+        Weights w_ik before normalisation; each column is scaled to sum to 1.
     ridge : (K,)
     domains : list of CuttingPlanes, optional
         Outer approximations of the feasible set, one per search.
@@ -143,7 +144,7 @@ class DestinationLikelihood:
         np.add.at(self._by_pair, trips.pair, self._weights)
 
     def evaluate(self, thetas: FloatArray, which: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
-        """Return values (J,) and gradients (J, d); inf where a partition function diverges or overflows."""
+        """Return values (J,) and gradients (J, d); a value is inf if a partition function diverges or overflows."""
         trips, weights = self.trips, self._by_pair[:, which]
         values, gradients = self.values.sum_pairs(thetas, trips.starts, trips.goals, weights, _MARGIN)
         for j, k in enumerate(which):
@@ -152,7 +153,7 @@ class DestinationLikelihood:
         return values, gradients
 
     def _complete(self, theta: FloatArray, k: int, value: float, gradient: FloatArray) -> tuple[float, FloatArray]:
-        """Subtract the log-weights of the demonstrations, and add the ridge."""
+        """Subtract the log-weights of the demonstrations and add the ridge penalty."""
         value -= float(self.mean_features[k] @ theta)
         gradient = gradient - self.mean_features[k]
         if not self.trips.observed.fixed:
@@ -165,7 +166,7 @@ class DestinationLikelihood:
         return float(values[0]), gradients[0]
 
     def hessian(self, theta: FloatArray, k: int) -> FloatArray:
-        """Return the Hessian (d, d) by central differences of the exact gradient."""
+        """Return the Hessian (d, d), computed by central differences of the exact gradient."""
         # The truncation error is O(step^2), the rounding error 1e-15 / step.
         step = 1e-5 / np.maximum(1e-12, np.sqrt(np.mean(self.trips.features**2, axis=0)))
         here = self._one(theta, k)
@@ -173,24 +174,24 @@ class DestinationLikelihood:
         return np.asarray(0.5 * (rows + rows.T))
 
     def _hessian_row(self, theta: FloatArray, k: int, here: tuple[float, FloatArray], j: int, h: float) -> FloatArray:
-        """Return the derivatives (d,) of the gradient by theta[j], by differences within the feasible set."""
+        """Return the derivative (d,) of the gradient with respect to theta[j], by differences in the feasible set."""
         value, gradient = here
         row: FloatArray | None = None
-        for share in _SHORTER:
-            e = share * h * np.eye(theta.size)[j]
+        for factor in _SHORTER:
+            e = factor * h * np.eye(theta.size)[j]
             (above, up), (below, down) = self._one(theta + e, k), self._one(theta - e, k)
             if math.isfinite(above) and math.isfinite(below):
-                row = np.asarray((up - down) / (2.0 * share * h))
-                # Gradients diverge at the edge, where the one-sided differences disagree.
-                if abs(up[j] + down[j] - 2.0 * gradient[j]) <= max(_UNEVEN * abs(up[j] - down[j]), _NOISE * share / h):
+                row = np.asarray((up - down) / (2.0 * factor * h))
+                # Near the boundary, where gradients diverge, the one-sided differences disagree.
+                if abs(up[j] + down[j] - 2.0 * gradient[j]) <= max(_UNEVEN * abs(up[j] - down[j]), _NOISE * factor / h):
                     return row
         if row is None and math.isfinite(value) and math.isfinite(below):
-            row = np.asarray((gradient - down) / (share * h))
+            row = np.asarray((gradient - down) / (factor * h))
         elif row is None and math.isfinite(value) and math.isfinite(above):
-            row = np.asarray((up - gradient) / (share * h))
+            row = np.asarray((up - gradient) / (factor * h))
         if row is None:
             raise DivergentPartition(
-                "The Hessian does not exist: a partition function is infinite. Use lower rewards on cycles.",
+                "The Hessian does not exist, because a partition function is infinite. Use lower rewards on cycles.",
                 parameter="theta",
                 value=theta,
             )
@@ -211,16 +212,16 @@ def _cut(values: GoalValues, theta: FloatArray) -> tuple[float, FloatArray] | No
 
 
 def is_feasible(values: GoalValues, theta: FloatArray) -> bool:
-    """Return True if all partition functions are finite at theta (d,), with the margin that fits keep."""
+    """Return True if all partition functions are finite at theta (d,), with the margin that fits require."""
     return values.is_finite(theta, _MARGIN)
 
 
 def make_feasible(values: GoalValues, theta: FloatArray, inside: FloatArray) -> FloatArray:
-    """Return theta (d,), or the first feasible trial point on the segment to `inside`; the feasible set is convex."""
+    """Return theta (d,) if it is feasible, otherwise a nearby feasible point on the segment to `inside`."""
     if is_feasible(values, theta):
         return theta
-    for share in _SHARES:
-        trial = theta + share * (inside - theta)
+    for fraction in _FRACTIONS:
+        trial = theta + fraction * (inside - theta)
         if is_feasible(values, trial):
             return np.asarray(trial)
     return inside

@@ -1,4 +1,4 @@
-"""`DestinationMaxEnt`: maximum entropy IRL over the paths to a known destination, exactly (Ziebart et al. 2008)."""
+"""`DestinationMaxEnt`: exact maximum entropy IRL over the paths to a known destination (Ziebart et al. 2008)."""
 
 from __future__ import annotations
 
@@ -29,32 +29,33 @@ from limiirl.mdp import MDP
 
 
 class DestinationMaxEnt(LinearRewardModel):
-    r"""The maximum entropy model of paths to a goal, p(tau | s_1, g) = q(tau) exp(theta . F(tau)) / Z(s_1, g; theta).
+    r"""Maximum entropy model of paths to a goal, p(tau | s_1, g) = q(tau) exp(theta . F(tau)) / Z(s_1, g; theta).
 
-    The partition function Z is the exact sum over *all* paths from s_1 that end at their first arrival in g, of
-    unbounded length. The goal of a demonstration is its last state; the model is conditioned on both ends. The discount
-    must be 1; a demonstration that visits its last state before its end is rejected.
+    The partition function Z is the exact sum over *all* paths, of unbounded length, from s_1 to their first arrival in
+    g. The goal of a demonstration is its last state; the model is conditioned on the first and the last state. The
+    discount must be 1, and a demonstration may visit its last state only at the end.
 
-    theta is feasible if the sum over all closed paths of the MDP is finite; then Z is finite for every goal. Fits
-    stay in the feasible set. In dense networks such as cities, costs per kilometre alone may not be feasible;
-    `limiirl.irl.with_choices` adds a feature that makes them so.
+    theta is feasible if the sum over all closed paths of the MDP is finite; then Z is finite for every goal. A fit
+    returns a feasible theta. In dense networks such as cities, costs per kilometre alone may not be feasible;
+    `limiirl.irl.with_choices` adds a feature with which they are.
 
     Parameters
     ----------
     bounds : (low, high), (d, 2) array, or None
         Bounds on theta. (-10, 0) by default, as for `MaxEnt`: positive rewards on cycles are infeasible.
     ridge : float
-        Coefficient of |theta|^2 / 2 in the objective, minus the mean log-likelihood. 0 by default, unlike the causal
-        models: the bounds keep the maximum finite.
+        Coefficient of the penalty |theta|^2 / 2 that is added to the negative mean log-likelihood. 0 by default,
+        because the bounds keep theta finite.
     solver : {"bfgs", "newton", "lbfgs"}
-        Projected BFGS by default, unlike `MaxEnt`: projected Newton needs 2 d gradients per step, since its Hessian
-        comes from central differences, and L-BFGS-B restarts at every infinite value and may stop far from the optimum.
+        Projected BFGS by default, unlike `MaxEnt`: projected Newton needs 2 d gradients per step, because the Hessian
+        is computed by central differences; L-BFGS-B restarts after every infinite value and may stop far from the
+        optimum.
     gtol : float
-        Largest component of the projected gradient at the solution, relative to the feature's demonstrated mean where
-        that is above 1. 1e-5 by default, above other models: near the edge of the feasible set, rounding limits
-        gradients.
+        Tolerance on the largest component of the projected gradient, relative to the feature's mean over the
+        demonstrations if that exceeds 1. The default is larger than for other models, because gradients are less
+        accurate near the boundary of the feasible set.
     max_evaluations : int
-        Maximum number of evaluations in `fit`; the best point is kept.
+        Maximum number of evaluations in `fit`. If it is reached, the best point is returned.
     device : {"cpu", "gpu", "auto"}
         Device of fits and log-probabilities; "auto" uses a GPU if one works and the MDP is large. Flows, samples and
         values of a single reward are always computed on the CPU.
@@ -64,7 +65,7 @@ class DestinationMaxEnt(LinearRewardModel):
     theta_ : (d,)
         Result of the last `fit`.
     result_ : FitResult
-        Details of the last `fit`, null directions included.
+        Details of the last `fit`, including null directions.
     results_ : list of FitResult
         Details of the last `fit` or `fit_many`, one per column of weights.
 
@@ -82,7 +83,7 @@ class DestinationMaxEnt(LinearRewardModel):
 
     null_directions_vary = False
 
-    # `sample` and `log_prob_prefix` need goals, which a mixture does not have.
+    # `sample` and `log_prob_prefix` require goals, which a mixture does not provide.
     supports: ClassVar[frozenset[str]] = frozenset({SUFFICIENT_STATISTICS, "most_likely"})
 
     def __init__(
@@ -103,7 +104,7 @@ class DestinationMaxEnt(LinearRewardModel):
         self.device = device
 
     def admits(self, demos: Demonstrations) -> NDArray[np.bool_]:
-        """Return the mask (N,) of demonstrations that end at the first arrival in their last state.
+        """Return the mask (N,) of demonstrations that visit their last state only at the end.
 
         Examples
         --------
@@ -121,19 +122,19 @@ class DestinationMaxEnt(LinearRewardModel):
         return null_directions_between(mdp, demos.start_states[used], demos.last_states[used])
 
     def log_prob(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> FloatArray:
-        """Return the log-probability (N, K) of each demonstration given its two ends, under each of thetas (K, d).
+        """Return the log-probability (N, K) of each demonstration, given its first and last state, for thetas (K, d).
 
-        Unrecorded actions are summed over.
+        The probability is summed over unrecorded actions.
         """
         values = self._values(mdp)
         validate.check_demonstrations(demos)
         return ObservedTrips(mdp, demos).log_prob(values, mdp.check_thetas(thetas))
 
     def null_directions(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
-        """Return an orthonormal basis (m, d) of the directions in which no path's probability changes, for any theta.
+        """Return an orthonormal basis (m, d) of the directions that leave all probabilities unchanged, for every theta.
 
-        Paths from all states to a sample of goals are compared; `fit` compares paths between the ends of
-        demonstrations.
+        Paths from all states to a subset of goals are compared, whereas `fit` compares paths between the first and last
+        states of the demonstrations.
 
         Examples
         --------
@@ -151,7 +152,7 @@ class DestinationMaxEnt(LinearRewardModel):
     def log_value(self, mdp: MDP, thetas: ArrayLike, goals: ArrayLike) -> FloatArray:
         """Return log beta_g(s) (G, S, K): the log-weight of all paths from each state to each of the goals (G,).
 
-        The reward of s itself is excluded. 0 at the goal, -inf where the goal is unreachable.
+        The reward of s itself is excluded. The value is 0 at the goal, and -inf if the goal is unreachable.
 
         Examples
         --------
@@ -171,7 +172,7 @@ class DestinationMaxEnt(LinearRewardModel):
     def policy_to(self, mdp: MDP, theta: ArrayLike, goal: int) -> FloatArray:
         """Return the probability (E,) of each edge, given its source state and the goal.
 
-        0 for edges of the goal itself, and of states from which it is unreachable.
+        The probability is 0 if the source is the goal itself, or if the goal is unreachable from it.
 
         Examples
         --------
@@ -186,12 +187,12 @@ class DestinationMaxEnt(LinearRewardModel):
     def expected_flow(
         self, mdp: MDP, theta: ArrayLike, starts: ArrayLike, goals: ArrayLike, weights: ArrayLike | None = None
     ) -> FloatArray:
-        """Return the expected counts (E,) of edges by trips between pairs (m,) of starts and goals.
+        """Return the expected number of traversals (E,) of each edge by trips between pairs (m,) of starts and goals.
 
         Parameters
         ----------
         weights : (m,), optional
-            Number of trips per pair; 1 by default.
+            Number of trips of each pair; 1 by default.
 
         Examples
         --------
@@ -202,9 +203,7 @@ class DestinationMaxEnt(LinearRewardModel):
         begin, end = _pairs(mdp, starts, goals)
         trips = np.ones(begin.size) if weights is None else np.asarray(weights, dtype=np.float64)
         if trips.shape != begin.shape or not np.all(np.isfinite(trips) & (trips >= 0.0)):
-            raise InvalidParameter.of(
-                "weights", weights, f"must be {begin.size} finite nonnegative numbers, one per pair"
-            )
+            raise InvalidParameter.of("weights", weights, f"must be {begin.size} finite nonnegative values")
         sums = self._values(mdp).solve_cached(validate.one_theta(mdp, theta)).pair_sums(begin, end, trips)
         _check_reachable(sums.log_value, begin, end)
         assert sums.flow is not None
@@ -218,7 +217,7 @@ class DestinationMaxEnt(LinearRewardModel):
         goals: ArrayLike | None = None,
         seed: int | np.random.Generator | None = None,
     ) -> Demonstrations:
-        """Draw one path per pair (m,) of a start and a goal, exactly.
+        """Draw one path from the model for each pair (m,) of a start and a goal.
 
         Examples
         --------
@@ -239,7 +238,7 @@ class DestinationMaxEnt(LinearRewardModel):
         return _from_edges(mdp, begin, edges)
 
     def most_likely(self, mdp: MDP, theta: ArrayLike, start: int, goal: int) -> tuple[Demonstrations, float]:
-        """Return the most probable path from a start to a goal, and its log-probability given both.
+        """Return the most probable path from a start to a goal, and its log-probability given its ends.
 
         Examples
         --------
@@ -251,7 +250,8 @@ class DestinationMaxEnt(LinearRewardModel):
         s, g = validate.state(mdp, start, "start"), validate.state(mdp, goal, "goal")
         one = validate.one_theta(mdp, theta)
         log_value = self._values(mdp).solve_cached(one).values_to(g)
-        _check_reachable(log_value[[s]], np.array([s]), np.array([g]))
+        if log_value[s] == -np.inf:
+            raise InvalidParameter.of("goal", g, f"must be reachable from state {s}")
         best = heaviest_unbounded(mdp, one, log_value, s, g)
         first = float(mdp.rewards(one)[0][s, 0])
         return _from_edges(mdp, np.array([s]), [best.edges]), best.log_weight - first - float(log_value[s])
@@ -261,7 +261,7 @@ class DestinationMaxEnt(LinearRewardModel):
     ) -> FloatArray:
         """Return the log-probability (N, K) that a trip to a goal (N,) begins with each demonstration.
 
-        -inf where the demonstration has passed the goal, or the goal is unreachable from its end.
+        It is -inf if the demonstration visits the goal before its end, or if the goal is unreachable from its end.
 
         Examples
         --------
@@ -282,7 +282,7 @@ class DestinationMaxEnt(LinearRewardModel):
             solution = self._values(mdp).solve_cached(theta)
             both = np.concatenate([demos.last_states, demos.start_states])
             rest, whole = np.split(solution.pair_sums(both, np.tile(ends, 2)).log_value, 2)
-            # `whole` may be -inf too where `rest` is.
+            # `whole` may also be -inf if `rest` is.
             possible = ~over & (rest > -np.inf)
             log_prob[:, k] = np.where(possible, log_prob[:, k] + rest - np.where(possible, whole, 0.0), -np.inf)
         return log_prob
@@ -294,7 +294,7 @@ class DestinationMaxEnt(LinearRewardModel):
         return self._problem(mdp, demos, units)
 
     def features(self, mdp: MDP, demos: Demonstrations) -> FloatArray:
-        """Return the embedding (N, d) of a warm start; see `DestinationProblem.features`."""
+        """Return the features (N, d) that a warm start clusters; see `DestinationProblem.features`."""
         validate.check_demonstrations(demos)
         return self._problem(mdp, demos, Groups.from_labels(None, len(demos))).features()
 
@@ -318,19 +318,15 @@ class DestinationMaxEnt(LinearRewardModel):
 
 
 def _states(mdp: MDP, given: ArrayLike | None, name: str) -> IntArray:
-    """Return states (m,)."""
     if given is None:
-        raise InvalidParameter(
-            f"{name} must be given: DestinationMaxEnt models paths between two states, not the states themselves.",
-            parameter=name,
-        )
+        raise InvalidParameter(f"{name} is required, because DestinationMaxEnt is conditioned on it.", parameter=name)
     states = np.atleast_1d(np.asarray(given))
     if states.ndim != 1 or (states.size and not np.issubdtype(states.dtype, np.integer)):
-        raise InvalidParameter.of(name, given, "must be a vector of states (integers)")
+        raise InvalidParameter.of(name, given, "must be a vector of state indices")
     bad = (states < 0) | (states >= mdp.n_states)
     if np.any(bad):
         i = int(np.argmax(bad))
-        raise InvalidParameter.of(name, int(states[i]), f"must be a state, 0 to {mdp.n_states - 1}", index=i)
+        raise InvalidParameter.of(name, int(states[i]), f"must be a state index from 0 to {mdp.n_states - 1}", index=i)
     return states.astype(np.int64)
 
 
@@ -354,10 +350,10 @@ def _from_edges(mdp: MDP, starts: IntArray, edges: list[IntArray]) -> Demonstrat
 
 
 def with_choices(mdp: MDP) -> MDP:
-    """Return the MDP with one more action feature, "choices": the log of the number of actions in the state.
+    """Add an action feature "choices", the log of the number of actions in the state, and return the new MDP.
 
-    With a parameter of -1 the edge weights are those of a uniform random walk, so that any positive cost on every cycle
-    makes all partition functions finite.
+    If its parameter is -1, the edge weights are those of a uniform random walk times the exponentiated rewards, so that
+    all partition functions are finite if every cycle has a positive cost.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""`GoalValues`: partition functions over paths to a goal at discount 1, by one elimination for all goals.
+"""`GoalValues`: partition functions over paths to a goal at discount 1, from one elimination for all goals.
 
-The paths from s that end at their first arrival in g have the weight beta_g(s) = G(s, g) / G(g, g), where G = (I -
-W)^-1 is the Green's function of the edge weights W: the weight of all walks from s to t.
+The paths from s to their first arrival in g have the total weight beta_g(s) = G(s, g) / G(g, g). G = (I - W)^-1 is the
+Green's function of the edge weights W: G(s, t) is the weight of all walks from s to t.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from limiirl.kernels.elimination import numeric as kernel
 from limiirl.kernels.elimination.symbolic import SymbolicFactorisation, factorise
 from limiirl.mdp import MDP
 
-# Sums over walks of at least _NEAR are accurate in linear arithmetic if no sum exceeds _LARGEST: underflow loses less
-# than 1e-308 times the remaining sums. Other pairs use a diagonal scaling per goal.
+# Sums over walks of at least _NEAR are accurate in linear arithmetic if no sum exceeds _LARGEST: the error due to
+# underflow is below 1e-308 times the other sums. Other pairs use a diagonal scaling per goal.
 _NEAR = 1e-240
 _LARGEST = 1e30
-# Cached solutions per MDP: the intents of a mixture.
+# Number of cached solutions per MDP, for the intents of a mixture.
 _CACHE_SIZE = 8
 
 
 class PairSums(NamedTuple):
-    """Path sums of pairs: log beta_g(s) (m,), -inf if unreachable, and the weighted expected edge counts (E,)."""
+    """Path sums of pairs: log beta_g(s) (m,), -inf if g is unreachable, and weighted expected edge counts (E,)."""
 
     log_value: FloatArray
     flow: FloatArray | None
 
 
 class GoalValues:
-    """Path sums of an MDP with discount 1; holds its symbolic factorisation.
+    """Path sums of an MDP with discount 1, with its symbolic factorisation.
 
-    The `last` states of highest index are eliminated last; see `plan`. `together` is True if several thetas cost less
-    in one batch than one by one.
+    The `last` states with the highest indices are eliminated last; see `factorise`. `batched` is True if a batch of
+    thetas costs less than separate calls.
 
     Examples
     --------
@@ -63,11 +63,11 @@ class GoalValues:
         factorisations = _FACTORISATIONS.setdefault(mdp, {})
         if last not in factorisations:
             edges = mdp.src.astype(np.int64), mdp.dst.astype(np.int64)
-            factorisations[last] = _CachedFactorisation(factorise(mdp.n_states, *edges, last))
+            factorisations[last] = _CachedFactorisation(factorise(mdp.n_states, *edges, last), OrderedDict())
         self.symbolic, self._recent = factorisations[last].symbolic, factorisations[last].recent
 
     def edge_log_weights(self, theta: FloatArray) -> FloatArray:
-        """Return the log-weight (E,) of each edge: log P plus the rewards of the edge and its target state."""
+        """Return the edge log-weights (E,): log P plus the rewards of the edge and its target state."""
         with np.errstate(over="ignore", invalid="ignore"):
             node, edge = self.mdp.rewards(theta)
             log_w = np.log(self.mdp.prob) + node[self.mdp.dst, 0]
@@ -91,23 +91,23 @@ class GoalValues:
     def solve(self, theta: FloatArray, margin: float = 0.0) -> GoalPathSums:
         """Return the path sums at theta (d,); raise `DivergentPartition` if a loop weighs exp(-margin) or more."""
         log_w = self.edge_log_weights(theta)
-        value, star, stuck = self._eliminate(log_w, margin)
-        if stuck >= 0:
-            raise divergent(self.symbolic, stuck)
+        value, star, divergent_rank = self._eliminate(log_w, margin)
+        if divergent_rank >= 0:
+            raise divergent(self.symbolic, divergent_rank)
         return GoalPathSums(self, log_w, value, star)
 
     def divergent_loop(self, theta: FloatArray, margin: float = 0.0) -> tuple[float, FloatArray] | None:
         """Return the log-weight of the loops at a state with a divergent sum, and their expected edge counts (E,).
 
-        The loops only pass states that are eliminated before that one. Their log-weight is convex in the log-weights of
-        edges, and the counts are its gradient. It is at least -margin at theta (d,), and less wherever `finite`; None
-        if theta is feasible.
+        The loops visit only states that are eliminated before that state. Their log-weight is a convex function of the
+        edge log-weights with the counts as its gradient. It is at least -margin at theta (d,), and less at every
+        feasible theta. Returns None if theta is feasible.
         """
         log_w, symbolic = self.edge_log_weights(theta), self.symbolic
-        value, star, stuck = self._eliminate(log_w, margin)
-        if stuck < 0:
+        value, star, divergent_rank = self._eliminate(log_w, margin)
+        if divergent_rank < 0:
             return None
-        loop, adjoint = 2 * symbolic.up.size + stuck, np.zeros(symbolic.n_values)
+        loop, adjoint = 2 * symbolic.up.size + divergent_rank, np.zeros(symbolic.n_values)
         adjoint[loop] = 1.0
         _adjoint(symbolic, value, star, adjoint, np.zeros_like(star))
         return float(value[loop]), _edge_counts(symbolic, log_w, value, adjoint)
@@ -124,7 +124,7 @@ class GoalValues:
     ) -> tuple[FloatArray, FloatArray]:
         """Return the weighted sums (K,) of log beta over pairs (m,), for weights (m, K), and their gradients (K, d).
 
-        Infinite, with gradient 0, where `solve` raises; pairs of weight 0 are ignored.
+        A sum is inf, with gradient 0, if `solve` raises an error. Pairs of weight 0 are ignored.
         """
         parts = [self._sum_pairs(theta, starts, goals, weights[:, k], margin) for k, theta in enumerate(thetas)]
         return np.array([value for value, _ in parts]), np.array([grad for _, grad in parts]).reshape(thetas.shape)
@@ -157,18 +157,17 @@ class GoalValues:
     def _eliminate(self, log_w: FloatArray, margin: float) -> tuple[FloatArray, FloatArray, int]:
         symbolic = self.symbolic
         value, star = kernel.load(log_w, symbolic.slot, symbolic.n_values), np.zeros(self.mdp.n_states)
-        stuck = kernel.eliminate(
+        divergent_rank = kernel.eliminate(
             symbolic.up_ptr, symbolic.up, symbolic.low_ptr, symbolic.low, symbolic.place, value, star, margin
         )
-        return value, star, int(stuck)
+        return value, star, int(divergent_rank)
 
 
-class _CachedFactorisation:
-    """Symbolic factorisation and recent solutions of an MDP, without a reference to it."""
+class _CachedFactorisation(NamedTuple):
+    """Symbolic factorisation and recent solutions of an MDP, without a reference to the MDP."""
 
-    def __init__(self, symbolic: SymbolicFactorisation) -> None:
-        self.symbolic = symbolic
-        self.recent: OrderedDict[bytes, tuple[FloatArray, FloatArray, FloatArray]] = OrderedDict()
+    symbolic: SymbolicFactorisation
+    recent: OrderedDict[bytes, tuple[FloatArray, FloatArray, FloatArray]]
 
 
 _FACTORISATIONS: weakref.WeakKeyDictionary[MDP, dict[int, _CachedFactorisation]] = weakref.WeakKeyDictionary()
@@ -176,7 +175,7 @@ _LOCK = threading.Lock()
 
 
 class GoalPathSums:
-    """Path sums at one theta, made by `GoalValues.solve`."""
+    """Path sums at one theta, returned by `GoalValues.solve`."""
 
     def __init__(self, values: GoalValues, log_w: FloatArray, value: FloatArray, star: FloatArray) -> None:
         self.mdp, self.symbolic = values.mdp, values.symbolic
@@ -184,12 +183,12 @@ class GoalPathSums:
         self._largest: float | None = None
 
     def values_to(self, goal: int) -> FloatArray:
-        """Return log beta_g(s) (S,) of all states: 0 at the goal, -inf where it is unreachable."""
+        """Return log beta_g(s) (S,) of all states: 0 at the goal, and -inf if the goal is unreachable."""
         log_green = self._log_green(goal)[self.symbolic.rank]
         return np.asarray(log_green - log_green[goal])
 
     def policy_to(self, goal: int, log_value: FloatArray | None = None) -> FloatArray:
-        """Return the probability (E,) of each edge given its source and the goal; 0 where the goal is unreachable."""
+        """Return the probability (E,) of each edge given its source and the goal; 0 if the goal is unreachable."""
         log_beta = self.values_to(goal) if log_value is None else log_value
         here = log_beta[self.mdp.src]
         on = (here > -np.inf) & (self.mdp.src != goal)
@@ -198,25 +197,25 @@ class GoalPathSums:
         return prob
 
     def pair_sums(self, starts: IntArray, goals: IntArray, weights: FloatArray | None = None) -> PairSums:
-        """Return the path sums of pairs (m,) of starts and goals, with edge counts if weights (m,) are given."""
+        """Return the path sums of pairs (m,) of starts and goals, with edge counts if weights (m,) are not None."""
         start, goal = self.symbolic.rank[starts], self.symbolic.rank[goals]
         flow = None if weights is None else _FlowAdjoint(self)
         log_value = np.full(start.size, -np.inf)
         done = np.zeros(start.size, dtype=bool)
         if self._is_within_limit():
-            done = self._near(start, goal, np.zeros(self.mdp.n_states), log_value, weights, flow)
+            done = self._sum_accurate(start, goal, np.zeros(self.mdp.n_states), log_value, weights, flow)
         for g in np.unique(goal[~done]):
-            # Scaled by the sums over walks to the goal, weights are probabilities, and these sums are 1.
+            # Scaled by the sums over walks to the goal, the edge weights are probabilities and these sums are 1.
             mine = np.flatnonzero(~done & (goal == g))
             shift = self._log_green(int(np.flatnonzero(self.symbolic.rank == g)[0]))
             mine = mine[shift[start[mine]] > -np.inf]
             if mine.size:
-                part = log_value[mine]
-                self._near(start[mine], goal[mine], shift, part, None if weights is None else weights[mine], flow)
+                part, given = log_value[mine], None if weights is None else weights[mine]
+                self._sum_accurate(start[mine], goal[mine], shift, part, given, flow)
                 log_value[mine] = part
         return PairSums(log_value, None if flow is None else flow.by_edge())
 
-    def _near(
+    def _sum_accurate(
         self,
         start: IntArray,
         goal: IntArray,
@@ -225,7 +224,7 @@ class GoalPathSums:
         weights: FloatArray | None,
         flow: _FlowAdjoint | None,
     ) -> NDArray[np.bool_]:
-        """Fill log_value (m,) and add to the flow for pairs that are accurate under a scaling; return their mask."""
+        """Set `log_value` (m,) and add to `flow` for the pairs that are accurate under a scaling; return their mask."""
         symbolic, loops = self.symbolic, np.exp(self._star)
         moves = kernel.scale_diagonally(symbolic.up_ptr, symbolic.up, self._value, self._star, shift)
         tree = (symbolic.up_ptr, symbolic.level, symbolic.parent, symbolic.depth)
@@ -236,10 +235,10 @@ class GoalPathSums:
         up_sum, down_sum = np.empty(up_ptr[-1]), np.empty(down_ptr[-1])
         kernel.solve_triangular(*tree, moves[:n], begins, up_ptr, up_sum)
         kernel.solve_triangular(*tree, moves[n:], ends, down_ptr, down_sum)
-        # Sums from each start to its goal, followed by those from each goal to itself.
+        # The sums from each start to its goal are followed by the sums from each goal to itself.
         pair = (np.concatenate([start, ends]), np.concatenate([goal, ends]))
-        legs = (up_ptr[np.searchsorted(begins, pair[0])], down_ptr[np.concatenate([end_of, np.arange(ends.size)])])
-        total = kernel.combine(symbolic.parent, symbolic.depth, loops, *pair, *legs, up_sum, down_sum)
+        offsets = (up_ptr[np.searchsorted(begins, pair[0])], down_ptr[np.concatenate([end_of, np.arange(ends.size)])])
+        total = kernel.combine(symbolic.parent, symbolic.depth, loops, *pair, *offsets, up_sum, down_sum)
         m = start.size
         done = is_accurate(total[:m])
         own = total[m:][end_of]
@@ -255,7 +254,7 @@ class GoalPathSums:
             symbolic.depth,
             loops,
             *pair,
-            *legs,
+            *offsets,
             up_sum,
             down_sum,
             by_sum,
@@ -285,21 +284,21 @@ class GoalPathSums:
 
 
 class _FlowAdjoint:
-    """Adjoints of the eliminated edge values, accumulated over pairs and propagated to the MDP's edges."""
+    """Adjoints of the eliminated values, accumulated over pairs and propagated to the edges of the MDP."""
 
     def __init__(self, solution: GoalPathSums) -> None:
         self._solution = solution
         self._moves, self.star = np.zeros(solution.symbolic.n_values), np.zeros(solution.mdp.n_states)
 
     def add(self, by_move: FloatArray) -> None:
-        """Add adjoints of up and down edges (2 n,), each of which contains the Kleene star of its lower state."""
+        """Add the adjoints (2 n,) of up and down edges, whose weights include the Kleene star of their lower state."""
         symbolic, n = self._solution.symbolic, self._solution.symbolic.up.size
         self._moves[: 2 * n] += by_move
         total = np.concatenate([[0.0], np.cumsum(by_move[:n] + by_move[n:])])
         self.star += np.diff(total[symbolic.up_ptr])
 
     def by_edge(self) -> FloatArray:
-        """Return the derivatives (E,) by the log-weights of edges: the expected edge counts."""
+        """Return the expected edge counts (E,): the derivatives with respect to the edge log-weights."""
         solution, symbolic = self._solution, self._solution.symbolic
         _adjoint(symbolic, solution._value, solution._star, self._moves, self.star)
         # Subtracting walks beyond the goal may leave rounding errors below 0.
@@ -312,13 +311,13 @@ def is_accurate(total: FloatArray) -> NDArray[np.bool_]:
 
 
 def is_within_limit(log_sums: FloatArray | float) -> Any:
-    """Return True where log-sums over all walks from a state are within the limit of linear arithmetic."""
+    """Return True if a log-sum over all walks from a state is within the limit of linear arithmetic."""
     return log_sums <= math.log(_LARGEST)
 
 
-def divergent(symbolic: SymbolicFactorisation, stuck: int) -> DivergentPartition:
-    """Return the error for an infinite sum at a state in elimination order."""
-    state = int(np.flatnonzero(symbolic.rank == stuck)[0])
+def divergent(symbolic: SymbolicFactorisation, rank: int) -> DivergentPartition:
+    """Return the error for an infinite sum at the state with a given rank in the elimination order."""
+    state = int(np.flatnonzero(symbolic.rank == rank)[0])
     return DivergentPartition(
         f"The partition function over paths of unbounded length is infinite: cycles through state {state} have "
         "weight 1 or more. Use lower rewards on cycles.",
@@ -328,7 +327,7 @@ def divergent(symbolic: SymbolicFactorisation, stuck: int) -> DivergentPartition
 
 
 def flow_features(mdp: MDP, flow: FloatArray) -> FloatArray:
-    """Return the features (d,) of edge counts (E,), target states included."""
+    """Return the features (d,) of edge counts (E,), including the features of target states."""
     node = np.zeros((mdp.n_states, 1))
     np.add.at(node[:, 0], mdp.dst, flow)
     return np.asarray(expected_features(mdp, node, flow[:, None])[0])
@@ -345,7 +344,7 @@ def _adjoint(
 def _edge_counts(
     symbolic: SymbolicFactorisation, log_w: FloatArray, value: FloatArray, adjoint: FloatArray
 ) -> FloatArray:
-    """Return the derivatives (E,) by the log-weights of edges from the adjoints of eliminated values."""
+    """Return the derivatives (E,) with respect to the edge log-weights, from the adjoints of eliminated values."""
     return np.asarray(adjoint[symbolic.slot] * np.exp(log_w - value[symbolic.slot]))
 
 

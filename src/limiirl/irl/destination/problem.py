@@ -1,4 +1,4 @@
-"""Fit problem of `DestinationMaxEnt`, and the search for a feasible start."""
+"""Fit problem of `DestinationMaxEnt`, and the search for a feasible initial point."""
 
 from __future__ import annotations
 
@@ -30,20 +30,21 @@ from limiirl.mdp import MDP
 if TYPE_CHECKING:
     from limiirl.irl.destination.model import DestinationMaxEnt
 
-# Costs tried first: depending on the units, a cost of 1 per step may need parameters of 1000.
+# Costs that are tried first; depending on the units, a cost of 1 per step may require parameters of 1000.
 _COSTS = (0.0, *(2.0**power for power in range(-4, 21)))
-# Half-widths of the boxes whose centres, within the cutting planes, are tried next, and the number of trials.
+# Half-widths of the boxes in which Chebyshev centres are tried next, and the maximum number of trials.
 _WIDTHS = tuple(4.0**power for power in range(11))
 _ROUNDS = 50
-# Relative radius of a ball that is too small to search.
+# Relative radius below which the remaining polytope counts as empty.
 _SMALLEST = 1e-9
 
 
 def feasible_start(values: GoalValues, box: Box, domain: CuttingPlanes | None = None) -> FloatArray:
-    """Return a feasible theta (d,) within the bounds: 0, else increasing costs, else a Chebyshev centre.
+    """Return a feasible theta (d,) within the bounds: 0, a cost, or a Chebyshev centre.
 
-    A cost has the sign that makes its feature, summed over all edges, a loss. If no cost is feasible, every infeasible
-    point adds a cutting plane to `domain`, and the centre of the remaining polytope is tried next.
+    Increasing costs are tried first; the sign of each is opposite to that of its feature summed over all edges. Every
+    infeasible point adds a cutting plane to `domain`. If no cost is feasible, centres of the remaining polytope are
+    tried.
 
     Examples
     --------
@@ -67,8 +68,8 @@ def feasible_start(values: GoalValues, box: Box, domain: CuttingPlanes | None = 
     if centre is not None:
         return centre
     raise DivergentPartition(
-        "The partition function over paths of unbounded length is infinite for all thetas within the bounds: some "
-        "cycle has too many actions for its costs. Use limiirl.irl.with_choices(mdp), or widen the bounds.",
+        "The partition function over paths of unbounded length is infinite for all thetas within the bounds, because "
+        "some cycle has too many actions for its costs. Use limiirl.irl.with_choices(mdp), or widen the bounds.",
         parameter="bounds",
     )
 
@@ -82,19 +83,19 @@ def _search_centres(values: GoalValues, box: Box, start: FloatArray, domain: Cut
             if is_feasible(values, trial):
                 return trial
             tried += 1
-            if not domain.learn(trial):  # the divergent loop does not depend on theta
+            if not domain.learn(trial):  # the weight of the divergent loops does not depend on theta
                 return None
             if tried == _ROUNDS:
                 raise DivergentPartition(
-                    f"No theta with finite partition functions was found in {tried} trials. Pass a feasible start, "
-                    "with higher costs on cycles, or narrower bounds.",
+                    f"No theta with finite partition functions was found in {tried} trials. Pass a feasible start with "
+                    "higher costs on cycles, or use narrower bounds.",
                     parameter="bounds",
                 )
     return None
 
 
 def chebyshev_centre(domain: CuttingPlanes, box: Box) -> FloatArray | None:
-    """Return the centre (d,) of the largest ball in a bounded box and all half-spaces, or None if there is none.
+    """Return the centre (d,) of the largest ball in a bounded box and the half-spaces, or None if there is no ball.
 
     Coordinates are scaled so that the box is the unit cube, which makes the result independent of units.
 
@@ -124,14 +125,14 @@ def chebyshev_centre(domain: CuttingPlanes, box: Box) -> FloatArray | None:
     return np.asarray(box.clip(box.lower + widths * ball.x[:-1]))
 
 
-# Change of theta . F in the central differences of `features`.
+# Change in theta . F in the central differences of `features`.
 _MOVE = 1e-4
-# Evaluations of the one-intent fit of a warm start, which needs no precision.
+# Maximum number of evaluations of the one-intent fit in `features`, which need not be precise.
 _ROUGH_EVALUATIONS = 30
 
 
 class DestinationProblem(FitProblem):
-    """Units of demonstrations under a destination-conditioned model; `values` holds the symbolic factorisation."""
+    """Fit problem of `DestinationMaxEnt`; `values` contains the symbolic factorisation of the MDP."""
 
     regulariser: Regulariser
 
@@ -150,7 +151,7 @@ class DestinationProblem(FitProblem):
     def m_step(
         self, moments: FloatArray, starts: FloatArray | None, which: IndexArray, max_evaluations: int | None = None
     ) -> MStep:
-        """Return parameters (J, d) of the intents `which`; never worse than the starts."""
+        """See `FitProblem.m_step`."""
         weights = self.units.broadcast(moments[:, which])
         ridge = self.regulariser.ridges(moments.shape[1], weights.sum(axis=0))
         results = self.search(weights, ridge, starts, max_evaluations or M_STEP_EVALUATIONS)
@@ -159,11 +160,11 @@ class DestinationProblem(FitProblem):
     def search(
         self, weights: FloatArray, ridge: FloatArray, starts: FloatArray | None, max_evaluations: int
     ) -> list[FitResult]:
-        """Minimise the objective of every column of weights (N, J): as a batch on a GPU, else one thread per column."""
+        """Minimise the objective of each column of weights (N, J): in one batch on a GPU, or one thread per column."""
         if starts is None:
             starts = np.tile(self.feasible_point(), (weights.shape[1], 1))
         else:
-            # A start at the edge is moved inside; the solver raises for an infeasible one.
+            # A start near the boundary is moved inside; the solver raises an error for an infeasible start.
             at_edge = np.array(
                 [self.values.is_finite(start) for start in self.regulariser.box.clip(starts)], dtype=bool
             )
@@ -201,9 +202,9 @@ class DestinationProblem(FitProblem):
         return self._start
 
     def features(self) -> FloatArray:
-        """Return the embedding (G, d) of a warm start: F - E[F | start, goal] under a one-intent fit, per unit.
+        """Return the features (G, d) that a warm start clusters: F - E[F | start, goal] under a one-intent fit.
 
-        This is the score of the one-intent model. Feature counts alone mostly measure the distance between the ends.
+        This is the score of the one-intent model. Feature counts alone mainly reflect the distance between the ends.
         """
         if self._features is None:
             n, d = self.trips.features.shape
@@ -212,7 +213,7 @@ class DestinationProblem(FitProblem):
             expected = np.zeros((n, d))
             for j in np.flatnonzero(size > 0.0):
                 step = _MOVE / size[j] * np.eye(d)[j]
-                # Near the edge of the feasible set, an infeasible side is moved back.
+                # Near the boundary of the feasible set, an infeasible point is moved towards theta.
                 both = np.array(
                     [make_feasible(self.values, result.theta + s * step, result.theta) for s in (1.0, -1.0)]
                 )
@@ -220,20 +221,20 @@ class DestinationProblem(FitProblem):
                 if width > 0.0:
                     log_value = self.trips.log_value(self.values, both)
                     expected[:, j] = (log_value[:, 0] - log_value[:, 1]) / width
-                else:  # neither side is feasible: the feature gets a score of 0
+                else:  # neither side is feasible: set the score of the feature to 0
                     expected[:, j] = self.trips.features[:, j]
             self._features = self.units.mean(self.trips.features - expected)
         return self._features
 
     def project(self, thetas: FloatArray) -> FloatArray:
-        """Return feasible parameters (K, d) within the bounds, near the given ones."""
+        """Return feasible thetas (K, d) within the bounds, near the given thetas."""
         projected = np.array(self.regulariser.box.clip(thetas))
         for k, theta in enumerate(projected):
-            # `inside` raises without a feasible point, so it is called only where needed.
+            # `feasible_point` raises if there is none, so it is called only if needed.
             if not is_feasible(self.values, theta):
                 projected[k] = make_feasible(self.values, theta, self.feasible_point())
         return projected
 
     def is_finite(self, thetas: FloatArray) -> bool:
-        """Return True if all partition functions are finite at parameters (K, d)."""
+        """Return True if all partition functions are finite at thetas (K, d)."""
         return all(self.values.is_finite(theta) for theta in thetas)

@@ -289,7 +289,7 @@ class HostBackend:
 
     def propagate_means(self, *arguments: Any) -> None:
         """Propagate expected features along the edges."""
-        hessian.carry(*arguments)
+        hessian.propagate_means(*arguments)
 
     def rewards(self, mdp: MDP, thetas: FloatArray) -> OrderedRewards:
         """Return the MDP's rewards in graph order."""

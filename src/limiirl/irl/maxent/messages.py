@@ -81,14 +81,14 @@ class ForwardBackward:
 
     def _directions(self, rewards: OrderedRewards) -> tuple[Rewards, Rewards]:
         path_sums = self.path_sums
-        steady = path_sums.mdp.gamma == 1.0
+        time_homogeneous = path_sums.mdp.gamma == 1.0
         prob_out, prob_in = self.backend.edge_weights(self.log)
         node, edge_out, edge_in = rewards.node.ravel(), None, None
         if rewards.edge is not None:
             edge_out, edge_in = rewards.edge.ravel(), rewards.edge[self.graph.in_edge].ravel()
         return (
-            Rewards(node, prob_out, edge_out, path_sums.steps, steady),
-            Rewards(node, prob_in, edge_in, path_sums.steps, steady),
+            Rewards(node, prob_out, edge_out, path_sums.steps, time_homogeneous),
+            Rewards(node, prob_in, edge_in, path_sums.steps, time_homogeneous),
         )
 
     def _weights(self) -> tuple[Weights | None, Weights | None]:

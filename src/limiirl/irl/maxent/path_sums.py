@@ -91,7 +91,7 @@ class SmallForwardBackward:
         self.graph, self.discount = path_sums.graph, path_sums.discount
         self.mdp, self.log_p0 = path_sums.mdp, path_sums.log_p0
         self.phi: Any = path_sums.mdp.state_features
-        self.steady = path_sums.mdp.gamma == 1.0
+        self.time_homogeneous = path_sums.mdp.gamma == 1.0
         log_paths = math.log(self.mdp.n_states) + 2 * math.log(path_sums.max_length)
         self._log_paths = log_paths if path_sums.arithmetic == "auto" else -math.inf
         self._shape = (self.mdp.n_states, n_columns)
@@ -114,7 +114,7 @@ class SmallForwardBackward:
                 return False
             np.exp(self._last, out=self._last)
             np.exp(b.alpha, out=b.alpha)
-            if not small.backward(*self._out, self.steady, b, self._columns):
+            if not small.backward(*self._out, self.time_homogeneous, b, self._columns):
                 return False
             np.log(b.total, out=b.log_norm)
             self.log_Z = b.shift + b.log_norm + b.exponents[0] * _LN2
@@ -132,7 +132,7 @@ class SmallForwardBackward:
     def expected_features(self) -> FloatArray | None:
         """Run the forward pass and return E[F] (K, d), the gradient of log_Z, or None if counts are out of range."""
         counts = np.empty(self._shape)
-        if not small.forward(*self._into, self.steady, self._buffers, counts.ravel(), self._columns):
+        if not small.forward(*self._into, self.time_homogeneous, self._buffers, counts.ravel(), self._columns):
             return None
         return np.ascontiguousarray((self.phi.T @ counts).T)
 
@@ -141,7 +141,7 @@ class SmallForwardBackward:
         phi, marginals = self.phi, np.empty((self.discount.size, self.mdp.n_states))
         total = np.empty(phi.shape)
         with np.errstate(over="ignore", invalid="ignore"):
-            small.feature_moments(*self._into_one, self.steady, self._buffers, k, phi, marginals, total)
+            small.feature_moments(*self._into_one, self.time_homogeneous, self._buffers, k, phi, marginals, total)
             counts = marginals[0] + self._powers @ marginals[1:]
             cross, mean = phi.T @ total, counts[0] @ phi
             second = cross + cross.T - (phi.T * counts[1]) @ phi
