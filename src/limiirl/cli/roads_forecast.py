@@ -33,14 +33,14 @@ def forecast(  # noqa: PLR0913 (a command's options, each with a default)
     fraction: Annotated[float, typer.Option(help="Observed fraction of the trip.", min=0.0, max=1.0)] = 0.5,
     routes: Annotated[int, typer.Option("--routes", "-k", help="Number of routes to print.", min=1)] = 3,
     by_driver: Annotated[
-        bool, typer.Option("--by-driver", help="Infer the style from the driver's other trips, too.")
+        bool, typer.Option("--by-driver", help="Infer the style also from the other trips of the driver.")
     ] = False,
     page: Page = None,
     as_json: AsJson = False,
 ) -> None:
     """Forecast the rest of a trip.
 
-    Prints the probabilities of the styles, of the next turns, of routes to the true destination, and of destinations.
+    Prints the probabilities of driving styles, next turns, routes to the true destination, and destinations.
     """
     from limiirl import IntentMixture
     from limiirl.forecast import Forecaster
@@ -79,7 +79,7 @@ def forecast(  # noqa: PLR0913 (a command's options, each with a default)
 
 
 def _format_forecast(roads: RoadNetwork, example: ForecastExample, facts: dict[str, Any]) -> Iterator[str]:
-    from limiirl.report.roads import turn_words
+    from limiirl.report.roads import describe_turn
     from limiirl.roads import describe_street, list_street_names
 
     last, total = int(example.driven[-1]), len(example.driven) + len(example.actual)
@@ -89,7 +89,7 @@ def _format_forecast(roads: RoadNetwork, example: ForecastExample, facts: dict[s
         yield f"  history     {plural(facts['other_trips_of_the_driver'], 'other trip')} of the driver"
     yield "  style       " + ", ".join(f"{k + 1}: {p:.1%}" for k, p in enumerate(example.intents))
     for turn in facts["next"]:
-        yield f"  next        {turn['probability']:.1%}: {turn_words(roads, last, turn['segment'])}"
+        yield f"  next        {turn['probability']:.1%}: {describe_turn(roads, last, turn['segment'])}"
     for (path, p), route in zip(example.routes, facts["routes"], strict=True):
         streets = ", ".join(list_street_names(roads, path)[:3])
         yield f"  route       {p:.1%}: {route['km']:.1f} km to the destination" + (f" via {streets}" if streets else "")
@@ -100,11 +100,17 @@ def _format_forecast(roads: RoadNetwork, example: ForecastExample, facts: dict[s
 def _other_trips(demos: Demonstrations, index: int) -> Demonstrations:
     """Return the other trips of the driver of a trip."""
     if demos.groups is None:
-        raise InvalidParameter("--by-driver requires trips with driver ids; these have none.", parameter="by_driver")
+        raise InvalidParameter(
+            "--by-driver requires trips with driver ids; MATCHES has none. Omit --by-driver.",
+            parameter="by_driver",
+            value=True,
+        )
     others = [i for i, group in enumerate(demos.groups) if group == demos.groups[index] and i != index]
     if not others:
         raise InvalidParameter(
-            "--by-driver requires other trips of the driver; there are none.", parameter="by_driver", value=True
+            f"--by-driver requires other trips of driver {demos.groups[index]}; there are none. Omit --by-driver.",
+            parameter="by_driver",
+            value=True,
         )
     return demos[others]
 
@@ -118,7 +124,7 @@ def _km(roads: RoadNetwork, segments: Any) -> float:
 
 
 def _check_same_network(mdp: MDP, roads: RoadNetwork, styles: Path, network: Path) -> None:
-    """Raise unless the states of an MDP are the segments of a network, and its edges are the turns."""
+    """Raise unless the states and edges of an MDP are the segments and turns of a network."""
     if mdp.n_states != roads.n_segments:
         difference = f"{mdp.n_states:,} segments, but {network} has {roads.n_segments:,}"
     elif mdp.n_edges != roads.n_turns:
@@ -145,12 +151,12 @@ def demo(  # noqa: PLR0913 (a command's options, each with a default)
     out: Annotated[Path, typer.Option("--out", "-o", help="Output folder of the reports.")] = Path("roads-report"),
     as_json: AsJson = False,
 ) -> None:
-    """Run the whole pipeline in a synthetic city.
+    """Run all steps in a synthetic city.
 
     Simulates drivers and noisy GPS traces, matches the traces, learns driving styles, and writes reports.
     """
     from limiirl.report import write
-    from limiirl.report.roads import network_page, quality_page, write_styles
+    from limiirl.report.roads import network_page, quality_page, styles_report
     from limiirl.roads import run_demo
 
     folders = {name: out / name for name in ("network", "matching", "styles")}
@@ -171,7 +177,7 @@ def demo(  # noqa: PLR0913 (a command's options, each with a default)
     pages = {
         "network": write(network_page(roads, title="A synthetic city"), folders["network"]),
         "matching": write(quality_page(roads, result.cleaned, result.matches), folders["matching"]),
-        "styles": write_styles(roads, result.fit, folders["styles"]),
+        "styles": write(styles_report(roads, result.fit), folders["styles"]),
     }
     if as_json:
         typer.echo(json.dumps(result.scores() | {"pages": {name: str(page) for name, page in pages.items()}}))
@@ -189,7 +195,7 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
         str | None, typer.Option("--street", metavar="NAME", help="Close the street whose name contains NAME.")
     ] = None,
     segments: Annotated[
-        str | None, typer.Option("--segments", metavar="1,2", help="Close the segments with these indices.")
+        str | None, typer.Option("--segments", metavar="INDEX,...", help="Close the segments with these indices.")
     ] = None,
     both: Annotated[
         bool | None,
@@ -199,7 +205,7 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
         int | None, typer.Option("--trips", help="Size of a random sample of the trips. [default: all]")
     ] = None,
     least: Annotated[
-        int, typer.Option("--min-drivers", help="Hide counts based on fewer drivers, for privacy.", min=1)
+        int, typer.Option("--min-drivers", help="Hide counts of fewer drivers than this, for privacy.", min=1)
     ] = 5,
     seed: Seed = 0,
     page: Page = None,
@@ -207,7 +213,7 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
 ) -> None:
     """Predict the detours after closing a street.
 
-    The origins and destinations of the matched trips stay the same; routes are predicted by the driving styles.
+    Trips keep their origins and destinations; their routes are predicted from the driving styles.
     """
     from limiirl import IntentMixture
     from limiirl.forecast import Forecaster
@@ -239,8 +245,14 @@ def _find_segments(
 
     from limiirl.roads import nearest_segments
 
-    if sum(option is not None for option in (at, street, segments)) != 1:
-        raise InvalidParameter("Exactly one of --at, --street and --segments is required.", parameter="at")
+    options = {"--at": at, "--street": street, "--segments": segments}
+    given = [f"{name} {value}" for name, value in options.items() if value is not None]
+    if len(given) != 1:
+        raise InvalidParameter(
+            f"Exactly one of --at, --street and --segments is required; got {' and '.join(given) or 'none'}.",
+            parameter="at",
+            value=at,
+        )
     point = parse_point(at, "at")
     if point is not None:
         return nearest_segments(roads, *point, both=both is not False)
@@ -249,7 +261,7 @@ def _find_segments(
     try:
         numbers = np.array([int(part) for part in str(segments).split(",")], dtype=np.int64)
     except ValueError:
-        raise InvalidParameter.of("segments", segments, "must be integers, for example 12,31") from None
+        raise InvalidParameter.of("segments", segments, "must be comma-separated integers, for example 12,31") from None
     if not both or numbers.min() < 0 or numbers.max() >= roads.n_segments:
         return numbers  # close_streets checks the range
     pairs = np.concatenate([numbers, roads.opposite[numbers]])
@@ -261,7 +273,11 @@ def _find_street(roads: RoadNetwork, street: str, both: bool | None) -> IntArray
     from limiirl.roads import list_street_names
 
     if both is False:
-        raise InvalidParameter("--one-way requires --at or --segments.", parameter="both", value=both)
+        raise InvalidParameter(
+            f"--one-way cannot be combined with --street {street!r}. Use --at or --segments.",
+            parameter="street",
+            value=street,
+        )
     segments = roads.find(street)
     names = list_street_names(roads, segments)
     if len(names) > 1:

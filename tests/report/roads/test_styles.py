@@ -19,7 +19,9 @@ from limiirl.experiments import (
 )
 from limiirl.mixture.selection.recommend import SelectionRow
 from limiirl.mixture.selection.select import Selection
-from limiirl.report.roads import experiment_report, experiment_view, styles_report, styles_view, write_styles
+from limiirl.report import write
+from limiirl.report.roads import experiment_report, styles_report, styles_view
+from limiirl.report.roads.experiment import experiment_view
 from limiirl.report.roads.styles import selection_table
 from limiirl.roads.drivers.fit import fit_drivers
 from tests.helpers import raises
@@ -82,7 +84,7 @@ class TestFit:
     def test_a_given_initialisation_has_no_name(self, network, demos):
         start = RewardEnsemble(np.array([0.5, 0.5]), np.array([[-1.0] * 4, [-2.0] * 4]))
         fitted = fit_drivers(network, demos, 2, init=start, max_length=9, **QUICK)
-        assert list(styles_view(network, fitted).ensembles) == ["given rewards"]
+        assert list(styles_view(network, fitted).ensembles) == ["custom values"]
 
     def test_examples_are_trips_of_medium_length(self, network):
         lap = [0, 3, 4, 5]
@@ -106,7 +108,7 @@ class TestFit:
         ]  # fmt: skip
         assert report.sections[-1].title == "Forecasts"
         assert len(report.sections[-1].items) == 3
-        page = write_styles(network, fit, tmp_path / "page")
+        page = write(report, tmp_path / "page")
         assert page == tmp_path / "page" / "index.html"
         assert "Driving styles" in page.read_text(encoding="utf-8")
 
@@ -135,7 +137,7 @@ class TestSelection:
         )
         table = selection_table(Selection(rows, 1, {}, "1 intent.", {}, "groups"))
         assert [cells[6].text for cells in table.cells] == [
-            "recommended", "failed: no <room>", "EM did not converge, 2 empty"
+            "recommended", "failed: no <room>", "EM did not converge, empty styles: 2"
         ]  # fmt: skip
         assert [cells[2].text for cells in table.cells] == ["−3.00", "–", "–"]
         assert "per driver" in table.caption
@@ -158,13 +160,13 @@ class TestExamples:
         assert styles_view(network, fitted, examples=3).forecasts == []
 
     def test_pages_state_whether_trips_were_training_trips(self, network, fit, data, results):
-        assert "These trips are training trips" in styles_report(network, fit).sections[-1].lead
+        assert "These are training trips" in styles_report(network, fit).sections[-1].lead
         section = next(
             s
             for s in experiment_report(data, results, driver_example(data, results)).sections
             if s.title == "Forecasts"
         )
-        assert "These trips are test trips" in section.lead
+        assert "These are test trips" in section.lead
 
     def test_streets_are_counted_by_drivers_if_known(self, network, fit):
         trips = demonstrations([MOTORWAY] * 6 + [STREET] * 2, groups=[0, 0, 0, 0, 1, 1, 0, 1])

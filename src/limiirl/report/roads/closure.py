@@ -1,4 +1,4 @@
-"""Page of a street closure: a map of the change in trips, the most affected streets, and disconnected trips."""
+"""Page on a street closure: a map of the change in trips, the most affected streets, and disconnected trips."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ def change_page(closure: Closure) -> Report:
             Callout(
                 "note",
                 "Privacy",
-                f"Values based on fewer than {closure.least} {closure.counted} are hidden. Before the closure, these "
-                "are the users of a street; after it, the remaining users and those whose most likely detour includes "
-                "the street. Single trips are not drawn.",
+                f"Values based on fewer than {closure.least} {closure.counted} are hidden. Before the closure, the "
+                f"{closure.counted} that use a street are counted; after it, those that still use it and those whose "
+                "most likely detour includes it. Single trips are not drawn.",
             ),
         ],
         highlights=_highlights(closure),
@@ -146,7 +146,7 @@ def _change_layer(closure: Closure, change: FloatArray, drawn: BoolArray, most: 
     for colour, word in ((_LESS, "fewer"), (_MORE, "more")):
         for step, (_, width, strength) in enumerate(_STEPS):
             above = bounds[step + 1] if step + 1 < len(_STEPS) else most
-            strokes.append(Stroke(f"{bounds[step]:.2g} to {above:.2g} trips {word}", colour, width, strength))
+            strokes.append(Stroke(f"{bounds[step]:.2g} to {above:.2g} {word} trips", colour, width, strength))
     rounded = np.rint(change / max(most / 100.0, 1e-12))
     masks = closure.drivers_before, closure.drivers_after
     lines = join_segments(network, [codes, rounded, network.street_of, *(mask.hidden for mask in masks)], drawn)
@@ -197,6 +197,7 @@ def _table(closure: Closure, name: str, title: str, changes: list[StreetChange])
     ]
     left = [Column("Street", "left"), Column("Location", "left")]
     caption = (
-        "Length is that of the part of the street with at least half of the largest change. Closed streets are omitted."
+        "*Length* is the length of the part of the street where the change is at least half of the largest change on "
+        "the street. Closed streets are omitted."
     )
     return Table(name, title, caption, [*left, "Before", "After", "Change", "Length, km"], rows)

@@ -1,4 +1,4 @@
-"""Page of a driver experiment."""
+"""Page on a driver experiment."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _SETTINGS = {
     "n_intents": "styles per mixture",
     "n_splits": "random splits",
     "n_train": "training trips per split",
-    "n_test": "maximum test trips per split",
+    "n_test": "maximum number of test trips per split",
     "gammas": "discounts",
-    "max_length": "maximum segments per trip",
+    "max_length": "maximum number of segments per trip",
     "bounds": "bounds of rewards",
-    "max_evaluations": "maximum evaluations per M-step",
-    "resp_tol": "EM tolerance (mean change of responsibilities)",
-    "max_iter": "maximum EM iterations",
+    "max_evaluations": "maximum number of evaluations per M-step",
+    "resp_tol": "EM tolerance (mean change in responsibilities)",
+    "max_iter": "maximum number of EM iterations",
     "m_gtol": "M-step tolerance (relative gradient)",
     "destination_bounds": "bounds of rewards given the destination",
     "n_routes": "test trips with predicted routes",
@@ -49,9 +49,9 @@ def experiment_report(data: DriverData, results: DriverResults, example: DriverE
 
 
 def experiment_view(data: DriverData, results: DriverResults, example: DriverExample) -> DriversView:
-    """Return the contents of the page of a driver experiment.
+    """Return the contents of the page on a driver experiment.
 
-    Descriptions and maps show the trips of the example. Forecasts are by the model that conditions on destinations.
+    Descriptions and maps show the trips of the example. Forecasts use the model conditioned on the destination.
     """
     plan, gamma, split, trips = results.plan, results.plan.gammas[0], example.split, example.trips
     ensembles = {start: results.best(method, gamma, split).ensemble for start, method in STARTS.items()}
@@ -82,11 +82,14 @@ def _table(results: DriverResults, *, to_destination: bool) -> Table:
         rows.append([name, *["–"] * 6, _percent(missed), _percent(extra[name])])
     columns: list[Column | str] = [Column("Method", "left"), "Discount", "Iterations", "Minutes", "Test NLL"]
     columns += ["Gain over one intent", "Splits with gain", "Missed, %", "Surplus, %"]
-    what = "given the origin and the destination" if to_destination else "including the first segment"
+    what = (
+        "given the origin and the destination" if to_destination else "including the probability of the first segment"
+    )
     caption = (
-        f"Mean ± half-width of the 95 % interval over {_count_splits(results, own)}. NLL is that of the mixture in "
-        f"nats per test trip, {what}. The splits are drawn from the same trips, so the intervals are too narrow, and "
-        " drivers can have both training and test trips. Minutes depend on the machine and its load. "
+        f"Mean ± half-width of the 95 % interval over {_count_splits(results, own)}. NLL is the negative "
+        f"log-likelihood of the mixture in nats per test trip, {what}; *gain* is its decrease. The splits are drawn "
+        "from the same trips, so the intervals are too narrow, and drivers can have both training and test trips. "
+        "Minutes depend on the machine and its load. "
         "*Missed* is the percentage of the driven distance that is not on the most likely route between both ends; "
         "*surplus* is the percentage of that route that was not driven."
     )
@@ -122,7 +125,7 @@ def _interval(value: Interval, digits: int) -> Cell:
 
 
 def _percent(value: Interval) -> Cell:
-    """Return a cell in percent; the value in the CSV file is the fraction."""
+    """Return a cell in percent; the CSV file contains the fraction."""
     shown = _interval(value._replace(mean=100.0 * value.mean, half_width=100.0 * value.half_width), 1)
     half_width = value.half_width if math.isfinite(value.half_width) else None
     return replace(shown, value=value.mean if math.isfinite(value.mean) else "", half_width=half_width)

@@ -1,4 +1,4 @@
-"""Figures of drivers: rewards by group of features (paper, Appendix F), and two contrasting routes."""
+"""Figures of driving styles: rewards by group of features (paper, Appendix F), and two contrasting routes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import BoolArray, FloatArray
 from limiirl.demos import Demonstrations
-from limiirl.errors import InvalidParameter
 from limiirl.report.figures import Plot
 from limiirl.report.figures.style import (
     Keywords,
@@ -28,8 +27,8 @@ from limiirl.report.map_image import round_length
 from limiirl.report.svg import INK, MUTED, PAPER, RULE
 from limiirl.roads import Plane, RoadNetwork
 
-Panel = tuple[ArrayLike, ArrayLike, ArrayLike]
-Block = tuple[FloatArray, FloatArray, FloatArray]
+# Mixture weights (K,), reward of an average km (K,) and normalised rewards (K, d).
+Panel = tuple[FloatArray, FloatArray, FloatArray]
 
 _WIDTH, _ROUTES_WIDTH = 5.6, 5.0
 # The line width in points is _WIDTH_0 + _WIDTH_1 * mixture weight.
@@ -41,7 +40,7 @@ _MAX_DETOUR = 2.2
 _MIN_LENGTH_M = 1500.0
 _REACHES_M = (200.0, 400.0, 800.0)
 # Maximum number of pairs that are compared.
-_MOST_PAIRS = 20_000
+_MAX_PAIRS = 20_000
 
 
 @use_report_style
@@ -49,29 +48,27 @@ def plot_driver_rewards(
     panels: Mapping[str, Panel],
     feature_names: Sequence[str],
     groups: Mapping[str, Sequence[int]],
-    drawn: ArrayLike | None = None,
-    names: Sequence[str] | None = None,
+    drawn: ArrayLike,
+    names: Sequence[str],
 ) -> Plot:
     """Plot normalised rewards with one column per initialisation and one row per feature.
 
     `panels` maps an initialisation to weights (K,), level (K,) and thetas (K, d), with intents in the order of the
-    first initialisation and NaN for a missing intent. Line widths increase with the mixture weight, and lines connect
+    first initialisation and NaN for missing intents. Line widths increase with the mixture weight, and lines connect
     features of the same group. `drawn` (d,) is a mask of features.
     """
-    d = len(feature_names)
-    kept = np.ones(d, dtype=bool) if drawn is None else np.asarray(drawn, dtype=bool)
-    blocks = {start: _check_panel(start, panel, d) for start, panel in panels.items()}
-    shown = {group: [j for j in places if kept[j]] for group, places in groups.items()}
-    shown = {group: places for group, places in shown.items() if places}
-    n_rows = sum(len(places) + 1 for places in shown.values())
+    kept = np.asarray(drawn, dtype=bool)
+    shown = {group: [j for j in features if kept[j]] for group, features in groups.items()}
+    shown = {group: features for group, features in shown.items() if features}
+    n_rows = sum(len(features) + 1 for features in shown.values())
     figure = new_figure(1.35 + 0.165 * n_rows, _WIDTH)
-    grid = figure.add_gridspec(2, len(blocks), height_ratios=[2.2, n_rows])
-    n = max(len(weights) for weights, _, _ in blocks.values())
-    intents = [names[k] if names is not None and k < len(names) else f"{k}" for k in range(n)]
+    grid = figure.add_gridspec(2, len(panels), height_ratios=[2.2, n_rows])
+    n = max(len(weights) for weights, _, _ in panels.values())
+    intents = [names[k] if k < len(names) else f"intent {k}" for k in range(n)]
     rows: list[Row] = []
     tops, bodies = [], []
-    for column, (start, block) in enumerate(blocks.items()):
-        weights, level, thetas = block
+    for column, (start, panel) in enumerate(panels.items()):
+        weights, level, thetas = panel
         top, body = figure.add_subplot(grid[0, column]), figure.add_subplot(grid[1, column])
         top.set_title(wrap_label(start, 18))
         _draw_level(top, weights, level)
@@ -79,21 +76,15 @@ def plot_driver_rewards(
         top.set_yticks([0], ["average km" if column == 0 else ""])
         tops.append(top)
         bodies.append(body)
-        rows += _reward_rows(start, block, feature_names, groups, intents)
-    _share_limits(tops, np.concatenate([level for _, level, _ in blocks.values()]))
-    _share_limits(bodies, np.concatenate([thetas[:, kept].ravel() for _, _, thetas in blocks.values()]), zero=True)
+        rows += _reward_rows(start, panel, feature_names, groups, intents)
+    _share_limits(tops, np.concatenate([level for _, level, _ in panels.values()]))
+    _share_limits(bodies, np.concatenate([thetas[:, kept].ravel() for _, _, thetas in panels.values()]), zero=True)
     bodies[len(bodies) // 2].set_xlabel("reward per km, relative to the average")
-    labels = intents if names is not None else [f"intent {name}" for name in intents]
-    keys = [Line2D([], [], color=intent_colour(k), linewidth=3.0, label=wrap_label(labels[k], 60, 1)) for k in range(n)]
-    add_legend(figure, keys, columns=1 if max(map(len, labels)) > 24 or n > _IN_A_ROW else n)
-    return Plot(figure, rows, _describe_rewards(blocks, feature_names, kept))
-
-
-def _check_panel(start: str, panel: Panel, d: int) -> Block:
-    weights, level, thetas = (np.array(part, dtype=np.float64) for part in panel)
-    if thetas.shape != (len(weights), d) or level.shape != weights.shape:
-        raise InvalidParameter.of("panels", start, f"must have weights (K,), level (K,) and thetas (K, {d})")
-    return weights, level, thetas
+    keys = [
+        Line2D([], [], color=intent_colour(k), linewidth=3.0, label=wrap_label(intents[k], 60, 1)) for k in range(n)
+    ]
+    add_legend(figure, keys, columns=1 if max(map(len, intents)) > 24 or n > _IN_A_ROW else n)
+    return Plot(figure, rows, _describe_rewards(panels, feature_names, kept))
 
 
 def _line_style(k: int, weight: float) -> Keywords:
@@ -120,24 +111,24 @@ def _draw_rewards(
 ) -> None:
     labels: list[str] = []
     heads = []
-    for group, places in shown.items():
+    for group, features in shown.items():
         heads.append(len(labels))
         labels.append(group)
-        at = np.arange(len(labels), len(labels) + len(places))
+        at = np.arange(len(labels), len(labels) + len(features))
         # Wide lines first, so that thin lines are on top.
         for k in np.argsort(-weights).tolist():
             if np.isfinite(thetas[k]).any():
                 mark: Keywords = {"marker": "o", "markersize": 3.0 + 3.0 * float(weights[k])}
-                ax.plot(thetas[k, list(places)], at, **_line_style(k, float(weights[k])), **mark)
-        labels += [wrap_label(feature_names[j].removeprefix("km ").removeprefix("of "), 22, 1) for j in places]
+                ax.plot(thetas[k, list(features)], at, **_line_style(k, float(weights[k])), **mark)
+        labels += [wrap_label(feature_names[j].removeprefix("km ").removeprefix("of "), 22, 1) for j in features]
     ax.axvline(0.0, color=MUTED, linewidth=0.8, zorder=0.5)
     ax.set_ylim(len(labels) - 0.4, -0.6)
     ax.set_yticks(range(len(labels)), labels if labelled else [""] * len(labels))
     _style_axes(ax)
     if labelled:
-        for place, tick in enumerate(ax.get_yticklabels()):
+        for row, tick in enumerate(ax.get_yticklabels()):
             tick.set_fontsize(8.0)
-            if place in heads:
+            if row in heads:
                 tick.set_color(INK)
                 tick.set_fontweight("bold")
 
@@ -160,20 +151,22 @@ def _share_limits(axes: Sequence[Axes], values: FloatArray, *, zero: bool = Fals
 
 
 def _reward_rows(
-    start: str, block: Block, feature_names: Sequence[str], groups: Mapping[str, Sequence[int]], intents: Sequence[str]
+    start: str, panel: Panel, feature_names: Sequence[str], groups: Mapping[str, Sequence[int]], intents: Sequence[str]
 ) -> list[Row]:
     rows: list[Row] = []
-    for k, (weight, level, theta) in enumerate(zip(*block, strict=True)):
-        about = {"start": start, "intent": intents[k], "weight": float(weight)}
+    for k, (weight, level, theta) in enumerate(zip(*panel, strict=True)):
+        about = {"initialisation": start, "intent": intents[k], "weight": float(weight)}
         rows.append({**about, "group": "level", "feature": "average km", "reward": float(level)})
-        for group, places in groups.items():
-            rows += [{**about, "group": group, "feature": feature_names[j], "reward": float(theta[j])} for j in places]
+        for group, features in groups.items():
+            rows += [
+                {**about, "group": group, "feature": feature_names[j], "reward": float(theta[j])} for j in features
+            ]
     return rows
 
 
-def _describe_rewards(blocks: Mapping[str, Block], feature_names: Sequence[str], kept: BoolArray) -> str:
-    start, (weights, _, thetas) = next(iter(blocks.items()))
-    parts = [f"Rewards per km of {int(kept.sum())} features by intent and initialisation ({len(blocks)})."]
+def _describe_rewards(panels: Mapping[str, Panel], feature_names: Sequence[str], kept: BoolArray) -> str:
+    start, (weights, _, thetas) = next(iter(panels.items()))
+    parts = [f"Rewards per km of {int(kept.sum())} features by intent and initialisation of EM."]
     for k in range(len(weights)):
         values = np.where(kept & np.isfinite(thetas[k]), thetas[k], np.nan)
         if np.isfinite(values).any():
@@ -324,5 +317,5 @@ def _close_pairs(start: FloatArray, end: FloatArray, style: NDArray[np.int64], r
     near = near[np.lexsort((near[:, 1], near[:, 0]))]
     i, j = near[:, 0], near[:, 1]
     both = np.maximum(np.hypot(*(start[i] - start[j]).T), np.hypot(*(end[i] - end[j]).T)) <= reach
-    pairs: list[list[int]] = near[both & (style[i] != style[j])][:_MOST_PAIRS].tolist()
+    pairs: list[list[int]] = near[both & (style[i] != style[j])][:_MAX_PAIRS].tolist()
     return pairs

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 _MIN_PROBABILITY = 0.005
 # Smallest probability, diameter in pixels and label of each class of destinations.
 _CLASSES = ((0.0, 6.0, "under 2 %"), (0.02, 9.0, "2 to 10 %"), (0.1, 13.0, "10 to 30 %"), (0.3, 18.0, "over 30 %"))
-# Indices of the colours of routes, different from those of the first styles.
+# Indices of the colours of routes, which differ from the colours of the first styles.
 _HUES = (5, 4, 7, 0, 1)
 _WIDTHS = (8.0, 5.0, 2.6)
-_TRAINED = " These trips are training trips, so the forecasts do not show the predictive accuracy."
-_HELD_OUT = " These trips are test trips."
-_AVERAGE = "All are averaged over the posterior of the styles given the trip so far."
+_TRAINED = " These are training trips, so the forecasts do not measure the accuracy on new trips."
+_HELD_OUT = " These are test trips."
+_AVERAGE = "All forecasts are averaged over the posterior over styles given the trip so far."
 
 
 def forecast_example(
@@ -52,7 +52,7 @@ def forecast_example(
     Parameters
     ----------
     forecaster : Forecaster
-        Its candidate destinations should be those of other trips; see `Forecaster.with_destinations`.
+        Its candidate destinations should be the ends of other trips; see `Forecaster.with_destinations`.
     network : RoadNetwork
     states : (n,)
         Segments of a complete trip, n >= 2.
@@ -102,7 +102,7 @@ def forecast_section(view: DriversView) -> Section | None:
 
 
 def forecast_page(network: RoadNetwork, example: ForecastExample) -> Report:
-    """Return the report on one trip and its forecast, which shows the movements of a person.
+    """Return the report on the forecast of one trip. The page shows the movements of a person.
 
     >>> ring = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 2], [1, 2, 0])
     >>> example = ForecastExample("Trip 7", np.array([0]), np.array([1]), turns=[(1, 0.75)])
@@ -142,10 +142,10 @@ def _map(network: RoadNetwork, number: int, example: ForecastExample) -> Map:
     ends = _midpoints(network, example.destinations[probable & (example.probability >= 0.02)])
     seen = np.concatenate([line, *(path_points(network, path) for path, _ in example.routes), ends])
     layers = [street_layer(network, segments_near(network, seen, 600.0, widest=WIDEST))]
-    for place, (path, probability) in enumerate(example.routes):
+    for rank, (path, probability) in enumerate(example.routes):
         # The most probable route is the widest and lowest, so that all routes are visible where they coincide.
-        stroke = Stroke("", SERIES[_HUES[place % len(_HUES)]], _WIDTHS[min(place, len(_WIDTHS) - 1)], halo=place == 0)
-        layers.append(route_layer(network, path, f"Route {place + 1}, {format_percent(probability, 1)}", stroke))
+        stroke = Stroke("", SERIES[_HUES[rank % len(_HUES)]], _WIDTHS[min(rank, len(_WIDTHS) - 1)], halo=rank == 0)
+        layers.append(route_layer(network, path, f"Route {rank + 1}, {format_percent(probability, 1)}", stroke))
     if example.actual.size:
         rest = np.concatenate([example.driven[-1:], example.actual])
         layers.append(route_layer(network, rest, "Actual continuation", Stroke("", INK, 1.8, dashed=True)))
@@ -155,16 +155,16 @@ def _map(network: RoadNetwork, number: int, example: ForecastExample) -> Map:
     dots = [
         Stroke("start", INK, 8.0, 0.6, halo=True),
         Stroke("current position", SERIES[6], 13.0, halo=True),
-        Stroke("true end", INK, 12.0, halo=True),
+        Stroke("true destination", INK, 12.0, halo=True),
     ]
     at = np.stack([line[0], path_points(network, example.driven)[-1], line[-1]])
-    layers.append(Layer("Start, current position and end", at, strokes=dots, stroke=[0, 1, 2], kind="points"))
+    layers.append(Layer("Start, current position and destination", at, strokes=dots, stroke=[0, 1, 2], kind="points"))
     return Map(
         f"forecast-{number}",
         example.title,
         f"A trip of {format_km(network, whole)}, truncated after {format_km(network, example.driven)}, with "
         f"{len(example.routes)} forecast routes and {int(probable.sum())} possible destinations.",
-        "Routes lead from the current position to the true end. Destinations are forecast without the true end.",
+        "Routes lead from the current position to the true destination. Forecasts of the destination do not use it.",
         layers,
         attribution=network.attribution,
         view=pad_bounds(seen),
@@ -185,13 +185,11 @@ def _midpoints(network: RoadNetwork, segments: ArrayLike) -> FloatArray:
     return np.asarray(node_points(network, np.stack([network.tail[s], network.head[s]])).mean(axis=0))
 
 
-def turn_words(network: RoadNetwork, here: int, target: int, trip: str = "") -> str:
-    """Return the direction, angle and street of a turn from one segment into the next.
-
-    The error message names `trip` if the turn does not exist.
+def describe_turn(network: RoadNetwork, here: int, target: int, trip: str = "") -> str:
+    """Return the direction, angle and street of a turn as text; `trip` is named in the error if there is no such turn.
 
     >>> ring = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 2], [1, 2, 0])
-    >>> turn_words(ring, 0, 1)
+    >>> describe_turn(ring, 0, 1)
     'right, 90°, into road'
     """
     own = np.arange(network.out_ptr[here], network.out_ptr[here + 1])
@@ -210,14 +208,14 @@ def _turn_table(network: RoadNetwork, number: int, example: ForecastExample) -> 
     taken = int(example.actual[0]) if example.actual.size else -1
     rows: list[list[Content]] = [
         [
-            turn_words(network, here, segment, example.title),
+            describe_turn(network, here, segment, example.title),
             Cell.percent(probability, 1),
             "yes" if segment == taken else "",
         ]
         for segment, probability in sorted(example.turns, key=lambda turn: -turn[1])
     ]
     columns: list[Column | str] = [Column("Turn", "left"), "Probability", Column("Actual turn", "left")]
-    caption = "The remaining probability is that of the trip ending here."
+    caption = "The remaining probability is the probability that the trip ends here."
     return Table(f"turns-{number}", "Next turn", caption, columns, rows)
 
 
@@ -225,11 +223,11 @@ def _route_table(network: RoadNetwork, number: int, example: ForecastExample) ->
     truth = np.concatenate([example.driven[-1:], example.actual])
     length = network.length_m[truth].sum()
     rows: list[list[Content]] = []
-    for place, (path, probability) in enumerate(example.routes, start=1):
+    for rank, (path, probability) in enumerate(example.routes, start=1):
         shared = network.length_m[np.intersect1d(truth, path)].sum() / length
         rows.append(
             [
-                f"route {place}",
+                f"route {rank}",
                 Cell.percent(probability, 1),
                 Cell(format_km(network, path), value=float(network.length_m[path].sum() / 1000.0)),
                 Cell.percent(float(shared)),

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
-from limiirl.errors import InvalidParameter
 from limiirl.report.maps import Bounds, Layer, Stroke
 from limiirl.report.svg import MUTED, SERIES
 from limiirl.roads import RoadNetwork
@@ -33,7 +32,7 @@ _FLOW = ((0.0, 1.0, 0.45), (0.02, 1.7, 0.6), (0.06, 2.6, 0.7), (0.15, 3.8, 0.8),
 
 @dataclass(frozen=True)
 class StreetLines:
-    """Lines along consecutive segments, and the segments of each.
+    """Lines along consecutive segments, with the segments of each line.
 
     `points` (n, 2) are latitudes and longitudes; line i has the points ``offsets[i]:offsets[i + 1]``. `segments`
     (n - m,) has one segment per pair of consecutive points; for a two-way street, the lower of the two indices.
@@ -96,7 +95,7 @@ def _following(n_nodes: int, tail: IntArray, head: IntArray, keys: list[NDArray[
     alike = pairs[:, 0] % n != pairs[:, 1] % n if n else np.empty(0, dtype=bool)
     for key in keys:
         a, b = key[pairs[:, 0] % n], key[pairs[:, 1] % n]
-        # Unknown values (NaN) are equal.
+        # Unknown values (NaN) are treated as equal.
         alike &= (a == b) | ((a != a) & (b != b))
     following = np.full(2 * n, -1, dtype=np.int64)
     for one, two in ((0, 1), (1, 0)):
@@ -107,7 +106,7 @@ def _following(n_nodes: int, tail: IntArray, head: IntArray, keys: list[NDArray[
 def _trace_lines(
     tail: list[int], head: list[int], following: list[list[int]]
 ) -> tuple[list[int], list[int], list[int]]:
-    """Return nodes, number of points per line, and streets in order; closed rings are last."""
+    """Return the nodes and the number of points of each line, and the streets in order; closed rings come last."""
     nodes: list[int] = []
     lengths: list[int] = []
     order: list[int] = []
@@ -149,7 +148,7 @@ def class_label(name: str) -> str:
 def segments_near(network: RoadNetwork, points: ArrayLike, margin_m: float, *, widest: float = 1.0) -> BoolArray:
     """Return a mask (S,) of the segments in the bounding box of points (n, 2) in degrees, plus a margin.
 
-    If `widest` > 1, the box is extended to be at least `widest` times as wide as high, and at least as high as wide.
+    If `widest` > 1, the box is extended to cover maps with aspect ratios between 1 and `widest`.
 
     >>> pair = RoadNetwork.from_segments([41.15, 41.16, 41.3], [-8.63, -8.63, -8.63], [0, 1], [1, 2])
     >>> segments_near(pair, [[41.15, -8.63]], 250.0).tolist()
@@ -232,25 +231,21 @@ def flow_layers(
 ) -> list[Layer]:
     """Return a layer of the dominant intent per street, and one layer of flows per intent.
 
-    `flows` (K, S) are trips per intent and segment, with NaN in both directions for hidden streets, which are labelled
-    `hidden`. The directions of a street are added. One layer of the group is visible at a time.
+    `flows` (K, S) is the number of trips per intent and segment, with NaN in both directions of hidden streets, which
+    are labelled `hidden`. The two directions of a street are summed. One layer of the group is visible at a time.
     """
     counts = np.asarray(flows, dtype=np.float64)
-    if counts.shape != (len(names), network.n_segments):
-        raise InvalidParameter.of(
-            "flows", counts.shape, f"must have shape (K, S) = ({len(names)}, {network.n_segments})"
-        )
     back = network.opposite
     both = counts + np.where(back >= 0, counts[:, np.maximum(back, 0)], 0.0)
-    known = ~np.isnan(both)
-    streets = np.where(known, both, 0.0)
-    # Rounding to 1/200 of the largest flow is invisible and results in longer lines.
+    shown = ~np.isnan(both)
+    streets = np.where(shown, both, 0.0)
+    # Rounding to 1/200 of the largest flow is invisible, and reduces the number of lines.
     step = max(float(streets.max(initial=0.0)) / 200.0, 1e-12)
-    lines = join_segments(network, [*(np.rint(row / step) for row in streets), *known], streets.sum(axis=0) > 0.0)
+    lines = join_segments(network, [*(np.rint(row / step) for row in streets), *shown], streets.sum(axis=0) > 0.0)
     flow = streets[:, lines.first]
     facts = {
-        name: [f"{value:,.3g} trips" if seen else hidden for value, seen in zip(row, shown, strict=True)]
-        for name, row, shown in zip(names, flow.tolist(), known[:, lines.first].tolist(), strict=True)
+        name: [f"{value:,.3g} trips" if visible else hidden for value, visible in zip(row, mask, strict=True)]
+        for name, row, mask in zip(names, flow.tolist(), shown[:, lines.first].tolist(), strict=True)
     }
 
     def layer(title: str, strokes: list[Stroke], codes: IntArray) -> Layer:
@@ -267,9 +262,9 @@ def _flow_classes(row: FloatArray, colour: str) -> tuple[IntArray, list[Stroke]]
     most = float(row.max(initial=0.0))
     edges = np.array([part for part, _, _ in _FLOW]) * most
     strokes = []
-    for place, (_, width, strength) in enumerate(_FLOW):
-        above = edges[place + 1] if place + 1 < len(edges) else most
-        label = f"{edges[place]:.2g} to {above:.2g} trips" if place else f"up to {above:.2g} trips"
+    for step, (_, width, strength) in enumerate(_FLOW):
+        above = edges[step + 1] if step + 1 < len(edges) else most
+        label = f"{edges[step]:.2g} to {above:.2g} trips" if step else f"up to {above:.2g} trips"
         strokes.append(Stroke(label, colour, width, strength, halo=False))
     return np.clip(np.searchsorted(edges, row, side="right") - 1, 0, len(strokes) - 1), strokes
 
@@ -279,7 +274,7 @@ def _dominant_styles(flow: FloatArray, n_trips: FloatArray, names: Sequence[str]
     rate = flow / np.maximum(n_trips, 1e-300)[:, None]
     fraction = rate / np.maximum(rate.sum(axis=0), 1e-300)
     leader = fraction.argmax(axis=0)
-    # Dominant means about 1.5 times an equal fraction.
+    # A style is dominant if its fraction is about 1.5 times that of an equal split.
     clear = fraction.max(axis=0, initial=0.0) >= 1.5 / (len(names) + 0.5)
     total = flow.sum(axis=0)
     wide = np.searchsorted(np.array([0.05, 0.3]) * float(total.max(initial=0.0)), total, side="right")

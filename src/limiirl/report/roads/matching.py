@@ -1,4 +1,4 @@
-"""Page of a map matching: coverage, accuracy, losses with reasons, and examples."""
+"""Page on the quality of map matching: coverage, accuracy, excluded data and examples."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def quality_page(
     *,
     examples: bool = True,
 ) -> Report:
-    """Return the report on a map matching.
+    """Return the report on the quality of map matching.
 
     Parameters
     ----------
@@ -95,8 +95,8 @@ def _counts(quality: Quality) -> Facts:
         "Length of paths": f"{np.median(ratio):.2f} times the length of the line through the fixes (median)"
         if ratio.size
         else "",
-        "Long gaps": f"{quality.n_gaps:,} gaps longer than {LONG_S:g} s or {LONG_M:g} m, with "
-        f"{_percent(quality.gap_share)} of the length; they are filled with shortest paths"
+        "Long gaps": f"{quality.n_gaps:,} gaps longer than {LONG_S:g} s or {LONG_M:g} m; the shortest paths that fill "
+        f"them account for {_percent(quality.gap_share)} of the length"
         if quality.n_paths
         else "",
     }
@@ -104,7 +104,7 @@ def _counts(quality: Quality) -> Facts:
 
 
 def _outcomes(trips: Trips, matches: Matches) -> Table:
-    """Return the number of matched trips and parts of trips, by outcome."""
+    """Return the number of trips and parts of trips by outcome of the matching."""
     pieces = np.bincount(matches.trip, minlength=len(trips))
     whole = np.zeros(len(trips), dtype=bool)
     whole[matches.trip[matches.whole]] = True
@@ -118,7 +118,7 @@ def _outcomes(trips: Trips, matches: Matches) -> Table:
         n = int(chosen.sum())
         rows.append([name, Cell.count(n), Cell.percent(n / max(len(trips), 1), 1)])
     columns: list[Column | str] = [Column("Matched", "left"), "Number", "Percentage"]
-    caption = "Trips, or the parts into which a trip was divided during cleaning, by the result of the matching."
+    caption = "Number of trips by matching result. If cleaning divided a trip, its parts are counted separately."
     return Table("outcomes", "Outcomes", caption, columns, rows)
 
 
@@ -134,8 +134,8 @@ def _losses(quality: Quality) -> list[Table]:
         ordered = sorted(counts.items(), key=lambda pair: -pair[1])
         rows += [[f"{what}: {reason}", Cell.count(count)] for reason, count in ordered]
     caption = (
-        "Trips that were excluded before matching, rows or files that could not be read, fixes that were excluded in "
-        "cleaning, and fixes or parts of trips that were excluded in matching."
+        "Trips excluded before matching, rows or files that could not be read, fixes removed by cleaning, and fixes or "
+        "parts of trips excluded by matching."
     )
     columns: list[Column | str] = [Column("Reason", "left"), "Count"]
     return [Table("reasons", "Excluded data", caption, columns, rows)] if rows else []
@@ -151,9 +151,8 @@ def _quantiles(quality: Quality) -> Table:
         )
     ]
     columns: list[Column | str] = [Column("Quantity", "left"), *(f"{100 * level:g}\u00a0%" for level in LEVELS)]
-    return Table(
-        "quantiles", "Quantiles", "Over matched fixes, and over pairs of consecutive matched fixes.", columns, rows
-    )
+    caption = "The first row is over matched fixes, the others over pairs of consecutive matched fixes."
+    return Table("quantiles", "Quantiles", caption, columns, rows)
 
 
 def _format_setting(value: Any) -> str:
@@ -167,7 +166,7 @@ def _histograms(matches: Matches, distances: FloatArray) -> list[Figure]:
     confidence = plot_histogram(matches.confidence, "confidence of the path", "paths", np.linspace(0.0, 1.0, 21))
     return [
         Figure.from_plot("distances", "Distances", "Distances from matched fixes to the path.", distance),
-        Figure.from_plot("confidence", "Confidence", "Confidence of the matcher in each path.", confidence),
+        Figure.from_plot("confidence", "Confidence", "Confidence of each matched path.", confidence),
     ]
 
 
@@ -239,7 +238,7 @@ def _example(network: RoadNetwork, trips: Trips, matches: Matches, piece: int, n
     layers.append(Layer.of_lines("Matched path", [line], strokes=[stroke], facts={"segments": [path.size]}))
     if on.any():
         links = np.stack([at[on], _positions(network, segment[on], along[on])], axis=1)
-        layers.append(Layer.of_lines("Fix to path", list(links), strokes=[Stroke("", INK, 1.0, 0.6)]))
+        layers.append(Layer.of_lines("Fixes to matched positions", list(links), strokes=[Stroke("", INK, 1.0, 0.6)]))
     strokes = [Stroke("unmatched fix", MUTED, 7.0, halo=True), Stroke("fix", SERIES[1], 7.0, halo=True)]
     facts = {
         "time": [f"{value:.0f} s" for value in (trips.time_s[own] - trips.time_s[own.start]).tolist()],
@@ -257,7 +256,7 @@ def _example(network: RoadNetwork, trips: Trips, matches: Matches, piece: int, n
         name,
         f"A trip of {at.shape[0]} fixes and the path of {path.size} segments matched to it: {summary}.",
         f"Confidence {matches.confidence[piece]:.2f}; {literal(summary)}. "
-        + ("The path covers the whole trip." if matches.whole[piece] else "The path covers a part of the trip."),
+        + ("The path covers the whole trip." if matches.whole[piece] else "The path covers part of the trip."),
         layers,
         attribution=network.attribution,
         view=pad_bounds(seen),

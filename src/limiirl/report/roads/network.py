@@ -1,4 +1,4 @@
-"""Page of a road network: a map with several colourings, statistics of roads, and excluded data."""
+"""Page on a road network: a map with several colourings, statistics of roads, and excluded data."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def network_page(network: RoadNetwork, *, title: str = "Road network") -> Report
     >>> [table.name for table in network_page(ring).tables]
     ['road-classes', 'regions']
     """
-    place = regions(network)
+    region = regions(network)
     km = network.length_m / 1000.0
     speed, lanes = (
         format_percent(float(km[np.isfinite(v)].sum() / km.sum())) for v in (network.speed_kmh, network.lanes)
     )
-    roads_lead = "Lengths are counted per direction of travel. Attributes that are missing in the source are unknown."
+    roads_lead = "Two-way streets are counted once per direction. Attributes missing in the source are unknown."
     regions_lead = "The regions are the centre and sixteen compass directions around it."
     facts = {
         "Centre": f"{network.centre[0]:.5f}, {network.centre[1]:.5f}",
@@ -56,15 +56,15 @@ def network_page(network: RoadNetwork, *, title: str = "Road network") -> Report
         f"{network.n_segments:,} directed segments with a total length of {km.sum():,.0f} km and {network.n_turns:,} "
         f"turns. The speed limit is known for {speed} of the length, and the number of lanes for {lanes}.",
         [
-            Section("Map", [_map(network, place)]),
+            Section("Map", [_map(network, region)]),
             Section("Roads", [_class_table(network)], lead=roads_lead),
-            Section("Regions", [_region_table(network, place)], lead=regions_lead),
+            Section("Regions", [_region_table(network, region)], lead=regions_lead),
             *_notes_section(network),
         ],
         methods=[
             Text(
                 "A segment is a directed piece of road between two consecutive points of the map. A turn is a legal "
-                "transition from one segment to the next. Segments are the states and turns the actions of the MDP."
+                "transition from one segment to the next. In the MDP, segments are states and turns are actions."
             ),
             Facts(facts),
         ],
@@ -77,17 +77,17 @@ def network_page(network: RoadNetwork, *, title: str = "Road network") -> Report
     )
 
 
-def _map(network: RoadNetwork, place: IntArray) -> Map:
+def _map(network: RoadNetwork, region: IntArray) -> Map:
     # Lines end where the region changes, so that all colourings use the same lines.
-    lines = join_uniform_segments(network, place)
+    lines = join_uniform_segments(network, region)
     s = lines.first
     facts = street_facts(network, lines)
-    facts["region"] = [REGIONS[r] for r in place[s].tolist()]
+    facts["region"] = [REGIONS[r] for r in region[s].tolist()]
     colourings = {
         "Road class": _by_class(network, lines),
-        "Speed limit": _by_value(network.speed_kmh[s], _SPEEDS, "km/h", SERIES[1]),
-        "Lanes": _by_value(network.lanes[s], _LANES, "lanes", SERIES[2]),
-        "Region": _by_region(place[s], segment_ranks(network)[s]),
+        "Speed limit": _by_value(network.speed_kmh[s], _SPEEDS, " km/h", SERIES[1]),
+        "Lanes": _by_value(network.lanes[s], _LANES, "", SERIES[2]),
+        "Region": _by_region(region[s], segment_ranks(network)[s]),
     }
     layers = [
         Layer(name, lines.points, lines.offsets, strokes=strokes, stroke=codes, facts=facts, group=_GROUP, shown=shown)
@@ -114,8 +114,8 @@ def _by_class(network: RoadNetwork, lines: StreetLines) -> tuple[list[Stroke], I
     local = sorted({name for name in names if class_rank(name) == 1})
     ordered = [*local, *important]
     strokes = [Stroke(class_label(name), MUTED, _THIN, 0.45, _DETAIL) for name in local]
-    for place, name in enumerate(important, start=1):
-        colour = SERIES[_HUES[(len(important) - place) % len(_HUES)]]
+    for rank, name in enumerate(important, start=1):
+        colour = SERIES[_HUES[(len(important) - rank) % len(_HUES)]]
         strokes.append(Stroke(class_label(name), colour, 0.5 + 0.6 * class_rank(name)))
     codes = np.array([ordered.index(name) for name in names], dtype=np.int64)
     return strokes, codes[network.road_class[lines.first]]
@@ -124,16 +124,16 @@ def _by_class(network: RoadNetwork, lines: StreetLines) -> tuple[list[Stroke], I
 def _by_value(values: FloatArray, bounds: tuple[float, ...], unit: str, colour: str) -> tuple[list[Stroke], IntArray]:
     """Return strokes and codes by intervals of a value: larger values are stronger and wider, unknown is grey."""
     n = len(bounds)
-    labels = [f"up to {bounds[0]:g} {unit}"]
-    labels += [f"over {a:g} to {b:g} {unit}" for a, b in pairwise(bounds)]
-    labels.append(f"over {bounds[-1]:g} {unit}")
+    labels = [f"up to {bounds[0]:g}{unit}"]
+    labels += [f"over {a:g} to {b:g}{unit}" for a, b in pairwise(bounds)]
+    labels.append(f"over {bounds[-1]:g}{unit}")
     strokes = [Stroke("unknown", MUTED, _THIN, 0.3, _DETAIL)]
     strokes += [Stroke(label, colour, 1.2 + 2.0 * k / n, 0.45 + 0.55 * k / n) for k, label in enumerate(labels)]
     codes = np.where(np.isfinite(values), 1 + np.searchsorted(bounds, values, side="left"), 0)
     return strokes, codes.astype(np.int64)
 
 
-def _by_region(place: IntArray, importance: IntArray) -> tuple[list[Stroke], IntArray]:
+def _by_region(region: IntArray, importance: IntArray) -> tuple[list[Stroke], IntArray]:
     """Return strokes and codes by region: opposite directions share a hue, and important roads are wide."""
     strokes: list[Stroke] = []
     for number, name in reversed(list(enumerate(REGIONS))):
@@ -141,7 +141,7 @@ def _by_region(place: IntArray, importance: IntArray) -> tuple[list[Stroke], Int
         strength = 0.8 if number <= len(SERIES) else 0.5
         strokes.append(Stroke("", colour, _THIN, strength, _DETAIL))
         strokes.append(Stroke(name, colour, 2.2, strength))
-    return strokes, 2 * (len(REGIONS) - 1 - place) + (importance > 1)
+    return strokes, 2 * (len(REGIONS) - 1 - region) + (importance > 1)
 
 
 def _class_table(network: RoadNetwork) -> Table:
@@ -174,9 +174,9 @@ def _class_table(network: RoadNetwork) -> Table:
     return Table("road-classes", "Roads by class", "Percentages refer to the length.", columns, rows)
 
 
-def _region_table(network: RoadNetwork, place: IntArray) -> Table:
-    km = np.bincount(place, network.length_m / 1000.0, minlength=len(REGIONS))
-    count = np.bincount(place, minlength=len(REGIONS))
+def _region_table(network: RoadNetwork, region: IntArray) -> Table:
+    km = np.bincount(region, network.length_m / 1000.0, minlength=len(REGIONS))
+    count = np.bincount(region, minlength=len(REGIONS))
     rows: list[list[Content]] = [
         [name, Cell.count(int(count[r])), Cell.number(float(km[r]), 1)] for r, name in enumerate(REGIONS)
     ]
@@ -184,7 +184,7 @@ def _region_table(network: RoadNetwork, place: IntArray) -> Table:
 
 
 def _notes_section(network: RoadNetwork) -> list[Section]:
-    """Return the excluded data with reasons, and all notes of the build."""
+    """Return the section on excluded data with reasons, and on the notes of the build; [] if there are none."""
     dropped = summarize(network)["dropped"]
     items: list[Item] = []
     if dropped:

@@ -1,4 +1,4 @@
-"""Page of driving styles: descriptions, maps, rewards, two routes, forecasts, and the number of styles."""
+"""Page on driving styles: descriptions, maps, rewards, two routes, forecasts, and the number of styles."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from os import PathLike
-from pathlib import Path
 
 import numpy as np
 
@@ -20,7 +18,6 @@ from limiirl.mixture import IntentMixture, Selection, SelectionRow
 from limiirl.report.document import Callout, Facts, Figure, Report, Section, Text
 from limiirl.report.maps import Layer, Map, Stroke
 from limiirl.report.markup import literal
-from limiirl.report.page import write
 from limiirl.report.roads.figures import find_pair, plot_driver_rewards, plot_routes
 from limiirl.report.roads.forecasts import forecast_example, forecast_section
 from limiirl.report.roads.layers import (
@@ -38,7 +35,7 @@ from limiirl.report.tables import Cell, Column, Content, Table, format_percent
 from limiirl.roads import NOT_LENGTHS, DriverFit, FeatureChoice, RoadNetwork
 
 NORMALISATION = (
-    "Within each group of lengths, such as the road classes, the features of a segment add up to its length. "
+    "Within each group of length features, such as the road classes, the features of a segment sum to its length. "
     "Adding a constant to all weights of one group and subtracting it from all weights of another therefore leaves "
     "every reward unchanged: these constants are not identified. The figure shows normalised weights: their mean over "
     "all driven kilometres is zero within each group, and the sum of the subtracted means is shown as the reward of "
@@ -47,7 +44,7 @@ NORMALISATION = (
 )
 """Explanation of normalised rewards."""
 
-# Features below this fraction of the driven kilometres are not drawn, because the data do not determine their weights.
+# Features below this fraction of the driven kilometres are not drawn: the data do not determine their weights.
 _DRIVEN = 0.002
 _EXAMPLES = 3
 _AROUND_M = 1500.0
@@ -70,7 +67,7 @@ def drivers_page(view: DriversView) -> Report:
     descriptions = "\n".join(f"- **{name}**: {literal(words.long)}" for name, words in described)
     n = len(view.ensembles)
     rewards_lead = "Each line is a style; its width increases with the mixture weight." + (
-        f" The {n} columns are {n} initialisations of EM; similar styles have the same colour." if n > 1 else ""
+        f" Each column is one of {n} initialisations of EM; matched styles have the same colour." if n > 1 else ""
     )
     sections = [
         Section("Styles", [_style_table(view), Text(descriptions.replace(" %", "\u00a0%"))], lead=_styles_lead(view)),
@@ -103,9 +100,9 @@ def drivers_page(view: DriversView) -> Report:
 
 def _styles_lead(view: DriversView) -> str:
     return (
-        f"Styles of the mixture initialised with {literal(next(iter(view.ensembles)))}. The descriptions are generated "
-        "automatically: how the trips of a style differ from all trips, and which features have the highest and lowest "
-        "rewards."
+        f"The styles are those of the mixture initialised with {literal(next(iter(view.ensembles)))}. The descriptions "
+        "are generated automatically. They state how the trips of a style differ from all trips, and which features "
+        "have the highest and lowest rewards."
     )
 
 
@@ -159,7 +156,7 @@ def _flow_map(view: DriversView) -> Map:
 
 
 def _typical_trips(view: DriversView) -> list[Layer]:
-    """Return hidden layers with the most probable trips of each style, of at least median length."""
+    """Return one initially hidden layer per style: its most probable trips of at least median length."""
     layers = []
     for k, name in enumerate(view.style_names):
         own = np.flatnonzero(view.labels == k)
@@ -186,10 +183,12 @@ def _pair_section(view: DriversView) -> list[Section]:
     intents = [int(view.labels[i]) for i in chosen]
     plot = plot_routes(lines, [view.style_names[k] for k in intents], intents, _background(view.network, lines))
     ends = f"end points at most {pair.apart_m:.0f} m apart" if pair.apart_m >= 1.0 else "the same end points"
-    caption = f"Two trips of different styles with {ends}. They share {format_percent(pair.shared)} of the shorter one."
+    caption = (
+        f"Two trips of different styles with {ends}. They share {format_percent(pair.shared)} of the shorter trip."
+    )
     caption += f" Map: {literal(view.network.attribution)}." if view.network.attribution else ""
     figure = Figure.from_plot("two-routes", "Two routes with similar origins and destinations", caption, plot)
-    lead = "Trips of different styles with similar origins and destinations follow different routes."
+    lead = "Two trips of different styles with similar origins and destinations follow different routes."
     return [Section("Two routes", [figure], lead=lead)]
 
 
@@ -209,10 +208,10 @@ def _background(network: RoadNetwork, lines: list[FloatArray]) -> list[tuple[Flo
 
 def _rewards_figure(view: DriversView) -> Figure:
     drawn = view.km > 0.0
-    for name, places in view.groups.items():
+    for name, indices in view.groups.items():
         if name not in NOT_LENGTHS:
-            of_group = view.km[list(places)]
-            drawn[list(places)] = of_group >= _DRIVEN * of_group.sum()
+            of_group = view.km[list(indices)]
+            drawn[list(indices)] = of_group >= _DRIVEN * of_group.sum()
     plot = plot_driver_rewards(view.panels, view.feature_names, view.groups, drawn, view.style_names)
     hidden = int((~drawn).sum())
     caption = "Top: reward of an average km. Bottom: reward per km relative to the average, or per turn."
@@ -227,7 +226,7 @@ def _rewards_figure(view: DriversView) -> Figure:
 
 
 def styles_view(network: RoadNetwork, fit: DriverFit, *, examples: int = 0) -> DriversView:
-    """Return the contents of the page of a fit, with `examples` example forecasts."""
+    """Return the contents of the page on a fit; `examples` is the number of example forecasts."""
     mixture, demos = fit.mixture, fit.demos
     facts = {
         "model": type(mixture.irl_).__name__,
@@ -235,7 +234,7 @@ def styles_view(network: RoadNetwork, fit: DriverFit, *, examples: int = 0) -> D
         "clusters (stick-breaking GMM)": fit.n_clusters,
         "EM iterations": mixture.n_iter_,
     }
-    start = _NAMES.get(mixture.init, mixture.init) if isinstance(mixture.init, str) else "given rewards"
+    start = _NAMES.get(mixture.init, mixture.init) if isinstance(mixture.init, str) else "custom values"
     forecasts = example_forecasts(network, mixture, demos, examples)
     view = view_of_mixture(network, fit.features, {start: mixture.ensemble_}, mixture, demos)
     tables = [] if fit.selection is None else [selection_table(fit.selection)]
@@ -256,11 +255,6 @@ def styles_report(network: RoadNetwork, fit: DriverFit, *, examples: bool = True
     return drivers_page(replace(view, examples=examples))
 
 
-def write_styles(network: RoadNetwork, fit: DriverFit, folder: str | PathLike[str], *, examples: bool = True) -> Path:
-    """Write the report on a fit to a folder, and return the path of the page."""
-    return write(styles_report(network, fit, examples=examples), folder)
-
-
 def view_of_mixture(
     network: RoadNetwork,
     features: FeatureChoice,
@@ -268,7 +262,7 @@ def view_of_mixture(
     mixture: IntentMixture,
     demos: Demonstrations,
 ) -> DriversView:
-    """Return the contents of the page of a fitted mixture and its training trips."""
+    """Return the contents of the page on a fitted mixture and its training trips."""
     plain = mixture.mdp_.replace(gamma=1.0)
     responsibilities = np.asarray(mixture.responsibilities_)
     groups, phi = features.groups, demos.features(plain)
@@ -298,7 +292,7 @@ def example_forecasts(
 
 
 def selection_table(selection: Selection) -> Table:
-    """Return a table of the numbers of styles with the recommended number marked.
+    """Return the table of scores by number of styles; the recommended number is marked.
 
     >>> one, two = SelectionRow(1, held_out=-9.0), SelectionRow(2, held_out=-8.5, held_out_se=0.2, bic=17.0)
     >>> selection = Selection((one, two), 2, {"held_out": 2}, "2 intents, by cross-validation.", {})
@@ -309,9 +303,9 @@ def selection_table(selection: Selection) -> Table:
     columns += ["BIC", "ICL", Column("Remarks", "left")]
     unit = "trip" if selection.noun == "demonstrations" else "driver"
     caption = (
-        "Log-likelihood of the fit to all data, and held-out log-likelihood in cross-validation, in nats per "
-        f"{unit}. The difference is that of the held-out log-likelihoods; ± is one standard error. Lower BIC and ICL "
-        f"are better. {literal(selection.reason)}"
+        "*Log-likelihood* is the training log-likelihood of the fit to all data, and *held out* the log-likelihood in "
+        f"cross-validation, both in nats per {unit}. The difference is between held-out log-likelihoods; ± is one "
+        f"standard error. Lower BIC and ICL are better. {literal(selection.reason)}"
     )
     rows = [_selection_row(row, selection) for row in selection.rows]
     return Table("cross-validation-styles", "Number of styles", caption, columns, rows)
@@ -323,7 +317,7 @@ def _selection_row(row: SelectionRow, selection: Selection) -> list[Content]:
         "recommended" if best else "",
         f"failed: {row.error}" if row.error else "",
         "" if row.error or row.converged else "EM did not converge",
-        f"{row.n_empty} empty" if row.n_empty else "",
+        f"empty styles: {row.n_empty}" if row.n_empty else "",
     ]
     return [
         Cell(f"{row.n_intents}", mark="best" if best else None, value=row.n_intents),

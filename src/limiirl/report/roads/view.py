@@ -1,4 +1,4 @@
-"""Contents of the page of driving styles as plain values."""
+"""Contents of the page on driving styles."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ import numpy as np
 
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
-from limiirl.errors import InvalidDemos, InvalidParameter
+from limiirl.errors import InvalidDemos
 from limiirl.mdp import RewardEnsemble
 from limiirl.report.tables import Table
 from limiirl.roads import (
     NormalisedRewards,
     RoadNetwork,
     StyleDescription,
-    check_groups,
     count_drivers_by_street,
     describe_styles,
     index_drivers,
@@ -28,7 +27,7 @@ from limiirl.roads import (
 
 @dataclass(frozen=True, eq=False)
 class ForecastExample:
-    """A truncated trip, its forecast and its actual continuation.
+    """A truncated trip with its forecast and its actual continuation.
 
     `driven` (n,) and `actual` (m,) are the segments before and after the truncation. `turns` has pairs of a next
     segment and its probability. `routes` has pairs of a route to the true destination and its probability, in
@@ -75,15 +74,6 @@ class DriversView:
     source: str = ""
 
     def __post_init__(self) -> None:
-        if not self.ensembles:
-            raise InvalidParameter("ensembles must have at least one entry; got none.", parameter="ensembles")
-        n, d, k = len(self.demos), len(self.feature_names), self.main.n_intents
-        check_groups(self.groups, d)
-        for name, shape in {"responsibilities": (n, k), "features": (n, d)}.items():
-            value = np.asarray(getattr(self, name), dtype=np.float64)
-            if value.shape != shape:
-                raise InvalidParameter.of(name, value.shape, f"must have shape {shape}")
-            object.__setattr__(self, name, value)
         if self.demos.n_steps and self.demos.states.max() >= self.network.n_segments:
             raise InvalidDemos(
                 f"demos must have segments below {self.network.n_segments}, the size of the network; got "
@@ -91,9 +81,6 @@ class DriversView:
                 parameter="demos",
                 value=int(self.demos.states.max()),
             )
-        for start, ensemble in self.ensembles.items():
-            if ensemble.n_features != d:
-                raise InvalidParameter.of("ensembles", start, f"must have {d} features, one per feature name")
 
     @property
     def main(self) -> RewardEnsemble:
@@ -138,16 +125,16 @@ class DriversView:
 
     @cached_property
     def panels(self) -> dict[str, tuple[FloatArray, FloatArray, FloatArray]]:
-        """Weights, levels and rewards per initialisation, in the order of the intents of the first; NaN if missing."""
+        """Weights, levels and rewards by initialisation; intents are in the order of the first, with NaN if missing."""
         first = next(iter(self.normalised.values()))
         panels = {}
         for start, normalised in self.normalised.items():
             order = match_rewards(first, normalised, self.km)
             rest = [k for k in range(len(normalised.level)) if k not in order]
-            places = [*order.tolist(), *rest]
-            missing = np.array(places) < 0
+            indices = [*order.tolist(), *rest]
+            missing = np.array(indices) < 0
             weights, level, thetas = (
-                np.array(part[places]) for part in (self.ensembles[start].weights, normalised.level, normalised.thetas)
+                np.array(part[indices]) for part in (self.ensembles[start].weights, normalised.level, normalised.thetas)
             )
             weights[missing], level[missing], thetas[missing] = 0.0, np.nan, np.nan
             panels[start] = (weights, level, thetas)
@@ -191,5 +178,5 @@ class DriversView:
 
     @property
     def too_few(self) -> str:
-        """Text in place of hidden values."""
+        """Text that replaces hidden values."""
         return f"fewer than {self.min_drivers} {self.unit}"
