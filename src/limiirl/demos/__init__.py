@@ -1,9 +1,8 @@
 """Demonstrated trajectories, and trajectories grouped by agent."""
 
 from limiirl.demos.agents import Agent, Agents
-from limiirl.demos.demonstrations import Demonstrations
+from limiirl.demos.demonstrations import Demonstration, Demonstrations, same_arrays
 from limiirl.demos.groups import Groups
-from limiirl.demos.indexing import Demonstration, same_arrays
 from limiirl.demos.io import read_table
 from limiirl.demos.simulate import simulate
 from limiirl.demos.transitions import Steps, feature_counts

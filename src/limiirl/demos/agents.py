@@ -14,8 +14,8 @@ from scipy import sparse
 from limiirl._io import FileFormat, read_archive, read_arrays, write_archive
 from limiirl._typing import FloatArray, Seed
 from limiirl._validation import as_generator, check_choice
+from limiirl.demos.demonstrations import Subset, format_count, same_arrays
 from limiirl.demos.groups import Groups
-from limiirl.demos.indexing import Subset, same_arrays
 from limiirl.demos.validate import as_attribute, as_readonly, name_step
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter
 
@@ -36,7 +36,7 @@ class Agent(NamedTuple):
     reward_features : (n, H, q) float64
         Reward features phi_t; zero after the end of a trajectory.
     live : (n, H) bool
-        Steps in which the agent chose an action. Rewards may continue afterwards, as in an absorbing goal.
+        True in the steps in which the agent chose an action. Rewards may continue afterwards, as in an absorbing goal.
     """
 
     policy_features: FloatArray
@@ -76,13 +76,13 @@ def pad_trajectories(
 
 
 def check_agent(record: Agent, agent: int) -> Agent:
-    """Return an agent's arrays as read-only float64, int64 and bool arrays with consistent shapes."""
+    """Validate the arrays of an agent; return them as read-only float64, int64 and bool arrays."""
     x, phi = (_as_features(getattr(record, name), name, agent) for name in ("policy_features", "reward_features"))
     actions = np.asarray(record.actions)
     if actions.ndim == 2 and actions.dtype.kind in "iu":
         if np.any(actions < 0):
             j, t = (int(i) for i in np.argwhere(actions < 0)[0])
-            rule, remedy = "must not be negative", "Mark steps without an action by live=False."
+            rule, remedy = "must be nonnegative", "Set live=False in steps without an action."
             raise InvalidDemos.of("actions", int(actions[j, t]), rule, index=(agent, j, t), remedy=remedy)
         actions = actions.astype(np.int64)
     elif actions.ndim == 3:
@@ -110,7 +110,7 @@ def check_consistent(records: tuple[Agent, ...]) -> None:
         for name in ("policy_features", "actions", "reward_features"):
             kind, first = _describe_columns(getattr(record, name)), _describe_columns(getattr(records[0], name))
             if kind != first:
-                raise InvalidDemos.of(name, kind, f"must be the same for all agents ({first} for agent 0)", index=i)
+                raise InvalidDemos.of(name, kind, f"must be the same for all agents; agent 0 has {first}", index=i)
 
 
 def _describe_columns(array: NDArray[Any]) -> str:
@@ -134,12 +134,12 @@ def _as_features(values: Any, name: str, agent: int) -> FloatArray:
 
 FORMAT = FileFormat("limiirl.agents", 1, "a file of agents", "Agents.save")
 RELEASED = ("center", "up", "border")
-"""Agents of the experiment of Ramponi et al. (2020): "center" has one intent, "up" and "border" share another."""
+"""Agents in the experiment of Ramponi et al. (2020): "center" has one intent; "up" and "border" share another."""
 
 _PARTS = ("policy_features", "actions", "reward_features")
 
 
-# Limit for the dense features of all steps: 4 GiB of float64.
+# Maximum number of entries of the dense features of all steps: 4 GiB of float64.
 _LARGEST = 2**29
 
 
@@ -202,7 +202,7 @@ class _AgentRows:
 
 
 def _infer_actions(mdp: MDP, demos: Demonstrations) -> NDArray[np.int64]:
-    """Return the action (n,) of each step, inferred from the edge if not recorded; -1 in last states."""
+    """Return the action (n,) of each step, inferred from the edge if it was not recorded, and -1 in last states."""
     steps = demos.steps(mdp)
     if steps.ambiguous.size:
         k = int(steps.ambiguous[0])
@@ -250,7 +250,7 @@ def _check_size(p: int, q: int, n_steps: int) -> None:
 
 
 def _as_table(features: FeatureInput, name: str, mdp: MDP, *, of_actions: bool = False) -> Any:
-    """Return dense or sparse features of the states, or of states and actions if `of_actions`."""
+    """Validate dense or sparse features of states, or of state-action pairs if `of_actions`."""
     shapes = f"({mdp.n_states}, m)" + (f" or ({mdp.n_states}, {mdp.n_actions}, m)" if of_actions else "")
     if sparse.issparse(features):
         table: Any = sparse.csr_array(features)
@@ -437,7 +437,7 @@ class Agents:
         mdp : MDP
             Every step of the demonstrations must be one of its edges.
         demos : Demonstrations
-            With actions, unless the states determine them. Labels must be constant within a group.
+            Actions must be recorded unless they are determined by the states. Labels must be constant within a group.
         groups : (N,), optional
             Agent of each demonstration; default: `demos.groups`. Agents are sorted by name.
         policy_features : (S, p), optional
@@ -487,7 +487,7 @@ class Agents:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Agents:
-        """Read a file written by `save`; raise `InvalidFile` if it is corrupted, not a file of agents or too new."""
+        """Read a file written by `save`; raise `InvalidFile` if it is not such a file, is corrupted, or is too new."""
         header, arrays = read_archive(path, FORMAT)
         try:
             texts = {name: np.array(values, dtype=np.str_) for name, values in header["texts"].items()}
@@ -540,7 +540,7 @@ class Agents:
         for i, record in enumerate(self.records):
             size = len(record.live)
             if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= size:
-                message = f"n must be an integer from 1 to {size}, the trajectories of agent {i}; got {n!r}."
+                message = f"n must be an integer from 1 to {size}, the number of trajectories of agent {i}; got {n!r}."
                 raise InvalidParameter(message, parameter="n", value=n, index=i)
             selected = np.sort(rng.permutation(size)[:n])
             records.append(Agent._make(part[selected] for part in record))
@@ -579,12 +579,8 @@ class Agents:
         longest = max(record.live.shape[1] for record in self.records)
         kind = "discrete actions" if self.discrete else f"actions in {self.records[0].actions.shape[2]} dimensions"
         lines = [
-            f"Agents: {_count(len(self), 'agent')}, {each} of up to {_count(longest, 'step')}",
-            f"  policy    {_count(self.n_policy_features, 'feature')}, {kind}",
-            f"  reward    {_count(self.n_reward_features, 'feature')}",
+            f"Agents: {format_count(len(self), 'agent')}, {each} of up to {format_count(longest, 'step')}",
+            f"  policy    {format_count(self.n_policy_features, 'feature')}, {kind}",
+            f"  reward    {format_count(self.n_reward_features, 'feature')}",
         ]
         return "\n".join(lines)
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}{'' if n == 1 else 's'}"

@@ -6,22 +6,113 @@ import os
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import Seed
 from limiirl.demos import io
-from limiirl.demos.indexing import Demonstration, Subset, as_index_array, concatenate_attribute, same_arrays
 from limiirl.demos.transitions import Steps, StepsCache, feature_counts, log_path_mass
 from limiirl.demos.validate import NOT_RECORDED, as_actions, as_attribute, as_indices, as_offsets, as_readonly
-from limiirl.errors import InvalidDemos, InvalidFile
+from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter
 
 if TYPE_CHECKING:
     from limiirl.mdp import MDP
 
+Subset: TypeAlias = slice | Sequence[int] | Sequence[bool] | NDArray[np.integer] | NDArray[np.bool_]
+
 _ATTRIBUTES = ("groups", "labels", "ids")
+
+
+@dataclass(frozen=True, eq=False)
+class Demonstration:
+    """One demonstration, as returned by `demos[i]`.
+
+    Attributes
+    ----------
+    states : (T,) int64
+        States, T >= 1.
+    actions : (T - 1,) int64
+        Actions between the states; -1 if not recorded.
+    group, label, id
+        Entries of `Demonstrations.groups`, `labels` and `ids`, or None.
+
+    Examples
+    --------
+    >>> import limiirl.demos
+    >>> demo = limiirl.demos.Demonstrations.from_lists([[0, 1, 2]], [[5, 6]], labels=["direct"])[0]
+    >>> len(demo), demo.states.tolist(), demo.actions.tolist(), demo.label
+    (3, [0, 1, 2], [5, 6], 'direct')
+    """
+
+    states: NDArray[np.int64]
+    actions: NDArray[np.int64]
+    group: Any = None
+    label: Any = None
+    id: Any = None
+
+    def __len__(self) -> int:
+        return self.states.size
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Demonstration):
+            return NotImplemented
+        return (
+            np.array_equal(self.states, other.states)
+            and np.array_equal(self.actions, other.actions)
+            and (self.group, self.label, self.id) == (other.group, other.label, other.id)
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.states.tobytes())
+
+
+def as_index_array(index: Subset, n: int) -> NDArray[np.int64]:
+    """Return the indices in 0..n - 1 that a slice, a mask or indices select."""
+    if isinstance(index, slice):
+        return np.arange(n)[index]
+    array = np.asarray(index)
+    if array.ndim != 1:
+        raise InvalidParameter.of("index", array.shape, "must be a one-dimensional mask or integer array")
+    if array.dtype.kind == "b":
+        if array.size != n:
+            raise InvalidParameter.of("index", array.size, f"must have {n} entries if it is a mask")
+        return np.flatnonzero(array)
+    if array.size == 0:
+        return np.empty(0, dtype=np.int64)
+    if array.dtype.kind not in "iu":
+        raise InvalidParameter.of("index", array.dtype, "must contain booleans or integers")
+    outside = (array >= n) | (array < -n)
+    if np.any(outside):
+        raise IndexError(f"index {array[np.argmax(outside)]} is out of range for {n} demonstrations")
+    return array.astype(np.int64) % n
+
+
+def concatenate_attribute(name: str, parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
+    """Concatenate the groups, labels or ids of several sets; all or none of the sets must have them, with one dtype."""
+    present = [part for part in parts if part is not None]
+    if not present:
+        return None
+    drop = f"demos.replace({name}=None)"
+    if len(present) < len(parts):
+        absent = next(i for i, part in enumerate(parts) if part is None)
+        having = next(i for i, part in enumerate(parts) if part is not None)
+        message = f"part {absent} has no {name}, but part {having} does. Set them for all, or drop them: {drop}."
+        raise InvalidDemos(message, parameter=name, index=absent)
+    for i, part in enumerate(present):
+        # np.concatenate would convert numbers to strings.
+        if part.dtype.kind != present[0].dtype.kind:
+            rule = f"must have the dtype of part 0, {present[0].dtype}"
+            raise InvalidDemos.of(name, part.dtype, rule, index=i, remedy=f"Convert them, or drop them: {drop}.")
+    return np.concatenate(present)
+
+
+def same_arrays(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
+    """Return True if two optional arrays have the same kind of dtype and the same content."""
+    if one is None or other is None:
+        return one is other
+    return one.dtype.kind == other.dtype.kind and np.array_equal(one, other)
 
 
 def flatten(sequences: Sequence[object], name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -48,7 +139,7 @@ def flatten(sequences: Sequence[object], name: str) -> tuple[NDArray[Any], NDArr
 
 
 def align_actions(actions: Sequence[object], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the actions (n,) aligned with the states; -1 for unrecorded actions and at last states."""
+    """Return the actions (n,) aligned with the states; unrecorded actions and last states have action -1."""
     n = offsets.size - 1
     if len(actions) != n:
         rule = f"must have one list per demonstration, {n} in total"
@@ -72,13 +163,13 @@ def align_actions(actions: Sequence[object], offsets: NDArray[np.int64]) -> NDAr
 
 
 def summarise(demos: Demonstrations) -> str:
-    """Return the summary that `repr` shows."""
-    lines = [f"Demonstrations: {_count(len(demos), 'demonstration')}, {_count(demos.n_steps, 'step')}"]
+    """Return the text of `repr(demos)`."""
+    lines = [f"Demonstrations: {format_count(len(demos), 'demonstration')}, {format_count(demos.n_steps, 'step')}"]
     if len(demos) > 0:
         lengths, states = demos.lengths, demos.states
         lines.append(f"  lengths   {lengths.min()} to {lengths.max()}, median {np.median(lengths):g}")
-        lines.append(f"  states    {_distinct(states)} distinct, {states.min()} to {states.max()}")
-        lines.append(f"  actions   {_actions(demos)}")
+        lines.append(f"  states    {_count_distinct(states)} distinct, {states.min()} to {states.max()}")
+        lines.append(f"  actions   {_describe_actions(demos)}")
     for name in ("groups", "labels"):
         values = getattr(demos, name)
         if values is not None:
@@ -86,18 +177,18 @@ def summarise(demos: Demonstrations) -> str:
     return "\n".join(lines)
 
 
-def _actions(demos: Demonstrations) -> str:
+def _describe_actions(demos: Demonstrations) -> str:
     if demos.actions is None:
         return "not recorded"
     recorded = demos.actions[demos.actions >= 0]
     extent = (
         "recorded" if recorded.size == demos.n_transitions else f"{recorded.size} of {demos.n_transitions} recorded"
     )
-    return f"{extent}, {_distinct(recorded)} distinct"
+    return f"{extent}, {_count_distinct(recorded)} distinct"
 
 
-def _distinct(indices: NDArray[np.int64]) -> int:
-    """Return the number of distinct indices, without sorting if the largest index is small."""
+def _count_distinct(indices: NDArray[np.int64]) -> int:
+    """Return the number of distinct indices; sort them only if the largest index is large."""
     if indices.max() > 10 * indices.size + 1000:
         return int(np.unique(indices).size)
     seen = np.zeros(int(indices.max()) + 1, dtype=np.bool_)
@@ -105,7 +196,8 @@ def _distinct(indices: NDArray[np.int64]) -> int:
     return int(np.count_nonzero(seen))
 
 
-def _count(n: int, noun: str) -> str:
+def format_count(n: int, noun: str) -> str:
+    """Return a number with a singular or plural noun."""
     return f"{n:,} {noun}" + ("" if n == 1 else "s")
 
 
@@ -124,7 +216,8 @@ class Demonstrations:
     offsets : (N + 1,) int64
         Demonstration i is states[offsets[i]:offsets[i + 1]], with at least one state.
     actions : (n,) int64 or None
-        Action taken in each state; -1 for unrecorded actions and at last states. None if no action was recorded.
+        Action taken in each state, or -1 if it was not recorded or the state is the last one of its demonstration. None
+        if no action was recorded.
     groups, labels, ids : (N,) or None
         Group (driver, animal, recording), true intent and identifier of each demonstration: integers, floats, booleans
         or strings.
@@ -244,7 +337,7 @@ class Demonstrations:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Demonstrations:
-        """Read a parquet or CSV file: one written by `to_parquet`, or any table that `from_frame` accepts."""
+        """Read a parquet or CSV file that was written by `to_parquet` or contains a table that `from_frame` accepts."""
         table = io.read_table(path)
         if table is None:
             return cls.from_parquet(path)
@@ -286,7 +379,7 @@ class Demonstrations:
     @classmethod
     def concat(cls, parts: Sequence[Demonstrations]) -> Demonstrations:
         """Concatenate several sets. Groups, labels and ids must be present in all sets or in none."""
-        empty = np.empty(0, dtype=np.int64)  # np.concatenate needs at least one array
+        empty = np.empty(0, dtype=np.int64)  # np.concatenate requires at least one array
         lengths = np.concatenate([empty, *(part.lengths for part in parts)])
         actions = (np.full(x.n_steps, NOT_RECORDED) if x.actions is None else x.actions for x in parts)
         return cls(
@@ -421,8 +514,8 @@ class Demonstrations:
     def log_q(self, mdp: MDP) -> NDArray[np.float64]:
         """Return log q(tau) = log p0(s_1) + sum_t log P(s_{t+1} | s_t, a_t), which does not depend on the reward.
 
-        For an unrecorded action the probabilities of all edges between the two states are summed; the sum over several
-        actions may exceed 1.
+        If an action was not recorded, the probabilities of all edges between the two states are summed; a sum over
+        several actions may exceed 1.
 
         Returns
         -------

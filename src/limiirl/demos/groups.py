@@ -47,12 +47,12 @@ class Groups:
 
     @classmethod
     def from_labels(cls, groups: ArrayLike | None, n: int, each: str = "demonstrations") -> Groups:
-        """Group n demonstrations or agents by labels (N,); without labels, every one is its own group."""
+        """Group n demonstrations or agents by labels (n,); without labels, each of them is its own group."""
         if groups is None:
             return cls(None, np.ones(n), np.arange(n), each)
         checked = as_attribute(groups, "groups", n)
         if checked is None:
-            raise InvalidDemos.of("groups", groups, f"must be an array of {n} names or numbers")
+            raise InvalidDemos.of("groups", groups, f"must be an array of {n} strings or numbers")
         names, index, counts = np.unique(checked, return_inverse=True, return_counts=True)
         return cls(index.astype(np.int64), counts.astype(np.float64), names, each)
 
@@ -68,7 +68,7 @@ class Groups:
 
     @property
     def labels(self) -> NDArray[Any] | None:
-        """Group label (N,) of each demonstration; None if every demonstration is its own group."""
+        """Label (N,) of each demonstration's group; None if every demonstration is its own group."""
         return None if self.index is None else self.names[self.index]
 
     @property
@@ -78,7 +78,7 @@ class Groups:
 
     @property
     def noun(self) -> str:
-        """Plural noun of the groups in messages."""
+        """Plural noun for messages: "groups", "demonstrations" or "agents"."""
         return "groups" if self.grouped else self.each
 
     def name(self, group: int) -> str:

@@ -64,7 +64,7 @@ def read_parquet(path: str | os.PathLike[str]) -> dict[str, Any]:
             _check_format(path, about)
             table = file.read()
     except (pa.ArrowException, OSError) as error:
-        raise _unreadable(path, error) from None
+        raise _read_error(path, error) from None
     return _unpack(path, table, with_ids=about.get(b"limiirl.ids") == b"1")
 
 
@@ -87,15 +87,15 @@ def read_table(path: str | os.PathLike[str]) -> Any:
             about = file.schema_arrow.metadata or {}
             return None if b"limiirl.format" in about else file.read()
     except (pa.ArrowException, OSError) as error:
-        raise _unreadable(path, error) from None
+        raise _read_error(path, error) from None
 
 
-def _unreadable(path: Path, error: Exception) -> Exception:
+def _read_error(path: Path, error: Exception) -> Exception:
     """Return the error to raise for a file that pyarrow could not read."""
     if isinstance(error, OSError) and error.errno is not None:
         return error  # a missing file, a directory or missing permission
     reason = str(error).partition("\n")[0].rstrip(".")
-    return InvalidFile.at(path, f"is not a {path.suffix[1:] or 'parquet'} file, or is corrupted ({reason}). {_REMEDY}")
+    return InvalidFile.at(path, f"is not a {path.suffix[1:] or 'parquet'} file or is corrupted ({reason}). {_REMEDY}")
 
 
 def _check_format(path: Path, about: dict[bytes, bytes]) -> None:
@@ -143,20 +143,20 @@ def roll_out(env: Any, policy: Policy, n: int, seed: Seed, max_steps: int) -> tu
     check_count(n, "n")
     check_count(max_steps, "max_steps", least=0)
     if isinstance(seed, int | np.integer):
-        # The environment is seeded with `seed`; the 1 makes the policy's draws independent of it.
+        # The environment is seeded with `seed`; the policy has an independent stream.
         first_seed, rng = check_seed(seed), np.random.default_rng([seed, 1])
     else:
         rng = as_generator(seed)
         first_seed = int(rng.integers(2**31))
-    first_state, n_states = _discrete(env, "observation")
-    first_action, n_actions = _discrete(env, "action")
+    first_state, n_states = _check_discrete(env, "observation")
+    first_action, n_actions = _check_discrete(env, "action")
     if callable(policy):
         choose = policy
     else:
-        pick = _table_policy(np.asarray(policy), n_states, n_actions)
+        sample = _table_policy(np.asarray(policy), n_states, n_actions)
 
         def choose(observation: Any, rng: np.random.Generator) -> int:
-            return pick(int(observation) - first_state, rng) + first_action
+            return sample(int(observation) - first_state, rng) + first_action
 
     states: list[list[int]] = []
     actions: list[list[int]] = []
@@ -176,8 +176,8 @@ def roll_out(env: Any, policy: Policy, n: int, seed: Seed, max_steps: int) -> tu
     return states, actions
 
 
-def _discrete(env: Any, kind: str) -> tuple[int, int]:
-    """Return the first element and the size of a discrete space."""
+def _check_discrete(env: Any, kind: str) -> tuple[int, int]:
+    """Return the first element and the size of the discrete observation or action space."""
     try:
         from gymnasium.spaces import Discrete
     except ImportError:
@@ -199,12 +199,12 @@ def _table_policy(table: NDArray[Any], n_states: int, n_actions: int) -> Callabl
         return lambda s, _: int(table[s])
     if table.shape == (n_states, n_actions) and table.dtype.kind in "iuf":
         return _random_policy(table.astype(np.float64))
-    rule = f"must be a function, integers ({n_states},) or probabilities ({n_states}, {n_actions}), not {table.dtype}"
+    rule = f"must be a function, or an array of integers ({n_states},) or probabilities ({n_states}, {n_actions})"
     raise InvalidParameter.of("policy", table.shape, rule)
 
 
 def _random_policy(table: NDArray[np.float64]) -> Callable[[int, np.random.Generator], int]:
-    """Return a function that samples an action from a state's row of probabilities; rows of zeros are not sampled."""
+    """Return a function that samples actions from the probabilities (S, A); unvisited states may have rows of zeros."""
     # NaN fails the first comparison.
     valid = np.all(table >= 0, axis=1) & ((np.abs(table.sum(axis=1) - 1) <= 1e-8) | ~np.any(table, axis=1))
     if not np.all(valid):
@@ -215,9 +215,11 @@ def _random_policy(table: NDArray[np.float64]) -> Callable[[int, np.random.Gener
     # Division makes the last entry exactly 1, so that no draw falls beyond the last possible action.
     cumulative = np.divide(cumulative, total, out=np.zeros_like(cumulative), where=total > 0)
 
-    def pick(s: int, rng: np.random.Generator) -> int:
+    def sample(s: int, rng: np.random.Generator) -> int:
         if cumulative[s, -1] == 0:
-            raise InvalidParameter(f"policy[{s}] is zero, but state {s} was visited.", parameter="policy", index=s)
+            raise InvalidParameter(
+                f"policy[{s}] contains only zeros, but state {s} was visited.", parameter="policy", index=s
+            )
         return int(np.searchsorted(cumulative[s], rng.random(), side="right"))
 
-    return pick
+    return sample

@@ -21,7 +21,7 @@ def simulate(mdp: MDP, policy: ArrayLike, n: int, seed: Seed = None, *, max_leng
     ----------
     mdp : MDP
     policy : (P,)
-        Probabilities of the (s, a) pairs, in the order of `mdp.pair_state`; they sum to 1 over each state's pairs.
+        Probability pi(a | s) of each state-action pair, in the order of `mdp.pair_state`.
     n : int
         Number of demonstrations.
     seed : int, Generator or None

@@ -67,7 +67,7 @@ class Steps:
 
 
 class StepsCache:
-    """Cache of the steps of one set of demonstrations, keyed by the identity of the MDP."""
+    """Cache of the steps of a `Demonstrations` object, keyed by the identity of the MDP."""
 
     def __init__(self) -> None:
         self._entries: dict[int, tuple[weakref.ref[MDP], Steps]] = {}
@@ -155,14 +155,14 @@ def _explain_impossible(demos: Demonstrations, mdp: MDP, position: int) -> str:
     act, dst = mdp.act[out], mdp.dst[out]
     action = -1 if demos.actions is None else int(demos.actions[position])
     if action < 0:
-        return f"no action leads from state {s} to state {target} (successors: {_enumerate(dst)}). {fix}"
+        return f"no action leads from state {s} to state {target} (successors: {_list_values(dst)}). {fix}"
     if action not in act:
-        return f"state {s} has no action {action} (actions: {_enumerate(act)}). {fix}"
-    successors = _enumerate(dst[act == action])
+        return f"state {s} has no action {action} (actions: {_list_values(act)}). {fix}"
+    successors = _list_values(dst[act == action])
     return f"action {action} in state {s} does not lead to state {target} (successors: {successors}). {fix}"
 
 
-def _enumerate(values: NDArray[np.int32]) -> str:
+def _list_values(values: NDArray[np.int32]) -> str:
     distinct = np.unique(values).tolist()
     return ", ".join(map(str, distinct[:_LISTED])) + (", ..." if len(distinct) > _LISTED else "")
 
@@ -244,7 +244,7 @@ def _resolve_edges(demos: Demonstrations, steps: Steps, mdp: MDP) -> NDArray[np.
 
 
 def _rows_differ(features: FeatureMatrix, one: NDArray[np.integer], other: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Return the mask of j for which features[one[j]] and features[other[j]] differ."""
+    """Return a mask that is True at j if features[one[j]] and features[other[j]] differ."""
     if isinstance(features, np.ndarray):
         return np.asarray(np.any(features[one] != features[other], axis=1))
     return np.asarray(abs(features[one] - features[other]).sum(axis=1) > 0, dtype=np.bool_)

@@ -10,7 +10,7 @@ from limiirl.errors import InvalidDemos
 NOT_RECORDED = -1
 """Action of a step without a recorded action, and of the last state of a demonstration."""
 
-# Larger than every index, and exactly representable as a float.
+# Upper limit of an index, exactly representable as a float.
 _LARGEST = 2**62
 
 _REMEDY = {
@@ -49,7 +49,9 @@ def as_offsets(offsets: object, n: int) -> NDArray[np.int64]:
     """Return offsets after checking that they split n states into nonempty demonstrations."""
     array = np.asarray(offsets)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
-        raise InvalidDemos.of("offsets", array.shape, f"must be N + 1 integers in one dimension, not {array.dtype}")
+        raise InvalidDemos.of(
+            "offsets", array.shape, f"must be a one-dimensional array of N + 1 integers, not {array.dtype}"
+        )
     array = array.astype(np.int64, copy=False)
     if array[0] != 0 or array[-1] != n:
         ends = int(array[0]), int(array[-1])
@@ -65,15 +67,15 @@ def as_offsets(offsets: object, n: int) -> NDArray[np.int64]:
 
 
 def as_indices(
-    values: object, what: str, lowest: int, offsets: NDArray[np.int64], ids: NDArray[Any] | None = None
+    values: object, name: str, lowest: int, offsets: NDArray[np.int64], ids: NDArray[Any] | None = None
 ) -> NDArray[np.int64]:
-    """Return integers of at least `lowest` as int64; `what` is "state" or "action".
+    """Return integers of at least `lowest` as int64; `name` is "state" or "action".
 
     Integral floats are accepted, since data frames convert integer columns with missing entries to float.
     """
     array = np.asarray(values)
     if array.ndim != 1:
-        raise InvalidDemos.of(f"{what}s", array.shape, "must be one-dimensional")
+        raise InvalidDemos.of(f"{name}s", array.shape, "must be one-dimensional")
     if array.size == 0:
         return np.empty(0, dtype=np.int64)
     if array.dtype.kind in "iu":
@@ -84,16 +86,16 @@ def as_indices(
     else:
         integral = (isinstance(x, int | np.integer) and x <= _LARGEST for x in array.tolist())
         wrong = ~np.fromiter(integral, dtype=np.bool_, count=array.size)
-        wrong[0] |= not wrong.any()  # booleans are instances of int
+        wrong[0] |= not wrong.any()  # only booleans, which are instances of int
     if np.any(wrong):
         i = int(np.argmax(wrong))
         value, index = array.tolist()[i], locate(offsets, i)
-        message = f"{name_step(ids, index)}: {what} {value!r} {_fault(value, lowest)}. {_REMEDY[what]}"
-        raise InvalidDemos(message, parameter=f"{what}s", value=value, index=index)
+        message = f"{name_step(ids, index)}: {name} {value!r} {_describe_fault(value, lowest)}. {_REMEDY[name]}"
+        raise InvalidDemos(message, parameter=f"{name}s", value=value, index=index)
     return array.astype(np.int64, copy=False)
 
 
-def _fault(value: object, lowest: int) -> str:
+def _describe_fault(value: object, lowest: int) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value or value % 1 != 0:
         return "is not an integer"
     return f"is below {lowest}" if value < lowest else "is too large"
@@ -119,7 +121,7 @@ def as_actions(values: object, offsets: NDArray[np.int64], ids: NDArray[Any] | N
     return None if np.all(actions == NOT_RECORDED) else actions
 
 
-def as_attribute(values: object, what: str, n: int) -> NDArray[Any] | None:
+def as_attribute(values: object, name: str, n: int) -> NDArray[Any] | None:
     """Return one value per demonstration (groups, labels or ids): integers, floats, booleans or strings."""
     if values is None:
         return None
@@ -128,25 +130,25 @@ def as_attribute(values: object, what: str, n: int) -> NDArray[Any] | None:
         # NumPy has converted the list to strings, including missing values.
         array = np.asarray(values, dtype=object)
     if array.shape != (n,):
-        raise InvalidDemos.of(what, array.shape, f"must have one entry per demonstration, {n} in total")
-    remedy = f"Pass integers, floats, booleans or strings, or {what}=None."
+        raise InvalidDemos.of(name, array.shape, f"must have one entry per demonstration, {n} in total")
+    remedy = f"Pass integers, floats, booleans or strings, or {name}=None."
     if array.dtype.kind in "OT":
-        array = _from_objects(array, what, remedy)
+        array = _from_objects(array, name, remedy)
     if array.dtype.kind in "iu":
         if n and array.max() > np.iinfo(np.int64).max:
-            raise InvalidDemos.of(what, int(array.max()), "must fit into int64", index=int(array.argmax()))
+            raise InvalidDemos.of(name, int(array.max()), "must fit into int64", index=int(array.argmax()))
         return array.astype(np.int64, copy=False)
     if array.dtype.kind == "f":
         if np.any(np.isnan(array)):
             index = int(np.argmax(np.isnan(array)))
-            raise InvalidDemos.of(what, float("nan"), "must not be missing", index=index, remedy=remedy)
+            raise InvalidDemos.of(name, float("nan"), "must not contain missing values", index=index, remedy=remedy)
         return array.astype(np.float64, copy=False)
     if array.dtype.kind not in "bU":
-        raise InvalidDemos.of(what, array.dtype, "must be numbers or strings", remedy=remedy)
+        raise InvalidDemos.of(name, array.dtype, "must contain numbers or strings", remedy=remedy)
     return array
 
 
-def _from_objects(array: NDArray[Any], what: str, remedy: str) -> NDArray[Any]:
+def _from_objects(array: NDArray[Any], name: str, remedy: str) -> NDArray[Any]:
     """Convert Python objects to an array of their common type."""
     if array.size == 0:
         return array.astype(np.str_)
@@ -156,7 +158,7 @@ def _from_objects(array: NDArray[Any], what: str, remedy: str) -> NDArray[Any]:
         if all(issubclass(x, kind) and (kind is bool or x is not bool) for x in types):
             return np.array(values)
     common = type(values[0])
-    odd = next((i for i, x in enumerate(values) if type(x) is not common), 0)
+    other = next((i for i, x in enumerate(values) if type(x) is not common), 0)
     raise InvalidDemos.of(
-        what, values[odd], "must not contain missing values or values of another type", index=odd, remedy=remedy
+        name, values[other], "must not contain missing values or values of another type", index=other, remedy=remedy
     )
