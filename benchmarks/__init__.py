@@ -1,1 +1,1 @@
-"""Benchmarks: each module prints what it measures, as ratios within one run. `make bench` runs them all."""
+"""Benchmarks. Each module prints measurements, as ratios within one run; `make bench` runs all modules."""

@@ -1,16 +1,18 @@
-"""Sigma-GIRL on the agents released with it: accuracy of EM started from clusters and from random starts.
+"""Accuracy of EM with Sigma-GIRL on the released agents, from clusters and from random initialisations.
 
-Run as `python -m benchmarks.agents [REPEATS] [--data FOLDER]`, 40 repeats by default. FOLDER holds gridworld_agents.npz
-and is `sigma_girl_gridworld` of the shared data unless given. Three agents (center, up, border), two intents, center by
-itself; Jacobians are recomputed from 5, 20 and 100 trajectories per agent. All seeds are fixed here.
+Run as `python -m benchmarks.agents [REPEATS] [--data FOLDER]`, with 40 repeats by default. FOLDER contains
+gridworld_agents.npz; the default is `sigma_girl_gridworld` of the shared data. There are three agents (center, up,
+border) and two intents, one of which is that of center alone. Jacobians are recomputed from 5, 20 and 100 trajectories
+per agent. All seeds are fixed.
 
-There are six data sets of 100 trajectories per agent. No test distinguishes an agent's six (`same_policy`): they are
-six recordings of one policy, and a subsample is drawn from all 600 of its trajectories (pooled). Two other readings are
-printed too: a repeat has a data set to itself (own), where 100 of 100 trajectories are always the same, so that 40
-repeats are six inputs; or the data set of each agent is drawn for each repeat (mixed).
+There are six data sets of 100 trajectories per agent. No test distinguishes the six data sets of an agent
+(`same_policy`), so they are treated as recordings of one policy, and subsamples are drawn from all 600 trajectories
+(pooled). Two alternatives are printed too: each repeat uses one data set (own), where 100 of 100 trajectories are
+always the same, so that 40 repeats have six distinct inputs; or the data set of each agent is drawn in each repeat
+(mixed).
 
-The last table leaves out the constant 1e-10 of the original's baselines (`baseline_floor=0`). Center collects the same
-rewards in 589 of its 600 trajectories: without that constant its Jacobian is zero and carries no information.
+The last table omits the constant 1e-10 in the baselines of the original code (`baseline_floor=0`). Center collects the
+same rewards in 589 of its 600 trajectories; without the constant, its Jacobian is zero and contains no information.
 """
 
 import argparse
@@ -49,7 +51,7 @@ WARM = {f"{init}, {features}": (init, features) for init in ("kmeans", "gmm") fo
 
 
 def clusters_alone(agents: Agents, init: str, cluster_on: str, repeat: int) -> float:
-    """Return the accuracy of the clusters that a warm start begins with."""
+    """Return the accuracy of the initial clusters of a warm start."""
     points = SigmaGIRL(cluster_on=cluster_on).features(None, agents)
     labels = CLUSTERINGS[init](points, 2, np.random.default_rng(repeat))
     return recover(TRUTH, labels if labels.ndim == 2 else np.eye(2)[labels]).accuracy
@@ -62,7 +64,7 @@ STARTS: dict[str, tuple[Any, str]] = (
 
 
 def compare(scores_by_size: dict[int, dict[str, list[Score]]]) -> None:
-    """Print how the warm starts differ from the random ones, and whether any is below or above."""
+    """Print paired tests of warm starts against random initialisations."""
     gaps = {
         (n, name, base): gap(scores[name], scores[base])
         for n, scores in scores_by_size.items()
@@ -70,22 +72,22 @@ def compare(scores_by_size: dict[int, dict[str, list[Score]]]) -> None:
         for base in RANDOM
     }
     heads = f"{'accuracy':>16} {'higher':>6} {'lower':>5} {'exact p':>9} {'t':>9} {'Wilcoxon':>9}"
-    print("  warm less random, paired over repeats: mean ± half-width of the 95 % interval, and two-sided p")
+    print("  warm minus random, paired over repeats: mean ± half-width of the 95 % interval, and two-sided p")
     print(f"       n  {'warm':<15} {'random':<15} {heads} {'ANID':>16} {'t':>9} {'Wilcoxon':>9}")
     for (n, name, base), each in gaps.items():
         print(f"    {n:4d}  {name:<15} {base:<15} {each}")
-    print(f"  below a random start in mean accuracy or ANID? above it in both, all tests p < {LEVEL:.3f}?")
+    print(f"  worse than random in mean accuracy or ANID? better in both, with all tests p < {LEVEL:.3f}?")
     for name in WARM:
         for n in scores_by_size:
             below, above = (
                 " and ".join(base for base in RANDOM if getattr(gaps[n, name, base], way)) or "neither"
                 for way in ("below", "above")
             )
-            print(f"    {n:4d}  {name}: below {below}; above {above}")
+            print(f"    {n:4d}  {name}: worse {below}; better {above}")
 
 
 def table(whole: Agents, repeats: int) -> dict[int, dict[str, list[Score]]]:
-    """Print a line for each size and start, on pooled trajectories, and return all scores."""
+    """Print one line per size and initialisation for pooled trajectories, and return all scores."""
     print("  pooled: mean ± half-width of the 95 % interval; alone: accuracy of the clusters themselves, and how often")
     print("  EM improves or worsens them")
     heads = f"{'accuracy':>16} {'ANID':>16} {'hard ANID':>16} {'iterations':>11} {'seconds':>8} {'cut off':>8}"
@@ -110,7 +112,7 @@ def table(whole: Agents, repeats: int) -> dict[int, dict[str, list[Score]]]:
 
 
 def others(sets: list[Agents], whole: Agents, repeats: int) -> None:
-    """Print the accuracy and ANID of the other two ways to make repeats, and with exact baselines."""
+    """Print accuracy and ANID for the other two sampling schemes, and with exact baselines."""
     print(f"  other readings, and pooled without the constant in baselines: accuracy (ANID) of {repeats} repeats")
     starts = (*RANDOM, "kmeans, reward")
     print(f"       n  {'':<16}" + "".join(f"{name:>18}" for name in starts))
@@ -133,13 +135,13 @@ def main() -> None:
     """Print the table, the comparisons and the verdicts."""
     parser = argparse.ArgumentParser(description="Sigma-GIRL on the released agents.")
     parser.add_argument("repeats", nargs="?", type=int, default=40)
-    parser.add_argument("--data", type=Path, default=FOLDER, help="the folder of gridworld_agents.npz")
+    parser.add_argument("--data", type=Path, default=FOLDER, help="folder with gridworld_agents.npz")
     given = parser.parse_args()
     if given.repeats < 2:
         parser.error("REPEATS must be at least 2: one repeat has no interval.")
     print(f"agents: Sigma-GIRL on the released agents, {given.repeats} repeats")
     if not (given.data / "gridworld_agents.npz").exists():
-        print("  skipped: there is no gridworld_agents.npz. Name its folder by --data, or set LIMIIRL_DATA.")
+        print("  skipped: no gridworld_agents.npz. Pass its folder with --data, or set LIMIIRL_DATA.")
         return
     print(describe_machine())
     sets = load(given.data)

@@ -1,8 +1,8 @@
-"""Number of intents that the Bayesian mixture infers, and ANID, beside EM that is given the number.
+"""Number of intents inferred by the Bayesian mixture, and ANID, compared with EM with the true number of intents.
 
-Run as `python -m benchmarks.bayesian [WORLDS] [MODEL ...]`: ElementWorlds of 2, 3 and 4 elements, five each by default,
-100 demonstrations to learn from and 100 others to judge by (ANID against the true labels). The Bayesian mixture begins
-with 10 clusters and its default priors. "BIC" is the number that the same EM takes by the lowest BIC among 1 to 6.
+Run as `python -m benchmarks.bayesian [WORLDS] [MODEL ...]`. Uses ElementWorlds with 2, 3 and 4 elements (five each by
+default), 100 training demonstrations, and 100 test demonstrations for ANID against the true labels. The Bayesian
+mixture starts from 10 clusters with the default priors. "BIC" is the number of intents from 1 to 6 with the lowest BIC.
 """
 
 import sys
@@ -27,7 +27,7 @@ def run_world(name: str, n_elements: int, seed: int) -> dict[str, float]:
     world = ll.worlds.ElementWorld(n_elements=n_elements, seed=seed)
     demos, _ = world.sample(100, seed=2 * seed)
     test, labels = world.sample(100, seed=2 * seed + 1)
-    # The largest length belongs to MaxEnt, and must hold for both sets.
+    # max_length is a parameter of MaxEnt and must cover both sets.
     longest = {"max_length": int(max(demos.lengths.max(), test.lengths.max()))} if name == "MaxEnt" else {}
     irl, truth = model_class(name)(**longest), np.eye(n_elements)[labels]
     start = time.perf_counter()
@@ -45,11 +45,11 @@ def run_world(name: str, n_elements: int, seed: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print a line for each model and number of elements."""
+    """Print one line per model and number of elements."""
     n_worlds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    print(f"bayesian: {n_worlds} ElementWorlds of each kind, means; ANID on others than were learned from")
+    print(f"bayesian: {n_worlds} ElementWorlds per number of elements, means; ANID on test demonstrations")
     print(describe_machine())
-    print("  model          elements  intents inferred       E[K]  BIC takes              ANID  EM, K given  seconds")
+    print("  model          elements  intents inferred       E[K]  BIC selects            ANID  EM, K given  seconds")
     for name in sys.argv[2:] or MODELS:
         for n_elements in ELEMENTS:
             with warnings.catch_warnings():

@@ -1,10 +1,10 @@
-"""Milliseconds per value and gradient, for every behaviour model, on ElementWorld and on Porto's streets.
+"""Milliseconds per value and gradient of every model, on ElementWorld and on the streets of Porto.
 
-Run as `python -m benchmarks.choices`; `--small` leaves out Porto, which is skipped without its data anyway. Beside each
-causal model stands a plain formulation of the same numbers, checked to agree: on ElementWorld dense value iteration or
-sweeps in numpy with one dense solve for the adjoint, on Porto value iteration or sweeps by scipy.sparse with
-`spsolve`. Times are of one thread: wall-clock, and in brackets the processor's, which a busy machine changes less and
-which the ratios are of. "One intent at a time" is what K evaluations cost that are not made together.
+Run as `python -m benchmarks.choices`; `--small` omits Porto, which is also skipped if its data are absent. Each causal
+model is compared with a plain formulation of the same computation, which must agree: on ElementWorld, dense value
+iteration or backward induction in numpy with one dense solve for the adjoint; on Porto, the same with scipy.sparse and
+`spsolve`. Times are for one thread: wall-clock time, and in brackets processor time, which varies less on a busy
+machine and is used for the ratios. "One intent at a time" is the cost of K separate evaluations.
 """
 
 import argparse
@@ -45,7 +45,7 @@ PORTO: dict[str, Any] = {
 
 
 def measure_ms(call: Callable[[], object], repeats: int, *, warm: bool = True) -> tuple[float, float]:
-    """Return the least wall-clock and processor milliseconds of some calls, after one that compiles if `warm`."""
+    """Return the smallest wall-clock and processor time in milliseconds of several calls; `warm` adds a first call."""
     if warm:
         call()
     walls, cpus = [], []
@@ -58,12 +58,12 @@ def measure_ms(call: Callable[[], object], repeats: int, *, warm: bool = True) -
 
 
 def format_ms(times: tuple[float, float]) -> str:
-    """Return both times as a text."""
+    """Return both times as text."""
     return f"{times[0]:10.2f} ({times[1]:8.2f}) ms"
 
 
 def causal(model: Any, mdp: MDP, demos: Demonstrations, thetas: Float) -> tuple[Call, CausalLikelihood]:
-    """Return an evaluation as an M-step makes it: minus the mean log-likelihood of each intent, and its gradient."""
+    """Return a function that evaluates the M-step objective and its gradient for each intent."""
     K = len(thetas)
     ready = model.make_problem(mdp, demos, Groups.from_labels(None, len(demos)))
     moments = ready.moments(np.random.default_rng(0).dirichlet(np.ones(K), size=len(demos)))
@@ -72,7 +72,7 @@ def causal(model: Any, mdp: MDP, demos: Demonstrations, thetas: Float) -> tuple[
 
 
 def compare(models: dict[str, Any], mdp: MDP, demos: Demonstrations, thetas: Float, repeats: int) -> None:
-    """Print a line per causal model: its time, that of the plain formulation, and the ratio."""
+    """Print one line per causal model: its time, the time of the plain formulation, and the ratio."""
     K = len(thetas)
     for name, model in models.items():
         call, objective = causal(model, mdp, demos, thetas)
@@ -95,13 +95,13 @@ def compare(models: dict[str, Any], mdp: MDP, demos: Demonstrations, thetas: Flo
 
 
 def elements(repeats: int) -> None:
-    """Print the table of ElementWorld, trajectory and gradient models included."""
+    """Print the table for ElementWorld, including MaxEnt and SigmaGIRL."""
     world = ElementWorld(n_elements=3, seed=0)
     mdp, demos = world.mdp, world.sample(100, seed=0)[0].replace(labels=None)
     agents = Agents.from_demonstrations(mdp, demos, np.repeat(np.arange(20), 5))
     sigma = SigmaGIRL().make_problem(None, agents, Groups.for_demos(None, agents)).profile
     paths = MaxEnt(50).make_problem(mdp, demos, Groups.from_labels(None, len(demos)))
-    print(f"ElementWorld: {mdp.n_states} states, {mdp.n_pairs} choices, 100 demonstrations, discount {mdp.gamma}")
+    print(f"ElementWorld: {mdp.n_states} states, {mdp.n_pairs} pairs, 100 demonstrations, discount {mdp.gamma}")
     for K in (1, 3):
         thetas, which = world.ensemble.thetas[:K], np.arange(K)
         shares = paths.observed.moments(np.random.default_rng(0).dirichlet(np.ones(K), size=len(demos)))
@@ -115,9 +115,9 @@ def elements(repeats: int) -> None:
 
 
 def streets(repeats: int) -> None:
-    """Print the table of Porto, or why there is none."""
+    """Print the table for Porto, or the reason why it is skipped."""
     if not porto.available():
-        print(f"Porto: skipped, no data set porto_road_osm at {porto.FOLDER}; set LIMIIRL_DATA to the folder with it")
+        print(f"Porto: skipped, no data set porto_road_osm at {porto.FOLDER}; set LIMIIRL_DATA to its parent folder")
         return
     mdp = porto.network(gamma=0.99)
     uniform = 1.0 / np.bincount(mdp.pair_state, minlength=mdp.n_states)[mdp.pair_state]

@@ -1,7 +1,8 @@
-"""The causal models' values and gradients as one writes them down first, in numpy and scipy.sparse, for one reward.
+"""Straightforward values and gradients of causal models in numpy and scipy.sparse, for one reward.
 
-Soft and hard values by value iteration until nothing changes, then one solve for the adjoint: dense up to 250 states,
-else `spsolve`. A horizon and the softmax average by sweeps, kept and run backwards.
+Soft and hard values are computed by value iteration to convergence, and the adjoint by one linear solve: dense up to
+250 states, otherwise `spsolve`. Finite horizons and the softmax average use stored backups and reverse-mode
+differentiation.
 """
 
 import math
@@ -21,7 +22,7 @@ _CHANGE = 1e-12
 
 
 class Plain:
-    """An MDP as matrices: which pairs a state has, and where they lead."""
+    """An MDP as matrices: state-action pairs of each state, and transition probabilities."""
 
     def __init__(self, mdp: MDP, objective: CausalLikelihood) -> None:
         S, P = mdp.n_states, mdp.n_pairs
@@ -36,13 +37,13 @@ class Plain:
         self.moves, self.share = objective.decisions.candidates, objective._mean_counts
 
     def best(self, Q: Float) -> Float:
-        """The largest Q (S,) of each state, 0 where it has none."""
+        """Return the largest Q (S,) of each state, or 0 if it has no actions."""
         top = np.zeros(self.mdp.n_states)
         top[self.alive] = np.maximum.reduceat(Q, self.first)
         return top
 
     def soft(self, Q: Float, beta: float, stop: bool = False) -> tuple[Float, Float]:
-        """The log-sum (S,) and the policy (P,)."""
+        """Return the log-sum-exp (S,) and the policy (P,)."""
         top = np.maximum(self.best(Q), 0.0) if stop else self.best(Q)
         weight = np.exp(beta * (Q - top[self.owner]))
         total = self.sum @ weight + (np.exp(-beta * top) if stop else 0.0)
@@ -52,16 +53,16 @@ class Plain:
         return norm, weight / total[self.owner]
 
     def gradient_of_Q(self, counts: Float, pi: Float, beta: float, stops: Float | float = 0.0) -> Float:
-        """The derivative (P,) by Q of the log-likelihood of counts (P,) and of stops (S,)."""
+        """Return the derivative (P,) with respect to Q of the log-likelihood of counts (P,) and stops (S,)."""
         return np.asarray(beta * (counts - pi * (self.sum @ counts + stops)[self.owner]))
 
     def features(self, node: Float) -> Float:
-        """The gradient (d,) from derivatives by the rewards of states."""
+        """Return the gradient (d,) from derivatives with respect to state rewards."""
         return np.asarray(self.mdp.state_features.T @ node)
 
 
 def formulation(model: Any, mdp: MDP, objective: CausalLikelihood) -> Callable[[Float, int], tuple[float, Float]]:
-    """Return value and gradient of intent k at theta; features of states and recorded actions only."""
+    """Return a function of theta and k that returns value and gradient, for recorded actions and state features."""
     plain = Plain(mdp, objective)
     if isinstance(model, MaxCausalEnt) and model.max_length != math.inf:
         return lambda theta, k: _horizon(plain, theta, k, model.beta, model.max_length)

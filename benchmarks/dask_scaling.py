@@ -1,9 +1,8 @@
-"""Speed-up on this machine with 1, 2 and 4 Dask workers, and the cost of a task.
+"""Speed-up with 1, 2 and 4 Dask workers on this machine, and the overhead per task.
 
-Run as `python -m benchmarks.dask_scaling [TASKS]`. Sessions are opened before a clock is started, and of several runs
-the fastest counts, when all workers have loaded what they need; starting up is `benchmarks.trials`' to measure. The
-ideal is as many times faster as there are workers, up to the number of cores. All jobs must return the same
-numbers with any number of workers.
+Run as `python -m benchmarks.dask_scaling [TASKS]`. Sessions are opened before timing starts, and the fastest of several
+runs counts, after all workers have loaded their modules; `benchmarks.trials` measures the start-up. The ideal speed-up
+is the number of workers, up to the number of cores. All jobs must return the same values for any number of workers.
 """
 
 import sys
@@ -33,7 +32,7 @@ Job = Callable[[Session], Any]
 
 
 def nothing(held: Any, task: Any) -> None:
-    """Do nothing: the cost is that of the task itself."""
+    """Do nothing, so that only the overhead of the task is measured."""
     del held, task
 
 
@@ -47,7 +46,7 @@ def seconds_a_task(session: Session, held: Any, tasks: list[Any]) -> float:
 
 
 def overheads(n_tasks: int) -> None:
-    """Print what an empty task costs, alone, with an MDP in the function, and with one in every task."""
+    """Print the cost of an empty task: alone, with an MDP in the function, and with an MDP in every task."""
     mdp = RoadGrid(20_000, 40_000, seed=0).mdp
     few = list(range(max(8, n_tasks // 10)))
     print(f"\nempty tasks; the MDP has {mdp.n_states:,} states and {len(mdp.src):,} edges")
@@ -64,14 +63,14 @@ def overheads(n_tasks: int) -> None:
 
 @contextmanager
 def open_session(name: str, workers: int) -> Iterator[Session]:
-    """Open a session on an executor of this machine, with the cluster that it needs."""
+    """Open a session on a local executor, and start its cluster if needed."""
     with ExitStack() as stack:
         address = stack.enter_context(cluster(workers)) if name == "dask" else None
         yield stack.enter_context(Executor(name, None if address else workers, address).session())
 
 
 def jobs(folder: Path) -> dict[str, Job]:
-    """The kinds of work that executors are for: starts, a selection, and EM over parts of a stream."""
+    """Return the jobs: restarts, model selection, and EM over shards of a stream."""
     demos, _ = WORLD.sample(400, seed=1)
     short: dict[str, Any] = {"max_iter": 20, "resp_tol": 0.0}
     store = write_features(WORLD.mdp, FunctionSource(sample_part, PARTS), folder)
@@ -95,12 +94,12 @@ def jobs(folder: Path) -> dict[str, Job]:
 
 
 def sample_part(index: int) -> Any:
-    """Return the demonstrations of a part of the stream."""
+    """Return the demonstrations of one shard of the stream."""
     return WORLD.sample(ROWS, seed=index)[0]
 
 
 def speed_ups() -> None:
-    """Print how much faster each job is with more workers, against one."""
+    """Print the speed-up of each job relative to one worker."""
     cores = joblib.cpu_count()
     print(f"\nspeed-up on {cores} cores against one worker; a stream's parts have {ROWS:,} demonstrations")
     print("  workers  ideal  " + "".join(f"{name:>30}" for name in ("job", "seconds", "speed-up")))

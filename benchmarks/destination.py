@@ -1,6 +1,7 @@
-"""Cost of `DestinationMaxEnt`: processor seconds of the symbolic and numeric factorisation, values and flows.
+"""Processor time of `DestinationMaxEnt`: symbolic and numeric factorisation, values and flows.
 
-Run `python -m benchmarks.destination [PAIRS]`, from the root of a checkout; Porto's streets where the shared data are.
+Run as `python -m benchmarks.destination [PAIRS]` from the root of a checkout. Porto is included if its data are
+present.
 """
 
 import sys
@@ -16,12 +17,12 @@ from limiirl.irl import with_choices
 from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.worlds import RoadGrid
 
-# Parameters of every feature, tried from the left: the first that has finite sums.
+# Candidate values of all parameters; the first one with finite path sums is used.
 COSTS = (-0.5, -1.0, -2.0, -4.0, -8.0)
 
 
 def processor_seconds(call: Callable[[], object], repeats: int = 3) -> float:
-    """Return the least processor time of some calls: other work on the machine does not count."""
+    """Return the smallest processor time of several calls, which other processes affect little."""
     best = float("inf")
     for _ in range(repeats):
         start = time.process_time()
@@ -31,7 +32,7 @@ def processor_seconds(call: Callable[[], object], repeats: int = 3) -> float:
 
 
 def measure(name: str, mdp: MDP, n_pairs: int) -> None:
-    """Print a line on a network."""
+    """Print one line for a network."""
     begun = time.process_time()
     values = GoalValues(mdp)
     planned = time.process_time() - begun
@@ -43,7 +44,7 @@ def measure(name: str, mdp: MDP, n_pairs: int) -> None:
     starts, goals = starts[log_value > -np.inf], goals[log_value > -np.inf]
     weights = np.ones(starts.size)
     print(
-        f"{name}: {mdp.n_states:,} states, {mdp.n_edges:,} edges; {values.symbolic.up.size:,} moves after elimination, "
+        f"{name}: {mdp.n_states:,} states, {mdp.n_edges:,} edges; {values.symbolic.up.size:,} edges after elimination, "
         f"a tree of depth {values.symbolic.depth.max()}; theta {theta[0]}, {starts.size} pairs, median log value "
         f"{np.median(log_value[log_value > -np.inf]):.1f}\n"
         f"  plan {planned:.2f} s, factorisation {processor_seconds(lambda: values.solve(theta)):.3f} s, values "
@@ -54,7 +55,7 @@ def measure(name: str, mdp: MDP, n_pairs: int) -> None:
 
 
 def main() -> None:
-    """Measure a generated network of Porto's size, and Porto's."""
+    """Measure a synthetic network of Porto's size, and Porto."""
     n_pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     print(describe_machine())
     measure("generated", RoadGrid(n_states=85_189, n_edges=102_227, seed=0).mdp, n_pairs)

@@ -1,12 +1,12 @@
-"""Training on city networks: seconds, evaluations and memory of one EM iteration, and to convergence.
+"""Time, evaluations and memory of training on city networks, per EM iteration and to convergence.
 
-K = 3 intents, 1,000 trips of at most 300 segments, M-steps of at most 50 evaluations, rewards between -10 and 0, from
-k-means: as `limiirl reproduce drivers` fits them. Two networks: Porto as built from OpenStreetMap with taxi trips
-matched to it (from `porto_road_osm` and `porto_taxi_trips` of the shared data where these are present, or from files of
-`limiirl roads build` and `match` that are named), and a generated one of the paper's 292,604 segments, whose trips are
-the cheapest paths of three kinds of drivers.
+The settings are those of `limiirl reproduce drivers`: K = 3 intents, 1,000 trips of at most 300 segments, M-steps of
+at most 50 evaluations, rewards between -10 and 0, and initialisation with k-means. There are two networks: Porto,
+built from OpenStreetMap with matched taxi trips (from `porto_road_osm` and `porto_taxi_trips` of the shared data, or
+from files written by `limiirl roads build` and `match`), and a synthetic network with the paper's 292,604 segments,
+whose trips are the cheapest paths of drivers with three different reward functions.
 
-The paper took about 58 minutes per iteration on 12 cores, on a network of which nothing was released.
+The paper reports about 58 minutes per iteration on 12 cores, on a network that was not released.
 
 Run as `python -m benchmarks.drivers [--porto NETWORK MATCHES] [--quick]`.
 """
@@ -30,13 +30,13 @@ from limiirl.worlds import RoadGrid
 MAX_LENGTH, N_TRIPS, N_INTENTS, EVALUATIONS, TOLERANCE = 300, 1000, 3, 50, 1e-3
 BOUNDS, M_TOLERANCE = (-10.0, 0.0), 1e-3
 PAPER_MINUTES = 58.0
-# Of the taxis' area, as in docs/results/drivers.
+# Bounding box of the taxi trips, as in docs/results/drivers.
 CENTRE = (41.1480637, -8.6329584)
 DATA = Path(os.environ.get("LIMIIRL_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
 def generate(quick: bool, gamma: float) -> tuple[MDP, Demonstrations]:
-    """Return a generated network, and the cheapest paths of three kinds of drivers between random ends."""
+    """Return a synthetic network, and the cheapest paths between random ends for three reward functions."""
     mdp = RoadGrid(gamma=gamma, **({"n_states": 14_630, "n_edges": 29_746} if quick else {})).mdp
     rng = np.random.default_rng(0)
     tastes = -rng.uniform(0.5, 5.0, (N_INTENTS, mdp.n_features))
@@ -46,7 +46,7 @@ def generate(quick: bool, gamma: float) -> tuple[MDP, Demonstrations]:
         wanted = round(share * N_TRIPS)
         while wanted:
             starts = rng.integers(mdp.n_states, size=wanted)
-            # Ends near each other: a walk of a few hundred random turns leads there.
+            # A random walk of a few hundred turns determines a destination near the origin.
             goals = starts.copy()
             for _ in range(400):
                 low, high = mdp.out_ptr[goals], mdp.out_ptr[goals + 1]
@@ -61,7 +61,7 @@ def generate(quick: bool, gamma: float) -> tuple[MDP, Demonstrations]:
 
 
 def build_porto(folder: Path) -> list[str]:
-    """Build Porto's network from the shared data and match taxi trips to it; return the two files, none if absent."""
+    """Build the network of Porto and match taxi trips; return both files, or None if the data are absent."""
     from limiirl.roads import build, clean, match, read_trips
 
     roads, taxis = DATA / "porto_road_osm", DATA / "porto_taxi_trips" / "porto_trips_1pct.csv.gz"
@@ -75,7 +75,7 @@ def build_porto(folder: Path) -> list[str]:
 
 
 def porto(network: str, matches: str, gamma: float) -> tuple[MDP, Demonstrations]:
-    """Return Porto's network, and 1,000 of the trips that were matched to it."""
+    """Return the network of Porto, and 1,000 matched trips."""
     from limiirl.roads import Matches, RoadNetwork
 
     demos = Matches.load(matches).demonstrations()
@@ -84,10 +84,10 @@ def porto(network: str, matches: str, gamma: float) -> tuple[MDP, Demonstrations
 
 
 def measure(mdp: MDP, demos: Demonstrations) -> dict:
-    """Fit once; return times, evaluations and memory."""
+    """Fit once, and return times, evaluations and memory."""
     warnings.simplefilter("ignore", LimiirlWarning)
     irl = MaxEnt(MAX_LENGTH, bounds=BOUNDS, solver="lbfgs", gtol=M_TOLERANCE, max_evaluations=EVALUATIONS)
-    # Compiles: the same kernels, on a few trips and for few evaluations.
+    # Compile the kernels on a few trips with few evaluations.
     IntentMixture(N_INTENTS, irl, max_iter=1, max_evaluations=2, random_state=0).fit(mdp, demos[:50])
     stamps = []
     mixture = IntentMixture(
@@ -114,7 +114,7 @@ def measure(mdp: MDP, demos: Demonstrations) -> dict:
 
 
 def main() -> None:
-    """Print a line per network and discount."""
+    """Print one line per network and discount."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--porto", nargs=2, metavar=("NETWORK", "MATCHES"))
     parser.add_argument("--quick", action="store_true", help="a generated network of a twentieth of the size")
@@ -130,7 +130,7 @@ def main() -> None:
 
 
 def compare(files: list[str], quick: bool) -> None:
-    """Print the table; `files` are Porto's network and matches, or none."""
+    """Print the table; `files` contains the network and the matches of Porto, or is empty."""
     print(f"drivers: K = {N_INTENTS}, {N_TRIPS} trips, L = {MAX_LENGTH}, M-steps of at most {EVALUATIONS} evaluations")
     print(f"until responsibilities change by less than {TOLERANCE:g} per trip; from k-means")
     print(describe_machine())
@@ -149,16 +149,16 @@ def compare(files: list[str], quick: bool) -> None:
                 f"{row['total']:8.1f} {row['peak']:8.2f} {row['nll']:8.2f}",
                 flush=True,
             )
-            # The paper does not state whether its minutes per iteration include the start.
+            # The paper does not state whether its minutes per iteration include the initialisation.
             paper, each = 60 * PAPER_MINUTES, row["total"] / max(row["iterations"], 1)
             print(
-                f"{'':10} the paper's minutes per iteration over ours: {paper / row['mean']:.0f} without the start, "
+                f"{'':10} the paper's minutes per iteration over ours: {paper / row['mean']:.0f} without init, "
                 f"{paper / each:.0f} with it",
                 flush=True,
             )
     if not files:
-        print("Porto is left out: no porto_road_osm and porto_taxi_trips in the shared data (LIMIIRL_DATA names its")
-        print("folder), and no files named with --porto NETWORK MATCHES.")
+        print("Porto is skipped: no porto_road_osm and porto_taxi_trips in the shared data (set LIMIIRL_DATA to its")
+        print("folder), and --porto NETWORK MATCHES is not set.")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Cost of a fit in the paper's ElementWorld setting, per initialisation, beside scikit-learn's Gaussian EM.
+"""Cost of a fit in the paper's ElementWorld setting for each initialisation, compared with scikit-learn's Gaussian EM.
 
 Run as `python -m benchmarks.fit [WORLDS]`.
 """
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def gaussian(data: list, reference: float) -> None:
-    """Print what an iteration of scikit-learn's Gaussian EM takes on the same features, its start not counted."""
+    """Print the time per iteration of scikit-learn's Gaussian EM on the same features, without initialisation."""
     spent, iterations = 0.0, 0
     for seed, (mdp, demos) in enumerate(data):
         points = demos.features(mdp) + 1e-3 * np.random.default_rng(seed).normal(size=(len(demos), mdp.n_features))

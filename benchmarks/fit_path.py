@@ -1,4 +1,4 @@
-"""The path of one warm fit through the package: files crossed, deepest stack, calls of Python functions, milliseconds.
+"""Call path of one fit from a warm start: files, deepest stack, number of function calls, milliseconds.
 
 Run as `python -m benchmarks.fit_path [WORLDS]`.
 """
@@ -22,7 +22,7 @@ PACKAGE = str(Path(limiirl.__file__).parent) + "/"
 
 
 class Trace:
-    """A profile function that records the frames of the package."""
+    """Profile function that records the frames of the package."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -31,7 +31,7 @@ class Trace:
         self.files: set[str] = set()
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        """Count a call, and remember the deepest stack."""
+        """Count a call, and record the deepest stack."""
         code = frame.f_code
         if not code.co_filename.startswith(PACKAGE):
             return
@@ -57,7 +57,7 @@ def stack(frame: FrameType | None) -> list[str]:
 
 
 def main() -> None:
-    """Print the path of a fit, and the median over some worlds."""
+    """Print the call path of a fit, and the median time over several worlds."""
     n_worlds = int(sys.argv[1]) if len(sys.argv) > 1 else 40
     warnings.simplefilter("ignore", LimiirlWarning)
     data = []

@@ -1,4 +1,4 @@
-"""GEVD of two ensembles of three intents, on ElementWorld and on ten thousand road segments; EVD against dense tensors.
+"""Time of GEVD for two ensembles of three intents, on ElementWorld and on 10,000 road segments; EVD with dense tensors.
 
 Run as `python -m benchmarks.gevd`.
 """
@@ -19,7 +19,7 @@ DENSE_SIZES = ((54, None), (500, 1_000))
 
 
 def perturb(truth: RewardEnsemble, seed: int) -> RewardEnsemble:
-    """Return the ensemble with every reward off by about a third, and other weights."""
+    """Return the ensemble with rewards perturbed by about a third, and other weights."""
     rng = np.random.default_rng(seed)
     return RewardEnsemble(
         rng.dirichlet(np.full(3, 5.0)), truth.thetas * np.exp(rng.normal(0.0, 0.3, truth.thetas.shape))
@@ -27,22 +27,22 @@ def perturb(truth: RewardEnsemble, seed: int) -> RewardEnsemble:
 
 
 def town(n_states: int, n_edges: int) -> tuple[MDP, RewardEnsemble]:
-    """Return roads with three tastes, each feature of which costs something."""
+    """Return a road network with three reward functions, in which every feature has a cost."""
     mdp = RoadGrid(n_states, n_edges, gamma=GAMMA).mdp
     rng = np.random.default_rng(0)
     return mdp, RewardEnsemble(np.full(3, 1 / 3), -rng.random((3, mdp.n_features)))
 
 
 class Dense:
-    """EVD as it is usually written: value iteration on a tensor (S, A, S), to 1e-10 of the largest value."""
+    """EVD by value iteration on a dense tensor (S, A, S), to 1e-10 of the largest value."""
 
     def __init__(self, mdp: MDP) -> None:
-        """Lay out the tensor, which is not part of the time."""
+        """Build the tensor, which is not timed."""
         self.mdp = mdp
         self.T = np.zeros((mdp.n_states, mdp.n_actions, mdp.n_states))
         self.T[mdp.src, mdp.act, mdp.dst] = mdp.prob
         self.absent = ~self.T.any(axis=2)
-        # One product with a matrix; numpy is several times slower at a product with a tensor.
+        # A matrix product is several times faster in numpy than a tensor product.
         self.rows = self.T.reshape(-1, mdp.n_states)
 
     def iterate(self, reward: Float, policy: Float | None = None) -> tuple[Float, Float]:
@@ -69,7 +69,7 @@ class Dense:
 
 
 def main() -> None:
-    """Print the time of GEVD on both worlds, and that of EVD beside dense value iteration."""
+    """Print the time of GEVD in both worlds, and of EVD compared with dense value iteration."""
     print("gevd: two ensembles of 3 intents each, interval over ties and both bounds included")
     print(describe_machine())
     world = ElementWorld()
@@ -82,7 +82,7 @@ def main() -> None:
     result = gevd(mdp, truth, learned)
     time = seconds(lambda: gevd(mdp, truth, learned), 3)
     print(f"  roads, {mdp.n_states:,} states    {time:8.2f} s,  value {result.value:.4g} (target: under 5 s)")
-    print(f"evd of one pair, discount {GAMMA}, beside value iteration on dense tensors")
+    print(f"evd of one pair, discount {GAMMA}, compared with value iteration on dense tensors")
     for n_states, n_edges in DENSE_SIZES:
         mdp, truth = (world.mdp, world.ensemble) if n_edges is None else town(n_states, n_edges)
         true, other = truth.thetas[0], perturb(truth, 1).thetas[0]

@@ -1,8 +1,8 @@
-"""Value and gradient on a GPU at the paper's road size, the bytes that move, a training run, and the CPU beside it.
+"""Value and gradient on a GPU at the size of the paper's road network, memory traffic, a training run, and the CPU.
 
-Run as `python -m benchmarks.gpu` on a machine with a GPU and CuPy; `--quick` takes a network of a twentieth of the
-size, `--parts` chooses among the tables, `--roads` adds a network of yours to the goals. Ratios are to the CPU in the
-same run, on all cores that numba sees.
+Run as `python -m benchmarks.gpu` on a machine with a GPU and CuPy. `--quick` uses a network of a twentieth of the
+size, `--parts` selects tables, and `--roads` adds a network to the table of goals. Ratios are relative to the CPU in
+the same run, with all cores that numba uses.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def make_path_sums(mdp: MDP, device: str, length: int = MAX_LENGTH, **options: A
 
 
 def copy_bandwidth() -> float:
-    """Return the bytes per second, read and written, of the device's copy of 2 GB."""
+    """Return the bandwidth (bytes read and written per second) of copying 2 GB on the device."""
     xp = need_device().xp
     source = xp.ones(2**28)
     target = xp.empty_like(source)
@@ -57,7 +57,7 @@ def copy_bandwidth() -> float:
 
 
 def compare(name: str, gpu: Callable[[], Any], cpu: Callable[[], Any], repeats: tuple[int, int]) -> tuple[float, float]:
-    """Print the times of a call on the GPU and on the CPU, after checking that the answers agree; return both."""
+    """Print the times of a call on the GPU and on the CPU, after checking that the results agree; return both."""
     mine, other = gpu(), cpu()
     error = 0.0
     for actual, expected in zip(mine, other, strict=True):
@@ -69,7 +69,7 @@ def compare(name: str, gpu: Callable[[], Any], cpu: Callable[[], Any], repeats: 
 
 
 def evaluation(mdp: MDP) -> None:
-    """Print value and gradient for several K, and the memory traffic."""
+    """Print the time of value and gradient for several K, and the memory traffic."""
     bandwidth = copy_bandwidth()
     print(f"value and gradient: GPU, CPU, ratio, largest relative difference (copy: {bandwidth / 1e12:.2f} TB/s)")
     gpu, cpu = make_path_sums(mdp, "gpu"), make_path_sums(mdp, "cpu")
@@ -81,18 +81,18 @@ def evaluation(mdp: MDP) -> None:
             lambda t=thetas: cpu.value_and_grad(t),
             (20, 2 if n < 32 else 1),
         )
-        # Messages are written once and read once; features are read for the rewards and for the gradient.
+        # Messages are written and read once; features are read for the rewards and for the gradient.
         moved = 2 * 8 * MAX_LENGTH * (mdp.n_states + 1) * n + 2 * 8 * mdp.n_states * mdp.n_features
-        # A step also gathers a message along each edge, in both directions, and writes alpha: all that in the cache.
+        # Each step also gathers messages along edges in both directions and writes alpha, all within the cache.
         cached = 8 * MAX_LENGTH * n * (2 * mdp.n_edges + mdp.n_states)
         print(
-            f"    {moved / 1e9:6.2f} GB through memory: {moved / taken / 1e12:.2f} TB/s, "
+            f"    {moved / 1e9:6.2f} GB of memory traffic: {moved / taken / 1e12:.2f} TB/s, "
             f"{moved / taken / bandwidth:.0%} of a copy's; {cached / 1e9:.1f} GB more in the cache"
         )
 
 
 def variants(mdp: MDP) -> None:
-    """Print variants of the evaluation: bounded memory, log arithmetic, a discount, the Hessian."""
+    """Print the time of variants: bounded memory, log arithmetic, a discount, the Hessian."""
     print("variants, K = 3 (Hessian: one intent)")
     thetas = intents(mdp, 3)
     discounted = mdp.replace(gamma=0.999)
@@ -109,8 +109,8 @@ def variants(mdp: MDP) -> None:
 
 
 def sizes() -> None:
-    """Print from which size on the GPU is faster: the rule of device='auto'."""
-    print("value and gradient of smaller networks, K = 3: from which size on is the GPU faster?")
+    """Print the smallest size at which the GPU is faster, which is the rule of device='auto'."""
+    print("value and gradient of smaller networks, K = 3 (crossover between CPU and GPU)")
     for length in (30, 300):
         for n in (300, 1_000, 3_000, 10_000, 30_000, 100_000):
             mdp = RoadGrid(n, 2 * n).mdp
@@ -123,8 +123,8 @@ def sizes() -> None:
 
 
 def large() -> None:
-    """Print networks larger than the paper's, up to a continent's, whose messages do not fit the device's memory."""
-    print("value and gradient of larger networks, K = 3; what messages may take is half of the memory that is free")
+    """Print the time for networks up to the size of a continent, whose messages do not fit in device memory."""
+    print("value and gradient of larger networks, K = 3; messages may use half of the free memory")
     for n in (1_000_000, 10_000_000, 50_000_000):
         mdp = RoadGrid(n, 2 * n).mdp
         thetas = intents(mdp, 3)
@@ -142,8 +142,8 @@ def large() -> None:
 
 
 def causal() -> None:
-    """Print value and gradient of the causal models; without a horizon the CPU has Newton's method and LU."""
-    print("causal models, K = 3: log-probabilities of 2,000 choices and their gradient")
+    """Print value and gradient of the causal models; for infinite horizons the CPU uses Newton's method and LU."""
+    print("causal models, K = 3: log-probabilities of 2,000 state-action pairs, and their gradient")
     soft = [(3_000, 50, 1.0), (30_000, 50, 1.0), (292_604, 50, 1.0), (3_000, math.inf, 0.99)]
     soft += [(30_000, math.inf, gamma) for gamma in (0.9, 0.99, 0.999)]
     for n, horizon, gamma in soft:
@@ -155,7 +155,7 @@ def causal() -> None:
 
 
 def policies(n: int, gamma: float, kind: str, horizon: float, model: Callable[[str], Any]) -> None:
-    """Print value and gradient of a causal model in a network of n states."""
+    """Print value and gradient of a causal model in a network with n states."""
     mdp = RoadGrid(n, 594_933 if n == 292_604 else 2 * n, gamma=gamma).mdp
     rng = np.random.default_rng(0)
     thetas = intents(mdp, 3)
@@ -179,14 +179,14 @@ def policies(n: int, gamma: float, kind: str, horizon: float, model: Callable[[s
 
 
 def towns() -> list[MDP]:
-    """Return generated networks of several sizes."""
+    """Return synthetic networks of several sizes."""
     sizes = ((1_000, 1_200), (3_000, 3_600), (10_000, 12_000), (30_000, 36_000), (85_189, 102_227))
     return [RoadGrid(n_states=n, n_edges=edges, seed=0).mdp for n, edges in sizes]
 
 
 def endless() -> None:
-    """Print log Z and its gradient over trajectories of unbounded length: elimination against sparse LU."""
-    print("unbounded length: log Z and gradient of MaxEnt(max_length=inf), K = 3; the CPU factors rewards one by one")
+    """Print log Z and its gradient over trajectories of unbounded length: elimination (GPU), sparse LU (CPU)."""
+    print("unbounded length: log Z and gradient of MaxEnt(max_length=inf), K = 3; the CPU factorises one by one")
     for mdp in towns():
         thetas = -np.random.default_rng(0).uniform(4.0, 8.0, (3, mdp.n_features))
         gpu, cpu = GpuInfinitePathSums(mdp, need_device()), InfinitePathSums(mdp)
@@ -199,8 +199,8 @@ def endless() -> None:
 
 
 def goals(roads: str | None) -> None:
-    """Print value and gradient of paths to goals, 1,000 pairs: a batch of rewards against one after the other."""
-    print("goals: sums over paths between 1,000 pairs and their gradients, and infinite sums (elimination alone)")
+    """Print value and gradient of path sums to goals for 1,000 pairs, for a batch of rewards and one at a time."""
+    print("goals: path sums between 1,000 pairs and their gradients, and elimination alone")
     worlds = towns()
     if roads is not None:
         worlds.append(RoadNetwork.load(roads).mdp())
@@ -212,7 +212,7 @@ def goals(roads: str | None) -> None:
         linked = np.isfinite(cpu.log_values(np.full((1, mdp.n_features), -1.0), starts, ends)[:, 0])
         starts, ends = starts[linked][:1_000], ends[linked][:1_000]
         levels = int(compute_heights(cpu.symbolic.parent).max()) + 1
-        print(f"  {n:,} states: {cpu.symbolic.up.size:,} moves after elimination, {levels} levels")
+        print(f"  {n:,} states: {cpu.symbolic.up.size:,} edges after elimination, {levels} levels")
         for K in (1, 3, 8) if n >= 10_000 else (3,):
             thetas = -rng.uniform(1.0, 2.0, (K, mdp.n_features))
             given = (thetas, starts, ends, np.full((starts.size, K), 1e-3), 1e-6)
@@ -230,7 +230,7 @@ def goals(roads: str | None) -> None:
 
 
 def train_goals(mdp: MDP) -> None:
-    """Print a training run of paths to goals: K = 3, 1,000 trips, 5 iterations of at most 50 evaluations."""
+    """Print a training run of the destination model: K = 3, 1,000 trips, 5 iterations of at most 50 evaluations."""
     print(f"training given destinations, {mdp.n_states:,} states: K = 3, 1,000 trips, 5 iterations of at most 50")
     rng = np.random.default_rng(0)
     starts, ends = rng.integers(0, mdp.n_states, (2, 4_000))
@@ -257,13 +257,13 @@ def training(mdp: MDP) -> None:
 
 
 def as_one(drawn: list[Demonstrations]) -> Demonstrations:
-    """Return all demonstrations together."""
+    """Concatenate demonstrations."""
     lists = [list(map(int, trip)) for demos in drawn for trip in np.split(demos.states, demos.offsets[1:-1])]
     return Demonstrations.from_lists(lists)
 
 
 def train(mdp: MDP, demos: Demonstrations, model: Callable[[str], Any], name: str, *, on_cpu: bool = True) -> None:
-    """Print the time of a fit on the GPU, once compiled, and on the CPU, and how far apart they end."""
+    """Print the times of a fit on the GPU (after compilation) and on the CPU, and the difference of their results."""
     fits = []
     for device in ("gpu", "cpu")[: 1 + on_cpu]:
         mixture = IntentMixture(3, model(device), resp_tol=1e-12, max_iter=5, max_evaluations=50, random_state=0)
@@ -279,7 +279,7 @@ def train(mdp: MDP, demos: Demonstrations, model: Callable[[str], Any], name: st
         )  # fmt: skip
     if on_cpu:
         gap = np.max(np.abs(fits[0].thetas_ - fits[1].thetas_))
-        print(f"  {name}: largest difference of a parameter between the two {gap:.1e}")
+        print(f"  {name}: largest difference between the parameters {gap:.1e}")
 
 
 def main() -> None:
@@ -287,7 +287,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--roads", metavar="NETWORK.npz", help="goals on this network too, as `roads build` wrote it")
+    parser.add_argument("--roads", metavar="NETWORK.npz", help="also run goals on this network")
     options = parser.parse_args()
     mdp = network(options.quick)
     device = need_device()

@@ -1,8 +1,8 @@
-"""Forward-backward on a GPU in JAX, in numba.cuda and in kernels of our own, launched in three ways.
+"""Forward-backward passes on a GPU in JAX, in numba.cuda and with the kernels of limiirl, launched in three ways.
 
-One evaluation is a backward and a forward pass over a road network of the paper's size, K = 3, discount 1, all
-messages stored, float64. The rivals do not rescale, which favours them. Run as `python -m benchmarks.gpu_rivals` on a
-machine with a GPU; ADR 0018 quotes it.
+One evaluation is a backward and a forward pass over a road network of the paper's size, with K = 3, discount 1, all
+messages stored, and float64. JAX and numba.cuda do not rescale messages, which favours them. Run as `python -m
+benchmarks.gpu_rivals` on a machine with a GPU; ADR 0018 quotes the result.
 """
 
 import argparse
@@ -35,7 +35,7 @@ class Problem:
 
 
 class Ours:
-    """Our kernels on a device: one launch per pass, a launch per step, or the launches of all steps as a CUDA graph."""
+    """Kernels of limiirl: one launch per pass, one launch per step, or the launches of all steps as a CUDA graph."""
 
     def __init__(self, problem: Problem, kept: bool = True) -> None:
         device = self.device = need_device()
@@ -60,7 +60,7 @@ class Ours:
         self.gain = ones
 
     def run_both(self, n: int) -> None:
-        """Run both passes in launches of n steps each."""
+        """Run both passes with n steps per launch."""
         self.kernels.fill(self.out, self.rewards, self.weights, self.columns)
         size = self.weights.node.size
         self.messages[-1, :size] = self.weights.node
@@ -87,7 +87,7 @@ class Ours:
         self.device.xp.cuda.Device().synchronize()
 
     def record(self) -> Callable[[], None]:
-        """Return a call that replays the launches of all steps."""
+        """Return a function that replays the launches of all steps."""
         stream = self.xp.cuda.Stream(non_blocking=True)
         with stream:
             self.run_both(1)
@@ -104,7 +104,7 @@ class Ours:
 
 
 def in_jax(problem: Problem) -> Callable[[], Any]:
-    """Return an evaluation in JAX: padded neighbour lists, two scans."""
+    """Return an evaluation in JAX, with padded neighbour lists and two scans."""
     import jax
     import jax.numpy as jnp
 
@@ -138,8 +138,8 @@ def in_jax(problem: Problem) -> Callable[[], Any]:
 
 
 def in_numba(problem: Problem) -> Callable[[], Any]:
-    """Return an evaluation in numba.cuda: one thread per entry, a launch per step."""
-    # numba 0.68 asks for this name as it is imported, and numpy 2.5 no longer has it; nothing here uses it.
+    """Return an evaluation in numba.cuda, with one thread per entry and one launch per step."""
+    # numba 0.68 imports this name, which numpy 2.5 no longer has; it is not used here.
     vars(np).setdefault("row_stack", np.vstack)
     from numba import cuda
 

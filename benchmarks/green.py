@@ -1,8 +1,8 @@
-"""The 1,000 Porto trips that others matched, and the lines of their paths, for benchmarks.
+"""1,000 trips in Porto that were matched by other software, and the geometry of their paths.
 
-Reads `porto_matched_green` of the shared data (matched by FMM for GREEN, KDD 2025): ../shared/data beside the checkout,
-or where `LIMIIRL_DATA` says. Their network is another one (OSMnx, simplified, of another date, without service roads),
-so that only lines can be compared. The network derives from OpenStreetMap, ODbL.
+Reads `porto_matched_green` of the shared data (matched with FMM for GREEN, KDD 2025): ../shared/data beside the
+checkout, or the folder in `LIMIIRL_DATA`. Its network differs from ours (OSMnx, simplified, another date, no service
+roads), so only geometries can be compared. The network is derived from OpenStreetMap, ODbL.
 """
 
 import csv
@@ -27,8 +27,8 @@ class Green(NamedTuple):
 
     Attributes
     ----------
-    lines : whole edges, which are hundreds of metres long and reach beyond the first and the last fix
-    clipped : the same from the place nearest to the first fix on the first edge, to that of the last on the last
+    lines : whole edges, which extend beyond the first and the last fix
+    clipped : the same, clipped at the points nearest to the first and to the last fix
     """
 
     trips: Trips
@@ -37,12 +37,12 @@ class Green(NamedTuple):
 
 
 def available() -> bool:
-    """Return whether the data are there."""
+    """Return True if the data are present."""
     return (FOLDER / "traj_1000_sample.csv").exists()
 
 
 def load() -> Green:
-    """Read everything."""
+    """Read the trips and the geometry of their paths."""
     edges = _edges()
     lat, lon, time_s, drivers, lines, clipped = [], [], [], [], [], []
     with (FOLDER / "traj_1000_sample.csv").open(newline="", encoding="utf-8") as file:
@@ -55,10 +55,10 @@ def load() -> Green:
             parts = [edges[edge] for edge in json.loads(row["road"])]
             for one, two in itertools.pairwise(parts):
                 if not np.array_equal(one[-1], two[0]):
-                    raise ValueError(f"Edges of trip {len(lines)} do not join: is it another file?")
+                    raise ValueError(f"Edges of trip {len(lines)} are not connected. Check the version of the file.")
             lines.append(_join(parts))
             fixes = np.column_stack([north, east])
-            # The end first: what is left of a path of one edge still begins where it did.
+            # The end is clipped first, so that a path of one edge still starts at the same point.
             parts[-1] = _from_nearest(parts[-1][::-1], fixes[-1])[::-1]
             parts[0] = _from_nearest(parts[0], fixes[0])
             clipped.append(_join(parts))
@@ -81,7 +81,7 @@ def _from_nearest(line: Float, fix: Float) -> Float:
 
 
 def _edges() -> list[Float]:
-    """Return the corners (k, 2) of each edge, latitude first."""
+    """Return the vertices (k, 2) of each edge as (latitude, longitude)."""
     with (FOLDER / "edge.csv").open(newline="", encoding="utf-8") as file:
         numbers = (re.findall(r"-?\d+\.\d+(?:e-?\d+)?", row["geometry"]) for row in csv.DictReader(file))
         return [np.array(each, dtype=np.float64).reshape(-1, 2)[:, ::-1] for each in numbers]

@@ -1,7 +1,7 @@
 """Growth of the time of value and gradient with states, edges, path length and intents.
 
-Each is varied alone, the others held; the exponent is the slope of log time against log size. Run as
-`python -m benchmarks.growth`.
+One size is varied at a time; the exponent is the slope of log time against log size. Run as `python -m
+benchmarks.growth`.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ STATES, DEGREE, LENGTH, K = 60_000, 2.0, 60, 3
 
 
 def evaluation_time(n_states: int = STATES, degree: float = DEGREE, max_length: int = LENGTH, n: int = K) -> float:
-    """Return the seconds of one evaluation, with all messages stored."""
+    """Return the time of one evaluation with all messages stored, in seconds."""
     mdp = RoadGrid(n_states=n_states, n_edges=round(degree * n_states)).mdp
     path_sums, thetas = FinitePathSums(mdp, max_length, max_bytes=1e11), intents(mdp, n)
     path_sums.expected_counts(thetas)
@@ -24,7 +24,7 @@ def evaluation_time(n_states: int = STATES, degree: float = DEGREE, max_length: 
 
 def main() -> None:
     """Print the exponents."""
-    print("growth: the exponent of each size in the time of value and gradient (1 is proportional)")
+    print("growth: exponent of each size in the time of value and gradient (1: proportional)")
     print(describe_machine())
     sizes = {
         "states S (edges with them)": [{"n_states": n} for n in (15_000, 30_000, 60_000, 120_000, 240_000)],

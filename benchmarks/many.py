@@ -1,7 +1,7 @@
-"""Cost of an EM iteration for a thousand to ten million demonstrations in one MDP.
+"""Cost of an EM iteration for 1,000 to 10 million demonstrations in one MDP.
 
-Run as `python -m benchmarks.many [LARGEST]`. Demonstrations are their features and log q alone: rows drawn from those
-of real ones, which is all that EM looks at. An iteration is the path sums' M-step, which does not depend on N, and one
+Run as `python -m benchmarks.many [LARGEST]`. Demonstrations are represented by their features and log q, resampled
+from real ones, which is all that EM uses. An iteration consists of the M-step, which does not depend on N, and one
 pass over the rows.
 """
 
@@ -21,14 +21,14 @@ ITERATIONS = 5
 
 
 def enlarge(ready: MaxEntProblem, n: int) -> None:
-    """Replace the rows of a fit problem by n drawn from them."""
+    """Replace the rows of a fit problem by n rows resampled from them."""
     chosen = np.random.default_rng(0).integers(len(ready.rows.counts), size=n)
     ready.rows = Rows(ready.rows.features[chosen], ready.rows.log_q[chosen], np.ones(n))
     ready.units = type(ready.units)(None, ready.rows.counts, np.arange(n))
 
 
 def measure(n: int) -> tuple[float, float, float]:
-    """Return seconds per iteration, seconds of its pass over the rows, and the bytes that the pass reads."""
+    """Return the seconds per iteration, the seconds of the pass over the rows, and the bytes read."""
     world = ElementWorld(seed=1)
     demos, labels = world.sample(1000, seed=0)
     ready = make_problem(MaxEnt(), world.mdp, demos)
@@ -51,7 +51,7 @@ def main() -> None:
     print(f"many: EM on ElementWorld (54 states, 5 features), K = 3, {ITERATIONS} iterations")
     print(describe_machine())
     print(
-        f"  {'N':>10} {'ms per iteration':>16} {'of it the pass':>15} {'ns per row':>10} {'GB/s read':>10} {'peak':>9}"
+        f"  {'N':>10} {'ms per iteration':>16} {'pass over rows':>15} {'ns per row':>10} {'GB/s read':>10} {'peak':>9}"
     )
     rows = []
     for n in sizes:
@@ -62,7 +62,7 @@ def main() -> None:
             f"{peak_bytes() / 2**20:6.0f} MB"
         )
     n, t = np.array(rows).T
-    # Relative errors count alike for small and large N.
+    # Minimise relative errors, so that small and large N have equal weight.
     (constant, per_row), *_ = np.linalg.lstsq(np.column_stack([1 / t, n / t]), np.ones_like(t), rcond=None)
     print(f"  an iteration = {1e3 * constant:.2f} ms (the M-step) + {1e9 * per_row:.1f} ns per demonstration")
     print("  fitted line against measured: " + ", ".join(f"{(constant + per_row * m) / s:.2f}" for m, s in rows))

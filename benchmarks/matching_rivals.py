@@ -1,20 +1,19 @@
-"""Fixes matched a second against LeuvenMapMatching and mappymatch: the same Porto trips, the same network, one run.
+"""Matching speed compared with LeuvenMapMatching and mappymatch, on the same trips and network of Porto in one run.
 
-Run as `python -m benchmarks.matching_rivals [--python PATH] [--seconds S] [--trips N]`. The rivals need an environment
-of their own, since their dependencies are not ours:
+Run as `python -m benchmarks.matching_rivals [--python PATH] [--seconds S] [--trips N]`. The other packages require a
+separate environment, because their dependencies conflict with ours:
 
     python -m venv rivals && rivals/bin/pip install leuvenmapmatching mappymatch rtree
 
-and `--python rivals/bin/python`; without it they must be importable here. Each runs in a process of its own, with
-python -O and one thread, on as many of the trips as it ends within S seconds (90 by default); ours is then timed on the
-very same trips, one thread, with a noise that is given as theirs is. Only matching is timed: not loading, not building
-maps and traces, not our compilation.
+Pass `--python rivals/bin/python`; otherwise they must be importable here. Each one runs in a separate process with
+python -O and one thread, on as many trips as it completes within S seconds (90 by default). limiirl is then timed on
+the same trips with one thread and given noise. Only matching is timed, not loading, building maps and traces, or
+compilation.
 
-Settings, the fast ones that their documentation names:
-LeuvenMapMatching: InMemMap in metres (not degrees) with an R-tree over edges; DistanceMatcher, non-emitting states
-(there are several segments in 15 s), lattice of width 5, at most 100 m off. Where it stops early it is started again
-from there, as its documentation says; a fix from which it cannot start is passed over.
-mappymatch: LCSSMatcher as it comes, over NxMap and over IGraphMap.
+The settings are the fast ones of their documentations. LeuvenMapMatching: InMemMap in metres (not degrees) with an
+R-tree over edges; DistanceMatcher with non-emitting states (several segments are driven in 15 s), lattice width 5, at
+most 100 m distance. If it stops early, it is restarted from there, as documented; a fix from which it cannot start is
+skipped. mappymatch: LCSSMatcher with default settings, with NxMap and with IGraphMap.
 """
 
 import argparse
@@ -38,11 +37,11 @@ RIVALS = ("leuvenmapmatching", "mappymatch NxMap", "mappymatch IGraphMap")
 
 
 def leuven(data: Any) -> Callable[[int], list[int]]:
-    """Return a function that matches a trip by LeuvenMapMatching, to nodes."""
+    """Return a function that matches a trip to nodes with LeuvenMapMatching."""
     from leuvenmapmatching.map.inmem import InMemMap
     from leuvenmapmatching.matcher.distance import DistanceMatcher
 
-    # Labels must be Python's integers, and places (y, x).
+    # Labels must be Python integers, and positions (y, x).
     graph: dict[int, tuple[tuple[float, float], list[int]]] = {
         v: ((y, x), []) for v, (x, y) in enumerate(data["xy"].tolist())
     }
@@ -67,7 +66,7 @@ def leuven(data: Any) -> Callable[[int], list[int]]:
 
 
 def mappymatch(data: Any, kind: str) -> Callable[[int], list[int]]:
-    """Return a function that matches a trip by mappymatch, to nodes."""
+    """Return a function that matches a trip to nodes with mappymatch."""
     import networkx as nx
     import pandas as pd
     from mappymatch.constructs.trace import Trace
@@ -97,7 +96,7 @@ def mappymatch(data: Any, kind: str) -> Callable[[int], list[int]]:
 
 
 def child(file: str, name: str, seconds: float) -> None:
-    """Match trips until the time is up, and print what was done as JSON."""
+    """Match trips until the time is up, and print the result as JSON."""
     data = np.load(file)
     one = leuven(data) if name == RIVALS[0] else mappymatch(data, name.split()[1])
     n, spent, paths = len(data["offsets"]) - 1, 0.0, []
@@ -113,7 +112,7 @@ def child(file: str, name: str, seconds: float) -> None:
 
 
 def compare(python: str, seconds: float, most: int) -> None:
-    """Print a line a rival."""
+    """Print one line per package."""
     from benchmarks.matching import DATA, porto
     from benchmarks.measure import describe_machine
     from limiirl.roads import clean, match, read_trips
@@ -128,7 +127,7 @@ def compare(python: str, seconds: float, most: int) -> None:
         return
     cleaned = clean(read_trips(file), network)
     trips = cleaned.trips[np.flatnonzero(cleaned.whole)]
-    # In random order, so that the first are as good a sample as all.
+    # In random order, so that the first trips are a representative sample.
     trips = trips[np.random.default_rng(0).permutation(len(trips))[:most]]
     grid = candidates.build_grid(network)
     with tempfile.TemporaryDirectory() as folder:
@@ -138,7 +137,7 @@ def compare(python: str, seconds: float, most: int) -> None:
             length_m=network.length_m, fix_lat=trips.lat, fix_lon=trips.lon, offsets=trips.offsets,
             fix_xy=network.plane.xy(trips.lat, trips.lon),
         )  # fmt: skip
-        print(f"  {'':<22} {'trips':>5} {'fixes':>7} {'a second':>9}  ours: hmm, times; particles, times")
+        print(f"  {'':<22} {'trips':>5} {'fixes':>7} {'per s':>9}  limiirl: hmm, speed-up; particles, speed-up")
         for name in RIVALS:
             command = [python, "-O", __file__, "--child", str(data), name, "--seconds", str(seconds)]
             single = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -151,7 +150,7 @@ def compare(python: str, seconds: float, most: int) -> None:
                 print(f"  {name:<22} did not build its map and match a trip within {patience:.0f} s")
                 continue
             if done.returncode:
-                print(f"  {name:<22} did not run: {[*done.stderr.strip().splitlines(), 'no word'][-1]:.200}")
+                print(f"  {name:<22} did not run: {[*done.stderr.strip().splitlines(), 'no message'][-1]:.200}")
                 continue
             answer = json.loads(done.stdout.splitlines()[-1])
             some = trips[: len(answer["paths"])]
@@ -178,11 +177,11 @@ def compare(python: str, seconds: float, most: int) -> None:
 
 
 def main() -> None:
-    """Run the comparison, or in a rival's environment one rival."""
+    """Run the comparison or, in the other environment, one package."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", default=sys.executable, help="of an environment that has the rivals")
-    parser.add_argument("--seconds", type=float, default=90.0, help="of matching for each rival")
-    parser.add_argument("--trips", type=int, default=2000, help="at most")
+    parser.add_argument("--python", default=sys.executable, help="Python with the other packages")
+    parser.add_argument("--seconds", type=float, default=90.0, help="time limit per package")
+    parser.add_argument("--trips", type=int, default=2000, help="maximum number of trips")
     parser.add_argument("--child", nargs=2, metavar=("FILE", "NAME"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:

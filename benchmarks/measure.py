@@ -1,4 +1,4 @@
-"""Timing a call, measuring the memory of a process, and naming the machine."""
+"""Measure the time of a call and the memory of a process, and describe the machine."""
 
 import os
 import platform
@@ -18,7 +18,7 @@ import limiirl
 
 
 def seconds(call: Callable[[], object], repeats: int = 5) -> float:
-    """Return the least time of `repeats` calls: other work on the machine only ever adds."""
+    """Return the smallest time of `repeats` calls, because other processes can only increase it."""
     best = float("inf")
     for _ in range(repeats):
         start = time.perf_counter()
@@ -28,23 +28,23 @@ def seconds(call: Callable[[], object], repeats: int = 5) -> float:
 
 
 def peak_bytes() -> int:
-    """Return the largest memory that this process has had in use."""
+    """Return the peak memory of this process in bytes."""
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    # Not getrusage: it counts what the parent held when it started this process.
+    # getrusage is not used, because it includes memory of the parent process.
     mark = re.search(r"VmHWM:\s+(\d+)", status.read_text())
     return 1024 * int(mark.group(1)) if mark else 0
 
 
 def run_fresh(module: str, *args: str) -> str:
-    """Run `python -m module args` in a fresh process and return what it printed: peaks of memory must not be shared."""
+    """Run `python -m module args` in a new process, so that its peak memory is its own, and return its output."""
     command = [sys.executable, "-m", module, *args]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def describe_machine() -> str:
-    """Return a line on the machine and the versions, to stand above results."""
+    """Describe the machine and the package versions in one line."""
     return (
         f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, limiirl "
         f"{limiirl.__version__}, numpy {np.__version__}, scipy {scipy.__version__}, numba {numba.__version__}"

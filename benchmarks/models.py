@@ -1,9 +1,9 @@
-"""The single-intent models in the paper's setting: rewards, clusters and time of a warm-started mixture of each.
+"""Rewards, clusters and time of a mixture of each single-intent model in the paper's setting.
 
-Run as `python -m benchmarks.models [WORLDS]`. Every model learns from the same demonstrations, 100 per world, by
-k-means and maximum likelihood, and is judged by 100 others; beside it the same model with the true labels. ML-IRL with
-q="hard", beta 0.5 and rewards in [-10, 0] is what the paper's appendix uses. Likelihoods are not compared: the causal
-models do not charge for where a walk stops.
+Run as `python -m benchmarks.models [WORLDS]`. Every model is fitted to the same 100 demonstrations per world,
+initialised with k-means and maximum likelihood, and evaluated on 100 others; the same model with the true labels is
+printed for comparison. ML-IRL with q="hard", beta 0.5 and rewards in [-10, 0] is the model of the paper's appendix.
+Likelihoods are not compared, because causal models do not include the probability of stopping.
 """
 
 import sys
@@ -36,7 +36,7 @@ def run_world(seed: int) -> dict[tuple[str, str], Record]:
 
 
 def main() -> None:
-    """Print a line per model, and paired tests against MaxEnt."""
+    """Print one line per model, and paired tests against MaxEnt."""
     n_worlds = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     print(f"models: {n_worlds} ElementWorlds, mean ± half-width of the 95 % interval, supervised in brackets")
     print(describe_machine())

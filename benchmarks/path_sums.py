@@ -1,7 +1,7 @@
-"""Value and gradient on a road network of the paper's size, against the best scipy.sparse formulation.
+"""Value and gradient on a road network of the paper's size, compared with the best scipy.sparse formulation.
 
-292,604 states, 594,933 edges, paths of up to 300 states, 24 features, discount 1. Run as
-`python -m benchmarks.path_sums`; `--quick` takes a network of a twentieth of the size.
+The network has 292,604 states, 594,933 edges and 24 features; paths have up to 300 states, and the discount is 1. Run
+as `python -m benchmarks.path_sums`; `--quick` uses a network of a twentieth of the size.
 """
 
 import argparse
@@ -30,12 +30,12 @@ def network(quick: bool, gamma: float = 1.0) -> MDP:
 
 
 def intents(mdp: MDP, n: int) -> NDArray[np.float64]:
-    """Return reward vectors of plausible drivers: every kilometre costs something, each kind differently."""
+    """Return reward vectors of plausible drivers: every kilometre has a cost, which differs between intents."""
     return -np.random.default_rng(0).uniform(0.5, 3.0, (n, mdp.n_features))
 
 
 class PathSums:
-    """Value and gradient by path sums, as a fit calls them: one object for all calls."""
+    """Value and gradient by path sums as in a fit, with one object for all calls."""
 
     def __init__(self, mdp: MDP, max_bytes: float) -> None:
         self.path_sums = FinitePathSums(mdp, MAX_LENGTH, max_bytes=max_bytes)
@@ -101,7 +101,7 @@ def main() -> None:
     call, thetas = PathSums(discounted, STORED), intents(discounted, 3)
     call(thetas)
     print(f"discount 0.999, K = 3, all messages stored: {seconds(lambda: call(thetas)):.3f} s")
-    print("peak memory of a fresh process, everything included")
+    print("peak memory of a new process in total")
     quick = ("--quick",) if options.quick else ()
     for n in INTENTS:
         for kind, name in (

@@ -1,13 +1,13 @@
-"""Regression check between two versions: about 7,900 arrays over all models, mixtures, metrics, matching and forecasts.
+"""Compare the numerical results of two versions: about 7,900 arrays from all packages.
 
-    python benchmarks/regression.py OUT.npz [--only NAME ...]  run all sections (or those whose name begins with NAME)
-    python benchmarks/regression.py --compare A.npz B.npz      print what differs
-    python benchmarks/regression.py --list                     names of the sections
+    python benchmarks/regression.py OUT.npz [--only NAME ...]  run all sections, or the sections that start with NAME
+    python benchmarks/regression.py --compare A.npz B.npz      print the differences
+    python benchmarks/regression.py --list                     list the sections
 
-The limiirl that is imported is the one on PYTHONPATH: run it once with the `src` of a checkout of the earlier version
-(0.1 is commit 83d3a29), once with this one. It imports nothing else of the repository.
-Everything that is likely to be renamed is in ADAPTERS, right below. An exception costs the arrays of its own call or
-part, is printed, and is kept in the file by name; the rest goes on.
+The version of limiirl on PYTHONPATH is imported: run the script once with the `src` of a checkout of the earlier
+version (0.1 is commit 83d3a29) and once with this one. Nothing else is imported from the repository. Names that are
+likely to change are in ADAPTERS below. An exception removes only the arrays of its call or part; it is printed and
+stored in the file.
 """
 
 import os
@@ -32,19 +32,19 @@ from pathlib import Path  # noqa: E402
 import numpy as np  # noqa: E402
 
 # ---------------------------------------------------------------------------------------------------------- ADAPTERS
-# Everything below this line and above "END OF ADAPTERS" is what the restructuring may rename. Planned renames are
-# found by themselves; others take an edit here.
+# Names between this line and "END OF ADAPTERS" may change between versions. Known renames are resolved automatically;
+# add others here.
 
 DATA = Path(os.environ.get("LIMIIRL_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 
 
 def ll():
-    """The library; imported late, so that --compare needs none."""
+    """Return the library, imported late because --compare does not need it."""
     return import_module("limiirl")
 
 
 def _first(*homes):
-    """The first 'module:name' that exists. Add the new home of a name that moved."""
+    """Return the first 'module:name' that exists. If a name moves, add its new location."""
     for home in homes:
         module, _, name = home.partition(":")
         try:
@@ -56,24 +56,24 @@ def _first(*homes):
 
 
 def _space(name):
-    """MaxEnt(number_space=) in 0.1, arithmetic= from then on."""
+    """Return MaxEnt parameters: number_space= in 0.1, arithmetic= later."""
     named = "arithmetic" if "arithmetic" in inspect.signature(ll().MaxEnt).parameters else "number_space"
     return {named: name}
 
 
 def _resp_tol(value):
-    """IntentMixture(tol=) in 0.1, resp_tol= from then on."""
+    """Return IntentMixture parameters: tol= in 0.1, resp_tol= later."""
     named = "resp_tol" if "resp_tol" in inspect.signature(ll().IntentMixture).parameters else "tol"
     return {named: value}
 
 
 def planning():
-    """Module with optimal_values, action_values, optimal_policy, policy_values."""
+    """Return the module with optimal_values, action_values, optimal_policy and policy_values."""
     return _first("limiirl.mdp.planning", "limiirl.planning")
 
 
 def stick_breaking(points, most, seed):
-    """Number of clusters that the stick-breaking GMM sees; internal in 0.1."""
+    """Return the number of clusters of the stick-breaking GMM, which is internal in 0.1."""
     return _first(
         "limiirl.mixture.stick_breaking:stick_breaking",
         "limiirl.mixture.selection.recommend:stick_breaking",
@@ -82,19 +82,19 @@ def stick_breaking(points, most, seed):
 
 
 def simulate(mdp, policy, n, seed, max_length=50):
-    """Walks of a stationary policy (P,); internal in 0.1."""
+    """Return trajectories of a stationary policy (P,), which is internal in 0.1."""
     return _first("limiirl.demos.simulate:simulate", "limiirl.demos:simulate")(
         mdp, policy, n, seed, max_length=max_length
     )
 
 
 def with_choices(mdp):
-    """MDP with the action feature "choices"."""
+    """Return the MDP with the action feature "choices"."""
     return _first("limiirl.irl:with_choices", "limiirl.irl.destination:with_choices", "limiirl:with_choices")(mdp)
 
 
 def causal(*args, length=None, **kwargs):
-    """MaxCausalEnt; its largest length is horizon= in 0.1, max_length= from then on."""
+    """Return MaxCausalEnt, whose maximum length is horizon= in 0.1 and max_length= later."""
     cls = ll().MaxCausalEnt
     if length is not None:
         named = "horizon" if "horizon" in inspect.signature(cls).parameters else "max_length"
@@ -103,7 +103,7 @@ def causal(*args, length=None, **kwargs):
 
 
 def executor(workers):
-    """Processes of this machine: ll.engines.Engine(workers=) in 0.1, ll.executors from then on."""
+    """Return a local executor: ll.engines.Engine(workers=) in 0.1, ll.executors later."""
     lib = ll()
     if hasattr(lib, "executors"):
         home = lib.executors
@@ -114,13 +114,13 @@ def executor(workers):
 
 
 def run_with(function, *args, workers, **kwargs):
-    """Call with engine= (0.1) or executor= (from then on)."""
+    """Call a function with engine= (0.1) or executor= (later)."""
     named = "engine" if "engine" in inspect.signature(function).parameters else "executor"
     return function(*args, **kwargs, **{named: executor(workers)})
 
 
 def command_line(*words):
-    """Run the `limiirl` command with this interpreter and PYTHONPATH; returns stdout."""
+    """Run `limiirl` with this interpreter and PYTHONPATH, and return stdout."""
     call = [sys.executable, "-c", "from limiirl.cli import main; main()", *map(str, words)]
     done = subprocess.run(call, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -129,27 +129,27 @@ def command_line(*words):
 
 
 def reproduce(folder):
-    """Table 1 of the paper in three worlds, with its report."""
+    """Run Table 1 of the paper in three worlds, with its report."""
     command_line("reproduce", "table1", "--repeats", 3, "--workers", 2, "--out", folder, "--json")
 
 
 def tables_of_run(folder):
-    """CSV files of a report, tables first; timings are dropped by `_not_a_time`."""
+    """Return the CSV files of a report, tables first; `_not_a_time` drops times."""
     return sorted((folder / "report" / "tables").glob("*.csv")) + sorted((folder / "report" / "figures").glob("*.csv"))
 
 
 def trial_numbers(record):
-    """Reproducible values of an experiment's record, as a dict; its hash and texts are dropped."""
+    """Return the reproducible values of a record as a dict, without hash and texts."""
     return record.reproducible() if hasattr(record, "reproducible") else vars(record)
 
 
 def path_set(mdp, supports, max_length):
-    """theory.PathSet: trajectories that each intent's support allows."""
+    """Return the path set of theory.PathSet for the support of each intent."""
     return ll().theory.PathSet(mdp, supports, max_length)
 
 
 class roads_api:
-    """limiirl.roads by the names of 0.1."""
+    """Return limiirl.roads with the names of 0.1."""
 
     NEW = {
         "record": "simulate_gps",
@@ -172,7 +172,7 @@ class roads_api:
 
 
 def quality_of(network, trips, matches):
-    """Numbers about matched trips; a submodule of roads in 0.1."""
+    """Return measures of matched trips, a submodule of roads in 0.1."""
     roads = ll().roads
     measure = roads.measure_quality if hasattr(roads, "measure_quality") else roads.quality
     return (measure if callable(measure) else measure.quality)(network, trips, matches)
@@ -182,7 +182,7 @@ def quality_of(network, trips, matches):
 
 
 class Recorder:
-    """Named float arrays, and what went wrong."""
+    """Named float arrays, and errors."""
 
     def __init__(self):
         self.arrays, self.errors, self.times, self._path = {}, {}, {}, []
@@ -191,7 +191,7 @@ class Recorder:
         return "/".join([*self._path, name])
 
     def put(self, name, value):
-        """Keep a number, an array, a nest of them, or Demonstrations."""
+        """Record a number, an array, a nested structure of them, or Demonstrations."""
         for tail, array in flatten(value):
             full = self._name(name) + tail
             if full in self.arrays:
@@ -199,7 +199,7 @@ class Recorder:
             self.arrays[full] = array
 
     def get(self, name, thunk):
-        """Keep what a call returns, or its error; returns it, or None."""
+        """Record and return the result of a call; on an error, record it and return None."""
         try:
             value = thunk()
             self.put(name, value)
@@ -209,7 +209,7 @@ class Recorder:
             return None
 
     def fields(self, name, value, names):
-        """Keep some attributes of an object."""
+        """Record some attributes of an object."""
         for field in names.split():
             self.get(f"{name}.{field}", lambda field=field: _call(getattr(value, field)))
 
@@ -221,7 +221,7 @@ class Recorder:
 
     @contextmanager
     def part(self, name):
-        """A part with a name; an exception ends the part alone."""
+        """Open a named part; an exception ends only this part."""
         self._path.append(name)
         try:
             yield
@@ -247,7 +247,7 @@ def _meta():
 
 
 def flatten(value):
-    """Yield (suffix of the name, float array)."""
+    """Yield pairs of a name suffix and a float array."""
     if value is None:
         yield "", np.array(np.nan)
     elif hasattr(value, "offsets") and hasattr(value, "states") and hasattr(value, "last_states"):  # Demonstrations
@@ -296,7 +296,7 @@ def section(function):
 
 
 def beginnings(demos, n):
-    """The first n states of each demonstration, or all but its last."""
+    """Return the first n states of each demonstration, or all but the last."""
     parts = [(d.states, d.actions) for d in demos]
     cut = [max(1, min(n, len(s) - 1)) for s, _ in parts]
     states = [s[:m] for (s, _), m in zip(parts, cut, strict=True)]
@@ -307,7 +307,7 @@ def beginnings(demos, n):
 
 
 def statesonly(demos):
-    """The same without actions."""
+    """Return the demonstrations without actions."""
     return ll().Demonstrations.from_lists([d.states for d in demos])
 
 
@@ -343,7 +343,7 @@ WORLDS = {"element": element, "puddle": puddle, "objects": objects, "synthetic":
 
 @cache
 def tangle():
-    """A small random MDP with features of all three kinds, a terminal state, stochastic moves."""
+    """Return a small random MDP with all three types of features, a terminal state and stochastic transitions."""
     rng = np.random.default_rng(11)
     S, A = 7, 3
     T = rng.dirichlet(np.full(3, 0.7), size=(S, A))
@@ -372,7 +372,7 @@ def tangle_demos():
 
 @cache
 def town():
-    """The small town of docs/forecasting.md: two kinds of drivers."""
+    """Return the town of docs/forecasting.md, with two types of drivers."""
     lib = ll()
     grid = lib.worlds.RoadGrid(n_states=200, n_edges=400, seed=4)
     main = (grid.road_class < 2).astype(float)
@@ -389,7 +389,7 @@ def town():
 
 @cache
 def couriers():
-    """The agents of docs/sigma_girl.md, and new ones."""
+    """Return the agents of docs/sigma_girl.md, and new ones."""
     steps, noise = 6, 0.5
 
     def cost(gain, weights):
@@ -607,7 +607,7 @@ def put_maxent(r, irl, mdp, thetas, demos, ends, *, finite=True):
 
 
 def put_model(r, irl, mdp, thetas, demos, ends, *, free=True):
-    """Record the methods of every model over steps."""
+    """Record the methods of a model for demonstrations."""
     rng = np.random.default_rng(7)
     weights = rng.uniform(0.1, 1.0, size=(len(demos), 2))
     r.get("log_prob", lambda: irl.log_prob(mdp, thetas, demos))
@@ -705,7 +705,7 @@ def maxent_infinite(r):
 
 
 def put_maxent_roadgrid(r):
-    """Finite lengths on the grid's own features, several intents at once."""
+    """Record MaxEnt with finite lengths and several intents on the features of the grid."""
     lib = ll()
     grid = lib.worlds.RoadGrid(n_states=300, n_edges=620, seed=1)
     thetas = np.random.default_rng(2).uniform(-3.0, -0.2, size=(3, grid.mdp.n_features))
@@ -811,7 +811,7 @@ def sigma_girl(r):
 
 
 def put_mixture(r, mix, demos, new=None, begun=None, groups=None, ends=None, can="sample next likely policy partial"):
-    """All numbers of a fitted mixture; `can` lists the optional methods of its model."""
+    """Record all values of a fitted mixture; `can` lists the optional methods of its model."""
     lib = ll()
     r.fields("mix", mix, "weights_ thetas_ responsibilities_ labels_ n_iter_ converged_ log_likelihood_ objective_")
     r.get("history", lambda: np.array([[h.log_likelihood, h.objective, h.change] for h in mix.history_]))
@@ -890,7 +890,7 @@ def put_summary(r, mix, demos, groups):
 
 
 def fit_mixture(r, name, mdp, demos, *args, new=None, begun=None, groups=None, ends=None, can=None, **kwargs):
-    """Fit within a part of its own, and keep all numbers; returns the mixture, or None."""
+    """Fit and record a mixture in a separate part, and return it, or None on an error."""
     mix = None
     with r.part(name):
         mix = ll().IntentMixture(*args, **({"random_state": 0} | kwargs))
@@ -910,7 +910,7 @@ def element_pieces():
 
 @section
 def mixture_inits(r):
-    """MaxEnt on ElementWorld from every kind of start."""
+    """Fit MaxEnt on ElementWorld with every initialisation."""
     lib = ll()
     world, demos, labels, irl, _, _, more = element_pieces()
     base = {"max_iter": 40}
@@ -973,7 +973,7 @@ def mixture_inits(r):
 
 @section
 def mixture_models(r):
-    """Every model, on several worlds."""
+    """Fit every model on several worlds."""
     lib = ll()
     world, demos, _labels, _, _new, _, more = element_pieces()
     ended = demos[world.mdp.terminal[demos.last_states]]
@@ -1562,7 +1562,7 @@ def roads_matching(r):
 
 @cache
 def _head(path, n):
-    """A file with the first n rows of a gzipped CSV."""
+    """Write the first n rows of a gzipped CSV to a file."""
     import gzip
 
     out = Path(tempfile.mkdtemp()) / "head.csv"
@@ -1581,7 +1581,7 @@ def put_routes(r, name, routes):
 
 
 def put_forecasts(r, mix, trips, closed):
-    """Next states, routes, destinations, flows, and what a closure changes."""
+    """Record next states, routes, destinations, flows, and the effects of a closure."""
     forecaster = ll().forecast.Forecaster(mix)
     starts, goals = trips.start_states[:12], trips.last_states[:12]
     begun = beginnings(trips[:12], 5)
@@ -1644,7 +1644,7 @@ def put_forecasts(r, mix, trips, closed):
 
 
 def busiest(mdp, trips, ends):
-    """A state that many trips pass on their way."""
+    """Return a state that many trips visit between their ends."""
     counts = np.bincount(trips.states, minlength=mdp.n_states).astype(float)
     counts[np.unique(ends)] = 0.0
     return int(np.argmax(counts))
@@ -1730,7 +1730,7 @@ def roads_drivers(r):
 
 @section
 def labyrinth(r):
-    """Bouts of mice: dynamics from the recordings, a mixture of a causal model."""
+    """Fit a causal mixture to bouts of mice, with dynamics from the recordings."""
     lib = ll()
     with open(DATA / "mouse_labyrinth" / "bouts.csv") as file:
         bouts = [list(map(int, row["nodes"].split())) for _, row in zip(range(400), csv.DictReader(file), strict=False)]
@@ -1744,7 +1744,7 @@ def labyrinth(r):
 
 @section
 def trials(r):
-    """The first two settings of some studies, one seed each."""
+    """Run the first two settings of some studies with one seed each."""
     ex = ll().experiments
     for name in ("demos", "wind", "imbalance", "margin", "mlirl", "sigma-girl", "beyond-models"):
         with r.part(name):
@@ -1768,7 +1768,7 @@ def _not_a_time(name):
 
 @section
 def reproduce_table1(r):
-    """`limiirl reproduce table1 --repeats 3`: its tables, and its records."""
+    """Record the tables and records of `limiirl reproduce table1 --repeats 3`."""
     ex = ll().experiments
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "run"
@@ -1777,7 +1777,7 @@ def reproduce_table1(r):
             with r.part(f"{path.parent.name}_{path.stem}"):
                 with open(path, newline="") as file:
                     rows = list(csv.DictReader(file))
-                # A measure in a column of its own may be a time, too (n_iter, seconds, nll, ... one per row).
+                # Long tables have one measure per row (n_iter, seconds, nll, ...), which may be a time.
                 rows = [row for row in rows if _not_a_time(row.get("Measure", "") + row.get("measure", ""))]
                 for column in [c for c in rows[0] if _not_a_time(c)]:
                     values = [_number(row[column]) for row in rows]
@@ -1844,7 +1844,7 @@ def run(out, only):
 
 
 def difference(a, b):
-    """Largest |a - b| / max(1, |a|); inf where shapes or what is not finite differ."""
+    """Return the largest |a - b| / max(1, |a|), or inf if shapes or non-finite entries differ."""
     if a.shape != b.shape:
         return np.inf
     same = (a == b) | (np.isnan(a) & np.isnan(b))

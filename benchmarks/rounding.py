@@ -1,8 +1,8 @@
-"""Distance between fits whose values and gradients differ by rounding alone, as a GPU's and a CPU's do.
+"""Differences between fits whose values and gradients differ only by rounding, as between a GPU and a CPU.
 
-K = 3, 1,000 trips, 5 EM iterations, on a road network of a twentieth of the paper's size. One fit is plain; the others
-see every value and gradient off by a random 1e-13 or 1e-11 of itself. M-steps are capped at 50 evaluations, as in the
-training run of `benchmarks.gpu`, or run to their end. Run as `python -m benchmarks.rounding`.
+K = 3, 1,000 trips, 5 EM iterations, on a road network of a twentieth of the paper's size. One fit is unchanged; in the
+others, every value and gradient has a random relative error of 1e-13 or 1e-11. M-steps are limited to 50 evaluations,
+as in `benchmarks.gpu`, or run to convergence. Run as `python -m benchmarks.rounding`.
 """
 
 import warnings
@@ -21,7 +21,7 @@ CAPS, OFF = (50, 2000), (0.0, 1e-13, 1e-11)
 
 
 def draw_trips(mdp: MDP) -> Demonstrations:
-    """Return 1,000 trips of three kinds of drivers."""
+    """Return 1,000 trips from three reward functions."""
     rng = np.random.default_rng(1)
     kinds = [
         MaxEnt(MAX_LENGTH).sample(mdp, theta, n, rng) for theta, n in zip(intents(mdp, 3), (334, 333, 333), strict=True)
@@ -30,7 +30,7 @@ def draw_trips(mdp: MDP) -> Demonstrations:
 
 
 def add_noise(plain: Callable[..., Any], size: float) -> Callable[..., Any]:
-    """Return `value_and_grad` of path sums with its numbers multiplied by 1 + size times noise."""
+    """Return `value_and_grad` of path sums with relative noise of the given size."""
     noise = np.random.default_rng(7)
 
     def value_and_grad(*args: Any, **options: Any) -> tuple[Any, ...]:
@@ -40,7 +40,7 @@ def add_noise(plain: Callable[..., Any], size: float) -> Callable[..., Any]:
 
 
 def fit(mdp: MDP, demos: Demonstrations, cap: int) -> IntentMixture:
-    """Return a fit of 5 iterations whose M-steps take at most `cap` evaluations."""
+    """Run 5 EM iterations with M-steps of at most `cap` evaluations."""
     irl = MaxEnt(MAX_LENGTH, solver="lbfgs", max_memory=1e10, max_evaluations=cap)
     mixture = IntentMixture(3, irl, resp_tol=1e-12, max_iter=5, max_evaluations=cap, random_state=0)
     with warnings.catch_warnings():
@@ -49,14 +49,12 @@ def fit(mdp: MDP, demos: Demonstrations, cap: int) -> IntentMixture:
 
 
 def main() -> None:
-    """Print a line per fit."""
+    """Print one line per fit."""
     mdp = network(quick=True)
     demos = draw_trips(mdp)
     print(f"rounding: K = 3, {len(demos)} trips, {mdp.n_states:,} states, 5 EM iterations, L-BFGS")
     print(describe_machine())
-    print(
-        f"{'evaluations':>11} {'off by':>7} {'log-likelihood per trip':>23} {'from plain':>11} {'parameters, most':>17}"
-    )
+    print(f"{'evaluations':>11} {'noise':>7} {'log-likelihood per trip':>23} {'difference':>11} {'max parameter':>17}")
     plain = FinitePathSums.value_and_grad
     for cap in CAPS:
         base = None

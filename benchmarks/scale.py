@@ -1,10 +1,11 @@
 """Estimated cost of a continent, and simulations of designs that would remove the first limits.
 
-Run as `python -m benchmarks.scale [cost partition precision goals regions rows]`; all by default, in less than three
-minutes on one core. `cost` is arithmetic on figures that other benchmarks have measured, each named with its file. The
-others are simulations: passes over a network cut into parts that exchange their borders' messages; messages kept in 32
-bits; the destination model's gradient from a sample of goals, and from a cut-out of the map; and the rate of feature
-sums of road trips. They run in one process: they show what is exchanged and lost, not how fast an exchange is.
+Run as `python -m benchmarks.scale [cost partition precision goals regions rows]`; by default all tables, in less than
+three minutes on one core. `cost` extrapolates measurements of other benchmarks, which are named. The others are
+simulations: passes over a partitioned network whose parts exchange messages at their borders; messages stored with 32
+bits; the gradient of the destination model from a sample of goals, and from a region of the map; and the throughput of
+feature sums of road trips. They run in one process, so they measure what is exchanged and lost, not the speed of an
+exchange.
 """
 
 import math
@@ -47,7 +48,7 @@ LARGER = 1_170_416  # states of a second network, four times the paper's
 
 
 def partition() -> None:
-    """Print what parts of a network exchange, and check passes over parts against path sums."""
+    """Print the amount of data exchanged between parts of a network, and check the result against path sums."""
     town = RoadGrid(n_states=20_000, n_edges=40_660, seed=0)
     thetas = intents(town.mdp, K)
     log_Z, expected = FinitePathSums(town.mdp, 100).value_and_grad(thetas)
@@ -60,14 +61,14 @@ def partition() -> None:
             f"{gap(result.features, expected):.0e}; {result.exchanged / 1e6:.1f} MB exchanged, "
             f"{cut.halo_states * 99 * K * 8 / 1e6:.1f} by the halo's size"
         )
-    # Bytes per state and step, both passes together: those of gpu.txt's two lines for K = 3.
+    # Bytes per state and step in both passes, from gpu.txt for K = 3.
     computed = (4.33e9 + 10.7e9) / (2 * PAPER_LENGTH * PAPER_STATES)
     means: dict[tuple[int, int], float] = {}
     for n_states, n_edges in ((PAPER_STATES, 594_933), (LARGER, 2_379_732)):
         town = RoadGrid(n_states=n_states, n_edges=n_edges, seed=0)
         rank, fine = state_rank(town.mdp), bisect(middles(town), 64)
         print(
-            f"  {n_states:,} states: states of others that a part receives per step, and bytes exchanged of bytes "
+            f"  {n_states:,} states: states received by a part per step, and bytes exchanged relative to bytes "
             f"computed ({computed:.0f} per state)"
         )
         for n in (2, 4, 8, 16, 32, 64):
@@ -90,13 +91,13 @@ def partition() -> None:
 
 
 def deep_halos() -> None:
-    """Print the costs of an exchange every d steps only."""
+    """Print the cost of an exchange every d steps."""
     town, depth = RoadGrid(seed=0), 16
-    print(f"  an exchange every d steps, {PAPER_STATES:,} states: states received, and work that is done twice")
+    print(f"  an exchange every d steps, {PAPER_STATES:,} states: states received, and duplicated work")
     for n in (8, 64):
         rings, cells = halo(town.mdp, bisect(middles(town), n), n, depth), []
         for d in (1, 4, depth):
-            # A state at a distance of j moves is needed at d - j of the d steps up to the next exchange.
+            # A state at distance j is needed in d - j of the d steps until the next exchange.
             again = sum(rings[j - 1].sum() * (d - j) for j in range(1, d)) / d / PAPER_STATES
             cells.append(f"d = {d}: {rings[:d].sum(axis=0).mean():.0f}, {again:.1%}")
         print(f"    {n:3} parts   " + "   ".join(cells))
@@ -110,14 +111,14 @@ def deep_halos() -> None:
 
 
 def precision() -> None:
-    """Print what messages of 32 bits lose, and how far linear arithmetic is proved."""
+    """Print the error of 32-bit messages, and the lengths for which linear arithmetic is proven."""
     town = RoadGrid(n_states=20_000, n_edges=40_660, seed=1)
     mdp = town.mdp
-    # Plausible drivers; and rewards on the bounds of -10 and 0, as most are in Porto, at random.
+    # Plausible rewards, and random rewards at the bounds -10 and 0, as for most features in Porto.
     at_bounds = -10.0 * np.random.default_rng(1).integers(0, 2, mdp.n_features)
     thetas = np.vstack([intents(mdp, 1), at_bounds])
     whole = Cut(mdp, np.zeros(mdp.n_states, dtype=np.int64))
-    print("precision: messages of 32 bits, sums in 64, against path sums; 20,000 states; mild rewards, and -10 or 0")
+    print("precision: 32-bit messages and 64-bit sums compared with path sums; 20,000 states; mild rewards, and -10")
     for length in (300, 1000):
         log_Z, expected = FinitePathSums(mdp, length).value_and_grad(thetas)
         for kind in ("float64", "kept", "carried"):
@@ -130,8 +131,8 @@ def precision() -> None:
                 f"{result.lost[0]:.2%}, {result.lost[1]:.2%} of them rounded to zero"
             )
     print(
-        f"  K = {K}: {least_traffic(4)} bytes per state and step instead of {least_traffic(8)} where messages alone "
-        f"have 32 bits ({1 - least_traffic(4) / least_traffic(8):.0%} less); memory for messages half"
+        f"  K = {K}: {least_traffic(4)} bytes per state and step instead of {least_traffic(8)} if only messages "
+        f"have 32 bits ({1 - least_traffic(4) / least_traffic(8):.0%} less); half the memory for messages"
     )
     far_apart(mdp)
     scales_of_parts(RoadGrid(n_states=5_000, n_edges=10_165, seed=1), thetas, 2000)
@@ -139,7 +140,7 @@ def precision() -> None:
     links = csr_array((np.ones(mdp.n_edges), (mdp.src, mdp.dst)), shape=(mdp.n_states, mdp.n_states))
     growth = np.log(np.max(links @ np.exp(reward), axis=0))
     lengths = np.arange(1, 20_001)
-    print(f"  the largest growth of a step: {np.exp(growth).round(2).tolist()}; linear arithmetic is proved up to L =")
+    print(f"  largest growth per step: {np.exp(growth).round(2).tolist()}; linear arithmetic is proven up to L =")
     for bits, span in ((64, 0.0), (32, 708.0 - 87.0)):
         for n_states in (20_000, SEGMENTS):
             safe = [int(np.sum(bound_loss(n_states, lengths, g) + span < math.log(LOSS))) for g in growth]
@@ -147,17 +148,15 @@ def precision() -> None:
 
 
 def far_apart(mdp: MDP) -> None:
-    """Print what 32 bits lose where two places are too far apart to reach one from the other."""
+    """Print the error of 32-bit messages if two towns are not connected."""
     n, features = mdp.n_states, block_diag([mdp.state_features] * 2, format="csr")
     src, dst = (np.concatenate([end, end + n]) for end in (mdp.src, mdp.dst))
     both = MDP.from_edges(src, dst, n_states=2 * n, state_features=csr_array(features))
-    # The first is as the mild rewards have it; in the other a kilometre costs three times 10.
+    # Mild rewards in the first; in the second, a kilometre costs 30.
     theta = np.concatenate([intents(mdp, 1)[0], np.full(FEATURES, -10.0)])[None]
     log_Z, expected = FinitePathSums(both, 300).value_and_grad(theta)
     apart = FinitePathSums(mdp, 300).log_partition(theta.reshape(2, -1))
-    print(
-        f"  two towns, no road between, mild and -10, L = 300: the second's share of Z is e^{apart[1] - apart[0]:.0f}"
-    )
+    print(f"  two unconnected towns, mild and -10, L = 300: the second's fraction of Z is e^{apart[1] - apart[0]:.0f}")
     for name, parts in (("one scale", np.zeros(2 * n, dtype=np.int64)), ("a scale per town", np.repeat([0, 1], n))):
         result = evaluate(Cut(both, parts), theta, 300, "carried")
         second = gap(result.features[:, FEATURES:], expected[:, FEATURES:])
@@ -169,7 +168,7 @@ def far_apart(mdp: MDP) -> None:
 
 
 def scales_of_parts(town: RoadGrid, thetas: Float, length: int) -> None:
-    """Print how linear arithmetic with a scale per part compares with log arithmetic, beyond what is proved."""
+    """Compare linear arithmetic with one scale per part with log arithmetic, beyond the proven lengths."""
     exact = FinitePathSums(town.mdp, length, arithmetic="log").value_and_grad(thetas)
     for n in (1, 16):
         cut = Cut(town.mdp, bisect(middles(town), n))
@@ -182,12 +181,12 @@ def scales_of_parts(town: RoadGrid, thetas: Float, length: int) -> None:
 
 
 def bound_loss(n_states: float, lengths: Int, growth: float) -> Float:
-    """Return the bound of the path sums on the loss of linear arithmetic, for each length."""
+    """Return the bound on the error of linear arithmetic for each length."""
     return np.array([log_loss_bound(int(n_states), int(n), np.float64(growth)) for n in lengths])
 
 
 def goals() -> None:
-    """Print how a gradient from a sample of goals differs from that of all goals."""
+    """Print the error of the gradient from a sample of goals."""
     city = City(seed=1, n_places=300)
     demos = city.drive(n_drivers=300, trips_each=10).demos
     trips = ObservedTrips(city.mdp, demos[arrives_once(demos)])
@@ -222,24 +221,24 @@ def goals() -> None:
         print(f"    n = {n:4}  {error:7.4f}  {error * math.sqrt(n):6.3f}  {error * math.sqrt(n / rest):6.3f}")
     left = np.sqrt(1.0 - np.array(sizes) / names.size)
     exponents = [np.polyfit(np.log(sizes), np.log(np.array(errors) / by), 1)[0] for by in (1.0, left)]
-    print(f"    exponent of n: {exponents[0]:.2f}, and {exponents[1]:.2f} with the share of goals not drawn taken out")
+    print(f"    exponent of n: {exponents[0]:.2f}, and {exponents[1]:.2f} with finite-population correction")
 
 
 def score_sum(solution: GoalPathSums, trips: ObservedTrips, chosen: Int) -> Float:
-    """Return (d,): the sum over trips of expected features given their ends less their own."""
+    """Return the sum (d,) over trips of expected features given both ends, minus observed features."""
     pairs, weight = np.unique(trips.pair[chosen], return_counts=True)
     flow = solution.pair_sums(trips.starts[pairs], trips.goals[pairs], weight.astype(np.float64)).flow
     return features_of(trips.mdp, flow) - trips.features[chosen].sum(axis=0)
 
 
 def features_of(mdp: MDP, flow: Float) -> Float:
-    """Return (d,): the features of expected counts of edges (E,); a state is paid for by the edge that leads to it."""
+    """Return the features (d,) of expected edge counts (E,); the reward of a state is added to its incoming edges."""
     node = np.bincount(mdp.dst, weights=flow, minlength=mdp.n_states)
     return expected_features(mdp, node[:, None], flow[:, None])[0]
 
 
 def regions() -> None:
-    """Print errors of values and gradients in a cut-out of the map, and the time saved."""
+    """Print the errors of values and gradients in a region of the map, and the time saved."""
     town = RoadGrid(n_states=60_000, n_edges=73_000, seed=2)
     mdp, at = town.mdp, middles(town)
     values, taken = measure_seconds(lambda: GoalValues(mdp))
@@ -268,13 +267,13 @@ def regions() -> None:
         off = np.abs(sums.log_value - whole.log_value)[reached]
         print(
             f"    margin {margin:4.2f} of half the side: {kept.size:6,} states, factorisation {factored:.3f} s; "
-            f"{np.mean(~reached):.1%} of pairs cut off; log value off by {np.median(off):.0e} (median), "
+            f"{np.mean(~reached):.1%} of pairs cut off; error of log value {np.median(off):.0e} (median), "
             f"{off.max():.0e} (most), gradient by {gap(features_of(part, sums.flow), gradient):.0e}"
         )
 
 
 def cut_out(mdp: MDP, kept: Int) -> tuple[MDP, Int]:
-    """Return the MDP of some states alone, and the new number of each state, -1 for those left out."""
+    """Return the MDP restricted to some states, and the new index of each state, or -1 if it is excluded."""
     number = np.full(mdp.n_states, -1)
     number[kept] = np.arange(kept.size)
     inside = (number[mdp.src] >= 0) & (number[mdp.dst] >= 0)
@@ -284,7 +283,7 @@ def cut_out(mdp: MDP, kept: Int) -> tuple[MDP, Int]:
 
 
 def rows() -> None:
-    """Print how fast feature sums of road trips are made."""
+    """Print the throughput of feature sums of road trips."""
     mdp, rng = RoadGrid(seed=0).mdp, np.random.default_rng(0)
     n, length = 20_000, 159  # docs/results/matching.txt: 3,202,445 segments in 20,149 paths
     first = np.concatenate([[0], np.cumsum(np.bincount(mdp.src, minlength=mdp.n_states))])
@@ -305,19 +304,19 @@ def rows() -> None:
 
 
 def measure_seconds(call: Callable[[], object]) -> tuple[object, float]:
-    """Return what a call returns, and its processor seconds."""
+    """Return the result of a call, and its processor time in seconds."""
     begun = time.process_time()
     result = call()
     return result, time.process_time() - begun
 
 
 def gap(actual: Float, expected: Float) -> float:
-    """Return the largest difference, relative to the largest expected."""
+    """Return the largest difference, relative to the largest expected value."""
     return float(np.max(np.abs(actual - expected)) / np.max(np.abs(expected)))
 
 
 def middles(town: RoadGrid) -> Float:
-    """Return (S, 2): the middle of each segment."""
+    """Return the midpoint (S, 2) of each segment."""
     return (town.start_xy + town.end_xy) / 2.0
 
 
@@ -325,7 +324,7 @@ PARTS = {"cost": cost, "partition": partition, "precision": precision, "goals": 
 
 
 def main() -> None:
-    """Print the parts named on the command line."""
+    """Print the tables named on the command line."""
     print("scale: estimated cost of a continent, and simulations of designs that would reduce it")
     print(describe_machine())
     for name in sys.argv[1:] or PARTS:

@@ -1,43 +1,43 @@
-"""The arithmetic of a continent and a billion trips: measured figures, each with the file it is from, in proportion.
+"""Extrapolation of measured costs to a continent and a billion trips; each measurement is given with its file.
 
-`python -m benchmarks.scale cost` prints it.
+`python -m benchmarks.scale cost` prints the result.
 """
 
 import math
 
 SEGMENTS, TRIPS, K, FEATURES = 50e6, 1e9, 3, 24
 PAPER_STATES, PAPER_LENGTH = 292_604, 300
-# docs/results/gpu/gpu.txt: ms of an evaluation at the paper's size, K = 3; bytes per second of a copy.
+# docs/results/gpu/gpu.txt: ms per evaluation at the paper's size, K = 3; bytes per second of a copy.
 GPU_MS, GPU_BOUNDED_MS, GPU_LOG_MS, GPU_COPY = 5.87, 8.89, 20.44, 4.17e12
-# The same file: seconds of an evaluation of a continent's segments, L = 300, K = 3, from checkpoints; and of 10 million
-# on 16 cores.
+# The same file: seconds per evaluation for a continent with checkpoints, L = 300, K = 3; and for 10 million states on
+# 16 cores.
 CONTINENT_S, CORES_S, CORES_STATES = 2.160, 17.99, 10e6
-# docs/results/gpu/rivals.txt: seconds with a launch a step, as a CUDA graph, less those with one launch a sweep.
+# docs/results/gpu/rivals.txt: extra seconds with one launch per step (CUDA graph) instead of one per pass.
 LAUNCH_S = (8.18e-3 - 4.19e-3) / (2 * PAPER_LENGTH)
-# docs/results/matching.txt: fixes a second of one processor; fixes matched and trips that they are of.
+# docs/results/matching.txt: fixes per second of one processor; numbers of matched fixes and trips.
 FIXES_A_SECOND, FIXES, MATCHED_TRIPS = 78_589, 658_505, 17_084
-# docs/results/streaming.txt: rows per second and pass of a core, on a machine of two; 24 features, K = 3, N = 1e7.
+# docs/results/streaming.txt: rows per second, pass and core, on two cores; 24 features, K = 3, N = 1e7.
 STREAMED, IN_MEMORY = 6.41e6 / 2, 13.67e6 / 2
-# docs/results/gpu/gpu.txt: seconds for value and gradient of 1,000 pairs, K = 3, in Porto; the elimination included.
+# docs/results/gpu/gpu.txt: seconds for value and gradient of 1,000 pairs in Porto, K = 3, including elimination.
 PAIRS_GPU_S, PAIRS_GPU, PORTO = 14.36e-3, 1_000, 85_189
-# docs/adr/0016-destination-model.md: seconds a pair for value and flow, in Porto; seconds of a factorisation.
+# docs/adr/0016-destination-model.md: seconds per pair for value and flow in Porto; seconds per factorisation.
 PAIR_S = 0.103 / 818
 FACTOR_S = {("Porto", 85_189): 0.035, ("a generated network of two edges a state", PAPER_STATES): 20.0}
 CORES_A_GPU = 16  # as on the machine that was measured
 ITERATIONS, EVALUATIONS = 5, 50
-# Not measured here: seconds that an exchange of a few hundred kB takes within a machine and between machines.
+# Assumed: seconds per exchange of a few hundred kB within a machine and between machines.
 EXCHANGE_S = {1: 0.0, 8: 20e-6, 64: 40e-6}
 
 
 def cost() -> None:
-    """Print the arithmetic of a continent and a billion trips."""
-    print(f"cost: {SEGMENTS:,.0f} segments, {TRIPS:,.0f} trips, K = {K}; in proportion to what was measured")
+    """Print the estimated cost of a continent and a billion trips."""
+    print(f"cost: {SEGMENTS:,.0f} segments, {TRIPS:,.0f} trips, K = {K}; extrapolated from measurements")
     per = 1e9 / (PAPER_STATES * PAPER_LENGTH * K)
     print(
-        f"  measured, one H200, a state, step and intent: {per * GPU_MS:.1f} ps stored, "
-        f"{per * GPU_BOUNDED_MS:.1f} memory bounded, {per * GPU_LOG_MS:.1f} in log space"
+        f"  measured, one H200, per state, step and intent: {per * GPU_MS:.1f} ps stored, "
+        f"{per * GPU_BOUNDED_MS:.1f} bounded memory, {per * GPU_LOG_MS:.1f} in log arithmetic"
     )
-    print(f"  measured: {1e6 * LAUNCH_S:.1f} us more a step where each step is a launch of a CUDA graph")
+    print(f"  measured: {1e6 * LAUNCH_S:.1f} us more per step if each step is a launch of a CUDA graph")
     for length in (PAPER_LENGTH, 4000):
         evaluations(length)
     pairs, fit = TRIPS * PAIR_S, ITERATIONS * EVALUATIONS * K
@@ -63,7 +63,7 @@ def cost() -> None:
 
 
 def evaluations(length: int) -> None:
-    """Print memory and time of an evaluation on one GPU, on eight and on 64, and of a fit's evaluations."""
+    """Print memory and time of an evaluation and of a fit on 1, 8 and 64 GPUs."""
     row, stretch = 8 * SEGMENTS * K, math.isqrt(length - 1)
     rows = stretch + 1 + math.ceil((length - 1) / stretch) + 1  # as `irl.maxent.messages` stores them
     print(
@@ -71,9 +71,7 @@ def evaluations(length: int) -> None:
         f"{row * rows / 1e9:.0f} GB for {K} intents at once, {row * rows / K / 1e9:.0f} GB one by one"
     )
     moved = least_traffic(8) * SEGMENTS * length
-    print(
-        f"    least traffic, linear space, 64 bits: {moved / 1e12:.1f} TB, {moved / GPU_COPY:.2f} s at a copy's speed"
-    )
+    print(f"    minimum traffic, linear, 64 bits: {moved / 1e12:.1f} TB, {moved / GPU_COPY:.2f} s at copy bandwidth")
     scale = CONTINENT_S * length / PAPER_LENGTH
     for name, whole in (("linear", scale), ("log", scale * GPU_LOG_MS / GPU_MS)):
         cells = []
@@ -87,7 +85,7 @@ def evaluations(length: int) -> None:
 
 
 def span(seconds: float) -> str:
-    """Return a time in words."""
+    """Return a time as text."""
     for unit, size in (("h", 3600), ("min", 60), ("s", 1)):
         if seconds >= size:
             return f"{seconds / size:,.{0 if seconds >= 100 * size else 1}f} {unit}"
@@ -95,9 +93,10 @@ def span(seconds: float) -> str:
 
 
 def least_traffic(size: int) -> int:
-    """Return the bytes per state and step that pass through memory where no message stays in the cache.
+    """Return the minimum memory traffic in bytes per state and step, without cache hits for messages.
 
-    Messages have `size` bytes per number. Two backward passes read and write one, and read weights and the table of
-    neighbours; the forward one reads a message, reads and writes alpha and the counts, and reads weights and the table.
+    Messages have `size` bytes per value. Each of the two backward passes reads and writes messages, and reads the
+    weights and the table of neighbours; the forward pass reads messages, reads and writes alpha and the counts, and
+    reads the weights and the table.
     """
     return 2 * (2 * size * K + 8 * K + 12) + 3 * size * K + 3 * 8 * K + 12

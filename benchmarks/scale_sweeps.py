@@ -1,6 +1,6 @@
-"""Forward and backward passes over a network cut into parts, each with copies of its neighbours' messages.
+"""Forward and backward passes over a partitioned network, each part with copies of the messages at its borders.
 
-Everything runs in one process, but a part reads nothing of another except what is exchanged, and that is counted.
+Everything runs in one process, but a part reads only its own data and the exchanged data, whose size is counted.
 """
 
 from typing import NamedTuple
@@ -34,7 +34,7 @@ class Evaluation(NamedTuple):
 
 
 class Cut:
-    """An MDP of deterministic moves whose states belong to parts (S,)."""
+    """An MDP with deterministic transitions, and the part (S,) of each state."""
 
     def __init__(self, mdp: MDP, parts: Int) -> None:
         self.mdp, self.owned = mdp, [np.flatnonzero(parts == p) for p in range(parts.max() + 1)]
@@ -47,13 +47,13 @@ class Cut:
 
     @property
     def halo_states(self) -> int:
-        """Messages that a backward step sends, over all parts."""
+        """Number of messages sent in a backward step by all parts."""
         return sum(side.halo.size for side in self.out)
 
     def gather(self, sides: list[Side], messages: list[Float], scale: Int) -> tuple[list[Float], int]:
-        """Exchange borders, then let every part sum over its neighbours; return the sums and the bytes sent.
+        """Exchange messages at the borders, sum over neighbours, and return the sums and the number of bytes sent.
 
-        Messages of part p are in units of 2^scale[p] (K,), and so are its sums.
+        Messages and sums of part p are in units of 2^scale[p] (K,).
         """
         sums, sent = [], 0
         for p, (side, mine) in enumerate(zip(sides, messages, strict=True)):
@@ -77,10 +77,11 @@ def _side(links: csr_array, mine: Int) -> Side:
 
 
 def evaluate(cut: Cut, thetas: Float, length: int, kind: str = "float64") -> Evaluation:
-    """Return value and gradient of log Z for trajectories of at most `length` states, discount 1, linear arithmetic.
+    """Return value and gradient of log Z over at most `length` states, with discount 1 and linear arithmetic.
 
-    `kind` is the precision of messages: "float64"; "kept", stored for the forward pass in 32 bits and carried in 64; or
-    "carried" and stored in 32 bits. Sums are always in 64 bits. Each part has a scale of its own, a power of two.
+    `kind` is the precision of messages: "float64"; "kept", stored with 32 bits for the forward pass but propagated
+    with 64; or "carried", propagated and stored with 32 bits. Sums always have 64 bits. Each part has its own scale, a
+    power of two.
     """
     carry = np.float32 if kind == "carried" else np.float64
     keep = np.float64 if kind == "float64" else np.float32
@@ -122,14 +123,14 @@ def evaluate(cut: Cut, thetas: Float, length: int, kind: str = "float64") -> Eva
 
 
 def _rescale(part: Float, scale: Int) -> Float:
-    """Divide by the power of two of the largest entry, one per intent, and add it to scale (K,)."""
+    """Divide by the power of two of the largest entry of each intent, and add the exponent to scale (K,)."""
     power = np.frexp(part.max(axis=0))[1].astype(np.int64)
     scale += power
     return np.ldexp(part, -power)
 
 
 def bisect(at: Float, n_parts: int) -> Int:
-    """Return (S,) parts of equal size: halve the longer side of each, again and again. n_parts is a power of two."""
+    """Return parts (S,) of equal size by recursive bisection of the longer side; n_parts is a power of two."""
     parts = np.zeros(len(at), dtype=np.int64)
     for _ in range(n_parts.bit_length() - 1):
         halves = np.empty_like(parts)
@@ -143,25 +144,25 @@ def bisect(at: Float, n_parts: int) -> Int:
 
 
 def state_rank(mdp: MDP) -> Int:
-    """Return (S,) the place of each state in the order of the path graph."""
+    """Return the position (S,) of each state in the order of the path graph."""
     return build_graph(mdp.n_states, mdp.src, mdp.dst).rank
 
 
 def in_strips(rank: Int, n_parts: int) -> Int:
-    """Return (S,) parts of equal size, consecutive in an order."""
+    """Return parts (S,) of equal size that are consecutive in an order."""
     return rank * n_parts // rank.size
 
 
 def halo(mdp: MDP, parts: Int, n_parts: int, depth: int = 1) -> Float:
-    """Return (n_parts,) the number of states of others that a part reads per step, the mean of both directions.
+    """Return the number (n_parts,) of states that a part reads from others per step, averaged over both directions.
 
-    With a depth above 1: (depth, n_parts), by the number of moves to the part.
+    With a depth above 1, return the numbers (depth, n_parts) by distance from the part.
     """
     received = np.zeros((depth, n_parts))
     for near, far in ((mdp.src, mdp.dst), (mdp.dst, mdp.src)):
         links = csr_array((np.ones(near.size), (near, far)), shape=(mdp.n_states, mdp.n_states))
         cut = parts[near] != parts[far]
-        # A pair (state, part that needs it) is one number.
+        # Encode a pair (state, part that reads it) as one integer.
         ring = known = np.unique(far[cut] * n_parts + parts[near[cut]])
         for j in range(depth):
             received[j] += np.bincount(ring % n_parts, minlength=n_parts) / 2.0

@@ -1,8 +1,8 @@
-"""Path sums by scipy.sparse: the baselines that the speed of the library is compared with.
+"""Path sums with scipy.sparse, the baselines for the speed of the library.
 
-Value and gradient of log Z for K intents by the recursions of MaxEnt with discount 1 and deterministic moves, in linear
-space, every message stored, buffers reused from one call to the next. Written to be fast: no exponentials inside the
-loop, and messages rescaled as rarely as in the library.
+Value and gradient of log Z for K intents by the recursions of MaxEnt, with discount 1, deterministic transitions,
+linear arithmetic, all messages stored, and buffers reused between calls. They are optimised: no exponentials inside
+the loop, and messages are rescaled as rarely as in the library.
 """
 
 import numpy as np
@@ -35,7 +35,7 @@ class _Formulation:
 
 
 class ProductPerIntent(_Formulation):
-    """One matrix-vector product an intent and step, the weights inside the matrix."""
+    """One matrix-vector product per intent and step, with the weights inside the matrix."""
 
     name = "a product an intent"
 
@@ -74,7 +74,7 @@ class ProductPerIntent(_Formulation):
 
 
 class BlockOfIntents(_Formulation):
-    """One product a step with an (S, K) block, the weights outside the matrix."""
+    """One product with an (S, K) block per step, with the weights outside the matrix."""
 
     name = "an (S, K) block"
 

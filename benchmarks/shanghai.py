@@ -1,7 +1,7 @@
-"""Routes of Shanghai's taxis, given where they start and end: 5-fold cross-validation, with one intent and several.
+"""Route prediction for taxis in Shanghai given both ends: 5-fold cross-validation with one or more intents.
 
-Run `python -m benchmarks.shanghai`, from the root of a checkout with the shared data; a fold that is done is read from
-`docs/results/shanghai/fold_N.json` and not run again. `--tables` only writes the tables from the folds that are there.
+Run as `python -m benchmarks.shanghai` from the root of a checkout with the shared data. Finished folds are read from
+`docs/results/shanghai/fold_N.json` and not run again. `--tables` only writes the tables from the finished folds.
 """
 
 import argparse
@@ -25,25 +25,25 @@ from limiirl.metrics import edit_distance
 
 Float = NDArray[np.float64]
 OUT = Path(__file__).parents[1] / "docs" / "results" / "shanghai"
-# Paths of the other four folds that models are fitted to; and, of these, to choose K, with others to judge it by.
+# Number of training paths from the other four folds; and, to select K, numbers of training and validation paths.
 N_TRAIN, N_CHOOSE, N_JUDGE = 5_000, 2_000, 3_000
 CHOICES = (1, 2, 3, 4)
-# The longest path of all: part of the model without destinations, fixed before any fit.
+# Length of the longest path, fixed before any fit; L of the model without destinations.
 LONGEST = 49
 BOUNDS = (-10.0, 0.0)
 
 
 @dataclass(frozen=True)
 class Method:
-    """A way to predict routes.
+    """A method of route prediction.
 
     Attributes
     ----------
-    irl : the model of one intent
+    irl : single-intent model
     intents : bool
-        Whether to choose the number of intents, or to have one.
+        Whether to select the number of intents; otherwise it is one.
     lengths : bool
-        Whether the length of a route is all that counts.
+        Whether the length is the only feature.
     """
 
     irl: Any
@@ -63,7 +63,7 @@ METHODS = {
 
 
 def mixture(irl: Any, n_intents: int, mdp: MDP, demos: Demonstrations, max_iter: int) -> IntentMixture:
-    """Return a mixture fitted from a warm start; EM ends where the log-likelihood a path gains less than 1e-5."""
+    """Fit a mixture from a warm start; EM stops when the log-likelihood per path increases by less than 1e-5."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # EM that stops at its cap; shares and bounds are in the results
         model = IntentMixture(n_intents, irl, max_iter=max_iter, likelihood_tol=1e-5, random_state=0)
@@ -71,15 +71,15 @@ def mixture(irl: Any, n_intents: int, mdp: MDP, demos: Demonstrations, max_iter:
 
 
 def log_likelihood(fit: IntentMixture, mdp: MDP, demos: Demonstrations) -> Float:
-    """Return (N,) the log-likelihood of paths, as the model has it."""
+    """Return the log-likelihood (N,) of paths under the model."""
     log_p = fit.irl_.log_prob(mdp, fit.thetas_, demos)
     return np.asarray(logsumexp(log_p + np.log(fit.weights_), axis=1))
 
 
 def log_ends(fit: IntentMixture, mdp: MDP, demos: Demonstrations) -> Float:
-    """Return (N,) the log-probability that a path has these two ends, where the model does not take them as given.
+    """Return the log-probability (N,) of both ends of each path, for a model that does not condition on them.
 
-    The sum over all paths of at most `LONGEST` links between two links is one of powers of the matrix of moves.
+    The sum over all paths of at most `LONGEST` links between two links is a sum of powers of the transition matrix.
     """
     if isinstance(fit.irl_, DestinationMaxEnt):
         return np.zeros(len(demos))
@@ -87,7 +87,7 @@ def log_ends(fit: IntentMixture, mdp: MDP, demos: Demonstrations) -> Float:
     for k, theta in enumerate(fit.thetas_):
         r_state, r_edge = mdp.rewards(theta)
         moves = np.zeros((mdp.n_states, mdp.n_states))
-        # Added up: links may be joined by several turns.
+        # Entries are summed, because two links may be connected by several turns.
         np.add.at(moves, (mdp.src, mdp.dst), np.exp(r_state[mdp.dst, 0] + (0.0 if r_edge is None else r_edge[:, 0])))
         power, total = np.eye(mdp.n_states), np.eye(mdp.n_states)
         for _ in range(LONGEST - 1):
@@ -102,7 +102,7 @@ def log_ends(fit: IntentMixture, mdp: MDP, demos: Demonstrations) -> Float:
 
 
 def run_method(method: Method, mdp: MDP, train: Demonstrations, judge: Demonstrations, test: Demonstrations) -> Any:
-    """Return the numbers of one method on one fold, in plain types."""
+    """Return the results of one method on one fold as JSON types."""
     begun = time.perf_counter()
     if method.lengths:
         mdp = data.lengths_only(mdp)
@@ -116,7 +116,7 @@ def run_method(method: Method, mdp: MDP, train: Demonstrations, judge: Demonstra
     fit = mixture(method.irl, chosen, mdp, train, 30)
     fitted = time.perf_counter() - begun
     log_p = log_likelihood(fit, mdp, test)
-    # The intent of a new path is not known: intents count by their shares.
+    # The intent of a new path is unknown, so intents are averaged with the mixture weights.
     routes = Forecaster(fit, train).predict_routes(test.start_states, test.last_states)
     edits = edit_distance(test, routes, normalised=True)
     raw = edit_distance(test, routes)
@@ -136,7 +136,7 @@ def run_method(method: Method, mdp: MDP, train: Demonstrations, judge: Demonstra
 
 
 def run_fold(fold: int, say: Callable[[str], None] = print) -> None:
-    """Run the methods that a fold lacks, and write each as soon as it is there."""
+    """Run the missing methods of a fold, and write each result immediately."""
     file = OUT / f"fold_{fold}.json"
     done: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     mdp, demos = data.network(), data.paths()
@@ -153,9 +153,9 @@ def run_fold(fold: int, say: Callable[[str], None] = print) -> None:
 
 
 def main() -> None:
-    """Run what is missing, and write the tables."""
+    """Run the missing folds, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tables", action="store_true", help="write tables from the folds that are there")
+    parser.add_argument("--tables", action="store_true", help="only write the tables of finished folds")
     if not parser.parse_args().tables:
         for fold in range(data.N_FOLDS):
             run_fold(fold)

@@ -1,7 +1,7 @@
-"""Shanghai's taxi paths as demonstrations in an MDP: states are road links, actions are turns in eight directions.
+"""Taxi paths in Shanghai as demonstrations in an MDP: states are road links, and actions are turns in eight directions.
 
-Reads `shanghai_taxi_rcm` of the shared data: ../shared/data beside the checkout, or where `LIMIIRL_DATA` says. Network
-(c) OpenStreetMap contributors, ODbL; paths of Zhao and Liang (2023).
+Reads `shanghai_taxi_rcm` of the shared data: ../shared/data beside the checkout, or the folder in `LIMIIRL_DATA`.
+Network (c) OpenStreetMap contributors, ODbL; paths of Zhao and Liang (2023).
 """
 
 import os
@@ -16,29 +16,31 @@ from limiirl import MDP, Demonstrations
 FOLDER = Path(os.environ.get("LIMIIRL_DATA", Path(__file__).parents[2] / "shared" / "data")) / "shanghai_taxi_rcm"
 N_LINKS, N_TURNS, N_PATHS = 714, 1_737, 24_468
 CLASSES = ("primary", "secondary", "tertiary", "residential", "unclassified")
-# Directions of transit.csv, as the links' bearings confirm: 0 is straight on, 1 to 3 right, 4 back, 5 to 7 left.
+# Directions in transit.csv, confirmed by the bearings of links: 0 straight, 1 to 3 right, 4 back, 5 to 7 left.
 RIGHT, BACK, LEFT = (1, 2, 3), (4,), (5, 6, 7)
 TURNS = {"right turn": RIGHT, "left turn": LEFT, "U-turn": BACK}
 N_FOLDS = 5
 
 
 def available() -> bool:
-    """Return whether the data are there."""
+    """Return True if the data are present."""
     return (FOLDER / "path.csv").exists()
 
 
 def links() -> pd.DataFrame:
-    """Return a row for each link, in the order of the states."""
+    """Return one row per link, in the order of the states."""
     table = pd.read_csv(FOLDER / "edge.txt", skipinitialspace=True).sort_values("n_id", ignore_index=True)
     if len(table) != N_LINKS or not np.array_equal(table["n_id"], np.arange(N_LINKS)):
-        raise ValueError(f"{len(table)} links, not {N_LINKS} numbered from 0: is it another file?")
+        raise ValueError(f"{len(table)} links, not {N_LINKS} numbered from 0. Check the version of the file.")
     return table
 
 
 def network() -> MDP:
-    """Return the MDP: km by road class, km of unknown lanes, a constant a link, and three kinds of turns.
+    """Return the MDP.
 
-    Of two classes of one link the first counts; living streets count as residential.
+    The features are km per road class, km with unknown lanes, a constant per link, and three types of turns.
+
+    If a link has two classes, the first is used; living streets count as residential.
     """
     table = links()
     named = table["highway"].str.extract(r"([a-z_]+)")[0].replace("living_street", "residential")
@@ -47,7 +49,7 @@ def network() -> MDP:
     columns += [km * table["lanes"].isna(), np.ones(N_LINKS)]
     turns = pd.read_csv(FOLDER / "transit.csv")
     if len(turns) != N_TURNS:
-        raise ValueError(f"{len(turns)} turns, not {N_TURNS}: is it another file?")
+        raise ValueError(f"{len(turns)} turns, not {N_TURNS}. Check the version of the file.")
     turned = np.stack([turns["action"].isin(kinds) for kinds in TURNS.values()], axis=1)
     names = (*(f"km, {name}" for name in CLASSES), "km, lanes unknown", "link", *TURNS)
     return MDP.from_edges(
@@ -62,7 +64,7 @@ def network() -> MDP:
 
 
 def lengths_only(mdp: MDP) -> MDP:
-    """Return the same network with one feature, the km of a link."""
+    """Return the network with the length in km as its only feature."""
     km = np.asarray(mdp.state_features)[:, : len(CLASSES)].sum(axis=1, keepdims=True)
     return mdp.replace(state_features=km, edge_features=None, feature_names=("km",))
 
@@ -71,12 +73,12 @@ def paths() -> Demonstrations:
     """Return the observed paths."""
     table = pd.read_csv(FOLDER / "path.csv")
     if len(table) != N_PATHS:
-        raise ValueError(f"{len(table)} paths, not {N_PATHS}: is it another file?")
+        raise ValueError(f"{len(table)} paths, not {N_PATHS}. Check the version of the file.")
     return Demonstrations.from_lists([[int(link) for link in path.split("_")] for path in table["path"]])
 
 
 def folds(n: int) -> NDArray[np.int64]:
-    """Return the fold (n,) of each path: a permutation of seed 0, dealt out in turn. The authors' folds are unknown.
+    """Return the fold (n,) of each path: a random permutation (seed 0) modulo 5. The authors' folds are unknown.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The tables of `benchmarks.shanghai`, from the folds that it has written."""
+"""Write the tables of `benchmarks.shanghai` from its finished folds."""
 
 import csv
 import json
@@ -13,7 +13,7 @@ MEASURES = {
     "edit_distance": "edit distance, normalised",
     "exact": "routes predicted exactly",
 }
-# What each method is compared with, fold by fold.
+# Method that each method is compared with in each fold.
 PAIRS = (
     ("destination, one intent", "shortest path"),
     ("destination, K intents", "destination, one intent"),
@@ -25,7 +25,7 @@ PAIRS = (
 
 
 def read(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return the folds of each method that all folds have."""
+    """Return the results of each method that is complete in all folds."""
     folds = [json.loads(file.read_text()) for file in sorted(folder.glob("fold_*.json"))]
     names = [name for name in folds[0] if all(name in fold for fold in folds)] if folds else []
     return {name: [fold[name] for fold in folds] for name in names}
@@ -44,7 +44,7 @@ def format_mean(values: list[float]) -> str:
 
 
 def tables(folds_by_method: dict[str, list[dict[str, Any]]]) -> str:
-    """Return both tables in Markdown."""
+    """Return both tables as Markdown."""
     n_folds = max(map(len, folds_by_method.values()), default=0)
     lines = [f"Mean ± standard error across {n_folds} folds.", ""]
     lines += ["| method | K | " + " | ".join(MEASURES.values()) + " |", "|---" * (len(MEASURES) + 2) + "|"]

@@ -18,7 +18,7 @@ REPEATS = 2000
 
 
 def sweeps_alone(run: ForwardBackward) -> float:
-    """Return the time of the compiled kernels of both passes, without anything around them."""
+    """Return the time of the compiled kernels of both passes alone."""
     graph, gain = run.path_sums.graph, run.path_sums.discount
     rows = np.zeros((MAX_LENGTH, (graph.n_states + 1) * run.n_columns))
     rows[-1, : -run.n_columns] = 1.0
@@ -35,7 +35,7 @@ def sweeps_alone(run: ForwardBackward) -> float:
 
 
 def main() -> None:
-    """Print microseconds per evaluation and the share of Python in it."""
+    """Print the time per evaluation and the fraction spent in Python."""
     world = ElementWorld()
     mdp, thetas = world.mdp, world.ensemble.thetas
     path_sums = FinitePathSums(mdp, MAX_LENGTH)

@@ -1,6 +1,6 @@
-"""Projected Newton with the exact Hessian against L-BFGS-B: evaluations and time of a MaxEnt fit.
+"""Projected Newton with the exact Hessian compared with L-BFGS-B: evaluations and time of a MaxEnt fit.
 
-Run as `python -m benchmarks.solvers`. The default solver was chosen by it (ADR 0004).
+Run as `python -m benchmarks.solvers`. The default solver was chosen with this benchmark (ADR 0004).
 """
 
 import time
@@ -15,7 +15,7 @@ from limiirl.worlds import ElementWorld, RoadGrid
 
 
 def problems() -> dict[str, tuple[MDP, Demonstrations, MaxEnt]]:
-    """Return named problems: demonstrations drawn from a known reward, and the model to fit."""
+    """Return named problems: demonstrations sampled from a known reward, and the model to fit."""
     cases = {}
     world, model = ElementWorld(), MaxEnt(max_length=30)
     for k, bounds in ((0, (-10.0, 0.0)), (1, None)):
@@ -30,7 +30,7 @@ def problems() -> dict[str, tuple[MDP, Demonstrations, MaxEnt]]:
 
 
 def main() -> None:
-    """Print a row for each problem and solver."""
+    """Print one row per problem and solver."""
     warnings.simplefilter("ignore", LimiirlWarning)
     print("solvers: a MaxEnt fit from 0 to a projected gradient of 1e-6, and warm-started from near the solution")
     print(describe_machine())

@@ -1,11 +1,11 @@
-"""Better starts: how near a mixture that is given no labels comes to the one that has them, by number of elements.
+"""Initialisations of unsupervised mixtures compared with supervision, by number of elements.
 
-Run as `python -m benchmarks.starts [WORLDS] [FIRST_SEED]`; a world takes minutes. Every option learns from the same 100
-demonstrations per world, and its clusters are judged by 100 others. The difference to the same model with the true
-labels is paired by world; "yes" means that its whole 95 % interval lies below 0.02. "objective" is the mean penalised
-log-likelihood less that of EM from the true labels: below 0, EM ended in a worse local maximum. Options were chosen on
-worlds of seeds 1000 to 1019, never on 0 to 99. Times are on one thread; that of "supervised", the first, includes
-compiling.
+Run as `python -m benchmarks.starts [WORLDS] [FIRST_SEED]`; a world takes minutes. Every option is fitted to the same
+100 demonstrations per world and evaluated on 100 others. Differences from the same model with the true labels are
+paired by world; "yes" means that the 95 % interval lies below 0.02. "objective" is the mean penalised log-likelihood
+minus that of EM from the true labels; if it is negative, EM converged to a worse local maximum. Options were chosen on
+worlds with seeds 1000 to 1019, never on seeds 0 to 99. Times are for one thread; the time of "supervised", which runs
+first, includes compilation.
 """
 
 import sys
@@ -45,7 +45,7 @@ Scores = dict[tuple[str, int, str], tuple[float, float, float]]
 
 
 def run_world(seed: int) -> Scores:
-    """Return held-out ANID, objective and seconds of every model, number of elements and option."""
+    """Return test ANID, objective and seconds for every model, number of elements and option."""
     scores: Scores = {}
     numba.set_num_threads(1)
     with threadpool_limits(1), warnings.catch_warnings():
@@ -68,7 +68,7 @@ def run_world(seed: int) -> Scores:
 
 
 def main() -> None:
-    """Print a line for every model, number of elements and option."""
+    """Print one line per model, number of elements and option."""
     n_worlds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     print(f"starts: {n_worlds} ElementWorlds from seed {first}; mean ± half-width of the 95 % interval")

@@ -1,6 +1,7 @@
-"""Number of worlds in which the stick-breaking GMM counts the intents right, by covariance, floor and starts.
+"""Number of intents from the stick-breaking GMM, by covariance type, floor and number of initialisations.
 
-Run as `python -m benchmarks.sticks`: ten ElementWorlds each of 2 to 5 elements, 100 demonstrations, whitened features.
+Run as `python -m benchmarks.sticks`: ten ElementWorlds for each of 2 to 5 elements, 100 demonstrations, whitened
+features.
 """
 
 import warnings
@@ -14,7 +15,7 @@ from limiirl.mixture.selection.recommend import whiten
 from limiirl.worlds import ElementWorld
 
 ELEMENTS = (2, 3, 4, 5)
-# Not the worlds on which the setting was chosen.
+# Different from the worlds on which the settings were chosen.
 SEEDS = range(100, 110)
 MOST = 6
 SETTINGS = [(covariance, floor, 10) for covariance in ("full", "tied", "diag", "spherical") for floor in (0.2, 1e-6)]
@@ -36,9 +37,9 @@ def count(points: np.ndarray, covariance: str, floor: float, n_starts: int) -> i
 
 
 def main() -> None:
-    """Print the mean count and how many of ten are right, for each true number."""
+    """Print the mean count and the number of correct counts for each true number."""
     warnings.simplefilter("ignore", ConvergenceWarning)
-    print(f"sticks: components counted by a stick-breaking GMM of at most {MOST}; mean (right of {len(SEEDS)})")
+    print(f"sticks: components counted by a stick-breaking GMM with at most {MOST}; mean (correct of {len(SEEDS)})")
     print(describe_machine())
     data: dict[int, list[np.ndarray]] = {}
     for n_elements in ELEMENTS:

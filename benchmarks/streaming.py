@@ -1,16 +1,15 @@
-"""Streams: the memory and the parameters of a fit larger than memory, what an iteration costs, and how that grows.
+"""Memory, parameters and time per iteration of streamed fits, and their growth with N.
 
 Run as `python -m benchmarks.streaming [growth] [LARGEST]` or `python -m benchmarks.streaming claim [N] [FOLDER]`.
 
-- `growth` (default, up to 1e6 demonstrations): the time of an EM iteration in plain numpy, by the library in memory,
-  and streamed: from the files of a store, and from rows without any (windows of one table, so that making them takes no
-  time). Demonstrations per second as ratios to numpy, and the peak memory of a fresh process each. Beyond 1e7 only the
-  last is run: the others would need 20 GB of memory or of disk.
-- `claim`: N demonstrations (default 1e6; the issue's figure is 1e7, which takes 2 GB of disk) are written to a store,
-  part by part; fitted from it in a fresh process; and fitted in memory in another, from the same start for as many
-  iterations.
+- `growth` (default, up to 1e6 demonstrations): the time of an EM iteration in plain numpy, with the library in memory,
+  and streamed: from the files of a store, and from generated rows without files (views of one table, so that generating
+  them takes no time). Prints demonstrations per second relative to numpy, and the peak memory of a new process. Beyond
+  1e7, only generated rows are used; the others would need 20 GB of memory or disk.
+- `claim`: N demonstrations (default 1e6; 1e7 takes 2 GB of disk) are written to a store shard by shard, fitted from the
+  store in one new process, and fitted in memory in another, with the same initialisation and number of iterations.
 
-Demonstrations are walks in a synthetic world: 24 features, three intents.
+Demonstrations are trajectories in a synthetic world with 24 features and three intents.
 """
 
 import json
@@ -39,24 +38,24 @@ _LARGEST_IN_MEMORY = 1.5e7
 
 
 def part(index: int, n: int = PART):
-    """Demonstrations of part `index`."""
+    """Return the demonstrations of shard `index`."""
     return WORLD.sample(n, seed=index)[0]
 
 
 def sizes(n: int) -> list[int]:
-    """Rows of each part."""
+    """Return the number of rows in each shard."""
     return [PART] * (n // PART) + ([n % PART] if n % PART else [])
 
 
 def write_store(n: int, folder: Path) -> FeatureStore:
-    """Return a store of n demonstrations, written now or before; a folder with another number of them is rejected."""
+    """Return a store of n demonstrations; write it unless it exists, and raise if it has another size."""
     rows = sizes(n)
     made = FunctionSource(lambda i: part(i, rows[i]), len(rows), version=f"{n} demonstrations in parts of {PART}")
     return write_features(WORLD.mdp, made, folder)
 
 
 def in_memory(rows: Rows) -> MaxEntProblem:
-    """Return the problem that `IntentMixture.fit` runs EM on, without the demonstrations."""
+    """Return the fit problem of `IntentMixture.fit`, without the demonstrations."""
     n = len(rows.log_q)
     units = Groups(None, rows.counts, np.arange(n))
     return MaxEntProblem(
@@ -65,13 +64,13 @@ def in_memory(rows: Rows) -> MaxEntProblem:
 
 
 def tile(n: int = 2 * PART) -> Rows:
-    """A table from which generated parts are windows."""
+    """Return a table from which generated shards are views."""
     demos = part(0, n)
     return Rows(demos.features(WORLD.mdp), demos.log_q(WORLD.mdp), np.ones(n))
 
 
 def generate_store(n: int, known: Rows) -> FeatureStore:
-    """n rows without files: each part a window of one table."""
+    """Return a store of n rows without files, whose shards are views of one table."""
     rows = sizes(n)
     offsets = np.random.default_rng(0).integers(len(known.log_q) - PART, size=len(rows))
 
@@ -82,20 +81,20 @@ def generate_store(n: int, known: Rows) -> FeatureStore:
 
 
 def em(ready, iterations: int):
-    """Run EM from the start that all share."""
+    """Run EM from the common initialisation."""
     begin = Start(np.array(START.weights), np.array(START.thetas))
     return run(ready, begin, Settings(max_iter=iterations, resp_tol=0.0))
 
 
 def iteration_time(ready) -> float:
-    """Seconds of one iteration: those of several less those of the start."""
+    """Return the seconds per iteration: the time of several iterations minus the time of the initialisation."""
     em(ready, 0)  # compiles
     first = seconds(lambda: em(ready, 0), 2)
     return max(seconds(lambda: em(ready, ITERATIONS), 2) - first, 1e-9) / ITERATIONS
 
 
 def numpy_iteration(rows: Rows, ready: MaxEntProblem, state: dict) -> None:
-    """The same iteration with arrays of numpy and scipy's logsumexp; the M-step is the library's."""
+    """Run the same iteration with numpy and scipy's logsumexp; the M-step is that of the library."""
     log_Z = ready.path_sums.log_partition(state["thetas"])
     joint = rows.features @ state["thetas"].T + rows.log_q[:, None] - np.outer(rows.counts, log_Z)
     joint += np.log(state["rho"])
@@ -107,7 +106,7 @@ def numpy_iteration(rows: Rows, ready: MaxEntProblem, state: dict) -> None:
 
 
 def measure(kind: str, n: int, folder: str) -> dict:
-    """Time an iteration of one kind in this process."""
+    """Time an iteration with one source of rows in this process."""
     if kind == "generated":
         ready = stream_problem(MODEL, WORLD.mdp, generate_store(n, tile()))
     elif kind == "files":
@@ -160,7 +159,7 @@ def growth(largest: float) -> None:
 
 
 def fit(kind: str, folder: str) -> dict:
-    """Fit to a store in this process; return the parameters and the peak memory."""
+    """Fit a store in this process, and return the parameters and the peak memory."""
     store = FeatureStore.open(folder)
     ready = stream_problem(MODEL, WORLD.mdp, store) if kind == "files" else in_memory(store.take(np.arange(store.n)))
     began = time.perf_counter()
@@ -171,13 +170,13 @@ def fit(kind: str, folder: str) -> dict:
 
 
 def farthest(actual: object, expected: object) -> float:
-    """The largest relative difference; a reward on its bound of 0 must be 0 in both."""
+    """Return the largest relative difference; a reward at its bound of 0 must be 0 in both."""
     one, other = np.array(actual), np.array(expected)
     return float(np.max(np.where(one == other, 0.0, np.abs(one - other) / np.maximum(np.abs(other), 1e-300))))
 
 
 def claim(n: int, folder: Path) -> None:
-    """Print the peaks of memory, and how far the parameters are apart."""
+    """Print the peak memory, and the differences between the parameters."""
     print(f"streaming: {n:,} demonstrations, 24 features, K = 3, {ITERATIONS} iterations, from disk and in memory")
     print(describe_machine())
     known, began = folder.exists(), time.perf_counter()
@@ -206,7 +205,7 @@ def claim(n: int, folder: Path) -> None:
 
 
 def main() -> None:
-    """Run the part named on the command line."""
+    """Run the benchmark named on the command line."""
     words = sys.argv[1:]
     if words[:1] == ["one"]:
         print(json.dumps(measure(words[1], int(words[2]), words[3])))

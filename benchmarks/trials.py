@@ -1,8 +1,8 @@
-"""Scaling of a study with workers: processes of this machine, and workers of a Dask cluster on it.
+"""Scaling of a study with the number of workers: local processes, and workers of a local Dask cluster.
 
 Run as `python -m benchmarks.trials [WORLDS]`. Each line runs the same trials of Table 1 into an empty store, from the
-start of the executor to the last record. The rate is that after all workers have begun, since start-up does not grow
-with the study. The ideal is as many times faster as there are workers, up to the number of cores.
+start of the executor to the last record. The rate is measured after all workers have started, because start-up does
+not grow with the study. The ideal speed-up is the number of workers, up to the number of cores.
 """
 
 import subprocess
@@ -20,13 +20,13 @@ from limiirl.executors import Executor
 from limiirl.experiments import METHODS, Store, choose_studies, run_studies
 
 LOCAL, DASK = (1, 2), (1, 2, 4)
-# By this result every worker has imported limiirl and loaded its compiled code.
+# After this number of results, every worker has imported limiirl and loaded its compiled code.
 _FIRST = 8
 
 
 @contextmanager
 def cluster(n_workers: int) -> Iterator[str]:
-    """A scheduler and workers on loopback, each a process of one thread; yields the address."""
+    """Start a scheduler and single-threaded workers on loopback, and yield the address."""
     with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
         scheduler_file = Path(folder) / "scheduler.json"
 
@@ -63,7 +63,7 @@ def cluster(n_workers: int) -> Iterator[str]:
 
 
 def run(executor: Executor, n_worlds: int) -> tuple[float, float, float]:
-    """Return seconds until every worker has begun, seconds in all, and trials per second between the two."""
+    """Return the seconds until every worker has started, the total seconds, and the trials per second in between."""
     came: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
@@ -81,13 +81,13 @@ def run(executor: Executor, n_worlds: int) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    """Print a line per executor and number of workers."""
+    """Print one line per executor and number of workers."""
     n_worlds = int(sys.argv[1]) if len(sys.argv) > 1 else 30
     cores = joblib.cpu_count()
     n_trials = len(METHODS) * n_worlds
     print(f"trials: {n_trials} trials of Table 1 in {n_worlds} worlds")
     print(describe_machine())
-    print("  executor  workers  begun s    all s  trials per second  speed-up  ideal")
+    print("  executor  workers  start s  total s  trials per second  speed-up  ideal")
     base: dict[str, float] = {}
 
     def line(name: str, workers: int, executor: Executor) -> None:

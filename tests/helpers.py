@@ -1,5 +1,6 @@
 """Helpers that every test may use."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -30,6 +31,14 @@ def raises(
             actual = getattr(error, name)
             both_nan = expected != expected and actual != actual
             assert actual == expected or both_nan, f"{name} is {getattr(error, name)!r}, not {expected!r}: {error}"
+
+
+def read_error(stderr: str, folder: object) -> tuple[Any, Any]:
+    """Return the option and the value of an error printed with --json; paths are relative to `folder`."""
+    facts = json.loads(stderr.splitlines()[-1])
+    assert len(facts["message"]) > 10, facts
+    value = facts["value"]
+    return facts["option"], value.removeprefix(f"{folder}/") if isinstance(value, str) else value
 
 
 def examples(n: int) -> int:

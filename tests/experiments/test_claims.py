@@ -132,7 +132,7 @@ def test_an_insignificant_difference_is_not_equivalence():
 
 
 def test_a_significant_difference_near_the_margin_is_open():
-    # About 0.5, the margin, and significant: neither on par nor apart.
+    # About 0.5, the margin, and significant: neither equivalent nor different.
     def value(method, x, measure, seed):
         return 1.0 + (0.5 if method == "k-means, MLE" and measure == "gevd" else 0.0)
 
@@ -173,7 +173,7 @@ def test_claims_of_sigma_girl_hold_for_results_like_the_papers():
 
 @pytest.mark.parametrize(
     ("measure", "claim"),
-    [("anid", "on par in ANID"), ("n_iter", "need fewer iterations")],
+    [("anid", "have the same ANID"), ("n_iter", "need fewer iterations")],
 )
 def test_claims_of_sigma_girl_fail_for_reversed_results(measure, claim):
     by_claim = sigma(3.0, 2.0, 3.0, measure)
@@ -245,7 +245,7 @@ def test_claims_beyond_the_paper_hold():
         assert {verdict for claim, verdict in by_claim.items() if claim not in ahead} == {HOLDS}
         assert sum("better rewards than MaxEnt" in claim for claim in by_claim) == len(CAUSAL)
         assert [claim.startswith(model) for claim, model in zip(by_claim, CAUSAL, strict=False)] == [True] * len(CAUSAL)
-        assert "on par" in list(by_claim)[N_HEADLINES - 1]
+        assert "performs as well as" in list(by_claim)[N_HEADLINES - 1]
     by_claim = verdicts(make_results(ELEMENTS, value))
     near = {claim for claim in by_claim if "within 0.02 of supervision" in claim}
     assert "MaxEnt from best start is within 0.02 of supervision in ANID at E = 4, 5, 6" in near
@@ -286,7 +286,7 @@ def test_better_starts_may_succeed_where_k_means_fails():
         return value(method, x, measure, seed)
 
     by_claim = verdicts(make_results(ELEMENTS, harder))
-    assert some(by_claim, "MaxCausalEnt from k-means is on par") == {FAILS}
+    assert some(by_claim, "MaxCausalEnt from k-means performs as well as") == {FAILS}
     assert some(by_claim, "from k-means, MLE is within 0.02 of supervision in ANID at E = 4, 5, 6") == {FAILS}
     assert some(by_claim, "from best start is within 0.02 of supervision") == {HOLDS}
     assert some(by_claim, "MaxCausalEnt from best start has a lower ANID than from k-means at E = 4, 5, 6") == {HOLDS}
@@ -316,7 +316,7 @@ def test_causal_models_have_a_smaller_margin():
         more = 0.3 if measure == "gevd" and start_of(method) == "supervised" else 0.0
         return value(method, x, measure, seed) + more
 
-    assert some(verdicts(make_results(ELEMENTS, off)), "MaxCausalEnt from k-means is on par") == {FAILS}
+    assert some(verdicts(make_results(ELEMENTS, off)), "MaxCausalEnt from k-means performs as well as") == {FAILS}
     for measure, models in (("gevd", ("MaxEnt", "MaxCausalEnt", "MLIRL")), ("anid", ("MaxEnt", "SigmaGIRL"))):
         margins = [margin_of(measure, model) for model in models]
         assert margins == ([0.5, 0.1, 0.1] if measure == "gevd" else [0.02, 0.02])

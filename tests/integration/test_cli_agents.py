@@ -54,7 +54,7 @@ def test_incompatible_models_and_files_are_rejected(agents, tmp_path):
         ([str(demos), "--model", "SigmaGIRL"], "model", "SigmaGIRL"),
         ([str(agents), "--model", "SigmaGIRL", "--mdp", str(agents)], "mdp", str(agents)),
         ([str(agents), "--model", "SigmaGIRL", "--gamma", "0.9"], "gamma", 0.9),
-        ([str(agents), "--model", "SigmaGIRL", "--by-group"], "by_group", None),
+        ([str(agents), "--model", "SigmaGIRL", "--by-group"], "by_group", True),
     ):
         refused = run(app, ["fit", *arguments, "-k", "2", "--out", str(tmp_path / "mix")])
         assert refused.exit_code != 0

@@ -1,6 +1,7 @@
 """Errors on the command line: one sentence that names the option at fault, exit code 2, and JSON for machines."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from limiirl.errors import InvalidParameter
         (["roads", "build", "map.osm"], "u_turns", "--u-turns"),
         (["roads", "fit", "town.npz"], "by_driver", "--by-driver"),
         (["roads", "demo"], "radius_km", "--radius"),
+        (["roads", "close", "--one-way"], "both", "--one-way"),
         (["roads", "demo"], "n_drivers", "--drivers"),
         (["roads", "demo"], "noise_m", "--noise"),
         # An argument is no option, and a command has its own options only.
@@ -41,9 +43,18 @@ def test_a_parameter_is_named_by_its_option(words, parameter, option):
     assert find_option(parameter, words) == option
 
 
+def test_an_absolute_path_is_named_by_its_option():
+    words = ["fit", "walks.csv", "--out", "mixture"]
+    assert find_option("folder", words, str(Path("mixture").absolute())) == "--out"
+
+
 def test_an_error_names_the_option_once():
     error = InvalidParameter("n_intents must be at least 1; got 0.", parameter="n_intents", value=0)
-    assert _describe(error, ["fit"]) == "limiirl: n_intents must be at least 1; got 0. (option --intents)"
+    assert _describe(error, ["fit"]) == "limiirl: --intents must be at least 1; got 0."
+    remedy = InvalidParameter.of("n_intents", 0, "must be at least 1", remedy="Pass --intents 1.")
+    assert _describe(remedy, ["fit"]) == "limiirl: --intents must be at least 1; got 0. Pass --intents 1."
+    other = InvalidParameter("Not enough data.", parameter="n_intents", value=3)
+    assert _describe(other, ["fit"]) == "limiirl: --intents: Not enough data."
     named = InvalidParameter("--intents must be at least 1; got 0.", parameter="n_intents", value=0)
     assert _describe(named, ["fit"]) == "limiirl: --intents must be at least 1; got 0."
     assert _describe(InvalidParameter("No parameter."), ["fit"]) == "limiirl: No parameter."

@@ -20,6 +20,7 @@ from limiirl.experiments import studies
 from limiirl.experiments.record import Record
 from limiirl.experiments.store import FILE, Store
 from limiirl.report.studies import report
+from tests.helpers import read_error
 from tests.oracles.runs import command, counts, expected, fill, read_records
 
 
@@ -63,33 +64,33 @@ def test_json_contains_the_counts_only(folder):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "option", "value"),
     [
-        (["nonsense"], "got 'nonsense'"),
-        (["margin", "--repeats", "0"], "repeats must be an integer of at least 1; got 0"),
-        (["margin", "--repeats", "-2"], "repeats must be an integer of at least 1; got -2"),
-        (["margin", "--workers", "0"], "workers must be an integer of at least 1; got 0"),
-        (["margin", "--executor", "abacus"], "'abacus'"),
-        (["margin", "--executor", "dask"], "needs the scheduler's address"),
-        (["margin", "--executor", "dask", "--scheduler", "somewhere"], "got 'somewhere'"),
-        (["margin", "--scheduler", "tcp://127.0.0.1:1"], "'local'. Pass the executor 'dask', or no scheduler."),
+        (["nonsense"], None, "nonsense"),
+        (["margin", "--repeats", "0"], "--repeats", 0),
+        (["margin", "--repeats", "-2"], "--repeats", -2),
+        (["margin", "--workers", "0"], "--workers", 0),
+        (["margin", "--executor", "abacus"], "--executor", "abacus"),
+        (["margin", "--executor", "dask"], "--scheduler", None),
+        (["margin", "--executor", "dask", "--scheduler", "somewhere"], "--scheduler", "somewhere"),
+        (["margin", "--scheduler", "tcp://127.0.0.1:1"], "--scheduler", "tcp://127.0.0.1:1"),
+        (["margin", "--matches", "m.npz"], "--matches", "m.npz"),
+        (["drivers", "--network", "town.npz"], "--network", "town.npz"),
     ],
 )
-def test_invalid_options_are_one_sentence_and_write_nothing(tmp_path, arguments, sentence):
-    done = command("reproduce", *arguments, "--out", tmp_path / "run", code=2)
+def test_invalid_options_are_one_line_and_write_nothing(tmp_path, arguments, option, value):
+    done = command("reproduce", *arguments, "--out", tmp_path / "run", "--json", code=2)
     assert done.stdout == ""
     (line,) = done.messages
-    assert line.startswith("limiirl: ")
-    assert sentence in line
+    assert read_error(line, tmp_path) == (option, value)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_folder_with_other_files_is_unchanged(tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
-    for path, sentence in ((tmp_path, "it is not a run of limiirl"), (tmp_path / "thesis.tex", "is a file")):
+    for path in (tmp_path, tmp_path / "thesis.tex"):
         (line,) = command("reproduce", "margin", "--repeats", 1, "--out", path, code=2).messages
-        assert line.startswith(f"limiirl: {path} ")
-        assert sentence in line
+        assert line.startswith(f"limiirl: --out: {path} ")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
@@ -101,7 +102,7 @@ def test_an_unreachable_scheduler_is_one_sentence_and_not_logged(tmp_path, monke
     for given in (["--scheduler", address], [f"--scheduler={address}"]):
         arguments = ("reproduce", "margin", "--repeats", 1, "--executor", "dask", *given)
         (line,) = command(*arguments, "--out", tmp_path / "run", code=2).messages
-        assert line.startswith(f"limiirl: There is no Dask scheduler at {address} (")
+        assert line.startswith("limiirl: --scheduler: ")
     assert read_records(tmp_path / "run") == {}
     # The address of a cluster does not belong in a report.
     assert not [run["command"] for run in Store(tmp_path / "run").runs() if address in run["command"]]
@@ -131,7 +132,7 @@ def test_a_report_of_an_interrupted_run_uses_complete_worlds(tmp_path):
 
     fill(tmp_path / "none", records[:4])
     (line,) = command("report", tmp_path / "none", code=2).messages
-    assert "no world in which every setting of one of our studies was tried" in line
+    assert str(tmp_path / "none") in line
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not limit the size of files")

@@ -137,7 +137,7 @@ def test_a_full_disk_is_one_sentence_and_the_next_run_resumes(tmp_path):
     assert (done.code, done.stdout) == (2, ""), done
     (sentence,) = done.messages
     assert sentence.startswith(f"limiirl: {folder}: ")
-    assert "recorded trials are safe" in sentence
+    assert "recorded trials are not affected" in sentence
     kept = read_records(folder)
     assert 1 <= len(kept) < len(wanted)
     assert kept.items() <= wanted.items()
@@ -160,7 +160,7 @@ def test_damaged_records_are_reported_and_computed_again(tmp_path):
         done = run.finish()
     assert counts(done) == (15, 13, 2)
     (line,) = done.messages
-    assert line.startswith(f"limiirl: warning: {folder / FILE} is damaged: 2 of its records")
+    assert line.startswith(f"limiirl: warning: {folder / FILE} is corrupted: 2 of its records")
     assert read_records(folder) == wanted
     assert rows(folder) == sorted(wanted)
 
@@ -172,8 +172,8 @@ def test_a_damaged_file_is_one_sentence_with_a_remedy(tmp_path):
     (folder / FILE).write_bytes(b"x" * 100 + content[100:])
     arguments = (*MARGIN, 1, "--workers", "1", "--out", folder)
     (line,) = command(*arguments, code=2).messages
-    assert f"{folder / FILE} is damaged" in line
-    assert "remove it" in line
+    assert f"{folder / FILE} is corrupted" in line
+    assert "delete it" in line
     (folder / FILE).unlink()
     assert counts(command(*arguments)) == (5, 0, 5)
     assert read_records(folder) == wanted

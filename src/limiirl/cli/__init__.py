@@ -69,13 +69,13 @@ add_command(app, reproduce.report, "report run --out report")
 
 
 # Parameters of the library whose option has a different name.
-_SYNONYMS = {"random_state": "seed", "zones": "mask"}
+_SYNONYMS = {"random_state": "seed", "zones": "mask", "label": "labels"}
 _show_other_warnings = warnings.showwarning
 
 
 @cache
 def _commands() -> Any:
-    """Build all commands once, because it is slow."""
+    """Build the commands, which is slow, only once."""
     return typer.main.get_command(app)
 
 
@@ -89,7 +89,7 @@ def find_option(parameter: str | None, words: list[str], value: object = None) -
     words : list of str
         The command line; its first words name the command.
     value : object
-        Offending value. An option with this value is returned if no option is named like the parameter.
+        Offending value. If no option sets the parameter, an option with this value is returned.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def find_option(parameter: str | None, words: list[str], value: object = None) -
         command = inner
     for option in command.params:
         if option.name in (parameter, _SYNONYMS.get(str(parameter))) and option.opts[0].startswith("--"):
-            return str(option.opts[0])
+            return next((name for name in option.secondary_opts if name in words), str(option.opts[0]))
     settings = [word.partition("=")[0] for word in words if "=" in word]
     for name in settings:
         if name in (parameter, f"irl__{parameter}"):
@@ -116,19 +116,24 @@ def find_option(parameter: str | None, words: list[str], value: object = None) -
     given = dict(pair for pair in pairwise(words) if pair[0].startswith("-"))
     given |= dict(word.split("=", 1) for word in words if word.startswith("--") and "=" in word)
     options = {name: option.opts[0] for option in command.params for name in option.opts if name.startswith("-")}
-    matching = (options[name] for name, text in given.items() if name in options and text == str(value))
+    matching = (
+        options[name]
+        for name, text in given.items()
+        if name in options and str(value) in (text, str(Path(text).absolute()))
+    )
     return None if parameter is None else next(matching, None)
 
 
 def _describe(error: LimiirlError, words: list[str]) -> str:
-    """Return an error as one line that starts with the invalid option; with --json, as JSON."""
+    """Return an error as one line that names the invalid option; with --json, as JSON."""
     option = find_option(error.parameter, words, error.value)
     if "--json" not in words:
         message = str(error)
-        if option is None or option in message:
-            return f"limiirl: {message}"
-        named = message.startswith((f"{error.parameter} ", f"{error.parameter}["))
-        return f"limiirl: {option}{message.removeprefix(str(error.parameter)) if named else f': {message}'}"
+        if option is not None and message.startswith((f"{error.parameter} ", f"{error.parameter}[")):
+            message = option + message.removeprefix(str(error.parameter))
+        elif option is not None and option not in message:
+            message = f"{option}: {message}"
+        return f"limiirl: {message}"
     value: Any = error.value.item() if getattr(error.value, "shape", None) == () else error.value  # type: ignore[attr-defined]
     plain = isinstance(value, int | str | None) or (isinstance(value, float) and math.isfinite(value))
     facts = {"parameter": error.parameter, "option": option, "value": value if plain else str(value)}
@@ -136,7 +141,7 @@ def _describe(error: LimiirlError, words: list[str]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line with `arguments`, by default sys.argv; invalid input prints one line, with exit code 2."""
+    """Run the command line with `arguments` (default: sys.argv); for invalid input, print one line and exit with 2."""
     words = sys.argv[1:] if arguments is None else arguments
 
     def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
@@ -147,7 +152,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     warnings.showwarning = show_warning
     try:
-        _commands()(words, obj=words)  # a run records its command line
+        _commands()(words, obj=words)  # the command line is recorded with the results of a run
     except LimiirlError as error:
         typer.echo(_describe(error, words), err=True)
         sys.exit(2)

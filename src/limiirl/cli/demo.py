@@ -1,4 +1,4 @@
-"""The example of `limiirl demo`: three known intents, and a small study of initialisations."""
+"""The example of `limiirl demo`: recovery of three known intents, and a small study of initialisations."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from limiirl.worlds import ElementWorld
 
 @dataclass(frozen=True)
 class FittedExample:
-    """A fitted mixture, with its intents in the order of the true intents, and the true labels (N,)."""
+    """A world, a mixture fitted to it with intents in the order of the true intents, and the true labels (N,)."""
 
     world: ElementWorld
     mixture: IntentMixture
@@ -50,7 +50,7 @@ def fit_example(n: int, seed: int) -> FittedExample:
 
 
 def describe(example: FittedExample) -> str:
-    """Return the world, the summary of the mixture, and its accuracy."""
+    """Describe the world, the mixture and its accuracy."""
     n = len(example.labels)
     return "\n".join(
         [

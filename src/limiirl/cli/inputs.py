@@ -1,4 +1,4 @@
-"""Inputs and outputs of several commands: MDPs, demonstrations, agents, settings NAME=VALUE, and HTML reports."""
+"""Read and validate the inputs of commands: MDPs, demonstrations, agents, settings and output folders."""
 
 import ast
 import math
@@ -18,21 +18,22 @@ _Mixture = TypeVar("_Mixture", "IntentMixture", "BayesianIntentMixture")
 # The model that is fitted to agents instead of demonstrations.
 _AGENT_MODEL = "SigmaGIRL"
 _CAUSAL_DISCOUNT = 0.99
-# Parameters that --set does not accept.
+# Parameters that --set does not accept, because they have their own options or no textual form.
 _OPTIONS = ("irl", "n_intents", "max_intents", "random_state", "progress", "verbose")
 
 
 def read_problem(demos: Path, mdp: Path | None, model: str, gamma: float | None) -> "tuple[MDP | None, Any]":
-    """Read demonstrations and their MDP, which is estimated if no file is given. For agents, the MDP is None."""
+    """Read demonstrations and their MDP, or estimate the MDP if `mdp` is None. For agents, the MDP is None."""
     from limiirl import MDP, Agents
 
     data = read_demos(demos)
     if isinstance(data, Agents) != (model == _AGENT_MODEL):
         if isinstance(data, Agents):
-            raise InvalidParameter.of("model", model, f"must be {_AGENT_MODEL} for {demos}, a file of agents")
+            rule = f"must be {_AGENT_MODEL}, because {demos} contains agents"
+            raise InvalidParameter.of("model", model, rule, remedy="Pass demonstrations for other models.")
         raise InvalidParameter(
             f"--model {_AGENT_MODEL} requires agents, but {demos} contains demonstrations. Convert them with "
-            "Agents.from_demonstrations, or choose another model.",
+            "Agents.from_demonstrations, or pass another --model.",
             parameter="model",
             value=model,
         )
@@ -40,8 +41,8 @@ def read_problem(demos: Path, mdp: Path | None, model: str, gamma: float | None)
         for name, value in (("mdp", mdp), ("gamma", gamma)):
             if value is not None:
                 raise InvalidParameter(
-                    f"--{name} is not allowed with --model {_AGENT_MODEL}, which does not use an MDP. Set the discount "
-                    "with --set irl__gamma.",
+                    f"--{name} {value} cannot be combined with --model {_AGENT_MODEL}, which does not use an MDP. "
+                    "Set the discount with --set irl__gamma.",
                     parameter=name,
                     value=str(value) if name == "mdp" else value,
                 )
@@ -49,12 +50,13 @@ def read_problem(demos: Path, mdp: Path | None, model: str, gamma: float | None)
     if mdp is None:
         return MDP.from_demonstrations(data, gamma=_default_discount(model) if gamma is None else gamma), data
     if gamma is not None:
-        raise InvalidParameter.of("gamma", gamma, "is not allowed with --mdp; it is the discount of an estimated MDP")
+        rule = "applies to an estimated MDP only and cannot be combined with --mdp"
+        raise InvalidParameter.of("gamma", gamma, rule, remedy="Remove --gamma; the MDP file contains its discount.")
     return MDP.load(check_exists(mdp)), data
 
 
 def _default_discount(model: str) -> float:
-    """Return the discount of an estimated MDP; below 1 for causal models, so that values are finite."""
+    """Return the default discount of an estimated MDP: below 1 for causal models, so that values are finite."""
     from limiirl.irl import CausalModel, model_class
 
     return _CAUSAL_DISCOUNT if issubclass(model_class(model), CausalModel) else 1.0
@@ -73,7 +75,9 @@ def get_groups(demos: Any, by_group: bool, option: str = "--by-group") -> Any:
         return None
     if getattr(demos, "groups", None) is None:
         raise InvalidParameter(
-            f"{option} requires demonstrations with a column 'group'.", parameter=option[2:].replace("-", "_")
+            f"{option} requires demonstrations with a column 'group'. Add the column, or omit {option}.",
+            parameter=option[2:].replace("-", "_"),
+            value=True,
         )
     return demos.groups
 
@@ -92,11 +96,12 @@ def configure(mixture: _Mixture, settings: list[str]) -> _Mixture:
     for setting in settings:
         name, equals, text = setting.partition("=")
         if name == "irl__device" and name not in names:
-            raise InvalidParameter.of("device", text, f"is not supported by {type(mixture.irl).__name__}")
+            rule = f"is not supported by {type(mixture.irl).__name__}"
+            raise InvalidParameter.of("device", text, rule, remedy="Omit --device.")
         if not equals or name not in names:
             rule = f"must be NAME=VALUE, with NAME one of {', '.join(sorted(names))}"
             raise InvalidParameter.of("settings", setting, rule)
-        if name == "irl__device":  # check that it is available before the fit
+        if name == "irl__device":  # raise before the fit if it is not available
             from limiirl.irl import choose_device
 
             choose_device(text, 0)
@@ -105,7 +110,7 @@ def configure(mixture: _Mixture, settings: list[str]) -> _Mixture:
 
 
 def _parse(text: str) -> Any:
-    """Return the value of a number, list, tuple, true, false, null or inf; other text is returned as it is."""
+    """Parse a number, list, tuple, true, false, null or inf; return any other text unchanged."""
     words = {"inf": math.inf, "-inf": -math.inf, "true": True, "false": False, "null": None}
     try:
         return words[text] if text in words else ast.literal_eval(text)
@@ -140,5 +145,5 @@ def check_exists(path: Path) -> Path:
     """Return `path`, or raise if it is not an existing file."""
     if path.is_file():
         return path
-    problem = "is a folder, not a file" if path.is_dir() else "does not exist"
-    raise InvalidFile(f"{path} {problem}.", parameter="path", value=str(path))
+    problem = "is a folder. Pass a file." if path.is_dir() else "does not exist. Check the path."
+    raise InvalidFile(f"{path} {problem}", parameter="path", value=str(path))

@@ -8,7 +8,15 @@ import typer
 
 from limiirl._progress import show_progress
 from limiirl.cli import options
-from limiirl.cli.inputs import check_target, configure, get_groups, make_mixture, read_demos, read_problem
+from limiirl.cli.inputs import (
+    check_exists,
+    check_target,
+    configure,
+    get_groups,
+    make_mixture,
+    read_demos,
+    read_problem,
+)
 from limiirl.errors import InvalidFile
 
 if TYPE_CHECKING:
@@ -16,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def fit(  # noqa: PLR0913 (a command's options, each with a default)
-    demos: options.Demos,
+    demos: options.DemosOrAgents,
     n_intents: options.NIntents,
     mdp: options.MDPFile = None,
     gamma: options.Gamma = None,
@@ -98,7 +106,7 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
 def _save(
     mixture: "IntentMixture | BayesianIntentMixture", out: Path, as_json: bool, more: dict[str, Any], before: str
 ) -> None:
-    """Print the summary of a mixture and save the mixture."""
+    """Save a mixture and print its summary."""
     mixture.set_params(progress=None)
     summary = mixture.summary()
     if as_json:
@@ -112,13 +120,16 @@ def _save(
 
 def predict(
     mixture: options.MixtureFolder,
-    demos: options.Demos,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Output .csv or .parquet file.")] = None,
-    partial: Annotated[bool, typer.Option("--partial", help="Treat demonstrations as unfinished.")] = False,
+    demos: options.DemosOrAgents,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Output file (.csv or .parquet).")] = None,
+    partial: Annotated[bool, typer.Option("--partial", help="Treat demonstrations as incomplete.")] = False,
     by_group: options.ByGroup = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Predict the intent of each demonstration or group."""
+    """Predict the intent of each demonstration or group.
+
+    Prints the most likely intent and the probabilities of all intents.
+    """
     from limiirl import IntentMixture
     from limiirl.mixture import check_suffix, membership_table
 
@@ -135,12 +146,12 @@ def predict(
 
 
 def select(  # noqa: PLR0913 (a command's options, each with a default)
-    demos: options.Demos,
+    demos: options.DemosOrAgents,
     mdp: options.MDPFile = None,
     gamma: options.Gamma = None,
     max_intents: Annotated[int, typer.Option("--max-intents", "-k", min=1, help="Largest number of intents.")] = 6,
-    folds: Annotated[int, typer.Option(help="Number of cross-validation folds.")] = 5,
-    resamples: Annotated[int, typer.Option(help="Number of resamples for stability.")] = 10,
+    folds: Annotated[int, typer.Option(help="Number of cross-validation folds; 0 for none.")] = 5,
+    resamples: Annotated[int, typer.Option(help="Number of resamples that measure the stability; 0 for none.")] = 10,
     model: options.Model = "MaxEnt",
     init: options.Init = "kmeans",
     settings: options.Setting = [],  # noqa: B006 (typer reads the default, which is never changed)
@@ -148,8 +159,8 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     by_group: options.ByGroup = False,
     fold_by_group: options.FoldByGroup = False,
     device: options.DeviceName = None,
-    plot: Annotated[Path | None, typer.Option(help="Output .png, .svg or .pdf plot of the criteria.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Output folder of the recommended mixture.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Plot the criteria to a .png, .svg or .pdf file.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the recommended mixture here.")] = None,
     executor: options.ExecutorName = None,
     workers: options.Workers = None,
     scheduler: options.Scheduler = None,
@@ -197,22 +208,22 @@ def evaluate(
     demos: options.Demos,
     truth: Annotated[
         Path | None,
-        typer.Option(help="True rewards: .json file written by RewardEnsemble.save, or .npz file of weights, thetas."),
+        typer.Option(help="True rewards: .json file of RewardEnsemble.save, or .npz file with weights and thetas."),
     ] = None,
     labels: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column of the true intents. [default: label, if present]")
+        str | None, typer.Option(metavar="COLUMN", help="Column with the true intents. [default: label, if present]")
     ] = None,
     by_group: options.ByGroup = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Evaluate a mixture on held-out demonstrations.
 
-    Prints the negative log-likelihood and, if true intents or rewards are given, clustering and reward errors.
+    Prints the negative log-likelihood, clustering errors if the true intents are known, and reward errors with --truth.
     """
     from limiirl import Demonstrations, IntentMixture, RewardEnsemble
     from limiirl.metrics import evaluate as evaluate_mixture
 
-    ensemble = None if truth is None else RewardEnsemble.load(truth)
+    ensemble = None if truth is None else RewardEnsemble.load(check_exists(truth))
     data = read_demos(demos) if labels is None else _read_labelled(demos, labels)
     if not isinstance(data, Demonstrations):
         raise InvalidFile(
@@ -225,17 +236,19 @@ def evaluate(
 
 
 def _read_labelled(path: Path, column: str) -> "Demonstrations":
-    """Read demonstrations, with the labels of the given column."""
+    """Read demonstrations with the true intents in a column."""
     from limiirl import Demonstrations
     from limiirl.demos import read_table
 
     demos = read_demos(path)
     if not isinstance(demos, Demonstrations):
         raise InvalidFile(
-            f"--labels requires demonstrations, but {path} contains agents.", parameter="labels", value=column
+            f"--labels {column} requires demonstrations, but {path} contains agents. Omit --labels.",
+            parameter="labels",
+            value=column,
         )
     table = read_table(path)
-    if table is None:  # written by Demonstrations.to_parquet: not a table of steps
+    if table is None:  # written by Demonstrations.to_parquet, not a table of steps
         columns = {name: v for name, v in (("label", demos.labels), ("group", demos.groups)) if v is not None}
         if column in columns:
             return demos.replace(labels=columns[column])

@@ -1,4 +1,4 @@
-"""Options of several commands, the layout of the help, and the resolution of devices and executors."""
+"""Options shared by several commands, the layout of the help, and the choice of devices and executors."""
 
 from __future__ import annotations
 
@@ -16,13 +16,10 @@ if TYPE_CHECKING:
     from limiirl.mdp import MDP
 
 
-Demos = Annotated[
-    Path,
-    typer.Argument(
-        metavar="DEMOS",
-        help="Parquet or CSV file with one row per step and columns demo, t, state[, action, group, label]. For "
-        "SigmaGIRL: .npz file written by Agents.save.",
-    ),
+_STEPS = "Parquet or CSV file with one row per step and columns demo, t, state[, action, group, label]."
+Demos = Annotated[Path, typer.Argument(metavar="DEMOS", help=_STEPS)]
+DemosOrAgents = Annotated[
+    Path, typer.Argument(metavar="DEMOS", help=f"{_STEPS} For SigmaGIRL: .npz file written by Agents.save.")
 ]
 MDPFile = Annotated[
     Path | None,
@@ -41,12 +38,12 @@ Setting = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Set a parameter of the mixture, or of its model with the prefix irl__. Repeatable.",
+        help="Set another parameter of the mixture, or of its model (irl__NAME=VALUE). Repeatable.",
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Random seed.")]
 ByGroup = Annotated[bool, typer.Option("--by-group", help="Assign one intent per group instead of per demonstration.")]
-FoldByGroup = Annotated[bool, typer.Option("--fold-by-group", help="Hold out whole groups in cross-validation.")]
+FoldByGroup = Annotated[bool, typer.Option("--fold-by-group", help="Keep each group within one fold.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 MixtureOut = Annotated[Path, typer.Option("--out", "-o", help="Output folder of the fitted mixture.")]
 MixtureFolder = Annotated[Path, typer.Argument(metavar="MIXTURE", help="Folder written by `limiirl fit`.")]
@@ -58,13 +55,17 @@ NoExamples = Annotated[bool, typer.Option("--no-examples", help="Do not show ind
 DeviceName = Annotated[
     str | None, typer.Option("--device", help="Device: cpu, gpu, or auto (a GPU for large MDPs). [default: cpu]")
 ]
-ExecutorName = Annotated[str | None, typer.Option("--executor", help="Executor: local or dask. [default: local]")]
-Workers = Annotated[int | None, typer.Option(help="Number of parallel processes. [default: number of CPU cores]")]
-Scheduler = Annotated[str | None, typer.Option(help="Address of the Dask scheduler, for example tcp://10.0.0.1:8786.")]
+ExecutorName = Annotated[
+    str | None, typer.Option("--executor", help="Run in parallel: local (processes) or dask. [default: not parallel]")
+]
+Workers = Annotated[
+    int | None, typer.Option(help="Number of parallel tasks; implies --executor local. [default: number of CPU cores]")
+]
+Scheduler = Annotated[str | None, typer.Option(help="For dask: address of the scheduler, such as tcp://10.0.0.1:8786.")]
 
 
 class _Command(TyperCommand):
-    """Command whose help shows arguments without braces, types and "[required]", and ranges as plain types."""
+    """Command with a shorter help: no braces, types or "[required]" for arguments, and no "range" in types."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the options and arguments of the usage line."""
@@ -89,7 +90,7 @@ class _Command(TyperCommand):
 
 
 def make_app(summary: str, example: str = "") -> typer.Typer:
-    """Return a group of commands with plain help."""
+    """Return a group of commands whose help is plain text."""
     return typer.Typer(
         help=summary,
         epilog=f"Example: limiirl {example}" if example else None,
@@ -102,7 +103,7 @@ def make_app(summary: str, example: str = "") -> typer.Typer:
 
 
 def add_command(app: typer.Typer, function: Callable[..., Any], example: str, *, show_help: bool = True) -> None:
-    """Add a command whose help ends with an example; if `show_help`, it prints the help when run without arguments."""
+    """Add a command with an example in its help; `show_help` prints the help if the command has no arguments."""
     app.command(cls=_Command, epilog=f"\b\nExample: limiirl {example}", no_args_is_help=show_help)(function)
 
 
@@ -115,7 +116,9 @@ def with_device(settings: list[str], device: str | None) -> list[str]:
     if device is None:
         return settings
     if any(setting.startswith("irl__device=") for setting in settings):
-        raise InvalidParameter.of("device", device, "must not be set with both --device and --set irl__device")
+        raise InvalidParameter.of(
+            "device", device, "cannot be combined with --set irl__device", remedy="Remove one of the two options."
+        )
     return [f"irl__device={device}", *settings]
 
 
@@ -123,21 +126,21 @@ def report_device(device: str | None, mdp: MDP | int | None) -> None:
     """Print to stderr which device "auto" selects for an MDP, or for a number of states and edges."""
     if device != "auto" or mdp is None:
         return
-    from limiirl.irl import WORTH_IT, choose_device
+    from limiirl.irl import GPU_MIN_SIZE, choose_device
 
     size = mdp if isinstance(mdp, int) else mdp.n_states + mdp.n_edges
     gpu = choose_device(device, size)
     if gpu is not None:
         name = gpu.name
-    elif size < WORTH_IT:
-        name = f"the CPU ({size:,} states and edges; a GPU is faster from {WORTH_IT:,})"
+    elif size < GPU_MIN_SIZE:
+        name = f"the CPU ({size:,} states and edges; a GPU is faster from {GPU_MIN_SIZE:,})"
     else:
         name = "the CPU (no usable GPU; run with --device gpu for the reason)"
     typer.echo(f"--device auto: computing on {name}.", err=True)
 
 
 def resolve_executor(name: str | None, workers: int | None, scheduler: str | None) -> Executor | None:
-    """Return the executor selected by the options, or None if no option is set; raise if it is not available.
+    """Return the executor that the options select, or None if none is set; raise if it is not available.
 
     >>> resolve_executor(None, 2, None)
     Executor(name='local', workers=2, scheduler=None)

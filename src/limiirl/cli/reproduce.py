@@ -1,4 +1,4 @@
-"""`limiirl reproduce` and `limiirl report`: experiments of the paper and beyond, and their reports."""
+"""`limiirl reproduce` and `limiirl report`: the experiments of the paper, further ones, and their reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 
 from limiirl._progress import show_progress
 from limiirl.cli.inputs import check_page
-from limiirl.cli.options import AsJson, ExecutorName, Scheduler, Workers, resolve_executor
+from limiirl.cli.options import AsJson, Scheduler, Workers, resolve_executor
 from limiirl.cli.roads_inputs import read_matched
 from limiirl.errors import InvalidFile, InvalidParameter
 
@@ -31,13 +31,11 @@ _CITY_DRIVERS, _CITY_TRIPS, _CITY_TRAIN = 60, 20, 400
 
 def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     context: typer.Context,
-    studies: Annotated[list[str], typer.Argument(metavar="STUDY", help="Names of studies or groups, as listed above.")],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Run folder; trials that it contains are not run again.")
-    ] = Path("run"),
+    studies: Annotated[list[str], typer.Argument(metavar="STUDY", help="Studies or groups to run, as listed above.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Run folder; finished trials are skipped.")] = Path("run"),
     repeats: Annotated[
         int | None,
-        typer.Option(help="Number of worlds per study; for drivers, number of splits. [default: depends on the study]"),
+        typer.Option(help="Number of worlds per study, or of splits for drivers. [default: depends on the study]"),
     ] = None,
     network: Annotated[
         Path | None, typer.Option(help="For drivers: road network written by `limiirl roads build`.")
@@ -51,18 +49,20 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     ] = None,
     device: Annotated[str | None, typer.Option(help="For drivers: device (cpu, gpu or auto). [default: cpu]")] = None,
     workers: Workers = None,
-    executor: ExecutorName = None,
+    executor: Annotated[
+        str | None, typer.Option(help="Executor: local (processes) or dask. [default: local; none for drivers]")
+    ] = None,
     scheduler: Scheduler = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed trials again.")] = False,
     report: Annotated[bool, typer.Option(help="Write an HTML report.")] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Run the experiments of the paper and beyond.
+    """Run the experiments of the paper and further ones.
 
     \b
     Paper:   table1, boxplots, demos, wind, clusters, elements, imbalance, margin, mlirl, sigma-girl
-    Beyond:  beyond-models, beyond-elements, beyond-wind
-    Groups:  all (paper), beyond, models (boxplots, mlirl, sigma-girl)
+    Further: beyond-models, beyond-elements, beyond-wind
+    Groups:  all (paper), beyond (further), models (boxplots, mlirl, sigma-girl)
     Drivers: drivers (the driver experiment; cannot be combined with other studies)
 
     Without --network and --matches, the driver experiment uses a synthetic city. To resume an interrupted run, run the
@@ -73,19 +73,25 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     if studies == ["drivers"]:
         _reproduce_drivers(run, network, matches, {"n_splits": repeats, "n_train": train, "device": device})
         return
-    if any(option is not None for option in (network, matches, train, device)):
-        raise InvalidParameter(
-            "--network, --matches, --train and --device apply to `limiirl reproduce drivers` only.", parameter="studies"
-        )
+    for name, value in (("network", network), ("matches", matches), ("train", train), ("device", device)):
+        if value is not None:
+            rule = "applies to `limiirl reproduce drivers` only"
+            raise InvalidParameter.of(name, str(value), rule, remedy=f"Omit --{name}.")
     if "drivers" in studies:
-        raise InvalidParameter("STUDY cannot combine drivers with other studies.", parameter="studies", value="drivers")
-    # The address of a cluster does not belong in a report.
+        others = " ".join(name for name in studies if name != "drivers")
+        raise InvalidParameter(
+            f"STUDY cannot combine drivers with other studies; got {' '.join(studies)}. Run `limiirl reproduce "
+            f"drivers` and `limiirl reproduce {others}` separately.",
+            parameter="studies",
+            value="drivers",
+        )
+    # Reports are published, so they must not contain the address of a cluster.
     words = [word.replace(scheduler, "ADDRESS") if scheduler else word for word in context.obj]
     _reproduce_studies(run, studies, repeats, words)
 
 
 class _Run(NamedTuple):
-    """Options common to all experiments."""
+    """Options of studies and of the driver experiment."""
 
     out: Path
     executor: Executor | None
@@ -95,7 +101,7 @@ class _Run(NamedTuple):
 
 
 def _reproduce_studies(run: _Run, names: list[str], repeats: int | None, words: list[str]) -> None:
-    """Run the trials that are missing from the folder, print the results, and write the report."""
+    """Run the trials that are missing from the run folder, print the results, and write the report."""
     from limiirl.experiments import Store, choose_studies, iterate_trials, judge_claims, run_studies
     from limiirl.report.studies import gather, summarise_run
 
@@ -120,7 +126,7 @@ def _reproduce_studies(run: _Run, names: list[str], repeats: int | None, words: 
 def _reproduce_drivers(
     run: _Run, network: Path | None, matches: Path | None, settings: dict[str, int | str | None]
 ) -> None:
-    """Run the trials that are missing from the folder, print the table, and write the report."""
+    """Run the trials that are missing from the run folder, print the table, and write the report."""
     from limiirl.experiments import run_drivers
 
     check_page(run.out / "report" if run.report else None)
@@ -154,7 +160,7 @@ def _report_failures(counts: RunCounts) -> None:
 
 
 def _count_trials(counts: RunCounts) -> dict[str, Any]:
-    """Return the counts of a run for JSON."""
+    """Return the trial counts of a run as JSON types."""
     failed = [{"spec": r.spec, "seed": r.seed, "error": r.error} for r in counts.failures]
     numbers = {"total": counts.total, "skipped": counts.skipped, "run": counts.done}
     return numbers | {"failed_before": counts.failed_before, "failed": failed}
@@ -192,13 +198,15 @@ def _plain(results: DriverResults) -> dict[str, Any]:
 def _read_drivers(
     network: Path | None, matches: Path | None, settings: dict[str, int | str | None]
 ) -> tuple[DriverData, DriverPlan]:
-    """Return the data and the plan; the data are simulated in a synthetic city if no files are given."""
+    """Return the data and the plan; without files, simulate the data in a synthetic city."""
     from limiirl.experiments import DriverData, DriverPlan
     from limiirl.roads import City
 
     more: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     if (network is None) != (matches is None):
-        raise InvalidParameter("--network and --matches must be passed together.", parameter="network")
+        name, other = ("network", "matches") if matches is None else ("matches", "network")
+        rule, remedy = f"requires --{other}", "Pass both options, or neither to use a synthetic city."
+        raise InvalidParameter.of(name, str(network or matches), rule, remedy=remedy)
     if network is None or matches is None:
         city = City()
         demos = city.drive(_CITY_DRIVERS, _CITY_TRIPS, 0).demos
@@ -242,7 +250,7 @@ def _format(interval: Interval) -> str:
 
 
 def report(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder written by `limiirl reproduce`.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `limiirl reproduce`.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Output folder. [default: RUN/report]")] = None,
     as_json: AsJson = False,
 ) -> None:

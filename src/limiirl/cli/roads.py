@@ -41,16 +41,17 @@ def build(  # noqa: PLR0913 (a command's options, each with a default)
             help="OpenStreetMap file (.osm, .osm.gz, .osm.pbf), or folder with osm_ways.jsonl.gz and osm_nodes.csv.gz.",
         ),
     ],
-    nodes: Annotated[Path | None, typer.Option(help="Node file (.csv.gz), if SOURCE is osm_ways.jsonl.gz.")] = None,
+    nodes: Annotated[Path | None, typer.Option(help="Node file (.csv.gz) for SOURCE osm_ways.jsonl.gz.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Output file.")] = Path("network.npz"),
     service: Annotated[bool, typer.Option("--service", help="Include service roads.")] = False,
     u_turns: Annotated[bool, typer.Option("--u-turns", help="Allow U-turns.")] = False,
     component: Annotated[
         str,
-        typer.Option(help="Largest component to keep: street_nodes (connected by streets), turns (by turns) or all."),
+        typer.Option(help="Keep the largest component connected by streets (street_nodes) or by turns, or keep all."),
     ] = "street_nodes",
     centre: Annotated[
-        str | None, typer.Option(metavar="LAT,LON", help="Centre of the regions. [default: middle of the map]")
+        str | None,
+        typer.Option(metavar="LAT,LON", help="Centre of the regions in the features. [default: middle of the map]"),
     ] = None,
     page: options.Page = None,
     as_json: options.AsJson = False,
@@ -59,12 +60,13 @@ def build(  # noqa: PLR0913 (a command's options, each with a default)
 
     States are directed road segments, and transitions are legal turns.
     """
+    from limiirl._validation import check_choice
     from limiirl.roads import build as build_network
     from limiirl.roads import summarize
 
     check_file(out)
     check_page(page)
-    part = None if component == "all" else component
+    part = None if check_choice(component, "component", ("street_nodes", "turns", "all")) == "all" else component
     with show_progress() as progress:
         progress(0, None, f"building a network from {source}")
         network = build_network(
@@ -91,15 +93,15 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Output file.")] = Path("matches.npz"),
-    method: Annotated[str, typer.Option(help="Matching method: hmm (Viterbi) or particles.")] = "hmm",
+    method: Annotated[str, typer.Option(help="Matching method: hmm (Viterbi) or particles (particle filter).")] = "hmm",
     step_s: Annotated[float, typer.Option("--step", help="Seconds between fixes, if the file has no times.")] = 15.0,
     trim: Annotated[
-        float, typer.Option(help="Metres to remove from both ends of each trip, for privacy.", min=0.0)
+        float, typer.Option(help="Remove this many metres from both ends of each trip, for privacy.", min=0.0)
     ] = 0.0,
     mask: Annotated[
         list[str] | None,
         typer.Option(
-            "--mask", metavar="LAT,LON,METRES", help="Circle in which fixes are removed, for privacy. Repeatable."
+            "--mask", metavar="LAT,LON,METRES", help="Remove the fixes in this circle, for privacy. Repeatable."
         ),
     ] = None,
     swap: Annotated[bool, typer.Option("--swap", help="Swap latitude and longitude.")] = False,
@@ -108,20 +110,21 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
         typer.Option(
             "--columns",
             metavar="ROLE=NAME",
-            help="Column names, for example lat=Breite,lon=Laenge; an empty name ignores a role. Repeatable.",
+            help="Name of a column, for example lat=Breite; ROLE= ignores a column. Repeatable.",
         ),
     ] = None,
     sigma_m: Annotated[
-        float | None, typer.Option("--sigma", help="GPS noise in metres. [default: estimated from the trips]")
+        float | None,
+        typer.Option("--sigma", help="GPS noise (standard deviation) in metres. [default: estimated from the trips]"),
     ] = None,
     no_examples: options.NoExamples = False,
-    seed: Annotated[int, typer.Option(help="Random seed of --method particles; --trim is not reproducible.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of --method particles. --trim is random and not seeded.")] = 0,
     page: options.Page = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Match GPS traces to a road network.
 
-    Prints how many trips were matched, and how many fixes were dropped, by reason.
+    Prints the numbers of matched trips and, by reason, of dropped fixes.
     """
     from limiirl.roads import clean, measure_quality, privacy, read_trips
     from limiirl.roads import match as match_trips
@@ -172,18 +175,18 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
         typer.Option(
             "--intents",
             "-k",
-            help="Number of styles, stick_breaking (estimate with a Gaussian mixture) or select (cross-validate).",
+            help="Number of styles; or stick_breaking (estimate with a Gaussian mixture) or select (cross-validate).",
         ),
     ] = "stick_breaking",
     model: Annotated[
-        str, typer.Option(help="Model: MaxEnt, or DestinationMaxEnt (conditional on the destination).")
+        str, typer.Option(help="Single-intent model: MaxEnt, or DestinationMaxEnt (given the destination).")
     ] = "MaxEnt",
     features: Annotated[str, typer.Option(help="Road features: paper (24 dimensions) or plain.")] = "paper",
     gamma: Annotated[float, typer.Option(help="Discount factor.")] = 1.0,
     trips: Annotated[
         int | None, typer.Option("--trips", help="Size of a random sample of the trips. [default: all]")
     ] = None,
-    by_driver: Annotated[bool, typer.Option("--by-driver", help="Assign one style per driver.")] = False,
+    by_driver: Annotated[bool, typer.Option("--by-driver", help="Assign one style per driver, not per trip.")] = False,
     init: options.Init = "kmeans",
     out: options.MixtureOut = Path("styles"),
     no_examples: options.NoExamples = False,
@@ -206,9 +209,10 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     check_page(page)
     backend = options.resolve_executor(executor, workers, scheduler)
     if backend is not None and n_intents != "select":
-        raise InvalidParameter(
-            "--executor, --workers and --scheduler require --intents select.", parameter="executor", value=executor
-        )
+        given = {"executor": executor, "workers": workers, "scheduler": scheduler}
+        name = next(name for name, value in given.items() if value is not None)
+        rule, remedy = "requires --intents select", f"Pass --intents select, or omit --{name}."
+        raise InvalidParameter.of(name, given[name], rule, remedy=remedy)
     roads, matched = read_matched(network, matches)
     options.report_device(device, roads.n_segments + roads.n_turns)
     usable, excluded = matched.demonstrations(), matched.selection()[1]

@@ -1,4 +1,4 @@
-"""Inputs of the road commands (networks, matched trips, points, columns, samples), and formatting of results."""
+"""Read and validate the inputs of the road commands, and format their results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read_network(path: Path) -> RoadNetwork:
 def _check_not_folder(path: Path, command: str) -> Path:
     if path.is_dir():
         raise InvalidFile(
-            f"{path} is a folder, not a file. Pass an .npz file written by `limiirl roads {command}`.",
+            f"{path} is a folder. Pass an .npz file written by `limiirl roads {command}`.",
             parameter="path",
             value=str(path),
         )
@@ -36,7 +36,7 @@ def read_matched(network: Path, matches: Path) -> tuple[RoadNetwork, Matches]:
     roads, matched = read_network(network), Matches.load(_check_not_folder(matches, "match"))
     if matched.settings.get("network", roads.fingerprint()) != roads.fingerprint():
         raise InvalidFile(
-            f"{matches} was matched to another network than {network}. Pass that network, or match the trips again.",
+            f"{matches} was matched to a network other than {network}. Pass that network, or match the trips again.",
             parameter="matches",
             value=str(matches),
         )
@@ -44,7 +44,7 @@ def read_matched(network: Path, matches: Path) -> tuple[RoadNetwork, Matches]:
 
 
 def parse_columns(options: list[str]) -> dict[str, str | None] | None:
-    """Return the column name of each role from comma-separated ROLE=NAME; an empty name ignores a role.
+    """Parse comma-separated ROLE=NAME to a mapping from role to column name, or to None if the name is empty.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def parse_columns(options: list[str]) -> dict[str, str | None] | None:
 
     columns: dict[str, str | None] = {}
     for text in options:
-        # A comma separates pairs only if another role follows; otherwise it is part of a name.
+        # A comma that is not followed by a role and "=" is part of a column name.
         for pair in re.split(rf",(?=(?:{'|'.join(COLUMN_NAMES)})=)", text):
             role, equals, name = pair.partition("=")
             if not equals:
@@ -69,17 +69,25 @@ def parse_columns(options: list[str]) -> dict[str, str | None] | None:
 def check_file(out: Path) -> None:
     """Raise before a computation if its output file cannot be written."""
     if out.is_dir():
-        raise InvalidFile(f"--out {out} is a folder, not a file.", parameter="out", value=str(out))
+        raise InvalidFile(f"--out {out} is a folder. Pass a file name.", parameter="out", value=str(out))
     if not out.parent.is_dir():
-        raise InvalidFile(f"--out {out} is in a folder that does not exist.", parameter="out", value=str(out))
+        raise InvalidFile(
+            f"--out {out} is in a folder that does not exist. Create {out.parent} first.",
+            parameter="out",
+            value=str(out),
+        )
 
 
 def check_trips(trips: Trips, path: Path) -> None:
     """Raise if a file contains no usable trips."""
     if len(trips) == 0:
         n = len(trips.skipped)
-        reason = f" {plural(n, 'trip')} skipped; the first because {trips.skipped[0].reason}." if n else ""
-        raise InvalidTrips(f"{path} contains no usable trips.{reason}", parameter="trips", value=str(path))
+        reason = f" ({plural(n, 'trip')} skipped; the first one: {trips.skipped[0].reason})" if n else ""
+        raise InvalidTrips(
+            f"{path} contains no usable trips{reason}. Pass trips with at least two fixes.",
+            parameter="trips",
+            value=str(path),
+        )
 
 
 def check_cleaned(cleaned: CleanedTrips, path: Path) -> None:
@@ -102,7 +110,7 @@ def _parse_numbers(text: str, parameter: str, rule: str) -> tuple[float, ...]:
 
 
 def parse_point(text: str | None, parameter: str = "centre") -> tuple[float, float] | None:
-    """Return the latitude and longitude of LAT,LON."""
+    """Parse LAT,LON."""
     rule = "must be LAT,LON in degrees, for example 41.148,-8.633"
     if text is None:
         return None
@@ -113,7 +121,7 @@ def parse_point(text: str | None, parameter: str = "centre") -> tuple[float, flo
 
 
 def parse_zones(options: list[str]) -> list[tuple[float, ...]]:
-    """Return circles LAT,LON,METRES as tuples, which `mask_zones` validates.
+    """Parse circles LAT,LON,METRES, which `mask_zones` validates.
 
     Examples
     --------
@@ -148,7 +156,7 @@ def sample_demos(demos: Any, n: int | None, seed: int) -> Any:
 
 
 def format_facts(facts: dict[str, Any]) -> str:
-    """Return facts as text with one fact per line; nested facts are indented."""
+    """Return facts as text with one line per fact; nested facts are indented."""
     lines = []
     for name, value in facts.items():
         if isinstance(value, dict):

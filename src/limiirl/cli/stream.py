@@ -15,10 +15,10 @@ from limiirl.cli import options
 from limiirl.cli.inputs import check_exists, check_target, make_mixture
 from limiirl.cli.roads_inputs import plural
 
-app = options.make_app("Fit data sets larger than memory.", "stream features demos/ --mdp town.npz --out features")
+app = options.make_app("Fit data sets that exceed memory.", "stream features demos/ --mdp town.npz --out features")
 
 Store = Annotated[Path, typer.Argument(metavar="STORE", help="Folder written by `limiirl stream features`.")]
-Verify = Annotated[bool, typer.Option("--verify", help="Verify the checksums of all files first.")]
+Verify = Annotated[bool, typer.Option("--verify", help="Verify the checksums of the store first.")]
 
 
 def features(
@@ -31,16 +31,16 @@ def features(
     mdp: Annotated[Path, typer.Option("--mdp", help="MDP file (.npz) written by MDP.save.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Output folder of the features.")] = Path("features"),
     by_group: Annotated[
-        bool, typer.Option("--by-group", help="Assign one intent per group; each group must be in one file.")
+        bool, typer.Option("--by-group", help="Assign one intent per group; a group must not span several files.")
     ] = False,
     executor: options.ExecutorName = None,
     workers: options.Workers = None,
     scheduler: options.Scheduler = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Compute the features of demonstrations, file by file.
+    """Write the features of demonstrations to a store.
 
-    To resume an interrupted command, run it again.
+    Reads one file at a time. To resume an interrupted command, run it again.
     """
     from limiirl import MDP
     from limiirl.streams import write_features
@@ -72,11 +72,11 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     n_intents: options.NIntents,
     out: options.MixtureOut = Path("mixture"),
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Checkpoint file, written after every iteration; an existing one is resumed.")
+        Path | None, typer.Option(help="Checkpoint file, updated after every iteration; an existing file is resumed.")
     ] = None,
     init: options.Init = "kmeans",
     reward_init: options.RewardInit = "mle",
-    sample: Annotated[int, typer.Option(help="Number of sampled rows for the initialisation.")] = 50_000,
+    sample: Annotated[int, typer.Option(help="Number of rows sampled for the initialisation.")] = 50_000,
     settings: options.Setting = [],  # noqa: B006 (typer reads the default, which is never changed)
     seed: options.Seed = 0,
     verify: Verify = False,
@@ -146,7 +146,7 @@ def assign(  # noqa: PLR0913 (a command's options, each with a default)
         opened.verify()
     fitted = IntentMixture.load(mixture)
     if device is not None:
-        fitted.irl_.device = device  # the device of the fit may be absent here
+        fitted.irl_.device = device  # the device of the fit may not be available here
     backend = options.resolve_executor(executor, workers, scheduler)
     with show_progress("assigning intents", every_s=0.0) as progress:
         paths = write(fitted, opened, out, executor=backend, progress=progress)
@@ -157,7 +157,7 @@ def assign(  # noqa: PLR0913 (a command's options, each with a default)
 
 
 class _Meter:
-    """Progress of a streamed fit: iteration, rows per second and, on a terminal, number of rows read."""
+    """Reports the iteration, the rows per second and, on a terminal, the rows read by a streamed fit."""
 
     def __init__(self, n: int, progress: Progress) -> None:
         self.n, self.progress = n, progress

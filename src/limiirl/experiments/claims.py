@@ -1,8 +1,8 @@
-"""Claims of the paper and of the studies beyond it, each with a verdict from the records.
+"""Claims of the paper and of further studies, and verdicts on them from the records.
 
 A measure is lower in one cell of a study than in another if both paired tests, Student's and Wilcoxon's, reject
 equality with p < 0.01 over their common worlds. Two cells are equivalent if the 99 % interval of their difference lies
-within a margin (`margin_of`), and not equivalent if it lies outside. Otherwise the claim is open.
+within a margin (`margin_of`), and not equivalent if it lies outside the margin. Otherwise the claim is open.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from limiirl.experiments.studies import BETTER_STARTS, ML_IRL, PAPER_LENGTH, STU
 HOLDS, FAILS, OPEN = "holds", "does not hold", "open"
 HARD, MEAN, SUPERVISED = "k-means, MLE", "k-means, mean", "supervised"
 RANDOM, UNIFORM = "random rewards", "random responsibilities"
-# The paper does not state which soft clustering it uses: a GMM with a tied covariance, initialised by k-means, and one
-# with full covariances and random initialisations are compared.
+# The paper does not state its soft clustering. Two are compared: a GMM with a tied covariance, initialised by k-means,
+# and a GMM with full covariances and random initialisations.
 TIED, SOFT = "GMM, MLE", "full GMM, MLE"
 RANDOM_GMM = "full GMM, random starts"
 _SOFT_KINDS = ((RANDOM_GMM, SOFT), ("GMM", TIED))
 QUALITY = ("anid", "gevd")
-# With fewer worlds Wilcoxon's test cannot reach p < 0.01.
+# With fewer worlds, Wilcoxon's test cannot reach p < 0.01.
 _MIN_WORLDS = 8
 _SYMBOLS = {
     "demos": "N",
@@ -56,7 +56,7 @@ MARGINS = {"nll": 0.1, "anid": 0.02, "gevd": 0.5, "n_iter": 5.0}
 """Equivalence margins: the largest differences that are considered negligible."""
 
 CAUSAL_GEVD = 0.1
-"""Equivalence margin of GEVD for causal models, whose GEVD is about a tenth of MaxEnt's."""
+"""Equivalence margin of GEVD for causal models, whose GEVD is about a tenth of the GEVD of MaxEnt."""
 
 
 def margin_of(measure: str, model: str) -> float:
@@ -82,8 +82,8 @@ class PairedDifference:
     Attributes
     ----------
     sign : int or None
-        -1 if the first mean is significantly lower than the second, 1 if it is significantly higher, 0 if neither, and
-        None if there are too few worlds.
+        -1 if the first mean is significantly lower than the second, 1 if it is significantly higher, 0 if the
+        difference is not significant, and None if there are too few worlds.
     text : str
         Means, difference and p-value.
     low, high : float
@@ -121,7 +121,7 @@ def compare_cells(results: Results, first: Cell, second: Cell, measure: str, lab
     p = max(comparison.p_t, comparison.p_wilcoxon)
     text = f"{name} {means[0]:.3g} against {means[1]:.3g}{at}, difference {difference} (p = {p:.1g})"
     models = {_model(results, cell) for cell in (first, second)}
-    # Equivalence is tested within a model only.
+    # Equivalence is tested only between cells with the same model.
     margin = margin_of(measure, models.pop()) if len(models) == 1 else math.nan
     return PairedDifference(sign, text, difference.low, difference.high, margin)
 
@@ -183,7 +183,7 @@ def get_symbol(results: Results) -> str:
 def compare_means(
     results: Results, first: str, second: str, xs: tuple[Point, ...], measures: Iterable[str]
 ) -> list[PairedDifference]:
-    """Compare two methods, averaged over points of the axis within each world."""
+    """Compare two methods by their averages over points of the axis, world by world."""
     if len(results.study.points) == 1:
         label = ""
     elif len(xs) == 1:
@@ -203,7 +203,7 @@ def compare_each(
 
 
 def compare_ends(results: Results, methods: Iterable[str], measures: Iterable[str]) -> list[PairedDifference]:
-    """Compare each method at the first point of the axis with itself at the last."""
+    """Compare the first point of the axis with the last point, for each method."""
     first, last = results.study.points[0], results.study.points[-1]
     label = f"{get_symbol(results)} = {first} and {last}"
     return [
@@ -280,7 +280,7 @@ def _wind(results: Results) -> list[Claim]:
     ]
 
 
-_E = 3  # elements in the study of K
+_E = 3  # number of elements in the study "clusters"
 
 
 def _clusters(results: Results) -> list[Claim]:
@@ -307,7 +307,7 @@ def _clusters(results: Results) -> list[Claim]:
 
 
 def _judge_decrease(differences: Sequence[PairedDifference]) -> str:
-    """Return the verdict on: GEVD decreases with each additional intent up to K = E, and is equivalent from there."""
+    """Return the verdict on the claim that GEVD decreases with K up to K = E and is constant from there."""
     verdicts = judge_lower(differences[: _E - 1]), judge_equivalent(differences[_E - 1 :])
     return FAILS if FAILS in verdicts else OPEN if OPEN in verdicts else HOLDS
 
@@ -410,7 +410,7 @@ def _sigma(results: Results) -> list[Claim]:
 
 BASELINE, BEST = "MaxEnt", "MaxCausalEnt"
 NEAR = MARGINS["anid"]
-"""Largest difference in ANID at which a method is considered as good as supervision."""
+"""Largest difference in ANID at which a method counts as good as supervision."""
 MANY = (4, 5, 6)
 """Numbers of intents at which initialisations are compared with supervision and with k-means."""
 CAUSAL = (BEST, "ML-IRL", "ML-IRL, paper's", "ML-IRL, averaged")
@@ -462,7 +462,7 @@ def _near(results: Results) -> Iterator[Claim]:
 def _better_starts(results: Results, among: tuple[Point, ...]) -> Iterator[Claim]:
     """Yield the claims that initialisations better than k-means reduce the mean ANID over all points.
 
-    The points are fixed in advance: selecting those at which k-means failed would favour the other initialisations.
+    The points are fixed in advance. Selecting points at which k-means failed would favour the other initialisations.
     """
     for start in BETTER_STARTS:
         for model in _models(results):

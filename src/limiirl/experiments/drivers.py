@@ -1,7 +1,7 @@
 """The driver experiment: initialisations and discounts compared on random splits of matched trips.
 
-The settings of a trial are a `DriverSpec`, its seed is the index of the split. The plan and the fingerprint of the
-trips are in the header of the run.
+The settings of a trial are a `DriverSpec`, and its seed is the index of the split. The header of the run contains the
+plan and the fingerprint of the trips.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ DRIVER_METHODS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "random rewards": {"init": "random_rewards"},
     }
 )
-"""Methods by name, as parameters of `IntentMixture`. Mean rewards are clipped to the bounds: outside the bounds, cycles
-of maximum length dominate the partition function."""
+"""Methods by name, as parameters of `IntentMixture`. Mean rewards are clipped to the bounds, because outside the bounds
+cycles of maximum length dominate the partition function."""
 
 DESTINATION_METHODS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {f"{ONE_INTENT}, to a destination": {}, "k-means, MLE, to a destination": DRIVER_METHODS["k-means, MLE"]}
 )
-"""Methods with a model that is conditional on the destination; its likelihood is not comparable with other models."""
+"""Methods with a model conditional on the destination, whose likelihood is not comparable with other models."""
 
 
 _COUNTS = ("n_intents", "n_splits", "n_train", "n_test", "max_length", "max_evaluations", "max_iter", "n_routes")
@@ -63,33 +63,33 @@ _COUNTS = ("n_intents", "n_splits", "n_train", "n_test", "max_length", "max_eval
 
 @dataclass(frozen=True)
 class DriverPlan:
-    """Settings of a driver experiment; the defaults are those of the paper, and a discount of 1 for long trips.
+    """Settings of a driver experiment. The defaults are from the paper, except for the additional discount of 1.
 
     Attributes
     ----------
     n_intents : int
         K.
     n_splits, n_train, n_test : int
-        Number of random splits of the trips into halves, number of training trips from one half, and maximum number of
-        test trips from the other half.
+        Number of random splits of the trips into halves, number of training trips in one half, and maximum number of
+        test trips in the other half.
     gammas : tuple of float
         Discount factors; the released code uses 0.999.
     max_length : int
         Maximum length of a trip in segments, and L of the model.
     bounds, destination_bounds : (float, float)
-        Bounds of the rewards, and bounds for the destination model, whose sums over paths converge if short cycles are
+        Bounds of the rewards, and bounds for the destination model, whose path sums converge only if short cycles are
         costly.
     max_evaluations, m_gtol : int, float
-        Maximum number of evaluations, and relative gradient, at which an M-step stops.
+        Stopping criteria of the M-step: number of evaluations, and relative norm of the gradient.
     resp_tol, max_iter : float, int
-        Mean change in the responsibilities, and maximum number of iterations, at which EM stops.
+        Stopping criteria of EM: mean change in the responsibilities, and number of iterations.
     features : {"paper", "plain"}
         Road features; the destination model also counts turns.
     n_routes : int
         Number of test trips whose routes are predicted.
     seed : int
     device : {"cpu", "gpu", "auto"}
-        Part of the settings, because the table reports times.
+        Included in the settings because the table reports times.
     """
 
     n_intents: int = 3
@@ -127,7 +127,7 @@ class DriverPlan:
         check_choice(self.device, "device", ("cpu", "gpu", "auto"))
 
     def trials(self) -> Iterator[tuple[DriverSpec, int]]:
-        """Yield all trials as (settings, split), ordered by first discount, destination models and other discounts."""
+        """Yield all trials as (settings, split): first discount, then destination models, then other discounts."""
         groups = [(DRIVER_METHODS, self.gammas[0]), (DESTINATION_METHODS, 1.0)]
         groups += [(DRIVER_METHODS, gamma) for gamma in self.gammas[1:]]
         for methods, gamma in groups:
@@ -161,7 +161,7 @@ class DriverSpec:
 
     @cached_property
     def hash(self) -> str:
-        """Sixteen hexadecimal digits."""
+        """Hash of the method and the discount, in 16 hexadecimal digits."""
         return hashlib.sha256(json.dumps([self.method, self.gamma]).encode()).hexdigest()[:16]
 
     def to_dict(self) -> dict[str, Any]:
@@ -170,13 +170,13 @@ class DriverSpec:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> DriverSpec:
-        """Return the settings from the values of `to_dict`."""
+        """Create the settings from the result of `to_dict`."""
         return cls(**content)
 
 
 @dataclass(frozen=True, eq=False)
 class DriverData:
-    """A road network, and trips matched to it, whose states are road segments."""
+    """A road network and the trips matched to it; the states of trips are road segments."""
 
     network: RoadNetwork
     demos: Demonstrations
@@ -228,18 +228,18 @@ def driver_mixture(plan: DriverPlan, spec: DriverSpec, split: int) -> IntentMixt
     >>> driver_mixture(DriverPlan(), DriverSpec("one intent", 1.0), 0).n_intents
     1
     """
-    # Not seed + split, which plans of neighbouring seeds would share.
+    # With seed + split, plans with consecutive seeds would share seeds.
     seed = int(np.random.SeedSequence([plan.seed, split]).generate_state(1)[0])
-    capped: dict[str, Any] = {
+    options: dict[str, Any] = {
         "solver": "lbfgs",
         "gtol": plan.m_gtol,
         "max_evaluations": plan.max_evaluations,
         "device": plan.device,
     }
     if spec.to_destination:
-        irl: Any = DestinationMaxEnt(bounds=plan.destination_bounds, **(capped | {"solver": "bfgs"}))
+        irl: Any = DestinationMaxEnt(bounds=plan.destination_bounds, **(options | {"solver": "bfgs"}))
     else:
-        irl = MaxEnt(max_length=plan.max_length, bounds=plan.bounds, **capped)
+        irl = MaxEnt(max_length=plan.max_length, bounds=plan.bounds, **options)
     return IntentMixture(
         1 if spec.method.startswith(ONE_INTENT) else plan.n_intents,
         irl,
@@ -254,9 +254,9 @@ def driver_mixture(plan: DriverPlan, spec: DriverSpec, split: int) -> IntentMixt
 def run_driver_trial(
     data: DriverData, plan: DriverPlan, spec: DriverSpec, split: int, baselines: Mapping[str, FloatArray] | None = None
 ) -> DriverRecord:
-    """Fit and evaluate one mixture; apart from times, the record depends on the arguments only.
+    """Fit and evaluate one mixture; except for the times, the record depends on the arguments only.
 
-    `baselines` are those of the split, by default computed with `measure_baselines`.
+    `baselines` is the result of `measure_baselines` for the split, which is computed if it is None.
     """
     mdp = data.mdp(plan, spec)
     train, test = data.split(plan, split)
@@ -264,8 +264,8 @@ def run_driver_trial(
         warnings.simplefilter("ignore", LimiirlWarning)  # the record contains the same information
         warnings.simplefilter("ignore", SklearnConvergenceWarning)
         start, seconds_start = _time_fit(driver_mixture(plan, spec, split).set_params(max_iter=0), mdp, train)
-        again = driver_mixture(plan, spec, split).set_params(init=start.ensemble_)
-        mixture, seconds_em = _time_fit(again, mdp, train)
+        restarted = driver_mixture(plan, spec, split).set_params(init=start.ensemble_)
+        mixture, seconds_em = _time_fit(restarted, mdp, train)
     each = mixture.irl_.log_prob(mdp, mixture.thetas_, test)
     test_nll = -logsumexp(each + np.log(mixture.weights_), axis=1)
     missed, surplus = measure_routes(data, mixture, test[: plan.n_routes])
@@ -302,9 +302,9 @@ def run_driver_trial(
 def measure_routes(data: DriverData, mixture: IntentMixture, test: Demonstrations) -> FloatArray:
     """Return the errors of predicted routes (2, N), as fractions of distance.
 
-    The first row is the fraction of each trip that is not on its predicted route, the second row the fraction of the
-    predicted route that is not on the trip. Routes are predicted from the first and last segment with a discount of 1;
-    with a smaller discount a route would depend on its origin.
+    The first row is the fraction of each trip that is not on its predicted route, and the second row is the fraction of
+    the predicted route that is not on the trip. Routes are predicted between the first and the last segment, with a
+    discount of 1, because with a smaller discount the cost of an edge would depend on its distance from the origin.
     """
     routes = Forecaster(mixture).predict_routes(test.start_states, test.last_states)
     return _compare_routes(data, test, routes)
@@ -322,7 +322,7 @@ def measure_baselines(data: DriverData, plan: DriverPlan, split: int) -> dict[st
 
 
 def _compare_routes(data: DriverData, test: Demonstrations, routes: Demonstrations) -> FloatArray:
-    # Measured in both directions, because the missed distance alone would favour detours.
+    # Both directions are measured, because the missed distance alone would favour detours.
     lengths = data.network.length_m
     return np.stack(
         [missing_distance_fraction(test, routes, lengths), missing_distance_fraction(routes, test, lengths)]
@@ -336,7 +336,7 @@ def _time_fit(mixture: IntentMixture, mdp: MDP, demos: Demonstrations) -> tuple[
 
 @dataclass(frozen=True)
 class DriverRow:
-    """Row of the table: a method at a discount, over its splits.
+    """Row of the table: statistics of a method at a discount over the splits.
 
     Attributes
     ----------
@@ -344,8 +344,8 @@ class DriverRow:
     n : int
         Number of splits.
     iterations, minutes, nll, missed, surplus : Interval
-        EM iterations, wall time, test NLL per trip, and the errors of `measure_routes`. Splits overlap, so the
-        intervals are too narrow; for a single split they are NaN.
+        EM iterations, wall time, test NLL per trip, and errors of predicted routes (`measure_routes`). The intervals
+        are too narrow, because splits overlap; for a single split they are NaN.
     gain : Interval or None
         Test NLL of the single-intent model minus the test NLL of this method, per split; None for one intent.
     n_better : int
@@ -366,7 +366,7 @@ class DriverRow:
 
 @dataclass(frozen=True, eq=False)
 class DriverResults:
-    """Records of successful and of failed trials, in the order of the plan; `counts` is set if the plan was run."""
+    """Records of successful and failed trials in the order of the plan; `counts` is set by `run_drivers`."""
 
     plan: DriverPlan
     records: tuple[DriverRecord, ...]
@@ -443,7 +443,7 @@ def _interval(values: list[float]) -> Interval:
 
 @dataclass(eq=False)
 class _Attempt:
-    """Function that runs a trial; it is sent to each worker once, and caches the baselines of each split."""
+    """Callable that runs a trial and caches the baselines of each split; it is sent to each worker once."""
 
     data: DriverData
     plan: DriverPlan
@@ -482,7 +482,7 @@ def run_drivers(
     splits : sequence of int, optional
         Splits to run; several machines can run different splits in the same folder.
     executor : Executor, optional
-        By default trials run sequentially on all threads; an executor runs each trial on one thread.
+        By default, trials run sequentially with all threads; an executor runs each trial on one thread.
     retry_failed : bool
         Whether to run failed trials again.
     """
@@ -511,7 +511,7 @@ def run_drivers(
 
 
 def read_drivers(folder: str | PathLike[str]) -> DriverResults:
-    """Return the results of a driver experiment, which may be incomplete, from its folder."""
+    """Read the results of a driver experiment, which may be incomplete, from its folder."""
     store = _open(folder, create=False)
     try:
         content: dict[str, Any] = store.header["plan"]
@@ -552,7 +552,7 @@ class DriverExample:
     mixture : IntentMixture
         Mixture initialised by hard clustering, with the responsibilities of `trips`.
     guide : IntentMixture
-        Mixture conditional on the destination, for forecasts.
+        Mixture of destination models, for forecasts.
     """
 
     split: int

@@ -1,4 +1,4 @@
-"""Problems of trials: a world with demonstrations or agents, and the ground truth.
+"""Data of a trial: a world with demonstrations or agents, and the ground truth.
 
 Paper: section "ElementWorld Results", experimental configuration.
 """
@@ -88,14 +88,14 @@ def nan_to_none(value: float) -> float | None:
 # A few problems are cached, because consecutive trials apply different methods to the same data.
 @lru_cache(maxsize=4)
 def _make_problem(world: str, given: Parameters, sizes: tuple[int, int], imbalance: float, seed: int) -> WorldProblem:
-    made: IntentWorld = WORLDS[check_choice(world, "world", tuple(WORLDS))](**dict(given), seed=seed)
-    truth, weights = made.ensemble, None
+    instance: IntentWorld = WORLDS[check_choice(world, "world", tuple(WORLDS))](**dict(given), seed=seed)
+    truth, weights = instance.ensemble, None
     if imbalance:
         weights = geometric_weights(truth.n_intents, imbalance)
         truth = RewardEnsemble(weights, truth.thetas)
-    demos, labels = made.sample(sizes[0], seed=2 * seed, weights=weights)
-    test, test_labels = made.sample(sizes[1], seed=2 * seed + TEST_SET, weights=weights)
-    return WorldProblem(made, truth, demos, labels, test, test_labels)
+    demos, labels = instance.sample(sizes[0], seed=2 * seed, weights=weights)
+    test, test_labels = instance.sample(sizes[1], seed=2 * seed + TEST_SET, weights=weights)
+    return WorldProblem(instance, truth, demos, labels, test, test_labels)
 
 
 def make_problem(spec: Spec, seed: int) -> WorldProblem:
@@ -114,7 +114,7 @@ def make_problem(spec: Spec, seed: int) -> WorldProblem:
 class AgentsProblem:
     """Training and test agents with labels (M,).
 
-    `plan_mdp` and `truth` are the MDP and the true rewards if learned rewards can be compared with them, else None.
+    If learned rewards can be compared with the truth, `plan_mdp` is the MDP and `truth` contains the true rewards.
     """
 
     demos: Agents
@@ -126,7 +126,7 @@ class AgentsProblem:
 
     @property
     def mdp(self) -> None:
-        """None: models of agents are fitted without an MDP."""
+        """None, because models of agents are fitted without an MDP."""
         return None
 
     @property
@@ -139,7 +139,7 @@ class AgentsProblem:
         return np.asarray(irl.features(None, self.demos))
 
     def rewards(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Convert cost weights to rewards (K, d) or vice versa; without an MDP they are equal."""
+        """Convert cost weights to rewards (K, d) or vice versa; without an MDP, return them unchanged."""
         return weights if self.plan_mdp is None else -weights
 
     def scores(self, mixture: IntentMixture) -> dict[str, Any]:
@@ -194,8 +194,8 @@ def _convert_to_agents(spec: Spec, n_agents: int, seed: int) -> AgentsProblem:
     problem = make_problem(spec, seed)
     mdp = problem.world.mdp
     if mdp.state_features is None or mdp.n_features != mdp.n_state_features:
-        raise InvalidParameter.of("world", spec.world, "must have state features only, if n_agents is given")
-    # Costs are learned, because Sigma-GIRL's weights are nonnegative and all true rewards in these worlds nonpositive.
+        raise InvalidParameter.of("world", spec.world, "must have state features only if n_agents is set")
+    # Costs are learned, because the weights of Sigma-GIRL are nonnegative and the true rewards are nonpositive.
     costs = -mdp.state_features
     given = ((problem.demos, problem.labels), (problem.test, problem.test_labels))
     demos, test = (

@@ -1,4 +1,4 @@
-"""Records of trials, which are reproducible except for times."""
+"""Records of trials, which are reproducible except for the times."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class AnySpec(Protocol):
 
     @classmethod
     def from_dict(cls, content: Any, /) -> Self:
-        """Return the settings from the values of `to_dict`."""
+        """Create the settings from the result of `to_dict`."""
 
 
 @dataclass(frozen=True)
 class BaseRecord:
     """Outcome of one trial, identified by the hash of its settings and its seed.
 
-    For a failed trial, `error` is the error message in one line and `trace` the stack trace; otherwise both are empty.
+    If the trial failed, `error` is the error message and `trace` the stack trace; otherwise both are empty.
     """
 
     spec: str
@@ -45,7 +45,7 @@ class BaseRecord:
 
     @property
     def key(self) -> tuple[str, int]:
-        """Hash of the settings, and seed."""
+        """The hash of the settings and the seed."""
         return self.spec, self.seed
 
     @property
@@ -62,7 +62,7 @@ class BaseRecord:
 class Record(BaseRecord):
     """Outcome of one trial in a world.
 
-    Fields with the suffix `_start` are evaluated for the initial ensemble. Missing values are None.
+    Fields with the suffix `_start` are the scores of the initial ensemble. Missing values are None.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class Record(BaseRecord):
 
 
 def describe_error(error: Exception) -> tuple[str, str]:
-    """Return an error in one line, and its stack trace without folder names, because records are published."""
+    """Return an error message and a stack trace; folder names are removed, because records are published."""
     message = str(error).strip().splitlines() or ["no message"]
     frames = traceback.extract_tb(error.__traceback__)
     stack = [f"{Path(f.filename).name}:{f.lineno} in {f.name}: {f.line}" for f in frames]

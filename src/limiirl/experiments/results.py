@@ -19,18 +19,18 @@ from limiirl.metrics import Comparison, Interval, agrees_with, compare_paired, m
 from limiirl.worlds import WORLDS, IntentWorld
 
 Cell = tuple[str, Point | tuple[Point, ...]]
-"""A method at a point of a study's axis, or at several points, which are averaged per world."""
+"""A method at one point of a study's axis, or averaged within each world over several points."""
 
 MEASURES = {"n_iter": "iterations", "seconds": "seconds", "nll": "NLL", "anid": "ANID", "gevd": "GEVD"}
 """Measures that the paper reports, by their names in a record."""
 
 TIES = {"nll": 1e-4, "anid": 1e-4, "gevd": 1e-3}
-"""Largest differences that count as ties: EM runs that converge to the same solution differ by less."""
+"""Largest differences that count as ties. EM runs that converge to the same solution differ by less."""
 
 
 @dataclass(frozen=True)
 class GevdFlow:
-    """GEVD of the rewards of a method, with the flow and the EVD between true intents (rows) and learned intents."""
+    """GEVD of a method, with the flow and the EVD between true intents (rows) and learned intents (columns)."""
 
     init: str
     value: float
@@ -81,7 +81,7 @@ class WorldExample:
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> WorldExample:
-        """Return the example from the values of `to_dict`."""
+        """Create the example from the result of `to_dict`."""
         flows = {method: GevdFlow(**flow) for method, flow in content["flows"].items()}
         return cls(**(content | {"spec": Spec.from_dict(content["spec"]), "flows": flows}))
 
@@ -96,7 +96,7 @@ class Results:
 
     @classmethod
     def of(cls, study: Study, records: Iterable[Record]) -> Results:
-        """Select the records of a study from the records of any studies."""
+        """Create the results of a study from the records of one or more studies."""
         hashes = {spec.hash for spec in study.specs}
         return cls(study, {record.key: record for record in records if record.spec in hashes})
 
@@ -120,7 +120,7 @@ class Results:
         return None if spec is None else self.records.get((spec.hash, seed))
 
     def values(self, method: str, x: Point | tuple[Point, ...], measure: str) -> FloatArray:
-        """Return a measure (n,) for each seed, nan if it is missing; several points are averaged per world.
+        """Return a measure (n,) for each seed, or nan if it is missing; several points are averaged within each world.
 
         The supervised baseline has neither iterations nor a duration.
         """
@@ -162,7 +162,7 @@ class Results:
 
 
 class Reported(NamedTuple):
-    """A printed mean, its half-width and its rounding error."""
+    """A mean printed in the paper, the half-width of its interval, and its rounding error."""
 
     mean: float
     half_width: float
@@ -191,10 +191,10 @@ TABLE1 = MappingProxyType(
         for method, row in _REPORTED.items()
     }
 )
-"""ElementWorld half of Table 1, by method and measure."""
+"""Values of Table 1 for ElementWorld, by method and measure."""
 
 TARGETS = ("nll", "anid", "gevd")
-"""Measures that should agree. Iterations may differ: the paper's stopping rule depends on its inexact gradient."""
+"""Measures that should agree with the paper; its iterations depend on an inexact gradient."""
 
 
 def verdict(ours: Interval, reported: Reported) -> str:

@@ -24,7 +24,7 @@ from limiirl.mdp import RewardEnsemble
 from limiirl.metrics import gevd
 from limiirl.mixture import IntentMixture, align_to_labels
 
-# A killed run loses the trials of the last second; one transaction per trial would be slower.
+# One transaction per second is faster than one per trial; a killed run loses the trials of the last second.
 _FLUSH_SECONDS = 1.0
 WARM_START, RANDOM_START = "k-means, MLE", "random rewards"
 _STUDIES_WITH_EXAMPLE = ("table1", "boxplots")
@@ -74,7 +74,7 @@ def run_trials(
     attempt : callable
         Runs one trial and returns its record; errors are recorded, not raised.
     executor : Executor, optional
-        By default trials run sequentially in this process, on all its threads.
+        By default, trials run sequentially in this process, with all threads.
     retry_failed : bool
         Whether to run failed trials again.
     progress : callable, optional
@@ -91,7 +91,7 @@ def run_trials(
             progress(counts.done + counts.skipped, counts.total, skipped)
 
     def missing() -> Iterator[tuple[S, int]]:
-        # Evaluated lazily, because other runs may write trials in the meantime.
+        # Evaluated lazily, because concurrent runs may write trials.
         for spec, seed in trials:
             if (spec.hash, seed) in ledger.keys:
                 counts.skipped += 1
@@ -121,7 +121,7 @@ def _run(
 
 
 class _Ledger:
-    """Keys in the store, and records to be written; `add` synchronises both at most once per second."""
+    """Keys in the store, and pending records; `add` synchronises them with the store at most once per second."""
 
     def __init__(self, store: Store[Any], *, retry_failed: bool) -> None:
         self.store, self.retry_failed = store, retry_failed
@@ -153,16 +153,16 @@ def run_studies(
     """Run every trial of the given studies that is missing from the store, and write its record.
 
     The records do not depend on the executor, the number of workers or interruptions. Several runs may share a store:
-    each skips the trials that another run has written. The example worlds of a report are stored at the end.
+    each skips the trials that another run has written. Finally, the example worlds for the report are stored.
 
     Parameters
     ----------
     studies : sequence of Study
     store : Store
     executor : Executor, optional
-        By default all cores of this machine are used.
+        By default, all cores of this machine are used.
     repeats : int, optional
-        Number of worlds per study; by default the number of the study.
+        Number of worlds per study. The default is `Study.repeats`.
     retry_failed : bool
         Whether to run failed trials again.
     progress : callable, optional
@@ -179,7 +179,7 @@ def run_studies(
     5
     """
     trials = list(iterate_trials(studies, repeats))
-    # Runs that share a store start at different trials, so that they rarely run the same trial.
+    # Runs that share a store start at different trials, so that they rarely duplicate work.
     first = os.getpid() * 7919 % max(len(trials), 1)
     trials = trials[first:] + trials[:first]
     counts = run_trials(trials, store, attempt, executor or Executor(), retry_failed=retry_failed, progress=progress)
@@ -190,8 +190,8 @@ def run_studies(
 def typical_seed(results: Results) -> int | None:
     """Return the seed of the example world, or None if no trial succeeded.
 
-    It is the world whose GEVD from the warm start is closest to the median. Worlds in which the warm start and random
-    rewards have the same GEVD are considered only if there are no others.
+    The GEVD of the warm start in this world is closest to the median. Worlds in which the warm start and random rewards
+    have the same GEVD are considered only if there are no others.
     """
     warm, random = (results.values(method, PAPER_LENGTH, "gevd") for method in (WARM_START, RANDOM_START))
     finite = np.isfinite(warm)
@@ -204,19 +204,18 @@ def typical_seed(results: Results) -> int | None:
 
 
 def make_example(results: Results) -> WorldExample | None:
-    """Return the example world of a study in the paper's setting, or None if its warm start has no fit."""
+    """Return the example world of a study in the paper's setting, or None if the warm start has no successful fit."""
     seed = typical_seed(results)
     if seed is None:
         return None
-    spec, record = _find_fit(results, WARM_START, seed)
-    if spec is None or record is None:
+    fits = {}
+    for method in (WARM_START, RANDOM_START):
+        spec, record = results.study.spec(method, PAPER_LENGTH), results.record(method, PAPER_LENGTH, seed)
+        if spec is not None and record is not None and record.thetas is not None:
+            fits[method] = (spec, make_problem(spec, seed), restore(spec, record))
+    if WARM_START not in fits:
         return None
-    problem, mixture = make_problem(spec, seed), restore(spec, record)
-    flows = {WARM_START: _flow(spec, problem, mixture)}
-    random_spec, random_record = _find_fit(results, RANDOM_START, seed)
-    if random_spec is not None and random_record is not None:
-        random_problem = make_problem(random_spec, seed)
-        flows[RANDOM_START] = _flow(random_spec, random_problem, restore(random_spec, random_record))
+    spec, problem, mixture = fits[WARM_START]
     return WorldExample(
         seed,
         spec,
@@ -229,14 +228,8 @@ def make_example(results: Results) -> WorldExample | None:
         problem.truth.weights.tolist(),
         problem.truth.thetas.tolist(),
         list(problem.world.mdp.feature_names),
-        flows,
+        {method: _flow(*fit) for method, fit in fits.items()},
     )
-
-
-def _find_fit(results: Results, method: str, seed: int) -> tuple[Spec | None, Record | None]:
-    """Return the specification and the record of a method in the paper's setting; the record is None without a fit."""
-    record = results.record(method, PAPER_LENGTH, seed)
-    return results.study.spec(method, PAPER_LENGTH), None if record is None or record.thetas is None else record
 
 
 def _flow(spec: Spec, problem: WorldProblem, mixture: IntentMixture) -> GevdFlow:

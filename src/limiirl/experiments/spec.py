@@ -1,4 +1,4 @@
-"""Specifications of trials and studies with a stable hash; the methods and the main setting of the paper."""
+"""Specifications of trials and studies, the methods that are compared, and the main setting of the paper."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from limiirl.errors import InvalidFile, InvalidParameter
 
 Plain = bool | int | float | str | tuple[float, ...] | None
 Parameters = tuple[tuple[str, Plain], ...]
-# Part of every hash. Increase it if the result of a trial changes for the same specification.
+# Included in every hash. Increase it if the same specification yields other results.
 PROCEDURE = 1
 TRUE_LABELS, FULL_GMM = "labels", "gmm_full"
 _LONGEST = "longest"
-# Fields that contain named parameters, and the names that are set by other fields or by the seed.
+# Fields that contain named parameters, and the reserved names, which are set by other fields or by the seed.
 _MAPPINGS: dict[str, dict[str, str]] = {
     "world_parameters": {"seed": "the seed of the trial"},
     "model_parameters": {"max_length": "the field max_length"},
@@ -31,13 +31,13 @@ _MAPPINGS: dict[str, dict[str, str]] = {
     },
 }
 AGENT_WORLDS = ("ContinuousPuddleWorld",)
-"""Worlds whose data are agents."""
-# Fields without effect in these worlds. Only these values are allowed: any other value would only change the hash.
+"""Worlds that generate agents instead of demonstrations."""
+# Fields without effect in these worlds, and the only values allowed, so that equal trials have equal hashes.
 _NO_EFFECT = {"imbalance": 0.0, "max_length": _LONGEST, "n_agents": None}
 
 
 def parameters(**values: Any) -> Parameters:
-    """Return parameters as a frozen value, sorted by name.
+    """Return parameters as a sorted tuple of (name, value).
 
     >>> parameters(wind=0.1, n_elements=3)
     (('n_elements', 3), ('wind', 0.1))
@@ -66,7 +66,7 @@ class Spec:
     Attributes
     ----------
     world, world_parameters : str, tuple of (name, value)
-        Name in `limiirl.worlds.WORLDS`, and parameters other than the seed, from `parameters` or a mapping.
+        Name in `limiirl.worlds.WORLDS`, and parameters other than the seed (result of `parameters`, or a mapping).
     n_demos, n_test : int
         Numbers of training and test demonstrations.
     imbalance : float
@@ -86,8 +86,8 @@ class Spec:
     mixture_parameters : tuple of (name, value)
         Further parameters of `IntentMixture`, such as `n_init`.
     n_agents : int, optional
-        Number of agents per intent, among which its demonstrations are divided, for models of agents. The worlds of
-        `AGENT_WORLDS` generate agents; there, `n_demos` and `n_test` are trajectories per agent.
+        For models of agents: number of agents per intent, among which the demonstrations are divided. The worlds of
+        `AGENT_WORLDS` generate agents; there, `n_demos` and `n_test` are numbers of trajectories per agent.
 
     Examples
     --------
@@ -154,7 +154,7 @@ class Spec:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Spec:
-        """Return the specification from the values of `to_dict`."""
+        """Create the specification from the result of `to_dict`."""
         wrong = sorted(set(content) ^ {field.name for field in fields(cls)})
         if wrong:
             raise InvalidFile(
@@ -184,7 +184,7 @@ class Spec:
 
 
 BASE = Spec(world_parameters=parameters(n_elements=3, wind=0.1, height=6, gamma=0.99))
-"""Main setting of the paper: E = K = 3, w = 0.1, h = 6, discount 0.99, N = 100, L of the longest demonstration."""
+"""Main setting of the paper: E = K = 3, w = 0.1, h = 6, discount 0.99, N = 100, L = longest demonstration."""
 
 METHODS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -199,8 +199,8 @@ METHODS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 """Methods by name, as overrides of a specification.
 
-The random initialisation of the paper is "random rewards". The paper does not name the covariance type of its Gaussian
-mixture: "GMM" has a tied covariance, "full GMM" has full covariances and random initialisations.
+The random initialisation of the paper is "random rewards". The paper does not state the covariance type of its Gaussian
+mixture: "GMM" has a tied covariance, and "full GMM" has full covariances and random initialisations.
 """
 
 Point = float | str
@@ -223,9 +223,9 @@ class Study:
     ----------
     name, title : str
     axis : str
-        Label of the axis, whose points are the `x` of the settings.
+        Label of the axis. Its points are the values `x` of the settings.
     repeats : int
-        Default number of worlds; the paper's number if the paper has the study.
+        Default number of worlds, as in the paper if the study is from the paper.
     settings : tuple of Setting
     """
 

@@ -1,4 +1,4 @@
-"""Results of a run in one SQLite file, which supports atomic transactions and concurrent writers."""
+"""Results of a run in an SQLite file, with atomic transactions and concurrent writers."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ FILE = "results.sqlite"
 VERSION = 1
 # `application_id` ("limi") identifies the file, `user_version` is the version of its format.
 _APPLICATION = 0x6C696D69
-_TIMEOUT_S = 60.0  # a writer waits for others
+_TIMEOUT_S = 60.0  # maximum wait for another writer
 _PACKAGES = ("numpy", "scipy", "numba", "scikit-learn")
 # Rows are never changed, and there is no index, so the checksum of a row suffices to detect corruption.
-# AUTOINCREMENT: the number of a deleted row is not used again.
+# AUTOINCREMENT: ids of deleted rows are not reused.
 _TABLES = ("header", "specs", "records", "runs", "examples")
 _SCHEMA = "".join(
     f"CREATE TABLE IF NOT EXISTS {table} (id INTEGER PRIMARY KEY AUTOINCREMENT, content TEXT, digest TEXT);"
     for table in _TABLES
 )
-# System errors by the names of SQLite's errors; other errors mean that the file is corrupted.
+# Names of SQLite errors that are system errors; other errors mean that the file is corrupted.
 _SYSTEM_ERRORS = {
     "SQLITE_FULL": errno.ENOSPC,
     "SQLITE_BUSY": errno.EBUSY,
@@ -54,9 +54,9 @@ class Store(Generic[R]):
     """Settings, records and invocations of a run, for any number of concurrent writers.
 
     Records are identified by (hash of the settings, seed); they are added, never changed. A successful record takes
-    precedence over failed records of the same trial. If two successful records differ in more than times, a warning is
-    issued; which of the two is read depends on their contents only. A row that does not match its checksum is reported
-    and removed, and its trial is run again.
+    precedence over failed records of the same trial. If two successful records differ in more than their times, a
+    warning is issued, and the choice between them depends on their contents only. A row that does not match its
+    checksum is reported and removed, and its trial is run again.
 
     Parameters
     ----------
@@ -104,13 +104,13 @@ class Store(Generic[R]):
         self.spec = spec
         self._file = self.folder / FILE
         self._last_id = 0
-        # Per key, the record that is read, followed by the records that differ from it.
+        # For each key, the record that is used, followed by the records that differ from it.
         self._records: dict[Key, list[R]] = {}
         if create:
             self._create()
         elif not self._file.exists():
             raise InvalidFile(
-                f"{self.folder} is not a run of limiirl: it does not contain {FILE}.",
+                f"{self.folder} is not a run of limiirl: it does not contain {FILE}. Pass the folder of a run.",
                 parameter="folder",
                 value=str(self.folder),
             )
@@ -153,7 +153,7 @@ class Store(Generic[R]):
         return {key for key, (first, *_) in self._records.items() if failed or not first.failed}
 
     def read(self, hashes: Iterable[str] | None = None) -> list[R]:
-        """Return one record per trial, sorted by hash and seed, for all settings or those with the given hashes."""
+        """Return one record per trial, sorted by hash and seed; `hashes` selects settings."""
         self.refresh()
         wanted = None if hashes is None else set(hashes)
         return [self._records[key][0] for key in sorted(self._records) if wanted is None or key[0] in wanted]
@@ -200,7 +200,7 @@ class Store(Generic[R]):
         return list(dict.fromkeys(name for run in self.runs() for name in run["studies"]))
 
     def set_header(self, content: Mapping[str, Any]) -> None:
-        """Set the header, which contains settings common to all trials, unless it is already set."""
+        """Set the settings common to all trials, unless they are already set."""
         with self._connect() as database:  # in one transaction, so that only one writer sets the header
             if database.execute("SELECT 1 FROM header").fetchone() is None:
                 _write(database, "header", [json.dumps(dict(content))])
@@ -211,7 +211,7 @@ class Store(Generic[R]):
         return next(iter(self._contents("header")), {})
 
     def put_example(self, study: str, content: Mapping[str, Any]) -> None:
-        """Store the example world of a study, which replaces an earlier one."""
+        """Store the example world of a study; it replaces an earlier one."""
         text = json.dumps({"study": study, "example": dict(content)})
         if self.example(study) != json.loads(text)["example"]:
             self._insert("examples", [text])
@@ -224,10 +224,10 @@ class Store(Generic[R]):
     def _create(self) -> None:
         """Create the run, unless it exists or the folder has other files."""
         if self.folder.exists() and not self.folder.is_dir():
-            raise InvalidFile(f"{self.folder} is a file, not a folder.", parameter="folder", value=str(self.folder))
+            raise InvalidFile(f"{self.folder} is a file. Pass a folder.", parameter="folder", value=str(self.folder))
         self.folder.mkdir(parents=True, exist_ok=True)
         others = [path.name for path in self.folder.iterdir() if not path.name.startswith(FILE)]
-        # A concurrent run creates the results file before any other file; if others were listed, it exists by now.
+        # A concurrent run creates the results file before any other file, so it exists if other files are listed.
         if others and not self._file.exists():
             raise InvalidFile(
                 f"{self.folder} is not a run of limiirl: it contains {min(others)!r}, but not {FILE}. Pass a new or "
@@ -267,7 +267,7 @@ class Store(Generic[R]):
 
     @contextmanager
     def _connect(self, *, write: bool = True, create: bool = False) -> Iterator[sqlite3.Connection]:
-        """Yield a connection within one transaction, and close it; no connection survives a fork or keeps a lock."""
+        """Yield a connection within one transaction; it is closed afterwards, so that forks and locks are safe."""
         address = f"{self._file.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
         database = None
         try:
@@ -380,7 +380,7 @@ def _int(value: Any) -> int:
     return number
 
 
-# An error message may quote a file name that is not valid Unicode.
+# Strings may contain file names that are not valid Unicode.
 _PLAIN: dict[str, Callable[[Any], Any]] = {
     "str": lambda value: value.encode("utf-8", "backslashreplace").decode(),
     "int": _int,
@@ -392,10 +392,10 @@ _PLAIN: dict[str, Callable[[Any], Any]] = {
 
 
 def _distinct(records: list[R]) -> list[R]:
-    """Return the records of one trial that differ in reproducible fields, starting with the one that is read.
+    """Return the records of one trial that differ in reproducible fields; the first one is used.
 
-    Failed records are dropped if there is a successful one. The order depends on contents only, so that all readers
-    agree.
+    Failed records are dropped if there is a successful one. The order depends on the contents only, so that all
+    processes use the same record.
     """
     if len(records) == 1:
         return records

@@ -13,8 +13,8 @@ from limiirl.experiments.spec import BASE, METHODS, TRUE_LABELS, Setting, Spec, 
 
 PAPER_LENGTH, FIXED_LENGTH = "L = longest", "L = 50"
 EARLY_STOPS = MappingProxyType({"1 iteration": 1, "2 iterations": 2, "3 iterations": 3})
-"""Variants of Table 1: L as in the paper's code, the nominal L, and warm starts that are stopped after few iterations,
-as by the paper's stopping rule.
+"""Variants of Table 1: L as in the paper's code, the nominal L, and warm starts with few EM iterations, as with the
+paper's stopping rule.
 """
 
 WARM = ("k-means, MLE", "k-means, mean")
@@ -33,7 +33,7 @@ def _table() -> tuple[Setting, ...]:
 
 
 _WINDS = (0.0, 0.05, 0.1, 0.15, 0.2)
-# Name, title, axis, points of the axis, and function that returns the specification at a point.
+# Name, title, axis, points of the axis, and a function from a point to its specification.
 _SENSITIVITY: tuple[tuple[str, str, str, Sequence[Any], Callable[[Any], Spec]], ...] = (
     ("demos", "Number of demonstrations", "demonstrations N", (20, 40, 100, 200, 400), lambda n: BASE.with_(n_demos=n)),
     ("wind", "Cluster separation", "wind w", _WINDS, lambda w: BASE.in_world(wind=w)),
@@ -61,7 +61,7 @@ def _with_elements(n_elements: int, wind: float) -> Spec:
 
 
 def _paper_studies() -> tuple[Study, ...]:
-    """Return the studies of the main part of the paper and of its sensitivity analysis."""
+    """Return the studies of Table 1, of the sensitivity analysis and of the margin."""
     main = _table()
     sensitivity = [
         Study(name, title, axis, 20, tuple(Setting(m, x, method_spec(make(x), m)) for x in points for m in METHODS))
@@ -109,11 +109,11 @@ SIGMA_METHODS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """Methods for Sigma-GIRL by name, as overrides of a specification.
 
 Agents are clustered by their mean discounted reward features or policy features. "Babes-Vroman" in the paper's figure
-is EM from a random initialisation. The paper does not state which one, so both are included.
+is EM from a random initialisation, but the paper does not state which one. Therefore both are included.
 """
 
 TRAJECTORIES = (5, 20, 100)
-"""Numbers of training trajectories per agent, and of test trajectories; the paper does not state its number."""
+"""Numbers of training and of test trajectories per agent; the paper does not state its number."""
 
 
 def _model_studies() -> tuple[Study, ...]:
@@ -144,7 +144,7 @@ def _model_studies() -> tuple[Study, ...]:
 
 
 N_AGENTS = 2
-"""Number of agents per intent for Sigma-GIRL, the smallest that can be clustered."""
+"""Number of agents per intent for Sigma-GIRL, the smallest number that can be clustered."""
 
 BEYOND_MODELS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -157,7 +157,7 @@ BEYOND_MODELS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "model": "SigmaGIRL",
             "model_parameters": parameters(gamma=0.99),
             "n_agents": N_AGENTS,
-            # EM does not converge within 100 iterations, which would take seconds per trial.
+            # EM does not converge even within 100 iterations, which take seconds per trial.
             "max_iter": 25,
         },
     }
@@ -170,7 +170,7 @@ softmax backup of Babes-Vroman et al.
 
 _MOVES = "k-means, split and merge"
 BETTER_STARTS = ("best start", "best start, no EM", _MOVES)
-"""Initialisations that search more candidates than those of the paper."""
+"""Initialisations that evaluate more candidates than those of the paper."""
 
 BEYOND_STARTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -193,7 +193,7 @@ _ONE = ("k-means, MLE", "supervised")
 _LEAST = (*_ONE, "best start")
 _FEW = (*_LEAST, "random responsibilities")
 _SOME = (*_FEW, "GMM, MLE", "best start, no EM", _MOVES)
-# Mean features do not lie in Sigma-GIRL's simplex of weights (future work in the paper), and two agents per intent are
+# Mean features are not in the simplex of Sigma-GIRL's weights (future work in the paper), and two agents per intent are
 # too few to estimate the covariance of a Gaussian mixture.
 _OF_AGENTS = ("k-means, MLE", "random responsibilities", "supervised")
 
@@ -201,8 +201,8 @@ _OF_AGENTS = ("k-means, MLE", "random responsibilities", "supervised")
 def starts_at(model: str, n_elements: int, wind: float) -> tuple[str, ...]:
     """Return the initialisations of a model in a world: all in the paper's setting, and fewer where fits are slow.
 
-    With eight intents, a fit of a causal model takes 100 times as long as with three, so ML-IRL is compared with up to
-    six. Sigma-GIRL cannot separate more than four intents with so few demonstrations.
+    With eight intents, a fit of a causal model takes 100 times as long as with three, so ML-IRL is run with up to six.
+    Sigma-GIRL cannot separate more than four intents with so few demonstrations.
 
     Examples
     --------
@@ -251,7 +251,7 @@ def _settings(x: float, n_elements: int, wind: float) -> Iterable[Setting]:
 
 
 def _beyond_studies() -> tuple[Study, ...]:
-    """Return the studies beyond the paper."""
+    """Return the studies that are not in the paper."""
     return (
         Study(
             "beyond-models",
@@ -304,7 +304,7 @@ STUDIES: Mapping[str, Study] = _StudyTable()
 GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"models": ("boxplots", "mlirl", "sigma-girl"), "beyond": ("beyond-models", "beyond-elements", "beyond-wind")}
 )
-"""Names of the studies of each group: the paper's box plots of three models, and the studies beyond the paper."""
+"""Names of the studies in each group: the paper's box plots of three models, and the studies not in the paper."""
 
 
 def choose_studies(names: Sequence[str]) -> tuple[Study, ...]:
@@ -333,7 +333,7 @@ def iterate_trials(studies: Iterable[Study], repeats: int | None = None) -> Iter
     ----------
     studies : iterable of Study
     repeats : int, optional
-        Number of worlds, whose seeds are 0 to repeats - 1; by default the number of each study.
+        Number of worlds, with seeds 0 to repeats - 1. The default is `Study.repeats`.
 
     Examples
     --------

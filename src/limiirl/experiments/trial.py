@@ -62,10 +62,10 @@ def make_mixture(spec: Spec, seed: int) -> IntentMixture:
 
 
 def run_trial(spec: Spec, seed: int) -> Record:
-    """Fit and evaluate one mixture; apart from times, the record depends on the arguments only.
+    """Fit and evaluate one mixture; except for the times, the record depends on the arguments only.
 
-    The initial ensemble is fitted and evaluated first, then EM continues from it. If `mixture_parameters` are given,
-    which may request several initialisations, the whole fit is repeated, and the time of EM is the difference.
+    The initial ensemble is evaluated first, and EM continues from it. With `mixture_parameters`, which may request
+    several initialisations, the fit is repeated from the beginning, and the time of EM is the difference.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def _warm_up(model: str, given: Parameters, more: Parameters, agents: bool) -> N
 
 @contextmanager
 def single_threaded() -> Iterator[None]:
-    """Compute on one thread, because trials run in parallel and rounding depends on the threads; ignore warnings."""
+    """Compute on one thread, because rounding depends on the number of threads, and ignore warnings."""
     import numba
 
     before = numba.get_num_threads()

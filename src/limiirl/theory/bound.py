@@ -1,6 +1,6 @@
-"""Theorem 1 (distance of the warm start from a fixed point of EM), its assumptions, and the realised epsilon.
+"""Theorem 1 (change in the responsibilities after a warm start), its assumptions, and the realised epsilon.
 
-Masses grow like |A|^L, so all computations are in log space. The errata of docs/paper_map.md apply.
+Masses grow like |A|^L, so they are computed in log space. The errata in docs/paper_map.md apply.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from limiirl.irl import MaxEnt, make_problem, validate
 from limiirl.mdp import MDP
 from limiirl.mixture import REWARDS, assign_columns, check_irl, kmeans
 
-# Largest possible change of a demonstration's responsibilities.
+# Largest possible change in the responsibilities of a demonstration.
 TRIVIAL = 2.0
 
 
@@ -30,19 +30,19 @@ TRIVIAL = 2.0
 class Quantities:
     """The quantities of assumptions 1 and 2.
 
-    T_k+ and T_k- are the typical and atypical trajectories of expert k, and C_k is its cluster. A vector separates two
-    sets by the least difference of its inner products with their members.
+    T_k+ and T_k- are the typical and atypical trajectories of expert k, and C_k is its cluster. The margin between two
+    sets A and B along a vector v is the minimum of v . a over A minus the maximum of v . b over B.
 
     Attributes
     ----------
     zeta : float
-        Largest fraction of T_k- in the mass of T_k.
+        Largest fraction, over experts, of the mass of T_k that is in T_k-.
     delta : float
-        Largest fraction of a cluster outside its T_k+: misplaced or atypical demonstrations.
+        Largest fraction, over clusters, of demonstrations outside T_k+ (misplaced or atypical).
     margin_between : float
-        d, the least separation of T_k+ from the trajectories outside T_k, over typical trajectories as vectors.
+        d, the smallest margin between T_k+ and the trajectories outside T_k, along features of typical trajectories.
     margin_within : float
-        Least separation of T_k+ from T_k-, over typical trajectories as vectors; inf if T_k- is empty.
+        Smallest margin between T_k+ and T_k-, along the features of typical trajectories; inf if T_k- is empty.
     r : (K,)
         Radius of each T_k+: half of its diameter.
     mean_norm : (K,)
@@ -54,9 +54,9 @@ class Quantities:
     typical_norm : (K,)
         Largest norm of phi in T_k+, for assumption 1(b).
     atypical_between, atypical_within : float
-        The same margins with trajectories of T_k- as vectors; inf if there are none.
+        The same margins along the features of T_k-; inf if T_k- is empty.
     misfit_between, misfit_within : float
-        The same margins with members of C_k outside T_k+ as vectors, for assumption 2.
+        The same margins along the features of the demonstrations in C_k outside T_k+, for assumption 2.
     """
 
     zeta: float
@@ -148,7 +148,7 @@ class Quantities:
     def mean_margins(self) -> tuple[float, float]:
         """Lower bounds on the margins of every Phi_k (lemma 1): 1 - 2 delta times the margins of trajectories."""
         factor = 1.0 - 2.0 * self.delta
-        return factor * self.margin_between, factor * self.margin_within if factor else 0.0  # 0 times inf is 0 here
+        return factor * self.margin_between, factor * self.margin_within if factor else 0.0  # 0 * inf = 0 here
 
     def log_lower(self) -> FloatArray:
         """Return lemma 2's lower bound (K,) on log p(tau | Phi_k) - log q(tau) over tau in T_k+."""
@@ -165,16 +165,16 @@ class Quantities:
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """Theorem 1 with its quantities.
+    """Result of theorem 1.
 
     Attributes
     ----------
     epsilon : float
-        Bound on the mean change of responsibilities in the first EM iteration; the trivial bound 2 if an assumption
-        fails.
+        Bound on the mean change in the responsibilities in the first EM iteration; the trivial bound 2 if an assumption
+        is violated.
     log_beta : float
-        Log of beta, the least ratio of a typical demonstration's probability under its own intent to that under another
-        intent; -inf if an assumption fails.
+        Log of beta, the smallest ratio of the probabilities of a typical demonstration under its own and under another
+        intent; -inf if an assumption is violated.
     failures : tuple of str
         Violated conditions.
     quantities : Quantities
@@ -194,7 +194,8 @@ class Bound:
 def bound(quantities: Quantities) -> Bound:
     """Return theorem 1's epsilon = 2 delta + (1 - delta) 2 (K - 1) / (beta + K - 1).
 
-    beta is the least over k != k' of ``|C_k| / |C_k'|`` times lemma 2's lower bound for k over its upper bound for k'.
+    beta is the minimum over k != k' of ``|C_k| / |C_k'|`` times the lower bound for k over the upper bound for k' of
+    lemma 2.
 
     Examples
     --------
@@ -224,9 +225,9 @@ def _log(value: float) -> float:
 def compute_epsilon(
     mdp: MDP, demos: Demonstrations, clusters: ArrayLike, irl: Any = None, reward_init: str = "mean"
 ) -> float:
-    """Return (1/N) sum_i sum_k abs(u_ik^(1) - u_ik^(0)), the change of responsibilities in the first EM iteration.
+    """Return (1/N) sum_i sum_k abs(u_ik^(1) - u_ik^(0)), the realised epsilon of the first EM iteration.
 
-    It is 0 if EM keeps the clusters and 2 if it reassigns every demonstration.
+    It is 0 if EM does not change the clusters, and 2 if it reassigns every demonstration.
 
     Parameters
     ----------
@@ -235,7 +236,7 @@ def compute_epsilon(
     irl : model, optional
         `MaxEnt()` by default.
     reward_init : {"mean", "mle", "mean_ray", "mean_clipped"}
-        Theorem 1 is about "mean".
+        Theorem 1 assumes "mean".
 
     Examples
     --------
@@ -256,7 +257,7 @@ def compute_epsilon(
 def inter_cluster_margin(features: ArrayLike, labels: ArrayLike) -> float:
     """Return the smallest distance between two clusters, averaged over pairs of clusters (appendix C).
 
-    It decreases with the number of demonstrations: compare only data sets of the same size.
+    It decreases with the number of demonstrations, so compare only data sets of the same size.
 
     Examples
     --------

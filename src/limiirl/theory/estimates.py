@@ -19,7 +19,7 @@ from limiirl.theory.bound import Bound, Quantities, bound
 from limiirl.theory.feature_sets import FeatureDistribution, PathSet, outside_max
 
 ZETAS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.49)
-# Relative distance up to which a demonstration is identified with a point of a feature distribution.
+# Relative tolerance for matching a demonstration to a point of a feature distribution.
 _SAME = 1e-7
 
 
@@ -40,9 +40,9 @@ class Cloud:
     members : (c, d)
         phi of the demonstrations in cluster k.
     point_of_member : (c,) int64
-        Index of each member's point; -1 if the member is not in T_k.
+        Index into `points` of each member; -1 if the member is not in T_k.
     members_outside : (c,)
-        `outside` of the members.
+        Largest inner product of each member with a trajectory outside T_k.
     """
 
     points: FloatArray
@@ -102,7 +102,7 @@ def quantities(clouds: list[Cloud], zeta: float) -> Quantities:
 
 
 def smallest_bound(clouds: list[Cloud], zetas: tuple[float, ...] = ZETAS) -> Bound:
-    """Return the smallest bound over trimmed fractions; if none applies, the bound with the fewest failures."""
+    """Return the smallest bound over the trimmed fractions; if none applies, the bound with the fewest failures."""
     bounds = [bound(quantities(clouds, zeta)) for zeta in zetas]
     return min(bounds, key=lambda each: (len(each.failures), each.epsilon, -each.quantities.margin_between))
 
@@ -119,7 +119,7 @@ class _TypicalSplit:
         self.misfits = ~inside
 
     def margins(self) -> list[float]:
-        """Return margin_between and margin_within with typical points, atypical points and misfits as vectors."""
+        """Return both margins (between, within) along typical points, atypical points and misfits."""
         cloud, typical, misfits = self.cloud, self.typical, self.misfits
         vectors = (
             (cloud.points[typical], cloud.outside[typical]),
@@ -163,13 +163,13 @@ def clouds_of_demos(mdp: MDP, demos: Demonstrations, labels: IntArray, clusters:
             Cloud(
                 points=F[mine],
                 log_mass=log_q[mine],
-                outside=_highest(F[mine], F[others]),
+                outside=_max_product(F[mine], F[others]),
                 shared=belongs[belongs[:, k]].sum(axis=1) > 1,
                 log_Q=float(logsumexp(log_q[mine])),
                 log_Q_other=float(logsumexp(log_q[others])) if others.size else -np.inf,
                 members=F[members],
                 point_of_member=index[which[members]],
-                members_outside=_highest(F[members], F[others]),
+                members_outside=_max_product(F[members], F[others]),
             )
         )
     return clouds
@@ -225,23 +225,23 @@ def all_clouds(
 
 
 def distinct(demos: Demonstrations) -> IntArray:
-    """Return an index (N,), equal for demonstrations with equal states and actions."""
+    """Return an index (N,) that is equal for demonstrations with equal states and actions."""
     index: dict[tuple[bytes, bytes], int] = {}
     keys = ((demo.states.tobytes(), demo.actions.tobytes()) for demo in demos)
     return np.array([index.setdefault(key, len(index)) for key in keys], dtype=np.int64)
 
 
 def _outside(paths: PathSet, k: int, points: FloatArray, mean: FloatArray) -> FloatArray:
-    # `outside_max` uses features that are not centred.
+    # `outside_max` uses uncentred features.
     return np.asarray(outside_max(paths, k, points) - points @ mean)
 
 
-def _highest(projectors: FloatArray, others: FloatArray) -> FloatArray:
+def _max_product(projectors: FloatArray, others: FloatArray) -> FloatArray:
     return np.asarray((projectors @ others.T).max(axis=1, initial=-np.inf))
 
 
 def _nearest(members: FloatArray, members_experts: BoolArray, points: FloatArray, experts: BoolArray) -> IntArray:
-    """Return the index (c,) of the point at each member's features with the same experts, or -1 if there is none."""
+    """Return the index (c,) of the point with the features and the experts of each member, or -1 if there is none."""
     if not len(points):
         return np.full(len(members), -1)
     scale = max(1.0, float(np.abs(points).max()))

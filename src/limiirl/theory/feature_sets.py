@@ -1,8 +1,8 @@
 """Path sets of experts (paper, assumption 1 and lemma 2): their masses, feature extremes and feature distributions.
 
 T is the set of trajectories of a MaxEnt model: at most L states, ending where `stop` allows. T_k is the set of
-trajectories of T in the support of expert k that end where experts may stop. Dynamic programming over T augments the
-state with one bit: whether the trajectory has left the support.
+trajectories of T in the support of expert k that end where experts may stop. In dynamic programming over T, the state
+is augmented with one bit, which is set when the trajectory has left the support.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ STOPS = ("anywhere", "terminal", "terminal_or_max_length")
 
 @dataclass(frozen=True, eq=False)
 class TrajectoryWeights:
-    """n log-weights of a trajectory: ``start(s_0) + sum_t gamma^t node(s_t) + sum_t gamma^t edge(e_t)``.
+    """Log-weights (n,) of trajectories, ``start(s_0) + sum_t gamma^t node(s_t) + sum_t gamma^t edge(e_t)``.
 
-    `node` has shape (S, n); `edge` (E, n) and `start` (S, n) may have a single column.
+    `node` has shape (S, n); `edge` (E, n) and `start` (S, n) may also have a single column.
     """
 
     node: FloatArray
@@ -45,17 +45,17 @@ class PathSet:
     ----------
     mdp : MDP
     supports : (K, P) bool, or (K, P) probabilities
-        State-action pairs in the support of expert k (probability above 0), in the order of `mdp.pair_state`.
+        State-action pairs that expert k uses (probability above 0), in the order of `mdp.pair_state`.
     max_length : int
         L, the maximum number of states.
     stop : {"anywhere", "terminal", "terminal_or_max_length"}
         Where a trajectory of the model may end; the paper's set is "anywhere".
     complete : bool
-        True if experts stop only in a terminal state or after L states; otherwise wherever `stop` allows.
+        If True, experts stop only in a terminal state or after L states; otherwise they stop wherever `stop` allows.
 
     Examples
     --------
-    From state 0 one expert goes to state 1, the other to state 2. T has (0), (0, 1) and (0, 2).
+    From state 0, one expert moves to state 1 and the other to state 2. T contains (0), (0, 1) and (0, 2).
 
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0])
     >>> paths = PathSet(mdp, [[1, 0], [0, 1]], max_length=2)
@@ -95,7 +95,7 @@ class PathSet:
 
     @property
     def log_Q_other(self) -> FloatArray:
-        """Log of the mass (K,) of T without T_k, summed directly to avoid cancellation."""
+        """Log of the mass (K,) of the trajectories in T but not in T_k, summed directly to avoid cancellation."""
         return self._masses[1]
 
     @property
@@ -104,9 +104,9 @@ class PathSet:
         return float(np.logaddexp(self.log_Q[0], self.log_Q_other[0]))
 
     def may_stop(self, remaining: int) -> tuple[BoolArray, BoolArray]:
-        """Return two masks (S,): the states where a trajectory of T, and one of an expert, may end.
+        """Return two masks (S,): the states where a trajectory of T, and where a trajectory of an expert, may end.
 
-        At most `remaining` - 1 further steps are possible.
+        `remaining` - 1 is the number of further steps within L.
         """
         whole = self.mdp.terminal | (remaining == 1)
         model = {"anywhere": np.ones_like(whole), "terminal": self.mdp.terminal, "terminal_or_max_length": whole}
@@ -114,7 +114,7 @@ class PathSet:
         return allowed, allowed & whole if self.complete else allowed
 
     def inside(self, k: int, combine: np.ufunc, weights: TrajectoryWeights) -> FloatArray:
-        """Reduce the weights in T_k to (n,) with `combine`, np.logaddexp or np.maximum; -inf if T_k is empty."""
+        """Reduce the weights of T_k to (n,) with `combine` (np.logaddexp or np.maximum); -inf if T_k is empty."""
         reduce = _reducer(self.mdp, combine)
         outside = ~self.supports[k][self.mdp.pair_of_edge]
         mine = np.full_like(weights.node, -np.inf)
@@ -202,9 +202,9 @@ def check_supports(mdp: MDP, given: ArrayLike, name: str) -> BoolArray:
     return support
 
 
-# Relative difference up to which sums of features are equal.
+# Relative tolerance for equal sums of features.
 _SAME = 1e-9
-# Size of the largest array of a dynamic programme over many directions.
+# Maximum number of array elements in dynamic programming over many directions.
 _BLOCK = 1_000_000
 
 
@@ -212,7 +212,7 @@ _BLOCK = 1_000_000
 class Extremes:
     """Extremes (n,) of theta . phi over T_k, and its maximum over all other trajectories, for n directions theta.
 
-    The minimum over an empty set is inf, the maximum -inf.
+    Over an empty set, the minimum is inf and the maximum is -inf.
     """
 
     inside_min: FloatArray
@@ -271,7 +271,7 @@ class FeatureDistribution:
     points, log_mass : (m, d), (m,)
         Distinct phi of the trajectories in T_k, and their log-masses.
     experts : (m, K) bool
-        Experts that can generate these trajectories. Equal phi with different experts are separate points.
+        Experts that can generate the trajectories. Equal phi with different experts are separate points.
     """
 
     points: FloatArray
@@ -282,8 +282,8 @@ class FeatureDistribution:
 def feature_distribution(paths: PathSet, k: int, limit: int = 1000) -> FeatureDistribution | None:
     """Return the distribution of phi over T_k, or None if there are more than `limit` distinct prefixes at any step.
 
-    Prefixes with the same state and features are merged. With discount 1 and integer features few remain; otherwise
-    this enumerates T_k.
+    Prefixes with the same state and features are merged. Few remain with discount 1 and integer features; otherwise all
+    trajectories of T_k are enumerated.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""`separation`: analysis of the separability of intents in feature space and of the usefulness of a warm start."""
+"""Separability of intents in feature space, and the usefulness of a warm start."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Least purity of clusters for a warm start.
+# Minimum purity of clusters at which a warm start is considered reliable.
 GOOD_PURITY = 0.9
 # Realised epsilon below which EM keeps nearly all demonstrations in their clusters.
 _SMALL = 0.05
-# Fraction of outermost demonstrations that "nearly separable" ignores.
+# Fraction of outermost demonstrations that are ignored for "nearly separable".
 _OUTERMOST = 0.05
 
 
@@ -45,7 +45,7 @@ def describe(result: Separation) -> list[str]:
     mass = f"log Q_all / Q_k up to {np.max(result.log_Q_all - result.log_Q):.3g}"
     return [
         f"Separable: {_describe_separability(result)}.",
-        f"Intents {listed}: mean of the smallest distances between pairs {result.margin:.3g}.",
+        f"Intents {listed}: smallest distance between two intents {result.margin:.3g} (mean over pairs).",
         f"Warm start: {_describe_warm_start(result)}.",
         f"Clusters agree with the intents for {100 * result.purity:.3g} % of {result.labels.size} demonstrations.",
         f"Realised epsilon: {result.epsilon:.3g} with mean rewards, {result.epsilon_mle:.3g} with fitted rewards.",
@@ -72,8 +72,8 @@ def _describe_warm_start(result: Separation) -> str:
     if result.helps:
         return "should help, although EM reassigns some demonstrations"
     if result.purity < GOOD_PURITY:
-        return "unreliable: clusters in feature space differ from the intents. Use several starts, or an embedding"
-    return "unreliable: EM leaves the clusters in its first iteration. Use several starts"
+        return "unreliable: clusters and intents differ in feature space. Use several initialisations, or an embedding"
+    return "unreliable: EM leaves the clusters in its first iteration. Use several initialisations"
 
 
 def _describe_theorem(result: Separation) -> list[str]:
@@ -99,7 +99,7 @@ _TINY = 1e-300
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Separation:
-    """Result of `separation`; its string is a summary, `plot` draws a figure.
+    """Result of `separation`; `print` shows a summary, and `plot` draws a figure.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class Separation:
     exact : bool
         True if `over_all` covers every trajectory of the experts; otherwise it is estimated from demonstrations.
     n_demos_used : int
-        Number of demonstrations in `over_all`: all, or a fraction of each cluster for a large MDP.
+        Number of demonstrations used for `over_all`; for a large MDP, a fraction of each cluster.
     supports : str
         Source of the experts' supports: "policies" or "demonstrations".
     log_Q, log_Q_all : (K,), float
@@ -182,7 +182,7 @@ class Separation:
 
     @property
     def helps(self) -> bool:
-        """True if a warm start should help: most clusters match the intents, and EM keeps them."""
+        """True if a warm start should help: the clusters match the intents, and EM changes them little."""
         return self.purity >= GOOD_PURITY and self.epsilon_mle < _MODERATE
 
     def plot(self) -> Figure:
@@ -222,7 +222,7 @@ def separation(
     seed : int, Generator or None
         Seed of k-means.
     max_work : float
-        Maximum number of dynamic programming steps, about 10 ns each; a large MDP is analysed with fewer trajectories.
+        Maximum number of dynamic programming steps (about 10 ns each). Fewer trajectories are analysed in large MDPs.
 
     Examples
     --------
@@ -231,7 +231,7 @@ def separation(
     >>> result = separation(mdp, demos, ["left", "left", "right", "right"], MaxEnt(bounds=(-5, 5)))
     >>> print(result)
     Separable: yes, among the demonstrations; the smallest gap is 4.24 (intent left, along its cluster mean).
-    Intents left, right: mean of the smallest distances between pairs 4.24.
+    Intents left, right: smallest distance between two intents 4.24 (mean over pairs).
     Warm start: should help.
     Clusters agree with the intents for 100 % of 4 demonstrations.
     Realised epsilon: 0.000247 with mean rewards, 6.12e-07 with fitted rewards.
@@ -297,9 +297,9 @@ def path_set(mdp: MDP, demos: Demonstrations, labels: IntArray, irl: Any, polici
 def _over_all(
     paths: PathSet, demos: Demonstrations, labels: IntArray, clusters: IntArray, max_work: float
 ) -> tuple[Bound, bool, int]:
-    """Return theorem 1 over all trajectories, whether it is exact, and the number of demonstrations used.
+    """Return the bound over all trajectories, True if it is exact, and the number of demonstrations used.
 
-    It is exact if the feature distributions of all experts were computed and every demonstration is used.
+    It is exact if the feature distributions of all experts were computed and all demonstrations were used.
     """
     work = paths.max_length * (paths.mdp.n_edges + paths.mdp.n_states) * paths.n_intents
     limit = int(np.clip(max_work // work, 1, _POINTS))
@@ -310,7 +310,7 @@ def _over_all(
 
 
 def _sample(clusters: IntArray, most: int) -> IntArray:
-    """Return the indices of about `most` demonstrations: the same fraction of each cluster, and at least one."""
+    """Return the indices of about `most` demonstrations: the same fraction (at least one) of each cluster."""
     members = [np.flatnonzero(clusters == k) for k in np.unique(clusters)]
     fraction = min(1.0, most / clusters.size)
     sizes = [max(1, int(fraction * each.size)) for each in members]
@@ -326,7 +326,7 @@ _OTHERS, _GAP, _OVERLAP = "#999999", "#009e73", "#d55e00"
 def draw(result: Separation) -> Figure:
     """Draw the first two principal components, and the projections on each cluster mean (paper, figure 1, middle).
 
-    A ring marks a demonstration in the cluster of another intent. The band between the projections of an intent and all
+    Rings mark demonstrations in the cluster of another intent. The band between the projections of an intent and of all
     others is green if they are separated and red if they overlap.
     """
     import matplotlib.pyplot as plt
