@@ -11,7 +11,7 @@ from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP
 from limiirl.mdp.planning import optimal_policy, optimal_values, policy_values
 from limiirl.metrics import evd, evd_interval, ile, ile_interval
-from limiirl.metrics.evd import compute_regrets, optima
+from limiirl.metrics.evd import compute_optimal_values, compute_regrets
 from limiirl.worlds import ElementWorld
 from tests.helpers import raises
 
@@ -130,7 +130,7 @@ def test_pairs_are_the_single_ones() -> None:
     world = ElementWorld()
     mdp, truth = world.mdp, world.ensemble.thetas
     learned = np.vstack([truth[1] + 0.5, np.zeros(5)])
-    result = compute_regrets(mdp, optima(mdp, truth), truth, learned, mdp.p0)
+    result = compute_regrets(mdp, compute_optimal_values(mdp, truth), truth, learned, mdp.p0)
     for i in range(3):
         for j in range(2):
             single = evd_interval(mdp, truth[i], learned[j])

@@ -17,7 +17,7 @@ from limiirl.mdp import MDP
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mdp.planning import optimal_values
 from limiirl.metrics import GEVD, dard, epic, evd, evd_interval, gevd, ile
-from limiirl.metrics.gevd import least_cost, transport
+from limiirl.metrics.gevd import solve_transport, transport_cost
 from limiirl.worlds import ElementWorld
 from tests.helpers import raises
 
@@ -40,12 +40,12 @@ def instance(seed: int) -> tuple[Float, Float, Float]:
 def test_transport_equals_pots_and_all_constraints_at_once(seed: int) -> None:
     ot = pytest.importorskip("ot", reason="needs POT, the oracle of optimal transport: pip install POT")
     costs, rows, columns = instance(seed)
-    flow = transport(costs, rows, columns)
+    flow = solve_transport(costs, rows, columns)
     np.testing.assert_allclose(flow.sum(axis=1), rows, rtol=0.0, atol=1e-12)
     np.testing.assert_allclose(flow.sum(axis=0), columns, rtol=0.0, atol=1e-12)
     assert flow.min() >= 0.0
     value = (flow * costs).sum()
-    assert value == least_cost(costs, rows, columns)
+    assert value == transport_cost(costs, rows, columns)
     np.testing.assert_allclose(value, ot.emd2(rows, columns, costs), rtol=1e-9, atol=1e-12 * costs.max())
     # A second formulation: inequalities, which hold with equality because both sides sum to 1; interior point.
     n, m = costs.shape
@@ -77,7 +77,7 @@ def test_transport_equals_min_cost_flow_on_integers(seed: int) -> None:
     for i in range(n):
         graph.add_edge(("true", i), "T", capacity=int(rows[i]), weight=0)
     expected = networkx.cost_of_flow(graph, networkx.min_cost_flow(graph))
-    flow = transport(costs, rows / 1000, columns / 1000)
+    flow = solve_transport(costs, rows / 1000, columns / 1000)
     np.testing.assert_allclose((flow * costs).sum(), expected / 1000, rtol=1e-12, atol=1e-10)
 
 
@@ -86,9 +86,11 @@ def test_tiny_weights_and_costs_are_not_lost() -> None:
     costs = np.array([[1e-6, 0.0, 1.0], [0.0, 3e-6, 1.0], [1.0, 1.0, 0.0]])
     third = np.full(3, 1 / 3)
     for scale in (1e-12, 1.0, 1e12):
-        np.testing.assert_allclose(transport(scale * costs, third, third)[0], [0.0, 1 / 3, 0.0], rtol=0.0, atol=1e-12)
+        np.testing.assert_allclose(
+            solve_transport(scale * costs, third, third)[0], [0.0, 1 / 3, 0.0], rtol=0.0, atol=1e-12
+        )
     weights = np.array([1e-7, 1.0 - 1e-7])
-    np.testing.assert_allclose(least_cost(1.0 - np.eye(2), weights, weights[::-1]), 1.0 - 2e-7, rtol=1e-12)
+    np.testing.assert_allclose(transport_cost(1.0 - np.eye(2), weights, weights[::-1]), 1.0 - 2e-7, rtol=1e-12)
 
 
 def fork(gamma: float = 0.5, starts: tuple[float, ...] = (1.0, 0.0, 0.0)) -> MDP:
@@ -228,11 +230,11 @@ def test_infinite_costs_are_avoided_where_they_can_be() -> None:
     costs = np.array([[1.0, np.inf, 3.0], [2.0, 5.0, np.inf], [np.inf, 0.0, 7.0]])
     third = np.full(3, 1 / 3)
     # The finite pairings are 0-0, 1-1, 2-2 (13) and 0-2, 1-0, 2-1 (5).
-    np.testing.assert_allclose(least_cost(costs, third, third), 5 / 3, rtol=1e-12)
+    np.testing.assert_allclose(transport_cost(costs, third, third), 5 / 3, rtol=1e-12)
     costs[0, 2] = np.inf
-    np.testing.assert_allclose(least_cost(costs, third, third), 13 / 3, rtol=1e-12)
+    np.testing.assert_allclose(transport_cost(costs, third, third), 13 / 3, rtol=1e-12)
     costs[2, 2] = np.inf
-    assert least_cost(costs, third, third) == math.inf
+    assert transport_cost(costs, third, third) == math.inf
 
 
 def test_the_largest_contributions() -> None:
@@ -374,4 +376,4 @@ def test_plot_draws_every_ribbon() -> None:
 def test_a_pair_that_costs_a_trillion_hides_nothing():
     costs = np.array([[1e12, 1.0, 5.0], [2.0, 1e12, 3.0], [4.0, 2.0, 1e12]])
     third = np.full(3, 1 / 3)
-    np.testing.assert_allclose((transport(costs, third, third) * costs).sum(), 8 / 3, rtol=1e-9)
+    np.testing.assert_allclose((solve_transport(costs, third, third) * costs).sum(), 8 / 3, rtol=1e-9)

@@ -206,7 +206,7 @@ def test_errors(fitted):
     mix, _ = fitted
     one, two = Demonstrations.from_lists([[0, 1]]), Demonstrations.from_lists([[0, 1], [0]])
     for metric in (missing_distance_fraction, match_rate, edit_distance, lambda a, b: feature_distance(mix.mdp_, a, b)):
-        with raises(InvalidDemos, parameter="forecast", value=2):
+        with raises(InvalidDemos, parameter="other" if metric is edit_distance else "forecast", value=2):
             metric(one, two)
         with pytest.raises(InvalidDemos):
             metric(one[:0], one[:0])
@@ -216,6 +216,10 @@ def test_errors(fitted):
         missing_distance_fraction(one, one, np.ones(25), mdp=crossings())
     with raises(InvalidParameter, parameter="lengths"):
         missing_distance_fraction(one, one, [1.0, -1.0])
+    parallel = MDP.from_edges([0, 1, 1], [1, 2, 2], action=[0, 0, 1])
+    twice = Demonstrations.from_lists([[0, 1], [0, 1, 2]])
+    with raises(InvalidDemos, parameter="mdp", index=(1, 1)):
+        missing_distance_fraction(twice, twice, mdp=parallel)
     with raises(InvalidParameter, parameter="threshold"):
         match_rate(one, one, threshold=90)
     with pytest.raises(NotFitted):

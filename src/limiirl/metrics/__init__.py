@@ -1,4 +1,4 @@
-"""Metrics of reward ensembles, clusterings, likelihoods and predicted paths, with confidence intervals."""
+"""Metrics of reward ensembles, clusterings, likelihoods and predicted trajectories, with confidence intervals."""
 
 from typing import TYPE_CHECKING, Any
 

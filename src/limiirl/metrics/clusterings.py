@@ -2,7 +2,7 @@
 
 Paper: section "Clustering Performance" and its appendix "ANID metric". Let I be the mutual information of the joint
 distribution ``P = U^T V / N``, and H the larger of its two marginal entropies. Then ``NID = 1 - I / H`` and
-``ANID = 1 - (I - E[I]) / (H - E[I])``, where the expectation is over random clusterings of the same size.
+``ANID = 1 - (I - E[I]) / (H - E[I])``, where the expectation is over random clusterings of the same shape.
 """
 
 from functools import lru_cache
@@ -23,7 +23,7 @@ _LOG_STEP, _BETA_STEP = 0.1, 0.1
 
 
 def nid(U: ArrayLike, V: ArrayLike) -> float:
-    """Return the max-normalised information distance ``1 - I(U, V) / max(H(U), H(V))``, in [0, 1].
+    """Return the normalised information distance (NID) ``1 - I(U, V) / max(H(U), H(V))``, in [0, 1].
 
     Two clusterings with a single cluster each have distance 0. A soft clustering has a positive distance from itself.
 
@@ -37,12 +37,12 @@ def nid(U: ArrayLike, V: ArrayLike) -> float:
     >>> nid([0, 0, 1, 1], [5, 5, 3, 3]), nid([0, 0, 1, 1], [0, 1, 0, 1])
     (0.0, 1.0)
     """
-    information, entropy = _information(*_pair(U, V))
+    information, entropy = _compute_information(*_check_pair(U, V))
     return 0.0 if entropy <= _ZERO else 1.0 - information / entropy
 
 
 def anid(U: ArrayLike, V: ArrayLike, *, null: Literal["dirichlet", "hypergeometric"] = "dirichlet") -> float:
-    """Return the adjusted max-normalised information distance: 0 for equal labels, about 1 for random labels.
+    """Return the adjusted normalised information distance (ANID): 0 for equal labels, about 1 for random labels.
 
     If H <= E[I], no adjustment is possible; the distance is then 0 if I = 0, and `nid` otherwise.
 
@@ -63,8 +63,8 @@ def anid(U: ArrayLike, V: ArrayLike, *, null: Literal["dirichlet", "hypergeometr
     >>> round(anid(truth, soft), 3), round(anid(soft, soft), 3), anid(truth, hard_labels(soft))
     (0.266, 0.428, 0.0)
     """
-    rows, columns = _pair(U, V)
-    information, entropy = _information(rows, columns)
+    rows, columns = _check_pair(U, V)
+    information, entropy = _compute_information(rows, columns)
     if null == "dirichlet":
         expected = expected_information(len(rows), rows.shape[1], columns.shape[1])
     elif null == "hypergeometric":
@@ -77,7 +77,7 @@ def anid(U: ArrayLike, V: ArrayLike, *, null: Literal["dirichlet", "hypergeometr
 
 
 def hard_labels(U: ArrayLike) -> FloatArray:
-    """Return one-hot labels (N, K) of responsibilities or labels: the first maximum of each row.
+    """Return one-hot labels (N, K) of the largest responsibility in each row, or of the first one if several are equal.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def hard_labels(U: ArrayLike) -> FloatArray:
     array([[0., 1.],
            [1., 0.]])
     """
-    rows = _responsibilities(U, "U")
+    rows = _check_responsibilities(U, "U")
     return np.asarray(np.eye(rows.shape[1])[np.argmax(rows, axis=1)])
 
 
@@ -93,7 +93,7 @@ def hard_labels(U: ArrayLike) -> FloatArray:
 def expected_information(n: int, k1: int, k2: int) -> float:
     """Return E[I] of two independent clusterings of n items with Dirichlet(1/K, ..., 1/K) rows.
 
-    By exchangeability it is ``K1 K2 h(uv) - K1 h(u) - K2 h(v)``, where u ~ Beta(1/K1, 1 - 1/K1), v likewise, and
+    By exchangeability, E[I] is ``K1 K2 h(uv) - K1 h(u) - K2 h(v)``, where u ~ Beta(1/K1, 1 - 1/K1), v likewise, and
     ``h(x) = E[X log X]`` for the mean X of n copies of x. With ``log x = int (e^-s - e^-sx) ds / s`` and the Laplace
     transform l(z) = E e^-zx, ``h = int (E[x] e^-s + l'(s/n) l(s/n)^(n-1)) ds / s``; in log s the trapezoid rule is
     accurate to twelve digits. For large n, E[I] tends to ``(K1 - 1)(K2 - 1) / (8 n)`` (delta method).
@@ -106,19 +106,19 @@ def expected_information(n: int, k1: int, k2: int) -> float:
     log_s = np.arange(-36.0, 36.0, _LOG_STEP)
     z = np.exp(log_s) / n
     l_minus_1, gradient = _laplace(z, v, weight_v)
-    h_v = _h(n, log_s, 1.0 / k2, l_minus_1, gradient)
+    h_v = _integrate(n, log_s, 1.0 / k2, l_minus_1, gradient)
     l_minus_1_u, gradient_u = _laplace(z, u, weight_u)
-    h_u = _h(n, log_s, 1.0 / k1, l_minus_1_u, gradient_u)
+    h_u = _integrate(n, log_s, 1.0 / k1, l_minus_1_u, gradient_u)
     l_minus_1, gradient = np.zeros(z.size), np.zeros(z.size)
     for node, weight in zip(v, weight_v, strict=True):
         l_minus_1_u, gradient_u = _laplace(z * node, u, weight_u)
         l_minus_1 += weight * l_minus_1_u
         gradient += weight * node * gradient_u
-    return float(k1 * k2 * _h(n, log_s, 1.0 / (k1 * k2), l_minus_1, gradient) - k1 * h_u - k2 * h_v)
+    return float(k1 * k2 * _integrate(n, log_s, 1.0 / (k1 * k2), l_minus_1, gradient) - k1 * h_u - k2 * h_v)
 
 
 def _beta_nodes(k: int) -> tuple[FloatArray, FloatArray]:
-    """Return nodes and weights of Beta(1/k, 1 - 1/k) by the double exponential rule x = expit(pi sinh t).
+    """Return quadrature nodes and weights for Beta(1/k, 1 - 1/k): the double exponential rule x = expit(pi sinh t).
 
     The nodes cluster at both singular ends, so that e^-zx is integrated accurately for all z.
     """
@@ -138,7 +138,7 @@ def _laplace(z: FloatArray, x: FloatArray, weights: FloatArray) -> tuple[FloatAr
     return power @ weights, (power + 1.0) @ (weights * x)
 
 
-def _h(n: int, log_s: FloatArray, mean: float, l_minus_1: FloatArray, gradient: FloatArray) -> float:
+def _integrate(n: int, log_s: FloatArray, mean: float, l_minus_1: FloatArray, gradient: FloatArray) -> float:
     """Integrate E[X log X] from l - 1 and -l' at the points s / n."""
     # l may round to 0 for large z.
     with np.errstate(divide="ignore"):
@@ -162,7 +162,7 @@ def _hypergeometric_information(rows: FloatArray, columns: FloatArray) -> float:
     return float(expected_mutual_information(table, len(rows)))
 
 
-def _information(rows: FloatArray, columns: FloatArray) -> tuple[float, float]:
+def _compute_information(rows: FloatArray, columns: FloatArray) -> tuple[float, float]:
     """Return I(U, V) and max(H(U), H(V)) of two clusterings."""
     joint = rows.T @ columns / len(rows)
     h_rows, h_columns = (-float(xlogy(p, p).sum()) for p in (rows.mean(axis=0), columns.mean(axis=0)))
@@ -171,15 +171,15 @@ def _information(rows: FloatArray, columns: FloatArray) -> tuple[float, float]:
     return min(max(information, 0.0), h_rows, h_columns), max(h_rows, h_columns, 0.0)
 
 
-def _pair(U: ArrayLike, V: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    rows, columns = _responsibilities(U, "U"), _responsibilities(V, "V")
+def _check_pair(U: ArrayLike, V: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    rows, columns = _check_responsibilities(U, "U"), _check_responsibilities(V, "V")
     if len(rows) != len(columns):
         raise InvalidParameter.of("V", len(columns), f"must have as many rows as U, {len(rows)}")
     return rows, columns
 
 
-def _responsibilities(values: ArrayLike, name: str) -> FloatArray:
-    """Return checked responsibilities (N, K); labels (N,) are converted to one-hot responsibilities."""
+def _check_responsibilities(values: ArrayLike, name: str) -> FloatArray:
+    """Validate responsibilities (N, K); labels (N,) are converted to one-hot responsibilities."""
     array = np.asarray(values)
     if array.ndim == 1 and array.size and array.dtype.kind in "iu":
         distinct, index = np.unique(array, return_inverse=True)
@@ -191,6 +191,6 @@ def _responsibilities(values: ArrayLike, name: str) -> FloatArray:
     good = (rows >= 0.0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1.0) <= _TOLERANCE)
     if not good.all():
         i = int(np.argmin(good))
-        rule = "must be probabilities that sum to 1"
+        rule = "must contain probabilities that sum to 1"
         raise InvalidParameter.of(name, rows[i].tolist(), rule, index=i, remedy="Divide each row by its sum.")
     return rows

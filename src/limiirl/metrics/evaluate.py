@@ -14,11 +14,11 @@ from limiirl.demos import Demonstrations, Groups, as_attribute
 from limiirl.errors import DivergentPartition, InvalidDemos, InvalidParameter, NumericalError
 from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.metrics.clusterings import anid, hard_labels, nid
+from limiirl.metrics.gevd import GEVD, gevd
 from limiirl.metrics.intervals import mean_interval
 from limiirl.mixture import validate
 
 if TYPE_CHECKING:
-    from limiirl.metrics.gevd import GEVD
     from limiirl.mixture import IntentMixture
 
 
@@ -67,7 +67,7 @@ class NLL:
         return self.total / int(self.n_steps.sum())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields in JSON types."""
+        """Return all fields as JSON types."""
         names = ("unit", "mean", "per_demo", "per_step", "total")
         counts = {"n_demos": int(self.n_demos.sum()), "n_steps": int(self.n_steps.sum())}
         lists = {"names": self.names.tolist(), "values": self.values.tolist()}
@@ -75,15 +75,15 @@ class NLL:
 
     def __repr__(self) -> str:
         grouped = f"{self.mean:.4f} per group, " if self.unit == "groups" else ""
-        counted = f"{self.n_demos.sum()} demonstrations, {self.n_steps.sum()} steps"
-        return f"NLL {grouped}{self.per_demo:.4f} per demonstration, {self.per_step:.4f} per step ({counted})"
+        size = f"{self.n_demos.sum()} demonstrations, {self.n_steps.sum()} steps"
+        return f"NLL {grouped}{self.per_demo:.4f} per demonstration, {self.per_step:.4f} per step ({size})"
 
 
 def mixture_nll(mixture: IntentMixture, demos: Demonstrations, groups: ArrayLike | None = None) -> NLL:
     """Return ``-log sum_k rho_k p(tau | theta_k)`` of each demonstration under a fitted mixture.
 
     Start and transition probabilities are included, so that values are comparable only for the same MDP and
-    `max_length`. Demonstrations with the same entry in `groups` (N,) share one intent and are scored together.
+    `max_length`. Demonstrations with the same entry in `groups` (N,) share one intent and have one joint likelihood.
 
     Examples
     --------
@@ -94,11 +94,11 @@ def mixture_nll(mixture: IntentMixture, demos: Demonstrations, groups: ArrayLike
     >>> mixture_nll(mix, demos).values.round(3)
     array([0.454, 0.454, 1.147])
     """
-    units, lengths = _units(demos, groups)
+    units, lengths = _group_demos(demos, groups)
     if not hasattr(mixture, "score_samples"):
         remedy = "For given rewards use ensemble_nll(irl, mdp, ensemble, demos)."
         raise InvalidParameter.of("mixture", type(mixture).__name__, "must be a fitted IntentMixture", remedy=remedy)
-    return _make_nll(-np.asarray(mixture.score_samples(demos, groups), dtype=np.float64), units, lengths)
+    return _build_nll(-np.asarray(mixture.score_samples(demos, groups), dtype=np.float64), units, lengths)
 
 
 def ensemble_nll(
@@ -106,7 +106,7 @@ def ensemble_nll(
 ) -> NLL:
     """Return the negative log-likelihood of demonstrations under an ensemble and a single-intent model.
 
-    The model has ``log_prob(mdp, thetas, demos)`` and a `max_length`, such as ``MaxEnt(50)`` or a fitted model.
+    The model must have a method ``log_prob(mdp, thetas, demos)``, as `MaxEnt` has, and a `max_length`.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def ensemble_nll(
     >>> ensemble_nll(MaxEnt(2), mdp, RewardEnsemble([0.5, 0.5], [[3.0], [-3.0]]), demos).values.round(4)
     array([0.7416, 0.7416])
     """
-    units, lengths = _units(demos, groups)
+    units, lengths = _group_demos(demos, groups)
     if not isinstance(ensemble, RewardEnsemble):
         rule = "must be a RewardEnsemble, such as mixture.ensemble_"
         raise InvalidParameter.of("ensemble", type(ensemble).__name__, rule)
@@ -130,17 +130,17 @@ def ensemble_nll(
         i = int(impossible[0])
         message = f"{units.name(i)} has zero likelihood under every intent. Check that it was recorded in this MDP."
         raise InvalidDemos(message, parameter="demos", index=i)
-    return _make_nll(values, units, lengths)
+    return _build_nll(values, units, lengths)
 
 
-def _units(demos: Demonstrations, groups: ArrayLike | None) -> tuple[Groups, NDArray[np.int64]]:
+def _group_demos(demos: Demonstrations, groups: ArrayLike | None) -> tuple[Groups, NDArray[np.int64]]:
     if not isinstance(demos, Demonstrations) or len(demos) == 0:
         given = len(demos) if isinstance(demos, Demonstrations) else type(demos).__name__
         raise InvalidDemos.of("demos", given, "must be a non-empty Demonstrations object")
     return Groups.from_labels(groups, len(demos)), demos.lengths
 
 
-def _make_nll(values: FloatArray, units: Groups, lengths: NDArray[np.int64]) -> NLL:
+def _build_nll(values: FloatArray, units: Groups, lengths: NDArray[np.int64]) -> NLL:
     steps = np.rint(units.sum(lengths.astype(np.float64))).astype(np.int64)
     return NLL(values, units.names, units.counts.astype(np.int64), steps, units.noun)
 
@@ -155,13 +155,13 @@ class Recovery:
     Attributes
     ----------
     labels, intent : (L,)
-        The true intents, sorted, and the learned intent matched with each; -1 if no intent is matched.
+        Sorted true intents, and the learned intent that is matched with each, or -1 if there is none.
     counts : (L, K) int64
         Number of demonstrations by true intent (rows) and most probable learned intent (columns).
     accuracy : float
         Fraction of demonstrations whose most probable intent is matched with their label.
     nid, anid, nid_hard, anid_hard : float
-        Distances between the labels and the posterior (soft, as in the paper) or the most probable intents (hard).
+        Distances of the labels from the posterior (soft, as in the paper) and from the most probable intents (hard).
     """
 
     labels: NDArray[Any]
@@ -174,7 +174,7 @@ class Recovery:
     anid_hard: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields in JSON types."""
+        """Return all fields as JSON types."""
         fields = asdict(self).items()
         return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in fields}
 
@@ -196,7 +196,7 @@ class Recovery:
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """Mean NLL of the true ensemble under the mixture's model, and ANID between the true and the learned posterior."""
+    """Mean NLL under the true ensemble, and ANID between the posteriors under the true and the learned ensemble."""
 
     nll: float
     anid: float
@@ -205,9 +205,10 @@ class Reference:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
-    """Result of `evaluate`; fields are None if there is nothing to compare with.
+    """Result of `evaluate`.
 
-    `reference` is also None if the likelihood of the true rewards under the model is not finite.
+    `recovery` is None without labels; `gevd` and `reference` are None without true rewards. `reference` is also None if
+    the likelihood under the true rewards is not finite.
     """
 
     n_intents: int
@@ -217,7 +218,7 @@ class Evaluation:
     reference: Reference | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields in JSON types."""
+        """Return all fields as JSON types."""
         return {
             "n_intents": self.n_intents,
             "nll": self.nll.to_dict(),
@@ -229,9 +230,9 @@ class Evaluation:
     def __str__(self) -> str:
         score, n = self.nll, self.nll.values.size
         mean = f"{score.mean:.4f}" if n < 2 else f"{mean_interval(score.values)} (95 %)"
-        counted = f"{score.n_demos.sum()} demonstrations, {score.n_steps.sum()} steps"
+        size = f"{score.n_demos.sum()} demonstrations, {score.n_steps.sum()} steps"
         grouped = f" in {n} groups" if score.unit == "groups" else ""
-        head = f"{self.n_intents} intents on {counted}{grouped}"
+        head = f"{self.n_intents} intents on {size}{grouped}"
         parts = [f"{head}\n  NLL   {mean} per {score.unit[:-1]}, {score.per_step:.4f} per step"]
         if self.recovery is not None:
             parts.append(str(self.recovery))
@@ -256,17 +257,17 @@ def evaluate(
     truth: RewardEnsemble | None = None,
     groups: ArrayLike | None = None,
 ) -> Evaluation:
-    """Evaluate a fitted mixture by its likelihood and, if available, against true intents and true rewards.
+    """Evaluate the likelihood of a fitted mixture and, if they are known, the recovery of true intents and rewards.
 
     Parameters
     ----------
     mixture : IntentMixture
     demos : Demonstrations
-        Preferably not the training data.
+        Preferably demonstrations that were not used in the fit.
     labels : (N,), optional
         True intent of each demonstration; default: `demos.labels`.
     truth : RewardEnsemble, optional
-        The true weights and rewards, in the features of the fitted MDP.
+        True weights and rewards; rewards refer to the features of the fitted MDP.
     groups : (N,), optional
         Group of each demonstration; demonstrations of a group share one intent.
 
@@ -305,14 +306,12 @@ def evaluate(
     if not isinstance(mixture.mdp_, MDP):
         message = "truth requires a mixture fitted with an MDP, because GEVD is computed from optimal policies."
         raise InvalidParameter(message, parameter="truth")
-    from limiirl.metrics.gevd import gevd
-
     distance = gevd(mixture.mdp_, truth, mixture.ensemble_)
-    return Evaluation(K, score, recovery, distance, _reference(mixture, demos, truth, groups, U))
+    return Evaluation(K, score, recovery, distance, _compute_reference(mixture, demos, truth, groups, U))
 
 
 def recover(labels: ArrayLike, U: ArrayLike) -> Recovery:
-    """Compare true intents (N,), numbers or strings, with a posterior (N, K).
+    """Compare true intents (N,), which may be numbers or strings, with a posterior (N, K).
 
     Examples
     --------
@@ -340,10 +339,10 @@ def recover(labels: ArrayLike, U: ArrayLike) -> Recovery:
     )
 
 
-def _reference(
+def _compute_reference(
     mixture: IntentMixture, demos: Demonstrations, truth: RewardEnsemble, groups: ArrayLike | None, U: FloatArray
 ) -> Reference | None:
-    """Return the `Reference` of the true ensemble; None if its likelihood under the model is not finite."""
+    """Return the reference values of the true ensemble, or None if its likelihood is not finite."""
     validate.check_fitted(mixture)
     units, used = Groups.from_labels(groups, len(demos)), truth.weights > 0.0
     try:

@@ -45,7 +45,7 @@ def evd(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, tol: float
     >>> evd(mdp.replace(p0=[1.0, 0.0, 0.0, 0.0]), true, learned)
     1.5
     """
-    return float(_single(mdp, theta_true, theta_learned, mdp.p0, tol, ties=False).value[0, 0])
+    return float(_compute_single(mdp, theta_true, theta_learned, mdp.p0, tol, ties=False).value[0, 0])
 
 
 def ile(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, tol: float = TIES) -> float:
@@ -57,15 +57,15 @@ def ile(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, tol: float
     >>> ile(mdp, [0.0, 0.0, 4.0, 2.0], [0.0, 0.0, 0.0, 1.0])
     2.0
     """
-    return float(_single(mdp, theta_true, theta_learned, np.ones(mdp.n_states), tol, ties=False).value[0, 0])
+    return float(_compute_single(mdp, theta_true, theta_learned, np.ones(mdp.n_states), tol, ties=False).value[0, 0])
 
 
 def evd_interval(
     mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, tol: float = TIES
 ) -> tuple[float, float, float]:
-    """Return (low, EVD, high): the range of EVD over all policies that are optimal for the learned reward.
+    """Return (low, EVD, high), where low and high are the EVD of the best and the worst tie-breaking.
 
-    Ties are broken in the best and in the worst way under the true reward; with gamma = 1, `high` may be infinite.
+    The range is over all policies that are optimal for the learned reward; with gamma = 1, `high` may be infinite.
     See `evd`.
 
     Examples
@@ -74,13 +74,13 @@ def evd_interval(
     >>> evd_interval(mdp, [0.0, 4.0, 2.0, 0.0], [0.0, 0.0, 1.0, 1.0])
     (1.0, 1.5, 2.0)
     """
-    return _ends(_single(mdp, theta_true, theta_learned, mdp.p0, tol, ties=True))
+    return _to_interval(_compute_single(mdp, theta_true, theta_learned, mdp.p0, tol, ties=True))
 
 
 def ile_interval(
     mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, tol: float = TIES
 ) -> tuple[float, float, float]:
-    """Return (low, ILE, high); see `evd_interval`.
+    """Return (low, ILE, high), with the ILE of the best and the worst tie-breaking; see `evd_interval`.
 
     Examples
     --------
@@ -88,18 +88,18 @@ def ile_interval(
     >>> ile_interval(mdp, [0.0, 0.0, 4.0, 2.0], [0.0, 0.0, 1.0, 1.0])
     (0.0, 1.0, 2.0)
     """
-    return _ends(_single(mdp, theta_true, theta_learned, np.ones(mdp.n_states), tol, ties=True))
+    return _to_interval(_compute_single(mdp, theta_true, theta_learned, np.ones(mdp.n_states), tol, ties=True))
 
 
-def _ends(regrets: Regrets) -> tuple[float, float, float]:
+def _to_interval(regrets: Regrets) -> tuple[float, float, float]:
     return float(regrets.low[0, 0]), float(regrets.value[0, 0]), float(regrets.high[0, 0])
 
 
 @dataclass(frozen=True)
 class Regrets:
-    """Losses (K', K) of the policies of K learned rewards under K' true rewards.
+    """Regrets (K', K) of the policies of K learned rewards under K' true rewards.
 
-    Ties are broken in the best way (`low`), uniformly (`value`) and in the worst way (`high`).
+    Ties are broken to minimise the regret (`low`), uniformly at random (`value`) or to maximise the regret (`high`).
     """
 
     low: FloatArray
@@ -118,10 +118,10 @@ def compute_regrets(
     ties: bool = True,
     names: tuple[str, str] = ("truth.thetas", "learned.thetas"),
 ) -> Regrets:
-    """Return the sums of ``weights (V* - V)`` for every true reward (K', d) and every learned reward (K, d).
+    """Return the regrets ``weights @ (V* - V)`` of learned rewards (K, d) under true rewards (K', d).
 
     `optimum` (K', S) are the optimal values of the true rewards. Without `ties`, `low` and `high` equal `value`.
-    `names` are the names of the rewards in errors.
+    `names` are the names of the rewards in error messages.
     """
     shape = (len(truth), len(learned))
     low, value, high = np.zeros(shape), np.zeros(shape), np.zeros(shape)
@@ -129,19 +129,19 @@ def compute_regrets(
         with prefix_errors(names[1], j):
             policy = optimal_policy(mdp, theta, tol=tol)
         tied = ties and bool(np.any((policy > 0.0) & (policy < 1.0)))
-        choices = _restrict(mdp, policy > 0.0) if tied else mdp
+        restricted = _restrict(mdp, policy > 0.0) if tied else mdp
         for i, true in enumerate(truth):
             with prefix_errors(f"{_label(names[1], j)} evaluated under {names[0]}", i):
                 value[i, j] = _loss(optimum[i], policy_values(mdp, policy, true), weights)
             low[i, j] = high[i, j] = value[i, j]
             if tied:
-                best = optimal_values(choices, true)
+                best = optimal_values(restricted, true)
                 low[i, j] = min(value[i, j], _loss(optimum[i], best, weights))
-                high[i, j] = max(value[i, j], _loss(optimum[i], worst_values(choices, true), weights))
+                high[i, j] = max(value[i, j], _loss(optimum[i], worst_values(restricted, true), weights))
     return Regrets(low, value, high)
 
 
-def optima(mdp: MDP, thetas: FloatArray, name: str = "truth.thetas") -> FloatArray:
+def compute_optimal_values(mdp: MDP, thetas: FloatArray, name: str = "truth.thetas") -> FloatArray:
     """Return the optimal values V* (K, S) of K rewards."""
     values = np.empty((len(thetas), mdp.n_states))
     for i, theta in enumerate(thetas):
@@ -155,7 +155,7 @@ def worst_values(mdp: MDP, theta: FloatArray) -> FloatArray:
     try:
         return optimal_values(mdp, theta, minimise=True)
     except InvalidParameter:
-        # The optimal values exist, so that the error means an unbounded loss.
+        # The optimal values exist, so that the error means that the loss is unbounded.
         if mdp.gamma < 1.0:
             raise
         return np.full(mdp.n_states, -np.inf)
@@ -163,7 +163,7 @@ def worst_values(mdp: MDP, theta: FloatArray) -> FloatArray:
 
 @contextmanager
 def prefix_errors(name: str, index: int) -> Iterator[None]:
-    """Prefix errors of planning with the name and index of the reward."""
+    """Prefix the messages of planning errors with the name and index of the reward."""
     try:
         yield
     except (InvalidParameter, NumericalError) as error:
@@ -174,7 +174,7 @@ def prefix_errors(name: str, index: int) -> Iterator[None]:
 
 
 def check_theta(mdp: MDP, theta: ArrayLike, name: str) -> FloatArray:
-    """Return one reward vector as (1, d); errors contain its name."""
+    """Validate one reward vector, and return it as (1, d)."""
     with prefix_errors(name, 0):
         row = mdp.check_thetas(theta)
         if len(row) != 1:
@@ -188,16 +188,18 @@ def _label(name: str, index: int) -> str:
     return f"{name}[{index}]" if name.endswith("s") else name
 
 
-def _single(
+def _compute_single(
     mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, weights: FloatArray, tol: float, *, ties: bool
 ) -> Regrets:
     names = ("theta_true", "theta_learned")
     truth, learned = check_theta(mdp, theta_true, names[0]), check_theta(mdp, theta_learned, names[1])
-    return compute_regrets(mdp, optima(mdp, truth, names[0]), truth, learned, weights, tol=tol, ties=ties, names=names)
+    return compute_regrets(
+        mdp, compute_optimal_values(mdp, truth, names[0]), truth, learned, weights, tol=tol, ties=ties, names=names
+    )
 
 
 def _loss(optimum: FloatArray, values: FloatArray, weights: FloatArray) -> float:
-    """Return weights . (V* - V) with rounding errors set to 0, so that equal values have loss exactly 0."""
+    """Return ``weights @ (V* - V)``; rounding errors are set to 0, so that the loss of equal values is exactly 0."""
     loss = optimum - values
     slack = _RESOLUTION * float(np.abs(optimum[weights > 0.0]).max(initial=0.0))
     counts = (loss > slack) & (weights > 0.0)
@@ -205,7 +207,7 @@ def _loss(optimum: FloatArray, values: FloatArray, weights: FloatArray) -> float
 
 
 def _restrict(mdp: MDP, used: NDArray[np.bool_]) -> MDP:
-    """Return the MDP restricted to some state-action pairs."""
+    """Return the MDP with only the state-action pairs in the mask `used` (P,)."""
     edges = used[mdp.pair_of_edge]
     rows = {"action_features": used, "edge_features": edges}
     features = {name: getattr(mdp, name)[kept] for name, kept in rows.items() if getattr(mdp, name) is not None}

@@ -18,7 +18,7 @@ from scipy.optimize import linprog
 from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter, NumericalError
 from limiirl.mdp import MDP, RewardEnsemble, reachable_states
-from limiirl.metrics.evd import TIES, compute_regrets, optima, prefix_errors, worst_values
+from limiirl.metrics.evd import TIES, compute_optimal_values, compute_regrets, prefix_errors, worst_values
 from limiirl.metrics.reward_distances import shaping_distances
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _ROUNDS, _LARGEST_COST = 3, 1e6
 _ZERO = 1e-12
 
 
-def transport(costs: ArrayLike, rows: ArrayLike, columns: ArrayLike) -> FloatArray:
+def solve_transport(costs: ArrayLike, rows: ArrayLike, columns: ArrayLike) -> FloatArray:
     """Return the minimum-cost flow (K', K) from weights `rows` (K',) to weights `columns` (K,)."""
     all_costs, a, b = (np.asarray(values, dtype=np.float64) for values in (costs, rows, columns))
     flow = np.zeros(all_costs.shape)
@@ -43,11 +43,11 @@ def transport(costs: ArrayLike, rows: ArrayLike, columns: ArrayLike) -> FloatArr
     if a.size == 1 or b.size == 1:
         flow[live] = np.outer(a, b)
         return flow
-    flow[live] = _least_cost_flow(cost, a, b)
+    flow[live] = _solve_rescaled(cost, a, b)
     return flow
 
 
-def _least_cost_flow(cost: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
+def _solve_rescaled(cost: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
     """Return the minimum-cost flow, computed with HiGHS; costs are rescaled because its tolerance is absolute.
 
     If the optimum is far below the largest cost, costs are measured in units of the optimum, and large costs are
@@ -80,12 +80,12 @@ def _solve(cost: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
     return np.asarray(np.where(result.x > _ZERO, result.x, 0.0).reshape(cost.shape))
 
 
-def least_cost(costs: FloatArray, rows: FloatArray, columns: FloatArray) -> float:
-    """Return the optimal transport cost; pairwise costs may be infinite."""
+def transport_cost(costs: FloatArray, rows: FloatArray, columns: FloatArray) -> float:
+    """Return the optimal transport cost; entries of `costs` may be infinite."""
     finite = np.isfinite(costs)
-    # Replace infinite costs by a cost so large that such a pair is used only if necessary.
+    # Replace infinite costs by a finite cost that is so large that such a pair is used only if necessary.
     large = (1.0 + costs[finite].max(initial=0.0)) * sum(costs.shape)
-    flow = transport(np.where(finite, costs, large), rows, columns)
+    flow = solve_transport(np.where(finite, costs, large), rows, columns)
     if flow[~finite].any():
         return math.inf
     return float((flow[finite] * costs[finite]).sum())
@@ -115,14 +115,15 @@ class GEVD:
     value : float
         The optimal transport cost.
     normalised, normalised_tight : float
-        `value` divided by the paper's bound ``max_k Delta_k / (1 - gamma)``, and by `bounds[1]`; nan if infinite.
+        `value` divided by the paper's bound ``max_k Delta_k / (1 - gamma)``, and by `bounds[1]`; NaN if the bound is
+        infinite.
     bounds : (float, float)
         Lower bound 0, and upper bound ``sum_i rho_i e_i*``, where ``e_i*`` is the loss of the worst policy under true
         reward i. The upper bound is 1 for EPIC and DARD, and infinite for a custom distance.
     interval : (float, float)
-        Range of the value over tie-breaking rules of the learned policies.
+        Range of `value` over the tie-breaking rules of the learned policies.
     flow, evd : (K', K)
-        Mass between true intent i (rows) and learned intent j (columns), and their distance.
+        Mass transported between true intent i (row) and learned intent j (column), and the distance of the intents.
     distance : str
 
     Examples
@@ -158,7 +159,7 @@ class GEVD:
         return tuple(sorted(pairs, key=lambda pair: -pair.contribution)[:n])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields in JSON types; None for infinite or undefined values."""
+        """Return all fields as JSON types; infinite or undefined values are None."""
         single = {name: _finite_or_none(getattr(self, name)) for name in ("value", "normalised", "normalised_tight")}
         ranges = {name: [_finite_or_none(end) for end in getattr(self, name)] for name in ("bounds", "interval")}
         return {
@@ -171,7 +172,7 @@ class GEVD:
         }
 
     def plot(self, ax: Axes | None = None) -> Figure:
-        """Draw the flow between learned and true intents; widths show mass, colours show distance."""
+        """Draw the flow between learned and true intents as ribbons with mass as width and distance as colour."""
         from limiirl.metrics.plotting import draw
 
         return draw(self, ax)
@@ -207,7 +208,7 @@ def gevd(
     ----------
     mdp : MDP
     truth, learned : RewardEnsemble
-        They are not interchangeable, because losses are measured under the true rewards.
+        The arguments are not interchangeable, because losses are measured under the true rewards.
     distance : "evd", "ile", "epic", "dard", callable or (K', K)
         Distance between two intents: a name, a function of (mdp, theta_true, theta_learned), or a matrix.
     tol : float
@@ -225,10 +226,10 @@ def gevd(
     >>> round(g.value, 1), [round(end, 1) for end in g.interval], round(g.normalised, 3)
     (185.3, [0.0, 970.5], 0.185)
     """
-    rho_true, thetas_true = _parts(mdp, truth, "truth")
-    rho, thetas = _parts(mdp, learned, "learned")
+    rho_true, thetas_true = _unpack_ensemble(mdp, truth, "truth")
+    rho, thetas = _unpack_ensemble(mdp, learned, "learned")
     if isinstance(distance, str) and distance in ("evd", "ile"):
-        return _by_planning(mdp, (rho_true, thetas_true), (rho, thetas), distance, tol)
+        return _compute_by_planning(mdp, (rho_true, thetas_true), (rho, thetas), distance, tol)
     if isinstance(distance, str):
         if distance not in DISTANCES:
             rule = f"must be one of {', '.join(DISTANCES)}, a callable or a matrix"
@@ -237,47 +238,47 @@ def gevd(
     else:
         costs, name = _custom_distances(mdp, thetas_true, thetas, distance)
         bound = math.inf
-    flow = transport(costs, rho_true, rho)
+    flow = solve_transport(costs, rho_true, rho)
     value = float((flow * costs).sum())
     normalised = _normalise(value, bound)
     return GEVD(value, normalised, normalised, (0.0, bound), (value, value), flow, costs, name)
 
 
-def _parts(mdp: MDP, ensemble: RewardEnsemble, name: str) -> tuple[FloatArray, FloatArray]:
-    """Return the normalised weights (K,) and the rewards (K, d) of an ensemble."""
+def _unpack_ensemble(mdp: MDP, ensemble: RewardEnsemble, name: str) -> tuple[FloatArray, FloatArray]:
+    """Validate an ensemble; return its normalised weights (K,) and its rewards (K, d)."""
     if not isinstance(ensemble, RewardEnsemble):
         raise InvalidParameter.of(name, type(ensemble).__name__, "must be a RewardEnsemble, such as mixture.ensemble_")
     with prefix_errors(name, 0):
         return ensemble.weights / ensemble.weights.sum(), mdp.check_thetas(ensemble.thetas)
 
 
-def _by_planning(
+def _compute_by_planning(
     mdp: MDP, truth: tuple[FloatArray, FloatArray], learned: tuple[FloatArray, FloatArray], distance: str, tol: float
 ) -> GEVD:
     (rho_true, thetas_true), (rho, thetas) = truth, learned
     weights = mdp.p0 if distance == "evd" else np.ones(mdp.n_states)
-    optimum = optima(mdp, thetas_true)
+    optimum = compute_optimal_values(mdp, thetas_true)
     regrets = compute_regrets(mdp, optimum, thetas_true, thetas, weights, tol=tol)
-    flow = transport(regrets.value, rho_true, rho)
+    flow = solve_transport(regrets.value, rho_true, rho)
     value = float((flow * regrets.value).sum())
     ends = [
-        value if np.array_equal(costs, regrets.value) else least_cost(costs, rho_true, rho)
+        value if np.array_equal(costs, regrets.value) else transport_cost(costs, rho_true, rho)
         for costs in (regrets.low, regrets.high)
     ]
     used = np.flatnonzero(rho_true)
     at, counted = np.flatnonzero(weights), weights[weights > 0.0]
     worst = sum(rho_true[i] * counted @ (optimum[i] - worst_values(mdp, thetas_true[i]))[at] for i in used)
     tight = max(float(worst), value)
-    loose = float(weights.sum()) * _largest_range(mdp, thetas_true[used], weights)
+    loose = float(weights.sum()) * _compute_paper_bound(mdp, thetas_true[used], weights)
     interval = (min(ends[0], value), max(ends[1], value))
     normalised = _normalise(value, loose), _normalise(value, tight)
     return GEVD(value, *normalised, (0.0, tight), interval, flow, regrets.value, distance)
 
 
-def _largest_range(mdp: MDP, thetas: FloatArray, weights: FloatArray) -> float:
-    """Return ``max_k Delta_k / (1 - gamma)``, where Delta_k is the range of reachable rewards.
+def _compute_paper_bound(mdp: MDP, thetas: FloatArray, weights: FloatArray) -> float:
+    """Return ``max_k Delta_k / (1 - gamma)``.
 
-    A reward is reachable if its state is reachable from the states with nonzero weight.
+    Delta_k is the range of the rewards of states that are reachable from states with nonzero weight.
     """
     reached = reachable_states(mdp, np.flatnonzero(weights))
     r_state, r_edge = mdp.rewards(thetas)
@@ -294,7 +295,7 @@ def _largest_range(mdp: MDP, thetas: FloatArray, weights: FloatArray) -> float:
 def _custom_distances(
     mdp: MDP, truth: FloatArray, learned: FloatArray, distance: Distance | ArrayLike
 ) -> tuple[FloatArray, str]:
-    """Return the checked costs (K', K) of a custom distance, and its name."""
+    """Return the validated costs (K', K) and the name of a custom distance."""
     shape = (len(truth), len(learned))
     if callable(distance):
         costs = np.array([[float(distance(mdp, true, theta)) for theta in learned] for true in truth])
@@ -316,7 +317,7 @@ def _custom_distances(
 
 
 def _normalise(value: float, bound: float) -> float:
-    """Return value / bound; 0 for a value of 0, nan for an infinite bound."""
+    """Return value / bound: 0 if the value is 0, NaN if the bound is infinite."""
     if not math.isfinite(bound):
         return math.nan
     return 0.0 if value == 0.0 else value / bound

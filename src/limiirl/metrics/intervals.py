@@ -1,6 +1,6 @@
 """Confidence intervals of means and statistics, and paired comparisons of two methods.
 
-The paper's Table 1 prints full widths of its 95 % intervals after the "±"; here they are half-widths.
+The paper's Table 1 prints the full width of each 95 % interval after the "±"; this module prints the half-width.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ROUNDING = 1e-14
 class Interval(NamedTuple):
     """A mean or another statistic of n values with its confidence interval (low, high).
 
-    A bootstrap interval need not be symmetric; `half_width` is half its width.
+    A bootstrap interval need not be symmetric around `mean`; `half_width` is half of ``high - low``.
 
     Examples
     --------
@@ -55,9 +55,9 @@ def mean_interval(values: ArrayLike, level: float = 0.95) -> Interval:
     >>> print(mean_interval([1.0, 2.0, 3.0, 4.0]))
     2.5 ± 2.1
     """
-    array = _sample(values, "values")
+    array = _check_sample(values, "values")
     mean, n = float(array.mean()), array.size
-    quantile = float(stats.t.ppf(0.5 + _level(level) / 2.0, n - 1))
+    quantile = float(stats.t.ppf(0.5 + _check_level(level) / 2.0, n - 1))
     half = quantile * float(array.std(ddof=1)) / math.sqrt(n)
     return Interval(mean, half, mean - half, mean + half, n)
 
@@ -77,9 +77,9 @@ def bootstrap_interval(
     ----------
     values : (n,), n >= 2
     statistic : callable
-        Accepts an array and ``axis``, like `np.mean` and `np.median`.
+        Function of an array and `axis`, such as `np.mean` or `np.median`.
     method : "bca" or "percentile"
-        Bias-corrected and accelerated, or percentile.
+        Bias-corrected and accelerated bootstrap, or percentile bootstrap.
     n_resamples, seed : int
 
     Examples
@@ -88,7 +88,7 @@ def bootstrap_interval(
     >>> interval.mean, interval.low, interval.high
     (2.5, 1.0, 10.0)
     """
-    array, _ = _sample(values, "values"), _level(level)
+    array, _ = _check_sample(values, "values"), _check_level(level)
     check_choice(method, "method", ("bca", "percentile"))
     estimate = float(statistic(array, axis=-1))
     if np.all(array == array[0]):  # BCa would divide by zero
@@ -113,12 +113,12 @@ def bootstrap_interval(
 def agrees_with(
     ours: Interval | tuple[float, float], paper: Interval | tuple[float, float], rounding: float = 0.0
 ) -> bool:
-    """Return True if two means differ by at most ``sqrt(h_ours^2 + h_paper^2)``, with half-widths h.
+    """Return True if two means differ by at most ``sqrt(h_ours^2 + h_paper^2)``, where h are the half-widths.
 
     Parameters
     ----------
     ours, paper : Interval or tuple
-        An interval, or a mean and its half-width, which is half of what the paper prints after the "±".
+        An interval, or a mean and its half-width. The half-width is half the value that the paper prints after the "±".
     rounding : float
         Rounding error of the printed mean, such as 0.005 for two decimals.
 
@@ -138,13 +138,13 @@ class Comparison:
     ----------
     names, means : (str, str), (float, float)
     difference : Interval
-        First minus second, over the pairs.
+        Mean of the differences, first minus second.
     t, p_t, p_wilcoxon : float
-        Student's paired test and Wilcoxon's signed-rank test, two-sided.
+        Statistic and p-value of the paired t-test, and p-value of the Wilcoxon signed-rank test; both are two-sided.
     effect : float
         Cohen's d: mean difference divided by the standard deviation of the differences.
     better : str or None
-        Name of the better method if both tests are significant at 1 - level.
+        Name of the better method if both tests are significant at level 1 - `level`, otherwise None.
     """
 
     names: tuple[str, str]
@@ -158,7 +158,7 @@ class Comparison:
     level: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields in JSON types; None for infinite values."""
+        """Return all fields as JSON types; infinite values are None."""
         values = {name: getattr(self, name) for name in ("t", "p_t", "p_wilcoxon", "effect", "better", "level")}
         plain = {name: None if value in (math.inf, -math.inf) else value for name, value in values.items()}
         pairs = {"names": list(self.names), "means": list(self.means), "difference": self.difference._asdict()}
@@ -175,7 +175,7 @@ class Comparison:
         return (
             f"{verdict}: {self.means[0]:.4g} and {self.means[1]:.4g}, difference {self.difference} "
             f"({100 * self.level:g} %) over {self.difference.n} pairs; t-test p = {self.p_t:.2g}, Wilcoxon p = "
-            f"{self.p_wilcoxon:.2g}; effect size d = {self.effect:.2f} ({_size(self.effect)})."
+            f"{self.p_wilcoxon:.2g}; effect size d = {self.effect:.2f} ({_describe_effect(self.effect)})."
         )
 
 
@@ -209,15 +209,15 @@ def compare_paired(
     >>> print(compare_paired(warm, random, ("k-means", "random rewards")))
     k-means is better than random rewards: 0.035 and 0.155, difference -0.120 ± 0.036 (95 %) over 6 pairs; ...
     """
-    a, b = _sample(first, "first"), _sample(second, "second")
+    a, b = _check_sample(first, "first"), _check_sample(second, "second")
     if isinstance(names, str) or len(names) != 2:
         raise InvalidParameter.of("names", names, "must be two strings")
     if a.size != b.size:
         raise InvalidParameter.of("second", b.size, f"must have {a.size} values, for the same problems as first")
     differences = np.where(np.abs(a - b) <= np.maximum(_ROUNDING * np.maximum(np.abs(a), np.abs(b)), tie), 0.0, a - b)
     difference = mean_interval(differences, level)
-    t, p_t, effect = _student(differences)
-    p_w = _wilcoxon(differences)
+    t, p_t, effect = _t_test(differences)
+    p_w = _wilcoxon_test(differences)
     better = None
     # The tests may be significant with opposite signs: many small differences and a few large ones.
     if max(p_t, p_w) < 1.0 - level and _rank_sum(differences) * difference.mean > 0.0:
@@ -226,11 +226,8 @@ def compare_paired(
     return Comparison((names[0], names[1]), means, difference, t, p_t, p_w, effect, better, level)
 
 
-def _student(differences: FloatArray) -> tuple[float, float, float]:
-    """Return the t statistic, its two-sided p-value and Cohen's d.
-
-    t is infinite if all differences are equal and nonzero.
-    """
+def _t_test(differences: FloatArray) -> tuple[float, float, float]:
+    """Return t, its two-sided p-value and Cohen's d; t and d are infinite if all differences are equal and nonzero."""
     mean, spread = float(differences.mean()), float(differences.std(ddof=1))
     if spread <= 1e-14 * abs(mean):  # the spread is rounding error
         return (0.0, 1.0, 0.0) if mean == 0.0 else (math.copysign(math.inf, mean), 0.0, math.copysign(math.inf, mean))
@@ -239,8 +236,8 @@ def _student(differences: FloatArray) -> tuple[float, float, float]:
     return t, float(2.0 * stats.t.sf(abs(t), differences.size - 1)), effect
 
 
-def _wilcoxon(differences: FloatArray) -> float:
-    """Return the two-sided p-value of the signed-rank test without zero differences."""
+def _wilcoxon_test(differences: FloatArray) -> float:
+    """Return the two-sided p-value of the signed-rank test; zero differences are dropped."""
     nonzero = differences[differences != 0.0]
     return 1.0 if nonzero.size == 0 else float(stats.wilcoxon(nonzero).pvalue)
 
@@ -250,24 +247,24 @@ def _rank_sum(differences: FloatArray) -> float:
     return float(np.sum(np.sign(nonzero) * stats.rankdata(np.abs(nonzero))))
 
 
-def _size(effect: float) -> str:
+def _describe_effect(effect: float) -> str:
     """Return Cohen's label of an effect size."""
     size = abs(effect)
     return "negligible" if size < 0.2 else "small" if size < 0.5 else "medium" if size < 0.8 else "large"
 
 
-def _level(level: float) -> float:
+def _check_level(level: float) -> float:
     if not 0.0 < level < 1.0:
-        raise InvalidParameter.of("level", level, "must lie between 0 and 1", remedy="Pass 0.95 for 95 %.")
+        raise InvalidParameter.of("level", level, "must lie in (0, 1)", remedy="Pass 0.95 for 95 %.")
     return level
 
 
-def _sample(values: ArrayLike, name: str) -> FloatArray:
-    """Return finite values (n,), at least two."""
+def _check_sample(values: ArrayLike, name: str) -> FloatArray:
+    """Validate at least two finite values (n,)."""
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidParameter(f"{name} must be numbers ({error}).", parameter=name, value=values) from None
+        raise InvalidParameter(f"{name} must contain numbers ({error}).", parameter=name, value=values) from None
     if array.ndim != 1 or array.size < 2:
         raise InvalidParameter.of(name, array.shape, "must have shape (n,) with n >= 2")
     wrong = ~np.isfinite(array)

@@ -1,4 +1,4 @@
-"""Figure of a GEVD: ribbons from learned to true intents. This module imports matplotlib."""
+"""Figure of a GEVD, with ribbons from learned to true intents; this module imports matplotlib."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ def draw_flow(
 ) -> None:
     """Draw ribbons from learned to true intents, with a colour bar and without a title.
 
-    `flow` and `evd` (K', K) are the mass and the distance of every pair of intents; `ink` is the colour of text, and
-    `muted` of bars and edges.
+    `flow` and `evd` (K', K) are the mass and the distance of every pair of intents. `ink` is the colour of text, and
+    `muted` the colour of bars and edges.
     """
     name = distance.upper() if len(distance) <= 4 else distance
     shading = ScalarMappable(Normalize(0.0, float(evd.max()) or 1.0), plt.get_cmap("YlOrRd"))
-    left, right = (_tops(flow.sum(axis=axis)) for axis in (0, 1))
-    _ribbons(ax, flow, evd, (left, right), shading, muted)
-    _bars(ax, flow.sum(axis=0), left, _LEFT - _BAR, "learned", (ink, muted))
-    _bars(ax, flow.sum(axis=1), right, _RIGHT, "true", (ink, muted))
+    left, right = (_upper_edges(flow.sum(axis=axis)) for axis in (0, 1))
+    _draw_ribbons(ax, flow, evd, (left, right), shading, muted)
+    _draw_bars(ax, flow.sum(axis=0), left, _LEFT - _BAR, "learned", (ink, muted))
+    _draw_bars(ax, flow.sum(axis=1), right, _RIGHT, "true", (ink, muted))
     figure = ax.get_figure(root=True)
     if figure is not None:
         scale = figure.colorbar(shading, ax=ax, shrink=0.8, pad=0.02)
@@ -65,13 +65,13 @@ def draw_flow(
     ax.axis("off")
 
 
-def _tops(weights: FloatArray) -> FloatArray:
-    """Return the upper edges (K,) of the bars of one side."""
+def _upper_edges(weights: FloatArray) -> FloatArray:
+    """Return the upper edges (K,) of the bars on one side."""
     gap = _GAP / max(weights.size - 1, 1)
     return np.asarray(-np.concatenate([[0.0], np.cumsum(weights + gap)[:-1]]))
 
 
-def _ribbons(
+def _draw_ribbons(
     ax: Axes, flow: FloatArray, evd: FloatArray, tops: tuple[FloatArray, FloatArray], shading: ScalarMappable, edge: str
 ) -> None:
     """Draw one ribbon per pair; ribbons are stacked in the order of the other side to reduce crossings."""
@@ -89,12 +89,12 @@ def _ribbons(
         colour = shading.to_rgba(evd[i, j])
         ax.add_patch(PathPatch(Path([*upper, *lower], codes), facecolor=colour, edgecolor=edge, linewidth=0.4))
         if width >= _LEGIBLE:
-            # Near the left end, before ribbons cross.
+            # The label is near the left end, where ribbons do not cross.
             position, text = (_LEFT + 0.02, a - width / 2), f"{evd[i, j]:.3g}"
-            ax.text(*position, text, va="center", fontsize=8, color=_readable(colour), zorder=3)
+            ax.text(*position, text, va="center", fontsize=8, color=_contrasting_colour(colour), zorder=3)
 
 
-def _readable(ground: Any) -> str:
+def _contrasting_colour(ground: Any) -> str:
     """Return black or white, whichever has the higher contrast (WCAG) with the background."""
     channels = np.asarray(ground[:3], dtype=np.float64)
     linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
@@ -102,10 +102,10 @@ def _readable(ground: Any) -> str:
     return "#000000" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "#ffffff"
 
 
-def _bars(ax: Axes, weights: FloatArray, tops: FloatArray, x: float, side: str, colours: tuple[str, str]) -> None:
+def _draw_bars(ax: Axes, weights: FloatArray, tops: FloatArray, x: float, side: str, colours: tuple[str, str]) -> None:
     ink, fill = colours
     for k, (weight, top) in enumerate(zip(weights, tops, strict=True)):
         ax.add_patch(Rectangle((x, top - weight), _BAR, weight, color=fill))
-        align, place = ("right", x - 0.015) if side == "learned" else ("left", x + _BAR + 0.015)
+        align, text_x = ("right", x - 0.015) if side == "learned" else ("left", x + _BAR + 0.015)
         text = f"{side} {k}  ({100 * weight:.3g} %)"
-        ax.text(place, top - weight / 2, text, ha=align, va="center", fontsize=9, color=ink)
+        ax.text(text_x, top - weight / 2, text, ha=align, va="center", fontsize=9, color=ink)

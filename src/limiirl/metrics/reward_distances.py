@@ -5,7 +5,7 @@ Both compare canonical forms C of R(s, a, s') by ``sqrt((1 - correlation) / 2)``
 - EPIC: ``C = R + gamma E R(s', A, S') - E R(s, A, S') - gamma E R(S, A, S')``, with S, A and S' independent;
 - DARD: ``C = R + gamma E R(s', A, S'') - E R(s, A, S') - gamma E R(S', A, S'')``, with S' ~ T(s, A), S'' ~ T(s', A).
 
-Both are computed exactly on dense tensors, and require the rewards of infeasible transitions.
+Both are computed exactly on dense tensors, and depend on the rewards of infeasible transitions.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP
 from limiirl.metrics.evd import check_theta
 
-# Maximum number of entries of a tensor (S, A, S): 128 MiB, of which a few are in memory at a time.
+# Maximum number of entries of a tensor (S, A, S), 128 MiB; a few tensors are in memory at a time.
 _LARGEST = 2**24
 # Relative deviation below which a canonical reward is constant, and distance below which rewards are equal.
 _ROUNDING = 1e-12
 
 
 def epic(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, coverage: ArrayLike | None = None) -> float:
-    """Return the EPIC distance between two rewards, in [0, 1]: 0 if they are equal up to shaping and a positive factor.
+    """Return the EPIC distance in [0, 1]; it is 0 if two rewards are equal up to shaping and a positive factor.
 
-    States and actions are uniform; EPIC uses neither transition probabilities nor terminal states.
+    Distributions of states and actions are uniform. EPIC depends neither on transition probabilities nor on terminal
+    states.
 
     Parameters
     ----------
@@ -45,18 +46,20 @@ def epic(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, coverage:
     >>> epic(mdp, [0.0, 1.0, 2.0], [1.0, 3.0, 5.0]), epic(mdp, [0.0, 1.0, 2.0], [0.0, -1.0, -2.0])
     (0.0, 1.0)
     """
-    return float(shaping_distances(mdp, *_both(mdp, theta_true, theta_learned), "epic", coverage=coverage)[0, 0])
+    return float(
+        shaping_distances(mdp, *_check_thetas(mdp, theta_true, theta_learned), "epic", coverage=coverage)[0, 0]
+    )
 
 
 def dard(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, coverage: ArrayLike | None = None) -> float:
-    """Return the DARD distance between two rewards, in [0, 1]: 0 if they are equal up to shaping and a positive factor.
+    """Return the DARD distance in [0, 1]; it is 0 if two rewards are equal up to shaping and a positive factor.
 
-    Actions are uniform over the available actions of a state. The reward of a terminal state is earned once.
+    Actions are uniform over the available actions of a state. The reward of a terminal state is received once.
 
     Parameters
     ----------
     mdp : MDP
-        Edge features require an edge between all states, because DARD also uses rewards of infeasible transitions.
+        Edge features require an edge between all states, because rewards of infeasible transitions affect DARD.
     theta_true, theta_learned : (d,)
     coverage : (E,), optional
         Weights of the edges; default: uniform.
@@ -67,12 +70,14 @@ def dard(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, coverage:
     >>> dard(mdp, [0.0, 1.0, 2.0], [9.0, 3.0, 6.0]), round(dard(mdp, [0.0, 1.0, 2.0], [0.0, 3.0, 2.0]), 6)
     (0.0, 1.0)
     """
-    return float(shaping_distances(mdp, *_both(mdp, theta_true, theta_learned), "dard", coverage=coverage)[0, 0])
+    return float(
+        shaping_distances(mdp, *_check_thetas(mdp, theta_true, theta_learned), "dard", coverage=coverage)[0, 0]
+    )
 
 
 def canonical_epic(reward: ArrayLike, gamma: float) -> FloatArray:
     """Return EPIC's canonical form of a reward (S, A, S), with uniform distributions of states and actions."""
-    R = _tensor(reward, "reward")
+    R = _check_tensor(reward, "reward")
     of_state, of_action = (np.full(n, 1.0 / n) for n in R.shape[:2])
     mean = np.einsum("a,sat,t->s", of_action, R, of_state)
     return np.asarray(R + gamma * (mean - of_state @ mean) - mean[:, None, None])
@@ -83,7 +88,7 @@ def canonical_dard(reward: ArrayLike, T: ArrayLike, gamma: float) -> FloatArray:
 
     An unavailable action (a row of zeros) is replaced by a uniformly drawn available action.
     """
-    R, P = _tensor(reward, "reward"), _tensor(T, "T")
+    R, P = _check_tensor(reward, "reward"), _check_tensor(T, "T")
     if P.shape != R.shape:
         raise InvalidParameter.of("T", P.shape, f"must have the shape of the reward, {R.shape}")
     available = P.sum(axis=2) > 0.0
@@ -108,8 +113,8 @@ def pearson_distances(
 ) -> FloatArray:
     """Return ``sqrt((1 - correlation) / 2)`` (K', K) of vectors (K', n) and (K, n) under weights (n,).
 
-    A vector with negligible deviation relative to its scale is constant: two constant vectors have distance 0, a
-    constant vector has distance 1/sqrt(2) from all others.
+    A vector is constant if its deviation is negligible relative to its scale. Two constant vectors have distance 0;
+    a constant and a nonconstant vector have distance 1/sqrt(2).
     """
     p = weights / weights.sum() if weights.size else weights
     (x, flat_x), (y, flat_y) = (
@@ -142,10 +147,10 @@ def _epic_form(mdp: MDP, coverage: ArrayLike | None) -> tuple[_Form, FloatArray]
     shape = (mdp.n_states, max(mdp.n_actions, 1), mdp.n_states)
 
     def form(theta: FloatArray) -> tuple[FloatArray, float]:
-        R = _reward(mdp, theta)
+        R = _reward_tensor(mdp, theta)
         return canonical_epic(R, mdp.gamma).ravel(), float(np.abs(R).max())
 
-    return form, _weights(coverage, shape).ravel()
+    return form, _check_coverage(coverage, shape).ravel()
 
 
 def _dard_form(mdp: MDP, coverage: ArrayLike | None) -> tuple[_Form, FloatArray]:
@@ -160,24 +165,24 @@ def _dard_form(mdp: MDP, coverage: ArrayLike | None) -> tuple[_Form, FloatArray]
 
     def form(theta: FloatArray) -> tuple[FloatArray, float]:
         R = np.zeros_like(T)
-        R[:n, :, :n] = _reward(mdp, theta)
+        R[:n, :, :n] = _reward_tensor(mdp, theta)
         R[:n, :, n] = mdp.rewards(theta)[0]
         C = canonical_dard(R, T, mdp.gamma)[mdp.src, mdp.act, mdp.dst]
         return C, float(np.abs(R).max())
 
-    return form, _weights(coverage, (mdp.n_edges,))
+    return form, _check_coverage(coverage, (mdp.n_edges,))
 
 
-def _reward(mdp: MDP, theta: FloatArray) -> FloatArray:
+def _reward_tensor(mdp: MDP, theta: FloatArray) -> FloatArray:
     """Return R (S, A, S), the sum of state, action and edge rewards."""
     r_state = mdp.rewards(theta)[0][:, 0]
     R = np.zeros((mdp.n_states, max(mdp.n_actions, 1), mdp.n_states)) + r_state[:, None, None]
     _, of_action, of_edge = (part[0] for part in mdp.split(theta))
     if mdp.action_features is not None:
-        earned = np.asarray(mdp.action_features @ of_action)
+        rewards = np.asarray(mdp.action_features @ of_action)
         n = np.maximum(np.bincount(mdp.pair_state, minlength=mdp.n_states), 1)
-        added = np.zeros(R.shape[:2]) + (np.bincount(mdp.pair_state, earned, minlength=mdp.n_states) / n)[:, None]
-        added[mdp.pair_state, mdp.pair_action] = earned
+        added = np.zeros(R.shape[:2]) + (np.bincount(mdp.pair_state, rewards, minlength=mdp.n_states) / n)[:, None]
+        added[mdp.pair_state, mdp.pair_action] = rewards
         R += added[:, :, None]
     if mdp.edge_features is not None:
         R[mdp.src, mdp.act, mdp.dst] += np.asarray(mdp.edge_features @ of_edge)
@@ -191,7 +196,7 @@ def _standardise(values: FloatArray, p: FloatArray, scale: FloatArray) -> tuple[
     return centred / np.where(flat, 1.0, deviation)[:, None], np.asarray(flat)
 
 
-def _both(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike) -> tuple[FloatArray, FloatArray]:
+def _check_thetas(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike) -> tuple[FloatArray, FloatArray]:
     return check_theta(mdp, theta_true, "theta_true"), check_theta(mdp, theta_learned, "theta_learned")
 
 
@@ -202,11 +207,10 @@ def _check_size(mdp: MDP, n_states: int, name: str) -> None:
 
 
 def _check_rewards(mdp: MDP, name: str, *, other_actions: bool) -> None:
-    """Raise `InvalidParameter` unless rewards are defined for all transitions that the distance uses."""
+    """Raise `InvalidParameter` unless the rewards of all transitions that affect the distance are defined."""
     if mdp.edge_features is not None and mdp.n_edges < mdp.n_states**2 * max(mdp.n_actions, 1):
-        remedy = f"Use evd, or canonical_{name.lower()} on rewards (S, A, S)."
         rule = f"must have edge features on every (s, a, s') for {name}, feasible or not"
-        raise InvalidParameter.of("mdp", mdp.n_edges, rule, remedy=remedy)
+        raise InvalidParameter.of("mdp", mdp.n_edges, rule, remedy="Use evd.")
     lacking = np.flatnonzero(np.bincount(mdp.pair_state, minlength=mdp.n_states) < mdp.n_actions)
     lacking = lacking[~mdp.terminal[lacking]]
     if other_actions and mdp.action_features is not None and lacking.size:
@@ -214,14 +218,14 @@ def _check_rewards(mdp: MDP, name: str, *, other_actions: bool) -> None:
         raise InvalidParameter.of("mdp", int(lacking[0]), rule, index=int(lacking[0]), remedy="Use dard.")
 
 
-def _tensor(values: ArrayLike, name: str) -> FloatArray:
+def _check_tensor(values: ArrayLike, name: str) -> FloatArray:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 3 or array.shape[0] != array.shape[2] or not np.isfinite(array).all():
         raise InvalidParameter.of(name, array.shape, "must be finite with shape (S, A, S)")
     return array
 
 
-def _weights(values: ArrayLike | None, shape: tuple[int, ...]) -> FloatArray:
+def _check_coverage(values: ArrayLike | None, shape: tuple[int, ...]) -> FloatArray:
     if values is None:
         return np.ones(shape)
     array = np.asarray(values, dtype=np.float64)

@@ -1,6 +1,6 @@
-"""Metrics of predicted trajectories: missed distance, match rate, feature and edit distance, next actions.
+"""Metrics of predicted trajectories: missing distance, match rate, feature and edit distance, next actions.
 
-Pairwise metrics compare demonstration i of two sets, and return one value per pair; see `mean_interval`.
+Pairwise metrics compare demonstration i of one set with demonstration i of another, and return one value per pair.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BATCH = 2_000_000
 def missing_distance_fraction(
     true: Demonstrations, forecast: Demonstrations, lengths: ArrayLike | None = None, *, mdp: MDP | None = None
 ) -> FloatArray:
-    """Return the fraction (N,) of each true trajectory's distance that the forecast misses.
+    """Return the fraction (N,) of the length of each true trajectory that is missing in the forecast.
 
     ``1 - sum_{e shared} len(e) / sum_{e true} len(e)`` over multisets of states or edges. Detours are not
     penalised, so that the arguments are not interchangeable. The fraction is 0 for a true trajectory of length 0.
@@ -51,7 +51,7 @@ def missing_distance_fraction(
     >>> missing_distance_fraction(true, forecast), missing_distance_fraction(true, forecast, [1.0, 1.0, 6.0, 2.0, 1.0])
     (array([0.25]), array([0.6]))
     """
-    shared, total = _distances(true, forecast, lengths, mdp)
+    shared, total = _measure_shared(true, forecast, lengths, mdp)
     return np.divide(total - shared, total, out=np.zeros(total.size), where=total > 0.0)
 
 
@@ -63,7 +63,7 @@ def match_rate(
     mdp: MDP | None = None,
     threshold: float = 0.9,
 ) -> float:
-    """Return the fraction of trajectories with at least a fraction `threshold` of their distance in the forecast.
+    """Return the fraction of true trajectories of which at least a fraction `threshold` of the length is forecast.
 
     The other arguments are described in `missing_distance_fraction`.
 
@@ -75,7 +75,7 @@ def match_rate(
     """
     if not 0.0 <= threshold <= 1.0:
         raise InvalidParameter.of("threshold", threshold, "must lie in [0, 1]", remedy="Pass 0.9 for 90 %.")
-    shared, total = _distances(true, forecast, lengths, mdp)
+    shared, total = _measure_shared(true, forecast, lengths, mdp)
     # 1e-12 is a tolerance for rounding.
     return float(np.mean(shared >= (threshold - 1e-12) * total))
 
@@ -97,7 +97,7 @@ def feature_distance(mdp: MDP, true: Demonstrations, forecast: Demonstrations) -
 def edit_distance(one: Demonstrations, other: Demonstrations, *, normalised: bool = False) -> FloatArray:
     """Return the Levenshtein distance (N,) between the state sequences of each pair.
 
-    If `normalised`, it is divided by the length of the longer sequence.
+    If `normalised` is True, the distance is divided by the length of the longer sequence.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def edit_distance(one: Demonstrations, other: Demonstrations, *, normalised: boo
     """
     from limiirl.kernels.sequences import edit_distances  # imports numba, which is slow
 
-    _check_pairs(one, other)
+    _check_pairs(one, other, "other")
     distances: FloatArray = edit_distances(one.states, one.offsets, other.states, other.offsets).astype(np.float64)
     return distances / np.maximum(one.lengths, other.lengths) if normalised else distances
 
@@ -121,8 +121,8 @@ class NextActionAccuracy:
     demo, t : (m,) int64
         Demonstration and step of each predicted action.
     correct, probability : (m,) float64
-        1 if the action is the most probable action, 1/n if it is one of n tied actions, otherwise 0; and the predicted
-        probability of the action.
+        `correct` is 1 if the action is the most probable one, 1/n if n actions are tied, and 0 otherwise; `probability`
+        is the predicted probability of the action.
     """
 
     demo: IntArray
@@ -142,7 +142,7 @@ class NextActionAccuracy:
             return -float(np.log(self.probability).mean())
 
     def by_step(self) -> FloatArray:
-        """Return the accuracy at each step; nan for steps without known actions."""
+        """Return the accuracy at each step, or NaN at a step without known actions."""
         counts = np.bincount(self.t)
         with np.errstate(invalid="ignore"):
             return np.asarray(np.bincount(self.t, weights=self.correct) / counts)
@@ -152,9 +152,9 @@ class NextActionAccuracy:
 
 
 def next_action_accuracy(mixture: IntentMixture, demos: Demonstrations) -> NextActionAccuracy:
-    """Return the accuracy of a mixture's predictions of the next action, from all prefixes of demonstrations.
+    """Return the accuracy of the next actions that a mixture predicts after each prefix of each demonstration.
 
-    Unrecorded actions between states with parallel edges are excluded.
+    Steps are excluded if the action was not recorded and several actions connect the two states.
 
     Examples
     --------
@@ -169,20 +169,20 @@ def next_action_accuracy(mixture: IntentMixture, demos: Demonstrations) -> NextA
     mdp, steps = mixture.mdp_, validate.check_demos(demos).steps(mixture.mdp_)
     known = np.flatnonzero(steps.edge >= 0)
     if known.size == 0:
-        message = "demos must contain a known action. Record actions, or pass longer demonstrations."
+        message = "demos must contain at least one known action. Record actions, or pass longer demonstrations."
         raise InvalidDemos(message, parameter="demos")
     demo, t, taken = steps.demo_of_step[known], steps.t_of_step[known], mdp.act[steps.edge[known]]
     correct, probability = np.empty(known.size), np.empty(known.size)
     for part in _batches(t + 1):
-        action = mixture.next_actions(_prefixes(demos, demo[part], t[part])).action
-        given = action[np.arange(len(action)), taken[part]]
+        action = mixture.next_actions(_extract_prefixes(demos, demo[part], t[part])).action
+        predicted = action[np.arange(len(action)), taken[part]]
         best = action >= (1.0 - _TIE) * action.max(axis=1, keepdims=True)
-        hit = best[np.arange(len(action)), taken[part]] & (given > 0.0)
-        correct[part], probability[part] = hit / best.sum(axis=1), given
+        hit = best[np.arange(len(action)), taken[part]] & (predicted > 0.0)
+        correct[part], probability[part] = hit / best.sum(axis=1), predicted
     return NextActionAccuracy(demo, t, correct, probability)
 
 
-def _prefixes(demos: Demonstrations, demo: IntArray, t: IntArray) -> Demonstrations:
+def _extract_prefixes(demos: Demonstrations, demo: IntArray, t: IntArray) -> Demonstrations:
     """Return m prefixes: each demonstration `demo` (m,) up to step `t` (m,)."""
     offsets = np.concatenate([[0], np.cumsum(t + 1)])
     rows = np.arange(offsets[-1]) + np.repeat(demos.offsets[demo] - offsets[:-1], t + 1)
@@ -204,19 +204,19 @@ def _batches(sizes: IntArray) -> Iterator[slice]:
         first = last
 
 
-def _distances(
+def _measure_shared(
     true: Demonstrations, forecast: Demonstrations, lengths: Any, mdp: MDP | None
 ) -> tuple[FloatArray, FloatArray]:
     """Return, for each pair (N,), the length shared by both routes and the length of the true route."""
     _check_pairs(true, forecast)
-    (demo, what), (demo_f, what_f) = _elements(true, mdp), _elements(forecast, mdp)
+    (demo, element), (demo_f, element_f) = _list_elements(true, mdp), _list_elements(forecast, mdp)
     # Use compact codes, because states may be arbitrary integers.
-    distinct, code = np.unique(np.concatenate([what, what_f]), return_inverse=True)
-    what, what_f, n = code[: what.size], code[what.size :], max(distinct.size, 1)
+    distinct, code = np.unique(np.concatenate([element, element_f]), return_inverse=True)
+    element, element_f, n = code[: element.size], code[element.size :], max(distinct.size, 1)
     each = np.ones(n) if lengths is None else _check_lengths(lengths, distinct, mdp)[distinct]
     # One key per (demonstration, state or edge); a multiset is an array of keys with their counts.
-    key, count = np.unique(demo * n + what, return_counts=True)
-    key_f, count_f = np.unique(demo_f * n + what_f, return_counts=True)
+    key, count = np.unique(demo * n + element, return_counts=True)
+    key_f, count_f = np.unique(demo_f * n + element_f, return_counts=True)
     there = np.zeros(key.size, dtype=np.int64)
     _, at, at_f = np.intersect1d(key, key_f, assume_unique=True, return_indices=True)
     there[at] = count_f[at_f]
@@ -228,21 +228,22 @@ def _distances(
     return shared, total
 
 
-def _elements(demos: Demonstrations, mdp: MDP | None) -> tuple[IntArray, IntArray]:
+def _list_elements(demos: Demonstrations, mdp: MDP | None) -> tuple[IntArray, IntArray]:
     """Return the demonstration and the state, or edge if `mdp` is given, of each element of the trajectories."""
     if mdp is None:
         return np.repeat(np.arange(len(demos)), demos.lengths), demos.states
     steps = demos.steps(mdp)
     if steps.ambiguous.size:
         k = int(steps.ambiguous[0])
-        where = f"{name_demo(demos.ids, int(steps.demo_of_step[k]))}, step {steps.t_of_step[k]}"
+        demo, t = int(steps.demo_of_step[k]), int(steps.t_of_step[k])
+        where = f"{name_demo(demos.ids, demo)}, step {t}"
         message = f"{where}: several actions connect the two states. Record actions, or compare states without mdp."
-        raise InvalidDemos(message, parameter="mdp", index=k)
+        raise InvalidDemos(message, parameter="mdp", index=(demo, t))
     return steps.demo_of_step, steps.edge
 
 
 def _check_lengths(lengths: Any, visited: IntArray, mdp: MDP | None) -> FloatArray:
-    """Return finite nonnegative lengths with an entry for each visited state or edge (`visited`, sorted)."""
+    """Validate lengths; `visited` are the sorted states or edges that must have a length."""
     array = np.asarray(lengths, dtype=np.float64)
     n = int(visited[-1]) + 1 if visited.size else 0
     if array.ndim != 1 or (array.size < n if mdp is None else array.size != mdp.n_edges):
@@ -255,8 +256,8 @@ def _check_lengths(lengths: Any, visited: IntArray, mdp: MDP | None) -> FloatArr
     return array
 
 
-def _check_pairs(one: Demonstrations, other: Demonstrations) -> None:
+def _check_pairs(one: Demonstrations, other: Demonstrations, name: str = "forecast") -> None:
     for demos in (one, other):
         validate.check_demos(demos)
     if len(one) != len(other):
-        raise InvalidDemos.of("forecast", len(other), f"must have {len(one)} trajectories, one per true trajectory")
+        raise InvalidDemos.of(name, len(other), f"must have {len(one)} trajectories, as in the first argument")
