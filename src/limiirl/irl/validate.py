@@ -85,10 +85,10 @@ def weights(given: ArrayLike | None, demos: Demonstrations, *, columns: bool) ->
     return checked
 
 
-def starts(given: FloatArray | None, n_intents: int) -> None:
+def starts(given: FloatArray | None, n_intents: int, name: str = "starts") -> None:
     """Check that there is one initial point per column of weights."""
     if given is not None and given.shape[0] != n_intents:
-        raise InvalidParameter.of("starts", given.shape, f"must have {n_intents} rows, one per column of weights")
+        raise InvalidParameter.of(name, given.shape, f"must have {n_intents} rows, one per column of weights")
 
 
 @contextmanager

@@ -7,9 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from limiirl.errors import NumericalError
-from limiirl.irl.maxent.backends import LOSS, kernels_of, log_loss_bound
+from limiirl.irl.maxent.backends import LOSS, log_loss_bound
 from limiirl.irl.maxent.path_sums import FinitePathSums
-from limiirl.kernels.forward_backward import linear, logspace
 from limiirl.kernels.forward_backward.hessian import log_growth
 from limiirl.kernels.graph import Rewards, build_graph
 from limiirl.mdp import MDP
@@ -85,11 +84,6 @@ def test_loss_bound_equals_the_specification() -> None:
     expected = math.log(54) + 2 * math.log(50) + 50 * np.array([0.0, 0.0, 1.5]) - 708.0
     np.testing.assert_allclose(log_loss_bound(54, 50, growth), expected, rtol=1e-15)
     assert LOSS == 1e-12
-
-
-def test_kernels_of_each_arithmetic() -> None:
-    assert kernels_of(False) is linear
-    assert kernels_of(True) is logspace
 
 
 def slow_growth() -> tuple[MDP, Float]:

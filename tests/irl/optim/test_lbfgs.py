@@ -89,7 +89,7 @@ class TestResults:
         )
         thetas = {}
         for together, states in ((True, mdp.n_states), (False, mdp.n_states + 1)):
-            monkeypatch.setattr(path_sums, "_HEAVY", states)
+            monkeypatch.setattr(path_sums, "_BATCH_STATES", states)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", LimiirlWarning)  # max_evaluations ends some searches
                 thetas[together] = model.fit_many(mdp, demos, weights)

@@ -176,9 +176,11 @@ def test_invalid_input():
         irl.log_prob(None, [[1.0, 0.0]], agents)
     with raises(InvalidParameter, parameter="thetas", index=1):
         irl.log_prob(None, [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]], agents)
-    with raises(InvalidParameter, parameter="thetas", index=0):
+    with raises(InvalidParameter, parameter="start", value=(2, 3)):
+        irl.fit(None, agents, start=np.ones((2, 3)))
+    with raises(InvalidParameter, parameter="start", index=0):
         irl.fit(None, agents, start=[np.nan, 0.0, 1.0])
-    with raises(InvalidParameter, parameter="thetas", index=0):
+    with raises(InvalidParameter, parameter="theta", index=0):
         irl.null_directions(None, [0.0, 0.0])
     with raises(InvalidParameter, parameter="thetas"):
         irl.log_prob(None, [["a", "b", "c"]], agents)

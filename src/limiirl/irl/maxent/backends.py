@@ -6,7 +6,6 @@ import math
 import weakref
 from dataclasses import dataclass
 from functools import cached_property
-from types import ModuleType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -41,7 +40,7 @@ class CompiledMDP:
         return None if np.all(self.mass == 1.0) else self.mass[self.graph.edge_order]
 
     def edge_weights(self, log: bool) -> tuple[FloatArray | None, FloatArray | None]:
-        """Return the (log-)weights of the edges, sorted by source and by target; None if all weights are 1."""
+        """Return the edge weights or log-weights, sorted by source and by target; None if all weights are 1."""
         return self._log_weights if log else self._weights
 
     @cached_property
@@ -54,11 +53,11 @@ class CompiledMDP:
         return (None, None) if out is None or into is None else (np.log(out), np.log(into))
 
     def spread(self, into: FloatArray) -> FloatArray:
-        """Distribute counts (E', K) of graph edges, sorted by target, to MDP edges (E, K) in proportion to T."""
+        """Distribute counts (E', K) of graph edges, sorted by target, over MDP edges (E, K) in proportion to T."""
         given = np.empty_like(into)
         given[self.graph.edge_order[self.graph.in_edge]] = into
-        share = self.prob / self.mass[self.edge_of]
-        return given[self.edge_of] * share[:, None]
+        fraction = self.prob / self.mass[self.edge_of]
+        return given[self.edge_of] * fraction[:, None]
 
     @cached_property
     def members(self) -> tuple[NDArray[np.int64], FloatArray]:
@@ -115,13 +114,13 @@ def find_reachable(src: Any, dst: Any, sources: NDArray[np.bool_]) -> NDArray[np
 
 
 def edge_parts(mdp: MDP) -> list[FeatureMatrix]:
-    """Return the features (E, c) of the actions of edges, then of the edges, in the order of theta."""
+    """Return the action features and the edge features (E, c) of each edge, in the order of theta."""
     parts = [] if mdp.action_features is None else [mdp.action_features[mdp.pair_of_edge]]
     return parts if mdp.edge_features is None else [*parts, mdp.edge_features]
 
 
 def dense_features(mdp: MDP, compiled: CompiledMDP) -> tuple[FloatArray, FloatArray | None]:
-    """Return dense features of states (S, d), and of edges (E, d), sorted by target, or None; unused columns are 0."""
+    """Return dense features of states (S, d), and of edges (E, d) sorted by target, or None; other columns are 0."""
     graph = compiled.graph
     phi = np.zeros((mdp.n_states, mdp.n_features))
     ds, da = mdp.n_state_features, mdp.n_action_features
@@ -142,7 +141,7 @@ def to_dense(features: FeatureMatrix) -> FloatArray:
     return features if isinstance(features, np.ndarray) else features.toarray()
 
 
-# Linear arithmetic is used if the bound on its relative loss by underflow is below this.
+# Linear arithmetic is used if the relative error of Z due to underflow is bounded by this.
 LOSS = 1e-12
 ARITHMETICS = ("auto", "linear", "log")
 
@@ -150,24 +149,19 @@ ARITHMETICS = ("auto", "linear", "log")
 def log_loss_bound(
     n_states: int, max_length: int, log_growth: NDArray[np.float64], log_weight: NDArray[np.float64] | float = 0.0
 ) -> NDArray[np.float64]:
-    """Return an upper bound (K,) on the log of the relative loss of Z by underflow in linear arithmetic.
+    """Return an upper bound (K,) on the log of the relative error of Z due to underflow in linear arithmetic.
 
-    The bound is log S + 2 log L + L max(0, g) + v - 708. g is the largest log growth per step, and v (`log_weight`) the
-    largest intermediate log-weight within a step. Proof: trajectories may stop anywhere, so that Z is at least
-    every entry of every forward message. An entry lost to underflow is at most e^-708 of the scale of its message, and
-    its continuations weigh at most L e^(L g).
+    The bound is log S + 2 log L + L max(0, g) + v - 708, where g is the largest log growth per step and v
+    (`log_weight`) is the largest intermediate log-weight within a step. Proof: trajectories may stop anywhere, so that
+    Z is at least every entry of every forward message. An entry that underflows is at most e^-708 times the scale of
+    its message, and its continuations weigh at most L e^(L g).
     """
     paths = math.log(n_states) + 2 * math.log(max_length)
     return paths + max_length * np.maximum(0.0, log_growth) + log_weight - LOG_RANGE
 
 
-def kernels_of(log: bool) -> ModuleType:
-    """Return the kernels of log or linear arithmetic."""
-    return logspace if log else linear
-
-
-# Maximum size of cached dense features.
-_KEPT_BYTES = 16e6
+# Maximum size of cached dense features, in bytes.
+_CACHE_BYTES = 16e6
 
 
 class OrderedRewards(NamedTuple):
@@ -178,7 +172,7 @@ class OrderedRewards(NamedTuple):
 
 
 class Backend(Protocol):
-    """Arrays, graph, features and kernels on one device; arrays "on the host" are numpy arrays.
+    """Arrays, graph, features and kernels on one device. Arrays "on the host" are numpy arrays.
 
     Attributes
     ----------
@@ -188,7 +182,7 @@ class Backend(Protocol):
     max_columns : int
         Maximum number of intents per pass.
     step_bytes : float
-        Memory for the marginals of several steps.
+        Memory for the marginals of a batch of steps.
     """
 
     xp: Any
@@ -198,56 +192,44 @@ class Backend(Protocol):
 
     @property
     def max_bytes(self) -> float:
-        """Default memory for messages."""
-        ...
+        """Default memory for messages, in bytes."""
 
     def put(self, array: Any) -> Any:
         """Copy a host array to the device."""
-        ...
 
     def take(self, array: Any) -> NDArray[Any]:
         """Copy an array to the host."""
-        ...
 
     def edge_weights(self, log: bool) -> tuple[Any, Any]:
         """Return `CompiledMDP.edge_weights` on the device."""
-        ...
 
     def kernels(self, log: bool) -> Any:
         """Return the kernels `backward`, `forward` and, for linear arithmetic, `fill`."""
-        ...
 
     def propagate_means(self, *arguments: Any) -> None:
         """Propagate expected features along the edges; see `kernels.forward_backward.hessian`."""
-        ...
 
     def rewards(self, mdp: MDP, thetas: FloatArray) -> OrderedRewards:
         """Return the rewards of thetas (K, d), which are on the host; raise if they are not finite."""
-        ...
 
     def log_growth(self, rewards: Rewards, discount: FloatArray, n_columns: int) -> FloatArray:
         """Return an upper bound (K,) on the log growth per step, on the host."""
-        ...
 
     def column_max(self, values: Any) -> FloatArray:
         """Return the maxima (K,) of 0 and the columns of (n, K), on the host."""
-        ...
 
     def column_sums(self, values: Any) -> Any:
         """Return the sums (K,) of the columns of (n, K)."""
-        ...
 
     def dense_features(self, mdp: MDP) -> tuple[Any, Any]:
         """Return dense features of states (S, d), and of edges (E, d), sorted by target, or None."""
-        ...
 
     def expected_features(self, mdp: MDP, node: Any, edge: Any) -> FloatArray:
         """Return the features (K, d), on the host, of counts of states (S, K) and edges (E', K) sorted by target."""
-        ...
 
 
 def check_rewards(node: FloatArray, edge: FloatArray | None) -> None:
-    """Raise if a reward of a state (S, K) or edge (E, K) is not finite."""
+    """Check that the rewards of states (S, K) and edges (E, K) are finite."""
     for values, what in ((node, "state"), (edge, "edge")):
         if values is not None and not np.all(np.isfinite(values)):
             row = int(np.argmin(np.isfinite(values).all(axis=1)))
@@ -259,7 +241,7 @@ class HostBackend:
     """The CPU: numpy arrays and numba kernels."""
 
     xp: Any = np
-    # More columns amortise reading the graph, but no longer fit into registers.
+    # A larger number of columns would not fit into registers.
     max_columns = 8
     max_bytes = 2.0**30
     step_bytes = 64e6
@@ -285,7 +267,7 @@ class HostBackend:
 
     def kernels(self, log: bool) -> Any:
         """Return the kernels of log or linear arithmetic."""
-        return kernels_of(log)
+        return logspace if log else linear
 
     def propagate_means(self, *arguments: Any) -> None:
         """Propagate expected features along the edges."""
@@ -323,12 +305,12 @@ class HostBackend:
         if self._dense is not None:
             return self._dense
         dense = dense_features(mdp, self.compiled)
-        if sum(part.nbytes for part in dense if part is not None) <= _KEPT_BYTES:
+        if sum(part.nbytes for part in dense if part is not None) <= _CACHE_BYTES:
             self._dense = dense
         return dense
 
     def expected_features(self, mdp: MDP, node: FloatArray, edge: FloatArray | None) -> FloatArray:
-        """Return the features of counts."""
+        """Return the features of expected counts."""
         counts = node
         if not self._in_order:
             counts = np.empty_like(node)

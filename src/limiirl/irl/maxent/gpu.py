@@ -1,6 +1,6 @@
 """`GpuBackend`: the finite-horizon path sums on a GPU.
 
-The MDP is copied once; each evaluation transfers theta (K, d), log Z (K,) and expected features (K, d) only.
+The MDP is copied once; each evaluation transfers only theta (K, d), log Z (K,) and the expected features (K, d).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class DeviceFeatures:
             self._rows, self._turned = SparseRows(device, matrix), SparseRows(device, matrix.T.tocsr())
 
     def rewards(self, thetas: FloatArray) -> Any:
-        """Return the rewards (n, K) of thetas (K, c), which are on the host."""
+        """Return the rewards (n, K) for thetas (K, c) on the host."""
         given = self.device.put(np.ascontiguousarray(thetas.T))
         if self._rows is not None:
             return self._rows.times(given)
@@ -43,7 +43,7 @@ class DeviceFeatures:
             return self.device.xp.ascontiguousarray(self._dense @ given)
 
     def collect(self, counts: Any) -> FloatArray:
-        """Return the features (c, K), on the host, of counts (n, K)."""
+        """Return the features (c, K) of counts (n, K), on the host."""
         return self.device.take(self._dense.T @ counts if self._turned is None else self._turned.times(counts))
 
 
@@ -57,7 +57,7 @@ def side_by_side(parts: list[Any]) -> Any:
 class GpuBackend:
     """Graph, weights and features of an MDP on a GPU; see `Backend`."""
 
-    # With eight columns, a block does not fit into shared memory at the paper's road size (ADR 0018).
+    # With eight columns, a block of the paper's road network does not fit into shared memory (ADR 0018).
     max_columns = 4
     step_bytes = 1e9
 
@@ -67,8 +67,8 @@ class GpuBackend:
         self.host = compile_mdp(mdp)
         graph = self.host.graph
         self.graph = graph._replace(
-            out=self._near(graph.out),
-            into=self._near(graph.into),
+            out=self._put_neighbours(graph.out),
+            into=self._put_neighbours(graph.into),
             **{name: device.put(getattr(graph, name)) for name in ("order", "rank", "edge_order", "in_edge")},
         )
         self._weights: dict[bool, tuple[Any, Any]] = {}
@@ -81,7 +81,7 @@ class GpuBackend:
         """Half of the free memory of the device."""
         return self.device.free_bytes() / 2
 
-    def _near(self, near: Neighbours) -> Neighbours:
+    def _put_neighbours(self, near: Neighbours) -> Neighbours:
         return near._replace(ptr=self.put(near.ptr), idx=self.put(near.idx), table=self.put(near.table))
 
     def _features(self, mdp: MDP) -> tuple[DeviceFeatures | None, DeviceFeatures | None]:

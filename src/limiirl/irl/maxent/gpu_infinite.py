@@ -1,8 +1,8 @@
-"""`GpuInfinitePathSums`: sums over trajectories of unbounded length on a GPU, for several rewards at once.
+"""`GpuInfinitePathSums`: sums over trajectories of unbounded length on a GPU, for several thetas at once.
 
-A trajectory is a path from an entrance node, linked to the start states, to an exit node, linked to the states where it
-may end; `GpuGoalValues` sums over these paths. Only log Z and its gradient are computed on the GPU, and on the CPU if
-elimination is nearly singular.
+The graph is augmented with an entrance, linked to the start states, and an exit, linked from the states where a
+trajectory may end. `GpuGoalValues` sums over the paths from the entrance to the exit. Only log Z and its gradient are
+computed on the GPU; the CPU is used if elimination is nearly singular.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from limiirl.irl.maxent.infinite_horizon import NEARLY_SINGULAR, InfinitePathSum
 from limiirl.kernels.gpu.device import Device, faults
 from limiirl.mdp import MDP
 
-# Log-weight of loops above which the sum is infinite. At smaller log-weights rounding matters, and the CPU is used.
+# Log-weight of loops above which the sum is certainly infinite. Between 0 and this, rounding matters: use the CPU.
 _CLEARLY = 1e-9
 
 
 class _Augmented(NamedTuple):
-    """MDP of the states that lie on some trajectory, with an exit, and an entrance unless conditioned on the start.
+    """MDP of the states that lie on a trajectory, with an exit and, unless conditioned on the start, an entrance.
 
     Attributes
     ----------
     mdp : MDP
-        Its last feature is the log-probability of an edge, or log p0, because the probabilities of the remaining
-        outcomes of an action need not sum to 1.
+        Its last feature is the log-probability of an edge, or log p0. Its transition probabilities are 1, because the
+        probabilities of the remaining outcomes of an action need not sum to 1.
     place : (S,)
-        Index of each state in the augmented MDP; -1 if it is omitted.
+        Index of each state in the augmented MDP; -1 if the state is not included.
     exit : int
         Index of the exit; the entrance is exit - 1.
     """
@@ -48,17 +48,7 @@ class _Augmented(NamedTuple):
 
 
 class GpuInfinitePathSums(InfinitePathSums):
-    """`InfinitePathSums` on a device.
-
-    Parameters
-    ----------
-    mdp : MDP
-    device : Device
-    stop : {"anywhere", "terminal"}
-    by_start : bool
-    max_bytes : float, optional
-        See `GpuGoalValues`.
-    """
+    """`InfinitePathSums` on a device; see `GpuGoalValues` for `max_bytes`."""
 
     batched = True
 
@@ -86,7 +76,7 @@ class GpuInfinitePathSums(InfinitePathSums):
         return GpuGoalValues(self._augmented.mdp, self._device, self._max_bytes, last=1 if self.by_start else 2)
 
     def log_partition(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> FloatArray:
-        """Return log_Z (K,), computed together with its gradient."""
+        """Return log_Z (K,); its gradient is computed as well and discarded."""
         return self.value_and_grad(thetas, starts=starts)[0]
 
     @faults()
@@ -95,22 +85,22 @@ class GpuInfinitePathSums(InfinitePathSums):
         K = thetas.shape[0]
         if starts is not None and not self.by_start:  # the entrance is linked to the start states of p0
             return super().value_and_grad(thetas, starts=starts)
-        begin, weights = self._begin(starts, K)
+        begin, weights = self._start_nodes(starts, K)
         log_Z, expected = np.full(K, np.nan), np.zeros(thetas.shape)
-        if not np.any(begin < 0):  # otherwise no trajectory from a start state ends, and the CPU raises the error
+        if not np.any(begin < 0):  # otherwise no trajectory from some start state can end, and the CPU raises an error
             for columns in self._values.columns(K):
                 part = slice(columns.start, columns.stop)
                 mine = None if starts is None else starts[:, part]
-                log_Z[part], expected[part] = self._together(thetas[part], begin, weights[:, part], mine)
+                log_Z[part], expected[part] = self._sum_batch(thetas[part], begin, weights[:, part], mine)
         for k in np.flatnonzero(np.isnan(log_Z)):
             mine = None if starts is None else starts[:, k : k + 1]
             log_Z[k : k + 1], expected[k : k + 1] = super().value_and_grad(thetas[k : k + 1], starts=mine)
         return log_Z, expected
 
-    def _together(
+    def _sum_batch(
         self, thetas: FloatArray, begin: IntArray, weights: FloatArray, starts: FloatArray | None
     ) -> tuple[FloatArray, FloatArray]:
-        """Return log_Z (K,) and the expected features (K, d); nan for intents left to the CPU."""
+        """Return log_Z (K,) and the expected features (K, d) of one batch; nan for intents that need the CPU."""
         log_Z, expected = np.full(thetas.shape[0], np.nan), np.full(thetas.shape, np.nan)
         try:
             batch = GpuPathSums(self._values, np.column_stack([thetas, np.ones(thetas.shape[0])]), 0.0)
@@ -123,19 +113,19 @@ class GpuInfinitePathSums(InfinitePathSums):
         result = batch.sum_pairs(begin, goals, np.where(batch.divergent_state < 0, weights, 0.0))
         fine = (batch.log_most <= math.log(NEARLY_SINGULAR)) & ~np.any(result.left, axis=0)
         log_Z[fine], expected[fine] = result.value[fine], result.gradient[fine, :-1]
-        own = self._own_features(begin, weights)
+        own = self._start_features(begin, weights)
         return log_Z + np.sum(own * thetas, axis=1), expected + own
 
-    def _own_features(self, begin: IntArray, weights: FloatArray) -> FloatArray:
-        """Return the mean features (K, d) of the start states, which the path sums exclude."""
+    def _start_features(self, begin: IntArray, weights: FloatArray) -> FloatArray:
+        """Return the mean features (K, d) of the start states, which path sums do not include."""
         result = np.zeros((weights.shape[1], self.mdp.n_features))
         features = self._augmented.mdp.state_features
-        if features is not None:  # the entrance has none
+        if features is not None:  # those of the entrance are 0
             result[:, : self.mdp.n_state_features] = np.asarray((features[begin].T @ weights).T)
         return result
 
-    def _begin(self, starts: FloatArray | None, K: int) -> tuple[IntArray, FloatArray]:
-        """Return the start nodes (m,) of paths, and the weights (m, K) of their log path sums."""
+    def _start_nodes(self, starts: FloatArray | None, K: int) -> tuple[IntArray, FloatArray]:
+        """Return the start nodes (m,) of paths and the weights (m, K) of their log path sums."""
         if not self.by_start:
             return np.array([self._augmented.exit - 1]), np.ones((1, K))
         weights = np.broadcast_to(self.mdp.p0[:, None], (self.mdp.n_states, K)) if starts is None else starts
@@ -143,24 +133,26 @@ class GpuInfinitePathSums(InfinitePathSums):
         return self._augmented.place[used], np.ascontiguousarray(weights[used])
 
     def _check_loops(self, batch: GpuPathSums, starts: FloatArray | None) -> None:
-        """Raise if the loops at a state that lies on some trajectory weigh more than 1."""
+        """Raise if the loops at a state that lies on a trajectory have a weight above 1."""
         for j in np.flatnonzero(batch.divergent_state >= 0):
             at = int(np.flatnonzero(self._values.symbolic.rank == batch.divergent_state[j])[0])
             state = int(np.flatnonzero(self._augmented.place == at)[0])
-            if batch.loop_weight(int(j)) > _CLEARLY and self._passes(state, None if starts is None else starts[:, j]):
+            if batch.loop_weight(int(j)) > _CLEARLY and self._is_visited(
+                state, None if starts is None else starts[:, j]
+            ):
                 raise DivergentPartition(
                     f"The partition function over trajectories of unbounded length is infinite: cycles through state "
-                    f"{state} weigh more than 1. Use lower rewards, or a finite max_length.",
+                    f"{state} have weight above 1. Use lower rewards, or a finite max_length.",
                     parameter="thetas",
                     index=int(j),
                 )
 
-    def _passes(self, state: int, starts: FloatArray | None) -> bool:
-        """Return True if a state of the augmented MDP lies on a trajectory from the given start states."""
+    def _is_visited(self, state: int, starts: FloatArray | None) -> bool:
+        """Return True if a state of the augmented MDP lies on a trajectory from the start states (S,)."""
         return not self.by_start or state in self.graph.order[self._relevant(starts)]
 
     def _augment(self) -> _Augmented:
-        """Build the augmented MDP; if conditioned on the start, from all states from which a trajectory can end."""
+        """Build the augmented MDP; if conditioned on the start, it has all states from which a trajectory can end."""
         mdp, order = self.mdp, self.graph.order
         end, place = np.zeros(mdp.n_states, dtype=bool), np.full(mdp.n_states, -1)
         end[order] = self._end > 0
@@ -172,12 +164,12 @@ class GpuInfinitePathSums(InfinitePathSums):
         first = np.empty(0, dtype=np.int64) if self.by_start else place[kept[mdp.p0[kept] > 0]]
         exit_ = n if self.by_start else n + 1
         log_q = [np.log(mdp.prob[inner]), np.zeros(last.size), np.log(mdp.p0[kept[first]])]
-        parts = [_longer(part[inner], last.size + first.size) for part in edge_parts(mdp)]
+        parts = [_pad_rows(part[inner], last.size + first.size) for part in edge_parts(mdp)]
         built = MDP.from_edges(
             np.concatenate([place[mdp.src[inner]], last, np.full(first.size, n)]),
             np.concatenate([place[mdp.dst[inner]], np.full(last.size, exit_), first]),
             exit_ + 1,
-            state_features=None if mdp.state_features is None else _longer(mdp.state_features[kept], exit_ + 1 - n),
+            state_features=None if mdp.state_features is None else _pad_rows(mdp.state_features[kept], exit_ + 1 - n),
             edge_features=side_by_side([*parts, np.concatenate(log_q)[:, None]]),
         )
         return _Augmented(built, place, exit_)
@@ -186,9 +178,9 @@ class GpuInfinitePathSums(InfinitePathSums):
 _AUGMENTED: weakref.WeakKeyDictionary[MDP, dict[tuple[str, bool], _Augmented]] = weakref.WeakKeyDictionary()
 
 
-def _longer(features: Any, n: int) -> Any:
+def _pad_rows(features: Any, n: int) -> Any:
     """Append n rows of zeros."""
-    nothing = (n, features.shape[1])
+    shape = (n, features.shape[1])
     if isinstance(features, np.ndarray):
-        return np.vstack([features, np.zeros(nothing)])
-    return sparse.vstack([features, sparse.csr_array(nothing)]).tocsr()
+        return np.vstack([features, np.zeros(shape)])
+    return sparse.vstack([features, sparse.csr_array(shape)]).tocsr()

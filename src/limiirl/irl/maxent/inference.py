@@ -1,4 +1,4 @@
-"""Inference for a given reward: prefix probabilities, next actions, policies, and the most likely trajectory."""
+"""Inference for given rewards: prefix probabilities, next actions, policies, and the most likely trajectory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NextActions(NamedTuple):
     action : (N, K, A)
         Probability of each next action.
     stop : (N, K)
-        Probability that the trajectory ends. `stop` and `action` sum to 1, or to 0 for a prefix of probability zero.
+        Probability that the trajectory ends. `stop` and `action` sum to 1, or to 0 if the prefix has probability 0.
     """
 
     action: FloatArray
@@ -38,9 +38,9 @@ class Continuations(NamedTuple):
     Attributes
     ----------
     edge : (m,)
-        Outgoing edges; pair i has edge[ptr[i] : ptr[i + 1]].
+        Outgoing edges; those of pair i are edge[ptr[i] : ptr[i + 1]].
     ptr : (n + 1,)
-    log_move : (m, K)
+    log_edge : (m, K)
         Log-weight of all continuations along each edge, relative to `log_factor`.
     log_stop : (n, K)
         Log-weight of stopping, relative to `log_factor`.
@@ -48,12 +48,12 @@ class Continuations(NamedTuple):
     log_Z : (K,) or None
         None if the model is conditioned on the start.
     log_first : (f, K)
-        log beta_0 of the f start states.
+        log beta_0 of f start states.
     """
 
     edge: IntArray
     ptr: IntArray
-    log_move: FloatArray
+    log_edge: FloatArray
     log_stop: FloatArray
     log_factor: FloatArray
     log_Z: FloatArray | None
@@ -70,11 +70,11 @@ class Continuations(NamedTuple):
         filled = np.flatnonzero(np.diff(self.ptr))
         top = floor.copy()
         if filled.size:
-            top[filled] = np.maximum(top[filled], np.maximum.reduceat(self.log_move, self.ptr[filled]))
+            top[filled] = np.maximum(top[filled], np.maximum.reduceat(self.log_edge, self.ptr[filled]))
         shift = np.where(top > -np.inf, top, 0.0)
         total = np.exp(floor - shift)
         if filled.size:
-            total[filled] += np.add.reduceat(np.exp(self.log_move - shift[self.owner]), self.ptr[filled])
+            total[filled] += np.add.reduceat(np.exp(self.log_edge - shift[self.owner]), self.ptr[filled])
         with np.errstate(divide="ignore"):
             return np.asarray(shift + np.log(total))
 
@@ -82,8 +82,8 @@ class Continuations(NamedTuple):
 def continuations(
     path_sums: PathSums, thetas: FloatArray, step: IntArray, state: IntArray, firsts: IntArray
 ) -> Continuations:
-    """Return the continuations of states (n,) at steps (n,), and of start states (f,), in one backward pass."""
-    mdp, n_places = path_sums.mdp, state.size
+    """Return the continuations of states (n,) at steps (n,), and log beta_0 of start states (f,)."""
+    mdp, n = path_sums.mdp, state.size
     leaves = step + 1 < path_sums.max_length
     sizes = np.where(leaves, mdp.out_ptr[state + 1] - mdp.out_ptr[state], 0)
     ptr = np.concatenate([[0], np.cumsum(sizes)])
@@ -93,23 +93,23 @@ def continuations(
         np.concatenate([np.repeat(step + 1, sizes), np.zeros(firsts.size, dtype=np.int64)]),
         np.concatenate([mdp.dst[edge].astype(np.int64), firsts]),
     )
-    log_move, scale = messages.value[: edge.size], np.zeros((n_places, thetas.shape[0]))
+    log_edge, scale = messages.value[: edge.size], np.zeros((n, thetas.shape[0]))
     filled = sizes > 0
     scale[filled] = messages.scale[ptr[:-1][filled]]
-    log_move = log_move + np.log(mdp.prob[edge])[:, None]
+    log_edge = log_edge + np.log(mdp.prob[edge])[:, None]
     _, r_edge = mdp.rewards(thetas)
     if r_edge is not None:
-        log_move += np.repeat(mdp.gamma ** step.astype(np.float64), sizes)[:, None] * r_edge[edge]
-    may_stop = np.ones(n_places, dtype=bool) if path_sums.stop == "anywhere" else mdp.terminal[state]
+        log_edge += np.repeat(mdp.gamma ** step.astype(np.float64), sizes)[:, None] * r_edge[edge]
+    may_stop = np.ones(n, dtype=bool) if path_sums.stop == "anywhere" else mdp.terminal[state]
     if path_sums.stop == "terminal_or_max_length":
         may_stop = may_stop | ~leaves
     log_stop = np.where(may_stop[:, None], -scale, -np.inf)
     log_first = messages.value[edge.size :] + messages.scale[edge.size :]
-    return Continuations(edge, ptr, log_move, log_stop, scale, messages.log_Z, log_first)
+    return Continuations(edge, ptr, log_edge, log_stop, scale, messages.log_Z, log_first)
 
 
 def prefix_continuations(path_sums: PathSums, thetas: FloatArray, demos: Demonstrations) -> Continuations:
-    """Check prefixes and return the continuations of their last states."""
+    """Check the prefixes `demos` and return the continuations of their last states."""
     validate.check_trajectories(path_sums.mdp, demos, "anywhere", path_sums.max_length)  # a prefix may end anywhere
     firsts = demos.start_states if path_sums.by_start else np.empty(0, dtype=np.int64)
     return continuations(path_sums, thetas, demos.lengths - 1, demos.last_states, firsts)
@@ -123,7 +123,7 @@ def log_prob_prefix(path_sums: PathSums, thetas: FloatArray, demos: Demonstratio
     log_Z = rest.log_Z
     if log_Z is None:
         log_Z = rest.log_first + path_sums.mdp.rewards(thetas)[0][demos.start_states]
-    # log Z = -inf for a start state from which no trajectory ends; its prefixes are impossible.
+    # log Z = -inf for a start state from which no trajectory can end; its prefixes have probability 0.
     possible = total > -np.inf
     return np.where(possible, log_weight + total - np.where(possible, log_Z, 0.0), -np.inf)
 
@@ -132,24 +132,24 @@ def next_actions(path_sums: PathSums, thetas: FloatArray, demos: Demonstrations)
     """Return the distribution of the next action of each prefix; see `MaxEnt.next_actions`."""
     mdp, rest = path_sums.mdp, prefix_continuations(path_sums, thetas, demos)
     total = rest.log_total()
-    total = np.where(total > -np.inf, total, 0.0)  # all terms are -inf, and their probabilities 0
+    total = np.where(total > -np.inf, total, 0.0)  # if all terms are -inf, their probabilities are 0
     action = np.zeros((len(demos), thetas.shape[0], mdp.n_actions))
-    move = np.exp(rest.log_move - total[rest.owner])
-    place = rest.owner * mdp.n_actions + mdp.act[rest.edge]
+    move = np.exp(rest.log_edge - total[rest.owner])
+    cell = rest.owner * mdp.n_actions + mdp.act[rest.edge]
     for k in range(thetas.shape[0]):
-        summed = np.bincount(place, weights=move[:, k], minlength=len(demos) * mdp.n_actions)
+        summed = np.bincount(cell, weights=move[:, k], minlength=len(demos) * mdp.n_actions)
         action[:, k] = summed.reshape(len(demos), mdp.n_actions)
     return NextActions(action, np.exp(rest.log_stop - total))
 
 
 def policy(path_sums: PathSums, theta: FloatArray, step: object) -> FloatArray:
-    """Return the policy (S, A) of trajectories that continue; see `MaxEnt.policy`."""
+    """Return the policy (S, A) given that the trajectory continues; see `MaxEnt.policy`."""
     mdp, t = path_sums.mdp, validate.step(step, path_sums.max_length)
     states = np.arange(mdp.n_states)
     rest = continuations(path_sums, theta[None], np.full(mdp.n_states, t), states, states)
     total = rest.log_total(stop=False)
     total = np.where(total > -np.inf, total, 0.0)
-    move = np.exp(rest.log_move - total[rest.owner])[:, 0]
+    move = np.exp(rest.log_edge - total[rest.owner])[:, 0]
     if isinstance(path_sums, InfinitePathSums):  # an unreachable state may lead to reachable ones
         move[rest.log_first[rest.owner, 0] == -np.inf] = 0.0
     shape = (mdp.n_states, mdp.n_actions)
@@ -164,11 +164,11 @@ def most_likely(path_sums: PathSums, theta: FloatArray, start: object, goal: obj
     if not path_sums.by_start:
         if mdp.p0[s] == 0.0:
             remedy = "Use condition='start', or mdp.replace(p0=...)."
-            raise InvalidParameter.of("start", s, "must be a state with p0 above 0", remedy=remedy)
+            raise InvalidParameter.of("start", s, "must be a state with p0 > 0", remedy=remedy)
         log_start = math.log(mdp.p0[s])
     if path_sums.stop == "terminal" and not mdp.terminal[g]:
         remedy = "Use stop='anywhere', or mark the state as terminal."
-        raise InvalidParameter.of("goal", g, "must be terminal, because of stop='terminal'", remedy=remedy)
+        raise InvalidParameter.of("goal", g, "must be a terminal state if stop='terminal'", remedy=remedy)
     only = np.zeros(mdp.n_states)
     only[s] = 1.0
     starts = only if path_sums.by_start else None
@@ -181,7 +181,7 @@ def most_likely(path_sums: PathSums, theta: FloatArray, start: object, goal: obj
 
 
 def _heaviest(path_sums: PathSums, theta: FloatArray, start: int, goal: int, starts: FloatArray | None) -> HeaviestPath:
-    """Return the heaviest trajectory between two states, or raise if there is none."""
+    """Return the heaviest trajectory between two states; raise if there is none."""
     only_last = path_sums.stop == "terminal_or_max_length" and not path_sums.mdp.terminal[goal]
     if isinstance(path_sums, InfinitePathSums):
         path, within, remedy = None, "", ""

@@ -1,8 +1,8 @@
-"""`InfinitePathSums`: sums over trajectories of unbounded length, for discount 1, by two sparse solves.
+"""`InfinitePathSums`: sums over trajectories of unbounded length, for discount 1, from two sparse linear systems.
 
-With W(s, s') = x(s, s') w(s') the messages are beta = (I - W)^-1 end and alpha = (I - W')^-1 alpha_0. The sum is
-finite if and only if the spectral radius of W, restricted to states that lie on trajectories, is below 1. This holds if
-and only if (I - W) y = 1 has a solution y > 0 (Collatz and Wielandt).
+With W(s, s') = x(s, s') w(s'), the messages are beta = (I - W)^-1 end and alpha = (I - W')^-1 alpha_0. The sum is
+finite if and only if the spectral radius of W, restricted to the states that lie on trajectories, is below 1. This is
+the case if and only if (I - W) y = 1 has a solution y > 0 (Collatz and Wielandt).
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.csgraph import breadth_first_order, connected_components
+from scipy.sparse.csgraph import connected_components
 from scipy.special import logsumexp
 
 from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
-from limiirl.irl.maxent.backends import compile_mdp, dense_features, expected_features
+from limiirl.irl.maxent.backends import compile_mdp, dense_features, expected_features, find_reachable
 from limiirl.irl.maxent.path_sums import BackwardMessages, ExpectedCounts, check_covariance
 from limiirl.irl.maxent.sampling import StepWeights, draw_starts, sample_trajectories
 from limiirl.kernels.elimination.symbolic import diagonal_lu
 from limiirl.kernels.graph import Rewards, owners
 from limiirl.mdp import MDP
 
-# Largest entry of y above which cycles are checked separately, and above which the spectral radius is taken as 1.
+# Cycles are checked separately if an entry of y exceeds the first; the spectral radius counts as 1 above the second.
 NEARLY_SINGULAR = 1e9
 _SINGULAR = 1e12
 
 
 @dataclass(eq=False)
 class _Solution:
-    """Solution for one intent, in graph order; zero for states that lie on no trajectory."""
+    """Solution for one intent, in graph order; entries of states that lie on no trajectory are 0."""
 
     lu: Any
     keep: NDArray[np.intp]
@@ -51,18 +51,9 @@ class _Solution:
 
 
 class InfinitePathSums:
-    """Sums over all trajectories of an MDP with discount 1; methods as in `FinitePathSums`.
+    """Sums over all trajectories of an MDP with discount 1; see `FinitePathSums` for the parameters and methods.
 
-    Parameters
-    ----------
-    mdp : MDP
-    stop : {"anywhere", "terminal"}
-    by_start : bool
-
-    Attributes
-    ----------
-    batched : bool
-        True if a batch of thetas costs less than separate calls.
+    `stop` is "anywhere" or "terminal". `batched` is True if a batch of thetas costs less than separate calls.
 
     Examples
     --------
@@ -78,7 +69,7 @@ class InfinitePathSums:
     def __init__(self, mdp: MDP, *, stop: str = "anywhere", by_start: bool = False) -> None:
         if mdp.gamma != 1.0:
             raise DivergentPartition(
-                f"max_length=inf requires gamma = 1; got {mdp.gamma}. Use a finite one, or mdp.replace(gamma=1.0).",
+                f"max_length=inf requires gamma = 1; got {mdp.gamma}. Use a finite length, or mdp.replace(gamma=1.0).",
                 parameter="max_length",
                 value=math.inf,
             )
@@ -127,7 +118,7 @@ class InfinitePathSums:
         return self.expected_counts(thetas, starts=starts, edges=False).log_Z
 
     def log_partition_by_start(self, thetas: FloatArray) -> FloatArray:
-        """Return log Z(s) (S, K); -inf for states that are unreachable from every start."""
+        """Return log Z(s) (S, K); -inf for states that no start state reaches."""
         log_beta = np.empty((self.mdp.n_states, thetas.shape[0]))
         for k, theta in enumerate(thetas):
             solution = self._solve(theta, None)
@@ -138,7 +129,7 @@ class InfinitePathSums:
     def log_beta(self, theta: FloatArray, starts: FloatArray | None = None) -> FloatArray:
         """Return log beta (S,), the log-weight of all continuations, including stopping, without the state's reward.
 
-        -inf for states that are unreachable or from which no trajectory can end.
+        It is -inf for states that are unreachable or from which no trajectory can end.
         """
         log_beta, solution = np.empty(self.mdp.n_states), self._solve(theta, starts)
         with np.errstate(divide="ignore"):
@@ -148,9 +139,9 @@ class InfinitePathSums:
     def backward_messages(
         self, thetas: FloatArray, step: NDArray[np.int64], state: NDArray[np.int64]
     ) -> BackwardMessages:
-        """Return the messages of states (m,) at steps (m,); -inf if unreachable, or if no continuation can end."""
+        """Return the messages of states (m,) at steps (m,); -inf if unreachable or if no continuation can end."""
         value, starts = np.full((step.size, thetas.shape[0]), -np.inf), None
-        if self.by_start:  # ignore start states from which no trajectory ends
+        if self.by_start:  # ignore start states from which no trajectory can end
             starts = np.where(self._ending()[self.graph.rank], self.mdp.p0, 0.0)
         log_Z, used = np.empty(thetas.shape[0]), self.mdp.p0 > 0
         if starts is None or np.any(starts > 0):
@@ -212,7 +203,7 @@ class InfinitePathSums:
         return sample_trajectories(self.mdp, self.compiled, rewards, False, steps, draw_starts(weights, n, rng), rng)
 
     def _start(self, solution: _Solution, starts: FloatArray | None) -> tuple[float, FloatArray, FloatArray]:
-        """Return log_Z, alpha divided by Z, and the distribution of start states (S,)."""
+        """Return log_Z, alpha / Z (S,), and the distribution of start states (S,)."""
         given = self._p0 if starts is None else starts[self.graph.order]
         used = given > 0
         if self.by_start:
@@ -220,7 +211,7 @@ class InfinitePathSums:
             first = np.zeros_like(given)
             first[used] = given[used] / solution.beta[used]
             return log_Z, solution.solve(first, transposed=True), given
-        used &= solution.beta > 0  # start states from which no trajectory ends have probability 0
+        used &= solution.beta > 0  # start states from which no trajectory can end have probability 0
         log_first = np.full(given.size, -np.inf)
         log_first[used] = np.log(given[used]) + solution.node[used]
         shift = float(np.max(log_first))
@@ -260,19 +251,19 @@ class InfinitePathSums:
         if not np.all(beta[keep] > 0):
             state = int(self.graph.order[keep[np.argmin(beta[keep])]])
             raise NumericalError(
-                f"The weight of trajectories from state {state} to a terminal state underflows. Use a finite "
-                "max_length, which supports log arithmetic.",
+                f"The weight of trajectories from state {state} to a terminal state underflows float64. Use a finite "
+                "max_length, for which log arithmetic is available.",
                 parameter="thetas",
                 index=state,
             )
         return _Solution(lu, keep, w, x, node, beta)
 
     def _factor(self, weights: Any) -> Any:
-        """Return the LU factors of I - W, or raise `DivergentPartition` if the series does not converge."""
+        """Return the LU factors of I - W; raise `DivergentPartition` if the sum over trajectories is infinite."""
         lu, proof = _invert(weights)
         if proof is not None and np.max(proof) > NEARLY_SINGULAR:
-            # The reason may be large weights along paths, or a cycle of weight 1 up to rounding. Only cycles, which lie
-            # within strongly connected components, make the series diverge.
+            # The cause may be large weights along paths, or cycles of weight 1 up to rounding. Only cycles, which lie
+            # within strongly connected components, make the sum infinite.
             _, part = connected_components(weights, connection="strong")
             moves = weights.tocoo()
             inner = part[moves.row] == part[moves.col]
@@ -289,30 +280,25 @@ class InfinitePathSums:
         return lu
 
     def _relevant(self, starts: FloatArray | None) -> NDArray[np.intp]:
-        """Return the states that lie on some trajectory, ascending, in graph order."""
+        """Return the indices, ascending in graph order, of the states that lie on a trajectory."""
         given = self._p0 if starts is None else starts[self.graph.order]
-        links = self._links()
-        reached = _reach(links, given > 0)
+        reached = find_reachable(self._tail, self._head, given > 0)
         if self.stop == "terminal":
             reached &= self._ending()
             stuck = (given > 0) & ~reached
             if np.any(stuck) if self.by_start else np.all(stuck == (given > 0)):
                 state = int(self.graph.order[np.argmax(stuck)])
-                message = f"No trajectory from state {state} ends in a terminal state. Use stop='anywhere'."
+                message = f"No trajectory from state {state} reaches a terminal state. Use stop='anywhere'."
                 raise InvalidParameter(message, parameter="stop", value=self.stop, index=state)
         return np.flatnonzero(reached)
 
     def _ending(self) -> NDArray[np.bool_]:
         """Return the mask (S,), in graph order, of states from which a trajectory can end."""
-        return _reach(self._links().T.tocsr(), self._end > 0)
-
-    def _links(self) -> Any:
-        n = self.mdp.n_states
-        return sparse.csr_array((np.ones(self._tail.size), (self._tail, self._head)), shape=(n, n))
+        return find_reachable(self._head, self._tail, self._end > 0)
 
 
 def _invert(weights: Any) -> tuple[Any, FloatArray | None]:
-    """Return the LU factors of I - W, and y = (I - W)^-1 1, or None if it does not prove that the series converges."""
+    """Return the LU factors of I - W, and y = (I - W)^-1 1, or None if y does not prove a spectral radius below 1."""
     n = weights.shape[0]
     try:
         lu = diagonal_lu((sparse.eye_array(n) - weights).tocsc())
@@ -321,18 +307,6 @@ def _invert(weights: Any) -> tuple[Any, FloatArray | None]:
     proof = np.asarray(lu.solve(np.ones(n)))
     proven = np.all(np.isfinite(proof)) and np.min(proof, initial=1.0) >= 1.0 - 1e-6
     return lu, proof if proven else None
-
-
-def _reach(links: Any, sources: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the mask of states reachable from the sources, by a search from one additional node."""
-    n = sources.size
-    extra = sparse.csr_array(
-        (np.ones(int(sources.sum())), (np.zeros(int(sources.sum()), dtype=int), np.flatnonzero(sources))), shape=(1, n)
-    )
-    full = sparse.block_array([[links, sparse.csr_array((n, 1))], [extra, None]], format="csr")
-    result = np.zeros(n + 1, dtype=bool)
-    result[breadth_first_order(full, n, return_predecessors=False)] = True
-    return result[:n]
 
 
 def _growth(weights: Any, steps: int = 200) -> float:

@@ -29,15 +29,15 @@ class _Unrecorded(NamedTuple):
 
 
 class ObservedMoments(NamedTuple):
-    """Sufficient statistics of demonstrations under K columns of weights, each with sum 1.
+    """Sufficient statistics of demonstrations under K columns of weights, each of which sums to 1.
 
     Attributes
     ----------
     mean_features : (K, d)
     starts : (S, K) or None
-        Distribution of start states, if the model is conditioned on them.
+        Distribution of start states if the model is conditioned on them.
     weights : (N, K) or None
-        The weights, if the expected features of unrecorded actions depend on theta.
+        The weights if the expected features of unrecorded actions depend on theta.
     """
 
     mean_features: FloatArray
@@ -48,13 +48,13 @@ class ObservedMoments(NamedTuple):
 class ObservedPaths:
     """Unnormalised log-likelihood of demonstrations: log of q(tau) exp(theta . F(tau)), summed over unrecorded actions.
 
-    It is log q + theta . F if all actions are recorded or rewards do not depend on actions. Otherwise `features` uses
-    the first candidate of each unrecorded action, and a correction depends on theta.
+    It equals log q + theta . F if all actions are recorded or rewards do not depend on actions. Otherwise `features`
+    uses the first candidate of each unrecorded action, and a correction that depends on theta is added.
 
     Parameters
     ----------
     by_start : bool
-        Omit p0, because the model is conditioned on the start state.
+        If True, p0 is omitted from log q, because the model is conditioned on the start state.
 
     Attributes
     ----------
@@ -84,13 +84,13 @@ class ObservedPaths:
         return self._unrecorded is None
 
     def moments(self, weights: FloatArray) -> ObservedMoments:
-        """Return the statistics under weights (N, K), whose columns are scaled to sum 1."""
+        """Return the statistics under weights (N, K), whose columns are scaled to sum to 1."""
         scaled = weights / weights.sum(axis=0)
         starts = self.starts(scaled) if self.by_start else None
         return ObservedMoments(scaled.T @ self.features, starts, None if self.fixed else scaled)
 
     def starts(self, weights: FloatArray) -> FloatArray:
-        """Return the start distribution (S, K) under weights (N, K)."""
+        """Return the distribution of start states (S, K) under weights (N, K)."""
         counts = np.zeros((self.mdp.n_states, weights.shape[1]))
         np.add.at(counts, self.demos.start_states, weights)
         return counts
@@ -118,7 +118,7 @@ class ObservedPaths:
         return float(weights[demo] @ correction), gradient
 
     def _correct(self, unrecorded: _Unrecorded, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the correction (m,) for each unrecorded action, and the posterior of its candidates."""
+        """Return the correction (m,) for each unrecorded action, and the posterior probabilities of its candidates."""
         _, discount, ptr, edge = unrecorded
         reward = np.asarray(self.mdp.rewards(theta)[1])[:, 0]
         sizes = np.diff(ptr)
@@ -135,15 +135,9 @@ def _segment_logsumexp(values: FloatArray, ptr: NDArray[np.int64]) -> FloatArray
 
 
 class PathLikelihood:
-    """The functions f_k(theta) = log Z(theta) - sum_i w_ik log-weight_i(theta) + ridge_k / 2 |theta|^2.
+    """Objectives f_k(theta) = log Z(theta) - sum_i w_ik log-weight_i(theta) + ridge_k / 2 |theta|^2.
 
-    They are convex if all actions are recorded.
-
-    Parameters
-    ----------
-    observed : ObservedPaths, optional
-        Required for unrecorded actions only.
-    ridge : (K,)
+    They are convex if all actions are recorded. `observed` is required only for unrecorded actions.
     """
 
     def __init__(
@@ -162,7 +156,7 @@ class PathLikelihood:
         return self.path_sums.batched
 
     def evaluate(self, thetas: FloatArray, which: NDArray[np.intp]) -> tuple[FloatArray, FloatArray]:
-        """Return values (J,) and gradients (J, d); inf if the partition function is infinite or overflows."""
+        """Return values (J,) and gradients (J, d); a value is inf if log Z is infinite or overflows."""
         starts = None if self._starts is None else self._starts[:, which]
         try:
             with np.errstate(over="ignore", invalid="ignore"):
@@ -200,7 +194,7 @@ class PathLikelihood:
 
 
 def feasible_start(path_sums: PathSums, box: Box) -> FloatArray:
-    """Return a theta (d,) within the bounds with a finite partition function: 0, or else increasing costs."""
+    """Return a theta (d,) within the bounds with a finite partition function: 0, or the smallest feasible cost."""
     mdp = path_sums.mdp
     if isinstance(path_sums, FinitePathSums):  # the partition function is always finite
         return box.clip(np.zeros(mdp.n_features))

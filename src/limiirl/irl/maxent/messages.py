@@ -1,4 +1,4 @@
-"""`ForwardBackward`: the recursions for a batch of intents. `Messages`: their storage, with optional checkpointing."""
+"""`ForwardBackward`, the recursions for a batch of intents, and `Messages`, their storage with checkpointing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LN2 = float(np.log(2.0))
 
 
 class ForwardBackward:
-    """Backward pass of a batch of intents, and the forward passes after it.
+    """Forward-backward recursions of a batch of intents: one backward pass, followed by forward passes.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class ForwardBackward:
     log : bool
         True for log arithmetic.
     messages : Messages
-        Buffer of the backward messages, owned by the caller; valid until the next pass uses it.
+        Buffer for the backward messages, owned by the caller. The results are valid until the buffer is used again.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class ForwardBackward:
         node = self._rewards.node
         self.out, self.into = self._directions(self._rewards)
         out_weights, self.into_weights = self._weights()
-        # A function of (rows, exponents, t) that computes the messages t, t + 1, ... from the last row.
+        # resume(rows, exponents, t) computes the messages of steps t, t + 1, ... from the last row.
         self.resume = partial(
             self.kernels.backward, self.graph.out, self.out, out_weights, self.path_sums.end, columns=self.columns
         )
@@ -106,7 +106,7 @@ class ForwardBackward:
         return sides[0], sides[1]
 
     def _start(self, node: Any, starts: Any) -> None:
-        """Combine beta_0 with the start distribution: set log_Z, p_0 and alpha_0."""
+        """Combine beta_0 with the start distribution to set log_Z, `start_marginals` and alpha_0."""
         xp, path_sums = self.xp, self.path_sums
         unit = 1.0 if self.log else _LN2
         plain = starts is path_sums.p0 and not (self.log or path_sums.by_start)
@@ -124,7 +124,7 @@ class ForwardBackward:
             )
             self.start_marginals = xp.broadcast_to(starts, node.shape)
         else:
-            # Divide by the largest weight of a start state, which may be out of range.
+            # Divide by the largest weight of a start state, which may exceed the range of float64.
             alpha0 = (
                 path_sums.log_p0 + node if starts is path_sums.p0 else xp.where(used, xp.log(starts) + node, -np.inf)
             )
@@ -145,7 +145,7 @@ class ForwardBackward:
 
     @cached_property
     def log_Z_by_start(self) -> Any:
-        """Log Z (S, K) of the trajectories that start in each state, in graph order; -inf if there is none."""
+        """Log Z (S, K) of the trajectories that start in each state, in graph order; -inf if there are none."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             beta = self._beta if self.log else self.xp.log(self._beta)
             return self._rewards.node + beta + self._exponent * (1.0 if self.log else _LN2)
@@ -158,7 +158,7 @@ class ForwardBackward:
         return finite + xp.log(self.backend.column_sums(xp.exp(values - finite)))
 
     def check_all_starts(self) -> None:
-        """Raise if log Z(s) of any state is nan or inf."""
+        """Check that log Z(s) of each state is not nan or inf."""
         if self.xp.any(self.xp.isnan(self.log_Z_by_start) | (self.log_Z_by_start == np.inf)):
             self._raise_where_lost(self.xp.ones_like(self.log_Z_by_start, dtype=bool))
 
@@ -177,8 +177,8 @@ class ForwardBackward:
                 self._raise_where_lost(used)
             state = int(self.path_sums.graph.order[int(xp.argmax(xp.any(impossible, axis=1)))])
             raise InvalidParameter(
-                f"No trajectory of at most {self.path_sums.max_length} states from state {state} ends where "
-                f"stop={self.path_sums.stop!r} allows. Increase max_length, or use stop='anywhere'.",
+                f"No trajectory of at most {self.path_sums.max_length} states from state {state} ends in a state "
+                f"that stop={self.path_sums.stop!r} allows. Increase max_length, or use stop='anywhere'.",
                 parameter="stop",
                 value=self.path_sums.stop,
                 index=state,
@@ -188,7 +188,7 @@ class ForwardBackward:
         self._raise_where_lost(used)
 
     def _raise_where_lost(self, used: Any) -> None:
-        """Raise an error with the step and the state at which the backward pass overflowed."""
+        """Raise an error with the step and the state at which the backward pass exceeds the range of float64."""
         xp, order = self.xp, self.path_sums.graph.order
         fault = ~xp.isfinite(self.log_Z_by_start) & used
         where = f"step 0, state {order[int(xp.argmax(fault.any(axis=1)))]}"
@@ -201,15 +201,15 @@ class ForwardBackward:
         raise NumericalError(message + "Use arithmetic='auto' or 'log', or smaller rewards.", parameter="thetas")
 
     def forward(self, step_weights: FloatArray, counts: CountBuffers) -> None:
-        """Run the forward pass and add c_t p_t to `counts`, for step weights c (L,) on the host."""
+        """Run the forward pass and add c_t p_t to `counts` for each step t, with step weights c (L,) on the host."""
         alpha, weights = self.alpha(), self.backend.put(step_weights)
         for t, rows, exponents in self.messages.segments(self.resume):
             self._forward(t, rows, exponents, alpha, weights, counts)
 
     def step_by_step(self, most: int) -> Iterator[tuple[int, Any, Any]]:
-        """Yield (t, marginals (n, S K), share (n, E' K)) from t = 1 on, for n <= `most` steps at a time.
+        """Yield (t, marginals (n, S K), share (n, E' K)) for steps t, ..., t + n - 1, from t = 1 on, with n <= `most`.
 
-        Row i of marginals is p_{t+i}; row i of share is P(edge into s_{t+i} = e | s_{t+i}).
+        Row i of `marginals` is p_{t+i}; row i of `share` is P(edge into s_{t+i} = e | s_{t+i}).
         """
         alpha = self.alpha()
         for first, rows, exponents in self.messages.segments(self.resume):
@@ -222,7 +222,7 @@ class ForwardBackward:
                 yield first + i + 1, marginals, share
 
     def marginals(self) -> Iterator[tuple[int, Any]]:
-        """Yield (t, marginals (n, S K)) for each segment from t = 1 on; row i is p_{t+i}."""
+        """Yield (t, marginals (n, S K)) for each segment, from t = 1 on; row i is p_{t+i}."""
         alpha = self.alpha()
         for first, rows, exponents in self.messages.segments(self.resume):
             marginals = self.xp.empty((rows.shape[0] - 1, self.out.node.size))
@@ -232,7 +232,7 @@ class ForwardBackward:
             yield first + 1, marginals
 
     def departures(self) -> Iterator[tuple[int, Any]]:
-        """Yield (t, share (E',)) of one intent, from the last step to 0; share[e] = P(next edge = e | s_t)."""
+        """Yield (t, share (E',)) for one intent, from the last step to 0; share[e] = P(next edge = e | s_t)."""
         graph, xp = self.graph, self.xp
         tail = self.backend.put(owners(self.path_sums.graph.out))
         prob, _ = self.backend.edge_weights(True)
@@ -252,9 +252,9 @@ class ForwardBackward:
                 yield t, xp.where(xp.isnan(share), 0.0, xp.exp(share))
 
     def read(self, step: NDArray[np.int64], at: NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
-        """Return messages (m, K) of states `at` (m,), in graph order, at steps (m,), and their log scales (m, K).
+        """Return the messages (m, K) of states `at` (m,) in graph order at steps (m,), and their log scales (m, K).
 
-        Messages are beta_0 at step 0, and u_t = w_t beta_t at later steps. The result is on the host.
+        A message is beta_0 at step 0, and u_t = w_t beta_t at later steps. The results are on the host.
         """
         put, take = self.backend.put, self.backend.take
         value, scale = np.empty((step.size, self.n_columns)), np.empty((step.size, self.n_columns))
@@ -270,11 +270,11 @@ class ForwardBackward:
         return value, scale if self.log else scale * _LN2
 
     def in_log_space(self) -> ForwardBackward:
-        """Run the same pass in log arithmetic, in the same buffer."""
+        """Run the backward pass again in log arithmetic, with the same buffer."""
         return ForwardBackward(self.path_sums, self._rewards, self._starts, True, self.messages).backward()
 
     def _log_row(self, row: Any) -> Any:
-        """Return the logarithms of a stored row, without the exponent."""
+        """Return the logarithms of a stored row, without its exponent."""
         row = row[: self.out.node.size]
         if self.log:
             return row
@@ -301,19 +301,19 @@ class Messages:
     """Backward messages of `length` steps, with `row` doubles and `n_columns` exponents each.
 
     If they exceed `max_bytes`, the steps are divided into segments of about sqrt(length) steps. The backward pass
-    stores the last message of each segment as a checkpoint, and `segments` recomputes the others, bit for bit.
-    This costs one more backward pass, and needs memory for about 2 sqrt(length) messages. `xp` is the array module.
+    stores the last message of each segment as a checkpoint, and `segments` recomputes the others, bit for bit. This
+    requires a second backward pass, and memory for about 2 sqrt(length) messages. `xp` is the array module.
     """
 
     def __init__(self, length: int, row: int, n_columns: int, max_bytes: float, xp: Any = np) -> None:
         self.length = length
         self.segment = max(1, length - 1) if 8 * row * length <= max_bytes else _root(length)
         self.bounds = _bounds(length, self.segment)
-        held, kept = _sizes(self.bounds)
-        self._rows: Any = xp.zeros((held, row))
-        self._exponents: Any = xp.zeros((held, n_columns), dtype=np.int64)
-        self._marks: Any = xp.zeros((kept, row))
-        self._mark_exponents: Any = xp.zeros((kept, n_columns), dtype=np.int64)
+        n_rows, n_checkpoints = _sizes(self.bounds)
+        self._rows: Any = xp.zeros((n_rows, row))
+        self._exponents: Any = xp.zeros((n_rows, n_columns), dtype=np.int64)
+        self._marks: Any = xp.zeros((n_checkpoints, row))
+        self._mark_exponents: Any = xp.zeros((n_checkpoints, n_columns), dtype=np.int64)
         self._loaded = 0  # index of the segment in memory
 
     @property
@@ -323,7 +323,7 @@ class Messages:
 
     @staticmethod
     def least_rows(length: int) -> int:
-        """Return the number of stored messages with checkpointing."""
+        """Return the number of messages that are stored with checkpointing."""
         return sum(_sizes(_bounds(length, _root(length))))
 
     def run_backward(self, last: FloatArray, recompute: BackwardPass) -> tuple[FloatArray, NDArray[np.int64]]:
@@ -352,7 +352,7 @@ class Messages:
     def segments(
         self, recompute: BackwardPass, backwards: bool = False
     ) -> Iterator[tuple[int, FloatArray, NDArray[np.int64]]]:
-        """Yield (first step, messages, exponents) of the segments, which overlap by a step, in either direction."""
+        """Yield (first step, messages, exponents) of each segment; adjacent segments overlap by one step."""
         count = len(self.bounds) - 1
         for j in range(count - 1, -1, -1) if backwards else range(count):
             size = self.bounds[j + 1] - self.bounds[j]

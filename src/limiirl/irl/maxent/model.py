@@ -1,4 +1,4 @@
-"""`MaxEnt`: maximum entropy IRL over whole trajectories, exactly (Ziebart et al. 2008; paper, section 3)."""
+"""`MaxEnt`: exact maximum entropy IRL over trajectories (Ziebart et al. 2008; section 3 of the paper)."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from limiirl.mdp import MDP
 
 
 class MaxEnt(LinearRewardModel):
-    r"""The maximum entropy model of trajectories, p(tau | theta) = q(tau) exp(theta . F(tau)) / Z(theta).
+    r"""Maximum entropy model of trajectories, p(tau | theta) = q(tau) exp(theta . F(tau)) / Z(theta).
 
     Z(theta) is the exact sum over all trajectories of at most `max_length` states. q(tau) is the probability of the
-    start state and of the transitions, and F(tau) is the discounted feature count. Rewards also change the probability
-    of start states and outcomes, which the causal models avoid.
+    start state and of the transitions, and F(tau) is the discounted feature count. Rewards also affect the
+    probabilities of start states and outcomes, unlike in the causal models.
 
     Parameters
     ----------
     max_length : int, inf or None
-        Maximum number of states of a trajectory, part of the model. None is the length of the longest demonstration
-        given to `fit`, stored as `max_length_`. inf is unbounded length, which requires discount 1 and rewards with a
-        finite partition function.
+        Maximum number of states of a trajectory, which is part of the model. If None, it is the length of the longest
+        demonstration passed to `fit`, and stored as `max_length_`. If inf, the length is unbounded, which requires
+        discount 1 and rewards with a finite partition function.
     bounds : (low, high), (d, 2) array, or None
         Bounds on theta; the paper's experiments use (-10, 0). Without bounds, theta diverges for a feature that every
         demonstration maximises, such as a common goal.
@@ -49,22 +49,24 @@ class MaxEnt(LinearRewardModel):
     condition : {"none", "start"}
         "start" models p(tau | s_0), so that the start states do not affect the reward.
     ridge : float
-        Coefficient of |theta|^2 / 2 in the objective, the negative mean log-likelihood.
+        Coefficient of the penalty |theta|^2 / 2 that is added to the negative mean log-likelihood.
     solver : {"newton", "lbfgs", "bfgs"}
         Projected Newton with the exact Hessian, L-BFGS-B, or projected BFGS; ADR 0004 compares the first two.
     gtol : float
-        Largest component of the projected gradient at the solution, relative to the feature's demonstrated mean where
-        that is above 1.
+        Tolerance on the largest component of the projected gradient, relative to the feature's mean over the
+        demonstrations if that exceeds 1.
     max_evaluations : int
-        Maximum number of evaluations in `fit`, which then returns the best point.
+        Maximum number of evaluations in `fit`. If it is reached, the best point is returned.
     arithmetic : {"auto", "linear", "log"}
-        "auto" is linear arithmetic if a bound excludes underflow, else log arithmetic. Ignored for max_length=inf.
+        "auto" uses linear arithmetic if an error bound excludes underflow, and log arithmetic otherwise. Ignored if
+        max_length=inf.
     max_memory : float or None
-        Memory for messages in bytes; if they need more, checkpointing takes 50 % more time. None is 1 GiB on the CPU
-        and half of the free memory on a GPU. With max_length=inf, the memory for elimination on a GPU.
+        Memory for messages in bytes. If it is not sufficient, checkpointing is used, which takes 50 % more time. The
+        default is 1 GiB on the CPU and half of the free memory on a GPU. With max_length=inf, this is the memory for
+        elimination on a GPU.
     device : {"cpu", "gpu", "auto"}
         "auto" uses a GPU if one works and the MDP is large enough (ADR 0018). Samples, most likely trajectories, and
-        Hessians for max_length=inf are always computed on the CPU; solver="lbfgs" needs no Hessian.
+        Hessians for max_length=inf are always computed on the CPU; solver="lbfgs" does not require Hessians.
 
     Attributes
     ----------
@@ -119,7 +121,7 @@ class MaxEnt(LinearRewardModel):
         self.device = device
 
     def log_partition(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
-        """Return log Z (K,) of thetas (K, d) or (d,); with condition="start", the mean of log Z(s_0) over p0."""
+        """Return log Z (K,) for thetas (K, d) or (d,); with condition="start", the mean of log Z(s_0) over p0."""
         return self._path_sums(mdp).log_partition(mdp.check_thetas(thetas))
 
     def expected_features(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
@@ -148,7 +150,7 @@ class MaxEnt(LinearRewardModel):
     def log_prob(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> FloatArray:
         """Return the log-probability (N, K) of each demonstration under each of thetas (K, d), including log q.
 
-        Unrecorded actions are summed over.
+        The probability is summed over unrecorded actions.
         """
         path_sums = self._path_sums(mdp)
         validate.check_trajectories(mdp, demos, self.stop, path_sums.max_length)
@@ -161,12 +163,12 @@ class MaxEnt(LinearRewardModel):
         starts = np.bincount(demos.start_states, weights=weights, minlength=mdp.n_states)
         try:
             return self._null_directions(mdp, theta, starts / starts.sum())
-        except NumericalError:  # the Hessian on the CPU overflows, although the fit on a GPU did not
+        except NumericalError:  # the Hessian overflows on the CPU, although the fit on a GPU did not
             return np.empty((0, mdp.n_features))
 
     @property
     def null_directions_vary(self) -> bool:
-        """True if `null_directions` depend on theta; False if trajectories may stop anywhere."""
+        """True if `null_directions` depends on theta; False if trajectories may stop anywhere."""
         return self.stop != "anywhere"
 
     def null_directions(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
@@ -195,7 +197,7 @@ class MaxEnt(LinearRewardModel):
     def sample(
         self, mdp: MDP, theta: ArrayLike, n: int, seed: int | np.random.Generator | None = None
     ) -> Demonstrations:
-        """Draw n trajectories from the model; if it is conditioned on the start, start states are drawn from p0.
+        """Draw n trajectories from the model; with condition="start", start states are drawn from p0.
 
         Examples
         --------
@@ -209,7 +211,7 @@ class MaxEnt(LinearRewardModel):
     def log_prob_prefix(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> FloatArray:
         """Return the log-probability (N, K) that a trajectory begins with, or equals, each demonstration.
 
-        Unrecorded actions are summed over. -inf if no continuation ends where `stop` allows.
+        The probability is summed over unrecorded actions. It is 0 if no continuation ends where `stop` allows.
 
         Examples
         --------
@@ -250,10 +252,10 @@ class MaxEnt(LinearRewardModel):
         return inference.policy(self._path_sums(mdp), validate.one_theta(mdp, theta), step)
 
     def most_likely(self, mdp: MDP, theta: ArrayLike, start: int, goal: int) -> tuple[Demonstrations, float]:
-        """Return the most probable trajectory from one state that ends in another, and its log-probability.
+        """Return the most probable trajectory from `start` that ends in `goal`, and its log-probability.
 
-        The trajectory may visit the goal before its end. Ties are broken deterministically: for a finite max_length by
-        length, then by edge index.
+        The trajectory may visit the goal before its end. Ties are broken deterministically; if max_length is finite, by
+        length and then by edge index.
 
         Examples
         --------
@@ -295,7 +297,7 @@ class MaxEnt(LinearRewardModel):
         return MaxEntProblem.from_demos(self, mdp, demos, units, path_sums)
 
     def path_sums_for_fit(self, mdp: MDP, longest: int) -> PathSums:
-        """Return the path sums of a fit; max_length=None becomes `longest`, the longest demonstration."""
+        """Return the path sums of a fit; `longest` replaces max_length=None."""
         check_choice(self.solver, "solver", tuple(SOLVERS))
         return self._path_sums(mdp, longest if self.max_length is None else None)
 
@@ -316,9 +318,7 @@ class MaxEnt(LinearRewardModel):
         elif longest is None:
             longest = getattr(self, "max_length_", None)
         if longest is None:
-            message = (
-                "max_length=None requires a call of fit, which determines max_length_. Fit first, or set max_length."
-            )
+            message = "max_length=None requires a fitted model. Call fit first, or set max_length."
             raise NotFitted(message, parameter="max_length")
         if longest == math.inf:
             device = choose_device(self.device, mdp.n_states + mdp.n_edges)

@@ -30,11 +30,11 @@ from limiirl.kernels.graph import CountBuffers, Rewards, owners
 from limiirl.kernels.threading import BLOCK
 from limiirl.mdp import MDP
 
-# Intents per batch; a GPU block has one thread per column.
+# Maximum number of intents per batch; a GPU block has one thread per column.
 _BATCH_SIZE = 8
-# Number of states from which one batched pass costs less than one pass per intent.
+# Smallest number of states for which one batched pass costs less than one pass per intent.
 _BATCH_STATES = 2048
-# Number of messages per intent, S L, up to which a problem is small: a pass is one compiled call.
+# Maximum number S L of messages per intent of a small problem, whose passes are single compiled calls.
 _SMALL = 2**17
 _LN2 = math.log(2.0)
 _LOG_LOSS = math.log(LOSS)
@@ -42,7 +42,7 @@ STOPS = ("anywhere", "terminal", "terminal_or_max_length")
 
 
 class ExpectedCounts(NamedTuple):
-    """Partition functions log_Z (K,), and expected counts of states (S, K) and of edges (E, K) or None."""
+    """Partition functions log_Z (K,), and expected counts of states (S, K) and of edges (E, K), or None."""
 
     log_Z: FloatArray
     node: FloatArray
@@ -50,10 +50,11 @@ class ExpectedCounts(NamedTuple):
 
 
 class BackwardMessages(NamedTuple):
-    """Log backward messages value + scale (m, K) of m (state, step) pairs, and log_Z (K,), or None by start.
+    """Log backward messages value + scale (m, K) of m (state, step) pairs, and log_Z (K,).
 
-    A message is beta_0 at step 0, which excludes the state's own reward, and u_t = w_t beta_t at later steps. All
-    pairs of one step have the same scale, so that differences between their values are accurate.
+    log_Z is None if the model is conditioned on the start. A message is beta_0 at step 0, which excludes the state's
+    own reward, and u_t = w_t beta_t at later steps. All pairs of one step have the same scale, so that differences
+    between their values are accurate.
     """
 
     log_Z: FloatArray | None
@@ -62,7 +63,7 @@ class BackwardMessages(NamedTuple):
 
 
 class _Workspace(threading.local):
-    """Buffers per thread, by number of columns, and the last pass of a small problem."""
+    """Buffers of each thread by number of columns, and the last pass of a small problem."""
 
     def __init__(self) -> None:
         self.messages: dict[int, Messages] = {}
@@ -77,11 +78,7 @@ class _Workspace(threading.local):
 class SmallForwardBackward:
     """Forward-backward recursions of a small problem with state rewards; the next pass overwrites the buffers.
 
-    Attributes
-    ----------
-    thetas : (K, d)
-        Parameters of the last pass.
-    log_Z : (K,)
+    `thetas` (K, d) and `log_Z` (K,) are those of the last pass.
     """
 
     thetas: FloatArray
@@ -105,7 +102,7 @@ class SmallForwardBackward:
         self._powers = np.stack([self.discount[1:], self.discount[1:] ** 2])
 
     def backward(self, thetas: FloatArray) -> bool:
-        """Run the backward pass; return False if the general pass is required, for log arithmetic or an error."""
+        """Run the backward pass; return False if `ForwardBackward` is required, for log arithmetic or an error."""
         b = self._buffers
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             np.matmul(self.phi, thetas.T, out=b.node.reshape(self._shape))
@@ -122,7 +119,7 @@ class SmallForwardBackward:
         return math.isfinite(self.log_Z.sum())
 
     def find(self, theta: FloatArray) -> int:
-        """Return the column of the last pass with exactly the rewards of theta (d,), or -1 if there is none."""
+        """Return the column of the last pass whose rewards are identical to those of theta (d,), or -1 if none is."""
         equal = (self.thetas == theta).all(axis=1)
         k = int(equal.argmax())
         # A matrix product with one column may round differently from one with K columns.
@@ -130,7 +127,7 @@ class SmallForwardBackward:
         return k if same else -1
 
     def expected_features(self) -> FloatArray | None:
-        """Run the forward pass and return E[F] (K, d), the gradient of log_Z, or None if counts are out of range."""
+        """Run the forward pass and return E[F] (K, d), the gradient of log_Z, or None if it is out of range."""
         counts = np.empty(self._shape)
         if not small.forward(*self._into, self.time_homogeneous, self._buffers, counts.ravel(), self._columns):
             return None
@@ -149,7 +146,7 @@ class SmallForwardBackward:
 
 
 def _repeat(prob: FloatArray | None, width: int, n_columns: int) -> FloatArray | None:
-    """Return edge probabilities repeated for each column, flat, with the padding that `Weights` requires."""
+    """Repeat edge probabilities for each column, and append the padding that `Weights` requires."""
     return None if prob is None else np.concatenate([np.repeat(prob, n_columns), np.zeros(width * n_columns)])
 
 
@@ -161,14 +158,14 @@ class FinitePathSums:
     mdp : MDP
     max_length : int
     stop : {"anywhere", "terminal", "terminal_or_max_length"}
-        States in which a trajectory may end: all states, as in the paper; terminal states; or terminal states, and all
-        states at `max_length`.
+        States in which a trajectory may end: all states, as in the paper; terminal states; or terminal states and, at
+        `max_length`, all states.
     by_start : bool
         Condition on the start state; log_Z is the mean of log Z(s) over the start distribution.
     arithmetic : {"auto", "linear", "log"}
     max_bytes : float, optional
-        Memory for messages per thread; if they need more, they are recomputed from checkpoints. By default 1 GiB on the
-        CPU, and half of the free memory on a GPU.
+        Memory for the messages of a thread. If it is not sufficient, messages are recomputed from checkpoints. The
+        default is 1 GiB on the CPU and half of the free memory on a GPU.
     backend : Backend, optional
         The CPU by default.
 
@@ -215,10 +212,7 @@ class FinitePathSums:
         self._small = self._is_small(mdp)
 
     def _is_small(self, mdp: MDP) -> bool:
-        """Return True if `SmallForwardBackward` applies.
-
-        It requires graphs in the order of the MDP, that is, of at most `BLOCK` states.
-        """
+        """Return True if `SmallForwardBackward` applies; at most `BLOCK` states are in the order of the MDP."""
         size = mdp.n_states * self.max_length
         return (
             isinstance(self.backend, HostBackend)
@@ -232,17 +226,17 @@ class FinitePathSums:
         )
 
     def _small_pass(self, thetas: FloatArray) -> SmallForwardBackward | None:
-        """Run the backward pass of a small problem; return None if the general pass is required."""
-        kept, n_columns = self._workspace, thetas.shape[0]
-        kept.last = None
+        """Run the backward pass of a small problem; return None if `ForwardBackward` is required."""
+        workspace, n_columns = self._workspace, thetas.shape[0]
+        workspace.last = None
         if not (self._small and 0 < n_columns <= _BATCH_SIZE):
             return None
-        run = kept.small.get(n_columns)
+        run = workspace.small.get(n_columns)
         if run is None:
-            run = kept.small[n_columns] = SmallForwardBackward(self, n_columns)
+            run = workspace.small[n_columns] = SmallForwardBackward(self, n_columns)
         if not run.backward(thetas):
             return None
-        kept.last = run
+        workspace.last = run
         return run
 
     @property
@@ -277,11 +271,11 @@ class FinitePathSums:
         ----------
         thetas : (K, d)
         step_weights : (L,), optional
-            By default the discount, so that counts times features are the gradient of log_Z.
+            The discount by default, so that the counts times the features are the gradient of log_Z.
         starts : (S, K), optional
             Distribution of start states per column, instead of p0.
         edges : bool, optional
-            Count edges; by default True if edges or actions have features.
+            If True, edges are counted; by default, if actions or edges have features.
         """
         step_weights = self.discount if step_weights is None else step_weights
         edges = self._edge_features if edges is None else edges
@@ -320,8 +314,8 @@ class FinitePathSums:
         return self._check_counts(node.reshape(shape), most), None if edge is None else edge.reshape(shape)
 
     def _check_counts(self, counts: Any, most: float) -> Any:
-        """Return counts (S, K) in graph order, or raise if a column is not finite or sums to more than `most`."""
-        # Example: rewards of 1e20 have no digits left for differences of order 1.
+        """Return counts (S, K) in graph order; raise if a column is not finite or its sum exceeds `most`."""
+        # For example, differences of order 1 are lost in rewards of 1e20.
         sums = self.backend.take(self.backend.column_sums(counts))
         if not np.all((sums >= 0.0) & (sums <= most * (1.0 + 1e-6))):
             counts = self.backend.take(counts)
@@ -336,7 +330,7 @@ class FinitePathSums:
         return counts
 
     def log_partition(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> FloatArray:
-        """Return log_Z (K,); if conditioned on the start, its mean over the start distribution."""
+        """Return log_Z (K,); if conditioned on the start, the mean of log Z(s) over the start distribution."""
         small_run = self._small_pass(thetas) if starts is None else None
         if small_run is not None:
             return small_run.log_Z
@@ -346,9 +340,9 @@ class FinitePathSums:
         return log_Z
 
     def log_partition_by_start(self, thetas: FloatArray) -> FloatArray:
-        """Return log Z(s) (S, K), the sum over trajectories that start in s, without p0; -inf if there is none."""
+        """Return log Z(s) (S, K), the log-weight of the trajectories that start in s, without p0; -inf if none."""
         log_Z = np.empty((self.mdp.n_states, thetas.shape[0]))
-        # Callers use the start states of demonstrations only; no trajectory may end from another state with p0 > 0.
+        # Only start states of demonstrations are used; from other states with p0 > 0, possibly no trajectory can end.
         no_starts = np.zeros((self.mdp.n_states, thetas.shape[0])) if self.by_start else None
         for chosen, run in self.passes(thetas, no_starts):
             run.check_all_starts()
@@ -396,7 +390,7 @@ class FinitePathSums:
         no_starts = np.zeros((self.mdp.n_states, thetas.shape[0])) if self.by_start else None
         for chosen, first in self.passes(thetas, no_starts):
             run, (stored, scales) = first, first.read(step, at)
-            # The underflow bound is relative to Z; messages of states with small weights may underflow.
+            # The bound on underflow is relative to Z, so that messages of states with small weights may underflow.
             if not run.log and not np.all((stored >= np.finfo(np.float64).tiny) & (stored < np.inf)):
                 run = first.in_log_space()
                 stored, scales = run.read(step, at)
@@ -429,10 +423,10 @@ class FinitePathSums:
     def passes(
         self, thetas: FloatArray, starts: FloatArray | None = None
     ) -> Iterator[tuple[NDArray[np.intp], ForwardBackward]]:
-        """Yield (columns, backward pass) for batches of intents with the same arithmetic."""
+        """Run the backward passes of batches of intents with the same arithmetic; yield (columns, pass)."""
         if starts is not None:
             starts = starts[self.graph.order]
-        # Number of intents per pass: as many as the memory for checkpoints allows, at least one.
+        # Maximum number of intents per pass that the memory for checkpoints allows, at least one.
         room = self.max_bytes / (8.0 * (self.mdp.n_states + 1) * Messages.least_rows(self.max_length))
         most = max(1, min(self.backend.max_columns, int(room)))
         for first in range(0, thetas.shape[0], _BATCH_SIZE):
@@ -465,7 +459,7 @@ class FinitePathSums:
             rewards.node.ravel(), prob, None if rewards.edge is None else rewards.edge.ravel(), self.discount, False
         )
         growth = self.backend.log_growth(flat, self.discount, n_columns)
-        # Edge and state weights are applied in turn, so that an intermediate value may exceed the growth.
+        # Edge and state weights are applied one after the other, so that an intermediate value may exceed the growth.
         alone = self.backend.column_max(rewards.node)
         if rewards.edge is not None:
             with np.errstate(over="ignore"):  # infinite: log arithmetic
@@ -480,7 +474,7 @@ def _covariance(path_sums: FinitePathSums, theta: FloatArray, starts: FloatArray
 
         E[F F'] = X + X' - sum_t gamma^2t Phi' diag(p_t) Phi,      X = Phi' sum_t gamma^t diag(p_t) m_t,
 
-    because X contains each pair of steps once, at the later step. Edge features are treated in the same manner.
+    because X contains each pair of steps once, at the later step. Edge features are treated in the same way.
     """
     run = path_sums.single(theta, starts)
     moments = _Moments(path_sums)
@@ -495,7 +489,7 @@ def _covariance(path_sums: FinitePathSums, theta: FloatArray, starts: FloatArray
 
 
 def check_covariance(mdp: MDP, value: FloatArray) -> FloatArray:
-    """Return a covariance (d, d), or raise if it is not finite."""
+    """Return a covariance (d, d); raise if it is not finite."""
     if not np.all(np.isfinite(value)):
         name = mdp.feature_names[int(np.argmin(np.isfinite(value).all(axis=1)))]
         message = f"The variance of feature {name!r} overflows float64. Rescale the features."
@@ -523,7 +517,7 @@ class _Moments:
         self.counts += marginals
 
     def add(self, first: int, marginals: Any, share: Any) -> None:
-        """Add n steps from `first` on, with marginals (n, S) and share (n, E), P(edge | its target state)."""
+        """Add n steps from `first` on, with marginals (n, S) and share (n, E) = P(edge | its target state)."""
         n = marginals.shape[0]
         here, before = self.path_sums.discount[first : first + n], self.path_sums.discount[first - 1 : first - 1 + n]
         sums = (self.total, None if self.edge_phi is None else self.edge_total)

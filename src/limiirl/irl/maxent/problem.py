@@ -1,7 +1,7 @@
-"""Fit problem of a MaxEnt model: demonstrations reduced to feature counts, summed over units.
+"""Fit problem of a MaxEnt model, in which demonstrations are reduced to feature counts, summed over units.
 
-A trajectory's log-probability is theta . F + log q - log Z. An E-step is therefore one pass over the feature counts
-(G, d), and an M-step needs K weighted means of them only, in memory or streamed.
+The log-probability of a trajectory is theta . F + log q - log Z. An E-step is therefore one pass over the feature
+counts (G, d), in memory or streamed, and an M-step needs only K weighted means of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Moments(NamedTuple):
-    """Sums of responsibilities times features (K, d) and times counts (K,); U (G, K) if these are not sufficient."""
+    """Sums of responsibilities times features (K, d) and times counts (K,), and U (G, K) if they are not sufficient."""
 
     features: FloatArray
     counts: FloatArray
@@ -33,31 +33,23 @@ class Moments(NamedTuple):
 
 
 class PathStatistics(Protocol):
-    """Statistics of demonstrations that determine the likelihood of a MaxEnt model, in memory or streamed.
-
-    Attributes
-    ----------
-    n_demos : int
-        Number N of demonstrations, to which the ridge is proportional.
-    """
+    """Statistics of `n_demos` demonstrations that determine the likelihood of a MaxEnt model, in memory or streamed."""
 
     n_demos: int
 
     def allocate(self, n_intents: int) -> Any:
-        """Return the argument U of `e_step`."""
-        ...
+        """Return a buffer for the responsibilities, the argument U of `e_step`."""
 
     def e_step(
         self, path_sums: PathSums, rho: FloatArray, thetas: FloatArray, U: Any, temperature: float
     ) -> tuple[EStepSums, Moments]:
         """Overwrite U with the responsibilities and return their sums."""
-        ...
 
 
 class RowStatistics:
     """Summed features of each unit, in memory.
 
-    They are sufficient if log Z is common to all demonstrations and no reward depends on an unrecorded action.
+    They are sufficient if log Z is the same for all demonstrations and no reward depends on an unrecorded action.
     """
 
     def __init__(self, rows: Rows, units: Any) -> None:
@@ -90,7 +82,7 @@ class RowStatistics:
 
 
 class DemoStatistics(RowStatistics):
-    """Statistics if summed features are not sufficient: unrecorded actions with rewards, or condition="start"."""
+    """Statistics for condition="start" or unrecorded actions with rewards, where summed features are not sufficient."""
 
     def __init__(self, rows: Rows, units: Groups, observed: ObservedPaths) -> None:
         super().__init__(rows, units)
@@ -118,20 +110,9 @@ class DemoStatistics(RowStatistics):
 
 
 class MaxEntProblem(FitProblem):
-    """Fit problem of a MaxEnt model: its path sums and statistics of demonstrations.
+    """Fit problem of a MaxEnt model, with its path sums and the statistics of the demonstrations.
 
-    Parameters
-    ----------
-    model : MaxEnt
-    demos : Demonstrations, optional
-        None if only the statistics are available.
-    units : Groups
-        Groups, or an object with `__len__` and `name(i)`.
-    path_sums : FinitePathSums or InfinitePathSums
-        Their buffers are reused in all steps.
-    statistics : PathStatistics
-    observed : ObservedPaths, optional
-        Unnormalised log-likelihood of the demonstrations.
+    `demos` and `observed` are None if the demonstrations are streamed; `units` then has only `__len__` and `name(i)`.
     """
 
     regulariser: Regulariser
@@ -167,7 +148,7 @@ class MaxEntProblem(FitProblem):
         return self._rows().log_prob(self.path_sums, thetas)
 
     def allocate(self, n_intents: int) -> Any:
-        """Return the argument U of `e_step`."""
+        """Return a buffer for the responsibilities, the argument U of `e_step`."""
         return self.statistics.allocate(n_intents)
 
     def e_step(self, rho: FloatArray, thetas: FloatArray, U: Any, temperature: float = 1.0) -> EStep:
@@ -181,7 +162,7 @@ class MaxEntProblem(FitProblem):
     def m_step(
         self, moments: Moments, starts: FloatArray | None, which: IndexArray, max_evaluations: int | None = None
     ) -> MStep:
-        """Return parameters (J, d) of the intents `which`, never worse than the starts."""
+        """See `FitProblem.m_step`."""
         counts = moments.counts[which]
         if moments.U is None or self.observed is None:
             observed = ObservedMoments(moments.features[which] / counts[:, None], None, None)
@@ -199,7 +180,7 @@ class MaxEntProblem(FitProblem):
         return MStep(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))
 
     def features(self) -> FloatArray:
-        """Return mean feature counts (G, d); an unrecorded action counts as its first candidate."""
+        """Return the mean feature counts (G, d); unrecorded actions are replaced by their first candidates."""
         return self._rows().features()
 
     def _rows(self) -> RowStatistics:

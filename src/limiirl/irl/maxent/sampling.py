@@ -1,4 +1,4 @@
-"""Exact samples from the trajectory distribution: backward messages, then forward sampling."""
+"""Exact samples from the trajectory distribution, by forward sampling with backward messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from limiirl.mdp import MDP
 
 
 class StepWeights(NamedTuple):
-    """Backward message (S + 1,) of the next step, weights (S,) of stopping, and discount of one step."""
+    """Backward message (S + 1,) of the next step, weights of stopping (S,), and the discount, of one step."""
 
     message: FloatArray
     stop: FloatArray
@@ -45,7 +45,7 @@ def sample_trajectories(
     starts: IntArray,
     rng: np.random.Generator,
 ) -> Demonstrations:
-    """Draw one trajectory from each of the start states (n,), which are in graph order."""
+    """Draw one trajectory from each start state (n,), given in graph order."""
     graph = compiled.graph
     at, who = starts.copy(), np.arange(starts.size)
     visited, moves, members = [graph.order[at]], [], [who]
@@ -65,8 +65,8 @@ def sample_trajectories(
             rng.random(who.size),
             chosen,
         )
-        going = chosen >= 0
-        who, edges = who[going], chosen[going]
+        continues = chosen >= 0
+        who, edges = who[continues], chosen[continues]
         at = graph.out.idx[edges].astype(np.int64)
         moves.append(_mdp_edges(compiled, graph.edge_order[edges], rng))
         visited.append(graph.order[at])
@@ -87,7 +87,7 @@ def _mdp_edges(compiled: CompiledMDP, edges: IntArray, rng: np.random.Generator)
 def _gather(
     mdp: MDP, visited: list[IntArray], moves: list[IntArray], members: list[IntArray], n: int
 ) -> Demonstrations:
-    """Sort the records from step order to trajectory order."""
+    """Sort the visited states and edges from step order to trajectory order."""
     who = np.concatenate(members)
     by_trajectory = np.argsort(who, kind="stable")
     states = np.concatenate(visited)[by_trajectory]

@@ -1,4 +1,4 @@
-"""HeaviestPath trajectory between two states: the Viterbi algorithm for a finite length, shortest paths otherwise."""
+"""Heaviest trajectory between two states: Viterbi algorithm for a finite length, shortest paths otherwise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from limiirl.mdp import MDP
 
 
 class HeaviestPath(NamedTuple):
-    """Edges of a trajectory, and its log-weight, the sum of log transition probabilities and rewards, without p0."""
+    """Edges of a trajectory, and its log-weight: the sum of log transition probabilities and rewards, without p0."""
 
     edges: IntArray
     log_weight: float
@@ -42,7 +42,7 @@ class Layers:
         self._falling = bool(np.all(node <= 0.0)) and (edge is None or bool(np.all(edge <= 0.0)))
 
     def heaviest(self, start: int, goal: int, max_length: int, *, only_last: bool = False) -> HeaviestPath | None:
-        """Return the heaviest trajectory of at most (`only_last`: exactly) `max_length` states, or None.
+        """Return the heaviest trajectory of at most `max_length` states, or None; with `only_last`, of exactly as many.
 
         Ties are broken by length, then by edge index.
         """
@@ -63,7 +63,7 @@ class Layers:
         return None if best == -math.inf else HeaviestPath(self._backtrack(goal, length, marks, spacing), best)
 
     def _advance(self, layer: FloatArray, t: int, out: FloatArray) -> float:
-        """Fill layer t + 1 from layer t, and return its largest entry."""
+        """Compute layer t + 1 from layer t and return its largest entry."""
         gamma = self.mdp.gamma
         return float(sampling.advance(*self._moves, gamma**t, self.node, gamma ** (t + 1), layer, out))
 
@@ -86,8 +86,8 @@ class Layers:
 def heaviest_unbounded(mdp: MDP, theta: FloatArray, log_beta: FloatArray, start: int, goal: int) -> HeaviestPath:
     """Return the heaviest trajectory between two connected states, for discount 1.
 
-    `log_beta` (S,) is the log-weight of all continuations. The cost log beta(s) - log x(e) - log beta(s') of edge e is
-    minus its log-probability, and therefore nonnegative, as Dijkstra's algorithm requires.
+    `log_beta` (S,) is the log-weight of all continuations. The cost of edge e, log beta(s) - log x(e) - log beta(s'),
+    is its negative log-probability and therefore nonnegative, as Dijkstra's algorithm requires.
     """
     node, edge = finite_rewards(mdp, theta)
     weight = np.log(mdp.prob) + node[mdp.dst] + (0.0 if edge is None else edge)
@@ -100,7 +100,7 @@ def heaviest_unbounded(mdp: MDP, theta: FloatArray, log_beta: FloatArray, start:
 
 def shortest_path(src: Any, dst: Any, cost: FloatArray, n_states: int, start: int, goal: int) -> IntArray:
     """Return the indices (m,) of the edges of the shortest path between two connected states, for nonnegative costs."""
-    # Of parallel edges, use the shortest_path, or the first if several are shortest_path.
+    # Among parallel edges, use the edge of lowest cost, and the first one if tied.
     ranked = np.lexsort((np.arange(src.size), cost, dst, src))
     pairs, place = np.unique(src[ranked].astype(np.int64) * n_states + dst[ranked], return_index=True)
     chosen = ranked[place]
@@ -121,7 +121,7 @@ def is_connected(mdp: MDP, start: int, goal: int) -> bool:
 
 
 def finite_rewards(mdp: MDP, theta: FloatArray) -> tuple[FloatArray, FloatArray | None]:
-    """Return the rewards of states (S,) and of edges (E,), or None, for theta (d,); raise if they are not finite."""
+    """Return the rewards of states (S,), and of edges (E,) or None, for theta (d,); raise if they are not finite."""
     with np.errstate(over="ignore", invalid="ignore"):
         node, edge = mdp.rewards(theta)
     check_rewards(node, edge)

@@ -1,6 +1,6 @@
-"""Nonsmooth functions: L-BFGS-B, followed by gradient sampling (Burke, Lewis and Overton 2005) if it stalls at a kink.
+"""Minimisation of nonsmooth functions: L-BFGS-B, and gradient sampling (Burke, Lewis and Overton 2005) at kinks.
 
-Minus the shortest vector in the convex hull of nearby gradients is a descent direction, unless the point is a minimum.
+The negative of the shortest vector in the convex hull of nearby gradients is a descent direction unless it is zero.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from limiirl.irl.optim.projected_newton import SUFFICIENT, Box, Objective
 
 # Sampling radii relative to the largest parameter.
 _RADII = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
-# Step lengths that are tried in one batch, relative to the radius.
+# Step lengths, relative to the radius, that are evaluated in one batch.
 _LENGTHS = 4.0 ** np.arange(2, -5, -1)
 # Maximum number of gradients per sample.
 _MOST = 40
-# Least decrease, relative to the value, after which L-BFGS-B is restarted.
+# Smallest relative decrease after which L-BFGS-B is restarted.
 _WORTH = 1e-9
 
 
@@ -31,15 +31,15 @@ def minimise_nonsmooth(
 ) -> list[FitResult]:
     """Minimise K functions one after the other; arguments as for `minimise_newton`.
 
-    A point at a kink is a solution if some convex combination of nearby gradients is at most ten times the tolerance.
-    Points are sampled with a fixed seed.
+    A point at a kink is accepted if a convex combination of nearby gradients is at most ten times the tolerance. The
+    sampled points have a fixed seed.
     """
     tols = np.broadcast_to(tol, starts.shape)
     return [_minimise(objective, k, start, box, tols[k], max_evaluations) for k, start in enumerate(starts)]
 
 
-class _One:
-    """Function k as an objective with one function."""
+class _OneFunction:
+    """Objective that consists of function k only."""
 
     def __init__(self, objective: Objective, k: int) -> None:
         self.objective, self.k = objective, k
@@ -49,7 +49,7 @@ class _One:
 
 
 def _minimise(objective: Objective, k: int, start: FloatArray, box: Box, tol: FloatArray, limit: int) -> FitResult:
-    one, rng = _One(objective, k), np.random.default_rng(0)
+    one, rng = _OneFunction(objective, k), np.random.default_rng(0)
     solution = minimise_lbfgs(one, start[None], box, tol[None], limit)[0]
     while solution.status is Status.STALLED:
         stepped = _step(one, solution, box, tol, limit, rng)
@@ -65,8 +65,10 @@ def _minimise(objective: Objective, k: int, start: FloatArray, box: Box, tol: Fl
     return solution
 
 
-def _step(one: _One, at: FitResult, box: Box, tol: FloatArray, limit: int, rng: np.random.Generator) -> FitResult:
-    """Return a lower point, with status STALLED, or the same point with its final status."""
+def _step(
+    one: _OneFunction, at: FitResult, box: Box, tol: FloatArray, limit: int, rng: np.random.Generator
+) -> FitResult:
+    """Return a lower point with status STALLED, or the same point with its final status."""
     d, used = at.theta.size, at.n_evaluations
     size, n = max(1.0, float(np.max(np.abs(at.theta)))), min(_MOST, 2 * d) + 1
     for relative in _RADII:
@@ -94,12 +96,12 @@ def _step(one: _One, at: FitResult, box: Box, tol: FloatArray, limit: int, rng: 
 
 
 def _shortest(gradients: FloatArray, theta: FloatArray, box: Box) -> FloatArray:
-    """Return the shortest vector (d,) in the convex hull of gradients (n, d), active variables excluded."""
+    """Return the shortest vector (d,) in the convex hull of gradients (n, d); components of active variables are 0."""
     solution = _hull(gradients)
-    held = box.active(theta, solution)
-    if np.any(held):
+    active = box.active(theta, solution)
+    if np.any(active):
         solution = np.zeros(theta.size)
-        solution[~held] = _hull(gradients[:, ~held])
+        solution[~active] = _hull(gradients[:, ~active])
         solution[box.active(theta, solution)] = 0.0
     return solution
 

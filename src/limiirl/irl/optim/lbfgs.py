@@ -1,4 +1,4 @@
-"""scipy's L-BFGS-B for K functions, with batched evaluations if the objective asks for them (`batched`)."""
+"""scipy's L-BFGS-B for K functions, with batched evaluations if the objective has the attribute `batched`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from limiirl.irl.base import FitResult, Status
 from limiirl.irl.optim.projected_newton import LONGEST, Box, Objective, evaluate_starts
 
 _Result = TypeVar("_Result")
-# Key of the caller's errors; searches are numbered from 0, and the error with the smallest key is raised.
+# Key of errors in the caller's thread; searches have the keys 0, 1, ... The error with the smallest key is raised.
 _CALLER = -1
 
 
 class _Stopped(BaseException):
-    """Ends the waiting searches after an error in another search or in an evaluation."""
+    """Raised in waiting searches after an error in another search or in an evaluation."""
 
 
 class BatchedEvaluator:
     """Objective of K searches that run in one thread each; their evaluations are batched in the caller's thread.
 
-    The results are those of separate searches, bit for bit, if the value of a function does not depend on the batch.
+    If the value of a function does not depend on its batch, the results are identical to those of separate searches.
     """
 
     def __init__(self, objective: Objective) -> None:
@@ -52,7 +52,7 @@ class BatchedEvaluator:
     def run(self, search: Callable[[Objective, int], _Result], n: int) -> list[_Result]:
         """Return the results of ``search(objective, k)`` for k = 0, ..., n - 1.
 
-        An error in one search ends all; of several in the same step, the error of the smallest k is raised.
+        An error in one search stops all searches; of several errors in one batch, that of the smallest k is raised.
         """
         results: dict[int, _Result] = {}
 
@@ -75,7 +75,7 @@ class BatchedEvaluator:
                 thread.start()
             while self._serve():
                 pass
-        except BaseException as error:  # noqa: BLE001 (also KeyboardInterrupt: no thread may be left waiting)
+        except BaseException as error:  # noqa: BLE001 (also for KeyboardInterrupt, so that no thread keeps waiting)
             self._fail(_CALLER, error)
         for thread in threads:
             if thread.ident is not None:  # it was started
@@ -90,7 +90,7 @@ class BatchedEvaluator:
             self._changed.wait_for(lambda: len(self._requests) == self._live or self._failures)
             if self._live == 0 or self._failures:
                 return False
-            # Sorted by function, so that the batch does not depend on the scheduler.
+            # Sort by function, so that the batch does not depend on the scheduler.
             waiting = sorted(self._requests.items(), key=lambda item: int(item[1][1][0]))
             self._requests = {}
         sizes = [which.size for _, (_, which) in waiting]
@@ -113,7 +113,7 @@ class BatchedEvaluator:
 def minimise_lbfgs(
     objective: Objective, starts: FloatArray, box: Box, tol: float | FloatArray, max_evaluations: int
 ) -> list[FitResult]:
-    """Minimise K functions by scipy's L-BFGS-B; arguments as for `minimise_newton`.
+    """Minimise K functions with scipy's L-BFGS-B; arguments as for `minimise_newton`.
 
     Searches run one after the other, or in lockstep if the attribute `batched` of the objective is True. The best
     evaluated point is returned. Unlike in scipy, a search stops as soon as `max_evaluations` is reached, and restarts
@@ -135,7 +135,7 @@ class _EvaluationLimit(Exception):
 
 
 class _Recorder:
-    """Function k for scipy; counts evaluations up to the limit, and stores the best point."""
+    """Function k for scipy, which counts the evaluations and stores the best point."""
 
     def __init__(self, objective: Objective, k: int, start: FloatArray, limit: int) -> None:
         self.objective, self.which, self.limit = objective, np.array([k]), limit
@@ -164,7 +164,7 @@ def _search(
     best = _Recorder(objective, k, start, max_evaluations)
     status, radius = Status.STALLED, np.inf
     while True:
-        # After an infinite value, the next search is limited to a box around the best point, halved each time.
+        # After an infinite value, the next search is limited to a box around the best point, which is halved each time.
         best.jumped, before = False, best.value
         near = Box(np.maximum(box.lower, best.theta - radius), np.minimum(box.upper, best.theta + radius))
         options: Any = {"maxfun": 10**9, "maxiter": 10**9, "gtol": 0.1 * float(np.min(tol)), "ftol": 0.0, "maxcor": 20}

@@ -1,4 +1,4 @@
-"""Projected BFGS for K convex functions that may be infinite outside an unknown domain, all in lockstep."""
+"""Projected BFGS for K convex functions, in lockstep, that may be infinite outside an unknown domain."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _KEPT = 256
 class CuttingPlanes:
     """Cutting-plane outer approximation rows . theta <= most of the effective domain of convex functions.
 
-    Let c be convex and negative on the domain, and c(x) >= 0 at a point x outside. Then the domain lies where
-    c(x) + c'(x) . (theta - x) < 0, which excludes x.
+    Let c be convex and negative on the domain, and c(x) >= 0 at a point x outside. Then the half-space
+    c(x) + c'(x) . (theta - x) < 0 contains the domain, but not x.
 
     Parameters
     ----------
     edge : callable
-        Returns c(x) and c'(x) (d,) of some such c at a point x (d,) outside, or None if there is no such c.
+        Returns c(x) and c'(x) (d,) at a point x (d,) outside, or None if there is no such function c.
 
     Attributes
     ----------
@@ -62,13 +62,13 @@ class CuttingPlanes:
         return True
 
     def room(self, theta: FloatArray) -> FloatArray:
-        """Return the distances (m,) of a point (d,) from the boundaries of the half-spaces, at least 0."""
+        """Return the distances (m,) of a point (d,) to the boundaries of the half-spaces; 0 if it lies outside."""
         if not self.most.size:
             return np.empty(0)
         return np.asarray(np.maximum(0.0, self.most - self.rows @ theta))
 
     def fork(self) -> CuttingPlanes:
-        """Return a copy for one thread, so that threads do not depend on each other."""
+        """Return a copy for one thread, so that the results of threads do not depend on each other."""
         other = CuttingPlanes(self._edge)
         other.rows, other.most = self.rows, self.most
         return other
@@ -86,25 +86,18 @@ class CuttingPlanes:
         self.most = np.concatenate([self.most, most])[-_KEPT:]
 
 
-# Largest change of a variable in the first step, in units of its scale.
+# Largest change in a variable in the first step, in units of its scale.
 _FIRST = 1.0
-# Lower limit of the curvature along a step, relative to the model's (Powell 1978); rounding may make it negative.
+# Lower limit of the curvature along a step, relative to that of the model (Powell 1978), for rounding errors.
 _LEAST = 1e-4
-# Relative to the largest component of a step.
+# Distance to a bound that counts as 0, relative to the largest component of a step.
 _ROUNDING = 1e-12
 
 
 class BFGSMatrix:
-    """BFGS approximation (d, d) of the Hessian, positive definite.
+    """Positive definite BFGS approximation `matrix` (d, d) of the Hessian.
 
-    Parameters
-    ----------
-    scale : (d,)
-        Initial second derivatives, up to a common factor.
-
-    Attributes
-    ----------
-    matrix : (d, d)
+    `scale` (d,) are the initial second derivatives, up to a common factor.
     """
 
     def __init__(self, scale: FloatArray) -> None:
@@ -112,14 +105,14 @@ class BFGSMatrix:
         self._begun = self._learned = False
 
     def begin(self, gradient: FloatArray) -> None:
-        """Choose the factor of the scale before the first step, so that this step is short."""
+        """Set the factor of the scale before the first step, so that this step is short."""
         if not self._begun:
             self._begun = True
             root = np.sqrt(np.diag(self.matrix))
             self.matrix = self.matrix * max(1.0, float(np.max(np.abs(gradient) / root)) / _FIRST)
 
     def update(self, step: FloatArray, change: FloatArray) -> None:
-        """Update the approximation with the change of the gradient (d,) along a step (d,)."""
+        """Update the approximation with the change in the gradient (d,) along a step (d,)."""
         along = self.matrix @ step
         model, true = float(step @ along), float(step @ change)
         if not self._learned and true > 0.0:
@@ -127,8 +120,8 @@ class BFGSMatrix:
             self.matrix, along, model = self.matrix * (true / model), along * (true / model), true
             self._learned = True
         if true < _LEAST * model:
-            share = (1.0 - _LEAST) * model / (model - true)
-            change = share * change + (1.0 - share) * along
+            factor = (1.0 - _LEAST) * model / (model - true)
+            change = factor * change + (1.0 - factor) * along
             true = float(step @ change)
         if not (true > 0.0 and model > 0.0 and np.isfinite(true)):  # a step below rounding error
             return
@@ -147,7 +140,7 @@ def solve_box_qp(
     Parameters
     ----------
     cuts : ((m, d), (m,)), optional
-        Half-spaces rows . step <= most that contain the step; they contain 0.
+        Half-spaces rows . step <= most that must contain the step; 0 satisfies them.
 
     Examples
     --------
@@ -188,13 +181,13 @@ def _within(root: FloatArray, right: FloatArray, rows: FloatArray, most: FloatAr
     """Return the x (d,) that minimises |root x - right| subject to rows . x <= most, which x = 0 satisfies.
 
     With y = root x - right this is the least distance problem of Lawson and Hanson (1974, chapter 23), solved by
-    nonnegative least squares. `plain` is the solution without the cuts.
+    nonnegative least squares. `plain` is the solution without cuts.
     """
     finite = np.isfinite(most)
     rows, most = rows[finite], most[finite]
     against = -solve_triangular(root, rows.T, trans="T").T
     size = np.maximum(np.linalg.norm(against, axis=1), 1e-300)
-    # The solution y is no longer than that of x = 0, which is the unit of length.
+    # The unit of length is |y| at x = 0, which the solution does not exceed.
     unit = float(np.linalg.norm(right))
     system = np.vstack([(against / size[:, None]).T, (-most - against @ right) / (size * unit)])
     target = np.append(np.zeros(right.size), 1.0)
@@ -206,14 +199,14 @@ def _within(root: FloatArray, right: FloatArray, rows: FloatArray, most: FloatAr
     return np.asarray(solve_triangular(root, right - unit * rest[:-1] / rest[-1]))
 
 
-# A step overshoots if the slope at its end exceeds this fraction of minus the slope at its start. It is then shortened
-# by a factor within these limits, at most this number of times.
+# A step overshoots if the slope at its end exceeds _OVERSHOT times the negative slope at its start. It is then
+# shortened by a factor between _FACTORS, at most _TRIES times.
 _OVERSHOT = 0.9
 _FACTORS = (0.1, 0.7)
 _TRIES = 6
-# Factor of the step length after an infinite value; 0.5 would leave the next point too close to the edge of the domain.
+# Factor of the step length after an infinite value; with 0.5, the next point would be too close to the boundary.
 _INFINITE = 0.25
-# Largest fraction of the distance to a cutting plane per step, and the number of attempts at full length.
+# Largest fraction of the distance to a cutting plane per step, and the number of attempts with full length.
 _NEARER = 0.9
 _FULL = 5
 
@@ -229,7 +222,7 @@ class BFGSSearch(NewtonSearch):
         self.lowest = theta, value, gradient
 
     def aim(self, objective: Any, k: int, box: Box) -> None:
-        """Set the next direction: to the minimum of the quadratic model within the bounds and the cutting planes."""
+        """Set the direction to the minimum of the quadratic model within the bounds and the cutting planes."""
         del objective, k
         self._aim(box)
 
@@ -242,11 +235,11 @@ class BFGSSearch(NewtonSearch):
 
     def accepts(self, trial: FloatArray, value: float, gradient: FloatArray, box: Box) -> bool:
         """Return True if a trial point satisfies the Armijo rule and does not overshoot the minimum."""
-        # A rejected point may still be the lowest when the evaluations run out.
+        # A rejected point may be the lowest point when the maximum number of evaluations is reached.
         if value < self.lowest[1]:
             self.lowest = trial, value, gradient
-        # Gradients diverge at the edge of the domain. A point there may be lower, but its gradient would spoil the BFGS
-        # approximation, so that steps must not go far beyond the minimum along the direction.
+        # Gradients diverge at the boundary of the domain. A point near it may be lower, but its gradient would degrade
+        # the BFGS approximation, so that a step must not exceed the minimum along its direction by much.
         beyond = float(gradient @ self.direction) > -_OVERSHOT * float(self.gradient @ self.direction)
         return not (beyond and self.halvings < _TRIES) and super().accepts(trial, value, gradient, box)
 
@@ -260,16 +253,17 @@ class BFGSSearch(NewtonSearch):
         super().move(theta, value, gradient)
 
     def reject(self, trial: FloatArray, value: float, gradient: FloatArray, box: Box) -> bool:
-        """Set a new direction if an infinite value adds a cutting plane, else shorten the step.
+        """Set a new direction if an infinite value adds a cutting plane; otherwise shorten the step.
 
-        A finite step is shortened to the minimum of the cubic that interpolates values and slopes at both ends.
+        If the value is finite, the step is shortened to the minimum of the cubic that interpolates the values and
+        slopes at both ends.
         """
         self.halvings += 1
         finite = bool(np.isfinite(value))
         if not finite and self.domain is not None and self.domain.learn(trial):
             tries = self.halvings
             self._aim(box)
-            # A step that keeps adding cutting planes gets shorter.
+            # Shorten the step if it has added several cutting planes.
             self.length, self.halvings = _INFINITE ** max(0, tries - _FULL), tries
             return self.halvings <= HALVINGS
         first, last = (self.length * float(g @ self.direction) for g in (self.gradient, gradient))
@@ -285,12 +279,12 @@ class BFGSSearch(NewtonSearch):
 def minimise_bfgs(
     objective: Objective, starts: FloatArray, box: Box, tol: float | FloatArray, max_evaluations: int
 ) -> list[FitResult]:
-    """Minimise K convex functions by a projected BFGS method, all in lockstep; arguments as for `minimise_newton`.
+    """Minimise K convex functions in lockstep with a projected BFGS method; arguments as for `minimise_newton`.
 
-    Every step minimises a quadratic model within the bounds, and is shortened until it satisfies the Armijo rule. An
-    infinite value shortens the step and leaves the model unchanged.
+    Every step minimises a quadratic model within the bounds and is shortened until it satisfies the Armijo rule. After
+    an infinite value, the step is shortened and the model is not updated.
 
-    Two attributes of the objective are optional: `scale` (K, d), the initial second derivatives, and `domains`, one
+    The objective may have two optional attributes: `scale` (K, d), the initial second derivatives, and `domains`, one
     `CuttingPlanes` per function, to which every infinite value adds a half-space.
     """
     scales = getattr(objective, "scale", np.ones_like(starts))

@@ -1,4 +1,4 @@
-"""Projected Newton method (Bertsekas 1982) for K convex functions within bounds, all in lockstep."""
+"""Projected Newton method (Bertsekas 1982) for K convex functions with bounds, in lockstep."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUFFICIENT = 1e-4
 # Maximum number of halvings of a step; 2**-40 of a step is below rounding error.
 HALVINGS = 40
 _EPSILON = float(np.finfo(np.float64).eps)
-# Largest change of a parameter per step, or the largest parameter if that is larger: units of features vary.
+# Largest change in a parameter per step, or the largest parameter if that is larger, because units of features vary.
 LONGEST = 20.0
 
 
@@ -27,8 +27,7 @@ class Objective(Protocol):
     """K functions of d variables with gradients."""
 
     def evaluate(self, thetas: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:
-        """Return values (J,), or inf if undefined, and gradients (J, d) of functions `which` (J,) at thetas (J, d)."""
-        ...
+        """Return values (J,) and gradients (J, d) of functions `which` (J,) at thetas (J, d); inf if undefined."""
 
 
 class TwiceDifferentiable(Objective, Protocol):
@@ -36,7 +35,6 @@ class TwiceDifferentiable(Objective, Protocol):
 
     def hessian(self, theta: FloatArray, k: int) -> FloatArray:
         """Return the Hessian (d, d) of function k at theta (d,)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -71,11 +69,11 @@ class NewtonSearch:
         self.status: Status | None = None
 
     def trial(self, box: Box) -> FloatArray:
-        """Return the point (d,) to evaluate next."""
+        """Return the next point (d,) to evaluate."""
         return box.clip(self.theta + self.length * self.direction)
 
     def aim(self, objective: Any, k: int, box: Box) -> None:
-        """Set the next direction: a damped Newton step of the inactive variables."""
+        """Set the direction to a damped Newton step of the inactive variables."""
         hessian = objective.hessian(self.theta, k)
         self.n_hessians += 1
         free = ~box.active(self.theta, self.gradient)
@@ -86,7 +84,7 @@ class NewtonSearch:
         self.shorten()
 
     def shorten(self) -> None:
-        """Limit the length of a new direction, which vanishing curvature could make too large for float64."""
+        """Limit the length of a new direction, which may overflow if the curvature vanishes."""
         longest = max(LONGEST, float(np.abs(self.theta).max()))
         self.direction *= min(1.0, longest / float(np.abs(self.direction).max(initial=1.0)))
         self.length, self.halvings = 1.0, 0
@@ -96,7 +94,7 @@ class NewtonSearch:
         self.theta, self.value, self.gradient = theta, value, gradient
 
     def reject(self, trial: FloatArray, value: float, gradient: FloatArray, box: Box) -> bool:
-        """Halve the step; return False once it is below rounding error."""
+        """Halve the step; return False if it is below rounding error."""
         del trial, value, gradient, box
         self.length *= 0.5
         self.halvings += 1
@@ -111,7 +109,7 @@ class NewtonSearch:
         predicted = float(self.gradient @ (trial - self.theta))
         if value <= self.value + SUFFICIENT * predicted and value < self.value:
             return True
-        # Near the minimum, values differ by rounding errors only, and the gradient is compared instead.
+        # Near the minimum, values differ only by rounding errors, and gradients are compared instead.
         rounding = 8 * _EPSILON * max(1.0, abs(self.value))
         return bool(value <= self.value + rounding) and box.residual(trial, gradient) < 0.5 * box.residual(
             self.theta, self.gradient
@@ -119,7 +117,7 @@ class NewtonSearch:
 
 
 def solve_damped(matrix: FloatArray, right: FloatArray) -> FloatArray:
-    """Solve (matrix + damping I) x = right with a damping that makes the matrix positive definite."""
+    """Solve (matrix + damping I) x = right, where the damping makes the matrix positive definite."""
     if not right.size:
         return right
     # The lower limit keeps the solution finite if the curvature has underflowed.
@@ -136,19 +134,19 @@ def solve_damped(matrix: FloatArray, right: FloatArray) -> FloatArray:
 def minimise_newton(
     objective: TwiceDifferentiable, starts: FloatArray, box: Box, tol: float | FloatArray, max_evaluations: int
 ) -> list[FitResult]:
-    """Minimise K convex functions by a projected Newton method with exact Hessians.
+    """Minimise K convex functions with a projected Newton method and exact Hessians.
 
     Active variables are fixed; the others take a Newton step, which is projected and halved until it satisfies the
-    Armijo rule. A singular Hessian is damped, so that theta does not change along unidentified directions. Values
-    decrease monotonically up to rounding, so that the last point is the best.
+    Armijo rule. A singular Hessian is damped, so that theta does not change along null directions. Values decrease
+    monotonically up to rounding, so that the last point is the best.
 
     Parameters
     ----------
     starts : (K, d)
     tol : float or (K, d)
-        Largest projected gradient at a solution.
+        Tolerance on the components of the projected gradient.
     max_evaluations : int
-        Maximum number of values with gradients per function.
+        Maximum number of evaluations of the value and gradient of each function.
     """
     return descend(objective, starts, box, tol, max_evaluations, lambda _, *point: NewtonSearch(*point))
 
@@ -185,7 +183,7 @@ def descend(
 def _continue(
     objective: Objective, search: NewtonSearch, k: int, box: Box, tol: FloatArray, max_evaluations: int, *, moved: bool
 ) -> None:
-    """Set the status of a search, and the next direction if the point has changed."""
+    """Update the status of a search, and its direction if the point has changed."""
     if moved and box.residual(search.theta, search.gradient / tol) <= 1.0:
         search.status = Status.CONVERGED
     elif moved:
@@ -195,14 +193,14 @@ def _continue(
 
 
 def evaluate_starts(objective: Objective, thetas: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:
-    """Return values and gradients at the starts, or raise if a value is not finite."""
+    """Return values and gradients at the initial points; raise if a value is not finite."""
     values, gradients = objective.evaluate(thetas, which)
     if not np.all(np.isfinite(values)):
         j = int(np.argmin(np.isfinite(values)))
         k = int(which[j])
         raise DivergentPartition(
-            f"starts[{k}] must have a finite partition function; it is infinite, or overflows float64. Use lower "
-            "rewards, or None.",
+            f"starts[{k}] must have a finite partition function; it is infinite or overflows float64. Use lower "
+            "rewards, or no start.",
             parameter="starts",
             value=thetas[j],
             index=k,

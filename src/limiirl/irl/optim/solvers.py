@@ -1,4 +1,4 @@
-"""Solvers by name, minimisation along a ray, and trial points for a feasible start."""
+"""Solvers by name, minimisation along a ray, and trial points for a feasible initial point."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ SOLVERS: dict[str, Callable[..., list[FitResult]]] = {
 
 
 def increasing_costs(box: Box, features: FloatArray) -> Iterator[FloatArray]:
-    """Yield 0 and parameters (d,) of increasing size within the bounds that make features (d,) costs.
+    """Yield 0, and thetas (d,) of increasing size within the bounds with signs opposite to those of features (d,).
 
-    The largest is 4^10, because units of features vary.
+    The largest parameter is 4^10, because units of features vary.
     """
     start = box.clip(np.zeros(features.size))
     for cost in (0.0, *(4.0**power for power in range(11))):
@@ -34,9 +34,9 @@ def increasing_costs(box: Box, features: FloatArray) -> Iterator[FloatArray]:
 
 
 def minimise_ray(loss: Callable[[float], float], longest: float) -> float:
-    """Return the factor in [0, longest] that minimises a convex function of one variable, searching in log space.
+    """Return the factor in [0, longest] that minimises a convex function of one variable, with a search in log space.
 
-    A factor is too large if the loss is infinite, or raises `DivergentPartition` or `NumericalError`.
+    The loss counts as infinite if it raises `DivergentPartition` or `NumericalError`.
 
     Examples
     --------

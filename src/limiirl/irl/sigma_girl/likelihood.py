@@ -1,9 +1,9 @@
-"""Profile likelihood exp(-obj / 2) of reward weights omega under an agent's mean Jacobian J (spec.md, B, step 5).
+"""Profile likelihood exp(-obj / 2) of reward weights omega given an agent's mean Jacobian J.
 
     obj(omega) = v^T B^-1 v,  v = J omega,  B = sum_jk omega_j omega_k Sigma_jk  (d x d),
     d obj / d omega_i = 2 J_i . y - 2 y^T (sum_j omega_j Sigma_ij) y,  y = B^-1 v.
 
-obj does not depend on |omega| and is not convex. The covariance of all d q entries is never formed.
+obj does not depend on |omega| and is not convex. The covariance matrix of all d q entries is not computed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 class DiagonalProfile:
-    """Profile of agents with a diagonal covariance: O(d q) per agent, all agents in one product.
+    """Profile likelihood of agents with a diagonal covariance, in O(d q) per agent.
 
     Examples
     --------
@@ -64,9 +64,9 @@ class DiagonalProfile:
 
 
 class FullProfile:
-    """Profile of agents with a full, shrunk covariance.
+    """Profile likelihood of agents with a full covariance, shrunk by delta towards mu I.
 
-    B = (1 - delta) / n^2 sum_n (D_n omega)(D_n omega)^T + delta mu / n |omega|^2 I, with D_n the deviations.
+    B = (1 - delta) / n^2 sum_i (D_i omega)(D_i omega)^T + delta mu / n |omega|^2 I, where D_i are the n deviations.
     """
 
     def __init__(self, agents: Sequence[JacobianMoments]) -> None:
@@ -83,18 +83,18 @@ class FullProfile:
         for i, agent in enumerate(self._agents):
             values[i], y, along = _solve(agent, omega)
             sample, ridge = _covariance_factors(agent)
-            projected = np.einsum("ndq,d->nq", agent.deviations, y)  # D_n^T y
+            projected = np.einsum("ndq,d->nq", agent.deviations, y)  # D_i^T y
             curvature = sample * (along @ y) @ projected + ridge * (y @ y) * omega
             gradients[i] = 2.0 * agent.mean.T @ y - 2.0 * curvature
         return values, gradients
 
 
 PROFILES: dict[str, type[DiagonalProfile | FullProfile]] = {"diagonal": DiagonalProfile, "full": FullProfile}
-"""Profile likelihoods by the name of their covariance."""
+"""Profile likelihoods by covariance."""
 
 
 def _covariance_factors(agent: JacobianMoments) -> tuple[float, float]:
-    """Return the factors of sum_n D_n D_n^T and of the identity in the covariance of the mean."""
+    """Return the coefficients of sum_i D_i D_i^T and of the identity in the covariance of the mean."""
     n = len(agent.deviations)
     return (1.0 - agent.shrinkage) / n**2, agent.shrinkage * agent.target / n
 
@@ -111,19 +111,19 @@ def _solve(agent: JacobianMoments, omega: FloatArray) -> tuple[float, FloatArray
 
 
 def _log_det(agent: JacobianMoments) -> float:
-    """Return log det(2 pi Sigma) through the n x n products of deviations (Sylvester's identity)."""
+    """Return log det(2 pi Sigma) from the n x n products of deviations (Sylvester's identity)."""
     sample, ridge = _covariance_factors(agent)
     flat = agent.deviations.reshape(len(agent.deviations), -1)
     inner = np.eye(len(flat)) + sample / ridge * flat @ flat.T
     return float(flat.shape[1] * (np.log(ridge) + _LOG_2PI) + np.linalg.slogdet(inner)[1])
 
 
-# Tolerance of the sum of weights on the simplex.
+# Tolerance on the sum of weights on the simplex.
 _ON_SIMPLEX = 1e-9
 
 
 class SigmaProblem(FitProblem):
-    """Units of agents under a Sigma-GIRL model."""
+    """Fit problem of `SigmaGIRL`."""
 
     def __init__(self, model: SigmaGIRL, agents: Agents, units: Groups) -> None:
         super().__init__(model, None, agents, units)
@@ -133,7 +133,7 @@ class SigmaProblem(FitProblem):
         for i, agent in enumerate(agents):
             if not np.any(agent.reward_features):
                 raise InvalidDemos(
-                    f"agents[{i}] must have reward features other than 0.", parameter="agents", value=0.0, index=i
+                    f"agents[{i}] must have nonzero reward features.", parameter="agents", value=0.0, index=i
                 )
             J = jacobians(clone_policy(agent, ridge, i).scores, agent.reward_features, gamma, floor)
             if not np.all(np.isfinite(J)):
@@ -154,23 +154,23 @@ class SigmaProblem(FitProblem):
         return int(self.jacobian_moments[0].mean.shape[1])
 
     def log_prob(self, thetas: FloatArray) -> FloatArray:
-        """Return (G, K): -obj / 2 - log det(2 pi Sigma) / 2, summed over a unit's agents."""
+        """Return the log-likelihood (G, K): -obj / 2 - log det(2 pi Sigma) / 2, summed over the agents of a unit."""
         log_prob = -0.5 * self.profile.values(thetas) - 0.5 * self.profile.log_det[:, None]
         return np.asarray(self.units.sum(log_prob))
 
     def m_step(
         self, moments: FloatArray, starts: FloatArray | None, which: IndexArray, max_evaluations: int | None = None
     ) -> MStep:
-        """Return weights (J, q) on the simplex for the intents `which`; never worse than the starts."""
+        """See `FitProblem.m_step`; thetas (J, q) lie on the simplex."""
         results = self.search(self.units.broadcast(moments[:, which]), starts, max_evaluations or M_STEP_EVALUATIONS)
         return MStep(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))
 
     def search(self, weights: FloatArray, starts: FloatArray | None, max_evaluations: int) -> list[FitResult]:
-        """Return for each column of weights (M, J) the omega that minimises sum_i weights_i obj_i / 2.
+        """Return, for each column of weights (M, J), the omega that minimises sum_i weights_i obj_i / 2.
 
-        The best of several local searches: from uniform weights, from fixed random points on the simplex, and from the
-        start (J, q) if given, of up to `max_evaluations` each. Since obj does not depend on |omega|, the searches run
-        over nonnegative omega.
+        It is the best of several local searches of up to `max_evaluations` evaluations: from uniform weights, from
+        fixed random points on the simplex, and from `starts` (J, q) if given. Since obj does not depend on |omega|, the
+        searches are over nonnegative omega.
         """
         q, K = self.n_parameters, weights.shape[1]
         n_starts = check_count(self.model.n_starts, "n_starts")
@@ -178,13 +178,13 @@ class SigmaProblem(FitProblem):
         common = np.vstack([np.full(q, 1.0 / q), drawn])
         points = [common if starts is None else np.vstack([self.project(starts[k : k + 1]), common]) for k in range(K)]
         per_column = len(points[0])
-        objective = _Weighted(self.profile, weights / weights.sum(axis=0), np.repeat(np.arange(K), per_column))
-        # Gradients shrink as |omega| grows, so the box keeps the search from meeting its tolerance by scaling omega.
-        # The upper bound does not change the solutions, since obj is constant along omega.
+        objective = _WeightedProfiles(self.profile, weights / weights.sum(axis=0), np.repeat(np.arange(K), per_column))
+        # Gradients decrease as |omega| increases, so that without an upper bound the tolerance could be met by scaling
+        # omega. The bound does not change the solutions, because obj does not depend on |omega|.
         box = Box(np.zeros(q), np.ones(q))
         first = np.concatenate(points)
         lowest = objective.evaluate(first, np.arange(len(first)))[0].reshape(K, per_column).min(axis=1)
-        # A gradient on the simplex is at most q times that in the corner of the box.
+        # A gradient on the simplex is at most q times the gradient in the corner of the box.
         tol = check_positive(self.model.gtol, "gtol") * np.maximum(1.0, np.repeat(lowest, per_column)) / q
         results = minimise_lbfgs(objective, first, box, np.repeat(tol[:, None], q, axis=1), max_evaluations)
         return [self._best(results[k * per_column : (k + 1) * per_column]) for k in range(K)]
@@ -195,15 +195,15 @@ class SigmaProblem(FitProblem):
         return replace(best, theta=self.project(best.theta[None])[0], n_evaluations=n_evaluations, n_hessians=0)
 
     def project(self, thetas: FloatArray) -> FloatArray:
-        """Return parameters (K, q) on the simplex: negative entries become 0, and the rest is normalised."""
+        """Project thetas (K, q) onto the simplex: negative entries are set to 0, and rows are normalised."""
         positive = np.maximum(thetas, 0.0)
         total = positive.sum(axis=1, keepdims=True)
         scaled = np.where(np.abs(total - 1.0) <= _ON_SIMPLEX, positive, positive / np.where(total > 0.0, total, 1.0))
         return np.where(total > 0.0, scaled, 1.0 / thetas.shape[1])
 
 
-class _Weighted:
-    """Objectives for the optimiser: function r has the weights of column columns[r] of (M, K)."""
+class _WeightedProfiles:
+    """Objectives for the optimiser; function r uses column columns[r] of weights (M, K)."""
 
     def __init__(self, profile: DiagonalProfile | FullProfile, weights: FloatArray, columns: IndexArray) -> None:
         self.profile, self.weights, self.columns = profile, weights, columns

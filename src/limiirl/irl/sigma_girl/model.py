@@ -1,4 +1,4 @@
-"""`SigmaGIRL`: model-free IRL from batches of several agents (Ramponi et al. 2020; spec.md, section B)."""
+"""`SigmaGIRL`: model-free IRL from batches of several agents (Ramponi et al. 2020)."""
 
 from __future__ import annotations
 
@@ -19,41 +19,43 @@ from limiirl.irl.sigma_girl.likelihood import PROFILES, SigmaProblem
 
 
 class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
-    r"""Reward weights omega on the simplex under which the agents' cloned policies are nearly stationary.
+    r"""Model-free IRL: reward weights omega on the simplex for which the agents' cloned policies are stationary points.
 
-    Each agent's policy is cloned, and the Jacobian of its expected reward features with respect to the policy's
-    parameters is estimated by GPOMDP. An agent that maximises omega . phi has J omega = 0; the likelihood of omega is
-    that of the estimate under the nearest such Jacobian:
+    Each agent's policy is cloned, and the Jacobian J of its expected reward features with respect to the policy's
+    parameters is estimated with GPOMDP. An agent that maximises omega . phi has J omega = 0; the likelihood of omega is
+    that of the estimated Jacobian under the nearest J that satisfies this equation:
     ``log p(agent | omega) = -obj(omega) / 2 - log det(2 pi Sigma) / 2``, where obj does not depend on |omega|.
 
-    In `IntentMixture`, an agent takes the role of a demonstration: `IntentMixture(2, SigmaGIRL()).fit(None, agents)`.
+    In `IntentMixture`, agents replace demonstrations: `IntentMixture(2, SigmaGIRL()).fit(None, agents)`.
 
     Parameters
     ----------
     gamma : float
         Discount, above 0 and at most 1; a parameter here because there is no MDP.
     ridge : float
-        Ridge of the cloned policies, not of the rewards as in other models; above 0, because radial features are nearly
-        collinear. It is added to sums over steps, so it does not depend on how recordings are cut.
+        Ridge of the cloned policies, not of the rewards as in other models. It must be positive, because radial
+        features are nearly collinear. It is relative to sums over steps, so that the fit does not depend on how
+        recordings are divided into trajectories.
     covariance : {"diagonal", "full"}
-        "diagonal" ignores correlations between the entries of a Jacobian, as do the experiments of Ramponi et al. Both
-        are shrunk by the rule of Ledoit and Wolf.
+        "diagonal" ignores correlations between the entries of a Jacobian, as in the experiments of Ramponi et al. Both
+        use Ledoit-Wolf shrinkage.
     cluster_on : {"reward", "policy"}
-        Features whose mean discounted sums a mixture's warm start clusters.
+        Features whose mean discounted sums are clustered in the warm start of a mixture.
     baseline_floor : float
-        Constant added to the denominators of GPOMDP's baselines, 1e-10 in the original. An agent with the same features
-        in all trajectories then has a Jacobian of about this size instead of 0, and the likelihood, which ignores
-        sizes, shows a preference. With 0 such an agent fits all rewards equally. See docs/sigma_girl.md for its effect
-        on the released agents.
+        Constant added to the denominators of GPOMDP's baselines, 1e-10 in the original implementation. If an agent has
+        the same features in all trajectories, its Jacobian is then about this size instead of 0, and the likelihood,
+        which does not depend on the size, favours some rewards. With 0, all rewards explain such an agent equally. See
+        docs/sigma_girl.md for the effect on the released agents.
     n_starts : int
-        Number of random starts on the simplex, besides uniform weights and a given start; at least 3, because the
-        likelihood has several maxima.
+        Number of random initial points on the simplex, in addition to uniform weights and `start`. At least 3, because
+        the likelihood has several local maxima.
     gtol : float
-        Largest component of the projected gradient of the mean of obj / 2, relative to that mean where it is above 1.
+        Tolerance on the largest component of the projected gradient of the mean of obj / 2, relative to that mean if it
+        exceeds 1.
     max_evaluations : int
-        Maximum number of evaluations per start in `fit`.
+        Maximum number of evaluations per initial point in `fit`.
     random_state : int
-        Seed of the random starts; an integer, so that every fit uses the same starts.
+        Seed of the random initial points; an integer, so that every fit uses the same points.
 
     Attributes
     ----------
@@ -64,7 +66,8 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
 
     Examples
     --------
-    Ann and Bob walk on a line. The reward is -(end)^2 times omega_0 and -(end - 1)^2 times omega_1: Ann stays about 0.
+    Ann and Bob each make one move on a line from 0. The features are -x^2 and -(x - 1)^2 of the final position x; Ann
+    stays near 0, and Bob moves to about 0.5.
 
     >>> rng = np.random.default_rng(0)
     >>> x = np.ones((200, 1, 1))
@@ -121,12 +124,12 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
         Parameters
         ----------
         mdp : None
-            The model is model-free.
+            Present for API consistency; the model is model-free.
         agents : Agents
         weights : (M,), optional
             Weight of each agent; 1 by default.
         start : (q,), optional
-            An additional start.
+            Additional initial point.
         """
         result = self._search(mdp, agents, weights, start, columns=False)[0]
         validate.warn_unless_converged(result)
@@ -134,19 +137,19 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
         return result.theta
 
     def fit_many(self, mdp: None, agents: Agents, weights: ArrayLike, starts: ArrayLike | None = None) -> FloatArray:
-        """Return parameters (K, q), one row per column of weights (M, K), each equal to the result of `fit`."""
+        """Return thetas (K, q), one per column of weights (M, K); each row equals the result of `fit`."""
         results = self._search(mdp, agents, weights, starts, columns=True)
         return np.array([result.theta for result in results])
 
     def features(self, mdp: None, agents: Agents) -> FloatArray:
-        """Return the embedding (M, m) of a warm start: mean discounted reward or policy features."""
+        """Return the features (M, m) that a warm start clusters: mean discounted reward or policy features."""
         self._check(mdp)
         return _check_agents(agents).features(check_positive(self.gamma, "gamma"), of=self.cluster_on)
 
     def null_directions(self, mdp: None, theta: ArrayLike) -> FloatArray:
         """Return the direction (1, q) of theta (q,) itself, whose length is not identified.
 
-        Features with a constant sum have one more null direction, which is not detected.
+        Features with a constant sum have an additional null direction, which is not detected.
 
         Examples
         --------
@@ -154,7 +157,7 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
         array([[0.6, 0. , 0.8]])
         """
         self._check(mdp)
-        direction = _check_thetas(theta, np.size(theta))
+        direction = _check_thetas(theta, np.size(theta), "theta")
         return np.asarray(direction / np.linalg.norm(direction))
 
     def make_problem(self, mdp: None, agents: Agents, units: Groups) -> SigmaProblem:
@@ -167,12 +170,13 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
     ) -> list[FitResult]:
         problem = self.make_problem(mdp, agents, Groups.for_demos(None, _check_agents(agents)))
         matrix = validate.weights(weights, agents, columns=columns)  # type: ignore[arg-type]
-        first = None if starts is None else _check_thetas(starts, problem.n_parameters)
-        validate.starts(first, matrix.shape[1])
+        name = "starts" if columns else "start"
+        first = None if starts is None else _check_thetas(starts, problem.n_parameters, name)
+        validate.starts(first, matrix.shape[1], name)
         return problem.search(matrix, first, check_count(self.max_evaluations, "max_evaluations"))
 
     def _check(self, mdp: object) -> None:
-        """Check the parameters, and that no MDP is given."""
+        """Check the parameters of the model, and that `mdp` is None."""
         if mdp is not None:
             raise InvalidParameter(
                 f"mdp must be None for SigmaGIRL, which learns from Agents alone; got a {type(mdp).__name__}.",
@@ -198,16 +202,16 @@ def _check_agents(agents: Any) -> Agents:
     return agents
 
 
-def _check_thetas(given: ArrayLike, q: int) -> FloatArray:
-    """Return thetas (K, q), finite and nonzero."""
+def _check_thetas(given: ArrayLike, q: int, name: str = "thetas") -> FloatArray:
+    """Check that the argument `name` consists of finite and nonzero vectors, and return it as an array (K, q)."""
     try:
         thetas = np.atleast_2d(np.asarray(given, dtype=np.float64))
     except (TypeError, ValueError) as error:
-        raise InvalidParameter(f"thetas must be numeric ({error}).", parameter="thetas", value=given) from None
+        raise InvalidParameter(f"{name} must be numeric ({error}).", parameter=name, value=given) from None
     if thetas.ndim != 2 or thetas.shape[1] != q:
-        raise InvalidParameter.of("thetas", thetas.shape, f"must have shape (K, {q}), one column per reward feature")
+        raise InvalidParameter.of(name, thetas.shape, f"must have shape (K, {q}), one column per reward feature")
     bad = ~(np.all(np.isfinite(thetas), axis=1) & np.any(thetas != 0.0, axis=1))
     if np.any(bad):
         k = int(np.argmax(bad))
-        raise InvalidParameter.of("thetas", thetas[k].tolist(), "must be finite and not all zero", index=k)
+        raise InvalidParameter.of(name, thetas[k].tolist(), "must be finite and not all zero", index=k)
     return thetas

@@ -1,4 +1,4 @@
-"""Behaviour cloning of agents, and Jacobians of their reward features by GPOMDP (spec.md, section B)."""
+"""Behaviour cloning of agents, and Jacobians of their reward features with GPOMDP."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from limiirl.demos import Agent
 from limiirl.errors import InvalidDemos
 from limiirl.kernels.sequences import baseline
 
-# Relative residual variance below which a policy counts as deterministic.
+# Residual variance, relative to the mean square of the actions, up to which a policy counts as deterministic.
 _NO_NOISE = 1e-12
 
 
@@ -23,11 +23,11 @@ class Clone(NamedTuple):
     Attributes
     ----------
     weights : (p, b)
-        W. For discrete actions, one column per action taken, except the first, whose weights are zero.
+        W. For discrete actions, there is one column per observed action except the first, whose weights are zero.
     variance : float
-        sigma^2 of continuous actions; nan for discrete ones.
+        sigma^2 of continuous actions; nan for discrete actions.
     scores : (n, H, p b)
-        Gradient of log pi(a_t | x_t) by the entries of W; zero at steps without an action.
+        Gradient of log pi(a_t | x_t) with respect to W; zero at steps without an action.
     """
 
     weights: FloatArray
@@ -36,13 +36,13 @@ class Clone(NamedTuple):
 
 
 def clone_policy(agent: Agent, ridge: float, number: int = 0) -> Clone:
-    """Return the cloned policy of an agent; errors name it by `number`.
+    """Return the cloned policy of an agent; `number` is its index in error messages.
 
     Parameters
     ----------
     ridge : float
-        Coefficient of |W|^2 / 2 in minus the log-likelihood summed over steps; for continuous actions, the constant on
-        the diagonal of X^T X.
+        Coefficient of the penalty |W|^2 / 2 that is added to the negative log-likelihood, summed over steps; for
+        continuous actions, the constant added to the diagonal of X^T X.
 
     Examples
     --------
@@ -65,21 +65,19 @@ def _invalid(message: str, number: int, value: object = None) -> InvalidDemos:
 
 
 def _gaussian(x: FloatArray, a: FloatArray, ridge: float, number: int) -> tuple[FloatArray, float, FloatArray]:
-    """Return W (p, b), sigma^2, and d log pi / d (W^T x) for every step (m, b)."""
+    """Return W (p, b), sigma^2, and d log pi / d (W^T x) (m, b) at each step."""
     gram = x.T @ x + ridge * np.eye(x.shape[1])
     try:
         weights = np.asarray(cho_solve(cho_factor(gram), x.T @ a), dtype=np.float64)
     except np.linalg.LinAlgError:
-        raise _invalid(
-            f"agents[{number}] has collinear policy features. Use a ridge above 0, or drop features.",
-            number,
-        ) from None
+        message = f"agents[{number}] has collinear policy features. Increase the ridge, or drop features."
+        raise _invalid(message, number) from None
     residuals = a - x @ weights
     variance = float(np.mean(residuals**2))
     if variance <= _NO_NOISE * float(np.mean(a**2)):
         raise _invalid(
             f"agents[{number}] must have a stochastic policy; its actions are a function of its policy features "
-            f"(residual variance {variance:.2g}), so that the effect of other actions is unknown.",
+            f"(residual variance {variance:.2g}). Use an agent that explores, or drop policy features.",
             number,
             variance,
         )
@@ -87,9 +85,9 @@ def _gaussian(x: FloatArray, a: FloatArray, ridge: float, number: int) -> tuple[
 
 
 def _categorical(x: FloatArray, a: NDArray[Any], ridge: float, number: int) -> tuple[FloatArray, float, FloatArray]:
-    """Return W (p, b), nan, and d log pi / d (W^T x) (m, b), for the actions taken except the first.
+    """Return W (p, b), nan, and d log pi / d (W^T x) (m, b), for the observed actions except the first.
 
-    Only differences of weights matter, so one action is the reference.
+    The first action is the reference, because only differences between weights are identified.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -103,15 +101,15 @@ def _categorical(x: FloatArray, a: NDArray[Any], ridge: float, number: int) -> t
         )
     model = LogisticRegression(C=1.0 / ridge, fit_intercept=False, tol=1e-8, max_iter=10_000)
     model.fit(x, a)
-    # scikit-learn has one column for two actions, else one per action.
+    # scikit-learn returns one column for two actions, and otherwise one column per action.
     weights = model.coef_.T if taken.size == 2 else (model.coef_[1:] - model.coef_[0]).T
     gradients = (a[:, None] == taken[1:]) - model.predict_proba(x)[:, 1:]
     return np.asarray(weights, dtype=np.float64), float("nan"), np.asarray(gradients, dtype=np.float64)
 
 
-# Size of a Jacobian, relative to the terms that cancel in it, below which it is rounding error.
+# Size of an entry, relative to the terms that cancel in it, up to which it counts as rounding error.
 _ROUNDING = 1e-12
-# Least shrinkage; with two trajectories, that of Ledoit and Wolf is 0.
+# Smallest shrinkage; the Ledoit-Wolf estimate is 0 for two trajectories.
 _LEAST_SHRINKAGE = 1e-6
 
 
@@ -123,7 +121,7 @@ class JacobianMoments(NamedTuple):
     mean : (d, q)
         Mean over trajectories.
     deviations : (n, d, q)
-        Each trajectory's Jacobian minus the mean.
+        Jacobian of each trajectory minus the mean.
     shrinkage : float
         delta in the covariance (1 - delta) S + delta mu I of Ledoit and Wolf (2004).
     target : float
@@ -163,24 +161,20 @@ def jacobians(scores: FloatArray, reward_features: FloatArray, gamma: float, flo
     J = np.einsum("ntd,ntq->ndq", G, collected, optimize=True)
     J -= np.einsum("ntd,tdq->ndq", G, baseline(G, collected, floor), optimize=True)
     if floor == 0.0:
-        # The objective ignores the size of a Jacobian, so rounding errors would count in full.
+        # The objective does not depend on the size of a Jacobian, so rounding errors would affect the solution.
         size = np.einsum("ntd,ntq->ndq", np.abs(G), np.abs(collected), optimize=True)
         J[np.abs(J) <= _ROUNDING * size] = 0.0
     return np.asarray(J)
 
 
 def jacobian_moments(J: FloatArray, number: int = 0) -> JacobianMoments:
-    """Return the mean and shrunk covariance of Jacobians (n, d, q), without rows that are identically zero.
+    """Return the mean and shrunk covariance of Jacobians (n, d, q), without rows that are zero in all trajectories.
 
-    If all are zero, every reward explains the agent equally; one row of mean 0 and variance 1 is returned.
+    If all rows are zero, every reward explains the agent equally, and one row of mean 0 and variance 1 is returned.
     """
     n = len(J)
     if n < 2:
-        raise _invalid(
-            f"agents[{number}] must have at least 2 trajectories for a covariance; got {n}.",
-            number,
-            n,
-        )
+        raise _invalid(f"agents[{number}] must have at least 2 trajectories for a covariance; got {n}.", number, n)
     if not np.any(J):
         return JacobianMoments(np.zeros((1, J.shape[2])), np.zeros((n, 1, J.shape[2])), 1.0, 1.0)
     kept = J[:, np.any(J != 0.0, axis=(0, 2))]
@@ -189,15 +183,13 @@ def jacobian_moments(J: FloatArray, number: int = 0) -> JacobianMoments:
     flat = deviations.reshape(n, -1)
     target = float(np.mean(flat**2))
     if not target > 0.0:
-        raise _invalid(
-            f"agents[{number}] must have different trajectories; its {n} trajectories have the same Jacobian.",
-            number,
-        )
+        message = f"agents[{number}] must have different trajectories; its {n} trajectories have the same Jacobian."
+        raise _invalid(message, number)
     return JacobianMoments(mean, deviations, _shrinkage(flat / np.sqrt(target)), target)
 
 
 def _shrinkage(scaled: FloatArray) -> float:
-    """Return delta for centred rows (n, P) of mean square 1: E|S_i - S|^2 / n divided by |S - I|^2, norms per entry."""
+    """Return delta = E|S_i - S|^2 / (n |S - I|^2) for centred rows (n, P) of mean square 1."""
     n, P = scaled.shape
     length = np.sum(scaled**2, axis=1)
     squared = float(np.sum((scaled @ scaled.T) ** 2)) / n**2  # |S|^2
