@@ -1,4 +1,4 @@
-"""Closures: effects computed by hand on two routes from A to B, and hidden figures of few drivers."""
+"""Closures: effects computed by hand on two routes from A to B, and suppression of values of few drivers."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ THETA = np.array([[-2.0, 0.0, 0.0, -4.0]])
 
 
 def two_ways():
-    """Two routes with a return so long that loops are negligible."""
+    """Return two routes and a return road that is so long that cycles are negligible."""
     length_m = np.where(np.arange(6) == 5, 60_000.0, LENGTH_M)
     return with_a_short_way_back().replace(length_m=length_m)
 
@@ -44,12 +44,12 @@ def fitted(request):
 
 @pytest.fixture(scope="module")
 def closure(fitted):
-    """Without the first segment of the motorway."""
+    """Closure of the first segment of the motorway."""
     return close_streets(two_ways(), *fitted, [1])
 
 
 def chance(fitted):
-    """Probability of the motorway from 0 to 4, by the route forecast, which is independent of flows."""
+    """Return the probability of the motorway from 0 to 4 according to the route forecast."""
     result = {tuple(route.states.tolist()): route.probability for route in fitted[0].routes(0, 4)}
     return result[tuple(MOTORWAY)]
 
@@ -69,7 +69,7 @@ def test_passages_and_cut_off(fitted, closure):
 
 
 def test_detour_is_averaged_over_affected_trips(closure):
-    """The street is 100 m shorter than the motorway, and takes 36 s where that takes 12."""
+    """The street is 100 m shorter than the motorway, and takes 36 s instead of 12 s."""
     assert closure.detour_m == pytest.approx(-100.0, rel=1e-9)
     assert closure.detour_s == pytest.approx(24.0, rel=1e-9)
     assert closure.limits_known == 1.0
@@ -83,7 +83,7 @@ def test_streets_that_gain_and_lose(fitted, closure):
     assert [row.segment for row in closure.losses()][:1] == [2]
     assert {row.segment for row in closure.losses()[1:]} == {4, 5}
     assert closure.losses(1)[0].before == pytest.approx(FREE * p + 3, rel=1e-9)
-    # A zero discloses no driver.
+    # A count of zero does not disclose a driver.
     assert closure.losses(1)[0].after == pytest.approx(0.0, abs=1e-12)
 
 
@@ -117,7 +117,7 @@ class TestFewPeople:
         return close_streets(two_ways(), forecaster(two_ways(), demos, DestinationMaxEnt()), demos, [1], least=least)
 
     def test_detours_of_few_drivers_are_hidden(self):
-        """Twelve trips passed, but all are of four drivers."""
+        """Twelve trips of four drivers passed."""
         passed = np.isin(np.arange(21), [0, 1, 2, 3, 4, 5, 10, 11, 12, 16, 17, 18])
         result = self.close(np.where(passed, np.arange(21) % 4, 10 + np.arange(21)))
         assert result.hidden
@@ -157,7 +157,7 @@ class TestFewPeople:
 
 
 def test_two_rounds_of_a_roundabout_are_one_trip():
-    """From 0 to 8 by a roundabout (2, 4, 5) or by 6 and 7; a round of 0.3 km at -2 per km has the weight w."""
+    """Return routes from 0 to 8 through a roundabout (2, 4, 5) or through 6 and 7; a round has the weight w."""
     xy = [[0, 0], [100, 0], [200, 0], [250, 50], [200, 100], [350, 50], [250, -100], [450, 50]]
     network = from_xy(
         xy, [0, 1, 2, 3, 3, 4, 1, 6, 5], [1, 2, 3, 5, 4, 2, 6, 5, 7], length_m=[100.0] * 9, class_names=("motorway",)
@@ -169,7 +169,7 @@ def test_two_rounds_of_a_roundabout_are_one_trip():
     result = close_streets(network, forecaster(network, demos, DestinationMaxEnt()), demos, [6])
     np.testing.assert_allclose(result.before[[1, 2, 4, 6]], 10.0 * np.array([p, p, p * w, 1.0 - p]), rtol=1e-9)
     np.testing.assert_allclose(result.after[[1, 2, 4, 6]], [10.0, 10.0, 10.0 * w, 0.0], rtol=1e-9)
-    # 300 m, or 200 m more per round of the roundabout, against 200 m by 6 and 7.
+    # 300 m, and 200 m more per round of the roundabout, compared with 200 m through 6 and 7.
     assert result.detour_m == pytest.approx(100.0 + 200.0 * w, rel=1e-9)
 
 

@@ -1,4 +1,4 @@
-"""Features and regions: the paper's 24 dimensions by a second computation, free choices, turns, and units."""
+"""Features and regions: independent computation of the paper's 24 features, custom choices, turns, and units."""
 
 import math
 from typing import Any
@@ -19,7 +19,7 @@ KIND = {"motorway": 0, "primary_link": 1, "tertiary": 2, "residential": 3, "busw
 
 
 def scatter_network(n: int = 400, seed: int = 0) -> RoadNetwork:
-    """Streets of about 100 m all over Porto, of every class, limit and number of lanes, each leading to the next."""
+    """Return a chain of streets of about 100 m in Porto, with all classes, limits and numbers of lanes."""
     rng = np.random.default_rng(seed)
     lat = PORTO_CENTRE[0] + rng.normal(scale=0.03, size=n)
     lon = PORTO_CENTRE[1] + rng.normal(scale=0.04, size=n)
@@ -38,7 +38,7 @@ def scatter_network(n: int = 400, seed: int = 0) -> RoadNetwork:
 
 
 def region_by_hand(lat: float, lon: float, centre: tuple[float, float], radius_km: float = 2.0) -> str:
-    """The released rule, spelled out: the nearest compass point by its angle in degrees of latitude and longitude."""
+    """Return the region by the rule of the released code: the nearest compass point, with angles in degrees."""
     a, b, c = math.radians(lat), math.radians(centre[0]), math.radians(lon - centre[1])
     cosine = math.sin(a) * math.sin(b) + math.cos(a) * math.cos(b) * math.cos(c)
     if 6371.0088 * math.acos(min(1.0, cosine)) <= radius_km:
@@ -85,7 +85,7 @@ def test_regions_follow_the_paper_s_rule():
 
 
 def place_at(bearing: float, metres: float = 5000.0) -> RoadNetwork:
-    """A street of 20 m whose middle lies so far from the centre, in a true compass direction."""
+    """Return a street of 20 m whose midpoint has a given distance and true bearing from the centre."""
     from pyproj import Geod
 
     lon, lat, _ = Geod(ellps="WGS84").fwd(PORTO_CENTRE[1], PORTO_CENTRE[0], bearing, metres)
@@ -102,7 +102,7 @@ def test_corrected_regions_equal_compass_points(bearing: float, name: str, besid
 
 
 def test_compass_of_the_paper_is_distorted():
-    # 55 degrees from north is NE, but a degree of longitude counts as much as one of latitude in the paper.
+    # 55 degrees from north is NE, but the paper treats degrees of longitude and latitude as equally long.
     network = place_at(55.0)
     assert REGIONS[roads.regions(network, corrected=True)[0]] == "NE"
     assert REGIONS[roads.regions(network)[0]] == "ENE"
@@ -212,7 +212,7 @@ def test_turns_by_hand():
 @pytest.mark.parametrize("side", [-1, 1])
 @pytest.mark.parametrize(("angle", "kind"), [(43, None), (47, "side"), (133, "side"), (137, "sharp"), (149, "sharp")])
 def test_turns_above_45_degrees_and_sharp_turns_above_135(side: int, angle: float, kind: str | None):
-    # Northward into a junction with a way straight on and one that turns by the angle.
+    # Northward into a junction with one street straight on and one street at the given angle.
     way = np.radians(side * angle)
     lat, lon = Plane(41.15, -8.63).degrees([(0, -100), (0, 0), (0, 100), (100 * np.sin(way), 100 * np.cos(way))]).T
     network = RoadNetwork.from_segments(lat, lon, [0, 1, 1], [1, 2, 3], centre=(41.15, -8.63))

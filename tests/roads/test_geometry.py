@@ -1,4 +1,4 @@
-"""Lengths and the flat map against pyproj's geodesics."""
+"""Distances and the planar projection, compared with geodesics of pyproj."""
 
 import numpy as np
 import pytest

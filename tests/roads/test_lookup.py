@@ -1,4 +1,4 @@
-"""Streets by place and by name: nearest segments against shapely on a flat map, and names from the tags of a map."""
+"""Lookup by coordinates and by name: nearest segments compared with shapely, and names from map tags."""
 
 import json
 
@@ -24,7 +24,7 @@ from tests.oracles.road_networks import CENTRE, from_xy, random_grid
 
 
 def exact(network, lat, lon):
-    """Distances (S,) of all segments from a place, by shapely."""
+    """Return the distances (S,) of all segments from a point, computed with shapely."""
     ends = [offsets_m(lat, lon, network.lat[at], network.lon[at]) for at in (network.tail, network.head)]
     return shapely.distance(shapely.linestrings(np.stack(ends, axis=1)), shapely.Point(0.0, 0.0))
 
@@ -47,7 +47,7 @@ def test_nearest_agrees_with_shapely(seed):
 
 
 def test_nearest_does_not_depend_on_the_network_plane():
-    """12 degrees from the centre a metre east on its map is 0.8 true ones: there the diagonal streets are confused."""
+    """12 degrees from the centre, a projected metre eastward is 0.8 m, which changes the nearest diagonal street."""
     town = random_grid(3, nx=6, ny=6)
     network = town.replace(centre=(CENTRE[0] - 12.0, CENTRE[1] + 1.0))
     lat, lon = places(network, 300, 5)
@@ -79,7 +79,7 @@ def test_one_place_and_many_give_the_same():
 
 
 def test_nearest_segment_in_a_dense_area():
-    """100 spokes meet at one node: more than there is room for at first."""
+    """100 streets meet at one node, which exceeds the initial capacity."""
     turn = np.linspace(0.0, 2.0 * np.pi, 100, endpoint=False)
     rim = 80.0 * np.stack([np.sin(turn), np.cos(turn)], axis=1)
     network = from_xy([[0.0, 0.0], *rim], np.zeros(100, dtype=int), np.arange(1, 101))
@@ -134,7 +134,7 @@ class TestNothingNear:
 
 
 class TestCarriageways:
-    """An avenue of two lines 20 m apart: 0 east, 1 back west; beside it a lane east and west, 60 m off."""
+    """Return an avenue of two lines 20 m apart (0 eastward, 1 westward), and a two-way lane 60 m away."""
 
     XY = ([0, 0], [200, 0], [200, 20], [0, 20], [0, 80], [200, 80])
 
@@ -190,7 +190,7 @@ def way(number, *nodes, **tags):
 
 
 def line(street_of=(1, 2, 3, 4, 0)):
-    """Five segments one after the other."""
+    """Return a chain of five segments."""
     xy = [[100.0 * i, 0.0] for i in range(6)]
     return from_xy(xy, range(5), range(1, 6), street_names=NAMES, street_of=list(street_of))
 

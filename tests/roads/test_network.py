@@ -83,7 +83,7 @@ def test_arrays_are_read_only():
     assert network.lat[0] == 41.0
 
 
-BROKEN: list[tuple[dict[str, Any], str, int | None]] = [
+INVALID: list[tuple[dict[str, Any], str, int | None]] = [
     ({"lat": [41.0, 91.0, 41.0, 41.0]}, "lat", 1),
     ({"lat": [41.0, np.nan, 41.0, 41.0]}, "lat", 1),
     ({"lat": np.reshape(LAT, (2, 2))}, "lat", None),
@@ -112,7 +112,7 @@ BROKEN: list[tuple[dict[str, Any], str, int | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "parameter", "index"), BROKEN)
+@pytest.mark.parametrize(("changes", "parameter", "index"), INVALID)
 def test_every_rule_is_checked(changes: dict[str, Any], parameter: str, index: int | None):
     with raises(InvalidNetwork, parameter=parameter, index=index):
         block().replace(**changes)
@@ -151,7 +151,7 @@ def test_fingerprints_distinguish_contents(changes: dict[str, Any]):
     assert network != "a network"
 
 
-def test_damaged_files(tmp_path: Path):
+def test_corrupted_files(tmp_path: Path):
     path = tmp_path / "block.npz"
     block().save(path)
     whole = path.read_bytes()
@@ -159,16 +159,16 @@ def test_damaged_files(tmp_path: Path):
     with raises(InvalidFile, parameter="path"):
         RoadNetwork.load(path)
     from limiirl._io import read_archive, write_archive
-    from limiirl.roads.network import KIND
+    from limiirl.roads.network import FORMAT
 
     block().save(path)
-    header, arrays = read_archive(path, KIND)
+    header, arrays = read_archive(path, FORMAT)
     words = {name: value for name, value in header.items() if name not in ("format", "version")}
     arrays["tail"] = arrays["tail"] + 10
-    write_archive(path, KIND, words, arrays)
+    write_archive(path, FORMAT, words, arrays)
     with raises(InvalidFile, parameter="path"):
         RoadNetwork.load(path)
-    write_archive(path, KIND, words, {"tail": arrays["tail"]})
+    write_archive(path, FORMAT, words, {"tail": arrays["tail"]})
     with raises(InvalidFile, parameter="path"):
         RoadNetwork.load(path)
 

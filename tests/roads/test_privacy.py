@@ -42,7 +42,7 @@ def line(*x: float) -> Trips:
 
 
 def line_m(lat: np.ndarray, lon: np.ndarray, to_lat: float, to_lon: float) -> np.ndarray:
-    """Distance of each line between consecutive fixes from a place, by shapely."""
+    """Return the distance of each line between consecutive fixes from a point, computed with shapely."""
     xy = Plane(to_lat, to_lon).xy(lat, lon)
     return shapely.distance(shapely.linestrings(np.stack([xy[:-1], xy[1:]], axis=1)), shapely.Point(0.0, 0.0))
 
@@ -65,7 +65,7 @@ def test_trimmed_trips_stay_away_from_the_original_ends(seed, metres, jitter):
             assert np.all(line_m(lat, lon, old_lat[end], old_lon[end]) > metres * (1.0 - 1e-3))
         k = int(np.flatnonzero((old_time == time_s[0]) & (old_lat == lat[0]))[0])
         np.testing.assert_array_equal(old_lat[k : k + lat.size], lat)
-        # As long as possible: the line to the adjacent dropped fix comes within the largest distance of an end.
+        # The trip is as long as possible: the line to the adjacent dropped fix is within the largest radius of an end.
         far = metres * (1.0 + jitter) * (1.0 + 1e-3)
         for step in (slice(k - 1, k + 1), slice(k + lat.size - 1, k + lat.size + 1)):
             ends = (line_m(old_lat[step], old_lon[step], old_lat[end], old_lon[end])[0] for end in (0, -1))
@@ -123,7 +123,7 @@ def test_trimmed_distances_are_random_per_trip():
 
 
 def test_both_ends_are_trimmed_by_independent_distances():
-    """A common distance would reveal one end to anyone who knows the other."""
+    """With a common radius, one end could be inferred from the other."""
     trips = Trips.concat([line(*np.arange(0.0, 4000.0, 10.0))] * 40)
     left = [PLANE.xy(lat, lon)[[0, -1], 0] for lat, lon, _ in trim_ends(trips, 300.0, jitter=0.5, seed=1)]
     front, back = np.array(left).T[0], 3990.0 - np.array(left).T[1]
@@ -229,7 +229,7 @@ def test_paths_lose_at_least_the_distance_at_both_ends(seed, metres):
             first += 1
         while last > 0 and lengths_m[path[last:]].sum() < metres:
             last -= 1
-        # The longest remaining run without a segment of the ends, the first of ties.
+        # The longest remaining run without a segment of the ends (the first if tied).
         ends = {*path[:first], *path[last:]}
         runs = [(i, j) for i in range(first, last) for j in range(i + 1, last + 1) if not ends & {*path[i:j]}]
         if runs:
@@ -348,7 +348,7 @@ NETWORK = RoadNetwork.from_segments(CORNERS[:, 0], CORNERS[:, 1], [0, 1, 2], [1,
 
 
 def drives(*lines: list[float]) -> Trips:
-    """Trips along a line, at metres east of a point."""
+    """Return trips with fixes at the given metres east of a point."""
     points = [PLANE.degrees(np.column_stack([x, np.zeros(len(x))])) for x in lines]
     return Trips.from_lists([p[:, 0] for p in points], [p[:, 1] for p in points])
 
@@ -365,7 +365,7 @@ def test_outlier_at_the_start_does_not_protect_the_home_from_trimming():
 
 def test_every_trip_is_still_accounted_for():
     steps = list(np.arange(0.0, 3000.0, 100.0))
-    # The second is too short for its ends whatever is drawn, the third has a jump in the middle.
+    # The second trip is shorter than every radius; the third has a jump in the middle.
     cleaned = clean(drives(steps, steps[:5], [*steps[:15], *(x + 1500.0 for x in steps[15:])]), NETWORK)
     left = trim_cleaned(cleaned, NETWORK, 250.0)
     assert left.n_trips == 3

@@ -1,6 +1,6 @@
 """Roads: from a map and GPS traces to demonstrations in an MDP of road segments.
 
-Names are loaded when first used: neither numba nor scipy is imported before.
+Names are imported on first use, so that importing the package loads neither numba nor scipy.
 
 Examples
 --------
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from limiirl.worlds import REGIONS
 
 
-# The module that holds each public name. No module may have the name of a function here.
+# Public names by module; a module must not have the name of a public function.
 _NAMES = {
     "closures": (
         "Closure", "StreetChange", "close_streets", "describe_changed_street", "describe_closed", "describe_cut_off",

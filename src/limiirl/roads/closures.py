@@ -45,7 +45,7 @@ class StreetChange:
     change : float or None
         Difference ``after - before``; None if either is None.
     km : float
-        Length of the part of the street with at least half of the change.
+        Length of the part of the street where the change is at least half of the largest change.
     """
 
     segment: int
@@ -101,7 +101,7 @@ class Closure:
     @cached_property
     def passed(self) -> IntArray:
         """Observed trips (p,) that passed a closed segment."""
-        return _passing(self.demos, np.isin(np.arange(self.network.n_segments), self.closed))
+        return _find_passing(self.demos, np.isin(np.arange(self.network.n_segments), self.closed))
 
     @property
     def counted(self) -> str:
@@ -109,7 +109,7 @@ class Closure:
         return "trips" if self.demos.groups is None else "drivers"
 
     def few(self, trips: IntArray) -> bool:
-        """Return True if at least one driver made the trips, but fewer than `least` drivers."""
+        """Return True if the number of drivers of the trips is positive, but less than `least`."""
         drivers = np.unique(index_drivers(self.demos)[trips]).size
         return 0 < drivers < self.least
 
@@ -144,7 +144,7 @@ class Closure:
 
     @property
     def detour_m(self) -> float | None:
-        """Mean detour of the affected trips in metres; None if there are none, or too few to disclose."""
+        """Mean detour of the affected trips in metres; None if no trip is affected, or too few to disclose."""
         if self.hidden or self.passed.size == 0 or self.redirected < _MIN_CHANGE:
             return None
         return self.extra_m / self.redirected
@@ -163,13 +163,13 @@ class Closure:
 
     def gains(self, n: int = 8) -> list[StreetChange]:
         """Return the n streets with the largest increases, in descending order."""
-        return self._most(n, 1.0)
+        return self._largest_changes(n, 1.0)
 
     def losses(self, n: int = 8) -> list[StreetChange]:
         """Return the n streets with the largest decreases, in descending order, without closed streets."""
-        return self._most(n, -1.0)
+        return self._largest_changes(n, -1.0)
 
-    def _most(self, n: int, sign: float) -> list[StreetChange]:
+    def _largest_changes(self, n: int, sign: float) -> list[StreetChange]:
         if self.hidden:
             return []
         before, after = self.streets
@@ -253,26 +253,27 @@ def close_streets(
     kept_before = (before.state_by_intent / again).sum(axis=0)
     kept_after = (after.state_by_intent / again_around).sum(axis=0)
     extra = kept_after - kept_before
+    rerouted = count_drivers_by_street(_reroute(around, trips, possible, shut), network.opposite)
     return Closure(
-        network,
-        closed,
-        trips,
-        kept_before + (lost.state_by_intent / again).sum(axis=0),
-        kept_after,
-        np.delete(np.flatnonzero(~possible), lost.cut_off),
-        redirected + _count_entries(network, lost, starts[~possible], shut),
-        float(extra @ network.length_m),
-        float(extra @ network.duration_s),
-        redirected,
-        seen,
-        RouteMask(count_drivers_by_street(_reroute(around, trips, possible, shut), network.opposite), least),
+        network=network,
+        closed=closed,
+        demos=trips,
+        before=kept_before + (lost.state_by_intent / again).sum(axis=0),
+        after=kept_after,
+        cut_off=np.delete(np.flatnonzero(~possible), lost.cut_off),
+        passages=redirected + _count_entries(network, lost, starts[~possible], shut),
+        extra_m=float(extra @ network.length_m),
+        extra_s=float(extra @ network.duration_s),
+        redirected=redirected,
+        drivers_before=seen,
+        drivers_after=RouteMask(rerouted, least),
     )
 
 
 def _count_visits(forecaster: Forecaster) -> FloatArray:
     """Return the expected number of visits (K, S) to each segment per trip that reaches it.
 
-    Flows are visits; divided by this number they are trips. With `MaxEnt`, the number depends on the remaining length
+    Expected visits divided by this number are expected trips. With `MaxEnt`, the number depends on the remaining length
     of the trip, and 1 is returned.
     """
     mdp = forecaster.mdp
@@ -290,14 +291,14 @@ def _count_entries(network: RoadNetwork, flows: Any, starts: IntArray, shut: Boo
     return float(flows.edge[into].sum() + np.count_nonzero(begun))
 
 
-def _passing(demos: Demonstrations, shut: BoolArray) -> IntArray:
+def _find_passing(demos: Demonstrations, shut: BoolArray) -> IntArray:
     """Return the trips that pass closed segments."""
     return np.flatnonzero(np.add.reduceat(shut[demos.states], demos.offsets[:-1]))
 
 
 def _reroute(around: Forecaster, trips: Demonstrations, possible: BoolArray, shut: BoolArray) -> Demonstrations:
     """Return the possible trips; trips through closed segments are replaced by their most likely remaining route."""
-    passing = np.isin(np.arange(len(trips)), _passing(trips, shut))
+    passing = np.isin(np.arange(len(trips)), _find_passing(trips, shut))
     affected, unaffected = passing & possible, ~passing & possible
     routes = around.predict_routes(trips.start_states[affected], trips.last_states[affected])
     drivers = np.arange(len(trips)) if trips.groups is None else trips.groups

@@ -32,9 +32,9 @@ CLASS_GROUPS: Mapping[str, tuple[str, ...]] = {
 SPEED_GROUPS = (50.0,)
 """Default upper bounds of the speed groups, in km/h; unknown limits form a separate group."""
 LANES_GROUPS = (1.0, 2.0)
-"""Upper bounds of the lane groups of `lanes=True`."""
+"""Upper bounds of the lane groups with `lanes=True`."""
 TURNS = ("left turns", "right turns", "sharp turns")
-"""Edge features of `turns=True`; turns are counted where three or more streets meet."""
+"""Edge features with `turns=True`; turns are counted where three or more streets meet."""
 
 
 def _name_groups(bounds: Sequence[float], unit: str, unknown: str) -> list[str]:
@@ -54,17 +54,18 @@ class FeatureChoice:
 
     The features of a group of lengths sum to the length of the segment. With G such groups, G - 1 directions of the
     reward are therefore not identifiable: adding a constant to all weights of one group and subtracting it from all
-    weights of another group does not change the reward of any trip. The attribute `null_directions` of a model has
-    these directions.
+    weights of another group does not change the reward of any trip. The attribute `null_directions` of a model
+    contains these directions.
 
     Parameters
     ----------
     class_groups : mapping of name to road classes, or None
         Every class must be in a group; "*" denotes all other classes. A class includes its links ("primary_link")
         unless a group contains the links.
-    speed_groups : sequence of km/h, ascending, or None
-        Inclusive upper bounds of the groups. Higher limits form another group, and unknown limits form the last.
-    lanes : bool or sequence of numbers, ascending
+    speed_groups : sequence of float, ascending, or None
+        Inclusive upper bounds of the groups, in km/h. Higher limits form another group, and unknown limits form the
+        last.
+    lanes : bool or sequence of float, ascending
         Upper bounds of the groups by number of lanes. True means (1, 2); () means one group for all known numbers.
     regions : bool
         Lengths by region; see `limiirl.roads.regions`.
@@ -253,7 +254,7 @@ def state_features(network: RoadNetwork, features: str | FeatureChoice = "paper"
     km, n = network.length_m / 1000.0, network.n_segments
     blocks = [sparse.csr_array((km, member, np.arange(n + 1)), shape=(n, size)) for member, size in members]
     if choice.extra:
-        blocks.append(sparse.csr_array(_extra(network, choice.extra, check=choice.check_units)))
+        blocks.append(sparse.csr_array(_stack_extra(network, choice.extra, check=choice.check_units)))
     if not blocks:
         return sparse.csr_array((n, 0))
     return sparse.csr_array(sparse.hstack(blocks, format="csr"))
@@ -279,7 +280,7 @@ def turn_features(network: RoadNetwork) -> FloatArray:
 def check_units(network: RoadNetwork) -> None:
     """Raise `InvalidNetwork` if `length_m` is probably not in metres.
 
-    The median length must be between 1 m and 5 km, and between half and three times the straight-line distance.
+    The median length must lie in [1 m, 5 km], and the median ratio of length to straight-line distance in [0.5, 3].
     """
     tail, head = network.tail, network.head
     straight = distance_m(network.lat[tail], network.lon[tail], network.lat[head], network.lon[head])
@@ -288,8 +289,8 @@ def check_units(network: RoadNetwork) -> None:
     median = float(np.median(network.length_m))
     if not (_MEDIAN_M[0] <= median <= _MEDIAN_M[1] and _STRETCH[0] <= stretch <= _STRETCH[1]):
         raise InvalidNetwork(
-            f"length_m must be in metres; its median is {median:.4g}, which is {stretch:.3g} times the straight-line "
-            "distance between its nodes. Convert length_m, or pass FeatureChoice(check_units=False).",
+            f"length_m must be in metres; its median is {median:.4g}, and the median ratio to the straight-line "
+            f"distance is {stretch:.3g}. Convert length_m, or pass FeatureChoice(check_units=False).",
             parameter="length_m",
             value=median,
         )
@@ -315,7 +316,7 @@ def _index_by_class(network: RoadNetwork, groups: Mapping[str, Sequence[str]]) -
     return index[network.road_class]
 
 
-def _extra(network: RoadNetwork, extra: Mapping[str, Any], *, check: bool) -> FloatArray:
+def _stack_extra(network: RoadNetwork, extra: Mapping[str, Any], *, check: bool) -> FloatArray:
     columns = []
     for name, values in extra.items():
         column = np.asarray(values, dtype=np.float64)

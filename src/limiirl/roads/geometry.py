@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from limiirl.roads.network import RoadNetwork
 
 
-_SEMI_MAJOR_M = 6_378_137.0
+SEMI_MAJOR_M = 6_378_137.0
 _FLATTENING = 1.0 / 298.257223563
-_ECCENTRICITY2 = _FLATTENING * (2.0 - _FLATTENING)
+ECCENTRICITY2 = _FLATTENING * (2.0 - _FLATTENING)
 
 
 def radii_m(lat: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return the meridional and the transverse radius of curvature at each latitude, in metres."""
-    squared = 1.0 - _ECCENTRICITY2 * np.sin(np.radians(lat)) ** 2
-    along = _SEMI_MAJOR_M * (1.0 - _ECCENTRICITY2) / squared**1.5
-    return np.asarray(along), np.asarray(_SEMI_MAJOR_M / np.sqrt(squared))
+    squared = 1.0 - ECCENTRICITY2 * np.sin(np.radians(lat)) ** 2
+    along = SEMI_MAJOR_M * (1.0 - ECCENTRICITY2) / squared**1.5
+    return np.asarray(along), np.asarray(SEMI_MAJOR_M / np.sqrt(squared))
 
 
 def distance_m(lat: ArrayLike, lon: ArrayLike, to_lat: ArrayLike, to_lon: ArrayLike) -> FloatArray:
@@ -117,7 +117,7 @@ def regions(
     centre : (lat, lon), optional
         In degrees; by default `network.centre`.
     radius_km : float
-        Radius of the region "centre"; 0 if there is no such region.
+        Radius of the region "centre"; with 0, there is no such region.
     corrected : bool
         Use ellipsoidal distances, and angles in metres. In Porto, a degree of longitude has 0.75 times the length of a
         degree of latitude, and the angles of the paper are wrong by up to 8 degrees.

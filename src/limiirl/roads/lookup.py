@@ -50,7 +50,7 @@ class NearestStreets(NamedTuple):
 
     @property
     def segments(self) -> IntArray:
-        """Distinct segments in both directions, in ascending order; close them to close the streets."""
+        """Distinct segments in both directions, in ascending order; pass them to `close_streets`."""
         both = np.unique(np.concatenate([self.segment, self.opposite]))
         return np.asarray(both[both >= 0])
 
@@ -66,17 +66,18 @@ def find_nearest(network: RoadNetwork, lat: ArrayLike, lon: ArrayLike, within_m:
     if wrong.any():
         i = int(np.argmax(wrong))
         raise InvalidParameter(
-            f"{_point(north, i)} ({north[i]:g}, {east[i]:g}) is out of range: latitudes must be in [-90, 90], "
+            f"{_name_point(north, i)} ({north[i]:g}, {east[i]:g}) is out of range: latitudes must be in [-90, 90], "
             f"longitudes in [-180, 180].{_swap_hint(network, float(north[i]), float(east[i]))}",
             parameter="lat" if abs(north[i]) > 90.0 or np.isnan(north[i]) else "lon",
             value=(float(north[i]), float(east[i])),
             index=i,
         )
-    xy, stretch = (np.ascontiguousarray(a) for a in (network.plane.xy(north, east), _stretch(network.centre[0], north)))
-    segment, along, distance = nearest(network.grid, xy, stretch, float(within_m))
+    xy = np.ascontiguousarray(network.plane.xy(north, east))
+    scales = np.ascontiguousarray(_axis_scales(network.centre[0], north))
+    segment, along, distance = nearest(network.grid, xy, scales, float(within_m))
     if np.any(segment < 0):
         i = int(np.argmax(segment < 0))
-        message = _describe_miss(network, _point(north, i), float(north[i]), float(east[i]), within_m)
+        message = _describe_miss(network, _name_point(north, i), float(north[i]), float(east[i]), within_m)
         raise InvalidParameter(message, parameter="within_m", value=within_m, index=i)
     return NearestStreets(segment, network.opposite[segment], distance, along)
 
@@ -130,7 +131,7 @@ def describe_direction(network: RoadNetwork, segment: int) -> str:
 
 
 def _opposite_carriageway(network: RoadNetwork, here: int, lat: float, lon: float) -> list[int]:
-    """Return the nearest segment of the opposite carriageway as a list, which is empty if there is none."""
+    """Return the nearest segment of the opposite carriageway, as a list with at most one entry."""
     bend = (network.bearing - network.bearing[here]) % 360.0
     alike = (np.abs(bend - 180.0) <= _CARRIAGEWAY_DEGREES) & (network.road_class == network.road_class[here])
     alike &= (network.opposite < 0) & (network.street_of == network.street_of[here])
@@ -147,7 +148,7 @@ def distances_m(network: RoadNetwork, segments: IntArray, lat: float, lon: float
     return line_distance_m(begin, end)
 
 
-def _stretch(centre: float, lat: FloatArray) -> FloatArray:
+def _axis_scales(centre: float, lat: FloatArray) -> FloatArray:
     """Return the scale (n, 2), east and north, from the projection of the network to the projection at each latitude.
 
     Both projections are linear in degrees, so that they differ by one factor per axis.
@@ -158,12 +159,12 @@ def _stretch(centre: float, lat: FloatArray) -> FloatArray:
     return np.asarray(np.maximum(np.stack([east, along / along_0], axis=1), 1e-6))
 
 
-def _point(lat: FloatArray, i: int) -> str:
+def _name_point(lat: FloatArray, i: int) -> str:
     return "The point" if lat.size == 1 else f"Point {i}"
 
 
 def _swap_hint(network: RoadNetwork, lat: float, lon: float) -> str:
-    """Return a hint if the point lies in the network after exchanging latitude and longitude, else ""."""
+    """Return a hint if the point is in the network only after swapping latitude and longitude, else ""."""
     box = [(values.min() - _MARGIN_DEGREES, values.max() + _MARGIN_DEGREES) for values in (network.lat, network.lon)]
     given, exchanged = (
         all(low <= value <= high for (low, high), value in zip(box, pair, strict=True))
@@ -194,7 +195,7 @@ def name_street(tags: Mapping[str, Any]) -> str:
 
 
 def index_names(names: Sequence[str]) -> tuple[tuple[str, ...], IntArray]:
-    """Return the distinct names in order, beginning with "", and the index of each given name among them."""
+    """Return the sorted distinct names, beginning with "", and the index of each given name among them."""
     distinct = sorted({"", *names})
     index = {name: i for i, name in enumerate(distinct)}
     return tuple(distinct), np.array([index[name] for name in names], dtype=np.int64)
@@ -202,7 +203,7 @@ def index_names(names: Sequence[str]) -> tuple[tuple[str, ...], IntArray]:
 
 def find_street(network: RoadNetwork, name: str) -> IntArray:
     """Return the segments of the streets with a name; see `RoadNetwork.find`."""
-    wanted = _plain(name)
+    wanted = _normalise_name(name)
     if not wanted:
         raise InvalidParameter.of("name", name, "must be the name of a street")
     names = network.street_names
@@ -213,7 +214,7 @@ def find_street(network: RoadNetwork, name: str) -> IntArray:
             parameter="name",
             value=name,
         )
-    plain = [_plain(street) for street in names]
+    plain = [_normalise_name(street) for street in names]
     exact = [i for i, street in enumerate(plain) if wanted in (street, street.partition(" (")[0])]
     chosen = exact or [i for i, street in enumerate(plain) if wanted in street]
     if not chosen:
@@ -273,7 +274,7 @@ def street_components(network: RoadNetwork) -> IntArray:
     return np.asarray(np.unique(label, return_inverse=True)[1], dtype=np.int64)
 
 
-def _plain(text: str) -> str:
+def _normalise_name(text: str) -> str:
     """Return a name in lower case, without accents and with single spaces, for comparison."""
     letters = unicodedata.normalize("NFKD", text.casefold())
     return " ".join("".join(letter for letter in letters if not unicodedata.combining(letter)).split())

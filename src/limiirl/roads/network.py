@@ -58,11 +58,11 @@ def check_network(network: RoadNetwork) -> dict[str, Any]:
     for name, most in _MOST_DEGREES.items():
         wrong = ~(np.abs(fields[name]) <= most)
         if wrong.any():
-            raise _outside(name, name, float(fields[name][np.argmax(wrong)]), int(np.argmax(wrong)))
+            raise _make_range_error(name, name, float(fields[name][np.argmax(wrong)]), int(np.argmax(wrong)))
     centre = as_centre(network.centre)
     for i, (name, most) in enumerate(_MOST_DEGREES.items()):
         if not abs(centre[i]) <= most:
-            raise _outside("centre", name, centre[i], i)
+            raise _make_range_error("centre", name, centre[i], i)
     fields |= {name: _as_indices(getattr(network, name), name, n_nodes).astype(np.int32) for name in ("tail", "head")}
     fields |= {name: np.array(getattr(network, name), dtype=np.int64) for name in ("node_id", "way_id")}
     fields |= {name: np.array(getattr(network, name), dtype=np.float64) for name in ("length_m", "lanes", "speed_kmh")}
@@ -70,7 +70,7 @@ def check_network(network: RoadNetwork) -> dict[str, Any]:
     fields["road_class"] = _as_indices(network.road_class, "road_class", len(names), "class_names").astype(np.int32)
     streets = tuple(str(name) for name in network.street_names)
     if streets[:1] != ("",):
-        raise InvalidNetwork.of("street_names", streets[:3], "must begin with '', for unnamed streets")
+        raise InvalidNetwork.of("street_names", streets[:3], "must begin with '', the name of unnamed streets")
     given = network.street_of if np.size(network.street_of) else np.zeros(n, dtype=np.int32)
     fields["street_of"] = _as_indices(given, "street_of", len(streets), "street_names").astype(np.int32)
     for name in ("turn_from", "turn_to"):
@@ -129,7 +129,7 @@ def _check_node_arrays(lat: NDArray[np.float64], lon: NDArray[np.float64]) -> No
         raise InvalidNetwork.of("lon", lon.shape, f"must have the shape of lat, {lat.shape}")
 
 
-def _outside(parameter: str, kind: str, value: float, index: int) -> InvalidNetwork:
+def _make_range_error(parameter: str, kind: str, value: float, index: int) -> InvalidNetwork:
     """Return the error for a latitude or longitude outside its range; `kind` is "lat" or "lon"."""
     most = _MOST_DEGREES[kind]
     rule = f"must be a {'latitude' if kind == 'lat' else 'longitude'} in [-{most:g}, {most:g}] degrees"
@@ -168,22 +168,10 @@ _ADDED: dict[str, Any] = {"street_names": ("",)}
 
 
 def _split(network: RoadNetwork) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the header and the arrays of a file."""
+    """Split a network into the header and the arrays of its file."""
     arrays = {part.name: getattr(network, part.name) for part in dataclasses.fields(network)}
     header = {name: arrays.pop(name) for name in _IN_HEADER}
     return header | {"notes": dict(header["notes"])}, arrays
-
-
-def digest(network: RoadNetwork) -> str:
-    """Return the hexadecimal SHA-256 digest of the content, without notes, attribution and street names."""
-    header, arrays = _split(network)
-    del arrays["street_of"]
-    sha = hashlib.sha256(json.dumps([header["class_names"], header["centre"]]).encode())
-    for name, array in sorted(arrays.items()):
-        values = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
-        sha.update(f"{name} {values.dtype.str} {values.shape}\n".encode())
-        sha.update(values.data)
-    return sha.hexdigest()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -218,7 +206,7 @@ class RoadNetwork:
     attribution : str
         Copyright notice to display with the map.
     notes : dict
-        Provenance of the network: counts of what was read, kept and dropped. JSON-serialisable.
+        Provenance of the network: counts of map elements that were read, kept and dropped. JSON-serialisable.
     street_names : tuple of str
         Distinct street names; the first is "" and denotes unnamed streets.
     street_of : (S,) int32
@@ -383,11 +371,11 @@ class RoadNetwork:
         return build_grid(self)
 
     def nearest(self, lat: ArrayLike, lon: ArrayLike, *, within_m: float = 100.0) -> NearestStreets:
-        """Return the segments nearest to points.
+        """Return the segments nearest to one or several points.
 
-        `NearestStreets.segments` has both directions of a two-way street between the same nodes. If the carriageways of
-        a road are separate lines on the map, only the nearer one is returned; `limiirl.roads.nearest_segments` returns
-        both.
+        `NearestStreets.segments` contains both directions of a two-way street between the same nodes. If the
+        carriageways of a road are separate lines on the map, only the nearer one is returned;
+        `limiirl.roads.nearest_segments` returns both.
 
         Parameters
         ----------
@@ -407,8 +395,8 @@ class RoadNetwork:
     def find(self, name: str) -> IntArray:
         """Return the segments of the streets with a name, in both directions.
 
-        Case and accents are ignored. If no street has this name, streets are returned whose name contains it. If there
-        are none, `InvalidParameter` is raised with a list of similar names.
+        Case and accents are ignored. If no street has this name, the streets whose name contains it are returned. If
+        there are none, `InvalidParameter` is raised with a list of similar names.
         """
         from limiirl.roads.lookup import find_street
 
@@ -430,7 +418,7 @@ class RoadNetwork:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> RoadNetwork:
-        """Read a network written by `save`; raise `InvalidFile` if the file is corrupted or of another kind."""
+        """Read a network written by `save`; raise `InvalidFile` if the file is corrupted or is not a network."""
         header, arrays = read_archive(path, FORMAT)
         try:
             complete = _ADDED | header
@@ -441,17 +429,29 @@ class RoadNetwork:
             message = f"{path} is corrupted: {error!s:.300} Build the network again."
             raise InvalidFile(message, parameter="path", value=str(path)) from error
 
+    @cached_property
+    def _digest(self) -> str:
+        """Hexadecimal SHA-256 digest of the content, without notes, attribution and street names."""
+        header, arrays = _split(self)
+        del arrays["street_of"]
+        sha = hashlib.sha256(json.dumps([header["class_names"], header["centre"]]).encode())
+        for name, array in sorted(arrays.items()):
+            values = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
+            sha.update(f"{name} {values.dtype.str} {values.shape}\n".encode())
+            sha.update(values.data)
+        return sha.hexdigest()
+
     def fingerprint(self) -> str:
-        """Return the first 16 hexadecimal digits of a digest of the content; they do not depend on the machine."""
-        return digest(self)[:16]
+        """Return a digest of the content with 16 hexadecimal digits, which do not depend on the machine."""
+        return self._digest[:16]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RoadNetwork):
             return NotImplemented
-        return self is other or digest(self) == digest(other)
+        return self is other or self._digest == other._digest
 
     def __hash__(self) -> int:
-        return int(digest(self)[:15], 16)
+        return int(self._digest[:15], 16)
 
     def __repr__(self) -> str:
         km = self.length_m.sum() / 1000.0

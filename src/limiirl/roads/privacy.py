@@ -32,8 +32,8 @@ def trim_ends(trips: Trips | CleanedTrips, metres: float = 300.0, *, jitter: flo
     The radius around each end is drawn uniformly from `metres` to ``(1 + jitter) * metres``; with a constant radius,
     the remaining ends would lie on a circle around the hidden location. A trip that returns to one of its ends is cut
     there, also between two fixes, and its longest part is kept. Clean the trips first: if the first fix is an outlier,
-    the true start is not trimmed. Trips without remaining fixes are dropped; `notes` has their number and the number
-    of removed fixes.
+    the true start is not trimmed. Trips without remaining fixes are dropped; `notes` contains their number and the
+    number of removed fixes.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ def trim_ends(trips: Trips | CleanedTrips, metres: float = 300.0, *, jitter: flo
     >>> trim_ends(trip, 300.0, jitter=0.0)[0][0].round(3).tolist()[:2]
     [41.153, 41.154]
     """
-    trips = _trips(trips)
-    radius = _radii(metres, jitter, seed, len(trips))
+    trips = _as_trips(trips)
+    radius = _draw_radii(metres, jitter, seed, len(trips))
     if len(trips) == 0:
         return trips
     trip = trips.trip_of_fix
@@ -64,14 +64,14 @@ def trim_ends(trips: Trips | CleanedTrips, metres: float = 300.0, *, jitter: flo
         xy = offsets_m(lat, lon, trips.lat, trips.lon)
         crossed[1:] |= line_distance_m(xy[:-1], xy[1:]) <= most[1:]
     keep = _longest_runs(beyond, crossed, trip)
-    return _pieces(trips, keep, crossed, "trimmed from the ends")
+    return _cut_pieces(trips, keep, crossed, "trimmed from the ends")
 
 
 def mask_zones(trips: Trips | CleanedTrips, zones: Sequence[tuple[float, ...]]) -> Trips:
     """Drop the fixes inside circular zones and cut the trips there, also where a trip crosses a zone between two fixes.
 
     The pieces of a trip have its id, and different numbers `Trips.pieces`. `Trips.cut` is True for them, so that the
-    boundary of a zone is not mistaken for the start or end of a trip. `notes` has the number of removed fixes.
+    boundary of a zone is not mistaken for the start or end of a trip. `notes` contains the number of removed fixes.
 
     Parameters
     ----------
@@ -86,10 +86,10 @@ def mask_zones(trips: Trips | CleanedTrips, zones: Sequence[tuple[float, ...]]) 
     >>> [lat.round(3).tolist() for lat, _, _ in mask_zones(trip, [(41.154, -8.63, 150.0)])]
     [[41.15, 41.151, 41.152], [41.156, 41.157, 41.158]]
     """
-    trips = _trips(trips)
+    trips = _as_trips(trips)
     inside, crossed = np.zeros((2, trips.n_fixes), dtype=np.bool_)
     for i, zone in enumerate(zones):
-        lat, lon, radius = _zone(zone, i)
+        lat, lon, radius = _parse_zone(zone, i)
         xy = offsets_m(lat, lon, trips.lat, trips.lon)
         within, passed = np.hypot(*xy.T) <= radius, line_distance_m(xy[:-1], xy[1:]) <= radius
         if not (within.any() or passed.any()):
@@ -101,17 +101,17 @@ def mask_zones(trips: Trips | CleanedTrips, zones: Sequence[tuple[float, ...]]) 
             )
         inside |= within
         crossed[1:] |= passed
-    return _pieces(trips, ~inside, crossed, "masked", rims=True)
+    return _cut_pieces(trips, ~inside, crossed, "masked", rims=True)
 
 
-def _trips(given: Trips | CleanedTrips) -> Trips:
+def _as_trips(given: Trips | CleanedTrips) -> Trips:
     trips = given.trips if isinstance(given, CleanedTrips) else given
     if not isinstance(trips, Trips):
         raise InvalidTrips.of("trips", type(given).__name__, "must be Trips or CleanedTrips")
     return trips
 
 
-def _zone(given: object, i: int) -> tuple[float, float, float]:
+def _parse_zone(given: object, i: int) -> tuple[float, float, float]:
     try:
         lat, lon, radius = (float(part) for part in given)  # type: ignore[attr-defined]
     except (TypeError, ValueError):
@@ -128,7 +128,7 @@ def trim_path_ends(
 ) -> Demonstrations:
     """Drop segments from both ends of every matched path.
 
-    The driven distance to each end that is dropped is drawn as in `trim_ends`. A path that returns to a dropped segment
+    The driven distance that is dropped at each end is drawn as in `trim_ends`. A path that returns to a dropped segment
     is cut there, and its longest part is kept. Returns in the opposite direction or on nearby streets are not detected;
     use `trim_ends` before matching to detect them. Models of starts or destinations that are fitted to the result
     describe the trimmed ends. Paths without remaining segments are dropped.
@@ -152,7 +152,7 @@ def trim_path_ends(
     if demos.n_steps and (lengths.ndim != 1 or lengths.size <= demos.states.max()):
         rule = f"must have one entry per segment (at least {demos.states.max() + 1})"
         raise InvalidParameter.of("lengths_m", lengths.shape, rule)
-    radius = _radii(metres, jitter, seed, len(demos))
+    radius = _draw_radii(metres, jitter, seed, len(demos))
     demo = np.repeat(np.arange(len(demos)), demos.lengths)
     end_m = np.cumsum(lengths[demos.states])
     zero = np.concatenate([[0.0], end_m])
@@ -173,7 +173,7 @@ def trim_path_ends(
     return Demonstrations(demos.states[keep], offsets, actions, *per_demo)
 
 
-def _radii(metres: float, jitter: float, seed: Seed, n: int) -> FloatArray:
+def _draw_radii(metres: float, jitter: float, seed: Seed, n: int) -> FloatArray:
     """Return random radii (2, n) around the start and the end of each trip."""
     check_positive(metres, "metres")
     check_positive(jitter, "jitter", zero=True)
@@ -194,10 +194,11 @@ def _longest_runs(inside: BoolArray, cut: BoolArray, trip: IntArray) -> BoolArra
     return np.asarray(inside & np.isin(run, best))
 
 
-def _pieces(trips: Trips, keep: BoolArray, cut: BoolArray, word: str, *, rims: bool = False) -> Trips:
-    """Return the kept fixes, with trips cut at removed fixes and before each `cut` fix; count the removed fixes.
+def _cut_pieces(trips: Trips, keep: BoolArray, cut: BoolArray, word: str, *, rims: bool = False) -> Trips:
+    """Return the fixes in `keep`, with trips cut at removed fixes and before each fix in `cut`.
 
-    With `rims`, a piece without the first or the last fix of its trip has a piece number above 0.
+    The notes contain the number of removed fixes. With `rims`, pieces without the first or the last fix of their trip
+    have piece numbers above 0.
     """
     trip, fix = trips.trip_of_fix, np.flatnonzero(keep)
     begins = np.ones(fix.size, dtype=np.bool_)
@@ -213,15 +214,15 @@ def _pieces(trips: Trips, keep: BoolArray, cut: BoolArray, word: str, *, rims: b
     notes = Counter(trips.notes)
     notes.update({f"fixes {word}": trips.n_fixes - fix.size, f"trips without remaining fixes, {word}": gone})
     return Trips(
-        trips.lat[fix],
-        trips.lon[fix],
-        trips.time_s[fix],
-        offsets,
-        trips.ids[source],
-        None if trips.groups is None else trips.groups[source],
-        trips.skipped,
-        +notes,
-        pieces,
+        lat=trips.lat[fix],
+        lon=trips.lon[fix],
+        time_s=trips.time_s[fix],
+        offsets=offsets,
+        ids=trips.ids[source],
+        groups=None if trips.groups is None else trips.groups[source],
+        skipped=trips.skipped,
+        notes=+notes,
+        pieces=pieces,
     )
 
 
@@ -235,7 +236,7 @@ def suppress_small(counts: ArrayLike, least: int = 5, *, total_axes: tuple[int, 
     Parameters
     ----------
     counts : array
-        Counts of persons, not of trips, in order to protect persons.
+        Counts of persons; counts of trips do not protect a person with many trips.
     least : int
         Smallest count that is not hidden.
     total_axes : tuple of int

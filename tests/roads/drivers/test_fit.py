@@ -118,7 +118,7 @@ class TestTrips:
 
 class TestNumber:
     def test_stick_breaking_uses_the_number_of_clusters(self, network):
-        # Two kinds of trips, all alike: two clusters, whatever the method.
+        # Two types of identical trips form two clusters with every method.
         two = Demonstrations.from_lists([MOTORWAY] * 10 + [STREET] * 14)
         result = fit_drivers(network, two, **QUICK)
         assert result.n_clusters == result.mixture.n_intents == len(result.mixture.weights_) == 2
@@ -142,7 +142,7 @@ class TestNumber:
     def test_select_holds_out_whole_drivers(self, network, demos, monkeypatch):
         monkeypatch.setattr(fit, "_MOST_INTENTS", 1)
         held_out = []
-        # Two drivers make two folds; with one driver, trips are held out.
+        # With two drivers, there are two folds; with one driver, trips are held out.
         for groups in (np.arange(24) % 6, np.arange(24) % 2, np.zeros(24, dtype=int), None):
             few = fit_drivers(network, replace(demos, groups=groups), "select", **QUICK).selection
             held_out.append(few.rows[0].held_out)

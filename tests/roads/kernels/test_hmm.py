@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from limiirl.roads import Trips, match
-from limiirl.roads.kernels.hmm import MatchingProblem, decode, follow, lay, posteriors, thin
+from limiirl.roads.kernels.hmm import MatchingProblem, collect_candidates, decode, follow, posteriors, thin
 from limiirl.roads.kernels.routing import router
 from limiirl.roads.matching.candidates import build_grid, build_streets
 from limiirl.roads.matching.hmm import HmmSettings
@@ -39,7 +39,7 @@ def test_viterbi_path_and_posteriors_agree_with_enumeration(seed, beta_m, back, 
     chosen = HmmSettings(sigma_m=10.0, beta_m=beta_m, back_sigmas=back, most=5, max_skips=0, **EXACT)
     model, roads = chosen.model(), build_streets(network)
     trip = thin(np.ascontiguousarray(xy[:, 0]), np.ascontiguousarray(xy[:, 1]), time_s, model.thin_m)
-    layers = lay(build_grid(network), roads, trip, model)
+    layers = collect_candidates(build_grid(network), roads, trip, model)
     listed = [
         [(int(layers.segment[a]), layers.along_m[a], layers.distance_m[a]) for a in range(*layers.ptr[k : k + 2])]
         for k in range(len(xy))
@@ -71,7 +71,7 @@ def test_viterbi_path_and_posteriors_agree_with_enumeration(seed, beta_m, back, 
 def test_paths_are_legal_and_contain_their_fixes(seed, noise_m, u_turns, most):
     network, places = some_trips(seed, noise_m=noise_m, u_turns=u_turns)
     matches = match(network, trips_of(network, places), threads=1, most=most)
-    # Something is always matches, with a turn in it.
+    # There is always a match that contains a turn.
     assert len(matches) > 0
     assert matches.lengths.max() > 1
     for i in range(len(matches)):
@@ -116,7 +116,7 @@ def test_order_of_trips_and_threads_do_not_matter(seed, threads):
 @FEW
 @given(seed=SEEDS, east=st.floats(-3e3, 3e3), north=st.floats(-3e3, 3e3), cell_m=st.sampled_from([30.0, 90.0]))
 def test_translation_of_the_map_does_not_matter(seed, east, north, cell_m):
-    # Moved by at most 3 km, so that metres per degree of longitude change by less than 0.05 %.
+    # The shift is at most 3 km, so that metres per degree of longitude change by less than 0.05 %.
     network, places = some_trips(seed, noise_m=10.0)
     moved = from_xy(
         network.node_xy + np.array([east, north]), network.tail, network.head,
@@ -140,14 +140,14 @@ def test_pruning_does_not_change_the_result(seed):
     trips = trips_of(network, places)
     quick = match(network, trips, threads=1)
     exact = match(network, trips, threads=1, detour_betas=1e6, beam=1e6)
-    # With no street missing every fix is reachable, so that there is something to compare.
+    # Without missing streets, every fix is reachable.
     assert quick.whole.tolist() == exact.whole.tolist() == [True] * len(places)
     assert [quick.path(i).tolist() for i in range(len(quick))] == [exact.path(i).tolist() for i in range(len(exact))]
     np.testing.assert_allclose(quick.confidence, exact.confidence, rtol=0.0, atol=5e-3)
 
 
 def in_order(network, path, segment, along, slack_m):
-    """Return whether fixes lie on a path in order, each at most `slack_m` behind the previous one."""
+    """Return True if fixes lie on a path in order, each at most `slack_m` behind the previous one."""
     start, came = np.cumsum(network.length_m[path]) - network.length_m[path], -np.inf
     for s, metres in zip(segment.tolist(), along.tolist(), strict=True):
         # The earliest possible position leaves most room for later fixes.
@@ -161,7 +161,7 @@ def in_order(network, path, segment, along, slack_m):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_fixes_never_move_backward_on_a_one_way_street(seed):
-    """Fixes move back along a path by at most 5 sigma, although all drives go the wrong way."""
+    """Fixes move backward along a path by at most 5 sigma, even if all trips are driven in the wrong direction."""
     network = random_grid(seed, one_way=0.9, missing=0.0)
     rng, sigma_m = np.random.default_rng(seed), 4.0
     backward = [drive(network, random_path(network, rng, 8), step_m=30.0)[::-1].copy() for _ in range(10)]
@@ -169,7 +169,7 @@ def test_fixes_never_move_backward_on_a_one_way_street(seed):
     one_way, n_fixes = network.opposite == -1, 0
     for i in range(len(matches)):
         rows = np.arange(matches.span[i, 0], matches.span[i, 1] + 1)
-        # Without the first and the last: a loop supported only by an end is removed from the path.
+        # The first and the last fix are excluded: a loop supported only by one of them is removed.
         rows = rows[matches.fix_segment[rows] >= 0][1:-1]
         segment, along = matches.fix_segment[rows], matches.fix_along_m[rows]
         assert in_order(network, matches.path(i), segment, along, 5.0 * sigma_m + 1e-6)

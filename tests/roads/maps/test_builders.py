@@ -1,4 +1,4 @@
-"""Building networks from tiny maps in which every segment and every turn is listed by hand, and from Porto's."""
+"""Networks of tiny maps with segments and turns listed by hand, and the network of Porto."""
 
 import json
 from collections.abc import Callable, Iterable
@@ -36,12 +36,12 @@ def build_from(
 
 
 def segments_of(network: roads.RoadNetwork) -> list[tuple[int, int]]:
-    """From and to node of each segment, by their numbers in the map."""
+    """Return the ids of the start and end node of each segment."""
     return list(zip(network.node_id[network.tail].tolist(), network.node_id[network.head].tolist(), strict=True))
 
 
 def turns_of(network: roads.RoadNetwork) -> set[tuple[int, int, int]]:
-    """From, through and to node of each turn."""
+    """Return the ids of the first, middle and last node of each turn."""
     pairs = segments_of(network)
     turns = zip(network.turn_from.tolist(), network.turn_to.tolist(), strict=True)
     return {(*pairs[a], pairs[b][1]) for a, b in turns if pairs[a][1] == pairs[b][0]}
@@ -86,7 +86,7 @@ def test_the_connected_part_by_nodes_and_by_turns():
     assert set(segments_of(network)) == {(1, 2), (2, 1), (2, 3), (3, 2)}
     assert network.notes["component"]["segments_dropped"] == 2
     assert network.node_id.tolist() == [1, 2, 3]
-    # A ring 1 - 2 - 4 with a spur 2 - 3: by turns, nothing comes back from the spur, nor does its way back get used.
+    # A ring 1 - 2 - 4 with a spur 2 - 3: without U-turns, neither direction of the spur is in the component of turns.
     ring = [way(10, [1, 2, 4, 1], oneway="yes"), way(11, [2, 3])]
     assert set(segments_of(build_from(*ring, component="street_nodes"))) == {(1, 2), (2, 4), (4, 1), (2, 3), (3, 2)}
     with pytest.warns(DisconnectedWarning):
@@ -302,7 +302,7 @@ def test_notes_are_plain_and_survive_a_file(tmp_path: Path):
     assert loaded.notes == network.notes
 
 
-# Against brute force
+# Comparison with brute force
 
 NODES = {n: (41.0 + 0.01 * (n % 3), -8.0 + 0.01 * (n // 3)) for n in range(9)}
 MAPS = st.lists(
@@ -352,7 +352,7 @@ def test_component_is_a_largest_strong_component(pairs: list[tuple[int, int]]):
     inside = [[a in result and b in result for a, b in pairs] for result in largest]
     assert part.kept.tolist() in inside
     by_turns = builders.largest_turn_component(ends[:, 0], ends[:, 1], 8)
-    # Here all 8 are there, also those that no turn touches.
+    # All 8 segments are kept, including segments without turns.
     graph.add_nodes_from(range(8))
     components = list(nx.strongly_connected_components(graph))
     largest = [result for result in components if len(result) == max(map(len, components))]
@@ -381,7 +381,7 @@ def test_component_by_turns_is_largest_in_the_turn_graph(osm_ways: list[tuple[li
 
 
 def test_street_that_never_leads_back_is_a_dead_end():
-    # A ring 1 - 2 - 4, a street 2 - 3 both ways, and from 3 a one-way street to 5, from where there is no way back.
+    # A ring 1 - 2 - 4, a two-way street 2 - 3, and a one-way street from 3 to the dead end 5.
     osm_ways = [way(10, [1, 2, 4, 1], oneway="yes"), way(11, [2, 3]), way(12, [3, 5], oneway="yes")]
     with pytest.warns(DisconnectedWarning, match="2 connected components; 1 of 6 segments"):
         network = build_from(*osm_ways, component="turns", u_turns="dead_ends")

@@ -1,4 +1,4 @@
-"""networkx graphs made by OSMnx: the same network as from files; lists, geometries and missing values."""
+"""networkx graphs created by OSMnx: the same network as from files; lists, geometries and missing values."""
 
 from typing import Any
 

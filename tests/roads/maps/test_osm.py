@@ -1,4 +1,4 @@
-"""OpenStreetMap files: XML, PBF and plain files give equal networks; restrictions; broken files."""
+"""OpenStreetMap files: equal networks from XML, PBF and JSON lines; restrictions; corrupted files."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from limiirl.roads.maps.tables import Restriction, read_ways
 from tests.helpers import raises
 from tests.oracles import town_maps
 
-# From, through and to node: what signs forbid of the town's turns.
+# First, middle and last node of the turns that signs forbid.
 NO_LEFT = (1, 2, 5)
 NOT_STRAIGHT_ON = {(4, 2, 1), (4, 2, 8)}
 
@@ -53,14 +53,14 @@ def test_restrictions_of_a_file_are_obeyed(tmp_path: Path, name: str):
     assert turns_of(bound) < turns_of(free)
     assert bound.notes["turns"]["restrictions"] == {
         "used": 2,
-        "not_used": {"via a way": 1, "excepts cars": 1},
+        "not_used": {"via a way": 1, "cars are exempt": 1},
         "turns_forbidden": 3,
     }
     assert bound.notes["read"]["restrictions"] == 4
     assert roads.summarize(bound)["dropped"]["turn restrictions: via a way"] == 1
 
 
-# A star: ways 10, 11, 12 and 13 end at node 0; way 14 goes through it. All are driven both ways.
+# Ways 10, 11, 12 and 13 end at node 0; way 14 passes through it. All are two-way.
 STAR = {10: [(1, 0)], 11: [(2, 0)], 12: [(3, 0)], 13: [(4, 0)], 14: [(5, 0), (0, 6)]}
 
 
@@ -72,7 +72,7 @@ def star() -> SegmentTurns:
 
 
 def forbid(kind: str, sources: tuple[int, ...], targets: tuple[int, ...], **tags: str) -> set[tuple[int, int]] | str:
-    """From and to node of the turns that one restriction forbids, or why it is not used."""
+    """Return the first and last nodes of the turns that a restriction forbids, or the reason why it is ignored."""
     segments = star()
     name = tags.pop("name", "restriction")
     result = find_forbidden_turns([Restriction(1, sources, 0, targets, {name: kind} | tags)], segments)
@@ -97,14 +97,14 @@ def test_kinds_of_restrictions():
     [
         ("not for cars", "no_left_turn", (10,), (11,), {"name": "restriction:hgv"}),
         ("only at some hours", "no_left_turn @ (Mo-Fr)", (10,), (11,), {"name": "restriction:conditional"}),
-        ("unknown kind", "left", (10,), (11,), {}),
-        ("excepts cars", "no_left_turn", (10,), (11,), {"except": "bus; motor_vehicle"}),
+        ("unknown type", "left", (10,), (11,), {}),
+        ("cars are exempt", "no_left_turn", (10,), (11,), {"except": "bus; motor_vehicle"}),
         ("no such turn", "no_left_turn", (99,), (11,), {}),
         ("no such turn", "no_u_turn", (10,), (10,), {}),
         ("no such turn", "only_left_turn", (10,), (99,), {}),
         ("incomplete", "no_left_turn", (), (11,), {}),
-        ("its way goes on beyond the node", "no_left_turn", (14,), (11,), {}),
-        ("its way goes on beyond the node", "no_left_turn", (10,), (14,), {}),
+        ("the way continues beyond the node", "no_left_turn", (14,), (11,), {}),
+        ("the way continues beyond the node", "no_left_turn", (10,), (14,), {}),
     ],
 )
 def test_restrictions_that_are_not_used(
@@ -209,4 +209,4 @@ def test_pbf_without_osmium_names_the_package(tmp_path: Path):
     path = town_maps.write_pbf(tmp_path / "town.osm.pbf")
     code = f"import sys; sys.modules['osmium'] = None; from limiirl import roads; roads.build({str(path)!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "BackendUnavailable: Reading .osm.pbf needs osmium: pip install osmium" in done.stderr
+    assert "BackendUnavailable: Reading .osm.pbf requires osmium: pip install osmium" in done.stderr

@@ -1,4 +1,4 @@
-"""The segments near a fix, against shapely and against all segments looked at one by one."""
+"""Segments near a fix, compared with shapely and with an exhaustive search."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import shapely
 
 from limiirl.errors import InvalidParameter
 from limiirl.roads.kernels import spatial_index as kernel
-from limiirl.roads.matching.candidates import build_grid, only_neighbours
+from limiirl.roads.matching.candidates import build_grid, find_unique_neighbours
 from tests.helpers import raises
 from tests.oracles.map_matching import chains
 from tests.oracles.road_networks import from_xy, random_grid
@@ -69,7 +69,7 @@ def test_a_long_slanted_segment_is_indexed_along_its_whole_length():
     grid = build_grid(network, 20.0)
     for share in np.linspace(0.0, 1.0, 101):
         assert nearest(grid, 2000 * share, 700 * share + 1.0, radius_m=3.0)[0].tolist() == [0]
-    # Listed along the line, not over its bounding box.
+    # A segment is listed in the cells along its line, not in its bounding box.
     assert grid.items.size < 300
 
 
@@ -77,7 +77,7 @@ def test_a_long_slanted_segment_is_indexed_along_its_whole_length():
 def test_streets_are_reported_at_local_minima_of_the_distance(seed):
     network = random_grid(seed, nx=5, ny=5, one_way=0.5)
     grid, street = build_grid(network), chains(network)
-    before, after = only_neighbours(network)
+    before, after = find_unique_neighbours(network)
     dropped = 0
     for x, y in points(network, 60, seed):
         segment, _, distance = nearest(grid, x, y, radius_m=200.0, most=500)
@@ -90,16 +90,16 @@ def test_streets_are_reported_at_local_minima_of_the_distance(seed):
             neighbours = [far[t] for t in (before[s], after[s]) if t in far]
             assert neighbours
             assert min(neighbours) <= far[s] + 1e-9
-        # At an end it is a local minimum only if the street does not go on closer there.
+        # The end of a segment is a local minimum only if the next segment of the street is not closer.
         assert np.all(before[kept[share == 0.0]] < 0)
         assert all(far.get(after[s], np.inf) >= far[s] - 1e-9 for s in kept[share == 1.0].tolist())
     assert dropped > 0
 
 
 def test_neighbours_need_a_single_turn_out_and_a_single_turn_in():
-    # 0-1-2 is one street; at node 2 it forks, and 4-2 joins there.
+    # 0-1-2 is one street; it forks at node 2, where the street 4-2 ends.
     network = from_xy([(0, 0), (50, 0), (100, 0), (150, 50), (150, -50)], [0, 1, 2, 4], [1, 2, 3, 2])
-    before, after = only_neighbours(network)
+    before, after = find_unique_neighbours(network)
     assert after.tolist() == [1, -1, -1, -1]
     assert before.tolist() == [-1, 0, -1, -1]
 

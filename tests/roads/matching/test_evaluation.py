@@ -17,7 +17,7 @@ NETWORK = RoadNetwork.from_segments([41.15, 41.16], [-8.63, -8.63], [0, 1], [1, 
 
 
 def by_shapely(line: np.ndarray, other: np.ndarray, reach: float) -> float:
-    """Length near another line, piece by piece, since shapely would count a repeated piece once."""
+    """Return the length near another line, summed over segments, since shapely counts repeated segments once."""
     near = (shapely.LineString(other) if len(other) > 1 else shapely.Point(other[0])).buffer(reach, quad_segs=2000)
     return sum(shapely.LineString(line[i : i + 2]).intersection(near).length for i in range(len(line) - 1))
 

@@ -1,4 +1,4 @@
-"""HMM matching on streets with a known answer, and reports about damaged trips."""
+"""HMM matching on streets with known paths, and reasons for unmatched parts."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def ladder(n=6, block_m=100.0):
 def match_places(network, places, step_s=15.0, **settings):
     degrees = [network.plane.degrees(np.asarray(xy, dtype=np.float64)) for xy in places]
     trips = Trips.from_lists([d[:, 0] for d in degrees], [d[:, 1] for d in degrees], step_s=step_s)
-    # With so few fixes the noise is given, not estimated.
+    # There are too few fixes to estimate the noise.
     return match(network, trips, threads=1, **({"sigma_m": 8.0} | settings))
 
 
@@ -50,7 +50,7 @@ def test_gaps_between_fixes_are_filled_by_the_route():
 
 
 def test_a_one_way_street_is_not_driven_backward():
-    # West along the lower street, which is one-way to the east: no legal path does that.
+    # The fixes lead west along the lower street, which is one-way to the east: there is no legal path.
     matches = match_places(ladder(), [[(480, 0), (380, 0), (280, 0), (180, 0)]], speed_ms=9.0, slack_m=20.0)
     assert matches.n_whole == 0
     assert matches.reasons[CUT] >= 1
@@ -77,7 +77,7 @@ def test_a_drive_round_the_block_is_match_places():
 
 
 def test_a_loop_supported_only_by_the_last_fix_is_removed():
-    # 70 m behind the previous fix on a one-way street: only a drive round the block leads there.
+    # The fix is 70 m behind the previous one on a one-way street: it is reachable only around the block.
     matches = match_places(ladder(), [[(20, 0), (120, 0), (190, 0), (120, 0)]], sigma_m=4.0)
     assert matches.path(0).tolist() == [0, 1]
     assert matches.fix_segment.tolist() == [0, 1, 1, 1]
@@ -95,7 +95,7 @@ def test_the_last_fix_is_used_even_without_movement():
 
 
 def test_the_remainder_of_a_street_is_driven_before_the_next():
-    # Segments 0, 1 and 2 are one street, which forks into 3 and 4; the second fix is noise a little back.
+    # Segments 0, 1 and 2 are one street, which forks into 3 and 4; the second fix is slightly behind the first (noise).
     xy = [(0, 0), (50, 0), (100, 0), (150, 0), (250, 0), (150, 100)]
     network = from_xy(xy, [0, 1, 2, 3, 3], [1, 2, 3, 4, 5])
     matches = match_places(network, [[(10, 0), (60, 0), (45, 0), (190, 0)]])
@@ -103,7 +103,7 @@ def test_the_remainder_of_a_street_is_driven_before_the_next():
 
 
 def test_short_ends_are_trimmed():
-    # 3 m past the corner at the end, and 2 m before one at the start.
+    # The last fix is 3 m past a corner, and the first fix is 2 m before one.
     xy = [[(98, 0), (150, 0), (250, 0), (303, 0)]]
     assert match_places(ladder(), xy).path(0).tolist() == [1, 2]
     assert match_places(ladder(), xy, end_m=0.0).path(0).tolist() == [0, 1, 2, 3]
@@ -136,7 +136,7 @@ def test_an_outlier_on_another_road_is_skipped():
 
 
 def test_a_reachable_dead_end_fix_is_skipped():
-    # A side street of 200 m that ends: the third fix lies on it, and from there no way leads on.
+    # The third fix lies on a side street of 200 m that is a dead end.
     network = from_xy([(0, 0), (100, 0), (200, 0), (300, 0), (400, 0), (200, 200)], [0, 1, 2, 3, 2], [1, 2, 3, 4, 5])
     matches = match_places(network, [[(20, 0), (120, 0), (200, 100), (320, 0), (380, 0)]])
     assert matches.path(0).tolist() == [0, 1, 2, 3]
@@ -252,7 +252,7 @@ def test_confidence_separates_good_from_bad_matches():
         right_share[k] = length[np.isin(matches.path(k), truth)].sum() / length.sum()
     sure = matches.confidence >= np.median(matches.confidence)
     assert right_share[sure].mean() > right_share[~sure].mean() + 0.02
-    # Its mean is the share of correct segments, to within 0.05.
+    # The mean confidence is the fraction of correct segments, up to 0.05.
     np.testing.assert_allclose(matches.confidence.mean(), right_share.mean(), rtol=0.0, atol=0.05)
 
 
@@ -272,7 +272,7 @@ def test_the_noise_of_trips_off_the_network_is_an_error():
 
 
 def test_beta_is_the_median_of_the_detours():
-    # Every second step goes round a corner: 60 + 60 m by road, 84.9 m straight, so 35.1 m more; others are straight.
+    # Every second step turns a corner: 60 + 60 m by road and 84.9 m straight, a difference of 35.1 m.
     xy = [(0, 0), (100, 0), (100, 100), (200, 100), (200, 200), (300, 200)]
     network = from_xy(xy, range(5), range(1, 6))
     fixes = [(40, 0), (100, 60), (140, 100), (200, 160), (240, 200)]
@@ -370,7 +370,7 @@ def test_taxis_in_porto_are_matched_along_legal_turns(shared_data):
     network = build(shared_data("porto_road_osm"))
     trips = read_trips(shared_data("porto_taxi_trips") / "porto_trips_1pct.csv.gz")[5000:5040]
     matches = match(network, clean(trips, network))
-    # 12,000 of all 17,084 are; some of these 40 drive where the map does not reach.
+    # 12,000 of all 17,084 trips are; some of these 40 trips leave the map.
     assert matches.n_whole >= 22
     for i in range(len(matches)):
         assert illegal_turns(network, matches.path(i)) == []

@@ -68,14 +68,14 @@ def test_too_few_fixes_give_the_default_sigma(method):
     assert (few.settings["sigma_m"], few.settings["sigma_from"], few.n_whole) == (own, DEFAULT, 1)
     enough = match(network, along(network, np.column_stack([np.append(x, 1580.0), np.full(20, 20.0)])), method)
     np.testing.assert_allclose(enough.settings["sigma_m"], 1.4826 * 20.0, rtol=1e-6)
-    # Trips off the network are reported, not an error.
+    # Trips outside the network are reported without an error.
     away = match(network, along(network, [(0, 9e5), (100, 9e5)]), method)
     assert (away.reasons, away.settings["sigma_from"]) == ({OUTSIDE: 1}, DEFAULT)
     assert match(network, Trips.from_lists([], []), method).settings["sigma_m"] == own
 
 
 def test_beta_is_at_least_sigma():
-    # Alternating sides of a straight street, 20 m off: a step of 100 m is 107.7 m straight.
+    # Fixes alternate between the sides of a straight street, 20 m away: steps of 100 m are 107.7 m long.
     network = street()
     fixes = np.column_stack([np.arange(50.0, 3050.0, 100.0), np.tile([20.0, -20.0], 15)])
     sigma_m, beta_m = estimate_noise(network, along(network, fixes))
@@ -84,7 +84,7 @@ def test_beta_is_at_least_sigma():
 
 
 def test_moving_back_slightly_is_not_driving():
-    # One of three steps goes 10 m back: nothing is driven then, and 10 m less than the line on the next.
+    # One of three steps is 10 m backward: its driven distance is 0, and the next is 10 m less than the straight line.
     network = street()
     x = 60.0 + np.cumsum(np.tile([50.0, 50.0, -10.0], 10))
     _, beta_m = estimate_noise(network, along(network, np.column_stack([x, np.zeros(30)])), thin_sigmas=0.0, rounds=1)
@@ -107,7 +107,7 @@ def test_settings_of_the_estimate_are_checked(given, expected):
 
 @METHODS
 def test_chatter_is_removed_for_both_methods(method):
-    # Forth, 40 m back and forth again: more than the noise limit, so that only U-turns explain it.
+    # Forward, 40 m backward and forward again: this exceeds the noise limit, so that U-turns are necessary.
     network = from_xy(
         [(20.0 * i, 0) for i in range(8)], [*range(7), *range(1, 8)], [*range(1, 8), *range(7)], u_turns=True
     )
@@ -119,7 +119,7 @@ def test_chatter_is_removed_for_both_methods(method):
     matches = match(network, trips, method, sigma_m=1.0, threads=1)
     assert matches.path(0).tolist() == [0, 1, 2, 3, 4, 5]
     assert illegal_turns(network, matches.path(0)) == []
-    # Fixes on removed segments lie on the opposite direction at the same place.
+    # Fixes on removed segments are assigned to the same position on the opposite segment.
     assert set(matches.fix_segment.tolist()) <= set(matches.path(0).tolist())
     east = network.plane.xy(trips.lat, trips.lon)[:, 0]
     np.testing.assert_allclose(20.0 * matches.fix_segment + matches.fix_along_m, east, rtol=0.0, atol=2.0)

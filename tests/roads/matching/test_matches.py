@@ -17,7 +17,7 @@ def street(n=40):
 
 
 def one_path(segments, n_fixes=3, confidence=0.9):
-    """A completely matched trip: its fixes lie on the first, the middle and the last segment, 4 m along."""
+    """Return a complete match; fixes are on the first, the middle and the last segment, 4 m from the start."""
     segments = np.asarray(segments)
     at = segments[np.linspace(0, segments.size - 1, n_fixes).astype(int)]
     piece = MatchedPiece(0, n_fixes - 1, segments, confidence)
@@ -29,7 +29,7 @@ def trips(lengths, **names):
 
 
 def four():
-    """Whole; cut in two; too short; with a cycle."""
+    """Return matches of four trips: complete, cut in two, too short, and with a cycle."""
     cut = TripMatch(
         (MatchedPiece(0, 1, np.arange(12), 0.8), MatchedPiece(3, 4, np.arange(20, 34), 0.7)),
         np.array([0, 11, -1, 20, 33]), np.array([4.0, 4.0, np.nan, 4.0, 4.0]), np.array([1.0, 1.0, np.nan, 1.0, 1.0]),

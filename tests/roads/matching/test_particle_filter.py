@@ -31,7 +31,7 @@ CENTRE = (41.15, -8.63)
 
 
 def town(u_turns: bool = False) -> RoadNetwork:
-    """A ladder of two streets with a bend, a dead end and a one-way street; nodes without alternatives make streets."""
+    """Return a ladder of two streets with a bend, a dead end and a one-way street; some have several segments."""
     xy = np.array([[0, 0], [60, 0], [95, 4], [120, 0], [60, 40], [90, 43], [120, 45], [180, 10]])
     both = [(0, 1), (1, 2), (2, 3), (1, 4), (4, 5), (5, 6), (3, 7), (6, 7)]
     pairs = [*both, *((b, a) for a, b in both), (6, 3)]
@@ -67,14 +67,14 @@ def test_many_particles_agree_with_the_exact_posterior(u_turns: bool):
     np.testing.assert_allclose(stretch.log_evidence, exact.log_evidence, atol=0.03)
     for t in range(len(FIXES)):
         drawn = np.bincount(stretch.drawn[t], minlength=network.n_segments) / settings.n_paths
-        # Drawn paths share particles, so that their shares vary more than independent draws.
+        # Sampled paths share particles, so that fractions vary more than for independent samples.
         np.testing.assert_allclose(drawn, exact.segments[t], atol=0.035)
     # The posterior is not degenerate.
     assert exact.segments[1:4].max() < 0.8
 
 
 def test_the_evidence_is_unbiased_with_few_particles():
-    """The evidence is unbiased with any number of particles if the weights are right."""
+    """With correct weights, the estimated evidence is unbiased for every number of particles."""
     network = town()
     settings = ParticleSettings(n_particles=8, n_paths=1, sigma_m=9.0, radius_m=500.0)
     exact = fine_roads.posterior(network, FIXES[:3], TIMES[:3], settings).log_evidence.sum()
@@ -90,7 +90,7 @@ def test_the_evidence_is_unbiased_with_few_particles():
 
 
 def test_particles_at_one_point_separate_at_a_junction():
-    """With particles as the outer index, systematic resampling would choose the same option for all."""
+    """With particles as the outer index, systematic resampling would assign all particles to one candidate."""
     network = town()
     roads, state, near = build_road_arrays(network), counter(2), np.arange(network.n_segments)
     cloud, _ = begin(roads, near[:1], np.array([30.0, 0.0]), 100, 1e-3, state)
@@ -205,7 +205,7 @@ def test_an_unreachable_fix_is_skipped():
 
 def test_a_long_detour_is_found_if_all_else_is_less_likely():
     network = town()
-    # Onto the near side and then onto the far one: the one-way street leads the other way, so only around by the tip.
+    # The one-way street leads in the other direction, so that the far side is reachable only around the tip.
     xy = np.array([[70.0, 1.0], [110.0, 2.0], [105.0, 44.0], [75.0, 42.0]])
     matches = match_trips(network, trips_at(xy, np.arange(4) * 12.0), sigma_m=3.0, detour_m=5.0)
     assert matches.whole.tolist() == [True]

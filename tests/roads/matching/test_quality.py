@@ -20,7 +20,7 @@ CENTRE = (41.15, -8.63)
 
 
 def street() -> RoadNetwork:
-    """Eight segments of 100 m eastward."""
+    """Return eight segments of 100 m, from west to east."""
     lat, lon = Plane(*CENTRE).degrees(np.column_stack([100.0 * np.arange(9), np.zeros(9)])).T
     return RoadNetwork.from_segments(lat, lon, np.arange(8), np.arange(1, 9), centre=CENTRE, length_m=np.full(8, 100.0))
 
@@ -124,7 +124,7 @@ def test_no_match_gives_nan_statistics():
 
 def test_unreadable_rows_are_not_trips_and_trimming_keeps_the_counts(tmp_path: Path):
     rows = ["trip,time,lat,lon"]
-    # A whole trip, one with a stop of five minutes halfway, and one that is too short.
+    # One complete trip, one with a stop of five minutes, and one that is too short.
     for trip, (least, most) in enumerate([(0, 800), (30, 700), (300, 400)]):
         for second, x in enumerate(range(least, most, 10)):
             lat, lon = Plane(*CENTRE).degrees([x, 0.0])

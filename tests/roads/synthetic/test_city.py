@@ -36,7 +36,7 @@ def lines(network, chosen):
 
 
 def streets_at_nodes(network):
-    """Number of streets at each node, in either direction."""
+    """Return the number of streets at each node, in either direction."""
     pairs = np.unique(np.sort(np.stack([network.tail, network.head], axis=1), axis=1), axis=0)
     return np.bincount(pairs.ravel(), minlength=network.n_nodes)
 
@@ -234,7 +234,7 @@ class TestDrivers:
         assert motorway[0] > 1.0 > 10.0 * max(motorway[1], motorway[2])
         assert street[1] > 2.0 * max(street[0], street[2])
         assert central[2] < 0.5 * min(central[0], central[1])
-        # Most trips of those who love the ring do not see it: the styles share routes.
+        # Most trips of the style "ring road" do not use the ring: the routes of the styles overlap.
         assert 0.2 < np.mean(counts[result.demos.labels == 0, 0] > 0.1) < 0.8
         assert avenue.min() > 0.5
 

@@ -26,7 +26,7 @@ def clean(city, demos):
 
 
 def errors(city, recording):
-    """Metres (n, 2) east and north between each fix and where it was really taken."""
+    """Return the errors (n, 2) of the fixes, in metres east and north of the true positions."""
     network, s = city.network, recording.segment
     start, end = network.node_xy[network.tail[s]], network.node_xy[network.head[s]]
     true = start + (recording.along_m / network.length_m[s])[:, None] * (end - start)
@@ -40,7 +40,7 @@ class TestDrive:
         points = shapely.points(network.plane.xy(clean.trips.lat, clean.trips.lon))
         np.testing.assert_allclose(shapely.distance(shapely.linestrings(ends), points), 0.0, atol=1e-6)
         along = shapely.line_locate_point(shapely.linestrings(ends), points)
-        # The flat map is off by 0.03 % at the edge of the city.
+        # The error of the planar projection is 0.03 % at the edge of the city.
         np.testing.assert_allclose(clean.along_m, along, rtol=5e-4, atol=1e-6)
 
     def test_fixes_follow_the_path_from_its_first_segment_to_its_last(self, city, demos, clean):
@@ -50,7 +50,7 @@ class TestDrive:
             seen = clean.segment[rows]
             assert (seen[0], seen[-1]) == (demo.states[0], demo.states[-1])
             begin = np.cumsum(city.network.length_m[demo.states]) - city.network.length_m[demo.states]
-            # Where a path passes a segment twice, either place may be meant; the driven ones ascend.
+            # If a path passes a segment twice, the position is ambiguous; driven distances are ascending.
             place = [
                 begin[np.flatnonzero(demo.states == s)] + a for s, a in zip(seen, clean.along_m[rows], strict=True)
             ]
@@ -112,9 +112,9 @@ class TestNoise:
         np.testing.assert_allclose(error.std(axis=0), 10.0, rtol=0.03)
         np.testing.assert_allclose(error.mean(axis=0), 0.0, atol=0.4)
         assert abs(np.corrcoef(error.T)[0, 1]) < 0.04
-        # Independent from one fix to the next.
+        # Errors of consecutive fixes are independent.
         assert abs(np.corrcoef(error[1:, 0], error[:-1, 0])[0, 1]) < 0.04
-        # 68.3 and 95.4 % of a normal law lie within one and two standard deviations.
+        # For a normal distribution, 68.3 and 95.4 % lie within one and two standard deviations.
         np.testing.assert_allclose(np.mean(np.abs(error) < 10.0), 0.683, atol=0.015)
         np.testing.assert_allclose(np.mean(np.abs(error) < 20.0), 0.954, atol=0.01)
 
@@ -135,10 +135,10 @@ class TestNoise:
         within[result.trips.offsets[:-1]] = False
         now, before = error[within], error[np.flatnonzero(within) - 1]
         np.testing.assert_allclose(error.std(axis=0), 8.0, rtol=0.1)
-        # It loses a factor e in a minute.
+        # The correlation decreases by a factor of e per minute.
         lag = (now * before).sum() / (before**2).sum()
         np.testing.assert_allclose(lag, np.exp(-3.0 / 60.0), atol=0.01)
-        # Another trip, another error.
+        # Errors of different trips are independent.
         first, last = error[result.trips.offsets[1:-1]], error[result.trips.offsets[1:-1] - 1]
         assert abs((first * last).sum() / (last**2).sum()) < 0.3
 

@@ -40,13 +40,13 @@ def test_skipped_trips_and_notes_are_kept():
 
 
 def along(*x: float, y: float = 0.0, time_s: list[float] | None = None) -> Trips:
-    """One trip at metres east of a point in Porto."""
+    """Return one trip with fixes at the given metres east of a point in Porto."""
     lat, lon = PLANE.degrees(np.column_stack([x, np.full(len(x), y)])).T
     return Trips.from_lists([lat], [lon], None if time_s is None else [time_s])
 
 
 def pieces(result: CleanedTrips) -> list[list[int]]:
-    """The fixes of each piece, by their place in the input."""
+    """Return the indices of the fixes of each piece among the input fixes."""
     return [result.fix[a:b].tolist() for a, b in zip(result.trips.offsets[:-1], result.trips.offsets[1:], strict=True)]
 
 
@@ -93,7 +93,7 @@ def test_jumps_are_cut_or_bridged():
     assert (result.cuts, result.dropped, result.whole.tolist()) == ({JUMP: 1}, {}, [False, False])
     bridged = clean(along(*x), bridge_jumps=True)
     assert (len(bridged), bridged.dropped, bridged.cuts) == (1, {OUTLIER: 1}, {})
-    # Too far for any time that dropping could give.
+    # The distance is too large for every time difference that results from dropping fixes.
     x = [*np.arange(0.0, 3000.0, 300.0), *np.arange(30_000.0, 33_000.0, 300.0)]
     assert clean(along(*x), bridge_jumps=True).cuts == {JUMP: 1}
 
@@ -146,7 +146,7 @@ def test_first_and_last_fix_of_a_stop_are_kept():
     assert (result.dropped, result.whole.tolist()) == ({STANDING: 3}, [True])
     assert result.trips[0][2][3:5].tolist() == [45.0, 105.0]
     assert clean(along(*x), stop_radius_m=0.0).dropped == {}
-    # A minute of standing, and then another trip.
+    # A stop of one minute, followed by another trip.
     split = clean(along(*x), split_stops_s=59.0, min_fixes=3)
     assert (pieces(split), split.cuts) == ([[0, 1, 2, 3], [7, 8, 9, 10]], {STOP: 1})
     assert clean(along(*x), split_stops_s=60.0).cuts == {}
@@ -180,7 +180,7 @@ def test_fixes_outside_the_network_are_cut():
     assert (result.dropped, result.cuts, result.whole.tolist()) == ({OUTSIDE: 2}, {LEFT: 1}, [False, False])
     assert clean(along(*x), NETWORK, margin_m=900.0).dropped == {}
     assert clean(along(*x)).dropped == {}
-    # An outlier outside is an outlier: it does not cut.
+    # An outlier outside the network does not cut the trip.
     x = np.arange(-3000.0, 0.0, 300.0)
     x[4] = 90_000.0
     assert clean(along(*x), NETWORK).dropped == {OUTLIER: 1}
@@ -222,7 +222,7 @@ def test_nothing_to_clean():
 
 
 def cheapest(x: np.ndarray, most: int, bridge: bool) -> float:
-    """The least cost of all ways to drop fixes, by trying each."""
+    """Return the minimum cost over all subsets of dropped fixes, by enumeration."""
     n, jump = x.size, most // 2 + 1
 
     def far(a: int, b: int) -> bool:
@@ -250,9 +250,9 @@ def cheapest(x: np.ndarray, most: int, bridge: bool) -> float:
     bridge=st.booleans(),
 )
 def test_bridging_drops_the_fewest_fixes(x, most, bridge):
-    """A random walk in steps of 101 m, most of which are impossible."""
+    """Return a random walk with steps of 101 m, most of which are impossible."""
     metres = 101.0 * np.array(x) + np.arange(len(x))
-    # Without gaps in time, however many are dropped in a row.
+    # There are no time gaps, even if many consecutive fixes are dropped.
     result = clean(along(*metres), max_outliers=most, bridge_jumps=bridge, max_gap_s=1e9, **ALL)
     cost = result.dropped.get(OUTLIER, 0) + (most // 2 + 1) * result.cuts.get(JUMP, 0)
     assert cost == cheapest(metres, most, bridge)

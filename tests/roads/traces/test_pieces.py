@@ -18,7 +18,7 @@ PLANE = Plane(41.15, -8.63)
 
 
 def lines(*xs: np.ndarray, **known) -> Trips:
-    """Trips at metres east of a point."""
+    """Return trips with fixes at the given metres east of a point."""
     points = [PLANE.degrees(np.column_stack([x, np.zeros(len(x))])) for x in xs]
     return Trips.from_lists([p[:, 0] for p in points], [p[:, 1] for p in points], **known)
 
@@ -71,7 +71,7 @@ def test_cleaned_trips_stay_cut_in_a_file(tmp_path):
     assert (cleaned.lengths.tolist(), cleaned.pieces.tolist()) == ([10, 15, 15], [0, 1, 2])
     cleaned.to_parquet(tmp_path / "cleaned.parquet")
     assert read_trips(tmp_path / "cleaned.parquet") == cleaned
-    # Pieces that are cut again are renumbered, others keep their numbers.
+    # Only pieces that are cut again are renumbered.
     assert clean(cleaned).trips == cleaned
     assert clean(cleaned[1:]).trips == cleaned[1:]
     again = mask_zones(cleaned, [(*points[15], 200.0)])
@@ -91,7 +91,7 @@ def test_a_table_of_pieces_in_any_order(tmp_path):
     }
     pq.write_table(pa.table(table), tmp_path / "a.parquet")
     trips = quietly(tmp_path / "a.parquet")
-    # Trip a of y is another than trip a of x, whose two pieces stay under one id.
+    # Trip a of y differs from trip a of x; the two pieces of the latter keep a common id.
     assert trips.ids.tolist() == ["a", "a", "b", "a#2"]
     assert trips.pieces.tolist() == [1, 0, 0, 2]
     assert [lat.tolist() for lat, _, _ in trips] == [[41.4, 41.5], [41.1, 41.2], [42.0], [43.0]]

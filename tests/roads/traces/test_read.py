@@ -88,7 +88,7 @@ def test_polylines_in_parquet(tmp_path, kind):
     elif kind == "names":
         column = pa.array([None if x is None else [{"lng": lon, "lat": lat} for lon, lat in x] for x in lines])
     else:
-        # A gap takes the slow way: a number that is not there.
+        # A missing number is parsed by the JSON parser.
         column = pa.array(
             [*lines, [[None, 41.0], *LINE]] if kind == "gaps" else lines, pa.list_(pa.list_(pa.float64()))
         )
@@ -120,7 +120,7 @@ def test_fix_rows_in_any_order(tmp_path, suffix):
         pq.write_table(pa.table(columns), path)
     with pytest.warns(SkippedTripsWarning, match="not in order of time, sorted: 1"):
         trips = read_trips(path)
-    # Trip 1 of y is another than trip 1 of x.
+    # Trip 1 of y and trip 1 of x are different trips.
     assert (trips.ids.tolist(), trips.groups.tolist()) == (["1", "1#2", "2"], ["x", "y", "x"])
     assert [lat.tolist() for lat, _, _ in trips] == [[41.1, 41.2, 41.3], [42.0, 42.1], [43.0]]
     assert [lon.tolist() for _, lon, _ in trips] == [[-8.1, -8.2, -8.3], [-9.0, -9.1], [-7.0]]
@@ -161,7 +161,7 @@ def test_gpx(tmp_path, version, zipped):
     assert trips.time_s.tolist() == [start, start + 10, 0.0, 3.0, start + 0.5]
     assert reasons(trips) == {"day:2.1": "it has no fixes"}
     assert trips.notes == {
-        "trips without times, counted in steps": 1,
+        "trips without times, read with a constant time step": 1,
         "fixes without latitude, longitude or time, dropped": 1,
     }
 
@@ -180,7 +180,7 @@ def test_a_folder_and_a_list_of_files(tmp_path):
     assert quietly([folder / "b.csv", folder / "a.gpx"]).ids.tolist() == ["a", "a:1.1", "a:1.2", "a:2.2"]
     some = quietly([folder / "b.csv", folder / "none.csv"])
     assert some.ids.tolist() == ["a"]
-    assert reasons(some)["none.csv"].endswith("does not exist. Pass a file of trips, or a folder of them.")
+    assert reasons(some)["none.csv"].endswith("does not exist. Pass a file or a folder of trips.")
     with raises(MissingFile, parameter="path"):
         read_trips(folder / "none.csv")
     with raises(InvalidFile, parameter="path"):
@@ -339,7 +339,7 @@ def test_names_after_an_unclosed_quote_are_unchanged(tmp_path):
     trips = quietly(csv_file(tmp_path, *fixes[:6], "", "é,7", *fixes[6:], head="trip,driver,time,lat,lon"))
     assert (trips.ids.tolist(), trips.groups.tolist(), trips.lengths.tolist()) == ([1], ["José Å"], [7])
     assert [(skip.id, skip.row, skip.trip) for skip in trips.skipped] == [("é", -1, False), ("1", 3, False)]
-    # What is too long for a cell of Python's reader costs itself only.
+    # Only the row with a cell beyond the size limit of the csv module is skipped.
     fixes[5] = "1," + "é" * 140_000
     trips = quietly(csv_file(tmp_path, *fixes, head="trip,driver,time,lat,lon"))
     assert (trips.lengths.tolist(), [skip.row for skip in trips.skipped]) == ([6], [-1, 3])
@@ -421,7 +421,7 @@ def test_truncated_or_empty_files_are_rejected(tmp_path):
         (zipped[: len(zipped) // 2], "[Tt]runcated"),
         (b"", "empty"),
         (gzip.compress(b""), "empty"),
-        (b"PAR1" + data[:100], "damaged"),
+        (b"PAR1" + data[:100], "corrupted"),
         (b"<gpx><trk><trkseg>", "not a GPX file"),
         (b"<gpx></gpx>", "no track"),
         (b"<html></html>", "<html>"),
@@ -436,7 +436,7 @@ def test_truncated_or_empty_files_are_rejected(tmp_path):
         read_trips(cut)
     with pytest.raises(FileNotFoundError):
         read_trips(tmp_path / "absent.csv")
-    # Text that is cut off loses one trip.
+    # In truncated text, only the last trip is lost.
     cut = tmp_path / "cut.csv"
     cut.write_bytes(data[: len(data) // 2])
     trips = quietly(cut)
@@ -475,7 +475,7 @@ def test_truncated_gpx_keeps_every_complete_point(tmp_path, cut, lat, ids):
 
 
 @pytest.mark.parametrize("damage", ["cut", "block"])
-def test_damaged_gzip_of_gpx_keeps_earlier_points(tmp_path, damage):
+def test_corrupted_gzip_of_gpx_keeps_earlier_points(tmp_path, damage):
     rng = np.random.default_rng(0)
     points = "".join(f'<trkpt lat="{lat}" lon="{lon}"/>' for lat, lon in rng.uniform(0, 80, (20_000, 2)))
     text = f"<gpx><trk><trkseg>{points}</trkseg></trk></gpx>".encode()
@@ -512,7 +512,7 @@ def test_milliseconds_beside_a_blank_time_are_not_dates(tmp_path):
     assert trips.time_s.tolist() == [1512010801.0, 1512010802.0]
 
 
-# The fast reader of polylines
+# Compiled parser of polylines
 
 
 NUMBERS = st.one_of(

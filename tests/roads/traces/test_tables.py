@@ -68,8 +68,8 @@ def test_decimal_commas_are_counted(tmp_path):
         (PLAIN.partition("\n")[2], "1, 2013-07-01 00:00:00, 41.15"),
         ("trip,when\n1,2\n", "trip, when"),
         ("\n" + PLAIN, "empty"),
-        (PLAIN.encode("utf-16-le"), "zero bytes"),
-        (bytes(range(256)) * 9, "zero bytes"),
+        (PLAIN.encode("utf-16-le"), "null bytes"),
+        (bytes(range(256)) * 9, "null bytes"),
         (b'"' + b"x" * 200_000, "field larger than"),
         ("id,time,lat,lon\n1,0,41,-8\n", "column 'id'"),
         ("trajectory,lat,lon\n1,41,-8\n", "'trajectory'"),
@@ -89,7 +89,7 @@ def test_ambiguous_id_column_follows_the_given_role(tmp_path):
     path.write_text("id,lat,lon\n1,41.1,-8.1\n2,41.2,-8.2\n", encoding="utf-8")
     assert read_trips(path, columns={"trip": "id"}).lengths.tolist() == [1, 1]
     assert read_trips(path, columns={"trip": None}).lengths.tolist() == [2]
-    # Beside a polyline, an id is the trip's.
+    # In a table of polylines, an id is a trip id.
     path.write_text('id,lat,polyline\nx7,0,"[[-8.1,41.1]]"\n', encoding="utf-8")
     assert read_trips(path).ids.tolist() == ["x7"]
     path.write_text('trip,trajectory\nx7,"[[-8.1,41.1]]"\n', encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Trips: checked once, read-only, selected, joined and compared."""
+"""`Trips`: validation, immutability, selection, concatenation and comparison."""
 
 from pathlib import Path
 

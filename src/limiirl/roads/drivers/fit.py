@@ -29,7 +29,7 @@ _MOST_INTENTS, _FOLDS = 6, 5
 _BOUNDS = (-10.0, 0.0)
 # The partition function of paths to a destination is finite only if cycles, which are short in cities, cost enough.
 _DESTINATION_BOUNDS = (-50.0, 0.0)
-# Mean change of responsibilities at which EM stops; 1e-6, as in the paper, needs many more iterations.
+# Mean change in responsibilities at which EM stops; 1e-6, as in the paper, needs many more iterations.
 _TOLERANCE = 1e-3
 # Truncated M-steps with L-BFGS, as in the paper; a Hessian of a city costs more than fifty gradients.
 _M_STEP: dict[str, Any] = {"solver": "lbfgs", "gtol": 1e-3, "max_evaluations": 50}
@@ -179,7 +179,7 @@ def _select(
     blocks = drivers if by_driver or whole is not None else len(kept)
     folds = min(_FOLDS, blocks) if blocks > 1 else 0
     if by_driver and folds:
-        most = min(most, drivers - -(-drivers // folds))  # number of training drivers of the largest fold
+        most = min(most, drivers - -(-drivers // folds))  # number of training drivers if the largest fold is held out
     return select_intents(
         mdp,
         kept,

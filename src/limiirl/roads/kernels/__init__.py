@@ -1,1 +1,1 @@
-"""Compiled loops of the road package: spatial index, routing, map matching, GPS cleaning. Its modules are its face."""
+"""Numba kernels of the road package: spatial index, routing, map matching and GPS cleaning; import its modules."""

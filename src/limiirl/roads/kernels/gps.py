@@ -7,6 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from limiirl._typing import BoolArray, FloatArray, Int8Array, IntArray
+from limiirl.roads.geometry import ECCENTRICITY2, SEMI_MAJOR_M
 
 KEPT, SWAPPED, SAME_TIME, OUTLIER, OUTSIDE, STANDING, FEW, SHORT = range(8)
 """Outcomes of cleaning for a fix."""
@@ -28,9 +29,6 @@ class CleaningLimits(NamedTuple):
     bridge_jumps: bool
 
 
-_SEMI_MAJOR_M = 6_378_137.0
-_FLATTENING = 1.0 / 298.257223563
-_ECCENTRICITY2 = _FLATTENING * (2.0 - _FLATTENING)
 _RADIAN = np.pi / 180.0
 
 
@@ -38,9 +36,9 @@ _RADIAN = np.pi / 180.0
 def metres(lat: float, lon: float, to_lat: float, to_lon: float) -> float:
     """Return the distance between two points, like `limiirl.roads.geometry.distance_m`."""
     middle = 0.5 * (lat + to_lat) * _RADIAN
-    squared = 1.0 - _ECCENTRICITY2 * np.sin(middle) ** 2
-    across = _SEMI_MAJOR_M / np.sqrt(squared)
-    along = across * (1.0 - _ECCENTRICITY2) / squared
+    squared = 1.0 - ECCENTRICITY2 * np.sin(middle) ** 2
+    across = SEMI_MAJOR_M / np.sqrt(squared)
+    along = across * (1.0 - ECCENTRICITY2) / squared
     difference = ((to_lon - lon + 180.0) % 360.0 - 180.0) * _RADIAN
     return float(np.hypot(along * (to_lat - lat) * _RADIAN, across * np.cos(middle) * difference))
 
@@ -58,19 +56,9 @@ def clean_fixes(
     lat: FloatArray, lon: FloatArray, time_s: FloatArray, offsets: IntArray, outside: BoolArray, fate: Int8Array,
     cut: Int8Array, limits: CleaningLimits,
 ) -> None:  # fmt: skip
-    """Determine the outcome for every fix, and the cuts between pieces.
+    """Write the outcome for every fix to `fate` (n,), and the cuts between pieces to `cut` (n,).
 
-    Parameters
-    ----------
-    lat, lon, time_s : (n,)
-        Concatenated fixes of all trips.
-    offsets : (N + 1,)
-        Trip i has the fixes ``offsets[i]:offsets[i + 1]``.
-    outside : (n,) bool
-        True for fixes outside the network.
-    fate, cut : (n,) int8
-        Output; initially KEPT (or SWAPPED) and NO_CUT.
-    limits : CleaningLimits
+    Initially, `fate` is KEPT or SWAPPED, and `cut` is NO_CUT. `outside` (n,) is True for fixes outside the network.
     """
     track, longest = Track(lat, lon, time_s), 0
     for i in range(offsets.size - 1):
@@ -229,21 +217,8 @@ _POWERS = 10.0 ** np.arange(_MOST_DIGITS + 1)
 def read_polylines(text: Byte, begin: IntArray) -> tuple[FloatArray, IntArray, IntArray]:
     """Parse polylines of the form ``[[x, y], [x, y], ...]``, with decimal numbers of at most 15 digits.
 
-    Texts of any other form are listed for a JSON parser.
-
-    Parameters
-    ----------
-    text : (b,) uint8
-        Concatenated texts, in ASCII or UTF-8.
-    begin : (N + 1,) int64
-        Text i is ``text[begin[i]:begin[i + 1]]``.
-
-    Returns
-    -------
-    xy, counts : (n, 2), (N,) int64
-        Concatenated points, and number of points per text.
-    odd : (k,) int64
-        Texts that were not parsed; their count is 0.
+    Text i is ``text[begin[i]:begin[i + 1]]``, in ASCII or UTF-8. Returns the concatenated points (n, 2), the number of
+    points per text (N,), and the indices (k,) of texts that have another form, whose number of points is 0.
     """
     n = begin.size - 1
     xy = np.empty((text.size // 6 + 1, 2))  # "[1,2]," is the shortest pair
@@ -262,7 +237,7 @@ def read_polylines(text: Byte, begin: IntArray) -> tuple[FloatArray, IntArray, I
 
 @njit(cache=True, nogil=True)
 def _parse_pairs(text: Byte, at: int, end: int, xy: FloatArray, first: int) -> int:
-    """Parse one polyline into ``xy[first:]``; return the number of points, or -1 if the form is different."""
+    """Parse one polyline into ``xy[first:]``; return the number of points, or -1 if the text has another form."""
     at = _skip_space(text, at, end)
     while end > at and text[end - 1] <= 32:
         end -= 1
@@ -295,7 +270,7 @@ def _skip_space(text: Byte, at: int, end: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _skip_sign(text: Byte, at: int, end: int, wanted: int) -> int:
-    """Return the position after a character and the spaces around it, or -1 if it is missing."""
+    """Return the position after a character and its surrounding spaces, or -1 if the character is missing."""
     if at < 0:
         return -1
     at = _skip_space(text, at, end)
@@ -306,7 +281,7 @@ def _skip_sign(text: Byte, at: int, end: int, wanted: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _parse_number(text: Byte, at: int, end: int) -> tuple[int, float]:
-    """Parse a decimal number; return the position after it (-1 if it is missing or too long) and the value."""
+    """Parse a decimal number; return the position after it (-1 if the number is missing or too long) and its value."""
     if at < 0 or at >= end:
         return -1, 0.0
     negative = text[at] == _MINUS

@@ -37,7 +37,7 @@ class HmmModel(NamedTuple):
 
 
 class ThinnedTrip(NamedTuple):
-    """Fixes that the model uses: metres east and north, seconds, and indices among all fixes of the trip."""
+    """Fixes that are used: metres east and north, seconds, and indices among all fixes of the trip."""
 
     x: FloatArray
     y: FloatArray
@@ -70,7 +70,7 @@ def thin(x: FloatArray, y: FloatArray, time_s: FloatArray, gap_m: float) -> Thin
 
 
 @njit(cache=True, nogil=True)
-def lay(index: GridIndex, roads: Streets, trip: ThinnedTrip, model: HmmModel) -> CandidateLayers:
+def collect_candidates(index: GridIndex, roads: Streets, trip: ThinnedTrip, model: HmmModel) -> CandidateLayers:
     """Return the candidates of each fix; a layer is empty if no segment is within the maximum radius."""
     most, n = model.most, trip.x.size
     ptr = np.zeros(n + 1, dtype=np.int64)
@@ -107,7 +107,7 @@ def emission(layers: CandidateLayers, model: HmmModel, a: int) -> float:
 
 @njit(cache=True, nogil=True)
 def _mark(layers: CandidateLayers, j: int, wanted: Any, value: bool) -> int:
-    """Set the goal mask for the streets of a layer; return the number of changes."""
+    """Set the goal mask of the streets of a layer to `value`; return the number of changed entries."""
     changed = 0
     for b in range(layers.ptr[j], layers.ptr[j + 1]):
         changed += wanted[layers.street[b]] != value
@@ -173,10 +173,8 @@ def link(problem: MatchingProblem, i: int, j: int, delta: FloatArray, out: Any) 
 
 @njit(cache=True, nogil=True)
 def _prefer(layers: CandidateLayers, a: int, score: float, b: int, other: float) -> bool:
-    """Return True if candidate a is better than b; ties (up to rounding) are broken in favour of the lower segment.
-
-    Ties are common, because the end of a segment and the start of its successor are the same point.
-    """
+    """Return True if candidate a is better than b; ties (up to rounding) are broken in favour of the lower segment."""
+    # Ties are common, because the end of a segment and the start of its successor are the same point.
     if score == other or abs(score - other) <= _TIE:
         return layers.segment[a] < layers.segment[b]
     return score > other
@@ -205,16 +203,8 @@ def follow(
     """Run the Viterbi recursion from a nonempty layer until no transition is possible.
 
     An unreachable fix may be an outlier, and so may the fix before it. Therefore up to `max_skips` unreachable fixes
-    are skipped; if this fails, the fix before them is skipped instead.
-
-    Returns
-    -------
-    chain : (n,)
-        Layers of the piece.
-    ptr : (n,)
-        Position in `links` of the transition matrix into each layer.
-    links : float64
-        Transition log-probabilities of all matrices in row-major order.
+    are skipped; if this fails, the fix before them is skipped instead. Returns the layers (n,) of the piece, the
+    position (n,) of the transition matrix into each layer, and the concatenated matrices of log-probabilities.
     """
     layers, model = problem.layers, problem.model
     n_layers = layers.ptr.size - 1
@@ -341,14 +331,8 @@ def _extend(path: IntArray, n: int, items: Any, low: int, high: int) -> tuple[In
 def trace(problem: MatchingProblem, chain: IntArray, chosen: IntArray) -> tuple[IntArray, IntArray, float]:
     """Connect the chosen candidates by shortest paths.
 
-    Returns
-    -------
-    path : (k,)
-        Segments; consecutive ones are connected by a legal turn.
-    upto : (n,)
-        Index in `path` that is reached at each layer; nondecreasing.
-    reach : float
-        Distance driven along the last street, in metres from its start.
+    Returns the path (k,) of segments, the index (n,) in the path that is reached at each layer (nondecreasing), and the
+    distance driven along the last street, in metres from its start.
     """
     roads, layers, trip, model, router = problem
     path, n, upto = np.empty(4 * chain.size + 16, dtype=np.int64), 1, np.zeros(chain.size, dtype=np.int64)
@@ -447,19 +431,12 @@ def match_trip(
 ) -> tuple[Any, Any, Any, Any, Any, Any, Any, Any]:
     """Match one trip of n fixes.
 
-    Returns
-    -------
-    segments, offsets
-        Concatenated paths of the pieces.
-    span, confidence : (pieces, 2), (pieces,)
-        First and last fix, and confidence, of each piece.
-    fix_segment, fix_along_m, fix_distance_m : (n,)
-        Position of each fix; -1 and NaN if unmatched.
-    lost : (3,) int64
-        Numbers of layers without candidates, of skipped layers within pieces, and of dropped pieces with one layer.
+    Returns the concatenated paths of the pieces and their offsets; the first and the last fix (pieces, 2) and the
+    confidence (pieces,) of each piece; the segment, position and distance (n,) of each fix (-1 and NaN for unmatched
+    fixes); and the numbers (3,) of layers without candidates, skipped layers in pieces, and pieces with one layer.
     """
     trip = thin(x, y, time_s, model.thin_m)
-    layers = lay(index, roads, trip, model)
+    layers = collect_candidates(index, roads, trip, model)
     problem = MatchingProblem(roads, layers, trip, model, router)
     delta, back = np.empty(layers.segment.size), np.empty(layers.segment.size, dtype=np.int64)
     segments, n_layers = np.empty(0, dtype=np.int64), trip.x.size
@@ -494,15 +471,10 @@ def match_trip(
 
 @njit(cache=True, nogil=True)
 def path_progress(path: IntArray, length: FloatArray, segment: IntArray, along: FloatArray) -> FloatArray:
-    """Return the driven distance (k,) from the start of a path to each fix; NaN if unmatched.
+    """Return the driven distance (k,) from the start of a path (n,) to each fix; NaN for unmatched fixes.
 
-    Parameters
-    ----------
-    path, length : (n,) int64, (S,)
-        Segments in order, and the lengths of all segments.
-    segment, along : (k,)
-        Positions of the fixes, in order; -1 if unmatched. A fix that is not on the remaining path, because of noise,
-        has the distance of the previous fix.
+    `length` (S,) has the lengths of all segments; `segment` (-1 for unmatched fixes) and `along` (k,) are the positions
+    of the fixes. A fix that is not on the remaining path, because of noise, has the distance of the previous fix.
     """
     progress = np.full(segment.size, np.nan)
     at, start, last = 0, 0.0, 0.0

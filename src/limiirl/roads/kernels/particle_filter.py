@@ -10,11 +10,10 @@ probability of a fix is normal around the position, with standard deviation sigm
 the distance between the fixes by more than `detour` are searched only if all other paths together are less likely than
 an upper bound on the probability of one of them.
 
-One bounded search serves all particles on a street. A proposal is a pair of a particle and a segment near the next fix.
-Its weight is the emission probability, integrated over the segment, times the transition density at the point nearest
-to the fix. N pairs are sampled by systematic resampling (an almost fully adapted auxiliary particle filter). The point
-on the segment is sampled from the truncated normal emission, and the importance weight corrects for the transition
-density at this point.
+A proposal is a pair of a particle and a segment near the next fix. Its weight is the emission probability, integrated
+over the segment, times the transition density at the point nearest to the fix. N pairs are sampled by systematic
+resampling (an almost fully adapted auxiliary particle filter). The point on the segment is sampled from the truncated
+normal emission, and the importance weight corrects for the transition density at this point.
 """
 
 import math
@@ -30,7 +29,7 @@ from limiirl.roads.kernels.routing import Router, Streets, spread, streets_betwe
 from limiirl.roads.kernels.spatial_index import GridIndex, near_growing
 
 _ROOT_HALF = math.sqrt(0.5)
-# Number of standard deviations beyond which the normal tail probability (1e-300) underflows.
+# Number of standard deviations beyond which the normal tail probability underflows (1e-300).
 FARTHEST = 37.0
 
 
@@ -145,9 +144,7 @@ class ParticleStep(NamedTuple):
     """Transition between the clouds of two fixes."""
 
     group: IntArray  # (N,): row of `reach` for each particle's street
-    reach: (
-        FloatArray  # (U, C): metres from the start of each street of the first cloud to each candidate, inf if too far
-    )
+    reach: FloatArray  # (U, C): metres from the start of each street to each candidate; inf if it is too far
     pace: Pace
     log_evidence: float  # log-density of the second fix given the previous ones; -inf if no particle survives
 
@@ -168,7 +165,6 @@ def density(d: float, g: float, pace: Pace) -> float:
 
 @njit(cache=True, nogil=True)
 def _set_position(roads: RoadArrays, cloud: ParticleCloud, j: int, segment: int, along: float) -> None:
-    """Set the position of particle j."""
     cloud.segment[j], cloud.along[j], cloud.street[j] = segment, along, roads.streets.street[segment]
     cloud.position[j] = roads.streets.start_m[segment] + along
     fraction = along / roads.length[segment]
@@ -255,7 +251,7 @@ def begin(
 def driven_distance(position: float, start: float, same_street: bool, same_segment: bool, reach: float) -> float:
     """Return the route distance from a position on a street to the start of a segment.
 
-    It is negative for the segment of the position itself: cycles back to this segment are not considered.
+    The distance is negative if the position is on the segment: cycles back to this segment are not considered.
     """
     if same_street and (same_segment or start >= position):
         return start - position
@@ -266,7 +262,7 @@ def driven_distance(position: float, start: float, same_street: bool, same_segme
 def _reach(
     roads: RoadArrays, cloud: ParticleCloud, segments: IntArray, limit: float, router: Router
 ) -> tuple[IntArray, FloatArray]:
-    """Group the particles by street, and search once per street; return `group` and `reach` of `ParticleStep`."""
+    """Run one search per street of the particles; return `group` and `reach` of `ParticleStep`."""
     n, streets, work = cloud.segment.size, roads.streets, router.work
     group, source, farthest, n_groups = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64), np.zeros(n), 0
     for i in range(n):
@@ -311,8 +307,8 @@ def _options(
 ) -> tuple[FloatArray, FloatArray]:  # fmt: skip
     """Return the proposal weights (C + 1, N), with zeros in the last row (no movement), and the transition densities.
 
-    The densities are those at the nearest points. The distance limit is not applied to them, because a part of the
-    segment may be within the limit even if its nearest point is beyond it.
+    The densities are evaluated at the points nearest to the fix, without the distance limit: another part of the
+    segment may be within the limit even if this point is beyond it.
     """
     n, n_options = cloud.segment.size, segments.size
     proposal, by = np.zeros((n_options + 1, n)), np.ones((n_options + 1, n))
@@ -344,14 +340,8 @@ def advance(
 ) -> tuple[ParticleCloud, ParticleStep]:  # fmt: skip
     """Move the particles to the next fix; the log evidence of the step is -inf if no particle can reach it.
 
-    Parameters
-    ----------
-    segments : (C,) int64
-        Candidates near the next fix.
-    fixes : (2, 2)
-        Projected positions of the current and the next fix.
-    dt : float
-        Seconds between the fixes, positive.
+    `segments` (C,) are the candidates near the next fix, `fixes` (2, 2) the projected positions of the current and the
+    next fix, and `dt` > 0 the seconds between them.
     """
     n, n_options, sigma, to = cloud.segment.size, segments.size, motion.sigma, fixes[1]
     straight = math.hypot(fixes[1, 0] - fixes[0, 0], fixes[1, 1] - fixes[0, 1])
@@ -396,7 +386,7 @@ def advance(
 
 
 class FilterEffort(NamedTuple):
-    """Sizes and limits of the filter."""
+    """Numbers of particles and paths, and limits of the search."""
 
     n_particles: int
     n_paths: int  # number of paths sampled by backward simulation
@@ -472,8 +462,8 @@ def draw_paths(
 def decide(clouds: list[ParticleCloud], chosen: IntArray) -> tuple[IntArray, FloatArray]:
     """Return segments (T,) and positions in metres (T,) that maximise the expected number of correctly matched fixes.
 
-    This is the sum over fixes of the fraction of sampled paths on the segment. Only transitions that occur in a sampled
-    path are allowed.
+    This expected number is the sum over fixes of the fraction of sampled paths on the segment. Only transitions that
+    occur in a sampled path are allowed.
     """
     n_fixes, n_paths = chosen.shape
     state, share = np.empty((n_fixes, n_paths), dtype=np.int64), np.zeros((n_fixes, n_paths))
@@ -520,12 +510,8 @@ def filter_fixes(
 ) -> tuple[list[ParticleCloud], list[ParticleStep], list[int], list[float], int]:
     """Run the filter from the first fix until all particles are lost or the trip ends.
 
-    Returns
-    -------
-    clouds, steps, used, log_evidence
-        Particles, transitions, indices and log evidence of the used fixes; empty if no road is near the first fix.
-    following : int
-        Fix from which to restart.
+    Returns the particles, transitions, indices and log evidence of the used fixes (no particles if no road is near the
+    first fix), and the fix from which to restart.
     """
     roads, grid, motion, effort, router = problem
     near_by = _near(grid, fixes[0], effort)
@@ -559,7 +545,7 @@ def filter_fixes(
 
 
 class MatchedStretch(NamedTuple):
-    """Result for the k fixes of one contiguous path."""
+    """Match of the k fixes of one contiguous path."""
 
     used: IntArray  # (k,): indices of the fixes
     segment: IntArray  # (k,): matched segments
@@ -591,14 +577,8 @@ def match_trip(
 ) -> tuple[IntArray, FloatArray, IntArray, IntArray]:
     """Match all fixes of one trip.
 
-    Returns
-    -------
-    segment, along : (T,)
-        Segment of each fix, -1 if it was skipped, and metres from the start of the segment.
-    piece : (T,) int64
-        Index of the contiguous path of the fix, -1 if it was skipped.
-    drawn : (T, M) int64
-        Segments of the sampled paths; -1 if the fix was skipped.
+    Returns the segment (T,) of each fix, the metres (T,) from the start of the segment, the index (T,) of the piece,
+    and the segments (T, M) of the sampled paths. The integers are -1 for skipped fixes.
     """
     segment, piece = np.full(times.size, -1), np.full(times.size, -1)
     along, drawn = np.zeros(times.size), np.full((times.size, problem.effort.n_paths), -1)
@@ -617,12 +597,7 @@ def match_trip(
 def join(roads: RoadArrays, segment: IntArray, piece: IntArray, router: Router) -> tuple[IntArray, IntArray, IntArray]:
     """Connect the segments (T,) of each piece by shortest paths.
 
-    Returns
-    -------
-    path, ptr : (n,) int64, (pieces + 1,) int64
-        Concatenated segments of the pieces.
-    upto : (T,) int64
-        Position of each fix in `path`.
+    Returns the concatenated paths (n,), their offsets (pieces + 1,), and the position (T,) of each fix in the paths.
     """
     streets, path, ptr, before, upto = roads.streets, [np.int64(0)], [0], -1, np.full(segment.size, -1)
     path.pop()
@@ -649,7 +624,7 @@ def join(roads: RoadArrays, segment: IntArray, piece: IntArray, router: Router) 
 
 @njit(cache=True, nogil=True)
 def confidence_of(path: IntArray, upto: IntArray, piece: IntArray, drawn: IntArray) -> FloatArray:
-    """Return the fraction (T,) of sampled paths that are, at each fix, on the path between the adjacent fixes."""
+    """Return, for each fix (T,), the fraction of sampled paths that are on the path between its adjacent fixes."""
     on = np.flatnonzero(piece >= 0)
     fraction = np.zeros(piece.size)
     for k in range(on.size):

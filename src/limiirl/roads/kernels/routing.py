@@ -7,7 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from limiirl._typing import Int32Array
-from limiirl.kernels.dijkstra import Workspace, clear, pop, push, way, workspace
+from limiirl.kernels.dijkstra import Workspace, clear, pop, push, trace_path, workspace
 
 
 class Streets(NamedTuple):
@@ -26,7 +26,7 @@ class Streets(NamedTuple):
 
 
 class Router(NamedTuple):
-    """Search workspace of one thread and a mask of goals; the additional node C is the source, reached by a cycle."""
+    """Search workspace of one thread, and a mask of goals; node C denotes the source when it is reached by a cycle."""
 
     work: Workspace
     wanted: NDArray[np.bool_]
@@ -63,13 +63,8 @@ def streets(
 ) -> Streets:
     """Return the streets of a network.
 
-    Parameters
-    ----------
-    before, after : (S,) int32
-        Unique predecessor and successor of each segment; -1 if there is none.
-    length_m : (S,)
-    out_ptr, turn_to
-        Successors of each segment in CSR format.
+    `before` and `after` (S,) are the unique predecessor and successor of each segment (see `GridIndex`); `out_ptr` and
+    `turn_to` are the successors in CSR format.
     """
     n = before.size
     bounds, items = np.zeros(n + 1, dtype=np.int64), np.empty(n, dtype=np.int32)
@@ -94,15 +89,9 @@ def streets(
 def spread(roads: Streets, source: int, limit: float, n_wanted: int, router: Router) -> int:
     """Run Dijkstra's algorithm from the start of a street, and return the number of visited streets.
 
-    Afterwards `work.dist` has the distances from the start of the source to the starts of streets; entry C is the
+    The search stops at the distance `limit`, or when `n_wanted` of the streets in `router.wanted` are reached.
+    Afterwards `work.dist` contains the distances from the start of the source to the starts of streets; entry C is the
     length of the shortest cycle. Call `clear` with the returned number before the next search.
-
-    Parameters
-    ----------
-    limit : float
-        Maximum distance.
-    n_wanted : int
-        Stop when this many of the streets in `router.wanted` are reached.
     """
     dist, via, _, done, touched, keys, items = router.work
     n = roads.length_m.size
@@ -145,7 +134,7 @@ def streets_between(roads: Streets, source: int, goal: int, limit: float, router
     router.wanted[goal] = True
     touched = spread(roads, source, limit, 1, router)
     router.wanted[goal] = False
-    edges = way(roads.out_from, router.work, goal) if router.work.done[goal] else np.empty(0, dtype=np.int64)
+    edges = trace_path(roads.out_from, router.work, goal) if router.work.done[goal] else np.empty(0, dtype=np.int64)
     clear(router.work, touched)
     streets = np.empty(edges.size, dtype=np.int64)
     for k in range(edges.size):

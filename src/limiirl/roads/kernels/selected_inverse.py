@@ -13,7 +13,7 @@ from limiirl.kernels.elimination.symbolic import diagonal_lu
 
 @njit(cache=True, nogil=True)
 def _at(ptr: Any, columns: Any, row: int, column: int) -> int:
-    """Return the position of an entry of a sparse matrix; -1 if it is not stored."""
+    """Return the position of an entry of a sparse matrix, or -1 if the entry is not stored."""
     place = ptr[row] + np.searchsorted(columns[ptr[row] : ptr[row + 1]], column)
     return place if place < ptr[row + 1] and columns[place] == column else -1
 
@@ -53,12 +53,7 @@ def _fill(pattern: Any, lower: Any, upper: Any, z: Any) -> None:
 def return_visits(src: NDArray[Any], dst: NDArray[Any], weight: FloatArray, n: int) -> FloatArray:
     """Return the diagonal (n,) of (I - W)^-1: the expected number of visits to each state after it is first reached.
 
-    Parameters
-    ----------
-    src, dst, weight : (E,)
-        Edges of W with nonnegative weights; W has a spectral radius below 1.
-    n : int
-        Number of states.
+    `src`, `dst` and `weight` (E,) are the edges of W, which has nonnegative weights and a spectral radius below 1.
 
     Examples
     --------
@@ -79,7 +74,7 @@ def return_visits(src: NDArray[Any], dst: NDArray[Any], weight: FloatArray, n: i
 
 @njit(cache=True, nogil=True)
 def _diagonal(ptr: Any, columns: Any, z: Any, rows: Any, cols: Any) -> Any:
-    """Return the diagonal in state order; it is always stored, since it belongs to the sparsity pattern of L + U."""
+    """Return the diagonal in state order; its entries are always stored, since L + U has a full diagonal."""
     diagonal = np.empty(rows.size)
     for s in range(rows.size):
         diagonal[s] = z[_at(ptr, columns, rows[s], cols[s])]

@@ -66,18 +66,7 @@ def _list_cells(grid: Any, ends: Any, ptr: Any, items: Any, fill: bool) -> None:
 def rasterise(
     xy: FloatArray, tail: NDArray[Any], head: NDArray[Any], before: Any, after: Any, cell_m: float
 ) -> GridIndex:
-    """Return the grid index of straight segments.
-
-    Parameters
-    ----------
-    xy : (V, 2)
-        Nodes in metres.
-    tail, head : (S,) int
-        Start and end node of each segment.
-    before, after : (S,) int32
-        See `GridIndex`.
-    cell_m : float
-    """
+    """Return the grid index of straight segments between nodes `xy` (V, 2), with cells of `cell_m` metres."""
     ax, ay, bx, by = (np.ascontiguousarray(xy[end, axis]) for end in (tail, head) for axis in (0, 1))
     ends = (ax, ay, bx, by)
     used = xy[np.concatenate([tail, head])]
@@ -133,12 +122,8 @@ def collect(
 ) -> int:
     """Write the segments within a radius of (x, y), nearest first, and return their number.
 
-    Parameters
-    ----------
-    streets : bool
-        Keep only the local minima of the distance along each street (a chain of unique successors).
-    segment, along, distance : (most,) int32 and float64
-        Output: the nearest segments, ties broken by lower index; `along` is the relative position in [0, 1].
+    The output arrays (most,) limit the number of segments; ties are broken by lower index, and `along` is the relative
+    position in [0, 1]. With `streets`, only local minima of the distance along a street are written.
     """
     most, n = segment.size, 0
     if not (np.isfinite(x) and np.isfinite(y)):
@@ -173,7 +158,7 @@ def collect_growing(
     index: GridIndex, x: float, y: float, radius: float, max_radius: float, streets: bool, segment: Any, along: Any,
     distance: Any,
 ) -> int:  # fmt: skip
-    """Call `collect`, with the radius doubled up to `max_radius` until there is a segment; return the number."""
+    """Call `collect` with a radius that is doubled, up to `max_radius`, until a segment is within it."""
     while True:
         n = collect(index, x, y, radius, streets, segment, along, distance)
         if n > 0 or radius >= max_radius:
@@ -197,12 +182,9 @@ def near(index: GridIndex, x: float, y: float, radius: float, most: int, streets
     return near_growing(index, x, y, radius, radius, most, streets)
 
 
-# Initial search radius in metres.
-_FIRST_M = 30.0
-# Initial capacity for segments.
-_MOST = 64
-# Tolerance in metres of equal distances, such as those of the two directions of a street.
-_ALIKE_M = 1e-6
+_FIRST_M = 30.0  # initial search radius
+_MOST = 64  # initial capacity for segments
+_ALIKE_M = 1e-6  # tolerance of equal distances, such as the distances to the two directions of a street
 
 
 @njit(cache=True, nogil=True)
@@ -219,7 +201,6 @@ def _closest_scaled(index: GridIndex, s: int, x: float, y: float, east: float, n
 
 @njit(cache=True, nogil=True)
 def _all_near(index: GridIndex, x: float, y: float, radius: float) -> Any:
-    """Return all segments within a radius."""
     most = _MOST
     while True:
         segment, _, _ = near(index, x, y, radius, most, False)
@@ -232,16 +213,9 @@ def _all_near(index: GridIndex, x: float, y: float, radius: float) -> Any:
 def nearest(index: GridIndex, xy: FloatArray, scale: FloatArray, within: float) -> tuple[Any, Any, Any]:
     """Return the segments (n,) nearest to n points, with relative positions (n,) and distances (n,).
 
-    Ties are broken in favour of the lower segment. Without a segment within reach, the results are -1 and NaN.
-
-    Parameters
-    ----------
-    xy : (n, 2)
-        Points on the plane of the index.
-    scale : (n, 2)
-        Factors from distances on the plane to true distances, east and north, at each point.
-    within : float
-        Maximum true distance in metres.
+    `scale` (n, 2) has the factors, east and north, from distances on the plane to true distances at each point, and
+    `within` is the maximum true distance. Ties are broken by lower index. If no segment is within the maximum distance,
+    the results are -1 and NaN.
     """
     n = xy.shape[0]
     segment, along, distance = np.full(n, -1), np.full(n, np.nan), np.full(n, np.nan)
@@ -251,7 +225,7 @@ def nearest(index: GridIndex, xy: FloatArray, scale: FloatArray, within: float) 
         nearby, _, _ = near_growing(index, x, y, min(_FIRST_M, within) / narrow, within / narrow, 1, False)
         if nearby.size == 0:
             continue
-        # The nearest segment on the plane gives an upper bound on the true distance of the nearest segment.
+        # The true distance of the nearest segment on the plane is an upper bound.
         _, bound = _closest_scaled(index, nearby[0], x, y, east, north)
         around = _all_near(index, x, y, (bound + 2.0 * _ALIKE_M) / narrow)
         least = bound
@@ -313,14 +287,9 @@ def _stadium(a: FloatArray, b: FloatArray, c: FloatArray, d: FloatArray, reach: 
 
 @njit(cache=True, nogil=True)
 def length_near(line: FloatArray, other: FloatArray, reach: float) -> tuple[float, float]:
-    """Return the length of a polyline, and the length within `reach` of another polyline.
+    """Return the length of a polyline (n, 2), and the length within `reach` > 0 of another polyline (m, 2).
 
-    Parameters
-    ----------
-    line, other : (n, 2), (m, 2)
-        Vertices; if `other` has one vertex, it is a point.
-    reach : float
-        Maximum distance, positive.
+    If `other` has one vertex, it is a point.
     """
     total, near = 0.0, 0.0
     n = max(other.shape[0] - 1, 1)

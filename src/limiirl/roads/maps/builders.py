@@ -44,13 +44,13 @@ def build(
     """Build a road network: directed straight segments between map nodes, and the legal turns between them.
 
     The network has the roads that are open to cars (`osm.DRIVABLE`), in their allowed directions. Lanes and speed
-    limits are NaN if the map has none. Lengths are distances on the ellipsoid. The notes of the network have counts of
-    what was read, kept and dropped.
+    limits are NaN if the map does not specify them. Lengths are distances on the ellipsoid. `RoadNetwork.notes`
+    contains counts of the map elements that were read, kept and dropped.
 
     Parameters
     ----------
     source : path or networkx graph
-        OpenStreetMap file: .osm (XML, optionally .gz or .bz2) or .osm.pbf (needs osmium); or a file of OSM ways,
+        OpenStreetMap file: .osm (XML, optionally .gz or .bz2) or .osm.pbf (requires osmium); or a file of OSM ways,
         .jsonl or .jsonl.gz, with `nodes`; or a folder that contains one of these maps; or a graph created by OSMnx.
     nodes : path, optional
         CSV file with the columns id, lat and lon, if `source` is a file of OSM ways.
@@ -148,23 +148,17 @@ def largest_node_component(tail: NDArray[Any], head: NDArray[Any], n_nodes: int)
     If several are equally large, the one with the lowest node is returned. Turns are ignored, so that a two-way street
     into a dead end belongs to the component.
     """
-    label = _labels(tail, head, n_nodes)
+    label = _label_components(tail, head, n_nodes)
     used = np.zeros(n_nodes, dtype=np.bool_)
     used[tail] = used[head] = True
-    best = _largest(label[used])
+    best = _largest_label(label[used])
     return LargestComponent((label[tail] == best) & (label[head] == best), int(np.unique(label[used]).size))
-
-
-def in_node_component(tail: NDArray[Any], head: NDArray[Any], n_nodes: int) -> NDArray[np.bool_]:
-    """Return a mask (S,) of the segments with both nodes in the same strongly connected component."""
-    label = _labels(tail, head, n_nodes)
-    return np.asarray(label[tail] == label[head])
 
 
 def largest_turn_component(turn_from: NDArray[Any], turn_to: NDArray[Any], n_segments: int) -> LargestComponent:
     """Return the largest strongly connected component of the segments with respect to legal turns."""
-    label = _labels(turn_from, turn_to, n_segments)
-    return LargestComponent(label == _largest(label), int(np.unique(label).size))
+    label = _label_components(turn_from, turn_to, n_segments)
+    return LargestComponent(label == _largest_label(label), int(np.unique(label).size))
 
 
 def merge_nodes(tail: NDArray[Any], head: NDArray[Any], n_nodes: int) -> NDArray[np.int64]:
@@ -175,13 +169,13 @@ def merge_nodes(tail: NDArray[Any], head: NDArray[Any], n_nodes: int) -> NDArray
     return np.asarray(first[inverse], dtype=np.int64)
 
 
-def _labels(source: NDArray[Any], target: NDArray[Any], n: int) -> NDArray[np.int64]:
+def _label_components(source: NDArray[Any], target: NDArray[Any], n: int) -> NDArray[np.int64]:
     graph = sparse.csr_array((np.ones(source.size, dtype=np.int8), (source, target)), shape=(n, n))
     _, label = connected_components(graph, directed=True, connection="strong")
     return np.asarray(label, dtype=np.int64)
 
 
-def _largest(label: NDArray[np.int64]) -> int:
+def _largest_label(label: NDArray[np.int64]) -> int:
     """Return the most frequent label; if tied, the one that occurs first."""
     names, first, counts = np.unique(label, return_index=True, return_counts=True)
     return int(names[np.lexsort((first, -counts))[0]])
@@ -245,7 +239,7 @@ def assemble(table: WayTable, options: BuildOptions) -> RoadNetwork:
     notes["turns"]["dead_ends"] = pieces.tail.size - np.unique(turns[:, 0]).size
     if part is not None:
         notes["component"] = _summarize_loss(part, whole, pieces, str(options.component))
-    return _make_network(table, roads, pieces, turns, options, notes)
+    return _build_network(table, roads, pieces, turns, options, notes)
 
 
 def _select_roads(table: WayTable, options: BuildOptions, notes: dict[str, Any]) -> list[MapWay]:
@@ -277,7 +271,7 @@ def _cut_pieces(table: WayTable, roads: list[MapWay], notes: dict[str, Any]) -> 
     """Return the pieces of roads between consecutive nodes, and the node that each node was merged with."""
     sizes = np.fromiter((len(way.nodes) for way in roads), dtype=np.int64, count=len(roads))
     flat = np.fromiter(chain.from_iterable(way.nodes for way in roads), dtype=np.int64, count=int(sizes.sum()))
-    at = table.places(flat)
+    at = table.index_nodes(flat)
     # A piece begins at every node of a way except its last.
     first = np.ones(flat.size, dtype=np.bool_)
     first[np.cumsum(sizes) - 1] = False
@@ -307,7 +301,7 @@ def _cut_pieces(table: WayTable, roads: list[MapWay], notes: dict[str, Any]) -> 
 
 
 def _add_directions(pieces: DirectedPieces, roads: list[MapWay]) -> DirectedPieces:
-    """Return the pieces in each allowed direction, sorted by way, first in its direction and then against it."""
+    """Return the pieces in each allowed direction, sorted by way; pieces along a way precede pieces against it."""
     allowed = np.array([osm.directions(way.tags)[:2] for way in roads], dtype=np.bool_)
     limit = np.array([osm.speed_limits(way.tags) for way in roads], dtype=np.float64)
     way, n = pieces.way, pieces.tail.size
@@ -333,9 +327,10 @@ def _keep_component(
         pieces = pieces.take(part.kept)
     elif options.component == "turns":
         # Drop pieces without a path back first: a street that leads only to these is a dead end.
-        inner = in_node_component(*ends)
+        label = _label_components(*ends)
+        inner = label[pieces.tail] == label[pieces.head]
         pieces = pieces.take(inner)
-    turns, counts = _turns(table, roads, pieces, options)
+    turns, counts = _find_turns(table, roads, pieces, options)
     if options.component == "turns" and pieces.tail.size:
         largest = largest_turn_component(turns[:, 0], turns[:, 1], pieces.tail.size)
         pieces, place = pieces.take(largest.kept), np.cumsum(largest.kept) - 1
@@ -352,7 +347,7 @@ def _keep_component(
     return pieces, turns, counts, part
 
 
-def _turns(
+def _find_turns(
     table: WayTable, roads: list[MapWay], pieces: DirectedPieces, options: BuildOptions
 ) -> tuple[IntArray, dict[str, Any]]:
     """Return the legal turns (E, 2) in ascending order, and their counts."""
@@ -398,7 +393,7 @@ def _summarize_loss(part: LargestComponent, whole: DirectedPieces, pieces: Direc
     }
 
 
-def _make_network(
+def _build_network(
     table: WayTable, roads: list[MapWay], pieces: DirectedPieces, turns: IntArray, options: BuildOptions, notes: Any
 ) -> RoadNetwork:
     used, ends = np.unique(np.stack([pieces.tail, pieces.head]), return_inverse=True)

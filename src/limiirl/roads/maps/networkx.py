@@ -10,7 +10,7 @@ import numpy as np
 from limiirl.errors import InvalidNetwork
 from limiirl.roads.geometry import distance_m
 from limiirl.roads.maps.osm import DRIVABLE, SERVICE
-from limiirl.roads.maps.tables import OSM_ATTRIBUTION, MapWay, WayTable, way_table
+from limiirl.roads.maps.tables import OSM_ATTRIBUTION, MapWay, WayTable, make_way_table
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _ORDER = {name: rank for rank, name in enumerate((*DRIVABLE, SERVICE))}
 _TAGS = ("lanes", "maxspeed", "access", "junction", "name", "ref", "bridge:name", "tunnel:name")
 _FURTHEST_M = 1.0
-_MOST_NUMBER = 2**62  # points of geometries get ids below the lowest node id
+_MAX_ID = 2**62  # points of geometries get ids below the lowest node id
 
 
 def read_networkx(graph: nx.Graph[Any]) -> WayTable:
@@ -38,20 +38,20 @@ def read_networkx(graph: nx.Graph[Any]) -> WayTable:
         message = f"graph must be in degrees (EPSG:4326), not projected ({crs[:60]}). Unproject it."
         raise InvalidNetwork(message, parameter="graph", value=crs)
     names = list(graph.nodes)
-    whole = all(isinstance(name, int | np.integer) and abs(int(name)) < _MOST_NUMBER for name in names)
+    whole = all(isinstance(name, int | np.integer) and abs(int(name)) < _MAX_ID for name in names)
     number = {name: int(name) if whole else i for i, name in enumerate(names)}
     shapes = _Shapes(min(number.values(), default=0))
-    places = [(number[name], *_place(graph.nodes[name], name)) for name in names]
+    places = [(number[name], *_parse_coordinates(graph.nodes[name], name)) for name in names]
     degrees = {node: (lat, lon) for node, lat, lon in places}
     oneway = "yes" if graph.is_directed() else "no"
     untyped = not any("highway" in data for _, _, data in graph.edges(data=True))
     edges: list[MapWay] = []
     stretch: list[float] = []
     for u, v, data in graph.edges(data=True):
-        inner = shapes.between(number[u], number[v], data.get("geometry"), degrees, f"edge ({u!r}, {v!r})")
-        tags = _tags(data, untyped=untyped) | {"oneway": oneway}
+        inner = shapes.add_points(number[u], number[v], data.get("geometry"), degrees, f"edge ({u!r}, {v!r})")
+        tags = _parse_tags(data, untyped=untyped) | {"oneway": oneway}
         edges.append(MapWay(_parse_osmid(data.get("osmid")), (number[u], *inner, number[v]), tags))
-        if length := _metres(data.get("length")):
+        if length := _parse_length(data.get("length")):
             path = np.array([degrees[node] if node in degrees else shapes.place[node] for node in edges[-1].nodes])
             line = distance_m(path[:-1, 0], path[:-1, 1], path[1:, 0], path[1:, 1]).sum()
             stretch += [length / line] if line > 0.0 else []
@@ -64,7 +64,7 @@ def read_networkx(graph: nx.Graph[Any]) -> WayTable:
     source["median_length_over_measured"] = round(float(np.median(stretch)), 4) if stretch else None
     by_osmnx = "osmnx" in str(graph.graph.get("created_with", "")).lower()
     attribution = OSM_ATTRIBUTION if by_osmnx or any(edge.id >= 0 for edge in edges) else ""
-    return way_table(edges, numbers, columns[:, 1], columns[:, 2], source, attribution=attribution)
+    return make_way_table(edges, numbers, columns[:, 1], columns[:, 2], source, attribution=attribution)
 
 
 class _Shapes:
@@ -73,33 +73,33 @@ class _Shapes:
     def __init__(self, lowest: int) -> None:
         self.place: dict[int, tuple[float, float]] = {}
         self._next = min(lowest, 0) - 1
-        self._known: dict[tuple[int, int, float, float], int] = {}
+        self._ids: dict[tuple[int, int, float, float], int] = {}
 
-    def between(
+    def add_points(
         self, u: int, v: int, geometry: Any, degrees: dict[int, tuple[float, float]], where: str
     ) -> Sequence[int]:
-        """Return the ids of the points between the two ends of a geometry."""
+        """Add the points between the two ends of a geometry, and return their ids."""
         if geometry is None or (isinstance(geometry, float) and np.isnan(geometry)):
             return ()
-        points = _points(geometry, where)
-        if _apart(points, degrees[u], degrees[v]) > _apart(points[::-1], degrees[u], degrees[v]):
+        points = _parse_points(geometry, where)
+        if _end_distance_m(points, degrees[u], degrees[v]) > _end_distance_m(points[::-1], degrees[u], degrees[v]):
             points = points[::-1]
-        distance = _apart(points, degrees[u], degrees[v])
+        distance = _end_distance_m(points, degrees[u], degrees[v])
         if distance > _FURTHEST_M:
             message = f"{where}: the geometry ends {distance:.0f} m from the nodes of the edge. Correct or drop it."
             raise InvalidNetwork(message, parameter="graph", value=where)
-        return [self._number(min(u, v), max(u, v), *point) for point in points[1:-1]]
+        return [self._add_point(min(u, v), max(u, v), *point) for point in points[1:-1]]
 
-    def _number(self, low: int, high: int, lat: float, lon: float) -> int:
+    def _add_point(self, low: int, high: int, lat: float, lon: float) -> int:
         key = (low, high, lat, lon)
-        if key not in self._known:
-            self._known[key] = self._next
+        if key not in self._ids:
+            self._ids[key] = self._next
             self.place[self._next] = (lat, lon)
             self._next -= 1
-        return self._known[key]
+        return self._ids[key]
 
 
-def _points(geometry: Any, where: str) -> list[tuple[float, float]]:
+def _parse_points(geometry: Any, where: str) -> list[tuple[float, float]]:
     """Return the points (lat, lon) of a geometry: an object with `coords`, a list of pairs, or WKT text."""
     try:
         if isinstance(geometry, str):
@@ -117,12 +117,12 @@ def _points(geometry: Any, where: str) -> list[tuple[float, float]]:
     return points
 
 
-def _apart(points: list[tuple[float, float]], start: tuple[float, float], end: tuple[float, float]) -> float:
+def _end_distance_m(points: list[tuple[float, float]], start: tuple[float, float], end: tuple[float, float]) -> float:
     """Return the maximum distance between the ends of a line and two given points, in metres."""
     return float(max(distance_m(*points[0], *start), distance_m(*points[-1], *end)))
 
 
-def _place(data: dict[str, Any], name: object) -> tuple[float, float]:
+def _parse_coordinates(data: dict[str, Any], name: object) -> tuple[float, float]:
     try:
         return float(data.get("y", "nan")), float(data.get("x", "nan"))
     except (TypeError, ValueError) as error:
@@ -130,15 +130,15 @@ def _place(data: dict[str, Any], name: object) -> tuple[float, float]:
         raise InvalidNetwork(message, parameter="graph", value=name) from error
 
 
-def _tags(data: dict[str, Any], *, untyped: bool) -> dict[str, str]:
-    classes = _texts(data.get("highway"))
+def _parse_tags(data: dict[str, Any], *, untyped: bool) -> dict[str, str]:
+    classes = _as_strings(data.get("highway"))
     tags = {"highway": min(classes, key=lambda name: _ORDER.get(name, len(_ORDER)))} if classes else {}
     if untyped:
         tags = {"highway": "road"}
-    return tags | {name: ";".join(texts) for name in _TAGS if (texts := _texts(data.get(name)))}
+    return tags | {name: ";".join(texts) for name in _TAGS if (texts := _as_strings(data.get(name)))}
 
 
-def _texts(value: Any) -> list[str]:
+def _as_strings(value: Any) -> list[str]:
     """Return a value or a list of values as distinct strings, without missing values."""
     values: Iterable[Any] = value if isinstance(value, list | tuple | set | np.ndarray) else (value,)
     known = (x for x in values if x is not None and not (isinstance(x, float | np.floating) and np.isnan(x)))
@@ -149,10 +149,10 @@ def _parse_osmid(osmid: Any) -> int:
     """Return the id of the OSM way; -1 if there is none, or if the edge consists of several ways."""
     if isinstance(osmid, str) and osmid.isdecimal():
         osmid = int(osmid)
-    return int(osmid) if isinstance(osmid, int | np.integer) and abs(int(osmid)) < _MOST_NUMBER else -1
+    return int(osmid) if isinstance(osmid, int | np.integer) and abs(int(osmid)) < _MAX_ID else -1
 
 
-def _metres(length: Any) -> float | None:
+def _parse_length(length: Any) -> float | None:
     """Return the length of an edge if it is a finite number, else None."""
     try:
         number = float(length)

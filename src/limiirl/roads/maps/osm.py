@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 
 from limiirl._typing import IntArray
 from limiirl.errors import BackendUnavailable, InvalidFile, MissingFile
-from limiirl.roads.maps.tables import BROKEN, MapWay, Restriction, Source, WayTable, open_map, parse_id, way_table
+from limiirl.roads.maps.tables import (
+    READ_ERRORS,
+    MapWay,
+    Restriction,
+    Source,
+    WayTable,
+    make_way_table,
+    open_map,
+    parse_id,
+)
 
 _Member = tuple[str, str, int]  # kind ("node", "way", "relation"), role, id
 
@@ -31,7 +40,7 @@ def read_osm(path: Source) -> WayTable:
         _read_pbf(path, contents)
     else:
         _read_xml(path, contents)
-    return contents.table(name)
+    return contents.to_table(name)
 
 
 @dataclass
@@ -40,17 +49,17 @@ class _OsmContents:
 
     osm_ways: list[MapWay] = field(default_factory=list)
     restrictions: list[Restriction] = field(default_factory=list)
-    numbers: array[int] = field(default_factory=lambda: array("q"))
+    node_ids: array[int] = field(default_factory=lambda: array("q"))
     lat: array[float] = field(default_factory=lambda: array("d"))
     lon: array[float] = field(default_factory=lambda: array("d"))
     n_ways: int = 0
 
-    def way(self, number: int, nodes: tuple[int, ...], tags: Mapping[str, str]) -> None:
+    def add_way(self, number: int, nodes: tuple[int, ...], tags: Mapping[str, str]) -> None:
         self.n_ways += 1
         if "highway" in tags:
             self.osm_ways.append(MapWay(number, nodes, tags))
 
-    def relation(self, number: int, members: Sequence[_Member], tags: Mapping[str, str]) -> None:
+    def add_relation(self, number: int, members: Sequence[_Member], tags: Mapping[str, str]) -> None:
         if tags.get("type") != "restriction":
             return
         role_ids = {
@@ -60,15 +69,15 @@ class _OsmContents:
         node = via[0][1] if len(via) == 1 and via[0][0] == "node" else None
         self.restrictions.append(Restriction(number, role_ids["from"], node, role_ids["to"], tags))
 
-    def table(self, name: str) -> WayTable:
+    def to_table(self, name: str) -> WayTable:
         """Return the roads with their nodes."""
-        numbers = np.frombuffer(self.numbers, dtype=np.int64) if self.numbers else np.empty(0, dtype=np.int64)
+        numbers = np.frombuffer(self.node_ids, dtype=np.int64) if self.node_ids else np.empty(0, dtype=np.int64)
         lat, lon = (np.frombuffer(x) if x else np.empty(0) for x in (self.lat, self.lon))
         wanted = np.unique(np.array([node for way in self.osm_ways for node in way.nodes], dtype=np.int64))
         used = np.isin(numbers, wanted)
         source: dict[str, object] = {"kind": "OpenStreetMap", "name": name}
         nodes = numbers[used], lat[used], lon[used]
-        return way_table(self.osm_ways, *nodes, source, restrictions=self.restrictions)
+        return make_way_table(self.osm_ways, *nodes, source, restrictions=self.restrictions)
 
 
 def _read_xml(path: Source, contents: _OsmContents) -> None:
@@ -92,7 +101,7 @@ def _read_xml(path: Source, contents: _OsmContents) -> None:
         raise invalid(f"has an element without {error} after {contents.n_ways} ways.") from error
     except InvalidFile:
         raise
-    except (*BROKEN, StopIteration) as error:
+    except (*READ_ERRORS, StopIteration) as error:
         raise invalid(f"is truncated ({error!s:.200}).") from error
     except ValueError as error:
         raise invalid(f"has an invalid value after {contents.n_ways} ways: {error!s:.200}.") from error
@@ -101,17 +110,17 @@ def _read_xml(path: Source, contents: _OsmContents) -> None:
 def _read_element(item: ET.Element, contents: _OsmContents) -> None:
     number = parse_id(item.attrib["id"])
     if item.tag == "node":
-        contents.numbers.append(number)
+        contents.node_ids.append(number)
         contents.lat.append(float(item.get("lat", "nan")))
         contents.lon.append(float(item.get("lon", "nan")))
         return
     tags = {tag.attrib["k"]: tag.attrib["v"] for tag in item.iterfind("tag")}
     if item.tag == "way":
-        contents.way(number, tuple(parse_id(node.attrib["ref"]) for node in item.iterfind("nd")), tags)
+        contents.add_way(number, tuple(parse_id(node.attrib["ref"]) for node in item.iterfind("nd")), tags)
     else:
         parts = item.iterfind("member")
         members = [(part.attrib["type"], part.get("role", ""), parse_id(part.attrib["ref"])) for part in parts]
-        contents.relation(number, members, tags)
+        contents.add_relation(number, members, tags)
 
 
 def _read_pbf(path: Source, contents: _OsmContents) -> None:
@@ -119,7 +128,7 @@ def _read_pbf(path: Source, contents: _OsmContents) -> None:
     try:
         osmium: Any = import_module("osmium")
     except ImportError as error:
-        message = "Reading .osm.pbf needs osmium: pip install osmium. Or convert the map to .osm (XML)."
+        message = "Reading .osm.pbf requires osmium: pip install osmium. Or convert the map to .osm (XML)."
         raise BackendUnavailable(message) from error
     if not Path(path).is_file():
         raise MissingFile(f"{path} does not exist.", parameter="path", value=str(path))
@@ -129,16 +138,16 @@ def _read_pbf(path: Source, contents: _OsmContents) -> None:
         for item in osmium.FileProcessor(str(path), osmium.osm.WAY | osmium.osm.RELATION).with_filter(marked):
             tags = {tag.k: tag.v for tag in item.tags}
             if item.is_way():
-                contents.way(item.id, tuple(node.ref for node in item.nodes), tags)
+                contents.add_way(item.id, tuple(node.ref for node in item.nodes), tags)
             else:
-                contents.relation(item.id, [(kinds[part.type], part.role, part.ref) for part in item.members], tags)
+                contents.add_relation(item.id, [(kinds[part.type], part.role, part.ref) for part in item.members], tags)
         # The id filter of osmium would allocate one bit per node of the planet, over 1 GB.
         wanted = {node for way in contents.osm_ways for node in way.nodes}
         for item in osmium.FileProcessor(str(path), osmium.osm.NODE):
             if item.id not in wanted:
                 continue
             known = item.location.valid()
-            contents.numbers.append(item.id)
+            contents.node_ids.append(item.id)
             contents.lat.append(item.location.lat if known else np.nan)
             contents.lon.append(item.location.lon if known else np.nan)
     except RuntimeError as error:
@@ -286,7 +295,7 @@ def find_forbidden_turns(restrictions: Iterable[Restriction], segments: SegmentT
     unused: Counter[str] = Counter()
     used = 0
     for rule in restrictions:
-        reason, turns = _turns_of(rule, segments, at_node)
+        reason, turns = _find_turns(rule, segments, at_node)
         if reason:
             unused[reason] += 1
         else:
@@ -295,16 +304,16 @@ def find_forbidden_turns(restrictions: Iterable[Restriction], segments: SegmentT
     return ForbiddenTurns(banned, used, dict(unused))
 
 
-def _turns_of(rule: Restriction, segments: SegmentTurns, at_node: dict[int, list[int]]) -> tuple[str, list[int]]:
+def _find_turns(rule: Restriction, segments: SegmentTurns, at_node: dict[int, list[int]]) -> tuple[str, list[int]]:
     """Return the reason why a restriction is ignored (else ""), and the turns that it forbids."""
     kind = next((rule.tags[name] for name in _KINDS if name in rule.tags), None)
     if kind is None:
         conditional = any(name.startswith("restriction") and name.endswith(":conditional") for name in rule.tags)
         return ("only at some hours" if conditional else "not for cars"), []
     if not kind.startswith(("no_", "only_")):
-        return "unknown kind", []
+        return "unknown type", []
     if _CARS & {name.strip() for name in rule.tags.get("except", "").split(";")}:
-        return "excepts cars", []
+        return "cars are exempt", []
     if rule.via is None:
         return "via a way", []
     if not (rule.sources and rule.targets):
@@ -314,8 +323,8 @@ def _turns_of(rule: Restriction, segments: SegmentTurns, at_node: dict[int, list
     leaves, arrives = np.isin(segments.way[source], rule.sources), np.isin(segments.way[target], rule.targets)
     if not leaves.any():
         return "no such turn", []
-    if any(_several(segments.way[these], these) for these in (source[leaves], target[arrives])):
-        return "its way goes on beyond the node", []
+    if any(_repeats_way(segments.way[these], these) for these in (source[leaves], target[arrives])):
+        return "the way continues beyond the node", []
     if kind.startswith("no_"):
         hit = leaves & arrives
         return ("" if hit.any() else "no such turn"), here[hit].tolist()
@@ -325,7 +334,7 @@ def _turns_of(rule: Restriction, segments: SegmentTurns, at_node: dict[int, list
     return "", here[leaves & ~arrives].tolist()
 
 
-def _several(way: IntArray, segments: IntArray) -> bool:
+def _repeats_way(way: IntArray, segments: IntArray) -> bool:
     """Return True if two of the segments belong to the same way."""
     pairs = np.unique(np.stack([way, segments]), axis=1)
     return bool(pairs.shape[1] > np.unique(pairs[0]).size)

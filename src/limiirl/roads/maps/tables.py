@@ -64,7 +64,7 @@ class WayTable:
     source: dict[str, object] = field(default_factory=dict)
     attribution: str = OSM_ATTRIBUTION
 
-    def places(self, numbers: IntArray) -> IntArray:
+    def index_nodes(self, numbers: IntArray) -> IntArray:
         """Return the index of each node id in `node_id`; -1 if the node has no coordinates."""
         if not self.node_id.size:
             return np.full(numbers.shape, -1, dtype=np.int64)
@@ -72,7 +72,7 @@ class WayTable:
         return np.where(self.node_id[at] == numbers, at, -1)
 
 
-def way_table(
+def make_way_table(
     osm_ways: list[MapWay], number: IntArray, lat: FloatArray, lon: FloatArray, source: dict[str, object], **fields: Any
 ) -> WayTable:
     """Return a table from unsorted nodes; nodes without coordinates (NaN) are counted and dropped.
@@ -116,7 +116,7 @@ def check_degrees(numbers: IntArray, lat: FloatArray, lon: FloatArray) -> None:
 Source = str | PathLike[str]
 
 # Exceptions of the decompressors for truncated files and files of another format.
-BROKEN = (EOFError, gzip.BadGzipFile, zlib.error, OSError, UnicodeDecodeError)
+READ_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error, OSError, UnicodeDecodeError)
 _COLUMNS = ("id", "lat", "lon")
 
 
@@ -136,14 +136,14 @@ def read_ways(
 ) -> WayTable:
     """Read OSM ways and nodes, from files or from memory; see `limiirl.roads.from_ways`."""
     if isinstance(osm_ways, str | PathLike):
-        items = [_parse_way(item, f"{osm_ways}, line {line}") for line, item in _json_lines(osm_ways)]
+        items = [_parse_way(item, f"{osm_ways}, line {line}") for line, item in _read_json_lines(osm_ways)]
         name = Path(osm_ways).name
     else:
         items = [_parse_way(item, f"way {i}") for i, item in enumerate(osm_ways)]
         name = "ways in memory"
-    numbers, lat, lon = _csv_nodes(nodes) if isinstance(nodes, str | PathLike) else _mapping_nodes(nodes)
+    numbers, lat, lon = _read_csv_nodes(nodes) if isinstance(nodes, str | PathLike) else _parse_nodes(nodes)
     number = np.array(numbers, dtype=np.int64)
-    return way_table(items, number, np.array(lat), np.array(lon), {"kind": "ways and nodes", "name": name})
+    return make_way_table(items, number, np.array(lat), np.array(lon), {"kind": "ways and nodes", "name": name})
 
 
 def find_files(folder: Path) -> tuple[Path, Path | None]:
@@ -163,7 +163,7 @@ def find_files(folder: Path) -> tuple[Path, Path | None]:
     raise InvalidFile(message, parameter="path", value=str(folder))
 
 
-def _json_lines(path: Source) -> Iterator[tuple[int, Any]]:
+def _read_json_lines(path: Source) -> Iterator[tuple[int, Any]]:
     line = 0
     try:
         with open_map(path) as stream:
@@ -175,7 +175,7 @@ def _json_lines(path: Source) -> Iterator[tuple[int, Any]]:
     except json.JSONDecodeError as error:
         message = f"{path}, line {line} is not JSON ({error.msg}). The file may be truncated; copy it again."
         raise InvalidFile(message, parameter="osm_ways", value=str(path), index=line) from error
-    except BROKEN as error:
+    except READ_ERRORS as error:
         message = f"{path} is truncated after line {line} ({error!s:.200}). Copy it again."
         raise InvalidFile(message, parameter="osm_ways", value=str(path), index=line) from error
 
@@ -186,14 +186,12 @@ def _parse_way(item: Any, where: str) -> MapWay:
         nodes = tuple(parse_id(node) for node in item.get("nodes") or ())
         return MapWay(parse_id(item["id"]), nodes, tags)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        message = (
-            f'{where}: a way must have the keys "id", "nodes" (ids) and "tags" (a mapping); got {str(item)[:100]!r} '
-        )
-        message += f"({error!s:.100})."
+        rule = 'a way must have the keys "id", "nodes" (ids) and "tags" (a mapping)'
+        message = f"{where}: {rule}; got {str(item)[:100]!r} ({error!s:.100})."
         raise InvalidFile(message, parameter="osm_ways", value=str(item)[:100]) from error
 
 
-def _mapping_nodes(nodes: Mapping[int, tuple[float, float]]) -> tuple[array[int], array[float], array[float]]:
+def _parse_nodes(nodes: Mapping[int, tuple[float, float]]) -> tuple[array[int], array[float], array[float]]:
     numbers, lat, lon = array("q"), array("d"), array("d")
     for number, place in nodes.items():
         try:
@@ -207,7 +205,7 @@ def _mapping_nodes(nodes: Mapping[int, tuple[float, float]]) -> tuple[array[int]
     return numbers, lat, lon
 
 
-def _csv_nodes(path: Source) -> tuple[array[int], array[float], array[float]]:
+def _read_csv_nodes(path: Source) -> tuple[array[int], array[float], array[float]]:
     numbers, lat, lon, line = array("q"), array("d"), array("d"), 1
     try:
         with open_map(path) as stream:
@@ -225,7 +223,7 @@ def _csv_nodes(path: Source) -> tuple[array[int], array[float], array[float]]:
                     lon.append(float(row[at[2]] or "nan"))
     except InvalidFile:
         raise
-    except BROKEN as error:
+    except READ_ERRORS as error:
         message = f"{path} is truncated after line {line} ({error!s:.200}). Copy it again."
         raise InvalidFile(message, parameter="nodes", value=str(path), index=line) from error
     except (ValueError, IndexError, csv.Error) as error:

@@ -1,4 +1,4 @@
-"""Common parts of both matching methods: grid index, streets, settings, threads, and reasons for unmatched fixes."""
+"""Code shared by both matching methods: grid index, streets, settings, threads, and reasons for unmatched fixes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CELL_M = 60.0
 """Side of a grid cell; with a similar search radius, a search visits about nine cells."""
 
 
-def only_neighbours(network: RoadNetwork) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def find_unique_neighbours(network: RoadNetwork) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Return the unique predecessor (S,) and the unique successor (S,) of each segment; -1 if there is none.
 
     Segment b is the unique successor of a if the turn from a to b is the only turn out of a and the only turn into b.
@@ -41,7 +41,7 @@ def only_neighbours(network: RoadNetwork) -> tuple[NDArray[np.int32], NDArray[np
 
 def build_streets(network: RoadNetwork) -> Streets:
     """Return the streets of a network; a street is a maximal chain of unique successors."""
-    return streets(*only_neighbours(network), network.length_m, network.out_ptr, network.turn_to)
+    return streets(*find_unique_neighbours(network), network.length_m, network.out_ptr, network.turn_to)
 
 
 def build_grid(network: RoadNetwork, cell_m: float = CELL_M) -> GridIndex:
@@ -54,7 +54,7 @@ def build_grid(network: RoadNetwork, cell_m: float = CELL_M) -> GridIndex:
     array([0, 1, 0, 1, 0, 1], dtype=int32)
     """
     check_positive(cell_m, "cell_m")
-    return rasterise(network.node_xy, network.tail, network.head, *only_neighbours(network), float(cell_m))
+    return rasterise(network.node_xy, network.tail, network.head, *find_unique_neighbours(network), float(cell_m))
 
 
 _Settings = TypeVar("_Settings")
@@ -117,9 +117,9 @@ def match_each(
     threads: int | None,
     progress: Progress | None,
 ) -> list[TripMatch]:
-    """Return [match_one(i, router) for i in range(n)], computed by several threads.
+    """Return [match_one(i, router) for i in range(n)], computed with several threads.
 
-    Concurrent calls have different routers. `progress` is called after each trip.
+    Concurrent calls use different routers. `progress` is called after each trip.
     """
     if threads is not None:
         check_count(threads, "threads")

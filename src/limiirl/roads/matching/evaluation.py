@@ -50,7 +50,7 @@ class Agreement:
 def measure_agreement(
     network: RoadNetwork, ours: Sequence[ArrayLike], theirs: Sequence[ArrayLike], metres: float = 15.0
 ) -> Agreement:
-    """Measure the fraction of each polyline that lies within some metres of another polyline.
+    """Measure the length of each polyline that lies within some distance of another polyline.
 
     The result is exact: the points near a line segment form a convex set, so that each pair of line segments
     contributes one interval. Direction and order are ignored.
@@ -75,8 +75,7 @@ def measure_agreement(
     (array([[1110.6,  555.3]]), array([[0.509, 1.   ]]))
     """
     if len(ours) != len(theirs):
-        message = f"theirs must have as many polylines as ours ({len(ours)}); got {len(theirs)}."
-        raise InvalidTrips(message, parameter="theirs", value=len(theirs))
+        raise InvalidTrips.of("theirs", len(theirs), f"must have as many polylines as ours ({len(ours)})")
     check_positive(metres, "metres")
     length, near = np.zeros((len(ours), 2)), np.zeros((len(ours), 2))
     for i in range(len(ours)):

@@ -24,10 +24,10 @@ class HmmSettings(MatcherSettings):
     Parameters
     ----------
     sigma_m : float
-        Scale of the normal emission probability, in the distance between fix and segment. `match` estimates it by
-        default.
+        Standard deviation of the normal emission probability of the distance between fix and segment. `match`
+        estimates it by default.
     beta_m : float
-        Scale of the exponential transition probability, in the difference between route and straight-line distance.
+        Scale of the exponential transition probability of the difference between route and straight-line distance.
     radius_m, max_radius_m : float, optional
         Search radius around a fix, by default 4 sigma and at least 50 m. While there are no candidates, it is doubled
         up to the maximum, by default twice the radius.
@@ -98,12 +98,12 @@ def match_hmm(
 
     def match_one(i: int, router: Router) -> TripMatch:
         rows = slice(trips.offsets[i], trips.offsets[i + 1])
-        return _trip_match(match_trip(index, roads, x[rows], y[rows], trips.time_s[rows], model, router))
+        return _make_trip_match(match_trip(index, roads, x[rows], y[rows], trips.time_s[rows], model, router))
 
     return match_each(match_one, len(trips), roads, threads, progress)
 
 
-def _trip_match(result: tuple[Any, ...]) -> TripMatch:
+def _make_trip_match(result: tuple[Any, ...]) -> TripMatch:
     segments, offsets, span, confidence, fix_segment, along_m, distance_m, lost = result
     pieces = tuple(
         MatchedPiece(int(span[k, 0]), int(span[k, 1]), segments[offsets[k] : offsets[k + 1]], float(confidence[k]))

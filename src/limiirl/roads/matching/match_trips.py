@@ -15,7 +15,7 @@ from limiirl._validation import check_choice, check_count
 from limiirl.errors import InvalidParameter, InvalidTrips
 from limiirl.roads.kernels.hmm import path_progress
 from limiirl.roads.matching import hmm, particle_filter
-from limiirl.roads.matching.candidates import build_grid, only_neighbours, parse_settings
+from limiirl.roads.matching.candidates import build_grid, find_unique_neighbours, parse_settings
 from limiirl.roads.matching.matches import UNMATCHED, Matches, TripMatch
 from limiirl.roads.network import RoadNetwork
 from limiirl.roads.traces.trips import Trips
@@ -30,9 +30,9 @@ CHATTER_M = 60.0
 
 
 def find_chatter(network: RoadNetwork, path: IntArray, most_m: float = CHATTER_M) -> NDArray[np.bool_]:
-    """Return a mask (k,) of the chatter in a path: back and forth over its last segments, between two U-turns.
+    """Return a mask (k,) of the chatter in a path: driving back and forth on the same segments, between two U-turns.
 
-    Excursions of more than `most_m` metres in one direction are not chatter. A path remains legal without its chatter.
+    Excursions of more than `most_m` metres in one direction are not chatter. A path without its chatter is legal.
     """
     noise = np.zeros(path.size, dtype=np.bool_)
     back = network.opposite[path]
@@ -104,11 +104,11 @@ def match(
     sigma_m : float, optional
         Standard deviation of each coordinate of a fix, in metres. By default it is estimated from the trips with
         `estimate_noise`; if fewer than 20 fixes can be matched, the default of the method is used. `Matches.settings`
-        has the value as "sigma_m" and its source as "sigma_from".
+        contains the value as "sigma_m" and its source as "sigma_from".
     index : GridIndex, optional
         Result of `limiirl.roads.build_grid` for this network; built if not given.
     threads : int, optional
-        Number of threads, by default that of numba. The result does not depend on it.
+        Number of threads; by default the number of numba threads. The result does not depend on it.
     progress : callable, optional
         Called as ``progress(done, total, message)`` after each trip.
     **settings
@@ -129,23 +129,23 @@ def match(
     given, whole = (trips, None) if isinstance(trips, Trips) else (trips.trips, trips.whole)
     check_choice(method, "method", tuple(METHODS))
     label, kind, match_all = METHODS[method]
-    numbers = parse_settings(kind, label, settings if sigma_m is None else settings | {"sigma_m": sigma_m})
+    resolved = parse_settings(kind, label, settings if sigma_m is None else settings | {"sigma_m": sigma_m})
     grid = build_grid(network) if index is None else _check_grid(network, index)
     source = GIVEN
     if sigma_m is None:
         measured = _estimate(network, given, grid, threads=threads)
         source = DEFAULT if measured is None else ESTIMATED
-        numbers = numbers if measured is None else replace(numbers, sigma_m=measured[0])
-    raw = match_all(network, grid, given, numbers, threads=threads, progress=progress)
+        resolved = resolved if measured is None else replace(resolved, sigma_m=measured[0])
+    raw = match_all(network, grid, given, resolved, threads=threads, progress=progress)
     paths = [remove_chatter(network, each) for each in raw]
-    notes = {"method": method, "network": network.fingerprint()} | asdict(numbers) | numbers.radii()._asdict()
+    notes = {"method": method, "network": network.fingerprint()} | asdict(resolved) | resolved.radii()._asdict()
     return Matches.from_trips(given, paths, whole=whole, settings=notes | {"sigma_from": source})
 
 
 def _check_grid(network: RoadNetwork, grid: GridIndex) -> GridIndex:
     """Return the grid; raise `InvalidParameter` if it belongs to another network (the kernels check no bounds)."""
     start, end = network.node_xy[network.tail], network.node_xy[network.head]
-    mine: tuple[Any, ...] = (*start.T, *end.T, *only_neighbours(network))
+    mine: tuple[Any, ...] = (*start.T, *end.T, *find_unique_neighbours(network))
     theirs: tuple[Any, ...] = (grid.ax, grid.ay, grid.bx, grid.by, grid.before, grid.after)
     if not all(np.array_equal(one, two) for one, two in zip(mine, theirs, strict=True)):
         message = "index belongs to another network. Omit it, or build it for this network."
@@ -202,9 +202,7 @@ def estimate_noise(
     grid = build_grid(network) if index is None else _check_grid(network, index)
     scales = _estimate(network, given, grid, 1, rounds=rounds, most_trips=most_trips, threads=threads, **settings)
     if scales is None:
-        message = (
-            "The noise cannot be estimated because no fix could be matched. Check that the trips are on this network."
-        )
+        message = "The noise cannot be estimated: no fix could be matched. Check that the trips are on this network."
         raise InvalidTrips(message, parameter="trips")
     return scales
 
@@ -215,15 +213,15 @@ def _estimate(
 ) -> tuple[float, float] | None:  # fmt: skip
     """Return sigma and beta, or None if fewer than `least` fixes can be matched."""
     some = trips[np.unique(np.linspace(0, len(trips) - 1, min(most_trips, len(trips))).astype(np.int64))]
-    numbers = parse_settings(hmm.HmmSettings, "HMM", settings)
+    resolved = parse_settings(hmm.HmmSettings, "HMM", settings)
     for _ in range(rounds):
-        paths = hmm.match_hmm(network, grid, some, numbers, threads=threads)
+        paths = hmm.match_hmm(network, grid, some, resolved, threads=threads)
         matches = Matches.from_trips(some, [remove_chatter(network, path) for path in paths])
         if np.count_nonzero(matches.fix_segment != UNMATCHED) < least:
             return None
         sigma_m, beta_m = _scales(network, some, matches)
-        numbers = replace(numbers, sigma_m=sigma_m, beta_m=beta_m)
-    return numbers.sigma_m, numbers.beta_m
+        resolved = replace(resolved, sigma_m=sigma_m, beta_m=beta_m)
+    return resolved.sigma_m, resolved.beta_m
 
 
 def _scales(network: RoadNetwork, trips: Trips, matches: Matches) -> tuple[float, float]:

@@ -40,9 +40,9 @@ class TripMatch(NamedTuple):
     """Match of one trip of n fixes."""
 
     pieces: tuple[MatchedPiece, ...]  # in the order of their fixes; empty if nothing was matched
-    segment: IntArray  # (n,): segment of each fix; -1 if unmatched
-    along_m: FloatArray  # (n,): metres from the start of the segment; NaN if unmatched
-    distance_m: FloatArray  # (n,): metres from the fix to the segment; NaN if unmatched
+    segment: IntArray  # (n,): segment of each fix; -1 for unmatched fixes
+    along_m: FloatArray  # (n,): metres from the start of the segment; NaN for unmatched fixes
+    distance_m: FloatArray  # (n,): metres from the fix to the segment; NaN for unmatched fixes
     reasons: tuple[str, ...] = ()  # reasons for unmatched parts
 
 
@@ -65,9 +65,9 @@ class Matches:
     span : (M, 2) int64
         Index of the first and the last fix of each piece among the fixes of all trips.
     fix_segment : (m,) int64
-        Segment of every fix of all trips; -1 if unmatched.
+        Segment of every fix of all trips; -1 for unmatched fixes.
     fix_along_m, fix_distance_m : (m,)
-        Distances in metres from the start of the segment, and from the fix to the segment; NaN if unmatched.
+        Distances in metres from the start of the segment, and from the fix to the segment; NaN for unmatched fixes.
     fix_offsets : (N + 1,) int64
         Trip i has the fixes ``fix_offsets[i]:fix_offsets[i + 1]``.
     reasons : dict
@@ -123,8 +123,7 @@ class Matches:
             See `Matches`.
         """
         if len(matches) != len(trips):
-            message = f"matches must have one entry per trip ({len(trips)}); got {len(matches)}."
-            raise InvalidTrips(message, parameter="matches", value=len(matches))
+            raise InvalidTrips.of("matches", len(matches), f"must have one entry per trip ({len(trips)})")
         entire = ~trips.cut if whole is None else np.asarray(whole, dtype=np.bool_)
         pieces = [(i, piece) for i, match in enumerate(matches) for piece in match.pieces]
         trip = np.array([i for i, _ in pieces], dtype=np.int64)
@@ -161,7 +160,7 @@ class Matches:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Matches:
-        """Read matches written by `save`; raise `InvalidFile` if the file is corrupted or of another kind."""
+        """Read matches written by `save`; raise `InvalidFile` if the file is corrupted or has other content."""
         header, arrays = read_archive(path, FORMAT)
         try:
             words: dict[str, Any] = {name: header[name] for name in (*_IN_HEADER, "ids", "groups") if name in header}
@@ -279,20 +278,12 @@ class Matches:
     def on(self, network: RoadNetwork) -> IntArray:
         """Return all segments; raise `InvalidTrips` if the trips were matched to another network."""
         if self.segments.size and self.segments.max() >= network.n_segments:
-            rule = f"must be the network of the matches, which contain segment {self.segments.max()}"
-            message = f"network {rule}; got a network of {network.n_segments} segments."
+            rule = f"network must be the network of the matches, which contain segment {self.segments.max()}"
+            message = f"{rule}; got a network of {network.n_segments} segments."
             raise InvalidTrips(message, parameter="network", value=network.n_segments)
         expected = self.settings.get("network")
-        if expected is not None:
-            # Networks are immutable, so that the fingerprint can be cached.
-            cache = vars(network)
-            actual = (
-                cache["_fingerprint"]
-                if "_fingerprint" in cache
-                else cache.setdefault("_fingerprint", network.fingerprint())
-            )
-            if actual != expected:
-                raise InvalidTrips.of("network", actual, f"must be the network of the matches, {expected}")
+        if expected is not None and network.fingerprint() != expected:
+            raise InvalidTrips.of("network", network.fingerprint(), f"must be the network of the matches, {expected}")
         return self.segments
 
     def __len__(self) -> int:
@@ -341,8 +332,7 @@ def _check_shapes(matches: Matches) -> None:
     for name, shape in shapes.items():
         array = getattr(matches, name)
         if array is not None and array.shape != shape:
-            message = f"{name} must have shape {shape}; got {array.shape}."
-            raise InvalidTrips(message, parameter=name, value=array.shape)
+            raise InvalidTrips.of(name, array.shape, f"must have shape {shape}")
 
 
 def _check_values(matches: Matches) -> None:
@@ -354,8 +344,7 @@ def _check_values(matches: Matches) -> None:
     if ends.ndim != 1 or not ends.size or ends[0] != 0:
         raise InvalidTrips("fix_offsets must be one-dimensional and start with 0.", parameter="fix_offsets")
     if ends[-1] != n_fixes:
-        message = f"fix_offsets must end with the number of fixes, {n_fixes}; got {ends[-1]}."
-        raise InvalidTrips(message, parameter="fix_offsets", value=int(ends[-1]))
+        raise InvalidTrips.of("fix_offsets", int(ends[-1]), f"must end with the number of fixes, {n_fixes}")
     if np.any(np.diff(ends) < 0):
         raise InvalidTrips("fix_offsets must not decrease.", parameter="fix_offsets")
     if matches.trip.size and not 0 <= matches.trip.min() <= matches.trip.max() < ends.size - 1:

@@ -43,11 +43,11 @@ class ParticleSettings(MatcherSettings):
     speed_rate : float
         Rate, in seconds per metre, of the exponential density of the speed.
     stay_rate : float
-        P(no movement for t seconds) = exp(-stay_rate t).
+        Rate, per second, of the exponential stopping time: P(no movement for t seconds) = exp(-stay_rate t).
     max_speed_ms, slack_m : float
         Maximum speed in metres per second, and a constant added to the reachable distance.
     detour_m : float
-        Routes that exceed the straight-line distance by more than this are searched only if others are very unlikely.
+        Routes that exceed the straight-line distance by more than this are searched only if all others are unlikely.
     radius_m, max_radius_m : float, optional
         Search radius around a fix, by default 4 sigma and at least 50 m. While there are no candidates, it is doubled
         up to the maximum, by default twice the radius.
@@ -58,7 +58,7 @@ class ParticleSettings(MatcherSettings):
     end_m : float
         The first or last segment is dropped if less than this distance and less than half of it was driven.
     seed : int
-        Trip i uses the seed sequence (seed, i).
+        Seed of the random numbers; trip i uses the seed sequence (seed, i).
     """
 
     n_particles: int = 100
@@ -112,12 +112,12 @@ def match_particles(
         fixes = np.ascontiguousarray(xy[rows])
         problem = FilterProblem(roads, index, motion, effort, router)
         result = match_trip(problem, fixes, trips.time_s[rows], state)
-        return _trip_match(roads, fixes, result, float(settings.end_m), router)
+        return _make_trip_match(roads, fixes, result, float(settings.end_m), router)
 
     return match_each(match_one, len(trips), roads.streets, threads, progress)
 
 
-def _trip_match(
+def _make_trip_match(
     roads: RoadArrays, fixes: FloatArray, result: tuple[IntArray, FloatArray, IntArray, IntArray], end_m: float,
     router: Router,
 ) -> TripMatch:  # fmt: skip

@@ -30,9 +30,9 @@ LONG_S, LONG_M = 60.0, 500.0
 
 @dataclass(frozen=True)
 class Quality:
-    """Statistics of matched trips; quantiles have the levels `LEVELS`, and are NaN without data."""
+    """Statistics of matched trips; quantiles have the levels `LEVELS`, and are NaN if there are no data."""
 
-    n_trips: int  # recorded trips, before cleaning if it is known
+    n_trips: int  # recorded trips, including trips dropped in cleaning if `CleanedTrips` are passed
     n_pieces_given: int  # trips, or pieces after cleaning, that were passed to `match`
     n_matched: int  # recorded trips with at least one matched piece
     n_whole: int  # recorded trips that were matched completely
@@ -40,7 +40,7 @@ class Quality:
     dropped: Mapping[str, int]  # fixes dropped in cleaning, by reason
     reasons: Mapping[str, int]  # unmatched parts, by reason
     lost: Mapping[str, int]  # trips that were unreadable or dropped in cleaning, by reason
-    unread: Mapping[str, int]  # unreadable rows or files that are not trips, by reason
+    unread: Mapping[str, int]  # rows and files that could not be read, by reason
     n_fixes: int  # fixes that were passed to `match`
     n_fixes_matched: int
     distance_m: FloatArray  # (6,): quantiles of the distance between matched fixes and their segments

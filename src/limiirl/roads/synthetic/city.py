@@ -31,7 +31,7 @@ STYLES: dict[str, tuple[float, ...]] = {
     "round the centre": (-6.0, -5.0, -8.0, -8.0, -2.0, -1.5, -4.0),
 }
 """Reward weights of each style: per km by road class, per km in the centre, and per turn."""
-_SHARES = (0.3, 0.4, 0.3)
+_WEIGHTS = (0.3, 0.4, 0.3)
 _APART = 5.0 / 7.0  # minimum distance between start and end of a trip, as a fraction of the radius of the ring
 
 
@@ -63,23 +63,6 @@ def choose_places(network: RoadNetwork, n: int, rng: np.random.Generator) -> Int
     return np.sort(rng.choice(addresses, size=n, replace=False))
 
 
-def drive(city: City, n_drivers: int, trips_each: int, seed: int) -> CityTrips:
-    """Sample drivers and their trips; see `City.drive`."""
-    rng = np.random.default_rng((city.seed, 2, seed))
-    styles = city.ensemble
-    style = rng.permutation(np.repeat(np.arange(styles.n_intents), intent_counts(n_drivers, styles.weights)))
-    home = rng.choice(_addresses(city.network), size=n_drivers)
-    driver = np.repeat(np.arange(n_drivers), trips_each)
-    start, goal = np.empty(driver.size, dtype=np.int64), np.empty(driver.size, dtype=np.int64)
-    for i, k in enumerate(driver):
-        # Every second trip starts at home.
-        start[i] = home[k] if i % 2 == 0 else rng.choice(city.places)
-        goal[i] = rng.choice(_far_places(city, start[i]))
-    paths = _routes(city, styles.thetas, style[driver], start, goal, rng)
-    demos = Demonstrations.from_lists(paths, groups=driver, labels=style[driver])
-    return CityTrips(demos, style, home)
-
-
 def _addresses(network: RoadNetwork) -> IntArray:
     """Return the segments on which a trip may start or end: at least 50 m long, and not on the motorway."""
     names = np.array(network.class_names)[network.road_class]
@@ -93,7 +76,7 @@ def _far_places(city: City, start: int) -> IntArray:
     return np.asarray(city.places[away >= min(1000.0 * _APART * city.radius_km, away.max())])
 
 
-def _routes(
+def _sample_routes(
     city: City, thetas: FloatArray, style: IntArray, start: IntArray, goal: IntArray, rng: np.random.Generator
 ) -> list[IntArray]:
     """Sample one route (k,) per trip from the distribution of its style."""
@@ -108,7 +91,7 @@ def _routes(
 
 
 _CENTRE = (41.15, -8.63)
-_LATTICE = 0.82  # of the ring's radius
+_LATTICE = 0.82  # radius of the lattice, as a fraction of the radius of the ring
 _LEAST_KM, _MOST_KM = 0.8, 6.0
 
 
@@ -186,13 +169,13 @@ class City:
 
     @cached_property
     def mdp(self) -> MDP:
-        """The city as an undiscounted MDP with `features`."""
+        """Undiscounted MDP of the city with `features`."""
         return self.network.mdp(self.features)
 
     @property
     def ensemble(self) -> RewardEnsemble:
         """Rewards of the styles, weighted by their fraction of the drivers."""
-        return RewardEnsemble(_SHARES, list(STYLES.values()))
+        return RewardEnsemble(_WEIGHTS, list(STYLES.values()))
 
     def drive(self, n_drivers: int = 36, trips_each: int = 10, seed: int = 0) -> CityTrips:
         """Simulate trips of drivers, each with a style and a home segment.
@@ -204,7 +187,18 @@ class City:
         check_count(n_drivers, "n_drivers")
         check_count(trips_each, "trips_each")
         check_seed(seed)
-        return drive(self, n_drivers, trips_each, seed)
+        rng = np.random.default_rng((self.seed, 2, seed))
+        styles = self.ensemble
+        style = rng.permutation(np.repeat(np.arange(styles.n_intents), intent_counts(n_drivers, styles.weights)))
+        home = rng.choice(_addresses(self.network), size=n_drivers)
+        driver = np.repeat(np.arange(n_drivers), trips_each)
+        start, goal = np.empty(driver.size, dtype=np.int64), np.empty(driver.size, dtype=np.int64)
+        for i, k in enumerate(driver):
+            # Every second trip starts at home.
+            start[i] = home[k] if i % 2 == 0 else rng.choice(self.places)
+            goal[i] = rng.choice(_far_places(self, start[i]))
+        paths = _sample_routes(self, styles.thetas, style[driver], start, goal, rng)
+        return CityTrips(Demonstrations.from_lists(paths, groups=driver, labels=style[driver]), style, home)
 
 
 def _build(seed: int, radius_m: float) -> tuple[RoadNetwork, FloatArray]:

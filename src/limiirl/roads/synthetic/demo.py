@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from limiirl.mixture import IntentMixture
 
 
-STAGES = ("city", "drives", "recordings", "cleaning", "matching", "styles", "scores")
-"""Stages of the demo, in order."""
 _FLAWS: dict[str, Any] = {"drift_m": 3.0, "outliers": 0.005, "lost": 0.01}
 
 
@@ -162,14 +160,14 @@ def run_demo(  # noqa: PLR0913 (independent settings with defaults)
     with stage("matching"):
         matches = match(city.network, cleaned, method, progress=lambda done, total, _: report(done, total, "matching"))
     with stage("styles"):
-        fit = _learn(city, driven, matches, seed, report)
+        fit = _fit_styles(city, driven, matches, seed, report)
     with stage("scores"):
         recovery = path_recovery(city.network, driven.demos, matches, cleaned.source)
         by_driver, by_trip = _score_styles(driven, fit.mixture, fit.demos)
     return DemoResult(city, driven, recorded, cleaned, matches, fit, recovery, by_driver, by_trip, seconds)
 
 
-def _learn(city: City, driven: CityTrips, matches: Matches, seed: int, report: Progress) -> DriverFit:
+def _fit_styles(city: City, driven: CityTrips, matches: Matches, seed: int, report: Progress) -> DriverFit:
     """Fit the true number of styles, with one style per driver, and align them with the true styles."""
     demos = matches.demonstrations()
     labelled = replace(demos, labels=driven.style[demos.groups])

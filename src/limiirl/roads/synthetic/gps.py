@@ -15,7 +15,10 @@ from limiirl.roads.traces.trips import Trips
 
 _PACE = (0.75, 1.0)  # speed of a trip as a fraction of the limit
 _PARKED = (0.3, 0.7)  # position of the start and end of a trip on its first and last segment
-_TURN_S = ((45.0, 3.0), (20.0, 1.0))  # minimum angle of a turn in degrees, and seconds lost; the first that applies
+_TURN_S = (
+    (45.0, 3.0),
+    (20.0, 1.0),
+)  # (minimum turn angle in degrees, seconds lost); the first match applies
 _DRIFT_S = 60.0  # time constant of the drift
 _OUTLIER_M = (200.0, 2000.0)
 

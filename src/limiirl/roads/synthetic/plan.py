@@ -20,7 +20,7 @@ _SPEEDS = ((90.0, 90.0), (50.0, 40.0), (60.0, 50.0), (50.0, 50.0), (50.0, 40.0),
 _LANES = ((3.0, 2.0), (1.0,), (2.0,), (1.0, 2.0), (1.0,), (1.0,))
 _SPEED_UNKNOWN = (0.0, 0.1, 0.0, 0.05, 0.1, 0.2)
 _LANES_UNKNOWN = (0.0, 0.2, 0.1, 0.3, 0.5, 0.8)
-# Probabilities of a residential street to be one-way, missing, curved, or not connected across an avenue.
+# Probabilities that a residential street is one-way, missing, curved, or not connected across an avenue.
 _ONE_WAY, _MISSING, _CURVED, _NO_GAP = 0.4, 0.10, 0.15, 0.4
 _NO_LEFT = 0.12  # probability that a left turn from a primary road is forbidden
 
@@ -100,12 +100,12 @@ def lay_lattice(radius_m: float, outline: FloatArray, rng: np.random.Generator) 
 
     The outline (360,) is the extent per degree, anticlockwise from east, as a fraction of `radius_m`.
     """
-    columns, rows = _lines(radius_m, -1, rng), _lines(radius_m, 1, rng)
+    columns, rows = _draw_lines(radius_m, -1, rng), _draw_lines(radius_m, 1, rng)
     xy = _bend_lattice(columns.at, rows.at, radius_m, rng)
     angle = np.degrees(np.arctan2(xy[..., 1], xy[..., 0])).astype(np.int64) % 360
     away = np.hypot(xy[..., 0], xy[..., 1])
     inside = away <= radius_m * outline[angle]
-    drawing = CityDrawing(_river(radius_m, rng))
+    drawing = CityDrawing(_draw_river(radius_m, rng))
     south = xy[..., 1] < np.interp(xy[..., 0], *drawing.river.T)
     number = np.full(inside.shape, -1)
     for i, j in np.argwhere(inside):
@@ -158,7 +158,7 @@ def plan_city(drawing: CityDrawing, rng: np.random.Generator) -> CityPlan:
     )
 
 
-def _lines(radius_m: float, keep_right: int, rng: np.random.Generator) -> LatticeLines:
+def _draw_lines(radius_m: float, keep_right: int, rng: np.random.Generator) -> LatticeLines:
     """Return parallel lines: an avenue with two carriageways through the centre, and an arterial every 5 or 6 blocks.
 
     `keep_right` is the `sense` of the carriageway at the lower coordinate: -1 for columns (the western one leads
@@ -189,7 +189,7 @@ def _bend_lattice(columns: FloatArray, rows: FloatArray, radius_m: float, rng: n
     x, y = np.meshgrid(columns, rows, indexing="ij")
     phase = rng.uniform(0.0, 2.0 * np.pi, size=2)
     wave = np.pi / radius_m
-    # The slope of the waves is at most 0.12, so that the distance between twins hardly changes.
+    # The slope of the waves is at most 0.12, so that the distance between twins changes little.
     x, y = (x + 0.12 / wave * np.sin(wave * y + phase[0]), y + 0.12 / wave * np.sin(wave * x + phase[1]))
     jitter = np.clip(rng.normal(0.0, 1.2, size=(*x.shape, 2)), -2.0, 2.0)
     angle = np.radians(rng.uniform(-20.0, 20.0))
@@ -197,7 +197,7 @@ def _bend_lattice(columns: FloatArray, rows: FloatArray, radius_m: float, rng: n
     return np.asarray((np.stack([x, y], axis=-1) + jitter) @ turn)
 
 
-def _river(radius_m: float, rng: np.random.Generator) -> FloatArray:
+def _draw_river(radius_m: float, rng: np.random.Generator) -> FloatArray:
     """Return points (k, 2) along the river, from west to east and south of the centre."""
     x = np.linspace(-1.6, 1.6, 81)
     y = -0.45 + 0.08 * np.sin(2.5 * x + rng.uniform(0.0, 2.0 * np.pi))
@@ -255,7 +255,7 @@ def _draw_by_class(
 def _legal_turns(
     xy: FloatArray, tail: IntArray, head: IntArray, road_class: IntArray, rng: np.random.Generator
 ) -> IntArray:
-    """Return the legal turns: no U-turns, no turns between slip roads, and some left turns from primary roads."""
+    """Return the legal turns; U-turns, turns between slip roads and some left turns of primary roads are forbidden."""
     turns = join_segments(tail, head)
     source, target = turns.T
     before, after = (xy[head[k]] - xy[tail[k]] for k in (source, target))
@@ -309,7 +309,7 @@ def lay_ring(drawing: CityDrawing, radius_m: float, outline: FloatArray, ends: l
             continue
         k = round(bearing[chosen] / step)
         end = drawing.node(point(k, TWIN_M / 2.0 + _APART_M))
-        drawing.street(_avenue(drawing, ends[chosen], end), SECONDARY, drawing.way())
+        drawing.street(_lay_avenue(drawing, ends[chosen], end), SECONDARY, drawing.way())
         # In the direction of travel, exits are before the avenue and entries after it.
         for roadway, clockwise, inwards_m in ((inner, True, 75.0), (outer, False, 45.0)):
             for off in (True, False):
@@ -319,7 +319,7 @@ def lay_ring(drawing: CityDrawing, radius_m: float, outline: FloatArray, ends: l
                 drawing.street(chain if off else chain[::-1], LINK, drawing.way(), one_way=True)
 
 
-def _avenue(drawing: CityDrawing, start: int, end: int) -> list[int]:
+def _lay_avenue(drawing: CityDrawing, start: int, end: int) -> list[int]:
     """Return the nodes of a straight avenue between two nodes, at distances of about 110 m."""
     a, b = np.array(drawing.xy[start]), np.array(drawing.xy[end])
     n = max(1, round(float(np.hypot(*(b - a))) / _STREET_M))

@@ -46,7 +46,7 @@ def assemble(raw: RawTrips, step_s: float) -> Trips:
     """Return the trips of a file, with a reason for each skipped trip and counts of repairs."""
     notes, skipped = raw.notes, raw.skipped
     trip = np.repeat(np.arange(raw.counts.size), raw.counts)
-    time_s = _times(raw, trip, step_s)
+    time_s = _compute_times(raw, trip, step_s)
     reason = np.zeros(raw.counts.size, dtype=np.int64)
     good = _select_fixes(raw, time_s, trip, reason, notes)
     reasons = {
@@ -107,33 +107,33 @@ def merge(parts: Sequence[RawTrips]) -> RawTrips:
     for part in parts:
         notes.update(part.notes)
     return RawTrips(
-        np.concatenate([part.lat for part in parts]),
-        np.concatenate([part.lon for part in parts]),
-        np.concatenate([np.full(part.lat.size, np.nan) if part.time is None else part.time for part in parts]),
-        np.concatenate([_starts(part) for part in parts]),
-        np.concatenate([part.counts for part in parts]),
-        np.concatenate([part.rows for part in parts]),
-        np.concatenate([part.ids for part in parts]),
-        np.concatenate(known) if known else None,
-        [skip for part in parts for skip in part.skipped],
-        notes,
-        np.concatenate(
+        lat=np.concatenate([part.lat for part in parts]),
+        lon=np.concatenate([part.lon for part in parts]),
+        time=np.concatenate([np.full(part.lat.size, np.nan) if part.time is None else part.time for part in parts]),
+        start=np.concatenate([_start_times(part) for part in parts]),
+        counts=np.concatenate([part.counts for part in parts]),
+        rows=np.concatenate([part.rows for part in parts]),
+        ids=np.concatenate([part.ids for part in parts]),
+        groups=np.concatenate(known) if known else None,
+        skipped=[skip for part in parts for skip in part.skipped],
+        notes=notes,
+        pieces=np.concatenate(
             [np.zeros(part.counts.size, dtype=np.int64) if part.pieces is None else part.pieces for part in parts]
         ),
     )
 
 
-def _starts(raw: RawTrips) -> FloatArray:
+def _start_times(raw: RawTrips) -> FloatArray:
     """Return the start time (N,) of each trip; NaN for trips with times per fix, 0 if the file has no times."""
     if raw.start is not None:
         return raw.start
     return np.full(raw.counts.size, 0.0 if raw.time is None else np.nan)
 
 
-def _times(raw: RawTrips, trip: IntArray, step_s: float) -> FloatArray:
+def _compute_times(raw: RawTrips, trip: IntArray, step_s: float) -> FloatArray:
     """Return the time (n,) of every fix, from the file or computed from the start of its trip and `step_s`."""
     fix = np.arange(trip.size) - np.repeat(np.cumsum(raw.counts) - raw.counts, raw.counts)
-    counted = np.repeat(_starts(raw), raw.counts) + step_s * fix
+    counted = np.repeat(_start_times(raw), raw.counts) + step_s * fix
     return counted if raw.time is None else np.where(np.isfinite(counted), counted, raw.time)
 
 
@@ -203,7 +203,7 @@ def _make_distinct(
                 trips_of[name] += 1
                 known, met = str(ids[i]), set()
                 if trips_of[name] > 1:
-                    known = _free(known, trips_of[name], taken)
+                    known = _find_unused_name(known, trips_of[name], taken)
                     notes["other trips of the same id, renamed (id#2, id#3, ...)"] += 1
                 last[name, driver] = known, met
             ids[i] = known
@@ -226,7 +226,7 @@ def _only_pieces(name: IntArray, pieces: IntArray, groups: NDArray[Any] | None) 
     )
 
 
-def _free(name: str, number: int, taken: set[str]) -> str:
+def _find_unused_name(name: str, number: int, taken: set[str]) -> str:
     """Return name#number with the first unused number."""
     while f"{name}#{number}" in taken:
         number += 1

@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 REASONS = (
     "kept",
     "latitude and longitude swapped",
-    "same time as the fix before",
-    "outlier: an impossible speed to its neighbours",
+    "same time as the previous fix",
+    "outlier: impossible speed from or to its neighbours",
     "outside the network",
     "standing still, between the first and the last fix of a stop",
-    "in a piece of too few fixes",
+    "in a piece with too few fixes",
     "in a piece that is too short",
 )
-"""Outcomes for a fix; `CleanedTrips.fate` has indices into them."""
-CUTS = ("not cut", "a gap in time", "an impossible jump", "out of the network in between", "a long stop")
+"""Outcomes of cleaning for a fix; `CleanedTrips.fate` contains indices into this tuple."""
+CUTS = ("not cut", "a gap in time", "an impossible jump", "fixes outside the network", "a long stop")
 """Reasons for a cut before a fix."""
 
 
@@ -57,6 +57,8 @@ class CleanedTrips:
         Number of cuts, by reason.
     lost : dict
         Number of trips without a remaining piece, by the most frequent reason of their fixes.
+    n_trips : int
+        Number of input trips.
 
     Examples
     --------
@@ -65,7 +67,7 @@ class CleanedTrips:
     >>> cleaned = clean(Trips.from_lists([lat], [[-8.63] * 6]))
     >>> cleaned
     CleanedTrips: 1 piece of 1 trip, 1 whole; 5 of 6 fixes kept
-      dropped   1 fix: outlier: an impossible speed to its neighbours
+      dropped   1 fix: outlier: impossible speed from or to its neighbours
     >>> cleaned.fix.tolist()
     [0, 1, 3, 4, 5]
     """
@@ -140,10 +142,10 @@ def clean(  # noqa: PLR0913 (trips and limits with defaults)
     split_stops_s : float, optional
         Maximum duration of a stop; trips are cut at longer stops, as in Ziebart et al. (2008).
     max_outliers : int
-        Maximum number of fixes of an excursion that is dropped; a longer excursion has two jumps.
+        Maximum number of fixes in an excursion that is dropped; trips are cut at both ends of a longer excursion.
     bridge_jumps : bool
-        Instead of cutting a trip at a jump, drop as few fixes as necessary to make the speed possible. For files with
-        missing fixes and without times per fix.
+        Instead of cutting a trip at a jump, drop as few fixes as necessary to make the speed possible. Use it for files
+        with missing fixes and without times per fix.
     margin_m : float
         See `network`.
 
@@ -157,7 +159,7 @@ def clean(  # noqa: PLR0913 (trips and limits with defaults)
     >>> from limiirl.roads import Trips, clean
     >>> trip = Trips.from_lists([[41.15, 41.16]], [[-8.63, -8.63]])
     >>> dict(clean(trip).lost), len(clean(trip, min_fixes=2))
-    ({'in a piece of too few fixes': 1}, 0)
+    ({'in a piece with too few fixes': 1}, 0)
     """
     # With fixed types, the kernel is compiled once.
     limits = kernel.CleaningLimits(
@@ -180,7 +182,7 @@ def clean(  # noqa: PLR0913 (trips and limits with defaults)
         swapped, outside = check_swapped(trips, network, margin_m)
         fate[np.repeat(swapped, trips.lengths)] = kernel.SWAPPED
     kernel.clean_fixes(trips.lat, trips.lon, trips.time_s, trips.offsets, outside, fate, cut, limits)
-    return _collect(trips, fate, cut)
+    return _collect_pieces(trips, fate, cut)
 
 
 def check_swapped(trips: Trips, network: RoadNetwork, margin_m: float = 200.0) -> tuple[BoolArray, BoolArray]:
@@ -221,7 +223,7 @@ def check_swapped(trips: Trips, network: RoadNetwork, margin_m: float = 200.0) -
     return swapped, ~as_given
 
 
-def _collect(trips: Trips, fate: NDArray[np.int8], cut: NDArray[np.int8]) -> CleanedTrips:
+def _collect_pieces(trips: Trips, fate: NDArray[np.int8], cut: NDArray[np.int8]) -> CleanedTrips:
     fix = np.flatnonzero(fate == kernel.KEPT)
     source_of_fix = trips.trip_of_fix[fix]
     begins = np.concatenate([[True], np.diff(source_of_fix) > 0])[: fix.size] | (cut[fix] != kernel.NO_CUT)
@@ -239,15 +241,15 @@ def _collect(trips: Trips, fate: NDArray[np.int8], cut: NDArray[np.int8]) -> Cle
     counts = np.bincount(fate, minlength=len(REASONS))
     cuts = np.bincount(cut, minlength=len(CUTS))
     return CleanedTrips(
-        pieces,
-        source,
-        fix,
-        whole,
-        fate,
-        {REASONS[k]: int(counts[k]) for k in range(1, len(REASONS)) if counts[k]},
-        {CUTS[k]: int(cuts[k]) for k in range(1, len(CUTS)) if cuts[k]},
-        _count_lost(trips, fate, source),
-        len(trips),
+        trips=pieces,
+        source=source,
+        fix=fix,
+        whole=whole,
+        fate=fate,
+        dropped={REASONS[k]: int(counts[k]) for k in range(1, len(REASONS)) if counts[k]},
+        cuts={CUTS[k]: int(cuts[k]) for k in range(1, len(CUTS)) if cuts[k]},
+        lost=_count_lost(trips, fate, source),
+        n_trips=len(trips),
     )
 
 

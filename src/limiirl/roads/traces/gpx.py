@@ -17,7 +17,7 @@ from limiirl.roads.traces.assembly import RawTrips
 from limiirl.roads.traces.tables import float_or_nan, parse_time
 from limiirl.roads.traces.trips import SkippedTrip
 
-_DAMAGES = (ET.ParseError, EOFError, gzip.BadGzipFile, zlib.error)
+_READ_ERRORS = (ET.ParseError, EOFError, gzip.BadGzipFile, zlib.error)
 
 
 def read_gpx(path: Path) -> RawTrips:
@@ -26,45 +26,41 @@ def read_gpx(path: Path) -> RawTrips:
     Track segments without times have a constant time step. Waypoints and routes are ignored. If the file is truncated
     or corrupted, all complete points before the error are kept.
     """
-    lat: list[float] = []
-    lon: list[float] = []
-    time: list[float] = []
+    rows: list[tuple[float, float, float]] = []
     counts: list[int] = []
     names: list[tuple[int, int]] = []
     skipped: list[SkippedTrip] = []
     try:
         with _open(path) as handle:
             for track, segment, points in _segments(handle, path):
-                for north, east, when in points:
-                    lat.append(north)
-                    lon.append(east)
-                    time.append(when)
+                rows += points
                 counts.append(len(points))
                 names.append((track, segment))
-    except _DAMAGES as error:
+    except _READ_ERRORS as error:
         if not counts:
             message = f"{path} is truncated or not a GPX file ({error}). Copy or write it again."
             raise InvalidFile(message, parameter="path", value=str(path)) from None
-        reason = f"the file is truncated or corrupted after {len(lat):,} points, which are kept ({error})"
+        reason = f"the file is truncated or corrupted after {len(rows):,} points, which are kept ({error})"
         skipped.append(SkippedTrip(f"{path.name.partition('.')[0]}:rest", len(counts), reason, trip=False))
     if not counts:
         message = f"{path} has no track segment (<trkseg> in a <trk>); routes and waypoints are not trips."
         raise InvalidFile(message, parameter="path", value=str(path))
     stem = path.name.partition(".")[0]
-    times, sizes = np.array(time, dtype=np.float64), np.array(counts, dtype=np.int64)
+    lat, lon, times = np.array(rows, dtype=np.float64).reshape(-1, 3).T.copy()
+    sizes = np.array(counts, dtype=np.int64)
     timed = np.bincount(np.repeat(np.arange(sizes.size), sizes)[np.isfinite(times)], minlength=sizes.size) > 0
-    notes: Counter[str] = Counter({"trips without times, counted in steps": int(np.sum(~timed & (sizes > 0)))})
+    untimed = int(np.count_nonzero(~timed & (sizes > 0)))
     return RawTrips(
-        np.array(lat, dtype=np.float64),
-        np.array(lon, dtype=np.float64),
-        times,
-        np.where(timed, np.nan, 0.0),
-        sizes,
-        np.arange(sizes.size),
-        np.array([stem if len(names) == 1 else f"{stem}:{track}.{segment}" for track, segment in names], dtype=np.str_),
-        None,
-        skipped,
-        notes,
+        lat=lat,
+        lon=lon,
+        time=times,
+        start=np.where(timed, np.nan, 0.0),
+        counts=sizes,
+        rows=np.arange(sizes.size),
+        ids=np.array([stem] if len(names) == 1 else [f"{stem}:{track}.{segment}" for track, segment in names]),
+        groups=None,
+        skipped=skipped,
+        notes=Counter({"trips without times, read with a constant time step": untimed}),
     )
 
 
@@ -99,7 +95,7 @@ def _segments(handle: IO[bytes], path: Path) -> Iterator[tuple[int, int, list[tu
                 yield track, segment, points
                 points = []
                 element.clear()
-    except _DAMAGES:
+    except _READ_ERRORS:
         if points:
             yield track, segment + 1, points
         raise

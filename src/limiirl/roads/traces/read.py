@@ -16,7 +16,7 @@ from limiirl.errors import InvalidFile, InvalidParameter, InvalidTrips, MissingF
 from limiirl.roads.traces import tables
 from limiirl.roads.traces.assembly import RawTrips, assemble, merge
 from limiirl.roads.traces.gpx import read_gpx
-from limiirl.roads.traces.tables import CellReader, CsvHead, csv_batches, csv_head, read_fix_rows, read_polyline_rows
+from limiirl.roads.traces.tables import CellReader, CsvHead
 from limiirl.roads.traces.trips import SkippedTrip, Trips
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def read_trips(
 
     The format is detected from the content. CSV files (optionally gzipped) and parquet files have one polyline
     ``[[lon, lat], ...]`` per row, as in the Porto taxi data, or one fix per row. In GPX files, each track segment is a
-    trip. Unreadable trips are skipped (`Trips.skipped` has the reasons), repairs are counted (`Trips.notes`), and a
-    warning summarises both.
+    trip. Unreadable trips are skipped, with reasons in `Trips.skipped`; repairs are counted in `Trips.notes`; a warning
+    summarises both.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def read_trips(
     if swap:
         raw.lat, raw.lon = raw.lon, raw.lat
     trips = assemble(raw, float(step_s))
-    _check_swapped(trips, path)
+    _raise_if_swapped(trips, path)
     if network is not None:
         from limiirl.roads.traces.cleaning import check_swapped
 
@@ -126,8 +126,8 @@ def _read(path: Path, columns: Mapping[str, str | None] | None) -> RawTrips:
         message = f"{path} does not exist. Pass a file or a folder of trips."
         raise MissingFile(message, parameter="path", value=str(path)) from None
     if head[:4] == b"PAR1":
-        chosen = tables.choose_columns(tables.parquet_names(path), columns, path)
-        return _from_batches(tables.parquet_batches(path, chosen), chosen, CellReader(path, chosen))
+        chosen = tables.choose_columns(tables.read_parquet_names(path), columns, path)
+        return _from_batches(tables.read_parquet_batches(path, chosen), chosen, CellReader(path, chosen))
     if path.name.lower().endswith((".gpx", ".gpx.gz")) or head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<"):
         return read_gpx(path)
     if path.suffix.lower() == ".parquet":
@@ -136,18 +136,18 @@ def _read(path: Path, columns: Mapping[str, str | None] | None) -> RawTrips:
     if not head:
         message = f"{path} is empty. Check that it was written completely."
         raise InvalidFile(message, parameter="path", value=str(path))
-    names = csv_head(path)
+    names = tables.read_csv_head(path)
     chosen = tables.choose_columns(names.names, columns, path)
     broken: list[tuple[int, str]] = []
     cells = CellReader(path, chosen)
-    raw = _from_batches(csv_batches(path, names, chosen, broken, cells.notes), chosen, cells)
+    raw = _from_batches(tables.read_csv_batches(path, names, chosen, broken, cells.notes), chosen, cells)
     if broken:
         _count_broken(raw, broken, names, path, trips="polyline" in chosen)
     return raw
 
 
 def _from_batches(batches: Iterator[dict[str, Any]], chosen: Mapping[str, str], cells: CellReader) -> RawTrips:
-    return read_polyline_rows(batches, cells) if "polyline" in chosen else read_fix_rows(batches, cells)
+    return tables.read_polyline_rows(batches, cells) if "polyline" in chosen else tables.read_fix_rows(batches, cells)
 
 
 def _count_broken(raw: RawTrips, broken: list[tuple[int, str]], head: CsvHead, path: Path, *, trips: bool) -> None:
@@ -162,7 +162,7 @@ def _count_broken(raw: RawTrips, broken: list[tuple[int, str]], head: CsvHead, p
         raise InvalidFile(message, parameter="path", value=str(path), index=row)
     known = np.sort([row for row, _ in broken if row >= 0])
     if known.size:
-        # Row numbers did not include the broken rows.
+        # Row numbers so far exclude the broken rows.
         before = known - np.arange(known.size)
         raw.rows += np.searchsorted(before, raw.rows, side="right")
         shifts = np.searchsorted(before, [skip.row for skip in raw.skipped], side="right").tolist()
@@ -170,7 +170,7 @@ def _count_broken(raw: RawTrips, broken: list[tuple[int, str]], head: CsvHead, p
     raw.skipped += [SkippedTrip(text.partition(head.separator)[0][:60], row, _BROKEN, trips) for row, text in broken]
 
 
-def _check_swapped(trips: Trips, path: Any) -> None:
+def _raise_if_swapped(trips: Trips, path: Any) -> None:
     """Raise `InvalidTrips` if no trip could be read because latitude and longitude are swapped."""
     swapped = sum("swap=True" in skip.reason for skip in trips.skipped)
     if len(trips) == 0 and swapped:

@@ -47,7 +47,7 @@ def choose_columns(names: list[str], columns: Mapping[str, str | None] | None, p
     given = dict(columns or {})
     for role, name in given.items():
         if role not in COLUMN_NAMES:
-            raise InvalidParameter.of("columns", role, f"must have the roles {', '.join(COLUMN_NAMES)}")
+            raise InvalidParameter.of("columns", role, f"must have keys among {', '.join(COLUMN_NAMES)}")
         if name is not None and name not in names:
             message = f"columns[{role!r}] is {name!r}, but {path} has the columns {', '.join(names)}."
             raise InvalidParameter(message, parameter="columns", value=name)
@@ -58,7 +58,7 @@ def choose_columns(names: list[str], columns: Mapping[str, str | None] | None, p
         chosen["lat"] = chosen["lon"] = None
     elif chosen.get("lat") is None or chosen.get("lon") is None:
         message = (
-            f"{path} has no known column of polylines, or of latitudes and longitudes "
+            f"{path} has no recognised column of polylines, or of latitudes and longitudes "
             f"({', '.join(COLUMN_NAMES['polyline'] + COLUMN_NAMES['lat'] + COLUMN_NAMES['lon'])}); its columns are "
             f"{', '.join(names)[:300]}. Check that the first row has column names, and pass "
             "columns={'polyline': ...} or columns={'lat': ..., 'lon': ...}."
@@ -90,7 +90,7 @@ def _guess_columns(names: list[str]) -> dict[str, str | None]:
     return guessed
 
 
-def parquet_names(path: Path) -> list[str]:
+def read_parquet_names(path: Path) -> list[str]:
     """Return the column names of a parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -99,10 +99,10 @@ def parquet_names(path: Path) -> list[str]:
         with path.open("rb") as handle, pq.ParquetFile(handle) as file:
             return list(file.schema_arrow.names)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise read_error(path, error) from None
+        raise make_read_error(path, error) from None
 
 
-def parquet_batches(path: Path, chosen: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def read_parquet_batches(path: Path, chosen: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """Yield batches of rows of a parquet file as {role: column}."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -112,7 +112,7 @@ def parquet_batches(path: Path, chosen: Mapping[str, str]) -> Iterator[dict[str,
             for batch in file.iter_batches(batch_size=1 << 15, columns=list(dict.fromkeys(chosen.values()))):
                 yield {role: batch.column(name) for role, name in chosen.items()}
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise read_error(path, error) from None
+        raise make_read_error(path, error) from None
 
 
 def write_parquet(trips: Trips, path: Any) -> None:
@@ -129,7 +129,7 @@ def write_parquet(trips: Trips, path: Any) -> None:
         pq.write_table(pa.table(columns), scratch, compression="zstd", write_page_checksum=True)
 
 
-def read_error(path: Path, error: Exception) -> Exception:
+def make_read_error(path: Path, error: Exception) -> Exception:
     """Return the error to raise for a file that could not be read completely."""
     # Errors of the operating system, such as missing permission, are raised unchanged.
     if isinstance(error, OSError) and error.errno is not None:
@@ -155,7 +155,7 @@ _LINE_END = re.compile(r"\r\n?|\n")
 class CsvHead(NamedTuple):
     """Column names, separator and encoding of a CSV file.
 
-    The separator is the one of ``, ; tab |`` that results in most cells. The encoding is "utf-16" if the file has its
+    The separator is the one of ``, ; tab |`` that yields the most cells. The encoding is "utf-16" if the file has its
     byte-order mark, else "latin1", which accepts every byte; cells are decoded as UTF-8 afterwards.
     """
 
@@ -164,7 +164,7 @@ class CsvHead(NamedTuple):
     encoding: str
 
 
-def csv_head(path: Path) -> CsvHead:
+def read_csv_head(path: Path) -> CsvHead:
     """Read the header of a CSV file with any line ending."""
     import pyarrow as pa
 
@@ -177,11 +177,12 @@ def csv_head(path: Path) -> CsvHead:
                     break
                 head += block
     except (pa.ArrowException, OSError) as error:
-        raise read_error(path, error) from None
+        raise make_read_error(path, error) from None
     wide = head.startswith((b"\xff\xfe", b"\xfe\xff"))
     if not wide and b"\0" in head:
-        message = f"{path} is not a text file: it has zero bytes (binary, or UTF-16 without mark). Pass CSV in UTF-8, "
-        raise InvalidFile(message + "parquet or GPX.", parameter="path", value=str(path))
+        reason = "it contains null bytes (binary data, or UTF-16 without a byte-order mark)"
+        message = f"{path} is not a text file: {reason}. Pass CSV in UTF-8, parquet or GPX."
+        raise InvalidFile(message, parameter="path", value=str(path))
     if wide:
         line = re.split(r"[\r\n]", head[: len(head) // 2 * 2].decode("utf-16", errors="replace"), maxsplit=1)[0]
     else:
@@ -199,7 +200,7 @@ def csv_head(path: Path) -> CsvHead:
     return CsvHead(names, _SEPARATORS[rows.index(names)], "utf-16" if wide else "latin1")
 
 
-def csv_batches(
+def read_csv_batches(
     path: Path, head: CsvHead, chosen: Mapping[str, str], broken: list[tuple[int, str]], notes: Counter[str]
 ) -> Iterator[dict[str, Any]]:
     """Yield batches of rows of a CSV file as {role: text}; add rows with a wrong number of cells to `broken`.
@@ -209,19 +210,19 @@ def csv_batches(
     import pyarrow as pa
     import pyarrow.csv as reading
 
-    swallowed: list[str] = []
+    merged_lines: list[str] = []
 
     def decode(block: dict[str, Any]) -> dict[str, Any]:
         if head.encoding != "latin1":
             return block
         return {role: _as_utf8(column, role, notes) for role, column in block.items()}
 
-    def handle(row: Any) -> str:
+    def skip_row(row: Any) -> str:
         # Not `splitlines`: it splits at bytes of multi-byte UTF-8 characters that were read as Latin-1.
         first, *rest = _LINE_END.split(row.text)
-        # Numbered from 1 with the header.
+        # Rows are numbered from 1, including the header.
         broken.append((-1 if row.number is None else row.number - 2, _show_line(first, head)))
-        swallowed.extend(line for line in rest if line)
+        merged_lines.extend(line for line in rest if line)
         return "skip"
 
     places = {role: str(head.names.index(name)) for role, name in chosen.items()}
@@ -239,7 +240,7 @@ def csv_batches(
                     column_names=[str(i) for i in range(len(head.names))],
                 ),
                 parse_options=reading.ParseOptions(
-                    delimiter=head.separator, invalid_row_handler=handle, newlines_in_values=True
+                    delimiter=head.separator, invalid_row_handler=skip_row, newlines_in_values=True
                 ),
                 convert_options=reading.ConvertOptions(
                     include_columns=columns, column_types={name: pa.large_string() for name in columns}
@@ -250,9 +251,9 @@ def csv_batches(
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if any(words in str(error) for words in _NO_ROWS):
             return
-        raise read_error(path, error) from None
-    if swallowed:
-        yield decode(_read_lines(swallowed, head, chosen, broken))
+        raise make_read_error(path, error) from None
+    if merged_lines:
+        yield decode(_read_lines(merged_lines, head, chosen, broken))
 
 
 def _as_utf8(column: Any, role: str, notes: Counter[str]) -> Any:
@@ -324,7 +325,7 @@ _REMEDIES = {
 
 
 class CellReader:
-    """Parser of numbers and times in batches; records the first unreadable cell of each role."""
+    """Parser of batches of numbers and times; records the first unreadable cell of each role."""
 
     def __init__(self, path: Path, chosen: Mapping[str, str]) -> None:
         self.path, self.notes = path, Counter[str]()
@@ -334,11 +335,11 @@ class CellReader:
 
     def numbers(self, role: str, column: Any, row: int) -> FloatArray:
         """Return a batch of a column as float64, with NaN for unreadable cells; its first cell is in row `row`."""
-        return self._remember(role, column, row, as_numbers(column, self.notes))
+        return self._record(role, column, row, as_numbers(column, self.notes))
 
     def times(self, role: str, column: Any, row: int) -> FloatArray:
         """Return a batch of a column as times; see `as_times`."""
-        return self._remember(role, column, row, as_times(column, self.notes))
+        return self._record(role, column, row, as_times(column, self.notes))
 
     def check(self) -> None:
         """Raise `InvalidFile` for a column without a single readable cell."""
@@ -351,7 +352,7 @@ class CellReader:
                 )
                 raise InvalidFile(message, parameter="columns", value=self._chosen[role], index=row)
 
-    def _remember(self, role: str, column: Any, row: int, values: FloatArray) -> FloatArray:
+    def _record(self, role: str, column: Any, row: int, values: FloatArray) -> FloatArray:
         known = np.isfinite(values)
         self._read[role] += int(np.count_nonzero(known))
         if role not in self._odd and not self._read[role]:
@@ -431,7 +432,7 @@ def float_or_nan(text: Any) -> float:
 def parse_time(text: str | None) -> float:
     """Return a date or a number as seconds, or NaN if it is unreadable."""
     number = float_or_nan(text)
-    if number == number:  # before dates: a number of 8 or 13 digits would parse as a date
+    if not np.isnan(number):  # checked before dates: a number of 8 or 13 digits would parse as a date
         return number
     try:
         moment = datetime.fromisoformat((text or "").strip().replace("/", "-"))
@@ -465,16 +466,16 @@ def read_fix_rows(batches: Iterable[dict[str, Any]], cells: CellReader) -> RawTr
     cells.check()
     none = np.empty(0)
     north, east = np.concatenate([none, *lat]), np.concatenate([none, *lon])
-    trip, trip_names = _codes(words["trip"], north.size)
-    driver, driver_names = _codes(words["driver"], north.size)
-    piece, piece_names = _codes(words["piece"], north.size)
+    trip, trip_names = _unify_codes(words["trip"], north.size)
+    driver, driver_names = _unify_codes(words["driver"], north.size)
+    piece, piece_names = _unify_codes(words["piece"], north.size)
     skipped = []
     used = trip >= 0
     if not used.all():
         lost = int(np.count_nonzero(~used))
         reason = f"{lost:,} row{'s' * (lost != 1)} of the table ha{'ve' if lost != 1 else 's'} no trip id"
         skipped.append(SkippedTrip("", int(np.argmin(used)), reason, trip=False))
-    order, starts = _gather(trip, (driver, piece), used)
+    order, starts = _group_rows(trip, (driver, piece), used)
     first = order[starts]
     notes = cells.notes
     if words["driver"] and (unnamed := int(np.count_nonzero(driver[first] < 0))):
@@ -486,22 +487,22 @@ def read_fix_rows(batches: Iterable[dict[str, Any]], cells: CellReader) -> RawTr
     else:
         ids = np.full(first.size, cells.path.name.partition(".")[0])
     return RawTrips(
-        north[order],
-        east[order],
-        to_seconds(np.concatenate(times)[order], notes) if times else None,
-        None,
-        np.diff(np.append(starts, order.size)),
-        first,
-        ids,
-        driver_names[driver[first]] if words["driver"] else None,
-        skipped,
-        notes,
-        _piece_numbers(piece_names[piece[first]]) if words["piece"] else None,
+        lat=north[order],
+        lon=east[order],
+        time=to_seconds(np.concatenate(times)[order], notes) if times else None,
+        start=None,
+        counts=np.diff(np.append(starts, order.size)),
+        rows=first,
+        ids=ids,
+        groups=driver_names[driver[first]] if words["driver"] else None,
+        skipped=skipped,
+        notes=notes,
+        pieces=_piece_numbers(piece_names[piece[first]]) if words["piece"] else None,
     )
 
 
 def _encode(column: Any) -> Any:
-    """Return a column dictionary-encoded, since names repeat for every fix of a trip."""
+    """Dictionary-encode a column; names are repeated for every fix of a trip."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
@@ -511,7 +512,7 @@ def _encode(column: Any) -> Any:
     return column.dictionary_encode()
 
 
-def _codes(columns: list[Any], n: int) -> tuple[IntArray, NDArray[Any]]:
+def _unify_codes(columns: list[Any], n: int) -> tuple[IntArray, NDArray[Any]]:
     """Return the index (n,) of the name of each row (-1 if the name is missing), and the names."""
     import pyarrow as pa
 
@@ -534,7 +535,7 @@ def _piece_numbers(names: NDArray[Any]) -> IntArray:
     return np.unique(names, return_inverse=True)[1].astype(np.int64)
 
 
-def _gather(trip: IntArray, parts: tuple[IntArray, ...], used: NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
+def _group_rows(trip: IntArray, parts: tuple[IntArray, ...], used: NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
     """Return the rows grouped by trip, in order of first appearance, and the start of each trip."""
     key = trip
     for part in parts:
@@ -549,7 +550,7 @@ def _gather(trip: IntArray, parts: tuple[IntArray, ...], used: NDArray[np.bool_]
     return order, np.cumsum(counts) - counts
 
 
-_INCOMPLETE = "the file marks it as incomplete (fixes are missing)"
+_INCOMPLETE = "it is marked as incomplete in the file"
 
 
 def read_polyline_rows(batches: Iterable[dict[str, Any]], cells: CellReader) -> RawTrips:
@@ -583,16 +584,16 @@ def read_polyline_rows(batches: Iterable[dict[str, Any]], cells: CellReader) -> 
     fixes = np.repeat(keep, sizes) if faults else slice(None)
     notes = cells.notes
     return RawTrips(
-        np.concatenate([none, *lat])[fixes],
-        np.concatenate([none, *lon])[fixes],
-        None,
-        to_seconds(np.concatenate(starts)[keep], notes) if starts else None,
-        sizes[keep],
-        np.flatnonzero(keep),
-        names[keep],
-        np.concatenate(groups)[keep] if groups else None,
-        [SkippedTrip(str(names[i]), i, reason) for i, reason in sorted(faults.items())],
-        notes,
+        lat=np.concatenate([none, *lat])[fixes],
+        lon=np.concatenate([none, *lon])[fixes],
+        time=None,
+        start=to_seconds(np.concatenate(starts)[keep], notes) if starts else None,
+        counts=sizes[keep],
+        rows=np.flatnonzero(keep),
+        ids=names[keep],
+        groups=np.concatenate(groups)[keep] if groups else None,
+        skipped=[SkippedTrip(str(names[i]), i, reason) for i, reason in sorted(faults.items())],
+        notes=notes,
     )
 
 
@@ -602,11 +603,12 @@ def read_points(column: Any) -> tuple[FloatArray, IntArray, dict[int, str]]:
     import pyarrow.compute as pc
 
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        plain = _pairs(column)
+        plain = _parse_pairs(column)
         if plain is not None:
             return *plain, {}
-        # Named coordinates and missing values are rare, and converted to text first.
-        column = pa.array([None if value is None else _dump(value) for value in column.to_pylist()], pa.large_string())
+        # Named coordinates and missing values are rare; they are converted to text first.
+        texts = [None if value is None else _to_json(value) for value in column.to_pylist()]
+        column = pa.array(texts, pa.large_string())
     column = pc.fill_null(pc.cast(column, pa.large_string()), "")
     _, begin, data = column.buffers()
     place = np.frombuffer(begin, dtype=np.int64)[column.offset : column.offset + len(column) + 1]
@@ -629,8 +631,8 @@ def read_points(column: Any) -> tuple[FloatArray, IntArray, dict[int, str]]:
     return xy, counts, faults
 
 
-def _pairs(column: Any) -> tuple[FloatArray, IntArray] | None:
-    """Return points and counts of plain lists of pairs, or None for anything else."""
+def _parse_pairs(column: Any) -> tuple[FloatArray, IntArray] | None:
+    """Return the points and counts of a column of lists of pairs, or None if the column has another type."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -640,27 +642,20 @@ def _pairs(column: Any) -> tuple[FloatArray, IntArray] | None:
     counts = np.asarray(pc.fill_null(pc.list_value_length(column), 0), dtype=np.int64)
     pairs = pc.list_flatten(column)
     numbers = pc.list_flatten(pairs)
+    if not (pa.types.is_floating(numbers.type) or pa.types.is_integer(numbers.type)):
+        return None
     two = pc.equal(pc.list_value_length(pairs), 2)
-    if pairs.null_count or numbers.null_count or pc.all(two).as_py() is False or not _numeric(numbers.type):
+    if pairs.null_count or numbers.null_count or pc.all(two).as_py() is False:
         return None
     return np.asarray(numbers, dtype=np.float64).reshape(-1, 2), counts
 
 
-def _numeric(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
-
-
-def _dump(points: Any) -> str:
+def _to_json(points: Any) -> str:
     """Convert a list of pairs, or of {lon, lat}, to JSON."""
     if points and isinstance(points[0], dict):
-        points = [[_by_name(point, role) for role in ("lon", "lat")] for point in points]
+        roles = [COLUMN_NAMES[role] for role in ("lon", "lat")]
+        points = [[next((x for key, x in p.items() if key.lower() in names), None) for names in roles] for p in points]
     return json.dumps(points)
-
-
-def _by_name(point: dict[str, Any], role: str) -> Any:
-    return next((value for key, value in point.items() if key.lower() in COLUMN_NAMES[role]), None)
 
 
 def _parse_polyline(text: str) -> FloatArray | str:

@@ -116,7 +116,7 @@ def format_fix(arrays: dict[str, Any], fix: int) -> str:
 
 
 def check_shapes(lat: Sequence[FloatArray], lon: Sequence[FloatArray], time_s: Sequence[FloatArray]) -> None:
-    """Check that lists of lists have the same shape."""
+    """Check that the lists of latitudes, longitudes and times have the same lengths."""
     if not len(lat) == len(lon) == len(time_s):
         sizes = len(lat), len(lon), len(time_s)
         raise InvalidTrips.of("lat", sizes, "must have as many lists as lon and time_s")
@@ -165,29 +165,7 @@ def join_groups(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
     return join_names(known) if known else None
 
 
-def describe_trips(trips: Trips) -> str:
-    """Return a summary of trips as text."""
-    lines = [f"Trips: {_count(len(trips), 'trip')}, {_count(trips.n_fixes, 'fix', 'fixes')}"]
-    if len(trips):
-        lengths = trips.lengths
-        inside = np.ones(trips.n_fixes, dtype=np.bool_)
-        inside[trips.offsets[:-1]] = False
-        steps = np.diff(trips.time_s, prepend=0.0)[inside]
-        step = f", median step {np.median(steps):g} s" if steps.size else ""
-        lines.append(f"  fixes     {lengths.min():,} to {lengths.max():,} per trip, median {np.median(lengths):g}")
-        lines.append(f"  times     {trips.time_s.min():.10g} to {trips.time_s.max():.10g} s{step}")
-        lines.append(f"  latitude  {trips.lat.min():.5f} to {trips.lat.max():.5f}")
-        lines.append(f"  longitude {trips.lon.min():.5f} to {trips.lon.max():.5f}")
-    if trips.groups is not None:
-        lines.append(f"  drivers   {np.unique(trips.groups).size:,}")
-    if trips.skipped:
-        what = ("trip",) if all(skip.trip for skip in trips.skipped) else ("trip or row", "trips or rows")
-        lines.append(f"  skipped   {_count(len(trips.skipped), *what)}; first reason: {trips.skipped[0].reason}")
-    lines += [f"  repaired  {reason}: {count:,}" for reason, count in trips.notes.items()]
-    return "\n".join(lines)
-
-
-def _count(n: int, one: str, many: str = "") -> str:
+def _format_count(n: int, one: str, many: str = "") -> str:
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
@@ -358,7 +336,7 @@ class Trips:
 
     @property
     def cut(self) -> NDArray[np.bool_]:
-        """Mask (N,) of pieces of trips: others have the same id and driver, or the piece number is above 0."""
+        """Mask (N,) of the trips that are pieces: the id and driver are not unique, or the piece number is not 0."""
         trip = index_trips(self.ids, self.groups)
         return np.asarray((np.bincount(trip)[trip] > 1) | (self.pieces > 0))
 
@@ -410,4 +388,23 @@ class Trips:
         return hash((self.lat.tobytes(), self.offsets.tobytes()))
 
     def __repr__(self) -> str:
-        return describe_trips(self)
+        lines = [f"Trips: {_format_count(len(self), 'trip')}, {_format_count(self.n_fixes, 'fix', 'fixes')}"]
+        if len(self):
+            lengths = self.lengths
+            inside = np.ones(self.n_fixes, dtype=np.bool_)
+            inside[self.offsets[:-1]] = False
+            steps = np.diff(self.time_s, prepend=0.0)[inside]
+            step = f", median step {np.median(steps):g} s" if steps.size else ""
+            lines.append(f"  fixes     {lengths.min():,} to {lengths.max():,} per trip, median {np.median(lengths):g}")
+            lines.append(f"  times     {self.time_s.min():.10g} to {self.time_s.max():.10g} s{step}")
+            lines.append(f"  latitude  {self.lat.min():.5f} to {self.lat.max():.5f}")
+            lines.append(f"  longitude {self.lon.min():.5f} to {self.lon.max():.5f}")
+        if self.groups is not None:
+            lines.append(f"  drivers   {np.unique(self.groups).size:,}")
+        if self.skipped:
+            what = ("trip",) if all(skip.trip for skip in self.skipped) else ("trip or row", "trips or rows")
+            lines.append(
+                f"  skipped   {_format_count(len(self.skipped), *what)}; first reason: {self.skipped[0].reason}"
+            )
+        lines += [f"  repaired  {reason}: {count:,}" for reason, count in self.notes.items()]
+        return "\n".join(lines)
