@@ -1,7 +1,5 @@
 """Studies of the paper and beyond: settings, trials and names."""
 
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -170,16 +168,6 @@ def test_unknown_methods_are_rejected():
 def test_a_study_needs_settings():
     with raises(InvalidParameter, parameter="settings"):
         Study("empty", "Empty", "x", 1, ())
-
-
-def test_studies_are_built_on_first_use():
-    code = (
-        "from limiirl.experiments import studies\n"
-        "assert '_studies' not in vars(studies.STUDIES)\n"
-        "assert studies.STUDIES['margin'].name == 'margin'\n"
-        "assert '_studies' in vars(studies.STUDIES)\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_method_names_round_trip():

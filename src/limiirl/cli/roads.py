@@ -47,7 +47,7 @@ def build(  # noqa: PLR0913 (a command's options, each with a default)
     u_turns: Annotated[bool, typer.Option("--u-turns", help="Allow U-turns.")] = False,
     component: Annotated[
         str,
-        typer.Option(help="Keep the largest component connected by streets (street_nodes) or by turns, or keep all."),
+        typer.Option(help="Part to keep: the largest component by streets (street_nodes) or by turns (turns), or all."),
     ] = "street_nodes",
     centre: Annotated[
         str | None,

@@ -164,13 +164,9 @@ def at_most(margin: float) -> Rule:
     """
 
     def rule(differences: Sequence[PairedDifference]) -> str:
-        return (
-            HOLDS
-            if all(d.high <= margin for d in differences)
-            else FAILS
-            if any(d.low > margin for d in differences)
-            else OPEN
-        )
+        if all(d.high <= margin for d in differences):
+            return HOLDS
+        return FAILS if any(d.low > margin for d in differences) else OPEN
 
     return rule
 
@@ -243,15 +239,12 @@ def _like_supervision(results: Results, xs: tuple[Point, ...]) -> Claim:
 def _table(results: Results) -> list[Claim]:
     at = (PAPER_LENGTH,)
     mean = compare_means(results, HARD, MEAN, at, ("nll", *QUALITY))
+    nll = compare_means(results, HARD, RANDOM, at, ("nll",))
     return [
         *_warm_starts(results, at, (RANDOM,)),
         ("MLE and mean rewards perform equally well", judge_equivalent, mean),
         *_outperforms(results, at, _SOFT_STARTS),
-        (
-            "Warm and random starts have the same NLL",
-            judge_equivalent,
-            compare_means(results, HARD, RANDOM, at, ("nll",)),
-        ),
+        ("Warm and random starts have the same NLL", judge_equivalent, nll),
         _like_supervision(results, at),
     ]
 
@@ -289,20 +282,13 @@ def _clusters(results: Results) -> list[Claim]:
     def compare(k: Point, other: Point, measure: str) -> PairedDifference:
         return compare_cells(results, (HARD, k), (HARD, other), measure, f"K = {k} and {other}")
 
-    few = tuple(k for k in points[1:] if float(k) <= _E)
+    gevd = [compare(b, a, "gevd") for a, b in pairwise(points)]
+    warm = compare_means(results, HARD, RANDOM, tuple(k for k in points[1:] if float(k) <= _E), QUALITY)
     return [
         ("ANID is smallest at K = E", judge_lower, [compare(_E, k, "anid") for k in points if k != _E]),
-        (
-            "GEVD decreases up to K = E and is constant from there",
-            _judge_decrease,
-            [compare(b, a, "gevd") for a, b in pairwise(points)],
-        ),
+        ("GEVD decreases up to K = E and is constant from there", _judge_decrease, gevd),
         ("Test NLL increases with K", judge_lower, [compare(a, b, "nll") for a, b in pairwise(points)]),
-        (
-            "Warm starts outperform random rewards for K up to E",
-            judge_lower,
-            compare_means(results, HARD, RANDOM, few, QUALITY),
-        ),
+        ("Warm starts outperform random rewards for K up to E", judge_lower, warm),
     ]
 
 
@@ -315,27 +301,15 @@ def _judge_decrease(differences: Sequence[PairedDifference]) -> str:
 def _elements(results: Results) -> list[Claim]:
     points = results.study.points
     unsupervised = [method for method in METHODS if method != SUPERVISED]
+    warm = compare_means(results, HARD, RANDOM, points[-2:], QUALITY)
+    supervision = compare_means(results, SUPERVISED, HARD, points[-1:], QUALITY)
+    anid = compare_ends(results, unsupervised, ("anid",))
+    errors = compare_ends(results, (SUPERVISED,), QUALITY)
     return [
-        (
-            "Warm starts outperform random rewards at large E",
-            judge_lower,
-            compare_means(results, HARD, RANDOM, points[-2:], QUALITY),
-        ),
-        (
-            "Supervision outperforms hard clustering at large E",
-            judge_lower,
-            compare_means(results, SUPERVISED, HARD, points[-1:], QUALITY),
-        ),
-        (
-            "ANID of every unsupervised method increases with E",
-            judge_lower,
-            compare_ends(results, unsupervised, ("anid",)),
-        ),
-        (
-            "Errors of the supervised method do not depend on E",
-            judge_equivalent,
-            compare_ends(results, (SUPERVISED,), QUALITY),
-        ),
+        ("Warm starts outperform random rewards at large E", judge_lower, warm),
+        ("Supervision outperforms hard clustering at large E", judge_lower, supervision),
+        ("ANID of every unsupervised method increases with E", judge_lower, anid),
+        ("Errors of the supervised method do not depend on E", judge_equivalent, errors),
     ]
 
 

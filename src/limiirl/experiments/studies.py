@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -281,24 +280,9 @@ def _beyond_studies() -> tuple[Study, ...]:
     )
 
 
-class _StudyTable(Mapping[str, Study]):
-    """Studies by name, built on first use."""
-
-    @cached_property
-    def _studies(self) -> dict[str, Study]:
-        return {study.name: study for study in (*_paper_studies(), *_model_studies(), *_beyond_studies())}
-
-    def __getitem__(self, name: str) -> Study:
-        return self._studies[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._studies)
-
-    def __len__(self) -> int:
-        return len(self._studies)
-
-
-STUDIES: Mapping[str, Study] = _StudyTable()
+STUDIES: Mapping[str, Study] = MappingProxyType(
+    {study.name: study for study in (*_paper_studies(), *_model_studies(), *_beyond_studies())}
+)
 """Studies by name, as accepted by `limiirl reproduce`."""
 
 GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
