@@ -98,7 +98,7 @@ def test_invalid_headers_are_rejected(path: Path, header: bytes):
 
 @pytest.mark.parametrize(("version", "words"), [(3, "reads up to 2. Upgrade limiirl"), ("2", "not 'limiirl.thing'")])
 def test_versions(path: Path, version: Any, words: str):
-    text = json.dumps({"format": FORMAT.format, "version": version}).encode()
+    text = json.dumps({"format": FORMAT.name, "version": version}).encode()
     np.savez(path, header=np.frombuffer(text, dtype=np.uint8))
     with pytest.raises(InvalidFile, match=words):
         read_archive(path, FORMAT)

@@ -4,7 +4,7 @@ from typing import Any
 
 
 class NoMetadataRouting:
-    """Mixin that removes scikit-learn's metadata routing methods, such as `set_fit_request`, from its subclasses."""
+    """Mixin that removes scikit-learn's metadata routing methods, such as `set_fit_request`, from subclasses."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

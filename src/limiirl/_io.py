@@ -49,7 +49,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 class FileFormat(NamedTuple):
-    """File format: name, newest readable version, noun for messages ("a road network") and writer."""
+    """File format: name, newest supported version, noun for messages ("a road network"), and name of its writer."""
 
     name: str
     version: int
@@ -65,7 +65,10 @@ class FileFormat(NamedTuple):
 def write_archive(
     path: str | PathLike[str], file_format: FileFormat, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 ) -> None:
-    """Write arrays and a JSON header to an npz file. Strings belong in the header: numpy strips their trailing NULs."""
+    """Write arrays and a JSON header to an npz file.
+
+    Store strings in the header, because numpy removes trailing NUL characters.
+    """
     text = json.dumps({"format": file_format.name, "version": file_format.version, **header}).encode("ascii")
     with atomic_write(path) as scratch, scratch.open("wb") as stream:
         np.savez(stream, allow_pickle=False, header=np.frombuffer(text, dtype=np.uint8), **arrays)
@@ -109,7 +112,7 @@ def read_arrays(
         raise MissingFile.at(path, f"does not exist. {remedy}") from None
     except IsADirectoryError:
         raise InvalidFile.at(path, f"is a folder. {remedy}") from None
-    # OSError: a corrupted zip directory may point outside of the file.
+    # OSError: a corrupted zip directory may refer to positions beyond the end of the file.
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         # For files of another type, numpy's message suggests allow_pickle.
         reason = "it contains objects or has no npz signature" if "pickle" in str(error) else f"{error!s:.200}"

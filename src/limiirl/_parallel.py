@@ -1,4 +1,4 @@
-"""Thread limits for numerical libraries, and a map over tasks in this process or in an executor."""
+"""Thread limits for numerical libraries, and evaluation of tasks in this process or with an executor."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def one_thread(user_api: str | None = None) -> AbstractContextManager[Any]:
 
 @cache
 def _libraries(user_api: str | None) -> ThreadpoolController:
-    del user_api  # only the cache key: more libraries may be loaded between the first calls for two APIs
+    del user_api  # cache key only: libraries may be loaded between calls with different APIs
     return ThreadpoolController()
 
 
@@ -46,7 +46,7 @@ class Mapper(Protocol):
 
 @dataclass(frozen=True)
 class WarningRecorder:
-    """Wrapper of a function that returns its result and the warnings that it issued, for use in another process."""
+    """Wrapper of a function for use in another process: it returns the result and the warnings that were issued."""
 
     function: Callable[[Any], Any]
 

@@ -1,4 +1,4 @@
-"""Checks of arguments; each raises `InvalidParameter` with the name and the value of the argument."""
+"""Validation of arguments; each function raises `InvalidParameter` with the name and value of the argument."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from limiirl.errors import InvalidParameter
 
 
 def check_count(value: object, name: str, *, least: int = 1, remedy: str = "") -> int:
-    """Return an integer of at least `least`; `remedy` is the last sentence of the error message.
+    """Return `value` as an int after checking that it is at least `least`; `remedy` ends the error message.
 
     Examples
     --------
@@ -27,7 +27,7 @@ def check_count(value: object, name: str, *, least: int = 1, remedy: str = "") -
 
 
 def check_positive(value: object, name: str, *, zero: bool = False, remedy: str = "") -> float:
-    """Return a finite number above 0, or of at least 0 if `zero`.
+    """Return `value` as a float after checking that it is finite and positive, or nonnegative if `zero`.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def check_positive(value: object, name: str, *, zero: bool = False, remedy: str 
 
 
 def check_fraction(value: object, name: str, *, remedy: str = "") -> float:
-    """Return a number in [0, 1].
+    """Return `value` as a float after checking that it lies in [0, 1].
 
     Examples
     --------
@@ -63,7 +63,7 @@ def check_choice(value: str, name: str, choices: tuple[str, ...]) -> str:
 
 
 def check_seed(value: object, name: str = "seed") -> int:
-    """Return a nonnegative integer seed."""
+    """Return `value` as an int after checking that it is nonnegative."""
     return check_count(value, name, least=0)
 
 

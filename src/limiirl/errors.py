@@ -98,7 +98,7 @@ class MissingFile(InvalidFile, FileNotFoundError):
 
 
 class NotFitted(LimiirlError, AttributeError):
-    """`fit` must be called first; also an AttributeError, so that `hasattr` returns False before a fit."""
+    """A method was called before `fit`; also an AttributeError, so that `hasattr` returns False before `fit`."""
 
 
 class DivergentPartition(LimiirlError):
@@ -114,7 +114,7 @@ class BackendUnavailable(LimiirlError):
 
 
 class ConformanceError(LimiirlError):
-    """A model violates the protocol; `failures` maps the names of failed checks to their messages."""
+    """A model violates the model protocol; `failures` maps the names of failed checks to their messages."""
 
     def __init__(self, message: str, failures: dict[str, str] | None = None) -> None:
         super().__init__(message)
@@ -130,7 +130,7 @@ class ConvergenceWarning(LimiirlWarning):
 
 
 class IdentifiabilityWarning(LimiirlWarning):
-    """Some directions of the reward do not change the probability of any trajectory."""
+    """Some directions of theta do not change the probability of any trajectory."""
 
 
 class DegenerateIntentWarning(LimiirlWarning):

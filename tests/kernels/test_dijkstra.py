@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import dijkstra
 
-from limiirl.kernels.dijkstra import NOWHERE, Workspace, clear, pop, push, search, way, workspace
+from limiirl.kernels.dijkstra import NOWHERE, Workspace, clear, pop, push, search, trace_path, workspace
 from tests.helpers import examples
 
 Graph = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]
@@ -49,7 +49,7 @@ def test_costs_equal_scipy_and_a_workspace_can_be_reused(seed: int):
         assert sorted(order.tolist()) == np.flatnonzero(np.isfinite(wanted[source])).tolist()
         assert np.all(np.diff(work.dist[order]) >= 0.0)
         for goal in order.tolist():
-            edges = way(tail, work, goal)
+            edges = trace_path(tail, work, goal)
             assert goal == (head[edges[-1]] if edges.size else source)
             assert np.array_equal(head[edges[:-1]], tail[edges[1:]])
             np.testing.assert_allclose(cost[edges].sum(), wanted[source, goal], rtol=1e-12, atol=1e-15)
@@ -97,8 +97,8 @@ def test_edges_of_no_cost_loops_and_parallel_edges():
     work = workspace(3, 4)
     search(ptr, head, np.array([1.0, 5.0, 0.0, 0.0]), 0, NOWHERE, np.inf, work)
     np.testing.assert_array_equal(work.dist, [0.0, 0.0, 0.0])
-    np.testing.assert_array_equal(way(tail, work, 2), [2, 3])
-    assert way(tail, work, 0).size == 0
+    np.testing.assert_array_equal(trace_path(tail, work, 2), [2, 3])
+    assert trace_path(tail, work, 0).size == 0
 
 
 @given(st.lists(st.floats(0.0, 1e6), min_size=1, max_size=60))

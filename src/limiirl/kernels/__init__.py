@@ -1,1 +1,1 @@
-"""Compiled loops: arrays in, arrays out; nothing here knows of MDPs."""
+"""Compiled kernels on plain arrays, independent of MDPs."""

@@ -7,11 +7,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 NOWHERE = -1
-"""Marks the absence of a state or an edge."""
+"""Index used if there is no state or edge."""
 
 
 class Workspace(NamedTuple):
-    """Arrays of a search; `clear` resets the touched entries.
+    """Arrays of a search, reused by later searches after `clear`.
 
     Attributes
     ----------
@@ -20,10 +20,13 @@ class Workspace(NamedTuple):
     via : (S,) int64
         Last edge of the shortest path; -1 at the source and if not reached.
     order : (S,) int64
-        Processed states, by ascending distance.
+        Processed states, in ascending order of distance.
     done : (S,) bool
+        True for processed states.
+    touched : (S,) int64
+        States with a finite distance.
     keys, items : (E + 1,)
-        The heap.
+        Binary heap of distances and states.
     """
 
     dist: NDArray[np.float64]
@@ -36,7 +39,7 @@ class Workspace(NamedTuple):
 
 
 def workspace(n_states: int, n_edges: int) -> Workspace:
-    """Return a clear workspace for searches in a graph of S states and E edges.
+    """Return a cleared workspace for searches in a graph of S states and E edges.
 
     Examples
     --------
@@ -56,7 +59,7 @@ def workspace(n_states: int, n_edges: int) -> Workspace:
 
 @njit(cache=True, nogil=True)
 def push(keys: Any, items: Any, size: int, key: float, item: int) -> int:
-    """Insert an item into a heap; return the new size."""
+    """Insert an item into a binary heap; return its new size."""
     at = size
     while at > 0:
         parent = (at - 1) >> 1
@@ -70,7 +73,7 @@ def push(keys: Any, items: Any, size: int, key: float, item: int) -> int:
 
 @njit(cache=True, nogil=True)
 def pop(keys: Any, items: Any, size: int) -> int:
-    """Remove the item of the smallest key; return the new size."""
+    """Remove the item with the smallest key from a binary heap; return its new size."""
     size -= 1
     key, item, at = keys[size], items[size], 0
     while True:
@@ -97,7 +100,7 @@ def search(
     limit: float,
     work: Workspace,
 ) -> tuple[int, int]:
-    """Process states by ascending distance from a source; return the numbers of processed and touched states.
+    """Process states in ascending order of distance from a source; return the numbers of processed and touched states.
 
     Parameters
     ----------
@@ -106,11 +109,11 @@ def search(
         Nonnegative edge costs; inf removes an edge.
     source : int
     goal : int
-        Stop after processing it; -1 for all states within the limit.
+        State at which the search ends; -1 to process all states within the limit.
     limit : float
-        Largest distance.
+        Maximum distance of processed states.
     work : Workspace
-        Cleared. Distances of touched but unprocessed states are upper bounds.
+        Must be cleared. On return, distances of touched but unprocessed states are upper bounds.
     """
     dist, via, order, done, touched, keys, items = work
     dist[source], touched[0] = 0.0, source
@@ -147,8 +150,8 @@ def clear(work: Workspace, n_touched: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def way(tail: NDArray[np.int32], work: Workspace, goal: int) -> NDArray[np.int64]:
-    """Return the edges of the shortest path to a processed state; `tail` (E,) are the sources of edges."""
+def trace_path(tail: NDArray[np.int32], work: Workspace, goal: int) -> NDArray[np.int64]:
+    """Return the edges of the shortest path to a processed state; `tail` (E,) contains the source of each edge."""
     n, s = 0, goal
     while work.via[s] != NOWHERE:
         s = tail[work.via[s]]
@@ -162,7 +165,7 @@ def way(tail: NDArray[np.int32], work: Workspace, goal: int) -> NDArray[np.int64
 
 
 @njit(cache=True, nogil=True)
-def cheapest_ways(
+def shortest_paths(
     ptr: NDArray[np.int64],
     head: NDArray[np.int32],
     tail: NDArray[np.int32],
@@ -171,22 +174,21 @@ def cheapest_ways(
     goals: NDArray[np.int64],
     work: Workspace,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Return the concatenated edges of the shortest paths of n pairs, their numbers of edges (n,) and costs (n,).
+    """Return the concatenated edges of the shortest paths between n pairs of states, and their lengths and costs (n,).
 
-    A path that does not exist has no edges and costs inf.
+    If there is no path, the length is 0 and the cost is inf.
 
     Parameters
     ----------
-    ptr, head, tail, cost : the graph as CSR; see `search`
+    ptr, head, tail, cost : the graph; see `search` and `trace_path`
     starts, goals : (n,)
     work : Workspace
-        Cleared, before and after.
+        Must be cleared; it is cleared again on return.
 
     Examples
     --------
-    >>> from limiirl.kernels.dijkstra import workspace
     >>> graph = np.array([0, 2, 3, 3]), np.array([1, 2, 2]), np.array([0, 0, 1]), np.array([1.0, 3.0, 1.0])
-    >>> cheapest_ways(*graph, np.array([0, 2]), np.array([2, 0]), workspace(3, 3))
+    >>> shortest_paths(*graph, np.array([0, 2]), np.array([2, 0]), workspace(3, 3))
     (array([0, 2]), array([2, 0]), array([ 2., inf]))
     """
     n, used = starts.size, 0
@@ -195,7 +197,7 @@ def cheapest_ways(
     for i in range(n):
         _, n_touched = search(ptr, head, cost, starts[i], goals[i], np.inf, work)
         if work.done[goals[i]]:
-            path = way(tail, work, goals[i])
+            path = trace_path(tail, work, goals[i])
             total[i], sizes[i] = work.dist[goals[i]], path.size
             if used + path.size > edges.size:
                 larger = np.empty(2 * edges.size + path.size, dtype=np.int64)

@@ -1,7 +1,7 @@
-"""E-step of a mixture in one pass over the data: responsibilities, their change, the likelihood, and moments.
+"""E-step of a mixture in one pass over the data: responsibilities, their change, the log-likelihood, and moments.
 
-Blocks of rows go to threads; sums are kept per block and added in block order, so that they do not depend on the number
-of threads.
+Threads process blocks of rows. Sums are stored per block and added in block order, so that they do not depend on the
+number of threads.
 """
 
 from typing import Any, NamedTuple
@@ -14,19 +14,23 @@ from limiirl.kernels.threading import BLOCK, LOCK, ONLY_PRANGE
 
 
 class Rows(NamedTuple):
-    """Log-probabilities that are linear in theta: row i has theta . features[i] + log_q[i] - counts[i] log Z."""
+    """Statistics of n rows with log-probability theta . features[i] + log_q[i] - counts[i] log Z(theta)."""
 
     features: FloatArray
     log_q: FloatArray
     counts: FloatArray
 
     def log_prob(self, thetas: FloatArray, log_Z: FloatArray) -> FloatArray:
-        """Return (n, K): the log-probability of each row under rewards (K, d) whose log Z is (K,)."""
+        """Return the log-probabilities (n, K) of the rows under rewards (K, d) with log-partition values log_Z (K,)."""
         return np.asarray(self.features @ thetas.T + self.log_q[:, None] - np.outer(self.counts, log_Z))
 
 
 class EStepSums(NamedTuple):
-    """Log-likelihood, change of U, sizes (K,), moments (K, d), and the first row of probability zero, or -1."""
+    """Sums of an E-step over all rows.
+
+    `change` is the sum of absolute changes of U, `sizes` (K,) and `moments` (K, d) are the sums of u_ik and of u_ik
+    features[i], and `bad_row` is the first row with probability zero or nan, or -1 if there is none.
+    """
 
     log_likelihood: float
     change: float
@@ -36,9 +40,10 @@ class EStepSums(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """The same sums per block of rows: (B, 3 + K), (B, K, d), and U' counts (B, K).
+    """Sums of an E-step per block of rows.
 
-    Blocks may come from several passes over pieces of a table whose sizes, except the last, are multiples of `BLOCK`.
+    `sums` (B, 3 + K) has the columns log-likelihood, change, bad row and sizes; `moments` is (B, K, d), and `counts`
+    (B, K) contains the sums of u_ik counts[i].
     """
 
     sums: FloatArray
@@ -58,7 +63,7 @@ class Blocks(NamedTuple):
 
 
 class MixtureParameters(NamedTuple):
-    """Rewards (K, d), log Z (K,), log mixture weights (K,), and the inverse temperature."""
+    """Rewards (K, d), log-partition values (K,), log mixture weights (K,), and inverse temperature of the posterior."""
 
     thetas: FloatArray
     log_Z: FloatArray
@@ -78,7 +83,7 @@ def _log_joint(features: Any, log_p: Any, log_q: Any, counts: Any, thetas: Any, 
 
 @njit(forceinline=True, error_model="numpy")
 def _normalise(log_joint: Any, log_rho: Any, inverse_temperature: float, posterior: Any) -> float:
-    """Set the responsibilities (K,) of a row; return its mixture log-likelihood, or nan if that is -inf."""
+    """Set the responsibilities (K,) of a row; return its log-likelihood, or nan if it is not finite."""
     K = log_joint.size
     top = -np.inf
     for k in range(K):
@@ -105,16 +110,14 @@ def _block(
     log_p: Any,
     log_q: Any,
     counts: Any,
-    thetas: Any,
-    offset: Any,
-    log_rho: Any,
-    inverse_temperature: float,
+    parameters: Any,
     U: Any,
     sums: Any,
     moments: Any,
     lo: int,
     hi: int,
 ) -> None:
+    thetas, offset, log_rho, inverse_temperature = parameters
     K = log_rho.size
     log_joint, posterior = np.empty(K), np.empty(K)
     sums[2] = -1.0
@@ -137,24 +140,12 @@ def _block(
 
 @njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
 def _blocks(
-    features: Any,
-    log_p: Any,
-    log_q: Any,
-    counts: Any,
-    thetas: Any,
-    offset: Any,
-    log_rho: Any,
-    inverse_temperature: float,
-    U: Any,
-    sums: Any,
-    moments: Any,
+    features: Any, log_p: Any, log_q: Any, counts: Any, parameters: Any, U: Any, sums: Any, moments: Any
 ) -> None:
     n = U.shape[0]
     for b in prange(sums.shape[0]):
         lo, hi = b * BLOCK, min(n, (b + 1) * BLOCK)
-        _block(
-            features, log_p, log_q, counts, thetas, offset, log_rho, inverse_temperature, U, sums[b], moments[b], lo, hi
-        )
+        _block(features, log_p, log_q, counts, parameters, U, sums[b], moments[b], lo, hi)
 
 
 def e_step(
@@ -165,16 +156,16 @@ def e_step(
     U: FloatArray,
     inverse_temperature: float = 1.0,
 ) -> EStepSums:
-    """Overwrite U (N, K) with u_ik proportional to (rho_k p_ik)^inverse_temperature; return the sums.
+    """Overwrite U (N, K) with responsibilities proportional to (rho_k p_ik)^inverse_temperature; return the sums.
 
     Parameters
     ----------
     rows : Rows, or (N, K)
-        Statistics of the log-probabilities, or the log-probabilities, with moments of zero.
+        Statistics of the rows, or their log-probabilities; `moments` is then empty.
     thetas, log_Z : (K, d), (K,)
-        Used with `Rows` only.
+        Ignored if `rows` contains log-probabilities.
     U : (N, K)
-        Previous responsibilities, for the change.
+        Previous responsibilities, from which the change is computed; overwritten.
 
     Examples
     --------
@@ -186,10 +177,10 @@ def e_step(
     K = log_rho.size
     data: tuple[Any, ...] = (None, rows, None, None)
     if isinstance(rows, Rows):
-        # Numba prunes branches of None only: beside features, pass an empty table.
+        # Numba prunes branches only for None; the unused log-probabilities are an empty array.
         data = (rows.features, np.empty((0, 0)), rows.log_q, rows.counts)
     sums, moments, counts = _empty_blocks(U.shape[0], K, 0 if data[0] is None else data[0].shape[1])
-    arguments = (*data, thetas, log_Z, log_rho, float(inverse_temperature), U)
+    arguments = (*data, MixtureParameters(thetas, log_Z, log_rho, float(inverse_temperature)), U)
     if len(sums) > 1:
         with LOCK:
             _blocks(*arguments, sums, moments)
@@ -220,7 +211,7 @@ def _weigh_blocks(features: Any, U: Any, moments: Any) -> None:
 
 
 def sum_weighted(features: FloatArray, U: FloatArray) -> FloatArray:
-    """Return the moments U' features (K, d), summed in the order of `e_step`.
+    """Return the moments U' features (K, d), with the summation order of `e_step`.
 
     Examples
     --------
@@ -238,9 +229,9 @@ def sum_weighted(features: FloatArray, U: FloatArray) -> FloatArray:
 
 
 @njit(cache=True, error_model="numpy")
-def _fill(features: Any, log_q: Any, counts: Any, ensemble: Any, U: Any, lo: int) -> None:
-    """Set the responsibilities U of the rows from `lo` on."""
-    thetas, offset, log_rho, inverse_temperature = ensemble
+def _fill(features: Any, log_q: Any, counts: Any, parameters: Any, U: Any, lo: int) -> None:
+    """Set U (n, K) to the responsibilities of the rows lo, ..., lo + n - 1."""
+    thetas, offset, log_rho, inverse_temperature = parameters
     K = log_rho.size
     log_joint, posterior, no_table = np.empty(K), np.empty(K), np.empty((0, 0))
     for i in range(U.shape[0]):
@@ -253,28 +244,26 @@ def _fill(features: Any, log_q: Any, counts: Any, ensemble: Any, U: Any, lo: int
 
 @njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
 def _stream_blocks(
-    features: Any, log_q: Any, counts: Any, now: Any, before: Any, sums: Any, moments: Any, weighed: Any
+    features: Any, log_q: Any, counts: Any, now: Any, before: Any, sums: Any, moments: Any, count_sums: Any
 ) -> None:
-    n, K = features.shape[0], now[2].size
-    thetas, offset, log_rho, inverse_temperature = now
+    n, K = features.shape[0], now.log_rho.size
     for b in prange(sums.shape[0]):
         lo, hi = b * BLOCK, min(n, (b + 1) * BLOCK)
         U, no_table = np.zeros((hi - lo, K)), np.empty((0, 0))
         if before is not None:
             _fill(features, log_q, counts, before, U, lo)
-        some = (features[lo:hi], no_table, log_q[lo:hi], counts[lo:hi])
-        _block(*some, thetas, offset, log_rho, inverse_temperature, U, sums[b], moments[b], 0, hi - lo)
+        _block(features[lo:hi], no_table, log_q[lo:hi], counts[lo:hi], now, U, sums[b], moments[b], 0, hi - lo)
         if sums[b, 2] >= 0:
             sums[b, 2] += lo
-        column = weighed[b].reshape((K, 1))
+        column = count_sums[b].reshape((K, 1))
         _weigh_block(counts[lo:hi].reshape((hi - lo, 1)), U, column, 0, hi - lo)
 
 
 def e_step_streamed(rows: Rows, now: MixtureParameters, before: MixtureParameters | None) -> Blocks:
     """Return the sums of an E-step without storing responsibilities.
 
-    Previous responsibilities are recomputed from the ensemble `before`; without one, the change is 1 per row. The
-    result is that of `e_step`, bit for bit.
+    Previous responsibilities are recomputed from the parameters `before`; if it is None, they are 0. The result is
+    bit-identical to the result of `e_step`.
 
     Examples
     --------

@@ -9,18 +9,18 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from limiirl.kernels.threading import BLOCK
 
-# Fewest blocks for the wavefront driver; below, filling and draining the pipeline dominates.
+# Minimum number of blocks for wavefronts; with fewer, filling and draining the pipeline dominates.
 _WAVE_BLOCKS = 48
-# Smallest block: smaller ones are dominated by overhead, larger ones leave the cache.
+# Smallest block size of wavefronts; smaller blocks are dominated by overhead.
 _LEAST_BLOCK = 1024
 
 
 class Neighbours(NamedTuple):
-    """One direction of a graph: the neighbours of each state.
+    """Successors or predecessors of each state.
 
-    `table[s * width : (s + 1) * width]` holds the first `width` neighbours of state s, padded with the index S, whose
-    message is zero: a fixed number of slots needs no branch. `ptr` and `idx` are the CSR arrays, from which neighbours
-    beyond the table are read (`overflows`). No edge spans more than `block` states, or 0 without wavefronts.
+    `ptr` (S + 1,) and `idx` (E,) are CSR arrays. `table[s * width : (s + 1) * width]` contains the first `width`
+    neighbours of state s, padded with the index S, at which messages are zero. If `overflows`, some states have more
+    neighbours, which are read from `idx`. No edge spans more than `block` states; 0 if wavefronts are not used.
     """
 
     ptr: NDArray[np.uint32]
@@ -32,10 +32,10 @@ class Neighbours(NamedTuple):
 
 
 class PathGraph(NamedTuple):
-    """Both directions of a graph in graph order.
+    """Successors and predecessors of the states of a graph, with states and edges reordered.
 
-    `order[i]` is the original index of state i, and `rank` its inverse. Edges are sorted by source; `edge_order[e]` is
-    the original index of edge e, and `in_edge[j]` the edge at position j when sorted by target.
+    `order[i]` is the original index of state i, and `rank` is the inverse permutation. Edges are sorted by source;
+    `edge_order[e]` is the original index of edge e, and `in_edge[j]` is the j-th edge in the order of targets.
     """
 
     out: Neighbours
@@ -57,9 +57,9 @@ class PathGraph(NamedTuple):
 
 
 def build_graph(n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer]) -> PathGraph:
-    """Sort the edges (src[e], dst[e]) for both directions, after numbering the states by reverse Cuthill-McKee.
+    """Return the graph of the edges (src[e], dst[e]).
 
-    The order gives nearly sequential memory access.
+    States of large graphs are reordered with the reverse Cuthill-McKee algorithm, so that memory access is local.
 
     Examples
     --------
@@ -108,43 +108,43 @@ def _neighbours(n_states: int, owner: NDArray[np.int64], other: NDArray[np.int64
 
 
 def _wave_block(n_states: int, bandwidth: int) -> int:
-    """Return the smallest block that no edge spans, or 0 if there would be too few blocks."""
+    """Return the smallest block size that no edge exceeds, or 0 if there would be too few blocks."""
     block = max(_LEAST_BLOCK, bandwidth)
     return block if n_states >= _WAVE_BLOCKS * block else 0
 
 
 def _table_width(degree: NDArray[np.int64]) -> int:
-    """Return the width of least cost: one unit per slot, about four per neighbour beyond the table; at least 3."""
+    """Return the width (3 to 64) of least cost: 1 unit per slot, and about 4 units per neighbour beyond the table."""
     widths = np.arange(3, np.clip(int(degree.max(initial=0)), 3, 64) + 1)
     beyond = np.array([np.maximum(degree - w, 0).sum() for w in widths])
     return int(widths[np.argmin(widths * degree.size + 4 * beyond)])
 
 
 class Rewards(NamedTuple):
-    """Rewards of K intents on one direction of a graph, flat with K fastest.
+    """State rewards `node` (S K,) and edge rewards `edge` (E K,) of K intents, with K fastest.
 
-    `discount[t]` multiplies every reward of step t; `steady` (time-homogeneous) means that it is always 1. `prob` is
-    None if every edge has probability 1, `edge` is None without edge rewards.
+    `discount[t]` multiplies all rewards of step t; if `time_homogeneous`, it is 1 for all t. Edge rewards and the edge
+    probabilities `prob` (E,) have the order of `Neighbours.idx`. `prob` is None if all are 1, `edge` if all are 0.
     """
 
     node: NDArray[np.float64]
     prob: NDArray[np.float64] | None
     edge: NDArray[np.float64] | None
     discount: NDArray[np.float64]
-    steady: bool
+    time_homogeneous: bool
 
 
 class Weights(NamedTuple):
-    """Buffers for w (S K) and, unless every edge weighs 1, for x ((E + table width) K, padded for empty slots)."""
+    """Buffers for w (S K,) and x ((E + width) K,), padded for empty slots; x is None if all edge weights are 1."""
 
     node: NDArray[np.float64]
     edge: NDArray[np.float64] | None
 
 
 class Alpha(NamedTuple):
-    """Forward message: `value` (2, (S + 1) K) holds alpha_t in row t % 2, `exponent` (K,) its scale.
+    """Forward message: row t % 2 of `value` (2, (S + 1) K) is alpha_t, with the exponents `exponent` (K,).
 
-    Expected counts are divided by exp(log_norm).
+    Expected counts are divided by exp(log_norm), where `log_norm` is (K,).
     """
 
     value: NDArray[np.float64]
@@ -153,13 +153,13 @@ class Alpha(NamedTuple):
 
 
 class CountBuffers(NamedTuple):
-    """Outputs of a forward pass; None is not computed.
+    """Outputs of a forward pass; those that are None are not computed.
 
-    node (S K) and edge (E K, sorted by target) accumulate gain_t P(s_t = s) and gain_t P(edge at t = e); marginals
-    (n, S K) and share (n, E K) record P(s_t = s) and P(edge into s_t = e given s_t) per step.
+    `node` (S K,) and `edge` (E K,), sorted by target, accumulate c_t P(s_t = s) and c_t P(edge at t = e) with step
+    weights c. Row i of `marginals` (n, S K) and `edge_prob` (n, E K) is P(s_t = s) and P(edge into s_t = e | s_t).
     """
 
     node: NDArray[np.float64] | None
     edge: NDArray[np.float64] | None
     marginals: NDArray[np.float64] | None
-    share: NDArray[np.float64] | None
+    edge_prob: NDArray[np.float64] | None

@@ -1,4 +1,4 @@
-"""Kernels on sequences: edges of recorded transitions, edit distances, and the baseline of GPOMDP."""
+"""Kernels on sequences: matching of transitions to edges, edit distances, and the baseline of GPOMDP."""
 
 import numpy as np
 from numba import njit
@@ -11,7 +11,7 @@ from limiirl._typing import FloatArray, IntArray
 def _find_recorded(
     lo: int, hi: int, act: NDArray[np.int32], dst: NDArray[np.int32], action: int, target: int
 ) -> int:  # pragma: no cover - compiled
-    """Index in lo:hi of the edge (action, target), the edges there being sorted by (act, dst); -1 if there is none."""
+    """Return the edge (action, target) among the edges lo:hi, sorted by (act, dst), or -1 if there is none."""
     end = hi
     while lo < hi:
         mid = (lo + hi) // 2
@@ -28,7 +28,7 @@ def _find_recorded(
 def _first_from(
     lo: int, hi: int, in_order: NDArray[np.int32], src: NDArray[np.int32], state: int
 ) -> int:  # pragma: no cover - compiled
-    """First position in lo:hi whose edge comes from `state` or a later one, the edges there being sorted by source."""
+    """Return the first position in lo:hi with src[in_order[position]] >= state, or hi; sources are sorted."""
     while lo < hi:
         mid = (lo + hi) // 2
         if src[in_order[mid]] < state:
@@ -50,38 +50,38 @@ def find_edges(
     actions: NDArray[np.int64],
     offsets: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:  # pragma: no cover - compiled
-    """Match every transition of flat recordings to the edges that explain it.
+    """Match every transition of N trajectories to the edges of a graph.
 
-    A recorded action leaves at most one edge (s, a, s').
-    An unrecorded one leaves all edges from s to s', which are consecutive in the order (dst, src, act).
+    A transition with a recorded action matches at most one edge (s, a, s'). Without an action it matches all edges from
+    s to s', which are consecutive in the order (dst, src, act).
 
     Parameters
     ----------
     out_ptr, in_ptr : (S + 1,) int64
-        The edges out of s are out_ptr[s]:out_ptr[s + 1]; those into s are in_order[in_ptr[s]:in_ptr[s + 1]].
+        The edges out of s are out_ptr[s]:out_ptr[s + 1]; the edges into s are in_order[in_ptr[s]:in_ptr[s + 1]].
     in_order : (E,) int32
-        The edges sorted by (dst, src, act).
+        Permutation that sorts the edges by (dst, src, act).
     src, act, dst : (E,) int32
-        The edges, sorted by (src, act, dst).
+        Edges, sorted by (src, act, dst).
     states : (n,) int64
-        The states of all recordings, one recording after the other, each in 0..S - 1 (not checked here).
-    actions : (n,) int64
-        The action taken in each state, negative where it was not recorded; of length 0 when none was.
+        Concatenated states of the trajectories, in 0..S - 1 (not checked).
+    actions : (n,) int64, or empty
+        Action in each state; negative if it was not recorded. Empty if no action was recorded.
     offsets : (N + 1,) int64
-        Recording i owns states[offsets[i]:offsets[i + 1]], at least one of them.
+        Trajectory i is states[offsets[i]:offsets[i + 1]]; it is not empty.
 
     Returns
     -------
     edge : (n - N,) int64
-        Edge of each transition, -1 if none or several match.
+        Matching edge of each transition, or -1 if no edge or several edges match.
     count : (n - N,) int64
         Number of matching edges.
     first : (n - N,) int64
-        Where count > 1: these edges are in_order[first:first + count]. Elsewhere -1.
+        If count > 1, the matching edges are in_order[first:first + count]; otherwise -1.
 
     Examples
     --------
-    Two actions lead from 0 to 1; only the second recording has its action.
+    Two actions lead from state 0 to state 1; only the second trajectory has a recorded action.
 
     >>> import numpy as np
     >>> src, act, dst = (np.array(x, dtype=np.int32) for x in ([0, 0, 1], [0, 1, 0], [1, 1, 2]))
@@ -98,7 +98,7 @@ def find_edges(
     first = np.full(n_transitions, -1, dtype=np.int64)
     for i in range(offsets.size - 1):
         for j in range(offsets[i], offsets[i + 1] - 1):
-            # Each recording before this one has one transition fewer than it has states.
+            # Each previous trajectory has one transition fewer than it has states.
             k = j - i
             s, target = states[j], states[j + 1]
             if actions.size > 0 and actions[j] >= 0:
@@ -119,15 +119,10 @@ def find_edges(
 def edit_distances(
     one: IntArray, one_ptr: IntArray, other: IntArray, other_ptr: IntArray
 ) -> IntArray:  # pragma: no cover - compiled
-    """Return the Levenshtein distance of N pairs of sequences, (N,).
+    """Return the Levenshtein distances (N,) of N pairs of sequences.
 
-    The Wagner-Fischer algorithm with one row, after removing the common prefix and suffix.
-
-    Parameters
-    ----------
-    one, other : (n,) int64
-        Sequences one after the other; those of pair i are one[one_ptr[i]:one_ptr[i + 1]], and other's likewise.
-    one_ptr, other_ptr : (N + 1,) int64
+    The Wagner-Fischer algorithm is applied after removing the common prefix and suffix. Pair i consists of
+    one[one_ptr[i]:one_ptr[i + 1]] and other[other_ptr[i]:other_ptr[i + 1]].
     """
     n = one_ptr.size - 1
     distance = np.empty(n, dtype=np.int64)
@@ -158,16 +153,16 @@ def edit_distances(
 
 
 def baseline(G: FloatArray, collected: FloatArray, floor: float) -> FloatArray:
-    """Return the baseline (H, d) or (H, d, q): per step, the mean over episodes of `collected`, weighted by G^2.
+    """Return the baseline (H, d) or (H, d, q) of GPOMDP: the mean of `collected` over episodes, weighted by G^2.
 
     It minimises the variance of ``sum_t G_t (collected_t - baseline_t)``.
 
     Parameters
     ----------
     G : (n, H, d)
-        Sums of scores up to each step.
+        Cumulative sums of the scores, per episode and step.
     collected : (n, H) or (n, H, q)
-        Discounted rewards, or reward features.
+        Discounted reward, or discounted reward features, of each step.
     floor : float
         Added to the denominator, the sum of G^2.
 
@@ -179,7 +174,7 @@ def baseline(G: FloatArray, collected: FloatArray, floor: float) -> FloatArray:
     array([[0.8]])
     """
     squares, several = G**2, collected.ndim == 3
-    # With several columns einsum can use matrix products; for one column these are slower.
+    # With q columns einsum uses matrix products, which are slower for a single column.
     mean = np.einsum("ntd,nt...->td...", squares, collected, optimize=several)
     total = np.sum(squares, axis=0) + floor
     total = np.where(total > 0.0, total, 1.0)

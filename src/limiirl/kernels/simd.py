@@ -1,4 +1,4 @@
-"""Numba intrinsics: rows of K doubles in vector registers, and an `exp` that LLVM vectorises (ADR 0003)."""
+"""Numba intrinsics: rows of K doubles in vector registers, and an `exp` that LLVM can vectorise (ADR 0003)."""
 
 from typing import Any
 
@@ -7,18 +7,18 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 _LOG2E = 1.4426950408889634
-# ln 2 in two pieces, so that n * ln 2 is exact to twice the working precision for every exponent n of a double.
+# ln 2 as the sum of two doubles, so that n * ln 2 has twice the working precision for every exponent n of a double.
 _LN2_HI = 0.6931471803691238
 _LN2_LO = 1.9082149292705877e-10
-# Adding 1.5 * 2**52 rounds to the nearest integer and leaves that integer in the low bits of the sum.
+# Adding 1.5 * 2**52 rounds to the nearest integer, which is then in the low bits of the sum.
 _ROUND = 6755399441055744.0
-# Below this exp is smaller than the least normal double, and is flushed to zero.
+# Below this argument, exp is less than the smallest normal double and is set to zero.
 _UNDERFLOW = -708.39
 _OVERFLOW = 709.78
 
 
 def _vector(builder: Any, row: Any) -> Any:
-    """Return a numba tuple of K doubles as an LLVM vector; LLVM cancels this against `_row`."""
+    """Convert a numba tuple of K doubles to an LLVM vector; LLVM removes pairs of conversions with `_row`."""
     count = row.type.count
     vector = ir.Constant(ir.VectorType(ir.DoubleType(), count), ir.Undefined)
     for k in range(count):
@@ -27,7 +27,7 @@ def _vector(builder: Any, row: Any) -> Any:
 
 
 def _row(context: Any, builder: Any, row_type: Any, vector: Any) -> Any:
-    """Return an LLVM vector as a numba tuple of K doubles."""
+    """Convert an LLVM vector to a numba tuple of K doubles."""
     parts = [builder.extract_element(vector, ir.Constant(ir.IntType(32), k)) for k in range(row_type.count)]
     return context.make_tuple(builder, row_type, parts)
 
@@ -44,7 +44,7 @@ def _width(columns: Any) -> int:
 
 @intrinsic
 def count(typingctx: Any, columns: Any) -> Any:
-    """Return K: the length of a tuple, which is a constant when numba compiles, or the number itself."""
+    """Return K: the length of `columns` if it is a tuple (a compile-time constant), otherwise its value."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return context.get_constant(types.uint64, columns.count) if isinstance(columns, types.BaseTuple) else args[0]
@@ -54,7 +54,7 @@ def count(typingctx: Any, columns: Any) -> Any:
 
 @intrinsic
 def lanes(typingctx: Any, columns: Any) -> Any:
-    """Return the number of columns per register row: K for a tuple, 1 for a number."""
+    """Return the number of columns per row: K if `columns` is a tuple of length K, 1 if it is an integer."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return context.get_constant(types.uint64, _width(columns))
@@ -64,7 +64,7 @@ def lanes(typingctx: Any, columns: Any) -> Any:
 
 @intrinsic
 def load(typingctx: Any, array: Any, offset: Any, columns: Any) -> Any:
-    """Return the doubles at `offset` as a tuple: K of them if `columns` is a tuple of K, one if it is a number."""
+    """Return the row array[offset : offset + lanes(columns)] as a tuple."""
     row_type = types.UniTuple(types.float64, _width(columns))
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -98,7 +98,7 @@ def add(typingctx: Any, a: Any, b: Any) -> Any:
 
 @intrinsic
 def mul(typingctx: Any, a: Any, b: Any) -> Any:
-    """Return the product of two rows, entry by entry."""
+    """Return the elementwise product of two rows."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return _row(context, builder, a, builder.fmul(_vector(builder, args[0]), _vector(builder, args[1])))
@@ -108,7 +108,7 @@ def mul(typingctx: Any, a: Any, b: Any) -> Any:
 
 @intrinsic
 def scale(typingctx: Any, a: Any, x: Any) -> Any:
-    """Return a row times a number."""
+    """Return the product of a row and a scalar."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         parts = [builder.fmul(builder.extract_value(args[0], k), args[1]) for k in range(a.count)]
@@ -139,16 +139,16 @@ def _from_bits(typingctx: Any, n: Any) -> Any:
 
 @njit(inline="always")
 def exp(x: float) -> float:
-    """Return e**x to about one unit in the last place, in operations that LLVM can vectorise (libm's `exp` is a call).
+    """Return e**x to about one unit in the last place, with operations that LLVM can vectorise (unlike libm's `exp`).
 
-    Results below the least normal double are zero, which is what the guard of the linear arithmetic assumes.
+    Results below the smallest normal double are zero, as the underflow bound of linear arithmetic assumes.
     """
     y = min(max(x, -720.0), _OVERFLOW)
     shifted = y * _LOG2E + _ROUND
     n = shifted - _ROUND
     r = (y - n * _LN2_HI) - n * _LN2_LO
-    # Taylor's polynomial of degree 13 on |r| <= ln(2) / 2: its truncation error, 4e-18, is below half a unit in the
-    # last place.
+    # Taylor polynomial of degree 13 on |r| <= ln(2) / 2; the truncation error 4e-18 is below half a unit in the last
+    # place.
     p = 1.0 / 6227020800.0
     p = p * r + 1.0 / 479001600.0
     p = p * r + 1.0 / 39916800.0
@@ -163,7 +163,7 @@ def exp(x: float) -> float:
     p = p * r + 0.5
     p = p * r + 1.0
     p = p * r + 1.0
-    # 2**n in two factors: n runs to 1024, and 2**1024 alone is not a double.
+    # 2**n as a product of two factors, because n may be 1024 and 2**1024 is not a double.
     whole = _bits(shifted) << 52 >> 52
     half = whole >> 1
     value = p * _from_bits((half + 1023) << 52) * _from_bits((whole - half + 1023) << 52)

@@ -1,8 +1,7 @@
-"""Soft and hard Bellman backups for K rewards at once, and their adjoints.
+"""Soft Bellman backups for K reward vectors at once, and their adjoints.
 
-`Graph` stores the state-action pairs of each state and the outcomes of each pair in CSR format. The last axis of arrays
-is K. Q excludes the reward of the state: V(s) = r(s) + op_a Q(s, a), where op is a soft maximum, a maximum or an
-average; for a state without actions, V(s) = r(s).
+The last axis of all arrays is K; P is the number of state-action pairs. Q excludes the reward of the state: V(s) = r(s)
++ op_a Q(s, a), where op is the soft maximum or the softmax average; for a state without actions, V(s) = r(s).
 """
 
 from typing import Any, NamedTuple
@@ -15,7 +14,11 @@ from limiirl._typing import FloatArray, IntArray
 
 
 class Graph(NamedTuple):
-    """Transition graph: pairs of each state (pair_ptr), and edges of each pair (edge_ptr) to states dst."""
+    """Transition graph as CSR.
+
+    The pairs of state s are pair_ptr[s]:pair_ptr[s + 1]; the edges of pair p are edge_ptr[p]:edge_ptr[p + 1], with
+    targets `dst` (E,) and probabilities `prob` (E,).
+    """
 
     pair_ptr: IntArray
     edge_ptr: IntArray
@@ -25,7 +28,7 @@ class Graph(NamedTuple):
 
 
 class ObservedPairs(NamedTuple):
-    """Observed state-action pairs: ptr (L + 1,) by step, states (m,), and pair indices (m,), where -1 means stop."""
+    """Observed states (m,) and pair indices (m,), where -1 means stop; the entries of step t are ptr[t]:ptr[t + 1]."""
 
     ptr: IntArray
     state: IntArray
@@ -47,7 +50,7 @@ def compute_q(graph: Any, reward: Any, V: Any, Q: Any) -> None:
 
 @njit(cache=True, error_model="numpy")
 def compute_q_adjoint(graph: Any, adjoint: Any, mu: Any) -> None:
-    """Set mu (S, K) to gamma sum_pair P(s | pair) adjoint(pair), the transpose of `compute_q`."""
+    """Set mu (S, K) to gamma sum_p P(s | pair p) adjoint(p): the adjoint of V, given the adjoint (P, K) of Q."""
     K = mu.shape[1]
     mu[:] = 0.0
     for p in range(adjoint.shape[0]):
@@ -61,7 +64,7 @@ def compute_q_adjoint(graph: Any, adjoint: Any, mu: Any) -> None:
 def apply_softmax(pair_ptr: Any, Q: Any, beta: float, stop: bool, norm: Any, pi: Any) -> None:
     """Set norm (S, K) to log sum_a exp(beta Q) / beta and pi (P, K) to exp(beta (Q - norm)).
 
-    If `stop` is True, stopping is a further action of value 0. `norm` may be None; it is 0 for states without actions.
+    If `stop`, stopping is a further action with Q = 0. `norm` may be None; it is 0 for states without actions.
     """
     for s in range(pair_ptr.size - 1):
         lo, hi = pair_ptr[s], pair_ptr[s + 1]
@@ -73,7 +76,7 @@ def apply_softmax(pair_ptr: Any, Q: Any, beta: float, stop: bool, norm: Any, pi:
             top = 0.0 if stop else -np.inf
             for p in range(lo, hi):
                 top = max(top, Q[p, k])
-            # exp(0) = 1 is not computed: on roads, most states have a single action.
+            # Skip exp(0) = 1, because most states of road networks have a single action.
             total = 0.0
             if stop:
                 total = 1.0 if top == 0.0 else np.exp(-beta * top)
@@ -88,7 +91,7 @@ def apply_softmax(pair_ptr: Any, Q: Any, beta: float, stop: bool, norm: Any, pi:
 
 @njit(cache=True, error_model="numpy")
 def iterate_values(graph: Any, r_state: Any, reward: Any, beta: float, V: Any, n_backups: int) -> None:
-    """Update V (S, K) by soft Bellman backups in place, in alternating order of the states (symmetric Gauss-Seidel)."""
+    """Apply soft Bellman backups to V (S, K) in place, in alternating order of the states (symmetric Gauss-Seidel)."""
     S, K = V.shape
     widest = 0
     for s in range(S):
@@ -115,7 +118,7 @@ def iterate_values(graph: Any, r_state: Any, reward: Any, beta: float, V: Any, n
 
 @njit(cache=True, error_model="numpy")
 def _average_q(pair_ptr: Any, Q: Any, beta: float, pi: Any, mean: Any) -> None:
-    """Set pi (P, K) to the softmax policy, and mean (S, K) to sum_a pi Q."""
+    """Set pi (P, K) to the softmax policy, and mean (S, K) to sum_a pi(a | s) Q(s, a)."""
     apply_softmax(pair_ptr, Q, beta, False, None, pi)
     for s in range(mean.shape[0]):
         for k in range(mean.shape[1]):
@@ -127,9 +130,9 @@ def _average_q(pair_ptr: Any, Q: Any, beta: float, pi: Any, mean: Any) -> None:
 
 @njit(cache=True, error_model="numpy")
 def compute_policy_adjoint(pair_ptr: Any, observed: Any, weight: Any, beta: float, pi: Any, adjoint: Any) -> None:
-    """Set adjoint (P, K) to the derivative of sum_m weight[m] log pi(pair m) with respect to Q.
+    """Set adjoint (P, K) to the derivative of sum_m weight[m] log pi(pair[m]) with respect to Q.
 
-    It is beta (c(s, a) - pi(a | s) sum_a' c(s, a')), where c(s, a) is the total weight of a pair.
+    It is beta (c(s, a) - pi(a | s) sum_a' c(s, a')), where c(s, a) is the sum of the weights of pair (s, a).
     """
     K = adjoint.shape[1]
     adjoint[:] = 0.0
@@ -159,7 +162,7 @@ def fill_systems(graph: Any, omega: Any, systems: Any) -> None:
 
 @njit(cache=True, error_model="numpy")
 def unroll(graph: Any, r_state: Any, reward: Any, beta: float, V: Any, Q: Any) -> None:
-    """Apply n backups with the softmax average, starting from Q = reward; set V (n, S, K), and Q (P, K) of the last."""
+    """Apply n backups with the softmax average, starting from Q = reward; set V (n, S, K) and the last Q (P, K)."""
     pi = np.empty(Q.shape)
     Q[:] = reward
     for i in range(V.shape[0]):
@@ -172,7 +175,8 @@ def unroll(graph: Any, r_state: Any, reward: Any, beta: float, V: Any, Q: Any) -
 def unroll_adjoint(graph: Any, reward: Any, beta: float, V: Any, adjoint: Any, node: Any, pair: Any) -> None:
     """Add to node (S, K) and pair (P, K) the derivatives of a function of the last Q with respect to the rewards.
 
-    `adjoint` (P, K), the derivative with respect to that Q, is overwritten. dV = sum_a pi (1 + beta (Q - mean)) dQ.
+    `adjoint` (P, K) is the derivative of the function with respect to the last Q; it is overwritten. One backup has
+    dV(s) = sum_a pi(a | s) (1 + beta (Q(s, a) - mean(s))) dQ(s, a).
     """
     S, K = node.shape
     mean, mu = np.empty((S, K)), np.empty((S, K))
@@ -195,7 +199,7 @@ def unroll_adjoint(graph: Any, reward: Any, beta: float, V: Any, adjoint: Any, n
 
 @njit(cache=True, error_model="numpy")
 def plan(graph: Any, r_state: Any, reward: Any, beta: float, stop: bool, observed: Any, V: Any, log_pi: Any) -> None:
-    """Compute the values V (L, S, K) from the last step backwards, and the log-probabilities log_pi (m, K) of pairs."""
+    """Set V (L, S, K), backwards from the last step, and log_pi (m, K), the log-probabilities of the observed pairs."""
     norm, pi, Q = np.empty(r_state.shape), np.empty(reward.shape), np.empty(reward.shape)
     V[-1] = r_state
     for t in range(V.shape[0] - 2, -1, -1):

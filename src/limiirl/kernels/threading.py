@@ -1,10 +1,10 @@
-"""Block size, parallel options and lock of the threaded kernels."""
+"""Block size, compiler options and lock of the multithreaded kernels."""
 
 import threading
 
-# States per thread and task; smaller graphs run on one thread.
+# States or rows per block, the unit of work of a thread; smaller inputs are processed by one thread.
 BLOCK = 2048
-# Parallelise explicit prange loops only, not every array assignment.
+# Parallelise only explicit prange loops, not array expressions.
 ONLY_PRANGE = dict.fromkeys(("comprehension", "reduction", "inplace_binop", "setitem", "numpy", "stencil"), False) | {
     "prange": True
 }

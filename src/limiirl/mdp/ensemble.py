@@ -1,4 +1,4 @@
-"""`RewardEnsemble`: reward vectors with mixture weights, stored as JSON."""
+"""`RewardEnsemble`: reward vectors with mixture weights."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class RewardEnsemble:
         return int(self.thetas.shape[1])
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write a JSON file atomically and without loss; `RewardEnsemble.load` reads it.
+        """Write the ensemble to a JSON file, atomically and without rounding; `RewardEnsemble.load` reads it.
 
         Examples
         --------
@@ -88,7 +88,7 @@ class RewardEnsemble:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> RewardEnsemble:
-        """Read a file written by `save`, or any .npz file with the arrays weights (K,) and thetas (K, d)."""
+        """Read a file written by `save`, or an .npz file with the arrays weights (K,) and thetas (K, d)."""
         content: dict[str, Any] = (
             dict(read_arrays(path, "Store the arrays weights (K,) and thetas (K, d) in it."))
             if Path(path).suffix == ".npz"

@@ -1,4 +1,4 @@
-"""Tables of demonstrations, and estimation of an MDP from demonstrations."""
+"""Parsing of tables of demonstrations, and estimation of an MDP from demonstrations."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _NULL_TYPES = frozenset({"NoneType", "NAType", "NaTType"})
 
 
 class Trajectories(NamedTuple):
-    """Demonstrations as flat arrays; demonstration i is ``offsets[i]:offsets[i + 1]``.
+    """N demonstrations as flat arrays; demonstration i is ``offsets[i]:offsets[i + 1]``.
 
-    `states` (n,) and `actions` (n,) are int32; the action of each last state is -1, and `actions` is None if not
-    recorded. `offsets` (N + 1,) is int64; `ids`, `groups` and `labels` have one entry per demonstration.
+    The action of each last state is -1; `actions` is None if no actions were recorded. `ids`, `groups` and `labels`
+    have one entry per demonstration.
     """
 
     states: Int32Array
@@ -41,7 +41,7 @@ class Trajectories(NamedTuple):
 def read_frame(df: Any) -> Trajectories:
     """Read a table with the columns demo, t and state, and optionally action, group and label.
 
-    Rows may be in any order; they are sorted by demo and t (a counter, seconds or a date; gaps are allowed). States and
+    Rows are sorted by demo and t, which may be an integer, a number of seconds or a date, with gaps. States and
     actions are nonnegative integers. The last action of a demonstration may be missing or -1, and is stored as -1.
     `group` (a driver, an animal) and `label` must be constant within a demonstration. Other columns are ignored.
 
@@ -132,7 +132,7 @@ def _to_numpy(column: Any) -> NDArray[Any]:
 
 
 def _nulls(column: NDArray[Any]) -> BoolArray:
-    """Return the mask of missing entries: None, NaN, NaT or NA."""
+    """Return the mask of missing entries (None, NaN, NaT or NA)."""
     if column.dtype.kind == "O":
         empty = (type(x).__name__ in _NULL_TYPES or (isinstance(x, float) and x != x) for x in column)
         return np.fromiter(empty, dtype=np.bool_, count=column.size)
@@ -140,7 +140,7 @@ def _nulls(column: NDArray[Any]) -> BoolArray:
 
 
 def _as_sortable(column: NDArray[Any], name: str) -> NDArray[Any]:
-    """Return a complete column in a dtype that numpy sorts."""
+    """Return a column in a dtype that numpy can sort, after a check for missing entries."""
     missing = _nulls(column)
     if missing.any():
         row = int(np.flatnonzero(missing)[0])
@@ -236,19 +236,19 @@ def from_demonstrations(
     Without actions, each observed transition s -> s' is a deterministic action, numbered by increasing s'. The start
     distribution is p0(s) = (n(s) + smoothing) / (N + smoothing S).
 
-    States without an observed successor are terminal, including states that were observed only where a recording was
-    cut off, and states that were never observed.
+    States without an observed successor are terminal. This includes states that occur only at the end of truncated
+    recordings, and states that were never observed.
 
     Parameters
     ----------
     data : table with the columns demo, t, state[, action], or Demonstrations
         pandas or polars DataFrame, pyarrow Table or mapping of columns; see `limiirl.mdp.read_frame`.
     n_states : int, optional
-        Default: the number of rows of `state_features`, or the largest observed state plus one.
+        Number of states. Default: the number of rows of `state_features`, or the largest observed state plus one.
     gamma : float
         Discount in (0, 1].
     smoothing : float
-        Pseudo-count; 0 for relative frequencies.
+        Pseudo-count of each outcome; with 0, probabilities are relative frequencies.
     state_features : (S, ds), optional
         Default: state indicators.
     action_features : (S, A, da), optional

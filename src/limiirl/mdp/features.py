@@ -23,8 +23,8 @@ FeatureInput: TypeAlias = "ArrayLike | sparse.sparray[Any, Any] | sparse.spmatri
 def as_features(features: FeatureInput, name: str) -> FeatureMatrix:
     """Return a copy of `features` as a C-contiguous float64 ndarray or a csr_array in canonical form.
 
-    A one-dimensional array is one column. Sparse matrices are stored with sorted indices, without duplicates and
-    explicit zeros. A matrix that is already frozen is returned without a copy.
+    A one-dimensional array becomes one column. Sparse matrices have sorted indices, no duplicates and no explicit
+    zeros. A read-only matrix in this form is returned without a copy.
     """
     if isinstance(features, sparse.csr_array) and _is_canonical(features):
         return features
@@ -122,7 +122,7 @@ def same_features(one: FeatureMatrix | None, other: FeatureMatrix | None) -> boo
 
 
 def width(features: FeatureMatrix | None) -> int:
-    """Return the number of columns; 0 if `features` is None."""
+    """Return the number of columns, or 0 if `features` is None."""
     return 0 if features is None else int(features.shape[1])
 
 
@@ -149,7 +149,7 @@ def update_names(mdp: MDP, changes: dict[str, Any]) -> tuple[str, ...]:
 
 
 def multiply(features: FeatureMatrix | None, thetas: FloatArray, rows: int) -> FloatArray:
-    """Return the products (rows, K) of features and parameters (K, d); 0 if `features` is None."""
+    """Return the products (rows, K) of features (rows, d) and parameters (K, d), or zeros if `features` is None."""
     if features is None:
         return np.zeros((rows, thetas.shape[0]))
     return np.ascontiguousarray(features @ thetas.T)

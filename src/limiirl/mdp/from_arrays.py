@@ -46,12 +46,12 @@ def from_dense(  # noqa: PLR0913 (the design fixes the signature)
     gamma : float
         Discount in (0, 1].
     state_features : (S, ds), optional
-        Dense or scipy.sparse; an array without the last axis is one feature, here and below. Without any features,
-        state indicators are used.
+        Dense or scipy.sparse; a single feature may omit the last axis, here and below. Without features, state
+        indicators are used.
     action_features : (S, A, da), optional
-        Or a sparse matrix with S * A rows, row ``s * A + a``.
+        A sparse matrix has S * A rows; (s, a) is row ``s * A + a``.
     edge_features : (S, A, S, de), optional
-        Or a sparse matrix with S * A * S rows, row ``(s * A + a) * S + s'``.
+        A sparse matrix has S * A * S rows; (s, a, s') is row ``(s * A + a) * S + s'``.
     terminal : (S,) bool, or integer state indices, optional
         States that end a trajectory; their rows of T are ignored. Default: the states without an available action.
     normalise : bool
@@ -99,14 +99,14 @@ def from_dense(  # noqa: PLR0913 (the design fixes the signature)
 
 
 def terminal_states(terminal: ArrayLike | None, src: IntArray, n_states: int) -> BoolArray:
-    """Return the mask of terminal states; default: the states without an outgoing edge."""
+    """Return the mask of terminal states; if `terminal` is None, the states without an outgoing edge."""
     if terminal is not None:
         return validate.as_terminal_mask(terminal, n_states)
     return np.asarray(np.bincount(src, minlength=n_states) == 0)
 
 
 def start_or_uniform(p0: ArrayLike | None, terminal: BoolArray) -> FloatArray:
-    """Return the start distribution; default: uniform over the nonterminal states (all states if all are terminal)."""
+    """Return p0, or if it is None, the uniform distribution over nonterminal states (over all if all are terminal)."""
     if p0 is not None:
         return validate.check_p0(p0, terminal.size)
     support = np.ones(terminal.size, dtype=np.bool_) if terminal.all() else ~terminal
@@ -114,7 +114,7 @@ def start_or_uniform(p0: ArrayLike | None, terminal: BoolArray) -> FloatArray:
 
 
 def normalise_pairs(src: IntArray, act: IntArray, prob: FloatArray) -> FloatArray:
-    """Return the probabilities of the sorted edges rescaled to sum to 1 over each (s, a)."""
+    """Rescale the probabilities of sorted edges to sum to 1 over each (s, a)."""
     pair = pair_index(src, act)
     return prob / np.bincount(pair, weights=prob)[pair]
 
@@ -124,7 +124,7 @@ def state_rows(features: FeatureInput | None, n_states: int) -> FeatureMatrix | 
     if features is None:
         return None
     matrix = as_features(features, "state_features")
-    remedy = "Pass n_states if the rows include states without an edge."
+    remedy = "Pass n_states if some states have no edge."
     validate.check_feature_rows(matrix, n_states, "state_features", remedy=remedy)
     return freeze(matrix)
 
@@ -132,7 +132,7 @@ def state_rows(features: FeatureInput | None, n_states: int) -> FeatureMatrix | 
 def _select_rows(
     features: FeatureInput | None, axes: tuple[int, ...], rows: IntArray, name: str
 ) -> FeatureMatrix | None:
-    """Return rows of features indexed by `axes`: dense (*axes, d) or (*axes,), or sparse (prod(axes), d)."""
+    """Return the given rows of features with shape (*axes, d) or (*axes,) if dense, or (prod(axes), d) if sparse."""
     if features is None:
         return None
     total = math.prod(axes)
@@ -165,7 +165,7 @@ def from_edges(  # noqa: PLR0913 (the design fixes the signature)
     feature_names: Sequence[str] | None = None,
     state_names: Sequence[str] | None = None,
 ) -> MDP:
-    """Build an MDP from an edge list in any order.
+    """Build an MDP from a list of edges, in any order.
 
     Self-loops and parallel edges (same source and target, different actions) are allowed. Edges of probability 0 and
     edges that leave terminal states are dropped.
@@ -185,9 +185,9 @@ def from_edges(  # noqa: PLR0913 (the design fixes the signature)
     gamma : float
         Discount in (0, 1].
     state_features : (S, ds), optional
-        Dense or scipy.sparse; a one-dimensional array is one feature. Without any features, state indicators are used.
+        Dense or scipy.sparse; a one-dimensional array is one feature. Without features, state indicators are used.
     action_features : (E, da) or (S, A, da), optional
-        One row per edge, equal for all edges of one (s, a); or an array indexed [s, a].
+        Array indexed by edge, with equal rows for all edges of an (s, a) pair; or array indexed by [s, a].
     edge_features : (E, de), optional
         One row per edge.
     terminal : (S,) bool, or integer state indices, optional
@@ -225,7 +225,7 @@ def from_edges(  # noqa: PLR0913 (the design fixes the signature)
 
 
 class _EdgeList(NamedTuple):
-    """Validated edges in the order of the caller."""
+    """Validated edges, in the order of the input."""
 
     src: IntArray
     act: IntArray
@@ -256,12 +256,12 @@ class _EdgeList(NamedTuple):
         stochastic = np.flatnonzero(weight != 1.0)
         if action is None and stochastic.size:
             edge = int(stochastic[0])
-            rule, remedy = "must be 1 without action=", "Pass the action of each edge."
+            rule, remedy = "must be 1 if action is None", "Pass the action of each edge."
             raise InvalidMDP.of("prob", float(weight[edge]), rule, index=edge, remedy=remedy)
         return cls(source, act, target, weight, n_states, prob is None)
 
     def canonical_rows(self, terminal: BoolArray) -> IntArray:
-        """Return the indices of the edges to keep, sorted by (src, act, dst), after a check for duplicates."""
+        """Return the indices of the edges to keep, sorted by (src, act, dst); raise `InvalidMDP` for duplicates."""
         rows = np.flatnonzero((self.prob > 0) & ~terminal[self.src])
         order = edge_order(self.src[rows], self.act[rows], self.dst[rows])
         rows = rows if order is None else rows[order]
@@ -289,7 +289,7 @@ class _EdgeList(NamedTuple):
 
 
 def _edge_rows(features: FeatureInput, edges: _EdgeList, name: str) -> FeatureMatrix:
-    """Return features with one row per edge, checked in the caller's order."""
+    """Return features with one row per edge, in the order of the input, after a check."""
     matrix = as_features(features, name)
     validate.check_feature_rows(matrix, edges.src.size, name, remedy="Pass one row per edge, in the order of src.")
     return matrix
@@ -300,7 +300,7 @@ def _edge_features(features: FeatureInput | None, edges: _EdgeList, rows: IntArr
 
 
 def _action_features(features: FeatureInput | None, edges: _EdgeList, rows: IntArray) -> FeatureMatrix | None:
-    """Return one row per (s, a) pair of the edges `rows`, from an [s, a] table or from one row per edge."""
+    """Return one row per (s, a) pair of the edges `rows`; the input is indexed by [s, a] or by edge."""
     if features is None:
         return None
     source, act = edges.src[rows], edges.act[rows]
@@ -318,7 +318,7 @@ def _action_features(features: FeatureInput | None, edges: _EdgeList, rows: IntA
         one, other = int(leader[unequal[0]]), int(rows[unequal[0]])
         raise InvalidMDP(
             f"action_features must be equal for all edges of one (s, a); edges {one} and {other} of state "
-            f"{edges.src[one]}, action {edges.act[one]} differ. Pass features of single edges as edge_features.",
+            f"{edges.src[one]}, action {edges.act[one]} differ. Pass edge-dependent features as edge_features.",
             parameter="action_features",
             index=(one, other),
         )

@@ -30,15 +30,15 @@ def from_gymnasium(
     terminal: ArrayLike | None = None,
     feature_names: Sequence[str] | None = None,
 ) -> MDP:
-    """Build an MDP from a tabular environment, such as FrozenLake, CliffWalking and Taxi of Gymnasium 1.0 or later.
+    """Build an MDP from a tabular environment, such as FrozenLake, CliffWalking or Taxi of Gymnasium 1.0 or later.
 
-    The environment must expose ``P[s][a] = [(probability, next state, reward, done), ...]``. Probabilities of equal
-    next states are summed; rewards are ignored.
+    The environment must expose ``P[s][a] = [(probability, next state, reward, done), ...]``. The probabilities
+    of duplicate outcomes are summed; rewards are ignored.
 
     Parameters
     ----------
     env : gymnasium.Env
-        Environment, wrapped or not, or any object with a table `P`.
+        Environment, which may be wrapped, or another object with a table `P`.
     gamma : float
         Discount in (0, 1].
     state_features : (S, ds), optional
@@ -92,7 +92,7 @@ def from_gymnasium(
 
 
 class _Transitions(NamedTuple):
-    """Outcomes with positive probability in an environment's table."""
+    """Outcomes with nonzero probability in an environment's table."""
 
     src: IntArray
     act: IntArray
@@ -137,7 +137,7 @@ class _Transitions(NamedTuple):
         """Return the states that are only ever entered with done=True."""
         ending = _mask(self.dst[self.done], n_states)
         started = np.zeros(n_states, dtype=np.bool_) if p0 is None else p0 > 0
-        # `done` is arbitrary in unreachable transitions, e.g. out of terminal states: ignore these.
+        # Ignore unreachable transitions, such as those out of terminal states: their `done` is arbitrary.
         visited = ~ending if p0 is None else started.copy()
         while not visited[successors := self.dst[~self.done & visited[self.src]]].all():
             visited[successors] = True
@@ -181,8 +181,8 @@ def from_networkx(
     ----------
     graph : networkx Graph, DiGraph, MultiGraph or MultiDiGraph
     features : sequence of str
-        Numeric attributes of all nodes (state features) or of all edges (edge features); theta has the state features
-        first. Default: state indicators.
+        Names of numeric attributes of all nodes (state features) or of all edges (edge features). State features
+        precede edge features in theta. Default: state indicators.
     gamma : float
         Discount in (0, 1].
     terminal : iterable of nodes, optional
@@ -235,7 +235,7 @@ def _state_names(nodes: list[Any]) -> list[str]:
     for node in nodes:
         other = owner.setdefault(str(node), node)
         if other is not node:
-            message = f"graph must have distinct node names; {other!r} and {node!r} are both {str(node)!r} as text."
+            message = f"graph must have distinct str(node); it is {str(node)!r} for both {other!r} and {node!r}."
             raise InvalidMDP(message, parameter="graph", value=str(node))
     return list(owner)
 
@@ -258,7 +258,7 @@ def _sort_attributes(
         bare_edges = (f"{source!r} -> {target!r}" for source, target, data in edges if name not in data)
         bare_node, bare_edge = next(bare_nodes, None), next(bare_edges, None)
         if bare_node is None and bare_edge is None and edges:
-            message = f"features must belong to nodes or to edges; both have {name!r}. Rename one of the two."
+            message = f"features must be attributes of nodes or of edges; both have {name!r}. Rename one of the two."
             raise InvalidMDP(message, parameter="features", value=name)
         if bare_node is None:
             on_nodes.append(name)

@@ -40,7 +40,7 @@ def row_pointers(rows: NDArray[np.integer], n_rows: int) -> IntArray:
 
 
 def number_within(groups: NDArray[np.integer]) -> IntArray:
-    """Return the number 0, 1, ... of each entry within its group, in order of appearance."""
+    """Number the entries of each group 0, 1, ... in order of appearance."""
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]
     new = np.ones(groups.size, dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""Storage of an MDP in one npz file: plain arrays and a JSON header, no pickle."""
+"""Storage of an MDP in one npz file with plain arrays and a JSON header, without pickle."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FEATURES = ("state_features", "action_features", "edge_features")
 
 
 def _pack(mdp: MDP) -> dict[str, NDArray[Any]]:
-    """Return the fields of an MDP as plain arrays, without names."""
+    """Return the fields of an MDP, except the names, as plain arrays."""
     packed: dict[str, NDArray[Any]] = {name: getattr(mdp, name) for name in _ARRAYS}
     packed["gamma"] = np.array(mdp.gamma)
     for name in _FEATURES:
@@ -45,10 +45,10 @@ def _names(mdp: MDP) -> dict[str, Any]:
 
 
 def digest(mdp: MDP) -> str:
-    """Return the sha256 of the content in hexadecimal."""
+    """Return the SHA-256 digest of the content, in hexadecimal."""
     sha = hashlib.sha256(json.dumps(_names(mdp)).encode("ascii"))
     for name, array in sorted(_pack(mdp).items()):
-        # Equal content must have equal digests: drop the sign of zeros, and hash sparse indices as int64.
+        # Equal MDPs must have equal digests: replace -0.0 by 0.0, and hash sparse indices as int64.
         values = array + 0.0 if array.dtype == np.float64 else array
         if name.endswith((".indices", ".indptr")):
             values = values.astype(np.int64)
@@ -64,7 +64,7 @@ def save(mdp: MDP, path: str | PathLike[str]) -> None:
 
 
 def load(cls: type[MDP], path: str | PathLike[str]) -> MDP:
-    """Read an MDP written by `save`; raise `InvalidFile` if it is corrupted, not an MDP or too new.
+    """Read an MDP written by `save`; raise `InvalidFile` if the file is corrupted, not an MDP or too new.
 
     Examples
     --------

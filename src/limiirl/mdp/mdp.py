@@ -21,7 +21,7 @@ from limiirl.mdp.features import FeatureMatrix, same_features
 
 
 def describe(mdp: MDP) -> str:
-    """Return the summary that `repr` shows."""
+    """Return a summary of an MDP, used by `repr`."""
     head = (
         f"MDP: {_count(mdp.n_states, 'state')} ({int(mdp.terminal.sum()):,} terminal), "
         f"{_count(mdp.n_actions, 'action')}, {_count(mdp.n_edges, 'edge')}, discount {mdp.gamma:.6g}"
@@ -56,8 +56,8 @@ def _count(number: int, unit: str) -> str:
 
 
 def reachable_states(mdp: MDP, starts: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Return the mask (S,) of the states that are reachable from the states `starts`, including these."""
-    # An extra state with an edge to every start state reduces this to one search.
+    """Return the mask (S,) of the states that are reachable from the states `starts`, including `starts`."""
+    # An additional state with an edge to every start state reduces this to one search.
     origin = mdp.n_states
     rows = np.concatenate([mdp.src, np.full(starts.size, origin)])
     columns = np.concatenate([mdp.dst, starts])
@@ -94,7 +94,7 @@ class MDP:
     theta_state``, and the transition (s, a, s') has reward ``action_features[(s, a)] @ theta_action +
     edge_features[(s, a, s')] @ theta_edge``. Build an MDP with `from_dense`, `from_edges`, `from_gymnasium`,
     `from_networkx` or `from_demonstrations`; the constructor expects canonical arrays. An MDP and its arrays are
-    immutable; MDPs are compared by content.
+    immutable, and MDPs are compared by content.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class MDP:
     terminal : (S,) bool
         States that end a trajectory; they have no outgoing edge.
     state_features : (S, ds), optional
-        ndarray or scipy.sparse. If no features are given at all, state indicators (a sparse identity) are used.
+        ndarray or scipy.sparse. If no features are passed, state indicators (a sparse identity) are used.
     action_features : (P, da), optional
         One row per (s, a) pair, in the order of the sorted pairs.
     edge_features : (E, de), optional
@@ -202,7 +202,7 @@ class MDP:
 
     @cached_property
     def n_actions(self) -> int:
-        """Largest action index plus one; 0 without edges."""
+        """Largest action index plus one, or 0 without edges."""
         return int(self.act.max()) + 1 if self.act.size else 0
 
     @cached_property
@@ -267,7 +267,7 @@ class MDP:
         return bool((self.prob == 1.0).all())
 
     def check_thetas(self, thetas: ArrayLike, name: str = "thetas") -> FloatArray:
-        """Return parameters (d,) or (K, d) as a C-contiguous float64 array (K, d); `name` is their name in errors."""
+        """Return parameters (d,) or (K, d) as a C-contiguous float64 array (K, d); `name` is used in error messages."""
         try:
             array = feature_rules.as_floats(thetas, name)
         except InvalidMDP as error:
@@ -323,7 +323,8 @@ class MDP:
     def replace(self, **changes: Any) -> MDP:
         """Return a validated copy with some fields changed.
 
-        Features with a changed number of columns have default names unless `feature_names` is given.
+        If the number of columns of a feature matrix changes, its columns have default names unless `feature_names` is
+        passed.
 
         Examples
         --------

@@ -22,7 +22,7 @@ ROUNDING = 1e-13
 
 # Largest number of states for which a dense solve is faster.
 _DENSE = 250
-# Bellman backups that initialise policy iteration, and its iteration limit (reached only if rounding causes a cycle).
+# Number of Bellman backups before policy iteration, and its iteration limit (reached only if rounding causes a cycle).
 _BACKUPS, _ITERATIONS = 30, 10_000
 # Tolerance for the sums of a policy's probabilities, equal to that for transition probabilities.
 _TOLERANCE = 1e-8
@@ -106,9 +106,9 @@ class BellmanEquations:
         return self.greedy(towards)
 
     def resting_states(self, used: BoolArray, *, every: bool) -> BoolArray:
-        """Return the mask (S,) of resting states, from which a policy on the pairs `used` earns only zero rewards.
+        """Return the mask (S,) of resting states, from which a policy can collect zero rewards forever.
 
-        This must hold for some such policy, or for every such policy if `every`.
+        Only the pairs `used` are available. If `every`, all policies on these pairs must yield zero rewards.
         """
         mdp = self.mdp
         rest = ~mdp.terminal
@@ -126,7 +126,7 @@ class BellmanEquations:
     def next_towards_end(self, used: BoolArray, resting: BoolArray, fault: str) -> IndexArray:
         """Return the next state (S,) on a shortest path to a terminal or resting state through the pairs `used`.
 
-        `fault` is the reason in the error message for states without such a path.
+        If a state has no such path, an error with the reason `fault` is raised.
         """
         mdp, sink = self.mdp, self.mdp.n_states
         ends = np.flatnonzero(mdp.terminal | resting)
@@ -169,10 +169,9 @@ def _finite(solve: Callable[[], FloatArray]) -> FloatArray:
 
 
 def _sparse_solve(matrix: sparse.csr_array[np.float64, tuple[int, int]], right: FloatArray, gamma: float) -> FloatArray:
-    """Solve with BiCGSTAB if its residual guarantees 11 digits, otherwise with LU.
+    """Solve with BiCGSTAB if its residual guarantees 11 digits, otherwise with LU, which may have much fill-in.
 
-    LU has much fill-in on random graphs and little on long, narrow graphs; it is used directly if states have at most
-    one successor on average.
+    LU is used directly if states have at most one successor on average.
     """
     x, residual = np.zeros(right.size), right
     for _ in range(3 if gamma < 1.0 and matrix.nnz > 2 * right.size else 0):
@@ -188,8 +187,8 @@ def _sparse_solve(matrix: sparse.csr_array[np.float64, tuple[int, int]], right: 
 def optimal_values(mdp: MDP, theta: ArrayLike, *, minimise: bool = False) -> FloatArray:
     """Return the optimal values V* (S,), exact up to rounding, by policy iteration.
 
-    For gamma = 1 the maximum is over policies that reach, with probability 1, a terminal state or states of zero
-    reward; an error is raised if there is no such policy, or if the total reward is unbounded.
+    For gamma = 1 the maximum is over policies that, with probability 1, reach a terminal state or stay in states of
+    zero reward. An error is raised if there is no such policy, or if the total reward is unbounded.
 
     Parameters
     ----------

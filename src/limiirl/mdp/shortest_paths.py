@@ -17,12 +17,12 @@ from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import InvalidParameter
 from limiirl.mdp.mdp import MDP
 
-# Start-goal pairs per task of a thread.
+# Number of start-goal pairs per task.
 _BATCH = 64
 
 
 class ShortestPaths(NamedTuple):
-    """Shortest paths of n pairs: path i is edges[offsets[i]:offsets[i + 1]]; its cost is inf if there is no path."""
+    """Shortest paths of n pairs of states: path i is edges[offsets[i]:offsets[i + 1]], with cost inf if none exists."""
 
     edges: IntArray
     offsets: IntArray
@@ -30,7 +30,7 @@ class ShortestPaths(NamedTuple):
 
 
 class ShortestPath(NamedTuple):
-    """Edges of one path, and their total cost."""
+    """Edges and total cost of one path."""
 
     edges: tuple[int, ...]
     cost: float
@@ -65,9 +65,9 @@ class PathFinder:
         ----------
         starts, goals : (n,)
         threads : int, optional
-            Default: one per core.
+            Number of threads; default: one per core.
         """
-        from limiirl.kernels.dijkstra import cheapest_ways, workspace
+        from limiirl.kernels.dijkstra import shortest_paths, workspace
 
         first, last = _states(starts, "starts", self.mdp), _states(goals, "goals", self.mdp)
         if first.size != last.size:
@@ -78,7 +78,7 @@ class PathFinder:
 
         def search_batches(thread: int) -> list[Any]:
             work = workspace(self.mdp.n_states, self.mdp.n_edges)
-            return [cheapest_ways(*graph, first[part], last[part], work) for part in batches[thread::n_threads]]
+            return [shortest_paths(*graph, first[part], last[part], work) for part in batches[thread::n_threads]]
 
         with ThreadPoolExecutor(n_threads) as pool:
             by_thread = list(pool.map(search_batches, range(n_threads)))
@@ -89,10 +89,9 @@ class PathFinder:
         return ShortestPaths(edges, np.concatenate([[0], np.cumsum(sizes)]), cost)
 
     def shortest_simple_paths(self, start: int, goal: int) -> Iterator[ShortestPath]:
-        """Yield the loopless paths between two states in order of cost (Yen 1971).
+        """Yield the loopless paths between two states in ascending order of cost (Yen 1971).
 
         Ties are ordered by the number of edges, then by the edges. The path from a state to itself has no edges.
-        With reduced costs from a backward search, each spur search explores few states.
         """
         s, g = (int(_states([value], name, self.mdp)[0]) for value, name in ((start, "start"), (goal, "goal")))
         if s == g:
@@ -123,7 +122,7 @@ class PathFinder:
 
     @cached_property
     def reverse(self) -> tuple[IntArray, Any, FloatArray]:
-        """Reversed graph as CSR: pointers, heads and costs."""
+        """Reversed graph as CSR: pointers, targets and costs."""
         order = self.mdp.in_order
         return self.mdp.in_ptr, np.ascontiguousarray(self.mdp.src[order]), self.cost[order]
 
@@ -138,8 +137,8 @@ class _Spurs:
         self.work = dijkstra.workspace(self.mdp.n_states, self.mdp.n_edges)
         n_done, _ = dijkstra.search(*finder.reverse, goal, start, math.inf, self.work)
         self.reachable = bool(self.work.done[start])
-        # Feasible potential: the distance to the goal, or the start's distance if that is smaller. It decreases along
-        # an edge by at most the edge's cost. States farther from the goal than the start are not searched.
+        # Potential for reduced costs, as in A*: the distance to the goal, at most that of the start. It decreases along
+        # an edge by at most the cost of the edge.
         farthest = self.work.dist[self.work.order[n_done - 1]]
         potential = np.full(self.mdp.n_states, farthest)
         near = self.work.order[:n_done]
@@ -165,7 +164,7 @@ class _Spurs:
         _, touched = self._kernels.search(*graph, source, self.goal, math.inf, self.work)
         path = None
         if self.work.done[self.goal]:
-            path = tuple(self._kernels.way(self.mdp.src, self.work, self.goal).tolist())
+            path = tuple(self._kernels.trace_path(self.mdp.src, self.work, self.goal).tolist())
         self._kernels.clear(self.work, touched)
         self.work.done[visited] = False
         self.cost[closed] = costs

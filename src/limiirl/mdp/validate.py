@@ -1,4 +1,4 @@
-"""Checks of the arrays of an MDP."""
+"""Validation of the arrays of an MDP."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from limiirl.errors import InvalidMDP
 from limiirl.mdp.features import FeatureMatrix, as_floats, first_nonfinite
 from limiirl.mdp.indexing import descents, pair_index
 
-# Tolerance for sums of probabilities: float32 tables normalised in double precision pass, a missing outcome does not.
+# Tolerance for sums of probabilities. It accepts float32 tables that were normalised in double precision.
 TOLERANCE = 1e-8
 LARGEST_INDEX = int(np.iinfo(np.int32).max)
 
 
 def as_indices(values: ArrayLike, name: str) -> NDArray[np.int64]:
-    """Return a one-dimensional int64 array; an empty list is accepted."""
+    """Return a one-dimensional int64 array; raise `InvalidMDP` if `values` are not integers, unless they are empty."""
     array = np.asarray(values)
     if array.ndim != 1:
         raise InvalidMDP.of(name, array.shape, "must be one-dimensional", remedy="Flatten it.")
@@ -72,7 +72,7 @@ def as_terminal_mask(terminal: ArrayLike, n_states: int) -> BoolArray:
         raise InvalidMDP.of("terminal", int(states[entry]), rule, index=entry, remedy=remedy)
     values, counts = np.unique(states, return_counts=True)
     if counts.size and counts.max() > 1:
-        # Catches masks given as 0/1 integers, which would be read as the states 0 and 1.
+        # Probably a mask of integers 0 and 1, which would be interpreted as the states 0 and 1.
         raise InvalidMDP.of("terminal", int(values[counts.argmax()]), "must not repeat a state", remedy=remedy)
     mask = np.zeros(n_states, dtype=np.bool_)
     mask[states] = True
@@ -124,7 +124,7 @@ def check_entries(prob: FloatArray, name: str, limit: float) -> None:
 def check_canonical_edges(
     src: NDArray[np.int32], act: NDArray[np.int32], dst: NDArray[np.int32], prob: FloatArray, terminal: BoolArray
 ) -> None:
-    """Check the ranges, the order and the sums over (s, a) of an MDP's edges, and which states have no edge."""
+    """Check the ranges, order and row sums of edges, and that exactly the terminal states have no outgoing edge."""
     check_edge_indices(src, act, dst, terminal.size)
     check_probabilities(prob, src.size)
     same = (src[1:] == src[:-1]) & (act[1:] == act[:-1]) & (dst[1:] == dst[:-1])
@@ -185,14 +185,14 @@ def check_feature_rows(features: FeatureMatrix, rows: int, name: str, *, remedy:
 
 
 def as_tuple(values: Iterable[str] | None, name: str) -> tuple[str, ...]:
-    """Return names as a tuple, () for None; raise `InvalidMDP` for a single string."""
+    """Return names as a tuple, or () if `values` is None; raise `InvalidMDP` for a single string."""
     if isinstance(values, str):
         raise InvalidMDP.of(name, values, "must be a sequence of strings", remedy="Put it in a list.")
     return () if values is None else tuple(values)
 
 
 def check_names(values: Iterable[str], count: int, name: str, unit: str) -> tuple[str, ...]:
-    """Return a tuple of `count` strings."""
+    """Return names as a tuple after checking that they are `count` strings."""
     names = as_tuple(values, name)
     if len(names) != count:
         raise InvalidMDP.of(name, len(names), f"must have one entry per {unit}, {count} in total")

@@ -1,13 +1,13 @@
 """Sums over all paths between states, by state elimination (the Gauss-Jordan-Floyd algorithm) in the log semiring.
 
-W(s, t) is the weight of a transition, and G = I + W + W^2 + ... = (I - W)^-1 is the weight of all paths. Eliminating
-state v adds the paths through v to the transitions between its neighbours: W(i, j) += W(i, v) W(v, v)* W(v, j), with
-the Kleene star W(v, v)* = 1 / (1 - W(v, v)). The result is a triangular factorisation: each state has transitions only
-to and from its ancestors in the elimination tree. All values are logarithms, and the only subtraction is 1 - W(v, v):
-the sums are finite if and only if it is positive for every v (I - W is then an M-matrix).
+W(i, j) is the weight of the transition from i to j, and G = I + W + W^2 + ... = (I - W)^-1 contains the sums over all
+paths. Eliminating state v adds the paths through v to the transitions between its neighbours: W(i, j) += W(i, v)
+W(v, v)* W(v, j), with the Kleene star W(v, v)* = 1 / (1 - W(v, v)). In the resulting triangular factors, each state has
+transitions only to and from its ancestors in the elimination tree. All values are logarithms. The only subtraction is
+1 - W(v, v); the sums are finite if and only if it is positive for every v, that is, if I - W is an M-matrix.
 
-The sum over paths between two states is computed from triangular solves along their ancestor paths, combined at common
-ancestors, in linear arithmetic after the diagonal scaling W(i, j) exp(shift(j) - shift(i)).
+G(i, j) is computed by triangular solves along the ancestor paths of i and j, whose results are combined at the common
+ancestors. These use linear arithmetic after the diagonal scaling W(i, j) exp(shift(j) - shift(i)).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from limiirl.kernels.elimination.symbolic import ROOT
 
 @njit(cache=True, nogil=True)
 def load(log_w: FloatArray, slot: IntArray, n_values: int) -> FloatArray:
-    """Return the initial values of elimination from log-weights (E,), with parallel edges summed."""
+    """Return the initial log-values of elimination, given edge log-weights (E,); parallel edges are summed."""
     top, total = np.full(n_values, -np.inf), np.zeros(n_values)
     for e in range(slot.size):
         top[slot[e]] = max(top[slot[e]], log_w[e])
@@ -48,9 +48,10 @@ def eliminate(
     star: FloatArray,
     margin: float,
 ) -> int:
-    """Factorise in place, and set star (S,) to the log Kleene stars -log(1 - W(v, v)).
+    """Eliminate all states: overwrite `value` with the log-factors, and set star (S,) to -log(1 - W(v, v)).
 
-    Return the first state with log W(v, v) >= -margin, where the sum over paths diverges, or -1 if there is none.
+    Return the first state with log W(v, v) >= -margin, at which the sum over paths diverges, or -1 if there is none.
+    The other arguments are fields of `SymbolicFactorisation`.
     """
     n_states, n = star.size, up.size
     spot = np.empty(n_states, dtype=np.int64)
@@ -62,7 +63,7 @@ def eliminate(
             spot[up[p]] = p - a
             top_up[p - a], top_down[p - a] = value[p], value[n + p]
         here = value[2 * n + i]
-        # Maxima first and then sums: one exponential per term and one logarithm per sum.
+        # Compute maxima first, then sums: this needs one exponential per term and one logarithm per sum.
         for m in range(low_ptr[i], low_ptr[i + 1]):
             v, q0 = low[m], place[m]
             into, out = value[n + q0] + star[v], value[q0] + star[v]
@@ -111,7 +112,10 @@ def eliminate_adjoint(
     adjoint: FloatArray,
     star_adjoint: FloatArray,
 ) -> None:
-    """Propagate the adjoints of the factors and of the stars back to the initial values, in place."""
+    """Overwrite the adjoints of the log-factors with the adjoints of the initial log-values of `eliminate`.
+
+    `star_adjoint` (S,) contains the adjoints of the log stars and is overwritten.
+    """
     n_states, n = star.size, up.size
     spot = np.empty(n_states, dtype=np.int64)
     for i in range(n_states - 1, -1, -1):
@@ -169,9 +173,9 @@ def solve(up_ptr: IntArray, up: IntArray, value: FloatArray, star: FloatArray, r
 def scale_diagonally(
     up_ptr: IntArray, up: IntArray, value: FloatArray, star: FloatArray, shift: FloatArray
 ) -> FloatArray:
-    """Return the weights (2 n,) of upward and downward transitions, W(i, j) multiplied by exp(shift(j) - shift(i)).
+    """Return the weights (2 n,) of upward and downward transitions, multiplied by exp(shift(j) - shift(i)).
 
-    Upward transitions from v, and downward transitions to v, are also multiplied by the star of v.
+    Upward transitions from v and downward transitions to v are also multiplied by the Kleene star of v.
     """
     n = up.size
     scaled = np.zeros(2 * n)
@@ -196,10 +200,10 @@ def solve_triangular(
     path_ptr: IntArray,
     path_sum: FloatArray,
 ) -> None:
-    """Set the path sums of states (m,): the weights of all upward paths from a state to itself and to each ancestor.
+    """Set `path_sum` to the sums over upward paths from the states `node` (m,) to themselves and to each ancestor.
 
-    `weight` (n,) are the weights of upward transitions; with the weights of downward transitions, the path sums are
-    those of paths from each ancestor to the state.
+    The sums of state node[i] are path_sum[path_ptr[i]:path_ptr[i + 1]]. `weight` (n,) contains the weights of upward
+    transitions; with the weights of downward transitions, the sums are over paths from the ancestors to the state.
     """
     for i in range(node.size):
         base, v = path_ptr[i], node[i]
@@ -227,7 +231,7 @@ def solve_triangular_adjoint(
     path_adjoint: FloatArray,
     adjoint: FloatArray,
 ) -> None:
-    """Add the adjoints of the weights (n,), given the adjoints of the path sums."""
+    """Add the adjoints of the weights (n,) to `adjoint`, given the adjoints of the path sums, which are overwritten."""
     path = np.empty(np.max(depth) + 1, dtype=np.int64)
     for i in range(node.size):
         base, v, length = path_ptr[i], node[i], 0
@@ -270,9 +274,9 @@ def combine(
     up_sum: FloatArray,
     down_sum: FloatArray,
 ) -> FloatArray:
-    """Return G(start, goal) (m,) of pairs of states.
+    """Return G(start[i], goal[i]) for m pairs of states.
 
-    The path sums of pair i begin at up_sum[first[i]] and down_sum[last[i]]; `loops` (S,) are the Kleene stars.
+    The path sums of pair i begin at up_sum[first[i]] and down_sum[last[i]]; `loops` (S,) contains the Kleene stars.
     """
     total = np.zeros(start.size)
     for i in range(start.size):
@@ -300,7 +304,7 @@ def combine_adjoint(
     down_adjoint: FloatArray,
     star_adjoint: FloatArray,
 ) -> None:
-    """Add the adjoints of path sums and log stars, given the adjoints by_sum (m,) of the result of `combine`."""
+    """Add the adjoints of the path sums and log stars, given the adjoints by_sum (m,) of the result of `combine`."""
     for i in range(start.size):
         if by_sum[i] == 0.0:
             continue
@@ -314,12 +318,12 @@ def combine_adjoint(
             v = parent[v]
 
 
-# Largest and smallest number of columns per tile: wide tiles coalesce memory access, narrow tiles occupy more blocks.
+# Maximum and minimum number of columns per tile: wide tiles coalesce memory access, narrow tiles occupy more blocks.
 _WIDEST, _NARROWEST = 32, 4
 
 
 class Tiles(NamedTuple):
-    """Work items of a GPU grid, sorted by level: a tile is a state and some of its columns.
+    """Work items of a GPU grid, sorted by level of the elimination tree; a tile is a range of columns of a state.
 
     Attributes
     ----------
@@ -328,7 +332,7 @@ class Tiles(NamedTuple):
     state, first : (tiles,)
         State and first column of each tile.
     wide, lanes : (levels,)
-        Columns per tile and threads per column of each level; powers of two.
+        Columns per tile and threads per column in each level; powers of two.
     """
 
     ptr: IntArray
@@ -361,7 +365,7 @@ class TreePaths(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def compute_heights(parent: IntArray) -> IntArray:
-    """Return the height (S,) of the subtree of each state."""
+    """Return the height (S,) of the subtree rooted at each state."""
     height = np.zeros(parent.size, dtype=np.int64)
     for v in range(parent.size):
         if parent[v] != ROOT:
@@ -371,7 +375,7 @@ def compute_heights(parent: IntArray) -> IntArray:
 
 @njit(cache=True, nogil=True)
 def number_preorder(parent: IntArray) -> tuple[IntArray, IntArray]:
-    """Return preorder numbers (S,) and ends (S,): the subtree of v has the numbers number[v], ..., end[v] - 1."""
+    """Return `number` and `end` (S,): the subtree of v has the preorder numbers number[v], ..., end[v] - 1."""
     size = np.ones(parent.size, dtype=np.int64)
     for v in range(parent.size):
         if parent[v] != ROOT:
@@ -410,7 +414,7 @@ def find_lca_depths(parent: IntArray, depth: IntArray, one: IntArray, other: Int
 
 
 def make_tree_paths(parent: IntArray, depth: IntArray, nodes: IntArray) -> TreePaths:
-    """Return the ancestor paths of distinct states (l,)."""
+    """Return the ancestor paths of l distinct states."""
     number, end = number_preorder(parent)
     node = nodes[np.argsort(number[nodes])]
     ptr = np.concatenate([[0], np.cumsum(depth[node] + 1)])
@@ -423,12 +427,12 @@ def make_tree_paths(parent: IntArray, depth: IntArray, nodes: IntArray) -> TreeP
 def make_tiles(height: IntArray, columns: IntArray, terms: IntArray, rows: int, blocks: int) -> Tiles:
     """Return the tiles of all levels for a grid of `blocks` blocks with `rows` threads per intent.
 
-    Threads are assigned to columns first, and then to the terms of a column, which are reduced.
+    If there are more threads than columns, several threads sum the terms of a column.
 
     Parameters
     ----------
     height, columns, terms : (S,)
-        Level, number of columns, and largest number of terms per column of each state.
+        Level, number of columns, and maximum number of terms per column of each state.
     """
     order = np.argsort(height, kind="stable")
     bounds = np.searchsorted(height[order], np.arange(int(height.max(initial=-1)) + 2))
@@ -462,13 +466,13 @@ def _power_above(value: float) -> int:
 def sample_path(
     out_ptr: IntArray, dst: NDArray[np.int32], edge_prob: FloatArray, start: int, goal: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Draw a path that ends at its first visit to the goal; return its edges.
+    """Sample a path that ends at its first visit to the goal; return its edges.
 
     Parameters
     ----------
     out_ptr, dst : targets (E,) of the outgoing edges, as CSR
     edge_prob : (E,)
-        P(next edge = e given its source and the goal).
+        P(next edge = e | source of e, goal).
     """
     edges, n, at = np.empty(16, dtype=np.int64), 0, start
     while at != goal:

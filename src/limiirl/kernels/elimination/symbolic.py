@@ -12,7 +12,7 @@ from limiirl._typing import FloatArray, IntArray
 
 
 def diagonal_lu(matrix: Any) -> Any:
-    """Return SuperLU factors of a csc matrix, with diagonal pivots and a multiple minimum degree order.
+    """Return the SuperLU factors of a csc matrix, with diagonal pivots and the multiple minimum degree ordering.
 
     Diagonal pivots are stable for M-matrices I - W, in which no terms cancel, and for diagonally dominant matrices.
 
@@ -27,15 +27,15 @@ def diagonal_lu(matrix: Any) -> Any:
 
 
 ROOT = -1
-"""Parent of the root of the elimination tree."""
+"""Parent index of a root of the elimination tree."""
 
 
 class SymbolicFactorisation(NamedTuple):
     """Elimination order, fill-in and elimination tree of a graph.
 
-    States are numbered in elimination order. `up[up_ptr[v]:up_ptr[v + 1]]`, ascending, are the neighbours of v when it
-    is eliminated, all of them ancestors in the tree. The values of transitions are stored in one array: v -> up[p] at
-    p, up[p] -> v at n + p, and v -> v at 2 n + v, where n = up.size.
+    States are numbered in elimination order. `up[up_ptr[v]:up_ptr[v + 1]]` contains, in ascending order, the neighbours
+    of v when v is eliminated; all are ancestors of v in the tree. The values of transitions are stored in one array:
+    v -> up[p] at index p, up[p] -> v at n + p, and v -> v at 2 n + v, where n = up.size.
 
     Attributes
     ----------
@@ -43,13 +43,13 @@ class SymbolicFactorisation(NamedTuple):
         Position of each state of the MDP in the elimination order.
     up_ptr, up : (S + 1,), (n,)
     low_ptr, low, place : (S + 1,), (n,), (n,)
-        Transpose of `up`: the states v with i in up(v), and the index of i in `up`.
+        Transpose of `up`: for each entry of row i, a state v with i in up(v), and the index p with up[p] = i.
     parent, depth : (S,)
         Parent of each state in the tree, and its number of ancestors.
     level : (n,)
         depth[up].
     slot : (E,)
-        Index of the value of each edge of the graph.
+        Index of each edge of the graph in the array of values.
     """
 
     rank: IntArray
@@ -65,7 +65,7 @@ class SymbolicFactorisation(NamedTuple):
 
     @property
     def n_values(self) -> int:
-        """Number of values of transitions, including fill-in."""
+        """Length of the array of values, including fill-in."""
         return 2 * self.up.size + self.rank.size
 
 
@@ -74,8 +74,8 @@ def factorise(
 ) -> SymbolicFactorisation:
     """Return the symbolic factorisation of the graph with edges (src[e], dst[e]), in minimum degree order.
 
-    The `last` states of highest index are eliminated last: the minimum degree order is slow to compute if a state is
-    adjacent to all others.
+    The `last` states with the highest indices are eliminated last, because the minimum degree order is slow to compute
+    if a state is adjacent to all others.
     """
     inner = (src < n_states - last) & (dst < n_states - last)
     rank = np.append(_order(n_states - last, src[inner], dst[inner]), np.arange(n_states - last, n_states))
@@ -98,11 +98,11 @@ def factorise(
 
 
 def _order(n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer]) -> IntArray:
-    """Return the rank (S,) of each state in a fill-reducing order."""
+    """Return the position (S,) of each state in a fill-reducing order."""
     links = sparse.csc_array((np.ones(src.size), (src, dst)), shape=(n_states, n_states))
     links = links + links.T
     links.data[:] = -1.0
-    # Only the order of SuperLU is used; the matrix is diagonally dominant, so that the factorisation is stable.
+    # Only the ordering of SuperLU is used; the matrix is diagonally dominant, so that the factorisation is stable.
     degree: FloatArray = np.asarray(-links.sum(axis=0)).ravel()
     matrix = (links + sparse.diags_array(degree + 1.0)).tocsc()
     return np.asarray(diagonal_lu(matrix).perm_c, dtype=np.int64)
@@ -110,7 +110,7 @@ def _order(n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer]) ->
 
 @njit(cache=True, nogil=True)
 def _fill(ptr: IntArray, head: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the fill-in as CSR (up_ptr, up), and the parents in the elimination tree."""
+    """Return the neighbours at elimination as CSR (up_ptr, up), and the parents in the elimination tree."""
     n = ptr.size - 1
     up_ptr, parent = np.zeros(n + 1, dtype=np.int64), np.full(n, -1, dtype=np.int64)
     first, beside = np.full(n, -1, dtype=np.int64), np.full(n, -1, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Conditional means of path features, carried along the edges, for the exact Hessian; and the growth bound."""
+"""Conditional means of path features, for the exact Hessian; and a bound on the growth of messages per step."""
 
 import math
 from typing import Any
@@ -28,91 +28,122 @@ def _add(total: Any, row: int, j: int, value: float) -> None:
 @njit(cache=True, error_model="numpy")
 def _block(
     near: Any,
-    share: Any,
+    edge_prob: Any,
     marginals: Any,
     phi: Any,
     edge_phi: Any,
     mean: Any,
     out: Any,
     sums: Any,
-    gains: Any,
+    discounts: Any,
     lo: int,
     hi: int,
 ) -> None:
     node_total, edge_total = sums
-    node_gain, edge_gain = gains
+    node_discount, edge_discount = discounts
     n_features = phi.shape[1]
     for s in range(lo, hi):
         for j in range(n_features):
-            out[s, j] = node_gain * phi[s, j]
+            out[s, j] = node_discount * phi[s, j]
         for e in range(near.ptr[s], near.ptr[s + 1]):
-            if share[e] > 0.0:
+            if edge_prob[e] > 0.0:
                 other = near.idx[e]
                 for j in range(n_features):
-                    carried = share[e] * (mean[other, j] + _edge_feature(edge_phi, edge_gain, e, j))
-                    out[s, j] += carried
-                    _add(edge_total, e, j, edge_gain * marginals[s] * carried)
+                    contribution = edge_prob[e] * (mean[other, j] + _edge_feature(edge_phi, edge_discount, e, j))
+                    out[s, j] += contribution
+                    _add(edge_total, e, j, edge_discount * marginals[s] * contribution)
         for j in range(n_features):
-            _add(node_total, s, j, node_gain * marginals[s] * out[s, j])
+            _add(node_total, s, j, node_discount * marginals[s] * out[s, j])
 
 
 @njit(cache=True, error_model="numpy")
-def _serial(
-    near: Any, share: Any, marginals: Any, phi: Any, edge_phi: Any, mean: Any, sums: Any, node_gain: Any, edge_gain: Any
+def _propagate_serial(
+    near: Any,
+    edge_prob: Any,
+    marginals: Any,
+    phi: Any,
+    edge_phi: Any,
+    mean: Any,
+    sums: Any,
+    node_discount: Any,
+    edge_discount: Any,
 ) -> None:
-    for i in range(share.shape[0]):
-        gains = (node_gain[i], edge_gain[i])
+    for i in range(edge_prob.shape[0]):
+        discounts = (node_discount[i], edge_discount[i])
         _block(
-            near, share[i], marginals[i], phi, edge_phi, mean[i % 2], mean[(i + 1) % 2], sums, gains, 0, phi.shape[0]
+            near,
+            edge_prob[i],
+            marginals[i],
+            phi,
+            edge_phi,
+            mean[i % 2],
+            mean[(i + 1) % 2],
+            sums,
+            discounts,
+            0,
+            phi.shape[0],
         )
 
 
 @njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
-def _parallel(
-    near: Any, share: Any, marginals: Any, phi: Any, edge_phi: Any, mean: Any, sums: Any, node_gain: Any, edge_gain: Any
+def _propagate_parallel(
+    near: Any,
+    edge_prob: Any,
+    marginals: Any,
+    phi: Any,
+    edge_phi: Any,
+    mean: Any,
+    sums: Any,
+    node_discount: Any,
+    edge_discount: Any,
 ) -> None:
-    for i in range(share.shape[0]):
-        gains = (node_gain[i], edge_gain[i])
+    for i in range(edge_prob.shape[0]):
+        discounts = (node_discount[i], edge_discount[i])
         before, after = mean[i % 2], mean[(i + 1) % 2]
         for b in prange((phi.shape[0] + BLOCK - 1) // BLOCK):
             lo, hi = b * BLOCK, min(phi.shape[0], (b + 1) * BLOCK)
-            _block(near, share[i], marginals[i], phi, edge_phi, before, after, sums, gains, lo, hi)
+            _block(near, edge_prob[i], marginals[i], phi, edge_phi, before, after, sums, discounts, lo, hi)
 
 
-def carry(
+def propagate_means(
     near: Neighbours,
-    share: NDArray[np.float64],
+    edge_prob: NDArray[np.float64],
     marginals: NDArray[np.float64],
     phi: NDArray[np.float64],
     edge_phi: NDArray[np.float64] | None,
     mean: NDArray[np.float64],
     sums: tuple[NDArray[np.float64] | None, NDArray[np.float64] | None],
-    node_gain: NDArray[np.float64],
-    edge_gain: NDArray[np.float64],
+    node_discount: NDArray[np.float64],
+    edge_discount: NDArray[np.float64],
 ) -> None:
-    """Carry mean features over n steps: mean(s) <- g_node phi(s) + sum_e share(e) (mean(neighbour) + g_edge phi(e)).
+    """Propagate conditional means of the discounted feature sum over n steps.
 
-    With shares of arrival, E[features up to t given s_t]; with shares of departure, E[features from t on given s_t].
+        mean(s) <- node_discount phi(s) + sum_e edge_prob(e) (mean(neighbour) + edge_discount phi(e))
+
+    If edge_prob(e) = P(edge into s = e | s), mean(s) is the expected feature sum up to step t given s_t = s; if
+    edge_prob(e) = P(edge out of s = e | s), it is the expected feature sum from step t on.
 
     Parameters
     ----------
-    near : the direction in which `share` (n, E) and `edge_phi` (E, d) are sorted
-    marginals : (n, S) probability of each state at each step
+    near : predecessors or successors; `edge_prob` (n, E) and `edge_phi` (E, d) have the order of `near.idx`
+    marginals : (n, S), P(s_t = s)
     phi : (S, d)
-    mean : (2, S, d); row 0 holds the initial means, row n % 2 the result
-    sums : G (S, d) or None, and G_e (E, d) or None; g_node marginals mean and the edges' part are added to them
-    node_gain, edge_gain : (n,) discounts of the states' and of the edges' step
+    mean : (2, S, d)
+        Row 0 contains the initial means, and row n % 2 the result.
+    sums : (S, d) and (E, d), or None
+        node_discount marginals(s) mean(s) and edge_discount marginals(s) edge_prob(e) (mean(neighbour) +
+        edge_discount phi(e)) are added to them.
+    node_discount, edge_discount : (n,)
     """
     if phi.shape[0] > BLOCK:
         with LOCK:
-            _parallel(near, share, marginals, phi, edge_phi, mean, sums, node_gain, edge_gain)
+            _propagate_parallel(near, edge_prob, marginals, phi, edge_phi, mean, sums, node_discount, edge_discount)
     else:
-        _serial(near, share, marginals, phi, edge_phi, mean, sums, node_gain, edge_gain)
+        _propagate_serial(near, edge_prob, marginals, phi, edge_phi, mean, sums, node_discount, edge_discount)
 
 
 @njit(forceinline=True, error_model="numpy")
-def _edge_part(prob: Any, reward: Any, e: int, k: int, n_columns: int) -> Any:
-    """Return (probability, reward) of an edge."""
+def _prob_and_reward(prob: Any, reward: Any, e: int, k: int, n_columns: int) -> Any:
     p = 1.0 if prob is None else prob[e]
     r = 0.0 if reward is None else reward[e * n_columns + k]
     return p, r
@@ -127,7 +158,7 @@ def _log_growth(near: Any, rewards: Any, n_columns: int) -> Any:
         for k in range(n_columns):
             total = 0.0
             for e in range(near.ptr[s], near.ptr[s + 1]):
-                p, r = _edge_part(rewards.prob, rewards.edge, e, k, n_columns)
+                p, r = _prob_and_reward(rewards.prob, rewards.edge, e, k, n_columns)
                 c = r + continuation * rewards.node[near.idx[e] * n_columns + k]
                 total += p * exp(c if c > 0.0 else last * c)
             largest[k] = max(largest[k], total)
@@ -137,9 +168,9 @@ def _log_growth(near: Any, rewards: Any, n_columns: int) -> Any:
 
 
 def log_growth(near: Neighbours, rewards: Rewards, columns: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return an upper bound (K,) on log sum_e x_t(e) w_{t+1}(s') over all states and steps.
+    """Return an upper bound (K,) on log sum_e x_t(e) w_{t+1}(s') over all states and steps t.
 
-    The exponent discount_t (r(e) + discount_1 r(s')) is largest at the first step if the bracket is positive, and at
-    the last step if it is negative.
+    The exponent discount_t (r(e) + discount_1 r(s')) is largest at the first step if it is positive, and at the last
+    step if it is negative.
     """
     return _log_growth(near, rewards, len(columns))

@@ -1,7 +1,7 @@
 """Innermost loops of `linear`, over a block of states.
 
-A row is the K doubles of one state, or one of them where K is a number. Rows are summed in registers over a fixed
-number of table slots, without branches. Arguments that may be None select a variant at compile time.
+A row is a tuple of the K values of one state, or a tuple of one value if `columns` is an integer. Rows are summed in
+registers over a fixed number of table slots, without branches. A None argument removes a branch at compile time.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ def _term(x: Any, prev: Any, other: Any, e: Any, k: Any, columns: Any) -> Any:
 
 @njit(forceinline=True, error_model="numpy")
 def _gather(near: Any, x: Any, prev: Any, s: Any, k: Any, narrow: bool, columns: Any) -> Any:
-    """Return the sum over the neighbours of s of x(edge) prev(neighbour); if `narrow`, three slots hold them all."""
+    """Return the sum over the neighbours of s of x(edge) prev(neighbour); if `narrow`, all fit in three slots."""
     width = np.uint64(near.width)
     first = np.uint64(near.ptr[s])
     slot = s * _THREE if narrow else s * width
@@ -45,14 +45,14 @@ def _gather(near: Any, x: Any, prev: Any, s: Any, k: Any, narrow: bool, columns:
 
 @njit(forceinline=True, error_model="numpy")
 def fill_nodes(weight: Any, rewards: Any, scale: float, lo: Any, hi: Any) -> None:
-    """Set entries lo to hi of w = exp(scale r)."""
+    """Set w[lo:hi] to exp(scale r)."""
     for i in range(lo, hi):
         weight[i] = exp(scale * rewards.node[i])
 
 
 @njit(forceinline=True, error_model="numpy")
 def fill_edges(x: Any, prob: Any, reward: Any, scale: float, lo: Any, hi: Any, columns: Any) -> None:
-    """Set x = p exp(scale r) for edges lo to hi, where edges have weights at all."""
+    """Set x = p exp(scale r) for the edges lo:hi; do nothing if x is None."""
     if x is not None:
         n_columns = count(columns)
         for e in range(lo, hi):
@@ -65,8 +65,8 @@ def fill_edges(x: Any, prob: Any, reward: Any, scale: float, lo: Any, hi: Any, c
 
 @njit(forceinline=True, error_model="numpy")
 def refresh(near: Any, rewards: Any, weights: Any, t_node: int, t_edge: int, lo: Any, hi: Any, columns: Any) -> None:
-    """Recompute the weights of states lo to hi and of their edges, unless they are time-homogeneous."""
-    if rewards.steady:
+    """Compute the weights of the states lo:hi and of their edges, unless they are time-homogeneous."""
+    if rewards.time_homogeneous:
         return
     n_columns = count(columns)
     fill_nodes(weights.node, rewards, rewards.discount[t_node], lo * n_columns, hi * n_columns)
@@ -83,19 +83,9 @@ def _stop_weight(stop: Any, end: Any, s: Any) -> Any:
 
 @njit(forceinline=True, error_model="numpy")
 def _backward_rows(
-    near: Any,
-    x: Any,
-    w: Any,
-    end: Any,
-    prev: Any,
-    out: Any,
-    scales: Any,
-    own: bool,
-    narrow: bool,
-    lo: Any,
-    hi: Any,
-    columns: Any,
+    inputs: Any, end: Any, prev: Any, out: Any, scales: Any, own: bool, narrow: bool, lo: Any, hi: Any
 ) -> None:
+    near, _, (w, x), columns = inputs
     n_columns = count(columns)
     for k in range(np.uint64(0), n_columns, lanes(columns)):
         stop, factor = load(scales[0], k, columns), load(scales[1], k, columns)
@@ -109,29 +99,18 @@ def _backward_rows(
 
 
 @njit(cache=True, error_model="numpy")
-def backward_block(
-    near: Any,
-    rewards: Any,
-    weights: Any,
-    end: Any,
-    prev: Any,
-    out: Any,
-    scales: Any,
-    t: int,
-    lo: Any,
-    hi: Any,
-    columns: Any,
-) -> None:
-    """Set the message of step t for states lo to hi from that of the next step; step 0 leaves out the own reward."""
+def backward_block(inputs: Any, end: Any, prev: Any, out: Any, scales: Any, t: int, lo: Any, hi: Any) -> None:
+    """Set `out`, the message of step t, for the states lo:hi; `prev` is the message of step t + 1."""
+    near, rewards, weights, columns = inputs
     refresh(near, rewards, weights, t, t, lo, hi, columns)
     if near.width == 3 and not near.overflows and t > 0:
-        _backward_rows(near, weights.edge, weights.node, end, prev, out, scales, True, True, lo, hi, columns)
+        _backward_rows(inputs, end, prev, out, scales, True, True, lo, hi)
     else:
-        _backward_rows(near, weights.edge, weights.node, end, prev, out, scales, t > 0, False, lo, hi, columns)
+        _backward_rows(inputs, end, prev, out, scales, t > 0, False, lo, hi)
 
 
 @njit(forceinline=True, error_model="numpy")
-def _add_edge_counts(near: Any, x: Any, cur: Any, edge: Any, gained: Any, s: Any, k: Any, columns: Any) -> None:
+def _add_edge_counts(near: Any, x: Any, cur: Any, edge: Any, weight: Any, s: Any, k: Any, columns: Any) -> None:
     """Add the expected counts of the edges into s."""
     if edge is None:
         return
@@ -139,81 +118,64 @@ def _add_edge_counts(near: Any, x: Any, cur: Any, edge: Any, gained: Any, s: Any
     for e in range(np.uint64(near.ptr[s]), np.uint64(near.ptr[s + _ONE])):
         flow = _term(x, cur, near.idx[e], e, k, columns)
         o = e * n_columns + k
-        store(edge, o, add(load(edge, o, columns), mul(gained, flow)))
+        store(edge, o, add(load(edge, o, columns), mul(weight, flow)))
 
 
 @njit(forceinline=True, error_model="numpy")
-def _record_shares(near: Any, x: Any, cur: Any, share: Any, i: int, arrived: Any, s: Any, k: Any, columns: Any) -> None:
-    """Set row i of `share` to P(edge = e given arrival in s)."""
-    if share is None:
+def _record_edge_prob(
+    near: Any, x: Any, cur: Any, edge_prob: Any, i: int, incoming: Any, s: Any, k: Any, columns: Any
+) -> None:
+    """Set row i of `edge_prob` to P(edge into s = e | state s)."""
+    if edge_prob is None:
         return
     n_columns = count(columns)
     for e in range(np.uint64(near.ptr[s]), np.uint64(near.ptr[s + _ONE])):
         flow = _term(x, cur, near.idx[e], e, k, columns)
-        for j in range(len(arrived)):
-            share[i, e * n_columns + k + np.uint64(j)] = flow[j] / arrived[j] if arrived[j] > 0.0 else 0.0
+        for j in range(len(incoming)):
+            edge_prob[i, e * n_columns + k + np.uint64(j)] = flow[j] / incoming[j] if incoming[j] > 0.0 else 0.0
 
 
 @njit(forceinline=True, error_model="numpy")
-def _add_state_counts(node: Any, gained: Any, o: Any, columns: Any) -> None:
+def _add_state_counts(node: Any, weight: Any, o: Any, columns: Any) -> None:
     if node is not None:
-        store(node, o, add(load(node, o, columns), gained))
+        store(node, o, add(load(node, o, columns), weight))
 
 
 @njit(forceinline=True, error_model="numpy")
-def _record_visits(marginals: Any, i: int, probability: Any, o: Any) -> None:
+def _record_marginals(marginals: Any, i: int, probability: Any, o: Any) -> None:
     if marginals is not None:
         store(marginals, np.uint64(i) * np.uint64(marginals.shape[1]) + o, probability)
 
 
 @njit(forceinline=True, error_model="numpy")
-def _forward_rows(
-    near: Any,
-    x: Any,
-    w: Any,
-    arrays: Any,
-    counts: Any,
-    i: int,
-    scales: Any,
-    narrow: bool,
-    lo: Any,
-    hi: Any,
-    columns: Any,
-) -> None:
+def _forward_rows(inputs: Any, arrays: Any, counts: Any, i: int, scales: Any, narrow: bool, lo: Any, hi: Any) -> None:
+    near, _, (w, x), columns = inputs
     cur, nxt, u = arrays
     n_columns = count(columns)
     for k in range(np.uint64(0), n_columns, lanes(columns)):
-        factor, once = load(scales[0], k, columns), load(scales[1], k, columns)
-        node_gain, edge_gain = load(scales[2], k, columns), load(scales[3], k, columns)
+        factor, norm = load(scales[0], k, columns), load(scales[1], k, columns)
+        node_factor, edge_factor = load(scales[2], k, columns), load(scales[3], k, columns)
         for s in range(lo, hi):
             o = s * n_columns + k
-            arrived = _gather(near, x, cur, s, k, narrow, columns)
+            incoming = _gather(near, x, cur, s, k, narrow, columns)
             continuation = load(u, o, columns)
-            joint = mul(arrived, continuation)
-            _add_state_counts(counts.node, mul(node_gain, joint), o, columns)
-            _add_edge_counts(near, x, cur, counts.edge, mul(edge_gain, continuation), s, k, columns)
-            _record_visits(counts.marginals, i, mul(once, joint), o)
-            _record_shares(near, x, cur, counts.share, i, arrived, s, k, columns)
-            store(nxt, o, mul(arrived, mul(factor, load(w, o, columns))))
+            joint = mul(incoming, continuation)
+            _add_state_counts(counts.node, mul(node_factor, joint), o, columns)
+            _add_edge_counts(near, x, cur, counts.edge, mul(edge_factor, continuation), s, k, columns)
+            _record_marginals(counts.marginals, i, mul(norm, joint), o)
+            _record_edge_prob(near, x, cur, counts.edge_prob, i, incoming, s, k, columns)
+            store(nxt, o, mul(incoming, mul(factor, load(w, o, columns))))
 
 
 @njit(cache=True, error_model="numpy")
-def forward_block(
-    near: Any,
-    rewards: Any,
-    weights: Any,
-    arrays: Any,
-    counts: Any,
-    i: int,
-    scales: Any,
-    t: int,
-    lo: Any,
-    hi: Any,
-    columns: Any,
-) -> None:
-    """Compute alpha_t and expected counts of states lo to hi, in row i; `arrays` are alpha_{t-1}, alpha_t and u_t."""
+def forward_block(inputs: Any, arrays: Any, counts: Any, i: int, scales: Any, t: int, lo: Any, hi: Any) -> None:
+    """Compute alpha_t and the expected counts of the states lo:hi; `arrays` are alpha_{t-1}, alpha_t and u_t.
+
+    Marginals and edge probabilities are recorded in row i of `counts`.
+    """
+    near, rewards, weights, columns = inputs
     refresh(near, rewards, weights, t, t - 1, lo, hi, columns)
     if near.width == 3 and not near.overflows:
-        _forward_rows(near, weights.edge, weights.node, arrays, counts, i, scales, True, lo, hi, columns)
+        _forward_rows(inputs, arrays, counts, i, scales, True, lo, hi)
     else:
-        _forward_rows(near, weights.edge, weights.node, arrays, counts, i, scales, False, lo, hi, columns)
+        _forward_rows(inputs, arrays, counts, i, scales, False, lo, hi)

@@ -1,7 +1,7 @@
-"""The passes of `linear` in log arithmetic: slower, and accurate for all finite rewards.
+"""Forward and backward passes in log arithmetic: slower than `linear`, but accurate for all finite rewards.
 
-Same functions and arguments, except that messages are logarithms with integer offsets in `exponents`, `rewards.prob`
-holds log probabilities, and `weights` is unused.
+`backward` and `forward` have the signatures of `linear`, but messages are logarithms minus the integers in `exponents`,
+`rewards.prob` contains log-probabilities, and `weights` is unused.
 """
 
 import math
@@ -39,7 +39,7 @@ def _log_sum(
     floor: float,
     drop: float,
 ) -> float:
-    """Return log(exp(floor) + sum over the neighbours of s of x(edge) exp(prev(neighbour)))."""
+    """Return log(exp(floor) + sum over the neighbours of s of x(edge) exp(prev(neighbour) - drop))."""
     top = floor
     for e in range(near.ptr[s], near.ptr[s + 1]):
         top = max(
@@ -65,7 +65,7 @@ def _floor(end: Any, s: int) -> float:
 
 @njit(cache=True, error_model="numpy")
 def _shift_of(message: Any, n_columns: int) -> Any:
-    """Return the rounded maxima of a message, stored separately to keep its precision."""
+    """Return the maxima (K,) of a message, rounded to integers; subtracting them reduces rounding error."""
     shift = np.zeros(n_columns, dtype=np.int64)
     for k in range(n_columns):
         top = -np.inf
@@ -141,7 +141,7 @@ def backward(
     t_first: int,
     columns: tuple[int, ...],
 ) -> None:
-    """Compute messages[i] = log u_t (log beta_0 at t = 0), t = t_first + i, from the last row, which is given."""
+    """Compute messages[i] = log u_t for t = t_first + i (log beta_0 for t = 0) from the last row, which is input."""
     if near.ptr.size - 1 > BLOCK:
         with LOCK:
             _backward_parallel(near, rewards, end, messages, exponents, t_first, len(columns))
@@ -152,33 +152,33 @@ def backward(
 @njit(forceinline=True, error_model="numpy")
 def _add_edge_counts(
     near: Any,
-    prob: Any,
-    reward: Any,
-    scale: float,
+    rewards: Any,
     cur: Any,
-    arrived: float,
-    continuation: float,
+    messages: Any,
     edge: Any,
-    share: Any,
-    gain: float,
+    edge_prob: Any,
+    step_weight: Any,
+    t: int,
     s: int,
     k: int,
     n_columns: int,
 ) -> None:
-    if edge is None and share is None:
+    incoming, continuation = messages
+    prob, reward, scale = rewards.prob, rewards.edge, rewards.discount[t - 1]
+    if edge is None and edge_prob is None:
         return
     for e in range(near.ptr[s], near.ptr[s + 1]):
         flow = _edge_log_weight(prob, reward, scale, e, k, n_columns) + cur[near.idx[e] * n_columns + k]
         if edge is not None:
-            edge[e * n_columns + k] += gain * exp(flow + continuation)
-        if share is not None:
-            share[e * n_columns + k] = exp(flow - arrived) if arrived > _EMPTY else 0.0
+            edge[e * n_columns + k] += step_weight[t - 1] * exp(flow + continuation)
+        if edge_prob is not None:
+            edge_prob[e * n_columns + k] = exp(flow - incoming) if incoming > _EMPTY else 0.0
 
 
 @njit(forceinline=True, error_model="numpy")
-def _add_state_counts(node: Any, marginals: Any, i: int, gain: float, probability: float) -> None:
+def _add_state_counts(node: Any, marginals: Any, i: int, step_weight: float, probability: float) -> None:
     if node is not None:
-        node[i] += gain * probability
+        node[i] += step_weight * probability
     if marginals is not None:
         marginals[i] = probability
 
@@ -192,67 +192,49 @@ def _row(record: Any, i: int) -> Any:
 
 @njit(cache=True, error_model="numpy")
 def _forward_block(
-    near: Any,
-    rewards: Any,
-    cur: Any,
-    nxt: Any,
-    u: Any,
-    scales: Any,
-    gain: Any,
-    counts: Any,
-    i: int,
-    t: int,
-    lo: int,
-    hi: int,
-    n_columns: int,
+    inputs: Any, arrays: Any, scales: Any, step_weight: Any, counts: Any, i: int, t: int, lo: int, hi: int
 ) -> None:
+    near, rewards, n_columns = inputs
+    cur, nxt, u = arrays
     shift, offset = scales
-    marginals, share = _row(counts.marginals, i), _row(counts.share, i)
+    marginals, edge_prob = _row(counts.marginals, i), _row(counts.edge_prob, i)
     prob, reward, scale = rewards.prob, rewards.edge, rewards.discount[t - 1]
     for s in range(lo, hi):
         for k in range(n_columns):
             o = s * n_columns + k
-            arrived = _log_sum(near, prob, reward, scale, cur, s, k, n_columns, _EMPTY, 0.0)
+            incoming = _log_sum(near, prob, reward, scale, cur, s, k, n_columns, _EMPTY, 0.0)
             continuation = u[o] + offset[k]
-            _add_edge_counts(
-                near, prob, reward, scale, cur, arrived, continuation, counts.edge, share, gain[t - 1], s, k, n_columns
-            )
-            _add_state_counts(counts.node, marginals, o, gain[t], exp(arrived + continuation))
-            nxt[o] = arrived - shift[k] + rewards.discount[t] * rewards.node[o]
+            both = (incoming, continuation)
+            _add_edge_counts(near, rewards, cur, both, counts.edge, edge_prob, step_weight, t, s, k, n_columns)
+            _add_state_counts(counts.node, marginals, o, step_weight[t], exp(incoming + continuation))
+            nxt[o] = incoming - shift[k] + rewards.discount[t] * rewards.node[o]
 
 
 @njit(cache=True, error_model="numpy")
 def _forward_serial(
-    near: Any,
-    rewards: Any,
-    messages: Any,
-    exponents: Any,
-    state: Any,
-    gain: Any,
-    counts: Any,
-    t_first: int,
-    n_columns: int,
+    inputs: Any, messages: Any, exponents: Any, state: Any, step_weight: Any, counts: Any, t_first: int
 ) -> None:
     alpha, alpha_exponent, log_norm = state
+    n_columns = inputs[2]
     hi = messages.shape[1] // n_columns - 1
     for i in range(messages.shape[0] - 1):
         t = t_first + i + 1
-        cur, nxt, u = alpha[(t - 1) % 2], alpha[t % 2], messages[i + 1]
-        scales = _forward_scales(cur, alpha_exponent, exponents[i + 1], log_norm, n_columns)
-        _forward_block(near, rewards, cur, nxt, u, scales, gain, counts, i, t, 0, hi, n_columns)
+        arrays = (alpha[(t - 1) % 2], alpha[t % 2], messages[i + 1])
+        scales = _forward_scales(arrays[0], alpha_exponent, exponents[i + 1], log_norm, n_columns)
+        _forward_block(inputs, arrays, scales, step_weight, counts, i, t, 0, hi)
 
 
 @njit(parallel=ONLY_PRANGE, cache=True, error_model="numpy")
 def _forward_parallel(
     near: Any,
     rewards: Any,
+    n_columns: int,
     messages: Any,
     exponents: Any,
     state: Any,
-    gain: Any,
+    step_weight: Any,
     counts: Any,
     t_first: int,
-    n_columns: int,
 ) -> None:
     alpha, alpha_exponent, log_norm = state
     n_states = messages.shape[1] // n_columns - 1
@@ -262,7 +244,8 @@ def _forward_parallel(
         scales = _forward_scales(cur, alpha_exponent, exponents[i + 1], log_norm, n_columns)
         for b in prange((n_states + BLOCK - 1) // BLOCK):
             lo, hi = b * BLOCK, min(n_states, (b + 1) * BLOCK)
-            _forward_block(near, rewards, cur, nxt, u, scales, gain, counts, i, t, lo, hi, n_columns)
+            here, arrays = (near, rewards, n_columns), (cur, nxt, u)
+            _forward_block(here, arrays, scales, step_weight, counts, i, t, lo, hi)
 
 
 def forward(
@@ -272,14 +255,15 @@ def forward(
     messages: NDArray[np.float64],
     exponents: NDArray[np.int64],
     state: Alpha,
-    gain: NDArray[np.float64],
+    step_weight: NDArray[np.float64],
     counts: CountBuffers,
     t_first: int,
     columns: tuple[int, ...],
 ) -> None:
-    """Carry log alpha from step t_first over the steps of `messages`, accumulating expected counts."""
+    """Compute log alpha for the steps t_first + 1, ..., t_first + n, and accumulate expected counts."""
+    inputs, rest = (near, rewards, len(columns)), (messages, exponents, state, step_weight, counts, t_first)
     if near.ptr.size - 1 > BLOCK:
         with LOCK:
-            _forward_parallel(near, rewards, messages, exponents, state, gain, counts, t_first, len(columns))
+            _forward_parallel(*inputs, *rest)
     else:
-        _forward_serial(near, rewards, messages, exponents, state, gain, counts, t_first, len(columns))
+        _forward_serial(inputs, *rest)

@@ -12,7 +12,7 @@ from limiirl.kernels.simd import exp
 
 @njit(forceinline=True, error_model="numpy")
 def _edge_weight(prob: Any, reward: Any, scale: float, continuation: float, top: float, log: bool, e: int) -> float:
-    """Return the weight of an edge, divided by exp(top) in log space."""
+    """Return the weight of an edge; in log arithmetic, divided by exp(top)."""
     power = 0.0 if reward is None else scale * reward[e]
     if log:
         return exp((0.0 if prob is None else prob[e]) + power + continuation - top)
@@ -41,17 +41,17 @@ def choose(
     uniform: NDArray[np.float64],
     chosen: NDArray[np.int64],
 ) -> None:
-    """Draw for each trajectory i, in state at[i], an edge or stopping (chosen[i] = -1), in proportion to their weights.
+    """Draw the next edge chosen[i] of each trajectory i, which is in state at[i]; -1 means that it stops.
 
     Parameters
     ----------
     near : successors of each state
     prob, reward : (E,) or None, as in `Rewards`, for one intent
     scale : discount of the step
-    continuation : (S + 1,) message of the next step
-    stop : (S,) weight of stopping, in the scale of `continuation`
-    log : whether weights are logarithms
-    uniform : (n,) random numbers in [0, 1)
+    continuation : (S + 1,), backward message of the next step
+    stop : (S,), weight of stopping, with the exponent of `continuation`
+    log : True if `prob`, `continuation` and `stop` are logarithms
+    uniform : (n,), random numbers in [0, 1)
     """
     for i in range(at.size):
         s = at[i]
@@ -66,7 +66,7 @@ def choose(
             for e in range(near.ptr[s], near.ptr[s + 1]):
                 weight = _edge_weight(prob, reward, scale, continuation[near.idx[e]], top, log, e)
                 if weight > 0.0:
-                    chosen[i] = e  # the last edge takes the rounding error
+                    chosen[i] = e  # the last edge absorbs the rounding error of the sum
                     left -= weight
                     if left < 0.0:
                         break
@@ -94,16 +94,16 @@ def advance(
     layer: NDArray[np.float64],
     out: NDArray[np.float64],
 ) -> float:
-    """Fill out (S,) with the largest log-weights of arriving in each state; return the largest of all.
+    """Set out (S,) to the largest log-weight of a path that ends in each state; return the maximum.
 
     Parameters
     ----------
     ptr, src : the sources (E,) of the edges into each state, as CSR
     log_prob, reward : (E,) or None, in the same order
-    scale : discount of the edges' rewards
-    node : (S,) rewards of states
-    node_scale : discount of the states' rewards
-    layer : (S,) log-weights at the step before
+    scale : discount of edge rewards
+    node : (S,), state rewards
+    node_scale : discount of state rewards
+    layer : (S,), log-weights of the previous step
     """
     top = -np.inf
     for s in range(out.size):
@@ -125,7 +125,7 @@ def best_arrival(
     layer: NDArray[np.float64],
     s: int,
 ) -> int:
-    """Return the place, within the edges sorted by target, of the first of the best edges into state s."""
+    """Return the position in `src` of the best edge into state s, the first in case of ties."""
     chosen, best = ptr[s], -np.inf
     for j in range(ptr[s], ptr[s + 1]):
         weight = _arrival(layer, src, log_prob, reward, scale, j)

@@ -1,8 +1,8 @@
-"""Forward-backward of small graphs in linear arithmetic: one compiled call per pass, all steps kept in memory.
+"""Forward-backward on small graphs in linear arithmetic: one compiled call per pass, with the messages of all steps.
 
-For state rewards, trajectories that may stop anywhere, and at most `BLOCK` states, for which `build_graph` keeps the
-order of the states: arrays in graph order and in the order of the MDP are the same. The recursions are those of
-`linear`; only the work around them is compiled too, in the order of operations of `irl.maxent.messages`.
+It requires state rewards, trajectories that may stop in every state, and at most `BLOCK` states, which `build_graph`
+does not reorder. The recursions are those of `linear`, and operations have the same order as in
+`irl.maxent.messages`.
 """
 
 from typing import Any, NamedTuple
@@ -11,20 +11,19 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from limiirl.kernels.forward_backward.hessian import _log_growth
-from limiirl.kernels.forward_backward.hessian import _serial as _carry_means
+from limiirl.kernels.forward_backward.hessian import _log_growth, _propagate_serial
 from limiirl.kernels.forward_backward.linear import _backward_serial, _forward_serial
 from limiirl.kernels.graph import Alpha, CountBuffers, Rewards, Weights
 from limiirl.kernels.simd import exp
 
-# Largest K with a specialised kernel: 14 % faster than a kernel with K at run time, for one compilation per K.
+# Largest K with a specialised kernel, which is 14 % faster but must be compiled for each K.
 _SPECIALISED = 4
 # exp(-708) is about the smallest normal double.
 LOG_RANGE = 708.0
 
 
 def specialise_columns(n_columns: int) -> Any:
-    """Return a tuple of K zeros, for which numba compiles a specialised kernel, or the number K if it is large."""
+    """Return a tuple of K zeros, for which numba compiles a specialised kernel, or the integer K if it is large."""
     return (0,) * n_columns if n_columns <= _SPECIALISED else n_columns
 
 
@@ -46,7 +45,7 @@ class Buffers(NamedTuple):
     start : (S K,)
         alpha times beta_0; divided by `total`, P(s_0 = s).
     shift, total, log_norm : (K,)
-        Largest log(p0) + reward, column sums of `start`, and their logarithms.
+        Maximum of log p0(s) + r(s), sum of `start`, and log of that sum, for each column.
     """
 
     node: NDArray[np.float64]
@@ -61,7 +60,7 @@ class Buffers(NamedTuple):
 
 
 def allocate(n_states: int, max_length: int, n_columns: int) -> Buffers:
-    """Return uninitialised buffers."""
+    """Return new buffers."""
     size = n_states * n_columns
     return Buffers(
         np.empty(size),
@@ -78,7 +77,7 @@ def allocate(n_states: int, max_length: int, n_columns: int) -> Buffers:
 
 @njit(cache=True, error_model="numpy")
 def pairwise_sum(values: Any, first: int, n: int, stride: int) -> float:
-    """Return the sum of n entries, `stride` apart, in the order of additions of `numpy.sum` over a contiguous axis."""
+    """Return the sum of values[first::stride][:n], in the summation order of `numpy.sum` over a contiguous axis."""
     if n < 8:
         total = -0.0
         for i in range(n):
@@ -104,10 +103,10 @@ def pairwise_sum(values: Any, first: int, n: int, stride: int) -> float:
 
 @njit(cache=True, error_model="numpy")
 def prepare(near: Any, prob: Any, discount: Any, log_p0: Any, log_paths: float, log_loss: float, b: Any) -> bool:
-    """Set weights and the arguments of exp in `messages[-1]` and `alpha`; return True if linear arithmetic is safe.
+    """Set `weight`, `shift` and the logarithms of `messages[-1]` and `alpha`; return False if underflow is possible.
 
-    It is where the bound on the share of Z lost to underflow, `log_paths` + L max(0, g) + v with g the largest log
-    growth of a step and v the largest reward, is below `log_loss`; see `irl.maxent.backends.log_loss_bound`.
+    It is possible unless a bound on the fraction of Z lost to underflow (`irl.maxent.backends.log_loss_bound`) is
+    below exp(log_loss).
     """
     n_columns = b.shift.size
     length = discount.size
@@ -133,13 +132,13 @@ def prepare(near: Any, prob: Any, discount: Any, log_p0: Any, log_paths: float, 
 
 
 @njit(cache=True, error_model="numpy")
-def backward(near: Any, prob: Any, edge: Any, discount: Any, steady: bool, b: Any, columns: Any) -> bool:
-    """Run the backward pass and combine it with the start distribution; return True if every beta_0 is in range."""
+def backward(near: Any, prob: Any, edge: Any, discount: Any, time_homogeneous: bool, b: Any, columns: Any) -> bool:
+    """Compute `messages`, `start` and `total`; return True if every beta_0 is positive and finite."""
     n_columns = b.shift.size
     b.messages[-1, b.node.size :] = 0.0
     b.exponents[-1] = 0
-    rewards, weights = Rewards(b.node, prob, None, discount, steady), Weights(b.weight, edge)
-    _backward_serial(near, rewards, weights, None, b.messages, b.exponents, 0, columns)
+    rewards, weights = Rewards(b.node, prob, None, discount, time_homogeneous), Weights(b.weight, edge)
+    _backward_serial((near, rewards, weights, columns), None, b.messages, b.exponents, 0)
     for i in range(b.node.size):
         if not 0.0 < b.messages[0, i] < np.inf:
             return False
@@ -150,17 +149,20 @@ def backward(near: Any, prob: Any, edge: Any, discount: Any, steady: bool, b: An
 
 
 @njit(cache=True, error_model="numpy")
-def forward(near: Any, prob: Any, edge: Any, discount: Any, steady: bool, b: Any, counts: Any, columns: Any) -> bool:
-    """Set the expected discounted counts (S K,) of states; return True if they sum to at most sum_t discount_t."""
+def forward(
+    near: Any, prob: Any, edge: Any, discount: Any, time_homogeneous: bool, b: Any, counts: Any, columns: Any
+) -> bool:
+    """Set `counts` (S K,) to sum_t discount_t P(s_t = s); return True if they sum to at most sum_t discount_t."""
     n_columns, size = b.shift.size, b.node.size
     alpha = np.zeros((2, size + n_columns))
     for i in range(size):
         alpha[0, i] = b.alpha[i]
         counts[i] = discount[0] * (b.start[i] / b.total[i % n_columns])
-    rewards, weights = Rewards(b.node, prob, None, discount, steady), Weights(b.weight, edge)
+    rewards, weights = Rewards(b.node, prob, None, discount, time_homogeneous), Weights(b.weight, edge)
     state = Alpha(alpha, -b.exponents[0], b.log_norm)
     buffers = CountBuffers(counts, None, None, None)
-    _forward_serial(near, rewards, weights, b.messages, b.exponents, state, discount, buffers, 0, columns)
+    inputs = (near, rewards, weights, columns)
+    _forward_serial(inputs, b.messages, b.exponents, state, discount, buffers, 0)
     most = np.sum(discount) * (1.0 + 1e-6)
     in_range = True
     for k in range(n_columns):
@@ -170,11 +172,20 @@ def forward(near: Any, prob: Any, edge: Any, discount: Any, steady: bool, b: Any
 
 @njit(cache=True, error_model="numpy")
 def feature_moments(
-    near: Any, prob: Any, edge: Any, discount: Any, steady: bool, b: Any, k: int, phi: Any, marginals: Any, total: Any
+    near: Any,
+    prob: Any,
+    edge: Any,
+    discount: Any,
+    time_homogeneous: bool,
+    b: Any,
+    k: int,
+    phi: Any,
+    marginals: Any,
+    total: Any,
 ) -> None:
-    """Set `marginals` (L, S) = P(s_t = s) and `total` (S, d) = sum_t discount_t p_t(s) m_t(s) of column k.
+    """Set `marginals` (L, S) to P(s_t = s), and `total` (S, d) to sum_t discount_t P(s_t = s) m_t(s), for column k.
 
-    m_t(s) is the mean of the features collected up to step t, given s_t = s.
+    m_t(s) is the expectation of the discounted feature sum up to step t, given s_t = s.
     """
     n_columns = b.shift.size
     n_states, length = b.node.size // n_columns, discount.size
@@ -190,11 +201,11 @@ def feature_moments(
         marginals[0, s] = b.start[i] / b.total[k]
         for j in range(phi.shape[1]):
             total[s, j] = marginals[0, s] * phi[s, j]
-    share = np.empty((length - 1, near.idx.size))
-    rewards, weights = Rewards(node, prob, None, discount, steady), Weights(weight, edge)
+    edge_prob = np.empty((length - 1, near.idx.size))
+    rewards, weights = Rewards(node, prob, None, discount, time_homogeneous), Weights(weight, edge)
     state = Alpha(alpha, -exponents[0], b.log_norm[k : k + 1].copy())
-    buffers = CountBuffers(None, None, marginals[1:], share)
-    _forward_serial(near, rewards, weights, messages, exponents, state, discount, buffers, 0, (0,))
+    buffers = CountBuffers(None, None, marginals[1:], edge_prob)
+    _forward_serial((near, rewards, weights, (0,)), messages, exponents, state, discount, buffers, 0)
     mean = np.empty((2, n_states, phi.shape[1]))
     mean[0] = phi
-    _carry_means(near, share, marginals[1:], phi, None, mean, (total, None), discount[1:], discount[:-1])
+    _propagate_serial(near, edge_prob, marginals[1:], phi, None, mean, (total, None), discount[1:], discount[:-1])

@@ -1,7 +1,7 @@
 """Compilation and launch of the CUDA kernels.
 
-A `Device` provides an array module and launches kernels: a GPU through CuPy, or the result of the factory set with
-`set_device_factory`. The environment variable LIMIIRL_GPU=off disables it.
+A `Device` provides an array module and launches kernels. It is a GPU used through CuPy, or the device returned by the
+factory that was set with `set_device_factory`. The environment variable LIMIIRL_GPU=off disables it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from limiirl.errors import BackendUnavailable, InvalidParameter
 
-# Files of each compiled module, in order of inclusion. Several modules, so that a model compiles only its own kernels.
+# Source files of each CUDA module, in order of inclusion; a model compiles only the modules it uses.
 _MODULES = (
     ("grid.cuh", "linear.cu", "logspace.cu", "hessian.cu", "soft_bellman.cu"),
     ("grid.cuh", "sparse.cu"),
@@ -71,7 +71,7 @@ def signatures() -> dict[str, Signature]:
 
 
 # Compile-time constants of a kernel: number of columns (0 if it is a run-time argument), width of the neighbour table,
-# and 1 for plain graphs; see cuda/grid.cuh.
+# and 1 if the graph is plain (PLAIN in cuda/grid.cuh).
 _FIXED = ("COLUMNS", "WIDTH", "PLAIN")
 _SCALARS: dict[str, Any] = {"i64": np.int64, "int": np.int32, "double": np.float64}
 _INSTALL = "Install CuPy and the CUDA libraries: pip install 'cupy-cuda13x[ctk]' (CUDA 12: 'cupy-cuda12x[ctk]')."
@@ -87,13 +87,13 @@ _TEST_KERNEL = 'extern "C" __global__ void test(double *x) { x[threadIdx.x] += 1
 
 
 class Device(Protocol):
-    """A device that stores arrays and runs kernels.
+    """Interface of a device that stores arrays and runs kernels.
 
     Attributes
     ----------
-    xp : array module with the functions of numpy
+    xp : array module with the interface of numpy
     name : name of the device
-    n_blocks : number of blocks that run concurrently and can therefore synchronise
+    n_blocks : number of blocks that run concurrently, and can therefore synchronise
     n_threads : maximum number of threads per block
     shared_bytes : shared memory per block
     """
@@ -135,7 +135,7 @@ class CupyDevice:
         self.name = properties["name"].decode()
         self.n_blocks = int(properties["multiProcessorCount"])
         self.n_threads = 1024
-        # The same memory contains the static shared memory of the kernels and a reserve of the driver.
+        # Reserve memory for the static shared memory of the kernels and for the driver.
         self.shared_bytes = int(properties["sharedMemPerBlockOptin"]) - 10 * 1024
 
     def launch(
@@ -157,7 +157,7 @@ class CupyDevice:
         function(shape[:1], shape[1:2], convert(kernel, arguments, _pointer), shared_mem=shape[2])
 
     def check(self) -> None:
-        """Compile and run a kernel and multiply two matrices, so that missing libraries are detected before a fit."""
+        """Run a test kernel and a matrix product, to detect missing libraries before a fit."""
         result = self.xp.ones((32, 32))
         self.xp.RawKernel(_TEST_KERNEL, "test")((1,), (32 * 32,), (result,))
         if not np.all(self.take(result @ result) == 4.0 * 32.0):
@@ -211,7 +211,7 @@ def convert(kernel: str, arguments: tuple[Any, ...], pointer: Any) -> tuple[Any,
 
 @contextmanager
 def faults() -> Iterator[None]:
-    """Raise errors of CuPy (out of memory, CUDA errors) as `BackendUnavailable` with a remedy."""
+    """Convert exceptions of CuPy (out of memory, CUDA errors) to `BackendUnavailable` with a remedy."""
     try:
         yield
     except Exception as error:
@@ -222,12 +222,12 @@ def faults() -> Iterator[None]:
         if kind.__name__ == "OutOfMemoryError":
             remedy = "Set a smaller max_memory for the model, free GPU memory, or use device='cpu'."
             raise BackendUnavailable(f"GPU out of memory: {reason} {remedy}") from error
-        remedy = "CUDA cannot be used in this process any more: restart it, or use device='cpu'."
+        remedy = "CUDA can no longer be used in this process. Restart it, or use device='cpu'."
         raise BackendUnavailable(f"CUDA error: {reason}. {remedy}") from error
 
 
 def _open() -> tuple[Device | None, str]:
-    """Return a device, or None and the reason why there is none."""
+    """Return a device and an empty string, or None and the reason why no device is available."""
     choice = os.environ.get("LIMIIRL_GPU", "")
     if choice == "off":
         return None, "LIMIIRL_GPU=off disables the GPU. Unset it, or use device='cpu'."
@@ -251,7 +251,7 @@ def _open() -> tuple[Device | None, str]:
         return None, _unusable(_first_line(error))
 
 
-# Process IDs that have used CUDA: this process, or its parent if it was forked.
+# IDs of processes that used CUDA: this process, or its parent if it was forked.
 _cuda_processes: set[int] = set()
 _factory: Callable[[], Device] | None = None
 
@@ -267,7 +267,7 @@ def set_device_factory(factory: Callable[[], Device] | None) -> None:
 
 @cache
 def _open_cuda(number: int) -> tuple[Device | None, str]:
-    """Return the current CUDA device, which has this number, after a check; or None and the reason."""
+    """Return the current CUDA device after a check, or None and the reason; `number` is only the cache key."""
     del number
     try:
         device = CupyDevice()
@@ -287,12 +287,12 @@ def _first_line(error: Exception) -> str:
 
 
 def find_device() -> Device | None:
-    """Return the GPU, or None if there is none."""
+    """Return the GPU, or None if no GPU is available."""
     return _open()[0]
 
 
 def need_device() -> Device:
-    """Return the GPU, or raise `BackendUnavailable`."""
+    """Return the GPU; raise `BackendUnavailable` if no GPU is available."""
     device, reason = _open()
     if device is None:
         raise BackendUnavailable(reason)

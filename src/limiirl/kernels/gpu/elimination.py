@@ -1,4 +1,4 @@
-"""GPU version of `kernels.elimination.numeric` for K intents, which are the last axis of all arrays.
+"""GPU version of `kernels.elimination.numeric` for K intents; the last axis of all arrays is K.
 
 One launch eliminates all states; the blocks synchronise between levels of the elimination tree.
 """
@@ -15,7 +15,7 @@ from limiirl.kernels.elimination.numeric import Tiles, TreePaths, compute_height
 from limiirl.kernels.elimination.symbolic import SymbolicFactorisation
 from limiirl.kernels.gpu.device import Device, flat_shape
 
-# The number of intents is a run-time argument, so that the kernels are compiled once.
+# The number of intents is a run-time argument, so that the kernels are compiled only once.
 _FIXED = (0, 1, 0)
 _MAX_VALUES = 2**31
 # Triangular solves: maximum number of threads per intent, and per block.
@@ -25,9 +25,9 @@ _BLOCKS_PER_PROCESSOR = 16
 
 
 class Eliminated(NamedTuple):
-    """Log-factors (2 n + S, K), log Kleene stars (S, K), and log-weights of the paths towards the root (S, K).
+    """Log-factors `value` (2 n + S, K), log Kleene stars (S, K), and log-sums over upward paths (S, K).
 
-    `divergent_state` (K,), on the host, is the first state at which the sum over paths diverges, or -1 if it converges.
+    `divergent_state` (K,), on the host, is the first state at which the sum over paths diverges, or -1.
     """
 
     value: Any
@@ -37,7 +37,7 @@ class Eliminated(NamedTuple):
 
 
 class DeviceTreePaths(NamedTuple):
-    """`TreePaths` on a device, and the pairs of states of each path, as CSR (pair_ptr, pair)."""
+    """`TreePaths` on a device; the pairs that use path i are pair[pair_ptr[i]:pair_ptr[i + 1]]."""
 
     node: Any
     ptr: Any
@@ -51,7 +51,7 @@ class DeviceTreePaths(NamedTuple):
 
 
 class DevicePairs(NamedTuple):
-    """Pairs of states (m,): index of the root in both ancestor paths; depth of the lowest common ancestor, or -1."""
+    """Index (m,) of the root in the two ancestor paths of each pair; depth of the lowest common ancestor, or -1."""
 
     one: Any
     other: Any
@@ -59,19 +59,19 @@ class DevicePairs(NamedTuple):
 
 
 class DeviceElimination:
-    """Elimination of one MDP on a device.
+    """State elimination of one MDP on a device.
 
     Parameters
     ----------
     device : Device
     symbolic : SymbolicFactorisation
     slot : (E,)
-        Index of the value of each edge.
+        Index of each edge in the array of values.
     """
 
     def __init__(self, device: Device, symbolic: SymbolicFactorisation, slot: NDArray[np.int64]) -> None:
         if symbolic.n_values >= _MAX_VALUES:
-            rule = f"must be 'cpu': elimination needs {symbolic.n_values} values, the GPU allows {_MAX_VALUES}"
+            rule = f"must be 'cpu' for this MDP: {symbolic.n_values} values exceed the GPU limit of {_MAX_VALUES}"
             raise InvalidParameter.of("device", "gpu", rule)
         self.device, self.symbolic, self.n = device, symbolic, symbolic.up.size
 
@@ -90,7 +90,7 @@ class DeviceElimination:
         self._tiles: dict[tuple[str, int], tuple[Any, ...]] = {}
 
     def load(self, log_w: Any) -> Any:
-        """Return the initial values (2 n + S, K) of elimination, from the log-weights (E, K) of edges."""
+        """Return the initial log-values (2 n + S, K) of elimination, given edge log-weights (E, K)."""
         k = log_w.shape[1]
         value = self.device.xp.full((self.symbolic.n_values, k), -np.inf)
         n = self._slots[0].size
@@ -99,7 +99,7 @@ class DeviceElimination:
         return value
 
     def eliminate(self, value: Any, margin: float) -> Eliminated:
-        """Factorise in place; see `numeric.eliminate`. The values of intents with a divergent sum are undefined."""
+        """Eliminate all states in place; see `numeric.eliminate`. Values are undefined if the sum diverges."""
         xp, k, n_states = self.device.xp, value.shape[1], self.symbolic.rank.size
         star, reach = xp.empty((n_states, k)), xp.empty((n_states, k))
         divergent = xp.zeros(k, dtype=np.uint64)
@@ -111,7 +111,7 @@ class DeviceElimination:
         return Eliminated(value, star, reach, np.where(at > 0, n_states - at, -1))
 
     def finish_reach(self, factors: Eliminated) -> Any:
-        """Set `reach` (S, K) to the log-weights of all paths from each state, and return it."""
+        """Overwrite `reach` (S, K) with the log-sums over all paths from each state, and return it."""
         k = factors.star.shape[1]
         n_levels, ptr, state, _, wide, lanes = self._levels("reach", k)
         arguments = (k, self.up_ptr, self.up, n_levels, ptr, state, wide, lanes, *factors[:3], self._counter())
@@ -119,7 +119,7 @@ class DeviceElimination:
         return factors.reach
 
     def eliminate_adjoint(self, factors: Eliminated, adjoint: Any, star_adjoint: Any) -> None:
-        """Propagate adjoints of the factors and stars back to the initial values, in place."""
+        """Overwrite the adjoints of the log-factors with the adjoints of the initial values; see `numeric`."""
         xp, k, n = self.device.xp, adjoint.shape[1], self.n
         rest = (factors.value, factors.star, adjoint, star_adjoint, self._counter())
         tiles = self._levels("descendants", k)
@@ -128,13 +128,13 @@ class DeviceElimination:
         adjoint[2 * n :] += xp.where(star_adjoint != 0.0, star_adjoint * loop, 0.0)
 
     def transition_weights(self, factors: Eliminated) -> tuple[Any, Any]:
-        """Return the weights (n, K) of upward and downward transitions, multiplied by the star of their source."""
+        """Return the weights (n, K) of upward and downward transitions, times the Kleene star of their source."""
         xp, n = self.device.xp, self.n
         value, star = factors.value, factors.star
         return xp.exp(value[:n] + star[self.owner]), xp.exp(value[n : 2 * n] + star[self.up])
 
     def solve_triangular(self, paths: DeviceTreePaths, weight: Any, stars: Any) -> Any:
-        """Return path sums (size, K) for transition weights (n, K); paths begin with `stars` (S, K), or 1 if None."""
+        """Return path sums (size, K); `stars` (S, K) are the sums at the first state of each path, 1 if None."""
         k = weight.shape[1]
         sums = self.device.xp.empty((paths.size, k))
         graph = (self.up_ptr, self.level, paths.path, paths.node, paths.ptr)
@@ -153,7 +153,7 @@ class DeviceElimination:
     ) -> Any:
         """Return the adjoints (size, K) of the path sums, given the adjoints by_sum (m, K) of the pairwise sums.
 
-        `other` (m,) is the index of the root in the other path of each pair, and `other_sum` its path sums.
+        `other` (m,) is the index of the root in the other path of each pair; `other_sum` are the path sums of these.
         """
         k = weight.shape[1]
         sums = self.device.xp.empty((paths.size, k))
@@ -172,7 +172,7 @@ class DeviceElimination:
         adjoint: Any,
         star_adjoint: Any,
     ) -> None:
-        """Add the adjoints of transitions (n, K) and stars (S, K), given the adjoints of the path sums."""
+        """Add the adjoints of log-transitions (n, K) and log stars (S, K), given the adjoints of the path sums."""
         k = weight.shape[1]
         rows = _power_below(max(1, min(_PATH_THREADS, self.device.n_threads) // k))
         wide = min(32, rows)
@@ -181,7 +181,7 @@ class DeviceElimination:
         self._launch_blocks("elimination_transition_adjoints", paths.on_paths.size, k, arguments, rows)
 
     def _levels(self, kind: str, k: int) -> tuple[Any, ...]:
-        """Return the number of levels and the arrays of `Tiles` of a kernel for K intents, cached."""
+        """Return the cached number of levels and arrays of `Tiles` for a kernel and K intents."""
         cached = self._tiles.get((kind, k))
         if cached is None:
             above, below = np.diff(self.symbolic.up_ptr), np.diff(self.symbolic.low_ptr)

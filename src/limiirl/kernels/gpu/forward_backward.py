@@ -26,7 +26,7 @@ class LaunchShape(NamedTuple):
 
 
 def grid_of(device: Device, n_states: int, n_columns: int) -> LaunchShape:
-    """Return a grid whose blocks run concurrently, and in which every thread has work."""
+    """Return the largest grid whose blocks run concurrently and whose threads all have work."""
     if n_columns > device.n_threads:
         message = f"{n_columns} columns exceed the {device.n_threads} threads per block. Process fewer columns at once."
         raise InvalidParameter(message, value=n_columns)
@@ -40,7 +40,7 @@ class _Kernels:
         self.device = device
 
     def _scratch(self, steps: int, n_columns: int) -> tuple[Any, Any]:
-        """Return zeros for the maxima of each step, and for the counter of the barrier."""
+        """Return zero-initialised arrays for the maxima of each step and for the barrier counter."""
         zeros = self.device.xp.zeros(steps * n_columns + 1, dtype=np.uint64)
         return zeros, zeros[steps * n_columns :]
 
@@ -49,8 +49,8 @@ class LinearKernels(_Kernels):
     """GPU version of `kernels.forward_backward.linear`."""
 
     def fill(self, near: Neighbours, rewards: Rewards, weights: Weights, columns: tuple[int, ...]) -> None:
-        """Compute the weights of a time-homogeneous step; discounted weights are computed within each step."""
-        if not rewards.steady:
+        """Compute the weights if they are time-homogeneous; otherwise each step computes its own weights."""
+        if not rewards.time_homogeneous:
             return
         parts = [(weights.node, None, rewards.node), (weights.edge, rewards.prob, rewards.edge)]
         for weight, prob, reward in parts:
@@ -71,7 +71,7 @@ class LinearKernels(_Kernels):
         t_first: int,
         columns: tuple[int, ...],
     ) -> None:
-        """Compute messages[i] of steps t_first + i backwards from the last row, which is given."""
+        """Compute messages[i], the message of step t_first + i, backwards from the last row, which is input."""
         n, k = messages.shape[0] - 1, len(columns)
         grid = grid_of(self.device, near.ptr.size - 1, k)
         cached, shared = self._choose_cached(grid, near, k, counts=False)
@@ -93,7 +93,7 @@ class LinearKernels(_Kernels):
         t_first: int,
         columns: tuple[int, ...],
     ) -> None:
-        """Compute alpha from step t_first over the steps of `messages`, and accumulate expected counts."""
+        """Compute alpha for the steps t_first + 1, ..., t_first + n, and accumulate expected counts."""
         n, k = messages.shape[0] - 1, len(columns)
         grid = grid_of(self.device, near.ptr.size - 1, k)
         cached, shared = self._choose_cached(grid, near, k, counts=counts.node is not None)
@@ -105,17 +105,17 @@ class LinearKernels(_Kernels):
         self.device.launch("linear_forward", (*grid[:2], shared), arguments, (k, near.width, plain))
 
     def _is_plain(self, near: Neighbours, rewards: Rewards, weights: Weights) -> bool:
-        """Return True if edge weights are 1, the table contains all edges, and all steps are equal."""
-        return rewards.steady and weights.edge is None and not near.overflows
+        """Return True if edge weights are 1, the table contains all edges, and rewards are time-homogeneous."""
+        return rewards.time_homogeneous and weights.edge is None and not near.overflows
 
     def _graph(self, near: Neighbours, rewards: Rewards, weights: Weights, k: int) -> tuple[Any, ...]:
-        w, x = (weights.node, weights.edge) if rewards.steady else (None, None)
-        edges = (None, None) if rewards.steady else (rewards.prob, rewards.edge)
+        w, x = (weights.node, weights.edge) if rewards.time_homogeneous else (None, None)
+        edges = (None, None) if rewards.time_homogeneous else (rewards.prob, rewards.edge)
         graph = (near.ptr.size - 1, k, near.ptr, near.idx, near.table, near.width, int(near.overflows))
         return (*graph, w, x, rewards.node, *edges, rewards.discount)
 
     def _choose_cached(self, grid: LaunchShape, near: Neighbours, k: int, counts: bool) -> tuple[int, int]:
-        """Return flags of the arrays that fit in shared memory, by decreasing benefit, and their size in bytes."""
+        """Return the flags of the arrays to cache in shared memory (by decreasing benefit), and their size in bytes."""
         row = grid.states * k * 8
         arrays = [(_CACHE_COUNTS, row)] if counts else []
         arrays += [(_CACHE_WEIGHTS, row), (_CACHE_TABLE, (grid.states * near.width * 4 + 7) // 8 * 8)]
@@ -140,7 +140,7 @@ class LogKernels(_Kernels):
         t_first: int,
         columns: tuple[int, ...],
     ) -> None:
-        """Compute messages[i] = log u_t (log beta_0 at t = 0) backwards from the last row, which is given."""
+        """Compute messages[i] = log u_t (log beta_0 for t = 0) backwards from the last row, which is input."""
         del weights
         n, k = messages.shape[0] - 1, len(columns)
         grid = grid_of(self.device, near.ptr.size - 1, k)
@@ -160,7 +160,7 @@ class LogKernels(_Kernels):
         t_first: int,
         columns: tuple[int, ...],
     ) -> None:
-        """Compute log alpha from step t_first over the steps of `messages`, and accumulate expected counts."""
+        """Compute log alpha for the steps t_first + 1, ..., t_first + n, and accumulate expected counts."""
         del weights
         n, k = messages.shape[0] - 1, len(columns)
         grid = grid_of(self.device, near.ptr.size - 1, k)
@@ -187,7 +187,7 @@ def propagate_means(
     node_discount: Any,
     edge_discount: Any,
 ) -> None:
-    """Propagate mean features over n steps; see `hessian.propagate_means`. The discounts (n,) are on the host."""
+    """Propagate conditional mean features; see `hessian.propagate_means`. The discounts (n,) are on the host."""
     n_states, d = phi.shape
     for i in range(edge_prob.shape[0]):
         arguments = (

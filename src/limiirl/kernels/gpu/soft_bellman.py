@@ -1,7 +1,7 @@
 """GPU version of `kernels.soft_bellman`: finite horizons, and value iteration until convergence, with adjoints.
 
-Without a horizon the CPU uses Newton's method or policy iteration with sparse LU; on a GPU,
-Bellman backups are cheaper.
+For an infinite horizon, the CPU uses Newton's method or policy iteration with sparse LU; on a GPU, value iteration is
+cheaper.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from limiirl.kernels.gpu.device import Device, flat_shape
 from limiirl.kernels.gpu.forward_backward import grid_of
 
 MAX_BACKUPS, _CHECK_EVERY = 65_536, 16
-# Largest change by a backup at convergence, relative to the largest value: a few units in the last place; and for
-# sequences that change in one direction only, far less than a unit, because many small changes may follow.
+# Maximum change by a backup at convergence, relative to the largest value. For monotone sequences it is far below
+# rounding error, because many small changes in one direction may follow.
 ROUNDING_TOL, MONOTONE_TOL = 2.0**-50, 2.0**-60
 # Backup operators, in the order of `Rule` in cuda/soft_bellman.cu.
 RULES = ("soft", "soft or stop", "best", "average")
 
 
 class DeviceGraph(NamedTuple):
-    """`kernels.soft_bellman.Graph` on a device, with its transpose: the pairs that lead to each state, as CSR."""
+    """`kernels.soft_bellman.Graph` on a device, and its transpose: the pairs with an edge to each state, as CSR."""
 
     pair_ptr: Any
     edge_ptr: Any
@@ -41,7 +41,7 @@ class DeviceGraph(NamedTuple):
 
 
 class StepWeights(NamedTuple):
-    """Total weights (m, K) of the observed states and of the observed pairs of each step, with ptr (n + 1,) by step."""
+    """Observed states and pairs of each step, as CSR with pointers (n + 1,), and the sums (m, K) of their weights."""
 
     state_ptr: Any
     state: Any
@@ -72,13 +72,13 @@ class BellmanKernels:
         return self.device.xp.zeros(1, dtype=np.uint64)
 
     def plan(self, r_state: Any, reward: Any, V: Any) -> None:
-        """Compute the values V (n, S, K) backwards from the last row, which is given; r_state is (S, K)."""
+        """Compute V (n, S, K) backwards from the last row, which is input, for state rewards r_state (S, K)."""
         if V.shape[0] > 1:
             arguments = (*self._arguments(reward), r_state, V, V.shape[0], self._counter())
             self._launch_grid("bellman_plan", r_state.shape[1], arguments)
 
     def log_policy(self, reward: Any, V: Any, step: Any, state: Any, pair: Any) -> Any:
-        """Return the log-probabilities (m, K) of pairs; `step` is -1 if V (S, K) applies to all steps."""
+        """Return the log-probabilities (m, K) of observed pairs; `step` is -1 if V is stationary (S, K)."""
         k = reward.shape[1]
         values = self.device.xp.empty((step.size, k))
         if step.size:
@@ -87,9 +87,9 @@ class BellmanKernels:
         return values
 
     def plan_adjoint(self, reward: Any, V: Any, weights: StepWeights, node: Any, pair: Any) -> None:
-        """Add to node (S, K) and pair (P, K) the derivatives of weighted log-probabilities with respect to rewards.
+        """Add to node (S, K) and pair (P, K) the derivatives of sum_m weight[m] log_pi[m] with respect to the rewards.
 
-        V (n, S, K) are the values after each of n steps; the last are r_state, or 0 for the rule "average".
+        V (n, S, K) contains the values after each of n steps; the last row is r_state, or 0 for the rule "average".
         """
         xp, g = self.device.xp, self.graph
         mu, state_total = xp.zeros_like(node), xp.zeros_like(node)
@@ -105,13 +105,13 @@ class BellmanKernels:
         return values[n % 2] if n > 0 else None
 
     def solve_adjoint(self, omega: Any, right: Any) -> Any:
-        """Return mu (S, K) with mu = right + gamma P' mu, or None if the iteration did not converge."""
+        """Return the solution mu (S, K) of mu = right + gamma P' mu, or None if the iteration did not converge."""
         g, mu = self.graph, right.copy()
         arguments = (g.in_ptr, g.in_pair, g.in_prob, g.pair_state, g.gamma, omega, mu, self.device.xp.stack([mu, mu]))
         return mu if self._iterate("bellman_adjoint", arguments, right.shape[1], MONOTONE_TOL) > 0 else None
 
     def _iterate(self, kernel: str, arguments: tuple[Any, ...], k: int, tol: float) -> int:
-        """Return the number of backups until convergence, or its negative if they did not converge."""
+        """Return the number of backups, negated if they did not converge."""
         xp = self.device.xp
         maxima = xp.zeros(2 * k * (MAX_BACKUPS // _CHECK_EVERY), dtype=np.uint64)
         n_backups = xp.zeros(1, dtype=np.int64)
@@ -119,7 +119,7 @@ class BellmanKernels:
         return int(self.device.take(n_backups)[0])
 
     def pair_adjoint(self, reward: Any, V: Any, at: Any, weight: Any) -> tuple[Any, Any, Any]:
-        """Return pi (P, K) and the adjoints of Q (P, K) and V (S, K), given weights (u, K) of pairs `at` (u,)."""
+        """Return pi (P, K) and the adjoints of Q (P, K) and V (S, K), given weights (u, K) of the pairs `at` (u,)."""
         xp, g, k = self.device.xp, self.graph, reward.shape[1]
         pi, adjoint, right = xp.zeros_like(reward), xp.zeros_like(reward), xp.empty((g.n_states, k))
         adjoint[at] = self.beta * weight
@@ -128,7 +128,7 @@ class BellmanKernels:
         return pi, adjoint, right
 
     def average_ties(self, reward: Any, V: Any, slack: float) -> Any:
-        """Return omega (P, K), uniform over the best actions of each state: values within `slack` of it."""
+        """Return omega (P, K), uniform over the actions with Q(s, a) >= max_a' Q(s, a') - slack max |V|."""
         omega, scale = self.device.xp.zeros_like(reward), abs(V).max(axis=0)
         arguments = (*self._arguments(reward), V, scale, slack, omega)
         self._launch_flat("bellman_ties", self.graph.n_states, reward.shape[1], arguments)

@@ -17,7 +17,7 @@ PIECE = 128
 
 
 class _Pass(NamedTuple):
-    """Row ranges of one reduction on the device; see `sparse_sums` in the CUDA source."""
+    """Ranges of terms summed by each thread in one launch of `sparse_sums` (cuda/sparse.cu)."""
 
     n: int
     first: Any
@@ -26,7 +26,7 @@ class _Pass(NamedTuple):
 
 
 def _split_rows(ptr: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Split rows into pieces of at most PIECE terms; return their first, last and step, and the ptr of their results.
+    """Split rows into pieces of at most PIECE terms, range(first, last, step); return these and the new row pointers.
 
     The pieces of a row are interleaved, so that neighbouring threads read neighbouring terms.
     """

@@ -3,7 +3,7 @@
 #define RESCALE_EVERY 16
 #define LN2 0.693147180559945309417
 
-// Arrays of its own states that a block caches in shared memory.
+// Flags of the arrays that are cached in shared memory, where each block stores the rows of its states.
 #define CACHE_WEIGHTS 1
 #define CACHE_COUNTS 2
 #define CACHE_TABLE 4

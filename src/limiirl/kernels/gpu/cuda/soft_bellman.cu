@@ -21,8 +21,8 @@ __device__ static inline double pair_value(const Bellman &b, const double *V, i6
     return Q;
 }
 
-// Normaliser of the policy pi(a | s) proportional to exp(beta Q), which is the same for all rules. V is that of the
-// next step.
+// Normaliser of the policy pi(a | s) proportional to exp(beta Q), which is the same for all rules; V is the value
+// function of the next step.
 struct Policy {
     double top, total, below;  // max Q; sum of exp(beta (Q - top)); sum of exp(beta (Q - top)) (Q - top)
 };
@@ -63,7 +63,7 @@ __device__ static inline double backup(const Bellman &b, const double *V, i64 s,
     return b.rule == AVERAGE ? average_of(pi) : soft_norm(b, pi);
 }
 
-// V (n, S K), computed backwards from the last row.
+// Compute V (n, S K) backwards from the last row.
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, 1)
 bellman_plan(i64 n_states, int n_columns, const i64 *pair_ptr, const i64 *edge_ptr, const int *dst, const double *prob,
              const double *reward, double gamma, double beta, int rule, const double *r_state, double *V, i64 n,
@@ -80,7 +80,7 @@ bellman_plan(i64 n_states, int n_columns, const i64 *pair_ptr, const i64 *edge_p
     }
 }
 
-// Log-probability of each observed pair; its next values are in row step + 1 of V.
+// Log-probability of each observed pair; row step + 1 of V contains the values of the next step.
 extern "C" __global__ void bellman_log_policy(i64 size, int n_columns, const i64 *pair_ptr, const i64 *edge_ptr,
                                               const int *dst, const double *prob, const double *reward, double gamma,
                                               double beta, int rule, const double *V, i64 n_states, const i64 *step,
@@ -133,8 +133,8 @@ bellman_plan_adjoint(i64 n_states, int n_columns, const i64 *pair_ptr, const i64
                 const i64 at = q * COLUMNS + p.k;
                 const double Q = pair_value(b, next, q, p.k, n_columns);
                 // d(sum_a pi Q) / dQ = pi (1 + beta (Q - mean)), because pi depends on Q.
-                const double slope = rule == AVERAGE ? 1.0 + beta * (Q - mean) : 1.0;
-                adjoint[at] = (mu[o] * slope - total) * probability(b, pi, Q) + pair_total[at];
+                const double factor = rule == AVERAGE ? 1.0 + beta * (Q - mean) : 1.0;
+                adjoint[at] = (mu[o] * factor - total) * probability(b, pi, Q) + pair_total[at];
                 pair_total[at] = 0.0;
                 pair[at] += adjoint[at];
             }

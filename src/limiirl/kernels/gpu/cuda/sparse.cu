@@ -1,7 +1,7 @@
 // Sums over the rows of sparse matrices, in an order that depends only on the lengths of the rows.
 
-// result (n, K): the sum of weight[j] x[at[j]] over j = first[i], first[i] + step[i], ... below last[i]. If `last` and
-// `step` are null, row i ends where row i + 1 begins; if `at` and `weight` are null, x[j] is summed.
+// result[i] (n, K) is the sum of weight[j] x[at[j]] over j = first[i], first[i] + step[i], ... below last[i]. If `last`
+// and `step` are null, last[i] = first[i + 1] and step[i] = 1; if `at` and `weight` are null, the terms are x[j].
 extern "C" __global__ void sparse_sums(i64 n_rows, i64 n_columns, const i64 *first, const i64 *last, const i64 *step,
                                        const int *at, const double *weight, const double *x, double *result) {
     const i64 size = n_rows * n_columns;

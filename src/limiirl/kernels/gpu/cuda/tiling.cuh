@@ -57,7 +57,7 @@ __device__ static inline LogSum reduce_logs(LogSum mine, const ThreadTile &s, do
     return {at[0], at[1]};
 }
 
-// The same for two sums in linear arithmetic.
+// Reduce two sums in linear arithmetic over the lanes of each column; see reduce_logs.
 __device__ static inline void reduce_sums(double &one, double &other, const ThreadTile &s, double *part) {
     if (s.lanes == 1) return;
     double *at = part + 2 * threadIdx.x;

@@ -19,7 +19,8 @@ extern "C" __global__ void elimination_load(i64 n_slots, int n_columns, const in
     }
 }
 
-// path_sum (., K): 1 at the state, or its Kleene star in `stars` (S, K); then the sum of upward paths to each ancestor.
+// Set path_sum (size, K) to the sums over upward paths from the first state of each path to the states on the path. The
+// sum at the first state is 1, or its Kleene star if `stars` (S, K) is not null.
 extern "C" __global__ void elimination_solve(i64 n_paths, int n_columns, const int *up_ptr, const int *level, const int *path,
                                       const i64 *node, const i64 *path_ptr, const double *weight, const double *stars,
                                       double *path_sum) {
@@ -40,8 +41,8 @@ extern "C" __global__ void elimination_solve(i64 n_paths, int n_columns, const i
     }
 }
 
-// total (m, K): for each pair, the sum over common ancestors, from `lca_depth` up to the root, of products of path sums.
-// `one` and `other` are the positions of the root in the two paths.
+// Set total[i] (m, K) to the sum, over the common ancestors of pair i, of the products of its two path sums. The common
+// ancestors have the depths 0, ..., lca_depth[i]; one[i] and other[i] are the positions of the root in the two paths.
 extern "C" __global__ void elimination_combine(i64 n_pairs, int n_columns, const i64 *one, const i64 *other, const int *lca_depth,
                                      const double *up_sum, const double *down_sum, double *total) {
     const ThreadTile s = thread_tile(n_columns, 1, (int)(blockDim.x / n_columns));
@@ -55,8 +56,8 @@ extern "C" __global__ void elimination_combine(i64 n_pairs, int n_columns, const
     }
 }
 
-// Adjoints of path sums: first from the pairs of each path (`pair_ptr`, `pair`), given the adjoints of their sums and
-// the sums of their other paths; then the transposed triangular solve from the root down to the state.
+// Set the adjoints of path sums: first add the contributions of the pairs that use each path (pair_ptr, pair), given the
+// adjoints by_sum of `elimination_combine` and the sums of the other path; then apply the transposed triangular solve.
 extern "C" __global__ void elimination_path_adjoints(i64 n_paths, int n_columns, const int *up_ptr, const int *level,
                                           const int *path, const i64 *path_ptr, const double *weight,
                                           const i64 *pair_ptr, const i64 *pair, const i64 *other, const int *lca_depth,
