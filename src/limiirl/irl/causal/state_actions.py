@@ -28,17 +28,6 @@ class StateActions:
         States with actions, and the index of the first pair of each.
     pair_features : list of (P, c)
         Action features and expected edge features, if the MDP has them.
-
-    Examples
-    --------
-    >>> mdp = MDP.from_edges([0, 0], [1, 2], action=[0, 0], prob=[0.25, 0.75], edge_features=[4.0, 8.0])
-    >>> pairs = StateActions(mdp)
-    >>> r_state, r_pair = pairs.rewards(np.array([[1.0], [2.0]]))
-    >>> r_pair
-    array([[ 7., 14.]])
-    >>> pairs.features(np.zeros((3, 2)), np.ones((1, 2)))
-    array([[7.],
-           [7.]])
     """
 
     def __init__(self, mdp: MDP) -> None:

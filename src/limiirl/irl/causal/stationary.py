@@ -84,15 +84,6 @@ def solve(
         Relative residual of iterative solutions.
     factors : LUFactors, optional
         Factors of systems with similar omega; updated in place.
-
-    Examples
-    --------
-    State 0 has a self-loop of probability 1/2, so that its expected number of visits is 2.
-
-    >>> from limiirl.mdp import MDP
-    >>> mdp = MDP.from_edges([0, 0], [0, 1], action=[0, 0], prob=[0.5, 0.5])
-    >>> solve(StateActions(mdp), np.ones((1, 1)), np.array([[1.0], [0.0]]), transposed=True).ravel()
-    array([2., 1.])
     """
     n = pairs.mdp.n_states
     try:
@@ -260,17 +251,7 @@ class StationarySolver(ABC):
 
 
 class SoftBellmanSolver(StationarySolver):
-    """Solver for soft values with Newton's method; at discount 1, every state must reach a terminal state.
-
-    Examples
-    --------
-    Two paths of equal reward have a soft value of log 2.
-
-    >>> from limiirl.mdp import MDP
-    >>> solver = SoftBellmanSolver(StateActions(MDP.from_edges([0, 0, 1], [1, 2, 2], gamma=0.5)), beta=1.0)
-    >>> solver.values(np.zeros((1, 3))).norm.ravel().round(4)
-    array([0.6931, 0.    , 0.    ])
-    """
+    """Solver for soft values with Newton's method; at discount 1, every state must reach a terminal state."""
 
     def values(self, thetas: FloatArray) -> BellmanValues:
         """Return the soft values of thetas (K, d)."""

@@ -63,13 +63,6 @@ class ObservedTrips:
         Distinct pairs of first and last state.
     pair : (N,)
         Index of each demonstration's pair.
-
-    Examples
-    --------
-    >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[1, 0, 0])
-    >>> trips = ObservedTrips(mdp, Demonstrations.from_lists([[0, 1, 2], [0, 2]]))
-    >>> trips.features.tolist(), trips.goals.tolist()
-    ([[0.0, 1.0, 1.0], [0.0, 0.0, 1.0]], [2])
     """
 
     def __init__(self, mdp: MDP, demos: Demonstrations) -> None:

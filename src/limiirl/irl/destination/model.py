@@ -44,7 +44,7 @@ class DestinationMaxEnt(LinearRewardModel):
     bounds : (low, high), (d, 2) array, or None
         Bounds on theta. (-10, 0) by default, as for `MaxEnt`: positive rewards on cycles are infeasible.
     ridge : float
-        Coefficient of the penalty |theta|^2 / 2 that is added to the negative mean log-likelihood. 0 by default,
+        Coefficient of the penalty ``|theta|^2 / 2`` that is added to the negative mean log-likelihood. 0 by default,
         because the bounds keep theta finite.
     solver : {"bfgs", "newton", "lbfgs"}
         Projected BFGS by default, unlike `MaxEnt`: projected Newton needs 2 d gradients per step, because the Hessian

@@ -45,15 +45,6 @@ def feasible_start(values: GoalValues, box: Box, domain: CuttingPlanes | None = 
     Increasing costs are tried first; the sign of each is opposite to that of its feature summed over all edges. Every
     infeasible point adds a cutting plane to `domain`. If no cost is feasible, centres of the remaining polytope are
     tried.
-
-    Examples
-    --------
-    The loop at state 0 has weight exp(-theta), so that theta must be positive.
-
-    >>> from limiirl.mdp import MDP
-    >>> mdp = MDP.from_edges([0, 0], [0, 1], state_features=[[-1.0], [5.0]])
-    >>> feasible_start(GoalValues(mdp), Box(np.array([-20.0]), np.array([20.0]))).round(3)
-    array([0.5])
     """
     domain = feasible_domain(values) if domain is None else domain
     mdp = values.mdp

@@ -49,7 +49,7 @@ class MaxEnt(LinearRewardModel):
     condition : {"none", "start"}
         "start" models p(tau | s_0), so that the start states do not affect the reward.
     ridge : float
-        Coefficient of the penalty |theta|^2 / 2 that is added to the negative mean log-likelihood.
+        Coefficient of the penalty ``|theta|^2 / 2`` that is added to the negative mean log-likelihood.
     solver : {"newton", "lbfgs", "bfgs"}
         Projected Newton with the exact Hessian, L-BFGS-B, or projected BFGS; ADR 0004 compares the first two.
     gtol : float

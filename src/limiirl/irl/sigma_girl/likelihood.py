@@ -31,16 +31,7 @@ _LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 class DiagonalProfile:
-    """Profile likelihood of agents with a diagonal covariance, in O(d q) per agent.
-
-    Examples
-    --------
-    >>> from limiirl.irl.sigma_girl.policy_gradient import jacobian_moments
-    >>> J = np.random.default_rng(0).normal(size=(9, 4, 2)) * [1.0, 0.0] + [0.0, 1.0]
-    >>> profile = DiagonalProfile([jacobian_moments(J)])
-    >>> profile.values(np.array([[1.0, 0.0], [0.5, 0.5]])).round(2)  # the agent could increase the second feature
-    array([[ 3.85, 44.69]])
-    """
+    """Profile likelihood of agents with a diagonal covariance, in O(d q) per agent."""
 
     def __init__(self, agents: Sequence[JacobianMoments]) -> None:
         counts = [len(agent.mean) for agent in agents]

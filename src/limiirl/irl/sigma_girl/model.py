@@ -24,7 +24,8 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
     Each agent's policy is cloned, and the Jacobian J of its expected reward features with respect to the policy's
     parameters is estimated with GPOMDP. An agent that maximises omega . phi has J omega = 0; the likelihood of omega is
     that of the estimated Jacobian under the nearest J that satisfies this equation:
-    ``log p(agent | omega) = -obj(omega) / 2 - log det(2 pi Sigma) / 2``, where obj does not depend on |omega|.
+    ``log p(agent | omega) = -obj(omega) / 2 - log det(2 pi Sigma) / 2``, where obj does not depend
+    on the norm of omega.
 
     In `IntentMixture`, agents replace demonstrations: `IntentMixture(2, SigmaGIRL()).fit(None, agents)`.
 

@@ -43,15 +43,6 @@ def clone_policy(agent: Agent, ridge: float, number: int = 0) -> Clone:
     ridge : float
         Coefficient of the penalty |W|^2 / 2 that is added to the negative log-likelihood, summed over steps; for
         continuous actions, the constant added to the diagonal of X^T X.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> x = rng.normal(size=(50, 4, 2))
-    >>> a = x @ [[1.0], [-2.0]] + 0.1 * rng.normal(size=(50, 4, 1))
-    >>> clone = clone_policy(Agent(x, a, x, np.ones((50, 4), dtype=bool)), ridge=1e-2)
-    >>> clone.weights.round(1).ravel().tolist(), round(clone.variance, 2), clone.scores.shape
-    ([1.0, -2.0], 0.01, (50, 4, 2))
     """
     x, a = agent.policy_features[agent.live], agent.actions[agent.live]
     weights, variance, gradients = _gaussian(x, a, ridge, number) if a.ndim == 2 else _categorical(x, a, ridge, number)
