@@ -35,15 +35,15 @@ napoleon_google_docstring = False
 
 
 def _skip_metadata_requests(*event):
-    """Leave out the methods that scikit-learn adds to estimators; they refer to its own glossary."""
+    """Omit the methods that scikit-learn adds to estimators, because they refer to the scikit-learn glossary."""
     name = event[2]
     return True if name.endswith("_request") else None
 
 
 def setup(app):
-    """Connect to Sphinx."""
+    """Register the event handler with Sphinx."""
     app.connect("autodoc-skip-member", _skip_metadata_requests)
 
 
-# "array, shape (d,)" is taken for a reference to any attribute of that name, of which worlds have several.
+# Sphinx resolves the words of "array, shape (d,)" as references, and several worlds have an attribute `shape`.
 suppress_warnings = ["ref.python"]

@@ -14,12 +14,12 @@ import limiirl as ll
 
 
 def main(target: Path) -> None:
-    """Sample, fit, and plot four panels."""
+    """Sample trajectories, fit a reward to them, and plot four panels."""
     world = ll.worlds.ElementWorld(seed=3, gamma=1.0)
     truth = np.clip(world.ensemble.thetas[0], -2.5, 0.0)
     irl = ll.MaxEnt(max_length=40, stop="terminal")
     demos = irl.sample(world.mdp, truth, 500, seed=1)
-    # Every trajectory reaches the goal once, so that its reward is not identified and stays 0.
+    # Every trajectory reaches the goal exactly once, so the reward of the goal is not identified and stays 0.
     warnings.simplefilter("ignore", ll.errors.IdentifiabilityWarning)
     fitted = irl.fit(world.mdp, demos)
 

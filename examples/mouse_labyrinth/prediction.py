@@ -1,8 +1,8 @@
 """Leave-one-out prediction of labels by the nearest centroid, with an exact permutation p-value.
 
-Under the null hypothesis all labelings with the same number of labels are equally likely; all of them are tried. Chance
-does not give half right: if the two means nearly coincide, leaving a mouse out moves the mean of its own group away
-from it. `Prediction.by_chance` is the usual range.
+Under the null hypothesis all labelings with the same number of true labels are equally likely; all of them are
+enumerated. By chance, fewer than half of the predictions may be correct: if the two means nearly coincide, leaving a
+mouse out moves the mean of its own group away from it. `Prediction.by_chance` is the range to expect.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ LEVEL = 0.01
 """Significance level of all tests."""
 
 MOST_LABELINGS = 1_000_000
-"""Maximum number of labelings; 22 mice in two groups of 11 have 705,432."""
+"""Maximum number of labelings to enumerate; 22 mice in two groups of 11 have 705,432 labelings."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Predictions of the labels of M mice, each from the others.
+    """Leave-one-out predictions of the labels of M mice.
 
     Attributes
     ----------
@@ -37,14 +37,14 @@ class Prediction:
         Name of the predictor.
     predicted, labels : (M,) bool
     by_chance : (int, int)
-        Number right in the middle 90 % of all labelings.
+        Range of the number of correct predictions over the middle 90 % of all labelings.
     p_exact : float
-        Fraction of all labelings that are predicted as well or better.
+        Fraction of all labelings that are predicted at least as well as `labels`.
     n_labelings : int
     p_within : float
-        The same fraction among the labelings with the same number of labels per stratum.
+        The same fraction among the labelings that preserve the number of true labels in each stratum.
     n_within : int
-        Number of those; 1 / n_within is the smallest possible `p_within`.
+        Number of labelings that preserve the strata; 1 / n_within is the smallest possible `p_within`.
     """
 
     name: str
@@ -66,8 +66,8 @@ def labelings(n: int, n_true: int) -> Bool:
     """Return all labelings (C(n, n_true), n) with n_true of n labels true."""
     if comb(n, n_true) > MOST_LABELINGS:
         raise InvalidParameter(
-            f"{n_true} of {n} can be labelled in {comb(n, n_true):.2g} ways; at most {MOST_LABELINGS:,} are all tried. "
-            "Leave animals out, or compare with labelings drawn at random."
+            f"There are {comb(n, n_true):.2g} labelings with {n_true} of {n} labels true; at most {MOST_LABELINGS:,} "
+            "can be enumerated. Exclude animals, or compare with random labelings."
         )
     chosen = np.array(list(combinations(range(n), n_true)), dtype=np.int64).reshape(-1, n_true)
     result = np.zeros((len(chosen), n), dtype=bool)
@@ -76,12 +76,12 @@ def labelings(n: int, n_true: int) -> Bool:
 
 
 def predict_left_out(points: Float, labels: Bool) -> Bool:
-    """Return the predictions (P, M) of each mouse under P labelings (P, M) of the others.
+    """Predict each mouse from the labels of the others, for each of P labelings (P, M); return the predictions (P, M).
 
     Parameters
     ----------
     points : (M, M, m)
-        points[i] are the coordinates of all mice as they look without mouse i.
+        points[i] are the coordinates of all mice, computed without mouse i.
     """
     n = len(points)
     result = np.zeros(labels.shape, dtype=bool)
@@ -89,7 +89,7 @@ def predict_left_out(points: Float, labels: Bool) -> Bool:
         others = np.arange(n) != i
         own = labels[:, others].astype(np.float64)
         n_true = own.sum(axis=1, keepdims=True)
-        with np.errstate(invalid="ignore"):  # a group of one has no mean: predict the other
+        with np.errstate(invalid="ignore"):  # without other members a group has no mean: predict the other group
             true = own @ points[i][others] / n_true
             false = (1.0 - own) @ points[i][others] / (n - 1.0 - n_true)
         distance = [np.sum((points[i][i] - centre) ** 2, axis=1) for centre in (false, true)]
@@ -98,14 +98,14 @@ def predict_left_out(points: Float, labels: Bool) -> Bool:
 
 
 def predict(name: str, points: ArrayLike, labels: ArrayLike, strata: ArrayLike | None = None) -> Prediction:
-    """Predict every mouse from the others, and compare with every other labeling.
+    """Predict the label of every mouse from the others, and compare the accuracy with that of all labelings.
 
     Parameters
     ----------
-    points : (M, m), or (M, M, m) where coordinates depend on who is left out
+    points : (M, m), or (M, M, m) if the coordinates depend on the mouse that is left out
     labels : (M,) bool
     strata : (M,), optional
-        Strata, such as the batch of each mouse.
+        Stratum of each mouse, such as its batch.
     """
     truth, given = two_groups(labels), np.asarray(points, dtype=np.float64)
     n = truth.size
@@ -131,9 +131,10 @@ def predict(name: str, points: ArrayLike, labels: ArrayLike, strata: ArrayLike |
 
 
 def compare(one: Prediction, other: Prediction) -> tuple[int, int, float]:
-    """Return how many mice only the one has right, how many only the other, and McNemar's exact two-sided p-value.
+    """Compare two predictors with McNemar's exact two-sided test.
 
-    The test assumes independent mice, which leave-one-out predictions are not quite.
+    Return the number of mice that only `one` predicts correctly, the number that only `other` predicts correctly, and
+    the p-value. The test assumes independent predictions; leave-one-out predictions are only approximately independent.
     """
     a, b = one.predicted == one.labels, other.predicted == other.labels
     only, less = int(np.sum(a & ~b)), int(np.sum(b & ~a))
@@ -141,18 +142,18 @@ def compare(one: Prediction, other: Prediction) -> tuple[int, int, float]:
 
 
 def rank_test(values: ArrayLike, labels: ArrayLike) -> tuple[float, float]:
-    """Return the chance that a labelled mouse has the larger value of two (AUC), and the exact two-sided p-value."""
+    """Return the AUC of one value per mouse, and the exact two-sided p-value of the Mann-Whitney test."""
     x, truth = np.asarray(values, dtype=np.float64), two_groups(labels)
     result = stats.mannwhitneyu(x[truth], x[~truth], method="exact")
     return float(result.statistic) / float(truth.sum() * (~truth).sum()), float(result.pvalue)
 
 
 def two_groups(labels: ArrayLike) -> Bool:
-    """Return labels (M,), which must contain both values."""
+    """Return the labels as booleans (M,); raise an error unless both values occur."""
     truth = np.asarray(labels, dtype=bool)
     if truth.all() or not truth.any():
         group = "none" if truth.size and not truth.any() else "all"
         raise InvalidParameter(
-            f"labels must name two groups; {group} of the {truth.size} are true. Add animals of the other group."
+            f"labels must contain both groups; {group} of the {truth.size} are true. Add animals of the other group."
         )
     return truth

@@ -1,4 +1,4 @@
-"""Recordings: bouts of mice in the labyrinth, read, checked, and cut into pieces of nearly equal length."""
+"""Recorded bouts of mice in the labyrinth: reading, validation, and cutting into pieces of nearly equal length."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ FEWEST_VISITS = 100
 
 @dataclass(frozen=True)
 class Recordings:
-    """Bouts in the order recorded.
+    """Bouts in the order in which they were recorded.
 
     Attributes
     ----------
     bouts : list of (n,) int
-        Nodes visited, from the first junction back to it; then the mouse went home.
+        Visited nodes. A bout starts and ends at the first junction, from which the mouse goes home.
     mouse : (B,)
         Mouse of each bout.
     restricted : dict
-        Whether a mouse was deprived of water, by mouse. No fit sees it.
+        Maps each mouse to True if it was water restricted. The fits do not use these labels.
     left_out : tuple of str
         Excluded mice.
     intents : list of (n + 1,) int, optional
-        The true intent at each state of each bout, where the mice are simulated.
+        True intent of each state of each bout, if the mice are simulated.
     """
 
     bouts: list[Int]
@@ -45,22 +45,22 @@ class Recordings:
 
     @property
     def mice(self) -> list[str]:
-        """The names of the mice, in order."""
+        """The sorted names of the mice."""
         return sorted(self.restricted)
 
     @property
     def labels(self) -> NDArray[np.bool_]:
-        """Return a mask of the `mice` that were deprived of water."""
+        """Boolean mask of the `mice` that were water restricted."""
         return np.array([self.restricted[mouse] for mouse in self.mice])
 
     @property
     def batches(self) -> NDArray[np.str_]:
-        """The first letter of each name of `mice`, which we take for the batch that the mouse came in."""
+        """The first letter of each name in `mice`, which is assumed to denote the batch."""
         return np.array([mouse[:1] for mouse in self.mice])
 
     @property
     def n_visits(self) -> int:
-        """Node visits in all."""
+        """Total number of node visits."""
         return int(sum(len(nodes) for nodes in self.bouts))
 
 
@@ -77,24 +77,26 @@ def read(folder: Path) -> Recordings:
             )
     mouse = np.array([row["mouse"] for row in rows])
     visits = {str(name): sum(len(bouts[i]) for i in np.flatnonzero(mouse == name)) for name in np.unique(mouse)}
-    stay = {name for name, n in visits.items() if n >= FEWEST_VISITS}
-    kept = [i for i in range(len(rows)) if mouse[i] in stay]
+    included = {name for name, n in visits.items() if n >= FEWEST_VISITS}
+    kept = [i for i in range(len(rows)) if mouse[i] in included]
     restricted = {str(mouse[i]): rows[i]["water_restricted"] == "1" for i in kept}
-    left_out = tuple(sorted(set(visits) - stay))
+    left_out = tuple(sorted(set(visits) - included))
     return Recordings([bouts[i] for i in kept], mouse[kept], restricted, left_out)
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Bouts cut into pieces: states of `maze.steps_mdp`, and where each comes from.
+    """Pieces of bouts as states of `maze.steps_mdp`, with the mouse, bout and time of each piece.
 
     Attributes
     ----------
     states : list of (m + 1,) int
-        m moves each, a dead end and back being one. The last state of a piece is the first of the next, so that every
-        move is in one piece.
-    mouse, bout, time : (N,)
-        Whose piece it is, which bout it is of, and when it begins: the share of that mouse's moves before it.
+        States of a piece with m moves; entering and leaving a dead end is one move. The last state of a piece is the
+        first state of the next piece, so every move is in exactly one piece.
+    mouse, bout : (N,)
+        Mouse and bout of each piece.
+    time : (N,)
+        Fraction of the mouse's moves that precede the piece.
     """
 
     states: list[Int]
@@ -108,12 +110,12 @@ class Pieces:
         return np.array([len(piece) - 1 for piece in self.states])
 
     def demos(self) -> ll.Demonstrations:
-        """Return the pieces for `limiirl`. They carry no label, and each may have an intent of its own."""
+        """Return the pieces as demonstrations without labels or groups, so that each has its own intent."""
         return ll.Demonstrations.from_lists(self.states)
 
 
 def spans(n: int, length: int) -> list[tuple[int, int]]:
-    """Cut n moves into the fewest parts of at most `length`, as equal as possible."""
+    """Split n moves into the smallest number of spans of at most `length` moves, as equal as possible."""
     ends = np.linspace(0, n, -(-n // length) + 1).round().astype(int).tolist()
     return list(pairwise(ends))
 
@@ -123,10 +125,10 @@ def cut(recordings: Recordings, length: int) -> Pieces:
     states, bout, time = [], [], []
     done = dict.fromkeys(recordings.mice, 0)
     for i, nodes in enumerate(recordings.bouts):
-        whole = maze.steps_of(nodes)
-        n = len(whole) - 1
+        steps = maze.steps_of(nodes)
+        n = len(steps) - 1
         for a, b in spans(n, length):
-            states.append(whole[a : b + 1])
+            states.append(steps[a : b + 1])
             bout.append(i)
             time.append(done[str(recordings.mouse[i])] + a)
         done[str(recordings.mouse[i])] += n

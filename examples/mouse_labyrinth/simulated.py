@@ -1,7 +1,7 @@
 """Simulated mice with three known intents, to run the study without recordings and to test recovery.
 
-A bout is to the water, to explore, or to linger at one place, and ends at home. Mice that are deprived
-of water visit the water port more often.
+The intent of a bout is to drink, to explore, or to linger in one area; every bout ends at home. Water-restricted mice
+visit the water port more often.
 """
 
 from __future__ import annotations
@@ -14,34 +14,35 @@ from examples.mouse_labyrinth import maze
 from examples.mouse_labyrinth.recordings import Recordings
 
 INTENTS = ("water", "explore", "linger")
-_LIKES: tuple[dict[str, float], ...] = (
+_REWARDS: tuple[dict[str, float], ...] = (
     {"water port": 4.0, "level 0": 1.0, "turn round": -4.0, "home": -2.0},
     {"level 6": 1.0, "outer wall": 0.5, "turn round": -1.0, "home": -2.0},
     {"level 5": 1.0, "turn round": 2.0, "branch to branch": -1.0, "home": -2.0},
 )
-# Reward at the end of every bout.
+# Rewards at the end of every bout, when the mouse returns home.
 _LEAVING = {"home": 12.0, "level 5": -1.0, "level 6": -2.0, "turn round": -2.0}
-# Probability of a bout for water by deprivation, and its spread over mice. Half of the other bouts explore.
+# Mean probability of a bout for water, by water restriction, and its standard deviation over mice. The other two
+# intents are equally likely.
 _THIRST, _SPREAD = {True: 0.6, False: 0.25}, 0.06
 # Range of the number of moves before a mouse goes home.
 _PATIENCE = (40, 120)
 
 
-def _theta(mdp: ll.MDP, likes: dict[str, float]) -> NDArray[np.float64]:
-    return np.array([likes.get(name, 0.0) for name in mdp.feature_names])
+def _theta(mdp: ll.MDP, rewards: dict[str, float]) -> NDArray[np.float64]:
+    return np.array([rewards.get(name, 0.0) for name in mdp.feature_names])
 
 
 def true_rewards(mdp: ll.MDP) -> ll.RewardEnsemble:
     """Return the rewards of `INTENTS`; the weights are equal."""
-    thetas = np.array([_theta(mdp, likes) for likes in _LIKES])
-    return ll.RewardEnsemble(np.full(len(_LIKES), 1.0 / len(_LIKES)), thetas)
+    thetas = np.array([_theta(mdp, rewards) for rewards in _REWARDS])
+    return ll.RewardEnsemble(np.full(len(_REWARDS), 1.0 / len(_REWARDS)), thetas)
 
 
 def simulate(gamma: float, n_mice: int = 8, n_bouts: int = 20, seed: int = 0) -> Recordings:
-    """Return recordings of mice, half of them thirsty, with the true intent of every state."""
+    """Simulate recordings of mice, half of them water restricted, with the true intent of every state."""
     rng, mdp = np.random.default_rng(seed), maze.steps_mdp(gamma)
     policies = [ll.MaxCausalEnt().policy(mdp, theta) for theta in [*true_rewards(mdp).thetas, _theta(mdp, _LEAVING)]]
-    # Where each action (S, A) leads; every move is certain.
+    # Successor of each state-action pair (S, A); transitions are deterministic.
     target = np.zeros((mdp.n_states, mdp.n_actions), dtype=np.int64)
     target[mdp.src, mdp.act] = mdp.dst
     bouts, intents, mouse, restricted = [], [], [], {}
@@ -61,9 +62,9 @@ def simulate(gamma: float, n_mice: int = 8, n_bouts: int = 20, seed: int = 0) ->
 def _bout(
     policies: list[NDArray[np.float64]], target: NDArray[np.int64], intent: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Return the states of a bout: an intent for a while, then home."""
+    """Return the states of a bout, which follows the rewards of an intent for a while and then goes home."""
     states, patience = [0], int(rng.integers(*_PATIENCE))
     while states[-1] != maze.HOME:
-        likely = policies[intent if len(states) < patience else -1][states[-1]]
-        states.append(int(target[states[-1], rng.choice(likely.size, p=likely)]))
+        policy = policies[intent if len(states) < patience else -1][states[-1]]
+        states.append(int(target[states[-1], rng.choice(policy.size, p=policy)]))
     return np.array(states)

@@ -39,8 +39,8 @@ class MaxCausalEnt(CausalModel):
     stop : {"anywhere", "terminal_or_max_length"}
         States in which a trajectory may end if `max_length` is finite.
     ridge : float
-        Coefficient of the penalty ``|theta|^2 / 2`` that is added to the negative mean log-likelihood. Positive by default,
-        because without a ridge or bounds theta diverges if the demonstrations are optimal.
+        Coefficient of the penalty ``|theta|^2 / 2`` that is added to the negative mean log-likelihood. Positive by
+        default, because without a ridge or bounds theta diverges if the demonstrations are optimal.
     ridge_per : {"demonstration", "step"}
         Unit of the mean log-likelihood that the ridge is relative to. With "step", the fit does not depend on how
         recordings are divided into demonstrations.

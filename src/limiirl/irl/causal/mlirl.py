@@ -33,8 +33,8 @@ class MLIRL(CausalModel):
     n_backups : int
         Number of Bellman backups, which defines the model if q="bv"; unused if q="hard".
     ridge : float
-        Coefficient of the penalty ``|theta|^2 / 2`` that is added to the negative mean log-likelihood. Positive by default,
-        because without a ridge or bounds theta diverges if the demonstrations are optimal.
+        Coefficient of the penalty ``|theta|^2 / 2`` that is added to the negative mean log-likelihood. Positive by
+        default, because without a ridge or bounds theta diverges if the demonstrations are optimal.
     ridge_per : {"demonstration", "step"}
         Unit of the mean log-likelihood that the ridge is relative to. With "step", the fit does not depend on how
         recordings are divided into demonstrations.
