@@ -426,8 +426,7 @@ class RoadNetwork:
             lists = ("class_names", "centre", "street_names")
             return cls(**(fields | {name: tuple(fields[name]) for name in lists}))
         except (KeyError, TypeError, ValueError) as error:
-            message = f"{path} is corrupted: {error!s:.300} Build the network again."
-            raise InvalidFile(message, parameter="path", value=str(path)) from error
+            raise InvalidFile.at(path, f"is corrupted: {error!s:.300} Build the network again.") from error
 
     @cached_property
     def _digest(self) -> str:

@@ -73,8 +73,7 @@ def normalise_rewards(
     driven = np.asarray(km, dtype=np.float64)
     check_groups(groups, given.shape[1])
     if driven.shape != given.shape[1:]:
-        message = f"km must have one entry per feature, {given.shape[1]}; got shape {driven.shape}."
-        raise InvalidParameter(message, parameter="km", value=driven.shape)
+        raise InvalidParameter.of("km", driven.shape, f"must have one entry per feature ({given.shape[1]})")
     level = np.zeros(len(given))
     for name, members in groups.items():
         if name in not_lengths:

@@ -82,7 +82,7 @@ class _OsmContents:
 
 def _read_xml(path: Source, contents: _OsmContents) -> None:
     def invalid(problem: str) -> InvalidFile:
-        return InvalidFile(f"{path} {problem} Download it again.", parameter="path", value=str(path))
+        return InvalidFile.at(path, f"{problem} Download it again.")
 
     try:
         with open_map(path) as stream:
@@ -131,7 +131,7 @@ def _read_pbf(path: Source, contents: _OsmContents) -> None:
         message = "Reading .osm.pbf requires osmium: pip install osmium. Or convert the map to .osm (XML)."
         raise BackendUnavailable(message) from error
     if not Path(path).is_file():
-        raise MissingFile(f"{path} does not exist.", parameter="path", value=str(path))
+        raise MissingFile.at(path, "does not exist.")
     kinds = {"n": "node", "w": "way", "r": "relation"}
     try:
         marked = osmium.filter.KeyFilter("highway", "type")
@@ -151,8 +151,7 @@ def _read_pbf(path: Source, contents: _OsmContents) -> None:
             contents.lat.append(item.location.lat if known else np.nan)
             contents.lon.append(item.location.lon if known else np.nan)
     except RuntimeError as error:
-        message = f"{path} is truncated or not a PBF file ({error!s:.200}). Download it again."
-        raise InvalidFile(message, parameter="path", value=str(path)) from error
+        raise InvalidFile.at(path, f"is truncated or not a PBF file ({error!s:.200}). Download it again.") from error
 
 
 Tags = Mapping[str, str]

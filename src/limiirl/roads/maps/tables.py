@@ -125,7 +125,7 @@ def open_map(path: Source) -> Iterator[BinaryIO]:
     """Open a file for reading bytes; decompress .gz and .bz2 files."""
     file = Path(path)
     if file.is_dir() or not file.exists():
-        raise MissingFile(f"{file} does not exist or is a folder.", parameter="path", value=str(file))
+        raise MissingFile.at(file, "does not exist or is a folder.")
     opener: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(file.suffix, open)
     with opener(file, "rb") as stream:
         yield stream

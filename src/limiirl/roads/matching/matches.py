@@ -169,8 +169,7 @@ class Matches:
                     words[name] = np.asarray(words[name], dtype=np.str_)
             return cls(**(words | arrays))
         except (KeyError, TypeError, ValueError, InvalidTrips) as error:
-            message = f"{path} is corrupted: {error!s:.300} Match the trips again."
-            raise InvalidFile(message, parameter="path", value=str(path)) from error
+            raise InvalidFile.at(path, f"is corrupted: {error!s:.300} Match the trips again.") from error
 
     @property
     def lengths(self) -> IntArray:

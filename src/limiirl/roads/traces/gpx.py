@@ -38,13 +38,11 @@ def read_gpx(path: Path) -> RawTrips:
                 names.append((track, segment))
     except _READ_ERRORS as error:
         if not counts:
-            message = f"{path} is truncated or not a GPX file ({error}). Copy or write it again."
-            raise InvalidFile(message, parameter="path", value=str(path)) from None
+            raise InvalidFile.at(path, f"is truncated or not a GPX file ({error}). Copy or write it again.") from None
         reason = f"the file is truncated or corrupted after {len(rows):,} points, which are kept ({error})"
         skipped.append(SkippedTrip(f"{path.name.partition('.')[0]}:rest", len(counts), reason, trip=False))
     if not counts:
-        message = f"{path} has no track segment (<trkseg> in a <trk>); routes and waypoints are not trips."
-        raise InvalidFile(message, parameter="path", value=str(path))
+        raise InvalidFile.at(path, "has no track segment (<trkseg> in a <trk>); routes and waypoints are not trips.")
     stem = path.name.partition(".")[0]
     lat, lon, times = np.array(rows, dtype=np.float64).reshape(-1, 3).T.copy()
     sizes = np.array(counts, dtype=np.int64)

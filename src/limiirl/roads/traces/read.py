@@ -96,8 +96,7 @@ def _list_files(path: Any) -> list[Path]:
         return [place]
     files = sorted(file for file in place.iterdir() if file.name.lower().endswith(_SUFFIXES))
     if not files:
-        message = f"{place} has no files of trips ({', '.join(_SUFFIXES)})."
-        raise InvalidFile(message, parameter="path", value=str(place))
+        raise InvalidFile.at(place, f"has no files of trips ({', '.join(_SUFFIXES)}).")
     return files
 
 
@@ -123,19 +122,16 @@ def _read(path: Path, columns: Mapping[str, str | None] | None) -> RawTrips:
         with path.open("rb") as handle:
             head = handle.read(512)
     except FileNotFoundError:
-        message = f"{path} does not exist. Pass a file or a folder of trips."
-        raise MissingFile(message, parameter="path", value=str(path)) from None
+        raise MissingFile.at(path, "does not exist. Pass a file or a folder of trips.") from None
     if head[:4] == b"PAR1":
         chosen = tables.choose_columns(tables.read_parquet_names(path), columns, path)
         return _from_batches(tables.read_parquet_batches(path, chosen), chosen, CellReader(path, chosen))
     if path.name.lower().endswith((".gpx", ".gpx.gz")) or head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<"):
         return read_gpx(path)
     if path.suffix.lower() == ".parquet":
-        message = f"{path} is truncated or not a parquet file. Copy it again."
-        raise InvalidFile(message, parameter="path", value=str(path))
+        raise InvalidFile.at(path, "is truncated or not a parquet file. Copy it again.")
     if not head:
-        message = f"{path} is empty. Check that it was written completely."
-        raise InvalidFile(message, parameter="path", value=str(path))
+        raise InvalidFile.at(path, "is empty. Check that it was written completely.")
     names = tables.read_csv_head(path)
     chosen = tables.choose_columns(names.names, columns, path)
     broken: list[tuple[int, str]] = []

@@ -135,8 +135,7 @@ def make_read_error(path: Path, error: Exception) -> Exception:
     if isinstance(error, OSError) and error.errno is not None:
         return error
     reason = str(error).partition("\n")[0].rstrip(".")[:200]
-    message = f"{path} is corrupted or truncated ({reason}). Copy or write it again."
-    return InvalidFile(message, parameter="path", value=str(path))
+    return InvalidFile.at(path, f"is corrupted or truncated ({reason}). Copy or write it again.")
 
 
 def _as_arrow(values: NDArray[Any]) -> Any:
@@ -181,21 +180,18 @@ def read_csv_head(path: Path) -> CsvHead:
     wide = head.startswith((b"\xff\xfe", b"\xfe\xff"))
     if not wide and b"\0" in head:
         reason = "it contains null bytes (binary data, or UTF-16 without a byte-order mark)"
-        message = f"{path} is not a text file: {reason}. Pass CSV in UTF-8, parquet or GPX."
-        raise InvalidFile(message, parameter="path", value=str(path))
+        raise InvalidFile.at(path, f"is not a text file: {reason}. Pass CSV in UTF-8, parquet or GPX.")
     if wide:
         line = re.split(r"[\r\n]", head[: len(head) // 2 * 2].decode("utf-16", errors="replace"), maxsplit=1)[0]
     else:
         line = _decode(re.split(rb"[\r\n]", bytes(head), maxsplit=1)[0])
     line = line.strip()
     if not line:
-        message = f"{path} or its first row is empty. Check that the file is complete."
-        raise InvalidFile(message, parameter="path", value=str(path))
+        raise InvalidFile.at(path, "or its first row is empty. Check that the file is complete.")
     try:
         rows = [next(csv.reader([line], delimiter=separator)) for separator in _SEPARATORS]
     except csv.Error as error:
-        message = f"{path} has no header row ({error}). Pass CSV in UTF-8, parquet or GPX."
-        raise InvalidFile(message, parameter="path", value=str(path)) from None
+        raise InvalidFile.at(path, f"has no header row ({error}). Pass CSV in UTF-8, parquet or GPX.") from None
     names = max(rows, key=len)
     return CsvHead(names, _SEPARATORS[rows.index(names)], "utf-16" if wide else "latin1")
 
