@@ -8,7 +8,7 @@ import pytest
 from limiirl import Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt
 from limiirl.errors import DegenerateIntentWarning, InvalidParameter
 from limiirl.irl.problem import make_problem
-from limiirl.mixture.init import candidates
+from limiirl.mixture.init import Starts
 from limiirl.worlds import ElementWorld
 from tests.oracles.mixture import crossings, walks
 
@@ -41,8 +41,8 @@ def test_best_separates_intents_that_kmeans_confuses():
 def test_best_clusters_a_given_embedding_only():
     ready = make_problem(MaxEnt(7), crossings(), DEMOS)
     points = np.asarray(LABELS, dtype=np.float64)[:, None]
-    assert [c.init for c in candidates(ready, points, with_gradients=False)] == ["kmeans", "gmm"]
-    assert len(candidates(ready, points, with_gradients=True)) == 3
+    assert [c.init for c in Starts("best", points, ready).candidates] == ["kmeans", "gmm"]
+    assert len(Starts("best", None, ready).candidates) == 3
     mix = start(MaxEnt(7, bounds=(-5, 5)), "best", embedding=points)
     np.testing.assert_allclose(np.sort(mix.history_[0].weights), np.sort(np.bincount(LABELS) / 80), atol=1e-6)
 

@@ -139,7 +139,7 @@ def test_at_least_two_e_steps_even_from_the_solution():
 
 
 def test_non_convergence_issues_a_warning_with_a_remedy():
-    with pytest.warns(ConvergenceWarning, match=r"EM stopped after 2 iterations; .* Raise max_iter"):
+    with pytest.warns(ConvergenceWarning, match=r"EM did not converge in 2 iterations: .* Raise max_iter"):
         mix = IntentMixture(2, IRL, init="random", random_state=0, max_iter=2).fit(MDP, DEMOS)
     assert not mix.converged_
     assert mix.n_iter_ == 2
@@ -173,7 +173,7 @@ def test_the_step_into_the_bounds_does_not_count_as_convergence():
 
 
 def test_stopping_during_annealing_issues_a_warning():
-    with pytest.warns(ConvergenceWarning, match=r"EM stopped after 3 iterations; its last step was annealed"):
+    with pytest.warns(ConvergenceWarning, match=r"EM did not converge in 3 iterations: .* \(event 'annealed'\)"):
         IntentMixture(2, IRL, "random", annealing=(100, 50), max_iter=3, random_state=0).fit(MDP, DEMOS)
 
 
@@ -223,7 +223,7 @@ def test_treatment_of_an_empty_intent(degenerate):
 def test_indistinct_intents_warn():
     # Nearly equal rewards assign nearly equal likelihoods, and EM with this tolerance stops there.
     start = RewardEnsemble([0.4, 0.6], [[0.5, 0.2, 0.1], [0.501, 0.2, 0.1]])
-    with pytest.warns(DegenerateIntentWarning, match="Intents 0 and 1 .* same likelihood"):
+    with pytest.warns(DegenerateIntentWarning, match="Intents 0 and 1 .* ratio of their likelihoods"):
         IntentMixture(2, IRL, init=start, resp_tol=0.05, max_iter=50).fit(MDP, DEMOS)
     with warnings.catch_warnings():
         warnings.simplefilter("error", DegenerateIntentWarning)
@@ -270,7 +270,7 @@ def test_progress_reports_every_iteration_of_every_start():
     seen = []
     mix = fit_mixture(n_init=2, init="random", progress=lambda *report: seen.append(report))
     best = int(np.argmax([restart.objective for restart in mix.restarts_]))
-    own = [report for report in seen if report[2].startswith(f"start {best + 1} of 2: ")]
+    own = [report for report in seen if report[2].startswith(f"initialisation {best + 1} of 2: ")]
     assert [done for done, _, _ in own] == [entry.iteration for entry in mix.history_]
     assert all(f"{entry.log_likelihood:.6f}" in text for entry, (_, _, text) in zip(mix.history_, own, strict=True))
     assert {total for _, total, _ in seen} == {mix.max_iter}

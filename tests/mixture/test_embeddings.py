@@ -10,8 +10,7 @@ from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, Si
 from limiirl.demos.agents import Agents
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, IdentifiabilityWarning, InvalidParameter
 from limiirl.irl.problem import make_problem
-from limiirl.mixture.embeddings import EMBEDDINGS, gradients, shares, whiten_scores
-from limiirl.mixture.init import embed
+from limiirl.mixture.init import EMBEDDINGS, compute_gradients, embed, normalise_counts, whiten_scores
 from limiirl.mixture.selection.select import select_intents
 from tests.helpers import raises
 from tests.oracles.mixture import crossings, walks
@@ -23,14 +22,14 @@ MODELS = [MaxEnt(max_length=7, bounds=(-5, 5), gtol=1e-9), MaxCausalEnt(bounds=(
 
 
 def test_shares_are_features_over_their_sum():
-    result = shares(make_problem(MODELS[0], MAP, DEMOS))
+    result = normalise_counts(make_problem(MODELS[0], MAP, DEMOS))
     for row, features in zip(result, DEMOS.features(MAP), strict=True):
         np.testing.assert_allclose(row, [x / sum(abs(features)) for x in features], rtol=1e-12)
 
 
 def test_shares_of_zero_features_are_zero():
     mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0.0], [-2.0]])
-    result = shares(make_problem(MODELS[0], mdp, Demonstrations.from_lists([[0], [0, 1]])))
+    result = normalise_counts(make_problem(MODELS[0], mdp, Demonstrations.from_lists([[0], [0, 1]])))
     np.testing.assert_array_equal(result, [[0.0], [-1.0]])
 
 
@@ -50,7 +49,7 @@ def test_gradients_are_whitened_differences_of_log_prob(irl, groups):
     means = np.array([scores[rows].mean(axis=0) for rows in members])
     # Distances between whitened points are Mahalanobis distances, independent of the axes.
     inverse = np.linalg.pinv(means.T @ means / len(means), rcond=1e-6, hermitian=True)
-    result = gradients(make_problem(irl, MAP, DEMOS, groups))
+    result = compute_gradients(make_problem(irl, MAP, DEMOS, groups))
     for i in (0, 3, 5):
         for j in range(len(means)):
             wanted = (means[i] - means[j]) @ inverse @ (means[i] - means[j])

@@ -21,6 +21,11 @@ RHO = np.array([0.5, 0.3, 0.2])
 GROUPS = np.array([2, 0, 0, 1, 2, 3, 3, 3, 4, 1, 0, 5])
 
 
+def observe(problem, rho, thetas):
+    """Return the observed information of all parameters."""
+    return information(problem, rho, thetas, np.ones(thetas.shape, dtype=bool))[0]
+
+
 def thetas_for(mdp: MDP, n_intents: int = 3) -> np.ndarray:
     return 0.7 * np.random.default_rng(3).normal(size=(n_intents, mdp.n_features))
 
@@ -88,7 +93,7 @@ def test_information_is_minus_the_second_derivative_of_the_log_likelihood(moves,
         return sum(unit_log_likelihoods(paths, units, x[:3], x[3:].reshape(thetas.shape), by_start))
 
     ready = make_problem(MaxEnt(4, condition=condition), mdp, as_demonstrations(paths, rows), groups)
-    result = information(ready, RHO, thetas)
+    result = observe(ready, RHO, thetas)
     np.testing.assert_allclose(result, -second_derivatives(value, flat(RHO, thetas)), rtol=1e-6, atol=2e-6)
     np.testing.assert_array_equal(result, result.T)
 
@@ -106,7 +111,7 @@ def test_unbounded_length():
         return float(np.log(np.exp(log_p) @ x[:2]).sum())
 
     rho = np.array([0.6, 0.4])
-    result = information(ready, rho, thetas)
+    result = observe(ready, rho, thetas)
     np.testing.assert_allclose(result, -second_derivatives(value, flat(rho, thetas)), rtol=1e-6, atol=2e-6)
 
 
@@ -116,7 +121,7 @@ def test_one_intent_has_n_times_the_covariance():
     theta = thetas_for(mdp, 1)
     ready = make_problem(MaxEnt(4, bounds=None), mdp, as_demonstrations(paths, draw(paths, 20)))
     covariance = paths.law(theta[0]).covariance()
-    np.testing.assert_allclose(information(ready, np.ones(1), theta)[1:, 1:], 20 * covariance, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(observe(ready, np.ones(1), theta)[1:, 1:], 20 * covariance, rtol=1e-9, atol=1e-9)
     result = standard_errors(ready, np.ones(1), theta)
     assert result.weights.tolist() == [0.0]
     assert result.n_free == 4
@@ -126,7 +131,7 @@ def test_a_ridge_adds_its_curvature():
     mdp = small_mdp()
     paths = Enumeration(mdp, 4)
     demos, thetas = as_demonstrations(paths, draw(paths)), thetas_for(mdp)
-    plain, ridged = (information(make_problem(MaxEnt(4, ridge=x), mdp, demos), RHO, thetas) for x in (0.0, 0.3))
+    plain, ridged = (observe(make_problem(MaxEnt(4, ridge=x), mdp, demos), RHO, thetas) for x in (0.0, 0.3))
     # The penalty is ridge / 2 N / K sum theta^2.
     added = np.diag(np.concatenate([np.zeros(3), np.full(12, 0.3 * 12 / 3)]))
     np.testing.assert_allclose(ridged - plain, added, rtol=0, atol=1e-10)
@@ -146,7 +151,7 @@ def test_unrecorded_actions_use_the_outer_product_of_scores(groups):
     )
     ready = make_problem(MaxEnt(4), mdp, demos, groups)
     assert not ready.observed.fixed
-    np.testing.assert_allclose(information(ready, RHO, thetas), each.T @ each, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(observe(ready, RHO, thetas), each.T @ each, rtol=1e-6, atol=1e-6)
 
 
 def test_a_model_with_fit_and_log_prob_uses_the_outer_product_of_scores():
@@ -159,7 +164,7 @@ def test_a_model_with_fit_and_log_prob_uses_the_outer_product_of_scores():
     )
     ready = make_problem(Plain(MaxEnt(4)), mdp, as_demonstrations(paths, rows), GROUPS)
     assert type(ready) is FitProblem
-    np.testing.assert_allclose(information(ready, RHO, thetas), each.T @ each, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(observe(ready, RHO, thetas), each.T @ each, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("groups", [None, GROUPS], ids=["alone", "grouped"])
@@ -171,11 +176,11 @@ def test_blocks_add_up_to_the_whole(kind, groups, monkeypatch):
     model = MaxEnt(4, condition="start" if kind == "start" else "none")
     ready = make_problem(Plain(model) if kind == "plain" else model, mdp, demos, groups)
     thetas = thetas_for(mdp)
-    whole = information(ready, RHO, thetas)
+    whole = observe(ready, RHO, thetas)
     monkeypatch.setattr(derivatives, "_BLOCK_BYTES", 5 * 8 * thetas.size)  # five units at a time
     sizes = [units.stop - units.start for units, _ in derivatives.scores(ready, thetas, np.ones((3, 4), bool)).blocks()]
     assert sizes == ([5, 5, 2] if groups is None else [5, 1])
-    np.testing.assert_allclose(information(ready, RHO, thetas), whole, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(observe(ready, RHO, thetas), whole, rtol=1e-8, atol=1e-8)
 
 
 def test_errors_do_not_depend_on_which_weight_is_eliminated():
@@ -250,7 +255,7 @@ def test_null_directions_are_marked_and_do_not_affect_other_errors(ridge):
         # The ridge makes the information regular: whatever is left out, the others are those of its whole inverse.
         free = np.zeros((8, 7))
         free[:2, 0], free[2:, 1:] = [1.0, -1.0], np.eye(6)
-        whole = np.linalg.inv(free.T @ information(ready, rho, split) @ free)
+        whole = np.linalg.inv(free.T @ observe(ready, rho, split) @ free)
         np.testing.assert_allclose(result.thetas[:, 0] ** 2, np.diag(whole)[[1, 4]], rtol=1e-8)
         np.testing.assert_allclose(result.weights**2, whole[[0, 0], [0, 0]], rtol=1e-8)
 

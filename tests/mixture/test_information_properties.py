@@ -17,6 +17,11 @@ SOME = cases(columns=(1, 3), max_length=4, scales=(0.3, 1.0), most_paths=150)
 SEEDS = st.integers(0, 2**32 - 1)
 
 
+def observe(problem, rho, thetas):
+    """Return the observed information of all parameters."""
+    return information(problem, rho, thetas, np.ones(thetas.shape, dtype=bool))[0]
+
+
 class Setting:
     """Demonstrations of a case, in groups or not, and a mixture that is no maximum of their likelihood."""
 
@@ -56,7 +61,7 @@ def test_information_is_the_curvature_of_the_likelihood_in_every_direction(case,
         each = unit_log_likelihoods(given_.paths, given_.units, moved[:K], thetas, condition == "start")
         return sum(each)
 
-    result = information(given_.make(condition=condition), given_.rho, given_.thetas)
+    result = observe(given_.make(condition=condition), given_.rho, given_.thetas)
     size = 1.0 + 10.0 * float(np.max(given_.paths.F**2, initial=0.0))
     curvature = second_derivatives(along, np.zeros(1), step=2e-3)[0, 0]
     np.testing.assert_allclose(v @ result @ v, -curvature, rtol=1e-5, atol=1e-6 * size)
@@ -69,11 +74,11 @@ def test_information_is_equivariant_and_proportional_to_the_data(case, seed, gro
     K, d = given_.thetas.shape
     order = np.random.default_rng(seed).permutation(K)
     where = np.concatenate([order, (K + order[:, None] * d + np.arange(d)).ravel()])
-    result = information(given_.make(), given_.rho, given_.thetas)
+    result = observe(given_.make(), given_.rho, given_.thetas)
     size = 1.0 + float(np.max(np.abs(result)))
-    permuted = information(given_.make(), given_.rho[order], given_.thetas[order])
+    permuted = observe(given_.make(), given_.rho[order], given_.thetas[order])
     np.testing.assert_allclose(permuted, result[np.ix_(where, where)], rtol=0, atol=1e-11 * size)
-    twice = information(given_.make(copies=2), given_.rho, given_.thetas)
+    twice = observe(given_.make(copies=2), given_.rho, given_.thetas)
     np.testing.assert_allclose(twice, 2.0 * result, rtol=0, atol=1e-11 * size)
 
 

@@ -322,6 +322,9 @@ def test_invalid_features_are_an_error_of_the_model():
         def features(self, mdp, demos):
             return np.full((len(demos), 2), np.nan)
 
+        def log_prob(self, mdp, thetas, demos):  # feature sums are then not sufficient, and `features` is called
+            return super().log_prob(mdp, thetas, demos)
+
     with raises(InvalidParameter, parameter="irl", index=0):
         IntentMixture(2, Short(7)).fit(MDP, DEMOS)
 

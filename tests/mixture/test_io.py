@@ -348,15 +348,15 @@ def rewrite(folder, **changes):
     [
         ({"format": "limiirl.mdp"}, "not a limiirl mixture"),
         ({"version": "1"}, "not a limiirl mixture"),
-        ({"version": 2, "limiirl": "9.1"}, "version 2 .*9.1"),
+        ({"version": 2, "limiirl": "9.1"}, "version 2, .* 9.1"),
         ({"files": {}}, "files"),
         ({"files": {"arrays.npz": "", "../secret": ""}}, "files"),
         ({"results": {}}, "'weights_'"),
         ({"parameters": {"n_clusters": 3}}, "n_clusters"),
         ({"irl_": {"name": "MaxEnt", "parameters": {"depth": 1}, "fitted": {}}}, "depth"),
-        ({"irl": {}}, "damaged"),
+        ({"irl": {}}, "corrupted"),
         ({"history": {"weights": {"ndarray": "x"}}}, "'ndarray'"),
-        ({"history": {"weights": {"array": "x", "float": "1"}}}, "damaged"),
+        ({"history": {"weights": {"array": "x", "float": "1"}}}, "corrupted"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

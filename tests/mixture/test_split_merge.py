@@ -10,7 +10,7 @@ from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, Re
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, InvalidParameter
 from limiirl.irl.problem import make_problem
 from limiirl.mixture.em import Settings, Solution, Start, run
-from limiirl.mixture.split_merge import cheapest_merger, moves, refine, split_in_two
+from limiirl.mixture.split_merge import cheapest_merger, propose_moves, refine, split_in_two
 from tests.helpers import raises
 from tests.oracles.mixture import crossings, walks
 
@@ -69,7 +69,7 @@ def test_a_move_that_gains_less_than_its_penalty_is_rejected(ridge):
     settings = Settings(max_iter=200, resp_tol=1e-5)
     result = run(ready, start, settings)
     assert result.converged
-    offered = moves(ready, result, settings)
+    offered = propose_moves(ready, result, settings)
     assert offered
     assert min(move.gain for move in offered) > 0.2
     assert refine(ready, result, settings) is result
@@ -104,7 +104,7 @@ def test_no_move_for_one_intent_or_one_point():
     assert fit_mixture(max_iter=0).history_[-1].iteration == 0
     same = Demonstrations.from_lists([[0, 6]] * 5)
     ready = make_problem(IRL, FORKS, same)
-    assert moves(ready, run(ready, Start(np.ones(2) / 2, BAD.thetas[:2]), Settings()), Settings()) == []
+    assert propose_moves(ready, run(ready, Start(np.ones(2) / 2, BAD.thetas[:2]), Settings()), Settings()) == []
 
 
 def test_a_global_maximum_is_unchanged():
@@ -112,7 +112,7 @@ def test_a_global_maximum_is_unchanged():
     ready = make_problem(MaxEnt(7, bounds=(-5, 5)), crossings(), demos)
     thetas = np.array([[0.5, 1.5, -0.5], [0.4, -0.5, 1.2]])
     result = run(ready, Start(np.array([0.6, 0.4]), thetas), Settings())
-    assert moves(ready, result, Settings()) == []  # none raises the likelihood
+    assert propose_moves(ready, result, Settings()) == []  # none raises the likelihood
     assert refine(ready, result, Settings()) is result
 
 
@@ -134,7 +134,7 @@ def test_the_cheapest_merger_equals_enumeration():
 def test_the_gain_of_a_move_is_exact():
     ready = make_problem(IRL, FORKS, WALKS)
     stuck = run(ready, Start(BAD.weights, BAD.thetas), Settings())
-    for move in moves(ready, stuck, Settings()):
+    for move in propose_moves(ready, stuck, Settings()):
         np.testing.assert_allclose(move.start.rho.sum(), 1.0, rtol=1e-12)
         log_p = ready.log_prob(move.start.thetas) + np.log(move.start.rho)
         reached = float(np.sum(np.logaddexp.reduce(log_p, axis=1)))

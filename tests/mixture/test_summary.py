@@ -37,7 +37,7 @@ def fit_mixture(groups=None, **parameters) -> IntentMixture:
 
 
 def row(text: str, name: str) -> str:
-    (result,) = [line for line in text.splitlines() if line.strip().startswith(name)]
+    (result,) = [line for line in text.splitlines() if line.strip().startswith(f"{name} ")]
     return re.sub(r"\s+", " ", result.strip())
 
 
@@ -71,9 +71,9 @@ def test_text_of_the_summary():
     assert row(text, "EM") == f"EM converged after {mix.n_iter_} iterations"
     assert row(text, "log-likelihood") == f"log-likelihood {mix.log_likelihood_:.4f} per demonstration"
     assert row(text, "BIC") == f"BIC {mix.bic(DEMOS):.1f}, with 5 free parameters"
-    assert row(text, "starts") == "starts 1, given"
+    assert row(text, "initialisations") == "initialisations 1, given"
     once = fit_mixture(init="kmeans", max_iter=0, random_state=0).summary()
-    assert row(str(once), "starts").startswith("starts 1; raise n_init")
+    assert row(str(once), "initialisations").startswith("initialisations 1; raise n_init")
     assert row(text, "intent") == "intent 0 intent 1"
     errors = mix.standard_errors()
     weights = [f"{100 * w:.1f} % ± {100 * e:.1f}" for w, e in zip(mix.weights_, errors.weights, strict=True)]
@@ -128,8 +128,8 @@ def test_marks_explain_missing_errors():
     text = str(mix.summary())
     assert row(text, "one") == "one 0 (bound)"
     assert row(text, "two") == "two -1 (not identified)"
-    assert "(bound) on a bound of the model" in text
-    assert "(not identified) has a component" in text
+    assert "(bound) the reward is on a bound of the model" in text
+    assert "(not identified) the reward has a component" in text
     assert "(flat)" not in text
     assert row(text, "EM") == "EM not run (max_iter=0): initial rewards"
 
@@ -148,7 +148,7 @@ def test_a_fit_that_did_not_converge_has_a_remedy():
     with pytest.warns(ConvergenceWarning):
         mix = fit_mixture(max_iter=2)
     text = row(str(mix.summary()), "EM")
-    assert text.startswith("EM not converged after 2 iterations: mean change of responsibilities ")
+    assert text.startswith("EM not converged after 2 iterations: mean change in responsibilities ")
     assert text.endswith("Raise max_iter or resp_tol.")
 
 
@@ -172,7 +172,7 @@ def test_restarts(distances, best, expected):
     mix = fit_mixture()
     mix.restarts_ = [Restart(-1.0, 3, True, TRUTH, x, b) for x, b in zip(distances, best, strict=True)]
     result = mix.summary()
-    assert row(str(result), "starts").startswith(f"starts {expected}")
+    assert row(str(result), "initialisations").startswith(f"initialisations {expected}")
     assert (result.n_starts, result.n_best) == (len(best), sum(best))
     np.testing.assert_array_equal(result.distances, distances)
 

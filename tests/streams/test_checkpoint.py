@@ -54,7 +54,7 @@ def test_device_and_memory_do_not_change_the_identity_of_a_fit(tmp_path, store):
 def test_a_fit_beyond_max_iter_is_returned_unchanged(tmp_path, store):
     place = tmp_path / "fit.npz"
     far = fit_streamed(fitting(max_iter=6), crossings(), store, checkpoint=place)
-    with pytest.warns(ConvergenceWarning, match="EM stopped after 6 iterations"):
+    with pytest.warns(ConvergenceWarning, match="EM did not converge in 6 iterations"):
         again = fit_streamed(fitting(max_iter=2), crossings(), store, checkpoint=place)
     assert (again.n_iter_, len(again.history_)) == (6, 7)
     np.testing.assert_array_equal(again.thetas_, far.thetas_)

@@ -1,7 +1,7 @@
-"""Expectation-maximisation of a mixture of intents, with the handling of empty components.
+"""Expectation-maximisation for a mixture of intents, including the treatment of empty components.
 
 Paper: section "The LiMIIRL algorithm". An M-step never lowers the expected log-likelihood, even if truncated, so the
-penalised likelihood is nondecreasing except at iterations with an `event` in the history.
+penalised likelihood is nondecreasing, except at iterations with an `event` in the history.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from limiirl.errors import DivergentPartition
 from limiirl.irl import EStep, FitProblem
 from limiirl.mixture.monitor import Callback, ConvergenceMonitor, Iteration
 
-# Floor on mixture weights; zero is absorbing under EM.
+# Lower bound on mixture weights: a weight of zero would remain zero under EM.
 SMALLEST_WEIGHT = 1e-8
-# Averages of features underflow for sizes below this value.
+# Smaller intents are not fitted, because averages of their features underflow.
 _UNDERFLOW = 1e-250
 # Maximum number of reseeds of empty intents per fit.
 _RESEEDS = 3
@@ -28,7 +28,7 @@ _RESEEDS = 3
 
 @dataclass(frozen=True)
 class Settings:
-    """Parameters of EM with the names of `IntentMixture`; `temperatures` is the annealing schedule."""
+    """Parameters of EM, named as in `IntentMixture`; `temperatures` is the annealing schedule."""
 
     max_iter: int = 100
     resp_tol: float = 1e-6
@@ -42,8 +42,8 @@ class Settings:
 class Start:
     """Initial weights and rewards, and the responsibilities (G, K) that they were computed from, if any.
 
-    `empty` are the intents without initial responsibilities, `warnings` the messages of the warnings that `fit` issues,
-    and `parameter` is the argument of `IntentMixture` that determined the rewards.
+    `empty` contains the intents without initial responsibilities, `warnings` the messages of the warnings that `fit`
+    issues, and `parameter` the name of the argument of `IntentMixture` that determined the rewards.
     """
 
     rho: FloatArray
@@ -58,7 +58,7 @@ class Start:
 class State:
     """State after an iteration from which EM can resume.
 
-    The next E-step overwrites `U`: copy it to retain it. `outside` is True if the rewards lie outside the bounds.
+    The next E-step overwrites `U`; copy it to retain it. `outside` is True if the rewards lie outside the bounds.
     """
 
     rho: FloatArray
@@ -113,7 +113,7 @@ class _Run:
         try:
             self.e_step = self.problem.e_step(self.rho, self.thetas, self.U, temperature)
         except DivergentPartition as error:
-            message = f"The initial rewards ({start.parameter}) have an infinite partition function: {error}"
+            message = f"The partition function is infinite for the initial rewards (see {start.parameter}): {error}"
             raise DivergentPartition(
                 message, parameter=start.parameter, value=error.value, index=error.index
             ) from error
@@ -131,7 +131,7 @@ class _Run:
         return State(self.rho, self.thetas, self.U, self.e_step, self.outside, self.reseeds_left, history)
 
     def temperature(self, iteration: int) -> float:
-        """Return the temperature of an iteration; 1 for the last one, so that the solution is not tempered."""
+        """Return the temperature of an iteration, which is 1 in the last one, so that the solution is not tempered."""
         schedule = self.settings.temperatures
         return schedule[iteration] if iteration < min(len(schedule), self.settings.max_iter) else 1.0
 
@@ -154,7 +154,8 @@ class _Run:
             event = "annealed"
         small = nearly_empty(sizes, self.n)
         if self.settings.degenerate == "reseed" and np.any(small) and self.reseeds_left:
-            k = self.reassign_worst(int(np.argmax(small)))
+            k = int(np.argmax(small))
+            self.reassign_worst(k)
             moments, sizes, event = self.problem.moments(self.U), self.U.sum(axis=0), f"reseeded {k}"
             small = nearly_empty(sizes, self.n)
         which = np.flatnonzero(sizes > _UNDERFLOW if self.settings.degenerate == "fit" else ~small)
@@ -166,14 +167,13 @@ class _Run:
         self.e_step = self.problem.e_step(self.rho, self.thetas, self.U, temperature)
         self.record(self.e_step.change, temperature, event, n_evaluations)
 
-    def reassign_worst(self, k: int) -> int:
+    def reassign_worst(self, k: int) -> None:
         """Assign the unit with the lowest likelihood to intent k."""
         self.reseeds_left -= 1
         log_p = self.problem.log_prob(self.thetas) + np.log(self.rho)
         worst = int(np.argmin(np.logaddexp.reduce(log_p, axis=1)))
         self.U[worst] = 0.0
         self.U[worst, k] = 1.0
-        return k
 
 
 def floor_weights(sizes: FloatArray, total: float) -> FloatArray:
@@ -206,8 +206,8 @@ def run(
 ) -> Solution:
     """Run EM until convergence or `max_iter`.
 
-    Resumed from a `State`, EM ends with the same bits as without interruption. `callback` is called with each
-    `Iteration`, and `keep` with the `State` after each iteration, including iteration 0.
+    A run resumed from a `State` is bit-identical to an uninterrupted run. `callback` is called with each `Iteration`,
+    and `keep` with the `State` after each iteration, including iteration 0.
     """
     monitor = ConvergenceMonitor(settings.max_iter, settings.resp_tol, settings.likelihood_tol, callback)
     em = _Run(problem, settings, monitor)

@@ -24,7 +24,7 @@ from limiirl.mixture.inference import FittedMixture
 from limiirl.mixture.init import check_choices, is_given
 from limiirl.mixture.monitor import report_iterations
 from limiirl.mixture.restarts import EMFromSeed, Restart, compare
-from limiirl.mixture.reward_init import equal_pair, indistinct_pair
+from limiirl.mixture.reward_init import find_equal_pair, find_indistinct_pair
 
 
 class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
@@ -40,25 +40,25 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     irl : model, optional
         Single-intent model, `MaxEnt()` by default. It is cloned, never modified.
     init : str, array, RewardEnsemble, clusterer or callable
-        "kmeans"; "gmm" (soft clusters); "best" (k-means, GMM and k-means on gradients are compared by their objective);
-        "random" (random responsibilities); "random_rewards" (the paper's baseline); labels (N,); responsibilities
-        (N, K); a `RewardEnsemble`; a scikit-learn clusterer; or a function of points (N, m), K and a Generator that
-        returns labels, responsibilities or a `RewardEnsemble`.
+        "kmeans"; "gmm" (soft clusters); "best" (k-means, GMM or k-means on gradients, whichever has the highest
+        objective); "random" (random responsibilities); "random_rewards" (the paper's baseline); labels (N,);
+        responsibilities (N, K); a `RewardEnsemble`; a scikit-learn clusterer; or a function of points (N, m), K and a
+        Generator that returns labels, responsibilities or a `RewardEnsemble`.
     reward_init : {"mle", "mean", "mean_clipped", "mean_ray"} or callable
-        Initial reward of a cluster: maximum likelihood; the centred mean features; these clipped to the bounds; or
-        these multiplied by the factor with the highest likelihood.
+        Initial reward of a cluster: the maximum likelihood estimate; the mean features of the cluster minus the overall
+        mean; the same, clipped to the bounds; or the same, multiplied by the factor that maximises the likelihood.
     embedding : {"shares", "gradients"}, (N, m) array or callable, optional
-        Points to cluster instead of feature counts: normalised feature counts, which do not depend on the length of a
-        trajectory; gradients of the likelihood; an array; or a function of (mdp, demos).
+        Points to cluster instead of feature counts: feature counts divided by their sum, which do not depend on the
+        length of a trajectory; gradients of the log-likelihood; an array; or a function of (mdp, demos).
     refine : {"split_merge"}, optional
         After EM, try moves that split one intent and merge two others; moves that raise the objective are accepted.
     n_init : int
-        Number of initialisations; the solution with the highest objective is kept. An `init` with given labels,
-        responsibilities or rewards is run once.
+        Number of initialisations; the solution with the highest objective is kept. EM is run only once if `init`
+        contains labels, responsibilities or rewards.
     max_iter : int
-        Maximum number of M-steps, also after each move of `refine`; 0 returns the initial ensemble.
+        Maximum number of M-steps, and again after each move of `refine`; with 0, the initial ensemble is the result.
     resp_tol : float
-        EM has converged when the mean absolute change of responsibilities is below this value (the paper's rule).
+        EM has converged when the mean absolute change in responsibilities is below this value (the paper's rule).
     likelihood_tol : float, optional
         EM has also converged when the objective increases by less than this value.
     max_evaluations : int, optional
@@ -72,7 +72,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     random_state : int, Generator, RandomState or None
         Seed of the clusterings and random initialisations; results are reproducible for an integer.
     progress : callable, optional
-        Called as ``progress(done, total, message)`` after every iteration; `history_` has the iterations.
+        Called as ``progress(done, total, message)`` after every iteration; `history_` records the iterations.
     verbose : bool
         Show a progress bar.
 
@@ -87,9 +87,9 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     groups_, group_responsibilities_ : (G,), (G, K)
         Names and posteriors of groups; None if `fit` was called without groups.
     log_likelihood_, objective_ : float
-        Mean log-likelihood per demonstration, or per group, and the same minus the model's penalty.
+        Mean log-likelihood per demonstration, or per group, without and with the model's penalty.
     history_ : list of Iteration
-        Likelihood, change of responsibilities and weights at each iteration of the best initialisation.
+        Likelihood, change in responsibilities, and weights at each iteration of the best initialisation.
     n_iter_, converged_ : int, bool
         Number of M-steps, and whether a stopping rule was met.
     restarts_ : list of Restart
@@ -160,8 +160,8 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
             Group of each demonstration, such as a driver, an animal or a recording (see `demos.groups`). All
             demonstrations of a group have the same intent, and mixture weights are fractions of groups.
         executor : limiirl.executors.Executor or concurrent.futures.Executor, optional
-            Runs the `n_init` initialisations in parallel. The result is the same, bit for bit. `progress` is called for
-            the iterations of an initialisation after its end.
+            Runs the `n_init` initialisations in parallel. The result is the same, bit for bit. `progress` is called
+            with the iterations of an initialisation after it has finished.
 
         Returns
         -------
@@ -220,50 +220,45 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         self.restarts_ = restarts
         self.irl_, self.mdp_ = irl, problem.mdp
         if problem.demos is None:
-            self.__dict__.pop("_problem", None)  # of an earlier fit
+            self.__dict__.pop("_problem", None)  # the problem of an earlier fit
         else:
             self._problem = problem
 
     def _warn(
         self, best: Solution, problem: FitProblem, messages: Iterable[str], initially_empty: Collection[int]
     ) -> None:
-        """Issue the warnings of the initialisation, then those of the solution."""
+        """Issue the warnings about the initialisation, then about the solution."""
         stacklevel = validate.caller_stacklevel()
         for message in messages:
             warnings.warn(message, DegenerateIntentWarning, stacklevel=stacklevel)
         n_units, streamed = len(problem.units), problem.demos is None
         empty = nearly_empty(best.sizes, n_units)
         small = [int(k) for k in np.flatnonzero(empty) if k not in initially_empty]
-        pair, what = equal_pair(best.thetas, ~empty), "have the same rewards"
+        pair, why = find_equal_pair(best.thetas, ~empty), "they have the same rewards"
         # At most one warning per cause; annealed responsibilities are similar even for distinct intents.
         if pair is None and not (small or streamed) and n_units > 1 and best.history[-1].event != "annealed":
-            pair, what = indistinct_pair(best.U, ~empty), "assign the same likelihood to every demonstration"
+            pair = find_indistinct_pair(best.U, ~empty)
+            why = f"the ratio of their likelihoods is the same for all {problem.units.noun}"
         if pair is not None and self.max_iter > 0:
-            warnings.warn(
-                f"Intents {pair[0]} and {pair[1]} are not separately identified: they {what}. Use fewer intents.",
-                DegenerateIntentWarning,
-                stacklevel=stacklevel,
-            )
+            message = f"Intents {pair[0]} and {pair[1]} are not separately identified: {why}. Use fewer intents."
+            warnings.warn(message, DegenerateIntentWarning, stacklevel=stacklevel)
         if small:
-            several = len(small) > 1
             listed = ", ".join(f"{k} (weight {best.rho[k]:.2g})" for k in small)
+            what = f"Intent {listed} is nearly empty; its reward is"
+            if len(small) > 1:
+                what = f"Intents {listed} are nearly empty; their rewards are"
             advice = "or another init" if streamed else "another init, or degenerate='reseed'"
-            warnings.warn(
-                f"Intent{'s' * several} {listed} {'are' if several else 'is'} nearly empty; rewards of nearly empty "
-                f"intents are unreliable. Use fewer intents, {advice}.",
-                DegenerateIntentWarning,
-                stacklevel=stacklevel,
-            )
+            message = f"{what} unreliable. Use fewer intents, {advice}."
+            warnings.warn(message, DegenerateIntentWarning, stacklevel=stacklevel)
         if not best.converged and self.max_iter > 0:
             last = best.history[-1]
-            still = f"the mean change of responsibilities is {last.change:.2g}, above resp_tol={self.resp_tol:g}"
-            why = f"its last step was {last.event}" if last.event else still
+            why = f"the mean change in responsibilities is {last.change:.2g}, above resp_tol={self.resp_tol:g}"
+            if last.event:
+                why = f"convergence is not tested after the last iteration (event '{last.event}')"
+            n = f"{best.n_iter} iteration" + ("" if best.n_iter == 1 else "s")
             more = "another random_state" if streamed else "a larger n_init"
-            warnings.warn(
-                f"EM stopped after {best.n_iter} iterations; {why}. Raise max_iter or resp_tol; {more} may help.",
-                ConvergenceWarning,
-                stacklevel=stacklevel,
-            )
+            message = f"EM did not converge in {n}: {why}. Raise max_iter or resp_tol; {more} may also help."
+            warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel)
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write a fitted mixture to a folder of JSON and npz files, atomically; `IntentMixture.load` reads it.

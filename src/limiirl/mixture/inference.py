@@ -13,7 +13,7 @@ from limiirl._typing import FloatArray
 from limiirl._validation import as_generator, check_count
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter
-from limiirl.irl import FitProblem, NextActions, anywhere, make_problem
+from limiirl.irl import FitProblem, NextActions, allow_cpu, make_problem
 from limiirl.kernels.e_step import e_step
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import restarts, validate
@@ -81,7 +81,7 @@ class FittedMixture(NoMetadataRouting):
         """Return the mean log-likelihood per demonstration, or per group."""
         values = self.score_samples(demos, groups, partial=partial)
         if values.size == 0:
-            raise InvalidDemos.of("demos", 0, "must have at least one demonstration for a mean log-likelihood")
+            raise InvalidDemos.of("demos", 0, "must contain at least one demonstration")
         return float(np.mean(values))
 
     def sample(self, n: int, seed: int | np.random.Generator | None = None) -> tuple[Demonstrations, NDArray[np.int64]]:
@@ -152,9 +152,8 @@ class FittedMixture(NoMetadataRouting):
         U = np.zeros(log_p.shape)
         result = e_step(np.ascontiguousarray(log_p), self.thetas_, np.empty(0), np.log(self.weights_), U)
         if result.bad_row >= 0:
-            message = (
-                f"{units.name(result.bad_row)} has zero likelihood under every intent. Check that it fits the MDP."
-            )
+            name = units.name(result.bad_row)
+            message = f"{name} has zero likelihood under every intent. Check that it is possible in the MDP."
             raise InvalidDemos(message, parameter="demos", index=result.bad_row)
         return U, np.asarray(np.logaddexp.reduce(log_p + np.log(self.weights_), axis=1))
 
@@ -182,7 +181,7 @@ class FittedMixture(NoMetadataRouting):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if "irl_" in state:  # an unfitted mixture keeps its device: it is being sent to a worker
-            state = state | {name: anywhere(state[name]) for name in ("irl", "irl_")}
+            state = state | {name: allow_cpu(state[name]) for name in ("irl", "irl_")}
         self._restore(state)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -275,7 +274,7 @@ class FittedMixture(NoMetadataRouting):
         return cast("FitProblem", problem)
 
     def _find_data(self, demos: Demonstrations | None, groups: ArrayLike | None) -> FitProblem | None:
-        """Return `_data`, or None if there are no data."""
+        """Return the result of `_data`, or None if there are no data."""
         validate.check_fitted(self)
         available = demos is not None or groups is not None or hasattr(self, "_problem")
         return self._data(demos, groups) if available else None

@@ -2,7 +2,7 @@ r"""Observed information of a mixture (Louis' identity), and standard errors fro
 
     I = sum_i [ sum_k u_ik B_ik - sum_k u_ik s_ik s_ik' + sbar_i sbar_i' ],     sbar_i = sum_k u_ik s_ik
 
-with s_ik and B_ik the gradient and minus the Hessian of log rho_k + log p_ik in (rho, thetas).
+where s_ik is the gradient and B_ik the negative Hessian of log rho_k + log p_ik with respect to (rho, thetas).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from limiirl.mixture.em import SMALLEST_WEIGHT, nearly_empty
 Block = tuple[slice, FloatArray]
 # Maximum size of a block of scores (block, K, d) in bytes.
 _BLOCK_BYTES = 32e6
-# Change of theta . F in a central difference; the truncation error is about its square, rounding 1e-15 divided by it.
+# Change in theta . F in a central difference. The truncation error is about its square, the rounding error about
+# 1e-15 divided by it.
 _STEP = 1e-4
 # Fractions of the step tried near the boundary of the domain, and the least distance to the boundary in steps. The
 # log-probability is nearly logarithmic there, so the error is about the square of the ratio of step to distance.
@@ -59,8 +60,8 @@ class ExactScores:
         K, d = self.thetas.shape
         expected, steps = np.empty((self.starts.size, K, d)), _steps(self.problem, d)
         for j in range(d):
-            move = steps[j] * np.eye(d)[j]
-            log_Z = self.problem.path_sums.log_partition_by_start(np.vstack([self.thetas + move, self.thetas - move]))
+            step = steps[j] * np.eye(d)[j]
+            log_Z = self.problem.path_sums.log_partition_by_start(np.vstack([self.thetas + step, self.thetas - step]))
             expected[:, :, j] = (log_Z[self.starts, :K] - log_Z[self.starts, K:]) / (2.0 * steps[j])
         return expected
 
@@ -72,7 +73,7 @@ class ExactScores:
             yield units, features[units, None, :] - np.asarray(self.counts[units] @ flat).reshape(-1, K, d)
 
     def curvature(self, U: FloatArray) -> FloatArray:
-        """Return -sum_i u_ik Hessian(log p_ik) (K, d, d), a covariance of features."""
+        """Return -sum_i u_ik Hessian(log p_ik) (K, d, d), which are covariances of features."""
         path_sums, weights = self.problem.path_sums, np.asarray(self.counts.T @ U)
         curvature = np.empty((U.shape[1], self.thetas.shape[1], self.thetas.shape[1]))
         for k, theta in enumerate(self.thetas):
@@ -86,7 +87,7 @@ class ExactScores:
 
 
 class DifferenceScores:
-    """Scores by central differences of `log_prob` for any model; 0 for parameters that are not `free` (K, d)."""
+    """Scores of any model by central differences of `log_prob`; 0 for parameters that are not `free` (K, d)."""
 
     def __init__(self, problem: FitProblem, thetas: FloatArray, free: BoolArray) -> None:
         self.problem, self.thetas, self.free = problem, thetas, free
@@ -96,33 +97,33 @@ class DifferenceScores:
         K, d = self.thetas.shape
         steps = _steps(self.problem, d)
         for units in _slices(len(self.problem.units), K * d):
-            part, scores = _part(self.problem, units), np.zeros((units.stop - units.start, K, d))
+            part, scores = _restrict(self.problem, units), np.zeros((units.stop - units.start, K, d))
             for j in range(d):
-                move = np.zeros((K, d))
-                move[:, j] = steps[j] * self.free[:, j]
-                scores[:, :, j] = self._difference(part, move) / (2.0 * steps[j])
+                step = np.zeros((K, d))
+                step[:, j] = steps[j] * self.free[:, j]
+                scores[:, :, j] = self._difference(part, step) / (2.0 * steps[j])
             yield units, scores
 
-    def _difference(self, part: FitProblem, move: FloatArray) -> FloatArray:
-        """Return log p(thetas + move) - log p(thetas - move) (b, K), extrapolated from a smaller move if necessary."""
-        low, high = np.array([self._ends(k, move) for k in range(len(self.thetas))]).T
+    def _difference(self, part: FitProblem, step: FloatArray) -> FloatArray:
+        """Return log p(thetas + step) - log p(thetas - step) (b, K), extrapolated from a smaller step if necessary."""
+        low, high = np.array([self._ends(k, step) for k in range(len(self.thetas))]).T
         with np.errstate(invalid="ignore"):  # -inf - -inf: impossible under this intent for every theta
-            rise = part.log_prob(self.thetas + high[:, None] * move) - part.log_prob(self.thetas + low[:, None] * move)
+            rise = part.log_prob(self.thetas + high[:, None] * step) - part.log_prob(self.thetas + low[:, None] * step)
         width = np.where(high > low, high - low, np.inf)
         return np.where(np.isfinite(rise), rise, 0.0) * 2.0 / width
 
-    def _ends(self, k: int, move: FloatArray) -> tuple[float, float]:
-        """Return the fractions of a move at which intent k is evaluated; one-sided or 0 at the boundary."""
-        theta, own = self.thetas[k : k + 1], move[k : k + 1]
+    def _ends(self, k: int, step: FloatArray) -> tuple[float, float]:
+        """Return the multiples of a step at which intent k is evaluated; one or both are 0 near the boundary."""
+        theta, own = self.thetas[k : k + 1], step[k : k + 1]
         for low, high in ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0)):
             for fraction in _FRACTIONS:
                 reach = _DISTANCE * fraction * own
-                if self.problem.finite(theta + high * reach) and self.problem.finite(theta - low * reach):
+                if self.problem.is_finite(theta + high * reach) and self.problem.is_finite(theta - low * reach):
                     return -low * fraction, high * fraction
         return 0.0, 0.0
 
     def curvature(self, U: FloatArray) -> None:
-        """Return None, since there are no second derivatives."""
+        """Return None, because second derivatives are not available."""
         del U
 
 
@@ -151,8 +152,8 @@ def _slices(n: int, width: int) -> Iterator[slice]:
     return (slice(lo, min(lo + size, n)) for lo in range(0, n, size))
 
 
-def _part(problem: FitProblem, which: slice) -> FitProblem:
-    """Return the problem restricted to a slice of units."""
+def _restrict(problem: FitProblem, which: slice) -> FitProblem:
+    """Restrict a problem to a slice of units."""
     units = problem.units
     if which == slice(0, len(units)):
         return problem
@@ -161,22 +162,22 @@ def _part(problem: FitProblem, which: slice) -> FitProblem:
     else:
         rows = np.flatnonzero((units.index >= which.start) & (units.index < which.stop))
         index = units.index[rows] - which.start
-    demos, some = problem.demos[rows], Groups(index, units.counts[which], units.names[which], units.each)
+    demos, selected = problem.demos[rows], Groups(index, units.counts[which], units.names[which], units.each)
     if isinstance(problem, MaxEntProblem):  # `make_problem` would resolve max_length again
-        return MaxEntProblem.from_demos(problem.model, problem.mdp, demos, some, problem.path_sums)
-    return FitProblem(problem.model, problem.mdp, demos, some)
+        return MaxEntProblem.from_demos(problem.model, problem.mdp, demos, selected, problem.path_sums)
+    return FitProblem(problem.model, problem.mdp, demos, selected)
 
 
-# Components of directions above this value involve the parameter.
+# A direction involves a parameter if its component exceeds this value.
 _INVOLVED = 1e-6
 # A parameter is unidentified if its component in the (orthonormal) null directions exceeds this value. With discount
 # 0.99, +1 per step and +100 at the end is a null direction, in which only the reward at the end has a large component.
 _UNIDENTIFIED = 0.1
-# Distance from a bound below which a reward counts as on it.
+# A reward within this distance of a bound is treated as on the bound.
 AT_BOUND = 1e-10
-# Components of null directions on bounds that count as zero.
+# Singular values of null directions, restricted to rewards on bounds, that are treated as zero.
 _ZERO = 1e-8
-# Relative information of a direction below which the likelihood is flat.
+# The likelihood is treated as flat in directions with less relative information.
 _FLAT = 1e-9
 
 
@@ -225,7 +226,7 @@ def standard_errors(problem: FitProblem, rho: FloatArray, thetas: FloatArray) ->
     """Return standard errors of mixture weights rho (K,) and rewards thetas (K, d) from the observed information."""
     free = free_parameters(problem.model, problem.mdp, rho, thetas, len(problem.units))
     moving = np.isin(free.status, ("ok", "not identified", "up to scale"))
-    observed, complete = _informations(problem, rho, thetas, moving)
+    observed, complete = information(problem, rho, thetas, moving)
     covariance, flat = _invert(free.basis.T @ observed @ free.basis, (free.basis**2).T @ complete)
     covariance = free.basis @ covariance @ free.basis.T
     on_flat = np.any(np.abs(free.basis[:, flat]) > _INVOLVED, axis=1)
@@ -237,20 +238,15 @@ def standard_errors(problem: FitProblem, rho: FloatArray, thetas: FloatArray) ->
     return StandardErrors(errors[:K], errors[K:].reshape(thetas.shape), status, covariance, free.n_free)
 
 
-def information(problem: FitProblem, rho: FloatArray, thetas: FloatArray, free: BoolArray | None = None) -> FloatArray:
-    """Return the observed information (K + K d, K + K d) of rho, then of thetas row by row (Louis 1982).
-
-    Weights are K independent parameters: restrict the matrix to changes that sum to 0. A ridge adds its curvature.
-    Without second derivatives the result is sum_i sbar_i sbar_i', which has the same expectation under the model. Rows
-    of rewards that are not `free` (K, d) may be 0.
-    """
-    return _informations(problem, rho, thetas, np.ones(thetas.shape, dtype=bool) if free is None else free)[0]
-
-
-def _informations(
+def information(
     problem: FitProblem, rho: FloatArray, thetas: FloatArray, free: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the observed information, and the diagonal of the complete-data information."""
+    """Return the observed information of rho, then of thetas row by row, and the diagonal of the complete information.
+
+    The matrix has K + K d rows. The weights count as K independent parameters: restrict the matrix to changes that sum
+    to 0. A ridge adds its curvature. Without second derivatives the result is sum_i sbar_i sbar_i', which has the same
+    expectation under the model. Rows of rewards that are not `free` (K, d) may be 0.
+    """
     K, d = thetas.shape
     U = np.zeros((len(problem.units), K))
     problem.e_step(rho, thetas, U)
@@ -284,9 +280,9 @@ def _penalty_curvature(problem: FitProblem, thetas: FloatArray) -> FloatArray:
     if here == 0.0 and problem.penalty(thetas + 1.0) == 0.0:
         return curvature
     for index in np.ndindex(*thetas.shape):
-        move = np.zeros(thetas.shape)
-        move[index] = 1.0
-        curvature[index] = problem.penalty(thetas + move) - 2.0 * here + problem.penalty(thetas - move)
+        step = np.zeros(thetas.shape)
+        step[index] = 1.0
+        curvature[index] = problem.penalty(thetas + step) - 2.0 * here + problem.penalty(thetas - step)
     return curvature
 
 
@@ -356,8 +352,8 @@ def _identify(null: FloatArray, inside: BoolArray) -> tuple[FloatArray, BoolArra
 def _invert(matrix: FloatArray, complete: FloatArray) -> tuple[FloatArray, BoolArray]:
     """Return the pseudo-inverse of an information matrix (m, m), and the mask (m,) of coordinates in flat directions.
 
-    Coordinates are scaled to unit information. Information far below `complete` (m,), that of the complete data, is
-    rounding error.
+    Coordinates are scaled to unit information. Values far below `complete` (m,), the information of the complete data,
+    are rounding errors.
     """
     diagonal = np.diag(matrix)
     scale = np.sqrt(np.where(diagonal > _FLAT * complete, diagonal, np.where(complete > 0.0, complete, 1.0)))

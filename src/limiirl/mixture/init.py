@@ -1,7 +1,7 @@
 """Initialisation of EM: clusters in feature space (the paper's warm start), random draws, or given values.
 
-Paper: section "The LiMIIRL algorithm". Labels are converted to responsibilities (G, K), from which
-`limiirl.mixture.reward_init` computes rewards. `init="best"` compares several clusterings by their objective.
+Paper: section "The LiMIIRL algorithm". Points (feature counts, or an embedding) are clustered, and labels are converted
+to responsibilities (G, K), from which `limiirl.mixture.reward_init` computes rewards.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from limiirl.irl import FitProblem
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import validate
 from limiirl.mixture.em import Settings, Start, run
-from limiirl.mixture.embeddings import EMBEDDINGS, check_embedding, gradients
+from limiirl.mixture.information import scores
 from limiirl.mixture.reward_init import check_reward_init, separate_equal, start_from
 
 Rng = np.random.Generator
@@ -85,8 +85,7 @@ def random_rewards(lower: FloatArray, upper: FloatArray, n_intents: int, rng: Rn
 
 
 CLUSTERINGS: dict[str, Clustering] = {"kmeans": kmeans, "gmm": gmm, "random": random_responsibilities}
-"""Clusterings by name."""
-# Clusterings after the first use one random start: the best of many would nearly always be the same.
+# After the first initialisation, a clustering uses one random start: the best of many would almost always be the same.
 _ONE_START: dict[str, Clustering] = {"kmeans": partial(kmeans, n_starts=1), "gmm": partial(gmm, n_starts=1)}
 
 
@@ -105,7 +104,9 @@ def check_choices(init: Any, embedding: Any, reward_init: Any = "mle") -> None:
     if isinstance(init, str) and init not in names:
         other = "labels, responsibilities, a RewardEnsemble, a clusterer or a function"
         raise InvalidParameter.of("init", init, f"must be one of {', '.join(names)}, or {other}")
-    check_embedding(embedding)
+    if isinstance(embedding, str) and embedding not in EMBEDDINGS:
+        rule = f"must be one of {', '.join(EMBEDDINGS)}, an array, or a function of (mdp, demos)"
+        raise InvalidParameter.of("embedding", embedding, rule)
     check_reward_init(reward_init)
 
 
@@ -124,16 +125,16 @@ def cluster(
             clusters = clustering(points, n_intents, rng)
     elif hasattr(init, "fit_predict") or hasattr(init, "predict_proba"):
         with one_thread():
-            clusters = _by_clusterer(init, points, n_intents, rng)
+            clusters = _run_clusterer(init, points, n_intents, rng)
     elif callable(init):
         clusters = init(points, n_intents, rng)
     else:
-        clusters = _per_unit(init, units)
+        clusters = _reduce_to_units(init, units)
     return clusters if isinstance(clusters, RewardEnsemble) else as_responsibilities(clusters, n_intents, units)
 
 
-def _by_clusterer(init: Any, points: FloatArray, n_intents: int, rng: Rng) -> Any:
-    """Return labels or responsibilities of a scikit-learn clusterer; its number of clusters and seed are set."""
+def _run_clusterer(init: Any, points: FloatArray, n_intents: int, rng: Rng) -> Any:
+    """Fit a copy of a scikit-learn clusterer with K clusters, and return its labels or responsibilities."""
     clusterer = clone(init)
     values = clusterer.get_params()  # includes the steps of a pipeline
     names = {name.rpartition("__")[2]: name for name in values}
@@ -146,7 +147,7 @@ def _by_clusterer(init: Any, points: FloatArray, n_intents: int, rng: Rng) -> An
     return clusterer.fit_predict(points)
 
 
-def _per_unit(init: Any, units: Groups) -> NDArray[Any]:
+def _reduce_to_units(init: Any, units: Groups) -> NDArray[Any]:
     """Return labels or responsibilities with one row per unit; rows per demonstration are reduced to rows per group."""
     try:
         given = np.asarray(init)
@@ -160,7 +161,7 @@ def _per_unit(init: Any, units: Groups) -> NDArray[Any]:
     if np.any(differs):
         i = int(np.argmax(differs.reshape(len(differs), -1).any(axis=1)))
         rule = f"must be the same for all demonstrations of {units.name(int(units.index[i]))}"
-        remedy = f"Pass one row for each of the {len(units)} groups, in sorted order."
+        remedy = f"Pass one row for each of the {len(units)} groups, in their sorted order."
         raise InvalidParameter.of("init", given[i].tolist(), rule, index=i, remedy=remedy)
     return np.asarray(given[first])
 
@@ -211,8 +212,53 @@ def _seed(rng: Rng) -> int:
     return int(rng.integers(2**31 - 1))
 
 
+# Directions with a smaller second moment, relative to the largest, are rounding errors.
+_FLAT = 1e-6
+# Maximum number of evaluations of the single-intent fit.
+_EVALUATIONS = 1000
+
+
+def normalise_counts(problem: FitProblem) -> FloatArray:
+    """Return the feature counts (G, m) divided by the sum of their absolute values.
+
+    Feature counts grow with the length of a trajectory, so k-means on them may separate lengths instead of intents.
+    """
+    features = problem.features()
+    total = np.abs(features).sum(axis=1, keepdims=True)
+    return np.asarray(features / np.where(total > 0.0, total, 1.0))
+
+
+def compute_gradients(problem: FitProblem) -> FloatArray:
+    """Return the whitened scores (G, r) of units at the reward of a single-intent fit (ADR 0012).
+
+    The score is the gradient of the unit's mean log-likelihood per demonstration. Whitening with sum_i s_i s_i' / G
+    makes it independent of the scale of the features.
+    """
+    pooled = np.ones((len(problem.units), 1))
+    limit = None if problem.initial_evaluations is None else _EVALUATIONS  # None: the model does not support a limit
+    theta = problem.m_step(problem.moments(pooled), None, np.arange(1), limit).thetas
+    blocks = [block[:, 0] for _, block in scores(problem, theta, np.ones(theta.shape, dtype=bool)).blocks()]
+    return whiten_scores(np.concatenate(blocks) / problem.units.counts[:, None])
+
+
+def whiten_scores(points: FloatArray) -> FloatArray:
+    """Return points (G, r) with identity second moments, without directions of zero variance."""
+    with one_thread():
+        sizes, directions = np.linalg.eigh(points.T @ points / len(points))
+        wide = sizes > _FLAT * max(sizes[-1], np.finfo(np.float64).tiny)
+        if not np.any(wide):
+            return np.zeros((len(points), 1))
+        return np.ascontiguousarray(points @ directions[:, wide] / np.sqrt(sizes[wide]))
+
+
+# Functions of a fit problem that return the points (G, m) to cluster.
+EMBEDDINGS: dict[str, Callable[[FitProblem], FloatArray]] = {
+    "shares": normalise_counts,
+    "gradients": compute_gradients,
+}
+
 BEST = "best"
-# Largest difference of responsibilities between clusterings that count as equal.
+# Clusterings are equal if their responsibilities differ by less.
 _SAME = 1e-3
 
 
@@ -223,21 +269,13 @@ class Candidate(NamedTuple):
     points: FloatArray
 
 
-def candidates(problem: FitProblem, points: FloatArray, *, with_gradients: bool) -> list[Candidate]:
-    """Return the candidates of "best": k-means and GMM on points (G, m), and k-means on gradients."""
-    tried = [Candidate("kmeans", points), Candidate("gmm", points)]
-    if with_gradients:
-        tried.append(Candidate("kmeans", gradients(problem)))
-    return tried
-
-
-def best_start(
-    problem: FitProblem, tried: list[Candidate], n_intents: int, reward_init: Any, rng: Rng, *, first: bool
+def choose_best(
+    problem: FitProblem, candidates: list[Candidate], n_intents: int, reward_init: Any, rng: Rng, *, first: bool
 ) -> Start:
-    """Return the candidate with the highest objective."""
+    """Return the initialisation with the highest objective among those of the candidates."""
     seen: list[FloatArray] = []
     best, highest, failed = None, -np.inf, None
-    for candidate in tried:
+    for candidate in candidates:
         U = cluster(candidate.init, candidate.points, n_intents, problem.units, rng, first=first)
         assert not isinstance(U, RewardEnsemble)  # k-means and GMM return clusters
         if any(_same(U, other) for other in seen):
@@ -276,7 +314,7 @@ def embed(embedding: Any, problem: FitProblem) -> FloatArray:
 
 
 class Starts:
-    """Initialisations of a fit problem by `init`; pass `n_parameters` (d) if the model does not determine it."""
+    """Initialisations of a fit problem by `init`; pass `n_parameters` (d) if the model does not specify it."""
 
     def __init__(self, init: Any, embedding: Any, problem: FitProblem, n_parameters: int | None = None) -> None:
         self.init, self.embedding, self.problem = init, embedding, problem
@@ -293,8 +331,12 @@ class Starts:
         return isinstance(self.init, str) and self.init == BEST
 
     @cached_property
-    def _tried(self) -> list[Candidate]:
-        return candidates(self.problem, self.points, with_gradients=self.embedding is None)
+    def candidates(self) -> list[Candidate]:
+        """The candidates of "best": k-means and GMM on the points, and k-means on gradients."""
+        listed = [Candidate("kmeans", self.points), Candidate("gmm", self.points)]
+        if self.embedding is None:
+            listed.append(Candidate("kmeans", compute_gradients(self.problem)))
+        return listed
 
     def guess(
         self, n_intents: int, rng: Rng, *, first: bool = True, order: NDArray[np.intp] | None = None
@@ -314,10 +356,10 @@ class Starts:
         return guess if isinstance(guess, RewardEnsemble) else guess[np.argsort(order)]
 
     def begin(self, n_intents: int, reward_init: Any, rng: Rng, *, first: bool = True) -> Start:
-        """Return the initial ensemble: a given one, or rewards computed by `reward_init` from responsibilities."""
+        """Return the initial ensemble, which is given or computed by `reward_init` from responsibilities."""
         problem = self.problem
         if self.seeks_best:
-            return best_start(problem, self._tried, n_intents, reward_init, rng, first=first)
+            return choose_best(problem, self.candidates, n_intents, reward_init, rng, first=first)
         guess = self.guess(n_intents, rng, first=first)
         if isinstance(guess, RewardEnsemble):
             validate.check_ensemble(guess, n_intents, problem)

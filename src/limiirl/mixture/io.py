@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from limiirl._io import atomic_write
 from limiirl._version import __version__
 from limiirl.errors import InvalidFile, InvalidParameter, LimiirlWarning
-from limiirl.irl import anywhere, model_class, model_name
+from limiirl.irl import allow_cpu, model_class, model_name
 from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.mixture import validate
 from limiirl.mixture.monitor import Iteration
@@ -49,8 +49,8 @@ class Writer:
     def __init__(self) -> None:
         self.arrays: Arrays = {}
 
-    def encode(self, value: Any, place: str) -> Any:
-        """Return JSON for a value; `place` is the name of its array. Raises `NotSerialisable`."""
+    def encode(self, value: Any, name: str) -> Any:
+        """Return JSON for a value; an array is stored under `name`. Raises `NotSerialisable`."""
         if isinstance(value, np.generic):
             value = value.item()
         if value is None or isinstance(value, bool | int | str):
@@ -58,42 +58,42 @@ class Writer:
         if isinstance(value, float):
             return value if math.isfinite(value) else {"float": str(value)}
         if isinstance(value, list | tuple):
-            listed = [self.encode(item, f"{place}.{i}") for i, item in enumerate(value)]
+            listed = [self.encode(item, f"{name}.{i}") for i, item in enumerate(value)]
             return listed if isinstance(value, list) else {"tuple": listed}
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-            return {"dict": {key: self.encode(item, f"{place}.{key}") for key, item in value.items()}}
+            return {"dict": {key: self.encode(item, f"{name}.{key}") for key, item in value.items()}}
         if isinstance(value, RewardEnsemble):
             arrays = (value.weights, value.thetas)
-            return {"ensemble": [self.encode(array, f"{place}.{i}") for i, array in enumerate(arrays)]}
-        return self._array(value, place)
+            return {"ensemble": [self.encode(array, f"{name}.{i}") for i, array in enumerate(arrays)]}
+        return self._array(value, name)
 
-    def _array(self, value: Any, place: str) -> dict[str, str]:
+    def _array(self, value: Any, name: str) -> dict[str, str]:
         array = np.asarray(value) if hasattr(value, "__array__") else np.empty(0, dtype=object)
         if array.dtype.kind not in _KINDS:
-            message = f"{place} cannot be serialised: a {type(value).__name__} has no JSON or npz form."
-            raise NotSerialisable(message, parameter=place, value=value)
-        self.arrays[place] = array
-        return {"array": place}
+            message = f"{name} cannot be serialised: a {type(value).__name__} has no JSON or npz form."
+            raise NotSerialisable(message, parameter=name, value=value)
+        self.arrays[name] = array
+        return {"array": name}
 
-    def model(self, model: Any, place: str) -> dict[str, Any]:
+    def model(self, model: Any, name: str) -> dict[str, Any]:
         """Return JSON for a single-intent model: its name, parameters and fitted attributes.
 
         Raises if a parameter cannot be serialised; fitted attributes that cannot be serialised are omitted.
         """
-        name, parameters, fitted = model_name(model), {}, {}
+        class_name, parameters, fitted = model_name(model), {}, {}
         for key, value in model.get_params(deep=False).items():
             try:
-                parameters[key] = self.encode(value, f"{place}.parameters.{key}")
+                parameters[key] = self.encode(value, f"{name}.parameters.{key}")
             except NotSerialisable:
-                message = f"{name}({key}=) cannot be serialised; use a string, a number or an array, not {value!r:.80}."
+                message = f"{class_name}({key}={value!r:.80}) cannot be serialised. Use a string, a number or an array."
                 raise InvalidParameter(message, parameter=key, value=value) from None
         for key, value in vars(model).items():
             if key.endswith("_") and not key.startswith("_"):
                 try:
-                    fitted[key] = self.encode(value, f"{place}.fitted.{key}")
+                    fitted[key] = self.encode(value, f"{name}.fitted.{key}")
                 except NotSerialisable:
                     continue  # such as the result object of the last fit
-        return {"name": name, "parameters": parameters, "fitted": fitted}
+        return {"name": class_name, "parameters": parameters, "fitted": fitted}
 
     def history(self, entries: list[Iteration]) -> dict[str, Any]:
         """Return JSON for iterations, one column per field."""
@@ -114,7 +114,7 @@ class Writer:
 
 
 def decode(written: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """Return the value of `Writer.encode`."""
+    """Return the value that `Writer.encode` serialised."""
     if isinstance(written, list):
         return [decode(item, arrays) for item in written]
     if not isinstance(written, dict):
@@ -135,7 +135,7 @@ def decode(written: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
 
 
 def decode_model(written: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """Return the model of `Writer.model`."""
+    """Return the model that `Writer.model` serialised."""
     parameters = {key: decode(value, arrays) for key, value in written["parameters"].items()}
     model = model_class(written["name"])(**parameters)
     for key, value in written["fitted"].items():
@@ -144,12 +144,12 @@ def decode_model(written: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) ->
 
 
 def decode_history(written: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> list[Iteration]:
-    """Return the iterations of `Writer.history`."""
+    """Return the iterations that `Writer.history` serialised."""
     return [Iteration(**row) for row in _rows(written, arrays)]
 
 
 def decode_restarts(written: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> list[Restart]:
-    """Return the restarts of `Writer.restarts`."""
+    """Return the restarts that `Writer.restarts` serialised."""
     rows = _rows(written, arrays)
     return [Restart(ensemble=RewardEnsemble(row.pop("weights"), row.pop("thetas")), **row) for row in rows]
 
@@ -185,8 +185,8 @@ def save(mixture: IntentMixture, folder: str | PathLike[str]) -> None:
     lost = [name for name in ("init", "reward_init", "embedding") if name in header["replaced"]]
     if lost:  # others, such as `progress`, do not affect the fit
         warnings.warn(
-            f"{', '.join(lost)} cannot be serialised; the loaded mixture has the fitted ensemble as init and defaults "
-            "for the others. Its predictions are the same.",
+            f"{', '.join(lost)} cannot be serialised. In the loaded mixture, such an init is replaced by the fitted "
+            "ensemble, and other parameters by their defaults. Predictions are not affected.",
             LimiirlWarning,
             stacklevel=validate.caller_stacklevel(),
         )
@@ -243,27 +243,25 @@ def _parameters(mixture: IntentMixture, writer: Writer) -> tuple[dict[str, Any],
 
 def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
     """Read a mixture that `save` wrote; see `IntentMixture.load`."""
-    place = Path(folder)
-    header = _header(place)
-    _check_files(place, header)
+    path = Path(folder)
+    header = _header(path)
+    _check_files(path, header)
     for key in ("irl", "irl_"):
-        _check_model(place, header.get(key))
-    mdp = MDP.load(place / _MDP) if _MDP in header["files"] else None
+        _check_model(path, header.get(key))
+    mdp = MDP.load(path / _MDP) if _MDP in header["files"] else None
     try:
-        with np.load(place / _ARRAYS, allow_pickle=False) as stored:
+        with np.load(path / _ARRAYS, allow_pickle=False) as stored:
             arrays = dict(stored)
         mixture = cls(**{name: decode(value, arrays) for name, value in header["parameters"].items()})
-        mixture.irl = None if header["irl"] is None else anywhere(decode_model(header["irl"], arrays))
+        mixture.irl = None if header["irl"] is None else allow_cpu(decode_model(header["irl"], arrays))
         for name in _RESULTS:
             setattr(mixture, name, decode(header["results"][name], arrays))
         mixture.history_ = decode_history(header["history"], arrays)
         mixture.restarts_ = decode_restarts(header["restarts"], arrays)
-        mixture.irl_, mixture.mdp_ = anywhere(decode_model(header["irl_"], arrays)), mdp
+        mixture.irl_, mixture.mdp_ = allow_cpu(decode_model(header["irl_"], arrays)), mdp
         RewardEnsemble(mixture.weights_, mixture.thetas_)  # checks shapes and weights
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        message = (
-            f"{place / _HEADER} is corrupted, or its classes have changed ({error!s:.300}). Save the mixture again."
-        )
+        message = f"{path / _HEADER} is corrupted, or a class has changed ({error!s:.300}). Save the mixture again."
         raise _invalid(message, folder) from error
     return mixture
 
@@ -285,9 +283,8 @@ def _header(folder: Path) -> dict[str, Any]:
         message = f"{path} has the unknown format version {header['version']}. Save the mixture again."
         raise _invalid(message, header["version"])
     if header["version"] > VERSION:
-        message = (
-            f"{folder} has format version {header['version']} of limiirl {header.get('limiirl')}. Upgrade limiirl."
-        )
+        version = f"{header['version']}, written by limiirl {header.get('limiirl')}"
+        message = f"{folder} has format version {version}; this limiirl reads version {VERSION}. Upgrade limiirl."
         raise _invalid(message, header["version"])
     return header
 
@@ -326,17 +323,18 @@ def check_target(folder: str | PathLike[str]) -> None:
     if not target.exists():
         return
     if not target.is_dir():
-        raise _invalid(f"{target} is a file; a mixture needs a folder. Pass another path.", target)
+        raise _invalid(f"{target} is a file; a mixture is saved to a folder. Pass another path.", target)
     names = {path.name for path in target.iterdir()}
     if not names:
         return
     foreign = sorted(names - {_HEADER, _ARRAYS, _MDP})
-    if foreign or _HEADER not in names or not _is_ours(target / _HEADER):
+    if foreign or _HEADER not in names or not _is_mixture(target / _HEADER):
         what = foreign[0] if foreign else "other files"
-        raise _invalid(f"{target} contains {what} and is not overwritten. Pass another folder, or remove it.", target)
+        message = f"{target} contains {what} and is not overwritten. Pass another folder, or remove this one."
+        raise _invalid(message, target)
 
 
-def _is_ours(path: Path) -> bool:
+def _is_mixture(path: Path) -> bool:
     try:
         header = json.loads(path.read_bytes())
     except ValueError:
@@ -349,7 +347,7 @@ def _sibling(target: Path) -> Path:
 
 
 def _put(scratch: Path, target: Path) -> None:
-    """Rename a complete folder to its target; a concurrent reader finds a complete folder or, briefly, none."""
+    """Move a complete folder to its target; a concurrent reader finds a complete folder or, for a moment, none."""
     if not target.exists():
         scratch.rename(target)
         return

@@ -23,7 +23,7 @@ class Iteration:
     objective : float
         Mean log-likelihood minus the model's penalty; nondecreasing except at an `event`.
     change : float
-        Mean over units of sum_k |u_ik - previous u_ik|. At iteration 0, the change from the initial clusters (the
+        Mean over units of ``sum_k |u_ik - previous u_ik|``. At iteration 0, the change from the initial clusters (the
         realised epsilon of Theorem 1); nan without clusters.
     weights : (K,)
     n_evaluations : int
@@ -85,7 +85,7 @@ def report_iterations(progress: Progress | None, start: int, n_starts: int, max_
     """Return a callback that reports each iteration of EM from initialisation `start` to `progress`."""
     if progress is None:
         return None
-    name = f"start {start + 1} of {n_starts}: " if n_starts > 1 else ""
+    name = f"initialisation {start + 1} of {n_starts}: " if n_starts > 1 else ""
 
     def report(entry: Iteration) -> None:
         change = "" if math.isnan(entry.change) else f", change {entry.change:.1e}"

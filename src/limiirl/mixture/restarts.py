@@ -45,10 +45,10 @@ def intent_order(mixture: IntentMixture, other: IntentMixture | RewardEnsemble) 
     theirs = np.asarray(other.thetas if isinstance(other, RewardEnsemble) else other.thetas_)
     if theirs.shape[1] != mixture.thetas_.shape[1]:
         raise InvalidParameter.of("other", theirs.shape[1], f"must have {mixture.thetas_.shape[1]} features")
-    behaviour = _behaviour(mixture, np.vstack([mixture.thetas_, theirs]))
-    spread = behaviour.std(axis=0)
-    varies = spread > 1e-12 * np.abs(behaviour).max(axis=0)
-    scaled = behaviour[:, varies] / spread[varies]
+    features = _compute_features(mixture, np.vstack([mixture.thetas_, theirs]))
+    spread = features.std(axis=0)
+    varies = spread > 1e-12 * np.abs(features).max(axis=0)
+    scaled = features[:, varies] / spread[varies]
     K = len(mixture.weights_)
     return assign_columns(cdist(scaled[K:], scaled[:K]))
 
@@ -58,8 +58,8 @@ def _same_demonstrations(one: Any, other: Any) -> bool:
     return mine is not None and theirs is not None and bool(mine.demos == theirs.demos)
 
 
-def _behaviour(mixture: Any, thetas: FloatArray) -> FloatArray:
-    """Return the expected features (n, d) of thetas (n, d), or `thetas` if they cannot be computed."""
+def _compute_features(mixture: Any, thetas: FloatArray) -> FloatArray:
+    """Return the expected features (n, d) of thetas (n, d), or `thetas` if these cannot be computed."""
     expected = getattr(mixture.irl_, "expected_features", None)
     if expected is not None:
         try:
@@ -108,7 +108,7 @@ def permute_intents(mixture: IntentMixture, order: IntArray) -> IntentMixture:
 
 
 Seed = np.random.SeedSequence
-# Objectives that differ by less (nats per unit) count as equal.
+# Largest difference of objectives (nats per unit) that count as equal.
 _SAME_OBJECTIVE = 1e-5
 
 
@@ -122,9 +122,10 @@ class Restart:
         Mean penalised log-likelihood.
     n_iter, converged, ensemble : int, bool, RewardEnsemble
     distance : float
-        Fraction of the units with another intent than in the best solution.
+        Mean total variation distance of the responsibilities from the best solution. For hard assignments, it is the
+        fraction of the units with another intent.
     best : bool
-        True if the objective equals the best one.
+        True if the objective is within 1e-5 nats of the best one.
     """
 
     objective: float
@@ -209,7 +210,7 @@ class EMFromSeed:
         return Outcome(solution, start.empty, start.warnings, model)
 
     def map(self, seeds: Sequence[Seed], progress: Progress | None, executor: Mapper | None) -> list[Outcome]:
-        """Run EM from all seeds; with an executor, iterations are reported after each run has ended."""
+        """Run EM from all seeds; with an executor, the iterations of a run are reported after it has ended."""
         max_iter = self.settings.max_iter
         callbacks = [report_iterations(progress, i, len(seeds), max_iter) for i in range(len(seeds))]
         if executor is None:

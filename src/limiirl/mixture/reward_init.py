@@ -18,9 +18,9 @@ from limiirl.irl import FitProblem, minimise_ray
 from limiirl.mixture.em import Start
 
 RewardInit = Callable[[FitProblem, FloatArray], FloatArray]
-# Relative difference below which rewards are the same.
+# Largest relative difference of rewards that count as equal.
 _SAME = 1e-9
-# Largest spread of the log-odds between two intents that counts as indistinct.
+# Largest range of the log-odds between two intents, over all units, for which the intents are indistinct.
 _INDISTINCT = 0.05
 # Relative size of the perturbation of equal rewards, and the number of attempts.
 _NOISE, _ATTEMPTS = 0.1, 10
@@ -48,7 +48,7 @@ def mean_clipped(problem: FitProblem, U: FloatArray) -> FloatArray:
 
 
 def mean_ray(problem: FitProblem, U: FloatArray) -> FloatArray:
-    """Return `mean` (K, d) times the factor that maximises the likelihood, which adapts to the features' units."""
+    """Return `mean` (K, d) with each row multiplied by the factor that maximises the likelihood."""
     direction = mean(problem, U)
     weights = U / U.sum(axis=0)
     thetas = np.zeros_like(direction)
@@ -64,7 +64,6 @@ def mean_ray(problem: FitProblem, U: FloatArray) -> FloatArray:
 
 
 REWARDS: dict[str, RewardInit] = {"mle": mle, "mean": mean, "mean_ray": mean_ray, "mean_clipped": mean_clipped}
-"""Reward initialisations by name."""
 
 
 def check_reward_init(reward_init: Any) -> RewardInit:
@@ -76,13 +75,13 @@ def check_reward_init(reward_init: Any) -> RewardInit:
 
 
 def start_from(problem: FitProblem, U: FloatArray, reward_init: Any, rng: np.random.Generator) -> Start:
-    """Return the initial ensemble for responsibilities (G, K); an empty cluster gets the rewards fitted to all data."""
+    """Return the initial ensemble for responsibilities (G, K); an empty cluster has the rewards of all data."""
     compute = check_reward_init(reward_init)
     sizes = U.sum(axis=0)
     empty = sizes == 0.0
     listed = ", ".join(map(str, np.flatnonzero(empty)))
     message = (
-        f"No {problem.units.noun} are initially assigned to intent {listed}: n_intents={len(sizes)} exceeds the "
+        f"No {problem.units.noun} are initially assigned to intent {listed}; n_intents={len(sizes)} may exceed the "
         "number of distinct labels or feature vectors. Use fewer intents."
     )
     given = _check_thetas(compute(problem, np.where(empty, 1.0, U)), len(sizes), problem)
@@ -94,18 +93,18 @@ def start_from(problem: FitProblem, U: FloatArray, reward_init: Any, rng: np.ran
 def separate_equal(
     thetas: FloatArray, counted: NDArray[np.bool_], problem: FitProblem, rng: np.random.Generator
 ) -> tuple[FloatArray, tuple[str, ...]]:
-    """Return rewards (K, d) and warnings; rewards are perturbed if two of the counted intents have equal ones."""
-    pair = equal_pair(thetas, counted)
+    """Perturb rewards (K, d) if two counted intents have equal rewards; return the rewards and the warnings."""
+    pair = find_equal_pair(thetas, counted)
     if pair is None or not np.any(np.ptp(problem.features(), axis=0) > 0):
         return thetas, ()
     message = (
-        f"Intents {pair[0]} and {pair[1]} have the same initial rewards, which EM would keep equal; random noise was "
-        "added. Pass distinct initial responsibilities or rewards, or init='kmeans'."
+        f"Intents {pair[0]} and {pair[1]} have the same initial rewards, and EM would not separate them; random noise "
+        "was added. Pass distinct initial responsibilities or rewards, or init='kmeans'."
     )
     noisy = thetas
     for _ in range(_ATTEMPTS):
         noisy = problem.project(thetas + _NOISE * (1.0 + np.abs(thetas)) * rng.normal(size=thetas.shape))
-        if equal_pair(noisy, counted) is None:
+        if find_equal_pair(noisy, counted) is None:
             break
     return noisy, (message,)
 
@@ -120,7 +119,7 @@ def _check_thetas(given: Any, n_intents: int, problem: FitProblem) -> FloatArray
     return thetas
 
 
-def equal_pair(thetas: FloatArray, counted: NDArray[np.bool_]) -> tuple[int, int] | None:
+def find_equal_pair(thetas: FloatArray, counted: NDArray[np.bool_]) -> tuple[int, int] | None:
     """Return a pair of counted intents with equal rewards, or None."""
     for k in np.flatnonzero(counted):
         for other in np.flatnonzero(counted[:k]):
@@ -129,8 +128,8 @@ def equal_pair(thetas: FloatArray, counted: NDArray[np.bool_]) -> tuple[int, int
     return None
 
 
-def indistinct_pair(U: FloatArray, counted: NDArray[np.bool_]) -> tuple[int, int] | None:
-    """Return a pair of counted intents with constant odds over all units, given responsibilities (n, K), or None."""
+def find_indistinct_pair(U: FloatArray, counted: NDArray[np.bool_]) -> tuple[int, int] | None:
+    """Return a pair of counted intents with the same odds for all units, given responsibilities (n, K), or None."""
     with np.errstate(divide="ignore", invalid="ignore"):
         log_U = np.log(U)
         for k in np.flatnonzero(counted):

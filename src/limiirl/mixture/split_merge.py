@@ -1,7 +1,7 @@
 """Split-and-merge moves out of local maxima of EM (after Ueda et al. 2000).
 
-A move splits one intent and merges two of the resulting K + 1 intents, those whose merger lowers the likelihood least;
-then EM continues. The move is accepted if the objective increases.
+A move splits one intent, and merges the two of the resulting K + 1 intents whose merger lowers the likelihood least.
+EM then continues, and the move is accepted if the objective increases.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray
 from limiirl.irl import FitProblem
 from limiirl.mixture.em import Settings, Solution, Start, nearly_empty, run
-from limiirl.mixture.embeddings import shares
+from limiirl.mixture.init import normalise_counts
 from limiirl.mixture.monitor import Callback, Iteration
 
 # Maximum number of accepted moves per fit, and of moves tried before one is accepted.
@@ -27,28 +27,28 @@ _TRIAL = 10
 # Least increase of the objective (nats per unit) of an accepted move.
 _LEAST_RISE = 1e-5
 _KMEANS_STARTS = 5
-# Least responsibility of a member, and the range below which points coincide.
+# Least responsibility of a member of an intent, and the range below which points coincide.
 _MEMBER, _APART = 1e-6, 1e-12
 
 
 class SplitMergeMove(NamedTuple):
-    """Split of one intent and merger of `gone` into `kept`, the gain in nats before EM, and the initial ensemble."""
+    """Split of one intent and merger of `removed` into `kept`, the gain in nats before EM, and the initial ensemble."""
 
     split: int
     kept: str
-    gone: str
+    removed: str
     gain: float
     start: Start
 
     def __str__(self) -> str:
-        return f"split {self.split}, merged {self.gone} into {self.kept}"
+        return f"split {self.split}, merged {self.removed} into {self.kept}"
 
 
 def refine(problem: FitProblem, solution: Solution, settings: Settings, callback: Callback | None = None) -> Solution:
     """Return the solution after all moves that raise the objective.
 
     Each accepted move is one entry of the history, followed by the iterations of EM after it. Intents are split by
-    clusters of normalised feature counts (`shares`), regardless of the `embedding`.
+    clusters of normalised feature counts, regardless of the `embedding`.
     """
     if len(solution.rho) < 2 or settings.max_iter == 0:
         return solution
@@ -64,7 +64,7 @@ def refine(problem: FitProblem, solution: Solution, settings: Settings, callback
 def _try_moves(problem: FitProblem, solution: Solution, settings: Settings) -> tuple[SplitMergeMove, Solution] | None:
     """Return the first move that raises the objective, and its solution."""
     trial = replace(settings, max_iter=min(_TRIAL, settings.max_iter))
-    for move in moves(problem, solution, settings)[:_TRIES]:
+    for move in propose_moves(problem, solution, settings)[:_TRIES]:
         reached = run(problem, move.start, trial)
         if reached.objective > solution.objective + _LEAST_RISE:
             return move, reached
@@ -96,13 +96,13 @@ def _continue(
     return replace(after, history=history)
 
 
-def moves(problem: FitProblem, solution: Solution, settings: Settings) -> list[SplitMergeMove]:
+def propose_moves(problem: FitProblem, solution: Solution, settings: Settings) -> list[SplitMergeMove]:
     """Return the moves that raise the likelihood before EM, at most one per split intent, in descending order of gain.
 
     The merged intent has the better of the two rewards.
     """
     K, empty = len(solution.rho), nearly_empty(solution.U.sum(axis=0), len(solution.U))
-    points = shares(problem)
+    points = normalise_counts(problem)
     halves = {k: split_in_two(points, solution.U[:, k], seed=k) for k in range(K) if not empty[k]}
     split = {k: parts for k, parts in halves.items() if parts is not None}
     if not split:
@@ -111,7 +111,7 @@ def moves(problem: FitProblem, solution: Solution, settings: Settings) -> list[S
     starts = problem.project(np.repeat(solution.thetas[list(split)], 2, axis=0))
     thetas = problem.m_step(problem.moments(U), starts, np.arange(U.shape[1]), settings.max_evaluations).thetas
     log_p, log_halves = problem.log_prob(solution.thetas), problem.log_prob(thetas)
-    made = []
+    proposals = []
     for j, k in enumerate(split):
         first, second = 2 * j, 2 * j + 1
         portion = U[:, [first, second]].sum(axis=0) / U[:, [first, second]].sum()
@@ -120,13 +120,14 @@ def moves(problem: FitProblem, solution: Solution, settings: Settings) -> list[S
         wide[:, k], rewards[k] = log_halves[:, first], thetas[first]
         rho = np.append(solution.rho, solution.rho[k] * portion[1])
         rho[k] *= portion[0]
-        log_likelihood, kept, gone = cheapest_merger(wide, rho, k)
+        log_likelihood, kept, removed = cheapest_merger(wide, rho, k)
         gain = log_likelihood - solution.log_likelihood * len(solution.U)
         if gain > 0.0:
-            rho[kept] += rho[gone]
-            rho[gone], rewards[gone] = rho[K], rewards[K]
-            made.append(SplitMergeMove(k, _name(kept, k, K), _name(gone, k, K), gain, Start(rho[:K], rewards[:K])))
-    return sorted(made, key=lambda move: -move.gain)
+            rho[kept] += rho[removed]
+            rho[removed], rewards[removed] = rho[K], rewards[K]
+            start = Start(rho[:K], rewards[:K])
+            proposals.append(SplitMergeMove(k, _name(kept, k, K), _name(removed, k, K), gain, start))
+    return sorted(proposals, key=lambda move: -move.gain)
 
 
 def _name(i: int, split: int, K: int) -> str:
@@ -139,7 +140,7 @@ def cheapest_merger(log_p: FloatArray, rho: FloatArray, split: int) -> tuple[flo
     `log_p` has shape (G, K + 1), `rho` (K + 1,). The `split` intent is not merged with the last one, its other half.
     """
     top = np.max(log_p, axis=1)
-    with np.errstate(invalid="ignore"):  # units of zero likelihood give nan, which is never best
+    with np.errstate(invalid="ignore"):  # nan for units of zero likelihood, which is never the best value
         p = np.exp(log_p - top[:, None])
     total, last = p @ rho, rho.size - 1
     best = (-np.inf, 0, last)
@@ -147,11 +148,11 @@ def cheapest_merger(log_p: FloatArray, rho: FloatArray, split: int) -> tuple[flo
         if (i, j) == (split, last):
             continue
         rest = np.maximum(total - rho[i] * p[:, i] - rho[j] * p[:, j], 0.0)
-        for kept, gone in ((i, j), (j, i)):
+        for kept, removed in ((i, j), (j, i)):
             with np.errstate(divide="ignore", invalid="ignore"):  # log 0: no other intent can generate the unit
                 value = float(np.sum(np.log(rest + (rho[i] + rho[j]) * p[:, kept]) + top))
             if value > best[0]:
-                best = (value, kept, gone)
+                best = (value, kept, removed)
     return best
 
 

@@ -25,16 +25,16 @@ from limiirl.mixture.init import is_given
 if TYPE_CHECKING:
     from limiirl.mixture.estimator import IntentMixture
 
-Row = tuple[str, list[tuple[str, str]]]  # a name and, per intent, a value and its error or status
+Row = tuple[str, list[tuple[str, str]]]  # a name, and a value with its error or status per intent
 # Largest number of rewards K d with standard errors: the information matrix has (K d)^2 entries.
 _MOST_PARAMETERS = 3000
 # Maximum number of rows and characters of the printed table.
 _MOST_ROWS, _WIDEST = 40, 100
 _MARKS = {
-    "bound": "on a bound of the model",
-    "not identified": "has a component in a direction that does not change the probability of any trajectory",
-    "up to scale": "only proportions are identified; rewards are scaled to sum to 1",
-    "empty": "nearly empty intent",
+    "bound": "the reward is on a bound of the model",
+    "not identified": "the reward has a component in a direction that does not change any trajectory's probability",
+    "up to scale": "only the proportions of rewards are identified; rewards are scaled to sum to 1",
+    "empty": "the intent is nearly empty",
     "flat": "the likelihood has no maximum: use fewer intents, more demonstrations or more iterations",
 }
 
@@ -55,9 +55,10 @@ class Summary:
         Sums of responsibilities, and numbers of units with each most probable intent.
     feature_names : tuple of str
     thetas, errors, status : (K, d)
-        Rewards, standard errors (nan if there is none), and "ok" or the reason (see `StandardErrors`).
+        Rewards, standard errors (nan if unavailable), and "ok" or the reason (see `StandardErrors`).
     n_starts, n_best, distances : int, int, (n_starts,)
-        Numbers of initialisations and of those with the best objective, and distances from the best (see `Restart`).
+        Number of initialisations, number of those that reached the best objective, and their distances from the best
+        solution (see `Restart`).
     estimator, spread : str
         Name of the estimator, and description of `errors`.
 
@@ -71,7 +72,7 @@ class Summary:
       model           MaxEnt(bounds=None, max_length=2), trajectories of up to 2 states that stop anywhere
       init            kmeans, rewards by mle
       EM              converged after 1 iteration
-      starts          1; raise n_init to compare several starts
+      initialisations 1; raise n_init to compare several
       log-likelihood  -0.5623 per demonstration
       BIC             5.9, with 1 free parameter
     <BLANKLINE>
@@ -144,7 +145,7 @@ class Summary:
         yield "model", self.model
         yield "init", self.init
         yield "EM", self.convergence
-        yield "starts", self.starts
+        yield "initialisations", self.starts
         yield "log-likelihood", f"{self.log_likelihood:.4f} per {self.unit[:-1]}"
         yield "BIC", f"{self.bic:.1f}, with {self.n_free} free parameter" + ("" if self.n_free == 1 else "s")
 
@@ -212,7 +213,7 @@ def evaluate(mixture: Any, problem: FitProblem | None) -> tuple[FloatArray, floa
     if problem is None:
         U: FloatArray | None = mixture.responsibilities_ if mixture.groups_ is None else mixture.group_responsibilities_
         if U is None:
-            message = "demos is required, because a mixture fitted to a stream has no responsibilities. Pass one shard."
+            message = "demos is required, because a mixture fitted to a stream has no responsibilities."
             raise InvalidParameter(message, parameter="demos")
         return U, mixture.log_likelihood_ * len(U)
     U = np.zeros((len(problem.units), len(mixture.weights_)))
@@ -220,7 +221,7 @@ def evaluate(mixture: Any, problem: FitProblem | None) -> tuple[FloatArray, floa
 
 
 def _unit(mixture: IntentMixture) -> str:
-    """Return the plural noun of a mixture's units; agents have no MDP."""
+    """Return the plural noun of the units; a mixture of agents has no MDP."""
     if mixture.groups_ is not None:
         return "groups"
     return "agents" if mixture.mdp_ is None else "demonstrations"
@@ -261,13 +262,13 @@ def _convergence(mixture: IntentMixture) -> str:
     if mixture.n_iter_ == 0:
         return "not run (max_iter=0): initial rewards"
     change = f"{mixture.history_[-1].change:.1e}"
-    return f"not converged after {n}: mean change of responsibilities {change}. Raise max_iter or resp_tol."
+    return f"not converged after {n}: mean change in responsibilities {change}. Raise max_iter or resp_tol."
 
 
 def _starts(mixture: IntentMixture, unit: str) -> str:
     starts = mixture.restarts_
     if len(starts) == 1:
-        return "1, given" if is_given(mixture.init) else "1; raise n_init to compare several starts"
+        return "1, given" if is_given(mixture.init) else "1; raise n_init to compare several"
     others = [start.distance for start in starts if not start.best]
     reached = f"{len(starts) - len(others)} of {len(starts)} reached the best solution"
     if not others:

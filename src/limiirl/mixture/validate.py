@@ -59,7 +59,7 @@ def _temperatures(annealing: Any) -> tuple[float, ...]:
             raise ValueError
         steps = np.arange(check_count(n, "annealing"))
     except (TypeError, ValueError):
-        rule = "must be None or (temperature, iterations), a number and an integer of at least 1"
+        rule = "must be None or (temperature, iterations), where both are at least 1"
         raise InvalidParameter.of("annealing", annealing, rule) from None
     return tuple((float(hottest) ** (1.0 - steps / steps.size)).tolist())
 
@@ -68,10 +68,9 @@ def check_irl(irl: Any) -> Any:
     """Return a single-intent model; raise unless it has the methods that EM calls."""
     if isinstance(irl, type):
         raise InvalidParameter.of("irl", irl, "must be an instance, not a class", remedy="Add parentheses.")
-    missing = [name for name in REQUIRED if not callable(getattr(irl, name, None))]
-    if missing:
-        rule = f"must have the methods {' and '.join(REQUIRED)}, see limiirl.testing.check_irl_model"
-        raise InvalidParameter.of("irl", irl, rule)
+    if not all(callable(getattr(irl, name, None)) for name in REQUIRED):
+        rule, remedy = f"must have the methods {' and '.join(REQUIRED)}", "See limiirl.testing.check_irl_model."
+        raise InvalidParameter.of("irl", irl, rule, remedy=remedy)
     return irl
 
 
@@ -130,9 +129,9 @@ def check_ensemble(given: RewardEnsemble, n_intents: int, problem: FitProblem) -
     """Raise unless an initial ensemble has K intents and the MDP's number of features."""
     if given.n_intents != n_intents:
         raise InvalidParameter.of("init", given.n_intents, f"must have n_intents={n_intents} intents")
-    wanted = problem.n_parameters
-    if wanted is not None and given.n_features != wanted:
-        raise InvalidParameter.of("init", given.n_features, f"must have the MDP's {wanted} features")
+    d = problem.n_parameters
+    if d is not None and given.n_features != d:
+        raise InvalidParameter.of("init", given.n_features, f"must have {d} features, like the MDP")
 
 
 def check_fitted(mixture: Any) -> None:
@@ -148,7 +147,7 @@ def training_demos(mixture: Any) -> Demonstrations | None:
 
 
 def check_intent(k: Any, n_intents: int, name: str = "k") -> int:
-    """Return the index of an intent."""
+    """Return the index of an intent as an int."""
     if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 0 <= k < n_intents:
         raise InvalidParameter.of(name, k, f"must be an integer from 0 to {n_intents - 1}")
     return int(k)

@@ -198,7 +198,7 @@ def test_a_sweep_never_lowers_the_bound():
     made = problem()
     states = [made.start(np.random.default_rng(3).dirichlet(np.ones(4), size=len(made.points)))]
     for _ in range(25):
-        states.append(made.expect(states[-1]))
+        states.append(made.update_responsibilities(states[-1]))
         states.append(made.update(states[-1]))
     bounds = np.array([state.bound for state in states])
     assert np.min(np.diff(bounds)) > -1e-9 * abs(bounds[0])

@@ -187,7 +187,7 @@ def test_stability_of_one_intent_is_nan_and_optional():
     assert np.isnan([row.stability for row in selection.rows]).all()
     assert np.isnan([row.held_out for row in selection.rows]).all()
     assert not {"stability", "held_out"} & set(selection.recommendations)
-    assert "without held-out likelihood" in selection.reason
+    assert "held-out likelihood is not available" in selection.reason
     assert np.isnan(select((1,)).rows[0].stability)
 
 
@@ -433,8 +433,8 @@ def test_bic_chooses_among_adequate_numbers():
     chosen, reason = explain(rows, recommend(rows, 4), "groups")
     assert chosen == 3
     assert reason == (
-        "3 intents, with the lowest BIC among the numbers with a held-out likelihood of groups within two standard "
-        "errors of the best (3): 2, 3 and 4. Other criteria recommend 1 (BIC), 2 (held-out likelihood), 4 (the "
+        "3 intents: the lowest BIC among 2, 3 and 4, whose held-out likelihood is within two standard errors of the "
+        "best (K = 3). Other criteria recommend 1 (BIC), 2 (held-out likelihood), 4 (the "
         "stick-breaking GMM)."
     )
 
@@ -443,7 +443,7 @@ def test_the_smallest_adequate_number_without_bic():
     rows = [row(1, 0.5, 0.1, np.nan), row(2, 0.02, 0.1, np.nan), row(3, 0.0, 0.0, np.nan)]
     chosen, reason = explain(rows, recommend(rows, None), "groups")
     assert chosen == 2
-    assert reason.startswith("2 intents, the smallest of the numbers with a held-out likelihood of groups")
+    assert reason.startswith("2 intents: the smallest of 2 and 3, whose held-out likelihood")
 
 
 def test_reason_names_the_criteria_that_agree():
@@ -451,8 +451,8 @@ def test_reason_names_the_criteria_that_agree():
     chosen, reason = explain(rows, recommend(rows, None), "demonstrations")
     assert chosen == 2
     assert reason == (
-        "2 intents, the only number with a held-out likelihood of demonstrations within two standard errors of the "
-        "best (2). Held-out likelihood and BIC agree."
+        "2 intents: the only number whose held-out likelihood is within two standard errors of the best (K = 2). "
+        "Held-out likelihood and BIC agree."
     )
 
 
@@ -462,7 +462,7 @@ def test_fits_with_nearly_empty_intents_are_not_recommended():
     assert selection == {"held_out": 2, "bic": 2}
     chosen, reason = explain(rows, selection, "demonstrations")
     assert chosen == 2
-    assert reason.startswith("2 intents, the only number without nearly empty intents")
+    assert reason.startswith("2 intents: the only number without nearly empty intents")
     assert reason.endswith("Fits with 3 intents have nearly empty intents.")
     # Without an adequate alternative it is recommended.
     worse = [row(1, 0.5, 0.1, 120.0), row(2, 0.5, 0.1, 100.0), row(3, 0.0, 0.0, 90.0, n_empty=1)]
@@ -488,7 +488,7 @@ def test_nearly_empty_intents_are_counted_in_the_row():
         ([row(1, 0.5, 0.1, 9.0), row(2, 0.0, 0.0, 8.0)], "the largest number tried"),
         ([row(1, 0.0, 0.0, 9.0, stability=0.5), row(2, 0.5, 0.1, 8.0)], "stability 0.50"),
         ([replace(row(1, 0.0, 0.0, 9.0), converged=False), row(2, 0.5, 0.1, 8.0)], "did not converge: raise max_iter"),
-        ([row(1, 0.0, 0.0, 9.0), replace(row(2, 0.5, 0.1, 8.0), log_likelihood=-11.0)], "fit better than 2"),
+        ([row(1, 0.0, 0.0, 9.0), replace(row(2, 0.5, 0.1, 8.0), log_likelihood=-11.0)], "2 intents are local optima"),
         ([row(1, 0.0, 0.0, 9.0), row(2, 0.5, 0.1, 8.0, error="fold 2: x")], "2 intents failed"),
     ],
 )
@@ -508,7 +508,7 @@ def test_without_held_out_scores_bic_decides_then_icl_then_aic():
     rows = [replace(row, aic=np.nan) for row in rows]
     chosen, reason = explain(rows[1:], recommend(rows[1:], None), "demonstrations")
     assert chosen == 2
-    assert "without any criterion" in reason
+    assert "no criterion is available" in reason
 
 
 # --- the stick-breaking mixture ---

@@ -38,9 +38,9 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
 
     The variational posterior consists of responsibilities, Beta stick-breaking weights, and one Gaussian per intent for
     its rewards. Coordinate ascent maximises the evidence lower bound, and intents are merged, deleted and split if that
-    raises the bound further. Each intent adds the divergence of its reward posterior from the prior. The result is
-    deterministic given `random_state`, and independent of the order of demonstrations except for `init="best"` and
-    functions.
+    raises the bound further. The bound contains the divergence of each reward posterior from the prior, a penalty per
+    intent. The result is deterministic given `random_state`, and independent of the order of demonstrations unless
+    `init` is "best" or a function.
 
     `standard_errors`, `bic`, `aic` and `icl` are computed at the posterior medians from the likelihood alone;
     `credible_intervals` and `bound_` include the prior.
@@ -69,7 +69,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     random_state : int, Generator, RandomState or None
         Seed of the initial clustering; everything else is deterministic.
     progress : callable, optional
-        Called as ``progress(done, None, message)`` after each step; `history_` has the steps.
+        Called as ``progress(done, None, message)`` after each step; `history_` records the steps.
     verbose : bool
         Show the progress.
 
@@ -83,11 +83,12 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     groups_, group_responsibilities_ : (G,), (G, K)
         Names and posteriors of groups; None if `fit` was called without groups.
     bound_ : float
-        Evidence lower bound of all demonstrations. Expectations over rewards are computed by cubature, with an error of
-        up to 0.25 nats per intent in ADR 0011 and 0 for log-likelihoods that are quadratic in the rewards.
+        Evidence lower bound of all demonstrations. Expectations over rewards are computed by cubature, which is exact
+        for log-likelihoods that are quadratic in the rewards; in ADR 0011, the error is up to 0.25 nats per intent.
     intent_posterior_ : dict of int to float
-        Probability of each number of intents visited by the search, computed from its best partition over all
-        relabellings. `bound_` is for a single labelling, so the most probable number may differ from `n_intents_`.
+        Posterior probability of each number of intents visited by the search, computed from the best partition with
+        that number. All labellings of the partition are counted, but `bound_` is for a single labelling, so the most
+        probable number may differ from `n_intents_`.
     expected_intents_ : float
         Mean of `intent_posterior_`.
     new_intent_weight_ : float
@@ -97,8 +98,6 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     history_ : list of SearchStep
     n_iter_, converged_ : int, bool
         Number of sweeps, excluding rejected moves, and whether the last sweep met `bound_tol`.
-    mixture_ : IntentMixture
-        The same weights and rewards as a fitted `IntentMixture`.
     irl_, mdp_ : model, MDP
         Fitted copy of `irl`, and the MDP.
 
@@ -169,12 +168,9 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         self.irl_ = irl
         self._store(result, problem, prior)
         if not result.converged:
-            warnings.warn(
-                f"The bound still increases by more than bound_tol={tol:g} nats per sweep after {max_iter} sweeps. "
-                "Raise max_iter or bound_tol.",
-                ConvergenceWarning,
-                stacklevel=validate.caller_stacklevel(),
-            )
+            what = f"the bound still increases by more than bound_tol={tol:g} nats per sweep"
+            message = f"Coordinate ascent did not converge in {max_iter} sweeps: {what}. Raise max_iter or bound_tol."
+            warnings.warn(message, ConvergenceWarning, stacklevel=validate.caller_stacklevel())
         return self
 
     def _start(self, starts: Starts, most: int) -> FloatArray:
@@ -182,7 +178,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         problem, rng = starts.problem, np.random.default_rng(validate.spawn_seeds(self.random_state, 1)[0])
         K = min(most, len(problem.units))
         if starts.seeks_best:
-            start = starts.begin(K, "mle", rng)  # surplus initial clusters are expected: no warnings
+            start = starts.begin(K, "mle", rng)  # empty initial clusters are expected: no warnings
             assert start.U is not None  # it comes from clusters
             return start.U
         if is_given(self.init):
@@ -279,12 +275,12 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
             status=np.full(self.thetas_.shape, "ok"),
             spread="half-width of the 68 % credible interval",
             init=f"{how}, {self.history_[0].n_intents} initial intents",
-            convergence=f"none; variational, {self.n_iter_} sweeps, {moves} move{'' if moves == 1 else 's'}, {status}",
+            convergence=f"not used; variational inference: {self.n_iter_} sweeps, {moves} moves, {status}",
             starts=f"1; evidence lower bound {self.bound_:.2f}",
         )
 
     def align_to(self, other: IntentMixture | RewardEnsemble) -> IntentMixture:
-        """Return an `IntentMixture` with the same intents, in the order of another's."""
+        """Return an `IntentMixture` with the same intents, in the order of the intents of `other`."""
         return self.mixture_.align_to(other)
 
     def save(self, folder: str | PathLike[str]) -> None:

@@ -2,9 +2,9 @@
 
 Expectations are computed with a cubature rule of degree 3 with 2 d + 1 nodes along the columns r_j of R (ADR 0011),
 
-    E f = f(m) + sum_j (f(m + sqrt(3) r_j) - 2 f(m) + f(m - sqrt(3) r_j)) / 6,  u ~ N(m, R R'),
+    E f = f(m) + sum_j (f(m + sqrt(3) r_j) - 2 f(m) + f(m - sqrt(3) r_j)) / 6,  u ~ N(m, R R').
 
-Its nodes also yield the mean gradient and curvature of a Newton step towards the optimal Gaussian.
+The nodes also yield the mean gradient and curvature of a Newton step towards the optimal Gaussian.
 """
 
 from __future__ import annotations
@@ -49,9 +49,7 @@ class RewardPrior:
         self._mass = np.where(low > 0.0, ndtr(-low) - self._above, ndtr(high) - self._below)
         if np.any(self._mass < _LEAST_MASS):
             j = int(np.argmin(self._mass))
-            message = (
-                f"prior_scale={scale:g} leaves no prior mass within the bounds of parameter {j}. Raise prior_scale."
-            )
+            message = f"prior_scale={scale:g} is too small: the bounds of parameter {j} have no prior mass. Raise it."
             raise InvalidParameter(message, parameter="prior_scale", value=scale, index=j)
 
     def theta(self, u: FloatArray) -> FloatArray:
@@ -79,7 +77,7 @@ class RewardPrior:
 Loss = Callable[[FloatArray, IndexArray], tuple[FloatArray, FloatArray]]
 # Reward vectors per evaluation; blocks are padded because `FinitePathSums` compiles kernels per number of columns.
 _COLUMNS = 16
-# Largest normal score; that of a bound is infinite.
+# Largest absolute value of a normal score; the score of a bound is infinite.
 _FARTHEST = 6.0
 # Step of central differences relative to the prior scale.
 _MOVE = 1e-5
@@ -106,12 +104,12 @@ def loss(problem: FitProblem, U: FloatArray, scale: float) -> Loss:
 def check_model(problem: FitProblem) -> None:
     """Raise for a model without a Gaussian posterior."""
     if isinstance(problem, SigmaProblem):
-        rule = "must not be SigmaGIRL, which identifies rewards up to scale only and has no Gaussian posterior"
+        rule = "must not be SigmaGIRL, which identifies rewards only up to scale and has no Gaussian posterior"
         raise InvalidParameter.of("irl", problem.model, rule, remedy="Use IntentMixture.")
 
 
 def blocks(problem: FitProblem, n: int) -> list[IndexArray]:
-    """Return the columns 0 to n - 1 in blocks; the last one is padded if the model compiles per block size."""
+    """Return the columns 0 to n - 1 in blocks; the last block is padded if kernels are compiled per block size."""
     compiled = isinstance(problem, MaxEntProblem) and isinstance(problem.path_sums, FinitePathSums)
     padded = -(-n // _COLUMNS) * _COLUMNS if compiled else n
     columns = np.minimum(np.arange(padded), n - 1)
@@ -123,7 +121,7 @@ def _sum_loss(problem: FitProblem, evaluate: Loss, counts: FloatArray) -> Loss:
 
     def total(thetas: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:
         n = len(which)
-        parts = [evaluate(thetas[some], which[some]) for some in blocks(problem, n)]
+        parts = [evaluate(thetas[block], which[block]) for block in blocks(problem, n)]
         values, gradients = (np.concatenate([part[i] for part in parts])[:n] for i in (0, 1))
         return values * counts[which], gradients * counts[which, None]
 
@@ -132,7 +130,7 @@ def _sum_loss(problem: FitProblem, evaluate: Loss, counts: FloatArray) -> Loss:
 
 def log_probs(problem: FitProblem, thetas: FloatArray) -> FloatArray:
     """Return log p (G, J) of the units under thetas (J, d); -inf where the partition function is infinite."""
-    parts = [_log_probs(problem, thetas[some]) for some in blocks(problem, len(thetas))]
+    parts = [_log_probs(problem, thetas[block]) for block in blocks(problem, len(thetas))]
     return np.hstack(parts)[:, : len(thetas)]
 
 
@@ -183,7 +181,8 @@ def _by_differences(
 
 
 _REACH = np.sqrt(3.0)
-# Floor on the posterior precision: at most twice the prior's width, also for likelihoods that are not concave.
+# Lower bound on the posterior precision: a posterior is at most twice as wide as the prior, even if the likelihood is
+# not concave.
 _LEAST_PRECISION = 0.25
 # Initial width of a posterior, at which the curvature is measured.
 _FIRST_WIDTH = 0.01
@@ -225,7 +224,7 @@ class RewardPosterior:
 
     @classmethod
     def concatenate(cls, parts: list[RewardPosterior]) -> RewardPosterior:
-        """Return the posteriors of all parts."""
+        """Concatenate posteriors of several intents."""
         return cls(np.concatenate([part.mean for part in parts]), np.concatenate([part.root for part in parts]))
 
     @classmethod

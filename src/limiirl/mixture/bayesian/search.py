@@ -16,7 +16,8 @@ from limiirl.mixture.bayesian.variational import VariationalPosterior, Variation
 from limiirl.mixture.em import nearly_empty
 
 Proposals = Callable[[VariationalProblem, VariationalPosterior], Iterator[VariationalPosterior]]
-# Proposals per move, the number of them improved by sweeps before they are rejected, and the number of sweeps.
+# Maximum number of proposals per move, how many of these are improved by sweeps before they are rejected, and how many
+# sweeps improve one of them.
 _PROPOSALS, _IMPROVED, _SWEEPS = 10, 2, 4
 # Newton steps towards the posterior of a merged intent.
 _STEPS = 10
@@ -31,7 +32,7 @@ _MEMBER = 0.5
 def merge(problem: VariationalProblem, state: VariationalPosterior) -> Iterator[VariationalPosterior]:
     """Yield posteriors with two intents merged, in descending order of the bound.
 
-    Candidates are the pairs of intents whose exchange lowers the likelihood of their members least.
+    Candidates are the pairs of intents with the lowest `_regret`.
     """
     pairs = sorted(combinations(range(state.n_intents), 2), key=lambda pair: _regret(state, *pair))[:_PROPOSALS]
     if not pairs:
@@ -69,7 +70,7 @@ def split(problem: VariationalProblem, state: VariationalPosterior) -> Iterator[
     if not cuts:
         return
     halves = [np.column_stack([state.U[:, k] * side, state.U[:, k] * ~side]) for k, side in cuts]
-    rewards, log_p = problem.fresh(np.hstack(halves))
+    rewards, log_p = problem.fit_rewards(np.hstack(halves))
     yield from _rank(
         _replace_intents(
             problem, state, (k,), halves[j], rewards[np.arange(2 * j, 2 * j + 2)], log_p[:, 2 * j : 2 * j + 2]
@@ -115,12 +116,12 @@ def _regret(state: VariationalPosterior, k: int, other: int) -> float:
 def _replace_intents(
     problem: VariationalProblem,
     state: VariationalPosterior,
-    gone: tuple[int, ...],
+    replaced: tuple[int, ...],
     U: FloatArray,
     rewards: RewardPosterior,
     log_p: FloatArray,
 ) -> VariationalPosterior:
-    rest = np.setdiff1d(np.arange(state.n_intents), gone)
+    rest = np.setdiff1d(np.arange(state.n_intents), replaced)
     return problem.state(
         np.hstack([state.U[:, rest], U]),
         RewardPosterior.concatenate([state.rewards[rest], rewards]),
@@ -162,11 +163,12 @@ def _cut(problem: VariationalProblem, state: VariationalPosterior, k: int) -> ND
     return np.asarray(along > 0.5 * (levels[best] + levels[best + 1]))
 
 
-# Sweeps after each move; the next move does not require a converged posterior.
+# Number of sweeps after each move; the next move does not require a converged posterior.
 _BETWEEN = 2
-# Sweeps for other numbers of intents than the best, and the gain in nats at which they end.
+# Maximum number of sweeps for numbers of intents other than the best, and the gain in nats below which they end.
 _OTHER_SWEEPS, _OTHER_GAIN = 10, 1e-2
-# Limits that are not reached in practice: about two moves per initial intent, and rarely one after convergence.
+# Limits that are not reached in practice: there are about two moves per initial intent, and rarely one after
+# convergence.
 _MOST_MOVES, _MOST_ROUNDS = 200, 20
 # Sweeps that gain fewer nats do not change which moves are accepted.
 _SAME = 1e-2
@@ -176,7 +178,7 @@ _SAME = 1e-2
 class SearchStep:
     """One entry of a search's history: "start", "sweep", or a move ("prune", "merge", "delete", "split").
 
-    The bound in nats is nondecreasing, except for ties, in which fewer intents are preferred.
+    The bound (in nats) is nondecreasing, except that fewer intents are preferred in a tie.
     """
 
     bound: float
@@ -264,7 +266,7 @@ def _update_evidence(evidence: dict[int, float], state: VariationalPosterior, *,
 def _visit_neighbours(
     problem: VariationalProblem, state: VariationalPosterior, max_intents: int, evidence: dict[int, float]
 ) -> None:
-    """Evaluate one more intent (by the best split) and all smaller numbers (by successive mergers)."""
+    """Update the evidence of one more intent (by the best split) and of all smaller numbers (by successive mergers)."""
     if state.n_intents < max_intents:
         for proposal in islice(split(problem, state), 1):
             _update_evidence(evidence, proposal)

@@ -55,7 +55,7 @@ class StickWeights:
 
     @property
     def log_labellings(self) -> float:
-        """Log-ratio of the probability of the partition (Chinese restaurant process) to that of one labelling.
+        """Log-ratio of the probabilities of the partition (Chinese restaurant process) and of one of its labellings.
 
         It is the sum of log((alpha + N_k + N_k+1 + ...) / N_k) over intents that are not nearly empty.
         """
@@ -89,7 +89,8 @@ def stick_posterior(sizes: FloatArray, concentration: Concentration) -> StickWei
         if abs(alpha - before) <= _CONVERGED * alpha:
             break
     log_alpha = float(digamma(posterior_shape)) - np.log(posterior_rate)
-    # E log p(z, v | alpha) - E log q(v): the exponents of v cancel, those of 1 - v differ by alpha's last change.
+    # E log p(z, v | alpha) - E log q(v): the exponents of v cancel; the exponents of 1 - v differ by the last change in
+    # alpha.
     bound = float(np.sum(log_alpha + (alpha + after - left) * log_rest + betaln(taken, left)))
     bound -= _gamma_divergence(posterior_shape, posterior_rate, shape, rate)
     return StickWeights(taken, left, alpha, bound)
@@ -101,10 +102,10 @@ def _gamma_divergence(a: float, b: float, shape: float, rate: float) -> float:
     return float(divergence)
 
 
-# Smaller intents are removed, which changes the bound by less than rounding.
+# Smaller intents are removed, which changes the bound by less than its rounding error.
 _EMPTY = 1e-12
-# Newton steps for new intents, and per sweep.
-_FRESH_STEPS, _STEPS = 20, 2
+# Maximum numbers of Newton steps for new intents, and per sweep.
+_FIRST_STEPS, _STEPS = 20, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,33 +150,32 @@ class VariationalProblem:
         bound = float(explained - np.sum(xlogy(U, U)) + weights.bound - np.sum(rewards.divergence))
         return VariationalPosterior(U, rewards, log_p, weights, bound)
 
-    def fresh(self, U: FloatArray) -> tuple[RewardPosterior, FloatArray]:
+    def fit_rewards(self, U: FloatArray) -> tuple[RewardPosterior, FloatArray]:
         """Return the posterior rewards for responsibilities (G, J) without zero columns, and E[log p] (G, J)."""
         objective = loss(self.fit_problem, U, self.prior.scale)
-        rewards = fit_posteriors(objective, self.prior, self.origin, U.shape[1], _FRESH_STEPS)
+        rewards = fit_posteriors(objective, self.prior, self.origin, U.shape[1], _FIRST_STEPS)
         return rewards, expected_log_prob(self.fit_problem, self.prior, rewards)
 
     def start(self, U: FloatArray) -> VariationalPosterior:
         """Return the initial posterior for responsibilities (G, K)."""
         U = np.ascontiguousarray(U[:, U.sum(axis=0) > _EMPTY])
-        return self.state(U, *self.fresh(U))
+        return self.state(U, *self.fit_rewards(U))
 
-    def expect(self, state: VariationalPosterior) -> VariationalPosterior:
+    def update_responsibilities(self, state: VariationalPosterior) -> VariationalPosterior:
         """Return the posterior with optimal responsibilities."""
         scores = state.log_p + state.stick_posterior.log_weights
         top = scores.max(axis=1)
         if not np.all(np.isfinite(top)):
             i = int(np.argmin(np.isfinite(top)))
-            message = (
-                f"{self.fit_problem.units.name(i)} has zero likelihood under every intent. Remove it or fix the MDP."
-            )
+            name = self.fit_problem.units.name(i)
+            message = f"{name} has zero likelihood under every intent. Check that it is possible in the MDP."
             raise InvalidDemos(message, parameter="demos", index=i)
         U = np.exp(scores - top[:, None])
         return self.state(U / U.sum(axis=1, keepdims=True), state.rewards, state.log_p)
 
     def update(self, state: VariationalPosterior) -> VariationalPosterior:
         """Return the posterior after one update of responsibilities, stick-breaking weights and rewards."""
-        state = self.expect(state)
+        state = self.update_responsibilities(state)
         objective = loss(self.fit_problem, state.U, self.prior.scale)
         rewards = improve(objective, self.prior, state.rewards, _STEPS)
         return self.state(state.U, rewards, expected_log_prob(self.fit_problem, self.prior, rewards))

@@ -1,4 +1,4 @@
-"""The fits of a selection of K: to all units, to the complement of each fold, and to resamples.
+"""Fits for the selection of K: to all units, to the complement of each fold, and to resamples.
 
 Folds and resamples are the same for every K; seeds depend only on K and the task.
 """
@@ -114,7 +114,7 @@ class SelectionProblem:
         check_choices(self.mixture.init, self.mixture.embedding, self.mixture.reward_init)
         init, n, noun = self.mixture.init, len(self.units), self.units.noun
         if is_given(init):
-            rule = "must be a name, a clusterer or a function, since numbers of intents and subsets of the data vary"
+            rule = "must be a name, a clusterer or a function, because fits have different numbers of intents and data"
             raise InvalidParameter.of("init", init, rule)
         for value, name in ((folds, "folds"), (resamples, "resamples")):
             if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0 or value == 1:
@@ -132,8 +132,8 @@ class SelectionProblem:
             smallest.append((left, f"a resample has {left} of {n} {noun}"))
         possible, why = min(smallest)
         if most > possible:
-            rule = f"must be at most {possible}, since {why}"
-            raise InvalidParameter.of("n_intents", most, rule, remedy="Use fewer, or pass folds=0 and resamples=0.")
+            rule, remedy = f"must be at most {possible}, because {why}", "Use fewer, or pass folds=0 and resamples=0."
+            raise InvalidParameter.of("n_intents", most, rule, remedy=remedy)
 
     def fit(self, task: RefitTask, chosen: BoolArray | None = None) -> IntentMixture:
         """Return the mixture fitted to the chosen units (G,), all by default."""
@@ -207,7 +207,7 @@ def resample_size(n: int) -> int:
 def agreement(labels: list[Any]) -> float:
     """Return the mean adjusted Rand index over pairs of labellings, or nan if there are no pairs.
 
-    Pairs of constant labellings are excluded, since their agreement is trivial.
+    Pairs of constant labellings are excluded, because their agreement is trivial.
     """
     pairs = [(a, b) for a, b in combinations(labels, 2) if np.unique(a).size > 1 or np.unique(b).size > 1]
     return float(np.mean([adjusted_rand_score(a, b) for a, b in pairs])) if pairs else float("nan")

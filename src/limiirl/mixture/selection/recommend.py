@@ -31,15 +31,16 @@ NAMES = {
 
 # Fallback criterion when there are no held-out scores.
 _OTHERWISE = {
-    "bic": "by BIC, without held-out likelihood",
-    "icl": "by ICL, without held-out likelihood and BIC",
-    "aic": "by AIC, without held-out likelihood and BIC",
+    "bic": "the lowest BIC, because held-out likelihood is not available",
+    "icl": "the lowest ICL, because held-out likelihood and BIC are not available",
+    "aic": "the lowest AIC, because held-out likelihood and BIC are not available",
 }
 # Adjusted Rand index below which labels depend on the sample.
 _STABLE = 0.8
-# Tolerance of ties: few intents are nearly always stable, so the largest of equally stable numbers is chosen.
+# Stabilities within this tolerance of the highest are tied. The largest tied number is chosen, because few intents are
+# nearly always stable.
 _AS_STABLE = 0.01
-# Nats below the mean log-likelihood of fewer intents at which a fit is a local optimum.
+# A fit is a local optimum if its mean log-likelihood is more than this many nats below a fit with fewer intents.
 _TRAPPED = 1e-4
 
 
@@ -55,11 +56,11 @@ class SelectionRow:
     held_out, held_out_se : float
         Mean cross-validated log-likelihood and its standard error.
     behind, behind_se : float
-        Difference of `held_out` from the best number of intents, and its standard error.
+        Amount by which `held_out` is below its best value, and the standard error of this difference.
     stability : float
         Mean adjusted Rand index between the labels of fits to resamples; nan for one intent.
     n_iter, converged, n_empty, warnings : int, bool, int, tuple of str
-        Of the fit to all data; `n_empty` is the number of nearly empty intents.
+        Results of the fit to all data; `n_empty` is the number of nearly empty intents.
     n_warnings, error : int, str
         Number of warnings of all fits, and the messages of failed fits.
     """
@@ -85,9 +86,9 @@ class SelectionRow:
 def compare_held_out(
     rows: Sequence[SelectionRow], scores: Mapping[int, FloatArray], blocks: NDArray[np.int64] | None = None
 ) -> list[SelectionRow]:
-    """Return rows with held-out means, differences and standard errors from log-likelihoods (G,) by number of intents.
+    """Add held-out means, differences and standard errors to rows, given log-likelihoods (G,) by number of intents.
 
-    Rows with nan scores (a failed fold) are unchanged. Standard errors are clustered by blocks (G,) if given.
+    Rows with nan scores (a failed fold) are unchanged. Standard errors are clustered by blocks (G,), if given.
     """
     known = {k: values for k, values in scores.items() if values.size and np.all(np.isfinite(values))}
     if not known:
@@ -158,8 +159,8 @@ def explain(rows: Sequence[SelectionRow], recommendations: Mapping[str, int], no
 
     `noun` is "demonstrations" or "groups".
     """
-    chosen, why = _choose(rows, recommendations, noun)
-    sentences = [f"{_intents(chosen)}, {why}."]
+    chosen, why = _choose(rows, recommendations)
+    sentences = [f"{_intents(chosen)}: {why}."]
     agree = [NAMES[name] for name, k in recommendations.items() if k == chosen]
     if len(agree) > 1:
         sentences.append(f"{_join(agree)} agree.")
@@ -170,25 +171,25 @@ def explain(rows: Sequence[SelectionRow], recommendations: Mapping[str, int], no
     return chosen, " ".join(_capital(sentence) for sentence in [*sentences, *_cautions(rows, chosen, noun)])
 
 
-def _choose(rows: Sequence[SelectionRow], recommendations: Mapping[str, int], noun: str) -> tuple[int, str]:
+def _choose(rows: Sequence[SelectionRow], recommendations: Mapping[str, int]) -> tuple[int, str]:
     """Return the recommended number of intents, and the rule behind it."""
     near = adequate(_without_empty(rows)) or adequate(rows)
     if near:
         best = next(row.n_intents for row in rows if row.behind == 0.0)
-        rule = f"held-out likelihood of {noun} within two standard errors of the best ({best})"
+        rule = f"whose held-out likelihood is within two standard errors of the best (K = {best})"
         if len(near) == 1:
             condition = " without nearly empty intents" if len(adequate(rows)) > 1 else ""
-            return near[0].n_intents, f"the only number{condition} with a {rule}"
-        alike = f"the numbers with a {rule}: {_join([str(row.n_intents) for row in near])}"
+            return near[0].n_intents, f"the only number{condition} {rule}"
+        alike = f"{_join([str(row.n_intents) for row in near])}, {rule}"
         priced = [(row.bic, row.n_intents) for row in near if np.isfinite(row.bic)]
         if priced:
-            return min(priced)[1], f"with the lowest BIC among {alike}"
+            return min(priced)[1], f"the lowest BIC among {alike}"
         return near[0].n_intents, f"the smallest of {alike}"
     for name, why in _OTHERWISE.items():
         if name in recommendations:
             return recommendations[name], why
     fitted = min(row.n_intents for row in rows if np.isfinite(row.log_likelihood))
-    return fitted, "the smallest number that could be fitted, without any criterion"
+    return fitted, "the smallest number that could be fitted, because no criterion is available"
 
 
 def _cautions(rows: Sequence[SelectionRow], chosen: int, noun: str) -> list[str]:
@@ -199,7 +200,7 @@ def _cautions(rows: Sequence[SelectionRow], chosen: int, noun: str) -> list[str]
         cautions.append("It is the largest number tried: try larger ones.")
     if own.stability < _STABLE:
         cautions.append(
-            f"The labels of {noun} depend on the sample (stability {own.stability:.2f}): do not rely on single labels."
+            f"Labels of {noun} depend on the sample (stability {own.stability:.2f}): do not rely on individual labels."
         )
     if np.isfinite(own.log_likelihood) and not own.converged:
         cautions.append("Its fit did not converge: raise max_iter.")
@@ -208,7 +209,9 @@ def _cautions(rows: Sequence[SelectionRow], chosen: int, noun: str) -> list[str]
         cautions.append(f"Fits with {_join(empty)} intents have nearly empty intents.")
     caught = [str(row.n_intents) for row in find_local_optima(rows)]
     if caught:
-        cautions.append(f"Fewer intents fit better than {_join(caught)}, which indicates local optima: raise n_init.")
+        cautions.append(
+            f"Fits with {_join(caught)} intents are local optima, since fewer intents fit better: raise n_init."
+        )
     failed = [str(row.n_intents) for row in rows if row.error]
     if failed:
         cautions.append(f"Fits with {_join(failed)} intents failed; see `error` of their rows.")
@@ -246,7 +249,7 @@ _NO_SPREAD = 1e-8
 
 
 def whiten(points: FloatArray) -> FloatArray:
-    """Return points (G, r) with mean 0 and identity covariance, r the rank of the centred points (G, m)."""
+    """Return points (G, r) with mean 0 and identity covariance, where r is the rank of the centred points (G, m)."""
     scaled = standardise(points)
     if scaled.shape[1] == 0:
         return scaled

@@ -177,7 +177,7 @@ def select_intents(  # noqa: PLR0913 (the data, and independent options with def
     folds : int
         Number of cross-validation folds; 0 disables cross-validation.
     resamples : int
-        Number of fits to random 80 % of the units, which determine the stability; 0 disables them.
+        Number of fits to random subsets of 80 % of the units, from which the stability is computed; 0 disables them.
     seed : int, Generator, RandomState or None
         By default the `random_state` of the mixture. Results for one number of intents do not depend on the other
         numbers, except for the stick-breaking GMM.
