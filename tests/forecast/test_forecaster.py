@@ -225,6 +225,10 @@ def test_invalid_arguments():
     for weights in ([1.0, 2.0], [-1.0], [np.nan]):
         with raises(InvalidParameter, parameter="weights"):
             forecast.flows([0], [5], weights)
+    with raises(InvalidParameter, parameter="weights"):
+        forecast.flows(weights=[1.0])
+    with raises(InvalidParameter, parameter="n_trips", value=2.0):
+        forecast.flows([0], [5], n_trips=2.0)
 
 
 def test_a_prefix_of_max_length_ends():

@@ -137,6 +137,8 @@ def test_dead_ends_are_rejected_unless_trips_may_stop_anywhere():
     before = Forecaster(make_mixture(MaxEnt(4, stop="terminal"), mdp, [1.0], [[-1.0]]))
     with raises(InvalidParameter, parameter="edges", index=1):
         before.with_closures(edges=[2])
+    with raises(InvalidParameter, parameter="states", index=0):
+        before.with_closures(states=[1, 2])
     result = before.with_closures(edges=[2], states=[1])
     assert result.route(0, 2).states.tolist() == [0, 2]
     free = Forecaster(make_mixture(MaxEnt(4), mdp, [1.0], [[-1.0]])).with_closures(edges=[2])

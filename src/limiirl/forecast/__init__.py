@@ -1,9 +1,8 @@
 """Forecasts of trips from a fitted mixture: next states, destinations, routes, flows, and the effect of changes."""
 
-from limiirl.forecast.destinations import DestinationPosterior
 from limiirl.forecast.flows import Flows
 from limiirl.forecast.forecaster import Forecaster
-from limiirl.forecast.next_state import NextStates
+from limiirl.forecast.partial_trips import DestinationPosterior, NextStates
 from limiirl.forecast.routes import Route, cheapest_routes
 from limiirl.forecast.scenarios import Change, RouteChange
 

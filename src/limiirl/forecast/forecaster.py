@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -13,13 +14,19 @@ from limiirl._typing import FloatArray, IntArray
 from limiirl._validation import check_count, check_positive
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
-from limiirl.forecast import next_state, routes, validate
-from limiirl.forecast.destinations import DestinationPosterior, infer_destinations
-from limiirl.forecast.flows import Flows, compute_flows, compute_own_flows
-from limiirl.forecast.next_state import NextStates
+from limiirl.forecast import partial_trips, routes, validate
+from limiirl.forecast.flows import Flows, compute_flows, compute_own_flows, infer_pair_intents
+from limiirl.forecast.partial_trips import DestinationPosterior, NextStates
 from limiirl.forecast.prefixes import log_prior, one_state_trips
 from limiirl.forecast.routes import Costs, Route, Scores, best_routes, most_likely_route
-from limiirl.forecast.scenarios import Scenario, WhatIf
+from limiirl.forecast.scenarios import (
+    Change,
+    RouteChange,
+    Scenario,
+    apply_closures,
+    change_features,
+    compare_flows,
+)
 from limiirl.forecast.trip_models import DestinationTrips, Ends, MaxEntTrips
 from limiirl.forecast.validate import log
 from limiirl.irl import DestinationMaxEnt, MaxEnt
@@ -27,20 +34,20 @@ from limiirl.mdp import MDP
 from limiirl.mixture import check_fitted, training_demos
 
 
-class Forecaster(WhatIf):
+class Forecaster:
     """Forecasts of a fitted mixture of intents over `MaxEnt` or `DestinationMaxEnt`.
 
-    Forecasts are averaged over intents: with the mixture weights, or with the posterior given a driver's earlier trips
-    (`history`), updated by the partial trip. With `MaxEnt`, start and destination also update the posterior;
-    `DestinationMaxEnt` is conditioned on them.
+    Forecasts are averaged over the posterior of the intents given the partial trip. The prior is the mixture weights,
+    or the posterior given a driver's earlier trips (`history`). With `MaxEnt`, the start and the destination also
+    update the posterior; `DestinationMaxEnt` is conditioned on them.
 
     Parameters
     ----------
     mixture : IntentMixture
         A fitted mixture.
     demos : Demonstrations, optional
-        Their last states are the candidate destinations, with their frequencies as prior. By default the training
-        demonstrations; a mixture loaded from a file has none.
+        Demonstrations whose last states are the candidate destinations; their frequencies are the prior. Default: the
+        training demonstrations, which are not available for a mixture loaded from a file.
 
     Examples
     --------
@@ -66,13 +73,23 @@ class Forecaster(WhatIf):
         self.thetas: FloatArray = np.asarray(mixture.thetas_, dtype=np.float64)
         if demos is None:
             demos = training_demos(mixture)
-        self._ends = None if demos is None else _ends_of(demos)
+        self._ends = None if demos is None else _count_ends(demos)
         mdp: MDP = mixture.mdp_
         self._scenario = Scenario(mdp, np.arange(mdp.n_edges), np.zeros(mdp.n_states, dtype=bool))
         self._unchanged: MaxEntTrips | None = None
-        self._trips = self._make_trips(mdp)
+        self._trips = self._build_trips(mdp)
         if isinstance(self._trips, MaxEntTrips):
             self._unchanged = self._trips
+
+    @property
+    def mdp(self) -> MDP:
+        """MDP of the forecasts: the mixture's MDP with the changes of the scenario."""
+        return self._scenario.mdp
+
+    @property
+    def edges(self) -> IntArray:
+        """Index (E',) of each edge in the mixture's MDP."""
+        return self._scenario.edges
 
     def with_destinations(self, demos: Demonstrations) -> Forecaster:
         """Return a forecaster with the last states of other demonstrations as candidate destinations.
@@ -89,7 +106,7 @@ class Forecaster(WhatIf):
         (array([1, 2, 3]), array([1, 2]))
         """
         other = copy.copy(self)
-        other._ends = _ends_of(demos)
+        other._ends = _count_ends(demos)
         if isinstance(self._trips, DestinationTrips):
             other._trips = self._trips.with_ends(other._open_ends())
         return other
@@ -97,7 +114,7 @@ class Forecaster(WhatIf):
     def with_history(self, history: Demonstrations) -> Forecaster:
         """Return a forecaster for one driver, whose weights are the posterior given the driver's earlier trips.
 
-        Do not pass the same trips as `history` to its methods.
+        Do not pass the same trips again as `history` to the methods of the new forecaster.
 
         Examples
         --------
@@ -121,7 +138,7 @@ class Forecaster(WhatIf):
         Parameters
         ----------
         partial : Demonstrations, or a list of states, optional
-            Trips in progress. If None, one row is returned, given the history alone.
+            Trips in progress. If None, a single row is returned, which depends on the history alone.
         goal : int or (N,), optional
             Known destinations.
         history : Demonstrations, optional
@@ -132,9 +149,9 @@ class Forecaster(WhatIf):
             if goal is not None:
                 message = "goal requires partial. Pass at least the first state of the trip."
                 raise InvalidParameter(message, parameter="partial")
-            return np.exp(self._prior(one_state_trips(np.zeros(1, dtype=np.int64)), history))
-        demos, goals = self._partials(partial, goal)
-        return next_state.infer_intents(self._trips, self._prior(demos, history), demos, goals)
+            return np.exp(self._log_prior(one_state_trips(np.zeros(1, dtype=np.int64)), history))
+        demos, goals = self._check_partials(partial, goal)
+        return partial_trips.infer_intents(self._trips, self._log_prior(demos, history), demos, goals)
 
     def next_states(
         self, partial: Any, goal: ArrayLike | None = None, history: Demonstrations | None = None
@@ -143,8 +160,8 @@ class Forecaster(WhatIf):
 
         Without a goal, forecasts of `DestinationMaxEnt` are averaged over the candidate destinations.
         """
-        demos, goals = self._partials(partial, goal)
-        return next_state.predict_next_states(self._trips, self._prior(demos, history), demos, goals)
+        demos, goals = self._check_partials(partial, goal)
+        return partial_trips.predict_next_states(self._trips, self._log_prior(demos, history), demos, goals)
 
     def destinations(
         self,
@@ -159,20 +176,20 @@ class Forecaster(WhatIf):
         ----------
         partial : Demonstrations, or a list of states
         candidates : (G,), optional
-            Distinct states; by default the last states of the forecaster's demonstrations.
+            Distinct states. Default: the last states of the forecaster's demonstrations.
         prior : (G,) or "model", optional
-            Weights of the candidates: by default uniform, or the frequencies of the default candidates. "model" (only
-            with `MaxEnt`) is the model's distribution of final states given the start.
+            Weights of the candidates, or "model" (only with `MaxEnt`) for the distribution of final states given the
+            start. Default: the frequencies of the default candidates, or uniform for other candidates.
         history : Demonstrations, optional
         """
-        demos, _ = self._partials(partial, None)
+        demos, _ = self._check_partials(partial, None)
         own = isinstance(prior, str)
         if own and (prior != "model" or not isinstance(self._trips, MaxEntTrips)):
             raise InvalidParameter.of("prior", prior, "must be weights of the candidates, or 'model' with MaxEnt")
         if candidates is None:
             ends = self._open_ends()
             if ends is None:
-                message = "candidates are required: no demonstrations of the forecaster end in an open state."
+                message = "candidates are required, because no demonstration of the forecaster ends in an open state."
                 raise InvalidParameter(message, parameter="candidates")
             states, weights = ends
         else:
@@ -182,14 +199,16 @@ class Forecaster(WhatIf):
             weights = np.full(states.size, 1.0 / states.size)
         if prior is not None and not own:
             weights = validate.check_prior(prior, states.size)
-        return infer_destinations(self._trips, self._prior(demos, history), demos, states, None if own else weights)
+        return partial_trips.infer_destinations(
+            self._trips, self._log_prior(demos, history), demos, states, None if own else weights
+        )
 
     def route(self, start: int, goal: int, history: Demonstrations | None = None, *, partial: Any = None) -> Route:
-        """Return, of the most likely routes of each intent, the most probable one under the mixture.
+        """Return the route with the highest probability under the mixture among the most likely routes of the intents.
 
-        `routes` compares more routes and may rank another one first. The search ignores the discount.
+        `routes` compares more routes and may rank another route first. The search ignores the discount.
         """
-        scores, g = self._scores(start, goal, history, partial)
+        scores, g = self._build_scores(start, goal, history, partial)
         return most_likely_route(scores, g)
 
     def routes(
@@ -211,11 +230,11 @@ class Forecaster(WhatIf):
         history : Demonstrations, optional
             The driver's earlier trips.
         most : int
-            Maximum number of routes to enumerate; `Route.exact` is True if the rank of a route is proven.
+            Maximum number of routes to enumerate. `Route.exact` is True if the rank of a route is proven to be correct.
         partial : Demonstrations, or a list of states, optional
             A trip in progress that ends in `start`; routes are its continuations.
         """
-        scores, g = self._scores(start, goal, history, partial)
+        scores, g = self._build_scores(start, goal, history, partial)
         return best_routes(scores, g, check_count(k, "k"), check_count(most, "most"))
 
     def predict_routes(
@@ -227,9 +246,9 @@ class Forecaster(WhatIf):
         ----------
         starts, goals : (n,)
         intents : (K,) or (n, K), optional
-            Probabilities of the drivers' intents; the forecaster's weights by default.
+            Probabilities of the drivers' intents. Default: the forecaster's weights.
         threads : int, optional
-            Number of threads, one per core by default.
+            Number of threads. Default: one per core.
         """
         first, last = validate.check_pairs(starts, goals, self.mdp)
         for states, name in ((first, "starts"), (last, "goals")):
@@ -252,17 +271,23 @@ class Forecaster(WhatIf):
         Parameters
         ----------
         starts, goals : (n,), optional
-            A single start or goal is repeated. If both are None, they are distributed as in `MaxEnt`.
+            A single start or goal is repeated. If both are None, they follow the distribution of the `MaxEnt` model.
         weights : (n,), optional
-            Number of trips per pair; 1 by default.
+            Number of trips per pair. Default: 1.
         n_trips : float
-            Number of trips if starts and goals are None.
+            Total number of trips if starts and goals are None; use `weights` otherwise.
         """
         if starts is None and goals is None:
+            if weights is not None:
+                raise InvalidParameter.of(
+                    "weights", weights, "must be None without starts and goals", remedy="Use n_trips."
+                )
             return compute_own_flows(self._trips, self.weights, check_positive(n_trips, "n_trips"))
         if starts is None or goals is None:
             missing = "starts" if starts is None else "goals"
             raise InvalidParameter(f"{missing} is missing. Pass both starts and goals, or neither.", parameter=missing)
+        if n_trips != 1.0:
+            raise InvalidParameter.of("n_trips", n_trips, "must be 1 with starts and goals", remedy="Use weights.")
         first, last = validate.check_pairs(starts, goals, self.mdp)
         validate.check_starts(first, self._trips.mdp, self._scenario.closed)
         return compute_flows(
@@ -274,12 +299,64 @@ class Forecaster(WhatIf):
             self._scenario.closed,
         )
 
+    def with_closures(self, states: ArrayLike | None = None, edges: ArrayLike | None = None) -> Forecaster:
+        """Return a forecaster in which some states and edges of the mixture's MDP are closed; rewards are unchanged."""
+        model = self.mixture.irl_
+        stop = model.stop if isinstance(model, MaxEnt) else "anywhere"
+        return self._with_scenario(apply_closures(self._scenario, states, edges, stop))
+
+    def with_features(
+        self, *, state_features: Any = None, action_features: Any = None, edge_features: Any = None
+    ) -> Forecaster:
+        """Return a forecaster with changed features, which must have the same shapes as the features of its MDP."""
+        scenario = change_features(
+            self._scenario,
+            state_features=state_features,
+            action_features=action_features,
+            edge_features=edge_features,
+        )
+        return self._with_scenario(scenario)
+
+    def compare(
+        self,
+        other: Forecaster,
+        starts: ArrayLike | None = None,
+        goals: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+    ) -> Change:
+        """Return the change in flows from this scenario to another; see `flows` for the other arguments.
+
+        Examples
+        --------
+        >>> from limiirl import IntentMixture
+        >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], state_features=[1.0, 1.0, 1.0, 1.0])
+        >>> demos = Demonstrations.from_lists([[0, 1, 3], [0, 2, 3]])
+        >>> forecast = Forecaster(IntentMixture(1, MaxEnt(bounds=(-5, 0)), random_state=0).fit(mdp, demos))
+        >>> forecast.compare(forecast.with_closures(edges=[2]), [0, 1], [3, 3], [10, 4])
+        14 trips, 4 of 4 edges change
+          gain: edge 1 +5, edge 3 +5
+          lose: edge 2 -9, edge 0 -5
+          no longer connected: 1 pairs, 4 trips
+        """
+        self._check_origin(other)
+        before, after = (forecaster._flows_on_original_edges(starts, goals, weights) for forecaster in (self, other))
+        n = 0 if starts is None or goals is None else validate.check_pairs(starts, goals, self.mdp)[0].size
+        return compare_flows(before, after, validate.check_weights(weights, n))
+
+    def compare_routes(self, other: Forecaster, start: int, goal: int, k: int = 5) -> RouteChange:
+        """Return the probabilities, in both scenarios, of the k most probable routes of each scenario."""
+        self._check_origin(other)
+        before, after = self._score_routes(start, goal, k), other._score_routes(start, goal, k)
+        union = before[0] | after[0]
+        old, new = (np.array([score(edges) for edges in union]) for _, score in (before, after))
+        return RouteChange(list(union.values()), old, new)
+
     def __repr__(self) -> str:
         changed = "" if self.mdp is self.mixture.mdp_ else ", changed"
         kind = "destination-conditioned" if isinstance(self._trips, DestinationTrips) else "unconditioned"
         return f"Forecaster: {self.weights.size} intents, {kind}, {self.mdp.n_states} states{changed}"
 
-    def _make_trips(self, mdp: MDP) -> MaxEntTrips | DestinationTrips:
+    def _build_trips(self, mdp: MDP) -> MaxEntTrips | DestinationTrips:
         model = self.mixture.irl_
         if isinstance(model, MaxEnt):
             return MaxEntTrips(model, mdp, self.thetas, self._unchanged)
@@ -287,40 +364,41 @@ class Forecaster(WhatIf):
             return DestinationTrips(model, mdp, self.thetas, self._open_ends())
         raise InvalidParameter.of("mixture", type(model).__name__, "must be fitted with MaxEnt or DestinationMaxEnt")
 
-    def _in_scenario(self, scenario: Scenario) -> Forecaster:
+    def _with_scenario(self, scenario: Scenario) -> Forecaster:
         other = copy.copy(self)
         other.__dict__.pop("_costs", None)
         other._scenario = scenario
-        other._trips = other._make_trips(scenario.mdp)
+        other._trips = other._build_trips(scenario.mdp)
         return other
 
     @cached_property
     def _costs(self) -> Costs:
         return Costs(self._trips.mdp, self.thetas)
 
-    def _prior(self, demos: Demonstrations, history: Demonstrations | None) -> FloatArray:
+    def _log_prior(self, demos: Demonstrations, history: Demonstrations | None) -> FloatArray:
         """Return the log-prior (N, K) over intents; `history` is evaluated in the mixture's MDP, not the scenario's."""
         earlier = None if history is None else validate.check_history(history)
         return log_prior(self.weights, self.mixture.irl_, self.mixture.mdp_, self.thetas, demos, earlier)
 
-    def _partials(self, partial: Any, goal: ArrayLike | None) -> tuple[Demonstrations, IntArray | None]:
+    def _check_partials(self, partial: Any, goal: ArrayLike | None) -> tuple[Demonstrations, IntArray | None]:
         demos = validate.check_partial(partial)
         validate.check_open(demos, self._scenario.closed)
         demos.steps(self._trips.mdp)
         return demos, None if goal is None else validate.check_goals(goal, len(demos), self.mdp, self._scenario.closed)
 
-    def _scores(self, start: int, goal: int, history: Demonstrations | None, partial: Any = None) -> tuple[Scores, int]:
+    def _build_scores(
+        self, start: int, goal: int, history: Demonstrations | None, partial: Any = None
+    ) -> tuple[Scores, int]:
         s = validate.check_state(start, "start", self.mdp, self._scenario.closed)
         g = validate.check_state(goal, "goal", self.mdp, self._scenario.closed)
-        prefix = one_state_trips(np.array([s])) if partial is None else self._partials(partial, None)[0]
+        prefix = one_state_trips(np.array([s])) if partial is None else self._check_partials(partial, None)[0]
         if len(prefix) != 1 or prefix.last_states[0] != s:
             last = int(prefix.last_states[0])
-            message = (
-                f"partial must be a single trip that ends in start = {s}; got {len(prefix)} trips, the first ending"
-            )
-            raise InvalidParameter(f"{message} in state {last}.", parameter="partial", value=last)
+            got = f"got {len(prefix)} trips, the first of which ends in state {last}"
+            message = f"partial must be a single trip that ends in start = {s}; {got}."
+            raise InvalidParameter(message, parameter="partial", value=last)
         validate.check_starts(prefix.start_states, self._trips.mdp, self._scenario.closed)
-        return Scores(self._trips, self._costs, self._prior(prefix, history)[0], s, g, prefix), g
+        return Scores(self._trips, self._costs, self._log_prior(prefix, history)[0], s, g, prefix), g
 
     def _open_ends(self) -> Ends | None:
         """Return the candidate destinations that are not closed, or None."""
@@ -329,8 +407,40 @@ class Forecaster(WhatIf):
         kept = ~self._scenario.closed[self._ends.states]
         return Ends(self._ends.states[kept], self._ends.prior[kept] / self._ends.prior[kept].sum())
 
+    def _score_routes(
+        self, start: int, goal: int, k: int
+    ) -> tuple[dict[tuple[int, ...], IntArray], Callable[[Any], float]]:
+        """Return the best routes, keyed by original edges, and a function from a route's edges to its probability."""
+        pair = (
+            np.array([validate.check_state(start, "start", self.mdp)]),
+            np.array([validate.check_state(goal, "goal", self.mdp)]),
+        )
+        if not infer_pair_intents(self._trips, log(self.weights), *pair, self._scenario.closed)[1][0]:
+            return {}, lambda _: 0.0
+        best = {tuple(self.edges[route.edges].tolist()): route.states for route in self.routes(start, goal, k)}
+        scores = Scores(self._trips, self._costs, log(self.weights), start, goal)
+        position = {int(edge): i for i, edge in enumerate(self.edges)}
 
-def _ends_of(demos: Demonstrations) -> Ends | None:
+        def score(edges: tuple[int, ...]) -> float:
+            if not all(edge in position for edge in edges):
+                return 0.0  # closed
+            return float(np.exp(np.logaddexp.reduce(scores.log_joint([position[edge] for edge in edges]))))
+
+        return best, score
+
+    def _flows_on_original_edges(self, starts: Any, goals: Any, weights: Any) -> Flows:
+        """Return flows indexed by the edges of the mixture's MDP."""
+        flows = self.flows(starts, goals, weights)
+        edge = np.zeros((self.weights.size, self.mixture.mdp_.n_edges))
+        edge[:, self.edges] = flows.edge_by_intent
+        return Flows(edge, flows.state_by_intent, flows.trips, flows.cut_off)
+
+    def _check_origin(self, other: Any) -> None:
+        if not isinstance(other, Forecaster) or other.mixture is not self.mixture:
+            raise InvalidParameter.of("other", type(other).__name__, "must be a Forecaster of the same mixture")
+
+
+def _count_ends(demos: Demonstrations) -> Ends | None:
     """Return the last states of demonstrations with their frequencies, or None if there are no demonstrations."""
     if len(demos) == 0:
         return None

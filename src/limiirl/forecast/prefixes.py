@@ -22,11 +22,11 @@ class NextEdges(NamedTuple):
     edge : (m,)
         Next edges.
     offsets : (N + 1,)
-        Prefix i has the next edges offsets[i]:offsets[i + 1].
+        The next edges of prefix i are edge[offsets[i]:offsets[i + 1]].
     probability : (m, K)
         P(next edge | prefix, intent).
     stop : (N, K)
-        P(trip ends | prefix, intent). Both are 0 if the prefix is impossible under the intent.
+        P(trip ends | prefix, intent). `probability` and `stop` are 0 if the prefix is impossible under the intent.
     """
 
     edge: IntArray
@@ -36,7 +36,7 @@ class NextEdges(NamedTuple):
 
     @property
     def owner(self) -> IntArray:
-        """Index (m,) of each edge's prefix."""
+        """Index (m,) of the prefix of each edge."""
         return np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
 
 
@@ -54,7 +54,7 @@ def outgoing_edges(mdp: MDP, demos: Demonstrations, mask: NDArray[np.bool_]) -> 
 
 
 def extend(mdp: MDP, demos: Demonstrations, owner: IntArray, edge: IntArray) -> Demonstrations:
-    """Return trips owner[j] extended by edge[j], one per j."""
+    """Return the trips (m,) that extend trip owner[j] by edge[j], for each j."""
     sizes = demos.lengths[owner]
     offsets = np.concatenate([[0], np.cumsum(sizes + 1)])
     last = offsets[1:] - 1
@@ -98,8 +98,8 @@ def log_prior(
     if np.any(impossible):
         i = int(np.argmax(impossible))
         raise InvalidDemos(
-            f"The history of {name_demo(demos.ids, i)} has probability 0 under every intent. Pass trips in the "
-            "MDP of the fit.",
+            f"The history of {name_demo(demos.ids, i)} has probability 0 under every intent. Pass trips that are "
+            "possible in the MDP of the fit.",
             parameter="history",
             index=i,
         )
@@ -107,7 +107,7 @@ def log_prior(
 
 
 def posterior(log_joint: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Return joint log-probabilities (N, K) normalised to a posterior, and the mask (N,) of rows that are not all 0."""
+    """Normalise joint log-probabilities (N, K) to a posterior; return it and the mask (N,) of possible rows."""
     total = np.logaddexp.reduce(log_joint, axis=1)
     possible = total > -np.inf
     return np.exp(log_joint - np.where(possible, total, 0.0)[:, None]), possible

@@ -17,7 +17,7 @@ from limiirl.forecast.prefixes import one_state_trips, posterior
 from limiirl.forecast.validate import check_pairs, log
 from limiirl.mdp import MDP, PathFinder, ShortestPath, ShortestPaths
 
-# Tolerance in comparing bounds with probabilities that are summed in another order.
+# Tolerance for comparisons of bounds with probabilities that are summed in a different order.
 _ROUNDING = 1e-12
 
 
@@ -35,7 +35,7 @@ class Route:
     intents : (K,)
         Posterior over intents given the route.
     exact : bool
-        For `best_routes`: True if it is proven that no other route ranks before it.
+        Set by `best_routes`: True if the rank of the route is proven to be correct.
 
     Examples
     --------
@@ -62,15 +62,15 @@ class Route:
 
 
 def format_states(states: IntArray) -> str:
-    """Return states as text, at most eight of them."""
+    """Format a route as text; long routes are abbreviated to seven states."""
     listed = [str(s) for s in states]
     return " - ".join(listed if len(listed) <= 8 else [*listed[:4], "...", *listed[-3:]])
 
 
 class Costs:
-    """Edge costs of K intents: minus the rewards of the edge and its target state, minus log P of the outcome.
+    """Edge costs of K intents: minus the reward of the edge, minus the reward of its target state, minus log P(edge).
 
-    At discount 1 the cheapest route of an intent is its most likely one; the search ignores other discounts.
+    If gamma is 1, the cheapest route of an intent is its most likely route; the search ignores other discounts.
     """
 
     def __init__(self, mdp: MDP, thetas: FloatArray) -> None:
@@ -90,7 +90,7 @@ class Costs:
 
     @property
     def n_intents(self) -> int:
-        """Number of intents, K."""
+        """Number K of intents."""
         return int(self._state.shape[1])
 
     def of(self, k: int) -> FloatArray:
@@ -143,7 +143,7 @@ class Scores:
         self.max_length = getattr(trips, "max_length", math.inf)
 
     def log_joint(self, edges: Sequence[int]) -> FloatArray:
-        """Return log p(route, intent) (K,); -inf for a route longer than max_length."""
+        """Return log p(route, intent) (K,), which is -inf if the route is longer than max_length."""
         whole = [*self._prefix, *edges]
         if len(whole) + 1 > self.max_length:
             return np.full(self._log_scale.size, -np.inf)
@@ -168,7 +168,7 @@ class Scores:
 
 
 def most_likely_route(scores: Scores, goal: int) -> Route:
-    """Return, of the cheapest routes of each intent, the one with the largest sum_k rho_k p_k(route)."""
+    """Return the route with the largest sum_k rho_k p_k(route) among the cheapest routes of the intents."""
     costs, start = scores.costs, scores.start
     pair = np.array([start]), np.array([goal])
     paths = [
@@ -232,7 +232,7 @@ def cheapest_routes(
         Nonnegative edge costs. For state costs c (S,), pass ``c[mdp.dst]``.
     starts, goals : (n,)
     threads : int, optional
-        Number of threads, one per core by default; it does not affect the routes.
+        Number of threads, which does not affect the routes. Default: one per core.
 
     Examples
     --------
@@ -248,9 +248,9 @@ def cheapest_routes(
 def predict_routes(
     trips: Any, costs: Costs, log_prior: FloatArray, starts: IntArray, goals: IntArray, *, threads: int | None = None
 ) -> tuple[Demonstrations, IntArray, FloatArray]:
-    """Return `most_likely_route` of each pair, with its most likely intent (n,) and log sum_k rho_k p_k(route) (n,).
+    """Return `most_likely_route` of each pair, its most likely intent (n,) and log sum_k rho_k p_k(route) (n,).
 
-    `log_prior` (n, K) is over the drivers' intents. The log-probability is -inf for a route longer than max_length.
+    `log_prior` (n, K) is over the drivers' intents. The log-probability of a route longer than max_length is -inf.
     """
     mdp, n_intents = costs.mdp, log_prior.shape[1]
     by_intent = [PathFinder(mdp, costs.of(k)).shortest(starts, goals, threads=threads) for k in range(n_intents)]
@@ -261,7 +261,7 @@ def predict_routes(
     log_prob = np.logaddexp.reduce(log_joint, axis=2).T
     lengths = np.array([np.diff(paths.offsets) for paths in by_intent])
     too_long: NDArray[np.bool_] = np.greater(lengths.T + 1, getattr(trips, "max_length", np.inf))
-    # Routes longer than max_length are used only if no intent has a shorter one.
+    # A route longer than max_length is used only if the routes of all intents are too long.
     chosen = np.argmax(np.where(too_long & ~np.all(too_long, axis=1, keepdims=True), -np.inf, log_prob), axis=1)
     log_prob[too_long] = -np.inf
     pair = np.arange(starts.size)
@@ -301,7 +301,7 @@ def _check_connected(paths: ShortestPaths, starts: IntArray, goals: IntArray) ->
     missing = np.isinf(paths.cost)
     if np.any(missing):
         i = int(np.argmax(missing))
-        remedy = f"{int(missing.sum())} of {starts.size} pairs are not connected; drop them."
+        remedy = f"Drop the {int(missing.sum())} of {starts.size} pairs that are not connected."
         rule = f"must be reachable from state {starts[i]}"
         raise InvalidParameter.of("goals", int(goals[i]), rule, index=i, remedy=remedy)
 

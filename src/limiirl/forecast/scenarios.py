@@ -1,8 +1,7 @@
-"""Scenarios: MDPs with closed states and edges or other features, and their comparison."""
+"""Scenarios: MDPs with closed states and edges or changed features, and comparisons of scenarios."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,22 +11,20 @@ from numpy.typing import ArrayLike
 from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl.errors import InvalidParameter
 from limiirl.forecast import validate
-from limiirl.forecast.flows import Flows, infer_pair_intents
-from limiirl.forecast.routes import Scores, format_states
-from limiirl.forecast.validate import log
-from limiirl.irl import MaxEnt
+from limiirl.forecast.flows import Flows
+from limiirl.forecast.routes import format_states
 from limiirl.mdp import MDP
 
 if TYPE_CHECKING:
-    from limiirl.forecast.forecaster import Forecaster
+    pass
 
-# Edges shown in a summary.
+# Maximum number of edges per line of `repr`.
 _SHOWN = 3
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Change:
-    """Change of flows between two scenarios with the same demand.
+    """Change in flows between two scenarios with the same demand.
 
     Attributes
     ----------
@@ -36,9 +33,9 @@ class Change:
     edge, state : (E,), (S,)
         Flow after minus flow before.
     cut_off : (m,)
-        Indices of the pairs that are no longer connected; their trips are missing in `after`.
+        Indices of the pairs that are no longer connected; `after` does not include their trips.
     trips_lost : float
-        Number of trips between these pairs.
+        Number of trips between the pairs that are no longer connected.
 
     Examples
     --------
@@ -81,20 +78,21 @@ class Change:
 
 
 def compare_flows(before: Flows, after: Flows, weights: FloatArray) -> Change:
-    """Return the change between the flows of two scenarios with the same pairs and numbers of trips `weights` (n,)."""
+    """Return the change in flows between two scenarios with the same numbers of trips `weights` (n,) per pair."""
     lost = np.setdiff1d(after.cut_off, before.cut_off)
     return Change(before, after, after.edge - before.edge, after.state - before.state, lost, float(weights[lost].sum()))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RouteChange:
-    """Probabilities of routes between two states in two scenarios; 0 for a route that does not exist.
+    """Probabilities of routes between two states in two scenarios; a route that does not exist has probability 0.
 
     Attributes
     ----------
     routes : list of (T,) arrays of states
-        The best routes of the first scenario, then further best routes of the second.
+        Most probable routes of the first scenario, followed by other routes that are most probable in the second.
     before, after : (R,)
+        Probabilities of the routes in the first and the second scenario.
 
     Examples
     --------
@@ -122,8 +120,8 @@ class Scenario(NamedTuple):
     closed: BoolArray
 
 
-def close_parts(scenario: Scenario, states: ArrayLike | None, edges: ArrayLike | None, stop: str) -> Scenario:
-    """Return a scenario without some states and edges, indexed as in the original MDP.
+def apply_closures(scenario: Scenario, states: ArrayLike | None, edges: ArrayLike | None, stop: str) -> Scenario:
+    """Return a scenario in which some states and edges, indexed as in the original MDP, are closed.
 
     Actions with a closed edge among their outcomes are removed. States without actions become dead ends, which are
     allowed only with stop="anywhere".
@@ -132,7 +130,7 @@ def close_parts(scenario: Scenario, states: ArrayLike | None, edges: ArrayLike |
     shut = np.zeros(mdp.n_states, dtype=bool)
     if states is not None:
         shut[validate.check_states(states, "states", mdp)] = True
-    gone = shut[mdp.src] | shut[mdp.dst]
+    closed = shut[mdp.src] | shut[mdp.dst]
     if edges is not None:
         removed = np.atleast_1d(np.asarray(edges))
         integers = removed.dtype.kind in "iu" and removed.ndim == 1
@@ -140,17 +138,17 @@ def close_parts(scenario: Scenario, states: ArrayLike | None, edges: ArrayLike |
         if removed.size and np.any(wrong):
             i = int(np.argmax(wrong))
             raise InvalidParameter.of("edges", removed.ravel()[i].item(), "must be an open edge of the MDP", index=i)
-        gone |= np.isin(scenario.edges, removed)
+        closed |= np.isin(scenario.edges, removed)
     actions = np.zeros(mdp.n_pairs, dtype=bool)
-    actions[mdp.pair_of_edge[gone]] = True
+    actions[mdp.pair_of_edge[closed]] = True
     keep = np.flatnonzero(~actions[mdp.pair_of_edge])
-    left = np.bincount(mdp.src[keep], minlength=mdp.n_states) > 0
-    stuck = ~left & ~mdp.terminal & ~shut
+    has_action = np.bincount(mdp.src[keep], minlength=mdp.n_states) > 0
+    stuck = ~has_action & ~mdp.terminal & ~shut
     if np.any(stuck) and stop != "anywhere":
         raise InvalidParameter(
-            f"Closing these edges leaves state {int(np.argmax(stuck))} without an action, which stop={stop!r} does not "
-            "allow. Close the state too, or use a model with stop='anywhere'.",
-            parameter="edges",
+            f"The closures leave state {int(np.argmax(stuck))} without an action, which stop={stop!r} does not allow. "
+            "Close the state too, or use a model with stop='anywhere'.",
+            parameter="states" if edges is None else "edges",
             index=int(np.argmax(stuck)),
         )
     p0 = np.where(shut, 0.0, mdp.p0)
@@ -163,7 +161,7 @@ def close_parts(scenario: Scenario, states: ArrayLike | None, edges: ArrayLike |
         prob=mdp.prob[keep],
         p0=p0 / p0.sum() if np.any(shut & (mdp.p0 > 0.0)) else mdp.p0,
         gamma=mdp.gamma,
-        terminal=mdp.terminal | ~left,
+        terminal=mdp.terminal | ~has_action,
         state_features=mdp.state_features,
         action_features=None if mdp.action_features is None else mdp.action_features[np.flatnonzero(~actions)],
         edge_features=None if mdp.edge_features is None else mdp.edge_features[keep],
@@ -174,7 +172,7 @@ def close_parts(scenario: Scenario, states: ArrayLike | None, edges: ArrayLike |
 
 
 def change_features(scenario: Scenario, **features: Any) -> Scenario:
-    """Return a scenario with other features of the same shapes."""
+    """Return a scenario with changed features of the same shapes."""
     changed = {name: values for name, values in features.items() if values is not None}
     if not changed:
         message = "Pass state_features, action_features or edge_features."
@@ -185,113 +183,3 @@ def change_features(scenario: Scenario, **features: Any) -> Scenario:
             rule = "must be None, as in the fit" if old is None else f"must have shape {old.shape}, as in the fit"
             raise InvalidParameter.of(name, np.shape(values), rule)
     return scenario._replace(mdp=scenario.mdp.replace(**changed))
-
-
-class WhatIf:
-    """Methods of `Forecaster` that create scenarios and compare them."""
-
-    mixture: Any
-    weights: FloatArray
-    flows: Any
-    routes: Any
-    _scenario: Scenario
-    _trips: Any
-    _costs: Any
-    _in_scenario: Any
-
-    @property
-    def mdp(self) -> MDP:
-        """MDP of the forecasts: the mixture's MDP with the changes of the scenario."""
-        return self._scenario.mdp
-
-    @property
-    def edges(self) -> IntArray:
-        """Index (E',) of each edge in the mixture's MDP."""
-        return self._scenario.edges
-
-    def with_closures(self, states: ArrayLike | None = None, edges: ArrayLike | None = None) -> Forecaster:
-        """Return a forecaster without the given states and edges of the mixture's MDP; rewards are unchanged."""
-        model = self.mixture.irl_
-        stop = model.stop if isinstance(model, MaxEnt) else "anywhere"
-        other: Forecaster = self._in_scenario(close_parts(self._scenario, states, edges, stop))
-        return other
-
-    def with_features(
-        self, *, state_features: Any = None, action_features: Any = None, edge_features: Any = None
-    ) -> Forecaster:
-        """Return a forecaster with other features, of the same shapes as in its MDP."""
-        scenario = change_features(
-            self._scenario,
-            state_features=state_features,
-            action_features=action_features,
-            edge_features=edge_features,
-        )
-        other: Forecaster = self._in_scenario(scenario)
-        return other
-
-    def compare(
-        self,
-        other: Forecaster,
-        starts: ArrayLike | None = None,
-        goals: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
-    ) -> Change:
-        """Return the change of flows from this scenario to another; see `flows` for the arguments.
-
-        Examples
-        --------
-        >>> from limiirl import Demonstrations, IntentMixture
-        >>> from limiirl.forecast import Forecaster
-        >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], state_features=[1.0, 1.0, 1.0, 1.0])
-        >>> demos = Demonstrations.from_lists([[0, 1, 3], [0, 2, 3]])
-        >>> forecast = Forecaster(IntentMixture(1, MaxEnt(bounds=(-5, 0)), random_state=0).fit(mdp, demos))
-        >>> forecast.compare(forecast.with_closures(edges=[2]), [0, 1], [3, 3], [10, 4])
-        14 trips, 4 of 4 edges change
-          gain: edge 1 +5, edge 3 +5
-          lose: edge 2 -9, edge 0 -5
-          no longer connected: 1 pairs, 4 trips
-        """
-        self._check_origin(other)
-        before, after = (forecaster._original_flows(starts, goals, weights) for forecaster in (self, other))
-        n = 0 if starts is None or goals is None else validate.check_pairs(starts, goals, self.mdp)[0].size
-        return compare_flows(before, after, validate.check_weights(weights, n))
-
-    def compare_routes(self, other: Forecaster, start: int, goal: int, k: int = 5) -> RouteChange:
-        """Return the probabilities of the k best routes of either scenario in both scenarios."""
-        self._check_origin(other)
-        before, after = self._score_routes(start, goal, k), other._score_routes(start, goal, k)
-        routes = before[0] | after[0]
-        old, new = (np.array([score(edges) for edges in routes]) for _, score in (before, after))
-        return RouteChange(list(routes.values()), old, new)
-
-    def _score_routes(
-        self, start: int, goal: int, k: int
-    ) -> tuple[dict[tuple[int, ...], IntArray], Callable[[Any], float]]:
-        """Return the best routes by their original edges, and the probability of a route as a function of its edges."""
-        pair = (
-            np.array([validate.check_state(start, "start", self.mdp)]),
-            np.array([validate.check_state(goal, "goal", self.mdp)]),
-        )
-        if not infer_pair_intents(self._trips, log(self.weights), *pair, self._scenario.closed)[1][0]:
-            return {}, lambda _: 0.0
-        best = {tuple(self.edges[route.edges].tolist()): route.states for route in self.routes(start, goal, k)}
-        scores = Scores(self._trips, self._costs, log(self.weights), start, goal)
-        number = {int(edge): i for i, edge in enumerate(self.edges)}
-
-        def score(edges: tuple[int, ...]) -> float:
-            if not all(edge in number for edge in edges):
-                return 0.0  # closed
-            return float(np.exp(np.logaddexp.reduce(scores.log_joint([number[edge] for edge in edges]))))
-
-        return best, score
-
-    def _original_flows(self, starts: Any, goals: Any, weights: Any) -> Flows:
-        """Return flows indexed by the edges of the mixture's MDP."""
-        flows = self.flows(starts, goals, weights)
-        edge = np.zeros((self.weights.size, self.mixture.mdp_.n_edges))
-        edge[:, self.edges] = flows.edge_by_intent
-        return Flows(edge, flows.state_by_intent, flows.trips, flows.cut_off)
-
-    def _check_origin(self, other: Any) -> None:
-        if not isinstance(other, WhatIf) or other.mixture is not self.mixture:
-            raise InvalidParameter.of("other", type(other).__name__, "must be a Forecaster of the same mixture")

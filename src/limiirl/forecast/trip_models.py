@@ -23,7 +23,7 @@ from limiirl.irl import GoalPathSums, GoalValues, MaxEnt, ObservedPaths, prefix_
 from limiirl.irl import validate as irl_checks
 from limiirl.mdp import MDP
 
-# Largest number of pairs of a state and a goal in one batch.
+# Maximum number of pairs of a state and a goal per batch.
 _BATCH = 2**21
 
 
@@ -50,7 +50,7 @@ class DestinationTrips:
         self._log_edge = log(self.mdp.prob)[:, None] + r_state[self.mdp.dst] + (0.0 if r_edge is None else r_edge)
 
     def with_ends(self, ends: Ends | None) -> DestinationTrips:
-        """Return a copy with other `ends` that shares the path sums."""
+        """Return a copy with other candidate destinations; the copy shares the path sums."""
         assert self._path_sums  # computes and caches them before the copy
         other = copy.copy(self)
         other.ends = ends
@@ -75,7 +75,7 @@ class DestinationTrips:
         )
         log_prob = _log_ratio(log_weight[:, None] + rest, whole)
         for j, goal in enumerate(candidates):
-            log_prob[_passes(demos, goal), j] = -np.inf
+            log_prob[_find_earlier_visits(demos, goal), j] = -np.inf
         return log_prob
 
     def next_edges(self, demos: Demonstrations, goals: IntArray | None = None) -> NextEdges:
@@ -138,23 +138,24 @@ class DestinationTrips:
     def _require_ends(self) -> Ends:
         if self.ends is None:
             message = (
-                "DestinationMaxEnt requires goal, or a forecaster created with demos=..., whose last states are the"
+                "DestinationMaxEnt requires goal, or candidate goals. Create the forecaster with demos=..., whose last "
+                "states are the candidate goals."
             )
-            raise InvalidParameter(f"{message} candidate goals.", parameter="goal")
+            raise InvalidParameter(message, parameter="goal")
         return self.ends
 
 
-def _passes(demos: Demonstrations, goal: int) -> NDArray[np.bool_]:
+def _find_earlier_visits(demos: Demonstrations, goal: int) -> NDArray[np.bool_]:
     """Return the mask (N,) of trips that visit the goal before their last state."""
     there = demos.states == goal
     there[demos.offsets[1:] - 1] = False
     return np.add.reduceat(there, demos.offsets[:-1]) > 0
 
 
-def _log_ratio(log_part: FloatArray, log_whole: FloatArray) -> FloatArray:
-    """Return log(part / whole), or -inf where the whole is 0."""
+def _log_ratio(log_part: FloatArray, log_whole: FloatArray, undefined: float = -np.inf) -> FloatArray:
+    """Return log(part / whole), or `undefined` where the whole is 0."""
     possible = log_whole > -np.inf
-    return np.where(possible, log_part - np.where(possible, log_whole, 0.0), -np.inf)
+    return np.where(possible, log_part - np.where(possible, log_whole, 0.0), undefined)
 
 
 def _batches(n: int, size: int) -> Iterator[slice]:
@@ -163,13 +164,13 @@ def _batches(n: int, size: int) -> Iterator[slice]:
 
 
 class GoalMDP:
-    """A MaxEnt model of trips that end in one of the goals (G,), on an MDP with an additional absorbing end state."""
+    """MDP with an additional absorbing end state, and the MaxEnt model of trips that end in one of the goals (G,)."""
 
     def __init__(self, model: MaxEnt, mdp: MDP, max_length: float, goals: IntArray) -> None:
         self._model, self._base, self._max_length, self._goals = model, mdp, max_length, goals
         n, ends = mdp.n_states, np.zeros(mdp.n_states, dtype=bool)
         ends[goals] = True
-        # Terminal states that are not goals get a self-loop, so that no trip ends there.
+        # Terminal states that are not goals have a self-loop, so that no trip ends there.
         stuck = np.flatnonzero(mdp.terminal & ~ends)
         free = np.full(n, -1, dtype=np.int64)
         np.maximum.at(free, mdp.src, mdp.act)
@@ -217,7 +218,7 @@ class GoalMDP:
         return model
 
     def log_weight(self, thetas: FloatArray, demos: Demonstrations) -> FloatArray:
-        """Return the total log-weight (N, K), p0 included, of the trips to the goals with each prefix."""
+        """Return the total log-weight (N, K), including p0, of the trips to the goals with each prefix."""
         rest = prefix_continuations(self.model()._path_sums(self.mdp), thetas, demos)
         return np.asarray(ObservedPaths(self.mdp, demos).log_weight(thetas) + rest.log_total() + rest.log_factor)
 
@@ -246,8 +247,8 @@ class MaxEntTrips:
     mdp : MDP
     thetas : (K, d)
     before : MaxEntTrips, optional
-        Trips before a change of the MDP, to keep the demand between two states fixed: a closure then changes the routes
-        but not the destinations. Without it every change affects the demand, since `MaxEnt` normalises over all trips.
+        Trips before a change of the MDP, which fix the demand between two states: a closure then affects the routes but
+        not the destinations. If None, every change affects the demand, since `MaxEnt` normalises over all trips.
     """
 
     def __init__(self, model: MaxEnt, mdp: MDP, thetas: FloatArray, before: MaxEntTrips | None = None) -> None:
@@ -295,7 +296,7 @@ class MaxEntTrips:
             self.before.log_prob_prefix_by_goal(starts, candidates),
             self._log_prob_prefix_by_goal(starts, candidates),
         )
-        return log_prob + _log_change(old, new)
+        return log_prob + _log_ratio(old, new, undefined=0.0)
 
     def _log_prob_prefix_by_goal(self, demos: Demonstrations, candidates: IntArray) -> FloatArray:
         """Return `log_prob_prefix_by_goal` without fixed demand."""
@@ -377,7 +378,8 @@ class MaxEntTrips:
         pairs = starts[None] if goals is None else np.stack([starts, goals])
         distinct, which = np.unique(pairs, axis=1, return_inverse=True)
         trips, last = one_state_trips(distinct[0]), None if goals is None else distinct[1]
-        return _log_change(self.before.log_prob_prefix(trips, last), self._log_prob_prefix(trips, last))[which.ravel()]
+        old, new = self.before.log_prob_prefix(trips, last), self._log_prob_prefix(trips, last)
+        return _log_ratio(old, new, undefined=0.0)[which.ravel()]
 
     def _check(self, demos: Demonstrations) -> None:
         irl_checks.check_trajectories(self.mdp, demos, "anywhere", self.max_length)
@@ -389,7 +391,7 @@ class MaxEntTrips:
         return self._last_goal[1]
 
     def _log_total(self, starts: IntArray) -> FloatArray:
-        """Return the total log-weight (n, K), p0 included, of all trips, or with condition="start" from each start."""
+        """Return the total log-weight (n, K), including p0, of all trips, or per start with condition="start"."""
         if self.model.condition == "none":
             return np.broadcast_to(self._log_Z, (starts.size, self._log_Z.size))
         first, which = np.unique(starts, return_inverse=True)
@@ -416,11 +418,4 @@ class MaxEntTrips:
 
 def _ratio(log_part: FloatArray, log_whole: FloatArray) -> FloatArray:
     """Return part / whole, or 0 where the whole is 0."""
-    possible = log_whole > -math.inf
-    return np.where(possible, np.exp(log_part - np.where(possible, log_whole, 0.0)), 0.0)
-
-
-def _log_change(log_old: FloatArray, log_new: FloatArray) -> FloatArray:
-    """Return log(old / new), or 0 where new is 0."""
-    possible = log_new > -math.inf
-    return np.where(possible, log_old - np.where(possible, log_new, 0.0), 0.0)
+    return np.asarray(np.exp(_log_ratio(log_part, log_whole)))

@@ -14,12 +14,12 @@ from limiirl.mdp import MDP
 
 
 def check_partial(given: Any) -> Demonstrations:
-    """Convert Demonstrations, a Demonstration or a list of states to partial trips; raise if there are none."""
+    """Convert a `Demonstrations` object, a `Demonstration` or a list of states to partial trips."""
     if isinstance(given, Demonstration):
         return Demonstrations.from_lists([given.states], [given.actions])
     if not isinstance(given, Demonstrations):
         if np.ndim(given) != 1 or np.size(given) == 0:
-            raise InvalidDemos.of("partial", given, "must be Demonstrations or a list of at least one state")
+            raise InvalidDemos.of("partial", given, "must be a Demonstrations object or a non-empty list of states")
         return Demonstrations.from_lists([given])
     if len(given) == 0:
         raise InvalidDemos.of("partial", 0, "must contain at least one trip")
@@ -27,10 +27,10 @@ def check_partial(given: Any) -> Demonstrations:
 
 
 def check_history(given: Any) -> Demonstrations:
-    """Return `given`; raise unless it is of type `Demonstrations`."""
+    """Return `given`; raise `InvalidDemos` unless it is a `Demonstrations` object."""
     if not isinstance(given, Demonstrations):
         remedy = "Build them with Demonstrations.from_lists."
-        raise InvalidDemos.of("history", type(given).__name__, "must be Demonstrations", remedy=remedy)
+        raise InvalidDemos.of("history", type(given).__name__, "must be a Demonstrations object", remedy=remedy)
     return given
 
 
@@ -38,7 +38,7 @@ def check_states(given: ArrayLike, name: str, mdp: MDP, closed: BoolArray | None
     """Return one or several states as an array (n,); raise if one is invalid or closed."""
     checked = np.atleast_1d(np.asarray(given))
     if checked.ndim != 1 or (checked.size and checked.dtype.kind not in "iu"):
-        raise InvalidParameter.of(name, given, "must be a state or a vector of states (integers)")
+        raise InvalidParameter.of(name, given, "must be an integer or a one-dimensional array of integers")
     outside = (checked < 0) | (checked >= mdp.n_states)
     if np.any(outside):
         i = int(np.argmax(outside))
@@ -68,7 +68,7 @@ def check_pairs(starts: ArrayLike, goals: ArrayLike, mdp: MDP) -> tuple[IntArray
 
 
 def check_starts(starts: IntArray, mdp: MDP, closed: BoolArray) -> None:
-    """Raise if p0 is zero in one of the states that are not closed."""
+    """Raise `InvalidParameter` if p0 is zero in a start state that is not closed."""
     impossible = (mdp.p0[starts] == 0.0) & ~closed[starts]
     if np.any(impossible):
         i = int(np.argmax(impossible))
@@ -105,7 +105,7 @@ def check_open(demos: Demonstrations, closed: BoolArray) -> None:
 
 
 def check_weights(given: ArrayLike | None, n: int) -> FloatArray:
-    """Return the numbers of trips (n,) per pair; 1 by default. Raise if one is negative."""
+    """Validate the numbers of trips (n,) per pair; the default is 1."""
     if given is None:
         return np.ones(n)
     checked = np.asarray(given, dtype=np.float64)
@@ -119,7 +119,7 @@ def check_weights(given: ArrayLike | None, n: int) -> FloatArray:
 
 
 def check_intents(given: ArrayLike, n: int, n_intents: int) -> FloatArray:
-    """Return intent probabilities (n, K); a single row is broadcast to all trips."""
+    """Validate intent probabilities (n, K); a single row (K,) applies to all trips."""
     checked = np.asarray(given, dtype=np.float64)
     if checked.shape not in ((n_intents,), (n, n_intents)):
         raise InvalidParameter.of("intents", checked.shape, f"must have shape ({n_intents},) or ({n}, {n_intents})")
