@@ -51,7 +51,7 @@ _QUESTIONS = {
 
 
 def paper_point(results: Results) -> Point | None:
-    """Return the point of a study's axis that has the setting of the paper, or None."""
+    """Return the value of the varied parameter in the setting of the paper, or None if it is not included."""
     wanted = BASE.world_parameters
     return next((setting.x for setting in results.study.settings if setting.spec.world_parameters == wanted), None)
 
@@ -65,7 +65,7 @@ def methods_at(results: Results, x: Point) -> dict[tuple[str, str], str]:
 
 def _sort_pairs(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return distinct pairs ordered by model and then by initialisation; unknown names come last."""
-    models, starts = ({name: place for place, name in enumerate(names)} for names in (BEYOND_MODELS, BEYOND_STARTS))
+    models, starts = ({name: i for i, name in enumerate(names)} for names in (BEYOND_MODELS, BEYOND_STARTS))
     last = len(models) + len(starts)
     return sorted(set(pairs), key=lambda p: (models.get(p[0], last), p[0], starts.get(p[1], last), p[1]))
 
@@ -128,7 +128,7 @@ def comparison_table(results: Results, x: Point, name: str = "beyond-tests") -> 
 
 
 def supervision_table(results: Results) -> Table:
-    """Return the differences in ANID between unsupervised and supervised fits of each model, along the axis."""
+    """Return the differences in ANID between unsupervised and supervised fits, by model and parameter value."""
     points = results.study.points
     rows: list[list[Content]] = []
     methods = {x: methods_at(results, x) for x in points}
@@ -142,8 +142,8 @@ def supervision_table(results: Results) -> Table:
         f"{results.study.name}-supervised",
         "Difference in ANID from supervised fits",
         "Paired difference between each model and the same model given the true labels: mean ± half-width of the 99 % "
-        f"interval. Cells whose interval lies below {NEAR} are marked, which is the criterion of the claims. Settings "
-        "with empty cells were not run.",
+        f"interval. A cell is marked as in agreement if its interval lies below {NEAR}, the criterion of the claims. "
+        "Settings with empty cells were not run.",
         [*_MODEL, *_headings(results)],
         rows,
     )
@@ -158,11 +158,11 @@ def _supervision_cell(results: Results, method: str | None, reference: str | Non
     if result is None or method is None or reference is None:
         return None
     near = at_most(NEAR)([compare_cells(results, (method, x), (reference, x), "anid")]) == HOLDS
-    return difference_cell(results, result, DIGITS["anid"], certain=near)
+    return difference_cell(results, result, DIGITS["anid"], "agrees" if near else None)
 
 
 def time_table(results: Results) -> Table:
-    """Return the fit time of each model with the paper's initialisation, along the axis."""
+    """Return the fit time of each model with the paper's initialisation, by parameter value."""
     points = results.study.points
     methods = {x: methods_at(results, x) for x in points}
     pairs = _sort_pairs(pair for at in methods.values() for pair in at)
@@ -225,7 +225,7 @@ def setting_section(results: Results) -> Section | None:
 
 
 def beyond_section(results: Results) -> Section:
-    """Return the section on a sweep, with the models and initialisations compared with supervised fits."""
+    """Return the section on a sweep, in which models and initialisations are compared with supervised fits."""
     study, verdicts = results.study, callouts(results)
     # The headlines come first; each further claim is about one model or initialisation.
     first, others = verdicts[:N_HEADLINES], verdicts[N_HEADLINES:]
@@ -245,7 +245,7 @@ def beyond_section(results: Results) -> Section:
 
 
 def _values_along(results: Results, model: str, start: str, measure: str) -> dict[float, FloatArray]:
-    """Return the values of a measure at each point with the model and initialisation, or {} if none is finite."""
+    """Return the values of a measure by parameter value, or {} if none of them is finite."""
     names = {x: methods_at(results, x).get((model, start)) for x in results.study.points}
     values = {float(x): results.values(name, x, measure) for x, name in names.items() if name is not None}
     return values if any(np.isfinite(v).any() for v in values.values()) else {}

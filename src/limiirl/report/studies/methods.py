@@ -20,10 +20,10 @@ from limiirl.mixture import IntentMixture
 from limiirl.report.document import Code, Facts, Fold, Item, Section, Text
 
 (AGENTS,) = AGENT_WORLDS
-"""The world in which agents are recorded several times each."""
+"""The world with several recordings per agent."""
 
 _INTENTS = (
-    "Demonstrators such as drivers or animals act with different *intents*, which recordings do not contain. From "
+    "Demonstrators such as drivers or animals act with different *intents*, which are not recorded. From "
     "unlabelled trajectories, a mixture model learns one reward function per intent, the mixture weights, and the "
     "posterior over intents of each trajectory. The mixture is fitted by expectation-maximisation (EM), whose result "
     "depends on the initialisation. This report compares initialisations{more}."
@@ -43,7 +43,7 @@ _MEASURES = {
     "NLL": "negative log-likelihood of the test data under the mixture, in nats per trajectory or per agent",
     "ANID": "adjusted normalised information distance between learned and true clusters; 0 is perfect, 1 is chance",
     "EVD, GEVD": "expected value difference: the true value that is lost by planning with the learned rewards; the "
-    "generalised EVD matches learned and true intents by optimal transport",
+    "generalised EVD (GEVD) matches learned and true intents by optimal transport",
     "accuracy": "fraction of trajectories or agents that are assigned to the correct intent, under the best matching "
     "of learned and true intents",
 }
@@ -55,8 +55,8 @@ _MODEL_TERMS = {
     ML_IRL: "maximum likelihood IRL: a Boltzmann policy over the optimal Q-values; rewards lie between −10 and 0",
     "ML-IRL, averaged": "maximum likelihood IRL: a Boltzmann policy over its own Q-values (Babes-Vroman et al.); "
     "rewards are unbounded",
-    "Sigma-GIRL": "the reward for which the policy gradient of an agent vanishes; requires several trajectories per "
-    "agent and no transition model",
+    "Sigma-GIRL": "estimates the reward for which the policy gradient of an agent vanishes; requires several "
+    "trajectories per agent and no transition model",
 }
 _CLUSTERS = {
     "k-means, GMM": "EM is initialised with clusters of the trajectories' features: hard clusters (k-means), or soft "

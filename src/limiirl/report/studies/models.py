@@ -1,4 +1,4 @@
-"""Sections and text tables of other behaviour models: ML-IRL in ElementWorld, Sigma-GIRL on agents."""
+"""Sections and text tables on other behaviour models: ML-IRL in ElementWorld, and Sigma-GIRL on agents."""
 
 from __future__ import annotations
 
@@ -73,9 +73,10 @@ def sigma_section(results: Results) -> Section:
         [
             Figure.from_plot("sigma-girl", "Accuracy and ANID of the assignments of agents to intents", caption, plot),
             Text(
-                "Three agents are assigned to two intents. Two agents are correct under any assignment, so accuracy is "
-                "2/3 or 1, and ANID has few distinct values. The figure therefore shows the frequency of each value "
-                "instead of box plots.\n\nThe NLL is based on a profile likelihood, which does not integrate to 1, so "
+                "Three agents are assigned to two intents. Under the best matching of intents, at least two agents are "
+                "always correct, so accuracy is 2/3 or 1, and ANID has few distinct values. The figure therefore shows "
+                "the frequency of each value instead of box plots.\n\n"
+                "The NLL is based on a profile likelihood, which does not integrate to 1, so "
                 "its differences are not tested. The paper reports equal NLL for all initialisations."
             ),
             *callouts(results),

@@ -1,4 +1,4 @@
-"""Report of a run, and its summary as text, from the stored records."""
+"""Report on a run and its summary as text, from the stored records."""
 
 from __future__ import annotations
 
@@ -98,13 +98,13 @@ def _title(results: Sequence[Results]) -> str:
 
 
 def run_report(store: Store[Record], title: str | None = None) -> Report:
-    """Return the report of the studies that were run into a store."""
+    """Return the report on the studies of the runs in a store."""
     names = set(store.studies())
     # Only the studies that were run: their trials may also complete other studies.
     results = gather(store, [study for name, study in STUDIES.items() if name in names] or None)
     if not results:
         raise InvalidFile(
-            f"The run folder must have one world with results in every setting of a built-in study; {store.folder} has "
+            f"The run folder must have a world with results for all settings of a built-in study; {store.folder} has "
             "none. Complete the run with `limiirl reproduce`. For a custom study, build a report with limiirl.report.",
             value=str(store.folder),
         )
@@ -145,7 +145,7 @@ def _failures_table(failures: Iterable[Record]) -> Table:
 
 
 def _findings_items(verdicts: Sequence[tuple[Results, Finding]]) -> list[Item]:
-    """Return the table of the findings of the paper, and the collapsed table of the claims beyond it."""
+    """Return the table of the findings of the paper, and a collapsed table of the claims beyond the paper."""
     ours = [(result, finding) for result, finding in verdicts if result.study.name in GROUPS["beyond"]]
     papers = [pair for pair in verdicts if pair not in ours]
     items: list[Item] = []
@@ -201,7 +201,7 @@ def _highlights(results: Sequence[Results]) -> dict[str, object]:
 def write_run(
     store: Store[Record], folder: str | PathLike[str], title: str | None = None, progress: Progress | None = None
 ) -> Path:
-    """Write the report of a run to a folder, and return the path of its page."""
+    """Write the report on a run to a folder, and return the path of its page."""
     return write(run_report(store, title), folder, progress)
 
 

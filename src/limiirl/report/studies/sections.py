@@ -1,4 +1,4 @@
-"""Sections of a report on the studies of the paper: questions, results and verdicts."""
+"""Sections on the studies of the paper: questions, results and verdicts."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def keep_together(claim: str) -> str:
 
 
 def table_section(results: Results) -> Section:
-    """Return the section on Table 1, with its tests and those of its variants that were run."""
+    """Return the section on Table 1, with paired tests and with the variants that were run."""
     chosen = {m: _values_with_ties(results, m) for m in ("anid", "gevd", "n_iter")}
     variants = [table1.before_after_table(results), table1.anid_table(results)]
     if set(EARLY_STOPS) <= set(results.study.points):
@@ -99,7 +99,7 @@ def table_section(results: Results) -> Section:
 
 
 def _values_with_ties(results: Results, measure: str) -> dict[str, FloatArray]:
-    """Return a measure by method, where ties with random rewards are set equal."""
+    """Return a measure by method; values that tie with random rewards are replaced by the value of random rewards."""
     base = results.values(RANDOM, PAPER_LENGTH, measure)
     values = {name: results.values(name, PAPER_LENGTH, measure) for name in METHODS}
     tie = TIES.get(measure, 0.0)
@@ -164,7 +164,7 @@ def margin_section(results: Results) -> Section:
 
 
 def inside_section(results: Results) -> Section | None:
-    """Return the section on one typical world, or None if the run has no stored example."""
+    """Return the section on one typical world, or None if the run does not have an example."""
     example = results.example
     if example is None:
         return None
@@ -176,8 +176,8 @@ def inside_section(results: Results) -> Section | None:
             *_flow_figures(example),
             _convergence(results, example.seed),
         ],
-        lead=f"The world with seed {example.seed} is typical for {HARD} and, where possible, one in which {RANDOM} "
-        "converge to a different solution. Intent k prefers element k + 1.",
+        lead=f"The world with seed {example.seed} is a typical world for {HARD}. If possible, it is also one in which "
+        f"EM from {RANDOM} converges to a different solution. Intent k prefers element k + 1.",
     )
 
 

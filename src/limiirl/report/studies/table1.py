@@ -1,4 +1,4 @@
-"""Table 1 beside the values of the paper, variants that isolate the differences, and paired tests."""
+"""Table 1 with the values of the paper, variants that isolate the differences, and paired tests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from limiirl.experiments import (
 from limiirl.metrics import Comparison
 from limiirl.report.tables import Cell, Column, Content, Mark, Table
 
-LEAST_WORLDS = 20
+MIN_WORLDS = 20
 """Number of worlds below which values are not compared with the paper."""
 DIGITS = {"n_iter": 1, "seconds": 3, "nll": 2, "anid": 3, "accuracy": 3, "gevd": 2}
 """Number of decimals of each measure."""
@@ -39,6 +39,7 @@ METHOD = Column("Method", align="left")
 
 _FEWER = sorted(EARLY_STOPS, key=lambda name: -EARLY_STOPS[name])
 _SIGNS = {"agrees": "✓", "in rounding": "≈", "differs": "✗"}
+_LEGEND = "✓ agrees, ≈ agrees within rounding, ✗ differs"
 _ROUNDING = "Agrees only within the rounding of the printed value."
 
 
@@ -54,7 +55,7 @@ def score_cell(results: Results, method: str, x: Point, measure: str, *, compare
     note = _note_failures(results, interval.n)
     mark: Mark | None = None
     # Intervals over few worlds are so wide that they would agree with any value.
-    if reported is not None and compare and target in TARGETS and interval.n >= LEAST_WORLDS:
+    if reported is not None and compare and target in TARGETS and interval.n >= MIN_WORLDS:
         agreement = verdict(interval, reported)
         mark = "agrees" if agreement == "agrees" else "differs"
         note = f"{_ROUNDING} {note}".strip() if agreement == "in rounding" else note
@@ -66,7 +67,7 @@ def _note_failures(results: Results, n: int) -> str:
 
 
 def iterations_cell(results: Results, method: str, x: Point = PAPER_LENGTH, *, count: bool = True) -> Cell:
-    """Return the EM iterations, with a note if fits did not converge, and their number if `count`."""
+    """Return the EM iterations, with a note if fits did not converge; `count` adds the number of these fits."""
     plain = score_cell(results, method, x, "n_iter")
     converged = results.finite(method, x, "converged")
     cut = int(np.sum(converged == 0.0))
@@ -112,7 +113,7 @@ def comparison_table(results: Results) -> Table:
         "The paper prints the full width of the interval after ±, which is halved here. Two values agree if their "
         "difference is at most the root sum of squares of their half-widths. Iterations and durations are not "
         "compared, because the stopping rule and the machine of the paper were different. Values over fewer than "
-        f"{LEAST_WORLDS} worlds are not compared, because the intervals are too wide.",
+        f"{MIN_WORLDS} worlds are not compared, because the intervals are too wide.",
         PAPER_LENGTH,
         compare=True,
     )
@@ -129,12 +130,11 @@ def comparison_text(results: Results) -> str:
             text = score_cell(results, method, PAPER_LENGTH, measure).text
             reported, interval = TABLE1.get(method, {}).get(measure), results.interval(method, PAPER_LENGTH, measure)
             if reported is not None and interval is not None:
-                sign = _SIGNS[verdict(interval, reported)] if interval.n >= LEAST_WORLDS else ""
+                sign = _SIGNS[verdict(interval, reported)] if interval.n >= MIN_WORLDS else ""
                 text += f" ({reported.mean:.2f} {sign})".replace(" )", ")")
             line += f"  {text:>24}"
         lines.append(line.rstrip())
-    legend = ", ".join(f"{sign} {name}" for name, sign in _SIGNS.items())
-    return "\n".join([*lines, f"  Mean ± half-width of the 95 % interval; mean of the paper in brackets: {legend}."])
+    return "\n".join([*lines, f"  Mean ± half-width of the 95 % interval; mean of the paper in brackets: {_LEGEND}."])
 
 
 def length_table(results: Results) -> Table:
@@ -162,7 +162,7 @@ def early_table(results: Results) -> Table:
     caption = (
         "In the paper, EM from clustered initialisations ran for 3.4 iterations on average, and the stopping rule "
         "discarded the last one. Stopping EM equally early isolates the effect of further iterations: they increase "
-        "the likelihood of a model that treats the wind as a choice, while ANID and GEVD get worse."
+        "the likelihood of a model that treats deflections by the wind as choices, while ANID and GEVD get worse."
     )
     title = "Effect of further EM iterations on clustered initialisations"
     return _method_table("table1-early", title, caption, TARGETS, rows)
@@ -180,15 +180,15 @@ def before_after_table(results: Results) -> Table:
 
 
 def anid_table(results: Results) -> Table:
-    """Return the ANID by three definitions of the two clusterings."""
+    """Return the ANID of each method by three definitions, which differ in the compared clusterings."""
     kinds = {
         "anid": "Responsibilities and labels",
         "anid_truth": "Responsibilities and true posterior",
         "anid_hard": "Most likely intents and labels",
     }
     caption = (
-        "Clusterings that are compared. The paper defines ANID with the posterior of the true mixture, whereas its "
-        "code uses the labels."
+        "Each column names the two clusterings that are compared. The paper defines ANID with the posterior of the "
+        "true mixture, whereas its code uses the labels."
     )
     rows = _rows_of(results, list(kinds))
     return Table("anid", "Three definitions of ANID", caption, [METHOD, *kinds.values()], rows)
@@ -218,10 +218,9 @@ def random_table(results: Results, x: Point = PAPER_LENGTH, name: str = "paired-
     return Table(name, "Paired tests against random rewards", caption, columns, rows)
 
 
-def difference_cell(results: Results, result: Comparison, digits: int, *, certain: bool) -> Cell:
+def difference_cell(results: Results, result: Comparison, digits: int, mark: Mark | None) -> Cell:
     """Return the mean difference of a paired comparison with its half-width."""
     interval = result.difference
-    mark: Mark | None = "certain" if certain else None
     note = _note_failures(results, interval.n)
     return Cell.estimate(interval.mean, interval.half_width, digits, mark=mark, note=note)
 
@@ -229,7 +228,7 @@ def difference_cell(results: Results, result: Comparison, digits: int, *, certai
 def comparison_cells(
     results: Results, result: Comparison | None, measure: str, *, certain: bool | None = None
 ) -> list[Cell]:
-    """Return the difference, both p-values and the effect size of a paired comparison, or dashes for None.
+    """Return the difference, both p-values and the effect size of a paired comparison, or dashes if it is None.
 
     By default, a difference is marked if both tests are significant, whichever method is better.
     """
@@ -237,7 +236,7 @@ def comparison_cells(
         return [Cell.number(None)] * 4
     certain = result.better is not None if certain is None else certain
     return [
-        difference_cell(results, result, DIGITS[measure], certain=certain),
+        difference_cell(results, result, DIGITS[measure], "certain" if certain else None),
         Cell(f"{result.p_t:.2g}", value=result.p_t),
         Cell(f"{result.p_wilcoxon:.2g}", value=result.p_wilcoxon),
         Cell.number(result.effect, 2),
