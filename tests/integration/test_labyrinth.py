@@ -181,7 +181,7 @@ class TestPrediction:
         assert (result.p_within, result.n_within) == (1.0, 1)
 
     def test_too_many_labelings_are_rejected(self):
-        with pytest.raises(ll.errors.InvalidParameter, match=r"11 of 23 can be labelled in 1\.4e\+06 ways"):
+        with pytest.raises(ll.errors.InvalidParameter, match=r"1\.4e\+06 labelings"):
             prediction.predict("x", np.zeros((23, 1)), np.arange(23) < 11)
 
     @pytest.mark.parametrize(("n_true", "message"), [(0, "none of the 6"), (6, "all of the 6")])
