@@ -1,6 +1,5 @@
 """Studies of the paper and beyond: settings, trials and names."""
 
-
 import numpy as np
 import pytest
 

@@ -53,7 +53,7 @@ def test_a_missing_gpu_is_one_sentence(command: str, folder: Path, monkeypatch: 
     code, out, err = limiirl(folder, *COMMANDS[command], "--device", "gpu")
     assert code != 0
     assert not out
-    assert "LIMIIRL_GPU=off hides the GPU" in " ".join(err.split())
+    assert "LIMIIRL_GPU=off disables the GPU" in " ".join(err.split())
     assert "Traceback" not in err
 
 

@@ -187,7 +187,7 @@ def test_a_write_that_fails_half_way_is_one_clear_error_and_leaves_the_store_int
     with fork(write_too_much, tmp_path, most) as writer:
         messages = writer.finish()
     assert [line.startswith(f"{tmp_path}: ") for line in messages] == [True, True]
-    assert all("nothing more can be written. What was recorded is safe" in line for line in messages)
+    assert all("recorded trials are not affected" in line for line in messages)
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
     assert [record.seed for record in read(tmp_path)] == list(range(9))
 
@@ -222,7 +222,7 @@ def test_a_full_disk_is_one_clear_error_and_leaves_the_store_intact(tmp_path):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     ran = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
     assert ran.returncode == 0, ran.stderr
-    assert "No space left on device: nothing more can be written. What was recorded is safe" in ran.stdout
+    assert "No space left on device; recorded trials are not affected" in ran.stdout
 
 
 def write_where_forbidden(pipe, folder):
@@ -256,7 +256,10 @@ def test_a_folder_that_cannot_be_written_can_be_read(damaged):
         folder.chmod(0o555)
         with fork(write_where_forbidden, folder) as writer:
             messages = writer.finish()
-        assert [line.startswith(f"{folder}: Permission denied: nothing more") for line in messages[:2]] == [True, True]
+        assert [line.startswith(f"{folder}: Permission denied; recorded trials") for line in messages[:2]] == [
+            True,
+            True,
+        ]
         assert messages[2] == f"{folder}/new: Permission denied."
         assert messages[3] == (1 if damaged else 0)
         assert (folder / FILE).read_bytes() == before

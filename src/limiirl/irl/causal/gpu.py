@@ -16,7 +16,7 @@ from limiirl.irl.causal.state_actions import StateActions
 from limiirl.irl.causal.stationary import TIE, HardBellmanSolver, Policies, SoftBellmanSolver, StationarySolver
 from limiirl.irl.maxent.gpu import DeviceFeatures, side_by_side
 from limiirl.kernels.gpu.device import Device, faults
-from limiirl.kernels.gpu.soft_bellman import MONOTONE_TOL, ROUNDING_TOL, BellmanKernels, DeviceGraph, StepWeights
+from limiirl.kernels.gpu.soft_bellman import MONOTONE_TOL, ROUNDING_TOL, BellmanKernels, DeviceGraph, ObservedWeights
 from limiirl.kernels.soft_bellman import ObservedPairs
 
 # Maximum number of columns per kernel call, as in the forward-backward kernels.
@@ -219,13 +219,13 @@ class _GpuUnrolledPolicies:
             gradients.append(solver.rewards.features(node, pair))
         return np.concatenate(gradients)
 
-    def _sum_weights(self, weight: FloatArray, n: int) -> StepWeights:
+    def _sum_weights(self, weight: FloatArray, n: int) -> ObservedWeights:
         """Sum the weights of observed pairs by step and state, and by step and pair."""
         put, observed, mdp = self._solver.device.put, self._observed, self._solver.pairs.mdp
         chosen = observed.pair >= 0
         state = _sum_by_step(self._step, observed.state, weight, mdp.n_states, n)
         pair = _sum_by_step(self._step[chosen], observed.pair[chosen], weight[chosen], mdp.n_pairs, n)
-        return StepWeights(*map(put, (*state, *pair)))
+        return ObservedWeights(*map(put, (*state, *pair)))
 
 
 def _sum_by_step(step: Any, at: Any, weight: FloatArray, size: int, n: int) -> tuple[Any, Any, FloatArray]:

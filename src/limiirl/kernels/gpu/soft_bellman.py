@@ -40,7 +40,7 @@ class DeviceGraph(NamedTuple):
         return int(self.pair_ptr.size) - 1
 
 
-class StepWeights(NamedTuple):
+class ObservedWeights(NamedTuple):
     """Observed states and pairs of each step, as CSR with pointers (n + 1,), and the sums (m, K) of their weights."""
 
     state_ptr: Any
@@ -86,7 +86,7 @@ class BellmanKernels:
             self._launch_flat("bellman_log_policy", step.size, k, arguments)
         return values
 
-    def plan_adjoint(self, reward: Any, V: Any, weights: StepWeights, node: Any, pair: Any) -> None:
+    def plan_adjoint(self, reward: Any, V: Any, weights: ObservedWeights, node: Any, pair: Any) -> None:
         """Add to node (S, K) and pair (P, K) the derivatives of sum_m weight[m] log_pi[m] with respect to the rewards.
 
         V (n, S, K) contains the values after each of n steps; the last row is r_state, or 0 for the rule "average".
