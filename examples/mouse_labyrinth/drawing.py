@@ -1,4 +1,4 @@
-"""The figures: the maze with rewards and visits, mice and their shares, and one bout from the door and back."""
+"""Figures of the report: reward and visit maps, proportions of intents per mouse, and one bout."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def colour(k: int) -> str:
 
 
 def walls(folder: Path | None) -> Float | None:
-    """Return the outline of the walls (n, 2) where a folder has walls_xy.csv, else None."""
+    """Return the outline of the walls (n, 2) from walls_xy.csv, or None if the folder has no such file."""
     path = None if folder is None else folder / "walls_xy.csv"
     return np.loadtxt(path, delimiter=",", skiprows=1) if path is not None and path.is_file() else None
 
 
 def corridors(ax: Axes, outline: Float | None = None) -> Float:
-    """Draw the maze without its nodes, and return where these are (127, 2)."""
+    """Draw the corridors of the maze, and return the positions of the nodes (127, 2)."""
     xy = maze.h_tree()
     if outline is not None:
         ax.plot(*outline.T, color=RULE, linewidth=0.6, zorder=0)
@@ -44,7 +44,7 @@ def corridors(ax: Axes, outline: Float | None = None) -> Float:
 
 
 def node_map(ax: Axes, values: Float, limit: float, outline: Float | None) -> PathCollection:
-    """Draw a number on each of 127 nodes and the home: red is more, blue is less; the water port is ringed."""
+    """Colour the 127 nodes and the home cage by `values` (red is positive, blue is negative), and mark the water port."""
     xy = corridors(ax, outline)
     scale: dict[str, Any] = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "linewidth": 0.5, "zorder": 2}
     size = 22.0 + 8.0 * (5 - np.minimum(maze.LEVEL, 5))
@@ -57,8 +57,8 @@ def node_map(ax: Axes, values: Float, limit: float, outline: Float | None) -> Pa
 def maps(
     name: str, title: str, caption: str, values: Float, titles: Sequence[str], label: str, outline: Float | None
 ) -> Figure:
-    """Return one maze per intent, with values (K, 128)."""
-    # The colour range must not be dominated by one intent.
+    """Return a figure with one maze per intent, coloured by values (K, 128)."""
+    # Clip the colour range, so that one intent does not dominate it.
     limit = float(np.quantile(np.abs(values), 0.9))
 
     def draw() -> Drawing:
@@ -79,17 +79,19 @@ def maps(
     data: dict[str, Sequence[object]] = {"node": places}
     data |= {f"intent {k}": row.tolist() for k, row in enumerate(values)}
     best = "; ".join(f"intent {k}: {places[int(np.argmax(row))]}" for k, row in enumerate(values))
-    alt = f"The labyrinth drawn {len(values)} times, its nodes coloured by {label}. The highest is, of {best}."
+    alt = (
+        f"The labyrinth drawn {len(values)} times, with nodes coloured by {label}. Node with the highest value: {best}."
+    )
     return Figure(name, title, alt, caption, draw, data)
 
 
 def shares_by_mouse(findings: study.Findings) -> Figure:
-    """Return a bar a mouse: its moves by intent, thirsty mice above."""
+    """Return stacked bars of the moves of each mouse by intent, with water-restricted mice at the top."""
     mice, labels = np.array(findings.recordings.mice), findings.recordings.labels
     order = np.lexsort((findings.shares[:, 0], labels))
 
     def draw() -> Drawing:
-        # High enough for the two names beside the bars.
+        # The minimum height leaves room for the labels of both groups.
         figure = Drawing(figsize=(WIDE, max(4.0, 0.9 + 0.2 * len(mice))))
         ax = figure.add_subplot()
         # A gap between the two groups.
@@ -103,7 +105,7 @@ def shares_by_mouse(findings: study.Findings) -> Figure:
             left += width
         ax.set_yticks(y, mice[order])
         ax.tick_params(axis="y", length=0)
-        ax.set(xlim=(0, 100), xlabel="share of the moves, %", ylim=(-0.6, y[-1] + 0.6))
+        ax.set(xlim=(0, 100), xlabel="fraction of moves, %", ylim=(-0.6, y[-1] + 0.6))
         n_free = int(np.sum(~labels))
         for words, place in (("water ad libitum", (n_free - 1) / 2), ("water restricted", y[n_free:].mean())):
             ax.text(1.01, place, words, transform=ax.get_yaxis_transform(), rotation=270, va="center", color=MUTED)
@@ -111,10 +113,10 @@ def shares_by_mouse(findings: study.Findings) -> Figure:
         return figure
 
     means = [f"intent {k}: {100 * a:.0f} % and {100 * b:.0f} %" for k, (a, b) in enumerate(group_means(findings))]
-    alt = f"Stacked bars, one per mouse. Means of restricted and of other mice: {'; '.join(means)}."
+    alt = f"Stacked bars, one per mouse. Means over restricted and over other mice: {'; '.join(means)}."
     data: dict[str, Sequence[object]] = {"mouse": mice[order].tolist(), "restricted": labels[order].tolist()}
     data |= {f"intent {k}": findings.shares[order, k].tolist() for k in range(findings.shares.shape[1])}
-    caption = "From a fit to all mice without labels. Mice are sorted by the fraction of intent 0 within a group."
+    caption = "From a fit to all mice without labels. Within each group, mice are sorted by their fraction of intent 0."
     return Figure("shares", "Each mouse's moves by intent", alt, caption, draw, data)
 
 
@@ -126,7 +128,7 @@ def group_means(findings: study.Findings) -> list[tuple[float, float]]:
 
 
 def against_counting(findings: study.Findings) -> Figure:
-    """Return the fraction of intent 0 against counts of water visits, one dot per mouse."""
+    """Return a scatter plot of the fraction of intent 0 against the rate of water visits, one point per mouse."""
     labels, mice = findings.recordings.labels, findings.recordings.mice
     own = 100.0 * np.array([findings.shares_without[i][i, 0] for i in range(len(mice))])
     rate = 1000.0 * study.water_rate(findings.pieces, mice)
@@ -139,20 +141,20 @@ def against_counting(findings: study.Findings) -> Figure:
             ax.plot(rate[group], own[group], marker, color=tone, label=words, markersize=5)
         for i, name in enumerate(mice):
             ax.annotate(name, (rate[i], own[i]), (4, 3), textcoords="offset points", fontsize=6.5, color=MUTED)
-        ax.set(xlabel="visits to the water port in 1,000", ylabel="fraction of intent 0, %")
+        ax.set(xlabel="visits to the water port per 1,000 visits", ylabel="fraction of intent 0, %")
         ax.grid(color=RULE)
         ax.legend(loc="upper left")
         return figure
 
     r = float(np.corrcoef(rate, own)[0, 1])
-    alt = f"One dot per mouse: the fraction of intent 0 over the rate of water visits, correlation {r:.2f}."
+    alt = f"One point per mouse: fraction of intent 0 against the rate of water visits, correlation {r:.2f}."
     caption = f"Fractions from the fit without that mouse. Correlation {r:.2f}."
     data = {"mouse": mice, "restricted": labels.tolist(), "rate": rate.tolist(), "share": own.tolist()}
     return Figure("counting", "Intent 0 against counting water visits", alt, caption, draw, data)
 
 
 def over_time(findings: study.Findings, bins: int = 10) -> Figure:
-    """Return the fraction of moves per intent over a mouse's time in the maze."""
+    """Return a line plot of the fraction of moves per intent over the session."""
     K = findings.U.shape[1]
     part = np.minimum((findings.pieces.time * bins).astype(int), bins - 1)
     weight = findings.U * findings.pieces.moves[:, None]
@@ -171,7 +173,7 @@ def over_time(findings: study.Findings, bins: int = 10) -> Figure:
                 markersize=3.5,
                 label=f"intent {k}",
             )
-        ax.set(xlabel="moves of the mouse so far, %", ylabel="share of the moves, %", xlim=(0, 100), ylim=(0, None))
+        ax.set(xlabel="completed moves of the mouse, %", ylabel="fraction of moves, %", xlim=(0, 100), ylim=(0, None))
         ax.grid(color=RULE)
         figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3)
         return figure
@@ -179,14 +181,19 @@ def over_time(findings: study.Findings, bins: int = 10) -> Figure:
     ends = "; ".join(f"intent {k} from {shares[0, k]:.0f} to {shares[-1, k]:.0f} %" for k in range(K))
     data: dict[str, Sequence[object]] = {"part": list(range(bins))}
     data |= {f"intent {k}": shares[:, k].tolist() for k in range(K)}
-    caption = "All mice together; the recordings hold no times, so the clock is the number of moves."
+    caption = "All mice together. The recordings contain no times, so time is measured in moves."
     return Figure(
-        "time", "Intents over the session", f"Lines over ten parts of the session: {ends}.", caption, draw, data
+        "time",
+        "Intents over the session",
+        f"One line per intent over {bins} parts of the session: {ends}.",
+        caption,
+        draw,
+        data,
     )
 
 
 def one_bout(findings: study.Findings, outline: Float | None) -> Figure:
-    """Return one bout of 8 to 12 pieces, that of the most varied intents, each piece in the colour of its own."""
+    """Return one bout of 8 to 12 pieces, coloured by intent; the bout with the most varied intents is chosen."""
     counts = np.bincount(findings.pieces.bout, minlength=len(findings.recordings.bouts))
     fit = np.flatnonzero((counts >= 8) & (counts <= 12)).tolist() or [int(np.argmax(counts))]
     chosen = max(fit, key=lambda i: float(-np.sum(np.square(findings.U[findings.pieces.bout == i].mean(axis=0)))))
@@ -201,7 +208,7 @@ def one_bout(findings: study.Findings, outline: Float | None) -> Figure:
             ax = figure.add_subplot(lines, columns, place + 1)
             xy = corridors(ax, outline)
             nodes = maze.nodes_of(findings.pieces.states[i])
-            # A little off the corridor's middle, more with time, so that ways back stay visible.
+            # Shift the path gradually off the centre of the corridor, so that overlapping moves stay visible.
             path = xy[nodes] + np.linspace(-0.18, 0.18, len(nodes))[:, None]
             ax.plot(*path.T, color=colour(int(k)), linewidth=1.3)
             ax.plot(*path[0], "o", color=colour(int(k)), markersize=4)
@@ -216,17 +223,17 @@ def one_bout(findings: study.Findings, outline: Float | None) -> Figure:
     alt = f"A bout of mouse {mouse} in {len(own)} small mazes, one per piece; the intents in order: {listed}."
     caption = (
         f"Bout {chosen}, mouse {mouse}, {len(findings.recordings.bouts[chosen])} visits. A piece starts "
-        "at its dot; in brackets how sure the mixture is."
+        "at its dot; the posterior probability of its intent is in brackets."
     )
     data = {"piece": own.tolist(), "intent": labels.tolist(), "sure": findings.U[own, labels].tolist()}
     return Figure("bout", "One bout, piece by piece", alt, caption, draw, data)
 
 
 def criteria(findings: study.Findings) -> Figure:
-    """Return what speaks for each number of intents."""
+    """Return the selection criteria for each number of intents."""
     rows = findings.selection.rows
     names = ("n_intents", "behind", "behind_se", "bic", "icl", "aic", "stability")
     data = {name: [getattr(row, name) for row in rows] for name in names}
     draw: Callable[[], Drawing] = findings.selection.plot
     alt = f"Panels of criteria for 1 to {rows[-1].n_intents} intents; {findings.selection.recommended} are recommended."
-    return Figure("criteria", "How many intents?", alt, "By `select_intents`.", draw, data)
+    return Figure("criteria", "Number of intents", alt, "Computed with `select_intents`.", draw, data)

@@ -41,20 +41,20 @@ def intent_rows(findings: study.Findings) -> list[dict[str, float]]:
 
 
 def detect_turns(states: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return whether each move turns round at a junction."""
+    """Return an indicator (m,) of the moves that turn around at a junction."""
     return maze.habits(states[:-1], states[1:])[:, 0]
 
 
 _HEADS = {
-    "share": ("share of moves", 2),
-    "water": ("water in 1,000 visits", 1),
-    "home": ("home in 1,000", 1),
+    "share": ("fraction of moves", 2),
+    "water": ("water per 1,000 visits", 1),
+    "home": ("home per 1,000", 1),
     "level": ("mean depth", 2),
-    "turns": ("turns round, %", 1),
+    "turns": ("turns around, %", 1),
     "new": ("distinct nodes, %", 0),
     "r_water": ("reward of the water port", 2),
-    "r_home": ("of the home", 2),
-    "r_turn": ("of turning round", 2),
+    "r_home": ("of the home cage", 2),
+    "r_turn": ("of turning around", 2),
 }
 
 
@@ -63,32 +63,32 @@ def format_text(findings: study.Findings) -> str:
     s, lines = findings.settings, []
     lines.append(
         f"{len(findings.recordings.mice)} mice ({int(findings.recordings.labels.sum())} water restricted), "
-        f"{len(findings.recordings.bouts)} bouts, {findings.recordings.n_visits} visits; left out: "
+        f"{len(findings.recordings.bouts)} bouts, {findings.recordings.n_visits} visits; excluded: "
         f"{', '.join(findings.recordings.left_out) or 'none'}"
     )
     lines.append(
         f"bouts of up to {max(map(len, findings.recordings.bouts))} visits, {len(findings.pieces.states)} pieces of "
-        f"at most {s.length} moves (a dead end and back is one); every move is in one piece; discount {s.gamma:g}"
+        f"at most {s.length} moves (entering and leaving a dead end is one move); discount {s.gamma:g}"
     )
     lines.append(f"select_intents, {s.per_mouse} pieces per mouse, {s.folds} folds of whole mice")
     lines.append(str(findings.selection))
-    lines.append(f"intents, fitted to all pieces ({findings.mixture.n_intents}), the most water first")
+    lines.append(f"intents, fitted to all pieces ({findings.mixture.n_intents}), in decreasing order of water visits")
     lines.append("  " + "intent  " + "  ".join(head for head, _ in _HEADS.values()))
     for k, row in enumerate(intent_rows(findings)):
         cells = [f"{row[name]:{len(head)}.{digits}f}" for name, (head, digits) in _HEADS.items()]
         lines.append(f"  {k:>6}  " + "  ".join(cells))
     lines.append(
-        "log-likelihood per move of each mouse by a fit without it, mean over mice; and its difference to that of "
-        f"one intent by {study.CHOSEN!r}, with the {1 - LEVEL:.0%} interval over mice"
+        "held-out log-likelihood per move (leave one mouse out), mean over mice; and its difference from "
+        f"{study.CHOSEN!r} with one intent, with the {1 - LEVEL:.0%} interval over mice"
     )
     for name, own, beyond in compare_held_out(findings):
         lines.append(f"  {name:<40} {own:8.4f}  {beyond.mean:8.4f} ± {beyond.half_width:.4f}")
-    lines.append("mean share among restricted and other mice")
+    lines.append("mean fraction of moves of restricted and of other mice")
     lines += [f"  intent {k}  {a:.3f}  {b:.3f}" for k, (a, b) in enumerate(drawing.group_means(findings))]
     first, counted = findings.predictions[0], _counting(findings)
     lines.append(
         f"water restricted or not, leave one mouse out, nearest centroid; exact p over {first.n_labelings} labelings, "
-        f"and over the {first.n_within} of them that keep the labels of each batch ({', '.join(batches(findings))})"
+        f"and over the {first.n_within} of them that preserve the number of restricted mice per batch ({', '.join(batches(findings))})"
     )
     for p in findings.predictions:
         wrong = [name for name, a, b in zip(findings.recordings.mice, p.predicted, p.labels, strict=True) if a != b]
@@ -98,19 +98,21 @@ def format_text(findings: study.Findings) -> str:
         )
     only, less, p_more = compare(first, counted)
     lines.append(
-        f"right only by fractions per intent: {only}, only by counting: {less}; exact McNemar p = {p_more:.2g}"
+        f"correct only by fractions per intent: {only}, only by counting: {less}; exact McNemar p = {p_more:.2g}"
     )
-    lines.append(f"single numbers: AUC for restricted, exact two-sided Mann-Whitney p, {len(findings.ranks)} tests")
+    lines.append(
+        f"single statistics: AUC for restricted mice, exact two-sided Mann-Whitney p, {len(findings.ranks)} tests"
+    )
     lines += [f"  {name:<46} {auc:.3f}  p = {p:.2g}" for name, (auc, p) in findings.ranks.items()]
     lines += [
-        f"against ML-IRL's intents: {name} {x:.3f} (0 the same, 1 chance)" for name, x in findings.agreement.items()
+        f"compared with ML-IRL: {name} {x:.3f} (0: identical, 1: chance)" for name, x in findings.agreement.items()
     ]
-    lines += [f"against the truth: {name} {x:.3f}" for name, x in findings.truth.items()]
+    lines += [f"compared with the truth: {name} {x:.3f}" for name, x in findings.truth.items()]
     return "\n".join(lines)
 
 
 def report(findings: study.Findings, folder: Path | None, command: str) -> Report:
-    """Return the page."""
+    """Return the report."""
     outline, K = drawing.walls(folder), findings.U.shape[1]
     rows = intent_rows(findings)
     titles = [f"intent {k}: {100 * row['share']:.0f} % of the moves" for k, row in enumerate(rows)]
@@ -126,7 +128,7 @@ def report(findings: study.Findings, folder: Path | None, command: str) -> Repor
                 drawing.maps(
                     "rewards",
                     "Reward maps",
-                    "Learned reward of every node; the ring is the water port, the square the home cage.",
+                    "Learned reward of each node. The ring marks the water port, the square is the home cage.",
                     rewards,
                     titles,
                     "reward",
@@ -134,8 +136,8 @@ def report(findings: study.Findings, folder: Path | None, command: str) -> Repor
                 ),
                 drawing.maps(
                     "visits",
-                    "Where each intent goes",
-                    "Visits compared with those of all intents together, as powers of two: +1 is twice as often.",
+                    "Visits of each intent",
+                    "Log2 ratio of the visits of an intent to the visits of all intents; +1 means twice as often.",
                     ratio,
                     titles,
                     "visits, log2 of the ratio to all",
@@ -143,7 +145,7 @@ def report(findings: study.Findings, folder: Path | None, command: str) -> Repor
                 ),
                 _intent_table(rows),
             ],
-            lead="Learned from pieces of bouts only, ordered by visits to the water port.",
+            lead="Intents are fitted without labels and ordered by visits to the water port.",
         ),
         Section(
             "Number of intents",
@@ -151,7 +153,7 @@ def report(findings: study.Findings, folder: Path | None, command: str) -> Repor
         ),
         Section("The mice", [drawing.shares_by_mouse(findings), _prediction_table(findings), *verdicts(best, counted)]),
         Section(
-            "Beyond counting?",
+            "Comparison with counting",
             [Grid([drawing.against_counting(findings), drawing.over_time(findings)]), _ranks(findings)],
         ),
         Section("One bout", [drawing.one_bout(findings, outline)]),
@@ -160,8 +162,8 @@ def report(findings: study.Findings, folder: Path | None, command: str) -> Repor
     return Report(
         f"Intents of {kind} in a labyrinth",
         f"{K} intents in {len(findings.pieces.states)} pieces of {len(findings.recordings.bouts)} bouts. Water "
-        f"restriction, unknown to the fits, is predicted for {best.n_right} of {best.labels.size} mice "
-        f"(exact p = {best.p_exact:.2g}, within batches {best.p_within:.2g}); counting water visits is right for "
+        f"restriction, which the fits do not use, is predicted for {best.n_right} of {best.labels.size} mice "
+        f"(exact p = {best.p_exact:.2g}, within batches {best.p_within:.2g}); counting water visits is correct for "
         f"{counted.n_right}.",
         sections,
         methods=[Facts(_facts(findings)), Code(command, "Command"), Fold("All numbers", [Code(format_text(findings))])],
@@ -174,18 +176,18 @@ def _intent_table(rows: list[dict[str, float]]) -> Table:
         [f"intent {k}", *(Cell.number(row[name], digits) for name, (_, digits) in _HEADS.items())]
         for k, row in enumerate(rows)
     ]
-    caption = "Distinct nodes: of those visited in a piece, how many were new to it."
+    caption = "Distinct nodes: number of different nodes in a piece, relative to its number of visits."
     return Table("intents", "Statistics of the intents", caption, ["", *(head for head, _ in _HEADS.values())], cells)
 
 
 def compare_held_out(findings: study.Findings) -> list[tuple[str, float, Interval]]:
-    """Return by model the mean held-out log-likelihood per move over mice, and its difference to `CHOSEN`."""
+    """Return the name, the mean held-out log-likelihood per move, and the difference from `CHOSEN` of each model."""
     base = findings.held_out[study.CHOSEN]
     return [(name, float(own.mean()), mean_interval(own - base, 1 - LEVEL)) for name, own in findings.held_out.items()]
 
 
 def batches(findings: study.Findings) -> list[str]:
-    """Return the name of each batch with the number of its restricted mice and of all."""
+    """Return the name of each batch with its numbers of restricted mice and of all mice."""
     batch, labels = findings.recordings.batches, findings.recordings.labels
     return [f"{b}: {labels[batch == b].sum()} of {np.sum(batch == b)} restricted" for b in np.unique(batch)]
 
@@ -196,10 +198,10 @@ def _models(findings: study.Findings) -> Table:
         for name, own, x in compare_held_out(findings)
     ]
     caption = (
-        "One intent unless stated. Every mouse is scored by a fit without it and has equal weight; the "
-        f"differences are paired by mouse, with their {1 - LEVEL:.0%} intervals over mice. Higher is better."
+        "One intent unless stated otherwise. Each mouse is scored by a fit to the other mice and has equal weight; "
+        f"differences are paired by mouse, with {1 - LEVEL:.0%} intervals over mice. Higher is better."
     )
-    columns = ["Model", "held-out log-likelihood per move", f"above “{study.CHOSEN}”"]
+    columns = ["Model", "held-out log-likelihood per move", f"difference from “{study.CHOSEN}”"]
     return Table("models", "Models compared", caption, columns, rows)
 
 
@@ -216,15 +218,15 @@ def _prediction_table(findings: study.Findings) -> Table:
     ]
     first = findings.predictions[0]
     caption = (
-        f"Each mouse by the nearer mean of the others' groups. Exact p: of all {first.n_labelings:,} labelings with as "
-        "many restricted mice, the share predicted as well. Within batches: the same of the "
-        f"{first.n_within:,} that keep the labels of each batch ({', '.join(batches(findings))}); it cannot be below "
-        f"{1 / first.n_within:.2g}. By chance: right in the middle 90 % of all "
-        "labelings; it may be so few, as leaving a mouse out moves its own group's mean away from it. Shares are those "
-        "of a mixture fitted without the mouse."
+        f"Each mouse is assigned to the group of other mice with the nearer mean. Exact p: fraction of all "
+        f"{first.n_labelings:,} labelings with the same number of restricted mice that are predicted at least as well. "
+        f"Within batches: the same fraction among the {first.n_within:,} labelings that preserve the number of "
+        f"restricted mice per batch ({', '.join(batches(findings))}); its minimum is {1 / first.n_within:.2g}. By chance: "
+        "number of correct predictions for the middle 90 % of all labelings. It may be low, because leaving a mouse out "
+        "moves the mean of its own group away from it. Fractions are from a mixture fitted without the mouse."
     )
-    columns = ["Predicted from", "right", "by chance", "exact p", "within batches"]
-    return Table("predictions", "Water restricted, or not?", caption, columns, rows)
+    columns = ["Predictor", "correct", "by chance", "exact p", "within batches"]
+    return Table("predictions", "Prediction of water restriction", caption, columns, rows)
 
 
 def _range(p: Prediction) -> str:
@@ -236,24 +238,24 @@ def _counting(findings: study.Findings) -> Prediction:
 
 
 def verdicts(best: Prediction, counted: Prediction) -> list[Callout]:
-    """Return the verdicts at one significance level."""
+    """Return the conclusions at the significance level `LEVEL`."""
     only, less, p_more = compare(best, counted)
     more = only > less and p_more < LEVEL
     return [
         Callout(
             "holds" if best.p_exact < LEVEL else "open",
-            "Fractions per intent predict how a mouse was kept",
-            f"{best.n_right} of {best.labels.size} right, exact p = {best.p_exact:.2g}.",
+            "Fractions per intent predict water restriction",
+            f"{best.n_right} of {best.labels.size} correct, exact p = {best.p_exact:.2g}.",
         ),
         Callout(
             "holds" if best.p_within < LEVEL else "open",
             "They also do so within a batch of mice",
-            f"Exact p = {best.p_within:.2g}; no p of {best.n_within:,} labelings is below {1 / best.n_within:.2g}.",
+            f"Exact p = {best.p_within:.2g}; the minimum with {best.n_within:,} labelings is {1 / best.n_within:.2g}.",
         ),
         Callout(
             "holds" if more else "open",
             "They predict better than counting water visits",
-            f"Right for {best.n_right} and {counted.n_right} mice: {only} by shares alone, {less} by counting alone, "
+            f"Correct for {best.n_right} and {counted.n_right} mice: {only} only by fractions, {less} only by counting, "
             f"exact McNemar p = {p_more:.2g}.",
         ),
     ]
@@ -262,17 +264,21 @@ def verdicts(best: Prediction, counted: Prediction) -> list[Callout]:
 def _ranks(findings: study.Findings) -> Table:
     rows: list[Row] = [[name, Cell.number(auc, 3), Cell(f"{p:.2g}")] for name, (auc, p) in findings.ranks.items()]
     caption = (
-        "The chance that of two mice the restricted one has more, and the exact Mann-Whitney p, not corrected for "
-        f"there being {len(rows)} of them. Shares are those of the fit to all mice, which saw no label."
+        "AUC for restricted mice, and exact Mann-Whitney p, without correction for "
+        f"{len(rows)} tests. Fractions are from the fit to all mice, which used no labels."
     )
-    return Table("ranks", "One number per mouse", caption, ["Number", "AUC", "p"], rows)
+    return Table("ranks", "One statistic per mouse", caption, ["Statistic", "AUC", "p"], rows)
 
 
 def _truth(findings: study.Findings) -> list[Section]:
     if not findings.truth:
         return []
     text = f"These mice are simulated; their true intents are {', '.join(INTENTS)}."
-    return [Section("Against the truth", [Text(text), Facts({k: f"{v:.3f}" for k, v in findings.truth.items()})])]
+    return [
+        Section(
+            "Comparison with the true intents", [Text(text), Facts({k: f"{v:.3f}" for k, v in findings.truth.items()})]
+        )
+    ]
 
 
 def _facts(findings: study.Findings) -> dict[str, object]:
@@ -282,6 +288,6 @@ def _facts(findings: study.Findings) -> dict[str, object]:
         "discount": s.gamma,
         "pieces": f"at most {s.length} moves",
         "number of intents": f"{s.per_mouse} pieces per mouse, {s.folds} folds of whole mice, {s.resamples} resamples",
-        "left out": ", ".join(findings.recordings.left_out) or "none",
+        "excluded": ", ".join(findings.recordings.left_out) or "none",
         **{f"ML-IRL's intents, {name}": f"{x:.3f}" for name, x in findings.agreement.items()},
     }

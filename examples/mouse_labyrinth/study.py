@@ -1,4 +1,4 @@
-"""The study: select a model and the number of intents, fit them, and predict how mice were kept."""
+"""The study: compare models, select the number of intents, fit them, and predict water restriction."""
 
 from __future__ import annotations
 
@@ -20,36 +20,37 @@ Float = NDArray[np.float64]
 Log = Callable[[str], None]
 
 FEW = 3
-"""Number of intents in the literature on these mice: water, home and exploring."""
+"""Number of intents in the literature on these mice: water, home and exploration."""
 
 CHOSEN = "what a node is, and habits"
-"""Model of the study with one intent, the baseline of all comparisons."""
+"""Name of the model of the study; with one intent it is the baseline of all comparisons."""
 
 COUNTING = "visits to the water port, of all visits"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings; none was chosen by labels.
+    """Settings of the study; labels were not used to choose them.
 
     Attributes
     ----------
     length : int
-        Most moves of a piece.
+        Maximum number of moves per piece.
     gamma : float
         Discount.
     most : int
-        Most intents to try.
+        Maximum number of intents.
     per_mouse : int
-        Pieces of each mouse, drawn at random, on which the number of intents is chosen: every mouse counts the same.
+        Number of random pieces per mouse for the selection of the number of intents, so that mice have equal weight.
     folds, resamples : int
-        Of `select_intents`; folds leave out whole mice.
+        Arguments of `select_intents`; folds hold out whole mice.
     models : bool
-        Compare other models of one intent too.
+        If True, also compare other models with one intent.
     check : bool
-        Fit three intents too, and those of another behaviour model.
+        If True, also fit three intents, with this model and with ML-IRL.
     tol : float
-        EM stops when the mean log-likelihood of a piece rises by less; `select_intents` at five times this.
+        EM stops when the mean log-likelihood per piece rises by less than `tol`; in `select_intents`, by less than five
+        times `tol`.
     """
 
     length: int = 20
@@ -64,7 +65,7 @@ class Settings:
     seed: int = 0
 
     def mixture(self, n_intents: int = 2, irl: object = None, init: object = "kmeans") -> ll.IntentMixture:
-        """Return a mixture to fit. M-steps are truncated; the next ones continue."""
+        """Return an unfitted mixture with truncated M-steps."""
         return ll.IntentMixture(
             n_intents,
             irl=ll.MaxCausalEnt(ridge=1e-3) if irl is None else irl,
@@ -83,7 +84,7 @@ class Findings:
     Attributes
     ----------
     held_out : dict of (M,)
-        By model: the log-likelihood per move of each mouse, from fits without it.
+        Held-out log-likelihood per move of each mouse, by name of the model.
     selection : Selection
     mixture : IntentMixture
         Fitted to all pieces, with intents ordered by visits to the water port.
@@ -92,12 +93,12 @@ class Findings:
     shares : (M, K)
         Fraction of each mouse's moves per intent.
     shares_without : (M, M, K)
-        The same by mixtures that were fitted without mouse i.
+        shares_without[i] are the fractions under the mixture fitted without mouse i.
     predictions : list of Prediction
     ranks : dict
-        By name: the AUC of one number per mouse, and its exact p-value.
+        AUC and exact p-value of each statistic, by name.
     agreement : dict
-        Agreement with the intents of another model.
+        ANID to the intents of another model.
     truth : dict
         Recovery of the true intents of simulated mice.
     """
@@ -125,7 +126,7 @@ def run(recordings: Recordings, settings: Settings, log: Log) -> Findings:
     held_out = compare_models(pieces, recordings.mice, settings, log)
     selection = choose(mdp, pieces, settings, log)
     K = selection.recommended
-    log(f"learning {K} intents from all pieces")
+    log(f"fitting {K} intents to all pieces")
     mixture = settings.mixture(K).fit(mdp, demos)
     order = by_water(pieces, mixture.responsibilities_)
     U = mixture.responsibilities_[:, order]
@@ -138,7 +139,7 @@ def run(recordings: Recordings, settings: Settings, log: Log) -> Findings:
         few, held_out[f"{FEW} intents"] = leave_mice_out(mdp, pieces, recordings.mice, settings.mixture(FEW), log)
     if settings.check:
         agreement = other_model(mdp, demos, settings, log)
-    log("predicting how mice were kept")
+    log("predicting water restriction")
     predictions, ranks = evaluate_predictions(recordings, pieces, U, without, few)
     truth = {} if recordings.intents is None else measure_recovery(recordings, settings, mdp, mixture, U)
     return Findings(
@@ -159,7 +160,7 @@ def run(recordings: Recordings, settings: Settings, log: Log) -> Findings:
 
 
 def compare_models(pieces: Pieces, mice: list[str], settings: Settings, log: Log) -> dict[str, Float]:
-    """Return the log-likelihood per move of each mouse (M,) by model with one intent, fitted without it."""
+    """Return the held-out log-likelihood per move of each mouse (M,) under models with one intent, by name."""
     g = settings.gamma
     candidates: dict[str, tuple[ll.MDP, object]] = {CHOSEN: (maze.steps_mdp(g), None)}
     if settings.models:
@@ -172,10 +173,10 @@ def compare_models(pieces: Pieces, mice: list[str], settings: Settings, log: Log
     for name, (mdp, irl) in candidates.items():
         log(f"comparing models: {name}")
         with warnings.catch_warnings():
-            # Levels and regions overlap, and ML-IRL's likelihood has kinks; likelihoods are all that is compared.
+            # Levels and regions overlap, and ML-IRL's likelihood has kinks. Only likelihoods are compared.
             warnings.simplefilter("ignore", ll.errors.IdentifiabilityWarning)
             warnings.simplefilter("ignore", ll.errors.ConvergenceWarning)
-            # With one intent EM is a single M-step, so it must not be cut short.
+            # With one intent EM is a single M-step, which must not be truncated.
             mixture = settings.mixture(1, irl=irl).set_params(max_evaluations=1000)
             _, result[name] = leave_mice_out(mdp, pieces, mice, mixture, log)
     return result
@@ -191,7 +192,7 @@ def choose(mdp: ll.MDP, pieces: Pieces, settings: Settings, log: Log) -> Selecti
     chosen = np.sort(np.concatenate(drawn))
 
     def progress(done: int, total: int, what: str) -> None:
-        log(f"choosing the number of intents: {done} of {total}, {what}")
+        log(f"selecting the number of intents: {done} of {total}, {what}")
 
     return ll.select_intents(
         mdp,
@@ -210,10 +211,10 @@ def choose(mdp: ll.MDP, pieces: Pieces, settings: Settings, log: Log) -> Selecti
 def leave_mice_out(
     mdp: ll.MDP, pieces: Pieces, mice: list[str], mixture: ll.IntentMixture, log: Log
 ) -> tuple[list[Float], Float]:
-    """Return responsibilities (N, K) of all pieces by mixtures fitted without each mouse, and its own score (M,).
+    """Fit a mixture without each mouse; return the responsibilities (N, K) of all pieces, and the scores (M,).
 
-    A fit without mouse i starts from intents fitted to the half of the mice without i. The score is the log-likelihood
-    per move.
+    The fit without mouse i is initialised with intents fitted to the half of the mice that does not contain i. The score
+    of a mouse is its held-out log-likelihood per move.
     """
     demos = pieces.demos()
     log_q = demos.log_q(mdp)
@@ -237,7 +238,7 @@ def leave_mice_out(
 def evaluate_predictions(
     recordings: Recordings, pieces: Pieces, U: Float, without: list[Float], few: list[Float]
 ) -> tuple[list[Prediction], dict[str, tuple[float, float]]]:
-    """Return predictions from fractions per intent and from plain counts, and tests of single numbers."""
+    """Return predictions from fractions per intent and from counts, and rank tests of single statistics."""
     mice, labels = recordings.mice, recordings.labels
     dry = ~touches_water(pieces)
     water, length = water_rate(pieces, mice), bout_length(recordings)
@@ -257,8 +258,8 @@ def evaluate_predictions(
 
 
 def other_model(mdp: ll.MDP, demos: ll.Demonstrations, settings: Settings, log: Log) -> dict[str, float]:
-    """Return the ANID between these intents and those of ML-IRL: 0 is the same clustering, 1 is chance."""
-    log(f"checking {FEW} intents against ML-IRL")
+    """Return the ANID between the intents of this model and of ML-IRL (0: identical, 1: chance)."""
+    log(f"comparing {FEW} intents with ML-IRL")
     models = (None, ll.MLIRL(beta=1.0, ridge=1e-3))
     U, V = (settings.mixture(FEW, irl=irl).fit(mdp, demos).responsibilities_ for irl in models)
     return {f"{FEW} intents, ANID": ll.metrics.anid(U, V)}
@@ -267,23 +268,24 @@ def other_model(mdp: ll.MDP, demos: ll.Demonstrations, settings: Settings, log: 
 def measure_recovery(
     recordings: Recordings, settings: Settings, mdp: ll.MDP, mixture: ll.IntentMixture, U: Float
 ) -> dict[str, float]:
-    """Return the recovery of the intents of simulated mice."""
+    """Measure how well the true intents of simulated mice are recovered."""
     truth = piece_truth(recordings, settings.length)
     table = np.array([np.bincount(truth[np.argmax(U, axis=1) == k], minlength=3) for k in range(U.shape[1])])
     true = simulated.true_rewards(mdp)
     maps = np.array([maze.reward_map(theta)[:-1] for theta in [*true.thetas, *mixture.thetas_]])
-    likeness = np.corrcoef(maps)[: len(true.thetas), len(true.thetas) :]
+    correlation = np.corrcoef(maps)[: len(true.thetas), len(true.thetas) :]
     result = {
         "ANID": ll.metrics.anid(np.eye(3)[truth], U),
         "pieces with the intent of most of their group": float(table.max(axis=1).sum() / table.sum()),
     }
     return result | {
-        f"reward map of {name}, best correlation": float(likeness[k].max()) for k, name in enumerate(simulated.INTENTS)
+        f"reward map of {name}, best correlation": float(correlation[k].max())
+        for k, name in enumerate(simulated.INTENTS)
     }
 
 
 def piece_truth(recordings: Recordings, length: int) -> NDArray[np.int64]:
-    """Return (N,) the most frequent true intent of each piece."""
+    """Return the most frequent true intent of each piece (N,)."""
     truth = []
     for intents in recordings.intents or []:
         parts = spans(len(intents) - 1, length)
@@ -292,14 +294,14 @@ def piece_truth(recordings: Recordings, length: int) -> NDArray[np.int64]:
 
 
 def shares_of(pieces: Pieces, U: Float, mice: list[str]) -> Float:
-    """Return (M, K): the share of each mouse's moves in each intent."""
+    """Return the fraction of each mouse's moves per intent (M, K)."""
     moves = U * pieces.moves[:, None]
     sums = np.array([moves[pieces.mouse == name].sum(axis=0) for name in mice])
     return np.asarray(sums / sums.sum(axis=1, keepdims=True))
 
 
 def visits(pieces: Pieces, U: Float) -> Float:
-    """Return (K, 128): how the visits of each intent are spread over the nodes, the home last."""
+    """Return the distribution of the visits of each intent over the nodes and the home cage (K, 128)."""
     state = np.concatenate([piece[1:] for piece in pieces.states])
     weight = np.repeat(U, pieces.moves, axis=0)
     counts = np.array([np.bincount(state, weights=w, minlength=maze.HOME + 1) for w in weight.T]) @ maze.visit_matrix()
@@ -307,21 +309,21 @@ def visits(pieces: Pieces, U: Float) -> Float:
 
 
 def by_water(pieces: Pieces, U: Float) -> NDArray[np.int64]:
-    """Return the order of the intents (K,), those that visit the water port most often first."""
+    """Return the intents (K,) in decreasing order of their rate of visits to the water port."""
     return np.argsort(-visits(pieces, U)[:, maze.WATER], kind="stable")
 
 
 def touches_water(pieces: Pieces) -> NDArray[np.bool_]:
-    """Return (N,), whether a piece visits the water port."""
+    """Return the mask (N,) of the pieces that visit the water port."""
     return np.array([bool(np.any(maze.nodes_of(piece) == maze.WATER)) for piece in pieces.states])
 
 
 def water_rate(pieces: Pieces, mice: list[str]) -> Float:
-    """Return (M,): visits to the water port, of all visits."""
+    """Return the fraction of each mouse's visits that are to the water port (M,)."""
     return np.array([visits(pieces, (pieces.mouse == name)[:, None] * 1.0)[0, maze.WATER] for name in mice])
 
 
 def bout_length(recordings: Recordings) -> Float:
-    """Return (M,): the mean number of visits of a bout."""
+    """Return the mean number of visits per bout of each mouse (M,)."""
     lengths = np.array([len(nodes) for nodes in recordings.bouts])
     return np.array([lengths[recordings.mouse == name].mean() for name in recordings.mice])

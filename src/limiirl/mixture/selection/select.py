@@ -59,6 +59,13 @@ class Selection:
         The `IntentMixture` fitted to all demonstrations for each number of intents, without failed fits.
     noun : str
         "demonstrations" or "groups".
+
+    Examples
+    --------
+    >>> row = SelectionRow(1, log_likelihood=-2.0, bic=12.0)
+    >>> selection = Selection((row,), 1, {"bic": 1}, "1 intent, by BIC.", {})
+    >>> selection.to_dict()["rows"][0]["bic"]
+    12.0
     """
 
     rows: tuple[SelectionRow, ...]
