@@ -44,7 +44,7 @@ def corridors(ax: Axes, outline: Float | None = None) -> Float:
 
 
 def node_map(ax: Axes, values: Float, limit: float, outline: Float | None) -> PathCollection:
-    """Colour the 127 nodes and the home cage by `values` (red is positive, blue is negative), and mark the water port."""
+    """Colour the 127 nodes and the home cage by `values` (red: positive, blue: negative); mark the water port."""
     xy = corridors(ax, outline)
     scale: dict[str, Any] = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "linewidth": 0.5, "zorder": 2}
     size = 22.0 + 8.0 * (5 - np.minimum(maze.LEVEL, 5))
@@ -79,9 +79,7 @@ def maps(
     data: dict[str, Sequence[object]] = {"node": places}
     data |= {f"intent {k}": row.tolist() for k, row in enumerate(values)}
     best = "; ".join(f"intent {k}: {places[int(np.argmax(row))]}" for k, row in enumerate(values))
-    alt = (
-        f"The labyrinth drawn {len(values)} times, with nodes coloured by {label}. Node with the highest value: {best}."
-    )
+    alt = f"The labyrinth drawn {len(values)} times, with nodes coloured by {label}. Highest value: {best}."
     return Figure(name, title, alt, caption, draw, data)
 
 

@@ -88,7 +88,8 @@ def format_text(findings: study.Findings) -> str:
     first, counted = findings.predictions[0], _counting(findings)
     lines.append(
         f"water restricted or not, leave one mouse out, nearest centroid; exact p over {first.n_labelings} labelings, "
-        f"and over the {first.n_within} of them that preserve the number of restricted mice per batch ({', '.join(batches(findings))})"
+        f"and over the {first.n_within} that preserve the number of restricted mice per batch "
+        f"({', '.join(batches(findings))})"
     )
     for p in findings.predictions:
         wrong = [name for name, a, b in zip(findings.recordings.mice, p.predicted, p.labels, strict=True) if a != b]
@@ -100,9 +101,7 @@ def format_text(findings: study.Findings) -> str:
     lines.append(
         f"correct only by fractions per intent: {only}, only by counting: {less}; exact McNemar p = {p_more:.2g}"
     )
-    lines.append(
-        f"single statistics: AUC for restricted mice, exact two-sided Mann-Whitney p, {len(findings.ranks)} tests"
-    )
+    lines.append(f"single statistics: AUC for restricted mice, exact Mann-Whitney p, {len(findings.ranks)} tests")
     lines += [f"  {name:<46} {auc:.3f}  p = {p:.2g}" for name, (auc, p) in findings.ranks.items()]
     lines += [
         f"compared with ML-IRL: {name} {x:.3f} (0: identical, 1: chance)" for name, x in findings.agreement.items()
@@ -221,9 +220,9 @@ def _prediction_table(findings: study.Findings) -> Table:
         f"Each mouse is assigned to the group of other mice with the nearer mean. Exact p: fraction of all "
         f"{first.n_labelings:,} labelings with the same number of restricted mice that are predicted at least as well. "
         f"Within batches: the same fraction among the {first.n_within:,} labelings that preserve the number of "
-        f"restricted mice per batch ({', '.join(batches(findings))}); its minimum is {1 / first.n_within:.2g}. By chance: "
-        "number of correct predictions for the middle 90 % of all labelings. It may be low, because leaving a mouse out "
-        "moves the mean of its own group away from it. Fractions are from a mixture fitted without the mouse."
+        f"restricted mice per batch ({', '.join(batches(findings))}); its minimum is {1 / first.n_within:.2g}. By "
+        "chance: number of correct predictions for the middle 90 % of all labelings. It may be low, because leaving a "
+        "mouse out moves the mean of its own group away from it. Fractions are from a mixture fitted without the mouse."
     )
     columns = ["Predictor", "correct", "by chance", "exact p", "within batches"]
     return Table("predictions", "Prediction of water restriction", caption, columns, rows)
@@ -255,7 +254,7 @@ def verdicts(best: Prediction, counted: Prediction) -> list[Callout]:
         Callout(
             "holds" if more else "open",
             "They predict better than counting water visits",
-            f"Correct for {best.n_right} and {counted.n_right} mice: {only} only by fractions, {less} only by counting, "
+            f"Correct for {best.n_right} and {counted.n_right} mice; {only} only by fractions, {less} by counting only; "
             f"exact McNemar p = {p_more:.2g}.",
         ),
     ]

@@ -213,8 +213,8 @@ def leave_mice_out(
 ) -> tuple[list[Float], Float]:
     """Fit a mixture without each mouse; return the responsibilities (N, K) of all pieces, and the scores (M,).
 
-    The fit without mouse i is initialised with intents fitted to the half of the mice that does not contain i. The score
-    of a mouse is its held-out log-likelihood per move.
+    The fit without mouse i is initialised with intents fitted to the half of the mice that does not contain i. The
+    score of a mouse is its held-out log-likelihood per move.
     """
     demos = pieces.demos()
     log_q = demos.log_q(mdp)
@@ -273,14 +273,13 @@ def measure_recovery(
     table = np.array([np.bincount(truth[np.argmax(U, axis=1) == k], minlength=3) for k in range(U.shape[1])])
     true = simulated.true_rewards(mdp)
     maps = np.array([maze.reward_map(theta)[:-1] for theta in [*true.thetas, *mixture.thetas_]])
-    correlation = np.corrcoef(maps)[: len(true.thetas), len(true.thetas) :]
+    r = np.corrcoef(maps)[: len(true.thetas), len(true.thetas) :]
     result = {
         "ANID": ll.metrics.anid(np.eye(3)[truth], U),
         "pieces with the intent of most of their group": float(table.max(axis=1).sum() / table.sum()),
     }
     return result | {
-        f"reward map of {name}, best correlation": float(correlation[k].max())
-        for k, name in enumerate(simulated.INTENTS)
+        f"reward map of {name}, best correlation": float(r[k].max()) for k, name in enumerate(simulated.INTENTS)
     }
 
 

@@ -242,7 +242,7 @@ class TestSimulatedMice:
             "time",
             "bout",
         ]
-        assert "against the truth: ANID" in page.format_text(findings)
+        assert "compared with the truth: ANID" in page.format_text(findings)
         assert drawing.walls(tmp_path) is None
 
     def test_no_fit_sees_a_label(self, mice: recordings.Recordings, findings: study.Findings):
