@@ -254,8 +254,8 @@ def verdicts(best: Prediction, counted: Prediction) -> list[Callout]:
         Callout(
             "holds" if more else "open",
             "They predict better than counting water visits",
-            f"Correct for {best.n_right} and {counted.n_right} mice; {only} only by fractions, {less} by counting only; "
-            f"exact McNemar p = {p_more:.2g}.",
+            f"Correct for {best.n_right} and {counted.n_right} mice; {only} only by fractions, "
+            f"{less} only by counting; exact McNemar p = {p_more:.2g}.",
         ),
     ]
 
