@@ -7,7 +7,7 @@ from limiirl import IntentMixture, MaxEnt, RewardEnsemble
 from limiirl._io import read_archive, write_archive
 from limiirl.errors import ConvergenceWarning, InvalidFile, InvalidParameter
 from limiirl.streams import fit_streamed, write_features
-from limiirl.streams.checkpoint import KIND
+from limiirl.streams.checkpoint import FORMAT
 from tests.helpers import raises
 from tests.oracles.mixture import TASTES, crossings, walks
 
@@ -121,18 +121,18 @@ def written(store, tmp_path_factory):
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_modified_checkpoint_raises_invalid_file(tmp_path, store, written, change):
-    header, arrays = read_archive(written, KIND)
+    header, arrays = read_archive(written, FORMAT)
     del header["format"], header["version"]
     change(header, arrays)
     place = tmp_path / "fit.npz"
-    write_archive(place, KIND, header, arrays)
+    write_archive(place, FORMAT, header, arrays)
     with raises(InvalidFile, parameter="checkpoint", value=str(place)):
         fit_streamed(fitting(max_iter=4), crossings(), store, checkpoint=place)
 
 
 def test_an_intact_checkpoint_resumes(tmp_path, store, written):
-    header, arrays = read_archive(written, KIND)
+    header, arrays = read_archive(written, FORMAT)
     del header["format"], header["version"]
-    write_archive(tmp_path / "fit.npz", KIND, header, arrays)
+    write_archive(tmp_path / "fit.npz", FORMAT, header, arrays)
     again = fit_streamed(fitting(max_iter=4), crossings(), store, checkpoint=tmp_path / "fit.npz")
     np.testing.assert_array_equal(again.thetas_, fit_streamed(fitting(max_iter=4), crossings(), store).thetas_)
