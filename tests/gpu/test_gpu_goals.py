@@ -78,7 +78,7 @@ def test_threads_of_a_block_in_either_order(
     name: str, threads: int, K: int, reverse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several lanes per sum, as in large blocks, and several ancestor paths and states per block."""
-    monkeypatch.setattr(elimination, "_CROWD", 1)
+    monkeypatch.setattr(elimination, "_BLOCKS_PER_PROCESSOR", 1)
     mdp, thetas = costly_world(K, **WORLDS[name])
     place = EmulatedDevice(n_threads=threads, reverse=reverse)
     compare(mdp, thetas, place=place)
@@ -275,7 +275,7 @@ def test_the_same_bits_every_time() -> None:
 
 
 def test_more_moves_than_a_kernel_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elimination, "_COUNTS", 100)
+    monkeypatch.setattr(elimination, "_MAX_VALUES", 100)
     mdp, _ = costly_world(seed=3)
     with pytest.raises(InvalidParameter, match="133 values"):
         GpuGoalValues(mdp, device())

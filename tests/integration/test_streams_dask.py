@@ -109,8 +109,8 @@ def test_a_lost_scheduler_raises_an_error_and_the_fit_continues_from_its_checkpo
     checkpoint = tmp_path / "fit.npz"
     with cluster(tmp_path, workers=1) as first:
 
-        def give_up(progress: Any) -> None:
-            if progress.done == 2:
+        def give_up(done: int, total: int, message: str) -> None:
+            if done == 2:
                 first.scheduler.kill()
 
         executor = Executor("dask", scheduler=first.address)
@@ -118,7 +118,7 @@ def test_a_lost_scheduler_raises_an_error_and_the_fit_continues_from_its_checkpo
             fit_repr(executor, checkpoint, give_up)
     seen: list[int] = []
     executor = Executor("dask", scheduler=running.address)
-    assert fit_repr(executor, checkpoint, lambda progress: seen.append(progress.done)) == alone
+    assert fit_repr(executor, checkpoint, lambda done, total, message: seen.append(done)) == alone
     assert seen == list(range(3, ITERATIONS + 1)), "it did not go on after what was kept"
 
 

@@ -249,7 +249,7 @@ def test_progress_reports_one_pass_per_iteration(tmp_path):
 def test_non_convergence_warns_with_advice_for_a_stream(tmp_path):
     demos, _ = walks(300, seed=9)
     store = write_features(crossings(), [demos], tmp_path)
-    with pytest.warns(ConvergenceWarning, match="1 iterations.*random_state"):
+    with pytest.warns(ConvergenceWarning, match="1 iteration.*random_state"):
         fit_streamed(mixture(max_iter=1), crossings(), store)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
