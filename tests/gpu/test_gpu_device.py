@@ -188,7 +188,7 @@ def test_launches_beyond_the_device_limits_are_rejected() -> None:
         device.launch("linear_fill", (1, 33, 0), given, (1, 1, 0))
     device.launch("linear_fill", (1, 32, 0), given, (1, 1, 0))
     for wrong in (np.zeros(1, dtype=np.float32), np.zeros(4)[::2]):
-        with pytest.raises(TypeError, match="linear_fill takes weight as a C-contiguous array of float64."):
+        with pytest.raises(TypeError, match="weight must be a C-contiguous array of float64"):
             device.launch("linear_fill", (1, 32, 0), (1, 1, None, None, wrong), (1, 1, 0))
 
 

@@ -226,6 +226,8 @@ def tab(browser: Any, page: Path) -> Iterator[Any]:
     tab.on("console", lambda message: message.type == "error" and problems.append(message.text))
     tab.on("pageerror", lambda error: problems.append(str(error)))
     tab.goto(page.resolve().as_uri())
+    # A map is drawn when an observer reports that it is in view, which can take longer than two frames.
+    tab.wait_for_selector("figure[data-milliseconds]")
     wait_for_frames(tab)
     yield tab
     assert problems == []
