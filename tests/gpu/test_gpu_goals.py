@@ -274,7 +274,7 @@ def test_the_same_bits_every_time() -> None:
     np.testing.assert_array_equal(runs[0][1], runs[1][1])
 
 
-def test_more_moves_than_a_kernel_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_values_than_the_gpu_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elimination, "_MAX_VALUES", 100)
     mdp, _ = costly_world(seed=3)
     with pytest.raises(InvalidParameter, match="133 values"):

@@ -106,7 +106,7 @@ def test_given_starts_without_conditioning_are_left_to_the_cpu() -> None:
         np.testing.assert_array_equal(one, other)
 
 
-def two_loops(theta: float) -> tuple[MDP, np.ndarray]:
+def two_cycles(theta: float) -> tuple[MDP, np.ndarray]:
     """Two pairs of states that lead to each other, without a path between the pairs; the second pair is costly."""
     mdp = MDP.from_edges([0, 1, 2, 3], [1, 0, 3, 2], 4, p0=[0, 0, 1, 0], state_features=[[1, 0]] * 2 + [[0, 1]] * 2)
     return mdp, np.array([[theta, -1.0]])
@@ -114,7 +114,7 @@ def two_loops(theta: float) -> tuple[MDP, np.ndarray]:
 
 @pytest.mark.usefixtures("nothing_left")
 def test_divergence_is_reported_without_the_cpu() -> None:
-    mdp, thetas = two_loops(0.5)
+    mdp, thetas = two_cycles(0.5)
     with pytest.raises(DivergentPartition, match=r"is infinite: cycles through state [01] have weight above 1"):
         both(mdp.replace(p0=[0.5, 0, 0.5, 0]))[0].value_and_grad(thetas)
     starts = np.array([[0.0, 0.5], [0, 0], [1.0, 0.5], [0, 0]])
@@ -123,7 +123,7 @@ def test_divergence_is_reported_without_the_cpu() -> None:
 
 
 def test_unreachable_loops_have_no_effect() -> None:
-    mdp, thetas = two_loops(0.5)
+    mdp, thetas = two_cycles(0.5)
     compare(mdp, thetas)
     gpu, cpu = both(mdp, by_start=True)  # by start, other starts are possible: elimination fails, and the CPU does not
     for one, other in zip(gpu.value_and_grad(thetas), cpu.value_and_grad(thetas), strict=True):
@@ -131,7 +131,7 @@ def test_unreachable_loops_have_no_effect() -> None:
 
 
 def test_an_infinite_sum_in_a_later_batch_is_judged_by_its_own_starts() -> None:
-    mdp, thetas = two_loops(0.5)
+    mdp, thetas = two_cycles(0.5)
     starts = np.zeros((4, 9))
     starts[2] = 1.0  # what the first eight columns start from, and the ninth does not
     starts[:, 8] = [1.0, 0.0, 0.0, 0.0]
@@ -143,7 +143,7 @@ def test_an_infinite_sum_in_a_later_batch_is_judged_by_its_own_starts() -> None:
 
 @pytest.mark.parametrize("theta", [-1e-13, -1e-10, 0.0, 1e-12])
 def test_loops_of_weight_near_one_are_left_to_the_cpu(theta: float) -> None:
-    mdp, thetas = two_loops(theta)
+    mdp, thetas = two_cycles(theta)
     gpu, cpu = both(mdp.replace(p0=[1, 0, 0, 0]))
     outcomes = []
     for sums in (gpu, cpu):

@@ -109,17 +109,17 @@ def test_a_lost_scheduler_raises_an_error_and_the_fit_continues_from_its_checkpo
     checkpoint = tmp_path / "fit.npz"
     with cluster(tmp_path, workers=1) as first:
 
-        def give_up(done: int, total: int, message: str) -> None:
+        def kill_scheduler(done: int, total: int, message: str) -> None:
             if done == 2:
                 first.scheduler.kill()
 
         executor = Executor("dask", scheduler=first.address)
         with raises(BackendUnavailable, parameter="scheduler", value=first.address):
-            fit_repr(executor, checkpoint, give_up)
+            fit_repr(executor, checkpoint, kill_scheduler)
     seen: list[int] = []
     executor = Executor("dask", scheduler=running.address)
     assert fit_repr(executor, checkpoint, lambda done, total, message: seen.append(done)) == alone
-    assert seen == list(range(3, ITERATIONS + 1)), "it did not go on after what was kept"
+    assert seen == list(range(3, ITERATIONS + 1)), "the fit did not continue from its checkpoint"
 
 
 def test_a_fit_that_is_killed_goes_on_to_the_same_intents(tmp_path: Path, running: Cluster) -> None:
@@ -151,4 +151,4 @@ def test_a_fit_that_is_killed_goes_on_to_the_same_intents(tmp_path: Path, runnin
     assert wanted.stderr.startswith("iteration 0: ")
     iterations = [line.partition(":")[0] for line in done.stderr.splitlines() if line.startswith("iteration ")]
     assert iterations, "the fit was over before it was killed"
-    assert iterations[0] != "iteration 0", "it did not go on from the checkpoint"
+    assert iterations[0] != "iteration 0", "the fit did not continue from its checkpoint"
