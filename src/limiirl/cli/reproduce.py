@@ -1,4 +1,4 @@
-"""`limiirl reproduce` and `limiirl report`: the experiments of the paper, further ones, and their reports."""
+"""`limiirl reproduce` and `limiirl report`: run experiments, and write reports on them."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def read_matched(network: Path, matches: Path) -> tuple[RoadNetwork, Matches]:
 
 
 def parse_columns(options: list[str]) -> dict[str, str | None] | None:
-    """Parse comma-separated ROLE=NAME to a mapping from role to column name, or to None if the name is empty.
+    """Parse comma-separated ROLE=NAME into a mapping from role to column name; an empty name becomes None.
 
     Examples
     --------

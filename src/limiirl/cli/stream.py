@@ -1,4 +1,4 @@
-"""`limiirl stream`: fit demonstrations that do not fit in memory."""
+"""`limiirl stream`: fit a mixture to demonstrations that are too large for memory."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def assign(  # noqa: PLR0913 (a command's options, each with a default)
     scheduler: options.Scheduler = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Predict the intents of a feature store.
+    """Predict the intent of each demonstration or group in a feature store.
 
     Writes one parquet file per shard, with the intent of each demonstration or group.
     """

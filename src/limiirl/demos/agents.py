@@ -88,13 +88,13 @@ def check_agent(record: Agent, agent: int) -> Agent:
     elif actions.ndim == 3:
         actions = _as_features(actions, "actions", agent)
     else:
-        rule = f"must be real vectors (n, H, b) or integers (n, H), not {actions.dtype}"
+        rule = f"must be real vectors of shape (n, H, b) or integers of shape (n, H), not {actions.dtype}"
         remedy = "Add an axis to real numbers: actions[..., None]."
         raise InvalidDemos.of("actions", actions.shape, rule, index=agent, remedy=remedy)
     live = np.asarray(record.live)
     for name, array in {"actions": actions, "reward_features": phi, "live": live}.items():
         if array.shape[:2] != x.shape[:2]:
-            rule = f"must have the trajectories and steps of policy_features, {x.shape[:2]}"
+            rule = f"must have as many trajectories and steps as policy_features, {x.shape[:2]}"
             raise InvalidDemos.of(name, array.shape, rule, index=agent)
     if live.dtype.kind != "b" or live.ndim != 2:
         rule = f"must be a boolean array of shape (n, H), not {live.dtype}"
@@ -348,8 +348,8 @@ class Agents:
 
         Parameters
         ----------
-        policy_features : M times (n, H, p)
-        actions : M times (n, H, b) of real numbers, or (n, H) of integers
+        policy_features : sequence of M arrays (n, H, p)
+        actions : sequence of M arrays (n, H, b) of real numbers, or (n, H) of integers
         reward_features : M times (n, H, q)
         live : M times (n, H) of booleans, optional
             Steps in which the agent chose an action; default: all steps.

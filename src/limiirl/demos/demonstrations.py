@@ -139,7 +139,7 @@ def flatten(sequences: Sequence[object], name: str) -> tuple[NDArray[Any], NDArr
 
 
 def align_actions(actions: Sequence[object], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the actions (n,) aligned with the states; unrecorded actions and last states have action -1."""
+    """Return actions (n,) aligned with the states: -1 in last states and where no action was recorded."""
     n = offsets.size - 1
     if len(actions) != n:
         rule = f"must have one list per demonstration, {n} in total"

@@ -69,7 +69,7 @@ def as_offsets(offsets: object, n: int) -> NDArray[np.int64]:
 def as_indices(
     values: object, name: str, lowest: int, offsets: NDArray[np.int64], ids: NDArray[Any] | None = None
 ) -> NDArray[np.int64]:
-    """Return integers of at least `lowest` as int64; `name` is "state" or "action".
+    """Return `values` as int64; raise unless they are integers >= `lowest`. `name` is "state" or "action".
 
     Integral floats are accepted, since data frames convert integer columns with missing entries to float.
     """

@@ -26,7 +26,7 @@ _DASK_ADDRESS = re.compile(r"((tcp|tls|ws|wss|ucx)://)?[^\s/]+:\d+/?")
 
 @dataclass(frozen=True)
 class Executor:
-    """Settings of the processes or of the cluster that run tasks.
+    """Executor of tasks in local processes or on a Dask cluster.
 
     Parameters
     ----------
@@ -83,8 +83,8 @@ class Executor:
 class Session:
     """An open executor that reuses its workers for all calls of `execute`, `map_ordered` or `map`.
 
-    Repeated calls, such as EM over the shards of a store, save the time to start processes or to connect to a cluster.
-    Only one call may be active at a time.
+    For repeated calls, such as EM over the shards of a store, this saves the time to start processes or to connect to a
+    cluster. Only one call may be active at a time.
     """
 
     def __init__(self, executor: Executor) -> None:

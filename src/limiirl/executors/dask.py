@@ -177,7 +177,8 @@ class DaskBackend(TaskBackend):
     async def _fetch(self, remote: Any, future: Future[Any]) -> None:
         """Copy the result or error of a Dask future into `future`.
 
-        `as_completed` and callbacks do not report a task that fails after its result was lost with a worker.
+        The result is requested explicitly: `as_completed` and callbacks do not report a task that is run again after
+        its worker was lost, and then fails.
         """
         while True:
             try:
@@ -200,7 +201,7 @@ class DaskBackend(TaskBackend):
         self._list_workers()
 
     def explain(self, error: BaseException) -> tuple[int, str]:
-        """Return the number of workers that exited while running a task and a hint, or re-raise the task's error."""
+        """Return (number of workers that exited, hint) for a lost task; re-raise the error of a task that failed."""
         from distributed import CancelledError, KilledWorker
 
         if isinstance(error, CancelledError) or self._client.status != "running":

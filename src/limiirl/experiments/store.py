@@ -140,8 +140,8 @@ class Store(Generic[R]):
             spec, seed = min(conflicting)
             warnings.warn(
                 f"{self._file} contains conflicting results for {len(conflicting)} trials; the first has seed {seed} "
-                f"and specification {spec}. They may have been written by different versions of limiirl or its "
-                "packages. Repeat the run in a new folder.",
+                f"and specification {spec}. They may have been written with different versions of limiirl or of "
+                "its dependencies. Repeat the run in a new folder.",
                 LimiirlWarning,
                 stacklevel=2,
             )
@@ -308,7 +308,7 @@ class Store(Generic[R]):
         return [content for content in self._select(table).values() if content is not None]
 
     def _select(self, table: str, after: int = 0) -> dict[int, dict[str, Any] | None]:
-        """Return the contents of rows by id; rows with a wrong checksum are None, reported and removed."""
+        """Return the contents of rows by id; a row with a wrong checksum is reported, removed and returned as None."""
         with self._connect(write=False) as database:
             query = f"SELECT id, CAST(content AS BLOB), CAST(digest AS BLOB) FROM {table} WHERE id > ? ORDER BY id"
             rows = database.execute(query, (after,)).fetchall()

@@ -65,7 +65,8 @@ def run_trial(spec: Spec, seed: int) -> Record:
     """Fit and evaluate one mixture; except for the times, the record depends on the arguments only.
 
     The initial ensemble is evaluated first, and EM continues from it. With `mixture_parameters`, which may request
-    several initialisations, the fit is repeated from the beginning, and the time of EM is the difference.
+    several initialisations, the mixture is fitted again from the beginning; the time of EM is then the time of this fit
+    minus that of the initialisation.
 
     Parameters
     ----------

@@ -181,6 +181,7 @@ class Forecaster:
             Weights of the candidates, or "model" (only with `MaxEnt`) for the distribution of final states given the
             start. Default: the frequencies of the default candidates, or uniform for other candidates.
         history : Demonstrations, optional
+            As in `next_states`.
         """
         demos, _ = self._check_partials(partial, None)
         own = isinstance(prior, str)

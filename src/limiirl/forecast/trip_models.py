@@ -274,7 +274,7 @@ class MaxEntTrips:
         return log_prob if self.before is None else log_prob + self._demand_shift(demos.start_states, goals)
 
     def _log_prob_prefix(self, demos: Demonstrations, goals: IntArray | None) -> FloatArray:
-        """Return `log_prob_prefix` without fixed demand."""
+        """Return `log_prob_prefix` for a demand between starts and goals that is not fixed."""
         if goals is None:
             log_prob: FloatArray = self.model.log_prob_prefix(self.mdp, self.thetas, demos)
             return log_prob
@@ -391,7 +391,7 @@ class MaxEntTrips:
         return self._last_goal[1]
 
     def _log_total(self, starts: IntArray) -> FloatArray:
-        """Return the total log-weight (n, K), including p0, of all trips, or per start with condition="start"."""
+        """Return the log of the total weight (n, K) of all trips, or of all trips from each start if conditional."""
         if self.model.condition == "none":
             return np.broadcast_to(self._log_Z, (starts.size, self._log_Z.size))
         first, which = np.unique(starts, return_inverse=True)

@@ -29,7 +29,7 @@ def check_partial(given: Any) -> Demonstrations:
 def check_history(given: Any) -> Demonstrations:
     """Return `given`; raise `InvalidDemos` unless it is a `Demonstrations` object."""
     if not isinstance(given, Demonstrations):
-        remedy = "Build them with Demonstrations.from_lists."
+        remedy = "Build it with Demonstrations.from_lists."
         raise InvalidDemos.of("history", type(given).__name__, "must be a Demonstrations object", remedy=remedy)
     return given
 

@@ -24,10 +24,10 @@ _NULL_TYPES = frozenset({"NoneType", "NAType", "NaTType"})
 
 
 class Trajectories(NamedTuple):
-    """N demonstrations as flat arrays; demonstration i is ``offsets[i]:offsets[i + 1]``.
+    """N demonstrations as flat arrays; demonstration i occupies ``offsets[i]:offsets[i + 1]``.
 
-    The action of each last state is -1; `actions` is None if no actions were recorded. `ids`, `groups` and `labels`
-    have one entry per demonstration.
+    The action in the last state of each demonstration is -1; `actions` is None if no actions were recorded. `ids`,
+    `groups` and `labels` have one entry per demonstration.
     """
 
     states: Int32Array

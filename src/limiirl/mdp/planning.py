@@ -51,7 +51,7 @@ class BellmanEquations:
         """Return V* (S,) by policy iteration; an action is replaced only if the improvement exceeds rounding error.
 
         For gamma = 1 the initial policy terminates with probability 1. If an improved policy does not terminate with
-        probability 1, it has a loop of positive average reward, and the total reward is unbounded.
+        probability 1, it has a cycle of positive average reward, and the total reward is unbounded.
         """
         mdp, nonterminal = self.mdp, self.nonterminal
         if not nonterminal.size:
@@ -138,8 +138,8 @@ class BellmanEquations:
         if order.size <= sink:
             trapped = np.setdiff1d(np.arange(sink), order)
             message = (
-                f"theta must have a finite total reward for gamma = 1; from state {trapped[0]} (one of "
-                f"{trapped.size}) {fault}. Use gamma < 1, make a state terminal, or change theta."
+                f"With gamma = 1, the total reward under theta must be finite, but from state {trapped[0]} (the first "
+                f"of {trapped.size}) {fault}. Use gamma < 1, make a state terminal, or change theta."
             )
             raise InvalidParameter(message, parameter="theta", index=int(trapped[0]))
         return np.asarray(successor[:sink], dtype=np.intp)

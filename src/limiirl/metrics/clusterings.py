@@ -94,9 +94,10 @@ def expected_information(n: int, k1: int, k2: int) -> float:
     """Return E[I] of two independent clusterings of n items with Dirichlet(1/K, ..., 1/K) rows.
 
     By exchangeability, E[I] is ``K1 K2 h(uv) - K1 h(u) - K2 h(v)``, where u ~ Beta(1/K1, 1 - 1/K1), v likewise, and
-    ``h(x) = E[X log X]`` for the mean X of n copies of x. With ``log x = int (e^-s - e^-sx) ds / s`` and the Laplace
-    transform l(z) = E e^-zx, ``h = int (E[x] e^-s + l'(s/n) l(s/n)^(n-1)) ds / s``; in log s the trapezoid rule is
-    accurate to twelve digits. For large n, E[I] tends to ``(K1 - 1)(K2 - 1) / (8 n)`` (delta method).
+    ``h(x) = E[X log X]`` for the mean X of n independent copies of x. With ``log x = int (e^-s - e^-sx) ds / s`` and
+    the Laplace transform l(z) = E e^-zx, ``h = int (E[x] e^-s + l'(s/n) l(s/n)^(n-1)) ds / s``; the trapezoidal rule in
+    the variable log s is accurate to twelve digits. For large n, E[I] tends to ``(K1 - 1)(K2 - 1) / (8 n)`` (delta
+    method).
     """
     if k1 > k2:
         return expected_information(n, k2, k1)  # bitwise symmetric

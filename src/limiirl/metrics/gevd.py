@@ -123,7 +123,8 @@ class GEVD:
     interval : (float, float)
         Range of `value` over the tie-breaking rules of the learned policies.
     flow, evd : (K', K)
-        Mass transported between true intent i (row) and learned intent j (column), and the distance of the intents.
+        Mass transported between true intent i (row) and learned intent j (column), and the distance between the
+        intents.
     distance : str
 
     Examples

@@ -198,8 +198,9 @@ def compare_paired(
     lower_is_better : bool
         True for NLL, ANID, EVD and GEVD; False for accuracies.
     level : float
-        A difference is significant if both p-values are below 1 - level and both tests have the same sign. With fewer
-        than six pairs, Wilcoxon's p-value is never below 0.05.
+        Confidence level. A difference is significant if the p-values of the paired t-test and of the Wilcoxon
+        signed-rank test are both below 1 - level and both tests indicate the same direction. With fewer than six pairs,
+        Wilcoxon's p-value is never below 0.05.
     tie : float
         Differences of at most this size count as 0.
 

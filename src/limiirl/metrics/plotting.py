@@ -74,7 +74,7 @@ def _upper_edges(weights: FloatArray) -> FloatArray:
 def _draw_ribbons(
     ax: Axes, flow: FloatArray, evd: FloatArray, tops: tuple[FloatArray, FloatArray], shading: ScalarMappable, edge: str
 ) -> None:
-    """Draw one ribbon per pair; ribbons are stacked in the order of the other side to reduce crossings."""
+    """Draw one ribbon per pair of intents, stacked in the order of the intents at the other end."""
     at_left, at_right = (side.copy() for side in tops)
     middle = 0.5 * (_LEFT + _RIGHT)
     codes = [Path.MOVETO, *[Path.CURVE4] * 3, Path.LINETO, *[Path.CURVE4] * 3]

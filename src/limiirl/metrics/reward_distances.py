@@ -209,8 +209,11 @@ def _check_size(mdp: MDP, n_states: int, name: str) -> None:
 def _check_rewards(mdp: MDP, name: str, *, other_actions: bool) -> None:
     """Raise `InvalidParameter` unless the rewards of all transitions that affect the distance are defined."""
     if mdp.edge_features is not None and mdp.n_edges < mdp.n_states**2 * max(mdp.n_actions, 1):
-        rule = f"must have edge features on every (s, a, s') for {name}, feasible or not"
-        raise InvalidParameter.of("mdp", mdp.n_edges, rule, remedy="Use evd.")
+        message = (
+            f"mdp must have edge features for every (s, a, s'), feasible or not, to compute {name}; it has "
+            f"{mdp.n_edges} edges. Use evd."
+        )
+        raise InvalidParameter(message, parameter="mdp", value=mdp.n_edges)
     lacking = np.flatnonzero(np.bincount(mdp.pair_state, minlength=mdp.n_states) < mdp.n_actions)
     lacking = lacking[~mdp.terminal[lacking]]
     if other_actions and mdp.action_features is not None and lacking.size:

@@ -63,7 +63,7 @@ def match_rate(
     mdp: MDP | None = None,
     threshold: float = 0.9,
 ) -> float:
-    """Return the fraction of true trajectories of which at least a fraction `threshold` of the length is forecast.
+    """Return the fraction of true trajectories whose forecast covers at least a fraction `threshold` of their length.
 
     The other arguments are described in `missing_distance_fraction`.
 

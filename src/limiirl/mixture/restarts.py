@@ -157,7 +157,8 @@ def compare(solutions: list[Solution], best: Solution) -> list[Restart]:
 class Outcome(NamedTuple):
     """The solution from one initialisation, with its initially `empty` intents and `warnings`.
 
-    `model` is the fitted model if it has no `make_problem`, since its `fit` may set attributes; otherwise None.
+    `model` is None if the model has `make_problem`; otherwise it is the fitted model, whose `fit` may have set
+    attributes.
     """
 
     solution: Solution

@@ -325,7 +325,7 @@ def _group_layers(item: Map) -> list[list[int]]:
 
 
 def _properties(layer: Layer) -> list[list[Any]]:
-    """Return the stroke and the facts of each feature, without trailing empty facts."""
+    """Return the stroke and the attributes of each feature, without trailing empty attributes."""
     rows: list[list[Any]] = []
     facts = list(layer.facts.values())
     for i, stroke in enumerate(layer.stroke.tolist()):

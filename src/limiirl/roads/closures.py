@@ -162,11 +162,11 @@ class Closure:
         return float(km[np.isfinite(self.network.speed_kmh)].sum() / max(km.sum(), 1e-300))
 
     def gains(self, n: int = 8) -> list[StreetChange]:
-        """Return the n streets with the largest increases, in descending order."""
+        """Return the n streets with the largest increases in flow, in descending order."""
         return self._largest_changes(n, 1.0)
 
     def losses(self, n: int = 8) -> list[StreetChange]:
-        """Return the n streets with the largest decreases, in descending order, without closed streets."""
+        """Return the n streets with the largest decreases in flow, in descending order, excluding closed streets."""
         return self._largest_changes(n, -1.0)
 
     def _largest_changes(self, n: int, sign: float) -> list[StreetChange]:

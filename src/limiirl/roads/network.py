@@ -53,7 +53,8 @@ def check_network(network: RoadNetwork) -> dict[str, Any]:
     fields: dict[str, Any] = {name: np.array(getattr(network, name), dtype=np.float64) for name in ("lat", "lon")}
     n_nodes, n = fields["lat"].size, np.size(network.tail)
     if n == 0:
-        raise InvalidNetwork.of("tail", n, "must have at least one segment", remedy="Check the map and the options.")
+        rule = "must have at least one entry, since a network has at least one segment"
+        raise InvalidNetwork.of("tail", n, rule, remedy="Check the map and the options.")
     _check_node_arrays(fields["lat"], fields["lon"])
     for name, most in _MOST_DEGREES.items():
         wrong = ~(np.abs(fields[name]) <= most)

@@ -135,7 +135,7 @@ def _check_settings(mixture: IntentMixture) -> None:
         rule = "must be None for a stream, which does not store responsibilities"
         raise InvalidParameter.of("refine", mixture.refine, rule)
     if mixture.degenerate == "reseed":
-        rule = "must be 'fit' or 'keep' for a stream, which cannot search for a demonstration to restart an intent from"
+        rule = "must be 'fit' or 'keep' for a stream, because 'reseed' needs all demonstrations in memory"
         raise InvalidParameter.of("degenerate", "reseed", rule)
     if is_given(mixture.init) and not isinstance(mixture.init, RewardEnsemble):
         rule = "must be a name, a clusterer, a function or a RewardEnsemble for a stream"

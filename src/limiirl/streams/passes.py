@@ -225,7 +225,7 @@ def with_statistics(problem: MaxEntProblem, statistics: StoreStatistics) -> MaxE
 
 
 def sample_problem(problem: MaxEntProblem, store: FeatureStore, n: int, rng: np.random.Generator) -> MaxEntProblem:
-    """Return the problem of at most n rows, drawn uniformly without replacement.
+    """Return the problem restricted to at most n rows, drawn uniformly without replacement.
 
     The sample does not depend on how the store is divided into shards.
     """

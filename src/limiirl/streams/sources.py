@@ -245,7 +245,7 @@ def _check_schemas(paths: list[Path]) -> set[Path]:
 
 
 def _has_only_header(path: Path) -> bool:
-    """Return True if a CSV file has column names but no rows; without column names, it is truncated."""
+    """Return True if a CSV file has column names but no rows. An empty file is considered truncated."""
     with path.open(encoding="utf-8-sig", errors="replace") as file:  # in text mode, because lines may end in CR
         return bool(next(file, "").strip()) and not any(line.strip() for line in file)
 

@@ -62,7 +62,7 @@ class FeatureShard(Protocol):
 
     @property
     def info(self) -> ShardInfo:
-        """Size and longest demonstrations."""
+        """Number of rows, and lengths of the longest demonstrations."""
 
     @property
     def fingerprint(self) -> str:
@@ -465,7 +465,7 @@ class FeatureStore:
         """Raise `InvalidParameter` unless the features belong to `mdp`."""
         validate.mdp(mdp)
         if self.n_features != mdp.n_features:
-            message = f"mdp must have {self.n_features} features, as the store has; got {mdp.n_features}."
+            message = f"mdp must have {self.n_features} features, like the store; got {mdp.n_features}."
             raise InvalidParameter(message, parameter="mdp", value=mdp.n_features)
         if self.mdp_fingerprint and self.mdp_fingerprint != mdp.fingerprint():
             rule, remedy = f"must have the fingerprint {self.mdp_fingerprint} of the store", "Pass store.mdp()."

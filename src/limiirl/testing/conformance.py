@@ -34,7 +34,8 @@ _WEIGHTS = "Maximise sum_i weights_i log_prob_i / sum_i weights_i, and use weigh
 class Case:
     """A problem and the model to check on it.
 
-    `complete` has all trajectories that end in a terminal state, for a deterministic MDP with a single start state.
+    `complete` contains all trajectories that end in a terminal state; it is None unless the MDP is deterministic with a
+    single start state.
     """
 
     name: str
@@ -590,8 +591,8 @@ def checks(model: Any, *, mdp: Any = None, demos: Any = None) -> list[Check]:
 def check_irl_model(model: Any, *, mdp: Any = None, demos: Any = None) -> ConformanceReport:
     """Check that a single-intent model works in `IntentMixture`; raise `ConformanceError` with all failures.
 
-    Checks are skipped if a model declares ``normalised = False`` (its `log_prob` is not a log-probability) or
-    ``takes_action_features = False`` (it supports state features only).
+    Checks that do not apply are skipped: a model may set ``normalised = False`` (its `log_prob` is not a
+    log-probability) or ``takes_action_features = False`` (it supports state features only).
 
     Parameters
     ----------

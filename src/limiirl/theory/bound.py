@@ -297,7 +297,7 @@ def check_labels(labels: ArrayLike, demos: Demonstrations, name: str = "labels")
     """Return labels (N,) of any type as indices 0..K-1 into their sorted values; raise if K < 2."""
     values = np.asarray(labels)
     if values.shape != (len(demos),):
-        raise InvalidParameter.of(name, values.shape, f"must have shape ({len(demos)},), one per demonstration")
+        raise InvalidParameter.of(name, values.shape, f"must have shape ({len(demos)},), one entry per demonstration")
     missing = [i for i, label in enumerate(values.tolist()) if label is None or label != label]
     if missing:
         raise InvalidParameter.of(name, values.tolist()[missing[0]], "must not be missing", index=missing[0])

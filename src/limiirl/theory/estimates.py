@@ -79,7 +79,7 @@ class Cloud:
 def quantities(clouds: list[Cloud], zeta: float) -> Quantities:
     """Return the quantities of the assumptions after trimming at most a fraction zeta of each expert's mass.
 
-    Margins are minima over experts, zeta and delta maxima; zeta is 1 if an expert has no typical point.
+    Margins are minima over experts; zeta and delta are maxima. zeta is 1 if an expert has no typical point.
     """
     parts = [_TypicalSplit(cloud, cloud.typical(zeta)) for cloud in clouds]
     margins = np.min([part.margins() for part in parts], axis=0).tolist()
@@ -182,9 +182,10 @@ def all_clouds(
     clusters: IntArray,
     distributions: Sequence[FeatureDistribution | None],
 ) -> list[Cloud]:
-    """Return one `Cloud` per intent, compared with all other trajectories of the model by dynamic programming.
+    """Return one `Cloud` per intent.
 
-    The quantities are exact for experts with a feature distribution. Otherwise they are estimated from the
+    Dynamic programming compares it with all other trajectories of the model. The quantities are exact for experts
+    whose entry of `distributions` is not None. Otherwise they are estimated from the
     demonstrations; the margins are then biased upwards.
     """
     F = demos.features(paths.mdp)

@@ -172,7 +172,7 @@ class Separation:
 
     @property
     def separable(self) -> bool:
-        """True if the mean of every cluster separates its intent's demonstrations from all others."""
+        """True if, along the mean of every cluster, its intent's demonstrations are separated from all others."""
         return bool(np.all(self.gaps > 0.0))
 
     @property

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 class ContinuousPuddleEnv(gymnasium.Env[Any, Any]):
     """Environment of `ContinuousPuddleWorld` for one kind of agent.
 
-    Observations are positions in ``Box(0, 9, (2,))`` and actions steps in ``Box(-1, 1, (2,))``, clipped, both float64,
-    as in `ContinuousPuddleWorld.walks`. An episode terminates in the goal; an environment created by `gymnasium.make`
-    truncates it after 30 steps. The reward of a step depends on the position after it, with the features
-    ``info["reward_features"]``; the goal is rewarded once, on arrival.
+    Observations are positions in ``Box(0, 9, (2,))``; actions are steps, clipped to ``Box(-1, 1, (2,))``. Both are
+    float64, as in `ContinuousPuddleWorld.walks`. An episode terminates in the goal; an environment created by
+    `gymnasium.make` truncates it after 30 steps. The reward of a step depends on the position after it, with the
+    features ``info["reward_features"]``; the goal is rewarded once, on arrival.
 
     Parameters
     ----------

@@ -145,7 +145,7 @@ class ObjectWorld(GridWorld):
 
     @property
     def signs(self) -> NDArray[np.str_]:
-        """Symbol of every cell in `str(world)`: a dot, or the outer (upper case) and inner colour of its object."""
+        """Symbol of every cell in `str(world)`: a dot, or the letters of the outer (upper case) and inner colour."""
         signs = np.full(self.shape, ".", dtype="U2")
         for row, column, outer, inner in zip(*self.objects, strict=True):
             signs[row, column] = ascii_uppercase[outer] + ascii_uppercase[inner].lower()

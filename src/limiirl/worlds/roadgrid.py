@@ -326,10 +326,10 @@ class RoadGrid:
     is a primary road, and there are collectors between some arterials. Some local streets are missing or one-way.
     Streets are split at shape points. U-turns are possible only in dead ends. The network is strongly connected.
 
-    States are segments, numbered as in a map extract, and actions are turns (`TURNS`). The features, as in the paper's
-    road network, are three one-hot groups multiplied by the length in km: 4 road classes, 3 speed classes and 17
-    regions (the centre and 16 compass sectors). Each group sums to the length, so that two directions of the reward are
-    not identifiable. There are no terminal states, and p0 is uniform.
+    States are segments, in an order like that of a map extract, and actions are turns (`TURNS`). The features, as in
+    the paper's road network, are three one-hot groups multiplied by the length in km: 4 road classes, 3 speed classes
+    and 17 regions (the centre and 16 compass sectors). Each group sums to the length, so that two directions of the
+    reward are not identifiable. There are no terminal states, and p0 is uniform.
 
     Parameters
     ----------
@@ -430,7 +430,7 @@ class RoadGrid:
         )
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw the streets, coloured by road class, into `ax` or a new figure; return the axes."""
+        """Draw the streets, coloured by road class, on `ax` or in a new figure; return the axes."""
         from limiirl.worlds.plotting import draw_roadgrid
 
         return draw_roadgrid(self, ax)
@@ -450,7 +450,8 @@ def _generate(n_states: int, n_edges: int, seed: int) -> tuple[StreetPlan, Latti
     Splitting a street adds as many turns as segments, so that the surplus of turns over segments depends only on the
     plan. The radius is corrected until the surplus is slightly too large; then random turns are removed until the
     surplus is exact, and streets are split until the number of segments is exact. If a plan has more streets than
-    segments, the next plan has fewer missing and one-way streets, that is, more turns per street.
+    `n_states`, the next plan has fewer missing and fewer one-way streets: with more turns per street, fewer streets
+    give the same surplus.
     """
     surplus = n_edges - n_states
     # A plan has about 3 - 0.64 * texture turns per directed street; aim at 20 % more segments than streets.
@@ -468,7 +469,7 @@ def _generate(n_states: int, n_edges: int, seed: int) -> tuple[StreetPlan, Latti
         if plan.street.size > n_states:
             texture *= 0.8
         radius *= np.sqrt((1.0 + _SPARE[0]) * surplus / max(plan.surplus, 1))
-    rule = f"must allow a network of {n_states} segments; none was generated in {_ATTEMPTS} attempts"
+    rule = f"must allow a network of {n_states} segments (none was generated in {_ATTEMPTS} attempts)"
     raise InvalidParameter.of("n_edges", n_edges, rule, remedy="Use 1.5 to 2.2 turns per segment, or more segments.")
 
 

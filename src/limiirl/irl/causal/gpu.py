@@ -75,7 +75,7 @@ class _GpuStationaryPolicies:
         self.parts: list[DeviceColumns] = []
 
     def append(self, part: DeviceColumns) -> None:
-        """Add some columns, with the log-probabilities of the observed pairs."""
+        """Append the columns of `part`, with the log-probabilities of the observed pairs."""
         put, take = self._solver.device.put, self._solver.device.take
         where = (np.full(self._observed.pair.size, -1, dtype=np.int64), self._observed.state, self._observed.pair)
         self.log_prob[:, part.columns] = take(self._solver.kernels.log_policy(part.reward, part.V, *map(put, where)))

@@ -287,7 +287,7 @@ class GpuPathSums:
             self._fine = is_within_limit(self.log_most)
 
     def loop_weight(self, k: int) -> float:
-        """Return the log-weight of the loops at the divergent state of theta k."""
+        """Return the log-weight of the cycles through the divergent state of theta k."""
         loop = 2 * self._values.symbolic.up.size + int(self.divergent_state[k])
         return float(self._values.device.take(self._eliminated.value[loop])[k])
 
@@ -299,7 +299,7 @@ class GpuPathSums:
             return np.where(done, np.log(total[:m] / total[m:][paths.end_of]), np.nan)
 
     def sum_pairs(self, starts: IntArray, goals: IntArray, weights: FloatArray) -> WeightedPathSums:
-        """Return the sums of log beta over pairs (m,) with weights (m, K)."""
+        """Return the sums of log beta(start, goal) over pairs (m,), weighted by `weights` (m, K)."""
         values, elimination, xp = self._values, self._elimination, self._values.device.xp
         adjoint, star_adjoint = xp.zeros_like(self._eliminated.value), xp.zeros_like(self._eliminated.star)
         value, left = np.zeros(self.divergent_state.size), np.zeros_like(weights)

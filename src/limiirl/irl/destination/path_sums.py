@@ -85,11 +85,11 @@ class GoalValues:
         return np.asarray(log_w)
 
     def is_finite(self, theta: FloatArray, margin: float = 0.0) -> bool:
-        """Return True if all path sums are finite at theta (d,) and all loops weigh less than exp(-margin)."""
+        """Return True if all path sums are finite at theta (d,) and all cycles weigh less than exp(-margin)."""
         return self._eliminate(self.edge_log_weights(theta), margin)[2] < 0
 
     def solve(self, theta: FloatArray, margin: float = 0.0) -> GoalPathSums:
-        """Return the path sums at theta (d,); raise `DivergentPartition` if a loop weighs exp(-margin) or more."""
+        """Return the path sums at theta (d,); raise `DivergentPartition` if a cycle weighs exp(-margin) or more."""
         log_w = self.edge_log_weights(theta)
         value, star, divergent_rank = self._eliminate(log_w, margin)
         if divergent_rank >= 0:
@@ -97,9 +97,9 @@ class GoalValues:
         return GoalPathSums(self, log_w, value, star)
 
     def divergent_loop(self, theta: FloatArray, margin: float = 0.0) -> tuple[float, FloatArray] | None:
-        """Return the log-weight of the loops at a state with a divergent sum, and their expected edge counts (E,).
+        """Return the log-weight of the cycles at a state with a divergent sum, and their expected edge counts (E,).
 
-        The loops visit only states that are eliminated before that state. Their log-weight is a convex function of the
+        The cycles visit only states that are eliminated before that state. Their log-weight is a convex function of the
         edge log-weights with the counts as its gradient. It is at least -margin at theta (d,), and less at every
         feasible theta. Returns None if theta is feasible.
         """

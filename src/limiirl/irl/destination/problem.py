@@ -74,7 +74,7 @@ def _search_centres(values: GoalValues, box: Box, start: FloatArray, domain: Cut
             if is_feasible(values, trial):
                 return trial
             tried += 1
-            if not domain.learn(trial):  # the weight of the divergent loops does not depend on theta
+            if not domain.learn(trial):  # the weight of the divergent cycles does not depend on theta
                 return None
             if tried == _ROUNDS:
                 raise DivergentPartition(
@@ -218,7 +218,7 @@ class DestinationProblem(FitProblem):
         return self._features
 
     def project(self, thetas: FloatArray) -> FloatArray:
-        """Return feasible thetas (K, d) within the bounds, near the given thetas."""
+        """Return thetas (K, d) near the given ones, within the bounds and with finite partition functions."""
         projected = np.array(self.regulariser.box.clip(thetas))
         for k, theta in enumerate(projected):
             # `feasible_point` raises if there is none, so it is called only if needed.

@@ -88,7 +88,7 @@ def _compile(mdp: MDP) -> CompiledMDP:
 
 
 def expected_features(mdp: MDP, node: FloatArray, edge: FloatArray | None) -> FloatArray:
-    """Return the features (K, d) of expected counts of states (S, K) and edges (E, K)."""
+    """Return expected features (K, d), given expected counts of states (S, K) and edges (E, K)."""
     parts: list[Any] = []
     if mdp.state_features is not None:
         parts.append(mdp.state_features.T @ node)

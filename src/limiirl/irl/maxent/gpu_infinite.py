@@ -24,7 +24,7 @@ from limiirl.irl.maxent.infinite_horizon import NEARLY_SINGULAR, InfinitePathSum
 from limiirl.kernels.gpu.device import Device, faults
 from limiirl.mdp import MDP
 
-# Log-weight of loops above which the sum is certainly infinite. Between 0 and this, rounding matters: use the CPU.
+# Log-weight of cycles above which the sum is certainly infinite. Between 0 and this, rounding matters: use the CPU.
 _CLEARLY = 1e-9
 
 
@@ -133,7 +133,7 @@ class GpuInfinitePathSums(InfinitePathSums):
         return self._augmented.place[used], np.ascontiguousarray(weights[used])
 
     def _check_loops(self, batch: GpuPathSums, starts: FloatArray | None) -> None:
-        """Raise if the loops at a state that lies on a trajectory have a weight above 1."""
+        """Raise if the cycles through a state that a trajectory can visit have a total weight above 1."""
         for j in np.flatnonzero(batch.divergent_state >= 0):
             at = int(np.flatnonzero(self._values.symbolic.rank == batch.divergent_state[j])[0])
             state = int(np.flatnonzero(self._augmented.place == at)[0])

@@ -211,6 +211,6 @@ def feasible_start(path_sums: PathSums, box: Box) -> FloatArray:
         return trial
     raise DivergentPartition(
         "The partition function over trajectories of unbounded length is infinite for all costs within the bounds. "
-        "Widen the bounds, pass a start, add a constant feature, or use a finite max_length.",
+        "Widen the bounds, pass a feasible start, add a constant feature, or use a finite max_length.",
         parameter="bounds",
     )

@@ -196,7 +196,7 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
 def _check_agents(agents: Any) -> Agents:
     if not isinstance(agents, Agents):
         raise InvalidDemos(
-            f"agents must be Agents; got a {type(agents).__name__}. Use Agents.from_arrays.",
+            f"agents must be an Agents object; got a {type(agents).__name__}. Build one with Agents.from_arrays.",
             parameter="agents",
             value=agents,
         )

@@ -110,7 +110,7 @@ def _order(n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer]) ->
 
 @njit(cache=True, nogil=True)
 def _fill(ptr: IntArray, head: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the neighbours at elimination as CSR (up_ptr, up), and the parents in the elimination tree."""
+    """Return the neighbours of each state when it is eliminated, as CSR (up_ptr, up), and the elimination tree."""
     n = ptr.size - 1
     up_ptr, parent = np.zeros(n + 1, dtype=np.int64), np.full(n, -1, dtype=np.int64)
     first, beside = np.full(n, -1, dtype=np.int64), np.full(n, -1, dtype=np.int64)

@@ -107,7 +107,7 @@ class Device(Protocol):
     def launch(
         self, kernel: str, shape: tuple[int, int, int], arguments: tuple[Any, ...], fixed: tuple[int, int, int]
     ) -> None:
-        """Run a kernel on `shape` = (blocks, threads, bytes of shared memory) with compile-time constants `fixed`."""
+        """Launch a kernel with `shape` (blocks, threads, bytes of shared memory) and compile-time constants `fixed`."""
         ...
 
     def put(self, array: Any) -> Any:

@@ -71,7 +71,7 @@ class DeviceElimination:
 
     def __init__(self, device: Device, symbolic: SymbolicFactorisation, slot: NDArray[np.int64]) -> None:
         if symbolic.n_values >= _MAX_VALUES:
-            rule = f"must be 'cpu' for this MDP: {symbolic.n_values} values exceed the GPU limit of {_MAX_VALUES}"
+            rule = f"must be 'cpu' for this MDP, whose factors have {symbolic.n_values} values (limit: {_MAX_VALUES})"
             raise InvalidParameter.of("device", "gpu", rule)
         self.device, self.symbolic, self.n = device, symbolic, symbolic.up.size
 

@@ -49,7 +49,7 @@ class LinearKernels(_Kernels):
     """GPU version of `kernels.forward_backward.linear`."""
 
     def fill(self, near: Neighbours, rewards: Rewards, weights: Weights, columns: tuple[int, ...]) -> None:
-        """Compute the weights if they are time-homogeneous; otherwise each step computes its own weights."""
+        """Compute the weights if they are time-homogeneous; otherwise they are computed in each step."""
         if not rewards.time_homogeneous:
             return
         parts = [(weights.node, None, rewards.node), (weights.edge, rewards.prob, rewards.edge)]

@@ -1,4 +1,4 @@
-"""GPU version of `kernels.soft_bellman`: finite horizons, and value iteration until convergence, with adjoints.
+"""GPU version of `kernels.soft_bellman`: backward induction or value iteration, with adjoints.
 
 For an infinite horizon, the CPU uses Newton's method or policy iteration with sparse LU; on a GPU, value iteration is
 cheaper.

@@ -49,7 +49,10 @@ class RewardPrior:
         self._mass = np.where(low > 0.0, ndtr(-low) - self._above, ndtr(high) - self._below)
         if np.any(self._mass < _LEAST_MASS):
             j = int(np.argmin(self._mass))
-            message = f"prior_scale={scale:g} is too small: the bounds of parameter {j} have no prior mass. Raise it."
+            message = (
+                f"prior_scale={scale:g} is too small: the interval between the bounds of parameter {j} has no prior "
+                "mass. Increase prior_scale."
+            )
             raise InvalidParameter(message, parameter="prior_scale", value=scale, index=j)
 
     def theta(self, u: FloatArray) -> FloatArray:

@@ -100,7 +100,7 @@ def improve_by_move(
 
 
 def _rank(proposals: Iterator[VariationalPosterior]) -> list[VariationalPosterior]:
-    """Return the proposals with finite bounds in descending order."""
+    """Return the proposals with finite bounds, in descending order of the bound."""
     return sorted((state for state in proposals if np.isfinite(state.bound)), key=lambda state: -state.bound)
 
 

@@ -159,11 +159,11 @@ def select_intents(  # noqa: PLR0913 (the data, and independent options with def
     progress: Progress | None = None,
     executor: Mapper | None = None,
 ) -> Selection:
-    """Fit mixtures with several numbers of intents, and recommend one.
+    """Fit mixtures with several numbers of intents, and recommend a number.
 
     Criteria: BIC, AIC, ICL, cross-validated likelihood, stability of labels under resampling, and the number of
-    clusters of the paper's stick-breaking GMM. The recommendation is the lowest BIC among the numbers whose held-out
-    likelihood is within two standard errors of the best. A failed fit affects only its own row.
+    clusters of the paper's stick-breaking GMM. The recommendation is the number with the lowest BIC among those whose
+    held-out likelihood is within two standard errors of the best. A failed fit affects only its own row.
 
     Parameters
     ----------

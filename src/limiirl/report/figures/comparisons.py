@@ -269,7 +269,11 @@ def plot_differences(values: Mapping[str, Mapping[str, ArrayLike]], baseline: st
 
 def _subtract_baseline(name: str, by_method: Mapping[str, ArrayLike], baseline: str) -> dict[str, FloatArray]:
     if baseline not in by_method:
-        raise InvalidParameter.of("values", name, f"must have the baseline {baseline!r} for every measure")
+        raise InvalidParameter(
+            f"values must have the baseline {baseline!r} for every measure; it is missing for {name!r}.",
+            parameter="values",
+            value=name,
+        )
     base, differences = to_floats(by_method[baseline]), {}
     for method, values in by_method.items():
         own = to_floats(values)

@@ -131,12 +131,12 @@ def _trace_lines(
 
 
 def class_rank(class_name: str) -> int:
-    """Return the importance of a road class, from 1 to 5."""
+    """Return the rank of a road class, from 1 (local street) to 5 (motorway)."""
     return _RANKS.get(class_name.removesuffix("_link"), 1)
 
 
 def segment_ranks(network: RoadNetwork) -> IntArray:
-    """Return the importance (S,) of each segment."""
+    """Return the rank (S,) of the road class of each segment."""
     return np.array([class_rank(name) for name in network.class_names], dtype=np.int64)[network.road_class]
 
 
@@ -270,7 +270,7 @@ def _flow_classes(row: FloatArray, colour: str) -> tuple[IntArray, list[Stroke]]
 
 
 def _dominant_styles(flow: FloatArray, n_trips: FloatArray, names: Sequence[str]) -> tuple[list[Stroke], IntArray]:
-    """Return strokes and codes by the intent with the largest fraction of its trips on each street."""
+    """Return one stroke per intent and, for each street, the intent with the largest fraction of its trips there."""
     rate = flow / np.maximum(n_trips, 1e-300)[:, None]
     fraction = rate / np.maximum(rate.sum(axis=0), 1e-300)
     leader = fraction.argmax(axis=0)

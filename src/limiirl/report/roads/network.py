@@ -122,7 +122,7 @@ def _by_class(network: RoadNetwork, lines: StreetLines) -> tuple[list[Stroke], I
 
 
 def _by_value(values: FloatArray, bounds: tuple[float, ...], unit: str, colour: str) -> tuple[list[Stroke], IntArray]:
-    """Return strokes and codes by intervals of a value: larger values are stronger and wider, unknown is grey."""
+    """Return strokes and codes for intervals of a value: wider strokes for larger values, grey for unknown ones."""
     n = len(bounds)
     labels = [f"up to {bounds[0]:g}{unit}"]
     labels += [f"over {a:g} to {b:g}{unit}" for a, b in pairwise(bounds)]

@@ -1,4 +1,4 @@
-"""Report on a run and its summary as text, from the stored records."""
+"""Report on a run, and a text summary of it, from the stored records."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def run_report(store: Store[Record], title: str | None = None) -> Report:
     results = gather(store, [study for name, study in STUDIES.items() if name in names] or None)
     if not results:
         raise InvalidFile(
-            f"The run folder must have a world with results for all settings of a built-in study; {store.folder} has "
-            "none. Complete the run with `limiirl reproduce`. For a custom study, build a report with limiirl.report.",
+            f"{store.folder} has no world with results for all settings of a built-in study. "
+            "Complete the run with `limiirl reproduce`. For a custom study, build a report with limiirl.report.",
             value=str(store.folder),
         )
     verdicts = [(result, finding) for result in results for finding in judge_claims(result)]

@@ -93,7 +93,7 @@ def _method_table(name: str, title: str, caption: str, measures: Sequence[str], 
 
 
 def score_table(results: Results, name: str, title: str, caption: str, x: Point, *, compare: bool = False) -> Table:
-    """Return iterations, duration, NLL, ANID and GEVD of every method, with the values of the paper if `compare`."""
+    """Return the table of iterations, duration, NLL, ANID and GEVD, with the values of the paper if `compare`."""
     rows: list[list[Content]] = []
     for method in results.study.methods if not compare else METHODS:
         scores = [score_cell(results, method, x, m, compare=compare) for m in MEASURES if m != "n_iter"]

@@ -24,7 +24,7 @@ NOT_LENGTHS = ("turns", "extra")
 
 @dataclass(frozen=True)
 class NormalisedRewards:
-    """Normalised rewards of K intents: the mean of every group of lengths over the driven km is zero.
+    """Rewards of K intents, normalised: the mean over the driven km is zero in every group of length features.
 
     Attributes
     ----------

@@ -56,7 +56,8 @@ class ParticleSettings(MatcherSettings):
     patience : int
         Maximum number of consecutive unreachable fixes that are skipped before the trip is cut.
     end_m : float
-        The first or last segment is dropped if less than this distance and less than half of it was driven.
+        The first or last segment is dropped if the distance driven on it is less than this and less than half of its
+        length.
     seed : int
         Seed of the random numbers; trip i uses the seed sequence (seed, i).
     """

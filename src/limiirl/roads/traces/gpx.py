@@ -23,8 +23,8 @@ _READ_ERRORS = (ET.ParseError, EOFError, gzip.BadGzipFile, zlib.error)
 def read_gpx(path: Path) -> RawTrips:
     """Read the track segments of a GPX file, version 1.0 or 1.1, optionally gzipped.
 
-    Track segments without times have a constant time step. Waypoints and routes are ignored. If the file is truncated
-    or corrupted, all complete points before the error are kept.
+    Track segments without times are assigned a constant time step. Waypoints and routes are ignored. If the file is
+    truncated or corrupted, all complete points before the error are kept.
     """
     rows: list[tuple[float, float, float]] = []
     counts: list[int] = []
