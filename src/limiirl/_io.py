@@ -88,7 +88,7 @@ def read_archive(path: str | PathLike[str], file_format: FileFormat) -> tuple[di
     if written != file_format.name or not isinstance(version, int):
         raise InvalidFile.at(path, f"contains {written!r}, not {file_format.name!r}. {file_format.remedy}")
     if version > file_format.version:
-        reason = f"has format version {version}; this limiirl reads up to {file_format.version}. Upgrade limiirl."
+        reason = f"has format version {version}; this release reads up to {file_format.version}. Upgrade limiirl."
         raise InvalidFile.at(path, reason)
     return header, arrays
 

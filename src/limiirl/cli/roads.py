@@ -110,7 +110,7 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
         typer.Option(
             "--columns",
             metavar="ROLE=NAME",
-            help="Name of a column, for example lat=Breite; ROLE= ignores a column. Repeatable.",
+            help="Column of a role, for example lat=Breite; an empty NAME disables the role. Repeatable.",
         ),
     ] = None,
     sigma_m: Annotated[

@@ -103,7 +103,7 @@ def _check_format(path: Path, about: dict[bytes, bytes]) -> None:
         raise InvalidFile.at(path, f"was not written by Demonstrations.to_parquet. {_REMEDY}")
     version = about.get(b"limiirl.version", b"").decode()
     if not version.isdecimal() or int(version) > VERSION:
-        reason = f"has format version {version or None}; this limiirl reads up to {VERSION}. Upgrade limiirl."
+        reason = f"has format version {version or None}; this release reads up to {VERSION}. Upgrade limiirl."
         raise InvalidFile.at(path, reason)
 
 

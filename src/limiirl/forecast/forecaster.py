@@ -288,7 +288,7 @@ class Forecaster:
             missing = "starts" if starts is None else "goals"
             raise InvalidParameter(f"{missing} is missing. Pass both starts and goals, or neither.", parameter=missing)
         if n_trips != 1.0:
-            raise InvalidParameter.of("n_trips", n_trips, "must be 1 with starts and goals", remedy="Use weights.")
+            raise InvalidParameter.of("n_trips", n_trips, "must be 1 if starts is given", remedy="Use weights.")
         first, last = validate.check_pairs(starts, goals, self.mdp)
         validate.check_starts(first, self._trips.mdp, self._scenario.closed)
         return compute_flows(

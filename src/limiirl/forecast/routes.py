@@ -160,7 +160,7 @@ class Scores:
     def log_bound(self, reached: FloatArray) -> FloatArray:
         """Return an upper bound (K,) on log p(route, intent) over routes with costs of at least `reached` (K,).
 
-        The log-weight of a route of cost c is at most -gamma^(L - 1) c, since no step has a larger discount.
+        The log-weight of a route of cost c is at most -gamma^(L - 1) c, since gamma^t >= gamma^(L - 1) for t < L.
         """
         gamma = self.costs.mdp.gamma
         least = 1.0 if gamma == 1.0 else gamma ** (self.max_length - 1.0)

@@ -274,7 +274,7 @@ class MaxEntTrips:
         return log_prob if self.before is None else log_prob + self._demand_shift(demos.start_states, goals)
 
     def _log_prob_prefix(self, demos: Demonstrations, goals: IntArray | None) -> FloatArray:
-        """Return `log_prob_prefix` for a demand between starts and goals that is not fixed."""
+        """Return `log_prob_prefix` without the correction for fixed demand (`before`)."""
         if goals is None:
             log_prob: FloatArray = self.model.log_prob_prefix(self.mdp, self.thetas, demos)
             return log_prob
@@ -299,7 +299,7 @@ class MaxEntTrips:
         return log_prob + _log_ratio(old, new, undefined=0.0)
 
     def _log_prob_prefix_by_goal(self, demos: Demonstrations, candidates: IntArray) -> FloatArray:
-        """Return `log_prob_prefix_by_goal` without fixed demand."""
+        """Return `log_prob_prefix_by_goal` without the correction for fixed demand (`before`)."""
         log_prob = np.full((len(demos), candidates.size, len(self.thetas)), -np.inf)
         log_p = self._log_prob_prefix(demos, None)
         may_end = np.arange(self.mdp.n_states) if self.model.stop == "anywhere" else np.flatnonzero(self.mdp.terminal)

@@ -176,7 +176,7 @@ def check_trajectories(mdp: MDP, demos: Demonstrations, stop: str, longest: floa
         i = int(np.argmin(ends))
         raise InvalidDemos(
             f"{name_demo(demos.ids, i)} must end in a terminal state if stop={stop!r}; it ends in state "
-            f"{demos.last_states[i]} at step {demos.lengths[i] - 1}. Use stop='anywhere', or make it terminal.",
+            f"{demos.last_states[i]} at step {demos.lengths[i] - 1}. Use stop='anywhere', or make this state terminal.",
             parameter="demos",
             value=int(demos.last_states[i]),
             index=i,

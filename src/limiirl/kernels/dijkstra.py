@@ -59,7 +59,7 @@ def workspace(n_states: int, n_edges: int) -> Workspace:
 
 @njit(cache=True, nogil=True)
 def push(keys: Any, items: Any, size: int, key: float, item: int) -> int:
-    """Insert an item into a binary heap; return its new size."""
+    """Insert an item into a binary heap; return the new size of the heap."""
     at = size
     while at > 0:
         parent = (at - 1) >> 1
@@ -73,7 +73,7 @@ def push(keys: Any, items: Any, size: int, key: float, item: int) -> int:
 
 @njit(cache=True, nogil=True)
 def pop(keys: Any, items: Any, size: int) -> int:
-    """Remove the item with the smallest key from a binary heap; return its new size."""
+    """Remove the item with the smallest key from a binary heap; return the new size of the heap."""
     size -= 1
     key, item, at = keys[size], items[size], 0
     while True:

@@ -127,7 +127,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise InvalidFile.at(path, "is not a reward ensemble. Use a file written by RewardEnsemble.save.")
     if content["version"] > VERSION:
         written = f"format version {content['version']} (limiirl {content.get('limiirl')})"
-        raise InvalidFile.at(path, f"has {written}; this limiirl reads versions up to {VERSION}. Upgrade limiirl.")
+        raise InvalidFile.at(path, f"has {written}; this release reads versions up to {VERSION}. Upgrade limiirl.")
     return content
 
 

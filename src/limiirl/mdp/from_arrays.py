@@ -300,7 +300,7 @@ def _edge_features(features: FeatureInput | None, edges: _EdgeList, rows: IntArr
 
 
 def _action_features(features: FeatureInput | None, edges: _EdgeList, rows: IntArray) -> FeatureMatrix | None:
-    """Return one row per (s, a) pair of the edges `rows`; the input is indexed by [s, a] or by edge."""
+    """Return one row per (s, a) pair among the edges with indices `rows`; `features` is indexed by [s, a] or edge."""
     if features is None:
         return None
     source, act = edges.src[rows], edges.act[rows]

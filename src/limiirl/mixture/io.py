@@ -284,7 +284,7 @@ def _header(folder: Path) -> dict[str, Any]:
         raise _invalid(message, header["version"])
     if header["version"] > VERSION:
         version = f"{header['version']}, written by limiirl {header.get('limiirl')}"
-        message = f"{folder} has format version {version}; this limiirl reads version {VERSION}. Upgrade limiirl."
+        message = f"{folder} has format version {version}; this release reads version {VERSION}. Upgrade limiirl."
         raise _invalid(message, header["version"])
     return header
 

@@ -155,7 +155,7 @@ def compare(solutions: list[Solution], best: Solution) -> list[Restart]:
 
 
 class Outcome(NamedTuple):
-    """The solution from one initialisation, with its initially `empty` intents and `warnings`.
+    """EM solution from one initialisation, the indices of the initially `empty` intents, and its `warnings`.
 
     `model` is None if the model has `make_problem`; otherwise it is the fitted model, whose `fit` may have set
     attributes.

@@ -317,7 +317,7 @@ def map_geojson(item: Map) -> str:
 
 
 def _group_layers(item: Map) -> list[list[int]]:
-    """Return the indices of layers, grouped by layers that share their arrays of points and offsets."""
+    """Return the indices of layers, in groups of the same kind that share their arrays of points and offsets."""
     sharing: dict[tuple[int, int, str], list[int]] = {}
     for number, layer in enumerate(item.layers):
         sharing.setdefault((id(layer.points), id(layer.offsets), layer.kind), []).append(number)

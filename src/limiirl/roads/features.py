@@ -330,8 +330,9 @@ def _stack_extra(network: RoadNetwork, extra: Mapping[str, Any], *, check: bool)
         if check and name.startswith("km") and longer.any():
             i = int(np.argmax(longer))
             message = (
-                f"extra[{name!r}][{i}] is {column[i]:g} km, but the segment has {network.length_m[i] / 1000.0:g} km. "
-                "Divide values in metres by 1000; if they are not lengths, choose a name that does not begin with 'km'."
+                f"extra[{name!r}][{i}] is {column[i]:g} km, but the length of the segment is "
+                f"{network.length_m[i] / 1000.0:g} km. Divide values in metres by 1000; if they are not lengths, "
+                "choose a name that does not begin with 'km'."
             )
             raise InvalidParameter(message, parameter="extra", value=float(column[i]), index=i)
         columns.append(column)

@@ -129,7 +129,7 @@ def _check_settings(mixture: IntentMixture) -> None:
     check_mixture(mixture)
     validate.make_settings(mixture)
     if mixture.n_init != 1:
-        remedy = "Fit a sample in memory and pass its ensemble as init, or compare objective_ of several random_state."
+        remedy = "Fit a sample in memory and pass its ensemble as init, or compare objective_ for several seeds."
         raise InvalidParameter.of("n_init", mixture.n_init, "must be 1 for a stream", remedy=remedy)
     if mixture.refine is not None:
         rule = "must be None for a stream, which does not store responsibilities"

@@ -195,7 +195,7 @@ class StoreStatistics:
     def e_step(
         self, path_sums: Any, rho: FloatArray, thetas: FloatArray, U: ImplicitResponsibilities, temperature: float
     ) -> tuple[EStepSums, Moments]:
-        """Compute the E-step in one pass over the store: set U, and return its sums."""
+        """Compute the E-step in one pass over the store: update `U`, and return the E-step sums and the moments."""
         now = MixtureParameters(thetas, path_sums.log_partition(thetas), np.log(rho), 1.0 / temperature)
         options: dict[str, Any] = {"executor": self.executor, "window": self.window, "progress": self.progress}
         sums = sum_store(self.store, now, U.parameters, **options)

@@ -508,7 +508,7 @@ def read_header(place: Path) -> dict[str, Any]:
         header = json.loads(path.read_bytes())
         if header["format"] != FORMAT or header["version"] != VERSION:
             written = f"{header['format']!r}, version {header['version']}"
-            message = f"{path} has format {written}; this limiirl reads {FORMAT!r}, version {VERSION}."
+            message = f"{path} has format {written}; this release reads {FORMAT!r}, version {VERSION}."
             raise file_error(f"{message} Write the features to another folder.", path)
         header["shards"]  # its type is checked in FeatureStore.open, since write_features overwrites it
         for name, kind in (("mdp", str), ("by_group", bool), ("n_features", int)):

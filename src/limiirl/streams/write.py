@@ -218,7 +218,7 @@ def _load_mdp(path: str, fingerprint: str) -> MDP:
 def _sum_features(mdp: MDP, demos: Demonstrations, by_group: bool) -> tuple[Rows, NDArray[Any] | None, ShardInfo]:
     """Return the rows, their names, and the metadata of a shard."""
     if not isinstance(demos, Demonstrations):
-        message = f"a shard must be Demonstrations; got a {type(demos).__name__}."
+        message = f"a shard must be a Demonstrations object; got a {type(demos).__name__}."
         raise InvalidDemos(message, parameter="source", value=demos)
     if len(demos) == 0:
         raise InvalidDemos("a shard must have at least one demonstration. Remove empty shards.", parameter="source")

@@ -184,9 +184,9 @@ def all_clouds(
 ) -> list[Cloud]:
     """Return one `Cloud` per intent.
 
-    Dynamic programming compares it with all other trajectories of the model. The quantities are exact for experts
-    whose entry of `distributions` is not None. Otherwise they are estimated from the
-    demonstrations; the margins are then biased upwards.
+    A cloud is compared with all trajectories outside T_k by dynamic programming. The quantities are exact for experts
+    whose entry of `distributions` is not None. Otherwise they are estimated from the demonstrations; the margins are
+    then biased upwards.
     """
     F = demos.features(paths.mdp)
     mean = F.mean(axis=0)

@@ -196,6 +196,6 @@ class SoftmaxAverageSolver:
         return node, pair
 
     def policy(self, theta: FloatArray, step: int) -> tuple[FloatArray, FloatArray]:
-        """See `limiirl.irl.causal.stationary.PolicySolver`; the policy does not depend on the step."""
+        """Return the policy (P,), which is the same at every step, and stopping probabilities (S,), which are 0."""
         del step
         return self._backups(theta[None], slice(0, 1))[2][:, 0], np.zeros(self.pairs.mdp.n_states)

@@ -56,7 +56,7 @@ class LUFactors:
         self.by_column: dict[int, Any] = {}
 
     def part(self, columns: NDArray[np.intp]) -> LUFactors:
-        """Return a view of the same cache for some of the columns."""
+        """Return a view of this cache for the systems with keys `columns`."""
         view = LUFactors(columns)
         view.by_column = self.by_column
         return view

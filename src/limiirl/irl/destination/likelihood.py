@@ -79,7 +79,7 @@ class ObservedTrips:
         return log_weight_after_start(self.observed, thetas)
 
     def log_value(self, values: GoalValues, thetas: FloatArray) -> FloatArray:
-        """Return the log-weight (N, K) of all paths from the first to the last state of each demonstration."""
+        """Return the log total weight (N, K) of all paths from the first to the last state of a demonstration."""
         return np.asarray(values.log_values(thetas, self.starts, self.goals)[self.pair])
 
     def log_prob(self, values: GoalValues, thetas: FloatArray) -> FloatArray:

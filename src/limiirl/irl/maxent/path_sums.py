@@ -63,7 +63,7 @@ class BackwardMessages(NamedTuple):
 
 
 class _Workspace(threading.local):
-    """Buffers of each thread by number of columns, and the last pass of a small problem."""
+    """Per-thread buffers by number of columns; `last` is the last backward pass of a small problem, or None."""
 
     def __init__(self) -> None:
         self.messages: dict[int, Messages] = {}

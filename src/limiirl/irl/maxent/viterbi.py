@@ -42,7 +42,7 @@ class Layers:
         self._falling = bool(np.all(node <= 0.0)) and (edge is None or bool(np.all(edge <= 0.0)))
 
     def heaviest(self, start: int, goal: int, max_length: int, *, only_last: bool = False) -> HeaviestPath | None:
-        """Return the heaviest trajectory of at most `max_length` states, or None; with `only_last`, of exactly as many.
+        """Return the heaviest trajectory of at most (with `only_last`, exactly) `max_length` states, or None.
 
         Ties are broken by length, then by edge index.
         """

@@ -57,7 +57,11 @@ class DiagonalProfile:
 class FullProfile:
     """Profile likelihood of agents with a full covariance, shrunk by delta towards mu I.
 
-    B = (1 - delta) / n^2 sum_i (D_i omega)(D_i omega)^T + delta mu / n |omega|^2 I, where D_i are the n deviations.
+    The covariance of the mean Jacobian times omega is
+
+        B = (1 - delta) / n^2 sum_i (D_i omega)(D_i omega)^T + delta mu / n |omega|^2 I,
+
+    where D_i is the deviation of Jacobian i from the mean, and mu is the mean variance of an entry.
     """
 
     def __init__(self, agents: Sequence[JacobianMoments]) -> None:

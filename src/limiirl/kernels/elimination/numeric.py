@@ -304,7 +304,7 @@ def combine_adjoint(
     down_adjoint: FloatArray,
     star_adjoint: FloatArray,
 ) -> None:
-    """Add the adjoints of the path sums and log stars, given the adjoints by_sum (m,) of the result of `combine`."""
+    """Accumulate the adjoints of path sums and log stars from the adjoints by_sum (m,) of the result of `combine`."""
     for i in range(start.size):
         if by_sum[i] == 0.0:
             continue

@@ -48,7 +48,7 @@ def _shift_of(message: Any, t: int, k: int, n_columns: int) -> int:
 
 @njit(cache=True, error_model="numpy")
 def backward_scales(scales: Any, messages: Any, exponents: Any, i: int, t: int) -> Any:
-    """Return, in the rows of `scales` (2, K), the weight of stopping at step t and the factor of messages[i + 1]."""
+    """Set and return the rows of `scales` (2, K): weight of stopping at step t, and factor for messages[i + 1]."""
     n_columns = exponents.shape[1]
     stop, factor = scales[0], scales[1]
     for k in range(n_columns):

@@ -134,7 +134,7 @@ class DeviceElimination:
         return xp.exp(value[:n] + star[self.owner]), xp.exp(value[n : 2 * n] + star[self.up])
 
     def solve_triangular(self, paths: DeviceTreePaths, weight: Any, stars: Any) -> Any:
-        """Return path sums (size, K); `stars` (S, K) are the sums at the first state of each path, 1 if None."""
+        """Return path sums (size, K); the sum at the first state s of a path is stars[s], or 1 if `stars` is None."""
         k = weight.shape[1]
         sums = self.device.xp.empty((paths.size, k))
         graph = (self.up_ptr, self.level, paths.path, paths.node, paths.ptr)

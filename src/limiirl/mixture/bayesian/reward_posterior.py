@@ -147,9 +147,10 @@ def _log_probs(problem: FitProblem, thetas: FloatArray) -> FloatArray:
 
 
 def finite_scores(problem: FitProblem, prior: RewardPrior) -> FloatArray:
-    """Return normal scores (d,) with a finite loss: 0 (the prior median), or a feasible point of the model.
+    """Return initial normal scores (d,): 0 (the prior median), or a feasible point if the loss at 0 is infinite.
 
-    The partition function of paths of unbounded length is infinite for large rewards.
+    The partition function of paths of unbounded length is infinite for large rewards. If no feasible point is found,
+    the result is 0.
     """
     start = np.zeros(prior.box.lower.size)
     if _is_finite(problem, prior.theta(start)):

@@ -157,7 +157,7 @@ def sigma_tests(results: Results) -> Table:
 
 
 def models_text(results: Results) -> str:
-    """Return the means of a study of one model as text."""
+    """Return the mean scores by method and point as text, for a study of a single IRL model."""
     points, methods = results.study.points, results.study.methods
     # GEVD is not defined for agents.
     rewards = any(results.finite(name, x, "gevd").size for name in methods for x in points)

@@ -120,7 +120,7 @@ def comparison_table(results: Results) -> Table:
 
 
 def comparison_text(results: Results) -> str:
-    """Return Table 1 as text, with the mean of the paper and a sign for the agreement in brackets."""
+    """Return Table 1 as text; brackets contain the paper's mean and a sign that indicates agreement."""
     width = max(map(len, METHODS))
     lines = [f"  {'':<{width}}  {'iterations':>13}  {'seconds':>15}" + "".join(f"  {TITLES[m]:>24}" for m in TARGETS)]
     for method in METHODS:

@@ -94,7 +94,7 @@ def check_degrees(numbers: IntArray, lat: FloatArray, lon: FloatArray) -> None:
         wrong = np.abs(values) > most
         if wrong.any():
             i = int(np.argmax(wrong))
-            remedy = f"Node {numbers[i]} and {np.count_nonzero(wrong) - 1} of {values.size} others are out of range. "
+            remedy = f"{np.count_nonzero(wrong)} of {values.size} nodes are out of range, such as node {numbers[i]}. "
             remedy += "Check for projected coordinates" + (" and swapped columns." if name == "lat" else ".")
             rule = f"must lie in [-{most:g}, {most:g}] degrees"
             raise InvalidNetwork.of(name, float(values[i]), rule, index=i, remedy=remedy)

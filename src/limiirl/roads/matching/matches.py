@@ -351,5 +351,5 @@ def _check_values(matches: Matches) -> None:
     first, last = matches.span.T
     if np.any((first < 0) | (first > last) | (last >= n_fixes)):
         raise InvalidTrips(
-            f"span must have the first and the last fix of each piece, in order and below {n_fixes}.", parameter="span"
+            f"span must be the first and last fix of each piece, 0 <= first <= last < {n_fixes}.", parameter="span"
         )

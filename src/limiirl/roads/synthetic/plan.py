@@ -255,7 +255,7 @@ def _draw_by_class(
 def _legal_turns(
     xy: FloatArray, tail: IntArray, head: IntArray, road_class: IntArray, rng: np.random.Generator
 ) -> IntArray:
-    """Return the legal turns; U-turns, turns between slip roads and some left turns of primary roads are forbidden."""
+    """Return legal turns; U-turns, turns between slip roads and some left turns from primary roads are forbidden."""
     turns = join_segments(tail, head)
     source, target = turns.T
     before, after = (xy[head[k]] - xy[tail[k]] for k in (source, target))

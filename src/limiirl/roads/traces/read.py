@@ -152,8 +152,7 @@ def _count_broken(raw: RawTrips, broken: list[tuple[int, str]], head: CsvHead, p
         row, text = broken[0]
         message = (
             f"{path}: none of the {len(broken):,} rows has {len(head.names)} cells like the header; data row {row} is "
-            f"{text[:60]!r}. Check the separator, read as {head.separator!r}, and for decimal commas in a "
-            "comma-separated file."
+            f"{text[:60]!r}. The separator was detected as {head.separator!r}; check it, and check for decimal commas."
         )
         raise InvalidFile(message, parameter="path", value=str(path), index=row)
     known = np.sort([row for row, _ in broken if row >= 0])

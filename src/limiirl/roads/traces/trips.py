@@ -158,9 +158,7 @@ def join_groups(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
     known = [part for part in parts if part is not None]
     if known and len(known) < len(parts):
         absent = next(i for i, part in enumerate(parts) if part is None)
-        message = (
-            f"parts[{absent}] has no groups (drivers), but other parts have. Pass groups for all parts or for none."
-        )
+        message = f"parts[{absent}] has no groups (drivers), but other parts do. Pass groups for all parts or for none."
         raise InvalidTrips(message, parameter="parts", index=absent)
     return join_names(known) if known else None
 
