@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from limiirl.errors import BackendUnavailable
 from limiirl.kernels.gpu import device
-from limiirl.kernels.gpu.device import Device, all_sources, convert, definitions, set_device_factory, signatures
+from limiirl.kernels.gpu.device import Device, all_sources, convert, macro_options, set_device_factory, signatures
 
 _TYPES: dict[str, Any] = {"i64": ctypes.c_longlong, "int": ctypes.c_int, "double": ctypes.c_double}
 # The most threads of a block, for which kernels have memory, and the parameters that they are compiled for on a GPU.
@@ -114,7 +114,7 @@ class EmulatedDevice:
             any_number = name == "n_columns" and value == 0
             if not any_number and given.get(name, value) != value:
                 raise RuntimeError(f"{kernel} would be compiled for {name} {value}, but {name} is {given[name]}.")
-        library = _library(definitions(fixed)) if self._compiled else self._library
+        library = _library(macro_options(fixed)) if self._compiled else self._library
         call = getattr(library, f"run_{kernel}")
         call.argtypes = [ctypes.c_uint, ctypes.c_uint, ctypes.c_ulonglong, ctypes.c_int]
         call.argtypes += [_TYPES.get(kind, ctypes.c_void_p) for kind in signature.types]

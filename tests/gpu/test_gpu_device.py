@@ -13,7 +13,7 @@ from limiirl import MDP, Demonstrations, DestinationMaxEnt, IntentMixture, MaxCa
 from limiirl.errors import BackendUnavailable, InvalidParameter, LimiirlError
 from limiirl.irl.device import GPU_MIN_SIZE, choose_backend, choose_device
 from limiirl.irl.maxent.path_sums import FinitePathSums
-from limiirl.kernels.gpu.device import faults, find_device, signatures
+from limiirl.kernels.gpu.device import convert_cuda_errors, find_device, signatures
 from limiirl.kernels.gpu.forward_backward import grid_of
 from tests.gpu.emulator import EmulatedDevice, install_emulator
 from tests.helpers import raises
@@ -232,9 +232,9 @@ def test_devices_that_cannot_be_emulated(wrong: dict[str, int]) -> None:
 def test_faults_of_a_gpu_raise_backend_unavailable(module: str, name: str, message: str) -> None:
     """Errors are identified by their module, since CuPy may be absent."""
     kind = type(name, (RuntimeError,), {"__module__": module})
-    with pytest.raises(BackendUnavailable, match=message), faults():
+    with pytest.raises(BackendUnavailable, match=message), convert_cuda_errors():
         raise kind("it is so\nand more")
-    with pytest.raises(ZeroDivisionError), faults():
+    with pytest.raises(ZeroDivisionError), convert_cuda_errors():
         raise ZeroDivisionError("not of a GPU")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from limiirl.irl.base import Capabilities, FitResult
 from limiirl.mdp import MDP
 
 
-class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
+class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator, ABC):  # type: ignore[misc]
     """Base class of `MaxEnt`, `MaxCausalEnt`, `MLIRL` and `DestinationMaxEnt`.
 
     A subclass implements `log_prob`, `_fit` (one result per column of weights) and `_null_directions_of_fit`.
@@ -68,12 +69,12 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator):  # type
         self.results_ = self._fit(mdp, demos, weights, starts)
         return self.results_
 
+    @abstractmethod
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:
         """Minimise the objective of each column of weights (N, K), from `starts` (K, d) if given."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _null_directions_of_fit(
         self, mdp: MDP, demos: Demonstrations, weights: FloatArray, theta: FloatArray
     ) -> FloatArray:
         """Return the null directions (m, d) at the fitted theta, given the demonstrations and their weights."""
-        raise NotImplementedError

@@ -38,12 +38,12 @@ class Workspace(NamedTuple):
     items: NDArray[np.int64]
 
 
-def workspace(n_states: int, n_edges: int) -> Workspace:
+def make_workspace(n_states: int, n_edges: int) -> Workspace:
     """Return a cleared workspace for searches in a graph of S states and E edges.
 
     Examples
     --------
-    >>> workspace(3, 2).dist
+    >>> make_workspace(3, 2).dist
     array([inf, inf, inf])
     """
     return Workspace(
@@ -188,7 +188,7 @@ def shortest_paths(
     Examples
     --------
     >>> graph = np.array([0, 2, 3, 3]), np.array([1, 2, 2]), np.array([0, 0, 1]), np.array([1.0, 3.0, 1.0])
-    >>> shortest_paths(*graph, np.array([0, 2]), np.array([2, 0]), workspace(3, 3))
+    >>> shortest_paths(*graph, np.array([0, 2]), np.array([2, 0]), make_workspace(3, 3))
     (array([0, 2]), array([2, 0]), array([ 2., inf]))
     """
     n, used = starts.size, 0

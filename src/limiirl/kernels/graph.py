@@ -79,7 +79,7 @@ def build_graph(n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer
     return PathGraph(out, into, order, rank, edge_order, in_edge)
 
 
-def owners(near: Neighbours) -> NDArray[np.int64]:
+def row_of_entry(near: Neighbours) -> NDArray[np.int64]:
     """Return the row (E,) of each entry of `near.idx`."""
     degree = near.ptr[1:].astype(np.int64) - near.ptr[:-1]
     return np.repeat(np.arange(degree.size), degree)

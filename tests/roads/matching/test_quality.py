@@ -54,7 +54,7 @@ def test_statistics_of_two_trips_counted_by_hand():
         1,
         1,
     )
-    assert (quality.n_fixes, quality.n_fixes_matched, quality.share_fixes) == (6, 3, 0.5)
+    assert (quality.n_fixes, quality.n_fixes_matched, quality.fraction_matched) == (6, 3, 0.5)
     assert quality.lost == {"no fixes": 1}
     assert quality.reasons == {"skipped": 1, "nothing near": 1}
     np.testing.assert_allclose(quality.distance_m[2], 5.0, rtol=1e-12)
@@ -62,10 +62,10 @@ def test_statistics_of_two_trips_counted_by_hand():
     np.testing.assert_allclose(quality.gap_m[[0, 2]], [125.0, 350.0], rtol=1e-12)  # 100 and 600 m
     np.testing.assert_allclose(quality.gap_s[2], 50.0, rtol=1e-12)  # 15 and 85 s
     assert quality.n_gaps == 1
-    np.testing.assert_allclose(quality.gap_share, 600 / 700, rtol=1e-12)
+    np.testing.assert_allclose(quality.fraction_in_gaps, 600 / 700, rtol=1e-12)
     np.testing.assert_allclose(quality.length_ratio, 700.0 / (np.hypot(100, 17) + np.hypot(600, 12)), rtol=1e-6)
     assert quality.worst.tolist() == quality.typical.tolist() == [0]
-    np.testing.assert_allclose(quality.share_whole, 1 / 3, rtol=1e-12)
+    np.testing.assert_allclose(quality.fraction_whole, 1 / 3, rtol=1e-12)
     assert "1 of 3 trips matched completely" in repr(quality)
 
 
@@ -116,9 +116,9 @@ def test_cleaned_trips_are_counted_as_recorded(method: str, small_city):
 def test_no_match_gives_nan_statistics():
     trips = trips_of([(0, 900, 0), (9, 900, 15)])
     quality = measure_quality(street(), trips, match(street(), trips))
-    assert (quality.n_paths, quality.n_whole, quality.share_fixes, quality.n_gaps) == (0, 0, 0.0, 0)
+    assert (quality.n_paths, quality.n_whole, quality.fraction_matched, quality.n_gaps) == (0, 0, 0.0, 0)
     assert np.isnan(quality.distance_m).all()
-    assert np.isnan(quality.gap_share)
+    assert np.isnan(quality.fraction_in_gaps)
     assert "0 of 1 trips" in repr(quality)
 
 

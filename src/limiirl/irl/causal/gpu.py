@@ -15,7 +15,7 @@ from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver, SoftmaxAverag
 from limiirl.irl.causal.state_actions import StateActions
 from limiirl.irl.causal.stationary import TIE, HardBellmanSolver, Policies, SoftBellmanSolver, StationarySolver
 from limiirl.irl.maxent.gpu import DeviceFeatures, side_by_side
-from limiirl.kernels.gpu.device import Device, faults
+from limiirl.kernels.gpu.device import Device, convert_cuda_errors
 from limiirl.kernels.gpu.soft_bellman import MONOTONE_TOL, ROUNDING_TOL, BellmanKernels, DeviceGraph, ObservedWeights
 from limiirl.kernels.soft_bellman import ObservedPairs
 
@@ -81,7 +81,7 @@ class _GpuStationaryPolicies:
         self.log_prob[:, part.columns] = take(self._solver.kernels.log_policy(part.reward, part.V, *map(put, where)))
         self.parts.append(part)
 
-    @faults()
+    @convert_cuda_errors()
     def gradient(self, weight: FloatArray) -> FloatArray:
         """Return the gradient (K, d), computed with one adjoint solve per column."""
         solver, gradients = self._solver, [np.empty((0, self._thetas.shape[1]))]
@@ -108,13 +108,13 @@ class _GpuStationarySolver(StationarySolver):
 
     _rule: str
 
-    @faults()
+    @convert_cuda_errors()
     def __init__(self, pairs: StateActions, beta: float, device: Device) -> None:
         super().__init__(pairs, beta)
         self.device, self.rewards = device, DeviceRewards(pairs, device)
         self.kernels = BellmanKernels(device, self.rewards.graph, beta, self._rule)
 
-    @faults()
+    @convert_cuda_errors()
     def solve(self, thetas: FloatArray, observed: ObservedPairs) -> Policies:  # type: ignore[override]
         """See `limiirl.irl.causal.stationary.PolicySolver`."""
         policies = _GpuStationaryPolicies(self, observed, thetas)
@@ -205,7 +205,7 @@ class _GpuUnrolledPolicies:
             stored = columns == slice(0, K) or column * columns.stop <= room
             self._parts.append(part if stored else DeviceColumns(columns, None, None))
 
-    @faults()
+    @convert_cuda_errors()
     def gradient(self, weight: FloatArray) -> FloatArray:
         """Return the gradient (K, d), computed by reverse-mode differentiation."""
         solver, gradients = self._solver, [np.empty((0, self._thetas.shape[1]))]
@@ -249,7 +249,7 @@ class _GpuUnrolledSolver(ABC):
     n_rows: int
     after: int
 
-    @faults()
+    @convert_cuda_errors()
     def solve(self, thetas: FloatArray, observed: ObservedPairs) -> Policies:
         """See `limiirl.irl.causal.stationary.PolicySolver`."""
         return _GpuUnrolledPolicies(self, observed, thetas)
@@ -270,7 +270,7 @@ class _GpuUnrolledSolver(ABC):
 class GpuFiniteHorizonSolver(_GpuUnrolledSolver, FiniteHorizonSolver):  # type: ignore[misc]
     """`FiniteHorizonSolver` on a device."""
 
-    @faults()
+    @convert_cuda_errors()
     def __init__(self, pairs: StateActions, beta: float, max_length: int, device: Device, *, stop: bool = True) -> None:
         super().__init__(pairs, beta, max_length, stop=stop)
         self.device, self.rewards = device, DeviceRewards(pairs, device)
@@ -286,7 +286,7 @@ class GpuFiniteHorizonSolver(_GpuUnrolledSolver, FiniteHorizonSolver):  # type: 
 class GpuSoftmaxAverageSolver(_GpuUnrolledSolver, SoftmaxAverageSolver):  # type: ignore[misc]
     """`SoftmaxAverageSolver` on a device; the values of the last backup are in row 0."""
 
-    @faults()
+    @convert_cuda_errors()
     def __init__(self, pairs: StateActions, beta: float, n_backups: int, device: Device) -> None:
         super().__init__(pairs, beta, n_backups)
         self.device, self.rewards = device, DeviceRewards(pairs, device)

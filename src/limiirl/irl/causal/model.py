@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import partial
 from typing import Any, ClassVar
 
@@ -56,9 +57,9 @@ class CausalModel(LinearRewardModel):
         self.max_evaluations = max_evaluations
         self.device = device
 
+    @abstractmethod
     def _solver(self, mdp: MDP) -> PolicySolver:
         """Check the model's parameters and return the solver of its policies."""
-        raise NotImplementedError
 
     def _decisions(self, mdp: MDP, demos: Demonstrations, units: Groups, *, whole: bool = True) -> DecisionCounts:
         """Return the decisions of demonstrations; if not `whole`, they are prefixes of trajectories."""

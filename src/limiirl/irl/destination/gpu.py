@@ -22,7 +22,7 @@ from limiirl.irl.destination.path_sums import GoalValues, divergent, is_accurate
 from limiirl.irl.maxent.gpu import gpu_backend
 from limiirl.kernels.elimination.numeric import find_lca_depths, make_tree_paths
 from limiirl.kernels.elimination.symbolic import SymbolicFactorisation
-from limiirl.kernels.gpu.device import Device, faults
+from limiirl.kernels.gpu.device import Device, convert_cuda_errors
 from limiirl.kernels.gpu.elimination import DeviceElimination, DevicePairs, DeviceTreePaths, Eliminated, put_tree_paths
 from limiirl.kernels.gpu.forward_backward import column_max
 from limiirl.kernels.gpu.sparse import SparseRows
@@ -166,7 +166,7 @@ class GpuGoalValues(GoalValues):
 
     batched = True
 
-    @faults()
+    @convert_cuda_errors()
     def __init__(self, mdp: MDP, device: Device, max_bytes: float | None = None, last: int = 0) -> None:
         super().__init__(mdp, last)
         elimination = _ELIMINATIONS.get(mdp)
@@ -175,12 +175,12 @@ class GpuGoalValues(GoalValues):
         self.device, self._elimination = device, elimination
         self.max_bytes = max_bytes
 
-    @faults()
+    @convert_cuda_errors()
     def is_finite(self, theta: FloatArray, margin: float = 0.0) -> bool:
         """See `GoalValues`."""
         return bool(self._eliminate_many(theta[None], margin)[1].divergent_state[0] < 0)
 
-    @faults()
+    @convert_cuda_errors()
     def divergent_loop(self, theta: FloatArray, margin: float = 0.0) -> tuple[float, FloatArray] | None:
         """See `GoalValues`."""
         log_w, eliminated = self._eliminate_many(theta[None], margin)
@@ -188,15 +188,15 @@ class GpuGoalValues(GoalValues):
         if state < 0:
             return None
         xp, elimination = self.device.xp, self._elimination
-        loop, adjoint = 2 * self.symbolic.up.size + state, xp.zeros_like(eliminated.value)
-        adjoint[loop] = 1.0
+        entry, adjoint = 2 * self.symbolic.up.size + state, xp.zeros_like(eliminated.value)
+        adjoint[entry] = 1.0
         with np.errstate(all="ignore"):  # values eliminated after the state are invalid, but their adjoints are 0
             elimination.goals.eliminate_adjoint(eliminated, adjoint, xp.zeros_like(eliminated.star))
             flow = elimination.edge_counts(log_w, eliminated, adjoint)[elimination.backend.graph.in_edge]
-        value = float(self.device.take(eliminated.value[loop])[0])
+        value = float(self.device.take(eliminated.value[entry])[0])
         return value, elimination.backend.host.spread(self.device.take(flow))[:, 0]
 
-    @faults()
+    @convert_cuda_errors()
     def log_values(self, thetas: FloatArray, starts: IntArray, goals: IntArray) -> FloatArray:
         """See `GoalValues`."""
         log_beta = np.empty((starts.size, thetas.shape[0]))
@@ -212,7 +212,7 @@ class GpuGoalValues(GoalValues):
                     log_beta[far, k] = self.solve(thetas[k]).pair_sums(starts[far], goals[far]).log_value
         return log_beta
 
-    @faults()
+    @convert_cuda_errors()
     def sum_pairs(
         self, thetas: FloatArray, starts: IntArray, goals: IntArray, weights: FloatArray, margin: float = 0.0
     ) -> tuple[FloatArray, FloatArray]:
@@ -288,8 +288,8 @@ class GpuPathSums:
 
     def loop_weight(self, k: int) -> float:
         """Return the log-weight of the cycles through the divergent state of theta k."""
-        loop = 2 * self._values.symbolic.up.size + int(self.divergent_state[k])
-        return float(self._values.device.take(self._eliminated.value[loop])[k])
+        entry = 2 * self._values.symbolic.up.size + int(self.divergent_state[k])
+        return float(self._values.device.take(self._eliminated.value[entry])[k])
 
     def log_values(self, paths: AncestorPaths) -> FloatArray:
         """Return log beta (m, K); nan for pairs that need the CPU."""

@@ -107,10 +107,10 @@ class GoalValues:
         value, star, divergent_rank = self._eliminate(log_w, margin)
         if divergent_rank < 0:
             return None
-        loop, adjoint = 2 * symbolic.up.size + divergent_rank, np.zeros(symbolic.n_values)
-        adjoint[loop] = 1.0
+        entry, adjoint = 2 * symbolic.up.size + divergent_rank, np.zeros(symbolic.n_values)
+        adjoint[entry] = 1.0
         _adjoint(symbolic, value, star, adjoint, np.zeros_like(star))
-        return float(value[loop]), _edge_counts(symbolic, log_w, value, adjoint)
+        return float(value[entry]), _edge_counts(symbolic, log_w, value, adjoint)
 
     def log_values(self, thetas: FloatArray, starts: IntArray, goals: IntArray) -> FloatArray:
         """Return log beta_g(s) (m, K) of pairs (m,) under thetas (K, d); raise `DivergentPartition` if infinite."""
@@ -225,7 +225,7 @@ class GoalPathSums:
         flow: _FlowAdjoint | None,
     ) -> NDArray[np.bool_]:
         """Set `log_value` (m,) and add to `flow` for the pairs that are accurate under a scaling; return their mask."""
-        symbolic, loops = self.symbolic, np.exp(self._star)
+        symbolic, stars = self.symbolic, np.exp(self._star)
         moves = kernel.scale_diagonally(symbolic.up_ptr, symbolic.up, self._value, self._star, shift)
         tree = (symbolic.up_ptr, symbolic.level, symbolic.parent, symbolic.depth)
         n = symbolic.up.size
@@ -238,7 +238,7 @@ class GoalPathSums:
         # The sums from each start to its goal are followed by the sums from each goal to itself.
         pair = (np.concatenate([start, ends]), np.concatenate([goal, ends]))
         offsets = (up_ptr[np.searchsorted(begins, pair[0])], down_ptr[np.concatenate([end_of, np.arange(ends.size)])])
-        total = kernel.combine(symbolic.parent, symbolic.depth, loops, *pair, *offsets, up_sum, down_sum)
+        total = kernel.combine(symbolic.parent, symbolic.depth, stars, *pair, *offsets, up_sum, down_sum)
         m = start.size
         done = is_accurate(total[:m])
         own = total[m:][end_of]
@@ -252,7 +252,7 @@ class GoalPathSums:
         kernel.combine_adjoint(
             symbolic.parent,
             symbolic.depth,
-            loops,
+            stars,
             *pair,
             *offsets,
             up_sum,

@@ -15,7 +15,7 @@ from limiirl._typing import FloatArray
 from limiirl.irl.maxent.backends import OrderedRewards, check_rewards, compile_mdp, dense_features, edge_parts
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.kernels.gpu import forward_backward
-from limiirl.kernels.gpu.device import Device, faults
+from limiirl.kernels.gpu.device import Device, convert_cuda_errors
 from limiirl.kernels.gpu.forward_backward import LinearKernels, LogKernels
 from limiirl.kernels.gpu.sparse import SparseRows
 from limiirl.kernels.graph import Neighbours, Rewards
@@ -157,20 +157,20 @@ class GpuBackend:
 class GpuFinitePathSums(FinitePathSums):
     """`FinitePathSums` on a GPU; errors of the device are converted to errors of limiirl."""
 
-    __init__ = faults()(FinitePathSums.__init__)
-    expected_counts = faults()(FinitePathSums.expected_counts)
-    value_and_grad = faults()(FinitePathSums.value_and_grad)
-    log_partition = faults()(FinitePathSums.log_partition)
-    log_partition_by_start = faults()(FinitePathSums.log_partition_by_start)
-    covariance = faults()(FinitePathSums.covariance)
-    time_marginals = faults()(FinitePathSums.time_marginals)
-    backward_messages = faults()(FinitePathSums.backward_messages)
+    __init__ = convert_cuda_errors()(FinitePathSums.__init__)
+    expected_counts = convert_cuda_errors()(FinitePathSums.expected_counts)
+    value_and_grad = convert_cuda_errors()(FinitePathSums.value_and_grad)
+    log_partition = convert_cuda_errors()(FinitePathSums.log_partition)
+    log_partition_by_start = convert_cuda_errors()(FinitePathSums.log_partition_by_start)
+    covariance = convert_cuda_errors()(FinitePathSums.covariance)
+    time_marginals = convert_cuda_errors()(FinitePathSums.time_marginals)
+    backward_messages = convert_cuda_errors()(FinitePathSums.backward_messages)
 
 
 _BACKENDS: weakref.WeakKeyDictionary[MDP, GpuBackend] = weakref.WeakKeyDictionary()
 
 
-@faults()
+@convert_cuda_errors()
 def gpu_backend(mdp: MDP, device: Device) -> GpuBackend:
     """Return the backend of an MDP on a device, cached for the lifetime of the MDP."""
     backend = _BACKENDS.get(mdp)

@@ -21,7 +21,7 @@ from limiirl.irl.destination.gpu import GpuGoalValues, GpuPathSums
 from limiirl.irl.maxent.backends import edge_parts
 from limiirl.irl.maxent.gpu import side_by_side
 from limiirl.irl.maxent.infinite_horizon import NEARLY_SINGULAR, InfinitePathSums
-from limiirl.kernels.gpu.device import Device, faults
+from limiirl.kernels.gpu.device import Device, convert_cuda_errors
 from limiirl.mdp import MDP
 
 # Log-weight of cycles above which the sum is certainly infinite. Between 0 and this, rounding matters: use the CPU.
@@ -79,7 +79,7 @@ class GpuInfinitePathSums(InfinitePathSums):
         """Return log_Z (K,); its gradient is computed as well and discarded."""
         return self.value_and_grad(thetas, starts=starts)[0]
 
-    @faults()
+    @convert_cuda_errors()
     def value_and_grad(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
         """Return log_Z (K,) and its gradient (K, d), the expected features."""
         K = thetas.shape[0]

@@ -25,7 +25,7 @@ from limiirl.irl.maxent.backends import compile_mdp, dense_features, expected_fe
 from limiirl.irl.maxent.path_sums import BackwardMessages, ExpectedCounts, check_covariance
 from limiirl.irl.maxent.sampling import StepWeights, draw_starts, sample_trajectories
 from limiirl.kernels.elimination.symbolic import diagonal_lu
-from limiirl.kernels.graph import Rewards, owners
+from limiirl.kernels.graph import Rewards, row_of_entry
 from limiirl.mdp import MDP
 
 # Cycles are checked separately if an entry of y exceeds the first; the spectral radius counts as 1 above the second.
@@ -79,7 +79,7 @@ class InfinitePathSums:
         self.max_length = math.inf
         self.compiled = compile_mdp(mdp)
         self.graph = self.compiled.graph
-        self._tail = owners(self.graph.out)
+        self._tail = row_of_entry(self.graph.out)
         self._head = self.graph.out.idx.astype(np.int64)
         self._end = np.ones(mdp.n_states) if stop == "anywhere" else mdp.terminal[self.graph.order].astype(np.float64)
         self._p0 = mdp.p0[self.graph.order]

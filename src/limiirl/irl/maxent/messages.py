@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter, NumericalError
 from limiirl.irl.maxent.backends import OrderedRewards
-from limiirl.kernels.graph import Alpha, CountBuffers, Rewards, Weights, owners
+from limiirl.kernels.graph import Alpha, CountBuffers, Rewards, Weights, row_of_entry
 
 if TYPE_CHECKING:
     from limiirl.irl.maxent.path_sums import FinitePathSums
@@ -207,19 +207,21 @@ class ForwardBackward:
             self._forward(t, rows, exponents, alpha, weights, counts)
 
     def step_by_step(self, most: int) -> Iterator[tuple[int, Any, Any]]:
-        """Yield (t, marginals (n, S K), share (n, E' K)) for steps t, ..., t + n - 1, from t = 1 on, with n <= `most`.
+        """Yield (t, marginals (n, S K), edge_prob (n, E' K)) for steps t, ..., t + n - 1 from t = 1; n <= `most`.
 
-        Row i of `marginals` is p_{t+i}; row i of `share` is P(edge into s_{t+i} = e | s_{t+i}).
+        Row i of `marginals` is p_{t+i}; row i of `edge_prob` is P(edge into s_{t+i} = e | s_{t+i}).
         """
         alpha = self.alpha()
         for first, rows, exponents in self.messages.segments(self.resume):
             for i in range(0, rows.shape[0] - 1, most):
                 n = min(most, rows.shape[0] - 1 - i)
                 marginals = self.xp.empty((n, self.out.node.size))
-                share = self.xp.empty((n, self.graph.n_edges * self.n_columns))
+                edge_prob = self.xp.empty((n, self.graph.n_edges * self.n_columns))
                 part = rows[i : i + n + 1], exponents[i : i + n + 1]
-                self._forward(first + i, *part, alpha, self.path_sums.steps, CountBuffers(None, None, marginals, share))
-                yield first + i + 1, marginals, share
+                self._forward(
+                    first + i, *part, alpha, self.path_sums.steps, CountBuffers(None, None, marginals, edge_prob)
+                )
+                yield first + i + 1, marginals, edge_prob
 
     def marginals(self) -> Iterator[tuple[int, Any]]:
         """Yield (t, marginals (n, S K)) for each segment, from t = 1 on; row i is p_{t+i}."""
@@ -232,24 +234,24 @@ class ForwardBackward:
             yield first + 1, marginals
 
     def departures(self) -> Iterator[tuple[int, Any]]:
-        """Yield (t, share (E',)) for one intent, from the last step to 0; share[e] = P(next edge = e | s_t)."""
+        """Yield (t, edge_prob (E',)) for one intent, from the last step to 0; edge_prob[e] = P(next edge = e | s_t)."""
         graph, xp = self.graph, self.xp
-        tail = self.backend.put(owners(self.path_sums.graph.out))
-        prob, _ = self.backend.edge_weights(True)
+        tail = self.backend.put(row_of_entry(self.path_sums.graph.out))
+        log_p, _ = self.backend.edge_weights(True)
         for first, rows, exponents in self.messages.segments(self.resume, backwards=True):
             for i in range(rows.shape[0] - 2, -1, -1):
                 t = first + i
                 own = self.path_sums.discount[t] * self.out.node if t > 0 else 0.0
                 log_beta = self._log_row(rows[i]) - own
                 with np.errstate(invalid="ignore"):
-                    share = self._log_row(rows[i + 1])[graph.out.idx] - log_beta[tail]
-                share += (exponents[i + 1, 0] - exponents[i, 0]) * (1.0 if self.log else _LN2)
-                if prob is not None:
-                    share += prob
+                    log_prob = self._log_row(rows[i + 1])[graph.out.idx] - log_beta[tail]
+                log_prob += (exponents[i + 1, 0] - exponents[i, 0]) * (1.0 if self.log else _LN2)
+                if log_p is not None:
+                    log_prob += log_p
                 if self.out.edge is not None:
-                    share += self.path_sums.discount[t] * self.out.edge
-                # log_beta = -inf if no continuation can end; the share is 0.
-                yield t, xp.where(xp.isnan(share), 0.0, xp.exp(share))
+                    log_prob += self.path_sums.discount[t] * self.out.edge
+                # log_beta = -inf if no continuation can end; the probability is 0.
+                yield t, xp.where(xp.isnan(log_prob), 0.0, xp.exp(log_prob))
 
     def read(self, step: NDArray[np.int64], at: NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
         """Return the messages (m, K) of states `at` (m,) in graph order at steps (m,), and their log scales (m, K).

@@ -26,7 +26,7 @@ from limiirl.irl.maxent.backends import (
 from limiirl.irl.maxent.messages import ForwardBackward, Messages
 from limiirl.irl.maxent.sampling import draw_starts, finite_steps, sample_trajectories
 from limiirl.kernels.forward_backward import small
-from limiirl.kernels.graph import CountBuffers, Rewards, owners
+from limiirl.kernels.graph import CountBuffers, Rewards, row_of_entry
 from limiirl.kernels.threading import BLOCK
 from limiirl.mdp import MDP
 
@@ -481,8 +481,8 @@ def _covariance(path_sums: FinitePathSums, theta: FloatArray, starts: FloatArray
     moments.begin(run.start_marginals[:, 0])
     most = max(1, int(path_sums.backend.step_bytes / (8 * (path_sums.mdp.n_states + path_sums.graph.n_edges))))
     with np.errstate(over="ignore", invalid="ignore"):
-        for first, marginals, share in run.step_by_step(most):
-            moments.add(first, marginals, share)
+        for first, marginals, edge_prob in run.step_by_step(most):
+            moments.add(first, marginals, edge_prob)
         second, mean = moments.finish()
         value = second - (_between_starts(path_sums, run, starts) if path_sums.by_start else np.outer(mean, mean))
     return check_covariance(path_sums.mdp, value)
@@ -504,7 +504,7 @@ class _Moments:
         self.path_sums, self.backend = path_sums, path_sums.backend
         xp = self.backend.xp
         self.phi, self.edge_phi = self.backend.dense_features(path_sums.mdp)
-        self.target = None if self.edge_phi is None else self.backend.put(owners(path_sums.graph.into))
+        self.target = None if self.edge_phi is None else self.backend.put(row_of_entry(path_sums.graph.into))
         self.mean = xp.stack([self.phi, self.phi])
         self.total = xp.zeros_like(self.phi)
         self.edge_total = xp.zeros((0, 0) if self.edge_phi is None else self.edge_phi.shape)
@@ -516,18 +516,18 @@ class _Moments:
         self.total += marginals[:, None] * self.phi
         self.counts += marginals
 
-    def add(self, first: int, marginals: Any, share: Any) -> None:
-        """Add n steps from `first` on, with marginals (n, S) and share (n, E) = P(edge | its target state)."""
+    def add(self, first: int, marginals: Any, edge_prob: Any) -> None:
+        """Add n steps from `first` on, with marginals (n, S) and edge_prob (n, E) = P(edge | its target state)."""
         n = marginals.shape[0]
         here, before = self.path_sums.discount[first : first + n], self.path_sums.discount[first - 1 : first - 1 + n]
         sums = (self.total, None if self.edge_phi is None else self.edge_total)
         into, put = self.backend.graph.into, self.backend.put
-        self.backend.propagate_means(into, share, marginals, self.phi, self.edge_phi, self.mean, sums, here, before)
+        self.backend.propagate_means(into, edge_prob, marginals, self.phi, self.edge_phi, self.mean, sums, here, before)
         if n % 2:
             self.mean[0] = self.mean[1]
         self.counts += put(np.stack([here, here**2])) @ marginals
         if self.edge_phi is not None:
-            self.edge_counts += put(np.stack([before, before**2])) @ (marginals[:, self.target] * share)
+            self.edge_counts += put(np.stack([before, before**2])) @ (marginals[:, self.target] * edge_prob)
 
     def finish(self) -> tuple[FloatArray, FloatArray]:
         """Return E[F F'] (d, d) and E[F] (d,), on the host."""
@@ -552,10 +552,10 @@ def _between_starts(path_sums: FinitePathSums, run: ForwardBackward, starts: Flo
         edge_phi = sorted_out
     mean = xp.stack([path_sums.discount[-1] * phi, xp.empty_like(phi)])
     no_marginals = xp.zeros((1, path_sums.mdp.n_states))
-    for t, share in run.departures():
+    for t, edge_prob in run.departures():
         discount = path_sums.discount[t : t + 1]
         backend.propagate_means(
-            graph.out, share[None], no_marginals, phi, edge_phi, mean, (None, None), discount, discount
+            graph.out, edge_prob[None], no_marginals, phi, edge_phi, mean, (None, None), discount, discount
         )
         mean[0] = mean[1]
     weights = backend.put((path_sums.mdp.p0 if starts is None else starts)[path_sums.graph.order])

@@ -266,7 +266,7 @@ def lowest_common_ancestor(parent: IntArray, depth: IntArray, one: int, other: i
 def combine(
     parent: IntArray,
     depth: IntArray,
-    loops: FloatArray,
+    stars: FloatArray,
     start: IntArray,
     goal: IntArray,
     first: IntArray,
@@ -276,14 +276,14 @@ def combine(
 ) -> FloatArray:
     """Return G(start[i], goal[i]) for m pairs of states.
 
-    The path sums of pair i begin at up_sum[first[i]] and down_sum[last[i]]; `loops` (S,) contains the Kleene stars.
+    The path sums of pair i begin at up_sum[first[i]] and down_sum[last[i]]; `stars` (S,) contains the Kleene stars.
     """
     total = np.zeros(start.size)
     for i in range(start.size):
         v = lowest_common_ancestor(parent, depth, start[i], goal[i])
         up_low, down_low = first[i] + depth[start[i]], last[i] + depth[goal[i]]
         while v != ROOT:
-            total[i] += up_sum[up_low - depth[v]] * loops[v] * down_sum[down_low - depth[v]]
+            total[i] += up_sum[up_low - depth[v]] * stars[v] * down_sum[down_low - depth[v]]
             v = parent[v]
     return total
 
@@ -292,7 +292,7 @@ def combine(
 def combine_adjoint(
     parent: IntArray,
     depth: IntArray,
-    loops: FloatArray,
+    stars: FloatArray,
     start: IntArray,
     goal: IntArray,
     first: IntArray,
@@ -311,7 +311,7 @@ def combine_adjoint(
         v = lowest_common_ancestor(parent, depth, start[i], goal[i])
         up_low, down_low = first[i] + depth[start[i]], last[i] + depth[goal[i]]
         while v != ROOT:
-            at, to, scale = up_low - depth[v], down_low - depth[v], by_sum[i] * loops[v]
+            at, to, scale = up_low - depth[v], down_low - depth[v], by_sum[i] * stars[v]
             up_adjoint[at] += scale * down_sum[to]
             down_adjoint[to] += scale * up_sum[at]
             star_adjoint[v] += scale * up_sum[at] * down_sum[to]

@@ -148,7 +148,7 @@ class CupyDevice:
         code = source(kernel)
         module = self._modules.get((code, fixed, synchronises))
         if module is None:
-            options = ("-std=c++17", *definitions(fixed))
+            options = ("-std=c++17", *macro_options(fixed))
             module = self.xp.RawModule(code=code, options=options, enable_cooperative_groups=synchronises)
             self._modules[code, fixed, synchronises] = module
         function = module.get_function(kernel)
@@ -187,7 +187,7 @@ def flat_shape(device: Device, size: int) -> tuple[int, int, int]:
     return max(1, min(8 * device.n_blocks, -(-size // threads))), threads, 0
 
 
-def definitions(fixed: tuple[int, int, int]) -> tuple[str, ...]:
+def macro_options(fixed: tuple[int, int, int]) -> tuple[str, ...]:
     """Return the compiler flags that define the compile-time constants of a kernel."""
     return tuple(f"-DFIXED_{name}={value}" for name, value in zip(_FIXED, fixed, strict=True))
 
@@ -210,7 +210,7 @@ def convert(kernel: str, arguments: tuple[Any, ...], pointer: Any) -> tuple[Any,
 
 
 @contextmanager
-def faults() -> Iterator[None]:
+def convert_cuda_errors() -> Iterator[None]:
     """Convert exceptions of CuPy (out of memory, CUDA errors) to `BackendUnavailable` with a remedy."""
     try:
         yield

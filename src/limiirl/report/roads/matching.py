@@ -63,8 +63,8 @@ def quality_page(
         methods=[Facts({**settings, **_count_drivers(matches)})],
         highlights={
             "recorded trips": f"{measured.n_trips:,}",
-            "matched completely": _percent(measured.share_whole),
-            "matched fixes": _percent(measured.share_fixes),
+            "matched completely": _percent(measured.fraction_whole),
+            "matched fixes": _percent(measured.fraction_matched),
             "median distance": "–" if median is None else f"{median:.1f} m",
         },
     )
@@ -79,7 +79,7 @@ def _lead(quality: Quality, median: float | None) -> str:
         return f"None of the {quality.n_trips:,} recorded trips was matched."
     return (
         f"{quality.n_whole:,} of {quality.n_trips:,} recorded trips were matched completely. "
-        f"{_percent(quality.share_fixes)} of the GPS fixes were matched, at a median distance of {median:.1f} m."
+        f"{_percent(quality.fraction_matched)} of the GPS fixes were matched, at a median distance of {median:.1f} m."
     )
 
 
@@ -96,7 +96,7 @@ def _counts(quality: Quality) -> Facts:
         if ratio.size
         else "",
         "Long gaps": f"{quality.n_gaps:,} gaps longer than {LONG_S:g} s or {LONG_M:g} m; the shortest paths that fill "
-        f"them account for {_percent(quality.gap_share)} of the length"
+        f"them account for {_percent(quality.fraction_in_gaps)} of the length"
         if quality.n_paths
         else "",
     }

@@ -7,7 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from limiirl._typing import Int32Array
-from limiirl.kernels.dijkstra import Workspace, clear, pop, push, trace_path, workspace
+from limiirl.kernels.dijkstra import Workspace, clear, make_workspace, pop, push, trace_path
 
 
 class Streets(NamedTuple):
@@ -35,7 +35,7 @@ class Router(NamedTuple):
 def router(streets: Streets) -> Router:
     """Return a cleared router for one thread."""
     n = streets.length_m.size
-    return Router(workspace(n + 1, streets.out_to.size), np.zeros(n + 1, dtype=np.bool_))
+    return Router(make_workspace(n + 1, streets.out_to.size), np.zeros(n + 1, dtype=np.bool_))
 
 
 @njit(cache=True)

@@ -48,26 +48,26 @@ class Quality:
     gap_s: FloatArray  # (6,): quantiles of the time between consecutive matched fixes
     gap_m: FloatArray  # (6,): quantiles of the route distance between consecutive matched fixes
     n_gaps: int  # intervals over `LONG_S` seconds or `LONG_M` metres
-    gap_share: float  # fraction of the route length in gaps, where the path is interpolated
+    fraction_in_gaps: float  # fraction of the route length in gaps, where the path is interpolated
     length_ratio: FloatArray  # (M,): route length divided by the length of the polyline of the fixes, or NaN
     confidence: FloatArray  # (M,)
     worst: IntArray  # paths with the lowest confidence
     typical: IntArray  # paths with the confidence nearest the median
 
     @property
-    def share_whole(self) -> float:
+    def fraction_whole(self) -> float:
         """Fraction of the recorded trips that were matched completely."""
         return self.n_whole / self.n_trips if self.n_trips else float("nan")
 
     @property
-    def share_fixes(self) -> float:
+    def fraction_matched(self) -> float:
         """Fraction of the fixes that were matched."""
         return self.n_fixes_matched / self.n_fixes if self.n_fixes else float("nan")
 
     def __repr__(self) -> str:
         sure, ratio = (_quantiles(values)[2] for values in (self.confidence, self.length_ratio))
         near = ", ".join(f"{100 * share:.1f} % within {metres:g} m" for metres, share in self.within.items())
-        whole = f"{self.n_whole:,} of {self.n_trips:,} trips matched completely ({100 * self.share_whole:.1f} %)"
+        whole = f"{self.n_whole:,} of {self.n_trips:,} trips matched completely ({100 * self.fraction_whole:.1f} %)"
         fixes = f"{self.n_fixes_matched:,} of {self.n_fixes:,} matched, median distance {self.distance_m[2]:.1f} m"
         lines = (
             f"Quality: {whole}",
@@ -75,7 +75,7 @@ class Quality:
             f"  fixes      {fixes}",
             f"             {near}",
             f"  length     {ratio:.3f} of the polyline of the fixes (median)",
-            f"  gaps       {self.n_gaps:,} with {100 * self.gap_share:.1f} % of the length",
+            f"  gaps       {self.n_gaps:,} with {100 * self.fraction_in_gaps:.1f} % of the length",
         )
         return "\n".join(lines)
 
@@ -101,7 +101,7 @@ def measure_quality(
     >>> city = City(radius_km=0.8)
     >>> trips = simulate_gps(city.network, city.drive(2, 2).demos, noise_m=1.0)
     >>> quality = measure_quality(city.network, trips, match(city.network, trips))
-    >>> quality.n_whole, quality.share_fixes, bool(quality.distance_m[2] < 2.0)
+    >>> quality.n_whole, quality.fraction_matched, bool(quality.distance_m[2] < 2.0)
     (4, 1.0, True)
     """
     matches.on(network)
@@ -136,7 +136,7 @@ def measure_quality(
         gap_s=_quantiles(seconds),
         gap_m=_quantiles(metres),
         n_gaps=int(np.count_nonzero(long)),
-        gap_share=float(metres[long].sum() / metres.sum()) if metres.sum() > 0.0 else float("nan"),
+        fraction_in_gaps=float(metres[long].sum() / metres.sum()) if metres.sum() > 0.0 else float("nan"),
         length_ratio=ratio,
         confidence=np.array(matches.confidence),
         worst=np.argsort(matches.confidence, kind="stable")[:examples],
