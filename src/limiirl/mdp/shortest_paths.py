@@ -67,7 +67,7 @@ class PathFinder:
         threads : int, optional
             Number of threads; default: one per core.
         """
-        from limiirl.kernels.dijkstra import shortest_paths, workspace
+        from limiirl.kernels.dijkstra import make_workspace, shortest_paths
 
         first, last = _states(starts, "starts", self.mdp), _states(goals, "goals", self.mdp)
         if first.size != last.size:
@@ -77,7 +77,7 @@ class PathFinder:
         n_threads = max(1, min(threads or os.cpu_count() or 1, len(batches)))
 
         def search_batches(thread: int) -> list[Any]:
-            work = workspace(self.mdp.n_states, self.mdp.n_edges)
+            work = make_workspace(self.mdp.n_states, self.mdp.n_edges)
             return [shortest_paths(*graph, first[part], last[part], work) for part in batches[thread::n_threads]]
 
         with ThreadPoolExecutor(n_threads) as pool:
@@ -134,7 +134,7 @@ class _Spurs:
         from limiirl.kernels import dijkstra
 
         self._kernels, self.mdp, self.start, self.goal = dijkstra, finder.mdp, start, goal
-        self.work = dijkstra.workspace(self.mdp.n_states, self.mdp.n_edges)
+        self.work = dijkstra.make_workspace(self.mdp.n_states, self.mdp.n_edges)
         n_done, _ = dijkstra.search(*finder.reverse, goal, start, math.inf, self.work)
         self.reachable = bool(self.work.done[start])
         # Potential for reduced costs, as in A*: the distance to the goal, at most that of the start. It decreases along
@@ -145,7 +145,7 @@ class _Spurs:
         potential[near] = self.work.dist[near]
         # Rounding may give slightly negative reduced costs.
         self.cost = np.maximum(0.0, finder.cost + potential[self.mdp.dst] - potential[self.mdp.src])
-        self.work = dijkstra.workspace(self.mdp.n_states, self.mdp.n_edges)
+        self.work = dijkstra.make_workspace(self.mdp.n_states, self.mdp.n_edges)
 
     def search(self, prefix: tuple[int, ...], excluded: dict[int, Any]) -> tuple[int, ...] | None:
         """Return a shortest path from the end of `prefix` to the goal with its first edge not in `excluded`, or None.
