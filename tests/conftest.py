@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # of examples by the profile's, where 100 stand for all: `make quick` and `make test` draw fewer than `make test-all`.
 settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=20)
-settings.register_profile("test", settings.get_profile("ci"), max_examples=40)
+settings.register_profile("test", settings.get_profile("ci"), max_examples=25)
 # HYPOTHESIS_PROFILE=explore looks for new counter-examples; one that it finds belongs into the test as @example.
 settings.register_profile("explore", settings.get_profile("ci"), derandomize=False, max_examples=2000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

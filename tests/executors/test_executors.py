@@ -330,7 +330,7 @@ def test_a_session_allows_one_call_at_a_time() -> None:
 
 
 def test_an_unknown_executor_is_rejected() -> None:
-    with raises(InvalidParameter, parameter="executor", value="spark"):
+    with raises(InvalidParameter, parameter="name", value="spark"):
         Executor("spark")
 
 

@@ -34,28 +34,28 @@ MT19937 = np.random.MT19937
     ids=["Generator", "RandomState", "MT19937"],
 )
 def test_a_generator_in_another_state_is_another_fit(tmp_path, store, random):
-    place = tmp_path / "fit.npz"
-    short = fit_streamed(fitting(init="random", random_state=random(0)), crossings(), store, checkpoint=place)
-    with raises(InvalidParameter, parameter="checkpoint", value=str(place)):
-        fit_streamed(fitting(init="random", random_state=random(1)), crossings(), store, checkpoint=place)
-    again = fit_streamed(fitting(init="random", random_state=random(0)), crossings(), store, checkpoint=place)
+    path = tmp_path / "fit.npz"
+    short = fit_streamed(fitting(init="random", random_state=random(0)), crossings(), store, checkpoint=path)
+    with raises(InvalidParameter, parameter="checkpoint", value=str(path)):
+        fit_streamed(fitting(init="random", random_state=random(1)), crossings(), store, checkpoint=path)
+    again = fit_streamed(fitting(init="random", random_state=random(0)), crossings(), store, checkpoint=path)
     np.testing.assert_array_equal(again.thetas_, short.thetas_)
 
 
 def test_device_and_memory_do_not_change_the_identity_of_a_fit(tmp_path, store):
-    place = tmp_path / "fit.npz"
-    fit_streamed(fitting(), crossings(), store, checkpoint=place)
+    path = tmp_path / "fit.npz"
+    fit_streamed(fitting(), crossings(), store, checkpoint=path)
     elsewhere = MaxEnt(bounds=(-5, 5), device="auto", max_memory=1e6)
-    assert fit_streamed(fitting(elsewhere, max_iter=4), crossings(), store, checkpoint=place).n_iter_ == 4
-    with raises(InvalidParameter, parameter="checkpoint", value=str(place)):
-        fit_streamed(fitting(MaxEnt(bounds=(-5, 5), gtol=1e-3)), crossings(), store, checkpoint=place)
+    assert fit_streamed(fitting(elsewhere, max_iter=4), crossings(), store, checkpoint=path).n_iter_ == 4
+    with raises(InvalidParameter, parameter="checkpoint", value=str(path)):
+        fit_streamed(fitting(MaxEnt(bounds=(-5, 5), gtol=1e-3)), crossings(), store, checkpoint=path)
 
 
 def test_a_fit_beyond_max_iter_is_returned_unchanged(tmp_path, store):
-    place = tmp_path / "fit.npz"
-    far = fit_streamed(fitting(max_iter=6), crossings(), store, checkpoint=place)
+    path = tmp_path / "fit.npz"
+    far = fit_streamed(fitting(max_iter=6), crossings(), store, checkpoint=path)
     with pytest.warns(ConvergenceWarning, match="EM did not converge in 6 iterations"):
-        again = fit_streamed(fitting(max_iter=2), crossings(), store, checkpoint=place)
+        again = fit_streamed(fitting(max_iter=2), crossings(), store, checkpoint=path)
     assert (again.n_iter_, len(again.history_)) == (6, 7)
     np.testing.assert_array_equal(again.thetas_, far.thetas_)
 
@@ -114,9 +114,9 @@ CHANGES = (
 
 @pytest.fixture(scope="module")
 def written(store, tmp_path_factory):
-    place = tmp_path_factory.mktemp("checkpoint") / "fit.npz"
-    fit_streamed(fitting(), crossings(), store, checkpoint=place)
-    return place
+    path = tmp_path_factory.mktemp("checkpoint") / "fit.npz"
+    fit_streamed(fitting(), crossings(), store, checkpoint=path)
+    return path
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
@@ -124,10 +124,10 @@ def test_a_modified_checkpoint_raises_invalid_file(tmp_path, store, written, cha
     header, arrays = read_archive(written, FORMAT)
     del header["format"], header["version"]
     change(header, arrays)
-    place = tmp_path / "fit.npz"
-    write_archive(place, FORMAT, header, arrays)
-    with raises(InvalidFile, parameter="checkpoint", value=str(place)):
-        fit_streamed(fitting(max_iter=4), crossings(), store, checkpoint=place)
+    path = tmp_path / "fit.npz"
+    write_archive(path, FORMAT, header, arrays)
+    with raises(InvalidFile, parameter="checkpoint", value=str(path)):
+        fit_streamed(fitting(max_iter=4), crossings(), store, checkpoint=path)
 
 
 def test_an_intact_checkpoint_resumes(tmp_path, store, written):

@@ -74,7 +74,7 @@ def assert_same_fit(streamed: IntentMixture, whole: IntentMixture, rtol: float) 
     assert streamed.n_iter_ == whole.n_iter_
     assert streamed.converged_ == whole.converged_
     np.testing.assert_allclose(streamed.weights_, whole.weights_, rtol=rtol)
-    # Rewards are about 1; the ridge may shrink one to 0, up to rounding.
+    # Rewards are close to 1; the ridge may shrink one to 0, up to rounding.
     np.testing.assert_allclose(streamed.thetas_, whole.thetas_, rtol=rtol, atol=1e-11)
     np.testing.assert_allclose(streamed.log_likelihood_, whole.log_likelihood_, rtol=rtol)
     for one, other in zip(streamed.history_[1:], whole.history_[1:], strict=True):
@@ -193,9 +193,9 @@ def test_a_sample_of_all_rows_gives_the_start_of_the_fit_in_memory(tmp_path, ini
 def test_other_embeddings(tmp_path, embedding):
     demos, _ = walks(300, seed=6)
     store = write_features(crossings(), cut(demos, 150), tmp_path)
-    made = {"init": "kmeans", "embedding": embedding}
+    settings = {"init": "kmeans", "embedding": embedding}
     assert_same_fit(
-        fit_streamed(mixture(**made), crossings(), store), mixture(**made).fit(crossings(), demos), rtol=1e-9
+        fit_streamed(mixture(**settings), crossings(), store), mixture(**settings).fit(crossings(), demos), rtol=1e-9
     )
 
 
@@ -328,8 +328,8 @@ def test_a_row_with_nan_is_reported():
 def test_a_bad_row_is_reported_for_any_window(tmp_path):
     rows = Rows(np.zeros((7000, 3)), np.zeros(7000), np.ones(7000))
     rows.features[6500] = np.nan
-    about = {"source": "damaged", "source_checksum": "", "mdp": "", "by_group": False}
-    StoredShard.write(tmp_path / "shard.json", rows, None, ShardInfo(7000, 7000, 4, 0, None, 0), about)
+    provenance = {"source": "damaged", "source_checksum": "", "mdp": "", "by_group": False}
+    StoredShard.write(tmp_path / "shard.json", rows, None, ShardInfo(7000, 7000, 4, 0, None, 0), provenance)
     store = FeatureStore((StoredShard.open(tmp_path / "shard.json"),), 3)
     with raises(InvalidDemos, parameter="store", value="damaged", index=6500):
         fit_streamed(mixture(), crossings(), store, block=2000)
@@ -343,8 +343,8 @@ def test_generated_rows_must_have_count_one():
 
 
 def test_a_checkpoint_without_a_folder_is_rejected_before_the_fit(tmp_path):
-    made = []
-    store = FeatureStore.from_function(made.append, [4], 3, longest=4)
+    calls = []
+    store = FeatureStore.from_function(calls.append, [4], 3, longest=4)
     with raises(MissingFile, parameter="checkpoint", value=str(tmp_path / "nowhere" / "fit.npz")):
         fit_streamed(mixture(), crossings(), store, checkpoint=tmp_path / "nowhere" / "fit.npz")
-    assert made == []
+    assert calls == []

@@ -96,8 +96,8 @@ def stored(tmp_path_factory):
     """A shard on disk of several blocks, with its rows."""
     rows = table(5 * BLOCK + 77, 4, 3)
     path = tmp_path_factory.mktemp("store") / "shard-00000.json"
-    about = {"source": "made", "source_checksum": "", "mdp": "", "by_group": False}
-    StoredShard.write(path, rows, None, ShardInfo(len(rows.log_q), len(rows.log_q), 9, 0, None, 0), about)
+    provenance = {"source": "rows", "source_checksum": "", "mdp": "", "by_group": False}
+    StoredShard.write(path, rows, None, ShardInfo(len(rows.log_q), len(rows.log_q), 9, 0, None, 0), provenance)
     return StoredShard.open(path), rows
 
 

@@ -205,12 +205,12 @@ def test_invalid_sources_are_rejected(tmp_path, walked):
 
 
 def test_hidden_folders_and_folders_named_like_files_are_ignored(tmp_path, walked):
-    place = tmp_path / "in"
+    folder = tmp_path / "in"
     for name in ("sub", ".hidden", "_tmp"):
-        (place / name).mkdir(parents=True)
-        walked.to_parquet(place / name / "a.parquet")
-    (place / "b.parquet").mkdir()
-    assert [shard.name for shard in list_shards(place)] == ["sub/a.parquet"]
+        (folder / name).mkdir(parents=True)
+        walked.to_parquet(folder / name / "a.parquet")
+    (folder / "b.parquet").mkdir()
+    assert [shard.name for shard in list_shards(folder)] == ["sub/a.parquet"]
 
 
 def write_table(path, demo, t, state, **more):
@@ -220,16 +220,16 @@ def write_table(path, demo, t, state, **more):
 
 def test_a_demonstration_in_two_files_is_rejected(tmp_path):
     anywhere = crossings().replace(p0=np.full(16, 1 / 16))
-    place = tmp_path / "in"
-    write_table(place / "1.parquet", ["a", "a", "b", "b"], [0, 1, 0, 1], [0, 1, 0, 4])
-    write_table(place / "2.parquet", ["b", "c", "c"], [2, 0, 1], [8, 0, 4])
+    folder = tmp_path / "in"
+    write_table(folder / "1.parquet", ["a", "a", "b", "b"], [0, 1, 0, 1], [0, 1, 0, 4])
+    write_table(folder / "2.parquet", ["b", "c", "c"], [2, 0, 1], [8, 0, 4])
     with raises(InvalidDemos, parameter="source", value="b"):
-        write_features(anywhere, place, tmp_path / "out")
+        write_features(anywhere, folder, tmp_path / "out")
     with raises(InvalidFile, parameter="folder", value=str(tmp_path / "out")):
         FeatureStore.open(tmp_path / "out")
-    write_table(place / "1.parquet", ["a", "a"], [0, 1], [0, 1])
-    write_table(place / "2.parquet", ["b", "b", "b", "c", "c"], [0, 1, 2, 0, 1], [0, 4, 8, 0, 4])
-    assert write_features(anywhere, place, tmp_path / "whole").n == 3
+    write_table(folder / "1.parquet", ["a", "a"], [0, 1], [0, 1])
+    write_table(folder / "2.parquet", ["b", "b", "b", "c", "c"], [0, 1, 2, 0, 1], [0, 4, 8, 0, 4])
+    assert write_features(anywhere, folder, tmp_path / "whole").n == 3
 
 
 def test_a_demonstration_in_two_csv_files_is_rejected_for_mixed_number_types(tmp_path):

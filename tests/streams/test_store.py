@@ -40,11 +40,11 @@ def quick_mixture(**parameters):
 def test_a_file_is_rejected_as_folder(tmp_path, few, small_store):
     (tmp_path / "file").write_text("mine")
     fitted = fit_streamed(quick_mixture(), crossings(), small_store)
-    for place in (tmp_path / "file", tmp_path / "file" / "within"):
-        with raises(InvalidFile, parameter="folder", value=str(place)):
-            write_features(crossings(), [few], place)
-        with raises(InvalidFile, parameter="folder", value=str(place)):
-            assign(fitted, small_store, place)
+    for folder in (tmp_path / "file", tmp_path / "file" / "within"):
+        with raises(InvalidFile, parameter="folder", value=str(folder)):
+            write_features(crossings(), [few], folder)
+        with raises(InvalidFile, parameter="folder", value=str(folder)):
+            assign(fitted, small_store, folder)
     for job in (
         lambda: write_features(crossings(), [few], 3),
         lambda: assign(fitted, small_store, 3),
@@ -73,7 +73,7 @@ GOOD = (np.ones((N, 3)), np.zeros(N), np.ones(N))
 
 
 @pytest.mark.parametrize(
-    ("made", "value"),
+    ("result", "value"),
     [
         (Rows(np.ones((N, 2)), *GOOD[1:]), (3, 2)),
         (Rows(np.ones((N, 7)), *GOOD[1:]), (3, 7)),
@@ -90,16 +90,16 @@ GOOD = (np.ones((N, 3)), np.zeros(N), np.ones(N))
     ],
     ids=range(12),
 )
-def test_generated_rows_of_the_wrong_shape_are_rejected(made, value):
+def test_generated_rows_of_the_wrong_shape_are_rejected(result, value):
     """The value of the error is the wrong shape, or the object itself."""
-    store = FeatureStore.from_function(lambda i: made, [N], 3, longest=4)
+    store = FeatureStore.from_function(lambda i: result, [N], 3, longest=4)
     for job in (
         lambda: fit_streamed(quick_mixture(), crossings(), store),
         lambda: sum_store(store, MixtureParameters(TASTES, np.zeros(2), np.log([0.5, 0.5])), None),
     ):
         with raises(InvalidParameter, parameter="function", index=0) as caught:
             job()
-        assert caught.value.value is made if value is None else caught.value.value == value
+        assert caught.value.value is result if value is None else caught.value.value == value
 
 
 @pytest.mark.parametrize(
@@ -257,9 +257,9 @@ def test_a_corrupted_store_header_is_rejected(tmp_path, named_shards, name, valu
 
 
 def test_threads_can_map_a_shard_concurrently(tmp_path):
-    about = {"source": "", "source_checksum": "", "mdp": "", "by_group": False}
+    provenance = {"source": "", "source_checksum": "", "mdp": "", "by_group": False}
     rows = Rows(np.ones((7, 3)), np.zeros(7), np.ones(7))
-    StoredShard.write(tmp_path / "shard.json", rows, None, ShardInfo(7, 7, 4, 0, None, 0), about)
+    StoredShard.write(tmp_path / "shard.json", rows, None, ShardInfo(7, 7, 4, 0, None, 0), provenance)
     shard = StoredShard.open(tmp_path / "shard.json")
 
     def read(_):

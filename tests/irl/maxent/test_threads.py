@@ -92,6 +92,7 @@ def test_threads_can_share_path_sums(arithmetic: str) -> None:
             assert_same(result, expected)
 
 
+@pytest.mark.slow
 def test_pickles_contain_no_buffers() -> None:
     mdp, thetas = large_problem(1)
     path_sums = FinitePathSums(mdp, LENGTH)
@@ -122,6 +123,7 @@ def test_concurrent_calls_with_the_workqueue_layer() -> None:
     assert (done.returncode, done.stdout) == (0, "workqueue: linear log\n"), done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arithmetic", ["linear", "log"])
 def test_results_are_independent_of_the_number_of_threads(arithmetic: str) -> None:
     if numba.config.NUMBA_NUM_THREADS < 2:

@@ -73,6 +73,7 @@ def test_many_particles_agree_with_the_exact_posterior(u_turns: bool):
     assert exact.segments[1:4].max() < 0.8
 
 
+@pytest.mark.slow
 def test_the_evidence_is_unbiased_with_few_particles():
     """With correct weights, the estimated evidence is unbiased for every number of particles."""
     network = town()
@@ -89,6 +90,7 @@ def test_the_evidence_is_unbiased_with_few_particles():
     np.testing.assert_allclose(np.mean(ratios), 1.0, atol=4.0 * error + 0.005)
 
 
+@pytest.mark.slow
 def test_particles_at_one_point_separate_at_a_junction():
     """With particles as the outer index, systematic resampling would assign all particles to one candidate."""
     network = town()
