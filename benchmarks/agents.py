@@ -58,9 +58,9 @@ def clusters_alone(agents: Agents, init: str, cluster_on: str, repeat: int) -> f
 
 
 STARTS: dict[str, tuple[Any, str]] = (
-    {init: (init, "reward") for init in RANDOM} | WARM | {"the truth": (TRUTH, "reward")}
+    {init: (init, "reward") for init in RANDOM} | WARM | {"true labels": (TRUTH, "reward")}
 )
-"""Starts by name: an init, and the features that are clustered."""
+"""Initialisations by name: `init`, and the features that are clustered."""
 
 
 def compare(scores_by_size: dict[int, dict[str, list[Score]]]) -> None:
@@ -76,22 +76,22 @@ def compare(scores_by_size: dict[int, dict[str, list[Score]]]) -> None:
     print(f"       n  {'warm':<15} {'random':<15} {heads} {'ANID':>16} {'t':>9} {'Wilcoxon':>9}")
     for (n, name, base), each in gaps.items():
         print(f"    {n:4d}  {name:<15} {base:<15} {each}")
-    print(f"  worse than random in mean accuracy or ANID? better in both, with all tests p < {LEVEL:.3f}?")
+    print(f"  worse: in mean accuracy or ANID, than random; better: in both, with p < {LEVEL:.3f} in all tests")
     for name in WARM:
         for n in scores_by_size:
             below, above = (
-                " and ".join(base for base in RANDOM if getattr(gaps[n, name, base], way)) or "neither"
-                for way in ("below", "above")
+                " and ".join(base for base in RANDOM if getattr(gaps[n, name, base], direction)) or "neither"
+                for direction in ("below", "above")
             )
             print(f"    {n:4d}  {name}: worse {below}; better {above}")
 
 
 def table(whole: Agents, repeats: int) -> dict[int, dict[str, list[Score]]]:
     """Print one line per size and initialisation for pooled trajectories, and return all scores."""
-    print("  pooled: mean ± half-width of the 95 % interval; alone: accuracy of the clusters themselves, and how often")
+    print("  pooled: mean ± half-width of the 95 % interval; clusters: accuracy of the initial clusters, and how often")
     print("  EM improves or worsens them")
-    heads = f"{'accuracy':>16} {'ANID':>16} {'hard ANID':>16} {'iterations':>11} {'seconds':>8} {'cut off':>8}"
-    print(f"       n  {'start':<18} {heads}   alone, improved, worsened")
+    heads = f"{'accuracy':>16} {'ANID':>16} {'hard ANID':>16} {'iterations':>11} {'seconds':>8} {'stopped':>8}"
+    print(f"       n  {'initialisation':<18} {heads}   clusters, improved, worsened")
     scores_by_size: dict[int, dict[str, list[Score]]] = {}
     for n in SIZES:
         inputs = [whole.subsample(n, seed(n, repeat)) for repeat in range(repeats)]
@@ -113,7 +113,7 @@ def table(whole: Agents, repeats: int) -> dict[int, dict[str, list[Score]]]:
 
 def others(sets: list[Agents], whole: Agents, repeats: int) -> None:
     """Print accuracy and ANID for the other two sampling schemes, and with exact baselines."""
-    print(f"  other readings, and pooled without the constant in baselines: accuracy (ANID) of {repeats} repeats")
+    print(f"  other sampling schemes, and pooled without the constant in baselines: accuracy (ANID), {repeats} repeats")
     starts = (*RANDOM, "kmeans, reward")
     print(f"       n  {'':<16}" + "".join(f"{name:>18}" for name in starts))
     makers = {
@@ -146,12 +146,15 @@ def main() -> None:
     print(describe_machine())
     sets = load(given.data)
     start = time.perf_counter()
-    least = ", ".join(f"{p:.2f}" for p in same_policy(sets))
-    print(f"  one policy per agent in all six data sets? least p of two F-tests: {least} ({', '.join(sets[0].names)})")
+    smallest = ", ".join(f"{p:.2f}" for p in same_policy(sets))
+    print(
+        "  one policy per agent in all six data sets: smallest p of two F-tests "
+        f"{smallest} ({', '.join(sets[0].names)})"
+    )
     whole = join(sets)
     compare(table(whole, given.repeats))
     others(sets, whole, (given.repeats + 1) // 2)
-    print(f"  {time.perf_counter() - start:.0f} s in all")
+    print(f"  {time.perf_counter() - start:.0f} s in total")
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ PORTO: dict[str, Any] = {
     "MaxCausalEnt": MaxCausalEnt(),
     "MaxCausalEnt, horizon 300": MaxCausalEnt(max_length=300),
     "MLIRL, hard": MLIRL(),
-    "MLIRL, bv, 50 sweeps": MLIRL(q="bv", n_backups=50),
+    "MLIRL, bv, 50 backups": MLIRL(q="bv", n_backups=50),
 }
 
 
@@ -65,9 +65,9 @@ def format_ms(times: tuple[float, float]) -> str:
 def causal(model: Any, mdp: MDP, demos: Demonstrations, thetas: Float) -> tuple[Call, CausalLikelihood]:
     """Return a function that evaluates the M-step objective and its gradient for each intent."""
     K = len(thetas)
-    ready = model.make_problem(mdp, demos, Groups.from_labels(None, len(demos)))
-    moments = ready.moments(np.random.default_rng(0).dirichlet(np.ones(K), size=len(demos)))
-    objective = CausalLikelihood(ready.solver, ready.decisions, moments.decisions, moments.counts, np.zeros(K))
+    problem = model.make_problem(mdp, demos, Groups.from_labels(None, len(demos)))
+    moments = problem.moments(np.random.default_rng(0).dirichlet(np.ones(K), size=len(demos)))
+    objective = CausalLikelihood(problem.solver, problem.decisions, moments.decisions, moments.counts, np.zeros(K))
     return lambda: objective.evaluate(thetas, np.arange(K)), objective
 
 
@@ -101,11 +101,13 @@ def elements(repeats: int) -> None:
     agents = Agents.from_demonstrations(mdp, demos, np.repeat(np.arange(20), 5))
     sigma = SigmaGIRL().make_problem(None, agents, Groups.for_demos(None, agents)).profile
     paths = MaxEnt(50).make_problem(mdp, demos, Groups.from_labels(None, len(demos)))
-    print(f"ElementWorld: {mdp.n_states} states, {mdp.n_pairs} pairs, 100 demonstrations, discount {mdp.gamma}")
+    print(
+        f"ElementWorld: {mdp.n_states} states, {mdp.n_pairs} state-action pairs, 100 demonstrations, gamma {mdp.gamma}"
+    )
     for K in (1, 3):
         thetas, which = world.ensemble.thetas[:K], np.arange(K)
-        shares = paths.observed.moments(np.random.default_rng(0).dirichlet(np.ones(K), size=len(demos)))
-        likelihood = PathLikelihood(paths.path_sums, paths.observed, shares, np.zeros(K))
+        moments = paths.observed.moments(np.random.default_rng(0).dirichlet(np.ones(K), size=len(demos)))
+        likelihood = PathLikelihood(paths.path_sums, paths.observed, moments, np.zeros(K))
         taken = measure_ms(lambda f=likelihood, t=thetas, k=which: f.evaluate(t, k), repeats)
         print(f"  K = {K}  {'MaxEnt, 50 states':<26} {format_ms(taken)}")
         compare(MODELS, mdp, demos, thetas, repeats)
@@ -122,7 +124,7 @@ def streets(repeats: int) -> None:
     mdp = porto.network(gamma=0.99)
     uniform = 1.0 / np.bincount(mdp.pair_state, minlength=mdp.n_states)[mdp.pair_state]
     demos = simulate(mdp, uniform, 1000, np.random.default_rng(0), max_length=100)
-    print(f"Porto: {mdp.n_states:,} segments, {mdp.n_edges:,} turns, 1,000 random walks, discount {mdp.gamma}")
+    print(f"Porto: {mdp.n_states:,} segments, {mdp.n_edges:,} turns, 1,000 random trajectories, discount {mdp.gamma}")
     thetas = -np.random.default_rng(1).uniform(0.5, 3.0, (1, mdp.n_features))
     compare(PORTO, mdp, demos, thetas, repeats)
 
@@ -133,7 +135,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="ElementWorld only")
     options = parser.parse_args()
     numba.set_num_threads(1)
-    print("choices: value and gradient of an M-step's objective, one thread, wall-clock (processor)")
+    print("choices: value and gradient of the M-step objective, one thread, wall-clock (processor)")
     print(describe_machine())
     with threadpool_limits(1):
         elements(200)

@@ -27,18 +27,18 @@ from limiirl.streams import FunctionSource, fit_streamed, write_features
 from limiirl.worlds import RoadGrid
 
 WORKERS = (1, 2, 4)
-PARTS, ROWS, RUNS = 8, 50_000, 4
+SHARDS, ROWS, RUNS = 8, 50_000, 4
 Job = Callable[[Session], Any]
 
 
-def nothing(held: Any, task: Any) -> None:
+def empty_task(inputs: Any, task: Any) -> None:
     """Do nothing, so that only the overhead of the task is measured."""
-    del held, task
+    del inputs, task
 
 
-def seconds_a_task(session: Session, held: Any, tasks: list[Any]) -> float:
-    """Return the seconds between two results, all else being done."""
-    function = partial(nothing, held)
+def seconds_per_task(session: Session, inputs: Any, tasks: list[Any]) -> float:
+    """Return the seconds per empty task, after a first call that loads the modules."""
+    function = partial(empty_task, inputs)
     map_ordered(function, tasks[:8], session)
     begun = time.perf_counter()
     map_ordered(function, tasks, session)
@@ -50,13 +50,13 @@ def overheads(n_tasks: int) -> None:
     mdp = RoadGrid(20_000, 40_000, seed=0).mdp
     few = list(range(max(8, n_tasks // 10)))
     print(f"\nempty tasks; the MDP has {mdp.n_states:,} states and {len(mdp.src):,} edges")
-    print("  executor  workers  ms per task  with the MDP in the function  and in every task")
+    print("  executor  workers  ms per task  with the MDP in the function  with the MDP in every task")
     for name in ("dask", "local"):
         for workers in (1, 2):
             with open_session(name, workers) as session:
-                alone = seconds_a_task(session, None, list(range(n_tasks)))
-                once = seconds_a_task(session, mdp, list(range(n_tasks)))
-                always = seconds_a_task(session, None, [(mdp, i) for i in few])
+                alone = seconds_per_task(session, None, list(range(n_tasks)))
+                once = seconds_per_task(session, mdp, list(range(n_tasks)))
+                always = seconds_per_task(session, None, [(mdp, i) for i in few])
             more = "".join(f"{1e3 * taken:14.2f} ({taken / alone:5.2f} x)" for taken in (once, always))
             print(f"  {name:<8}  {workers:7}  {1e3 * alone:9.2f}  {more}", flush=True)
 
@@ -73,9 +73,9 @@ def jobs(folder: Path) -> dict[str, Job]:
     """Return the jobs: restarts, model selection, and EM over shards of a stream."""
     demos, _ = WORLD.sample(400, seed=1)
     short: dict[str, Any] = {"max_iter": 20, "resp_tol": 0.0}
-    store = write_features(WORLD.mdp, FunctionSource(sample_part, PARTS), folder)
+    store = write_features(WORLD.mdp, FunctionSource(sample_shard, SHARDS), folder)
 
-    def starts(session: Session) -> Any:
+    def restarts(session: Session) -> Any:
         mixture = IntentMixture(3, MODEL, init="random", n_init=24, random_state=0, **short)
         return mixture.fit(WORLD.mdp, demos, executor=session).thetas_
 
@@ -90,10 +90,10 @@ def jobs(folder: Path) -> dict[str, Job]:
         mixture = IntentMixture(3, MODEL, init=START, resp_tol=0.0, max_iter=3)
         return fit_streamed(mixture, WORLD.mdp, store, executor=session).thetas_
 
-    return {"24 starts": starts, "23 fits of a selection": selection, f"3 iterations over {PARTS} parts": stream}
+    return {"24 restarts": restarts, "23 fits of a selection": selection, f"3 iterations over {SHARDS} shards": stream}
 
 
-def sample_part(index: int) -> Any:
+def sample_shard(index: int) -> Any:
     """Return the demonstrations of one shard of the stream."""
     return WORLD.sample(ROWS, seed=index)[0]
 
@@ -101,30 +101,30 @@ def sample_part(index: int) -> Any:
 def speed_ups() -> None:
     """Print the speed-up of each job relative to one worker."""
     cores = joblib.cpu_count()
-    print(f"\nspeed-up on {cores} cores against one worker; a stream's parts have {ROWS:,} demonstrations")
+    print(f"\nspeed-up on {cores} cores relative to one worker; shards of the stream have {ROWS:,} demonstrations")
     print("  workers  ideal  " + "".join(f"{name:>30}" for name in ("job", "seconds", "speed-up")))
     base: dict[str, float] = {}
-    known: dict[str, Any] = {}
+    expected: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a fixed number of iterations ends before EM does
-        made = jobs(Path(folder) / "features")
+        warnings.simplefilter("ignore")  # the fixed number of iterations is less than EM needs
+        jobs_by_name = jobs(Path(folder) / "features")
         for workers in WORKERS:
             with open_session("dask", workers) as session:
-                for name, job in made.items():
-                    # The first run loads what workers need, but one that came up late may have had no part in it.
+                for name, job in jobs_by_name.items():
+                    # The first run loads modules on the workers, except on a worker that started late.
                     taken = np.inf
                     for _ in range(RUNS):
                         begun = time.perf_counter()
                         thetas = job(session)
                         taken = min(taken, time.perf_counter() - begun)
-                        np.testing.assert_array_equal(thetas, known.setdefault(name, thetas))
+                        np.testing.assert_array_equal(thetas, expected.setdefault(name, thetas))
                     faster = base.setdefault(name, taken) / taken
                     print(f"  {workers:7}  {min(workers, cores):5}  {name:>30}{taken:30.2f}{faster:30.2f}", flush=True)
 
 
 def main() -> None:
     """Print both tables."""
-    print("dask_scaling: work on Dask workers of this machine")
+    print("dask_scaling: Dask workers on this machine")
     print(describe_machine())
     overheads(int(sys.argv[1]) if len(sys.argv) > 1 else 500)
     speed_ups()

@@ -35,7 +35,7 @@ def measure(name: str, mdp: MDP, n_pairs: int) -> None:
     """Print one line for a network."""
     begun = time.process_time()
     values = GoalValues(mdp)
-    planned = time.process_time() - begun
+    symbolic = time.process_time() - begun
     theta = next(theta for cost in COSTS if values.is_finite(theta := np.full(mdp.n_features, cost)))
     solution = values.solve(theta)
     rng = np.random.default_rng(0)
@@ -45,12 +45,13 @@ def measure(name: str, mdp: MDP, n_pairs: int) -> None:
     weights = np.ones(starts.size)
     print(
         f"{name}: {mdp.n_states:,} states, {mdp.n_edges:,} edges; {values.symbolic.up.size:,} edges after elimination, "
-        f"a tree of depth {values.symbolic.depth.max()}; theta {theta[0]}, {starts.size} pairs, median log value "
-        f"{np.median(log_value[log_value > -np.inf]):.1f}\n"
-        f"  plan {planned:.2f} s, factorisation {processor_seconds(lambda: values.solve(theta)):.3f} s, values "
+        f"elimination tree of depth {values.symbolic.depth.max()}; theta {theta[0]}, {starts.size} pairs, median "
+        f"log value {np.median(log_value[log_value > -np.inf]):.1f}\n"
+        f"  symbolic factorisation {symbolic:.2f} s, numeric factorisation "
+        f"{processor_seconds(lambda: values.solve(theta)):.3f} s, values "
         f"{processor_seconds(lambda: solution.pair_sums(starts, goals)):.3f} s, values and flows "
-        f"{processor_seconds(lambda: solution.pair_sums(starts, goals, weights)):.3f} s, one goal for all states "
-        f"{processor_seconds(lambda: solution.values_to(0)):.3f} s"
+        f"{processor_seconds(lambda: solution.pair_sums(starts, goals, weights)):.3f} s, values of all states for "
+        f"one goal {processor_seconds(lambda: solution.values_to(0)):.3f} s"
     )
 
 
@@ -58,7 +59,7 @@ def main() -> None:
     """Measure a synthetic network of Porto's size, and Porto."""
     n_pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     print(describe_machine())
-    measure("generated", RoadGrid(n_states=85_189, n_edges=102_227, seed=0).mdp, n_pairs)
+    measure("synthetic", RoadGrid(n_states=85_189, n_edges=102_227, seed=0).mdp, n_pairs)
     if porto.available():
         measure("Porto", with_choices(porto.network(1.0)), n_pairs)
 

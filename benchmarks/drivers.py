@@ -39,11 +39,11 @@ def generate(quick: bool, gamma: float) -> tuple[MDP, Demonstrations]:
     """Return a synthetic network, and the cheapest paths between random ends for three reward functions."""
     mdp = RoadGrid(gamma=gamma, **({"n_states": 14_630, "n_edges": 29_746} if quick else {})).mdp
     rng = np.random.default_rng(0)
-    tastes = -rng.uniform(0.5, 5.0, (N_INTENTS, mdp.n_features))
+    thetas = -rng.uniform(0.5, 5.0, (N_INTENTS, mdp.n_features))
     paths = []
-    for k, share in enumerate((0.5, 0.3, 0.2)):
-        cost = -mdp.rewards(tastes[k])[0][mdp.dst, 0]
-        wanted = round(share * N_TRIPS)
+    for k, weight in enumerate((0.5, 0.3, 0.2)):
+        cost = -mdp.rewards(thetas[k])[0][mdp.dst, 0]
+        wanted = round(weight * N_TRIPS)
         while wanted:
             starts = rng.integers(mdp.n_states, size=wanted)
             # A random walk of a few hundred turns determines a destination near the origin.
@@ -61,7 +61,7 @@ def generate(quick: bool, gamma: float) -> tuple[MDP, Demonstrations]:
 
 
 def build_porto(folder: Path) -> list[str]:
-    """Build the network of Porto and match taxi trips; return both files, or None if the data are absent."""
+    """Build the network of Porto and match taxi trips; return both files, or no files if the data are absent."""
     from limiirl.roads import build, clean, match, read_trips
 
     roads, taxis = DATA / "porto_road_osm", DATA / "porto_taxi_trips" / "porto_trips_1pct.csv.gz"
@@ -117,8 +117,8 @@ def main() -> None:
     """Print one line per network and discount."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--porto", nargs=2, metavar=("NETWORK", "MATCHES"))
-    parser.add_argument("--quick", action="store_true", help="a generated network of a twentieth of the size")
-    parser.add_argument("--one", choices=("porto", "generated"), help=argparse.SUPPRESS)
+    parser.add_argument("--quick", action="store_true", help="a synthetic network of a twentieth of the size")
+    parser.add_argument("--one", choices=("porto", "synthetic"), help=argparse.SUPPRESS)
     parser.add_argument("--gamma", type=float, default=1.0, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
@@ -132,13 +132,13 @@ def main() -> None:
 def compare(files: list[str], quick: bool) -> None:
     """Print the table; `files` contains the network and the matches of Porto, or is empty."""
     print(f"drivers: K = {N_INTENTS}, {N_TRIPS} trips, L = {MAX_LENGTH}, M-steps of at most {EVALUATIONS} evaluations")
-    print(f"until responsibilities change by less than {TOLERANCE:g} per trip; from k-means")
+    print(f"until responsibilities change by less than {TOLERANCE:g} per trip; initialised by k-means")
     print(describe_machine())
-    head = ("network", "discount", "segments", "turns", "start s", "first s", "mean s", "longest s", "iterations",
+    head = ("network", "discount", "segments", "turns", "init s", "first s", "mean s", "longest s", "iterations",
             "evaluations", "total s", "peak GiB", "NLL")  # fmt: skip
     print("{:<10} {:>8} {:>9} {:>9} {:>8} {:>8} {:>8} {:>9} {:>10} {:>11} {:>8} {:>8} {:>8}".format(*head))
     more = ["--quick"] if quick else []
-    for name in (["porto"] if files else []) + ["generated"]:
+    for name in (["porto"] if files else []) + ["synthetic"]:
         for gamma in (1.0, 0.999):
             words = ["--one", name, "--gamma", str(gamma), *more, *(["--porto", *files] if files else [])]
             row = json.loads(run_fresh("benchmarks.drivers", *words).splitlines()[-1])
@@ -152,7 +152,7 @@ def compare(files: list[str], quick: bool) -> None:
             # The paper does not state whether its minutes per iteration include the initialisation.
             paper, each = 60 * PAPER_MINUTES, row["total"] / max(row["iterations"], 1)
             print(
-                f"{'':10} the paper's minutes per iteration over ours: {paper / row['mean']:.0f} without init, "
+                f"{'':10} minutes per iteration, paper / limiirl: {paper / row['mean']:.0f} without initialisation, "
                 f"{paper / each:.0f} with it",
                 flush=True,
             )

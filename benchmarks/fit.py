@@ -39,7 +39,7 @@ def main() -> None:
         data.append((world.mdp, demos))
     IntentMixture(3, MaxEnt(), random_state=0).fit(*data[0])  # compiles
     head = (
-        "start",
+        "initialisation",
         "median ms",
         "mean ms",
         "worst ms",
@@ -82,10 +82,10 @@ def gaussian(data: list, reference: float) -> None:
         spent += whole - seconds(lambda mixture=mixture, points=points: mixture.fit(points), 3)
     each = 1e3 * spent / iterations
     print(
-        f"  scikit-learn's GaussianMixture on the same features: {each:.2f} ms per iteration; ours (kmeans, mle) takes",
+        f"  scikit-learn's GaussianMixture on the same features: {each:.2f} ms per iteration; limiirl (kmeans, mle)",
         end=" ",
     )
-    print(f"{reference / each:.1f} x that, with an exact sum over all trajectories in every M-step")
+    print(f"takes {reference / each:.1f} times as long, with an exact sum over all trajectories in every M-step")
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ class Dense:
 
 def main() -> None:
     """Print the time of GEVD in both worlds, and of EVD compared with dense value iteration."""
-    print("gevd: two ensembles of 3 intents each, interval over ties and both bounds included")
+    print("gevd: two ensembles of 3 intents each, including the interval over ties and both bounds")
     print(describe_machine())
     world = ElementWorld()
     learned = perturb(world.ensemble, 1)
@@ -91,8 +91,8 @@ def main() -> None:
         slow = seconds(lambda d=dense, a=true, b=other: d.evd(a, b), 2)  # type: ignore[misc]
         fast = seconds(lambda m=mdp, a=true, b=other: evd(m, a, b), 10)  # type: ignore[misc]
         print(
-            f"  {n_states:6,} states  dense {1e3 * slow:9.1f} ms  ours {1e3 * fast:7.1f} ms  ratio {slow / fast:7.1f}"
-            f"  difference {gap:.1e}"
+            f"  {n_states:6,} states  dense {1e3 * slow:9.1f} ms  limiirl {1e3 * fast:7.1f} ms  "
+            f"ratio {slow / fast:7.1f}  difference {gap:.1e}"
         )
 
 

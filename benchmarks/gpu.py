@@ -87,7 +87,7 @@ def evaluation(mdp: MDP) -> None:
         cached = 8 * MAX_LENGTH * n * (2 * mdp.n_edges + mdp.n_states)
         print(
             f"    {moved / 1e9:6.2f} GB of memory traffic: {moved / taken / 1e12:.2f} TB/s, "
-            f"{moved / taken / bandwidth:.0%} of a copy's; {cached / 1e9:.1f} GB more in the cache"
+            f"{moved / taken / bandwidth:.0%} of the copy bandwidth; {cached / 1e9:.1f} GB of traffic in the cache"
         )
 
 
@@ -98,9 +98,9 @@ def variants(mdp: MDP) -> None:
     discounted = mdp.replace(gamma=0.999)
     for name, given, options in (
         ("memory bounded (3e8 bytes)", mdp, {"max_bytes": 3e8}),
-        ("log space", mdp, {"arithmetic": "log"}),
+        ("log arithmetic", mdp, {"arithmetic": "log"}),
         ("discount 0.999", discounted, {}),
-        ("conditioned on the start", mdp, {"by_start": True}),
+        ("conditioned on the start state", mdp, {"by_start": True}),
     ):
         gpu, cpu = make_path_sums(given, "gpu", **options), make_path_sums(given, "cpu", **options)
         compare(name, lambda g=gpu: g.value_and_grad(thetas), lambda c=cpu: c.value_and_grad(thetas), (10, 1))
@@ -109,7 +109,7 @@ def variants(mdp: MDP) -> None:
 
 
 def sizes() -> None:
-    """Print the smallest size at which the GPU is faster, which is the rule of device='auto'."""
+    """Print the smallest size at which the GPU is faster, which determines the threshold of device='auto'."""
     print("value and gradient of smaller networks, K = 3 (crossover between CPU and GPU)")
     for length in (30, 300):
         for n in (300, 1_000, 3_000, 10_000, 30_000, 100_000):
@@ -147,7 +147,7 @@ def causal() -> None:
     soft = [(3_000, 50, 1.0), (30_000, 50, 1.0), (292_604, 50, 1.0), (3_000, math.inf, 0.99)]
     soft += [(30_000, math.inf, gamma) for gamma in (0.9, 0.99, 0.999)]
     for n, horizon, gamma in soft:
-        kind = f"horizon {horizon}" if horizon < math.inf else f"no horizon, discount {gamma}"
+        kind = f"horizon {horizon}" if horizon < math.inf else f"infinite horizon, discount {gamma}"
         policies(n, gamma, kind, horizon, lambda device, h=horizon: MaxCausalEnt(max_length=h, device=device))
     for n, gamma in ((3_000, 0.95), (30_000, 0.95), (30_000, 0.99)):
         for q in ("hard", "bv"):
@@ -186,7 +186,7 @@ def towns() -> list[MDP]:
 
 def endless() -> None:
     """Print log Z and its gradient over trajectories of unbounded length: elimination (GPU), sparse LU (CPU)."""
-    print("unbounded length: log Z and gradient of MaxEnt(max_length=inf), K = 3; the CPU factorises one by one")
+    print("unbounded length: log Z and gradient of MaxEnt(max_length=inf), K = 3; CPU: one reward at a time")
     for mdp in towns():
         thetas = -np.random.default_rng(0).uniform(4.0, 8.0, (3, mdp.n_features))
         gpu, cpu = GpuInfinitePathSums(mdp, need_device()), InfinitePathSums(mdp)
@@ -199,8 +199,8 @@ def endless() -> None:
 
 
 def goals(roads: str | None) -> None:
-    """Print value and gradient of path sums to goals for 1,000 pairs, for a batch of rewards and one at a time."""
-    print("goals: path sums between 1,000 pairs and their gradients, and elimination alone")
+    """Print value and gradient of path sums to goals for 1,000 pairs, for several numbers of rewards at once."""
+    print("goals: path sums of 1,000 origin-destination pairs and their gradients, and the finiteness check")
     worlds = towns()
     if roads is not None:
         worlds.append(RoadNetwork.load(roads).mdp())
@@ -222,23 +222,26 @@ def goals(roads: str | None) -> None:
                 lambda c=cpu, a=given: c.sum_pairs(*a),
                 (10, 1),
             )
-        theta, dear = np.zeros(mdp.n_features), np.full(mdp.n_features, -1.0)
-        for name, at in (("infinite", theta), ("finite", dear)):
+        cheap, costly = np.zeros(mdp.n_features), np.full(mdp.n_features, -1.0)
+        for name, at in (("infinite", cheap), ("finite", costly)):
             answers = [lambda v=v, t=at: (np.array([1.0 + v.is_finite(t, 1e-6)]),) for v in (gpu, cpu)]
-            compare(f"    is it finite: {name}", *answers, (20, 3))
+            compare(f"    finiteness check: {name}", *answers, (20, 3))
     train_goals(with_choices(worlds[-1] if roads is not None else worlds[2]))
 
 
 def train_goals(mdp: MDP) -> None:
     """Print a training run of the destination model: K = 3, 1,000 trips, 5 iterations of at most 50 evaluations."""
-    print(f"training given destinations, {mdp.n_states:,} states: K = 3, 1,000 trips, 5 iterations of at most 50")
+    print(
+        f"training with destinations, {mdp.n_states:,} states: K = 3, 1,000 trips, "
+        "5 EM iterations of at most 50 evaluations"
+    )
     rng = np.random.default_rng(0)
     starts, ends = rng.integers(0, mdp.n_states, (2, 4_000))
     truth = -rng.uniform(1.0, 2.0, (3, mdp.n_features))
     linked = np.isfinite(GoalValues(mdp).log_values(truth, starts, ends)).all(axis=1)
     chosen = np.array_split(np.flatnonzero(linked)[:1_000], 3)
     drawn = [DestinationMaxEnt().sample(mdp, t, starts[c], ends[c], rng) for t, c in zip(truth, chosen, strict=True)]
-    train(mdp, as_one(drawn), lambda device: DestinationMaxEnt(device=device), "bfgs")
+    train(mdp, concatenate(drawn), lambda device: DestinationMaxEnt(device=device), "bfgs")
 
 
 def training(mdp: MDP) -> None:
@@ -253,10 +256,10 @@ def training(mdp: MDP) -> None:
         def model(device: str, solver: str = solver) -> MaxEnt:
             return MaxEnt(MAX_LENGTH, device=device, solver=solver, **options)
 
-        train(mdp, as_one(drawn), model, solver, on_cpu=solver == "lbfgs")
+        train(mdp, concatenate(drawn), model, solver, on_cpu=solver == "lbfgs")
 
 
-def as_one(drawn: list[Demonstrations]) -> Demonstrations:
+def concatenate(drawn: list[Demonstrations]) -> Demonstrations:
     """Concatenate demonstrations."""
     lists = [list(map(int, trip)) for demos in drawn for trip in np.split(demos.states, demos.offsets[1:-1])]
     return Demonstrations.from_lists(lists)

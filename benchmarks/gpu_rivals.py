@@ -34,21 +34,21 @@ class Problem:
         self.shape = (mdp.n_states, N_INTENTS)
 
 
-class Ours:
+class LimiirlKernels:
     """Kernels of limiirl: one launch per pass, one launch per step, or the launches of all steps as a CUDA graph."""
 
-    def __init__(self, problem: Problem, kept: bool = True) -> None:
+    def __init__(self, problem: Problem, shared_memory: bool = True) -> None:
         device = self.device = need_device()
         self.xp = device.xp
         self.kernels = LinearKernels(device)
-        if not kept:  # of what a step needs nothing is copied to shared memory first
+        if not shared_memory:  # read everything from global memory
             device.shared_bytes = 0
         S, K = problem.shape
         self.columns = (0,) * K
-        near = [
+        neighbours = [
             Neighbours(*(device.put(v) if isinstance(v, np.ndarray) else v for v in side)) for side in problem.graph[:2]
         ]
-        self.out, self.into = near
+        self.out, self.into = neighbours
         ones = device.put(np.ones(MAX_LENGTH))
         self.rewards = Rewards(device.put(problem.node.ravel()), None, None, ones, True)
         self.weights = Weights(self.xp.empty(S * K), None)
@@ -196,19 +196,19 @@ def main() -> None:
     print(f"one evaluation, {S:,} states, {problem.graph.n_edges:,} edges, L = {MAX_LENGTH}, K = {K}")
     print(f"{describe_machine()}; {need_device().name}")
     calls: dict[str, Callable[[], Callable[[], Any]]] = {
-        "ours, one launch per pass": lambda: Ours(problem).whole,
+        "limiirl, one launch per pass": lambda: LimiirlKernels(problem).whole,
         "JAX, padded neighbours, scans": lambda: in_jax(problem),
-        "numba.cuda, a launch per step": lambda: in_numba(problem),
-        "ours, one launch per pass, nothing in shared memory": lambda: Ours(problem, kept=False).whole,
-        "ours, a launch per step": lambda: Ours(problem, kept=False).steps,
-        "ours, a launch per step, as a CUDA graph": lambda: Ours(problem, kept=False).record(),
+        "numba.cuda, one launch per step": lambda: in_numba(problem),
+        "limiirl, one launch per pass, no shared memory": lambda: LimiirlKernels(problem, shared_memory=False).whole,
+        "limiirl, one launch per step": lambda: LimiirlKernels(problem, shared_memory=False).steps,
+        "limiirl, one launch per step, as a CUDA graph": lambda: LimiirlKernels(problem, shared_memory=False).record(),
     }
     for name, make in calls.items():
         try:
             call = make()
             call()
             print(f"  {name:<52} {1e3 * seconds(call, 20):8.2f} ms", flush=True)
-        except Exception as error:  # noqa: BLE001 (a library that is absent or broken is a result too)
+        except Exception as error:  # noqa: BLE001 (a missing or broken library is reported in the table)
             print(f"  {name:<52} failed: {type(error).__name__}: {str(error).splitlines()[0][:90]}", flush=True)
 
 

@@ -74,10 +74,10 @@ def _from_nearest(line: Float, fix: Float) -> Float:
     scale = np.array([1.0, np.cos(np.radians(fix[0]))])
     start, run = line[:-1] * scale, np.diff(line, axis=0) * scale
     square = np.maximum((run**2).sum(axis=1), 1e-30)
-    share = np.clip(((fix * scale - start) * run).sum(axis=1) / square, 0.0, 1.0)
-    away = ((fix * scale - start - share[:, None] * run) ** 2).sum(axis=1)
-    k = int(np.argmin(away))
-    return np.vstack([line[k] + share[k] * (line[k + 1] - line[k]), line[k + 1 :]])
+    fraction = np.clip(((fix * scale - start) * run).sum(axis=1) / square, 0.0, 1.0)
+    square_distance = ((fix * scale - start - fraction[:, None] * run) ** 2).sum(axis=1)
+    k = int(np.argmin(square_distance))
+    return np.vstack([line[k] + fraction[k] * (line[k + 1] - line[k]), line[k + 1 :]])
 
 
 def _edges() -> list[Float]:

@@ -27,8 +27,8 @@ def main() -> None:
     print("growth: exponent of each size in the time of value and gradient (1: proportional)")
     print(describe_machine())
     sizes = {
-        "states S (edges with them)": [{"n_states": n} for n in (15_000, 30_000, 60_000, 120_000, 240_000)],
-        "edges E (states held)": [{"degree": d} for d in (1.3, 1.6, 2.0, 2.4, 2.7)],
+        "states S (E proportional)": [{"n_states": n} for n in (15_000, 30_000, 60_000, 120_000, 240_000)],
+        "edges E (S constant)": [{"degree": d} for d in (1.3, 1.6, 2.0, 2.4, 2.7)],
         "path length L": [{"max_length": n} for n in (15, 30, 60, 120, 240)],
         "intents K": [{"n": n} for n in (1, 2, 4, 8)],
     }

@@ -10,12 +10,12 @@ The reference trips were matched to another network (simplified, another date), 
 start and end at the first and the last fix; the reference paths are given both with whole edges at the ends and
 clipped. Part of their length is more than 100 m from the line through the fixes (detours of kilometres), where a
 correct matcher cannot agree. Two measures exclude it, both chosen after the raw results were known: only the part of
-the reference within 100 m of the fixes counts ("of what is near the fixes"), or only trips with at least 95 % of their
+the reference within 100 m of the fixes counts ("reference near the fixes"), or only trips with at least 95 % of their
 length within 100 m count.
 
-The last table is for the synthetic city, where the truth is known: with estimated noise, which is the default, and
-with the true noise. Speeds are for matching alone with given noise; estimating the noise requires three matches of at
-most 300 trips with the HMM. With one thread, speeds are per second of processor time, which other processes affect
+The last table is for the synthetic city, where the true paths are known: with estimated noise, which is the default,
+and with the true noise. Speeds are for matching alone with given noise; estimating the noise requires three matches of
+at most 300 trips with the HMM. With one thread, speeds are per second of processor time, which other processes affect
 little; with more threads, they are per second of wall-clock time, and the load of the machine is printed.
 """
 
@@ -82,10 +82,13 @@ def taxis(network: RoadNetwork, most: int | None, threads: int) -> None:
         grid, start = candidates.build_grid(network), time.perf_counter()
         matches = match(network, cleaned, method, sigma_m=sigma_m, index=grid, threads=threads)
         rate = cleaned.trips.n_fixes / (time.perf_counter() - start)
-        print(f"\n{method}: {alone:,.0f} fixes per second of processor time, {rate:,.0f} per second with {threads}")
+        print(
+            f"\n{method}: {alone:,.0f} fixes per second of processor time, "
+            f"{rate:,.0f} per second with {threads} threads"
+        )
         print(f"{matches}\n{measure_quality(network, cleaned, matches)}")
         chosen, dropped = matches.selection()
-        print(f"  usable     {len(chosen):,} paths of 10 to 300 segments; others: {dropped}")
+        print(f"  usable     {len(chosen):,} paths of 10 to 300 segments; dropped: {dropped}")
 
 
 def others(network: RoadNetwork, threads: int) -> None:
@@ -98,8 +101,11 @@ def others(network: RoadNetwork, threads: int) -> None:
     kept = measure_agreement(network, fixes, theirs.clipped, FAR_M)
     near = set(np.flatnonzero(kept.shares[:, 1] >= 0.95).tolist())
     print(f"\n1,000 reference trips; {kept.total[1]:.1%} of their length is within {FAR_M:g} m of the trace")
-    print(f"fraction of length within {NEAR_M:g} m of the other path: total, median, 5 % quantile; worst trips")
-    print(f"  {'':<43} {'theirs':>7} {'ours':>7} {'median':>7} {'median':>7} {'5 %':>6} {'5 %':>6}")
+    print(
+        f"fraction of length within {NEAR_M:g} m of the other path, reference and limiirl: "
+        "total, median, 5 % quantile; worst trips"
+    )
+    print(f"  {'':<43} {'refer.':>7} {'limiirl':>7} {'median':>7} {'median':>7} {'5 %':>6} {'5 %':>6}")
     for method in METHODS:
         matches = match(network, theirs.trips, method, threads=threads)
         # The pieces of a trip that was cut are concatenated, so the gaps between them count as errors.
@@ -125,7 +131,7 @@ def others(network: RoadNetwork, threads: int) -> None:
                     f"{middle[0]:7.2%} {low[1]:6.1%} {low[0]:6.1%}   {least}"
                 )
             if name == "clipped":
-                print(f"  {f'{method}, {name}, of what is near the fixes':<43} {of_near:7.2%}")
+                print(f"  {f'{method}, {name}, reference near the fixes':<43} {of_near:7.2%}")
 
 
 def city(threads: int) -> None:
@@ -134,12 +140,12 @@ def city(threads: int) -> None:
     demos = town.drive(n_drivers=36, trips_each=8, seed=1).demos
     print(f"\nsynthetic city: {town.network}; {len(demos)} trips, one fix every 15 s")
     for noise_m, wanted in ((10.0, 0.98), (25.0, 0.90)):
-        made = record(town.network, demos, noise_m=noise_m, seed=2)
+        recording = record(town.network, demos, noise_m=noise_m, seed=2)
         for method in METHODS:
-            estimated = match(town.network, made.trips, method, threads=threads)
-            given, rate = speed(town.network, made.trips, method, noise_m, threads)
-            for label, each in ((f"sigma {estimated.settings['sigma_m']:.1f} m", estimated), ("sigma known", given)):
-                right = np.mean(each.fix_segment == made.segment)
+            estimated = match(town.network, recording.trips, method, threads=threads)
+            given, rate = speed(town.network, recording.trips, method, noise_m, threads)
+            for label, each in ((f"sigma {estimated.settings['sigma_m']:.1f} m", estimated), ("true sigma", given)):
+                right = np.mean(each.fix_segment == recording.segment)
                 print(
                     f"  {noise_m:4g} m  {method:<10} {label:<14} {path_recovery(town.network, demos, each)} (target "
                     f"{wanted:.0%}); {each.n_whole} whole, {right:.1%} of fixes on the true segment, mean confidence "

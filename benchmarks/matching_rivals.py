@@ -30,9 +30,9 @@ from typing import Any
 import numpy as np
 
 PATIENCE = 2.0
-"""Times the seconds given, and a minute on top for loading: when to give a rival up."""
+"""A package is stopped after this multiple of the time limit, plus one minute for loading."""
 SIGMA_M = {"hmm": 8.0, "particles": 5.23}
-"""Noise of a fix that our methods suppose."""
+"""Noise of a fix that is passed to the methods of limiirl."""
 RIVALS = ("leuvenmapmatching", "mappymatch NxMap", "mappymatch IGraphMap")
 
 
@@ -104,7 +104,7 @@ def child(file: str, name: str, seconds: float) -> None:
         start = time.perf_counter()
         try:
             paths.append([int(node) for node in one(len(paths))])
-        except Exception as error:  # noqa: BLE001 - what a rival cannot match is counted, not our fault to hide
+        except Exception as error:  # noqa: BLE001 - a trip that a package cannot match is counted
             paths.append([])
             print(f"trip {len(paths) - 1}: {error!r:.200}", file=sys.stderr)
         spent += time.perf_counter() - start
@@ -171,8 +171,8 @@ def compare(python: str, seconds: float, most: int) -> None:
             near = measure_agreement(network, [ours.geometry(network, i) for _, i in rows], lines).total
             empty = sum(len(path) < 2 for path in answer["paths"])
             print(
-                f"  {'':<22} {empty} trips without a path; of {len(rows)} that both matched, {near[1]:.1%} of its "
-                f"length is within 15 m of our hmm's, {near[0]:.1%} of ours of its"
+                f"  {'':<22} {empty} trips without a path; of {len(rows)} matched by both, {near[1]:.1%} of its "
+                f"length is within 15 m of limiirl's hmm path, and {near[0]:.1%} vice versa"
             )
 
 

@@ -60,7 +60,7 @@ def main() -> None:
         ]
         p_values = "" if model == "MaxEnt" else ", ".join(f"{max(t.p_t, t.p_wilcoxon):.1g}" for t in tests)
         print(f"  {model:<24} {cells[0]:>32} {cells[1]:>36} {plain[0]:12.1f} {plain[1]:9.3f}  {p_values}")
-    print(f"  {time.perf_counter() - start:.0f} s in all, on two processes")
+    print(f"  {time.perf_counter() - start:.0f} s in total, in two processes")
 
 
 if __name__ == "__main__":

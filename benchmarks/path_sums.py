@@ -53,7 +53,7 @@ def print_table(mdp: MDP, n: int, repeats: int) -> None:
     for formulation in FORMULATIONS:
         for reordered in (False, True):
             call = formulation(mdp, MAX_LENGTH, reordered)
-            name = f"scipy, {formulation.name}, {'reordered' if reordered else 'given'} states"
+            name = f"scipy, {formulation.name}, states {'reordered' if reordered else 'in given order'}"
             answers[name] = call(thetas)
             times[name] = seconds(lambda call=call: call(thetas), repeats)
     best = min(times.values())
@@ -68,7 +68,7 @@ def print_table(mdp: MDP, n: int, repeats: int) -> None:
     for name, taken in times.items():
         for mine, other in zip(answers[name], reference, strict=True):
             np.testing.assert_allclose(mine, other, rtol=1e-9, atol=1e-9)
-        print(f"  {name:<52} {taken:8.3f} s {best / taken:7.1f} x the best scipy")
+        print(f"  {name:<52} {taken:8.3f} s {best / taken:7.1f} x as fast as the best scipy")
 
 
 def memory(kind: str, n: int, quick: bool) -> None:
@@ -105,8 +105,8 @@ def main() -> None:
     quick = ("--quick",) if options.quick else ()
     for n in INTENTS:
         for kind, name in (
-            ("0", "scipy, a product per intent"),
-            ("1", "scipy, an (S, K) block"),
+            ("0", "scipy, one product per intent"),
+            ("1", "scipy, one (S, K) block"),
             ("stored", "limiirl, stored"),
             ("bounded", "limiirl, bounded"),
         ):

@@ -1528,7 +1528,7 @@ def roads_matching(r):
             "quality",
             quality_of(made.network, cleaned, hmm),
             "n_trips n_matched n_whole n_paths n_fixes n_fixes_matched "
-            "distance_m gap_s gap_m n_gaps gap_share length_ratio confidence worst typical",
+            "distance_m gap_s gap_m n_gaps fraction_in_gaps length_ratio confidence worst typical",
         )
         r.fields("flawed", roads.match(made.network, roads.clean(flawed.trips, made.network)), MATCHES)
         with tempfile.TemporaryDirectory() as folder:

@@ -52,21 +52,21 @@ def partition() -> None:
     town = RoadGrid(n_states=20_000, n_edges=40_660, seed=0)
     thetas = intents(town.mdp, K)
     log_Z, expected = FinitePathSums(town.mdp, 100).value_and_grad(thetas)
-    print("partition: passes over parts with exchanged borders against path sums, 20,000 states, L = 100, K = 3")
-    for name, parts in (("bisection", bisect(middles(town), 8)), ("strips", in_strips(state_rank(town.mdp), 8))):
+    print("partition: passes over parts with exchanged borders compared with path sums, 20,000 states, L = 100, K = 3")
+    for name, parts in (("bisection", bisect(midpoints(town), 8)), ("strips", in_strips(state_rank(town.mdp), 8))):
         cut = Cut(town.mdp, parts)
         result = evaluate(cut, thetas, 100)
         print(
             f"  8 parts by {name:<9} relative error of log Z {gap(result.log_Z, log_Z):.0e}, of the gradient "
             f"{gap(result.features, expected):.0e}; {result.exchanged / 1e6:.1f} MB exchanged, "
-            f"{cut.halo_states * 99 * K * 8 / 1e6:.1f} by the halo's size"
+            f"{cut.halo_states * 99 * K * 8 / 1e6:.1f} MB expected from the size of the halo"
         )
     # Bytes per state and step in both passes, from gpu.txt for K = 3.
     computed = (4.33e9 + 10.7e9) / (2 * PAPER_LENGTH * PAPER_STATES)
     means: dict[tuple[int, int], float] = {}
     for n_states, n_edges in ((PAPER_STATES, 594_933), (LARGER, 2_379_732)):
         town = RoadGrid(n_states=n_states, n_edges=n_edges, seed=0)
-        rank, fine = state_rank(town.mdp), bisect(middles(town), 64)
+        rank, fine = state_rank(town.mdp), bisect(midpoints(town), 64)
         print(
             f"  {n_states:,} states: states received by a part per step, and bytes exchanged relative to bytes "
             f"computed ({computed:.0f} per state)"
@@ -84,7 +84,7 @@ def partition() -> None:
         power = math.log(large / small) / math.log(LARGER / PAPER_STATES)
         size = large * (SEGMENTS / LARGER) ** power
         print(
-            f"  {n} parts by bisection: the halo grows as S^{power:.2f}; by that, {size:,.0f} states per part of "
+            f"  {n} parts by bisection: the halo grows as S^{power:.2f}; extrapolated, {size:,.0f} states per part of "
             f"{SEGMENTS:,.0f}, {size * K * 8 / 1e3:.0f} kB per step"
         )
     deep_halos()
@@ -95,7 +95,7 @@ def deep_halos() -> None:
     town, depth = RoadGrid(seed=0), 16
     print(f"  an exchange every d steps, {PAPER_STATES:,} states: states received, and duplicated work")
     for n in (8, 64):
-        rings, cells = halo(town.mdp, bisect(middles(town), n), n, depth), []
+        rings, cells = halo(town.mdp, bisect(midpoints(town), n), n, depth), []
         for d in (1, 4, depth):
             # A state at distance j is needed in d - j of the d steps until the next exchange.
             again = sum(rings[j - 1].sum() * (d - j) for j in range(1, d)) / d / PAPER_STATES
@@ -105,8 +105,8 @@ def deep_halos() -> None:
         per_step = CONTINENT_S / (3 * PAPER_LENGTH) / n
         waits = (LAUNCH_S + EXCHANGE_S[n]) / depth
         print(
-            f"      {SEGMENTS:,.0f} states, d = {depth}, by the root of the size: {extra:.1%}; efficiency "
-            f"{per_step / (per_step * (1 + extra) + waits):.0%}, linear arithmetic"
+            f"      {SEGMENTS:,.0f} states, d = {depth}, extrapolated with the square root of the size: "
+            f"{extra:.1%}; efficiency {per_step / (per_step * (1 + extra) + waits):.0%}, linear arithmetic"
         )
 
 
@@ -128,13 +128,13 @@ def precision() -> None:
             print(
                 f"  L = {length:5} {kind:<8} error of log Z {value[0]:.0e}, {value[1]:.0e}; of the gradient "
                 f"{gradient[0]:.0e}, {gradient[1]:.0e}; {result.stored / 1e6:.0f} MB of messages; "
-                f"{result.lost[0]:.2%}, {result.lost[1]:.2%} of them rounded to zero"
+                f"{result.lost[0]:.2%}, {result.lost[1]:.2%} of the messages rounded to zero"
             )
     print(
         f"  K = {K}: {least_traffic(4)} bytes per state and step instead of {least_traffic(8)} if only messages "
         f"have 32 bits ({1 - least_traffic(4) / least_traffic(8):.0%} less); half the memory for messages"
     )
-    far_apart(mdp)
+    print_unconnected_towns(mdp)
     scales_of_parts(RoadGrid(n_states=5_000, n_edges=10_165, seed=1), thetas, 2000)
     reward = mdp.state_features @ thetas.T
     links = csr_array((np.ones(mdp.n_edges), (mdp.src, mdp.dst)), shape=(mdp.n_states, mdp.n_states))
@@ -147,7 +147,7 @@ def precision() -> None:
             print(f"    {bits} bits, {n_states:12,.0f} states: {safe}")
 
 
-def far_apart(mdp: MDP) -> None:
+def print_unconnected_towns(mdp: MDP) -> None:
     """Print the error of 32-bit messages if two towns are not connected."""
     n, features = mdp.n_states, block_diag([mdp.state_features] * 2, format="csr")
     src, dst = (np.concatenate([end, end + n]) for end in (mdp.src, mdp.dst))
@@ -156,14 +156,14 @@ def far_apart(mdp: MDP) -> None:
     theta = np.concatenate([intents(mdp, 1)[0], np.full(FEATURES, -10.0)])[None]
     log_Z, expected = FinitePathSums(both, 300).value_and_grad(theta)
     apart = FinitePathSums(mdp, 300).log_partition(theta.reshape(2, -1))
-    print(f"  two unconnected towns, mild and -10, L = 300: the second's fraction of Z is e^{apart[1] - apart[0]:.0f}")
+    print(f"  two unconnected towns, mild and -10, L = 300: fraction of Z from the second: e^{apart[1] - apart[0]:.0f}")
     for name, parts in (("one scale", np.zeros(2 * n, dtype=np.int64)), ("a scale per town", np.repeat([0, 1], n))):
         result = evaluate(Cut(both, parts), theta, 300, "carried")
         second = gap(result.features[:, FEATURES:], expected[:, FEATURES:])
         print(
             f"    carried, {name}: error of log Z {gap(result.log_Z, log_Z):.0e}, of the gradient "
-            f"{gap(result.features, expected):.0e}, of the second town's part {second:.0e}; {result.lost[0]:.0%} of "
-            "messages rounded to zero"
+            f"{gap(result.features, expected):.0e}, of its part for the second town {second:.0e}; "
+            f"{result.lost[0]:.0%} of messages rounded to zero"
         )
 
 
@@ -171,12 +171,12 @@ def scales_of_parts(town: RoadGrid, thetas: Float, length: int) -> None:
     """Compare linear arithmetic with one scale per part with log arithmetic, beyond the proven lengths."""
     exact = FinitePathSums(town.mdp, length, arithmetic="log").value_and_grad(thetas)
     for n in (1, 16):
-        cut = Cut(town.mdp, bisect(middles(town), n))
+        cut = Cut(town.mdp, bisect(midpoints(town), n))
         for kind in ("float64", "carried"):
             result = evaluate(cut, thetas, length, kind)
             print(
-                f"  {town.n_states:,} states, L = {length:,}, {n:2} parts, linear, {kind:<8} against log arithmetic: "
-                f"log Z {gap(result.log_Z, exact[0]):.0e}, gradient {gap(result.features, exact[1]):.0e}"
+                f"  {town.n_states:,} states, L = {length:,}, {n:2} parts, linear, {kind:<8} compared with log "
+                f"arithmetic: log Z {gap(result.log_Z, exact[0]):.0e}, gradient {gap(result.features, exact[1]):.0e}"
             )
 
 
@@ -202,8 +202,8 @@ def goals() -> None:
     at_once = score_sum(solution, trips, np.arange(which.size)) / count.sum()
     taken = time.process_time() - begun
     print(
-        f"goals: {city.network}; {which.size:,} trips to {names.size} goals; a gradient per goal takes "
-        f"{1e3 * each:.1f} ms, all at once {1e3 * taken:.0f} ms, the same to {gap(at_once, full):.0e}"
+        f"goals: {city.network}; {which.size:,} trips to {names.size} goals; the gradient for one goal takes "
+        f"{1e3 * each:.1f} ms, for all goals at once {1e3 * taken:.0f} ms, relative difference {gap(at_once, full):.0e}"
     )
     rng = np.random.default_rng(0)
     sizes = [n for n in (4, 8, 16, 32, 64, 128) if n < names.size]
@@ -240,7 +240,7 @@ def features_of(mdp: MDP, flow: Float) -> Float:
 def regions() -> None:
     """Print the errors of values and gradients in a region of the map, and the time saved."""
     town = RoadGrid(n_states=60_000, n_edges=73_000, seed=2)
-    mdp, at = town.mdp, middles(town)
+    mdp, at = town.mdp, midpoints(town)
     values, taken = measure_seconds(lambda: GoalValues(mdp))
     theta = next(t for cost in (-1.0, -2.0, -4.0, -8.0, -16.0, -32.0) if values.is_finite(t := np.full(FEATURES, cost)))
     solution, solved = measure_seconds(lambda: values.solve(theta))
@@ -255,7 +255,7 @@ def regions() -> None:
     gradient = features_of(mdp, whole.flow)
     print(
         f"regions: {mdp.n_states:,} states, theta {theta[0]:g}; {starts.size} pairs in a square of {2 * reach:.1f} km; "
-        f"symbolic {taken:.2f} s, factorisation {solved:.2f} s, {values.symbolic.up.size:,} moves"
+        f"symbolic {taken:.2f} s, factorisation {solved:.2f} s, {values.symbolic.up.size:,} edges after elimination"
     )
     for margin in (0.0, 0.25, 0.5, 1.0, 2.0):
         kept = np.flatnonzero(within <= reach * (1.0 + margin))
@@ -268,7 +268,7 @@ def regions() -> None:
         print(
             f"    margin {margin:4.2f} of half the side: {kept.size:6,} states, factorisation {factored:.3f} s; "
             f"{np.mean(~reached):.1%} of pairs cut off; error of log value {np.median(off):.0e} (median), "
-            f"{off.max():.0e} (most), gradient by {gap(features_of(part, sums.flow), gradient):.0e}"
+            f"{off.max():.0e} (largest), of the gradient {gap(features_of(part, sums.flow), gradient):.0e}"
         )
 
 
@@ -298,8 +298,8 @@ def rows() -> None:
     demos.features(mdp)
     _, taken = measure_seconds(lambda: (demos.features(mdp), demos.log_q(mdp)))
     print(
-        f"rows: feature sums and log q of {n:,} walks of {length} segments: {n / taken:,.0f} per second of one "
-        f"processor; {TRIPS:,.0f} take {TRIPS / n * taken / 3600:.1f} core-hours"
+        f"rows: feature sums and log q of {n:,} trajectories of {length} segments: {n / taken:,.0f} per second of "
+        f"processor time; {TRIPS:,.0f} take {TRIPS / n * taken / 3600:.1f} core-hours"
     )
 
 
@@ -315,7 +315,7 @@ def gap(actual: Float, expected: Float) -> float:
     return float(np.max(np.abs(actual - expected)) / np.max(np.abs(expected)))
 
 
-def middles(town: RoadGrid) -> Float:
+def midpoints(town: RoadGrid) -> Float:
     """Return the midpoint (S, 2) of each segment."""
     return (town.start_xy + town.end_xy) / 2.0
 

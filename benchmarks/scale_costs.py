@@ -15,15 +15,15 @@ CONTINENT_S, CORES_S, CORES_STATES = 2.160, 17.99, 10e6
 # docs/results/gpu/rivals.txt: extra seconds with one launch per step (CUDA graph) instead of one per pass.
 LAUNCH_S = (8.18e-3 - 4.19e-3) / (2 * PAPER_LENGTH)
 # docs/results/matching.txt: fixes per second of one processor; numbers of matched fixes and trips.
-FIXES_A_SECOND, FIXES, MATCHED_TRIPS = 78_589, 658_505, 17_084
-# docs/results/streaming.txt: rows per second, pass and core, on two cores; 24 features, K = 3, N = 1e7.
+FIXES_PER_SECOND, FIXES, MATCHED_TRIPS = 78_589, 658_505, 17_084
+# docs/results/streaming.txt: rows per second and core in one pass, on two cores; 24 features, K = 3, N = 1e7.
 STREAMED, IN_MEMORY = 6.41e6 / 2, 13.67e6 / 2
 # docs/results/gpu/gpu.txt: seconds for value and gradient of 1,000 pairs in Porto, K = 3, including elimination.
 PAIRS_GPU_S, PAIRS_GPU, PORTO = 14.36e-3, 1_000, 85_189
 # docs/adr/0016-destination-model.md: seconds per pair for value and flow in Porto; seconds per factorisation.
 PAIR_S = 0.103 / 818
-FACTOR_S = {("Porto", 85_189): 0.035, ("a generated network of two edges a state", PAPER_STATES): 20.0}
-CORES_A_GPU = 16  # as on the machine that was measured
+FACTOR_S = {("Porto", 85_189): 0.035, ("a synthetic network with two edges per state", PAPER_STATES): 20.0}
+CORES_PER_GPU = 16  # as on the machine that was measured
 ITERATIONS, EVALUATIONS = 5, 50
 # Assumed: seconds per exchange of a few hundred kB within a machine and between machines.
 EXCHANGE_S = {1: 0.0, 8: 20e-6, 64: 40e-6}
@@ -37,29 +37,29 @@ def cost() -> None:
         f"  measured, one H200, per state, step and intent: {per * GPU_MS:.1f} ps stored, "
         f"{per * GPU_BOUNDED_MS:.1f} bounded memory, {per * GPU_LOG_MS:.1f} in log arithmetic"
     )
-    print(f"  measured: {1e6 * LAUNCH_S:.1f} us more per step if each step is a launch of a CUDA graph")
+    print(f"  measured: {1e6 * LAUNCH_S:.1f} us more per step with one launch per step (CUDA graph)")
     for length in (PAPER_LENGTH, 4000):
         evaluations(length)
     pairs, fit = TRIPS * PAIR_S, ITERATIONS * EVALUATIONS * K
     works = {
-        "matching, once": TRIPS * FIXES / MATCHED_TRIPS / FIXES_A_SECOND,
-        "an E-step from files": TRIPS / STREAMED,
-        "an E-step in memory": TRIPS / IN_MEMORY,
-        "given destinations: flows of all pairs, K = 1": pairs,
-        f"  {fit} of them": fit * pairs,
-        f"  {fit} times 10,000 pairs": fit * 1e4 * PAIR_S,
+        "matching, once": TRIPS * FIXES / MATCHED_TRIPS / FIXES_PER_SECOND,
+        "one E-step from files": TRIPS / STREAMED,
+        "one E-step in memory": TRIPS / IN_MEMORY,
+        "with destinations: flows of all pairs, K = 1": pairs,
+        f"  {fit} evaluations": fit * pairs,
+        f"  {fit} evaluations of 10,000 pairs": fit * 1e4 * PAIR_S,
     }
-    print(f"  the store: {TRIPS * (FEATURES + 2) * 8 / 1e9:.0f} GB of feature sums")
+    print(f"  feature store: {TRIPS * (FEATURES + 2) * 8 / 1e9:.0f} GB")
     for name, core_s in works.items():
-        by = ", ".join(f"{span(core_s / (n * CORES_A_GPU))} on {n * CORES_A_GPU:,}" for n in EXCHANGE_S)
+        by = ", ".join(f"{span(core_s / (n * CORES_PER_GPU))} on {n * CORES_PER_GPU:,} cores" for n in EXCHANGE_S)
         print(f"  {name:<46} {core_s / 3600:10,.2f} core-hours: {by}")
     print(
         f"  a region of {PORTO:,} states on a GPU, elimination and {PAIRS_GPU:,} pairs, K = {K}: "
-        f"{1e3 * PAIRS_GPU_S:.0f} ms; {SEGMENTS / PORTO:.0f} such regions {span(SEGMENTS / PORTO * PAIRS_GPU_S)}"
+        f"{1e3 * PAIRS_GPU_S:.0f} ms; {SEGMENTS / PORTO:.0f} such regions take {span(SEGMENTS / PORTO * PAIRS_GPU_S)}"
     )
     for (name, states), taken in FACTOR_S.items():
         whole = taken * (SEGMENTS / states) ** 1.5
-        print(f"  a factorisation of {SEGMENTS:,.0f} states by S^1.5, from {name}: {span(whole)}")
+        print(f"  factorisation of {SEGMENTS:,.0f} states, extrapolated as S^1.5 from {name}: {span(whole)}")
 
 
 def evaluations(length: int) -> None:
@@ -67,8 +67,8 @@ def evaluations(length: int) -> None:
     row, stretch = 8 * SEGMENTS * K, math.isqrt(length - 1)
     rows = stretch + 1 + math.ceil((length - 1) / stretch) + 1  # as `irl.maxent.messages` stores them
     print(
-        f"  L = {length:,}: messages {row * length / 1e12:.2f} TB; with checkpoints {rows} of them, "
-        f"{row * rows / 1e9:.0f} GB for {K} intents at once, {row * rows / K / 1e9:.0f} GB one by one"
+        f"  L = {length:,}: messages {row * length / 1e12:.2f} TB; with checkpoints {rows} steps, "
+        f"{row * rows / 1e9:.0f} GB for {K} intents at once, {row * rows / K / 1e9:.0f} GB for one at a time"
     )
     moved = least_traffic(8) * SEGMENTS * length
     print(f"    minimum traffic, linear, 64 bits: {moved / 1e12:.1f} TB, {moved / GPU_COPY:.2f} s at copy bandwidth")
@@ -76,10 +76,13 @@ def evaluations(length: int) -> None:
     for name, whole in (("linear", scale), ("log", scale * GPU_LOG_MS / GPU_MS)):
         cells = []
         for n, wait in EXCHANGE_S.items():
-            taken = whole / n + (3 * length * (LAUNCH_S + wait) if n > 1 else 0.0)  # bounded: three sweeps
+            taken = whole / n + (3 * length * (LAUNCH_S + wait) if n > 1 else 0.0)  # with checkpoints: three passes
             fit = ITERATIONS * EVALUATIONS * taken
             cells.append(f"{n} x {span(taken)} ({whole / n / taken:.0%}; {span(fit)}, {n * fit / 3600:.2f} GPU-h)")
-        print(f"    {name:<6} an evaluation (efficiency; a fit of {ITERATIONS * EVALUATIONS}): " + ", ".join(cells))
+        print(
+            f"    {name:<6} time per evaluation (efficiency; fit of {ITERATIONS * EVALUATIONS} evaluations): "
+            + ", ".join(cells)
+        )
     cores = CORES_S * SEGMENTS / CORES_STATES * length / PAPER_LENGTH
     print(f"    linear on 16 cores without a GPU: {cores:.0f} s")
 

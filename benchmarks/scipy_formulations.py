@@ -37,7 +37,7 @@ class _Formulation:
 class ProductPerIntent(_Formulation):
     """One matrix-vector product per intent and step, with the weights inside the matrix."""
 
-    name = "a product an intent"
+    name = "one product per intent"
 
     def __call__(self, thetas: Float) -> tuple[Float, Float]:
         results = [self._one(theta) for theta in thetas]
@@ -76,7 +76,7 @@ class ProductPerIntent(_Formulation):
 class BlockOfIntents(_Formulation):
     """One product with an (S, K) block per step, with the weights outside the matrix."""
 
-    name = "an (S, K) block"
+    name = "one (S, K) block"
 
     def __call__(self, thetas: Float) -> tuple[Float, Float]:
         w = np.exp(self.phi @ thetas.T)

@@ -65,7 +65,7 @@ METHODS = {
 def mixture(irl: Any, n_intents: int, mdp: MDP, demos: Demonstrations, max_iter: int) -> IntentMixture:
     """Fit a mixture from a warm start; EM stops when the log-likelihood per path increases by less than 1e-5."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # EM that stops at its cap; shares and bounds are in the results
+        warnings.simplefilter("ignore")  # EM may stop at max_iter; weights and bounds are in the results
         model = IntentMixture(n_intents, irl, max_iter=max_iter, likelihood_tol=1e-5, random_state=0)
         return model.fit(mdp, demos)
 
@@ -135,7 +135,7 @@ def run_method(method: Method, mdp: MDP, train: Demonstrations, judge: Demonstra
     }
 
 
-def run_fold(fold: int, say: Callable[[str], None] = print) -> None:
+def run_fold(fold: int, report: Callable[[str], None] = print) -> None:
     """Run the missing methods of a fold, and write each result immediately."""
     file = OUT / f"fold_{fold}.json"
     done: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
@@ -149,7 +149,7 @@ def run_fold(fold: int, say: Callable[[str], None] = print) -> None:
             OUT.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(done, indent=1) + "\n")
             summary = {key: done[name][key] for key in ("n_intents", "log_likelihood_given_ends", "exact", "seconds")}
-            say(f"fold {fold}, {name}: {summary}")
+            report(f"fold {fold}, {name}: {summary}")
 
 
 def main() -> None:

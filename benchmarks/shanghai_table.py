@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 MEASURES = {
-    "log_likelihood": "log-likelihood of the model's own event",
+    "log_likelihood": "log-likelihood of the modelled event",
     "log_likelihood_given_ends": "log-likelihood given both ends",
     "edit_distance": "edit distance, normalised",
     "exact": "routes predicted exactly",
@@ -53,7 +53,7 @@ def tables(folds_by_method: dict[str, list[dict[str, Any]]]) -> str:
         cells = [format_mean([fold[measure] for fold in folds]) for measure in MEASURES]
         lines.append(f"| {name} | {chosen} | " + " | ".join(cells) + " |")
     measures = ("log_likelihood_given_ends", "edit_distance", "exact")
-    lines += ["", "Paired differences, the first less the second, fold by fold.", ""]
+    lines += ["", "Paired differences per fold, first minus second.", ""]
     lines += ["| first | second | " + " | ".join(MEASURES[m] for m in measures) + " | better in |", "|---" * 6 + "|"]
     for first, second in PAIRS:
         if first in folds_by_method and second in folds_by_method:

@@ -32,7 +32,7 @@ def problems() -> dict[str, tuple[MDP, Demonstrations, MaxEnt]]:
 def main() -> None:
     """Print one row per problem and solver."""
     warnings.simplefilter("ignore", LimiirlWarning)
-    print("solvers: a MaxEnt fit from 0 to a projected gradient of 1e-6, and warm-started from near the solution")
+    print("solvers: MaxEnt fits to a projected gradient of 1e-6, started from 0 (cold) or near the solution (warm)")
     print(describe_machine())
     for name, (mdp, demos, model) in problems().items():
         print(f"  {name}")

@@ -75,7 +75,7 @@ def main() -> None:
     print(describe_machine())
     start = time.perf_counter()
     worlds = Parallel(n_jobs=2)(delayed(run_world)(seed) for seed in range(first, first + n_worlds))
-    heads = f"{'held-out ANID':>18} {'less supervised':>18}  {'near':<5} {'objective':>10} {'times k-means':>14}"
+    heads = f"{'held-out ANID':>18} {'minus supervised':>18}  {'near':<5} {'objective':>10} {'time / k-means':>14}"
     for model in MODELS:
         for n in ELEMENTS:
             print(f"  {model}, {n} elements\n  {'':<22} {heads}")
@@ -87,7 +87,7 @@ def main() -> None:
                 near = "yes" if gap.high < NEAR else "no" if gap.low > NEAR else "open"
                 row = f"{mean_interval(values[:, 0])!s:>18} {gap!s:>18}  {near:<5} {rise:>+10.4f} {ratio:>14.2f}"
                 print(f"  {option:<22} {row}")
-    print(f"  {time.perf_counter() - start:.0f} s in all, on two processes")
+    print(f"  {time.perf_counter() - start:.0f} s in total, in two processes")
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def main() -> None:
     for n_elements in ELEMENTS:
         worlds = [ElementWorld(n_elements=n_elements, seed=seed) for seed in SEEDS]
         data[n_elements] = [whiten(world.sample(100, seed=world.seed)[0].features(world.mdp)) for world in worlds]
-    print("  covariance  floor  starts  " + "  ".join(f"K = {k}   " for k in ELEMENTS) + "  right of 40")
+    print("  covariance  floor  n_init  " + "  ".join(f"K = {k}   " for k in ELEMENTS) + "  correct of 40")
     for covariance, floor, n_starts in [*SETTINGS, ("full", 1e-6, 1)]:
         n_clusters = {k: [count(points, covariance, floor, n_starts) for points in data[k]] for k in ELEMENTS}
         right = {k: sum(value == k for value in n_clusters[k]) for k in ELEMENTS}

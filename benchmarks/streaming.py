@@ -50,8 +50,8 @@ def sizes(n: int) -> list[int]:
 def write_store(n: int, folder: Path) -> FeatureStore:
     """Return a store of n demonstrations; write it unless it exists, and raise if it has another size."""
     rows = sizes(n)
-    made = FunctionSource(lambda i: part(i, rows[i]), len(rows), version=f"{n} demonstrations in parts of {PART}")
-    return write_features(WORLD.mdp, made, folder)
+    source = FunctionSource(lambda i: part(i, rows[i]), len(rows), version=f"{n} demonstrations in parts of {PART}")
+    return write_features(WORLD.mdp, source, folder)
 
 
 def in_memory(rows: Rows) -> MaxEntProblem:
@@ -80,57 +80,57 @@ def generate_store(n: int, known: Rows) -> FeatureStore:
     return FeatureStore.from_function(window, rows, WORLD.mdp.n_features, longest=WORLD.horizon + 1)
 
 
-def em(ready, iterations: int):
+def em(problem, iterations: int):
     """Run EM from the common initialisation."""
     begin = Start(np.array(START.weights), np.array(START.thetas))
-    return run(ready, begin, Settings(max_iter=iterations, resp_tol=0.0))
+    return run(problem, begin, Settings(max_iter=iterations, resp_tol=0.0))
 
 
-def iteration_time(ready) -> float:
+def iteration_time(problem) -> float:
     """Return the seconds per iteration: the time of several iterations minus the time of the initialisation."""
-    em(ready, 0)  # compiles
-    first = seconds(lambda: em(ready, 0), 2)
-    return max(seconds(lambda: em(ready, ITERATIONS), 2) - first, 1e-9) / ITERATIONS
+    em(problem, 0)  # compiles
+    first = seconds(lambda: em(problem, 0), 2)
+    return max(seconds(lambda: em(problem, ITERATIONS), 2) - first, 1e-9) / ITERATIONS
 
 
-def numpy_iteration(rows: Rows, ready: MaxEntProblem, state: dict) -> None:
+def numpy_iteration(rows: Rows, problem: MaxEntProblem, state: dict) -> None:
     """Run the same iteration with numpy and scipy's logsumexp; the M-step is that of the library."""
-    log_Z = ready.path_sums.log_partition(state["thetas"])
+    log_Z = problem.path_sums.log_partition(state["thetas"])
     joint = rows.features @ state["thetas"].T + rows.log_q[:, None] - np.outer(rows.counts, log_Z)
     joint += np.log(state["rho"])
     U = np.exp(joint - logsumexp(joint, axis=1)[:, None])
     state["change"] = np.abs(U - state["U"]).sum() / len(U)
-    moments = ready.moments(np.empty((0, 3)))._replace(features=U.T @ rows.features, counts=U.sum(axis=0))
-    state["thetas"] = ready.m_step(moments, state["thetas"], np.arange(3), 50).thetas
+    moments = problem.moments(np.empty((0, 3)))._replace(features=U.T @ rows.features, counts=U.sum(axis=0))
+    state["thetas"] = problem.m_step(moments, state["thetas"], np.arange(3), 50).thetas
     state["rho"], state["U"] = U.mean(axis=0), U
 
 
 def measure(kind: str, n: int, folder: str) -> dict:
     """Time an iteration with one source of rows in this process."""
     if kind == "generated":
-        ready = stream_problem(MODEL, WORLD.mdp, generate_store(n, tile()))
+        problem = stream_problem(MODEL, WORLD.mdp, generate_store(n, tile()))
     elif kind == "files":
-        ready = stream_problem(MODEL, WORLD.mdp, FeatureStore.open(folder))
+        problem = stream_problem(MODEL, WORLD.mdp, FeatureStore.open(folder))
     else:
-        ready = in_memory(FeatureStore.open(folder).take(np.arange(n)))
+        problem = in_memory(FeatureStore.open(folder).take(np.arange(n)))
     if kind == "numpy":
         empty = in_memory(Rows(np.empty((0, 24)), np.empty(0), np.empty(0)))
 
         def several(iterations: int) -> None:
             state = {"thetas": np.array(START.thetas), "rho": np.array(START.weights), "U": np.zeros((n, 3))}
             for _ in range(iterations):
-                numpy_iteration(ready.rows, empty, state)
+                numpy_iteration(problem.rows, empty, state)
 
         several(1)
         taken = seconds(lambda: several(ITERATIONS), 2) / ITERATIONS
     else:
-        taken = iteration_time(ready)
+        taken = iteration_time(problem)
     return {"seconds": taken, "peak": peak_bytes()}
 
 
 def growth(largest: float) -> None:
     """Print the cost of an iteration for each N and each source of rows."""
-    print(f"streaming: an EM iteration on 24 features, K = 3, parts of {PART:,} rows")
+    print(f"streaming: EM iterations on 24 features, K = 3, shards of {PART:,} rows")
     print(describe_machine())
     print("demonstrations per second (ratio to numpy; peak memory of the process)")
     kinds = ("numpy", "memory", "files", "generated")
@@ -155,21 +155,21 @@ def growth(largest: float) -> None:
         print(f"  {n:12,} " + "".join(cells), flush=True)
     if len(times) > 1:
         exponent = np.polyfit(*np.log(np.array(times)).T, 1)[0]
-        print(f"  time of an iteration, generated: N to the power {exponent:.2f} (1 is proportional)")
+        print(f"  time per iteration, generated: N to the power {exponent:.2f} (1 is proportional)")
 
 
 def fit(kind: str, folder: str) -> dict:
     """Fit a store in this process, and return the parameters and the peak memory."""
     store = FeatureStore.open(folder)
-    ready = stream_problem(MODEL, WORLD.mdp, store) if kind == "files" else in_memory(store.take(np.arange(store.n)))
+    problem = stream_problem(MODEL, WORLD.mdp, store) if kind == "files" else in_memory(store.take(np.arange(store.n)))
     began = time.perf_counter()
-    result = em(ready, ITERATIONS)
+    result = em(problem, ITERATIONS)
     taken = time.perf_counter() - began
     report = {"rho": result.rho.tolist(), "thetas": result.thetas.tolist(), "log_likelihood": result.log_likelihood}
     return report | {"seconds": taken, "peak": peak_bytes()}
 
 
-def farthest(actual: object, expected: object) -> float:
+def largest_difference(actual: object, expected: object) -> float:
     """Return the largest relative difference; a reward at its bound of 0 must be 0 in both."""
     one, other = np.array(actual), np.array(expected)
     return float(np.max(np.where(one == other, 0.0, np.abs(one - other) / np.maximum(np.abs(other), 1e-300))))
@@ -183,24 +183,26 @@ def claim(n: int, folder: Path) -> None:
     store = write_store(n, folder)
     rate, peak = n / (time.perf_counter() - began), peak_bytes() / 2**20
     how = (
-        "there already"
+        "already written"
         if known
-        else f"{rate:,.0f} demonstrations per second (drawing them included), peak {peak:,.0f} MB"
+        else f"{rate:,.0f} demonstrations per second (including sampling), peak {peak:,.0f} MB"
     )
-    print(f"  features in {len(store.shards)} parts: {how}")
+    print(f"  features in {len(store.shards)} shards: {how}")
     reports = {
         kind: json.loads(run_fresh("benchmarks.streaming", "fit", kind, str(folder))) for kind in ("files", "memory")
     }
     for kind, name in (("files", "streamed"), ("memory", "in memory")):
         rate = n * (ITERATIONS + 1) / reports[kind]["seconds"]
         print(
-            f"  {name:<9} {rate:12,.0f} demonstrations per second and pass, "
+            f"  {name:<9} {rate:12,.0f} demonstrations per second in each pass, "
             f"peak {reports[kind]['peak'] / 2**20:,.0f} MB"
         )
     on_disk, in_ram = reports["files"], reports["memory"]
-    apart = {name: farthest(on_disk[name], in_ram[name]) for name in ("rho", "thetas", "log_likelihood")}
-    print("  largest relative difference: " + ", ".join(f"{name} {value:.1e}" for name, value in apart.items()))
-    limit, near = max(on_disk["peak"], 2**20 * peak) < 2e9, all(value < 1e-8 for value in apart.values())
+    differences = {
+        name: largest_difference(on_disk[name], in_ram[name]) for name in ("rho", "thetas", "log_likelihood")
+    }
+    print("  largest relative difference: " + ", ".join(f"{name} {value:.1e}" for name, value in differences.items()))
+    limit, near = max(on_disk["peak"], 2**20 * peak) < 2e9, all(value < 1e-8 for value in differences.values())
     print(f"  under 2 GB: {'yes' if limit else 'NO'}; within 1e-8: {'yes' if near else 'NO'}")
 
 
