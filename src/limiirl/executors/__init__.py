@@ -49,7 +49,7 @@ class Executor:
     scheduler: str | None = None
 
     def __post_init__(self) -> None:
-        check_choice(self.name, "executor", ("local", "dask"))
+        check_choice(self.name, "name", ("local", "dask"))
         if self.workers is not None:
             check_count(self.workers, "workers")
         if self.name == "local" and self.scheduler is not None:
@@ -125,7 +125,7 @@ class Session:
 
 @dataclass(frozen=True)
 class LostTask:
-    """Result of a task whose worker exited in every attempt; in the last attempt, no other task was running."""
+    """Result of a task whose worker exited in every attempt, including a last attempt without concurrent tasks."""
 
     attempts: int  # number of workers that exited
     message: str
@@ -190,10 +190,9 @@ def execute(
         finally:
             backend.discard(in_flight)
     for pending in queue:
-        message = (
-            f"{pending.failures} workers exited while running this task, the last running it alone. {pending.reason}"
-        )
-        yield pending.task, LostTask(pending.failures, message)
+        message = f"All {pending.failures} workers that ran this task exited; the last ran no other task."
+        remedy = "If memory ran out, use smaller tasks or workers with more memory; otherwise run the task again."
+        yield pending.task, LostTask(pending.failures, f"{message} {pending.reason} {remedy}")
 
 
 def _open(executor: Executor | Session | Mapper) -> Any:
@@ -245,16 +244,15 @@ def _iterate_ordered(
     function: Callable[[Task], Result], tasks: Iterable[Task], executor: Executor | Session | Mapper
 ) -> Iterator[Result]:
     results: dict[int, Result] = {}
-    following = 0
+    next_index = 0
     for (index, task), result in execute(functools.partial(_call_numbered, function), enumerate(tasks), executor):
         if isinstance(result, LostTask):
-            message = f"Task {index} ({reprlib.repr(task)}) has no result: {result}"
-            remedy = "Use smaller shards or workers with more memory if memory ran out; otherwise restart the run."
-            raise BackendUnavailable(f"{message} {remedy}", value=task, index=index)
+            message = f"Task {index} ({reprlib.repr(task)}) has no result. {result}"
+            raise BackendUnavailable(message, value=task, index=index)
         results[index] = result
-        while following in results:
-            yield results.pop(following)
-            following += 1
+        while next_index in results:
+            yield results.pop(next_index)
+            next_index += 1
 
 
 def _call_numbered(function: Callable[[Task], Result], task: tuple[int, Task]) -> Result:

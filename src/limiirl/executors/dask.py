@@ -21,7 +21,7 @@ from limiirl.executors.local import TASKS_PER_WORKER, TaskBackend
 _LOG = logging.getLogger(__name__)
 _CONNECT_SECONDS = 5
 _WORKERS_SECONDS = 30
-# Timeout of replication, which may block forever if a worker exits; each task then fetches the input itself.
+# Timeout of replication, which may block forever if a worker exits. After a timeout, each task fetches the input.
 _COPY_SECONDS = 2
 # Interval between requests for the list of workers: a cluster may add workers.
 _RESIZE_SECONDS = 2.0
@@ -86,7 +86,7 @@ class DaskBackend(TaskBackend):
     def _check_workers(self) -> None:
         # `wait_for_workers` would block: an adaptive cluster starts workers only when there is a task.
         workers = f"The workers of the Dask scheduler at {self._address}"
-        remedy = "Start them in an environment like this one."
+        remedy = f"Install limiirl {__version__} and its dependencies on the workers, and restart them."
         try:
             version = self._client.submit(_version, pure=False).result(timeout=_WORKERS_SECONDS)
         except TimeoutError as error:
@@ -96,7 +96,7 @@ class DaskBackend(TaskBackend):
         except ImportError as error:
             raise self._unavailable(f"{workers} cannot import limiirl ({error}). {remedy}") from error
         if version != __version__:
-            what = f"have limiirl {version}, but this process has {__version__}; results could differ"
+            what = f"run limiirl {version}, but this process runs {__version__}, so results could differ"
             raise self._unavailable(f"{workers} {what}. {remedy}")
 
     def load(self, function: Callable[[Any], Any]) -> None:
@@ -201,7 +201,7 @@ class DaskBackend(TaskBackend):
         self._list_workers()
 
     def explain(self, error: BaseException) -> tuple[int, str]:
-        """Return (number of workers that exited, hint) for a lost task; re-raise the error of a task that failed."""
+        """Return the number of exited workers and a hint for a lost task; re-raise the error of a failed task."""
         from distributed import CancelledError, KilledWorker
 
         if isinstance(error, CancelledError) or self._client.status != "running":

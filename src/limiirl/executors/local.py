@@ -73,7 +73,7 @@ class TaskBackend:
         """Raise `BackendUnavailable` if the connection to the workers is lost."""
 
     def explain(self, error: BaseException) -> tuple[int, str]:
-        """Return the number of exited workers and the reason if they caused the error; otherwise re-raise it."""
+        """Return the number of exited workers and a hint for a lost task; re-raise the error of a failed task."""
         raise error
 
     def discard(self, futures: Collection[Future[Any]]) -> None:
@@ -109,7 +109,7 @@ class LocalBackend(TaskBackend):
         warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given", category=UserWarning)
         environment = dict.fromkeys((*_THREAD_VARIABLES, "NUMBA_NUM_THREADS"), "1")
         return ProcessPoolExecutor(
-            self._workers, env=environment, initializer=_follow_parent, initargs=(os.getpid(), self._folder)
+            self._workers, env=environment, initializer=_initialise_worker, initargs=(os.getpid(), self._folder)
         )
 
     @property
@@ -140,7 +140,7 @@ class LocalBackend(TaskBackend):
         return future
 
     def explain(self, error: BaseException) -> tuple[int, str]:
-        """Return 1 and the exit code of a worker, or re-raise the error of a task."""
+        """Return 1 and the exit code of the worker for a lost task; re-raise the error of a failed task."""
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
         # If a task cannot be unpickled, for example because a module is missing, a retry would fail too.
@@ -181,8 +181,8 @@ def _call_loaded(path: Path, task: Any) -> Any:
     return _LOADED[path](task)
 
 
-def _follow_parent(parent: int, folder: Path) -> None:
-    """Initialise a local worker: ignore interrupts, which the parent handles, and exit if the parent is killed."""
+def _initialise_worker(parent: int, folder: Path) -> None:
+    """Ignore interrupts, which the parent process handles, and exit if the parent process is killed."""
 
     def watch() -> None:
         while os.getppid() == parent:

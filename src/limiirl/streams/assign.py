@@ -58,9 +58,9 @@ def assign(
     >>> from limiirl.streams import write_features
     >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
     >>> demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]])
-    >>> place = Path(tempfile.mkdtemp())
+    >>> folder = Path(tempfile.mkdtemp())
     >>> mix = IntentMixture(2, MaxEnt(bounds=(-3, 3)), init=[0, 0, 1]).fit(mdp, demos)
-    >>> (path,) = assign(mix, write_features(mdp, [demos], place / "features"), place / "intents")
+    >>> (path,) = assign(mix, write_features(mdp, [demos], folder / "features"), folder / "intents")
     >>> pq.read_table(path)["intent"].to_pylist()
     [0, 0, 1]
     """
@@ -72,12 +72,12 @@ def assign(
     rows.check(mixture.mdp_)
     for shard in rows.shards:
         check_info(irl, shard.info, shard.name, mixture.mdp_, irl.max_length_)
-    place = make_folder(folder)
-    paths = [place / f"shard-{index:05d}.parquet" for index in range(len(rows.shards))]
-    others = sorted({path.name for path in place.iterdir() if not is_scratch(path)} - {path.name for path in paths})
+    root = make_folder(folder)
+    paths = [root / f"shard-{index:05d}.parquet" for index in range(len(rows.shards))]
+    others = sorted({path.name for path in root.iterdir() if not is_scratch(path)} - {path.name for path in paths})
     if others:
-        message = f"{place} contains {others[0]}, which is not one of the {len(paths)} shards. Choose another folder."
-        raise file_error(message, place / others[0])
+        message = f"{root} contains {others[0]}, which is not one of the {len(paths)} shards. Choose another folder."
+        raise file_error(message, root / others[0])
     log_Z = irl.log_partition(mixture.mdp_, mixture.thetas_)
     with np.errstate(divide="ignore"):  # a mixture weight may be 0
         parameters = MixtureParameters(mixture.thetas_, log_Z, np.log(mixture.weights_))

@@ -52,22 +52,22 @@ def _checksum(value: Any) -> str:
     return checksum.hexdigest()
 
 
-def _encode(writer: Writer, value: Any, place: str) -> Any:
-    """Return a parameter, or a description of it, as JSON data."""
+def _encode(writer: Writer, value: Any, name: str) -> Any:
+    """Return a parameter, or its class and parameters, as JSON data; arrays are stored in `writer` under `name`."""
     try:
-        return writer.encode(value, place)
+        return writer.encode(value, name)
     except NotSerialisable:
         pass
     if isinstance(value, np.random.Generator):
-        return _encode(writer, value.bit_generator.state, place)
+        return _encode(writer, value.bit_generator.state, name)
     if isinstance(value, np.random.RandomState):
-        return _encode(writer, value.get_state(legacy=False), place)
+        return _encode(writer, value.get_state(legacy=False), name)
     if isinstance(value, list | tuple):
-        return [_encode(writer, item, f"{place}.{i}") for i, item in enumerate(value)]
+        return [_encode(writer, item, f"{name}.{i}") for i, item in enumerate(value)]
     parameters: dict[str, Any] = {}
     if hasattr(value, "get_params") and not isinstance(value, type):
         parameters = value.get_params(deep=False)
-    encoded = {key: _encode(writer, item, f"{place}.{key}") for key, item in sorted(parameters.items())}
+    encoded = {key: _encode(writer, item, f"{name}.{key}") for key, item in sorted(parameters.items())}
     return [get_qualified_name(value), encoded]
 
 

@@ -29,7 +29,7 @@ from limiirl.streams.passes import (
 )
 from limiirl.streams.store import FeatureStore, as_store, check_path
 
-# Rows that the initialisation clusters: enough for a standard error of a mean below 1 % of the standard deviation.
+# Number of rows that the initialisation clusters; the standard error of a mean is below 1 % of the standard deviation.
 SAMPLE = 50_000
 
 

@@ -43,7 +43,7 @@ def open_executor(executor: Mapper | None) -> Iterator[Mapper | None]:
 
 
 class SumTask(NamedTuple):
-    """A shard, the current parameters, and the previous parameters to measure the change of responsibilities from."""
+    """A shard, and the current and previous parameters, between which the change of responsibilities is measured."""
 
     shard: FeatureShard
     now: MixtureParameters

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,20 +20,6 @@ from limiirl.streams.store import StoredShard, check_function
 _SUFFIXES = (".parquet", ".csv")
 # Columns that are read; other columns may differ between files.
 _COLUMNS = ("demo", "t", "state", "action", "group")
-
-
-class ShardSource(Protocol):
-    """One shard of a source; must be picklable."""
-
-    @property
-    def name(self) -> str:
-        """Name used in messages."""
-
-    def read(self) -> Demonstrations:
-        """Return the demonstrations."""
-
-    def checksum(self) -> str:
-        """Return a string that identifies the data; empty if unknown."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +50,8 @@ class FileShard:
 class MemoryShard:
     """Demonstrations in memory."""
 
-    index: int
+    name: str
     demos: Demonstrations
-
-    @property
-    def name(self) -> str:
-        """Name used in messages."""
-        return f"shard {self.index}"
 
     def read(self) -> Demonstrations:
         """Return the demonstrations."""
@@ -106,6 +87,10 @@ class FunctionShard:
     def checksum(self) -> str:
         """Return `version`; a checksum of the data would need another call of the function."""
         return self.version
+
+
+# One shard of a source; must be picklable. The checksum identifies the data, and is empty if unknown.
+ShardSource = FileShard | MemoryShard | FunctionShard
 
 
 @dataclass(frozen=True)
@@ -144,10 +129,10 @@ def list_shards(source: Any) -> Iterable[ShardSource]:
     if isinstance(source, FunctionSource):
         return [FunctionShard(index, source.function, source.version) for index in range(source.n_shards)]
     if isinstance(source, Demonstrations):
-        return [MemoryShard(0, source)]
+        return [MemoryShard("shard 0", source)]
     if isinstance(source, str | os.PathLike):
-        place = Path(source)
-        return _file_shards(_list_files(place), place if place.is_dir() else place.parent)
+        path = Path(source)
+        return _file_shards(_list_files(path), path if path.is_dir() else path.parent)
     if isinstance(source, list | tuple):
         if source and all(isinstance(item, str | os.PathLike) for item in source):
             return _file_shards([Path(item) for item in source], None)
@@ -162,29 +147,29 @@ def _memory_shards(items: Iterable[Any]) -> Iterator[MemoryShard]:
     for index, item in enumerate(items):
         if not isinstance(item, Demonstrations):
             raise InvalidParameter.of("source", item, "items must be all Demonstrations or all paths", index=index)
-        yield MemoryShard(index, item)
+        yield MemoryShard(f"shard {index}", item)
 
 
-def _error(kind: type[LimiirlError], message: str, path: str | Path, index: int | None = None) -> LimiirlError:
-    return kind(message, parameter="source", value=str(path), index=index)
+def _error(error_type: type[LimiirlError], message: str, path: str | Path, index: int | None = None) -> LimiirlError:
+    return error_type(message, parameter="source", value=str(path), index=index)
 
 
-def _list_files(place: Path) -> list[Path]:
-    if place.is_file():
-        return [place]
-    if not place.is_dir():
-        raise _error(MissingFile, f"There is no folder or file {place}. Check the path.", place)
+def _list_files(root: Path) -> list[Path]:
+    if root.is_file():
+        return [root]
+    if not root.is_dir():
+        raise _error(MissingFile, f"There is no folder or file {root}. Check the path.", root)
     paths = [
         path
-        for path in place.rglob("*")
+        for path in root.rglob("*")
         if path.suffix in _SUFFIXES
-        and not any(name.startswith((".", "_")) for name in path.relative_to(place).parts)
+        and not any(name.startswith((".", "_")) for name in path.relative_to(root).parts)
         and path.is_file()
     ]
     if not paths:
-        message = f"{place} has no .parquet or .csv files. Pass a folder of demonstrations with one file per shard."
-        raise _error(InvalidFile, message, place)
-    return sorted(paths, key=lambda path: path.relative_to(place).parts)
+        message = f"{root} has no .parquet or .csv files. Pass a folder of demonstrations with one file per shard."
+        raise _error(InvalidFile, message, root)
+    return sorted(paths, key=lambda path: path.relative_to(root).parts)
 
 
 def _file_shards(paths: list[Path], within: Path | None) -> list[FileShard]:
@@ -227,8 +212,8 @@ def _check_schemas(paths: list[Path]) -> set[Path]:
         try:
             with pq.ParquetFile(path) as file:
                 schema, rows = file.schema_arrow, file.metadata.num_rows
-            kinds = {name: schema.field(name).type for name in _COLUMNS if name in schema.names}
-            columns = {name: "integer" if pa.types.is_integer(kind) else str(kind) for name, kind in kinds.items()}
+            types = {name: schema.field(name).type for name in _COLUMNS if name in schema.names}
+            columns = {name: "integer" if pa.types.is_integer(dtype) else str(dtype) for name, dtype in types.items()}
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
@@ -239,8 +224,9 @@ def _check_schemas(paths: list[Path]) -> set[Path]:
         if not expected:
             expected, first = columns, path
         if columns != expected:
-            a, b = (", ".join(f"{name} {kind}" for name, kind in table.items()) for table in (expected, columns))
-            raise _error(InvalidFile, f"Files must have the same columns; {first} has {a}, but {path} has {b}.", path)
+            a, b = (", ".join(f"{name} {dtype}" for name, dtype in table.items()) for table in (expected, columns))
+            message = f"Files must have the same columns; {first} has {a}, but {path} has {b}."
+            raise _error(InvalidFile, f"{message} Write them with the same columns and types.", path)
     return empty
 
 
@@ -276,7 +262,7 @@ def check_names(shards: Sequence[StoredShard], unit: str, max_keys: float = np.i
         Number of hash keys in memory. Beyond it, only the lowest keys (a random sample of the names, the same in all
         shards) and the first and last name of each shard are compared.
     """
-    kinds: dict[bool, str] = {}
+    first_shards: dict[bool, str] = {}  # first shard with names that are strings (True) or numbers (False)
     lowest: list[Keys] = []
     ends: list[Keys] = []
     limit = 2**64 - 1
@@ -284,18 +270,17 @@ def check_names(shards: Sequence[StoredShard], unit: str, max_keys: float = np.i
         names = shard.names()
         if names is None:
             continue
-        kinds.setdefault(names.dtype.kind == "U", shard.name)
+        first_shards.setdefault(names.dtype.kind == "U", shard.name)
         keys = np.unique(hash_names(names))
         lowest.append(keys[keys <= np.uint64(limit)])
         ends.append(np.unique(hash_names(names[[0, -1]])))
         while sum(map(len, lowest)) > max_keys:
             limit //= 2
             lowest = [keys[keys <= np.uint64(limit)] for keys in lowest]
-    if len(kinds) > 1:  # the text "2" and the number 2 would be different names
-        message = (
-            f"The column {unit} must have one type; it has strings in {kinds[True]} and numbers in {kinds[False]}."
-        )
-        raise InvalidDemos(message, parameter="source", value=unit)
+    if len(first_shards) > 1:  # the text "2" and the number 2 would be different names
+        strings, numbers = first_shards[True], first_shards[False]
+        message = f"The column {unit} must have one type; it has strings in {strings} and numbers in {numbers}."
+        raise InvalidDemos(f"{message} Convert the numbers to strings.", parameter="source", value=unit)
     suspects = np.union1d(_find_repeats(lowest), _find_repeats(ends))
     if suspects.size:
         _compare_names(shards, suspects, _DUPLICATE[unit])
@@ -326,10 +311,10 @@ def hash_names(names: NDArray[Any]) -> Keys:
     if names.dtype.kind == "U":
         letters = np.ascontiguousarray(names).view(np.uint32).reshape(len(names), -1)
         keys = np.zeros(len(names), dtype=np.uint64)
-        for place, column in enumerate(letters.T):
+        for position, column in enumerate(letters.T):
             # Strings are padded with 0, which must not change the hash.
             keys += np.where(
-                column > 0, _mix_bits(column.astype(np.uint64) + np.uint64((place + 1) << 32)), np.uint64(0)
+                column > 0, _mix_bits(column.astype(np.uint64) + np.uint64((position + 1) << 32)), np.uint64(0)
             )
         return keys
     if names.dtype.kind != "f":

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +33,9 @@ REMEDY = "Run write_features (`limiirl stream features`) again to rebuild missin
 _HEADER_LOCK = threading.RLock()
 
 
-def file_error(message: str, path: str | PathLike[str], kind: type[InvalidFile] = InvalidFile) -> InvalidFile:
+def file_error(message: str, path: str | PathLike[str], error_type: type[InvalidFile] = InvalidFile) -> InvalidFile:
     """Return an error about a file or folder, with the path as its value."""
-    return kind(message, parameter="folder", value=str(path))
+    return error_type(message, parameter="folder", value=str(path))
 
 
 class NewerFormat(InvalidFile):
@@ -51,31 +51,6 @@ class ShardInfo(NamedTuple):
     longest_at: int  # index of the longest demonstration
     open_ended: tuple[int, int] | None  # min and max length of demonstrations that do not end in a terminal state
     open_ended_at: int  # index of the shortest demonstration that does not end in a terminal state
-
-
-class FeatureShard(Protocol):
-    """Rows of one shard; must be picklable."""
-
-    @property
-    def name(self) -> str:
-        """Name used in messages."""
-
-    @property
-    def info(self) -> ShardInfo:
-        """Number of rows, and lengths of the longest demonstrations."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Identifier of the content."""
-
-    def windows(self, block: int) -> Iterator[Rows]:
-        """Yield the rows in order, at most `block` at a time if that saves memory."""
-
-    def take(self, index: NDArray[np.int64]) -> Rows:
-        """Return the rows at `index`."""
-
-    def names(self) -> NDArray[Any] | None:
-        """Return the names of the rows (n,), or None."""
 
 
 @dataclass(frozen=True)
@@ -98,21 +73,23 @@ class StoredShard:
         return self.source
 
     @classmethod
-    def write(cls, path: Path, rows: Rows, names: NDArray[Any] | None, info: ShardInfo, about: dict[str, Any]) -> None:
-        """Write a shard, the header last; `about` contains source, source_checksum, mdp and by_group."""
+    def write(
+        cls, path: Path, rows: Rows, names: NDArray[Any] | None, info: ShardInfo, provenance: dict[str, Any]
+    ) -> None:
+        """Write a shard, the header last; `provenance` contains source, source_checksum, mdp and by_group."""
         arrays = {"features": rows.features, "base": np.stack([rows.log_q, rows.counts])}
         if names is not None:
             arrays["names"] = names
         sizes = {}
-        for kind, array in arrays.items():
-            with atomic_write(_array_path(path, kind)) as scratch:
+        for name, array in arrays.items():
+            with atomic_write(_array_path(path, name)) as scratch:
                 with scratch.open("wb") as stream:
                     _save(stream, np.ascontiguousarray(array))
-                sizes[kind] = scratch.stat().st_size
+                sizes[name] = scratch.stat().st_size
         header = {
             "format": SHARD_FORMAT,
             "version": SHARD_VERSION,
-            **about,
+            **provenance,
             "info": info._asdict(),
             "fingerprint": _checksum(arrays.values()),
             "n_features": rows.features.shape[1],
@@ -130,10 +107,9 @@ class StoredShard:
             if header["format"] != SHARD_FORMAT:
                 raise file_error(f"{path} has format {header['format']!r}, not {SHARD_FORMAT!r}. {REMEDY}", path)
             if header["version"] > SHARD_VERSION:
-                message = (
-                    f"{path} has format version {header['version']}; the newest supported version is {SHARD_VERSION}."
-                )
-                raise file_error(f"{message} Upgrade limiirl.", path, kind=NewerFormat)
+                version = header["version"]
+                message = f"{path} has format version {version}; this release reads versions up to {SHARD_VERSION}."
+                raise file_error(f"{message} Upgrade limiirl.", path, error_type=NewerFormat)
             shard = cls(
                 str(path),
                 **{
@@ -142,14 +118,14 @@ class StoredShard:
                 by_group=_check_type(header["by_group"], bool),
                 info=_read_info(header["info"]),
                 n_features=_check_type(header["n_features"], int),
-                sizes=tuple((kind, _check_type(header["sizes"][kind], int)) for kind in _list_arrays(header["sizes"])),
+                sizes=tuple((name, _check_type(header["sizes"][name], int)) for name in _list_arrays(header["sizes"])),
             )
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InvalidFile):
                 raise
             raise file_error(f"{path} is corrupted ({error!s:.200}). {REMEDY}", path) from None
-        for kind, size in shard.sizes:
-            target = _array_path(path, kind)
+        for name, size in shard.sizes:
+            target = _array_path(path, name)
             actual = target.stat().st_size if target.is_file() else None
             if actual != size:
                 what = "is missing" if actual is None else f"is corrupted: it has {actual} bytes instead of {size}"
@@ -173,11 +149,11 @@ class StoredShard:
 
     def verify(self) -> None:
         """Read all arrays and compare their checksum with the header."""
-        if _checksum(self._map(kind) for kind, _ in self.sizes) != self.fingerprint:
+        if _checksum(self._map(name) for name, _ in self.sizes) != self.fingerprint:
             raise file_error(f"{self.path}: the checksum of the array files does not match. {REMEDY}", self.path)
 
-    def _map(self, kind: str) -> NDArray[Any]:
-        path = _array_path(Path(self.path), kind)
+    def _map(self, name: str) -> NDArray[Any]:
+        path = _array_path(Path(self.path), name)
         try:
             # Copy-on-write instead of read-only: numba would compile the kernels again for read-only arrays.
             with _HEADER_LOCK:
@@ -185,17 +161,17 @@ class StoredShard:
         except (OSError, ValueError) as error:
             raise file_error(f"{path} cannot be read ({error!s:.200}). {REMEDY}", path) from None
         n = self.info.n
-        shape = {"features": (n, self.n_features), "base": (2, n), "names": (n,)}[kind]
-        if array.shape != shape or (kind != "names" and array.dtype != np.float64):
+        shape = {"features": (n, self.n_features), "base": (2, n), "names": (n,)}[name]
+        if array.shape != shape or (name != "names" and array.dtype != np.float64):
             message = f"{path} has shape {array.shape} and dtype {array.dtype}; the shape must be {shape}. {REMEDY}"
             raise file_error(message, path)
         return array
 
 
-def _check_type(value: Any, kind: type) -> Any:
+def _check_type(value: Any, expected: type) -> Any:
     """Return a value of a header after checking its type; integers must be nonnegative."""
-    if type(value) is not kind or (isinstance(value, int) and value < 0):
-        raise TypeError(f"{value!r:.50} must be a {kind.__name__}")
+    if type(value) is not expected or (isinstance(value, int) and value < 0):
+        raise TypeError(f"{value!r:.50} must be a {expected.__name__}")
     return value
 
 
@@ -203,7 +179,7 @@ def _list_arrays(sizes: Any) -> Iterable[str]:
     names = set(_check_type(sizes, dict))
     if names not in ({"features", "base"}, {"features", "base", "names"}):
         raise ValueError(f"unknown arrays {', '.join(sorted(names))}")
-    return [kind for kind in ("features", "base", "names") if kind in names]
+    return [name for name in ("features", "base", "names") if name in names]
 
 
 def _read_info(header: Any) -> ShardInfo:
@@ -217,8 +193,8 @@ def _read_info(header: Any) -> ShardInfo:
     return ShardInfo(**numbers, open_ended=open_ended)
 
 
-def _array_path(header: Path, kind: str) -> Path:
-    return header.with_suffix(f".{kind}.npy")
+def _array_path(header: Path, name: str) -> Path:
+    return header.with_suffix(f".{name}.npy")
 
 
 def _save(stream: BinaryIO, array: NDArray[Any]) -> None:
@@ -274,13 +250,15 @@ class GeneratedShard:
         """Return None: generated rows have no names."""
 
     def _generate(self) -> Rows:
-        made = self.function(self.index)
-        if not isinstance(made, tuple | list) or len(made) != len(Rows._fields):
-            raise self._error(f"function must return Rows(features, log_q, counts); got a {type(made).__name__}", made)
+        result = self.function(self.index)
+        if not isinstance(result, tuple | list) or len(result) != len(Rows._fields):
+            raise self._error(
+                f"function must return Rows(features, log_q, counts); got a {type(result).__name__}", result
+            )
         try:
-            rows = Rows(*(np.ascontiguousarray(array, dtype=np.float64).reshape(np.shape(array)) for array in made))
+            rows = Rows(*(np.ascontiguousarray(array, dtype=np.float64).reshape(np.shape(array)) for array in result))
         except (TypeError, ValueError) as error:
-            raise self._error(f"function must return numeric arrays ({error!s:.200})", made) from None
+            raise self._error(f"function must return numeric arrays ({error!s:.200})", result) from None
         n = self.info.n
         for name, array, shape in zip(Rows._fields, rows, ((n, self.n_features), (n,), (n,)), strict=True):
             if array.shape != shape:
@@ -295,6 +273,9 @@ class GeneratedShard:
     def _error(self, message: str, value: object, *row: int) -> InvalidParameter:
         index = (self.index, *row) if row else self.index
         return InvalidParameter(f"{self.name}: {message}.", parameter="function", value=value, index=index)
+
+
+FeatureShard = StoredShard | GeneratedShard  # must be picklable
 
 
 def check_function(function: Any, version: Any) -> None:
@@ -322,14 +303,13 @@ def check_path(value: Any, name: str) -> Path:
 
 def make_folder(folder: Any) -> Path:
     """Create a folder if it does not exist, and return its absolute path."""
-    place = check_path(folder, "folder").absolute()
+    path = check_path(folder, "folder").absolute()
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise file_error(
-            f"{place} cannot be created: it or its parent is a file. Choose another folder.", place
-        ) from None
-    return place
+        message = f"{path} cannot be created: it or its parent is a file. Choose another folder."
+        raise file_error(message, path) from None
+    return path
 
 
 def is_scratch(path: Path) -> bool:
@@ -365,24 +345,24 @@ class FeatureStore:
     @classmethod
     def open(cls, folder: str | PathLike[str]) -> FeatureStore:
         """Open a complete store of `write_features`; raise an error for missing or truncated files."""
-        place = check_path(folder, "folder").absolute()  # workers may have another working directory
-        header = read_header(place)
+        root = check_path(folder, "folder").absolute()  # workers may have another working directory
+        header = read_header(root)
         names = header["shards"]
         if names is None:
-            raise file_error(f"{place} is incomplete: write_features was stopped. Run it again to resume.", place)
+            raise file_error(f"{root} is incomplete: write_features was stopped. Run it again to resume.", root)
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             raise file_error(
-                f"{place / HEADER} is corrupted: invalid list of shards {names!r:.50}. {REMEDY}", place / HEADER
+                f"{root / HEADER} is corrupted: invalid list of shards {names!r:.50}. {REMEDY}", root / HEADER
             )
-        shards = tuple(StoredShard.open(place / name) for name in names)
+        shards = tuple(StoredShard.open(root / name) for name in names)
         for shard in shards:
             path, d = shard.path, shard.n_features
             if (shard.mdp, shard.by_group) != (header["mdp"], header["by_group"]):
-                message = f"{path} does not belong to the store {place}. Write the features to another folder."
+                message = f"{path} does not belong to the store {root}. Write the features to another folder."
                 raise file_error(message, path)
             if d != header["n_features"]:
                 raise file_error(f"{path} has {d} features; the store has {header['n_features']}. {REMEDY}", path)
-        return cls(shards, header["n_features"], header["mdp"], header["by_group"], place)
+        return cls(shards, header["n_features"], header["mdp"], header["by_group"], root)
 
     @classmethod
     def from_function(
@@ -397,6 +377,8 @@ class FeatureStore:
             deterministic, and picklable if an executor is used.
         sizes : sequence of int
             Number of rows of each shard; at least 1.
+        n_features : int
+            Number of columns of `Rows.features`, equal to `n_features` of the MDP.
         longest : int
             Number of states of the longest demonstration.
         version : str
@@ -443,8 +425,8 @@ class FeatureStore:
     @cached_property
     def fingerprint(self) -> str:
         """Checksum of the MDP and of the shards in their order."""
-        about = [self.mdp_fingerprint, self.by_group, self.n_features, [shard.fingerprint for shard in self.shards]]
-        return hashlib.sha256(json.dumps(about).encode()).hexdigest()
+        content = [self.mdp_fingerprint, self.by_group, self.n_features, [shard.fingerprint for shard in self.shards]]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     def mdp(self) -> MDP:
         """Return the MDP that the store was written with."""
@@ -497,22 +479,23 @@ def as_store(store: Any) -> FeatureStore:
     raise InvalidParameter.of("store", store, "must be a FeatureStore or its folder")
 
 
-def read_header(place: Path) -> dict[str, Any]:
+def read_header(folder: Path) -> dict[str, Any]:
     """Return the header of a store."""
-    path = place / HEADER
+    path = folder / HEADER
     if not path.is_file():
-        what = f"it has no {HEADER}" if place.is_dir() else "there is no such folder"
-        message = f"{place} is not a feature store: {what}. Pass a folder written with write_features."
-        raise file_error(message, place, kind=MissingFile)
+        what = f"it has no {HEADER}" if folder.is_dir() else "there is no such folder"
+        message = f"{folder} is not a feature store: {what}. Pass a folder written with write_features."
+        raise file_error(message, folder, error_type=MissingFile)
     try:
         header = json.loads(path.read_bytes())
         if header["format"] != FORMAT or header["version"] != VERSION:
             written = f"{header['format']!r}, version {header['version']}"
             message = f"{path} has format {written}; this release reads {FORMAT!r}, version {VERSION}."
-            raise file_error(f"{message} Write the features to another folder.", path)
+            remedy = "Upgrade limiirl if the file has a newer version; otherwise write the features to another folder."
+            raise file_error(f"{message} {remedy}", path)
         header["shards"]  # its type is checked in FeatureStore.open, since write_features overwrites it
-        for name, kind in (("mdp", str), ("by_group", bool), ("n_features", int)):
-            if type(header[name]) is not kind:
+        for name, expected in (("mdp", str), ("by_group", bool), ("n_features", int)):
+            if type(header[name]) is not expected:
                 raise TypeError(f"{name} is {header[name]!r:.50}")
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, InvalidFile):
@@ -521,7 +504,7 @@ def read_header(place: Path) -> dict[str, Any]:
     return dict(header)
 
 
-def write_header(place: Path, mdp: MDP, *, by_group: bool, shards: list[str] | None) -> None:
+def write_header(folder: Path, mdp: MDP, *, by_group: bool, shards: list[str] | None) -> None:
     """Write the header of a store; `shards` is None until all shards are complete."""
     header = {
         "format": FORMAT,
@@ -532,4 +515,4 @@ def write_header(place: Path, mdp: MDP, *, by_group: bool, shards: list[str] | N
         "feature_names": list(mdp.feature_names),
         "shards": shards,
     }
-    _write_json(place / HEADER, header)
+    _write_json(folder / HEADER, header)

@@ -41,37 +41,37 @@ from limiirl.streams.store import (
 
 SHARD = "shard-{:05d}.json"
 _SHARDS = "shard-*.json"
-# Seconds since the last write after which the writer of a temporary file must have been killed.
+# Age in seconds from which a temporary file is considered abandoned by a killed writer.
 _ABANDONED = 3600.0
 
 
-def claim(place: Path, mdp: MDP, by_group: bool) -> None:
+def claim(folder: Path, mdp: MDP, by_group: bool) -> None:
     """Create a store, or check that an existing one can be resumed; replace the header of a store without shards."""
-    make_folder(place)
-    others = sorted(path.name for path in place.iterdir() if not is_scratch(path))
+    make_folder(folder)
+    others = sorted(path.name for path in folder.iterdir() if not is_scratch(path))
     # Checked after the listing, because another writer may create the header in between.
-    exists = (place / HEADER).exists()
+    exists = (folder / HEADER).exists()
     if others and not exists:
-        message = f"{place} is not empty and not a feature store: it contains {others[0]}. Choose another folder."
-        raise file_error(message, place)
-    if not exists or not _can_resume(place, mdp, by_group):
-        write_header(place, mdp, by_group=by_group, shards=None)
-    if not _is_saved(mdp, place / MDP_FILE):
-        mdp.save(place / MDP_FILE)
+        message = f"{folder} is not empty and not a feature store: it contains {others[0]}. Choose another folder."
+        raise file_error(message, folder)
+    if not exists or not _can_resume(folder, mdp, by_group):
+        write_header(folder, mdp, by_group=by_group, shards=None)
+    if not _is_saved(mdp, folder / MDP_FILE):
+        mdp.save(folder / MDP_FILE)
 
 
-def _can_resume(place: Path, mdp: MDP, by_group: bool) -> bool:
+def _can_resume(folder: Path, mdp: MDP, by_group: bool) -> bool:
     """Return True if a store has this MDP and `by_group`; raise an error if it does not, and has shards."""
-    header = read_header(place)
+    header = read_header(folder)
     if (header["mdp"], header["by_group"]) == (mdp.fingerprint(), by_group):
         return True
-    if not any(place.glob(_SHARDS)):
+    if not any(folder.glob(_SHARDS)):
         return False
     if header["mdp"] != mdp.fingerprint():
         what = f"features of an MDP with fingerprint {header['mdp']}; mdp has {mdp.fingerprint()}"
     else:
         what = f"one row per {'group' if header['by_group'] else 'demonstration'}; by_group is {by_group}"
-    raise file_error(f"{place} has {what}. Choose another folder.", place)
+    raise file_error(f"{folder} has {what}. Choose another folder.", folder)
 
 
 def _is_saved(mdp: MDP, path: Path) -> bool:
@@ -81,16 +81,16 @@ def _is_saved(mdp: MDP, path: Path) -> bool:
         return False
 
 
-def check_finished(place: Path, names: list[str]) -> None:
+def check_finished(folder: Path, names: list[str]) -> None:
     """Check that a store has no shards beyond those of its source, and remove temporary files of killed writers."""
-    for path in filter(is_scratch, list(place.iterdir())):
+    for path in filter(is_scratch, list(folder.iterdir())):
         with suppress(FileNotFoundError):  # its writer has just renamed it
             if time.time() - path.stat().st_mtime > _ABANDONED:
                 path.unlink()
-    others = sorted({path.name for path in place.glob(_SHARDS)} - set(names))
+    others = sorted({path.name for path in folder.glob(_SHARDS)} - set(names))
     if others:
-        message = f"{place} contains {others[0]}, but the source has only {len(names)} shards."
-        raise file_error(f"{message} Write to another folder, or remove this one.", place / others[0])
+        message = f"{folder} contains {others[0]}, but the source has only {len(names)} shards."
+        raise file_error(f"{message} Write to another folder, or remove this one.", folder / others[0])
 
 
 class WriteTask(NamedTuple):
@@ -152,7 +152,7 @@ def write_features(
     check_progress(progress)
     if irl is not None:
         check_model(irl)
-    place = check_path(folder, "folder").absolute()  # workers may have another working directory
+    root = check_path(folder, "folder").absolute()  # workers may have another working directory
     names: list[str] = []
     shards = list_shards(source)
     total = len(shards) if isinstance(shards, list) else None
@@ -161,27 +161,28 @@ def write_features(
     def tasks() -> Iterator[WriteTask]:
         for index, shard in enumerate(shards):
             if index == 0:  # not earlier, so that no empty store is created for a missing source
-                claim(place, mdp, by_group)
+                claim(root, mdp, by_group)
             if progress is not None:
                 progress(index, total, shard.name)
             names.append(SHARD.format(index))
-            yield WriteTask(str(place / names[-1]), shard, str(place / MDP_FILE), mdp.fingerprint(), by_group)
+            yield WriteTask(str(root / names[-1]), shard, str(root / MDP_FILE), mdp.fingerprint(), by_group)
 
     for name, info in map_tasks(write_shard, tasks(), executor):
         if irl is not None:
             check_info(irl, info, name, mdp)
     if not names:
-        raise InvalidDemos("source has no shards.", parameter="source")
-    check_finished(place, names)
+        message = f"source must contain at least one shard, but it is empty; nothing was written to {root}."
+        raise InvalidDemos(f"{message} Pass at least one Demonstrations object or file.", parameter="source")
+    check_finished(root, names)
     if progress is not None:
         progress(len(names), len(names), "")
-    written = [StoredShard.open(place / name) for name in names]
+    written = [StoredShard.open(root / name) for name in names]
     if by_group:
         check_names(written, "group")
     elif from_files:
         check_names(written, "demo", MAX_NAMES)
-    write_header(place, mdp, by_group=by_group, shards=names)
-    return FeatureStore.open(place)
+    write_header(root, mdp, by_group=by_group, shards=names)
+    return FeatureStore.open(root)
 
 
 def write_shard(task: WriteTask) -> tuple[str, ShardInfo]:
@@ -199,8 +200,8 @@ def write_shard(task: WriteTask) -> tuple[str, ShardInfo]:
     except LimiirlError as error:
         message = f"{source}: {error}"
         raise type(error)(message, parameter=error.parameter, value=error.value, index=error.index) from None
-    about = {"source": source, "source_checksum": checksum, "mdp": task.mdp, "by_group": task.by_group}
-    StoredShard.write(path, rows, names, info, about)
+    provenance = {"source": source, "source_checksum": checksum, "mdp": task.mdp, "by_group": task.by_group}
+    StoredShard.write(path, rows, names, info, provenance)
     return source, info
 
 
@@ -210,7 +211,7 @@ def _load_mdp(path: str, fingerprint: str) -> MDP:
     mdp = MDP.load(path)
     if mdp.fingerprint() != fingerprint:
         raise file_error(
-            f"{path} has MDP fingerprint {mdp.fingerprint()}, but the store was written with MDP {fingerprint}.", path
+            f"{path} has MDP fingerprint {mdp.fingerprint()}, but the store has MDP {fingerprint}. {REMEDY}", path
         )
     return mdp
 
@@ -223,7 +224,10 @@ def _sum_features(mdp: MDP, demos: Demonstrations, by_group: bool) -> tuple[Rows
     if len(demos) == 0:
         raise InvalidDemos("a shard must have at least one demonstration. Remove empty shards.", parameter="source")
     if by_group and demos.groups is None:
-        raise InvalidDemos("by_group=True requires demonstrations with groups.", parameter="by_group")
+        raise InvalidDemos(
+            "by_group=True requires demonstrations with groups. Set their groups, or omit by_group.",
+            parameter="by_group",
+        )
     units = Groups.from_labels(demos.groups if by_group else None, len(demos))
     # This raises an error for an unrecorded action with features, whose sums would depend on theta.
     features = demos.features(mdp)
