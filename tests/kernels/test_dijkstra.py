@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import dijkstra
 
-from limiirl.kernels.dijkstra import NOWHERE, Workspace, clear, pop, push, search, trace_path, workspace
+from limiirl.kernels.dijkstra import NOWHERE, Workspace, clear, make_workspace, pop, push, search, trace_path
 from tests.helpers import examples
 
 Graph = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]
@@ -40,7 +40,7 @@ def is_clean(work: Workspace) -> bool:
 def test_costs_equal_scipy_and_a_workspace_can_be_reused(seed: int):
     made = ptr, tail, head, cost = graph(seed)
     n = ptr.size - 1
-    work, wanted = workspace(n, head.size), all_costs(made)
+    work, wanted = make_workspace(n, head.size), all_costs(made)
     for source in range(n):
         reached, touched = search(ptr, head, cost, source, NOWHERE, np.inf, work)
         np.testing.assert_allclose(work.dist, wanted[source], rtol=1e-12)
@@ -61,7 +61,7 @@ def test_costs_equal_scipy_and_a_workspace_can_be_reused(seed: int):
 def test_a_limit_restricts_the_search_to_states_within_it(limit: float):
     made = ptr, _, head, cost = graph(7)
     wanted = all_costs(made)
-    work = workspace(ptr.size - 1, head.size)
+    work = make_workspace(ptr.size - 1, head.size)
     for source in range(ptr.size - 1):
         reached, touched = search(ptr, head, cost, source, NOWHERE, limit, work)
         within = np.flatnonzero(wanted[source] <= limit)
@@ -76,7 +76,7 @@ def test_a_limit_restricts_the_search_to_states_within_it(limit: float):
 def test_a_goal_stops_the_search_and_its_cost_is_right():
     made = ptr, _, head, cost = graph(11)
     wanted = all_costs(made)
-    work = workspace(ptr.size - 1, head.size)
+    work = make_workspace(ptr.size - 1, head.size)
     stopped = 0
     for source in range(ptr.size - 1):
         for goal in (source, 5, 17):
@@ -94,7 +94,7 @@ def test_a_goal_stops_the_search_and_its_cost_is_right():
 def test_edges_of_no_cost_loops_and_parallel_edges():
     ptr, head = np.array([0, 3, 4, 4]), np.array([0, 1, 1, 2], dtype=np.int32)
     tail = np.array([0, 0, 0, 1], dtype=np.int32)
-    work = workspace(3, 4)
+    work = make_workspace(3, 4)
     search(ptr, head, np.array([1.0, 5.0, 0.0, 0.0]), 0, NOWHERE, np.inf, work)
     np.testing.assert_array_equal(work.dist, [0.0, 0.0, 0.0])
     np.testing.assert_array_equal(trace_path(tail, work, 2), [2, 3])

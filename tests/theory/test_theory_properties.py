@@ -198,17 +198,19 @@ def cloud_radius(points):
 @settings(max_examples=examples(60))
 @given(problems(most_paths=60))
 def test_quantities_among_demonstrations_alone(problem):
-    data = draw_data(problem)
-    assume(data is not None)
-    chosen, demos, labels, clusters = data
-    listed = problem.listed
+    listed, labels, clusters = problem.listed, np.repeat([0, 1], 4), np.array([0, 0, 0, 1, 1, 1, 1, 0])
+    order = problem.rng.permutation(len(listed.q))
+    assume(order.size > 1)
+    # The first trajectory of each expert is not among those of the other, so each has one of its own.
+    drawn = [[order[k], *problem.rng.choice(order[order != order[1 - k]], 3)] for k in range(2)]
+    chosen = np.concatenate(drawn)
+    demos = listed.demos(problem.paths.mdp, chosen.tolist())
     result = quantities(clouds_of_demos(problem.paths.mdp, demos, labels, clusters), 0.0)
     own = [set(chosen[labels == k].tolist()) for k in range(2)]
     every, mean = own[0] | own[1], listed.F[chosen].mean(axis=0)
     F, least = listed.F - mean, []
     for k in range(2):
         core = sorted(own[k] - own[1 - k])
-        assume(core)
         least.append(margin(F[core], F[core], F[sorted(every - own[k])]))
         np.testing.assert_allclose(result.log_Q[k], np.log(listed.q[sorted(own[k])].sum()), rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(result.margin_between, min(least), rtol=1e-9, atol=1e-9)
