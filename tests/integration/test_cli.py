@@ -1,8 +1,10 @@
 """Commands on files: their output, files and errors."""
 
 import contextlib
+import csv
 import io
 import json
+import re
 import subprocess
 import sys
 import warnings
@@ -16,7 +18,6 @@ import typer
 
 from limiirl import Demonstrations, IntentMixture, MaxEnt
 from limiirl.cli import app, main
-from limiirl.worlds import ElementWorld
 from tests.helpers import read_error
 from tests.oracles.mixture import crossings, walks
 
@@ -142,12 +143,20 @@ def test_demo(folder):
     assert facts["anid"] < 0.2
     assert facts["report"] == "report/index.html"
     page = (folder / "report" / "index.html").read_text()
+    headings = re.findall(r'<h2 id="([^"]+)"', page)
+    assert headings[1:4] == ["the-intents", "comparison-with-the-truth", "comparison-of-initialisations"]
+    with (folder / "report" / "figures" / "intents.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 15
+    for k in range(3):
+        elements = {
+            r["feature"]: float(r["reward"]) for r in rows if r["intent"] == str(k) and "element" in r["feature"]
+        }
+        assert max(elements, key=elements.get) == f"element {k + 1}"
     # The second call finds the finished study and only writes its report.
     printed = limiirl(folder, "demo", "--worlds", "1").stdout
-    assert str(ElementWorld(seed=2)) in printed
-    assert "of 100 demonstrations are assigned to their true intent" in printed
-    assert "Report: report/index.html" in printed
-    assert "One world in detail" in page
+    assert re.findall(r"intent (\d) .* prefers element (\d)", printed) == [("0", "1"), ("1", "2"), ("2", "3")]
+    assert printed.splitlines()[-1] == "Report: report/index.html"
 
 
 REFUSED = [

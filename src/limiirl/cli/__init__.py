@@ -47,13 +47,17 @@ def demo(
     Learns three intents from unlabelled trajectories in a grid world, compares them with the ground truth, and compares
     initialisations in a small study.
     """
-    from limiirl.cli.demo import describe, fit_example, run_study
+    from limiirl.cli.demo import describe, describe_study, fit_example, run_study, to_dict, write_report
 
     example = fit_example(n, seed)
     if not as_json:
         typer.echo(describe(example))
-    page = run_study(worlds, out, context.obj)
-    typer.echo(json.dumps(example.to_dict() | {"report": str(page)}) if as_json else f"\nReport: {page}")
+    store = run_study(worlds, out, context.obj)
+    page = write_report(example, store, out)
+    if as_json:
+        typer.echo(json.dumps(to_dict(example) | {"report": str(page)}))
+    else:
+        typer.echo(f"\n{describe_study(store)}\n\nReport: {page}")
 
 
 add_command(app, demo, "demo --demos 300 --seed 7", show_help=False)

@@ -1,80 +1,81 @@
 """The example of `limiirl demo`: recovery of three known intents, and a small study of initialisations."""
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from limiirl import IntentMixture, MaxEnt
 from limiirl._progress import show_progress
 from limiirl.experiments import METHODS, Store, choose_studies, iterate_trials, run_studies
-from limiirl.metrics import anid
 from limiirl.mixture import align_to_labels
-from limiirl.report.studies import write_run
+from limiirl.report import write
+from limiirl.report.studies import (
+    DemoExample,
+    accuracy_rows,
+    compare_initialisations,
+    demo_report,
+    describe_intents,
+    element_features,
+    gather,
+)
 from limiirl.worlds import ElementWorld
 
-
-@dataclass(frozen=True)
-class FittedExample:
-    """A world, a mixture fitted to it with intents in the order of the true intents, and the true labels (N,)."""
-
-    world: ElementWorld
-    mixture: IntentMixture
-    labels: NDArray[np.int64]
-
-    @property
-    def correct(self) -> int:
-        """Number of demonstrations that are assigned to their true intent."""
-        return int(np.sum(self.mixture.labels_ == self.labels))
-
-    @property
-    def anid(self) -> float:
-        """Adjusted normalised information distance between learned and true intents: 0 is perfect, 1 is chance."""
-        return anid(np.eye(self.world.n_elements)[self.labels], self.mixture.responsibilities_)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        scores = {"n_demos": len(self.labels), "correct": self.correct, "anid": self.anid}
-        return scores | {"summary": self.mixture.summary().to_dict()}
+if TYPE_CHECKING:
+    from limiirl.experiments import Record
 
 
-def fit_example(n: int, seed: int) -> FittedExample:
+def fit_example(n: int, seed: int) -> DemoExample:
     """Draw n demonstrations, hide their labels, and fit a mixture to them."""
     world = ElementWorld(seed=seed)
     demos, labels = world.sample(n, seed=seed)
-    mixture = IntentMixture(world.n_elements, MaxEnt(), random_state=seed).fit(world.mdp, demos.replace(labels=None))
-    # The labels only determine the order in which the learned intents are printed.
-    return FittedExample(world, align_to_labels(mixture, labels, world.n_elements), labels)
+    demos = demos.replace(labels=None)
+    mixture = IntentMixture(world.n_elements, MaxEnt(), random_state=seed).fit(world.mdp, demos)
+    # The labels only determine the order in which the learned intents are shown.
+    mixture = align_to_labels(mixture, labels, world.n_elements)
+    return DemoExample(world, demos, mixture, labels, mixture.summary())
 
 
-def describe(example: FittedExample) -> str:
-    """Describe the world, the mixture and its accuracy."""
-    n = len(example.labels)
-    return "\n".join(
-        [
-            "ElementWorld: paths on a cylinder from the start column S to the goal G, across three elements. An agent",
-            "of intent k pays 1 per step on element k + 1 and 10 on other elements; wind diverts 10 % of the steps.",
-            "",
-            str(example.world),
-            "",
-            f"Mixture fitted to {n} unlabelled demonstrations:",
-            "",
-            str(example.mixture.summary()),
-            "",
-            f"{example.correct} of {n} demonstrations are assigned to their true intent.",
-            f"ANID (adjusted normalised information distance): {example.anid:.3f}; 0 is perfect, 1 is chance.",
-        ]
-    )
+def to_dict(example: DemoExample) -> dict[str, Any]:
+    """Return plain values for JSON."""
+    scores = {"n_demos": len(example.labels), "correct": example.correct, "anid": example.anid}
+    return scores | {"summary": example.summary.to_dict()}
 
 
-def run_study(n_worlds: int, folder: Path, words: list[str]) -> Path:
-    """Compare the paper's initialisations in `n_worlds` worlds, and return the path of the report."""
+def describe(example: DemoExample) -> str:
+    """Describe the intents and the accuracy of their assignment in a few lines."""
+    n, summary = len(example.labels), example.summary
+    described = zip(summary.weights, describe_intents(summary, element_features(example.world)), strict=True)
+    lines = [f"{summary.n_intents} intents behind {n} unlabelled trajectories in a grid world of three elements:", ""]
+    lines += [f"  intent {k}  {100 * weight:3.0f} %  {text}" for k, (weight, text) in enumerate(described)]
+    lines += ["", f"{example.correct} of {n} trajectories are assigned to their true intent, which was not given."]
+    return "\n".join(lines)
+
+
+def run_study(n_worlds: int, folder: Path, words: list[str]) -> Store[Record]:
+    """Compare the paper's initialisations in `n_worlds` worlds."""
     studies = choose_studies(["boxplots"])
     store = Store(folder / "run")
     seeds = sorted({seed for _, seed in iterate_trials(studies, n_worlds)})
     store.note(["limiirl", *words], seeds, [study.name for study in studies])
     with show_progress(f"{len(METHODS)} initialisations in {n_worlds} worlds") as progress:
         run_studies(studies, store, repeats=n_worlds, progress=progress)
-    return write_run(store, folder, "Three intents in ElementWorld: a small study")
+    return store
+
+
+def describe_study(store: Store[Record]) -> str:
+    """List the percentage of correctly assigned test trajectories per initialisation."""
+    lines = []
+    for results in gather(store):
+        n = len(results.seeds)
+        worlds = "1 world" if n == 1 else f"{n} worlds, ± half-width of the 95 % interval"
+        lines += [f"Test trajectories assigned to the correct intent by initialisation ({worlds}):", ""]
+        lines += [f"  {method:<24} {text:>13}" for method, text in accuracy_rows(results)]
+        lines += ["", compare_initialisations(results)]
+    return "\n".join(lines)
+
+
+def write_report(example: DemoExample, store: Store[Record], folder: Path) -> Path:
+    """Write the report, and return the path of its page."""
+    with show_progress("writing the report") as progress:
+        return write(demo_report(example, store), folder, progress)

@@ -111,7 +111,7 @@ def run_report(store: Store[Record], title: str | None = None) -> Report:
     verdicts = [(result, finding) for result in results for finding in judge_claims(result)]
     sections = [terms_section(results)]
     if verdicts:
-        sections.append(Section("Findings", _findings_items(verdicts), lead=_RULE))
+        sections.append(Section("Findings", findings_items(verdicts), lead=_RULE))
     sections += _study_sections(results)
     failures = {record.key: record for result in results for record in result.failures}
     if failures:
@@ -144,7 +144,7 @@ def _failures_table(failures: Iterable[Record]) -> Table:
     return Table("failures", "Failed trials", "Failed trials are excluded from all figures and tables.", columns, rows)
 
 
-def _findings_items(verdicts: Sequence[tuple[Results, Finding]]) -> list[Item]:
+def findings_items(verdicts: Sequence[tuple[Results, Finding]]) -> list[Item]:
     """Return the table of the findings of the paper, and a collapsed table of the claims beyond the paper."""
     ours = [(result, finding) for result, finding in verdicts if result.study.name in GROUPS["beyond"]]
     papers = [pair for pair in verdicts if pair not in ours]
@@ -156,7 +156,7 @@ def _findings_items(verdicts: Sequence[tuple[Results, Finding]]) -> list[Item]:
         items.append(_findings_table("findings", title, "Claim" if mixed else "Finding of the paper", papers))
     if ours:
         table = _findings_table("claims", "Tests of claims beyond the paper", "Claim", ours)
-        counts = _count_verdicts([finding.verdict for _, finding in ours])
+        counts = count_verdicts([finding.verdict for _, finding in ours])
         items.append(Fold(f"{len(ours)} claims beyond the paper: {counts}", [table]))
     return items
 
@@ -170,7 +170,8 @@ def _findings_table(name: str, title: str, heading: str, verdicts: Sequence[tupl
     return Table(name, title, "", columns, rows)
 
 
-def _count_verdicts(verdicts: Sequence[str]) -> str:
+def count_verdicts(verdicts: Sequence[str]) -> str:
+    """Return the numbers of claims with each verdict as text."""
     hold, fail, undecided = (verdicts.count(verdict) for verdict in (HOLDS, FAILS, OPEN))
     return f"{hold} hold, {fail} do not hold and {undecided} are open"
 
@@ -187,7 +188,7 @@ def _lead(results: Sequence[Results], verdicts: Sequence[str]) -> str:
         )
     if verdicts:
         what = "claims" if beyond or not where else "findings of the paper"
-        parts.append(f"Of {len(verdicts)} tested {what}, {_count_verdicts(verdicts)}.")
+        parts.append(f"Of {len(verdicts)} tested {what}, {count_verdicts(verdicts)}.")
     return " ".join(parts)
 
 
@@ -222,7 +223,7 @@ def summarise_run(store: Store[Record], studies: Sequence[Study]) -> str:
             n = N_HEADLINES if result.study.name in GROUPS["beyond"] else len(verdicts)
             lines += [f"  {finding.verdict:<13}  {finding.claim}" for finding in verdicts[:n]]
             if verdicts[n:]:
-                counts = _count_verdicts([finding.verdict for finding in verdicts[n:]])
+                counts = count_verdicts([finding.verdict for finding in verdicts[n:]])
                 lines.append(f"  {len(verdicts) - n} further claims in the report: {counts}.")
             lines.append("")
     return "\n".join(lines)
