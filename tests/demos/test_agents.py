@@ -396,7 +396,7 @@ def agents(actions=VECTORS, **known) -> Agents:
     "known",
     [
         {},
-        {"names": ["ann", "Bob the 2nd, né Ø\x00"], "labels": ["in", "out"]},
+        {"names": ["ann", "Bob the 2nd, né \x00 Ø"], "labels": ["in", "out"]},
         {"names": [7, 3], "labels": [0.5, np.inf]},
         {"labels": [True, False]},
     ],

@@ -350,3 +350,37 @@ def test_from_frame_rejects_a_frame_without_states():
         Demonstrations.from_frame(FRAME.drop(columns="state"))
     with raises(InvalidDemos, parameter="state", index=2):
         Demonstrations.from_frame(FRAME.assign(state=[0, 1, None, 3, 1, 1]))
+
+
+MASKED = np.ma.array([1, 2], mask=[False, True])
+
+
+@pytest.mark.parametrize(
+    ("states", "value", "index"),
+    [
+        (None, None, None),
+        (3, 3, None),
+        ("01", "01", None),
+        ([[1, True]], True, (0, 1)),
+        ([np.array([1, -1], dtype=object)], -1, (0, 1)),
+    ],
+)
+def test_states_that_are_no_lists_of_integers_are_rejected(states, value, index):
+    with raises(InvalidDemos, parameter="states", value=value, index=index):
+        Demonstrations.from_lists(states)
+
+
+def test_masked_entries_are_rejected():
+    with raises(InvalidDemos, parameter="states", index=1):
+        Demonstrations.from_lists([[0, 1], MASKED])
+    with raises(InvalidDemos, parameter="states"):
+        Demonstrations(MASKED, [0, 2])
+    for name in ("groups", "labels"):
+        with raises(InvalidDemos, parameter=name):
+            Demonstrations.from_lists([[0], [1]], **{name: MASKED})
+    assert Demonstrations.from_lists([np.ma.array([0, 1])]).states.tolist() == [0, 1]
+
+
+def test_names_that_numpy_would_shorten_are_rejected():
+    with raises(InvalidDemos, parameter="groups", value="b\0", index=1):
+        Demonstrations.from_lists([[0], [1]], groups=["a", "b\0"])

@@ -93,6 +93,66 @@ def test_writing_replaces_a_file_atomically(tmp_path):
     assert [x.name for x in tmp_path.iterdir()] == ["demos.parquet"]
 
 
+def read_text(tmp_path, text, encoding="utf-8"):
+    path = tmp_path / "steps.csv"
+    path.write_bytes(text.encode(encoding))
+    return Demonstrations.from_file(path)
+
+
+@pytest.mark.parametrize(
+    ("written", "ids"),
+    [
+        (["1", "01"], ["01", "1"]),
+        (["1e2", "100"], ["100", "1e2"]),
+        (["12345678901234567891", "12345678901234567890"], ["12345678901234567890", "12345678901234567891"]),
+        (["2024-01-31", "true"], ["2024-01-31", "true"]),
+        (["1.0", "1"], ["1", "1.0"]),
+        (["12", "-3"], [-3, 12]),
+    ],
+)
+@pytest.mark.parametrize("column", ["demo", "group", "label"])
+def test_identifiers_of_a_csv_file_stay_apart(tmp_path, column, written, ids):
+    names = {"demo": "demo,t,state", "group": "x,t,state,group,demo", "label": "x,t,state,label,demo"}
+    rows = (f"{name},{t},{t}" if column == "demo" else f",{t},{t},{name},{t}" for t, name in enumerate(written))
+    demos = read_text(tmp_path, "\n".join([names[column], *rows]))
+    values = {"demo": demos.ids, "group": demos.groups, "label": demos.labels}[column]
+    assert sorted(values.tolist()) == ids
+    assert len(demos) == 2
+
+
+@pytest.mark.parametrize("empty", ["", "  ", '""', "NA", "nan"])
+@pytest.mark.parametrize("column", ["demo", "group", "label"])
+def test_empty_identifiers_of_a_csv_file_are_rejected(tmp_path, column, empty):
+    row = {"demo": "a", "t": "0", "state": "1", "group": "b", "label": "c"}
+    lines = [",".join(row), ",".join(row.values()), ",".join((row | {"t": "1", column: empty}).values())]
+    with raises(InvalidFile, parameter="path", value=str(tmp_path / "steps.csv")) as caught:
+        read_text(tmp_path, "\n".join(lines))
+    assert "row 1" in str(caught.value)
+
+
+def test_numbers_of_a_csv_file_stay_apart(tmp_path):
+    demos = read_text(tmp_path, "demo,t,state,action\na,0,01,2.0\na,1, 10,-1.0\n")
+    assert (demos.states.tolist(), demos.actions.tolist()) == ([1, 10], [2, -1])
+    for states in ("01,1", "1e2,100", "1,true"):
+        one, other = states.split(",")
+        with raises(InvalidFile, parameter="path", value=str(tmp_path / "steps.csv")):
+            read_text(tmp_path, f"demo,t,state\na,0,{one}\na,1,{other}\n")
+
+
+@pytest.mark.parametrize("text", ["demo,t,state\nMüller,0,1\n", "demo,t,state,größe\na,0,1,2\n"])
+def test_csv_files_in_other_encodings_are_rejected_with_the_line(tmp_path, text):
+    with raises(InvalidFile, parameter="path", value=str(tmp_path / "steps.csv")) as caught:
+        read_text(tmp_path, text, "latin-1")
+    assert f"line {1 if 'größe' in text else 2} " in str(caught.value)
+    assert len(read_text(tmp_path, f"\ufeff{text}")) == 1
+
+
+def test_columns_of_a_csv_file_must_be_unique(tmp_path):
+    with raises(InvalidFile, parameter="path", value=str(tmp_path / "steps.csv")):
+        read_text(tmp_path, "demo,t,state,state\na,0,1,2\n")
+    assert len(read_text(tmp_path, "demo,t,state,x,x\na,0,1,2,3\n")) == 1
+
+
 @pytest.mark.parametrize("share", [0, 0.1, 0.5, 0.9, 0.999])
 def test_truncated_file_is_rejected(tmp_path, share):
     path = tmp_path / "demos.parquet"

@@ -78,9 +78,12 @@ DAY = dt.date(2024, 2, 28)
         [0.5, 2e9, -7.0, 0.25, 1.5],
         [DAY + dt.timedelta(days=n) for n in (1, 2, 0, 0, 1)],
         [dt.datetime(2024, 1, 1, n, tzinfo=dt.UTC) for n in (1, 2, 0, 0, 1)],
-        ["b", "c", "a", "a", "b"],
+        [dt.timedelta(hours=n) for n in (9, 30, 1, 2, 10)],
+        ["9", "10", "-1", "8.5", "9.5"],
+        ["2024-02-28", "2024-02-29 00:01", "2024-02-27", "0999-12-31", "2024-02-28T23:59:59.5"],
+        [f"2024-02-28T{time}" for time in ("00:30Z", "02:00+01:00", "03:00+03:00", "01:00+01:00", "00:30Z")],
     ],
-    ids=["numbers", "dates", "times", "strings"],
+    ids=["numbers", "dates", "times", "durations", "text numbers", "text dates", "text with zones"],
 )
 @pytest.mark.parametrize("maker", MAKERS)
 def test_t_is_only_a_sort_key(maker, times):

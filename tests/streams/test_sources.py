@@ -236,7 +236,7 @@ def test_a_demonstration_in_two_csv_files_is_rejected_for_mixed_number_types(tmp
     anywhere = crossings().replace(p0=np.full(16, 1 / 16))
     (tmp_path / "1.csv").write_text("demo,t,state\n7,0,0\n8,0,0\n8,1,4\n")
     (tmp_path / "2.csv").write_text("demo,t,state\n8.0,2,8\n8.5,0,0\n")
-    with raises(InvalidDemos, parameter="source", value=8.0):
+    with raises(InvalidDemos, parameter="source", value="demo"):
         write_features(anywhere, [tmp_path / "1.csv", tmp_path / "2.csv"], tmp_path / "out")
 
 

@@ -247,7 +247,7 @@ def _read_labelled(path: Path, column: str) -> "Demonstrations":
             parameter="labels",
             value=column,
         )
-    table = read_table(path)
+    table = read_table(path, column)
     if table is None:  # written by Demonstrations.to_parquet, not a table of steps
         columns = {name: v for name, v in (("label", demos.labels), ("group", demos.groups)) if v is not None}
         if column in columns:

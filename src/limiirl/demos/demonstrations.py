@@ -115,6 +115,13 @@ def same_arrays(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
     return one.dtype.kind == other.dtype.kind and np.array_equal(one, other)
 
 
+def as_list(values: Iterable[Any], name: str) -> list[Any]:
+    """Return the items of an iterable of sequences, one per demonstration."""
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes):
+        raise InvalidDemos.of(name, values, "must be a list of lists, one per demonstration")
+    return list(values)
+
+
 def flatten(sequences: Sequence[object], name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return the concatenation of sequences and their lengths; the dtype is inferred, so that 2.5 is not truncated."""
     try:
@@ -124,13 +131,16 @@ def flatten(sequences: Sequence[object], name: str) -> tuple[NDArray[Any], NDArr
         raise InvalidDemos.of(name, sequences[i], "must be a sequence", index=i) from None
     if len(sequences) == 0:
         return np.empty(0, dtype=np.int64), lengths
+    masked = next((i for i, x in enumerate(sequences) if np.ma.is_masked(x)), None)
+    if masked is not None:
+        raise InvalidDemos.of(name, sequences[masked], "must not have masked entries", index=masked)
     try:
         if all(isinstance(x, np.ndarray) for x in sequences):
             return np.concatenate(sequences), lengths  # type: ignore[arg-type]
         values: list[object] = list(chain.from_iterable(sequences))  # type: ignore[arg-type]
         array = np.array(values)
-        if array.dtype.kind not in "iuf":
-            # NumPy converts all numbers to strings if one value is a string; keep the objects for the error message.
+        if array.dtype.kind not in "iuf" or any(isinstance(x, bool) for x in values):
+            # NumPy converts booleans to numbers, and numbers to strings if one value is a string; keep the objects.
             array = np.array(values, dtype=object)
         return array, lengths
     except ValueError as error:
@@ -289,9 +299,9 @@ class Demonstrations:
         Traceback (most recent call last):
         limiirl.errors.InvalidDemos: actions[1] must have 1 entries, one fewer than the states; got 2. Drop the ...
         """
-        flat, lengths = flatten(list(states), "states")
+        flat, lengths = flatten(as_list(states, "states"), "states")
         offsets = as_offsets(np.concatenate([[0], np.cumsum(lengths)]), int(lengths.sum()))
-        aligned = None if actions is None else align_actions(list(actions), offsets)
+        aligned = None if actions is None else align_actions(as_list(actions, "actions"), offsets)
         return cls(flat, offsets, aligned, groups, labels)  # type: ignore[arg-type]
 
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -68,10 +68,12 @@ def read_parquet(path: str | os.PathLike[str]) -> dict[str, Any]:
     return _unpack(path, table, with_ids=about.get(b"limiirl.ids") == b"1")
 
 
-def read_table(path: str | os.PathLike[str]) -> Any:
-    """Return the table of a parquet or CSV file, or None for a file written by `write_parquet`."""
+def read_table(path: str | os.PathLike[str], label: str = "label") -> Any:
+    """Return the table of a parquet or CSV file, or None for a file written by `write_parquet`; see `read_csv`.
+
+    `label` is the column of the labels, which are identifiers.
+    """
     import pyarrow as pa
-    import pyarrow.csv
     import pyarrow.parquet as pq
 
     path = Path(path)
@@ -79,15 +81,89 @@ def read_table(path: str | os.PathLike[str]) -> Any:
         raise InvalidFile.at(path, "must be a .parquet or .csv file with the columns demo, t, state[, action].")
     try:
         if path.suffix == ".csv":
-            table = pyarrow.csv.read_csv(path)
-            if table.num_columns == 1:
-                raise InvalidFile.at(path, f"has one column, {table.column_names[0]!r}. Separate columns by commas.")
-            return table
+            return read_csv(path, identifiers=("demo", "group", label))
         with path.open("rb") as handle, pq.ParquetFile(handle) as file:
             about = file.schema_arrow.metadata or {}
             return None if b"limiirl.format" in about else file.read()
     except (pa.ArrowException, OSError) as error:
         raise _read_error(path, error) from None
+
+
+def read_csv(
+    path: Path,
+    identifiers: Sequence[str] = ("demo", "group", "label"),
+    indices: Sequence[str] = ("state", "action"),
+) -> Any:
+    """Return a CSV file in UTF-8 as a pyarrow Table in which different texts stay different.
+
+    A column of identifiers is read as integers if they are written as Python writes them, otherwise as text: 01 and 1,
+    or 1e2 and 100, are different names. A column of states or actions (`indices`) is read as numbers if no two texts
+    denote the same number, otherwise as text. Other columns have the types that pyarrow infers. Empty cells, NA, NaN
+    and null are missing.
+    """
+    import pyarrow as pa
+    from pyarrow import csv
+
+    options = csv.ConvertOptions(
+        column_types=dict.fromkeys((*identifiers, *indices), pa.large_string()), strings_can_be_null=True
+    )
+    try:
+        table = csv.read_csv(path, convert_options=options)
+        names: list[str] = table.column_names
+    except (UnicodeDecodeError, pa.ArrowInvalid) as error:
+        _check_utf8(path)
+        if isinstance(error, UnicodeDecodeError):
+            raise InvalidFile.at(path, f"has a column name that is not UTF-8 text ({error}).") from None
+        raise
+    if len(names) == 1:
+        raise InvalidFile.at(path, f"has one column, {names[0]!r}. Separate columns by commas.")
+    for i, name in enumerate(names):
+        if name in identifiers:
+            table = table.set_column(i, name, _parse_identifiers(table.column(i)))
+        elif name in indices:
+            table = table.set_column(i, name, _parse_indices(table.column(i)))
+    return table
+
+
+def _parse_identifiers(column: Any) -> Any:
+    """Return text as integers if this changes no entry."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        numbers = column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return column
+    same = pc.all(pc.equal(numbers.cast(pa.large_string()), column)).as_py()
+    return column if same is False else numbers
+
+
+def _parse_indices(column: Any) -> Any:
+    """Return text as numbers if different texts are different numbers."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    trimmed = pc.utf8_trim_whitespace(column)
+    distinct = trimmed.unique().drop_null()
+    for kind in (pa.int64(), pa.float64()):
+        try:
+            if len(distinct.cast(kind).unique()) == len(distinct):
+                return trimmed.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    return column
+
+
+def _check_utf8(path: Path) -> None:
+    """Raise if a file is not UTF-8 text, with the first line that is not."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                byte = line[error.start]
+                reason = f"is not UTF-8 text: line {number} has the byte 0x{byte:02x}"
+                raise InvalidFile.at(path, f"{reason}. Save it as UTF-8, e.g. with iconv -f latin1 -t utf-8.") from None
 
 
 def _read_error(path: Path, error: Exception) -> Exception:

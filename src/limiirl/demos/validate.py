@@ -73,6 +73,8 @@ def as_indices(
 
     Integral floats are accepted, since data frames convert integer columns with missing entries to float.
     """
+    if np.ma.is_masked(values):
+        raise InvalidDemos.of(f"{name}s", values, "must not have masked entries", remedy="Drop or fill them.")
     array = np.asarray(values)
     if array.ndim != 1:
         raise InvalidDemos.of(f"{name}s", array.shape, "must be one-dimensional")
@@ -84,15 +86,17 @@ def as_indices(
         # NaN fails every comparison and is therefore reported as invalid.
         wrong = ~((array >= lowest) & (array <= _LARGEST) & (array == np.floor(array)))
     else:
-        integral = (isinstance(x, int | np.integer) and x <= _LARGEST for x in array.tolist())
-        wrong = ~np.fromiter(integral, dtype=np.bool_, count=array.size)
-        wrong[0] |= not wrong.any()  # only booleans, which are instances of int
+        wrong = ~np.fromiter((_is_index(x, lowest) for x in array.tolist()), dtype=np.bool_, count=array.size)
     if np.any(wrong):
         i = int(np.argmax(wrong))
         value, index = array.tolist()[i], locate(offsets, i)
         message = f"{name_step(ids, index)}: {name} {value!r} {_describe_fault(value, lowest)}. {_REMEDY[name]}"
         raise InvalidDemos(message, parameter=f"{name}s", value=value, index=index)
     return array.astype(np.int64, copy=False)
+
+
+def _is_index(value: object, lowest: int) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and lowest <= int(value) <= _LARGEST
 
 
 def _describe_fault(value: object, lowest: int) -> str:
@@ -125,6 +129,8 @@ def as_attribute(values: object, name: str, n: int) -> NDArray[Any] | None:
     """Return one value per demonstration (groups, labels or ids): integers, floats, booleans or strings."""
     if values is None:
         return None
+    if np.ma.is_masked(values):
+        raise InvalidDemos.of(name, values, "must not have masked entries", remedy="Drop or fill them.")
     array = np.asarray(values)
     if array.dtype.kind == "U" and not isinstance(values, np.ndarray):
         # NumPy has converted the list to strings, including missing values.
@@ -156,6 +162,9 @@ def _from_objects(array: NDArray[Any], name: str, remedy: str) -> NDArray[Any]:
     types = set(map(type, values))
     for kind in (str, bool, int | float | np.number):
         if all(issubclass(x, kind) and (kind is bool or x is not bool) for x in types):
+            nul = next((i for i, x in enumerate(values) if kind is str and x.endswith("\0")), None)
+            if nul is not None:  # numpy would remove it
+                raise InvalidDemos.of(name, values[nul], "must not end in a NUL character", index=nul)
             return np.array(values)
     common = type(values[0])
     other = next((i for i, x in enumerate(values) if type(x) is not common), 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from limiirl._typing import BoolArray, FloatArray, Int32Array, IntArray
 from limiirl._validation import check_positive
 from limiirl.errors import InvalidDemos
+from limiirl.mdp.columns import as_sortable, as_times, nulls, to_array
 from limiirl.mdp.features import as_features
 from limiirl.mdp.indexing import number_within, row_pointers
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from limiirl.mdp.mdp import MDP
 
 
-_NULL_TYPES = frozenset({"NoneType", "NAType", "NaTType"})
+_COLUMNS = ("demo", "t", "state", "action", "group", "label")
 
 
 class Trajectories(NamedTuple):
@@ -41,9 +43,10 @@ class Trajectories(NamedTuple):
 def read_frame(df: Any) -> Trajectories:
     """Read a table with the columns demo, t and state, and optionally action, group and label.
 
-    Rows are sorted by demo and t, which may be an integer, a number of seconds or a date, with gaps. States and
-    actions are nonnegative integers. The last action of a demonstration may be missing or -1, and is stored as -1.
-    `group` (a driver, an animal) and `label` must be constant within a demonstration. Other columns are ignored.
+    Rows are sorted by demo and t, which may be a number, a duration, a date or a time of day, with gaps. Text in t is
+    parsed, and refused if it is none of these. States and actions are nonnegative integers. The last action of a
+    demonstration may be missing or -1, and is stored as -1. `group` (a driver, an animal) and `label` must be constant
+    within a demonstration. Other columns are ignored.
 
     Parameters
     ----------
@@ -61,9 +64,9 @@ def read_frame(df: Any) -> Trajectories:
     (array([4, 5, 7], dtype=int32), array([ 2, -1, -1], dtype=int32), array([0, 2, 3]), array(['a', 'b'], dtype='<U1'))
     """
     columns = _columns(df)
-    demo = _as_sortable(columns["demo"], "demo")
-    time = _as_sortable(columns["t"], "t")
+    demo = as_sortable(columns["demo"], "demo")
     ids, member = _unique(demo, "demo")
+    time = as_times(columns["t"], member)
     rank = _unique(time, "t")[1]  # ranks sort dates, strings and numbers alike
     order = np.lexsort((rank, member))
     member, rank = member[order], rank[order]
@@ -116,46 +119,18 @@ def _columns(df: Any) -> dict[str, NDArray[Any]]:
                 f"df must have the columns demo, t and state; {required!r} is not in {', '.join(map(str, names))}."
             )
             raise InvalidDemos(message, parameter="df", value=required)
-    wanted = [name for name in ("demo", "t", "state", "action", "group", "label") if name in names]
-    columns = {name: _to_numpy(df[name]) for name in wanted}
+    repeated = [name for name, count in Counter(names).items() if count > 1 and name in _COLUMNS]
+    if repeated:
+        message = f"df must have each column once; it has {repeated[0]!r} {names.count(repeated[0])} times. Rename one."
+        raise InvalidDemos(message, parameter="df", value=repeated[0])
+    wanted = [name for name in _COLUMNS if name in names]
+    columns = {name: to_array(df[name], name) for name in wanted}
     shapes = {name: column.shape for name, column in columns.items()}
     if len(set(shapes.values())) > 1 or columns["state"].ndim != 1:
         raise InvalidDemos.of("df", shapes, "must have one-dimensional columns of equal length")
     if columns["state"].size == 0:
         raise InvalidDemos("df must have at least one row.", parameter="df", value=0)
     return columns
-
-
-def _to_numpy(column: Any) -> NDArray[Any]:
-    array: NDArray[Any] = column.to_numpy() if hasattr(column, "to_numpy") else np.asarray(column)
-    return array
-
-
-def _nulls(column: NDArray[Any]) -> BoolArray:
-    """Return the mask of missing entries (None, NaN, NaT or NA)."""
-    if column.dtype.kind == "O":
-        empty = (type(x).__name__ in _NULL_TYPES or (isinstance(x, float) and x != x) for x in column)
-        return np.fromiter(empty, dtype=np.bool_, count=column.size)
-    return np.asarray(column != column)  # NaN and NaT only
-
-
-def _as_sortable(column: NDArray[Any], name: str) -> NDArray[Any]:
-    """Return a column in a dtype that numpy can sort, after a check for missing entries."""
-    missing = _nulls(column)
-    if missing.any():
-        row = int(np.flatnonzero(missing)[0])
-        raise InvalidDemos(f"Column {name!r} must be complete; row {row} is empty.", parameter=name, index=row)
-    if column.dtype.kind != "O":
-        return column
-    kinds = {type(x) for x in column}
-    if len(kinds) > 1 and str in kinds:
-        example = next(type(x).__name__ for x in column if not isinstance(x, str))
-        message = f"Column {name!r} mixes strings with {example}. Convert it to one type, e.g. str."
-        raise InvalidDemos(message, parameter=name, value=example)
-    array = np.array(column.tolist())
-    if array.ndim != 1:
-        raise InvalidDemos.of(name, column[0], "must be a column of scalars", index=0)
-    return array
 
 
 def _unique(values: NDArray[Any], name: str) -> tuple[NDArray[Any], IntArray]:
@@ -170,9 +145,11 @@ def _unique(values: NDArray[Any], name: str) -> tuple[NDArray[Any], IntArray]:
 
 def _as_integers(column: NDArray[Any], name: str, rows: _SortedRows, *, lowest: int) -> tuple[Int32Array, BoolArray]:
     """Return integers >= `lowest` (-1 where missing) and the mask of missing entries."""
-    missing = _nulls(column)
+    missing = nulls(column)
     # Data frames convert integers to float or object if an entry is missing, so integral floats are accepted.
     try:
+        if column.dtype.kind in "OUT" and any(isinstance(x, str) for x in column.flat):
+            raise ValueError("it contains text")  # astype would read 01 and 1 as one number
         values = np.where(missing, -1, column).astype(np.float64)
     except (TypeError, ValueError) as error:
         message = f"Column {name!r} must contain nonnegative integers ({error}). Encode it, e.g. with pandas.factorize."
@@ -203,7 +180,7 @@ def _actions(column: NDArray[Any], offsets: IntArray, rows: _SortedRows) -> Int3
 
 def _constant(column: NDArray[Any], name: str, order: IntArray, offsets: IntArray, ids: NDArray[Any]) -> NDArray[Any]:
     """Return one value (N,) per demonstration from a column that must be constant within demonstrations."""
-    values = _as_sortable(column, name)[order]
+    values = as_sortable(column, name)[order]
     first = values[offsets[:-1]]
     change = np.flatnonzero(values != np.repeat(first, np.diff(offsets)))
     if change.size:
