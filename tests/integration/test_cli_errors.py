@@ -43,6 +43,10 @@ def test_a_parameter_is_named_by_its_option(words, parameter, option):
     assert find_option(parameter, words) == option
 
 
+def test_the_equal_value_of_another_option_is_not_blamed():
+    assert find_option("max_length", ["fit", "walks.csv", "--seed", "3"], 3) is None
+
+
 def test_an_absolute_path_is_named_by_its_option():
     words = ["fit", "walks.csv", "--out", "mixture"]
     assert find_option("folder", words, str(Path("mixture").absolute())) == "--out"

@@ -12,7 +12,7 @@ from tests.oracles.runs import command, counts, expected, read_keys, read_record
 
 pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
 
-STUDY, REPEATS = "margin", 8
+STUDY, REPEATS = "margin", 24
 MARGIN = ("reproduce", STUDY, "--repeats", REPEATS, "--no-report", "--json", "--executor", "dask")
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,7 @@ def test_workers_killed_at_random_moments_cost_time_only(tmp_path: Path, running
     folder, address = tmp_path / "run", running.address
     with start(*MARGIN, "--out", folder, "--scheduler", address) as run:
         run.until(lambda: read_keys(folder))  # some trials are done, and others under way
-        with killing(address, times=2, seed=0) as killed:
+        with killing(address, times=2, seed=0, within=0.1) as killed:
             done = run.finish()
     assert killed, "the run was over before a worker was killed"
     assert done.code == 0, done

@@ -74,6 +74,8 @@ add_command(app, reproduce.report, "report run --out report")
 
 # Parameters of the library whose option has a different name.
 _SYNONYMS = {"random_state": "seed", "zones": "mask", "label": "labels"}
+# Parameters without an option of their own; the option is the one with the same path.
+_PATHS = ("path", "folder")
 _show_other_warnings = warnings.showwarning
 
 
@@ -93,7 +95,7 @@ def find_option(parameter: str | None, words: list[str], value: object = None) -
     words : list of str
         The command line; its first words name the command.
     value : object
-        Offending value. If no option sets the parameter, an option with this value is returned.
+        Offending value; if the parameter is a path without an option of its own, the option with this path is returned.
 
     Examples
     --------
@@ -117,6 +119,8 @@ def find_option(parameter: str | None, words: list[str], value: object = None) -
     for name in settings:
         if name in (parameter, f"irl__{parameter}"):
             return f"--set {name}"
+    if parameter not in _PATHS:  # the value of another option may be equal by chance
+        return None
     given = dict(pair for pair in pairwise(words) if pair[0].startswith("-"))
     given |= dict(word.split("=", 1) for word in words if word.startswith("--") and "=" in word)
     options = {name: option.opts[0] for option in command.params for name in option.opts if name.startswith("-")}
@@ -125,7 +129,7 @@ def find_option(parameter: str | None, words: list[str], value: object = None) -
         for name, text in given.items()
         if name in options and str(value) in (text, str(Path(text).absolute()))
     )
-    return None if parameter is None else next(matching, None)
+    return next(matching, None)
 
 
 def _describe(error: LimiirlError, words: list[str]) -> str:

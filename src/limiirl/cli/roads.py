@@ -145,7 +145,7 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
             cleaned = privacy.trim_cleaned(cleaned, roads, trim)
     settings: dict[str, Any] = {"sigma_m": sigma_m} | ({"seed": seed} if method == "particles" else {})
     with show_progress() as progress:
-        progress(0, None, f"matching {plural(len(cleaned.trips), 'piece')}")
+        progress(0, None, f"matching {plural(len(cleaned.trips), 'cleaned trip')}")
         matches = match_trips(roads, cleaned, method, progress=progress, **settings)
     matches.save(out)
     quality = measure_quality(roads, cleaned, matches)

@@ -157,7 +157,7 @@ def assign(  # noqa: PLR0913 (a command's options, each with a default)
 
 
 class _Meter:
-    """Reports the iteration, the rows per second and, on a terminal, the rows read by a streamed fit."""
+    """Progress of a streamed fit: the iteration and rows per second; on a terminal, also the number of rows read."""
 
     def __init__(self, n: int, progress: Progress) -> None:
         self.n, self.progress = n, progress

@@ -98,7 +98,9 @@ def concatenate_attribute(name: str, parts: Sequence[NDArray[Any] | None]) -> ND
     if len(present) < len(parts):
         absent = next(i for i, part in enumerate(parts) if part is None)
         having = next(i for i, part in enumerate(parts) if part is not None)
-        message = f"part {absent} has no {name}, but part {having} does. Set them for all, or drop them: {drop}."
+        message = (
+            f"parts[{absent}] has no {name}, but parts[{having}] has. Set {name} on every part, or remove them: {drop}."
+        )
         raise InvalidDemos(message, parameter=name, index=absent)
     for i, part in enumerate(present):
         # np.concatenate would convert numbers to strings.

@@ -190,7 +190,8 @@ def execute(
         finally:
             backend.discard(in_flight)
     for pending in queue:
-        message = f"All {pending.failures} workers that ran this task exited; the last ran no other task."
+        attempts = f"The worker exited in all {pending.failures} attempts to run this task"
+        message = f"{attempts}; no other task was running in the last attempt."
         remedy = "If memory ran out, use smaller tasks or workers with more memory; otherwise run the task again."
         yield pending.task, LostTask(pending.failures, f"{message} {pending.reason} {remedy}")
 

@@ -219,7 +219,9 @@ def make_agents(spec: Spec, seed: int) -> AgentsProblem:
     if spec.world in AGENT_WORLDS:
         return _make_puddle_agents(spec.world_parameters, sizes, seed)
     if spec.n_agents is None:
-        raise InvalidParameter.of("n_agents", None, f"must be the number of agents per intent in {spec.world}")
+        raise InvalidParameter.of(
+            "n_agents", None, f"must be an integer (agents per intent) for the world {spec.world}"
+        )
     # Only the fields that determine the agents are passed, so that all methods share the cached problem.
     return _convert_to_agents(Spec(spec.world, spec.world_parameters, *sizes, spec.imbalance), spec.n_agents, seed)
 

@@ -411,7 +411,10 @@ class Forecaster:
     def _score_routes(
         self, start: int, goal: int, k: int
     ) -> tuple[dict[tuple[int, ...], IntArray], Callable[[Any], float]]:
-        """Return the best routes, keyed by original edges, and a function from a route's edges to its probability."""
+        """Return the states of the k best routes, and a function from the edges of a route to its probability.
+
+        The keys of the routes are their edges in the MDP of the fit, before closures.
+        """
         pair = (
             np.array([validate.check_state(start, "start", self.mdp)]),
             np.array([validate.check_state(goal, "goal", self.mdp)]),

@@ -108,13 +108,19 @@ def _neighbours(n_states: int, owner: NDArray[np.int64], other: NDArray[np.int64
 
 
 def _wave_block(n_states: int, bandwidth: int) -> int:
-    """Return the smallest block size that no edge exceeds, or 0 if there would be too few blocks."""
+    """Return the block size for wavefront passes, or 0 if there would be fewer than `_WAVE_BLOCKS` blocks.
+
+    The size is at least the bandwidth max |src - dst|, so that every edge joins equal or adjacent blocks.
+    """
     block = max(_LEAST_BLOCK, bandwidth)
     return block if n_states >= _WAVE_BLOCKS * block else 0
 
 
 def _table_width(degree: NDArray[np.int64]) -> int:
-    """Return the width (3 to 64) of least cost: 1 unit per slot, and about 4 units per neighbour beyond the table."""
+    """Return the number of columns (3 to 64) of the padded neighbour table that minimises memory accesses.
+
+    A slot of the table costs 1 access; a neighbour that does not fit in the table costs about 4.
+    """
     widths = np.arange(3, np.clip(int(degree.max(initial=0)), 3, 64) + 1)
     beyond = np.array([np.maximum(degree - w, 0).sum() for w in widths])
     return int(widths[np.argmin(widths * degree.size + 4 * beyond)])

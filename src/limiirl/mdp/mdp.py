@@ -212,22 +212,22 @@ class MDP:
 
     @cached_property
     def n_state_features(self) -> int:
-        """Number of state features ds."""
+        """Number d_s of state features."""
         return feature_rules.width(self.state_features)
 
     @cached_property
     def n_action_features(self) -> int:
-        """Number of action features da."""
+        """Number d_a of action features."""
         return feature_rules.width(self.action_features)
 
     @cached_property
     def n_edge_features(self) -> int:
-        """Number of edge features de."""
+        """Number d_e of edge features."""
         return feature_rules.width(self.edge_features)
 
     @cached_property
     def n_features(self) -> int:
-        """Length d = ds + da + de of a parameter vector."""
+        """Length d = d_s + d_a + d_e of a parameter vector."""
         return self.n_state_features + self.n_action_features + self.n_edge_features
 
     @cached_property

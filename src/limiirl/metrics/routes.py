@@ -169,8 +169,9 @@ def next_action_accuracy(mixture: IntentMixture, demos: Demonstrations) -> NextA
     mdp, steps = mixture.mdp_, validate.check_demos(demos).steps(mixture.mdp_)
     known = np.flatnonzero(steps.edge >= 0)
     if known.size == 0:
-        message = "demos must contain at least one known action. Record actions, or pass longer demonstrations."
-        raise InvalidDemos(message, parameter="demos")
+        message = "demos must contain at least one transition with a recorded or unambiguous action."
+        remedy = "Record the actions, or pass demonstrations of at least two states."
+        raise InvalidDemos(f"{message} {remedy}", parameter="demos")
     demo, t, taken = steps.demo_of_step[known], steps.t_of_step[known], mdp.act[steps.edge[known]]
     correct, probability = np.empty(known.size), np.empty(known.size)
     for part in _batches(t + 1):
@@ -229,7 +230,7 @@ def _measure_shared(
 
 
 def _list_elements(demos: Demonstrations, mdp: MDP | None) -> tuple[IntArray, IntArray]:
-    """Return the demonstration and the state, or edge if `mdp` is given, of each element of the trajectories."""
+    """Return the demonstration of each visited state, and the state; if `mdp` is given, of each traversed edge."""
     if mdp is None:
         return np.repeat(np.arange(len(demos)), demos.lengths), demos.states
     steps = demos.steps(mdp)

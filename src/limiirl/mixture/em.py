@@ -113,7 +113,7 @@ class _Run:
         try:
             self.e_step = self.problem.e_step(self.rho, self.thetas, self.U, temperature)
         except DivergentPartition as error:
-            message = f"The partition function is infinite for the initial rewards (see {start.parameter}): {error}"
+            message = f"The initial rewards from {start.parameter} have an infinite partition function. {error}"
             raise DivergentPartition(
                 message, parameter=start.parameter, value=error.value, index=error.index
             ) from error

@@ -302,7 +302,7 @@ def _html_cell(cell: Cell, letters: Mapping[str, str], marked: bool) -> str:
 
 
 def table_notes(table: Table) -> list[tuple[str, str, str]]:
-    """Return the notes below a table: mark or "note", sign, and HTML.
+    """Return the footnotes of a table as (kind, symbol, HTML); the kind is the name of a mark, or "note".
 
     >>> table_notes(Table("t", "T", "", ["a"], [[Cell("1", mark="differs", note="see *there*")]]))
     [('differs', '≠', 'differs'), ('note', 'a', 'see <em>there</em>')]

@@ -114,7 +114,10 @@ class PathSet:
         return allowed, allowed & whole if self.complete else allowed
 
     def inside(self, k: int, combine: np.ufunc, weights: TrajectoryWeights) -> FloatArray:
-        """Reduce the weights of T_k to (n,) with `combine` (np.logaddexp or np.maximum); -inf if T_k is empty."""
+        """Combine the log-weights of all trajectories in T_k; one value per column of `weights`, -inf if T_k is empty.
+
+        `combine` is np.logaddexp or np.maximum.
+        """
         reduce = _reducer(self.mdp, combine)
         outside = ~self.supports[k][self.mdp.pair_of_edge]
         mine = np.full_like(weights.node, -np.inf)
@@ -126,7 +129,7 @@ class PathSet:
         return np.asarray(combine.reduce(weights.start + mine, axis=0))
 
     def outside(self, k: int, combine: np.ufunc, weights: TrajectoryWeights) -> FloatArray:
-        """Reduce the weights of the trajectories in T but not in T_k to (n,) with `combine`; -inf if there are none."""
+        """Combine the log-weights of all trajectories in T outside T_k; -inf if there are none."""
         reduce, n_states = _reducer(self.mdp, combine), self.mdp.n_states
         # Rows s: trajectories within the support so far; rows S + s: trajectories that have left it.
         gone = self.mdp.dst + n_states

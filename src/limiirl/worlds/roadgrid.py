@@ -37,7 +37,7 @@ class StreetPlan:
     and within a neighbourhood by way (the streets on a line between two arterials, forward and then backward).
     """
 
-    radius: float  # radius of the town, in blocks
+    radius: float  # radius of the town, in block lengths
     junctions: IntArray  # (J, 2) lattice coordinates, east and north
     on_arterial: BoolArray  # (J,)
     ends: IntArray  # (G, 2) junctions at the western or southern end, and at the other end
@@ -258,7 +258,7 @@ def split_streets(plan: StreetPlan, n_segments: int, rng: np.random.Generator) -
 
 
 def _place_junctions(plan: StreetPlan, rng: np.random.Generator) -> FloatArray:
-    """Return the displaced positions of the junctions, in blocks."""
+    """Return the displaced positions of the junctions, in units of one block length."""
     lattice = plan.junctions.astype(np.float64)
     reach = np.abs(lattice).max()
     stretched = _STRETCH * lattice * (2.0 / 3.0 * (lattice / reach) ** 2 - 1.0)
@@ -296,7 +296,7 @@ def _draw_cuts(extra: int, chord: FloatArray, one_way: BoolArray, rng: np.random
 
 
 def _draw_shapes(plan: StreetPlan, junctions: FloatArray, cuts: IntArray, rng: np.random.Generator) -> FloatArray:
-    """Return the shape points of all streets, in blocks, evenly spaced on an arc between the ends of the street."""
+    """Return the shape points of all streets, in block lengths, evenly spaced on arcs between the ends of streets."""
     bow = _BOW * rng.uniform(-1.0, 1.0, size=cuts.size)
     street = np.repeat(np.arange(cuts.size), cuts)
     point = np.arange(street.size) - (np.cumsum(cuts) - cuts)[street] + 1

@@ -113,7 +113,7 @@ def test_all_methods_of_a_fitted_mixture(world, tmp_path):
     assert summary.converged
     assert summary.n_iter == mix.n_iter_ > 0
     assert "kmeans, 4 initial intents" in str(summary)
-    assert f"variational inference: {mix.n_iter_} sweeps, " in str(summary)
+    assert f"variational inference: {mix.n_iter_} iterations, " in str(summary)
     low, high = np.moveaxis(mix.credible_intervals(0.6827), 2, 0)
     np.testing.assert_allclose(summary.errors, (high - low) / 2, rtol=1e-12)
     assert str(summary).startswith("BayesianIntentMixture: 2 intents")

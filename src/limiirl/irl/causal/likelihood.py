@@ -215,7 +215,8 @@ def feasible_start(solver: PolicySolver, decisions: DecisionCounts, box: Box) ->
             continue
         return trial
     raise DivergentPartition(
-        "The Bellman values are infinite for all costs within the bounds: at discount 1, some state never reaches a "
-        "terminal state, or entropy outweighs the costs. Use gamma < 1, a finite max_length, wider bounds, or a start.",
+        "The Bellman values are infinite for every reward vector that was tried within the bounds: at discount 1, some "
+        "state never reaches a terminal state, or entropy outweighs the costs. Use gamma < 1, a finite max_length, "
+        "wider bounds, or pass a feasible `start`.",
         parameter="bounds",
     )

@@ -42,8 +42,8 @@ class MaxCausalEnt(CausalModel):
         Coefficient of the penalty ``|theta|^2 / 2`` that is added to the negative mean log-likelihood. Positive by
         default, because without a ridge or bounds theta diverges if the demonstrations are optimal.
     ridge_per : {"demonstration", "step"}
-        Unit of the mean log-likelihood that the ridge is relative to. With "step", the fit does not depend on how
-        recordings are divided into demonstrations.
+        Add the ridge to the mean log-likelihood per demonstration or per step. With "step", the fit does not depend on
+        how recordings are divided into demonstrations.
     gtol : float
         Tolerance on the largest component of the projected gradient, relative to the mean number of decisions per
         demonstration.

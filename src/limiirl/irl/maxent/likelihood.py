@@ -210,7 +210,8 @@ def feasible_start(path_sums: PathSums, box: Box) -> FloatArray:
             break  # larger costs overflow as well
         return trial
     raise DivergentPartition(
-        "The partition function over trajectories of unbounded length is infinite for all costs within the bounds. "
-        "Widen the bounds, pass a feasible start, add a constant feature, or use a finite max_length.",
+        "The partition function over trajectories of unbounded length is infinite for every reward vector that was "
+        "tried within the bounds. Widen the bounds, pass a feasible `start`, add a constant feature, or use a finite "
+        "max_length.",
         parameter="bounds",
     )

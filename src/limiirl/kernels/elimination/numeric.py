@@ -304,7 +304,10 @@ def combine_adjoint(
     down_adjoint: FloatArray,
     star_adjoint: FloatArray,
 ) -> None:
-    """Accumulate the adjoints of path sums and log stars from the adjoints by_sum (m,) of the result of `combine`."""
+    """Reverse-mode derivative of `combine`.
+
+    Given the adjoints by_sum (m,) of its result, add to the adjoints of the path sums and of the log Kleene stars.
+    """
     for i in range(start.size):
         if by_sum[i] == 0.0:
             continue

@@ -26,9 +26,10 @@ class _Pass(NamedTuple):
 
 
 def _split_rows(ptr: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Split rows into pieces of at most PIECE terms, range(first, last, step); return these and the new row pointers.
+    """Split CSR rows into strided pieces of at most PIECE entries; return first, last, step and the row pointers.
 
-    The pieces of a row are interleaved, so that neighbouring threads read neighbouring terms.
+    Piece i has the entries range(first[i], last[i], step[i]). The pieces of a row are interleaved, so that neighbouring
+    threads read neighbouring entries.
     """
     length = np.diff(ptr)
     count = -(-length // PIECE)

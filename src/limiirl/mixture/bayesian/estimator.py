@@ -63,7 +63,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     embedding : {"shares", "gradients"}, (N, m) array or callable, optional
         Points for the initial clustering and for splits, as for `IntentMixture`.
     max_iter : int
-        Maximum number of coordinate-ascent sweeps after the last move.
+        Maximum number of iterations of coordinate ascent after the last move.
     bound_tol : float
         Sweeps end when the bound increases by less than this many nats.
     random_state : int, Generator, RandomState or None
@@ -97,7 +97,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         alpha, or its posterior mean.
     history_ : list of SearchStep
     n_iter_, converged_ : int, bool
-        Number of sweeps, excluding rejected moves, and whether the last sweep met `bound_tol`.
+        Number of iterations, excluding rejected moves, and whether the last one met `bound_tol`.
     irl_, mdp_ : model, MDP
         Fitted copy of `irl`, and the MDP.
 
@@ -168,8 +168,10 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         self.irl_ = irl
         self._store(result, problem, prior)
         if not result.converged:
-            what = f"the bound still increases by more than bound_tol={tol:g} nats per sweep"
-            message = f"Coordinate ascent did not converge in {max_iter} sweeps: {what}. Raise max_iter or bound_tol."
+            what = f"the bound still increases by more than bound_tol={tol:g} nats per iteration"
+            message = (
+                f"Coordinate ascent did not converge in {max_iter} iterations: {what}. Raise max_iter or bound_tol."
+            )
             warnings.warn(message, ConvergenceWarning, stacklevel=validate.caller_stacklevel())
         return self
 
@@ -232,7 +234,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         problem = self._problem
         mixture = IntentMixture(len(self.weights_), self.irl, init=self.ensemble_, max_iter=0)
         mixture.fit(problem.mdp, problem.demos, problem.units.labels).set_params(max_iter=IntentMixture().max_iter)
-        # EM did not iterate: convergence and number of iterations are those of the sweeps.
+        # EM did not iterate: convergence and number of iterations are those of coordinate ascent.
         change = float(np.mean(np.sum(np.abs(mixture.responsibilities_ - self.responsibilities_), axis=1)))
         mixture.history_ = [replace(mixture.history_[0], change=change)]
         mixture.converged_, mixture.n_iter_ = self.converged_, self.n_iter_
@@ -275,7 +277,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
             status=np.full(self.thetas_.shape, "ok"),
             spread="half-width of the 68 % credible interval",
             init=f"{how}, {self.history_[0].n_intents} initial intents",
-            convergence=f"not used; variational inference: {self.n_iter_} sweeps, {moves} moves, {status}",
+            convergence=f"not used; variational inference: {self.n_iter_} iterations, {moves} moves, {status}",
             starts=f"1; evidence lower bound {self.bound_:.2f}",
         )
 

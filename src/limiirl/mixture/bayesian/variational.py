@@ -120,7 +120,7 @@ class VariationalPosterior:
 
     @property
     def n_intents(self) -> int:
-        """K."""
+        """Number K of intents."""
         return int(self.U.shape[1])
 
     @property
@@ -187,7 +187,7 @@ class VariationalProblem:
         tol: float,
         callback: Callable[[VariationalPosterior], None] | None = None,
     ) -> tuple[VariationalPosterior, bool]:
-        """Return the posterior after at most `max_iter` sweeps, and whether the last gain was below `tol`."""
+        """Return the posterior after at most `max_iter` iterations, and whether the last gain was below `tol`."""
         for _ in range(max_iter):
             before, state = state.bound, self.update(state)
             if callback is not None:

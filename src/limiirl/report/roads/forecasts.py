@@ -102,7 +102,9 @@ def forecast_section(view: DriversView) -> Section | None:
 
 
 def forecast_page(network: RoadNetwork, example: ForecastExample) -> Report:
-    """Return the report on the forecast of one trip. The page shows the movements of a person.
+    """Return the report on the forecast of one trip.
+
+    The page contains personal data, since it shows the movements of one driver; do not publish it.
 
     >>> ring = RoadNetwork.from_segments([41.15, 41.16, 41.16], [-8.63, -8.63, -8.62], [0, 1, 2], [1, 2, 0])
     >>> example = ForecastExample("Trip 7", np.array([0]), np.array([1]), turns=[(1, 0.75)])
