@@ -164,7 +164,7 @@ def policies(n: int, gamma: float, kind: str, horizon: float, model: Callable[[s
         [[int(mdp.src[e]), int(mdp.dst[e])] for e in edges], [[int(mdp.act[e])] for e in edges]
     )
     given = (None, False) if horizon == math.inf else (int(horizon), True)
-    events = DecisionCounts(mdp, demos, Groups.from_labels(None, len(demos)), *given)
+    events = DecisionCounts.from_demos(mdp, demos, Groups.from_labels(None, len(demos)), *given)
     weight = rng.uniform(size=(events.candidates.pair.size, 3))
     calls = []
     for device in ("gpu", "cpu"):

@@ -189,7 +189,7 @@ def goals() -> None:
     """Print the error of the gradient from a sample of goals."""
     city = City(seed=1, n_places=300)
     demos = city.drive(n_drivers=300, trips_each=10).demos
-    trips = ObservedTrips(city.mdp, demos[arrives_once(demos)])
+    trips = ObservedTrips.from_demos(city.mdp, demos[arrives_once(demos)])
     solution = GoalValues(city.mdp).solve(city.ensemble.thetas[0])
     goal_of = trips.goals[trips.pair]
     names, which = np.unique(goal_of, return_inverse=True)

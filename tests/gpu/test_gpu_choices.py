@@ -84,7 +84,7 @@ def test_sharp_policies_stay_on_the_device() -> None:
 def test_infinite_values_are_detected_by_the_cpu() -> None:
     mdp = MDP.from_edges([0, 0], [0, 0], action=[0, 1], n_states=1)
     demos = Demonstrations.from_lists([[0, 0]], [[0]])
-    events = DecisionCounts(mdp, demos, Groups.from_labels(None, 1))
+    events = DecisionCounts.from_demos(mdp, demos, Groups.from_labels(None, 1))
     with pytest.raises(DivergentPartition, match="soft values of thetas\\[0\\] are infinite"):
         GpuSoftBellmanSolver(StateActions(mdp), 1.0, device()).solve(np.zeros((1, 1)), events.candidates)
 

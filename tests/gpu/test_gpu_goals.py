@@ -320,7 +320,7 @@ def test_joint_searches_keep_separate_cutting_planes() -> None:
     weights, starts = rng.uniform(0.0, 1.0, (20, 3)) ** 4, np.array([[-6.0, -6.0], [-2.0, -9.0], [-9.0, -2.0]])
     thetas = []
     for values in (GpuGoalValues(mdp, device()), GoalValues(mdp)):
-        ready = DestinationProblem(model, mdp, demos, Groups.from_labels(None, 20), values)
+        ready = DestinationProblem.from_demos(model, mdp, demos, Groups.from_labels(None, 20), values)
         thetas.append([result.theta for result in ready.search(weights, np.zeros(3), starts, 9)])
         assert ready._domain.most.size > 9  # several of the three came beyond the edge
     np.testing.assert_allclose(*thetas, rtol=1e-6, atol=1e-6)

@@ -40,7 +40,7 @@ def walks(mdp: MDP, n: int, length: int, seed: int = 0) -> Demonstrations:
 def events_of(mdp: MDP, horizon: int | None = None, *, stop: bool = False) -> DecisionCounts:
     """Return the choices of 40 walks."""
     demos = walks(mdp, 40, 12 if horizon is None else horizon)
-    return DecisionCounts(mdp, demos, Groups.from_labels(None, len(demos)), horizon, stop)
+    return DecisionCounts.from_demos(mdp, demos, Groups.from_labels(None, len(demos)), horizon, stop)
 
 
 def compare(gpu: Any, cpu: Any, case: Case, events: DecisionCounts) -> None:

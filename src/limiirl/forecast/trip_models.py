@@ -67,7 +67,7 @@ class DestinationTrips:
 
     def log_prob_prefix_by_goal(self, demos: Demonstrations, candidates: IntArray) -> FloatArray:
         """Return `log_prob_prefix` (N, G, K) for each candidate goal (G,)."""
-        log_weight = ObservedPaths(self.mdp, demos, by_start=True).log_weight(self.thetas)
+        log_weight = ObservedPaths.from_demos(self.mdp, demos, by_start=True).log_weight(self.thetas)
         log_weight -= self._reward[demos.start_states]
         rest, whole = (
             self._log_beta_table(demos.last_states, candidates),
@@ -220,7 +220,9 @@ class GoalMDP:
     def log_weight(self, thetas: FloatArray, demos: Demonstrations) -> FloatArray:
         """Return the total log-weight (N, K), including p0, of the trips to the goals with each prefix."""
         rest = prefix_continuations(self.model()._path_sums(self.mdp), thetas, demos)
-        return np.asarray(ObservedPaths(self.mdp, demos).log_weight(thetas) + rest.log_total() + rest.log_factor)
+        return np.asarray(
+            ObservedPaths.from_demos(self.mdp, demos).log_weight(thetas) + rest.log_total() + rest.log_factor
+        )
 
     def with_starts(self, p0: FloatArray) -> MDP:
         """Return the MDP with another start distribution (S,)."""

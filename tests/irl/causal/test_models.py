@@ -200,10 +200,10 @@ def test_prefixes_and_next_actions() -> None:
 def test_counts_do_not_grow_with_the_number_of_demonstrations(world: ElementWorld) -> None:
     demos, _ = world.sample(50, seed=3)
     many = Demonstrations.concat([demos] * 20)
-    one, twenty = (DecisionCounts(world.mdp, d, Groups.from_labels(None, len(d))) for d in (demos, many))
+    one, twenty = (DecisionCounts.from_demos(world.mdp, d, Groups.from_labels(None, len(d))) for d in (demos, many))
     assert one.counts.shape[1] == twenty.counts.shape[1] <= world.mdp.n_pairs
     np.testing.assert_array_equal(twenty.total(np.ones((1000, 1))), 20.0 * one.total(np.ones((50, 1))))
-    grouped = DecisionCounts(world.mdp, many, Groups.from_labels(np.tile(np.arange(50), 20), 1000))
+    grouped = DecisionCounts.from_demos(world.mdp, many, Groups.from_labels(np.tile(np.arange(50), 20), 1000))
     np.testing.assert_array_equal(grouped.counts.toarray(), 20.0 * one.counts.toarray())
     np.testing.assert_allclose(grouped.log_q, 20.0 * one.log_q, rtol=1e-12)
 

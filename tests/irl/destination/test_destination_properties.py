@@ -127,7 +127,7 @@ def test_gradients_agree_with_central_differences(case: Case, seed: int) -> None
     for given_demos in (demos, stripped):
         weights = rng.uniform(0.1, 1.0, (len(given_demos), 2))
         objective = DestinationLikelihood(
-            GoalValues(mdp), ObservedTrips(mdp, given_demos), weights, np.array([0.0, 0.5])
+            GoalValues(mdp), ObservedTrips.from_demos(mdp, given_demos), weights, np.array([0.0, 0.5])
         )
         both = np.tile(theta, (2, 1))
         _, gradients = objective.evaluate(both, np.arange(2))

@@ -337,20 +337,22 @@ class TestInMixtures:
         mdp = grid()
         demos = two_intents(mdp, 40)
         model = DestinationMaxEnt(gtol=1e-7)
-        problem = DestinationProblem(model, mdp, demos, Groups.from_labels(None, len(demos)), GoalValues(mdp))
+        problem = DestinationProblem.from_demos(
+            model, mdp, demos, Groups.from_labels(None, len(demos)), GoalValues(mdp)
+        )
         result = problem.features()
         theta = model.fit(mdp, demos)
         flows = [
             flow_features(mdp, model.expected_flow(mdp, theta, [s], [g]))
             for s, g in zip(demos.start_states, demos.last_states, strict=True)
         ]
-        np.testing.assert_allclose(result, ObservedTrips(mdp, demos).features - flows, rtol=0, atol=1e-3)
+        np.testing.assert_allclose(result, ObservedTrips.from_demos(mdp, demos).features - flows, rtol=0, atol=1e-3)
         np.testing.assert_allclose(model.features(mdp, demos), result, rtol=0, atol=1e-12)
 
     def test_rewards_outside_the_domain_are_projected(self) -> None:
         mdp = grid()
         demos = two_intents(mdp, 10)
-        problem = DestinationProblem(
+        problem = DestinationProblem.from_demos(
             DestinationMaxEnt(), mdp, demos, Groups.from_labels(None, len(demos)), GoalValues(mdp)
         )
         given = np.array([[0.5, 0.5, 0.5], [-2.0, -3.0, -20.0]])
@@ -382,7 +384,9 @@ class TestNullDirections:
         theta = np.array([-1.0, -1.0, -1.0, -0.5])
         starts, goals = pairs(mdp, 30)
         demos = DestinationMaxEnt().sample(mdp, theta, starts, goals, seed=0)
-        objective = DestinationLikelihood(GoalValues(mdp), ObservedTrips(mdp, demos), np.ones((30, 1)), np.zeros(1))
+        objective = DestinationLikelihood(
+            GoalValues(mdp), ObservedTrips.from_demos(mdp, demos), np.ones((30, 1)), np.zeros(1)
+        )
         hessian = objective.hessian(theta, 0)
         result = DestinationMaxEnt().null_directions(mdp, theta)
         assert result.shape == (1, 4)

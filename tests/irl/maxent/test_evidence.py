@@ -27,7 +27,7 @@ def test_recorded_actions(by_start: bool):
     mdp = small_mdp()
     paths = Enumeration(mdp, LENGTH)
     rows = possible(paths)
-    observed = ObservedPaths(mdp, as_demonstrations(paths, rows), by_start)
+    observed = ObservedPaths.from_demos(mdp, as_demonstrations(paths, rows), by_start)
     assert observed.fixed
     np.testing.assert_allclose(observed.features, paths.F[rows], rtol=1e-13, atol=1e-14)
     np.testing.assert_allclose(
@@ -50,7 +50,9 @@ def test_unrecorded_actions_are_summed_over(gamma: float, by_start: bool):
     mdp = small_mdp(gamma)
     paths = Enumeration(mdp, LENGTH)
     groups = list(same_states(paths).values())
-    observed = ObservedPaths(mdp, as_demonstrations(paths, [group[0] for group in groups], actions=False), by_start)
+    observed = ObservedPaths.from_demos(
+        mdp, as_demonstrations(paths, [group[0] for group in groups], actions=False), by_start
+    )
     assert not observed.fixed
     log_weights = observed.log_weight(THETAS)
     for k, theta in enumerate(THETAS):
@@ -64,7 +66,7 @@ def test_unrecorded_actions_without_features_have_no_effect():
     mdp = small_mdp(moves=False)
     paths = Enumeration(mdp, LENGTH)
     groups = list(same_states(paths).values())
-    observed = ObservedPaths(mdp, as_demonstrations(paths, [group[0] for group in groups], actions=False))
+    observed = ObservedPaths.from_demos(mdp, as_demonstrations(paths, [group[0] for group in groups], actions=False))
     assert observed.fixed
     log_w = log_weights_of(paths, THETAS[0, :2], False)
     np.testing.assert_allclose(
@@ -79,7 +81,7 @@ def test_unrecorded_actions_with_action_or_edge_features(which: str):
     assert mdp.n_features == 3
     paths = Enumeration(mdp, LENGTH)
     groups = list(same_states(paths).values())
-    observed = ObservedPaths(mdp, as_demonstrations(paths, [group[0] for group in groups], actions=False))
+    observed = ObservedPaths.from_demos(mdp, as_demonstrations(paths, [group[0] for group in groups], actions=False))
     theta = np.array([0.3, -0.2, 1.7])
     log_w = log_weights_of(paths, theta, False)
     np.testing.assert_allclose(
@@ -92,7 +94,7 @@ def test_gradient_of_the_correction_agrees_with_finite_differences(gamma: float)
     mdp = small_mdp(gamma)
     paths = Enumeration(mdp, LENGTH)
     groups = list(same_states(paths).values())
-    observed = ObservedPaths(mdp, as_demonstrations(paths, [group[0] for group in groups], actions=False))
+    observed = ObservedPaths.from_demos(mdp, as_demonstrations(paths, [group[0] for group in groups], actions=False))
     weights = np.random.default_rng(0).random(len(groups))
     for theta in THETAS:
         value, gradient = observed.correction(theta, weights)
@@ -110,7 +112,7 @@ def test_gradient_of_the_correction_agrees_with_finite_differences(gamma: float)
 def test_correction_is_weighted_by_demonstration():
     mdp = small_mdp()
     demos = Demonstrations.from_lists([[0, 1], [1, 3], [0, 2]])
-    observed = ObservedPaths(mdp, demos)
+    observed = ObservedPaths.from_demos(mdp, demos)
     parts = [observed.correction(THETAS[0], np.eye(3)[i]) for i in range(3)]
     value, gradient = observed.correction(THETAS[0], np.array([2.0, 0.5, 7.0]))
     np.testing.assert_allclose(value, 2 * parts[0][0] + 0.5 * parts[1][0], rtol=1e-13)
@@ -121,7 +123,7 @@ def test_correction_is_weighted_by_demonstration():
 def test_large_rewards_of_unrecorded_actions():
     """exp(800) overflows, its logarithm does not."""
     mdp = MDP.from_edges([0, 0], [1, 1], p0=[1, 0], edge_features=[[-1.0], [1.0]])
-    observed = ObservedPaths(mdp, Demonstrations.from_lists([[0, 1]]))
+    observed = ObservedPaths.from_demos(mdp, Demonstrations.from_lists([[0, 1]]))
     for theta in (800.0, -800.0):
         np.testing.assert_allclose(observed.log_weight(np.array([[theta]])), [[800.0]], rtol=1e-15)
         value, gradient = observed.correction(np.array([theta]), np.ones(1))
@@ -132,5 +134,5 @@ def test_large_rewards_of_unrecorded_actions():
 def test_start_distributions_of_weighted_demonstrations():
     demos = Demonstrations.from_lists([[0, 1], [2], [0], [1]])
     weights = np.array([[0.1, 0.4], [0.2, 0.3], [0.3, 0.2], [0.4, 0.1]])
-    starts = ObservedPaths(small_mdp(), demos).starts(weights)
+    starts = ObservedPaths.from_demos(small_mdp(), demos).starts(weights)
     np.testing.assert_allclose(starts, [[0.4, 0.6], [0.4, 0.1], [0.2, 0.3], [0.0, 0.0]], rtol=1e-14)

@@ -366,7 +366,7 @@ def test_derivatives_of_each_column(by_start: bool):
     rows = sample_rows(paths, 30, seed=9)
     weights = np.random.default_rng(1).dirichlet(np.ones(3), size=30) ** 3
     path_sums = FinitePathSums(mdp, LENGTH, by_start=by_start)
-    observed = ObservedPaths(mdp, as_demonstrations(paths, rows), by_start=by_start)
+    observed = ObservedPaths.from_demos(mdp, as_demonstrations(paths, rows), by_start=by_start)
     likelihood = PathLikelihood(path_sums, observed, observed.moments(weights), ridge=np.full(weights.shape[1], 0.2))
     thetas, which = np.array([TRUTH, -TRUTH]), np.array([2, 0])
     values, gradients = likelihood.evaluate(thetas, which)

@@ -62,7 +62,7 @@ def test_probabilities_sum_to_one(condition: str, case: Case) -> None:
 def test_gradient_of_the_correction_agrees_with_finite_differences(case: Case) -> None:
     paths = Enumeration(case.mdp, case.max_length)
     groups = list(same_states(paths).values())
-    observed = ObservedPaths(case.mdp, as_demonstrations(paths, [g[0] for g in groups], actions=False))
+    observed = ObservedPaths.from_demos(case.mdp, as_demonstrations(paths, [g[0] for g in groups], actions=False))
     weights, theta = np.linspace(0.5, 1.5, len(groups)), case.thetas[0]
     _, gradient = observed.correction(theta, weights)
     differences = [

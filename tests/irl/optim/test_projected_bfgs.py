@@ -193,7 +193,7 @@ def test_fits_agree_with_and_without_cutting_planes() -> None:
     model = DestinationMaxEnt(bounds=(-30.0, 5.0))
     theta = feasible_start(GoalValues(mdp), Box(np.full(3, -30.0), np.full(3, 5.0))) - 0.2
     demos = model.sample(mdp, theta, rng.integers(0, 12, 60), rng.integers(0, 12, 60), seed=2)
-    values, trips = GoalValues(mdp), ObservedTrips(mdp, demos)
+    values, trips = GoalValues(mdp), ObservedTrips.from_demos(mdp, demos)
     box, start = Box(np.full(3, -30.0), np.full(3, 5.0)), np.full((1, 3), -6.0)
     results = []
     for with_planes in (True, False):
@@ -209,14 +209,14 @@ def test_fits_agree_with_and_without_cutting_planes() -> None:
 def test_cutting_planes_are_kept_between_searches() -> None:
     mdp = ring_with_chords(3)
     demos = Demonstrations.from_lists([[s, (s + 1) % 12, (s + 2) % 12] for s in range(12)])
-    problem = DestinationProblem(
+    problem = DestinationProblem.from_demos(
         DestinationMaxEnt(bounds=(-30.0, 5.0)), mdp, demos, Groups.from_labels(None, 12), GoalValues(mdp)
     )
     weights = np.random.default_rng(0).uniform(0.1, 1.0, (12, 2))
     problem.search(weights, np.zeros(2), np.full((2, 3), -6.0), 20)
     n_planes = problem._domain.most.size
     assert n_planes > 0
-    again = DestinationProblem(
+    again = DestinationProblem.from_demos(
         DestinationMaxEnt(bounds=(-30.0, 5.0)), mdp, demos, Groups.from_labels(None, 12), GoalValues(mdp)
     )
     assert again._domain.most.size == 0  # problems share no planes, so fits are independent
@@ -231,12 +231,14 @@ def test_fits_keep_a_distance_from_the_boundary() -> None:
     domain = feasible_domain(values)
     assert values.is_finite(np.array([-1e-9]))
     assert not values.is_finite(np.array([-1e-9]), 1e-6)
-    trips = ObservedTrips(mdp, Demonstrations.from_lists([[0, 1, 2]]))
+    trips = ObservedTrips.from_demos(mdp, Demonstrations.from_lists([[0, 1, 2]]))
     objective = DestinationLikelihood(values, trips, np.ones((1, 1)), np.zeros(1))
     assert objective.evaluate(np.array([[-1e-9]]), np.array([0]))[0][0] == math.inf
     assert domain.learn(np.array([-1e-9]))
     np.testing.assert_allclose(domain.most[0], -1e-6, rtol=1e-6)
-    problem = DestinationProblem(DestinationMaxEnt(), mdp, trips.demos, Groups.from_labels(None, 1), values)
+    problem = DestinationProblem.from_demos(
+        DestinationMaxEnt(), mdp, trips.observed.demos, Groups.from_labels(None, 1), values
+    )
     (result,) = problem.search(np.ones((1, 1)), np.zeros(1), np.array([[-1e-9]]), 50)  # starts at the boundary
     assert values.is_finite(result.theta, 1e-6)
 
@@ -258,7 +260,7 @@ def test_features_of_both_signs(start: list[float] | None) -> None:
 def test_feasible_starts_are_only_clipped() -> None:
     """Feasible starts need no search and yield no cutting planes."""
     mdp, demos = both_signs(), Demonstrations.from_lists([[0, 1]])
-    problem = DestinationProblem(
+    problem = DestinationProblem.from_demos(
         DestinationMaxEnt(bounds=(-20.0, 20.0)), mdp, demos, Groups.from_labels(None, 1), GoalValues(mdp)
     )
     np.testing.assert_array_equal(problem.project(np.array([[1.0], [30.0]])), [[1.0], [20.0]])
@@ -301,16 +303,20 @@ def test_warm_start_at_a_lower_boundary() -> None:
     """With a negative feature, sums diverge below 0, where a central difference would be evaluated."""
     mdp = MDP.from_edges([0, 1, 1], [1, 0, 2], state_features=[[-0.5], [-0.5], [-1.0]])
     model = DestinationMaxEnt(bounds=(-10.0, 10.0))
-    trips = ObservedTrips(
+    trips = ObservedTrips.from_demos(
         mdp, Demonstrations.from_lists([[0, 1, 2], [0, 1, 0, 1, 0, 1, 0, 1, 2]] + [[0, 1] * 40 + [2]] * 20)
     )
-    problem = DestinationProblem(model, mdp, trips.demos, Groups.from_labels(None, 22), GoalValues(mdp))
+    problem = DestinationProblem.from_demos(
+        model, mdp, trips.observed.demos, Groups.from_labels(None, 22), GoalValues(mdp)
+    )
     # n rounds have weight x^n with x = exp(-theta), so E[F] = -1.5 - x / (1 - x).
     (result,) = problem.search(np.ones((22, 1)), np.zeros(1), None, 30)
     x = math.exp(-float(result.theta[0]))
     np.testing.assert_allclose(problem.features(), trips.features + 1.5 + x / (1.0 - x), rtol=0, atol=1e-3)
-    narrow = ObservedTrips(mdp, Demonstrations.from_lists([[0, 1] * 100_000 + [2]]))
-    close = DestinationProblem(model, mdp, narrow.demos, Groups.from_labels(None, 1), GoalValues(mdp))
+    narrow = ObservedTrips.from_demos(mdp, Demonstrations.from_lists([[0, 1] * 100_000 + [2]]))
+    close = DestinationProblem.from_demos(
+        model, mdp, narrow.observed.demos, Groups.from_labels(None, 1), GoalValues(mdp)
+    )
     (result,) = close.search(np.ones((1, 1)), np.zeros(1), None, 30)
     assert not is_feasible(GoalValues(mdp), result.theta - 1e-4)
     assert np.all(np.isfinite(close.features()))
@@ -320,7 +326,7 @@ def test_warm_start_at_a_lower_boundary() -> None:
 def test_hessians_near_the_boundary(distance: float) -> None:
     """A round has weight x = exp(theta), so the second derivative is x / (1 - x)^2."""
     mdp = MDP.from_edges([0, 1, 1], [1, 0, 2], state_features=[[0.5], [0.5], [0.5]])
-    values, trips = GoalValues(mdp), ObservedTrips(mdp, Demonstrations.from_lists([[0, 1, 2]]))
+    values, trips = GoalValues(mdp), ObservedTrips.from_demos(mdp, Demonstrations.from_lists([[0, 1, 2]]))
     objective = DestinationLikelihood(values, trips, np.ones((1, 1)), np.zeros(1))
     x = math.exp(-distance)
     np.testing.assert_allclose(objective.hessian(np.array([-distance]), 0), [[x / (1.0 - x) ** 2]], rtol=2e-3)

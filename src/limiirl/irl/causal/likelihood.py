@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,15 +27,9 @@ class _ObservedDecisions(NamedTuple):
     key: IntArray
 
 
+@dataclass(frozen=True, eq=False)
 class DecisionCounts:
     """Distinct decisions of demonstrations: an action, a transition with an unrecorded action, or a stop.
-
-    Parameters
-    ----------
-    max_length : int, optional
-        If given, decisions at different steps are distinct.
-    stop : bool
-        If True, stopping in a nonterminal state is a decision.
 
     Attributes
     ----------
@@ -53,14 +48,30 @@ class DecisionCounts:
     --------
     >>> mdp = MDP.from_edges([0, 0, 1], [1, 1, 2], action=[0, 1, 0], n_states=3)
     >>> demos = Demonstrations.from_lists([[0, 1, 2], [0, 1]], [[1, 0], None])
-    >>> decisions = DecisionCounts(mdp, demos, Groups.from_labels(None, 2))
+    >>> decisions = DecisionCounts.from_demos(mdp, demos, Groups.from_labels(None, 2))
     >>> decisions.counts.toarray().tolist(), decisions.candidates.pair.tolist(), decisions.ptr.tolist()
     ([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [1, 2, 0, 1], [0, 1, 2, 4])
     """
 
-    def __init__(
-        self, mdp: MDP, demos: Demonstrations, units: Groups, max_length: int | None = None, stop: bool = False
-    ) -> None:
+    counts: Any
+    candidates: ObservedPairs
+    ptr: IntArray
+    log_outcome: FloatArray
+    log_q: FloatArray
+
+    @classmethod
+    def from_demos(
+        cls, mdp: MDP, demos: Demonstrations, units: Groups, max_length: int | None = None, stop: bool = False
+    ) -> DecisionCounts:
+        """Count the decisions of units.
+
+        Parameters
+        ----------
+        max_length : int, optional
+            If given, decisions at different steps are distinct.
+        stop : bool
+            If True, stopping in a nonterminal state is a decision.
+        """
         steps = demos.steps(mdp)
         made = _find_decisions(mdp, demos, steps, max_length, stop)
         # One key per decision, sorted by step.
@@ -68,19 +79,24 @@ class DecisionCounts:
         keys, first, index = np.unique(made.t * width + made.key, return_index=True, return_inverse=True)
         unit = made.demo if units.index is None else units.index[made.demo]
         shape = (len(units), keys.size)
-        self.counts: Any = sparse.csr_array((np.ones(index.size), (unit, index)), shape=shape)
-        self.counts.sum_duplicates()
-        edge, self.ptr = _candidates(mdp, steps, keys % width)
-        several = np.repeat(np.diff(self.ptr) > 1, np.diff(self.ptr))
-        self.log_outcome = np.zeros(edge.size)
-        self.log_outcome[several] = np.log(mdp.prob[edge[several]])
+        counts: Any = sparse.csr_array((np.ones(index.size), (unit, index)), shape=shape)
+        counts.sum_duplicates()
+        edge, ptr = _candidates(mdp, steps, keys % width)
+        sizes = np.diff(ptr)
+        several = np.repeat(sizes > 1, sizes)
+        log_outcome = np.zeros(edge.size)
+        log_outcome[several] = np.log(mdp.prob[edge[several]])
         pair = np.full(edge.size, -1, dtype=np.int64)
         pair[edge >= 0] = mdp.pair_of_edge[edge[edge >= 0]]
-        t = np.repeat(made.t[first], np.diff(self.ptr))
+        t = np.repeat(made.t[first], sizes)
         by_step = np.searchsorted(t, np.arange((max_length or 1) + 1)).astype(np.int64)
-        self.candidates = ObservedPairs(by_step, np.repeat(made.state[first], np.diff(self.ptr)), pair)
-        self.log_q = units.sum(_log_q(mdp, demos, steps))
-        self.certain = bool(np.all(np.diff(self.ptr) == 1))
+        candidates = ObservedPairs(by_step, np.repeat(made.state[first], sizes), pair)
+        return cls(counts, candidates, ptr, log_outcome, units.sum(_log_q(mdp, demos, steps)))
+
+    @property
+    def certain(self) -> bool:
+        """True if every decision has one candidate, that is, if all actions are recorded or unique."""
+        return self.log_outcome.size == self.ptr.size - 1
 
     def total(self, U: FloatArray) -> FloatArray:
         """Return the weighted counts (m, K) of decisions for weights (G, K)."""

@@ -117,7 +117,7 @@ class MaxCausalEnt(CausalModel):
         if max_length is None:
             return super()._decisions(mdp, demos, units, whole=whole)
         validate.check_trajectories(mdp, demos, self.stop if whole else "anywhere", max_length)
-        return DecisionCounts(mdp, demos, units, max_length, whole and self.stop == "anywhere")
+        return DecisionCounts.from_demos(mdp, demos, units, max_length, whole and self.stop == "anywhere")
 
     def _last_step(self) -> int | None:
         max_length = self._finite_length()

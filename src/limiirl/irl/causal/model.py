@@ -65,7 +65,7 @@ class CausalModel(LinearRewardModel):
         """Return the decisions of demonstrations; if not `whole`, they are prefixes of trajectories."""
         del whole  # without a maximum length, every demonstration is a prefix
         validate.check_trajectories(mdp, demos, "anywhere", np.inf)
-        return DecisionCounts(mdp, demos, units)
+        return DecisionCounts.from_demos(mdp, demos, units)
 
     def log_prob(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> FloatArray:
         """Return the log-probability (N, K) of each demonstration under each of thetas (K, d), including log q.
@@ -83,7 +83,7 @@ class CausalModel(LinearRewardModel):
         validate.check_demonstrations(demos)
         checked, units = mdp.check_thetas(thetas), Groups.from_labels(None, len(demos))
         decisions = self._decisions(mdp, demos, units, whole=whole)
-        return CausalProblem(self, mdp, demos, units, solver, decisions).log_prob(checked)
+        return CausalProblem.from_demos(self, mdp, demos, units, solver, decisions).log_prob(checked)
 
     def null_directions(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
         """Return an orthonormal basis (m, d) of the directions that leave policies unchanged, for every theta.
@@ -142,7 +142,7 @@ class CausalModel(LinearRewardModel):
         check_choice(self.ridge_per, "ridge_per", ("demonstration", "step"))
         solver = self._solver(mdp)
         decisions = self._decisions(mdp, validate.demonstrations(demos), units)
-        return CausalProblem(self, mdp, demos, units, solver, decisions)
+        return CausalProblem.from_demos(self, mdp, demos, units, solver, decisions)
 
     def policy(self, mdp: MDP, theta: ArrayLike, step: int = 0) -> FloatArray:
         """Return pi(a | s) (S, A) at a step, given that the trajectory continues.

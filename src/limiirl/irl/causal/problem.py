@@ -44,15 +44,29 @@ class CausalProblem(FitProblem):
         mdp: MDP,
         demos: Demonstrations,
         units: Groups,
+        regulariser: Regulariser,
         solver: PolicySolver,
         decisions: DecisionCounts,
     ) -> None:
-        regulariser = Regulariser.from_model(model, mdp, len(demos))
-        if model.ridge_per == "step" and len(demos):
-            regulariser = replace(regulariser, ridge=regulariser.ridge * float(np.mean(demos.lengths - 1.0)))
         super().__init__(model, mdp, demos, units, regulariser)
         self.solver, self.decisions = solver, decisions
         self._start: FloatArray | None = None
+
+    @classmethod
+    def from_demos(
+        cls,
+        model: CausalModel,
+        mdp: MDP,
+        demos: Demonstrations,
+        units: Groups,
+        solver: PolicySolver,
+        decisions: DecisionCounts,
+    ) -> CausalProblem:
+        """Return the fit problem, in which a ridge per step is multiplied by the mean number of steps."""
+        regulariser = Regulariser.from_model(model, mdp, len(demos))
+        if model.ridge_per == "step" and len(demos):
+            regulariser = replace(regulariser, ridge=regulariser.ridge * float(np.mean(demos.lengths - 1.0)))
+        return cls(model, mdp, demos, units, regulariser, solver, decisions)
 
     def log_prob(self, thetas: FloatArray) -> FloatArray:
         """Return the log-probabilities (G, K) of the units."""
@@ -97,4 +111,4 @@ class CausalProblem(FitProblem):
 
     def features(self) -> FloatArray:
         """Return the mean feature counts (G, d); unrecorded actions are replaced by their first candidates."""
-        return self.units.mean(ObservedPaths(self.mdp, self.demos).features)
+        return self.units.mean(ObservedPaths.from_demos(self.mdp, self.demos).features)

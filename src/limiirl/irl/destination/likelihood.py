@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl._typing import FloatArray
+from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations, name_demo
 from limiirl.errors import DivergentPartition, InvalidDemos, NumericalError
 from limiirl.irl.destination.path_sums import GoalValues, flow_features
@@ -51,6 +52,7 @@ def check_arrivals(demos: Demonstrations) -> None:
         )
 
 
+@dataclass(frozen=True, eq=False)
 class ObservedTrips:
     """Demonstrations as trips from their first state to their last.
 
@@ -65,14 +67,20 @@ class ObservedTrips:
         Index of each demonstration's pair.
     """
 
-    def __init__(self, mdp: MDP, demos: Demonstrations) -> None:
+    observed: ObservedPaths
+    features: FloatArray
+    starts: IntArray
+    goals: IntArray
+    pair: IntArray
+
+    @classmethod
+    def from_demos(cls, mdp: MDP, demos: Demonstrations) -> ObservedTrips:
+        """Return the trips of demonstrations that visit their last state only at the end."""
         check_arrivals(demos)
-        self.mdp, self.demos = mdp, demos
-        self.observed = ObservedPaths(mdp, demos, by_start=True)
-        self.features = self.observed.features - first_features(mdp, demos)
-        key = demos.start_states * mdp.n_states + demos.last_states
-        pairs, self.pair = np.unique(key, return_inverse=True)
-        self.starts, self.goals = np.divmod(pairs, mdp.n_states)
+        observed = ObservedPaths.from_demos(mdp, demos, by_start=True)
+        pairs, pair = np.unique(demos.start_states * mdp.n_states + demos.last_states, return_inverse=True)
+        starts, goals = np.divmod(pairs, mdp.n_states)
+        return cls(observed, observed.features - first_features(mdp, demos), starts, goals, pair)
 
     def log_weight(self, thetas: FloatArray) -> FloatArray:
         """Return the log-weights (N, K): log q plus the rewards after the first state."""
@@ -130,7 +138,7 @@ class DestinationLikelihood:
         self._weights = weights / weights.sum(axis=0)
         self.mean_features = self._weights.T @ trips.features
         # Variance of a sum of independent terms, one per step.
-        steps = self._weights.T @ np.maximum(1.0, trips.demos.lengths - 1.0)
+        steps = self._weights.T @ np.maximum(1.0, trips.observed.demos.lengths - 1.0)
         squares = self._weights.T @ trips.features**2 / steps[:, None]
         self.scale = np.maximum(squares, 1e-6 * np.max(squares, axis=1, initial=1e-6, keepdims=True)) + ridge[:, None]
         self._by_pair = np.zeros((trips.starts.size, weights.shape[1]))

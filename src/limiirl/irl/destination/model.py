@@ -128,7 +128,7 @@ class DestinationMaxEnt(LinearRewardModel):
         """
         values = self._values(mdp)
         validate.check_demonstrations(demos)
-        return ObservedTrips(mdp, demos).log_prob(values, mdp.check_thetas(thetas))
+        return ObservedTrips.from_demos(mdp, demos).log_prob(values, mdp.check_thetas(thetas))
 
     def null_directions(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
         """Return an orthonormal basis (m, d) of the directions that leave all probabilities unchanged, for every theta.
@@ -274,7 +274,7 @@ class DestinationMaxEnt(LinearRewardModel):
         ends, checked = _states(mdp, goals, "goals"), mdp.check_thetas(thetas)
         if ends.size != len(demos):
             raise InvalidParameter.of("goals", ends.size, f"must have {len(demos)} entries, one per demonstration")
-        log_prob = log_weight_after_start(ObservedPaths(mdp, demos, by_start=True), checked)
+        log_prob = log_weight_after_start(ObservedPaths.from_demos(mdp, demos, by_start=True), checked)
         passed = demos.states == np.repeat(ends, demos.lengths)
         passed[demos.offsets[1:] - 1] = False
         over = np.add.reduceat(passed, demos.offsets[:-1]) > 0 if len(demos) else np.zeros(0, dtype=bool)
@@ -300,7 +300,7 @@ class DestinationMaxEnt(LinearRewardModel):
 
     def _problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> DestinationProblem:
         check_choice(self.solver, "solver", tuple(SOLVERS))
-        return DestinationProblem(self, mdp, validate.demonstrations(demos), units, self._values(mdp))
+        return DestinationProblem.from_demos(self, mdp, validate.demonstrations(demos), units, self._values(mdp))
 
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:
         problem = self._problem(mdp, demos, Groups.from_labels(None, len(demos)))

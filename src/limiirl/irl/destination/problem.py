@@ -127,13 +127,22 @@ class DestinationProblem(FitProblem):
 
     regulariser: Regulariser
 
-    def __init__(self, model: DestinationMaxEnt, mdp: MDP, demos: Demonstrations, units: Groups, values: GoalValues):
+    def __init__(
+        self, model: DestinationMaxEnt, mdp: MDP, trips: ObservedTrips, units: Groups, values: GoalValues
+    ) -> None:
+        demos = trips.observed.demos
         super().__init__(model, mdp, demos, units, Regulariser.from_model(model, mdp, len(demos)))
         self._start: FloatArray | None = None
-        self.values = values
-        self.trips = ObservedTrips(mdp, demos)
+        self.values, self.trips = values, trips
         self._domain = feasible_domain(values)
         self._features: FloatArray | None = None
+
+    @classmethod
+    def from_demos(
+        cls, model: DestinationMaxEnt, mdp: MDP, demos: Demonstrations, units: Groups, values: GoalValues
+    ) -> DestinationProblem:
+        """Return the fit problem of demonstrations that visit their last state only at the end."""
+        return cls(model, mdp, ObservedTrips.from_demos(mdp, demos), units, values)
 
     def log_prob(self, thetas: FloatArray) -> FloatArray:
         """Return the log-probabilities (G, K) of the units."""

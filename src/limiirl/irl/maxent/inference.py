@@ -118,7 +118,7 @@ def prefix_continuations(path_sums: PathSums, thetas: FloatArray, demos: Demonst
 def log_prob_prefix(path_sums: PathSums, thetas: FloatArray, demos: Demonstrations) -> FloatArray:
     """Return the log-probability (N, K) that a trajectory begins with the prefix; see `MaxEnt.log_prob_prefix`."""
     rest = prefix_continuations(path_sums, thetas, demos)
-    log_weight = ObservedPaths(path_sums.mdp, demos, by_start=path_sums.by_start).log_weight(thetas)
+    log_weight = ObservedPaths.from_demos(path_sums.mdp, demos, by_start=path_sums.by_start).log_weight(thetas)
     total = rest.log_total() + rest.log_factor
     log_Z = rest.log_Z
     if log_Z is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from limiirl.mdp import MDP
 PathSums = FinitePathSums | InfinitePathSums
 
 
-class _Unrecorded(NamedTuple):
+class Unrecorded(NamedTuple):
     """Transitions (m,) without a recorded action: demonstration, discount, and candidate edges in CSR format."""
 
     demo: NDArray[np.int64]
@@ -45,43 +46,49 @@ class ObservedMoments(NamedTuple):
     weights: FloatArray | None
 
 
+@dataclass(frozen=True, eq=False)
 class ObservedPaths:
     """Unnormalised log-likelihood of demonstrations: log of q(tau) exp(theta . F(tau)), summed over unrecorded actions.
 
     It equals log q + theta . F if all actions are recorded or rewards do not depend on actions. Otherwise `features`
     uses the first candidate of each unrecorded action, and a correction that depends on theta is added.
 
-    Parameters
+    Attributes
     ----------
     by_start : bool
         If True, p0 is omitted from log q, because the model is conditioned on the start state.
-
-    Attributes
-    ----------
     features : (N, d)
     log_q : (N,)
+    unrecorded : Unrecorded or None
+        The transitions without a recorded action; None if they do not affect the rewards.
     """
 
-    def __init__(self, mdp: MDP, demos: Demonstrations, by_start: bool = False) -> None:
-        self.mdp, self.demos, self.by_start = mdp, demos, by_start
-        self.log_q = demos.log_q(mdp)
+    mdp: MDP
+    demos: Demonstrations
+    by_start: bool
+    features: FloatArray
+    log_q: FloatArray
+    unrecorded: Unrecorded | None
+
+    @classmethod
+    def from_demos(cls, mdp: MDP, demos: Demonstrations, by_start: bool = False) -> ObservedPaths:
+        """Return the features and the log-probabilities of demonstrations."""
+        log_q = demos.log_q(mdp)
         if by_start:
-            self.log_q = self.log_q - np.log(mdp.p0[demos.start_states])
+            log_q = log_q - np.log(mdp.p0[demos.start_states])
         steps = demos.steps(mdp)
-        self._unrecorded: _Unrecorded | None = None
-        if steps.ambiguous.size and (mdp.n_action_features or mdp.n_edge_features):
-            demo, t = steps.demo_of_step[steps.ambiguous], steps.t_of_step[steps.ambiguous]
-            self._unrecorded = _Unrecorded(demo, mdp.gamma ** t.astype(np.float64), steps.cand_ptr, steps.cand_edge)
-            edge = steps.edge.copy()
-            edge[steps.ambiguous] = self._unrecorded.edge[self._unrecorded.ptr[:-1]]
-            self.features = feature_counts(demos, mdp, edge)
-        else:
-            self.features = demos.features(mdp)
+        if not (steps.ambiguous.size and (mdp.n_action_features or mdp.n_edge_features)):
+            return cls(mdp, demos, by_start, demos.features(mdp), log_q, None)
+        demo, t = steps.demo_of_step[steps.ambiguous], steps.t_of_step[steps.ambiguous]
+        edge = steps.edge.copy()
+        edge[steps.ambiguous] = steps.cand_edge[steps.cand_ptr[:-1]]
+        unrecorded = Unrecorded(demo, mdp.gamma ** t.astype(np.float64), steps.cand_ptr, steps.cand_edge)
+        return cls(mdp, demos, by_start, feature_counts(demos, mdp, edge), log_q, unrecorded)
 
     @property
     def fixed(self) -> bool:
         """True if the log-likelihood is linear in theta."""
-        return self._unrecorded is None
+        return self.unrecorded is None
 
     def moments(self, weights: FloatArray) -> ObservedMoments:
         """Return the statistics under weights (N, K), whose columns are scaled to sum to 1."""
@@ -98,18 +105,18 @@ class ObservedPaths:
     def log_weight(self, thetas: FloatArray) -> FloatArray:
         """Return the unnormalised log-likelihood (N, K) under thetas (K, d)."""
         log_weight = self.features @ thetas.T + self.log_q[:, None]
-        if self._unrecorded is not None:
+        if self.unrecorded is not None:
             for k, theta in enumerate(thetas):
-                correction, _ = self._correct(self._unrecorded, theta)
-                log_weight[:, k] += np.bincount(self._unrecorded.demo, weights=correction, minlength=len(self.demos))
+                correction, _ = self._correct(self.unrecorded, theta)
+                log_weight[:, k] += np.bincount(self.unrecorded.demo, weights=correction, minlength=len(self.demos))
         return log_weight
 
     def correction(self, theta: FloatArray, weights: FloatArray) -> tuple[float, FloatArray]:
         """Return the correction of sum_i weights_i log_weight_i for unrecorded actions, and its gradient (d,)."""
-        if self._unrecorded is None:
+        if self.unrecorded is None:
             return 0.0, np.zeros(self.mdp.n_features)
-        demo, discount, ptr, edge = self._unrecorded
-        correction, posterior = self._correct(self._unrecorded, theta)
+        demo, discount, ptr, edge = self.unrecorded
+        correction, posterior = self._correct(self.unrecorded, theta)
         scale = weights[demo] * discount
         adjoint = np.zeros(self.mdp.n_edges)
         adjoint += np.bincount(edge, weights=np.repeat(scale, np.diff(ptr)) * posterior, minlength=self.mdp.n_edges)
@@ -117,7 +124,7 @@ class ObservedPaths:
         gradient = expected_features(self.mdp, np.zeros((self.mdp.n_states, 1)), adjoint[:, None])[0]
         return float(weights[demo] @ correction), gradient
 
-    def _correct(self, unrecorded: _Unrecorded, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _correct(self, unrecorded: Unrecorded, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the correction (m,) for each unrecorded action, and the posterior probabilities of its candidates."""
         _, discount, ptr, edge = unrecorded
         reward = np.asarray(self.mdp.rewards(theta)[1])[:, 0]

@@ -276,7 +276,7 @@ class MaxEnt(LinearRewardModel):
         """Minimise the objective of each column of weights (N, K); set `max_length_`."""
         path_sums = self._path_sums_of_demos(mdp, demos)
         box = validate.box(self.bounds, mdp.feature_names)
-        observed = ObservedPaths(mdp, demos, by_start=path_sums.by_start)
+        observed = ObservedPaths.from_demos(mdp, demos, by_start=path_sums.by_start)
         n_intents = weights.shape[1]
         ridge = np.full(n_intents, check_positive(self.ridge, "ridge", zero=True))
         objective = PathLikelihood(path_sums, observed, observed.moments(weights), ridge)

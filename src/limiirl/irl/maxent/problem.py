@@ -136,7 +136,7 @@ class MaxEntProblem(FitProblem):
         cls, model: MaxEnt, mdp: MDP, demos: Demonstrations, units: Groups, path_sums: PathSums
     ) -> MaxEntProblem:
         """Return the fit problem of demonstrations in memory, with the smallest sufficient statistics."""
-        observed = ObservedPaths(mdp, demos, by_start=path_sums.by_start)
+        observed = ObservedPaths.from_demos(mdp, demos, by_start=path_sums.by_start)
         features = np.ascontiguousarray(units.sum(observed.features))
         rows = Rows(features, units.sum(observed.log_q), units.counts)
         linear = observed.fixed and not path_sums.by_start

@@ -120,11 +120,19 @@ _ON_SIMPLEX = 1e-9
 class SigmaProblem(FitProblem):
     """Fit problem of `SigmaGIRL`."""
 
-    def __init__(self, model: SigmaGIRL, agents: Agents, units: Groups) -> None:
+    def __init__(
+        self, model: SigmaGIRL, agents: Agents, units: Groups, jacobian_moments: Sequence[JacobianMoments]
+    ) -> None:
         super().__init__(model, None, agents, units)
+        self.jacobian_moments = jacobian_moments
+        self.profile = PROFILES[model.covariance](jacobian_moments)
+
+    @classmethod
+    def from_agents(cls, model: SigmaGIRL, agents: Agents, units: Groups) -> SigmaProblem:
+        """Clone the policy of each agent, and return the fit problem of the moments of the Jacobians."""
         gamma, ridge = check_positive(model.gamma, "gamma"), check_positive(model.ridge, "ridge")
         floor = check_positive(model.baseline_floor, "baseline_floor", zero=True)
-        self.jacobian_moments: list[JacobianMoments] = []
+        moments: list[JacobianMoments] = []
         for i, agent in enumerate(agents):
             if not np.any(agent.reward_features):
                 raise InvalidDemos(
@@ -135,8 +143,8 @@ class SigmaProblem(FitProblem):
                 raise NumericalError(
                     f"The Jacobians of agents[{i}] overflow float64. Rescale its features.", parameter="agents", index=i
                 )
-            self.jacobian_moments.append(jacobian_moments(J, i))
-        self.profile = PROFILES[model.covariance](self.jacobian_moments)
+            moments.append(jacobian_moments(J, i))
+        return cls(model, agents, units, moments)
 
     @property
     def initial_evaluations(self) -> int:

@@ -164,7 +164,7 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
     def make_problem(self, mdp: None, agents: Agents, units: Groups) -> SigmaProblem:
         """Return the fit problem of a mixture, for `IntentMixture`."""
         self._check(mdp)
-        return SigmaProblem(self, _check_agents(agents), units)
+        return SigmaProblem.from_agents(self, _check_agents(agents), units)
 
     def _search(
         self, mdp: None, agents: Agents, weights: ArrayLike | None, starts: ArrayLike | None, *, columns: bool
