@@ -258,3 +258,18 @@ def test_select_holds_out_whole_groups(folder):
     whole = json.loads(limiirl(folder, "select", "walks.parquet", *options, "--fold-by-group", "--json").stdout)
     assert plain["unit"] == whole["unit"] == "demonstrations"
     assert plain["rows"][1]["held_out"] != whole["rows"][1]["held_out"]
+
+
+def test_text_states_and_actions_are_named_in_summaries_and_errors(folder):
+    rows = [
+        {"demo": i, "t": t, "state": place, "action": action}
+        for i in range(6)
+        for t, (place, action) in enumerate([("den", "run"), ("pond" if i % 2 else "meadow", "go"), ("nest", "")])
+    ]
+    pd.DataFrame(rows).to_csv(folder / "places.csv", index=False)
+    limiirl(folder, "fit", "places.csv", "--intents", "1", "--set", "irl__ridge=0.1", "--out", "places")
+    mdp = IntentMixture.load(folder / "places").mdp_
+    assert (mdp.state_names, mdp.action_names) == (("den", "meadow", "nest", "pond"), ("go", "run"))
+    pd.DataFrame(rows[:4]).replace({"pond": "lake", "meadow": "lake"}).to_csv(folder / "lake.csv", index=False)
+    failed = limiirl(folder, "predict", "places", "lake.csv", "--json", code=2)
+    assert (json.loads(failed.stderr)["value"], json.loads(failed.stderr)["index"]) == ("lake", [0, 1])

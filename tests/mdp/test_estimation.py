@@ -115,7 +115,9 @@ BAD = [
     ({"state": [2, 7, 5, 1, -1]}, "state", -1, 4),
     ({"state": [2.0, 7.0, 5.0, 1.5, 6.0]}, "state", 1.5, 3),
     ({"state": [2, 7, 5, 2**31, 6]}, "state", 2**31, 3),
-    ({"state": list("abcde")}, "state", None, None),
+    ({"state": ["a", "b", None, "c", "d"]}, "state", None, 2),
+    ({"state": ["a", "b", "", "c", "d"]}, "state", None, 2),
+    ({"action": [None, None, "go", None, "stay"]}, "action", None, 3),
     ({"action": [None, None, 4, None, 0]}, "action", None, 3),
     ({"action": [None, None, -1, 8, 0]}, "action", None, 2),
     ({"action": [None, None, -2, 8, 0]}, "action", -2, 2),
@@ -133,6 +135,33 @@ BAD = [
 def test_invalid_rows_are_reported(maker, changes, column, value, index):
     with raises(InvalidDemos, parameter=column, value=value, index=index):
         read_frame(MAKERS[maker](ROWS | changes))
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_text_is_numbered_in_sorted_order(maker):
+    rows = ROWS | {"state": ["pond", "den", "nest", "pond", "den"], "action": [None, "", "run", "hide", "run"]}
+    runs = read_frame(MAKERS[maker](rows))
+    order = read_frame(MAKERS[maker](ROWS)).states
+    assert (runs.state_names, runs.action_names) == (("den", "nest", "pond"), ("hide", "run"))
+    where = [ROWS["state"].index(state) for state in order]
+    assert [runs.state_names[state] for state in runs.states] == [rows["state"][i] for i in where]
+    assert runs.states.dtype == np.int32
+    expected = [rows["action"][i] or None for i in where]
+    last = runs.offsets[1:] - 1
+    assert [None if a < 0 else runs.action_names[a] for a in np.delete(runs.actions, last)] == list(
+        np.delete(np.array(expected, dtype=object), last)
+    )
+
+
+def test_categories_are_text():
+    rows = pd.DataFrame(ROWS | {"state": pd.Categorical(["b", "a", "a", "b", "b"], categories=["b", "a", "z"])})
+    assert read_frame(rows).state_names == ("a", "b")
+
+
+def test_numbers_among_text_are_reported():
+    rows = pd.DataFrame(ROWS | {"state": ["den", "pond", 7, "den", "pond"]})
+    with raises(InvalidDemos, parameter="state", value=7, index=2):
+        read_frame(rows)
 
 
 @pytest.mark.parametrize("missing", ["demo", "t", "state"])

@@ -205,6 +205,9 @@ BAD_OPTIONS = [
     ({"feature_names": "abc"}, {"parameter": "feature_names", "value": "abc"}),
     ({"feature_names": ["a", "b", 3]}, {"parameter": "feature_names", "value": 3, "index": 2}),
     ({"state_names": ["a", "b"]}, {"parameter": "state_names", "value": 2}),
+    ({"state_names": ["a", "b", "a"]}, {"parameter": "state_names", "value": "a", "index": 2}),
+    ({"action_names": []}, {"parameter": "action_names", "value": 0}),
+    ({"action_names": ["go", 1]}, {"parameter": "action_names", "value": 1, "index": 1}),
 ]
 
 

@@ -33,6 +33,7 @@ def full_mdp(as_sparse):
         normalise=True,
         feature_names=["Länge", "", "a\0", "新", "e", "f", "\ud800"],
         state_names=[f"node {s}\n" for s in range(6)],
+        action_names=["go", "新\ud800"],
     )
 
 
@@ -56,7 +57,7 @@ def test_round_trip_is_bit_for_bit(tmp_path, as_sparse):
     assert memory(back) == memory(mdp)
     assert back.gamma == mdp.gamma
     assert back.feature_names == mdp.feature_names
-    assert back.state_names == mdp.state_names
+    assert (back.state_names, back.action_names) == (mdp.state_names, mdp.action_names)
     assert back == mdp
     assert back.fingerprint() == mdp.fingerprint()
     assert not back.prob.flags.writeable

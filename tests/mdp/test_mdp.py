@@ -86,6 +86,7 @@ CHANGES = {
     "edge_features": sparse.csr_array([[0.0], [4.0], [0.0], [6.0]]),
     "feature_names": ["a", "b", "c", "d"],
     "state_names": ["x", "y", "z"],
+    "action_names": ["go", "stay", "hide"],
     "src": [0, 0, 1, 1],
     "act": [0, 0, 2, 0],
     "dst": [0, 2, 2, 2],

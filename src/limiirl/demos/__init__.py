@@ -4,6 +4,7 @@ from limiirl.demos.agents import Agent, Agents
 from limiirl.demos.demonstrations import Demonstration, Demonstrations, same_arrays
 from limiirl.demos.groups import Groups
 from limiirl.demos.io import read_table
+from limiirl.demos.names import with_common_names
 from limiirl.demos.simulate import simulate
 from limiirl.demos.transitions import Steps, feature_counts
 from limiirl.demos.validate import as_attribute, as_readonly, name_demo
@@ -11,6 +12,6 @@ from limiirl.demos.validate import as_attribute, as_readonly, name_demo
 # fmt: off
 __all__ = [
     "Agent", "Agents", "Demonstration", "Demonstrations", "Groups", "Steps", "as_attribute", "as_readonly",
-    "feature_counts", "name_demo", "read_table", "same_arrays", "simulate",
+    "feature_counts", "name_demo", "read_table", "same_arrays", "simulate", "with_common_names",
 ]
 # fmt: on

@@ -18,6 +18,7 @@ from limiirl.demos.demonstrations import Subset, format_count, same_arrays
 from limiirl.demos.groups import Groups
 from limiirl.demos.validate import as_attribute, as_readonly, name_step
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter
+from limiirl.mdp import name_of
 
 if TYPE_CHECKING:
     from limiirl.demos.demonstrations import Demonstrations
@@ -158,6 +159,7 @@ def group_demonstrations(
     if not len(demos):
         raise InvalidDemos("demos must contain at least one demonstration.", parameter="demos", value=0)
     groups = Groups.from_labels(labels, len(demos))
+    demos = demos.renumber(mdp)
     actions = _infer_actions(mdp, demos)
     inputs = None if policy_features is None else _as_table(policy_features, "policy_features", mdp)
     rewards = None if reward_features is None else _as_table(reward_features, "reward_features", mdp, of_actions=True)
@@ -209,8 +211,10 @@ def _infer_actions(mdp: MDP, demos: Demonstrations) -> NDArray[np.int64]:
         index = int(steps.demo_of_step[k]), int(steps.t_of_step[k])
         position = int(demos.offsets[index[0]]) + index[1]
         message = (
-            f"{name_step(demos.ids, index)}: several actions lead from state {demos.states[position]} to state "
-            f"{demos.states[position + 1]}, and the action was not recorded. Record the actions."
+            f"{name_step(demos.ids, index)}: several actions lead from state "
+            f"{name_of(mdp.state_names, demos.states[position])} to state "
+            f"{name_of(mdp.state_names, demos.states[position + 1])}, and the action was not recorded. Record the "
+            "actions."
         )
         raise InvalidDemos(message, parameter="demos", index=index)
     actions = np.full(demos.n_steps, -1, dtype=np.int64)

@@ -13,9 +13,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import Seed
 from limiirl.demos import io
+from limiirl.demos.names import renumber_by_name, with_common_names
 from limiirl.demos.transitions import Steps, StepsCache, feature_counts, log_path_mass
-from limiirl.demos.validate import NOT_RECORDED, as_actions, as_attribute, as_indices, as_offsets, as_readonly
+from limiirl.demos.validate import (
+    NOT_RECORDED,
+    as_actions,
+    as_attribute,
+    as_indices,
+    as_names,
+    as_offsets,
+    as_readonly,
+    locate,
+    name_step,
+)
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter
+from limiirl.mdp import encode, is_text, name_of
 
 if TYPE_CHECKING:
     from limiirl.mdp import MDP
@@ -23,6 +35,7 @@ if TYPE_CHECKING:
 Subset: TypeAlias = slice | Sequence[int] | Sequence[bool] | NDArray[np.integer] | NDArray[np.bool_]
 
 _ATTRIBUTES = ("groups", "labels", "ids")
+_ARRAYS = ("states", "offsets", "actions", *_ATTRIBUTES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,8 +163,33 @@ def flatten(sequences: Sequence[object], name: str) -> tuple[NDArray[Any], NDArr
         raise InvalidDemos(message, parameter=name) from None
 
 
-def align_actions(actions: Sequence[object], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return actions (n,) aligned with the states: -1 in last states and where no action was recorded."""
+def as_numbers(
+    flat: NDArray[Any], kind: str, names: Sequence[str] | None, offsets: NDArray[np.int64]
+) -> tuple[NDArray[Any], Sequence[str] | None]:
+    """Return states or actions (`kind` "state" or "action") with text as numbers, and the names."""
+    if not is_text(flat):
+        return flat, names
+    absent = flat == NOT_RECORDED if kind == "action" and flat.dtype.kind == "O" else np.zeros(flat.size, np.bool_)
+    numbers, named = encode(flat, absent, names)
+    wrong = numbers < NOT_RECORDED
+    if np.any(wrong):
+        values = flat.tolist()
+        if not all(isinstance(values[i], str) for i in np.flatnonzero(wrong)):
+            return flat, names  # numbers and text, which the constructor rejects
+        i = int(np.argmax(wrong))
+        value, index = values[i], locate(offsets, i)
+        message = (
+            f"{name_step(None, index)}: {kind} {value!r} is not one of the {kind}_names. Correct it, or omit "
+            f"{kind}_names."
+        )
+        raise InvalidDemos(message, parameter=f"{kind}s", value=value, index=index)
+    return numbers, named
+
+
+def align_actions(
+    actions: Sequence[object], offsets: NDArray[np.int64], names: Sequence[str] | None = None
+) -> tuple[NDArray[np.int64], Sequence[str] | None]:
+    """Return actions (n,) aligned with the states, -1 in last states and where none was recorded, and their names."""
     n = offsets.size - 1
     if len(actions) != n:
         rule = f"must have one list per demonstration, {n} in total"
@@ -170,8 +208,10 @@ def align_actions(actions: Sequence[object], offsets: NDArray[np.int64]) -> NDAr
     recorded = np.repeat(~missing, n_states)
     recorded[offsets[1:] - 1] = False
     aligned = np.full(recorded.size, NOT_RECORDED, dtype=np.int64)
-    aligned[recorded] = as_indices(flat, "action", NOT_RECORDED, np.concatenate([[0], np.cumsum(lengths)]))
-    return aligned
+    own = np.concatenate([[0], np.cumsum(lengths)])
+    numbers, named = as_numbers(flat, "action", names, own)
+    aligned[recorded] = as_indices(numbers, "action", NOT_RECORDED, own)
+    return aligned, named
 
 
 def summarise(demos: Demonstrations) -> str:
@@ -180,7 +220,8 @@ def summarise(demos: Demonstrations) -> str:
     if len(demos) > 0:
         lengths, states = demos.lengths, demos.states
         lines.append(f"  lengths   {lengths.min()} to {lengths.max()}, median {np.median(lengths):g}")
-        lines.append(f"  states    {_count_distinct(states)} distinct, {states.min()} to {states.max()}")
+        extent = f"{name_of(demos.state_names, states.min())} to {name_of(demos.state_names, states.max())}"
+        lines.append(f"  states    {_count_distinct(states)} distinct, {extent}")
         lines.append(f"  actions   {_describe_actions(demos)}")
     for name in ("groups", "labels"):
         values = getattr(demos, name)
@@ -233,6 +274,9 @@ class Demonstrations:
     groups, labels, ids : (N,) or None
         Group (driver, animal, recording), true intent and identifier of each demonstration: integers, floats, booleans
         or strings.
+    state_names, action_names : tuple of str, or None
+        Name of each state and action. Text states and actions are numbered in sorted order of their names. In an MDP
+        with names, demonstrations are matched by name; see `renumber`.
 
     Examples
     --------
@@ -255,6 +299,8 @@ class Demonstrations:
     groups: NDArray[Any] | None = None
     labels: NDArray[Any] | None = None
     ids: NDArray[Any] | None = None
+    state_names: tuple[str, ...] | None = None
+    action_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         states = np.atleast_1d(self.states)
@@ -269,6 +315,8 @@ class Demonstrations:
             "labels": as_attribute(self.labels, "labels", n),
             "ids": ids,
         }
+        for name, numbers in (("state_names", arrays["states"]), ("action_names", arrays["actions"])):
+            object.__setattr__(self, name, as_names(getattr(self, name), name, numbers))
         for name, array in arrays.items():
             object.__setattr__(self, name, None if array is None else as_readonly(array))
         # Not a field, so that it is neither compared nor copied.
@@ -277,34 +325,44 @@ class Demonstrations:
     @classmethod
     def from_lists(
         cls,
-        states: Iterable[Sequence[int] | NDArray[np.integer]],
-        actions: Iterable[Sequence[int] | NDArray[np.integer] | None] | None = None,
+        states: Iterable[Sequence[int] | Sequence[str] | NDArray[Any]],
+        actions: Iterable[Sequence[int] | Sequence[str] | NDArray[Any] | None] | None = None,
         *,
         groups: ArrayLike | None = None,
         labels: ArrayLike | None = None,
+        state_names: Sequence[str] | None = None,
+        action_names: Sequence[str] | None = None,
     ) -> Demonstrations:
         """Build demonstrations from one list of states per demonstration.
 
         Parameters
         ----------
-        states : N sequences of integers
+        states : N sequences of integers or strings
             States of each demonstration, including the first and the last.
-        actions : N sequences of integers, optional
+        actions : N sequences of integers or strings, optional
             Actions between the states, one fewer than the states. Use -1 for an unrecorded action, and None for a
             demonstration without recorded actions. An unrecorded action is inferred if only one action leads from
             one state to the next; otherwise models sum over the possible edges.
         groups, labels : (N,), optional
+        state_names, action_names : sequence of str, optional
+            Names of the numbers, or the order in which text is numbered. Default: the sorted names that occur.
 
         Examples
         --------
+        >>> demos = Demonstrations.from_lists([["den", "pond"], ["pond", "nest", "den"]])
+        >>> demos.states.tolist(), demos.state_names
+        ([0, 2, 2, 1, 0], ('den', 'nest', 'pond'))
         >>> Demonstrations.from_lists([[0, 1, 2], [0, 1]], actions=[[0, 0], [0, 1]])
         Traceback (most recent call last):
         limiirl.errors.InvalidDemos: actions[1] must have 1 entries, one fewer than the states; got 2. Drop the ...
         """
         flat, lengths = flatten(as_list(states, "states"), "states")
         offsets = as_offsets(np.concatenate([[0], np.cumsum(lengths)]), int(lengths.sum()))
-        aligned = None if actions is None else align_actions(as_list(actions, "actions"), offsets)
-        return cls(flat, offsets, aligned, groups, labels)  # type: ignore[arg-type]
+        numbers, named = as_numbers(flat, "state", state_names, offsets)
+        aligned, named_actions = None, action_names
+        if actions is not None:
+            aligned, named_actions = align_actions(as_list(actions, "actions"), offsets, action_names)
+        return cls(numbers, offsets, aligned, groups, labels, None, named, named_actions)  # type: ignore[arg-type]
 
     @classmethod
     def from_frame(cls, df: object) -> Demonstrations:
@@ -313,8 +371,8 @@ class Demonstrations:
         Parameters
         ----------
         df : pandas or polars DataFrame, pyarrow Table, or mapping of columns
-            Columns demo (identifier), t (sort key) and state; optionally action (ignored in the last row of a
-            demonstration), group and label (constant within a demonstration).
+            Columns demo (identifier), t (sort key) and state (number or text); optionally action (number or text;
+            ignored in the last row of a demonstration), group and label (constant within a demonstration).
 
         Examples
         --------
@@ -392,6 +450,7 @@ class Demonstrations:
     def concat(cls, parts: Sequence[Demonstrations]) -> Demonstrations:
         """Concatenate several sets. Groups, labels and ids must be present in all sets or in none."""
         empty = np.empty(0, dtype=np.int64)  # np.concatenate requires at least one array
+        parts = with_common_names(parts)
         lengths = np.concatenate([empty, *(part.lengths for part in parts)])
         actions = (np.full(x.n_steps, NOT_RECORDED) if x.actions is None else x.actions for x in parts)
         return cls(
@@ -399,6 +458,8 @@ class Demonstrations:
             offsets=np.concatenate([[0], np.cumsum(lengths)]),
             actions=np.concatenate([empty, *actions]),
             **{name: concatenate_attribute(name, [getattr(part, name) for part in parts]) for name in _ATTRIBUTES},
+            state_names=parts[0].state_names if parts else None,
+            action_names=parts[0].action_names if parts else None,
         )
 
     def __add__(self, other: Demonstrations) -> Demonstrations:
@@ -460,6 +521,8 @@ class Demonstrations:
             offsets=offsets,
             actions=None if self.actions is None else self.actions[rows],
             **{name: None if values is None else values[selected] for name, values in attributes.items()},
+            state_names=self.state_names,
+            action_names=self.action_names,
         )
 
     @property
@@ -490,6 +553,8 @@ class Demonstrations:
     def steps(self, mdp: MDP) -> Steps:
         """Return the edge of every transition in `mdp`, cached per MDP; raise `InvalidDemos` if one is impossible.
 
+        Demonstrations with names must have the numbers of the MDP; see `renumber`.
+
         Examples
         --------
         >>> from limiirl.mdp import MDP
@@ -502,6 +567,24 @@ class Demonstrations:
         """
         cache: StepsCache = self.__dict__["_steps"]
         return cache.steps(self, mdp)
+
+    def renumber(self, mdp: MDP) -> Demonstrations:
+        """Return the demonstrations with the numbers that states and actions of the same names have in `mdp`.
+
+        Models and mixtures call this method. Demonstrations without names are returned unchanged.
+
+        Examples
+        --------
+        >>> from limiirl.mdp import MDP
+        >>> mdp = MDP.from_edges([0], [1], state_names=["pond", "den"])
+        >>> demos = Demonstrations.from_lists([["pond", "den"]])
+        >>> demos.states.tolist(), demos.renumber(mdp).states.tolist()
+        ([1, 0], [0, 1])
+        >>> Demonstrations.from_lists([["pond", "nest"]]).renumber(mdp)
+        Traceback (most recent call last):
+        limiirl.errors.InvalidDemos: demonstration 0, step 1: state 'nest' is not one of the 2 states of the MDP...
+        """
+        return renumber_by_name(self, mdp)
 
     def features(self, mdp: MDP) -> NDArray[np.float64]:
         """Return the discounted feature counts of every demonstration.
@@ -521,7 +604,7 @@ class Demonstrations:
         >>> Demonstrations.from_lists([[0, 1, 2], [1, 2]]).features(mdp).tolist()
         [[1.0, 0.5, 0.25], [0.0, 1.0, 0.5]]
         """
-        return feature_counts(self, mdp)
+        return feature_counts(self.renumber(mdp), mdp)
 
     def log_q(self, mdp: MDP) -> NDArray[np.float64]:
         """Return log q(tau) = log p0(s_1) + sum_t log P(s_{t+1} | s_t, a_t), which does not depend on the reward.
@@ -540,7 +623,7 @@ class Demonstrations:
         >>> Demonstrations.from_lists([[0, 1, 2], [1, 2]]).log_q(mdp).round(4).tolist()
         [-2.0794, -0.6931]
         """
-        return log_path_mass(self, mdp)
+        return log_path_mass(self.renumber(mdp), mdp)
 
     def __repr__(self) -> str:
         return summarise(self)
@@ -548,7 +631,9 @@ class Demonstrations:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Demonstrations):
             return NotImplemented
-        return all(same_arrays(getattr(self, x.name), getattr(other, x.name)) for x in fields(self))
+        if (self.state_names, self.action_names) != (other.state_names, other.action_names):
+            return False
+        return all(same_arrays(getattr(self, name), getattr(other, name)) for name in _ARRAYS)
 
     def __hash__(self) -> int:
         return hash((len(self), self.states[:1000].tobytes()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,14 +16,18 @@ from limiirl._typing import Seed
 from limiirl._validation import as_generator, check_count, check_seed
 from limiirl.demos.validate import NOT_RECORDED
 from limiirl.errors import BackendUnavailable, InvalidDemos, InvalidFile, InvalidParameter
+from limiirl.mdp import encode
 
 if TYPE_CHECKING:
     from limiirl.demos.demonstrations import Demonstrations
 
 
 FORMAT = "limiirl.demonstrations"
-VERSION = 1
+VERSION = 2
+# Releases that read version 1 only can still read files without names.
+_VERSION_WITHOUT_NAMES = 1
 
+_NAMES = ("state_names", "action_names")
 # Column of each attribute; its value is repeated in all rows of a demonstration.
 _COLUMNS = {"groups": "group", "labels": "label"}
 _REMEDY = "Write it again with Demonstrations.to_parquet, or read other tables with Demonstrations.from_frame."
@@ -38,15 +43,19 @@ def write_parquet(demos: Demonstrations, path: str | os.PathLike[str]) -> None:
     columns = {
         "demo": rows if demos.ids is None else _as_arrow(demos.ids).take(rows),
         "t": pa.array(np.arange(demos.n_steps) - demos.offsets[demo_of_row]),
-        "state": pa.array(demos.states),
+        "state": _with_names(pa.array(demos.states), demos.state_names),
     }
     if demos.actions is not None:
-        columns["action"] = pa.array(demos.actions, mask=demos.actions == NOT_RECORDED)
+        actions = pa.array(demos.actions, mask=demos.actions == NOT_RECORDED)
+        columns["action"] = _with_names(actions, demos.action_names)
     for name, column in _COLUMNS.items():
         values = getattr(demos, name)
         if values is not None:
             columns[column] = _as_arrow(values).take(rows)
-    about = {"limiirl.format": FORMAT, "limiirl.version": str(VERSION), "limiirl.ids": str(int(demos.ids is not None))}
+    names = {name: getattr(demos, name) for name in _NAMES if getattr(demos, name) is not None}
+    version = VERSION if names else _VERSION_WITHOUT_NAMES
+    about = {"limiirl.format": FORMAT, "limiirl.version": str(version), "limiirl.ids": str(int(demos.ids is not None))}
+    about |= {f"limiirl.{name}": json.dumps(values) for name, values in names.items()}
     with atomic_write(path) as scratch:
         # Page checksums detect corrupt data.
         pq.write_table(pa.table(columns, metadata=about), scratch, compression="zstd", write_page_checksum=True)
@@ -65,7 +74,10 @@ def read_parquet(path: str | os.PathLike[str]) -> dict[str, Any]:
             table = file.read()
     except (pa.ArrowException, OSError) as error:
         raise _read_error(path, error) from None
-    return _unpack(path, table, with_ids=about.get(b"limiirl.ids") == b"1")
+    names = {name: about.get(f"limiirl.{name}".encode()) for name in _NAMES}
+    return _unpack(
+        path, table, {k: _decode_names(path, v) for k, v in names.items()}, about.get(b"limiirl.ids") == b"1"
+    )
 
 
 def read_table(path: str | os.PathLike[str], label: str = "label") -> Any:
@@ -183,7 +195,32 @@ def _check_format(path: Path, about: dict[bytes, bytes]) -> None:
         raise InvalidFile.at(path, reason)
 
 
-def _unpack(path: Path, table: Any, *, with_ids: bool) -> dict[str, Any]:
+def _decode_names(path: Path, text: bytes | None) -> tuple[str, ...] | None:
+    try:
+        return None if text is None else tuple(json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise InvalidFile.at(path, f"has corrupted names ({error!s:.100}). {_REMEDY}") from None
+
+
+def _with_names(numbers: Any, names: tuple[str, ...] | None) -> Any:
+    """Return numbers as the names that they stand for, or unchanged without names."""
+    import pyarrow as pa
+
+    return numbers if names is None else pa.array(names, type=pa.large_string()).take(numbers)
+
+
+def _numbers(path: Path, column: Any, name: str, names: tuple[str, ...] | None) -> NDArray[Any]:
+    """Return the numbers of states or actions, -1 where null, from numbers or names."""
+    if names is None:
+        return np.asarray((column if name == "state" else column.fill_null(NOT_RECORDED)).to_numpy())
+    numbers, _ = encode(column.to_numpy(), column.is_null().to_numpy(), names)
+    if np.any(numbers < NOT_RECORDED):
+        row = int(np.argmax(numbers < NOT_RECORDED))
+        raise InvalidFile.at(path, f"has a {name} without a number, {column[row].as_py()!r} in row {row}. {_REMEDY}")
+    return numbers
+
+
+def _unpack(path: Path, table: Any, names: dict[str, tuple[str, ...] | None], with_ids: bool) -> dict[str, Any]:
     """Return the table as flat arrays; a demonstration begins where t is 0."""
     missing = [name for name in ("demo", "t", "state") if name not in table.column_names]
     if missing:
@@ -195,9 +232,10 @@ def _unpack(path: Path, table: Any, *, with_ids: bool) -> dict[str, Any]:
     if (t.size > 0 and t[0] != 0) or np.any(t != np.arange(t.size) - np.repeat(starts, np.diff(offsets))):
         reason = f"must have t = 0, 1, 2, ... within each demonstration; rows are missing or reordered. {_REMEDY}"
         raise InvalidFile.at(path, reason)
-    columns: dict[str, Any] = {"states": table["state"].to_numpy(), "offsets": offsets}
+    columns: dict[str, Any] = names | {"offsets": offsets}
+    columns["states"] = _numbers(path, table["state"], "state", names["state_names"])
     if "action" in table.column_names:
-        columns["actions"] = table["action"].fill_null(NOT_RECORDED).to_numpy()
+        columns["actions"] = _numbers(path, table["action"], "action", names["action_names"])
     for name, column in (_COLUMNS | {"ids": "demo"} if with_ids else _COLUMNS).items():
         if column in table.column_names:
             columns[name] = table[column].take(starts).to_numpy()

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from limiirl.demos.names import is_numbered_as
 from limiirl.demos.validate import locate, name_step
 from limiirl.errors import InvalidDemos
+from limiirl.mdp import name_of
 
 if TYPE_CHECKING:
     from limiirl.demos.demonstrations import Demonstrations
@@ -96,6 +98,9 @@ def match_steps(demos: Demonstrations, mdp: MDP) -> Steps:
     """
     from limiirl.kernels.sequences import find_edges  # importing numba takes 0.3 s
 
+    if not is_numbered_as(demos, mdp):
+        message = "demos have other state or action names than the MDP. Number them alike with demos.renumber(mdp)."
+        raise InvalidDemos(message, parameter="demos")
     _check_states(demos, mdp)
     actions = np.empty(0, dtype=np.int64) if demos.actions is None else demos.actions
     edge, count, first = find_edges(
@@ -136,35 +141,37 @@ def _check_states(demos: Demonstrations, mdp: MDP) -> None:
     if np.any(impossible):
         demo = int(np.argmax(impossible))
         state = int(demos.start_states[demo])
-        message = (
-            f"{name_step(demos.ids, (demo, 0))}: start state {state} has p0 = 0. Change it with mdp.replace(p0=...)."
-        )
+        start = f"start state {name_of(mdp.state_names, state)}"
+        message = f"{name_step(demos.ids, (demo, 0))}: {start} has p0 = 0. Change it with mdp.replace(p0=...)."
         raise InvalidDemos(message, parameter="demos", value=state, index=(demo, 0))
 
 
 def _explain_impossible(demos: Demonstrations, mdp: MDP, position: int) -> str:
     """Return the reason why the transition from `position` is not an edge of the MDP, and the remedy."""
     s, target = int(demos.states[position]), int(demos.states[position + 1])
+    start, end = name_of(mdp.state_names, s), name_of(mdp.state_names, target)
     fix = "Correct the recording, or add the transition to the MDP."
     if mdp.terminal[s]:
         return (
-            f"state {s} is terminal, but the demonstration continues to state {target}. "
+            f"state {start} is terminal, but the demonstration continues to state {end}. "
             "Truncate the demonstration there, or make the state nonterminal."
         )
     out = slice(int(mdp.out_ptr[s]), int(mdp.out_ptr[s + 1]))
     act, dst = mdp.act[out], mdp.dst[out]
     action = -1 if demos.actions is None else int(demos.actions[position])
     if action < 0:
-        return f"no action leads from state {s} to state {target} (successors: {_list_values(dst)}). {fix}"
+        successors = _list_names(dst, mdp.state_names)
+        return f"no action leads from state {start} to state {end} (successors: {successors}). {fix}"
+    taken = name_of(mdp.action_names, action)
     if action not in act:
-        return f"state {s} has no action {action} (actions: {_list_values(act)}). {fix}"
-    successors = _list_values(dst[act == action])
-    return f"action {action} in state {s} does not lead to state {target} (successors: {successors}). {fix}"
+        return f"state {start} has no action {taken} (actions: {_list_names(act, mdp.action_names)}). {fix}"
+    successors = _list_names(dst[act == action], mdp.state_names)
+    return f"action {taken} in state {start} does not lead to state {end} (successors: {successors}). {fix}"
 
 
-def _list_values(values: NDArray[np.int32]) -> str:
+def _list_names(values: NDArray[np.int32], names: tuple[str, ...] | None) -> str:
     distinct = np.unique(values).tolist()
-    return ", ".join(map(str, distinct[:_LISTED])) + (", ..." if len(distinct) > _LISTED else "")
+    return ", ".join(name_of(names, x) for x in distinct[:_LISTED]) + (", ..." if len(distinct) > _LISTED else "")
 
 
 def feature_counts(demos: Demonstrations, mdp: MDP, edge: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
@@ -234,8 +241,9 @@ def _resolve_edges(demos: Demonstrations, steps: Steps, mdp: MDP) -> NDArray[np.
         demo, t = int(steps.demo_of_step[k]), int(steps.t_of_step[k])
         s, target = demos.states[demos.offsets[demo] + t : demos.offsets[demo] + t + 2].tolist()
         message = (
-            f"{name_step(demos.ids, (demo, t))}: several actions with different features lead from state {s} to state "
-            f"{target}. Record the actions, or use MaxEnt.log_prob and MaxEnt.fit, which sum over the actions."
+            f"{name_step(demos.ids, (demo, t))}: several actions with different features lead from state "
+            f"{name_of(mdp.state_names, s)} to state {name_of(mdp.state_names, target)}. Record the actions, or use "
+            "MaxEnt.log_prob and MaxEnt.fit, which sum over the actions."
         )
         raise InvalidDemos(message, parameter="demos", index=(demo, t))
     edge = steps.edge.copy()

@@ -1,5 +1,6 @@
 """Checks of the arrays of `Demonstrations`."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,30 @@ def _describe_fault(value: object, lowest: int) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value or value % 1 != 0:
         return "is not an integer"
     return f"is below {lowest}" if value < lowest else "is too large"
+
+
+def as_names(values: Any, name: str, numbers: NDArray[np.int64] | None) -> tuple[str, ...] | None:
+    """Return distinct names as a tuple after checking that every number has one; `name` is the parameter."""
+    if values is None:
+        return None
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InvalidDemos.of(name, values, "must be a sequence of strings", remedy="Put it in a list.")
+    names, n = tuple(values), 1 + int(-1 if numbers is None else numbers.max(initial=-1))
+    if len(names) < n:
+        raise InvalidDemos.of(name, len(names), f"must have at least {n} entries, one per {name.partition('_')[0]}")
+    position: dict[str, int] = {}
+    for i, value in enumerate(names):
+        if not isinstance(value, str):
+            raise InvalidDemos.of(name, value, "must be a string", index=i)
+        if not _is_encodable(value):
+            raise InvalidDemos.of(name, value, "must contain no lone surrogates, which UTF-8 cannot encode", index=i)
+        if position.setdefault(value, i) != i:
+            raise InvalidDemos.of(name, value, "must not repeat a name", index=i)
+    return tuple(map(str, names))
+
+
+def _is_encodable(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def as_actions(values: object, offsets: NDArray[np.int64], ids: NDArray[Any] | None = None) -> NDArray[np.int64] | None:

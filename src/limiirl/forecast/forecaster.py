@@ -73,8 +73,8 @@ class Forecaster:
         self.thetas: FloatArray = np.asarray(mixture.thetas_, dtype=np.float64)
         if demos is None:
             demos = training_demos(mixture)
-        self._ends = None if demos is None else _count_ends(demos)
         mdp: MDP = mixture.mdp_
+        self._ends = None if demos is None else _count_ends(demos.renumber(mdp))
         self._scenario = Scenario(mdp, np.arange(mdp.n_edges), np.zeros(mdp.n_states, dtype=bool))
         self._unchanged: MaxEntTrips | None = None
         self._trips = self._build_trips(mdp)
@@ -106,7 +106,7 @@ class Forecaster:
         (array([1, 2, 3]), array([1, 2]))
         """
         other = copy.copy(self)
-        other._ends = _count_ends(demos)
+        other._ends = _count_ends(demos.renumber(self.mixture.mdp_))
         if isinstance(self._trips, DestinationTrips):
             other._trips = self._trips.with_ends(other._open_ends())
         return other
@@ -378,11 +378,11 @@ class Forecaster:
 
     def _log_prior(self, demos: Demonstrations, history: Demonstrations | None) -> FloatArray:
         """Return the log-prior (N, K) over intents; `history` is evaluated in the mixture's MDP, not the scenario's."""
-        earlier = None if history is None else validate.check_history(history)
+        earlier = None if history is None else validate.check_history(history).renumber(self.mixture.mdp_)
         return log_prior(self.weights, self.mixture.irl_, self.mixture.mdp_, self.thetas, demos, earlier)
 
     def _check_partials(self, partial: Any, goal: ArrayLike | None) -> tuple[Demonstrations, IntArray | None]:
-        demos = validate.check_partial(partial)
+        demos = validate.check_partial(partial).renumber(self.mixture.mdp_)
         validate.check_open(demos, self._scenario.closed)
         demos.steps(self._trips.mdp)
         return demos, None if goal is None else validate.check_goals(goal, len(demos), self.mdp, self._scenario.closed)

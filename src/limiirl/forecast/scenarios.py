@@ -167,6 +167,7 @@ def apply_closures(scenario: Scenario, states: ArrayLike | None, edges: ArrayLik
         edge_features=None if mdp.edge_features is None else mdp.edge_features[keep],
         feature_names=mdp.feature_names,
         state_names=mdp.state_names,
+        action_names=mdp.action_names,
     )
     return Scenario(changed, scenario.edges[keep], scenario.closed | shut)
 

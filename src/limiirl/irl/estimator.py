@@ -41,6 +41,7 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator, ABC):  #
             Initial point of the optimiser; by default a feasible point near 0. If the likelihood has several local
             maxima (causal models with stochastic transitions), the result depends on it.
         """
+        demos = validate.in_numbers_of(mdp, demos)
         column = validate.weights(weights, validate.demonstrations(demos), columns=False)
         first = None if start is None else validate.one_theta(mdp, start, "start")[None]
         with validate.start_errors():
@@ -58,6 +59,7 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator, ABC):  #
 
         Each row equals the result of `fit` for that column. `theta_` and `result_` are not changed.
         """
+        demos = validate.in_numbers_of(mdp, demos)
         columns = validate.weights(weights, validate.demonstrations(demos), columns=True)
         results = self._search(mdp, demos, columns, None if starts is None else mdp.check_thetas(starts, "starts"))
         return np.array([result.theta for result in results])

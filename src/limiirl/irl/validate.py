@@ -104,6 +104,13 @@ def start_errors() -> Iterator[None]:
         raise
 
 
+def in_numbers_of(mdp: MDP, demos: Demonstrations) -> Demonstrations:
+    """Check the type of demonstrations and return them with the state and action numbers of an MDP."""
+    check_demonstrations(demos)
+    # A model of the user may have an MDP of another type.
+    return demos.renumber(mdp) if isinstance(mdp, MDP) else demos
+
+
 def demonstrations(demos: Demonstrations) -> Demonstrations:
     """Check that there is at least one demonstration and return the demonstrations."""
     check_demonstrations(demos)

@@ -4,6 +4,7 @@ from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mdp.estimation import read_frame
 from limiirl.mdp.features import FeatureInput, FeatureMatrix
 from limiirl.mdp.mdp import MDP, reachable_states
+from limiirl.mdp.names import encode, is_text, name_of, renumber
 from limiirl.mdp.planning import (
     BellmanEquations,
     action_values,
@@ -17,7 +18,7 @@ from limiirl.mdp.shortest_paths import PathFinder, ShortestPath, ShortestPaths
 # fmt: off
 __all__ = [
     "MDP", "BellmanEquations", "FeatureInput", "FeatureMatrix", "PathFinder", "RewardEnsemble", "ShortestPath",
-    "ShortestPaths", "action_values", "check_policy", "optimal_policy", "optimal_values", "policy_values",
-    "reachable_states", "read_frame",
+    "ShortestPaths", "action_values", "check_policy", "encode", "is_text", "name_of", "optimal_policy",
+    "optimal_values", "policy_values", "reachable_states", "read_frame", "renumber",
 ]
 # fmt: on

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from limiirl._typing import BoolArray, FloatArray, Int32Array, IntArray
 from limiirl._validation import check_positive
-from limiirl.errors import InvalidDemos
+from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.mdp.columns import as_sortable, as_times, nulls, to_array
 from limiirl.mdp.features import as_features
 from limiirl.mdp.indexing import number_within, row_pointers
+from limiirl.mdp.names import encode, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +30,8 @@ class Trajectories(NamedTuple):
     """N demonstrations as flat arrays; demonstration i occupies ``offsets[i]:offsets[i + 1]``.
 
     The action in the last state of each demonstration is -1; `actions` is None if no actions were recorded. `ids`,
-    `groups` and `labels` have one entry per demonstration.
+    `groups` and `labels` have one entry per demonstration. Text states and actions are numbered in sorted order;
+    `state_names` and `action_names` are their names, or None.
     """
 
     states: Int32Array
@@ -38,15 +40,17 @@ class Trajectories(NamedTuple):
     ids: NDArray[Any]
     groups: NDArray[Any] | None
     labels: NDArray[Any] | None
+    state_names: tuple[str, ...] | None = None
+    action_names: tuple[str, ...] | None = None
 
 
 def read_frame(df: Any) -> Trajectories:
     """Read a table with the columns demo, t and state, and optionally action, group and label.
 
     Rows are sorted by demo and t, which may be a number, a duration, a date or a time of day, with gaps. Text in t is
-    parsed, and refused if it is none of these. States and actions are nonnegative integers. The last action of a
-    demonstration may be missing or -1, and is stored as -1. `group` (a driver, an animal) and `label` must be constant
-    within a demonstration. Other columns are ignored.
+    parsed, and refused if it is none of these. States and actions are nonnegative integers or text. The last action of
+    a demonstration may be missing or -1, and is stored as -1. `group` (a driver, an animal) and `label` must be
+    constant within a demonstration. Other columns are ignored.
 
     Parameters
     ----------
@@ -62,6 +66,9 @@ def read_frame(df: Any) -> Trajectories:
     >>> runs = read_frame({"demo": ["b", "a", "a"], "t": [0, 1, 0], "state": [7, 5, 4], "action": [None, None, 2]})
     >>> runs.states, runs.actions, runs.offsets, runs.ids
     (array([4, 5, 7], dtype=int32), array([ 2, -1, -1], dtype=int32), array([0, 2, 3]), array(['a', 'b'], dtype='<U1'))
+    >>> runs = read_frame({"demo": ["a", "a"], "t": [0, 1], "state": ["pond", "den"]})
+    >>> runs.states, runs.state_names
+    (array([1, 0], dtype=int32), ('den', 'pond'))
     """
     columns = _columns(df)
     demo = as_sortable(columns["demo"], "demo")
@@ -77,19 +84,24 @@ def read_frame(df: Any) -> Trajectories:
         message = f"Column 't' must not repeat within a demonstration; {rows.name(first)} occurs twice."
         raise InvalidDemos(message, parameter="t", value=time[order][first], index=int(order[first + 1]))
     offsets = row_pointers(member, ids.size)
-    states, missing = _as_integers(columns["state"][order], "state", rows, lowest=0)
+    states, missing, state_names = _as_numbers(columns["state"][order], "state", rows, lowest=0)
     if missing.any():
         first = np.flatnonzero(missing)[0]
         remedy = "Drop the row, or split the demonstration there."
         message = f"Column 'state' must be complete; {rows.name(first)} is empty. {remedy}"
         raise InvalidDemos(message, parameter="state", index=int(order[first]))
+    actions, action_names = None, None
+    if "action" in columns:
+        actions, action_names = _actions(columns["action"][order], offsets, rows)
     return Trajectories(
         states=states,
-        actions=_actions(columns["action"][order], offsets, rows) if "action" in columns else None,
+        actions=actions,
         offsets=offsets,
         ids=ids,
         groups=_constant(columns["group"], "group", order, offsets, ids) if "group" in columns else None,
         labels=_constant(columns["label"], "label", order, offsets, ids) if "label" in columns else None,
+        state_names=state_names,
+        action_names=action_names,
     )
 
 
@@ -143,16 +155,34 @@ def _unique(values: NDArray[Any], name: str) -> tuple[NDArray[Any], IntArray]:
     return distinct, inverse.astype(np.int64, copy=False)
 
 
+def _as_numbers(
+    column: NDArray[Any], name: str, rows: _SortedRows, *, lowest: int
+) -> tuple[Int32Array, BoolArray, tuple[str, ...] | None]:
+    """Return states or actions as numbers (-1 where missing), the mask of missing entries, and the names of text."""
+    if not is_text(column):
+        return *_as_integers(column, name, rows, lowest=lowest), None
+    empty = (isinstance(x, str) and not x.strip(" \t\0") for x in column.tolist())
+    missing = nulls(column) | np.fromiter(empty, dtype=np.bool_, count=column.size)
+    numbers, names = encode(column, missing, None)
+    wrong = np.flatnonzero(numbers == -2)
+    if wrong.size:
+        value = column[wrong[0]]
+        message = (
+            f"Column {name!r} must contain numbers or text, not both; {rows.name(wrong[0])} has the number {value!r}. "
+            "Convert the column to text."
+        )
+        raise InvalidDemos(message, parameter=name, value=value, index=int(rows.row[wrong[0]]))
+    return numbers.astype(np.int32), missing, names
+
+
 def _as_integers(column: NDArray[Any], name: str, rows: _SortedRows, *, lowest: int) -> tuple[Int32Array, BoolArray]:
     """Return integers >= `lowest` (-1 where missing) and the mask of missing entries."""
     missing = nulls(column)
     # Data frames convert integers to float or object if an entry is missing, so integral floats are accepted.
     try:
-        if column.dtype.kind in "OUT" and any(isinstance(x, str) for x in column.flat):
-            raise ValueError("it contains text")  # astype would read 01 and 1 as one number
         values = np.where(missing, -1, column).astype(np.float64)
     except (TypeError, ValueError) as error:
-        message = f"Column {name!r} must contain nonnegative integers ({error}). Encode it, e.g. with pandas.factorize."
+        message = f"Column {name!r} must contain nonnegative integers or text ({error})."
         raise InvalidDemos(message, parameter=name) from error
     outside = (values < lowest) | (values > np.iinfo(np.int32).max) | (values != np.floor(values))
     wrong = np.flatnonzero(outside & ~missing)
@@ -163,8 +193,8 @@ def _as_integers(column: NDArray[Any], name: str, rows: _SortedRows, *, lowest: 
     return values.astype(np.int32), missing
 
 
-def _actions(column: NDArray[Any], offsets: IntArray, rows: _SortedRows) -> Int32Array:
-    actions, _ = _as_integers(column, "action", rows, lowest=-1)
+def _actions(column: NDArray[Any], offsets: IntArray, rows: _SortedRows) -> tuple[Int32Array, tuple[str, ...] | None]:
+    actions, _, names = _as_numbers(column, "action", rows, lowest=-1)
     last = np.zeros(actions.size, dtype=np.bool_)
     last[offsets[1:] - 1] = True
     absent = np.flatnonzero((actions < 0) & ~last)
@@ -175,7 +205,7 @@ def _actions(column: NDArray[Any], offsets: IntArray, rows: _SortedRows) -> Int3
         )
         raise InvalidDemos(message, parameter="action", index=int(rows.row[absent[0]]))
     actions[last] = -1
-    return actions
+    return actions, names
 
 
 def _constant(column: NDArray[Any], name: str, order: IntArray, offsets: IntArray, ids: NDArray[Any]) -> NDArray[Any]:
@@ -221,7 +251,8 @@ def from_demonstrations(
     data : table with the columns demo, t, state[, action], or Demonstrations
         pandas or polars DataFrame, pyarrow Table or mapping of columns; see `limiirl.mdp.read_frame`.
     n_states : int, optional
-        Number of states. Default: the number of rows of `state_features`, or the largest observed state plus one.
+        Number of states. Default: the number of names or rows of `state_features`, or the largest observed state plus
+        one.
     gamma : float
         Discount in (0, 1].
     smoothing : float
@@ -246,6 +277,9 @@ def from_demonstrations(
     """
     check_positive(smoothing, "smoothing", zero=True, remedy="Use 0 for relative frequencies.")
     runs = data if hasattr(data, "states") and hasattr(data, "offsets") else read_frame(data)
+    state_names, action_names = (getattr(runs, name, None) for name in ("state_names", "action_names"))
+    if state_names is not None:
+        n_states = _check_named_states(n_states, state_names)
     states, offsets = np.asarray(runs.states, dtype=np.int64), np.asarray(runs.offsets, dtype=np.int64)
     if n_states is None and state_features is not None:
         n_states = as_features(state_features, "state_features").shape[0]
@@ -265,7 +299,16 @@ def from_demonstrations(
         state_features=state_features,
         action_features=action_features,
         feature_names=feature_names,
+        state_names=state_names,
+        action_names=action_names,
     )
+
+
+def _check_named_states(n_states: int | None, names: Sequence[str]) -> int:
+    if n_states not in (None, len(names)):
+        rule = f"must be the number of state names, {len(names)}"
+        raise InvalidParameter.of("n_states", n_states, rule, remedy="Omit it.")
+    return len(names)
 
 
 def _estimate_edges(

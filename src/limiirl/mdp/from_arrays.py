@@ -34,6 +34,7 @@ def from_dense(  # noqa: PLR0913 (the design fixes the signature)
     normalise: bool = False,
     feature_names: Sequence[str] | None = None,
     state_names: Sequence[str] | None = None,
+    action_names: Sequence[str] | None = None,
 ) -> MDP:
     """Build an MDP from a transition table.
 
@@ -58,6 +59,7 @@ def from_dense(  # noqa: PLR0913 (the design fixes the signature)
         Rescale the nonzero rows of T to sum to 1; T may then contain counts.
     feature_names : sequence of d strings, optional
     state_names : sequence of S strings, optional
+    action_names : sequence of A strings, optional
 
     Examples
     --------
@@ -95,6 +97,7 @@ def from_dense(  # noqa: PLR0913 (the design fixes the signature)
         edge_features=_select_rows(edge_features, table.shape, pairs * n_states + dst, "edge_features"),
         feature_names=validate.as_tuple(feature_names, "feature_names"),
         state_names=None if state_names is None else validate.as_tuple(state_names, "state_names"),
+        action_names=None if action_names is None else validate.as_tuple(action_names, "action_names"),
     )
 
 
@@ -164,6 +167,7 @@ def from_edges(  # noqa: PLR0913 (the design fixes the signature)
     normalise: bool = False,
     feature_names: Sequence[str] | None = None,
     state_names: Sequence[str] | None = None,
+    action_names: Sequence[str] | None = None,
 ) -> MDP:
     """Build an MDP from a list of edges, in any order.
 
@@ -196,6 +200,7 @@ def from_edges(  # noqa: PLR0913 (the design fixes the signature)
         Rescale `prob` to sum to 1 over each (s, a); `prob` may then contain counts.
     feature_names : sequence of d strings, optional
     state_names : sequence of S strings, optional
+    action_names : sequence of A strings, optional
 
     Examples
     --------
@@ -221,6 +226,7 @@ def from_edges(  # noqa: PLR0913 (the design fixes the signature)
         edge_features=_edge_features(edge_features, edges, rows),
         feature_names=validate.as_tuple(feature_names, "feature_names"),
         state_names=None if state_names is None else validate.as_tuple(state_names, "state_names"),
+        action_names=None if action_names is None else validate.as_tuple(action_names, "action_names"),
     )
 
 

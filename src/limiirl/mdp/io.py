@@ -41,7 +41,9 @@ def _pack(mdp: MDP) -> dict[str, NDArray[Any]]:
 
 
 def _names(mdp: MDP) -> dict[str, Any]:
-    return {"feature_names": mdp.feature_names, "state_names": mdp.state_names}
+    names = {"feature_names": mdp.feature_names, "state_names": mdp.state_names}
+    # Only if present, so that MDPs without action names keep their digests.
+    return names if mdp.action_names is None else names | {"action_names": mdp.action_names}
 
 
 def digest(mdp: MDP) -> str:
@@ -84,6 +86,7 @@ def load(cls: type[MDP], path: str | PathLike[str]) -> MDP:
             **{name: _unpack_features(arrays, name) for name in _FEATURES},
             feature_names=tuple(header["feature_names"]),
             state_names=None if header["state_names"] is None else tuple(header["state_names"]),
+            action_names=None if header.get("action_names") is None else tuple(header["action_names"]),
         )
     except (KeyError, ValueError, TypeError, InvalidMDP) as error:
         reason = f"array {error} is missing." if isinstance(error, KeyError) else f"{error!s:.300}"

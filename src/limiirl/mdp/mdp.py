@@ -75,6 +75,7 @@ def same_content(one: MDP, other: MDP) -> bool:
         one.gamma == other.gamma
         and one.feature_names == other.feature_names
         and one.state_names == other.state_names
+        and one.action_names == other.action_names
         and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in arrays)
         and all(
             same_features(getattr(one, name), getattr(other, name))
@@ -118,6 +119,9 @@ class MDP:
     feature_names : sequence of d strings, optional
         Default: "state[0]", ..., "action[0]", ..., "edge[0]", ...
     state_names : sequence of S strings, optional
+        Names of the states; default names of state indicators are "state[name]".
+    action_names : sequence of at least A strings, optional
+        Names of the actions. Demonstrations with names are matched to the names of the MDP.
 
     Examples
     --------
@@ -143,6 +147,7 @@ class MDP:
     edge_features: FeatureMatrix | None = None
     feature_names: tuple[str, ...] = ()
     state_names: tuple[str, ...] | None = None
+    action_names: tuple[str, ...] | None = None
 
     from_dense = classmethod(from_arrays.from_dense)
     from_edges = classmethod(from_arrays.from_edges)
@@ -165,9 +170,13 @@ class MDP:
         validate.check_canonical_edges(self.src, self.act, self.dst, prob, self.terminal)
         # Rounding may yield 1 + 1e-16, which would have a positive log-probability.
         self._set("prob", np.minimum(prob, 1.0))
-        self._set_features()
         if self.state_names is not None:
             self._set("state_names", validate.check_names(self.state_names, n_states, "state_names", "state"))
+        if self.action_names is not None:
+            given = validate.as_tuple(self.action_names, "action_names")
+            count = max(len(given), self.n_actions)
+            self._set("action_names", validate.check_names(given, count, "action_names", "action"))
+        self._set_features()
 
     def _set(self, name: str, value: Any) -> None:
         if isinstance(value, np.ndarray) and not feature_rules.is_frozen(value):
@@ -175,7 +184,8 @@ class MDP:
         object.__setattr__(self, name, value)
 
     def _set_features(self) -> None:
-        if self.state_features is None and self.action_features is None and self.edge_features is None:
+        indicators = self.state_features is None and self.action_features is None and self.edge_features is None
+        if indicators:
             object.__setattr__(self, "state_features", sparse.eye_array(self.n_states, format="csr"))
         for kind, count in (("state", self.n_states), ("action", self.n_pairs), ("edge", self.n_edges)):
             name = f"{kind}_features"
@@ -186,9 +196,14 @@ class MDP:
         if self.n_features == 0:
             remedy = "Pass None for state indicators."
             raise InvalidMDP.of("state_features", 0, "must have at least one column", remedy=remedy)
-        widths = {kind: feature_rules.width(getattr(self, f"{kind}_features")) for kind in feature_rules.KINDS}
-        chosen = self.feature_names or sum((feature_rules.default_names(*item) for item in widths.items()), ())
+        chosen = self.feature_names or self._default_feature_names(indicators)
         self._set("feature_names", validate.check_names(chosen, self.n_features, "feature_names", "feature"))
+
+    def _default_feature_names(self, indicators: bool) -> tuple[str, ...]:
+        if indicators and self.state_names is not None:
+            return tuple(f"state[{name}]" for name in self.state_names)
+        widths = {kind: feature_rules.width(getattr(self, f"{kind}_features")) for kind in feature_rules.KINDS}
+        return sum((feature_rules.default_names(*item) for item in widths.items()), ())
 
     @cached_property
     def n_states(self) -> int:

@@ -199,4 +199,8 @@ def check_names(values: Iterable[str], count: int, name: str, unit: str) -> tupl
     for position, value in enumerate(names):
         if not isinstance(value, str):
             raise InvalidMDP.of(name, value, "must be a string", index=position)
+    if unit != "feature" and len(set(names)) < len(names):  # demonstrations are matched by name
+        position = next(i for i, value in enumerate(names) if value in names[:i])
+        remedy = f"Name each {unit} differently."
+        raise InvalidMDP.of(name, names[position], "must not repeat a name", index=position, remedy=remedy)
     return tuple(str(value) for value in names)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl.demos import Demonstrations, name_demo
+from limiirl.demos import Demonstrations, name_demo, with_common_names
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.mixture import validate
 
@@ -90,7 +90,7 @@ def feature_distance(mdp: MDP, true: Demonstrations, forecast: Demonstrations) -
     >>> feature_distance(mdp, Demonstrations.from_lists([[0, 1]]), Demonstrations.from_lists([[0, 2]]))
     array([5.])
     """
-    _check_pairs(true, forecast)
+    true, forecast = _check_pairs(true, forecast)
     return np.asarray(np.linalg.norm(true.features(mdp) - forecast.features(mdp), axis=1))
 
 
@@ -107,7 +107,7 @@ def edit_distance(one: Demonstrations, other: Demonstrations, *, normalised: boo
     """
     from limiirl.kernels.sequences import edit_distances  # imports numba, which is slow
 
-    _check_pairs(one, other, "other")
+    one, other = _check_pairs(one, other, "other")
     distances: FloatArray = edit_distances(one.states, one.offsets, other.states, other.offsets).astype(np.float64)
     return distances / np.maximum(one.lengths, other.lengths) if normalised else distances
 
@@ -166,7 +166,8 @@ def next_action_accuracy(mixture: IntentMixture, demos: Demonstrations) -> NextA
     87.5 % of 8 next actions predicted, log-loss 0.300
     """
     validate.check_fitted(mixture)
-    mdp, steps = mixture.mdp_, validate.check_demos(demos).steps(mixture.mdp_)
+    mdp, demos = mixture.mdp_, validate.check_demos(demos, mixture.mdp_)
+    steps = demos.steps(mdp)
     known = np.flatnonzero(steps.edge >= 0)
     if known.size == 0:
         message = "demos must contain at least one transition with a recorded or unambiguous action."
@@ -209,7 +210,7 @@ def _measure_shared(
     true: Demonstrations, forecast: Demonstrations, lengths: Any, mdp: MDP | None
 ) -> tuple[FloatArray, FloatArray]:
     """Return, for each pair (N,), the length shared by both routes and the length of the true route."""
-    _check_pairs(true, forecast)
+    true, forecast = _check_pairs(true, forecast)
     (demo, element), (demo_f, element_f) = _list_elements(true, mdp), _list_elements(forecast, mdp)
     # Use compact codes, because states may be arbitrary integers.
     distinct, code = np.unique(np.concatenate([element, element_f]), return_inverse=True)
@@ -233,7 +234,7 @@ def _list_elements(demos: Demonstrations, mdp: MDP | None) -> tuple[IntArray, In
     """Return the demonstration of each visited state, and the state; if `mdp` is given, of each traversed edge."""
     if mdp is None:
         return np.repeat(np.arange(len(demos)), demos.lengths), demos.states
-    steps = demos.steps(mdp)
+    steps = demos.renumber(mdp).steps(mdp)
     if steps.ambiguous.size:
         k = int(steps.ambiguous[0])
         demo, t = int(steps.demo_of_step[k]), int(steps.t_of_step[k])
@@ -257,8 +258,10 @@ def _check_lengths(lengths: Any, visited: IntArray, mdp: MDP | None) -> FloatArr
     return array
 
 
-def _check_pairs(one: Demonstrations, other: Demonstrations, name: str = "forecast") -> None:
+def _check_pairs(one: Demonstrations, other: Demonstrations, name: str = "forecast") -> list[Demonstrations]:
+    """Return both sets of trajectories with common numbers of named states and actions, after a check."""
     for demos in (one, other):
         validate.check_demos(demos)
     if len(one) != len(other):
         raise InvalidDemos.of(name, len(other), f"must have {len(one)} trajectories, as in the first argument")
+    return with_common_names([one, other])

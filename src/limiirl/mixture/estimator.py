@@ -171,7 +171,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         settings, n_init = validate.make_settings(self), check_count(self.n_init, "n_init")
         check_choices(self.init, self.embedding, self.reward_init)
         irl = validate.clone_model(MaxEnt() if self.irl is None else self.irl)
-        em = EMFromSeed(self, irl, settings, mdp, validate.check_demos(demos), groups)
+        em = EMFromSeed(self, irl, settings, mdp, validate.check_demos(demos, mdp), groups)
         validate.check_enough_units(self.n_intents, em.problem.units)
         seeds = validate.spawn_seeds(self.random_state, 1 if is_given(self.init) else n_init)
         with reporting("EM", self.verbose, self.progress) as report:

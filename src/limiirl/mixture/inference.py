@@ -98,7 +98,7 @@ class FittedMixture(NoMetadataRouting):
         # Parts are ordered by intent; restore the order of the labels.
         order = np.empty(labels.size, dtype=np.int64)
         order[np.argsort(labels, kind="stable")] = np.arange(labels.size)
-        return Demonstrations.concat(parts)[order], labels
+        return self._with_names(Demonstrations.concat(parts)[order]), labels
 
     def next_actions(self, demos: Demonstrations) -> NextActions:
         """Return the probabilities of each next action (N, A) and of stopping (N,) after prefixes of trajectories.
@@ -114,6 +114,7 @@ class FittedMixture(NoMetadataRouting):
         >>> mix.next_actions(Demonstrations.from_lists([[0, 1]])).action.round(2)
         array([[0.71, 0.25]])
         """
+        demos = validate.check_new_demos(demos, self.mdp_)
         posterior = self.predict_proba(demos, partial=True)
         following = self._method("next_actions")(self.mdp_, self.thetas_, demos)
         action = np.einsum("nk,nka->na", posterior, following.action)
@@ -127,7 +128,7 @@ class FittedMixture(NoMetadataRouting):
         paths = [search(self.mdp_, self.thetas_[k], start, goal) for k in intents]
         log_prob = [float(np.log(self.weights_[k])) + value for k, (_, value) in zip(intents, paths, strict=True)]
         best = int(np.argmax(log_prob))
-        return MostLikely(paths[best][0], intents[best], log_prob[best])
+        return MostLikely(self._with_names(paths[best][0]), intents[best], log_prob[best])
 
     def policy(self, k: int, step: int = 0) -> Any:
         """Return the policy (S, A) of intent k at a step, conditional on continuing.
@@ -138,9 +139,13 @@ class FittedMixture(NoMetadataRouting):
         theta = self.thetas_[validate.check_intent(k, len(self.weights_))]
         return self._method("policy")(self.mdp_, theta, step)
 
+    def _with_names(self, demos: Demonstrations) -> Demonstrations:
+        names = {name: getattr(self.mdp_, name, None) for name in ("state_names", "action_names")}
+        return demos.replace(**names)
+
     def _log_prob(self, demos: Demonstrations, groups: ArrayLike | None, partial: bool) -> tuple[Groups, FloatArray]:
         validate.check_fitted(self)
-        validate.check_new_demos(demos)
+        demos = validate.check_new_demos(demos, self.mdp_)
         units = Groups.for_demos(groups, demos)
         if len(demos) == 0:
             return units, np.empty((0, len(self.weights_)))
@@ -263,7 +268,7 @@ class FittedMixture(NoMetadataRouting):
         """Return the fit problem of the given demonstrations, or of the training data."""
         validate.check_fitted(self)
         if demos is not None:
-            return make_problem(_resolve_model(self.irl_), self.mdp_, validate.check_demos(demos), groups)
+            return make_problem(_resolve_model(self.irl_), self.mdp_, validate.check_demos(demos, self.mdp_), groups)
         if groups is not None:
             message = "groups requires demos. Pass both, or neither to use the training data."
             raise InvalidParameter(message, parameter="groups", value=groups)

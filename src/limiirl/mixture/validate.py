@@ -74,14 +74,16 @@ def check_irl(irl: Any) -> Any:
     return irl
 
 
-def check_demos(demos: Any) -> Any:
-    """Return demonstrations, or agents for a model without an MDP; raise if there are none."""
-    return demos if isinstance(demos, Agents) else irl_checks.demonstrations(demos)
+def check_demos(demos: Any, mdp: Any = None) -> Any:
+    """Return demonstrations in the numbers of an MDP, or agents for a model without one; raise if there are none."""
+    if isinstance(demos, Agents):
+        return demos
+    return irl_checks.demonstrations(irl_checks.in_numbers_of(mdp, demos))
 
 
-def check_new_demos(demos: Demonstrations) -> Demonstrations:
-    """Return demonstrations, which may be empty."""
-    return demos if isinstance(demos, Demonstrations) and len(demos) == 0 else check_demos(demos)
+def check_new_demos(demos: Demonstrations, mdp: Any) -> Demonstrations:
+    """Return demonstrations, which may be empty, in the numbers of an MDP."""
+    return demos if isinstance(demos, Demonstrations) and len(demos) == 0 else check_demos(demos, mdp)
 
 
 def clone_model(irl: Any) -> Any:

@@ -169,8 +169,9 @@ def trim_path_ends(
     if demos.actions is not None:
         actions = demos.actions[keep].copy()
         actions[offsets[1:] - 1] = -1  # the last state has no action
-    per_demo = [None if values is None else values[left] for values in (demos.groups, demos.labels, demos.ids)]
-    return Demonstrations(demos.states[keep], offsets, actions, *per_demo)
+    given = {name: getattr(demos, name) for name in ("groups", "labels", "ids")}
+    per_demo = {name: None if values is None else values[left] for name, values in given.items()}
+    return Demonstrations(demos.states[keep], offsets, actions, **per_demo)
 
 
 def _draw_radii(metres: float, jitter: float, seed: Seed, n: int) -> FloatArray:

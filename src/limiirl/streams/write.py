@@ -228,6 +228,7 @@ def _sum_features(mdp: MDP, demos: Demonstrations, by_group: bool) -> tuple[Rows
             "by_group=True requires demonstrations with groups. Set their groups, or omit by_group.",
             parameter="by_group",
         )
+    demos = demos.renumber(mdp)
     units = Groups.from_labels(demos.groups if by_group else None, len(demos))
     # This raises an error for an unrecorded action with features, whose sums would depend on theta.
     features = demos.features(mdp)

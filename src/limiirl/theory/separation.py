@@ -241,7 +241,8 @@ def separation(
       margin_between 4.5, margin_within inf, r up to 0, log Q_all / Q_k up to 1.1.
     """
     validate.mdp(mdp)
-    numbers = check_labels(labels, validate.demonstrations(demos))
+    demos = validate.demonstrations(validate.in_numbers_of(mdp, demos))
+    numbers = check_labels(labels, demos)
     names = np.unique(np.array(np.asarray(labels).tolist()))  # plain types, also of a data frame
     F = demos.features(mdp)
     if clusters is None:

@@ -79,8 +79,7 @@ class CausalModel(LinearRewardModel):
         return self._log_prob(mdp, thetas, demos, whole=False)
 
     def _log_prob(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations, *, whole: bool) -> FloatArray:
-        solver = self._solver(mdp)
-        validate.check_demonstrations(demos)
+        solver, demos = self._solver(mdp), validate.in_numbers_of(mdp, demos)
         checked, units = mdp.check_thetas(thetas), Groups.from_labels(None, len(demos))
         decisions = self._decisions(mdp, demos, units, whole=whole)
         return CausalProblem.from_demos(self, mdp, demos, units, solver, decisions).log_prob(checked)
@@ -134,6 +133,7 @@ class CausalModel(LinearRewardModel):
 
     def make_problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> FitProblem:
         """Return the fit problem of a mixture, for `IntentMixture`."""
+        demos = validate.in_numbers_of(mdp, demos)
         if SUFFICIENT_STATISTICS not in self.supports:
             return FitProblem(self, mdp, demos, units)  # a subclass has its own likelihood
         return self._problem(mdp, demos, units)
@@ -165,7 +165,7 @@ class CausalModel(LinearRewardModel):
     def next_actions(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> NextActions:
         """Return the probabilities of each next action (N, K, A) and of stopping (N, K) after each demonstration."""
         solver, checked = self._solver(mdp), mdp.check_thetas(thetas)
-        validate.check_demonstrations(demos)
+        demos = validate.in_numbers_of(mdp, demos)
         self._decisions(mdp, demos, Groups.from_labels(None, len(demos)), whole=False)
         action = np.zeros((len(demos), checked.shape[0], mdp.n_actions))
         stop = np.zeros(action.shape[:2])

@@ -126,8 +126,7 @@ class DestinationMaxEnt(LinearRewardModel):
 
         The probability is summed over unrecorded actions.
         """
-        values = self._values(mdp)
-        validate.check_demonstrations(demos)
+        values, demos = self._values(mdp), validate.in_numbers_of(mdp, demos)
         return ObservedTrips.from_demos(mdp, demos).log_prob(values, mdp.check_thetas(thetas))
 
     def null_directions(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
@@ -270,7 +269,7 @@ class DestinationMaxEnt(LinearRewardModel):
         >>> np.exp(DestinationMaxEnt().log_prob_prefix(mdp, [0.0, 0.0, 0.0], begun, [2, 2, 1])).ravel()
         array([1. , 0.5, 0. ])
         """
-        validate.check_demonstrations(demos)
+        demos = validate.in_numbers_of(mdp, demos)
         ends, checked = _states(mdp, goals, "goals"), mdp.check_thetas(thetas)
         if ends.size != len(demos):
             raise InvalidParameter.of("goals", ends.size, f"must have {len(demos)} entries, one per demonstration")
@@ -289,13 +288,14 @@ class DestinationMaxEnt(LinearRewardModel):
 
     def make_problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> FitProblem:
         """Return the fit problem of a mixture, for `IntentMixture`."""
+        demos = validate.in_numbers_of(mdp, demos)
         if SUFFICIENT_STATISTICS not in self.supports:
             return FitProblem(self, mdp, demos, units)  # a subclass with its own likelihood
         return self._problem(mdp, demos, units)
 
     def features(self, mdp: MDP, demos: Demonstrations) -> FloatArray:
         """Return the features (N, d) that a warm start clusters; see `DestinationProblem.features`."""
-        validate.check_demonstrations(demos)
+        demos = validate.in_numbers_of(mdp, demos)
         return self._problem(mdp, demos, Groups.from_labels(None, len(demos))).features()
 
     def _problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> DestinationProblem:

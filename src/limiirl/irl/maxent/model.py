@@ -152,7 +152,7 @@ class MaxEnt(LinearRewardModel):
 
         The probability is summed over unrecorded actions.
         """
-        path_sums = self._path_sums(mdp)
+        path_sums, demos = self._path_sums(mdp), validate.in_numbers_of(mdp, demos)
         validate.check_trajectories(mdp, demos, self.stop, path_sums.max_length)
         problem = MaxEntProblem.from_demos(self, mdp, demos, Groups.from_labels(None, len(demos)), path_sums)
         return problem.log_prob(mdp.check_thetas(thetas))
@@ -220,7 +220,8 @@ class MaxEnt(LinearRewardModel):
         >>> np.exp(MaxEnt(3).log_prob_prefix(mdp, [0, 0, 0], begun)).ravel()  # 4 and 2 of 4
         array([1. , 0.5])
         """
-        return inference.log_prob_prefix(self._path_sums(mdp), mdp.check_thetas(thetas), demos)
+        path_sums, demos = self._path_sums(mdp), validate.in_numbers_of(mdp, demos)
+        return inference.log_prob_prefix(path_sums, mdp.check_thetas(thetas), demos)
 
     def next_actions(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> inference.NextActions:
         """Return the probabilities of each next action (N, K, A) and of stopping (N, K), given the prefixes `demos`.
@@ -233,7 +234,8 @@ class MaxEnt(LinearRewardModel):
         >>> MaxEnt(3).next_actions(mdp, [0, 0, 0], Demonstrations.from_lists([[0]]))
         NextActions(action=array([[[0.5 , 0.25]]]), stop=array([[0.25]]))
         """
-        return inference.next_actions(self._path_sums(mdp), mdp.check_thetas(thetas), demos)
+        path_sums, demos = self._path_sums(mdp), validate.in_numbers_of(mdp, demos)
+        return inference.next_actions(path_sums, mdp.check_thetas(thetas), demos)
 
     def policy(self, mdp: MDP, theta: ArrayLike, step: int = 0) -> FloatArray:
         """Return P(a | s_t = s, the trajectory continues) (S, A) at step t.
@@ -290,6 +292,7 @@ class MaxEnt(LinearRewardModel):
 
     def make_problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> FitProblem:
         """Return the fit problem of a mixture, for `IntentMixture`, and set `max_length_`."""
+        demos = validate.in_numbers_of(mdp, demos)
         path_sums = self._path_sums_of_demos(mdp, validate.demonstrations(demos))
         self.max_length_ = path_sums.max_length
         if SUFFICIENT_STATISTICS not in self.supports:

@@ -157,7 +157,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         check_choices(self.init, self.embedding)
         check_progress(self.progress)
         irl = validate.clone_model(MaxEnt() if self.irl is None else self.irl)
-        problem = make_problem(irl, mdp, validate.check_demos(demos), groups)
+        problem = make_problem(irl, mdp, validate.check_demos(demos, mdp), groups)
         check_model(problem)
         prior = RewardPrior(problem.box(_n_parameters(problem)), scale)
         starts = Starts(self.init, self.embedding, problem, prior.box.lower.size)

@@ -99,9 +99,10 @@ class SelectionProblem:
     ) -> SelectionProblem:
         """Return the problem, with `max_length` resolved from all demonstrations."""
         irl = MaxEnt() if mixture.irl is None else validate.clone_model(mixture.irl)
+        demos = validate.check_demos(demos, mdp)
         if getattr(irl, "max_length", 0) is None:
-            irl.set_params(max_length=int(validate.check_demos(demos).lengths.max()))
-        units = Groups.for_demos(groups, validate.check_demos(demos))
+            irl.set_params(max_length=int(demos.lengths.max()))
+        units = Groups.for_demos(groups, demos)
         names = None if groups is None else units.broadcast(units.names)
         given = (mixture.random_state, 1) if seed is None else (seed, 1, "seed")
         entropy = validate.spawn_seeds(*given)[0].entropy

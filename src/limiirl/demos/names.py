@@ -1,0 +1,90 @@
+"""Demonstrations in the numbering of an MDP with names, and in a common numbering."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl.demos.validate import locate, name_step
+from limiirl.errors import InvalidDemos
+from limiirl.mdp import renumber
+
+if TYPE_CHECKING:
+    from limiirl.demos.demonstrations import Demonstrations
+    from limiirl.mdp import MDP
+
+_KINDS = ("state", "action")
+
+
+def is_numbered_as(demos: Demonstrations, mdp: MDP) -> bool:
+    """Return True if named states and actions of demonstrations have the numbers of the MDP."""
+    return all(_same(getattr(demos, f"{kind}_names"), getattr(mdp, f"{kind}_names")) for kind in _KINDS)
+
+
+def _same(own: tuple[str, ...] | None, names: tuple[str, ...] | None) -> bool:
+    return own is None or own is names or own == names
+
+
+def renumber_by_name(demos: Demonstrations, mdp: MDP) -> Demonstrations:
+    """Return demonstrations in the numbering of an MDP; see `Demonstrations.renumber`."""
+    changes: dict[str, Any] = {}
+    for kind in _KINDS:
+        own, names = getattr(demos, f"{kind}_names"), getattr(mdp, f"{kind}_names")
+        if _same(own, names):
+            continue
+        if names is None:
+            message = (
+                f"The demonstrations have {kind} names, but the MDP has none. Pass {kind}_names to the MDP; or drop "
+                f"the names with demos.replace({kind}_names=None), if {kind}s are numbered as in the MDP."
+            )
+            raise InvalidDemos(message, parameter="demos", value=own[0])
+        numbers = getattr(demos, f"{kind}s")
+        if numbers is not None:
+            changes[f"{kind}s"] = _translate(demos, numbers, own, names, kind)
+        changes[f"{kind}_names"] = names
+    return demos.replace(**changes) if changes else demos
+
+
+def _translate(
+    demos: Demonstrations, numbers: NDArray[np.int64], own: Sequence[str], names: Sequence[str], kind: str
+) -> NDArray[np.int64]:
+    """Return the numbers of states or actions among `names`; raise if a name that occurs has none or several."""
+    # The last entry is the number of actions that were not recorded, -1.
+    translated = np.append(renumber(own, names), -1)[numbers]
+    wrong = np.flatnonzero(translated < -1)
+    if wrong.size:
+        name, index = own[numbers[wrong[0]]], locate(demos.offsets, int(wrong[0]))
+        rule = f"is not one of the {len(names)} {kind}s of the MDP"
+        remedy = f"Correct it, or add the {kind} to the MDP."
+        if translated[wrong[0]] == -3:
+            rule, remedy = f"is the name of several {kind}s of the MDP", "Rename them."
+        message = f"{name_step(demos.ids, index)}: {kind} {name!r} {rule}. {remedy}"
+        raise InvalidDemos(message, parameter="demos", value=name, index=index)
+    return translated
+
+
+def with_common_names(parts: Sequence[Demonstrations]) -> list[Demonstrations]:
+    """Return sets of demonstrations in the numbering of the union of their names, in order of first occurrence."""
+    result = list(parts)
+    for kind in _KINDS:
+        field = f"{kind}_names"
+        named = [getattr(part, field) for part in result]
+        # Sets without actions need no names of actions.
+        used = [part.actions is not None if kind == "action" else part.n_steps > 0 for part in result]
+        present = [names for names in named if names is not None]
+        if not present:
+            continue
+        if any(names is None and has for names, has in zip(named, used, strict=True)):
+            i = next(i for i, names in enumerate(named) if names is None and used[i])
+            message = f"part {i} has no {field}, but another part does. Set them for all: demos.replace({field}=...)."
+            raise InvalidDemos(message, parameter=field, index=i)
+        union = tuple(dict.fromkeys(name for names in present for name in names))
+        for i, part in enumerate(result):
+            numbers, changes = getattr(part, f"{kind}s"), {field: union}
+            if numbers is not None and named[i] is not None and named[i] != union:
+                changes[f"{kind}s"] = np.append(renumber(named[i], union), -1)[numbers]
+            result[i] = part.replace(**changes)
+    return result
