@@ -237,8 +237,8 @@ class TestFit:
         for k, text in enumerate(fitted["styles"]):
             assert f"Intent {k} (style {k + 1} in the report): {text}" in printed.stdout
         assert "Saved to again." in printed.stdout
-        assert is_report(folder / "styles-page" / "index.html", "style 1", "style 2", "Forecasts")
-        assert is_report(folder / "bare-page" / "index.html", "style 1", "style 2", "trips are not shown")
+        assert is_report(folder / "styles-page" / "index.html", "style 0", "style 1", "Forecasts")
+        assert is_report(folder / "bare-page" / "index.html", "style 0", "style 1", "trips are not shown")
         assert "Forecasts" not in (folder / "bare-page" / "index.html").read_text(encoding="utf-8")
         same = IntentMixture.load(folder / "again")
         np.testing.assert_array_equal(same.thetas_, IntentMixture.load(folder / "styles").thetas_)

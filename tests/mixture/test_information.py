@@ -260,6 +260,38 @@ def test_null_directions_are_marked_and_do_not_affect_other_errors(ridge):
         np.testing.assert_allclose(result.weights**2, whole[[0, 0], [0, 0]], rtol=1e-8)
 
 
+def test_contrasts_of_identified_rewards_follow_from_the_covariance():
+    mix, _ = fit_mixture()
+    errors = mix.standard_errors()
+    K, d = errors.thetas.shape
+    assert (errors.status == "ok").all()
+    np.testing.assert_allclose(errors.of_contrasts(np.eye(d)), errors.thetas, rtol=1e-9)
+    contrast = np.random.default_rng(0).normal(size=d)
+    for k in range(K):
+        own = errors.covariance[K + k * d : K + (k + 1) * d, K + k * d : K + (k + 1) * d]
+        np.testing.assert_allclose(errors.of_contrasts(contrast)[k, 0], np.sqrt(contrast @ own @ contrast), rtol=1e-9)
+
+
+def test_a_contrast_is_identified_although_its_rewards_are_not():
+    """With two copies of a feature, only the sum of their rewards is identified."""
+    mdp, one = repeat_feature(2), repeat_feature(1)
+    paths = Enumeration(one, 3, "anywhere")
+    demos = as_demonstrations(paths, draw(paths), one)
+    models = [(m, MaxEnt(3, bounds=(-5.0, 5.0))) for m in (one, mdp)]
+    alone, twice = (
+        standard_errors(make_problem(irl, m, demos), np.ones(1), np.zeros((1, m.n_features))) for m, irl in models
+    )
+    extra = mdp.n_features - one.n_features
+    assert extra == 1
+    unsure = np.flatnonzero(twice.status[0] == "not identified")
+    assert unsure.size == 2
+    difference, total = np.zeros((2, mdp.n_features))
+    difference[unsure], total[unsure] = (1.0, -1.0), (0.5, 0.5)
+    errors = twice.of_contrasts([difference, total])[0]
+    assert np.isnan(errors[0])
+    np.testing.assert_allclose(2.0 * errors[1], alone.thetas[0, unsure[0]], rtol=1e-6)
+
+
 def test_a_bound_on_a_null_direction_identifies_its_other_parameters():
     paths = Enumeration(small_mdp(moves=False), 4)
     demos = as_demonstrations(paths, from_mixture(paths, 2000))

@@ -259,7 +259,7 @@ def _print_fit(result: DriverFit, styles: list[str], excluded: dict[str, int]) -
     if result.selection is not None:
         typer.echo(f"\n{result.selection}\n")
     typer.echo(str(result.mixture.summary()))
-    typer.echo("\n" + "\n".join(f"Intent {k} (style {k + 1} in the report): {text}" for k, text in enumerate(styles)))
+    typer.echo("\n" + "\n".join(f"Style {k} (intent {k}): {text}" for k, text in enumerate(styles)))
 
 
 _FILES = "porto.npz styles matches.npz"

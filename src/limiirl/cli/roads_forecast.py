@@ -87,7 +87,7 @@ def _format_forecast(roads: RoadNetwork, example: ForecastExample, facts: dict[s
     yield f"{example.title}, after {known}, on {describe_street(roads, last)}:"
     if facts["other_trips_of_the_driver"] is not None:
         yield f"  history     {plural(facts['other_trips_of_the_driver'], 'other trip')} of the driver"
-    yield "  style       " + ", ".join(f"{k + 1}: {p:.1%}" for k, p in enumerate(example.intents))
+    yield "  style       " + ", ".join(f"{k}: {p:.1%}" for k, p in enumerate(example.intents))
     for turn in facts["next"]:
         yield f"  next        {turn['probability']:.1%}: {describe_turn(roads, last, turn['segment'])}"
     for (path, p), route in zip(example.routes, facts["routes"], strict=True):

@@ -3,6 +3,7 @@
 from limiirl.mixture.bayesian.estimator import BayesianIntentMixture
 from limiirl.mixture.em import Settings, Solution, Start, State, run
 from limiirl.mixture.estimator import IntentMixture
+from limiirl.mixture.information import StandardErrors
 from limiirl.mixture.init import Starts, is_given, kmeans
 from limiirl.mixture.io import NotSerialisable, Writer, check_target, decode, decode_history
 from limiirl.mixture.monitor import Iteration
@@ -25,6 +26,7 @@ __all__ = [
     "SelectionRow",
     "Settings",
     "Solution",
+    "StandardErrors",
     "Start",
     "Starts",
     "State",

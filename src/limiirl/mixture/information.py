@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.linalg import block_diag, helmert
 
@@ -179,6 +180,8 @@ AT_BOUND = 1e-10
 _ZERO = 1e-8
 # The likelihood is treated as flat in directions with less relative information.
 _FLAT = 1e-9
+# The last standard errors of each fit problem: a summary and a page of the same fit compute them once.
+_RECENT: WeakKeyDictionary[FitProblem, tuple[bytes, StandardErrors]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,6 +210,50 @@ class StandardErrors:
     status: NDArray[np.str_]
     covariance: FloatArray = field(repr=False)
     n_free: int
+    _basis: FloatArray = field(repr=False)  # (K + K d, n_free), orthonormal
+    _free_covariance: FloatArray = field(repr=False)  # (n_free, n_free); nan in flat directions
+
+    def of_contrasts(self, contrasts: ArrayLike) -> FloatArray:
+        """Return the standard errors (K, m) of linear combinations of rewards, such as differences of two rewards.
+
+        A combination can be identified although its rewards are not. Rewards on a bound count as constants.
+
+        Parameters
+        ----------
+        contrasts : (m, d)
+
+        Returns
+        -------
+        (K, m)
+            nan for combinations that are not identified, of a nearly empty intent, or in a flat direction of the
+            likelihood.
+
+        Examples
+        --------
+        >>> from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
+        >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0, 0], [1, 0], [0, 1]])
+        >>> demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 1], [0, 2]])
+        >>> mix = IntentMixture(1, MaxEnt(2, bounds=None, stop="terminal")).fit(mdp, demos)
+        >>> errors = mix.standard_errors()
+        >>> errors.status.tolist(), errors.of_contrasts([[1, -1], [1, 0]]).round(2).tolist()
+        ([['not identified', 'not identified']], [[1.15, nan]])
+        """
+        rows = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
+        K, d = self.thetas.shape
+        errors = np.full((K, len(rows)), np.nan)
+        for k in range(K):
+            part = self._basis[K + k * d : K + (k + 1) * d]
+            inside = np.where(self.status[k] == "bound", 0.0, rows)
+            along = inside @ part
+            # The part of a combination outside of the free directions is not identified.
+            outside = np.linalg.norm(inside - along @ part.T, axis=1) > _INVOLVED * np.linalg.norm(inside, axis=1)
+            used = np.any(np.abs(along) > _INVOLVED, axis=0)
+            variance = np.einsum(
+                "ij,jk,ik->i", along[:, used], self._free_covariance[np.ix_(used, used)], along[:, used]
+            )
+            moving = np.any(inside != 0.0, axis=1)
+            errors[k] = np.where(outside | ~moving, np.nan, np.sqrt(np.maximum(variance, 0.0)))
+        return errors
 
 
 class FreeParameters(NamedTuple):
@@ -224,18 +271,30 @@ class FreeParameters(NamedTuple):
 
 def standard_errors(problem: FitProblem, rho: FloatArray, thetas: FloatArray) -> StandardErrors:
     """Return standard errors of mixture weights rho (K,) and rewards thetas (K, d) from the observed information."""
+    key = rho.tobytes() + thetas.tobytes()
+    known = _RECENT.get(problem)
+    if known is not None and known[0] == key:
+        return known[1]
+    result = _standard_errors(problem, rho, thetas)
+    _RECENT[problem] = key, result
+    return result
+
+
+def _standard_errors(problem: FitProblem, rho: FloatArray, thetas: FloatArray) -> StandardErrors:
     free = free_parameters(problem.model, problem.mdp, rho, thetas, len(problem.units))
     moving = np.isin(free.status, ("ok", "not identified", "up to scale"))
     observed, complete = information(problem, rho, thetas, moving)
-    covariance, flat = _invert(free.basis.T @ observed @ free.basis, (free.basis**2).T @ complete)
-    covariance = free.basis @ covariance @ free.basis.T
+    inverse, flat = _invert(free.basis.T @ observed @ free.basis, (free.basis**2).T @ complete)
+    covariance = free.basis @ inverse @ free.basis.T
     on_flat = np.any(np.abs(free.basis[:, flat]) > _INVOLVED, axis=1)
     K = len(rho)
     status = np.where((free.status == "ok") & on_flat[K:].reshape(thetas.shape), "flat", free.status)
     without = np.concatenate([on_flat[:K] | ~free.occupied, (status != "ok").ravel()])
     covariance[without] = covariance[:, without] = np.nan
     errors = np.sqrt(np.diag(covariance))
-    return StandardErrors(errors[:K], errors[K:].reshape(thetas.shape), status, covariance, free.n_free)
+    inverse[flat] = inverse[:, flat] = np.nan
+    rewards = errors[K:].reshape(thetas.shape)
+    return StandardErrors(errors[:K], rewards, status, covariance, free.n_free, free.basis, inverse)
 
 
 def information(

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter, InvalidTrips
 from limiirl.mdp.ensemble import RewardEnsemble
+from limiirl.mixture import StandardErrors
 from limiirl.report import Table, write
-from limiirl.report.roads.figures import _free_side, find_pair, plot_driver_rewards
+from limiirl.report.roads.figures import Panel, _free_side, find_pair, plot_driver_rewards
 from limiirl.report.roads.forecasts import _turn_table
 from limiirl.report.roads.layers import (
     StreetLines,
@@ -32,6 +33,7 @@ from limiirl.report.roads.matching import quality_page
 from limiirl.report.roads.network import network_page
 from limiirl.report.roads.styles import drivers_page
 from limiirl.report.roads.view import DriversView, ForecastExample
+from limiirl.report.svg import PAPER
 from limiirl.roads import City, RoadNetwork, Trips
 from limiirl.roads.drivers.styles import NormalisedRewards, describe_styles, match_rewards, normalise_rewards
 from limiirl.roads.features import FeatureChoice, state_features, turn_features
@@ -239,6 +241,80 @@ def test_descriptions_follow_the_numbers() -> None:
     assert "more sensitive to detours" in equal[1].long
 
 
+def describe_with_errors(theta: list[float], errors: list[float], level: float = 0.0) -> str:
+    """Describe a style with equal use of all classes, beside an equal style with average rewards and no errors."""
+    d = len(theta)
+    normalised = NormalisedRewards(
+        np.array([-2.0 + level, -2.0]), np.array([theta, [0.0] * d]), np.full(2, 0.1), np.array([errors, [0.0] * d])
+    )
+    names, groups = [f"km of {letter}" for letter in "abcdefgh"[: d - 1]] + ["bends"], {"road": range(d - 1)}
+    groups |= {"turns": (d - 1,)}
+    words = describe_styles(normalised, np.ones((2, d)), [0.5, 0.5], names, groups)
+    return words[0].long.partition("(all trips: " + f"{d - 1} km). ")[2]
+
+
+def test_rewards_within_two_standard_errors_are_not_described() -> None:
+    assert describe_with_errors([0.28, -0.3, 0.0], [4.2, 0.1, 0.1]) == "Avoids b (−0.30 ± 0.10 per km)."
+    assert describe_with_errors([0.28, -0.3, 0.0], [0.15, 0.2, 0.1]) == ""
+    # The difference from the average of both styles is half the reward, and the error of the average adds to its own.
+    assert "bends" not in describe_with_errors([0.0, 0.0, -3.0], [0.1, 0.1, 0.6])
+    assert (
+        describe_with_errors([0.0, 0.0, -3.0], [0.1, 0.1, 0.4]) == "Minds bends (−3.00 ± 0.40 each, all trips: −1.5)."
+    )
+    assert "costs" in describe_with_errors([0.0] * 3, [0.1] * 3, level=-2.0)
+    assert "costs" not in describe_with_errors([0.0] * 3, [0.1] * 3, level=0.2)
+
+
+def test_rewards_on_bounds_are_counted_and_not_described() -> None:
+    text = describe_with_errors([5.0, -5.0, 0.0], [np.nan, 0.5, 0.1])
+    assert "Prefers" not in text
+    assert "Avoids b (−5.00 ± 0.50 per km)." in text
+    assert text.endswith("1 of 2 rewards is on a bound or not determined by the trips.")
+
+
+def test_tied_rewards_are_not_cut_off() -> None:
+    """Of several rewards with the same text, either all or none are listed."""
+    assert describe_with_errors([1.0] * 5 + [0.0], [0.01] * 6).startswith("Prefers 5 features equally (+1.000 ± 0.010")
+    text = describe_with_errors([3.0, 1.0, 1.0, 1.0, -1.0, 0.0], [0.01] * 6)
+    assert text == "Prefers a (+3.000 ± 0.010 per km). Avoids e (−1.000 ± 0.010 per km)."
+
+
+def test_errors_of_normalised_rewards_are_those_of_contrasts(city: City) -> None:
+    """The weights of the driven km times the rewards are subtracted, so the errors are those of a linear function."""
+    covariance = np.diag([0.04, 0.09, 0.01])
+    errors = StandardErrors(
+        np.zeros(1), np.sqrt(np.diag(covariance))[None], np.array([["ok", "ok", "ok"]]), np.zeros((4, 4)), 3,
+        np.vstack([np.zeros((1, 3)), np.eye(3)]), covariance,
+    )  # fmt: skip
+    groups = {"road": (0, 1), "turns": (2,)}
+    normalised = normalise_rewards([[1.0, 2.0, 3.0]], groups, [3.0, 1.0, 5.0], errors=errors)
+    assert normalised.errors is not None
+    assert normalised.level_errors is not None
+    np.testing.assert_allclose(normalised.errors[0], [0.25 * np.sqrt(0.13), 0.75 * np.sqrt(0.13), 0.1], rtol=1e-12)
+    np.testing.assert_allclose(normalised.level_errors, [np.sqrt(0.75**2 * 0.04 + 0.25**2 * 0.09)], rtol=1e-12)
+
+
+def test_the_reward_plot_separates_styles_and_orders_features() -> None:
+    level, thetas = np.array([-1.0, -2.0]), np.array([[0.1, 0.9, -1.0], [0.1, 0.9, 0.0]])
+    panel = Panel(np.array([0.5, 0.5]), level, thetas, np.array([0.1, np.nan]), np.full((2, 3), [0.2, 40.0, np.nan]))
+    names, groups = ["km of a", "km of b", "turns"], {"class": (0, 1), "turns": (2,)}
+    drawn = plot_driver_rewards({"x": panel}, names, groups, [True] * 3, ["style 0", "style 1"])
+    body = drawn.figure.axes[1]
+    assert [text.get_text() for text in body.get_yticklabels()] == ["class", "b", "a", "turns", "turns"]
+    points = {
+        (float(x), float(y)): line.get_markerfacecolor()
+        for line in body.lines if line.get_marker() == "o"
+        for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)
+    }  # fmt: skip
+    heights = sorted(y for x, y in points if x == 0.9)
+    assert len(heights) == 2  # equal rewards of two styles do not overlap
+    assert heights[1] - heights[0] > 0.2
+    assert points[next(at for at in points if at[0] == -1.0)] == PAPER  # no error: an open dot
+    # A large error does not stretch the axis.
+    assert body.get_xlim()[1] < 2.0
+    assert [row["standard_error"] for row in drawn.rows if row["feature"] == "km of b"] == [40.0, 40.0]
+
+
 def test_descriptions_of_regions() -> None:
     normalised, mean = (
         NormalisedRewards(np.array([-1.0, -1.0]), np.array([[0.5, -1.0], [-1.0, 0.5]])),
@@ -315,9 +391,9 @@ def test_labels_of_ends_avoid_the_routes() -> None:
 
 def test_short_legends_have_one_row() -> None:
     panel = (np.array([0.5, 0.3, 0.2]), np.array([-2.0, -3.0, -1.0]), np.zeros((3, 1)))
-    drawn = plot_driver_rewards({"hard": panel}, ["km"], {"length": (0,)}, [True], ["style 1", "style 2", "style 3"])
+    drawn = plot_driver_rewards({"hard": panel}, ["km"], {"length": (0,)}, [True], ["style 0", "style 1", "style 2"])
     box = drawn.figure.legends[0]
-    assert [text.get_text() for text in box.get_texts()] == ["style 1", "style 2", "style 3"]
+    assert [text.get_text() for text in box.get_texts()] == ["style 0", "style 1", "style 2"]
     assert box._ncols == 3
 
 
@@ -403,7 +479,7 @@ def test_drivers_are_counted_by_style_and_street(view: DriversView) -> None:
 
 @pytest.mark.parametrize("groups", [[0, 1, 2, 3, 4, 5, 6, 7], None], ids=["drivers", "trips"])
 def test_flows_of_few_drivers_are_hidden(groups: list[int] | None) -> None:
-    """In one direction there are five trips of style 1 and one of style 2; in the other, one trip of each."""
+    """In one direction there are five trips of style 0 and one of style 1; in the other, one trip of each."""
     street = RoadNetwork.from_segments([41.15, 41.16, 41.17], [-8.63] * 3, [0, 1, 2, 1], [1, 2, 1, 0])
     trips = Demonstrations.from_lists([[0, 1]] * 6 + [[2, 3]] * 2, groups=groups)
     choice, own = FeatureChoice(speed_groups=None, regions=False), np.array([0.9] * 5 + [0.1, 0.9, 0.1])
@@ -413,9 +489,9 @@ def test_flows_of_few_drivers_are_hidden(groups: list[int] | None) -> None:
     view = DriversView(street, mdp.feature_names, choice.groups, {"x": rewards}, trips, shares, trips.features(mdp))
     page = drivers_page(view)
     leader, one, two = (layer for layer in page.maps[0].layers if layer.group == "flows")
-    assert leader.facts == {"style 1": ["5.6 trips"], "style 2": [f"fewer than 5 {view.unit}"]}
+    assert leader.facts == {"style 0": ["5.6 trips"], "style 1": [f"fewer than 5 {view.unit}"]}
     assert (one.stroke.tolist(), two.stroke.tolist()) == ([5], [-1])
-    assert "Typical trips: style 2" not in [layer.title for layer in page.maps[0].layers]
+    assert "Typical trips: style 1" not in [layer.title for layer in page.maps[0].layers]
     assert f"streets with fewer than 5 {view.unit}" in str(page.methods)
     # Six drivers are too few if the minimum is seven.
     bare = drivers_page(replace(view, min_drivers=7))

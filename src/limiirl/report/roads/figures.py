@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -27,12 +28,26 @@ from limiirl.report.map_image import round_length
 from limiirl.report.svg import INK, MUTED, PAPER, RULE
 from limiirl.roads import Plane, RoadNetwork
 
-# Mixture weights (K,), reward of an average km (K,) and normalised rewards (K, d).
-Panel = tuple[FloatArray, FloatArray, FloatArray]
+
+class Panel(NamedTuple):
+    """Mixture weights (K,), reward of an average km (K,) and normalised rewards (K, d), with standard errors."""
+
+    weights: FloatArray
+    level: FloatArray
+    thetas: FloatArray
+    level_errors: FloatArray | None = None
+    errors: FloatArray | None = None
+
 
 _WIDTH, _ROUTES_WIDTH = 5.6, 5.0
-# The line width in points is _WIDTH_0 + _WIDTH_1 * mixture weight.
-_WIDTH_0, _WIDTH_1 = 0.9, 6.0
+# The size of a dot in points is _SIZE_0 + _SIZE_1 * mixture weight.
+_SIZE_0, _SIZE_1 = 3.5, 3.5
+# Height of a row of the reward plot in inches for one style, and for each further style.
+_ROW, _ROW_MORE = 0.165, 0.05
+# Fraction of a row that the styles occupy.
+_SPREAD = 0.62
+# Half-width of a 95 % interval in standard errors; bars may extend the axis by this fraction of the range of rewards.
+_INTERVAL, _BEYOND = 1.96, 0.35
 # Legends with up to this many short names have one row.
 _IN_A_ROW = 4
 # Trips longer than this multiple of the straight line, or shorter than 1.5 km, are not compared.
@@ -45,7 +60,7 @@ _MAX_PAIRS = 20_000
 
 @use_report_style
 def plot_driver_rewards(
-    panels: Mapping[str, Panel],
+    panels: Mapping[str, Panel | tuple[FloatArray, FloatArray, FloatArray]],
     feature_names: Sequence[str],
     groups: Mapping[str, Sequence[int]],
     drawn: ArrayLike,
@@ -53,78 +68,103 @@ def plot_driver_rewards(
 ) -> Plot:
     """Plot normalised rewards with one column per initialisation and one row per feature.
 
-    `panels` maps an initialisation to weights (K,), level (K,) and thetas (K, d), with intents in the order of the
-    first initialisation and NaN for missing intents. Line widths increase with the mixture weight, and lines connect
-    features of the same group. `drawn` (d,) is a mask of features.
+    `panels` maps an initialisation to its rewards, with intents in the order of the first initialisation and NaN for
+    missing intents. Styles are separated vertically within a row, and bars are 95 % intervals. Rewards without a
+    standard error are open dots, if the panel has errors. Within a group, features are in the order of their mean
+    reward, unless their names contain numbers. `drawn` (d,) is a mask of features.
     """
     kept = np.asarray(drawn, dtype=bool)
-    shown = {group: [j for j in features if kept[j]] for group, features in groups.items()}
-    shown = {group: features for group, features in shown.items() if features}
+    columns = {start: Panel(*panel) for start, panel in panels.items()}
+    shown = _order_features(next(iter(columns.values())), groups, feature_names, kept)
+    n = max(len(panel.weights) for panel in columns.values())
     n_rows = sum(len(features) + 1 for features in shown.values())
-    figure = new_figure(1.35 + 0.165 * n_rows, _WIDTH)
-    grid = figure.add_gridspec(2, len(panels), height_ratios=[2.2, n_rows])
-    n = max(len(weights) for weights, _, _ in panels.values())
+    row = _ROW + _ROW_MORE * (n - 1)
+    figure = new_figure(1.35 + row * n_rows, _WIDTH)
+    grid = figure.add_gridspec(2, len(columns), height_ratios=[2.2 * _ROW / row, n_rows])
     intents = [names[k] if k < len(names) else f"intent {k}" for k in range(n)]
     rows: list[Row] = []
     tops, bodies = [], []
-    for column, (start, panel) in enumerate(panels.items()):
-        weights, level, thetas = panel
+    for column, (start, panel) in enumerate(columns.items()):
         top, body = figure.add_subplot(grid[0, column]), figure.add_subplot(grid[1, column])
         top.set_title(wrap_label(start, 18))
-        _draw_level(top, weights, level)
-        _draw_rewards(body, weights, thetas, shown, feature_names, labelled=column == 0)
+        _draw_estimates(top, [0], panel.level[:, None], _column(panel.level_errors), panel.weights)
+        top.set_ylim(0.7, -0.7)
+        _style_axes(top)
+        _draw_rewards(body, panel, shown, feature_names, labelled=column == 0)
         top.set_yticks([0], ["average km" if column == 0 else ""])
         tops.append(top)
         bodies.append(body)
         rows += _reward_rows(start, panel, feature_names, groups, intents)
-    _share_limits(tops, np.concatenate([level for _, level, _ in panels.values()]))
-    _share_limits(bodies, np.concatenate([thetas[:, kept].ravel() for _, _, thetas in panels.values()]), zero=True)
+    _share_limits(tops, [(panel.level[:, None], _column(panel.level_errors)) for panel in columns.values()])
+    parts = [
+        (panel.thetas[:, kept], None if panel.errors is None else panel.errors[:, kept]) for panel in columns.values()
+    ]
+    _share_limits(bodies, parts, zero=True)
     bodies[len(bodies) // 2].set_xlabel("reward per km, relative to the average")
     keys = [
-        Line2D([], [], color=intent_colour(k), linewidth=3.0, label=wrap_label(intents[k], 60, 1)) for k in range(n)
+        Line2D([], [], color=intent_colour(k), marker="o", linewidth=1.6, label=wrap_label(intents[k], 60, 1))
+        for k in range(n)
     ]
     add_legend(figure, keys, columns=1 if max(map(len, intents)) > 24 or n > _IN_A_ROW else n)
-    return Plot(figure, rows, _describe_rewards(panels, feature_names, kept))
+    return Plot(figure, rows, _describe_rewards(columns, feature_names, kept))
 
 
-def _line_style(k: int, weight: float) -> Keywords:
-    caps: Keywords = {"solid_capstyle": "round", "solid_joinstyle": "round"}
-    return {"color": intent_colour(k), "linewidth": _WIDTH_0 + _WIDTH_1 * weight, "alpha": 0.8, **caps}
+def _column(errors: FloatArray | None) -> FloatArray | None:
+    return None if errors is None else errors[:, None]
 
 
-def _draw_level(ax: Axes, weights: FloatArray, level: FloatArray) -> None:
-    for k, (weight, value) in enumerate(zip(weights, level, strict=True)):
-        if np.isfinite(value):
-            ax.plot([value, value], [-0.4, 0.4], **_line_style(k, float(weight)))
-    ax.set_ylim(-0.7, 0.7)
-    _style_axes(ax)
+def _order_features(
+    panel: Panel, groups: Mapping[str, Sequence[int]], feature_names: Sequence[str], kept: BoolArray
+) -> dict[str, list[int]]:
+    """Return the drawn features of each group, from the highest to the lowest mean reward."""
+    weight = np.where(np.isfinite(panel.thetas[:, :1]), panel.weights[:, None], 0.0)
+    mean = (weight * np.nan_to_num(panel.thetas)).sum(axis=0)
+    shown = {}
+    for group, features in groups.items():
+        members = [j for j in features if kept[j]]
+        if not any(character.isdigit() for j in members for character in feature_names[j]):
+            members.sort(key=lambda j: -mean[j])
+        if members:
+            shown[group] = members
+    return shown
+
+
+def _draw_estimates(
+    ax: Axes, at: Sequence[int], values: FloatArray, errors: FloatArray | None, weights: FloatArray
+) -> None:
+    """Draw values (K, m) at rows `at` (m,) with their intervals; styles are below each other within a row."""
+    K = len(values)
+    for k in range(K):
+        y = np.asarray(at) + _SPREAD * ((k + 0.5) / K - 0.5)
+        colour, size = intent_colour(k), _SIZE_0 + _SIZE_1 * float(weights[k])
+        known = np.ones(len(y), dtype=bool) if errors is None else np.isfinite(errors[k])
+        if errors is not None:
+            half = _INTERVAL * np.nan_to_num(errors[k])
+            ax.hlines(y[known], (values[k] - half)[known], (values[k] + half)[known], color=colour, linewidth=1.6)
+        look: Keywords = {"color": colour, "markersize": size, "linestyle": "none"}
+        ax.plot(values[k][known], y[known], "o", **look)
+        ax.plot(values[k][~known], y[~known], "o", markerfacecolor=PAPER, **look)
 
 
 def _draw_rewards(
-    ax: Axes,
-    weights: FloatArray,
-    thetas: FloatArray,
-    shown: Mapping[str, Sequence[int]],
-    feature_names: Sequence[str],
-    *,
-    labelled: bool,
+    ax: Axes, panel: Panel, shown: Mapping[str, Sequence[int]], feature_names: Sequence[str], *, labelled: bool
 ) -> None:
     labels: list[str] = []
     heads = []
     for group, features in shown.items():
         heads.append(len(labels))
         labels.append(group)
-        at = np.arange(len(labels), len(labels) + len(features))
-        # Wide lines first, so that thin lines are on top.
-        for k in np.argsort(-weights).tolist():
-            if np.isfinite(thetas[k]).any():
-                mark: Keywords = {"marker": "o", "markersize": 3.0 + 3.0 * float(weights[k])}
-                ax.plot(thetas[k, list(features)], at, **_line_style(k, float(weights[k])), **mark)
-        labels += [wrap_label(feature_names[j].removeprefix("km ").removeprefix("of "), 22, 1) for j in features]
+        chosen = list(features)
+        at = list(range(len(labels), len(labels) + len(chosen)))
+        errors = None if panel.errors is None else panel.errors[:, chosen]
+        _draw_estimates(ax, at, panel.thetas[:, chosen], errors, panel.weights)
+        labels += [wrap_label(feature_names[j].removeprefix("km ").removeprefix("of "), 22, 1) for j in chosen]
     ax.axvline(0.0, color=MUTED, linewidth=0.8, zorder=0.5)
     ax.set_ylim(len(labels) - 0.4, -0.6)
     ax.set_yticks(range(len(labels)), labels if labelled else [""] * len(labels))
     _style_axes(ax)
+    for row in set(range(len(labels))) - set(heads):  # a band per feature separates neighbouring rows
+        ax.axhline(row, color=RULE, linewidth=0.5, zorder=0.4)
     if labelled:
         for row, tick in enumerate(ax.get_yticklabels()):
             tick.set_fontsize(8.0)
@@ -140,32 +180,52 @@ def _style_axes(ax: Axes) -> None:
     ax.locator_params(axis="x", nbins=4)
 
 
-def _share_limits(axes: Sequence[Axes], values: FloatArray, *, zero: bool = False) -> None:
-    finite = values[np.isfinite(values)]
+def _share_limits(
+    axes: Sequence[Axes], parts: Sequence[tuple[FloatArray, FloatArray | None]], *, zero: bool = False
+) -> None:
+    """Set the limits to the range of all values, extended by their intervals up to a fraction of the range."""
+    finite = np.concatenate([values[np.isfinite(values)] for values, _ in parts])
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
-    room = 0.1 * (high - low) or 0.5
+    beyond = _BEYOND * (high - low)
+    ends = [low, high]
+    for values, errors in parts:
+        if errors is not None:
+            known = np.isfinite(values) & np.isfinite(errors)
+            half = _INTERVAL * errors[known]
+            ends += [*np.maximum(values[known] - half, low - beyond), *np.minimum(values[known] + half, high + beyond)]
+    room = 0.07 * (max(ends) - min(ends)) or 0.5
     for ax in axes:
-        ax.set_xlim(low - room, high + room)
+        ax.set_xlim(min(ends) - room, max(ends) + room)
 
 
 def _reward_rows(
     start: str, panel: Panel, feature_names: Sequence[str], groups: Mapping[str, Sequence[int]], intents: Sequence[str]
 ) -> list[Row]:
     rows: list[Row] = []
-    for k, (weight, level, theta) in enumerate(zip(*panel, strict=True)):
+    nan = np.full(panel.thetas.shape[1], np.nan)
+    for k, (weight, level, theta) in enumerate(zip(*panel[:3], strict=True)):
         about = {"initialisation": start, "intent": intents[k], "weight": float(weight)}
-        rows.append({**about, "group": "level", "feature": "average km", "reward": float(level)})
+        own = float("nan") if panel.level_errors is None else float(panel.level_errors[k])
+        rows.append({**about, "group": "level", "feature": "average km", "reward": float(level), "standard_error": own})
+        errors = nan if panel.errors is None else panel.errors[k]
         for group, features in groups.items():
             rows += [
-                {**about, "group": group, "feature": feature_names[j], "reward": float(theta[j])} for j in features
+                {
+                    **about,
+                    "group": group,
+                    "feature": feature_names[j],
+                    "reward": float(theta[j]),
+                    "standard_error": float(errors[j]),
+                }
+                for j in features
             ]
     return rows
 
 
 def _describe_rewards(panels: Mapping[str, Panel], feature_names: Sequence[str], kept: BoolArray) -> str:
-    start, (weights, _, thetas) = next(iter(panels.items()))
+    start, (weights, _, thetas, *_) = next(iter(panels.items()))
     parts = [f"Rewards per km of {int(kept.sum())} features by intent and initialisation of EM."]
     for k in range(len(weights)):
         values = np.where(kept & np.isfinite(thetas[k]), thetas[k], np.nan)

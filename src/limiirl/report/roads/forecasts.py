@@ -111,7 +111,7 @@ def forecast_page(network: RoadNetwork, example: ForecastExample) -> Report:
     >>> [table.name for table in forecast_page(ring, example).tables]
     ['turns-1']
     """
-    names = [f"style {k + 1}" for k in range(example.intents.size)]
+    names = [f"style {k}" for k in range(example.intents.size)]
     privacy = "This page shows past and predicted movements of a person. Do not share it."
     return Report(
         f"Forecast of {example.title[:1].lower()}{example.title[1:]}",

@@ -15,7 +15,7 @@ from limiirl.errors import InvalidDemos
 from limiirl.forecast import Forecaster
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import IntentMixture, Selection, SelectionRow
-from limiirl.report.document import Callout, Facts, Figure, Report, Section, Text
+from limiirl.report.document import Callout, Facts, Figure, Fold, Report, Section, Text
 from limiirl.report.maps import Layer, Map, Stroke
 from limiirl.report.markup import literal
 from limiirl.report.roads.figures import find_pair, plot_driver_rewards, plot_routes
@@ -66,14 +66,18 @@ def drivers_page(view: DriversView) -> Report:
     described = list(zip(map(literal, view.style_names), view.descriptions, strict=True))
     descriptions = "\n".join(f"- **{name}**: {literal(words.long)}" for name, words in described)
     n = len(view.ensembles)
-    rewards_lead = "Each line is a style; its width increases with the mixture weight." + (
+    rewards_lead = "Each colour is a style." + (
         f" Each column is one of {n} initialisations of EM; matched styles have the same colour." if n > 1 else ""
     )
     sections = [
         Section("Styles", [_style_table(view), Text(descriptions.replace(" %", "\u00a0%"))], lead=_styles_lead(view)),
         Section("Streets by style", [_flow_map(view)]),
         *(_pair_section(view) if view.examples else []),
-        Section("Rewards", [Text(NORMALISATION), _rewards_figure(view)], lead=rewards_lead),
+        Section(
+            "Rewards",
+            [_rewards_figure(view), Fold("How rewards are normalised", [Text(NORMALISATION)])],
+            lead=rewards_lead,
+        ),
     ]
     forecasts = forecast_section(view) if view.examples else None
     sections += [] if forecasts is None else [forecasts]
@@ -85,8 +89,11 @@ def drivers_page(view: DriversView) -> Report:
     )
     return Report(
         view.title,
-        f"{view.main.n_intents} driving styles were learned from {len(view.demos):,} trips: "
-        + "; ".join(f"**{name}** ({literal(words.short)})" for name, words in described)
+        f"{view.main.n_intents} driving styles: "
+        + "; ".join(
+            f"**{name}** ({literal(words.short)}, {format_percent(weight)} of the trips)"
+            for (name, words), weight in zip(described, view.main.weights, strict=True)
+        )
         + ".",
         sections,
         methods=[Callout("note", "Privacy", privacy), *([Facts(view.facts)] if view.facts else [])],
@@ -102,7 +109,8 @@ def _styles_lead(view: DriversView) -> str:
     return (
         f"The styles are those of the mixture initialised with {literal(next(iter(view.ensembles)))}. The descriptions "
         "are generated automatically. They state how the trips of a style differ from all trips, and which features "
-        "have the highest and lowest rewards."
+        "have the highest and lowest rewards"
+        + (". ± is one standard error; rewards within two standard errors are omitted." if view.errors else ".")
     )
 
 
@@ -214,7 +222,15 @@ def _rewards_figure(view: DriversView) -> Figure:
             drawn[list(indices)] = of_group >= _DRIVEN * of_group.sum()
     plot = plot_driver_rewards(view.panels, view.feature_names, view.groups, drawn, view.style_names)
     hidden = int((~drawn).sum())
-    caption = "Top: reward of an average km. Bottom: reward per km relative to the average, or per turn."
+    caption = (
+        "Top: reward of an average km. Bottom: reward per km relative to the average of the group, or per turn. Within "
+        "a group, features are in the order of their mean reward; the size of a dot increases with the mixture weight."
+    )
+    if view.errors is not None:
+        caption += (
+            " Bars are 95\u00a0% intervals, cut off at the frame. An open dot has no interval: its reward is on a "
+            "bound of the model, or is not determined by the trips."
+        )
     if hidden:
         caption += (
             f" {hidden} of {len(view.feature_names)} features are omitted, because each accounts for less than "
@@ -238,7 +254,8 @@ def styles_view(network: RoadNetwork, fit: DriverFit, *, examples: int = 0) -> D
     forecasts = example_forecasts(network, mixture, demos, examples)
     view = view_of_mixture(network, fit.features, {start: mixture.ensemble_}, mixture, demos)
     tables = [] if fit.selection is None else [selection_table(fit.selection)]
-    return replace(view, facts=facts, forecasts=forecasts, trained=True, tables=tables)
+    errors = mixture.standard_errors()
+    return replace(view, facts=facts, forecasts=forecasts, trained=True, tables=tables, errors=errors)
 
 
 def styles_report(network: RoadNetwork, fit: DriverFit, *, examples: bool = True) -> Report:

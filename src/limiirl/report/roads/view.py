@@ -12,6 +12,8 @@ from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos
 from limiirl.mdp import RewardEnsemble
+from limiirl.mixture import StandardErrors
+from limiirl.report.roads.figures import Panel
 from limiirl.report.tables import Table
 from limiirl.roads import (
     NormalisedRewards,
@@ -54,7 +56,8 @@ class DriversView:
     undiscounted feature counts of the trips; `groups` is `FeatureChoice.groups`. `trained` is True if the forecast
     trips are training trips (None if unknown). Single trips, which may identify drivers, are shown if `examples` is
     True. For each style, streets with fewer than `min_drivers` drivers (trips, if drivers are unknown) are hidden.
-    `source` is a remark on the origin of the ensembles; `facts` are listed in the methods section.
+    `errors` are the standard errors of the main ensemble. `source` is a remark on the origin of the ensembles; `facts`
+    are listed in the methods section.
     """
 
     network: RoadNetwork
@@ -72,6 +75,7 @@ class DriversView:
     facts: Mapping[str, object] = field(default_factory=dict)
     min_drivers: int = 5
     source: str = ""
+    errors: StandardErrors | None = None
 
     def __post_init__(self) -> None:
         if self.demos.n_steps and self.demos.states.max() >= self.network.n_segments:
@@ -89,8 +93,8 @@ class DriversView:
 
     @property
     def style_names(self) -> list[str]:
-        """Names of the K styles."""
-        return [f"style {k + 1}" for k in range(self.main.n_intents)]
+        """Names of the K styles; style k is intent k of the mixture."""
+        return [f"style {k}" for k in range(self.main.n_intents)]
 
     def path(self, i: int) -> IntArray:
         """Return the segments of trip i."""
@@ -121,11 +125,14 @@ class DriversView:
     @cached_property
     def normalised(self) -> dict[str, NormalisedRewards]:
         """Normalised rewards of each ensemble."""
-        return {start: normalise_rewards(e.thetas, self.groups, self.km) for start, e in self.ensembles.items()}
+        return {
+            start: normalise_rewards(e.thetas, self.groups, self.km, errors=self.errors if e is self.main else None)
+            for start, e in self.ensembles.items()
+        }
 
     @cached_property
-    def panels(self) -> dict[str, tuple[FloatArray, FloatArray, FloatArray]]:
-        """Weights, levels and rewards by initialisation; intents are in the order of the first, with NaN if missing."""
+    def panels(self) -> dict[str, Panel]:
+        """Rewards by initialisation; intents are in the order of the first, with NaN if missing."""
         first = next(iter(self.normalised.values()))
         panels = {}
         for start, normalised in self.normalised.items():
@@ -137,7 +144,8 @@ class DriversView:
                 np.array(part[indices]) for part in (self.ensembles[start].weights, normalised.level, normalised.thetas)
             )
             weights[missing], level[missing], thetas[missing] = 0.0, np.nan, np.nan
-            panels[start] = (weights, level, thetas)
+            # The main ensemble, which is the only one with errors, is in its own order.
+            panels[start] = Panel(weights, level, thetas, normalised.level_errors, normalised.errors)
         return panels
 
     @cached_property

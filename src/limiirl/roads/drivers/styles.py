@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from limiirl._typing import FloatArray
 from limiirl.errors import InvalidParameter
 
 if TYPE_CHECKING:
+    from limiirl.mixture import StandardErrors
     from limiirl.roads.drivers.fit import DriverFit
 
 Groups = Mapping[str, Sequence[int]]
@@ -33,10 +35,15 @@ class NormalisedRewards:
     thetas : (K, d)
         Difference between the reward per km of each feature and the mean of its group. Rewards of features that are not
         lengths are unchanged.
+    level_errors, errors : (K,), (K, d), optional
+        Standard errors of `level` and `thetas`: nan for rewards on a bound and for rewards that the trips do not
+        determine, None if they were not computed.
     """
 
     level: FloatArray
     thetas: FloatArray
+    level_errors: FloatArray | None = None
+    errors: FloatArray | None = None
 
     def reward(self, features: ArrayLike, km: ArrayLike) -> FloatArray:
         """Return the rewards (K, n) of segments or trips with features (n, d) and lengths (n,) in km."""
@@ -45,7 +52,12 @@ class NormalisedRewards:
 
 
 def normalise_rewards(
-    thetas: ArrayLike, groups: Groups, km: ArrayLike, *, not_lengths: Sequence[str] = NOT_LENGTHS
+    thetas: ArrayLike,
+    groups: Groups,
+    km: ArrayLike,
+    *,
+    errors: StandardErrors | None = None,
+    not_lengths: Sequence[str] = NOT_LENGTHS,
 ) -> NormalisedRewards:
     """Normalise rewards so that the mean of each group over the driven km is zero.
 
@@ -59,6 +71,8 @@ def normalise_rewards(
         Indices of the features of each group; every feature is in one group.
     km : (d,)
         Sum of each feature over the demonstrations.
+    errors : StandardErrors, optional
+        Standard errors of `thetas`, from `IntentMixture.standard_errors`.
     not_lengths : sequence of str
         Groups that do not partition the length; their rewards are unchanged.
 
@@ -74,7 +88,8 @@ def normalise_rewards(
     check_groups(groups, given.shape[1])
     if driven.shape != given.shape[1:]:
         raise InvalidParameter.of("km", driven.shape, f"must have one entry per feature ({given.shape[1]})")
-    level = np.zeros(len(given))
+    level, means = np.zeros(len(given)), np.zeros((given.shape[1], given.shape[1]))
+    total = np.zeros(given.shape[1])
     for name, members in groups.items():
         if name in not_lengths:
             continue
@@ -92,7 +107,11 @@ def normalise_rewards(
         mean = given[:, indices] @ (weight / weight.sum())
         given[:, indices] -= mean[:, None]
         level += mean
-    return NormalisedRewards(level, given)
+        means[np.ix_(indices, indices)] = total[indices] = weight / weight.sum()
+    if errors is None:
+        return NormalisedRewards(level, given)
+    spread = errors.of_contrasts(np.vstack([np.eye(len(total)) - means, total]))
+    return NormalisedRewards(level, given, spread[:, -1], np.where(errors.status == "bound", np.nan, spread[:, :-1]))
 
 
 def match_rewards(first: NormalisedRewards, second: NormalisedRewards, km: ArrayLike) -> NDArray[np.int64]:
@@ -130,6 +149,10 @@ def check_groups(groups: Groups, d: int) -> None:
 _MORE, _LESS, _APART, _LEAST_SHARE = 1.25, 0.8, 0.03, 0.02
 # Minimum difference of the reward per km.
 _MATTERS = 0.1
+# Differences below this number of standard errors are not described.
+_CERTAIN = 2.0
+# Maximum number of rewards that are listed as preferred or avoided.
+_LISTED = 3
 
 
 @dataclass(frozen=True)
@@ -150,6 +173,8 @@ def describe_styles(
     not_lengths: Sequence[str] = NOT_LENGTHS,
 ) -> list[StyleDescription]:
     """Describe the differences between each of K styles and all trips.
+
+    If `normalised` has standard errors, rewards are described only if they exceed two of them.
 
     Parameters
     ----------
@@ -190,7 +215,9 @@ def describe_fit(fit: DriverFit) -> list[StyleDescription]:
     mdp = mixture.mdp_.replace(gamma=1.0)
     features, memberships = fit.demos.features(mdp), np.asarray(mixture.responsibilities_)
     mean = memberships.T @ features / np.maximum(memberships.sum(axis=0), 1e-300)[:, None]
-    rewards = normalise_rewards(mixture.ensemble_.thetas, groups, features.sum(axis=0))
+    rewards = normalise_rewards(
+        mixture.ensemble_.thetas, groups, features.sum(axis=0), errors=mixture.standard_errors()
+    )
     return describe_styles(rewards, mean, mixture.ensemble_.weights, mdp.feature_names, groups)
 
 
@@ -232,18 +259,32 @@ def _describe(k: int, facts: _StyleFacts) -> StyleDescription:
         if parts:
             sentence = "; ".join(parts)
             sentences.append(f"{sentence[0].upper()}{sentence[1:]}.".replace("%", " %"))
-        sentences += _describe_cost(float(facts.normalised.level[k]), float(facts.weights @ facts.normalised.level))
-    sentences += _describe_preferences(facts.normalised.thetas[k], facts.mean[k], facts.nouns, facts.lengths)
+        sentences += _describe_cost(k, facts)
+    sentences += _describe_preferences(k, facts)
     sentences += [sentence for places in facts.others for sentence in _describe_others(k, facts, places)]
     return StyleDescription(", ".join(short) or "like all trips", " ".join(sentences))
 
 
-def _describe_cost(level: float, overall: float) -> list[str]:
+def _describe_cost(k: int, facts: _StyleFacts) -> list[str]:
     """Return a sentence about the mean cost per km if it differs from the mean of all trips."""
+    level, overall = float(facts.normalised.level[k]), float(facts.weights @ facts.normalised.level)
     if abs(level - overall) < _MATTERS or abs(overall) < _MATTERS or _LESS < level / overall < _MORE:
+        return []
+    if not _differs(k, level - overall, facts.normalised.level_errors, facts.weights):
         return []
     degree = "more" if level / overall >= _MORE else "less"
     return [f"A km costs {-level:.3g} on average (all trips: {-overall:.3g}): {degree} sensitive to detours."]
+
+
+def _differs(k: int, difference: float, errors: FloatArray | None, weights: FloatArray) -> bool:
+    """Return True if the difference of style k from the mean of all styles exceeds two standard errors.
+
+    The sum of the errors (K,) of both is an upper bound on the error of their difference. NaN yields False.
+    """
+    if errors is None:
+        return True
+    occupied = weights > 0.0
+    return bool(abs(difference) >= _CERTAIN * (errors[k] + weights[occupied] @ errors[occupied]))
 
 
 def _compare_use(k: int, facts: _StyleFacts) -> tuple[list[tuple[int, float, float]], list[tuple[int, float, float]]]:
@@ -259,32 +300,63 @@ def _compare_use(k: int, facts: _StyleFacts) -> tuple[list[tuple[int, float, flo
     return sides[0], sides[1]
 
 
-def _describe_preferences(
-    theta: FloatArray, mean: FloatArray, names: Sequence[str], lengths: list[list[int]]
-) -> list[str]:
+def _describe_preferences(k: int, facts: _StyleFacts) -> list[str]:
     """Return sentences about the highest and lowest rewards among features of the trips of a style."""
-    total = max((float(mean[group].sum()) for group in lengths), default=0.0)
-    places = [j for group in lengths for j in group if mean[j] >= _LEAST_SHARE * total and abs(theta[j]) >= _MATTERS]
-    preferred = sorted((j for j in places if theta[j] > 0.0), key=lambda j: -theta[j])[:3]
-    avoided = sorted((j for j in places if theta[j] < 0.0), key=lambda j: theta[j])[:3]
+    theta, mean = facts.normalised.thetas[k], facts.mean[k]
+    total = max((float(mean[group].sum()) for group in facts.lengths), default=0.0)
+    used = [j for group in facts.lengths for j in group if mean[j] >= _LEAST_SHARE * total]
+    errors = None if facts.normalised.errors is None else facts.normalised.errors[k]
+    places = [j for j in used if abs(theta[j]) >= _MATTERS]
+    if errors is not None:
+        places = [j for j in places if abs(theta[j]) >= _CERTAIN * errors[j]]
+    texts = {j: _format_reward(float(theta[j]), None if errors is None else float(errors[j])) for j in places}
     sentences = []
-    for verb, chosen in (("Prefers", preferred), ("Avoids", avoided)):
+    for verb, sign in (("Prefers", 1.0), ("Avoids", -1.0)):
+        ordered = sorted((j for j in places if sign * theta[j] > 0.0), key=lambda j: -sign * theta[j])
+        chosen = _list_distinct(ordered, theta)
         if chosen:
-            rewards = ", ".join(f"{names[j]} ({_format_signed(theta[j])} per km)" for j in chosen)
+            rewards = ", ".join(f"{facts.nouns[j]} ({texts[j]} per km)" for j in chosen)
             sentences.append(f"{verb} {rewards}.")
+        elif ordered:
+            sentences.append(f"{verb} {len(ordered)} features equally ({texts[ordered[0]]} per km).")
+    if errors is not None and used:
+        unknown = sum(not np.isfinite(errors[j]) for j in used)
+        if unknown:
+            verb = "is" if unknown == 1 else "are"
+            sentences.append(f"{unknown} of {len(used)} rewards {verb} on a bound or not determined by the trips.")
     return sentences
+
+
+def _list_distinct(ordered: list[int], theta: FloatArray) -> list[int]:
+    """Return the first features of a list, at most three, that do not tie with the next one in two digits."""
+    n = min(_LISTED, len(ordered))
+    while 0 < n < len(ordered) and _format_signed(theta[ordered[n - 1]]) == _format_signed(theta[ordered[n]]):
+        n -= 1
+    return ordered[:n]
 
 
 def _describe_others(k: int, facts: _StyleFacts, places: list[int]) -> list[str]:
     """Return sentences about features that are not lengths if their reward differs from the mean of all styles."""
-    sentences, thetas = [], facts.normalised.thetas
+    sentences, thetas, errors = [], facts.normalised.thetas, facts.normalised.errors
     for j in places:
         overall, name = float(facts.weights @ thetas[:, j]), facts.names[j]
-        if abs(thetas[k, j] - overall) >= max(_MATTERS, 0.25 * abs(overall)):
+        difference = float(thetas[k, j]) - overall
+        if abs(difference) < max(_MATTERS, 0.25 * abs(overall)):
+            continue
+        if _differs(k, difference, None if errors is None else errors[:, j], facts.weights):
             unit = "per km" if name.startswith("km") else "each"
-            numbers = f"({_format_signed(thetas[k, j])} {unit}, all trips: {_format_signed(overall)})"
+            text = _format_reward(float(thetas[k, j]), None if errors is None else float(errors[k, j]))
+            numbers = f"({text} {unit}, all trips: {_format_signed(overall)})"
             sentences.append(f"{_describe_reward(float(thetas[k, j]), overall, name)} {numbers}.")
     return sentences
+
+
+def _format_reward(value: float, error: float | None) -> str:
+    """Return a signed reward, with its standard error to two significant digits if there is one."""
+    if error is None:
+        return _format_signed(value)
+    digits = max(0, 1 - math.floor(math.log10(error))) if error > 0.0 else 2
+    return f"{value:+.{digits}f} ± {error:.{digits}f}".replace("-", "−")
 
 
 def _describe_reward(theta: float, overall: float, name: str) -> str:
