@@ -112,3 +112,16 @@ def test_assign_ignores_temporary_files_and_rejects_other_files(tmp_path):
     (tmp_path / "intents" / "notes.txt").write_text("mine")
     with raises(InvalidFile, parameter="folder", value=str(tmp_path / "intents" / "notes.txt")):
         assign(fitted, store, tmp_path / "intents")
+
+
+def test_assign_replaces_only_its_own_files(tmp_path, few, small_store):
+    fitted = fit_streamed(quick_mixture(), crossings(), small_store)
+    folder = tmp_path / "demos"
+    folder.mkdir()
+    few.to_parquet(folder / "shard-00000.parquet")
+    with raises(InvalidFile, value=str(folder / "shard-00000.parquet")):
+        assign(fitted, small_store, folder)
+    assert Demonstrations.from_parquet(folder / "shard-00000.parquet") == few
+    for _ in range(2):
+        (path,) = assign(fitted, small_store, tmp_path / "out")
+    assert pq.read_table(path).num_rows == len(few)

@@ -1,7 +1,9 @@
 """Read and validate the inputs of commands: MDPs, demonstrations, agents, settings and output folders."""
 
 import ast
+import contextlib
 import math
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -118,20 +120,60 @@ def _parse(text: str) -> Any:
         return text
 
 
-def check_target(folder: Path | None) -> None:
-    """Raise before a fit if its mixture cannot be saved in a folder."""
+def check_target(folder: Path | None, *inputs: Path | None) -> None:
+    """Raise before a fit if its mixture cannot be saved in a folder; see `_check_output`."""
     if folder is not None:
         from limiirl.mixture import check_target as check
 
+        _check_output(folder, "out", inputs)
         check(folder)
 
 
-def check_page(folder: Path | None) -> None:
-    """Raise before a computation if its report cannot be written to a folder."""
+def check_page(folder: Path | None, *inputs: Path | None) -> None:
+    """Raise before a computation if its report cannot be written to a folder; see `_check_output`."""
     if folder is not None:
         from limiirl.report import check_folder
 
+        _check_output(folder, "page", inputs)
         check_folder(folder)
+
+
+def check_file(out: Path | None, *inputs: Path | None, option: str = "out") -> None:
+    """Raise before a computation if its output file cannot be written; see `_check_output`."""
+    if out is None:
+        return
+    _check_output(out, option, inputs)
+    if out.exists() and not out.is_file():
+        what = "is a folder" if out.is_dir() else "is not a regular file"
+        raise InvalidFile(f"--{option} {out} {what}. Pass a file name.", parameter=option, value=str(out))
+    if not out.parent.is_dir():
+        raise InvalidFile(
+            f"--{option} {out} is in a folder that does not exist. Create {out.parent} first.",
+            parameter=option,
+            value=str(out),
+        )
+
+
+def _check_output(out: Path, option: str, inputs: tuple[Path | None, ...]) -> None:
+    """Raise if an output is one of the inputs or within it, or if its folder is not writable."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        out.stat()  # a loop of symbolic links or a name that is too long is an OSError
+    target = os.path.realpath(out)
+    for given in inputs:
+        source = "" if given is None else os.path.realpath(given)
+        if given is not None and (target == source or target.startswith(source + os.sep)):
+            rule = f"must not overwrite the input {given}"
+            raise InvalidFile.of(option, str(out), rule, remedy="Pass another output.")
+    folder = Path(target).parent
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    if not folder.is_dir():
+        reason = f"is in {folder}, which is a file. Pass a path in a folder."
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        reason = f"cannot be written: the folder {folder} is read-only. Pass a path in another folder."
+    else:
+        return
+    raise InvalidFile(f"--{option} {out} {reason}", parameter=option, value=str(out))
 
 
 def write_page(report: "Report", folder: Path, as_json: bool) -> None:

@@ -10,6 +10,7 @@ from limiirl._progress import show_progress
 from limiirl.cli import options
 from limiirl.cli.inputs import (
     check_exists,
+    check_file,
     check_target,
     configure,
     get_groups,
@@ -47,7 +48,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     Prints a summary and saves the fitted mixture. With --executor or --workers, the initialisations of --n-init run in
     parallel; the result is the same.
     """
-    check_target(out)
+    check_target(out, demos, mdp)
     backend = options.resolve_executor(executor, workers, scheduler)
     world, data = read_problem(demos, mdp, model, gamma)
     parameters: dict[str, Any] = {"init": init, "reward_init": reward_init, "n_init": n_init, "random_state": seed}
@@ -80,7 +81,7 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
     from limiirl import BayesianIntentMixture
     from limiirl.irl import model_class
 
-    check_target(out)
+    check_target(out, demos, mdp)
     world, data = read_problem(demos, mdp, model, gamma)
     mixture = configure(
         BayesianIntentMixture(max_intents, model_class(model)(), init, random_state=seed),
@@ -108,13 +109,12 @@ def _save(
 ) -> None:
     """Save a mixture and print its summary."""
     mixture.set_params(progress=None)
+    mixture.save(out)  # before printing, which fails on a closed pipe
     summary = mixture.summary()
     if as_json:
-        mixture.save(out)
         typer.echo(json.dumps(summary.to_dict() | more | {"saved": str(out)}))
     else:
         typer.echo(before + str(summary))
-        mixture.save(out)
         typer.echo(f"\nSaved to {out}. Apply it with `limiirl predict {out} DEMOS`.")
 
 
@@ -135,6 +135,7 @@ def predict(
 
     if out is not None:
         check_suffix(out)
+    check_file(out, mixture, demos)
     data = read_demos(demos)
     table = membership_table(IntentMixture.load(mixture), data, get_groups(data, by_group), partial=partial)
     if out is not None:
@@ -173,7 +174,8 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     """
     from limiirl import select_intents
 
-    check_target(out)
+    check_target(out, demos, mdp)
+    check_file(plot, demos, mdp, option="plot")
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidFile.of("plot", str(plot), "must end in .png, .svg or .pdf")
     backend = options.resolve_executor(executor, workers, scheduler)
@@ -194,12 +196,14 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
             progress=progress,
             executor=backend,
         )
-    typer.echo(json.dumps(selection.to_dict()) if as_json else str(selection))
     if plot is not None:
         selection.plot().savefig(plot, dpi=150)
-        typer.echo(f"Plot: {plot}", err=True)
     if out is not None:
         selection.best.save(out)
+    typer.echo(json.dumps(selection.to_dict()) if as_json else str(selection))
+    if plot is not None:
+        typer.echo(f"Plot: {plot}", err=True)
+    if out is not None:
         typer.echo(f"Saved the mixture of {selection.recommended} intents to {out}.", err=True)
 
 

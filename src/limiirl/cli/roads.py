@@ -10,10 +10,9 @@ import typer
 
 from limiirl._progress import show_progress
 from limiirl.cli import options, roads_forecast
-from limiirl.cli.inputs import check_page, check_target, write_page
+from limiirl.cli.inputs import check_file, check_page, check_target, write_page
 from limiirl.cli.roads_inputs import (
     check_cleaned,
-    check_file,
     check_trips,
     format_facts,
     parse_columns,
@@ -64,8 +63,8 @@ def build(  # noqa: PLR0913 (a command's options, each with a default)
     from limiirl.roads import build as build_network
     from limiirl.roads import summarize
 
-    check_file(out)
-    check_page(page)
+    check_file(out, source, nodes)
+    check_page(page, source, nodes, out)
     part = None if check_choice(component, "component", ("street_nodes", "turns", "all")) == "all" else component
     with show_progress() as progress:
         progress(0, None, f"building a network from {source}")
@@ -129,8 +128,8 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
     from limiirl.roads import clean, measure_quality, privacy, read_trips
     from limiirl.roads import match as match_trips
 
-    check_file(out)
-    check_page(page)
+    check_file(out, network, trips)
+    check_page(page, network, trips, out)
     names, zones = parse_columns(columns or []), parse_zones(mask or [])
     roads = read_network(network)
     with show_progress() as progress:
@@ -205,8 +204,8 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     """
     from limiirl.roads import describe_fit, fit_drivers
 
-    check_target(out)
-    check_page(page)
+    check_target(out, network, matches)
+    check_page(page, network, matches, out)
     backend = options.resolve_executor(executor, workers, scheduler)
     if backend is not None and n_intents != "select":
         given = {"executor": executor, "workers": workers, "scheduler": scheduler}

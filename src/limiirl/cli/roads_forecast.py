@@ -46,7 +46,7 @@ def forecast(  # noqa: PLR0913 (a command's options, each with a default)
     from limiirl.forecast import Forecaster
     from limiirl.report.roads import forecast_example, forecast_page
 
-    check_page(page)
+    check_page(page, network, styles)
     roads, matched = read_matched(network, matches)
     demos = matched.demonstrations()
     mixture = IntentMixture.load(styles)
@@ -219,7 +219,7 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
     from limiirl.forecast import Forecaster
     from limiirl.roads import close_streets, summarize_closure
 
-    check_page(page)
+    check_page(page, network, styles)
     roads, matched = read_matched(network, matches)
     closed = _find_segments(roads, at, street, segments, both)
     demos = sample_demos(matched.demonstrations(), trips, seed)

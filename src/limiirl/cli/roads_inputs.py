@@ -66,18 +66,6 @@ def parse_columns(options: list[str]) -> dict[str, str | None] | None:
     return columns or None
 
 
-def check_file(out: Path) -> None:
-    """Raise before a computation if its output file cannot be written."""
-    if out.is_dir():
-        raise InvalidFile(f"--out {out} is a folder. Pass a file name.", parameter="out", value=str(out))
-    if not out.parent.is_dir():
-        raise InvalidFile(
-            f"--out {out} is in a folder that does not exist. Create {out.parent} first.",
-            parameter="out",
-            value=str(out),
-        )
-
-
 def check_trips(trips: Trips, path: Path) -> None:
     """Raise if a file contains no usable trips."""
     if len(trips) == 0:

@@ -12,7 +12,7 @@ import typer
 
 from limiirl._progress import Progress, show_progress
 from limiirl.cli import options
-from limiirl.cli.inputs import check_exists, check_target, make_mixture
+from limiirl.cli.inputs import check_exists, check_file, check_target, make_mixture
 from limiirl.cli.roads_inputs import plural
 
 app = options.make_app("Fit data sets that exceed memory.", "stream features demos/ --mdp town.npz --out features")
@@ -92,7 +92,8 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     """
     from limiirl.streams import FeatureStore, fit_streamed
 
-    check_target(out)
+    check_target(out, store)
+    check_file(checkpoint, store, option="checkpoint")
     opened = FeatureStore.open(store)
     if verify:
         opened.verify()

@@ -78,6 +78,8 @@ def assign(
     if others:
         message = f"{root} contains {others[0]}, which is not one of the {len(paths)} shards. Choose another folder."
         raise file_error(message, root / others[0])
+    for path in filter(Path.exists, paths):
+        _check_replaceable(path)
     log_Z = irl.log_partition(mixture.mdp_, mixture.thetas_)
     with np.errstate(divide="ignore"):  # a mixture weight may be 0
         parameters = MixtureParameters(mixture.thetas_, log_Z, np.log(mixture.weights_))
@@ -85,6 +87,19 @@ def assign(
     shards = zip(iterate_shards(rows, progress), paths, strict=True)
     tasks = (AssignTask(shard, parameters, str(path), unit) for shard, path in shards)
     return [Path(path) for path in map_tasks(assign_shard, tasks, executor)]
+
+
+def _check_replaceable(path: Path) -> None:
+    """Raise unless a file is an earlier output, so that shards of demonstrations with the same names are kept."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        names = pq.read_schema(path).names if path.is_file() else []
+    except pa.ArrowException:
+        names = []
+    if "log_likelihood" not in names:
+        raise file_error(f"{path} was not written by assign and is not replaced. Choose another folder.", path)
 
 
 def assign_shard(task: AssignTask) -> str:
