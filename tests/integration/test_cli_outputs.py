@@ -106,8 +106,11 @@ def test_a_read_only_folder_is_reported_before_the_fit(folder, tmp_path, capsys)
 def test_a_mixture_is_saved_although_printing_fails(tmp_path, command):
     write_steps(tmp_path / "steps.csv")
     words = [sys.executable, "-c", RUN, command[0], "steps.csv", *command[1:], "--out", "mixture"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     with Path("/dev/full").open("w") as full:
-        ended = subprocess.run(words, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        ended = subprocess.run(
+            words, cwd=tmp_path, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
     assert ended.returncode != 0
     assert "Traceback" not in ended.stderr
     assert IntentMixture.load(tmp_path / "mixture").n_intents == 1
