@@ -113,6 +113,12 @@ def executor(workers):
     return import_module("limiirl.engines").Engine(workers=workers)
 
 
+def _epsilon(*args, **kwargs):
+    """Return the realised epsilon: realised_epsilon in 0.1, compute_epsilon later."""
+    theory = ll().theory
+    return (getattr(theory, "compute_epsilon", None) or theory.realised_epsilon)(*args, **kwargs)
+
+
 def run_with(function, *args, workers, **kwargs):
     """Call a function with engine= (0.1) or executor= (later)."""
     named = "engine" if "engine" in inspect.signature(function).parameters else "executor"
@@ -1275,9 +1281,10 @@ def metrics(r):
             "distance_missed_plain",
             lambda: (getattr(m, "missing_distance_fraction", None) or m.distance_missed)(trips, guess),
         )
+        threshold = "threshold" if "threshold" in inspect.signature(m.match_rate).parameters else "share"
         r.get(
             "match_rate",
-            lambda: [m.match_rate(trips, guess, length), m.match_rate(trips, guess, length, threshold=0.5)],
+            lambda: [m.match_rate(trips, guess, length), m.match_rate(trips, guess, length, **{threshold: 0.5})],
         )
         r.get("edit_distance", lambda: m.edit_distance(trips, guess))
         r.get("edit_normalised", lambda: m.edit_distance(trips, guess, normalised=True))
@@ -1328,9 +1335,9 @@ def theory(r):
             for rewards in ("mean", "mle", "mean_ray", "mean_clipped"):
                 r.get(
                     f"epsilon.{rewards}",
-                    lambda rewards=rewards: t.compute_epsilon(world.mdp, demos, labels, reward_init=rewards),
+                    lambda rewards=rewards: _epsilon(world.mdp, demos, labels, reward_init=rewards),
                 )
-            r.get("epsilon.causal", lambda: t.compute_epsilon(world.mdp, demos, labels, causal(), "mle"))
+            r.get("epsilon.causal", lambda: _epsilon(world.mdp, demos, labels, causal(), "mle"))
     with r.part("tiny"):
         mdp = lib.MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0, 0], [3, 0], [0, 3]])
         demos = lib.Demonstrations.from_lists([[0, 1], [0, 1], [0, 2], [0, 2]])
@@ -1524,12 +1531,15 @@ def roads_matching(r):
         r.fields("recovered", recovery, "driven_m added_m share")
         name = "recovered_m" if hasattr(recovery, "recovered_m") else "found_m"  # of version 0.1
         r.get("recovered.found_m", lambda: getattr(recovery, name))
+        quality = quality_of(made.network, cleaned, hmm)
         r.fields(
             "quality",
-            quality_of(made.network, cleaned, hmm),
+            quality,
             "n_trips n_matched n_whole n_paths n_fixes n_fixes_matched "
-            "distance_m gap_s gap_m n_gaps fraction_in_gaps length_ratio confidence worst typical",
+            "distance_m gap_s gap_m n_gaps length_ratio confidence worst typical",
         )
+        name_of_gaps = "fraction_in_gaps" if hasattr(quality, "fraction_in_gaps") else "gap_share"
+        r.get("quality.fraction_in_gaps", lambda: getattr(quality, name_of_gaps))
         r.fields("flawed", roads.match(made.network, roads.clean(flawed.trips, made.network)), MATCHES)
         with tempfile.TemporaryDirectory() as folder:
             hmm.save(Path(folder) / "m.npz")

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Numba compiles during the first example, which is no sign of a slow strategy. `tests.helpers.examples` scales numbers
-# of examples by the profile's, where 100 stand for all: `make quick` and `make test` draw fewer than `make test-all`.
+# Numba compiles during the first example, so the first example may be slow. `tests.helpers.examples` multiplies numbers
+# of examples by max_examples / 100 of the profile: `make quick` and `make test` draw fewer than `make test-all`.
 settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=20)
 settings.register_profile("test", settings.get_profile("ci"), max_examples=25)
-# HYPOTHESIS_PROFILE=explore looks for new counter-examples; one that it finds belongs into the test as @example.
+# HYPOTHESIS_PROFILE=explore searches for counterexamples; add each one to its test as an `@example`.
 settings.register_profile("explore", settings.get_profile("ci"), derandomize=False, max_examples=2000, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def locate_shared_data(name: str) -> Path:
-    """The folder of a shared data set; skips the test where it is absent, or fails it under LIMIIRL_REQUIRE_DATA=1."""
+    """Return the folder of a shared data set; skip the test if it is missing, or fail it if LIMIIRL_REQUIRE_DATA=1."""
     folder = Path(os.environ.get("LIMIIRL_DATA", ROOT.parent / "shared" / "data")) / name
     if folder.exists():
         return folder
@@ -69,13 +69,13 @@ def locate_shared_data(name: str) -> Path:
 
 @pytest.fixture
 def shared_data() -> Callable[[str], Path]:
-    """`shared_data("mouse_labyrinth")` is the path of that data set."""
+    """Return a function from the name of a shared data set to its folder."""
     return locate_shared_data
 
 
 @pytest.fixture(autouse=True)
 def _no_figure_is_left() -> Iterator[None]:
-    """Close what a test drew with pyplot: the next one in the process may count figures."""
+    """Close the pyplot figures of a test, because the next test in the process may count figures."""
     yield
     if "matplotlib.pyplot" in sys.modules:
         sys.modules["matplotlib.pyplot"].close("all")
@@ -83,7 +83,7 @@ def _no_figure_is_left() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two workers, which may be killed; a task may lose three of them before its scheduler gives it up."""
+    """Start a cluster of two workers; a task fails after three of its workers were killed."""
     folder = tmp_path_factory.mktemp("dask")
     with cluster(folder, workers=2, allowed_failures=3, preloaded="limiirl.experiments.trial") as opened:
         yield opened
@@ -91,7 +91,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def on_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let device="gpu" be the GPU, or its emulation where there is none."""
+    """Run device="gpu" on the GPU, or on the emulator if there is none."""
     from tests.gpu.emulator import install_emulator  # here: tests of clusters need none
     from tests.oracles.gpu_cases import REAL
 

@@ -113,11 +113,20 @@ def imports(source: str, modules: set[str]) -> set[str]:
 def imports_past_faces(module: str, source: str, faces: dict[str, set[str]]) -> list[str]:
     """Return the imports from inside another package; `faces` maps a package to its public names.
 
-    Modules of `kernels` are imported directly. The `validate` module of a package may be imported by others.
+    Modules of `kernels` are imported directly (ADR 0020). The `validate` module of a package may be imported by later
+    layers, so that each check has one implementation.
     """
     faults = []
     own = module.split(".")[:2]
     for node in ast.walk(_parse(source)):
+        if isinstance(node, ast.Import):
+            inner = [alias.name for alias in node.names if alias.name.count(".") > 1]
+            faults += [
+                f"line {node.lineno}: import {name}"
+                for name in inner
+                if name.startswith("limiirl.") and name.split(".")[:2] != own
+            ]
+            continue
         if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("limiirl."):
             continue
         parts = str(node.module).split(".")

@@ -15,11 +15,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-DEFAULT = ("src", "docs", "tests", "examples", "benchmarks", "tools", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
-SUFFIXES = {".py", ".md", ".html", ".js", ".css", ".j2", ".rst", ".cu"}
-# Results are what a command printed; the glossary, this list and its test name the words that they forbid.
+DEFAULT = (
+    "src",
+    "docs",
+    "tests",
+    "examples",
+    "benchmarks",
+    "tools",
+    ".ci",
+    "Makefile",
+    "pyproject.toml",
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+)
+SUFFIXES = {".py", ".md", ".html", ".js", ".css", ".j2", ".rst", ".txt", ".tex", ".toml", ".cu", ".cuh"}
+# This list and its test name the words that they forbid.
 SKIPPED = re.compile(
-    r"docs/(results|_build)/|(tools/|tests/test_)check_language\.py$|__pycache__|\.min\.js$|/vendor/|_static/maplibre"
+    r"docs/_build/|(tools/|tests/test_)check_language\.py$|__pycache__|\.min\.js$|/vendor/|_static/maplibre"
 )
 GLOSSARY = re.compile(r"<!-- glossary -->.*?<!-- end of glossary -->", re.DOTALL)
 
@@ -72,7 +85,13 @@ PROSE: tuple[tuple[str, str], ...] = (
     (r"\bshares? of (?:an |the |each |every )?intents?\b|\bintents?'s? shares?\b", "mixture weight"),
     (r"\bPrepared\b|\bsettled\b", "FitProblem, resolved"),
     (r"\b(?:state of|as of) now\b|\bof late\b|\bof today\b", "current"),
-    (r"\b(?:engines?) of (?:path|sums)|\bpath engine\b", "path sums"),
+    # Quoted names of version 0.1 are permitted.
+    (r"(?<![`.\"'-])\bengines?\b(?![`\"'=])", "path sums, backend; executor"),
+    (r"\bevidence of (?:the |these |all )?demonstrations\b", "unnormalised log-likelihood"),
+    (r"\b(?:desks?|seats?)\b", "workspace, thread tile"),
+    (r"(?<![`.\"'])\bsticks\b(?![`\"'])", "stick-breaking weights"),
+    (r"\b(?<!`)(?:tells?|told)\b(?!=)", "report, distinguish"),
+    (r"\bprepared\b", "FitProblem, resolved"),
 )
 # Whole identifiers. As words of longer ones they may be right, such as the ways of OpenStreetMap.
 IDENTIFIERS = re.compile(r"(?:found|ways|sweeps?|slopes?|totals|engines?|seat|desk|pose|posed|knock|hush)")
@@ -148,7 +167,11 @@ def list_files(paths: list[Path]) -> Iterator[Path]:
     """Yield the files below the paths that are checked."""
     for path in paths:
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            if file.suffix in SUFFIXES and file.is_file() and not SKIPPED.search(file.as_posix()):
+            if (
+                (file.suffix in SUFFIXES or file.parent in (ROOT, ROOT / ".ci"))
+                and file.is_file()
+                and not SKIPPED.search(file.as_posix())
+            ):
                 yield file
 
 

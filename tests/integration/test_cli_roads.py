@@ -359,7 +359,7 @@ class TestDemo:
         assert "NaN" not in printed
         facts = json.loads(printed)
         assert facts["trips_driven"] == 12
-        assert facts["found"] > 0.9
+        assert facts["recovered"] > 0.9
         assert 4.0 < facts["sigma_m"] < 8.0  # of noise of 5 m and a drift of 3 m
         assert list(facts["pages"]) == ["network", "matching", "styles"]
         for page in facts["pages"].values():

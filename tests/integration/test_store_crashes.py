@@ -91,7 +91,7 @@ def test_killed_at_each_step_of_a_write_all_or_nothing_of_it_is_there(tmp_path, 
     seeds = [record.seed for record in read(tmp_path)]
     assert seeds in (list(range(12)), list(range(15)))
     assert messages != ["done"] or len(seeds) == 15
-    # The next run goes on as if nothing had happened.
+    # The next run continues normally.
     Store(tmp_path).append(batch(15))
     assert [record.seed for record in read(tmp_path)] == [*seeds, 15, 16, 17]
     assert [path.name for path in tmp_path.iterdir()] == [FILE]

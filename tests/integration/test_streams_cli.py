@@ -54,16 +54,16 @@ def test_from_files_to_memberships(folder):
     done = limiirl(folder, "features", "walks", "--mdp", "town.npz", "--out", "again")
     assert done.stdout == "Wrote 3 features of 300 demonstrations to again (3 shards).\n"
     assert "3 of 3" in done.stderr
-    done = limiirl(folder, "fit", "again", *SETTINGS, "--out", "found", "--checkpoint", "fit.npz", "--verify")
+    done = limiirl(folder, "fit", "again", *SETTINGS, "--out", "mixture", "--checkpoint", "fit.npz", "--verify")
     assert "2 intents, 300 demonstrations; converged after" in done.stdout
     assert "river" in done.stdout
     assert "iteration 1: log-likelihood" in done.stderr
     assert "rows per second" in done.stderr
     whole = IntentMixture(2, MaxEnt(bounds=(-5, 5)), resp_tol=1e-3, random_state=0).fit(crossings(), DEMOS)
-    facts = IntentMixture.load(folder / "found")
+    facts = IntentMixture.load(folder / "mixture")
     np.testing.assert_allclose(facts.thetas_, whole.thetas_, rtol=1e-8)
     assert (folder / "fit.npz").exists()
-    done = limiirl(folder, "assign", "found", "again", "--out", "who")
+    done = limiirl(folder, "assign", "mixture", "again", "--out", "who")
     assert done.stdout == "Wrote the intents of 300 demonstrations to who (3 files).\n"
     labels = np.concatenate([pq.read_table(path)["intent"].to_numpy() for path in sorted((folder / "who").iterdir())])
     np.testing.assert_array_equal(labels, whole.labels_)

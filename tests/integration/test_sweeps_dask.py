@@ -47,7 +47,7 @@ def test_the_scheduler_killed_then_the_run_killed_it_resumes_to_the_same_records
     assert 0 < len(before) < len(wanted), "the scheduler went too early or too late to test anything"
     assert before.items() <= wanted.items()
 
-    # It comes back where it was, as a cluster's manager would have it.
+    # Restart the scheduler at the same address, as a cluster manager would.
     with cluster(tmp_path, workers=1, port=first.port) as second:
         known = read_keys(folder)
         with start(*MARGIN, "--out", folder, "--scheduler", second.address) as run:

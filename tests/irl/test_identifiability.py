@@ -81,8 +81,8 @@ def test_element_world_has_none(condition: str, stop: str):
 def test_element_world_that_must_reach_its_goal_has_one(gamma: float):
     """With discount 1 the goal's reward, collected exactly once.
 
-    Below 1 the goal tells when it was reached, and so does the sum of all indicators: goal / (1 - gamma) + all others
-    is always 1 / (1 - gamma).
+    Below 1 the feature of the goal depends on when it was reached, and so does the sum of all indicators:
+    goal / (1 - gamma) + all others is always 1 / (1 - gamma).
     """
     world = ElementWorld(gamma=gamma)
     model = MaxEnt(20, stop="terminal")
@@ -126,7 +126,7 @@ def test_features_that_no_trajectory_can_collect(kind: object):
 
 
 def test_start_state_is_unidentified_if_conditioned_on():
-    """State 0 is never come back to: its reward multiplies all trajectories from it alike."""
+    """State 0 is never revisited, so its reward multiplies all trajectories from it by the same factor."""
     mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], p0=[0.5, 0.5, 0])
     assert MaxEnt(3).null_directions(mdp, np.zeros(3)).shape == (0, 3)
     np.testing.assert_array_equal(MaxEnt(3, condition="start").null_directions(mdp, np.zeros(3)), [[1, 0, 0]])
@@ -138,7 +138,7 @@ def test_single_start_state_is_unidentified():
 
 
 def test_a_constant_feature_counts_length():
-    """With discount 1 it tells long from short trajectories, unless all are equally long."""
+    """With discount 1 it distinguishes long from short trajectories, unless all are equally long."""
     mdp = with_features(np.ones((4, 1)))
     assert MaxEnt(4).null_directions(mdp, [0.0]).shape == (0, 1)
     square = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=np.ones((4, 1)))
@@ -155,7 +155,7 @@ def test_features_on_actions_and_edges(stop: str):
     mdp = base.replace(edge_features=pairs + base.state_features[base.dst, :1])
     model = MaxEnt(5, stop=stop)
     result = model.null_directions(mdp, np.zeros(4))
-    if stop == "anywhere":  # the start's own feature is not on an edge, so only differences between starts tell
+    if stop == "anywhere":  # the start's own feature is not on an edge, so only differences between starts count
         assert result.shape == (0, 4)
         only = mdp.replace(p0=[1, 0, 0, 0])
         result = model.null_directions(only, np.zeros(4))

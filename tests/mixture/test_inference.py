@@ -117,7 +117,7 @@ class Likelihood:
 
 
 class Halved(MaxEnt):
-    """A subclass with a likelihood of its own, which the fast sums of MaxEnt know nothing of."""
+    """A subclass that overrides the likelihood, so that MaxEnt's sufficient statistics do not apply."""
 
     def log_prob(self, mdp, thetas, demos):
         return 0.5 * super().log_prob(mdp, thetas, demos)

@@ -44,7 +44,7 @@ def units_of(demos: list[list[int]], groups: np.ndarray | None) -> list[list[lis
     return [[demos[i] for i in np.flatnonzero(groups == g)] for g in np.unique(groups)]
 
 
-# Two intents apart enough for their trajectories to tell them.
+# Two intents that differ enough for their trajectories to distinguish them.
 FAR = np.array([[1.5, -1.0], [-1.5, 0.5]])
 
 

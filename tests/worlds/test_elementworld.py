@@ -103,7 +103,7 @@ def test_columns_are_rolled_lanes(shape: dict[str, float]) -> None:
 
 
 def test_rolls_are_uniform_and_independent() -> None:
-    # Nine rows with three lanes tell a roll by -2..2 apart. 300 worlds give 1200 rolls; chi-square with 4 degrees of
+    # Nine rows with three lanes distinguish rolls by -2..2. 300 worlds give 1200 rolls; chi-square with 4 degrees of
     # freedom exceeds 23.5 once in ten thousand.
     lanes = np.repeat([2, 3, 4], 3)
     counts = np.zeros(5)

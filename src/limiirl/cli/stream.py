@@ -134,7 +134,7 @@ def assign(  # noqa: PLR0913 (a command's options, each with a default)
     scheduler: options.Scheduler = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Predict the intent of each demonstration or group in a feature store.
+    """Predict the intents of the rows of a feature store.
 
     Writes one parquet file per shard, with the intent of each demonstration or group.
     """

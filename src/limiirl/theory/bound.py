@@ -159,7 +159,10 @@ class Quantities:
         return np.asarray(keep + exponent - denominator - np.logaddexp(0.0, _log(self.zeta) - keep - within))
 
     def log_upper(self, log_q: ArrayLike = -np.inf) -> FloatArray:
-        """Return lemma 2's upper bound (K,) on log p(tau | Phi_k) - log q(tau), for tau outside T_k with this log q."""
+        """Return the upper bound (K,) of lemma 2 on log p(tau | Phi_k) - log q(tau) for a tau outside T_k.
+
+        The argument is log q(tau).
+        """
         return -np.logaddexp(_log(1.0 - self.zeta) + np.asarray(self.log_Q) + self.mean_margins[0], log_q)
 
 

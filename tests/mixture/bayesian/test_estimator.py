@@ -74,7 +74,7 @@ def test_maxent_on_a_tiny_problem_agrees_with_all_partitions():
     assert canonical(np.argmax(mix.group_responsibilities_, axis=1)) == truth.best == (0, 0, 0, 1, 1, 1)
     # Skew posteriors are Gaussian only nearly: a tenth of a nat an intent.
     assert truth.log_evidence - 3.0 < mix.bound_ < truth.log_evidence + 0.2
-    # No cut tells people of a kind apart, while the exact posterior has all six of them stand apart now and then.
+    # No partition separates people of one type, while the exact posterior sometimes separates all six.
     assert 1.9 < mix.expected_intents_ < truth.expected_blocks
 
 

@@ -99,7 +99,8 @@ def test_a_learned_concentration_is_bounded_by_the_integral_over_it():
     exact = np.log(integrate.quad(joint, 1e-9, 60.0)[0])
     mean = integrate.quad(lambda alpha: alpha * joint(alpha), 1e-9, 60.0)[0] / np.exp(exact)
     result = stick_posterior(sizes, (shape, rate))
-    # The posterior of alpha and those of sticks are taken as independent, which costs a quarter of a nat here.
+    # The posteriors of alpha and of the stick-breaking weights are assumed to be independent, which costs about
+    # 0.25 nats here.
     assert exact - 0.3 < result.bound < exact
     np.testing.assert_allclose(result.concentration, mean, rtol=0.1)
 

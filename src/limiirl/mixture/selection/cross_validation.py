@@ -54,7 +54,7 @@ class RefitTask(NamedTuple):
 
 @dataclass
 class Notes:
-    """Errors and warnings of the fits of one row."""
+    """Errors and warnings of the fits with one number of intents."""
 
     errors: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)

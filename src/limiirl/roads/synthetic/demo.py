@@ -80,7 +80,7 @@ class DemoResult:
             "fixes_kept": self.cleaned.fix.size,
             "fixes_right": float(on.mean()),
             "sigma_m": self.matches.settings["sigma_m"],
-            "found": self.recovery.share,
+            "recovered": self.recovery.share,
             "added": self.recovery.added,
             "drivers_right": self.drivers.accuracy,
             "drivers_anid": self.drivers.anid,

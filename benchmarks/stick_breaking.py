@@ -1,7 +1,7 @@
 """Number of intents from the stick-breaking GMM, by covariance type, floor and number of initialisations.
 
-Run as `python -m benchmarks.sticks`: ten ElementWorlds for each of 2 to 5 elements, 100 demonstrations, whitened
-features.
+Run as `python -m benchmarks.stick_breaking`: ten ElementWorlds for each of 2 to 5 elements, 100 demonstrations,
+whitened features.
 """
 
 import warnings
@@ -39,7 +39,7 @@ def count(points: np.ndarray, covariance: str, floor: float, n_starts: int) -> i
 def main() -> None:
     """Print the mean count and the number of correct counts for each true number."""
     warnings.simplefilter("ignore", ConvergenceWarning)
-    print(f"sticks: components counted by a stick-breaking GMM with at most {MOST}; mean (correct of {len(SEEDS)})")
+    print(f"stick_breaking: components of a stick-breaking GMM with at most {MOST}; mean (correct of {len(SEEDS)})")
     print(describe_machine())
     data: dict[int, list[np.ndarray]] = {}
     for n_elements in ELEMENTS:
