@@ -14,6 +14,7 @@ from scipy.sparse import csgraph, linalg
 
 from limiirl._typing import BoolArray, FloatArray, IndexArray
 from limiirl.errors import InvalidParameter, NumericalError
+from limiirl.kernels.sparse_lu import factorise_lu
 from limiirl.mdp.indexing import pair_starts
 from limiirl.mdp.mdp import MDP
 
@@ -181,7 +182,7 @@ def _sparse_solve(matrix: sparse.csr_array[np.float64, tuple[int, int]], right: 
         # The norm of the inverse is at most 1 / (1 - gamma), and the error of Q must be well below ROUNDING.
         if float(np.abs(residual).max()) <= min(1e-14, 1e-11 * (1.0 - gamma)) * float(np.abs(x).max()):
             return x
-    return np.asarray(linalg.splu(matrix.tocsc()).solve(right))
+    return np.asarray(factorise_lu(matrix.tocsc()).solve(right))
 
 
 def optimal_values(mdp: MDP, theta: ArrayLike, *, minimise: bool = False) -> FloatArray:

@@ -30,6 +30,7 @@ from limiirl.kernels.soft_bellman import (
     fill_systems,
     iterate_values,
 )
+from limiirl.kernels.sparse_lu import factorise_lu
 from limiirl.mdp import BellmanEquations
 
 # Number of states up to which a dense solve is faster than a sparse one.
@@ -139,7 +140,7 @@ def _solve_sparse(
         residual = right - matrix @ x
     if float(np.linalg.norm(residual)) <= wanted:
         return x
-    return np.asarray(linalg.splu(matrix.tocsc()).solve(right))
+    return np.asarray(factorise_lu(matrix.tocsc()).solve(right))
 
 
 def _solve_by_lu(
@@ -159,7 +160,7 @@ def _solve_by_lu(
                 return np.asarray(x)
             if not size <= _FALL * before:
                 break
-    factors[column] = linalg.splu(matrix.tocsc())
+    factors[column] = factorise_lu(matrix.tocsc())
     return np.asarray(factors[column].solve(right, trans))
 
 

@@ -6,24 +6,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse.linalg import splu
 
 from limiirl._typing import FloatArray, IntArray
-
-
-def diagonal_lu(matrix: Any) -> Any:
-    """Return the SuperLU factors of a csc matrix, with diagonal pivots and the multiple minimum degree ordering.
-
-    Diagonal pivots are stable for M-matrices I - W, in which no terms cancel, and for diagonally dominant matrices.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scipy import sparse
-    >>> diagonal_lu(sparse.csc_array([[1.0, -0.5], [0.0, 1.0]])).solve(np.ones(2))
-    array([1.5, 1. ])
-    """
-    return splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+from limiirl.kernels.sparse_lu import diagonal_lu
 
 
 ROOT = -1

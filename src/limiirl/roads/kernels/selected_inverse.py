@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from limiirl._typing import FloatArray
-from limiirl.kernels.elimination.symbolic import diagonal_lu
+from limiirl.kernels.sparse_lu import diagonal_lu
 
 
 @njit(cache=True, nogil=True)

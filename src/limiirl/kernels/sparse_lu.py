@@ -1,0 +1,53 @@
+"""LU factorisation of sparse matrices with SuperLU, which ends the process for some singular matrices."""
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse.linalg import splu
+
+
+def factorise_lu(matrix: Any, **options: Any) -> Any:
+    """Return the SuperLU factors of a csc matrix I - W; raise `RuntimeError` if it is singular.
+
+    SuperLU reads and writes outside its arrays for a matrix without a perfect matching of rows and columns, so that it
+    may end the process instead of raising an error. A matrix with a nonzero diagonal has such a matching. A zero on the
+    diagonal is a state that is left with probability 0, up to rounding.
+
+    Parameters
+    ----------
+    matrix : (n, n) csc
+    **options
+        Arguments of `scipy.sparse.linalg.splu`.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> factorise_lu(sparse.csc_array([[1.0, -0.5], [-0.5, 1.0]])).solve(np.ones(2))
+    array([2., 2.])
+    >>> factorise_lu(sparse.csc_array([[0.0, -1e-17], [0.0, 1.0]]))
+    Traceback (most recent call last):
+    RuntimeError: The matrix is singular: diagonal entry 0 is zero or not finite.
+    """
+    diagonal = matrix.diagonal()
+    wrong = np.flatnonzero(~np.isfinite(diagonal) | (diagonal == 0.0))
+    if wrong.size:
+        message = f"The matrix is singular: diagonal entry {wrong[0]} is zero or not finite."
+        raise RuntimeError(message)
+    if not np.all(np.isfinite(matrix.data)):
+        message = "The matrix must be finite."
+        raise RuntimeError(message)
+    return splu(matrix, **options)
+
+
+def diagonal_lu(matrix: Any) -> Any:
+    """Return the SuperLU factors of a csc matrix, with diagonal pivots and the multiple minimum degree ordering.
+
+    Diagonal pivots are stable for M-matrices I - W, in which no terms cancel, and for diagonally dominant matrices.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> diagonal_lu(sparse.csc_array([[1.0, -0.5], [0.0, 1.0]])).solve(np.ones(2))
+    array([1.5, 1. ])
+    """
+    return factorise_lu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
