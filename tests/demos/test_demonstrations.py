@@ -340,9 +340,9 @@ def test_from_frame_accepts_rows_in_any_order(convert, seed):
     expected = Demonstrations.from_lists(
         [[3], [0, 1, 2], [1, 1]], [[], [5, 6], [0]], groups=["y", "x", "x"], labels=[0, 1, 2]
     ).replace(ids=["a", "b", "c"])
-    assert demos == expected
+    assert demos.replace(times=None) == expected
     without = Demonstrations.from_frame(convert(shuffled[["demo", "t", "state"]]))
-    assert without == expected.replace(actions=None, groups=None, labels=None)
+    assert without.replace(times=None) == expected.replace(actions=None, groups=None, labels=None)
 
 
 def test_from_frame_rejects_a_frame_without_states():
@@ -384,3 +384,47 @@ def test_masked_entries_are_rejected():
 def test_names_that_numpy_would_shorten_are_rejected():
     with raises(InvalidDemos, parameter="groups", value="b\0", index=1):
         Demonstrations.from_lists([[0], [1]], groups=["a", "b\0"])
+
+
+def test_pieces_have_every_transition_once():
+    rng = np.random.default_rng(0)
+    states = [rng.integers(9, size=n).tolist() for n in (1, 2, 7, 8, 23)]
+    actions = [rng.integers(5, size=len(x) - 1).tolist() for x in states]
+    demos = Demonstrations.from_lists(states, actions, groups=list("aabbc"), labels=range(5)).replace(ids=list("vwxyz"))
+    pieces = demos.cut(7)
+    assert pieces.lengths.max() <= 8
+    assert [len(pieces[pieces.ids == name]) for name in "vwxyz"] == [1, 1, 1, 1, 4]
+    assert np.ptp(pieces[pieces.ids == "z"].lengths) <= 1
+    for name, recording in zip("vwxyz", demos, strict=True):
+        mine = pieces[pieces.ids == name]
+        moves = [step for piece in mine for step in zip(piece.states, piece.actions, piece.states[1:], strict=False)]
+        assert moves == list(zip(recording.states, recording.actions, recording.states[1:], strict=False))
+        assert set(mine.groups) == {recording.group}
+        assert set(mine.labels) == {recording.label}
+        starts = mine.times[mine.offsets[:-1]]
+        np.testing.assert_array_equal(mine.states[mine.offsets[:-1]], recording.states[starts])
+
+
+def test_pieces_of_recordings_without_groups_are_groups():
+    demos = Demonstrations.from_lists([[0, 1, 2], [3]])
+    assert demos.cut(1).groups.tolist() == [0, 0, 1]
+    assert demos.replace(ids=["x", "y"]).cut(1).groups.tolist() == ["x", "x", "y"]
+    assert Demonstrations.from_lists([["a", "b", "c"]]).cut(1).state_names == ("a", "b", "c")
+    with raises(InvalidParameter, parameter="max_steps", value=0):
+        demos.cut(0)
+
+
+def test_times_are_kept(tmp_path):
+    demos = Demonstrations.from_lists([[0, 1, 2], [3]]).replace(times=np.array([5.0, 6.5, 9.0, 2.0]), ids=["x", "y"])
+    assert demos[[1, 0]].times.tolist() == [2.0, 5.0, 6.5, 9.0]
+    assert demos.cut(1).times.tolist() == [5.0, 6.5, 6.5, 9.0, 2.0]
+    plain = Demonstrations.from_lists([[4, 5]]).replace(ids=["z"])
+    assert (demos + plain).times.tolist() == [5.0, 6.5, 9.0, 2.0, 0.0, 1.0]
+    dates = demos.replace(times=np.array(["2024-01-01"] * 4, dtype="M8[s]"))
+    for each in (demos, dates):
+        each.to_parquet(tmp_path / "d.parquet")
+        assert Demonstrations.from_parquet(tmp_path / "d.parquet") == each
+    with raises(InvalidDemos, parameter="times", value=(2,)):
+        demos.replace(times=[1, 2])
+    with raises(InvalidDemos, parameter="times"):
+        dates + demos

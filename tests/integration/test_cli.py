@@ -273,3 +273,42 @@ def test_text_states_and_actions_are_named_in_summaries_and_errors(folder):
     pd.DataFrame(rows[:4]).replace({"pond": "lake", "meadow": "lake"}).to_csv(folder / "lake.csv", index=False)
     failed = limiirl(folder, "predict", "places", "lake.csv", "--json", code=2)
     assert (json.loads(failed.stderr)["value"], json.loads(failed.stderr)["index"]) == ("lake", [0, 1])
+
+
+def test_columns_state_features_and_cut(folder):
+    rng = np.random.default_rng(0)
+    rows = [
+        {"mouse": f"m{i % 3}", "bout": i // 3, "step": 10 * t, "place": "abcd"[s], "state": 0}
+        for i in range(9)
+        for t, s in enumerate(rng.integers(4, size=40))
+    ]
+    pd.DataFrame(rows).to_csv(folder / "visits.csv", index=False)
+    pd.DataFrame({"state": list("dcba"), "zone": list("xxyy"), "depth": [0.0, 1.0, 2.0, 0.5]}).to_csv(
+        folder / "table.csv", index=False
+    )
+    columns = ("--columns", "demo=mouse+bout,t=step,state=place,group=mouse", "--cut", "10")
+    options = ("--model", "MaxCausalEnt", "--set", "irl__ridge=0.1", "--intents", "1", "--json")
+    done = limiirl(folder, "fit", "visits.csv", *columns, *options, "--state-features", "table.csv", "--out", "own")
+    summary = json.loads(done.stdout)
+    assert (summary["n_units"], summary["feature_names"]) == (36, ["zone[x]", "zone[y]", "depth"])
+    by_group = json.loads(limiirl(folder, "predict", "own", "visits.csv", *columns, "--by-group", "--json").stdout)
+    assert by_group["group"] == ["m0", "m1", "m2"]
+    limiirl(folder, "evaluate", "own", "visits.csv", *columns, "--labels", "mouse")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (("--columns", "demo:walk"), "--columns"),
+        (("--columns", "walk=demo"), "--columns"),
+        (("--columns", "state=place"), None),
+        (("--cut", "0"), None),
+        (("--mdp", "town.npz", "--state-features", "walks.csv"), "--state-features"),
+        (("--state-features", "walks.csv"), "--state-features"),
+        (("--state-features", "walks.parquet"), "--state-features"),
+    ],
+)
+def test_wrong_columns_and_tables_name_the_option(folder, arguments, option):
+    failed = limiirl(folder, "fit", "walks.csv", "--intents", "1", *arguments, "--json", code=2)
+    if option is not None:
+        assert read_error(failed.stderr, folder)[0] == option

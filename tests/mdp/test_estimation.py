@@ -347,3 +347,43 @@ def test_states_out_of_range_are_reported():
 def test_invalid_tables_are_rejected_like_demonstrations():
     with raises(InvalidDemos, parameter="df", value="state"):
         MDP.from_demonstrations(frame().drop(columns="state"))
+
+
+RENAMED = {"demo": "session", "t": "step", "state": "place", "group": "animal"}
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_columns_may_have_other_names(maker):
+    rows = {RENAMED.get(name, name): values for name, values in ROWS.items()} | {"state": [0] * 5}
+    runs, expected = read_frame(MAKERS[maker](rows), RENAMED), read_frame(ROWS)
+    for name in ("states", "actions", "offsets", "ids", "groups", "labels"):
+        np.testing.assert_array_equal(getattr(runs, name), getattr(expected, name))
+
+
+def test_identifiers_may_join_columns():
+    rows = {"mouse": ["a", "b", "a", "a"], "bout": [1, 1, 2, 2], "t": [0, 0, 1, 0], "state": [4, 5, 7, 6]}
+    runs = read_frame(rows, {"demo": "mouse+bout", "group": "mouse"})
+    assert runs.ids.tolist() == ["a/1", "a/2", "b/1"]
+    assert (runs.states.tolist(), runs.groups.tolist()) == ([4, 6, 7, 5], ["a", "a", "b"])
+    slashes = {"mouse": ["a/1", "a"], "bout": ["2", "1/2"], "t": [0, 0], "state": [4, 5]}
+    with raises(InvalidDemos, parameter="demo", value="a/1/2"):
+        read_frame(slashes, {"demo": "mouse + bout"})
+    # A column may have a plus sign in its name.
+    assert read_frame(rows | {"mouse+bout": [0, 1, 2, 2]}, {"demo": "mouse+bout"}).ids.tolist() == [0, 1, 2]
+
+
+def test_unknown_columns_are_reported():
+    with raises(InvalidDemos, parameter="df", value="bout"):
+        read_frame(ROWS, {"demo": "bout"})
+    with raises(InvalidDemos, parameter="df", value="animal"):
+        read_frame(ROWS, {"group": "animal"})
+    with raises(InvalidParameter, parameter="columns", value="place"):
+        read_frame(ROWS, {"place": "state"})
+
+
+def test_times_are_kept_unless_they_are_step_numbers():
+    assert read_frame(ROWS).times is None
+    assert read_frame(ROWS | {"t": [1, 25, 3, 0, 7]}).times.tolist() == [3, 7, 25, 0, 1]
+    days = [DAY + dt.timedelta(days=n) for n in (1, 2, 0, 0, 1)]
+    recorded = [str(time)[:10] for time in read_frame(ROWS | {"t": days}).times]
+    assert recorded == [str(DAY + dt.timedelta(days=n)) for n in (0, 1, 2, 0, 1)]

@@ -24,11 +24,19 @@ _CAUSAL_DISCOUNT = 0.99
 _OPTIONS = ("irl", "n_intents", "max_intents", "random_state", "progress", "verbose")
 
 
-def read_problem(demos: Path, mdp: Path | None, model: str, gamma: float | None) -> "tuple[MDP | None, Any]":
+def read_problem(
+    demos: Path,
+    mdp: Path | None,
+    model: str,
+    gamma: float | None,
+    columns: str | None = None,
+    cut: int | None = None,
+    state_features: Path | None = None,
+) -> "tuple[MDP | None, Any]":
     """Read demonstrations and their MDP, or estimate the MDP if `mdp` is None. For agents, the MDP is None."""
     from limiirl import MDP, Agents
 
-    data = read_demos(demos)
+    data = read_demos(demos, columns, cut)
     if isinstance(data, Agents) != (model == _AGENT_MODEL):
         if isinstance(data, Agents):
             rule = f"must be {_AGENT_MODEL}, because {demos} contains agents"
@@ -40,17 +48,22 @@ def read_problem(demos: Path, mdp: Path | None, model: str, gamma: float | None)
             value=model,
         )
     if isinstance(data, Agents):
-        for name, value in (("mdp", mdp), ("gamma", gamma)):
+        for name, value in (("mdp", mdp), ("gamma", gamma), ("state_features", state_features)):
             if value is not None:
                 raise InvalidParameter(
-                    f"--{name} {value} cannot be combined with --model {_AGENT_MODEL}, which does not use an MDP. "
-                    "Set the discount with --set irl__gamma.",
+                    f"--{name.replace('_', '-')} {value} cannot be combined with --model {_AGENT_MODEL}, which does "
+                    "not use an MDP. Set the discount with --set irl__gamma.",
                     parameter=name,
-                    value=str(value) if name == "mdp" else value,
+                    value=value if name == "gamma" else str(value),
                 )
         return None, data
     if mdp is None:
-        return MDP.from_demonstrations(data, gamma=_default_discount(model) if gamma is None else gamma), data
+        discount = _default_discount(model) if gamma is None else gamma
+        table = None if state_features is None else read_state_table(state_features)
+        return MDP.from_demonstrations(data, gamma=discount, state_features=table), data
+    if state_features is not None:
+        rule = "applies to an estimated MDP only and cannot be combined with --mdp"
+        raise InvalidParameter.of("state_features", str(state_features), rule, remedy="Omit one of the two options.")
     if gamma is not None:
         rule = "applies to an estimated MDP only and cannot be combined with --mdp"
         raise InvalidParameter.of("gamma", gamma, rule, remedy="Remove --gamma; the MDP file contains its discount.")
@@ -64,11 +77,49 @@ def _default_discount(model: str) -> float:
     return _CAUSAL_DISCOUNT if issubclass(model_class(model), CausalModel) else 1.0
 
 
-def read_demos(path: Path) -> Any:
-    """Read `Demonstrations` from a parquet or CSV file, or `Agents` from an .npz file."""
+def read_demos(path: Path, columns: str | None = None, cut: int | None = None) -> Any:
+    """Read `Demonstrations` from a parquet or CSV file, or `Agents` from an .npz file.
+
+    `columns` and `cut` are the values of --columns and --cut.
+    """
     from limiirl import Agents, Demonstrations
 
-    return Agents.load(check_exists(path)) if path.suffix == ".npz" else Demonstrations.from_file(check_exists(path))
+    if path.suffix != ".npz":
+        demos = Demonstrations.from_file(check_exists(path), parse_columns(columns))
+        return demos if cut is None else demos.cut(cut)
+    for name, value in (("columns", columns), ("cut", cut)):
+        if value is not None:
+            message = f"--{name} requires a table of steps, but {path} contains agents. Omit --{name}."
+            raise InvalidParameter(message, parameter=name, value=value)
+    return Agents.load(check_exists(path))
+
+
+def parse_columns(text: str | None) -> dict[str, str] | None:
+    """Return the columns of demo, t, state, action, group and label that --columns names.
+
+    >>> parse_columns("demo=mouse+bout, t=step")
+    {'demo': 'mouse+bout', 't': 'step'}
+    """
+    if text is None:
+        return None
+    columns: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, column = (piece.strip() for piece in part.partition("="))
+        if not (name and equals and column) or name in columns:
+            rule = "must be NAME=COLUMN,..., each name once: demo, t, state, action, group or label"
+            raise InvalidParameter.of("columns", text, rule)
+        columns[name] = column
+    return columns
+
+
+def read_state_table(path: Path) -> Any:
+    """Read the table of --state-features."""
+    from limiirl.demos import read_table
+
+    table = read_table(check_exists(path))
+    if table is None:
+        raise InvalidFile.at(path, "contains demonstrations, not a table with one row per state.")
+    return table
 
 
 def get_groups(demos: Any, by_group: bool, option: str = "--by-group") -> Any:

@@ -15,6 +15,7 @@ from limiirl.cli.inputs import (
     configure,
     get_groups,
     make_mixture,
+    parse_columns,
     read_demos,
     read_problem,
 )
@@ -29,6 +30,9 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     n_intents: options.NIntents,
     mdp: options.MDPFile = None,
     gamma: options.Gamma = None,
+    columns: options.Columns = None,
+    state_features: options.StateFeatures = None,
+    cut: options.Cut = None,
     out: options.MixtureOut = Path("mixture"),
     model: options.Model = "MaxEnt",
     init: options.Init = "kmeans",
@@ -48,9 +52,9 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     Prints a summary and saves the fitted mixture. With --executor or --workers, the initialisations of --n-init run in
     parallel; the result is the same.
     """
-    check_target(out, demos, mdp)
+    check_target(out, demos, mdp, state_features)
     backend = options.resolve_executor(executor, workers, scheduler)
-    world, data = read_problem(demos, mdp, model, gamma)
+    world, data = read_problem(demos, mdp, model, gamma, columns, cut, state_features)
     parameters: dict[str, Any] = {"init": init, "reward_init": reward_init, "n_init": n_init, "random_state": seed}
     mixture = make_mixture(n_intents, model, options.with_device(settings, device), **parameters)
     options.report_device(device, world)
@@ -63,6 +67,9 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
     demos: options.Demos,
     mdp: options.MDPFile = None,
     gamma: options.Gamma = None,
+    columns: options.Columns = None,
+    state_features: options.StateFeatures = None,
+    cut: options.Cut = None,
     max_intents: Annotated[int, typer.Option("--max-intents", "-k", min=1, help="Truncation level of the prior.")] = 10,
     out: options.MixtureOut = Path("mixture"),
     model: Annotated[str, typer.Option(help="Single-intent model: MaxEnt, MaxCausalEnt or MLIRL.")] = "MaxEnt",
@@ -81,8 +88,8 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
     from limiirl import BayesianIntentMixture
     from limiirl.irl import model_class
 
-    check_target(out, demos, mdp)
-    world, data = read_problem(demos, mdp, model, gamma)
+    check_target(out, demos, mdp, state_features)
+    world, data = read_problem(demos, mdp, model, gamma, columns, cut, state_features)
     mixture = configure(
         BayesianIntentMixture(max_intents, model_class(model)(), init, random_state=seed),
         options.with_device(settings, device),
@@ -123,6 +130,8 @@ def predict(
     demos: options.DemosOrAgents,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Output file (.csv or .parquet).")] = None,
     partial: Annotated[bool, typer.Option("--partial", help="Treat demonstrations as incomplete.")] = False,
+    columns: options.Columns = None,
+    cut: options.Cut = None,
     by_group: options.ByGroup = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -136,7 +145,7 @@ def predict(
     if out is not None:
         check_suffix(out)
     check_file(out, mixture, demos)
-    data = read_demos(demos)
+    data = read_demos(demos, columns, cut)
     table = membership_table(IntentMixture.load(mixture), data, get_groups(data, by_group), partial=partial)
     if out is not None:
         table.write(out)
@@ -150,6 +159,9 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     demos: options.DemosOrAgents,
     mdp: options.MDPFile = None,
     gamma: options.Gamma = None,
+    columns: options.Columns = None,
+    state_features: options.StateFeatures = None,
+    cut: options.Cut = None,
     max_intents: Annotated[int, typer.Option("--max-intents", "-k", min=1, help="Largest number of intents.")] = 6,
     folds: Annotated[int, typer.Option(help="Number of cross-validation folds; 0 for none.")] = 5,
     resamples: Annotated[int, typer.Option(help="Number of resamples that measure the stability; 0 for none.")] = 10,
@@ -174,12 +186,12 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     """
     from limiirl import select_intents
 
-    check_target(out, demos, mdp)
+    check_target(out, demos, mdp, state_features)
     check_file(plot, demos, mdp, option="plot")
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidFile.of("plot", str(plot), "must end in .png, .svg or .pdf")
     backend = options.resolve_executor(executor, workers, scheduler)
-    world, data = read_problem(demos, mdp, model, gamma)
+    world, data = read_problem(demos, mdp, model, gamma, columns, cut, state_features)
     mixture = make_mixture(1, model, options.with_device(settings, device), init=init)
     options.report_device(device, world)
     with show_progress("fits") as progress:
@@ -217,6 +229,8 @@ def evaluate(
     labels: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column with the true intents. [default: label, if present]")
     ] = None,
+    columns: options.Columns = None,
+    cut: options.Cut = None,
     by_group: options.ByGroup = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -228,7 +242,7 @@ def evaluate(
     from limiirl.metrics import evaluate as evaluate_mixture
 
     ensemble = None if truth is None else RewardEnsemble.load(check_exists(truth))
-    data = read_demos(demos) if labels is None else _read_labelled(demos, labels)
+    data = read_demos(demos, columns, cut) if labels is None else _read_labelled(demos, labels, columns, cut)
     if not isinstance(data, Demonstrations):
         raise InvalidFile(
             f"{demos} contains agents, but evaluate requires demonstrations. Use `limiirl predict` for agents.",
@@ -239,26 +253,29 @@ def evaluate(
     typer.echo(json.dumps(scores.to_dict()) if as_json else str(scores))
 
 
-def _read_labelled(path: Path, column: str) -> "Demonstrations":
+def _read_labelled(path: Path, column: str, columns: str | None, cut: int | None) -> "Demonstrations":
     """Read demonstrations with the true intents in a column."""
     from limiirl import Demonstrations
     from limiirl.demos import read_table
 
-    demos = read_demos(path)
-    if not isinstance(demos, Demonstrations):
+    if path.suffix == ".npz":
         raise InvalidFile(
             f"--labels {column} requires demonstrations, but {path} contains agents. Omit --labels.",
             parameter="labels",
             value=column,
         )
-    table = read_table(path, column)
+    sources = (parse_columns(columns) or {}) | {"label": column}
+    table = read_table(check_exists(path), sources)
     if table is None:  # written by Demonstrations.to_parquet, not a table of steps
-        columns = {name: v for name, v in (("label", demos.labels), ("group", demos.groups)) if v is not None}
-        if column in columns:
-            return demos.replace(labels=columns[column])
+        demos = Demonstrations.from_file(path)
+        given = {name: v for name, v in (("label", demos.labels), ("group", demos.groups)) if v is not None}
+        if column in given:
+            demos = demos.replace(labels=given[column])
+            return demos if cut is None else demos.cut(cut)
+        names = ", ".join(given) or "neither label nor group"
     elif column in table.column_names:
-        values = table[column]
-        others = table.drop_columns(["label"]) if "label" in table.column_names else table
-        return Demonstrations.from_frame(others.append_column("label", values))
-    names = ", ".join(columns if table is None else table.column_names) or "neither label nor group"
+        demos = Demonstrations.from_file(path, sources)
+        return demos if cut is None else demos.cut(cut)
+    else:
+        names = ", ".join(table.column_names)
     raise InvalidFile.of("labels", column, f"must be a column of {path}, which has {names}")

@@ -21,6 +21,25 @@ Demos = Annotated[Path, typer.Argument(metavar="DEMOS", help=_STEPS)]
 DemosOrAgents = Annotated[
     Path, typer.Argument(metavar="DEMOS", help=f"{_STEPS} For SigmaGIRL: .npz file written by Agents.save.")
 ]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME=COLUMN,...",
+        help="Columns with other names, such as demo=mouse+bout,t=step,state=place,group=mouse.",
+    ),
+]
+StateFeatures = Annotated[
+    Path | None,
+    typer.Option(
+        "--state-features",
+        metavar="TABLE",
+        help="Parquet or CSV file with one row per state: a column state and numeric, boolean or text columns.",
+    ),
+]
+Cut = Annotated[
+    int | None,
+    typer.Option("--cut", metavar="N", help="Cut long recordings into pieces of at most N steps.", min=1),
+]
 MDPFile = Annotated[
     Path | None,
     typer.Option("--mdp", help="MDP file (.npz) written by MDP.save. [default: estimated from the demonstrations]"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import Seed
+from limiirl._validation import check_count
 from limiirl.demos import io
 from limiirl.demos.names import renumber_by_name, with_common_names
 from limiirl.demos.transitions import Steps, StepsCache, feature_counts, log_path_mass
@@ -23,6 +24,7 @@ from limiirl.demos.validate import (
     as_names,
     as_offsets,
     as_readonly,
+    as_step_times,
     locate,
     name_step,
 )
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 Subset: TypeAlias = slice | Sequence[int] | Sequence[bool] | NDArray[np.integer] | NDArray[np.bool_]
 
 _ATTRIBUTES = ("groups", "labels", "ids")
-_ARRAYS = ("states", "offsets", "actions", *_ATTRIBUTES)
+_ARRAYS = ("states", "offsets", "actions", "times", *_ATTRIBUTES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +123,48 @@ def concatenate_attribute(name: str, parts: Sequence[NDArray[Any] | None]) -> ND
             rule = f"must have the dtype of part 0, {present[0].dtype}"
             raise InvalidDemos.of(name, part.dtype, rule, index=i, remedy=f"Convert them, or drop them: {drop}.")
     return np.concatenate(present)
+
+
+def concatenate_times(parts: Sequence[Demonstrations]) -> NDArray[Any] | None:
+    """Concatenate the times of several sets; those without times have step numbers."""
+    if all(part.times is None for part in parts):
+        return None
+    times = [step_times(part) for part in parts]
+    if all(values.dtype.kind in "iuf" for values in times):
+        return np.concatenate(times)
+    return concatenate_attribute("times", times)
+
+
+def step_times(demos: Demonstrations) -> NDArray[Any]:
+    """Return the times (n,) of steps, or the step numbers of demonstrations without times."""
+    if demos.times is not None:
+        return demos.times
+    return np.arange(demos.n_steps) - np.repeat(demos.offsets[:-1], demos.lengths)
+
+
+def cut(demos: Demonstrations, max_steps: int) -> Demonstrations:
+    """Return pieces of demonstrations; see `Demonstrations.cut`."""
+    n_moves = demos.lengths - 1
+    n_pieces = np.maximum(1, -(-n_moves // max_steps))
+    recording = np.repeat(np.arange(len(demos)), n_pieces)
+    piece = np.arange(recording.size) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
+    first, last = (number * n_moves[recording] // n_pieces[recording] for number in (piece, piece + 1))
+    lengths = last - first + 1
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    rows = np.arange(offsets[-1]) + np.repeat(demos.offsets[recording] + first - offsets[:-1], lengths)
+    actions = None
+    if demos.actions is not None:
+        actions = demos.actions[rows]
+        actions[offsets[1:] - 1] = NOT_RECORDED
+    names = np.arange(len(demos)) if demos.ids is None else demos.ids
+    given = {"groups": names if demos.groups is None else demos.groups, "labels": demos.labels, "ids": names}
+    return demos.replace(
+        states=demos.states[rows],
+        offsets=offsets,
+        actions=actions,
+        times=step_times(demos)[rows],
+        **{name: None if values is None else values[recording] for name, values in given.items()},
+    )
 
 
 def same_arrays(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
@@ -277,6 +321,8 @@ class Demonstrations:
     state_names, action_names : tuple of str, or None
         Name of each state and action. Text states and actions are numbered in sorted order of their names. In an MDP
         with names, demonstrations are matched by name; see `renumber`.
+    times : (n,) or None
+        Time of each step, as recorded: numbers, dates or text. None for the step numbers 0, 1, ...
 
     Examples
     --------
@@ -301,6 +347,7 @@ class Demonstrations:
     ids: NDArray[Any] | None = None
     state_names: tuple[str, ...] | None = None
     action_names: tuple[str, ...] | None = None
+    times: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         states = np.atleast_1d(self.states)
@@ -314,6 +361,7 @@ class Demonstrations:
             "groups": as_attribute(self.groups, "groups", n),
             "labels": as_attribute(self.labels, "labels", n),
             "ids": ids,
+            "times": as_step_times(self.times, len(states)),
         }
         for name, numbers in (("state_names", arrays["states"]), ("action_names", arrays["actions"])):
             object.__setattr__(self, name, as_names(getattr(self, name), name, numbers))
@@ -365,7 +413,7 @@ class Demonstrations:
         return cls(numbers, offsets, aligned, groups, labels, None, named, named_actions)  # type: ignore[arg-type]
 
     @classmethod
-    def from_frame(cls, df: object) -> Demonstrations:
+    def from_frame(cls, df: object, columns: Mapping[str, str] | None = None) -> Demonstrations:
         """Build demonstrations from a table with one row per step, in any order; see `limiirl.mdp.read_frame`.
 
         Parameters
@@ -373,6 +421,8 @@ class Demonstrations:
         df : pandas or polars DataFrame, pyarrow Table, or mapping of columns
             Columns demo (identifier), t (sort key) and state (number or text); optionally action (number or text;
             ignored in the last row of a demonstration), group and label (constant within a demonstration).
+        columns : mapping, optional
+            Columns with other names, such as {"demo": "mouse+bout", "state": "place"}; "mouse+bout" joins two columns.
 
         Examples
         --------
@@ -384,7 +434,7 @@ class Demonstrations:
         """
         from limiirl.mdp import read_frame
 
-        return cls(**read_frame(df)._asdict())
+        return cls(**read_frame(df, columns)._asdict())
 
     @classmethod
     def from_parquet(cls, path: str | os.PathLike[str]) -> Demonstrations:
@@ -406,13 +456,24 @@ class Demonstrations:
             raise InvalidFile.at(path, f"is invalid: {error}") from None
 
     @classmethod
-    def from_file(cls, path: str | os.PathLike[str]) -> Demonstrations:
-        """Read a parquet or CSV file that was written by `to_parquet` or contains a table that `from_frame` accepts."""
-        table = io.read_table(path)
+    def from_file(cls, path: str | os.PathLike[str], columns: Mapping[str, str] | None = None) -> Demonstrations:
+        r"""Read a parquet or CSV file that was written by `to_parquet` or contains a table that `from_frame` accepts.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "visits.csv"
+        >>> _ = path.write_text("animal,session,minute,place\na,1,0,den\na,1,5,pond\nb,1,0,pond\n")
+        >>> columns = {"demo": "animal+session", "t": "minute", "state": "place", "group": "animal"}
+        >>> demos = Demonstrations.from_file(path, columns)
+        >>> demos.ids.tolist(), demos.groups.tolist(), demos.state_names
+        (['a/1', 'b/1'], ['a', 'b'], ('den', 'pond'))
+        """
+        table = io.read_table(path, columns)
         if table is None:
             return cls.from_parquet(path)
         try:
-            return cls.from_frame(table)
+            return cls.from_frame(table, columns)
         except InvalidDemos as error:
             raise InvalidFile.at(path, f"is invalid: {error}") from None
 
@@ -460,6 +521,7 @@ class Demonstrations:
             **{name: concatenate_attribute(name, [getattr(part, name) for part in parts]) for name in _ATTRIBUTES},
             state_names=parts[0].state_names if parts else None,
             action_names=parts[0].action_names if parts else None,
+            times=concatenate_times(parts),
         )
 
     def __add__(self, other: Demonstrations) -> Demonstrations:
@@ -523,7 +585,24 @@ class Demonstrations:
             **{name: None if values is None else values[selected] for name, values in attributes.items()},
             state_names=self.state_names,
             action_names=self.action_names,
+            times=None if self.times is None else self.times[rows],
         )
+
+    def cut(self, max_steps: int) -> Demonstrations:
+        """Cut long recordings into pieces of nearly equal length with at most `max_steps` transitions.
+
+        Consecutive pieces share a state, so that each transition is in one piece. Pieces keep the group, label, id and
+        times of their recording; without groups, the pieces of a recording are a group.
+
+        Examples
+        --------
+        >>> pieces = Demonstrations.from_lists([[0, 1, 2, 3, 4, 5], [6, 7]]).cut(2)
+        >>> [piece.states.tolist() for piece in pieces], pieces.groups.tolist()
+        ([[0, 1], [1, 2, 3], [3, 4, 5], [6, 7]], [0, 0, 0, 1])
+        >>> pieces.times.tolist()
+        [0, 1, 1, 2, 3, 3, 4, 5, 0, 1]
+        """
+        return cut(self, check_count(max_steps, "max_steps"))
 
     @property
     def lengths(self) -> NDArray[np.int64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,7 +16,7 @@ from limiirl._typing import Seed
 from limiirl._validation import as_generator, check_count, check_seed
 from limiirl.demos.validate import NOT_RECORDED
 from limiirl.errors import BackendUnavailable, InvalidDemos, InvalidFile, InvalidParameter
-from limiirl.mdp import encode
+from limiirl.mdp import encode, rename_columns, split_columns
 
 if TYPE_CHECKING:
     from limiirl.demos.demonstrations import Demonstrations
@@ -52,8 +52,10 @@ def write_parquet(demos: Demonstrations, path: str | os.PathLike[str]) -> None:
         values = getattr(demos, name)
         if values is not None:
             columns[column] = _as_arrow(values).take(rows)
+    if demos.times is not None:
+        columns["time"] = _as_arrow(demos.times)
     names = {name: getattr(demos, name) for name in _NAMES if getattr(demos, name) is not None}
-    version = VERSION if names else _VERSION_WITHOUT_NAMES
+    version = VERSION if names or demos.times is not None else _VERSION_WITHOUT_NAMES
     about = {"limiirl.format": FORMAT, "limiirl.version": str(version), "limiirl.ids": str(int(demos.ids is not None))}
     about |= {f"limiirl.{name}": json.dumps(values) for name, values in names.items()}
     with atomic_write(path) as scratch:
@@ -80,10 +82,10 @@ def read_parquet(path: str | os.PathLike[str]) -> dict[str, Any]:
     )
 
 
-def read_table(path: str | os.PathLike[str], label: str = "label") -> Any:
+def read_table(path: str | os.PathLike[str], columns: Mapping[str, str] | None = None) -> Any:
     """Return the table of a parquet or CSV file, or None for a file written by `write_parquet`; see `read_csv`.
 
-    `label` is the column of the labels, which are identifiers.
+    `columns` are the names of columns that differ from demo, group, label, state and action.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -93,7 +95,12 @@ def read_table(path: str | os.PathLike[str], label: str = "label") -> Any:
         raise InvalidFile.at(path, "must be a .parquet or .csv file with the columns demo, t, state[, action].")
     try:
         if path.suffix == ".csv":
-            return read_csv(path, identifiers=("demo", "group", label))
+            sources = rename_columns(columns)
+            identifiers, indices = (
+                {part for field in fields for part in (sources[field], *split_columns(sources[field]))}
+                for fields in (("demo", "group", "label"), ("state", "action"))
+            )
+            return read_csv(path, tuple(identifiers), tuple(indices))
         with path.open("rb") as handle, pq.ParquetFile(handle) as file:
             about = file.schema_arrow.metadata or {}
             return None if b"limiirl.format" in about else file.read()
@@ -236,6 +243,8 @@ def _unpack(path: Path, table: Any, names: dict[str, tuple[str, ...] | None], wi
     columns["states"] = _numbers(path, table["state"], "state", names["state_names"])
     if "action" in table.column_names:
         columns["actions"] = _numbers(path, table["action"], "action", names["action_names"])
+    if "time" in table.column_names:
+        columns["times"] = table["time"].to_numpy()
     for name, column in (_COLUMNS | {"ids": "demo"} if with_ids else _COLUMNS).items():
         if column in table.column_names:
             columns[name] = table[column].take(starts).to_numpy()

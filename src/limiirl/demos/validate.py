@@ -126,6 +126,20 @@ def as_names(values: Any, name: str, numbers: NDArray[np.int64] | None) -> tuple
     return tuple(map(str, names))
 
 
+def as_step_times(values: object, n: int) -> NDArray[Any] | None:
+    """Return the time of each step as numbers, dates, durations or text; objects, such as dates with zones, as text."""
+    if values is None:
+        return None
+    array = np.asarray(values)
+    if array.shape != (n,):
+        raise InvalidDemos.of("times", array.shape, f"must have one entry per step, {n} in total")
+    if array.dtype.kind in "OT":
+        array = np.array([str(x) for x in array.tolist()], dtype=np.str_)
+    if array.dtype.kind not in "iufmMU":
+        raise InvalidDemos.of("times", array.dtype, "must contain numbers, dates or text")
+    return array
+
+
 def _is_encodable(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 

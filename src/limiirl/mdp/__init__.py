@@ -1,7 +1,7 @@
 """Markov decision processes as sparse edge lists, with planning and shortest paths."""
 
 from limiirl.mdp.ensemble import RewardEnsemble
-from limiirl.mdp.estimation import read_frame
+from limiirl.mdp.estimation import read_frame, rename_columns, split_columns
 from limiirl.mdp.features import FeatureInput, FeatureMatrix
 from limiirl.mdp.mdp import MDP, reachable_states
 from limiirl.mdp.names import encode, is_text, name_of, renumber
@@ -14,11 +14,13 @@ from limiirl.mdp.planning import (
     policy_values,
 )
 from limiirl.mdp.shortest_paths import PathFinder, ShortestPath, ShortestPaths
+from limiirl.mdp.tables import StateFeatures, read_state_features
 
 # fmt: off
 __all__ = [
     "MDP", "BellmanEquations", "FeatureInput", "FeatureMatrix", "PathFinder", "RewardEnsemble", "ShortestPath",
-    "ShortestPaths", "action_values", "check_policy", "encode", "is_text", "name_of", "optimal_policy",
-    "optimal_values", "policy_values", "reachable_states", "read_frame", "renumber",
+    "ShortestPaths", "StateFeatures", "action_values", "check_policy", "encode", "is_text", "name_of", "optimal_policy",
+    "optimal_values", "policy_values", "reachable_states", "read_frame", "read_state_features", "rename_columns",
+    "renumber", "split_columns",
 ]
 # fmt: on

@@ -25,6 +25,16 @@ _DATES = frozenset({"date", "datetime", "Timestamp"})
 _REMEDIES = {"M": "Convert it to text, e.g. with .astype(str).", "S": "Decode it, e.g. with .str.decode('utf-8')."}
 
 
+def column_names(df: Any) -> list[Any] | None:
+    """Return the names of the columns of a data frame, a pyarrow Table or a mapping; None for another object."""
+    # A pyarrow Table has its column names in `column_names` and its data in `columns`; data frames have the names in
+    # `columns`.
+    names = next((getattr(df, field) for field in ("column_names", "columns") if hasattr(df, field)), None)
+    if names is None:
+        names = df.keys() if hasattr(df, "keys") else None
+    return None if names is None else list(names)
+
+
 def to_array(column: Any, name: str) -> NDArray[Any]:
     """Return a column of a table as a numpy array; refuse values that are no number, text or date.
 

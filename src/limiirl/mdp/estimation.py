@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,10 +12,11 @@ from numpy.typing import NDArray
 from limiirl._typing import BoolArray, FloatArray, Int32Array, IntArray
 from limiirl._validation import check_positive
 from limiirl.errors import InvalidDemos, InvalidParameter
-from limiirl.mdp.columns import as_sortable, as_times, nulls, to_array
+from limiirl.mdp.columns import as_sortable, as_times, column_names, nulls, to_array
 from limiirl.mdp.features import as_features
 from limiirl.mdp.indexing import number_within, row_pointers
 from limiirl.mdp.names import encode, is_text
+from limiirl.mdp.tables import read_state_features
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from limiirl.mdp.mdp import MDP
 
 
+_REQUIRED = ("demo", "t", "state")
 _COLUMNS = ("demo", "t", "state", "action", "group", "label")
 
 
@@ -40,11 +43,12 @@ class Trajectories(NamedTuple):
     ids: NDArray[Any]
     groups: NDArray[Any] | None
     labels: NDArray[Any] | None
+    times: NDArray[Any] | None = None
     state_names: tuple[str, ...] | None = None
     action_names: tuple[str, ...] | None = None
 
 
-def read_frame(df: Any) -> Trajectories:
+def read_frame(df: Any, columns: Mapping[str, str] | None = None) -> Trajectories:
     """Read a table with the columns demo, t and state, and optionally action, group and label.
 
     Rows are sorted by demo and t, which may be a number, a duration, a date or a time of day, with gaps. Text in t is
@@ -55,6 +59,9 @@ def read_frame(df: Any) -> Trajectories:
     Parameters
     ----------
     df : pandas or polars DataFrame, pyarrow Table, or mapping from names to arrays
+    columns : mapping, optional
+        Columns with other names, such as {"demo": "session", "state": "place"}. The identifier "mouse+bout" joins two
+        columns.
 
     Returns
     -------
@@ -66,14 +73,15 @@ def read_frame(df: Any) -> Trajectories:
     >>> runs = read_frame({"demo": ["b", "a", "a"], "t": [0, 1, 0], "state": [7, 5, 4], "action": [None, None, 2]})
     >>> runs.states, runs.actions, runs.offsets, runs.ids
     (array([4, 5, 7], dtype=int32), array([ 2, -1, -1], dtype=int32), array([0, 2, 3]), array(['a', 'b'], dtype='<U1'))
-    >>> runs = read_frame({"demo": ["a", "a"], "t": [0, 1], "state": ["pond", "den"]})
+    >>> rows = {"session": ["a", "a"], "t": [0, 1], "place": ["pond", "den"]}
+    >>> runs = read_frame(rows, {"demo": "session", "state": "place"})
     >>> runs.states, runs.state_names
     (array([1, 0], dtype=int32), ('den', 'pond'))
     """
-    columns = _columns(df)
-    demo = as_sortable(columns["demo"], "demo")
+    arrays = _columns(df, rename_columns(columns))
+    demo = as_sortable(arrays["demo"], "demo")
     ids, member = _unique(demo, "demo")
-    time = as_times(columns["t"], member)
+    time = as_times(arrays["t"], member)
     rank = _unique(time, "t")[1]  # ranks sort dates, strings and numbers alike
     order = np.lexsort((rank, member))
     member, rank = member[order], rank[order]
@@ -84,25 +92,32 @@ def read_frame(df: Any) -> Trajectories:
         message = f"Column 't' must not repeat within a demonstration; {rows.name(first)} occurs twice."
         raise InvalidDemos(message, parameter="t", value=time[order][first], index=int(order[first + 1]))
     offsets = row_pointers(member, ids.size)
-    states, missing, state_names = _as_numbers(columns["state"][order], "state", rows, lowest=0)
+    states, missing, state_names = _as_numbers(arrays["state"][order], "state", rows, lowest=0)
     if missing.any():
         first = np.flatnonzero(missing)[0]
         remedy = "Drop the row, or split the demonstration there."
         message = f"Column 'state' must be complete; {rows.name(first)} is empty. {remedy}"
         raise InvalidDemos(message, parameter="state", index=int(order[first]))
     actions, action_names = None, None
-    if "action" in columns:
-        actions, action_names = _actions(columns["action"][order], offsets, rows)
+    if "action" in arrays:
+        actions, action_names = _actions(arrays["action"][order], offsets, rows)
     return Trajectories(
         states=states,
         actions=actions,
         offsets=offsets,
         ids=ids,
-        groups=_constant(columns["group"], "group", order, offsets, ids) if "group" in columns else None,
-        labels=_constant(columns["label"], "label", order, offsets, ids) if "label" in columns else None,
+        groups=_constant(arrays["group"], "group", order, offsets, ids) if "group" in arrays else None,
+        labels=_constant(arrays["label"], "label", order, offsets, ids) if "label" in arrays else None,
+        times=_as_recorded(time[order], offsets),
         state_names=state_names,
         action_names=action_names,
     )
+
+
+def _as_recorded(time: NDArray[Any], offsets: IntArray) -> NDArray[Any] | None:
+    """Return the times of the sorted rows, or None if they are the step numbers 0, 1, ... of each demonstration."""
+    t = np.arange(time.size) - np.repeat(offsets[:-1], np.diff(offsets))
+    return None if time.dtype.kind in "iuf" and np.array_equal(time, t) else time
 
 
 class _SortedRows(NamedTuple):
@@ -116,33 +131,64 @@ class _SortedRows(NamedTuple):
         return f"demo {self.demo[row]}, t {self.time[row]}"
 
 
-def _columns(df: Any) -> dict[str, NDArray[Any]]:
-    # A pyarrow Table has its column names in `column_names` and its data in `columns`; data frames have the names in
-    # `columns`.
-    names = next((list(getattr(df, field)) for field in ("column_names", "columns") if hasattr(df, field)), None)
+def rename_columns(columns: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the column of each field of a table; see `read_frame`."""
+    given = {} if columns is None else columns
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given.values()):
+        rule = f"must map names among {', '.join(_COLUMNS)} to columns"
+        raise InvalidParameter.of("columns", columns, rule)
+    unknown = next((name for name in given if name not in _COLUMNS), None)
+    if unknown is not None:
+        raise InvalidParameter.of("columns", unknown, f"must have names among {', '.join(_COLUMNS)}")
+    return {name: name for name in _COLUMNS} | dict(given)
+
+
+def _columns(df: Any, sources: dict[str, str]) -> dict[str, NDArray[Any]]:
+    """Return the columns of a table; `sources` is the column, or columns joined by "+", of each field."""
+    names = column_names(df)
     if names is None:
-        if not hasattr(df, "keys"):
-            rule = "must be a pandas or polars DataFrame, a pyarrow Table or a mapping of columns"
-            raise InvalidDemos.of("df", type(df).__name__, rule, remedy="Or use Demonstrations.from_lists.")
-        names = list(df.keys())
-    for required in ("demo", "t", "state"):
-        if required not in names:
-            message = (
-                f"df must have the columns demo, t and state; {required!r} is not in {', '.join(map(str, names))}."
-            )
-            raise InvalidDemos(message, parameter="df", value=required)
-    repeated = [name for name, count in Counter(names).items() if count > 1 and name in _COLUMNS]
+        rule = "must be a pandas or polars DataFrame, a pyarrow Table or a mapping of columns"
+        raise InvalidDemos.of("df", type(df).__name__, rule, remedy="Or use Demonstrations.from_lists.")
+    parts = {field: [source] if source in names else split_columns(source) for field, source in sources.items()}
+    for field in _COLUMNS:
+        absent = next((part for part in parts[field] if part not in names), None)
+        if absent is not None and (field in _REQUIRED or sources[field] != field):
+            listed = ", ".join(map(str, names))
+            rule = "the columns demo, t and state" if sources[field] == field else f"the column {absent!r} of {field!r}"
+            message = f"df must have {rule}; {absent!r} is not in {listed}. Pass columns={{...}} for other names."
+            raise InvalidDemos(message, parameter="df", value=absent)
+        if absent is not None:
+            del parts[field]
+    used = {part for field in parts.values() for part in field}
+    repeated = [name for name, count in Counter(names).items() if count > 1 and name in used]
     if repeated:
         message = f"df must have each column once; it has {repeated[0]!r} {names.count(repeated[0])} times. Rename one."
         raise InvalidDemos(message, parameter="df", value=repeated[0])
-    wanted = [name for name in _COLUMNS if name in names]
-    columns = {name: to_array(df[name], name) for name in wanted}
+    columns = {field: _join([to_array(df[part], field) for part in parts[field]], field) for field in parts}
     shapes = {name: column.shape for name, column in columns.items()}
     if len(set(shapes.values())) > 1 or columns["state"].ndim != 1:
         raise InvalidDemos.of("df", shapes, "must have one-dimensional columns of equal length")
     if columns["state"].size == 0:
         raise InvalidDemos("df must have at least one row.", parameter="df", value=0)
     return columns
+
+
+def split_columns(source: str) -> list[str]:
+    """Return the names of columns that are joined by "+"."""
+    return [part.strip() for part in source.split("+")]
+
+
+def _join(parts: list[NDArray[Any]], name: str) -> NDArray[Any]:
+    """Return one column, or several columns as text joined by slashes."""
+    if len(parts) == 1:
+        return parts[0]
+    rows = list(zip(*(as_sortable(part, name).tolist() for part in parts), strict=True))
+    joined = {row: "/".join(map(str, row)) for row in rows}
+    if len(set(joined.values())) < len(joined):
+        text = Counter(joined.values()).most_common(1)[0][0]
+        message = f"Columns joined as {name!r} must stay distinct; several rows are {text!r}. Remove slashes from them."
+        raise InvalidDemos(message, parameter=name, value=text)
+    return np.array([joined[row] for row in rows], dtype=object)
 
 
 def _unique(values: NDArray[Any], name: str) -> tuple[NDArray[Any], IntArray]:
@@ -230,7 +276,7 @@ def from_demonstrations(
     n_states: int | None = None,
     gamma: float = 1.0,
     smoothing: float = 0.1,
-    state_features: FeatureInput | None = None,
+    state_features: FeatureInput | Any | None = None,
     action_features: FeatureInput | None = None,
     feature_names: Sequence[str] | None = None,
 ) -> MDP:
@@ -257,8 +303,9 @@ def from_demonstrations(
         Discount in (0, 1].
     smoothing : float
         Pseudo-count of each outcome; with 0, probabilities are relative frequencies.
-    state_features : (S, ds), optional
-        Default: state indicators.
+    state_features : (S, ds) or table, optional
+        A table has a column `state` and one row per state; see `limiirl.mdp.read_state_features`. Default: state
+        indicators.
     action_features : (S, A, da), optional
         Add features of (s, a, s') with ``mdp.replace(edge_features=...)``, one row per edge.
     feature_names : sequence of d strings, optional
@@ -281,6 +328,12 @@ def from_demonstrations(
     if state_names is not None:
         n_states = _check_named_states(n_states, state_names)
     states, offsets = np.asarray(runs.states, dtype=np.int64), np.asarray(runs.offsets, dtype=np.int64)
+    if state_features is not None and column_names(state_features) is not None:
+        least = None if state_names is not None or n_states is not None else 1 + int(states.max(initial=-1))
+        table = read_state_features(state_features, state_names, n_states, least=least)
+        state_features = table.matrix
+        if feature_names is None and action_features is None:
+            feature_names = table.names
     if n_states is None and state_features is not None:
         n_states = as_features(state_features, "state_features").shape[0]
     if n_states is None:
