@@ -1,8 +1,8 @@
 """`DestinationMaxEnt`: exact maximum entropy IRL over the paths to a known destination (Ziebart et al. 2008).
 
-In deterministic dynamics it is the recursive logit of route choice (Fosgerau, Frejinger and Karlström 2013): exp V(s) of
-their value function is the sum over all paths from s to the destination of exp(reward), so that P(s' | s) is the logit
-of r(s, s') + V(s').
+In deterministic dynamics it is the recursive logit of route choice (Fosgerau, Frejinger and Karlström 2013): exp V(s)
+of their value function is the sum over all paths from s to the destination of exp(reward), so that P(s' | s) is the
+logit of r(s, s') + V(s').
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Symbolic factorisation for state elimination: a fill-reducing order, the fill-in and the elimination tree."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -9,7 +9,6 @@ from scipy import sparse
 
 from limiirl._typing import FloatArray, IntArray
 from limiirl.kernels.sparse_lu import diagonal_lu
-
 
 ROOT = -1
 """Parent index of a root of the elimination tree."""
