@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import numpy as np
@@ -21,6 +23,8 @@ from limiirl.mixture.information import StandardErrors, free_parameters, standar
 from limiirl.mixture.summary import Summary, evaluate, summarise
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from limiirl.mixture.estimator import IntentMixture
 
 
@@ -246,6 +250,73 @@ class FittedMixture(NoMetadataRouting):
         For a mixture loaded from a file, standard errors require the training data.
         """
         return summarise(cast("IntentMixture", self), self._find_data(demos, groups))
+
+    def report(
+        self, folder: str | PathLike[str], demos: Any = None, groups: ArrayLike | None = None, **options: Any
+    ) -> Path:
+        """Write an offline page on this mixture, with figures and tables, and return the path of the page.
+
+        It describes the intents in words, with rewards, errors, sizes, memberships, visits and typical trajectories.
+
+        Parameters
+        ----------
+        folder : path
+            Created if absent; other files in it are kept.
+        demos, groups : Demonstrations or Agents, (N,), optional
+            By default the training data, which a mixture loaded from a file does not contain.
+        **options
+            Options of `limiirl.report.intents.intents_report`, such as `intent_names`, `title` and `selection`.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
+        >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_names=["door", "food", "water"])
+        >>> demos = Demonstrations.from_lists([[0, 1]] * 9 + [[0, 2]] * 9)
+        >>> mix = IntentMixture(2, MaxEnt(bounds=(-3, 3)), random_state=0).fit(mdp, demos)
+        >>> mix.report(tempfile.mkdtemp()).name
+        'index.html'
+        """
+        from limiirl.report.intents import write_intents
+
+        validate.check_fitted(self)
+        return write_intents(self, folder, demos, groups=groups, **options)
+
+    def plot(self, demos: Any = None, groups: ArrayLike | None = None, *, intent_names: Any = None) -> Figure:
+        """Draw the rewards with 95 % intervals, features with clear differences between intents first.
+
+        Parameters
+        ----------
+        demos, groups : Demonstrations or Agents, (N,), optional
+            As for `report`.
+        intent_names : sequence of K strings, optional
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Examples
+        --------
+        >>> from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
+        >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
+        >>> demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 2]])
+        >>> mix = IntentMixture(2, MaxEnt(2, bounds=(-3, 3)), init=[0, 0, 1]).fit(mdp, demos)
+        >>> mix.plot().axes[0].get_xlabel()
+        'reward θ, with 95 % interval'
+        """
+        from limiirl.report.intents import plot_mixture_rewards
+
+        validate.check_fitted(self)
+        return plot_mixture_rewards(self, demos, groups, intent_names)
+
+    def plot_memberships(
+        self, demos: Any = None, groups: ArrayLike | None = None, *, intent_names: Any = None
+    ) -> Figure:
+        """Draw the posterior of each demonstration, or of each group, sorted by intent; see `plot`."""
+        from limiirl.report.intents import plot_mixture_memberships
+
+        validate.check_fitted(self)
+        return plot_mixture_memberships(self, demos, groups, intent_names)
 
     def align_to(self, other: IntentMixture | RewardEnsemble) -> IntentMixture:
         """Return a copy of this mixture with its intents in the order of the intents of `other`.

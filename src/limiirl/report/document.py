@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from limiirl.report.figures import Plot
 
 
-Verdict: TypeAlias = Literal["holds", "fails", "open", "note"]
+Verdict: TypeAlias = Literal["holds", "fails", "open", "note", "caution", "problem"]
 _T = TypeVar("_T")
 
 

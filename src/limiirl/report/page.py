@@ -33,7 +33,14 @@ if TYPE_CHECKING:
 GENERATOR = "limiirl"
 """Value of the generator element that identifies reports."""
 
-VERDICTS = {"holds": "Holds", "fails": "Does not hold", "open": "Open", "note": "Note"}
+VERDICTS = {
+    "holds": "Holds",
+    "fails": "Does not hold",
+    "open": "Open",
+    "note": "Note",
+    "caution": "Caution",
+    "problem": "Problem",
+}
 """Label of each verdict on the page."""
 
 METHODS = "Methods"

@@ -1,0 +1,174 @@
+"""Cautions of the page on a fitted mixture, with an explanation and a remedy, and the steps that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from limiirl.mixture import Selection
+from limiirl.mixture.em import nearly_empty
+from limiirl.mixture.reward_init import find_equal_pair, find_indistinct_pair
+from limiirl.report.document import Callout
+from limiirl.report.intents.view import SURE, IntentsView
+from limiirl.report.intents.words import capitalise, reward_claims
+from limiirl.report.markup import literal
+from limiirl.report.tables import format_percent
+
+# Fractions of demonstrations below which assignments are doubtful, and of rewards above which few are determined.
+_DOUBTFUL, _MANY = 0.5, 0.5
+# Number of demonstrations per reward below which rewards are poorly determined.
+_FEW = 5
+
+
+def cautions(view: IntentsView, warned: Sequence[str] = ()) -> list[Callout]:
+    """Return what limits the interpretation of a fit, most serious first."""
+    return [*_empty(view), *_duplicates(view), *_convergence(view), *_assignments(view), *_rewards(view)] + [
+        Callout("note", "Warning of the fit", literal(message)) for message in warned
+    ]
+
+
+def _sizes(view: IntentsView) -> tuple[np.ndarray, int]:
+    U = view.unit_posterior
+    return (view.weights, 1) if U is None else (view.weights * len(U), len(U))
+
+
+def _empty(view: IntentsView) -> list[Callout]:
+    sizes, n = _sizes(view)
+    if n < 2:
+        return []
+    small = [view.names[k] for k in np.flatnonzero(nearly_empty(sizes, n))]
+    if not small:
+        return []
+    return [
+        Callout(
+            "problem",
+            f"{capitalise(_list(small))} {'is' if len(small) == 1 else 'are'} nearly empty",
+            "Almost no demonstration follows it, so its reward and its weight have no meaning. Use fewer intents.",
+        )
+    ]
+
+
+def _duplicates(view: IntentsView) -> list[Callout]:
+    U, K = view.unit_posterior, view.n_intents
+    if U is None or K < 2:
+        return []
+    occupied = ~nearly_empty(*_sizes(view))
+    pair = find_equal_pair(view.mixture.thetas_, occupied)
+    if pair is None and len(U) > 1:
+        pair = find_indistinct_pair(U, occupied)
+    if pair is None:
+        return []
+    a, b = (view.names[k] for k in pair)
+    return [
+        Callout(
+            "problem",
+            f"{capitalise(a)} and {b} are the same intent",
+            "They make the same predictions for all demonstrations, so that their separate weights have no "
+            "meaning. Use "
+            "fewer intents.",
+        )
+    ]
+
+
+def _convergence(view: IntentsView) -> list[Callout]:
+    out = []
+    if not view.mixture.converged_:
+        text = "More iterations would change the result. Raise `max_iter`, or `n_init` to try other initialisations."
+        out.append(Callout("problem", "The fit did not converge", text))
+    starts = view.mixture.restarts_
+    if len(starts) > 1 and sum(start.best for start in starts) == 1:
+        text = (
+            f"One of {len(starts)} initialisations reached the best solution; a better one may exist. Raise `n_init`."
+        )
+        out.append(Callout("caution", "Other initialisations give other intents", text))
+    return out
+
+
+def _assignments(view: IntentsView) -> list[Callout]:
+    U = view.unit_posterior
+    if U is None or view.n_intents < 2:
+        return []
+    sure = float(np.mean(U.max(axis=1) >= SURE))
+    if sure >= _DOUBTFUL:
+        return []
+    return [
+        Callout(
+            "caution",
+            f"Only {format_percent(sure)} of the {view.noun} are clearly assigned",
+            "The intents overlap for most of the data. Interpret average behaviour, not the label of a single one. "
+            "Longer demonstrations, or one intent per group, make assignments clearer.",
+        )
+    ]
+
+
+def _rewards(view: IntentsView) -> list[Callout]:
+    out, status = [], view.status
+    if not view.trained:
+        text = (
+            "The demonstrations of this page are not those of the fit, or none were given. Errors require the "
+            "demonstrations of the fit: `limiirl report MIXTURE --demos FILE`."
+        )
+        return [Callout("note", "Rewards have no standard errors here", text)]
+    bound = float(np.mean(status == "bound"))
+    if bound > 0.0:
+        features = [view.feature_names[j] for j in np.flatnonzero((status == "bound").any(axis=0))]
+        text = (
+            f"{format_percent(bound)} of the rewards ({literal(_list(features, 4))}) are on a bound of the model "
+            "and have "
+            "no error: values beyond it would fit better. They are not compared in words. Widen the bounds "
+            "(`irl__bounds`) or add a ridge."
+        )
+        out.append(Callout("caution" if bound > _MANY else "note", "Rewards on a bound", text))
+    unknown = float(np.mean(np.isin(status, ("not identified", "flat", "up to scale"))))
+    if unknown > 0.0:
+        text = (
+            f"{format_percent(unknown)} of the rewards cannot be determined from these data: other values give the "
+            "same behaviour. They are not compared in words; the visits below are. Fewer features, or a ridge, "
+            "would help."
+        )
+        out.append(Callout("caution" if unknown > _MANY else "note", "Rewards that are not identified", text))
+    K = view.n_intents
+    if K > 1 and not any(reward_claims(view, k).n_clear for k in range(K)):
+        text = "No reward differs between the intents by more than its error: the data may not contain several intents."
+        out.append(Callout("caution", "No clear difference between the rewards", text))
+    n = 0 if view.unit_posterior is None else len(view.unit_posterior)
+    if 0 < n < _FEW * view.mixture.thetas_.shape[1]:
+        text = (
+            f"There are {n:,} {view.noun} and {view.mixture.thetas_.shape[1]:,} features per intent. Use fewer "
+            "features, "
+            "such as groups of states, or a ridge (`irl__ridge`)."
+        )
+        out.append(Callout("note", "Few demonstrations per reward", text))
+    return out
+
+
+def next_steps(view: IntentsView, selection: Selection | None, evaluated: bool) -> list[str]:
+    """Return recommendations that follow from a fit."""
+    steps = []
+    if selection is None and view.estimator != "BayesianIntentMixture":
+        steps.append("Compare numbers of intents: `limiirl select DEMOS --report FOLDER`.")
+    if len(view.mixture.restarts_) == 1:
+        steps.append("Check that the intents do not depend on the initialisation: `limiirl fit ... --n-init 10`.")
+    if view.recordings is not None and view.groups is None and view.mixture.groups_ is None:
+        steps.append(
+            "If each group keeps one intent, fit one intent per group: `limiirl fit ... --by-group`. "
+            "Hold out whole groups in `limiirl select ... --fold-by-group`."
+        )
+    unknown = np.isin(view.status, ("not identified", "flat", "bound"))
+    if view.trained and np.mean(unknown) > _MANY:
+        steps.append("Describe the states by fewer features than there are states, so that the rewards are determined.")
+    if not evaluated:
+        steps.append("Measure the prediction of new data: `limiirl evaluate MIXTURE TEST --report FOLDER`.")
+    steps.append("Assign new recordings to these intents: `limiirl predict MIXTURE NEW --out labels.csv`.")
+    if all(name == f"intent {k}" for k, name in enumerate(view.names)):
+        steps.append('Name the intents: `mix.report(folder, intent_names=["...", ...])`.')
+    return steps
+
+
+def _list(names: Sequence[str], most: int = 6) -> str:
+    shown = list(names[:most])
+    left = len(names) - len(shown)
+    if left:
+        return f"{', '.join(shown)} and {left} more"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -1,0 +1,373 @@
+"""Contents of the page on a fitted mixture, as plain arrays: rewards with errors, memberships and visits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
+
+from limiirl._typing import BoolArray, FloatArray, IntArray
+from limiirl.demos import Agents, Demonstrations, Groups
+from limiirl.errors import InvalidParameter, LimiirlError
+from limiirl.irl import CausalModel
+from limiirl.mixture import BayesianIntentMixture, IntentMixture
+from limiirl.mixture.summary import Summary, summarise
+from limiirl.report.intents.layout import Layout, find_layout
+
+SURE = 0.9
+"""A demonstration is assigned clearly if its largest posterior probability is at least this value."""
+
+# Familywise error probability of the claims about all rewards, and about all states.
+_LEVEL = 0.05
+# Largest number of rewards K d with standard errors, as in summaries.
+_MOST_PARAMETERS = 3000
+# Largest difference between the posteriors of the training data and of given demonstrations that are the same.
+_SAME = 1e-3
+# Largest numbers of entries of a policy, and of steps, for expected visits.
+_MOST_ENTRIES, _MOST_STEPS = 5_000_000, 2_000
+
+
+@dataclass(frozen=True, eq=False)
+class Contrasts:
+    """Differences (K, m) between each intent and the average of the other intents, with standard errors.
+
+    `values` and `others` are the two sides. With one intent, the other side is 0. `clear` marks the differences that
+    exceed their error by the critical value `z` of a test of all of them at the level 5 % (Bonferroni).
+    """
+
+    values: FloatArray
+    others: FloatArray
+    errors: FloatArray
+
+    @property
+    def differences(self) -> FloatArray:
+        """Values minus those of the other intents."""
+        return np.asarray(self.values - self.others)
+
+    @cached_property
+    def z(self) -> float:
+        """Critical value of the ratio of a difference to its error."""
+        return float(-ndtri(0.5 * _LEVEL / max(int(np.isfinite(self.errors).sum()), 1)))
+
+    @cached_property
+    def clear(self) -> BoolArray:
+        """Mask (K, m) of differences that are distinguishable from 0."""
+        known = np.isfinite(self.errors)
+        return np.asarray(known & (np.abs(self.differences) > self.z * np.where(known, self.errors, np.inf)))
+
+
+@dataclass(frozen=True, eq=False)
+class IntentsView:
+    """A fitted mixture of K intents, and its demonstrations or agents, if given."""
+
+    mixture: Any
+    data: Any
+    groups: NDArray[Any] | None
+    trained: bool
+    names: tuple[str, ...]
+    layout: Layout | None
+    estimator: str
+
+    @property
+    def mdp(self) -> Any:
+        """The MDP; None for agents."""
+        return self.mixture.mdp_
+
+    @property
+    def n_intents(self) -> int:
+        """Number K of intents."""
+        return len(self.weights)
+
+    @property
+    def weights(self) -> FloatArray:
+        """Mixture weights (K,)."""
+        return np.asarray(self.mixture.weights_)
+
+    @property
+    def demos(self) -> Demonstrations | None:
+        """The demonstrations; None for agents, or without data."""
+        return self.data if isinstance(self.data, Demonstrations) else None
+
+    @cached_property
+    def units(self) -> Groups | None:
+        """Units that have one intent each: demonstrations, agents or groups; None without data."""
+        return None if self.data is None else Groups.for_demos(self.groups, self.data)
+
+    @cached_property
+    def posterior(self) -> FloatArray | None:
+        """Posterior (N, K) of each demonstration or agent."""
+        if self.data is None or self.trained:
+            return self.mixture.responsibilities_  # type: ignore[no-any-return]
+        return np.asarray(self.mixture.predict_proba(self.data, self.groups))
+
+    @cached_property
+    def unit_posterior(self) -> FloatArray | None:
+        """Posterior (G, K) of each unit."""
+        if self.posterior is None:
+            return None
+        if self.units is None:
+            grouped = self.mixture.group_responsibilities_
+            return self.posterior if grouped is None else np.asarray(grouped)
+        if self.units.index is None:
+            return self.posterior
+        first = np.unique(self.units.index, return_index=True)[1]
+        return np.asarray(self.posterior[first])
+
+    @property
+    def noun(self) -> str:
+        """Plural noun of the units."""
+        grouped = self.groups is not None if self.data is not None else self.mixture.groups_ is not None
+        return "groups" if grouped else "agents" if self.mdp is None else "demonstrations"
+
+    @cached_property
+    def unit_names(self) -> list[str]:
+        """Name of each demonstration or agent."""
+        if self.data is None:
+            return []
+        known = self.data.names if isinstance(self.data, Agents) else self.data.ids
+        return [str(name) for name in (np.arange(len(self.data)) if known is None else known)]
+
+    @cached_property
+    def recordings(self) -> Groups | None:
+        """Groups of the demonstrations in the data, whether or not they were used in the fit; None without groups."""
+        known = self.groups if self.groups is not None else getattr(self.data, "groups", None)
+        return None if known is None else Groups.from_labels(known, len(self.data))
+
+    @cached_property
+    def feature_names(self) -> list[str]:
+        """Name of each reward; an indicator of a state has the name of the state."""
+        names = getattr(self.mdp, "feature_names", None)
+        if not names:
+            return [f"feature {j}" for j in range(self.mixture.thetas_.shape[1])]
+        default = {f"state[{s}]": s for s in range(self.mdp.n_states)}
+        plain = self.mdp.n_state_features == self.mdp.n_states
+        return [self.state_name(default[name]) if plain and name in default else str(name) for name in names]
+
+    def state_name(self, state: int) -> str:
+        """Return the name of a state."""
+        names = getattr(self.mdp, "state_names", None)
+        return f"state {state}" if names is None else str(names[state])
+
+    @cached_property
+    def summary(self) -> Summary | None:
+        """Summary without standard errors; None if the mixture was fitted to a stream."""
+        return None if self.mixture.responsibilities_ is None else summarise(self.mixture, None)
+
+    @cached_property
+    def _errors(self) -> tuple[FloatArray, NDArray[np.str_], FloatArray]:
+        """Standard errors (K,) of the weights, and status (K, d) and covariance (K d, K d) of the rewards."""
+        K, d = self.mixture.thetas_.shape
+        unknown = np.full(K, np.nan), np.full((K, d), "ok"), np.full((K * d, K * d), np.nan)
+        if isinstance(self._source, BayesianIntentMixture):
+            summary = self._source.summary()
+            return unknown[0], summary.status, np.diag(summary.errors.ravel() ** 2)
+        if not self.trained or K * d > _MOST_PARAMETERS:
+            return (unknown[0], self.summary.status, unknown[2]) if self.summary is not None else unknown
+        known = self.mixture.standard_errors(self.data, self.groups)
+        return known.weights, known.status, known.covariance[K:, K:]
+
+    @property
+    def _source(self) -> Any:
+        return self.__dict__.get("_fitted", self.mixture)
+
+    @property
+    def weight_errors(self) -> FloatArray:
+        """Standard errors (K,) of the mixture weights; nan if unavailable."""
+        return self._errors[0]
+
+    @property
+    def status(self) -> NDArray[np.str_]:
+        """Status (K, d) of each reward; see `StandardErrors`."""
+        return self._errors[1]
+
+    @cached_property
+    def errors(self) -> FloatArray:
+        """Standard errors (K, d) of the rewards; nan if unavailable."""
+        variance = np.diag(self._errors[2]).reshape(self.mixture.thetas_.shape)
+        return np.sqrt(np.where(variance >= 0.0, variance, np.nan))
+
+    @cached_property
+    def rewards(self) -> Contrasts:
+        """Contrasts of the rewards; a reward on a bound or without an error is not compared."""
+        thetas, covariance = self.mixture.thetas_, self._errors[2]
+        K, d = thetas.shape
+        others = _other_weights(self.weights)
+        variance = np.empty((K, d))
+        for k in range(K):
+            row = -others[k]
+            row[k] = 1.0
+            for j in range(d):
+                cells = np.arange(K) * d + j
+                used = np.flatnonzero(row)
+                variance[k, j] = row[used] @ covariance[np.ix_(cells[used], cells[used])] @ row[used]
+        return Contrasts(thetas, others @ thetas, np.sqrt(np.where(variance > 0.0, variance, np.nan)))
+
+    @cached_property
+    def scale(self) -> FloatArray:
+        """Typical difference (d,) between the feature counts of demonstrations, which makes rewards comparable."""
+        d = self.mixture.thetas_.shape[1]
+        if self.demos is None or self.mdp is None or self.mdp.n_features != d:
+            return np.ones(d)
+        spread = np.asarray(np.std(self.demos.features(self.mdp), axis=0))
+        return np.where(spread > 0.0, spread, 1.0)
+
+    @cached_property
+    def visits(self) -> Contrasts | None:
+        """Visits per 100 steps (K, S); errors are clustered by recording, and posteriors are taken as known."""
+        if self.demos is None or self.posterior is None or self.mdp is None:
+            return None
+        units = self.recordings if self.recordings is not None else Groups.from_labels(None, len(self.demos))
+        owner = np.arange(len(self.demos)) if units.index is None else units.index
+        return _visit_rates(self.demos, self.posterior, owner, self.mdp.n_states)
+
+    @cached_property
+    def expected_visits(self) -> FloatArray | None:
+        """Visits per 100 steps (K, S) under the fitted model; None if the model does not provide them."""
+        if self.demos is None or self.posterior is None or self.mdp is None:
+            return None
+        try:
+            counts = _expected_counts(self.mixture, self.demos, self.posterior)
+        except (LimiirlError, MemoryError):
+            return None
+        return None if counts is None else 100.0 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-300)
+
+    def examples(self, k: int, n: int = 3) -> IntArray:
+        """Return the demonstrations of at least median length with the highest posterior of intent k."""
+        if self.demos is None or self.posterior is None:
+            return np.empty(0, dtype=np.int64)
+        own = np.flatnonzero(np.argmax(self.posterior, axis=1) == k)
+        if own.size == 0:
+            return own
+        lengths = self.demos.lengths[own]
+        own = own[lengths >= np.median(lengths)]
+        # Among equally certain ones, the most usual length.
+        usual = np.abs(self.demos.lengths[own] - np.median(lengths))
+        return own[np.lexsort((usual, -np.round(self.posterior[own, k], 3)))][:n]
+
+
+def make_view(
+    mixture: Any,
+    data: Any = None,
+    groups: ArrayLike | None = None,
+    *,
+    intent_names: Any = None,
+    coordinates: ArrayLike | None = None,
+) -> IntentsView:
+    """Return the contents of the page; data and groups are those of the fit if they are not given."""
+    problem = getattr(mixture, "_problem", None)
+    if data is None:
+        if groups is not None:
+            message = "groups requires demos. Pass both, or neither to use the training data."
+            raise InvalidParameter(message, parameter="groups", value=groups)
+        if problem is not None:
+            data, groups = problem.demos, problem.units.labels
+    base = mixture.mixture_ if isinstance(mixture, BayesianIntentMixture) else mixture
+    if not isinstance(base, IntentMixture):
+        raise InvalidParameter.of("mixture", type(mixture).__name__, "must be a fitted mixture of intents")
+    K = len(base.weights_)
+    names = tuple(f"intent {k}" for k in range(K)) if intent_names is None else tuple(map(str, intent_names))
+    if len(names) != K or len(set(names)) != K:
+        raise InvalidParameter.of("intent_names", intent_names, f"must be {K} different names, one per intent")
+    labels = None if groups is None else np.asarray(groups)
+    trained = data is not None and ((problem is not None and data is problem.demos) or _is_training(base, data, labels))
+    layout = find_layout(base.mdp_, coordinates)
+    view = IntentsView(base, data, labels, trained, names, layout, type(mixture).__name__)
+    if base is not mixture and trained:
+        object.__setattr__(view, "_fitted", mixture)
+    return view
+
+
+def _is_training(mixture: IntentMixture, data: Any, groups: NDArray[Any] | None) -> bool:
+    """Return True if data reproduce the posteriors of the training data."""
+    stored = mixture.responsibilities_
+    if stored is None or len(stored) != len(data) or (mixture.groups_ is None) != (groups is None):
+        return False
+    return bool(np.max(np.abs(mixture.predict_proba(data, groups) - stored), initial=0.0) < _SAME)
+
+
+def _other_weights(weights: FloatArray) -> FloatArray:
+    """Return the weights (K, K) of the average over the other intents; 0 with one intent."""
+    others = np.tile(weights, (len(weights), 1))
+    np.fill_diagonal(others, 0.0)
+    total = others.sum(axis=1, keepdims=True)
+    return np.asarray(others / np.where(total > 0.0, total, 1.0))
+
+
+def _visit_rates(demos: Demonstrations, U: FloatArray, owner: NDArray[np.int64], n_states: int) -> Contrasts:
+    """Return ratio estimates of the visits per 100 steps, with errors from the residuals of each recording."""
+    from scipy import sparse
+
+    row = np.repeat(np.arange(len(demos)), demos.lengths)
+    shape = (len(demos), n_states)
+    counts = sparse.coo_array((np.ones(demos.states.size), (row, demos.states)), shape=shape).tocsr()
+    n_owners = int(owner.max()) + 1
+    by_owner = sparse.csr_array((np.ones(owner.size), (owner, np.arange(owner.size))), shape=(n_owners, owner.size))
+    K = U.shape[1]
+    lengths = demos.lengths.astype(np.float64)
+    values, others, errors = np.zeros((K, n_states)), np.zeros((K, n_states)), np.full((K, n_states), np.nan)
+    for k in range(K):
+        parts = []
+        for u, rates in ((U[:, k], values), (1.0 - U[:, k], others)):
+            total = float(u @ lengths)
+            if total <= 0.0:
+                continue
+            rates[k] = 100.0 / total * np.asarray(counts.T @ u)
+            weighted = sparse.csr_array(by_owner @ sparse.diags_array(100.0 * u / total) @ counts)
+            steps = by_owner @ (u * lengths / total)
+            parts.append((weighted, steps, rates[k]))
+        errors[k] = _estimate_error(parts) if n_owners > 1 else np.nan
+    return Contrasts(values, others, errors)
+
+
+def _estimate_error(parts: list[Any]) -> FloatArray:
+    """Return the standard error (S,) of the difference of two ratios, from the sums of each cluster."""
+    # The residual of cluster c is n_c - r L_c; only n_c is sparse, so the square is expanded.
+    signs = (1.0, -1.0)
+    sparse_part: Any = sum(sign * part[0] for sign, part in zip(signs, parts, strict=False))
+    trends = [sign * part[1] for sign, part in zip(signs, parts, strict=False)]
+    rates = [part[2] for part in parts]
+    square = np.asarray(sparse_part.multiply(sparse_part).sum(axis=0)).ravel()
+    for a, rate in zip(trends, rates, strict=True):
+        square -= 2.0 * rate * np.asarray(sparse_part.T @ a).ravel()
+        for b, other in zip(trends, rates, strict=True):
+            square += float(a @ b) * rate * other
+    return np.asarray(np.sqrt(np.maximum(square, 0.0)))
+
+
+def _expected_counts(mixture: IntentMixture, demos: Demonstrations, U: FloatArray) -> FloatArray | None:
+    """Return expected visits (K, S): exact for trajectory models, and by propagation for policies."""
+    mdp, irl = mixture.mdp_, mixture.irl_
+    if hasattr(irl, "state_marginals"):
+        return np.asarray(irl.state_marginals(mdp, mixture.thetas_))
+    if not isinstance(irl, CausalModel) or mdp.n_states * mdp.n_actions > _MOST_ENTRIES:
+        return None
+    counts = np.zeros((U.shape[1], mdp.n_states))
+    for k in range(U.shape[1]):
+        pi = np.asarray(mixture.policy(k))[mdp.pair_state, mdp.pair_action][mdp.pair_of_edge] * mdp.prob
+        p = np.bincount(demos.start_states, weights=U[:, k], minlength=mdp.n_states)
+        # Recordings that end in other than terminal states are censored at the observed rate.
+        censored = U[:, k] * ~mdp.terminal[demos.last_states]
+        ended = np.bincount(demos.lengths, weights=censored)
+        alive = np.cumsum(np.bincount(demos.lengths, weights=U[:, k])[::-1])[::-1]
+        for length in range(1, min(alive.size, _MOST_STEPS)):
+            counts[k] += p
+            if alive[length] <= 0.0:
+                break
+            p = np.bincount(mdp.dst, weights=p[mdp.src] * pi, minlength=mdp.n_states)
+            p *= 1.0 - ended[length] / alive[length]
+    return counts
+
+
+def total_variation(observed: FloatArray, expected: FloatArray) -> FloatArray:
+    """Return the total variation distance (K,) between two distributions of visits (K, S), per 100 steps."""
+    return np.asarray(0.5 * np.abs(observed - expected).sum(axis=1) / 100.0)
+
+
+def sampling_distance(expected: FloatArray, steps: FloatArray) -> FloatArray:
+    """Return the expected `total_variation` (K,) of `steps` (K,) independent draws from `expected` (K, S)."""
+    p = np.clip(expected / 100.0, 0.0, 1.0)
+    return np.asarray(np.sqrt(0.5 / np.pi) * np.sqrt(p * (1.0 - p) / steps[:, None]).sum(axis=1))

@@ -1,0 +1,129 @@
+import numpy as np
+import pytest
+
+from limiirl import MDP, BayesianIntentMixture, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, SigmaGIRL
+from limiirl.errors import InvalidParameter
+from limiirl.report.intents.view import make_view, sampling_distance, total_variation
+from limiirl.worlds import ElementWorld
+from tests.helpers import raises
+from tests.oracles.sigma import regulators
+
+
+@pytest.fixture(scope="module")
+def world():
+    return ElementWorld(n_elements=2, height=6, seed=1)
+
+
+@pytest.fixture(scope="module")
+def fitted(world):
+    demos, _ = world.sample(60, seed=1)
+    return IntentMixture(2, MaxEnt(max_length=30), random_state=0).fit(world.mdp, demos), demos
+
+
+def test_contrasts_of_two_intents_are_opposite_with_the_error_of_a_difference(fitted):
+    mix, _ = fitted
+    view = make_view(mix)
+    errors = mix.standard_errors()
+    K, d = mix.thetas_.shape
+    np.testing.assert_allclose(view.rewards.differences[0], mix.thetas_[0] - mix.thetas_[1])
+    np.testing.assert_allclose(view.rewards.differences[0], -view.rewards.differences[1])
+    j = int(np.flatnonzero(np.isfinite(view.rewards.errors[0]))[0])
+    cells = [K + j, K + d + j]
+    a, b, ab = (errors.covariance[x, y] for x, y in ((cells[0], cells[0]), (cells[1], cells[1]), cells))
+    np.testing.assert_allclose(view.rewards.errors[0, j], np.sqrt(a + b - 2 * ab))
+
+
+def test_rewards_on_a_bound_are_never_clear(fitted):
+    view = make_view(fitted[0])
+    assert np.any(view.status == "bound")
+    assert not np.any(view.rewards.clear & (view.status == "bound"))
+
+
+def test_visits_are_percentages_of_steps_weighted_by_the_posterior(fitted):
+    mix, demos = fitted
+    view = make_view(mix)
+    counts = np.array([np.bincount(demo.states, minlength=mix.mdp_.n_states) for demo in demos])
+    expected = 100 * mix.responsibilities_.T @ counts / (mix.responsibilities_.T @ demos.lengths)[:, None]
+    np.testing.assert_allclose(view.visits.values, expected, atol=1e-10)
+    np.testing.assert_allclose(view.visits.values.sum(axis=1), 100.0)
+
+
+def test_errors_of_visits_are_those_of_a_ratio_clustered_by_recording(world):
+    demos, _ = world.sample(40, seed=3)
+    demos = demos.replace(groups=np.arange(40) // 4)
+    view = make_view(IntentMixture(1, MaxEnt(max_length=30)).fit(world.mdp, demos))
+    counts = np.array([np.bincount(demo.states, minlength=world.mdp.n_states) for demo in demos])
+    by_group = np.add.reduceat(counts, np.arange(0, 40, 4))
+    steps = np.add.reduceat(demos.lengths, np.arange(0, 40, 4))
+    residual = by_group - counts.sum(axis=0) / demos.lengths.sum() * steps[:, None]
+    np.testing.assert_allclose(
+        view.visits.errors[0], 100 * np.sqrt((residual**2).sum(axis=0)) / demos.lengths.sum(), atol=1e-9
+    )
+
+
+def test_expected_visits_of_a_policy_match_samples_of_the_model():
+    mdp = MDP.from_edges([0, 0, 1, 1, 2, 2], [1, 2, 0, 2, 0, 1], gamma=0.9, p0=[1, 0, 0], state_features=np.eye(3))
+    truth, model = np.array([0.0, 1.0, -1.0]), MaxCausalEnt()
+    demos = model.sample(mdp, truth, 300, 0, max_length=25)
+    mix = IntentMixture(1, model).fit(mdp, demos)
+    view = make_view(mix)
+    drawn = model.sample(mdp, mix.thetas_[0], 4000, 1, max_length=25)
+    rates = 100 * np.bincount(drawn.states, minlength=3) / drawn.states.size
+    np.testing.assert_allclose(view.expected_visits[0], rates, atol=0.6)
+    assert total_variation(view.visits.values, view.expected_visits)[0] < 0.03
+
+
+def test_expected_visits_follow_demonstrations_that_end_in_a_terminal_state():
+    mdp = MDP.from_edges([0, 0, 1], [1, 2, 2], gamma=0.9, p0=[1, 0, 0], state_features=np.eye(3))
+    demos = Demonstrations.from_lists([[0, 1, 2]] * 3 + [[0, 2]])
+    view = make_view(IntentMixture(1, MaxCausalEnt()).fit(mdp, demos))
+    np.testing.assert_allclose(view.expected_visits[0], 100 * np.array([4, 3, 4]) / 11, atol=0.2)
+
+
+def test_sampling_distance_is_the_mean_over_samples():
+    rng, p = np.random.default_rng(0), np.array([[50.0, 30.0, 20.0, 0.0]])
+    draws = rng.multinomial(80, p[0] / 100, size=4000) / 0.8
+    expected = np.mean(total_variation(draws, p))
+    np.testing.assert_allclose(sampling_distance(p, np.array([80.0]))[0], expected, rtol=0.03)
+
+
+def test_training_data_are_recognised_in_a_loaded_mixture(fitted, tmp_path, world):
+    mix, demos = fitted
+    mix.save(tmp_path / "mix")
+    loaded = IntentMixture.load(tmp_path / "mix")
+    assert make_view(loaded).data is None
+    view = make_view(loaded, demos)
+    assert view.trained
+    np.testing.assert_allclose(view.errors, make_view(mix).errors)
+    others = make_view(loaded, world.sample(60, seed=9)[0])
+    assert not others.trained
+    assert np.all(np.isnan(others.errors))
+
+
+def test_bayesian_mixtures_have_the_errors_of_their_summary(world):
+    demos, _ = world.sample(40, seed=1)
+    mix = BayesianIntentMixture(3, MaxEnt(max_length=30), random_state=0).fit(world.mdp, demos)
+    np.testing.assert_allclose(make_view(mix).errors, mix.summary().errors)
+
+
+def test_agents_have_neither_visits_nor_examples():
+    agents = regulators(np.array([[0.9, 0.1], [0.3, 0.7]])[[0, 1, 1, 0]], 100, 0)
+    view = make_view(IntentMixture(1, SigmaGIRL(gamma=0.9)).fit(None, agents))
+    assert view.noun == "agents"
+    assert view.visits is None
+    assert view.expected_visits is None
+    assert view.layout is None
+    assert view.examples(0).size == 0
+
+
+def test_indicators_of_states_have_the_names_of_states():
+    mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_names=["door", "food", "water"])
+    demos = Demonstrations.from_lists([[0, 1]] * 3 + [[0, 2]])
+    assert make_view(IntentMixture(1).fit(mdp, demos)).feature_names == ["door", "food", "water"]
+
+
+def test_names_and_groups_are_checked(fitted):
+    with raises(InvalidParameter, parameter="intent_names"):
+        make_view(fitted[0], intent_names=["one"])
+    with raises(InvalidParameter, parameter="groups"):
+        make_view(fitted[0], groups=np.zeros(60))
