@@ -127,3 +127,13 @@ def test_names_and_groups_are_checked(fitted):
         make_view(fitted[0], intent_names=["one"])
     with raises(InvalidParameter, parameter="groups"):
         make_view(fitted[0], groups=np.zeros(60))
+
+
+def test_demonstrations_with_names_are_renumbered(tmp_path):
+    mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_names=["door", "food", "water"])
+    demos = Demonstrations.from_lists([["door", "water"]] * 3 + [["door", "food"]])
+    mix = IntentMixture(1, MaxEnt(bounds=(-3, 3))).fit(mdp, demos)
+    mix.save(tmp_path / "mix")
+    view = make_view(IntentMixture.load(tmp_path / "mix"), demos)
+    assert view.trained
+    assert view.visits.values[0].tolist() == [50.0, 12.5, 37.5]

@@ -143,9 +143,12 @@ class IntentsView:
         names = getattr(self.mdp, "feature_names", None)
         if not names:
             return [f"feature {j}" for j in range(self.mixture.thetas_.shape[1])]
-        default = {f"state[{s}]": s for s in range(self.mdp.n_states)}
-        plain = self.mdp.n_state_features == self.mdp.n_states
-        return [self.state_name(default[name]) if plain and name in default else str(name) for name in names]
+        if self.mdp.n_state_features != self.mdp.n_states:
+            return [str(name) for name in names]
+        default = {
+            f"state[{s if self.mdp.state_names is None else self.state_name(s)}]": s for s in range(self.mdp.n_states)
+        }
+        return [self.state_name(default[name]) if name in default else str(name) for name in names]
 
     def state_name(self, state: int) -> str:
         """Return the name of a state."""
@@ -273,7 +276,11 @@ def make_view(
     if len(names) != K or len(set(names)) != K:
         raise InvalidParameter.of("intent_names", intent_names, f"must be {K} different names, one per intent")
     labels = None if groups is None else np.asarray(groups)
-    trained = data is not None and ((problem is not None and data is problem.demos) or _is_training(base, data, labels))
+    given = data
+    if isinstance(data, Demonstrations) and base.mdp_ is not None:
+        data = data.renumber(base.mdp_)
+    fitted_to = None if problem is None else problem.demos
+    trained = data is not None and (given is fitted_to or _is_training(base, data, labels))
     layout = find_layout(base.mdp_, coordinates)
     view = IntentsView(base, data, labels, trained, names, layout, type(mixture).__name__)
     if base is not mixture and trained:
