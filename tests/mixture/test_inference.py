@@ -100,7 +100,7 @@ def test_policy_of_an_intent():
     np.testing.assert_array_equal(MIX.policy(1), IRL.policy(MDP, TASTES[1]))
     np.testing.assert_array_equal(MIX.policy(0, step=3), IRL.policy(MDP, TASTES[0], step=3))
     for k in (2, -1, 0.0, True):
-        with pytest.raises(InvalidParameter, match="from 0 to 1; got"):
+        with raises(InvalidParameter, parameter="k", value=k):
             MIX.policy(k)
 
 

@@ -451,7 +451,7 @@ def test_max_length_is_set_by_the_data_and_stored():
     assert mix.irl_.max_length_ == DEMOS.lengths[DEMOS.lengths <= 6].max()
     mix.score(DEMOS[:1] if DEMOS.lengths[0] <= 6 else DEMOS[DEMOS.lengths <= 3])
     assert mix.irl_.max_length_ == 6
-    with pytest.raises(InvalidDemos, match="more than max_length = 6"):
+    with raises(InvalidDemos, parameter="demos", value=7, index=0):
         mix.predict(DEMOS[DEMOS.lengths == 7])
 
 

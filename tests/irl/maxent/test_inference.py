@@ -253,7 +253,7 @@ def test_conditioned_on_the_start_p0_has_no_effect():
 
 def test_prefix_longer_than_max_length():
     for call in (MaxEnt(2).log_prob_prefix, MaxEnt(2).next_actions):
-        with pytest.raises(InvalidDemos, match="demonstration 1 has 3 states, more than max_length = 2"):
+        with raises(InvalidDemos, parameter="demos", value=3, index=1):
             call(two_routes(), np.zeros(4), Demonstrations.from_lists([[0], [0, 2, 2]]))
 
 
