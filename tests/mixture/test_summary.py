@@ -5,10 +5,13 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt, RewardEnsemble
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, NotFitted
+from limiirl.metrics import mean_interval
+from limiirl.mixture import GroupWeights, membership_table
 from limiirl.mixture.restarts import Restart
 
 FORK = MDP.from_edges(
@@ -259,3 +262,43 @@ def test_rewards_are_printed_to_two_digits_of_their_errors():
 def test_summary_requires_a_fit():
     with pytest.raises(NotFitted, match="not fitted"):
         IntentMixture(2).summary()
+
+
+def test_weights_of_groups_have_students_interval():
+    rng = np.random.default_rng(0)
+    U = rng.dirichlet([1.0, 2.0, 0.5], size=30)
+    groups = np.repeat(["a", "b"], [12, 18])
+    table = GroupWeights.from_posterior(U, groups, np.arange(30), level=0.9)
+    for g, name in enumerate("ab"):
+        for k in range(3):
+            wanted = mean_interval(U[groups == name, k], 0.9)
+            np.testing.assert_allclose(table.weights[g, k], wanted.mean, rtol=1e-12)
+            np.testing.assert_allclose(table.low[g, k], max(wanted.low, 0.0), rtol=1e-12)
+            np.testing.assert_allclose(table.high[g, k], min(wanted.high, 1.0), rtol=1e-12)
+
+
+def test_intervals_of_weights_are_clustered_by_recording():
+    # Copies of a recording add no information.
+    U = np.random.default_rng(1).dirichlet([1.0, 1.0], size=8)
+    one = GroupWeights.from_posterior(U, np.zeros(8), np.arange(8))
+    thrice = GroupWeights.from_posterior(np.repeat(U, 3, axis=0), np.zeros(24), np.repeat(np.arange(8), 3))
+    np.testing.assert_allclose(thrice.low, one.low, rtol=1e-12)
+    alone = GroupWeights.from_posterior(U, np.zeros(8), np.zeros(8))
+    assert np.isnan(alone.low).all()
+    assert alone.to_dict()["low"] == [[None, None]]
+
+
+def test_membership_keeps_groups_and_times(tmp_path):
+    mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
+    days = np.array(["2024-01-01", "2024-01-03", "2024-01-02", "2024-01-05"], dtype="M8[D]")
+    demos = Demonstrations.from_lists([[0, 1], [0, 2]], groups=["a", "b"]).replace(times=days, ids=["x", "y"])
+    mix = IntentMixture(1, MaxEnt(bounds=(-3, 3))).fit(mdp, demos)
+    table = membership_table(mix, demos)
+    assert table.to_dict()["start"] == ["2024-01-01", "2024-01-02"]
+    assert table.to_dict()["group_weights"]["names"] == ["a", "b"]
+    table.write(tmp_path / "m.csv")
+    written = pd.read_csv(tmp_path / "m.csv")
+    assert written.columns.tolist() == ["demo", "group", "start", "stop", "intent", "probability_0", "log_likelihood"]
+    assert written.stop.tolist() == ["2024-01-03", "2024-01-05"]
+    by_group = membership_table(mix, demos, demos.groups)
+    assert (by_group.unit, by_group.keys, by_group.groups) == ("group", {}, None)

@@ -11,12 +11,13 @@ from limiirl.mixture.restarts import Restart, align_to_labels, assign_columns
 from limiirl.mixture.reward_init import REWARDS
 from limiirl.mixture.selection.recommend import SelectionRow, stick_breaking
 from limiirl.mixture.selection.select import Selection, select_intents
-from limiirl.mixture.summary import Membership, Summary, check_suffix, membership_table
+from limiirl.mixture.summary import GroupWeights, Membership, Summary, check_suffix, membership_table
 from limiirl.mixture.validate import check_fitted, check_irl, training_demos
 
 __all__ = [
     "REWARDS",
     "BayesianIntentMixture",
+    "GroupWeights",
     "IntentMixture",
     "Iteration",
     "Membership",

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
 
 from limiirl._io import atomic_write
 from limiirl._typing import FloatArray
-from limiirl.demos import Agents, Groups
+from limiirl.demos import Agents, Demonstrations, Groups
 from limiirl.errors import InvalidFile, InvalidParameter
 from limiirl.irl import FitProblem
 from limiirl.mdp import RewardEnsemble
@@ -328,19 +329,105 @@ _PLURALS = {"demo": "demonstrations", "group": "groups", "agent": "agents"}
 
 
 @dataclass(frozen=True, eq=False)
+class GroupWeights:
+    """Mixture weights of each group: the mean posterior of its demonstrations, with confidence intervals.
+
+    Attributes
+    ----------
+    names, n_demos : (G,)
+        Names of the groups, and their numbers of demonstrations.
+    weights, low, high : (G, K)
+        Mean posteriors, and the ends of their intervals; NaN for a group with a single recording.
+    level : float
+        Confidence level.
+    """
+
+    names: NDArray[Any]
+    n_demos: NDArray[np.int64]
+    weights: FloatArray
+    low: FloatArray
+    high: FloatArray
+    level: float
+
+    @classmethod
+    def from_posterior(
+        cls, posterior: FloatArray, groups: NDArray[Any], recordings: NDArray[Any], level: float = 0.95
+    ) -> GroupWeights:
+        """Return the weights of groups (N,) from posteriors (N, K).
+
+        Demonstrations of one recording (N,), such as pieces of it, are dependent: the standard error is clustered by
+        recording, and the interval has Student's quantiles.
+
+        Examples
+        --------
+        >>> U = np.array([[1.0, 0.0], [0.5, 0.5], [0.9, 0.1], [0.0, 1.0]])
+        >>> print(GroupWeights.from_posterior(U, np.array(["a", "a", "a", "b"]), np.arange(4)))
+        Mixture weights by group, with 95 % intervals clustered by recording:
+        <BLANKLINE>
+               group  demonstrations  intent 0           intent 1
+                   a               3  80 % [14, 100]     20 % [0, 86]
+                   b               1   0 %              100 %
+        """
+        units = Groups.from_labels(groups, len(posterior))
+        weights = units.mean(posterior)
+        _, recording = np.unique(recordings, return_inverse=True)
+        residuals = posterior - units.broadcast(weights)
+        half = np.full(weights.shape, np.nan)
+        for g in range(len(units)):
+            own = units.index == g
+            _, cluster = np.unique(recording[own], return_inverse=True)
+            n = int(cluster.max()) + 1
+            if n > 1:
+                sums = np.zeros((n, posterior.shape[1]))
+                np.add.at(sums, cluster, residuals[own])
+                error = np.sqrt(n / (n - 1) * np.sum(sums**2, axis=0)) / np.count_nonzero(own)
+                half[g] = stdtrit(n - 1, 0.5 + level / 2.0) * error
+        low, high = np.maximum(weights - half, 0.0), np.minimum(weights + half, 1.0)
+        return cls(units.names, units.counts.astype(np.int64), weights, low, high, level)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain lists for JSON, with None for nan."""
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+
+    def __str__(self) -> str:
+        K = self.weights.shape[1]
+        head = "  ".join(f"{f'intent {k}':<17}" for k in range(K))
+        title = f"Mixture weights by group, with {100 * self.level:g} % intervals clustered by recording:"
+        lines = [title, "", f"{'group':>12}  demonstrations  {head}".rstrip()]
+        for g in range(min(len(self.names), _SHOWN)):
+            cells = "  ".join(f"{self._cell(g, k):<17}" for k in range(K))
+            lines.append(f"{self.names[g]!s:>12}  {self.n_demos[g]:>14}  {cells}".rstrip())
+        if len(self.names) > _SHOWN:
+            lines.append(f"{'...':>12}  {len(self.names) - _SHOWN} more")
+        return "\n".join(lines)
+
+    def _cell(self, g: int, k: int) -> str:
+        value, low, high = (100.0 * table[g, k] for table in (self.weights, self.low, self.high))
+        return f"{value:3.0f} %" + (f" [{low:.0f}, {high:.0f}]" if math.isfinite(low) else "")
+
+
+@dataclass(frozen=True, eq=False)
 class Membership:
-    """Table of posteriors: name, most probable intent, posterior (G, K) and log-likelihood of each unit."""
+    """Table of posteriors: name, most probable intent, posterior (G, K) and log-likelihood of each unit.
+
+    `keys` are further columns: the group of each demonstration, and its first and last time. `groups` are the mixture
+    weights of groups of demonstrations.
+    """
 
     unit: str
     names: NDArray[Any]
     intent: NDArray[np.int64]
     posterior: NDArray[np.float64]
     log_likelihood: NDArray[np.float64]
+    keys: dict[str, NDArray[Any]] = field(default_factory=dict)
+    groups: GroupWeights | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain lists for JSON."""
-        columns = ("intent", "posterior", "log_likelihood")
-        return {self.unit: self.names.tolist()} | {name: getattr(self, name).tolist() for name in columns}
+        columns = {self.unit: self.names} | self.keys
+        plain = {name: _as_text(values).tolist() for name, values in columns.items()}
+        plain |= {name: getattr(self, name).tolist() for name in ("intent", "posterior", "log_likelihood")}
+        return plain if self.groups is None else plain | {"group_weights": self.groups.to_dict()}
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write a .csv or .parquet file with one probability column per intent, atomically."""
@@ -348,7 +435,7 @@ class Membership:
         import pyarrow.csv
         import pyarrow.parquet as pq
 
-        columns = {self.unit: self.names, "intent": self.intent}
+        columns = {self.unit: self.names, **self.keys, "intent": self.intent}
         columns |= {f"probability_{k}": column for k, column in enumerate(self.posterior.T)}
         table = pa.table({name: pa.array(values) for name, values in columns.items()})
         table = table.append_column("log_likelihood", pa.array(self.log_likelihood))
@@ -364,13 +451,24 @@ class Membership:
         counts = np.bincount(self.intent, minlength=K)
         sizes = ", ".join(f"intent {k}: {count}" for k, count in enumerate(counts))
         lines = [f"{n} {_PLURALS[self.unit]} ({sizes})", ""]
-        lines.append(f"{self.unit:>12}  intent  {'  '.join(f'p({k})' for k in range(K))}  log-likelihood")
+        keys = {name: [str(x) for x in _as_text(values[:_SHOWN]).tolist()] for name, values in self.keys.items()}
+        widths = {name: max(map(len, (name, *values))) for name, values in keys.items()}
+        head = "".join(f"{name:>{width}}  " for name, width in widths.items())
+        lines.append(f"{self.unit:>12}  {head}intent  {'  '.join(f'p({k})' for k in range(K))}  log-likelihood")
         for i in range(min(n, _SHOWN)):
             posterior = " ".join(f"{p:5.3f}" for p in self.posterior[i])
-            lines.append(f"{self.names[i]!s:>12}  {self.intent[i]:>6}  {posterior}  {self.log_likelihood[i]:14.3f}")
+            key = "".join(f"{keys[name][i]:>{width}}  " for name, width in widths.items())
+            lines.append(
+                f"{self.names[i]!s:>12}  {key}{self.intent[i]:>6}  {posterior}  {self.log_likelihood[i]:14.3f}"
+            )
         if n > _SHOWN:
             lines.append(f"{'...':>12}  {n - _SHOWN} more")
-        return "\n".join(lines)
+        return "\n".join([*lines, "", str(self.groups)] if self.groups is not None else lines)
+
+
+def _as_text(values: NDArray[Any]) -> NDArray[Any]:
+    """Return dates and durations as text, other values unchanged."""
+    return values.astype(np.str_) if values.dtype.kind in "mM" else values
 
 
 def check_suffix(path: str | os.PathLike[str]) -> None:
@@ -385,6 +483,8 @@ def membership_table(
     mixture: IntentMixture, demos: Any, groups: ArrayLike | None = None, *, partial: bool = False
 ) -> Membership:
     """Return the table of posteriors over intents, with one row per demonstration, agent or group.
+
+    Rows of demonstrations have their group, and their first and last time if times were recorded.
 
     Examples
     --------
@@ -409,4 +509,12 @@ def membership_table(
         _, first = np.unique(units.index, return_index=True)
         posterior, names = posterior[first], units.names
     unit = "group" if units.grouped else "agent" if isinstance(demos, Agents) else "demo"
-    return Membership(unit, names, np.argmax(posterior, axis=1), posterior, log_likelihood)
+    keys, weights = {}, None
+    if isinstance(demos, Demonstrations) and not units.grouped:
+        if demos.groups is not None:
+            keys["group"] = demos.groups
+            weights = GroupWeights.from_posterior(posterior, demos.groups, names) if len(demos) else None
+        if demos.times is not None:
+            keys |= {"start": demos.times[demos.offsets[:-1]], "stop": demos.times[demos.offsets[1:] - 1]}
+    intent = np.argmax(posterior, axis=1)
+    return Membership(unit, names, intent, posterior, log_likelihood, keys, weights)
