@@ -228,7 +228,7 @@ def score_sum(solution: GoalPathSums, trips: ObservedTrips, chosen: Int) -> Floa
     """Return the sum (d,) over trips of expected features given both ends, minus observed features."""
     pairs, weight = np.unique(trips.pair[chosen], return_counts=True)
     flow = solution.pair_sums(trips.starts[pairs], trips.goals[pairs], weight.astype(np.float64)).flow
-    return features_of(trips.mdp, flow) - trips.features[chosen].sum(axis=0)
+    return features_of(trips.observed.mdp, flow) - trips.features[chosen].sum(axis=0)
 
 
 def features_of(mdp: MDP, flow: Float) -> Float:

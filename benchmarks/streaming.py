@@ -58,9 +58,7 @@ def in_memory(rows: Rows) -> MaxEntProblem:
     """Return the fit problem of `IntentMixture.fit`, without the demonstrations."""
     n = len(rows.log_q)
     units = Groups(None, rows.counts, np.arange(n))
-    return MaxEntProblem(
-        MODEL, WORLD.mdp, None, units, MODEL.path_sums_for_fit(WORLD.mdp, 0), RowStatistics(rows, units)
-    )
+    return MaxEntProblem(MODEL, WORLD.mdp, None, units, MODEL.path_sums(WORLD.mdp), RowStatistics(rows, units))
 
 
 def tile(n: int = 2 * PART) -> Rows:

@@ -67,7 +67,7 @@ def test_groups_and_max_length_are_the_same_in_workers(session: Session) -> None
     alone = mixes[0].fit(MDP, DEMOS, groups)
     spread_out = mixes[1].fit(MDP, DEMOS, groups, executor=session)
     assert bits(spread_out) == bits(alone)
-    assert spread_out.irl_.max_length_ == alone.irl_.max_length_ == DEMOS.lengths.max()
+    assert spread_out.irl_.max_length == alone.irl_.max_length == DEMOS.lengths.max()
     np.testing.assert_array_equal(spread_out.predict(DEMOS), alone.predict(DEMOS))
 
 

@@ -217,7 +217,7 @@ def test_intents_are_evaluated_together(monkeypatch: pytest.MonkeyPatch, solver:
 @pytest.mark.usefixtures("on_device")
 def test_max_memory_limits_the_columns() -> None:
     mdp, thetas = costly_world(K=5)
-    sums = MaxEnt(np.inf, max_memory=1.0, device="gpu")._path_sums(mdp)
+    sums = MaxEnt(np.inf, max_memory=1.0, device="gpu").path_sums(mdp)
     assert isinstance(sums, GpuInfinitePathSums)
     assert sums._values.columns(5) == [range(k, k + 1) for k in range(5)]
     assert_same(sums.value_and_grad(thetas)[0], InfinitePathSums(mdp).value_and_grad(thetas)[0])
@@ -240,8 +240,8 @@ def test_a_fit_survives_underflow_of_the_hessian() -> None:
 def test_auto_uses_the_gpu_for_large_mdps() -> None:
     model = MaxEnt(np.inf, device="auto")
     small, large = (MDP.from_edges(np.arange(n - 1), np.arange(1, n), n) for n in (50, GPU_MIN_SIZE))
-    assert type(model._path_sums(small)) is InfinitePathSums
-    assert type(model._path_sums(large)) is GpuInfinitePathSums
+    assert type(model.path_sums(small)) is InfinitePathSums
+    assert type(model.path_sums(large)) is GpuInfinitePathSums
 
 
 @ONLY_REAL

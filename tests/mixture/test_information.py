@@ -521,12 +521,12 @@ def test_a_mixture_stores_its_data_or_accepts_them():
     result = mix.standard_errors(demos)
     np.testing.assert_array_equal(result.covariance, remembered.covariance)
     # Shorter demonstrations must not make the model one of shorter trajectories.
-    longest = mix.irl_.max_length_
+    longest = mix.irl_.max_length
     short = demos[demos.lengths < longest]
     same = make_problem(MaxEnt(longest, bounds=(-3, 3)), FORK, short)
     expected = standard_errors(same, mix.weights_, mix.thetas_)
     np.testing.assert_array_equal(mix.standard_errors(short).covariance, expected.covariance)
-    assert mix.irl_.max_length_ == longest
+    assert mix.irl_.max_length == longest
     vars(mix).pop("_problem")
     with raises(InvalidParameter, parameter="demos"):
         mix.standard_errors()

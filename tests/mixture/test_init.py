@@ -440,7 +440,7 @@ def test_conventions_of_scikit_learn():
     assert copy.irl is not mix.irl
     assert isinstance(mix, BaseEstimator)
     assert mix.fit(MDP, DEMOS) is mix
-    assert not hasattr(mix.irl, "max_length_")
+    assert mix.irl.max_length == 7
     assert not hasattr(clone(mix), "thetas_")
     np.testing.assert_array_equal(IntentMixture(2, IRL, random_state=0).fit_predict(MDP, DEMOS),
                                   IntentMixture(2, IRL, random_state=0).fit(MDP, DEMOS).labels_)  # fmt: skip
@@ -448,9 +448,9 @@ def test_conventions_of_scikit_learn():
 
 def test_max_length_is_set_by_the_data_and_stored():
     mix = IntentMixture(2, MaxEnt(bounds=(-5, 5)), random_state=0).fit(MDP, DEMOS[DEMOS.lengths <= 6])
-    assert mix.irl_.max_length_ == DEMOS.lengths[DEMOS.lengths <= 6].max()
+    assert mix.irl_.max_length == DEMOS.lengths[DEMOS.lengths <= 6].max()
     mix.score(DEMOS[:1] if DEMOS.lengths[0] <= 6 else DEMOS[DEMOS.lengths <= 3])
-    assert mix.irl_.max_length_ == 6
+    assert mix.irl_.max_length == 6
     with raises(InvalidDemos, parameter="demos", value=7, index=0):
         mix.predict(DEMOS[DEMOS.lengths == 7])
 

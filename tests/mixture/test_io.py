@@ -82,7 +82,7 @@ def test_all_attributes_are_restored(tmp_path, groups):
     for name in kept - {"irl_"}:
         assert same(getattr(mix, name), getattr(back, name)), name
     assert back.irl_.get_params() == mix.irl_.get_params()
-    assert back.irl_.max_length_ == mix.irl_.max_length_ == 3
+    assert back.irl_.max_length == mix.irl_.max_length == 3
     assert back.irl.get_params() == mix.irl.get_params()
     assert {**back.get_params(), "irl": 0} == {**mix.get_params(), "irl": 0}
     assert not hasattr(back, "_problem")

@@ -219,7 +219,7 @@ class GoalMDP:
 
     def log_weight(self, thetas: FloatArray, demos: Demonstrations) -> FloatArray:
         """Return the total log-weight (N, K), including p0, of the trips to the goals with each prefix."""
-        rest = prefix_continuations(self.model()._path_sums(self.mdp), thetas, demos)
+        rest = prefix_continuations(self.model().path_sums(self.mdp), thetas, demos)
         return np.asarray(
             ObservedPaths.from_demos(self.mdp, demos).log_weight(thetas) + rest.log_total() + rest.log_factor
         )
@@ -261,8 +261,7 @@ class MaxEntTrips:
                 value="terminal_or_max_length",
             )
         self.model, self.mdp, self.thetas, self.before = model, mdp, thetas, before
-        longest = model.max_length if model.max_length is not None else getattr(model, "max_length_", None)
-        self.max_length = irl_checks.max_length(longest)
+        self.max_length = irl_checks.max_length(model.max_length)
         self._joint: MaxEnt = clone(model).set_params(max_length=self.max_length, condition="none")
         self._last_goal: tuple[int, GoalMDP] | None = None
 

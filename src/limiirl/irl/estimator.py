@@ -46,6 +46,7 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator, ABC):  #
         first = None if start is None else validate.one_theta(mdp, start, "start")[None]
         with validate.start_errors():
             result = self._search(mdp, demos, column, first)[0]
+        self._store_resolved(demos)
         validate.warn_unless_converged(result)
         directions = self._null_directions_of_fit(mdp, demos, column[:, 0], result.theta)
         self.result_ = validate.with_identifiability(result, directions, self.bounds, mdp)
@@ -57,7 +58,7 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator, ABC):  #
     ) -> FloatArray:
         """Fit one theta per column of weights (N, K) in one batch, from `starts` (K, d); return thetas (K, d).
 
-        Each row equals the result of `fit` for that column. `theta_` and `result_` are not changed.
+        Each row equals the result of `fit` for that column. Of the fitted attributes, only `results_` changes.
         """
         demos = validate.in_numbers_of(mdp, demos)
         columns = validate.weights(weights, validate.demonstrations(demos), columns=True)
@@ -70,6 +71,9 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator, ABC):  #
         validate.starts(starts, weights.shape[1])
         self.results_ = self._fit(mdp, demos, weights, starts)
         return self.results_
+
+    def _store_resolved(self, demos: Demonstrations) -> None:
+        """Store the parameters that `fit` resolves from the demonstrations; none by default."""
 
     @abstractmethod
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:

@@ -7,6 +7,7 @@ subclasses that compute these statistics once.
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from limiirl._validation import check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter, NumericalError
 from limiirl.irl import validate
+from limiirl.irl.base import FitResult
 from limiirl.irl.optim import Box
 from limiirl.kernels.e_step import EStepSums, e_step
 
@@ -52,6 +54,11 @@ class MStep(NamedTuple):
 
     thetas: FloatArray
     n_evaluations: int
+
+    @classmethod
+    def from_results(cls, results: Sequence[FitResult]) -> MStep:
+        """Return the M-step that consists of one search per intent."""
+        return cls(np.array([result.theta for result in results]), max(result.n_evaluations for result in results))
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     restarts_ : list of Restart
         The result of each initialisation, and its distance from the best.
     irl_, mdp_ : model, MDP
-        Fitted copy of `irl`, and the MDP.
+        Copy of `irl` with parameters resolved from the data, such as `max_length`, and the MDP.
 
     Examples
     --------
@@ -178,8 +178,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
             outcomes = em.map(seeds, report, executor)
         solutions = [outcome.solution for outcome in outcomes]
         best = solutions[int(np.argmax([solution.objective for solution in solutions]))]
-        # em.irl may differ from the problem's model if `make_problem` replaces the model.
-        self._store(best, em.problem, em.irl, compare(solutions, best))
+        self._store(best, em.problem, compare(solutions, best))
         messages = dict.fromkeys(message for outcome in outcomes for message in outcome.warnings)
         self._warn(best, em.problem, messages, {k for outcome in outcomes for k in outcome.empty})
         return self
@@ -203,12 +202,12 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
             solution = run(problem, start, settings, report_iterations(report, 0, 1, settings.max_iter), keep)
         ensemble = RewardEnsemble(solution.rho, solution.thetas)
         restart = Restart(solution.objective, solution.n_iter, solution.converged, ensemble, 0.0, True)
-        self._store(solution, problem, problem.model, [restart])
+        self._store(solution, problem, [restart])
         messages, empty = (start.warnings, start.empty) if isinstance(start, Start) else ((), ())
         self._warn(solution, problem, messages, empty)
         return self
 
-    def _store(self, best: Solution, problem: FitProblem, irl: Any, restarts: list[Restart]) -> None:
+    def _store(self, best: Solution, problem: FitProblem, restarts: list[Restart]) -> None:
         units, kept = problem.units, isinstance(best.U, np.ndarray)
         self.weights_, self.thetas_ = best.rho, best.thetas
         self.responsibilities_: Any = units.broadcast(best.U) if kept else None
@@ -218,7 +217,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         self.log_likelihood_, self.objective_ = best.log_likelihood, best.objective
         self.history_, self.n_iter_, self.converged_ = best.history, best.n_iter, best.converged
         self.restarts_ = restarts
-        self.irl_, self.mdp_ = irl, problem.mdp
+        self.irl_, self.mdp_ = problem.model, problem.mdp
         if problem.demos is None:
             self.__dict__.pop("_problem", None)  # the problem of an earlier fit
         else:

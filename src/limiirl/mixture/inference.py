@@ -204,7 +204,7 @@ class FittedMixture(NoMetadataRouting):
         data = state.pop("_fitted_to", None)
         vars(self).update(state)
         if data is not None:
-            self._problem = make_problem(_resolve_model(self.irl_), self.mdp_, *data)
+            self._problem = make_problem(self.irl_, self.mdp_, *data)
 
     def standard_errors(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> StandardErrors:
         """Return standard errors of weights and rewards from the observed information (Louis 1982).
@@ -339,7 +339,7 @@ class FittedMixture(NoMetadataRouting):
         """Return the fit problem of the given demonstrations, or of the training data."""
         validate.check_fitted(self)
         if demos is not None:
-            return make_problem(_resolve_model(self.irl_), self.mdp_, validate.check_demos(demos, self.mdp_), groups)
+            return make_problem(self.irl_, self.mdp_, validate.check_demos(demos, self.mdp_), groups)
         if groups is not None:
             message = "groups requires demos. Pass both, or neither to use the training data."
             raise InvalidParameter(message, parameter="groups", value=groups)
@@ -364,11 +364,3 @@ class FittedMixture(NoMetadataRouting):
 
     def _n_free(self, n_units: int) -> int:
         return free_parameters(self.irl_, self.mdp_, self.weights_, self.thetas_, n_units).n_free
-
-
-def _resolve_model(irl: Any) -> Any:
-    """Return an unfitted copy of a model with its max_length resolved."""
-    model, longest = validate.clone_model(irl), getattr(irl, "max_length_", None)
-    if longest is not None and hasattr(model, "max_length"):
-        model.max_length = longest
-    return model

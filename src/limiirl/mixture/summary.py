@@ -18,7 +18,7 @@ from limiirl._io import atomic_write
 from limiirl._typing import FloatArray
 from limiirl.demos import Agents, Demonstrations, Groups
 from limiirl.errors import InvalidFile, InvalidParameter
-from limiirl.irl import FitProblem
+from limiirl.irl import FitProblem, MaxEnt
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture.information import AT_BOUND, free_parameters, standard_errors
 from limiirl.mixture.init import is_given
@@ -230,7 +230,8 @@ def _unit(mixture: IntentMixture) -> str:
 
 def _model(irl: Any) -> str:
     """Describe the model, its set of trajectories, and the bounds on rewards."""
-    name, longest, stop = " ".join(repr(irl).split()), getattr(irl, "max_length_", None), getattr(irl, "stop", None)
+    name, stop = " ".join(repr(irl).split()), getattr(irl, "stop", None)
+    longest = irl.max_length if isinstance(irl, MaxEnt) else None
     parts = [name]
     if longest is not None:
         length = "unbounded length" if longest == np.inf else f"up to {longest} states"

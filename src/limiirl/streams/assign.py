@@ -71,7 +71,7 @@ def assign(
     rows = as_store(store)
     rows.check(mixture.mdp_)
     for shard in rows.shards:
-        check_info(irl, shard.info, shard.name, mixture.mdp_, irl.max_length_)
+        check_info(irl, shard.info, shard.name, mixture.mdp_)
     root = make_folder(folder)
     paths = [root / f"shard-{index:05d}.parquet" for index in range(len(rows.shards))]
     others = sorted({path.name for path in root.iterdir() if not is_scratch(path)} - {path.name for path in paths})

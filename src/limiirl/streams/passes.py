@@ -207,16 +207,15 @@ class StoreStatistics:
 def stream_problem(model: MaxEnt, mdp: MDP, store: FeatureStore) -> MaxEntProblem:
     """Return the fit problem of a MaxEnt model and a store, with E-steps in this process.
 
-    Set `max_length_` of the model to the length of the longest demonstration, unless `max_length` is specified.
+    The problem's model has the length of the longest demonstration as `max_length`, if that is None.
     """
     store.check(mdp)
     check_model(model)
     for shard in store.shards:
         check_info(model, shard.info, shard.name, mdp, store.longest)
     units = UnitCount(store.n, store.noun, store.by_group)
-    path_sums = model.path_sums_for_fit(mdp, store.longest)
-    model.max_length_ = path_sums.max_length
-    return MaxEntProblem(model, mdp, None, units, path_sums, StoreStatistics(store))
+    resolved = model.resolve_max_length(store.longest)
+    return MaxEntProblem(resolved, mdp, None, units, resolved.path_sums(mdp), StoreStatistics(store))
 
 
 def with_statistics(problem: MaxEntProblem, statistics: StoreStatistics) -> MaxEntProblem:

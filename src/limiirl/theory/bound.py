@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
-from sklearn.base import clone
 
 from limiirl._typing import FloatArray, IntArray
 from limiirl._validation import as_generator, check_fraction
@@ -251,7 +250,7 @@ def compute_epsilon(
     if not isinstance(reward_init, str) or reward_init not in REWARDS:
         raise InvalidParameter.of("reward_init", reward_init, f"must be one of {', '.join(REWARDS)}")
     numbers = check_labels(clusters, validate.demonstrations(demos), "clusters")
-    problem = make_problem(clone(check_irl(MaxEnt() if irl is None else irl)), mdp, demos)
+    problem = make_problem(check_irl(MaxEnt() if irl is None else irl), mdp, demos)
     U = np.eye(int(numbers.max()) + 1)[numbers]
     thetas = REWARDS[reward_init](problem, U)
     return float(problem.e_step(U.mean(axis=0), thetas, U.copy()).change)

@@ -310,7 +310,7 @@ def test_streamed_problem_has_no_per_demonstration_results():
 
     mdp, model = small_mdp(), MaxEnt(3)
     units = Groups.from_labels(None, 3)
-    problem = MaxEntProblem(model, mdp, None, units, model.path_sums_for_fit(mdp, 3), Streamed())  # type: ignore[arg-type]
+    problem = MaxEntProblem(model, mdp, None, units, model.path_sums(mdp), Streamed())  # type: ignore[arg-type]
     for call in (lambda: problem.log_prob(ZERO[None]), lambda: problem.moments(np.ones((3, 1))), problem.features):
         with raises(InvalidDemos, parameter="demos"):
             call()

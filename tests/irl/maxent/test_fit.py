@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 from limiirl.demos import Demonstrations
 from limiirl.errors import ConvergenceWarning, DivergentPartition
-from limiirl.irl import FitResult, MaxEnt, Status
+from limiirl.irl import FitResult, MaxEnt, Status, make_problem
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.likelihood import ObservedPaths, PathLikelihood, feasible_start
 from limiirl.irl.maxent.path_sums import FinitePathSums
@@ -380,12 +380,21 @@ def test_derivatives_of_each_column(by_start: bool):
         np.testing.assert_allclose(likelihood.hessian(thetas[j], k), covariance + 0.2 * np.eye(4), atol=1e-10)
 
 
-def test_fit_many_resolves_max_length():
+def test_only_fit_stores_max_length():
     mdp = small_mdp()
     demos = Demonstrations.from_lists([[0, 1, 3], [0, 2], [1, 3]], actions=[[0, 1], [0], [0]])
     model = MaxEnt()
     assert model.fit_many(mdp, demos, np.ones((3, 2))).shape == (2, 4)
-    assert model.max_length_ == 3
+    assert not hasattr(model, "max_length_")
+    problem = make_problem(model, mdp, demos)
+    assert problem.model.max_length == 3
+    assert not hasattr(model, "max_length_")
+    theta = model.fit(mdp, demos[1:2])
+    before = model.log_prob(mdp, theta, demos[1:2])
+    model.fit_many(mdp, demos, np.ones((3, 2)))
+    make_problem(model, mdp, demos)
+    assert model.max_length_ == 2
+    np.testing.assert_array_equal(model.log_prob(mdp, theta, demos[1:2]), before)
 
 
 # Statistics.

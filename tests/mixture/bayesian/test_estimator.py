@@ -235,7 +235,8 @@ def test_the_same_seed_gives_the_same_bits_and_the_model_is_not_changed():
     again = clone(mix).fit(crossings(), demos)
     np.testing.assert_array_equal(mix.thetas_, again.thetas_)
     assert mix.bound_ == again.bound_
-    assert not hasattr(irl, "max_length_")
+    assert irl.max_length is None
+    assert mix.irl_.max_length == demos.lengths.max()
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_held_out_likelihood_of_one_intent_equals_single_fits(grouped):
 
 
 def resolve_length(demos, groups) -> int:
-    return select((1,), demos, groups=groups, resamples=0).best.irl_.max_length_
+    return select((1,), demos, groups=groups, resamples=0).best.irl_.max_length
 
 
 def test_no_group_is_split_between_folds():
@@ -215,7 +215,7 @@ def test_the_mixture_given_is_not_changed_and_its_parameters_are_used():
     before = given.get_params()
     selection = select((2,), mixture=given)
     assert given.get_params() == before
-    assert not hasattr(given.irl, "max_length_")
+    assert given.irl.max_length is None
     assert selection.best.max_iter == 7
     assert selection.best.n_intents == 2
     assert [row.error for row in selection.rows] == ["", ""]

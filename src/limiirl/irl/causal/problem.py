@@ -93,8 +93,7 @@ class CausalProblem(FitProblem):
         counts = moments.counts[which]
         ridge = self.regulariser.ridges(len(moments.counts), counts)
         part = StateActionMoments(moments.decisions[:, which], counts)
-        results = self.search(part, ridge, starts, max_evaluations or M_STEP_EVALUATIONS)
-        return MStep(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))
+        return MStep.from_results(self.search(part, ridge, starts, max_evaluations or M_STEP_EVALUATIONS))
 
     def search(
         self, moments: StateActionMoments, ridge: FloatArray, starts: FloatArray | None, max_evaluations: int

@@ -154,8 +154,7 @@ class DestinationProblem(FitProblem):
         """See `FitProblem.m_step`."""
         weights = self.units.broadcast(moments[:, which])
         ridge = self.regulariser.ridges(moments.shape[1], weights.sum(axis=0))
-        results = self.search(weights, ridge, starts, max_evaluations or M_STEP_EVALUATIONS)
-        return MStep(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))
+        return MStep.from_results(self.search(weights, ridge, starts, max_evaluations or M_STEP_EVALUATIONS))
 
     def search(
         self, weights: FloatArray, ridge: FloatArray, starts: FloatArray | None, max_evaluations: int

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import clone
 
 from limiirl._typing import FloatArray
 from limiirl._validation import as_generator, check_choice, check_count, check_positive
@@ -20,7 +21,7 @@ from limiirl.irl.identifiability import null_directions, variation
 from limiirl.irl.maxent import inference
 from limiirl.irl.maxent.backends import ARITHMETICS
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
-from limiirl.irl.maxent.likelihood import ObservedPaths, PathLikelihood, PathSums, feasible_start
+from limiirl.irl.maxent.likelihood import PathSums
 from limiirl.irl.maxent.path_sums import ExpectedCounts, FinitePathSums
 from limiirl.irl.maxent.problem import MaxEntProblem
 from limiirl.irl.optim import SOLVERS
@@ -122,15 +123,15 @@ class MaxEnt(LinearRewardModel):
 
     def log_partition(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
         """Return log Z (K,) for thetas (K, d) or (d,); with condition="start", the mean of log Z(s_0) over p0."""
-        return self._path_sums(mdp).log_partition(mdp.check_thetas(thetas))
+        return self.path_sums(mdp).log_partition(mdp.check_thetas(thetas))
 
     def expected_features(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
         """Return the expected feature counts E[F] (K, d), the gradient of `log_partition`."""
-        return self._path_sums(mdp).value_and_grad(mdp.check_thetas(thetas))[1]
+        return self.path_sums(mdp).value_and_grad(mdp.check_thetas(thetas))[1]
 
     def hessian(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
         """Return the Hessian (d, d) of `log_partition` at theta (d,): the covariance of the path features."""
-        return self._path_sums(mdp).covariance(validate.one_theta(mdp, theta))
+        return self.path_sums(mdp).covariance(validate.one_theta(mdp, theta))
 
     def state_marginals(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
         """Return the occupancy (K, S): the expected number of visits to each state, undiscounted."""
@@ -142,7 +143,7 @@ class MaxEnt(LinearRewardModel):
 
     def time_marginals(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
         """Return p_t(s) (L, S) for theta (d,): the probability that s is visited at step t."""
-        path_sums = self._path_sums(mdp)
+        path_sums = self.path_sums(mdp)
         if not isinstance(path_sums, FinitePathSums):
             raise InvalidParameter.of("max_length", self.max_length, "must be finite for time_marginals")
         return path_sums.time_marginals(validate.one_theta(mdp, theta))
@@ -152,7 +153,7 @@ class MaxEnt(LinearRewardModel):
 
         The probability is summed over unrecorded actions.
         """
-        path_sums, demos = self._path_sums(mdp), validate.in_numbers_of(mdp, demos)
+        path_sums, demos = self.path_sums(mdp), validate.in_numbers_of(mdp, demos)
         validate.check_trajectories(mdp, demos, self.stop, path_sums.max_length)
         problem = MaxEntProblem.from_demos(self, mdp, demos, Groups.from_labels(None, len(demos)), path_sums)
         return problem.log_prob(mdp.check_thetas(thetas))
@@ -186,7 +187,7 @@ class MaxEnt(LinearRewardModel):
 
     def _null_directions(self, mdp: MDP, theta: FloatArray, starts: FloatArray | None) -> FloatArray:
         """Return the null directions; a model conditioned on the start averages over `starts` (S,), by default p0."""
-        path_sums = self._path_sums(mdp)
+        path_sums = self.path_sums(mdp)
         if self.stop == "anywhere":
             return null_directions(*variation(mdp, path_sums.max_length, path_sums.by_start))
         starts = starts if path_sums.by_start else None
@@ -205,7 +206,7 @@ class MaxEnt(LinearRewardModel):
         >>> MaxEnt(max_length=3).sample(mdp, [0.0, 1.0, 0.0], 1000, seed=0).lengths.max()
         np.int64(3)
         """
-        path_sums = self._path_sums(mdp)
+        path_sums = self.path_sums(mdp)
         return path_sums.sample(validate.one_theta(mdp, theta), check_count(n, "n"), as_generator(seed))
 
     def log_prob_prefix(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> FloatArray:
@@ -220,7 +221,7 @@ class MaxEnt(LinearRewardModel):
         >>> np.exp(MaxEnt(3).log_prob_prefix(mdp, [0, 0, 0], begun)).ravel()  # 4 and 2 of 4
         array([1. , 0.5])
         """
-        path_sums, demos = self._path_sums(mdp), validate.in_numbers_of(mdp, demos)
+        path_sums, demos = self.path_sums(mdp), validate.in_numbers_of(mdp, demos)
         return inference.log_prob_prefix(path_sums, mdp.check_thetas(thetas), demos)
 
     def next_actions(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> inference.NextActions:
@@ -234,7 +235,7 @@ class MaxEnt(LinearRewardModel):
         >>> MaxEnt(3).next_actions(mdp, [0, 0, 0], Demonstrations.from_lists([[0]]))
         NextActions(action=array([[[0.5 , 0.25]]]), stop=array([[0.25]]))
         """
-        path_sums, demos = self._path_sums(mdp), validate.in_numbers_of(mdp, demos)
+        path_sums, demos = self.path_sums(mdp), validate.in_numbers_of(mdp, demos)
         return inference.next_actions(path_sums, mdp.check_thetas(thetas), demos)
 
     def policy(self, mdp: MDP, theta: ArrayLike, step: int = 0) -> FloatArray:
@@ -251,7 +252,7 @@ class MaxEnt(LinearRewardModel):
                [1.  , 0.  ],
                [0.  , 0.  ]])
         """
-        return inference.policy(self._path_sums(mdp), validate.one_theta(mdp, theta), step)
+        return inference.policy(self.path_sums(mdp), validate.one_theta(mdp, theta), step)
 
     def most_likely(self, mdp: MDP, theta: ArrayLike, start: int, goal: int) -> tuple[Demonstrations, float]:
         """Return the most probable trajectory from `start` that ends in `goal`, and its log-probability.
@@ -266,63 +267,60 @@ class MaxEnt(LinearRewardModel):
         >>> demos.states, round(log_prob, 4)
         (array([0, 1, 2]), -1.0064)
         """
-        return inference.most_likely(self._path_sums(mdp), validate.one_theta(mdp, theta), start, goal)
+        return inference.most_likely(self.path_sums(mdp), validate.one_theta(mdp, theta), start, goal)
 
     def _counts(self, mdp: MDP, thetas: ArrayLike) -> ExpectedCounts:
-        path_sums, checked = self._path_sums(mdp), mdp.check_thetas(thetas)
+        path_sums, checked = self.path_sums(mdp), mdp.check_thetas(thetas)
         if isinstance(path_sums, FinitePathSums):
             return path_sums.expected_counts(checked, step_weights=np.ones(path_sums.max_length), edges=True)
         return path_sums.expected_counts(checked, edges=True)
 
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:
-        """Minimise the objective of each column of weights (N, K); set `max_length_`."""
-        path_sums = self._path_sums_of_demos(mdp, demos)
-        box = validate.box(self.bounds, mdp.feature_names)
-        observed = ObservedPaths.from_demos(mdp, demos, by_start=path_sums.by_start)
-        n_intents = weights.shape[1]
-        ridge = np.full(n_intents, check_positive(self.ridge, "ridge", zero=True))
-        objective = PathLikelihood(path_sums, observed, observed.moments(weights), ridge)
-        if starts is None:
-            starts = np.tile(feasible_start(path_sums, box), (n_intents, 1))
-        tol = check_positive(self.gtol, "gtol") * np.maximum(1.0, np.abs(objective.mean_features))
-        limit = check_count(self.max_evaluations, "max_evaluations")
-        results = SOLVERS[self.solver](objective, starts, box, tol, limit)
-        self.max_length_ = path_sums.max_length
-        return results
+        """Minimise the objective of each column of weights (N, K)."""
+        problem = self._problem(mdp, demos, Groups.from_labels(None, len(demos)))
+        assert problem.observed is not None  # the demonstrations are in memory
+        moments = problem.observed.moments(weights)
+        ridge = np.full(weights.shape[1], check_positive(self.ridge, "ridge", zero=True))
+        return problem.search(moments, ridge, starts, check_count(self.max_evaluations, "max_evaluations"))
 
     def make_problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> FitProblem:
-        """Return the fit problem of a mixture, for `IntentMixture`, and set `max_length_`."""
+        """Return the fit problem of a mixture, for `IntentMixture`; its model has the resolved `max_length`."""
         demos = validate.in_numbers_of(mdp, demos)
-        path_sums = self._path_sums_of_demos(mdp, validate.demonstrations(demos))
-        self.max_length_ = path_sums.max_length
+        problem = self._problem(mdp, validate.demonstrations(demos), units)
         if SUFFICIENT_STATISTICS not in self.supports:
-            return FitProblem(self, mdp, demos, units)
-        return MaxEntProblem.from_demos(self, mdp, demos, units, path_sums)
+            return FitProblem(problem.model, mdp, demos, units)  # a subclass has its own likelihood
+        return problem
 
-    def path_sums_for_fit(self, mdp: MDP, longest: int) -> PathSums:
-        """Return the path sums of a fit; `longest` replaces max_length=None."""
-        check_choice(self.solver, "solver", tuple(SOLVERS))
-        return self._path_sums(mdp, longest if self.max_length is None else None)
-
-    def _path_sums_of_demos(self, mdp: MDP, demos: Demonstrations) -> PathSums:
-        path_sums = self.path_sums_for_fit(mdp, int(demos.lengths.max()))
+    def _problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> MaxEntProblem:
+        model = self.resolve_max_length(int(demos.lengths.max()))
+        path_sums = model.path_sums(mdp)
         validate.check_trajectories(mdp, demos, self.stop, path_sums.max_length)
-        return path_sums
+        return MaxEntProblem.from_demos(model, mdp, demos, units, path_sums)
 
-    def _path_sums(self, mdp: MDP, longest: float | None = None) -> PathSums:
+    def resolve_max_length(self, longest: int) -> Self:
+        """Return this model, or an unfitted copy with max_length=`longest` if its maximum length is None."""
+        if self.max_length is not None:
+            return self
+        resolved: Self = clone(self)
+        resolved.max_length = longest
+        return resolved
+
+    def _store_resolved(self, demos: Demonstrations) -> None:
+        self.max_length_ = validate.max_length(int(demos.lengths.max()) if self.max_length is None else self.max_length)
+
+    def path_sums(self, mdp: MDP) -> PathSums:
         """Check the parameters and return the path sums of the model in an MDP."""
         validate.mdp(mdp)
+        check_choice(self.solver, "solver", tuple(SOLVERS))
         by_start = check_choice(self.condition, "condition", ("none", "start")) == "start"
         check_choice(self.arithmetic, "arithmetic", ARITHMETICS)  # also for max_length=inf
         if self.max_memory is not None:
             check_positive(self.max_memory, "max_memory", zero=True)
-        if longest is None and self.max_length is not None:
-            longest = validate.max_length(self.max_length)
-        elif longest is None:
-            longest = getattr(self, "max_length_", None)
+        longest = getattr(self, "max_length_", None) if self.max_length is None else self.max_length
         if longest is None:
             message = "max_length=None requires a fitted model. Call fit first, or set max_length."
             raise NotFitted(message, parameter="max_length")
+        longest = validate.max_length(longest)
         if longest == math.inf:
             device = choose_device(self.device, mdp.n_states + mdp.n_edges)
             if device is None:

@@ -14,6 +14,7 @@ from limiirl._typing import FloatArray, IndexArray
 from limiirl._validation import check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidDemos
+from limiirl.irl.base import FitResult
 from limiirl.irl.maxent.likelihood import ObservedMoments, ObservedPaths, PathLikelihood, PathSums, feasible_start
 from limiirl.irl.optim import SOLVERS
 from limiirl.irl.problem import M_STEP_EVALUATIONS, EStep, FitProblem, MStep, Regulariser
@@ -168,16 +169,21 @@ class MaxEntProblem(FitProblem):
             observed = ObservedMoments(moments.features[which] / counts[:, None], None, None)
         else:
             observed = self.observed.moments(self.units.broadcast(moments.U[:, which]))
-        ridge, box = self.regulariser.ridges(len(moments.counts), counts), self.regulariser.box
+        ridge = self.regulariser.ridges(len(moments.counts), counts)
+        return MStep.from_results(self.search(observed, ridge, starts, max_evaluations or M_STEP_EVALUATIONS))
+
+    def search(
+        self, observed: ObservedMoments, ridge: FloatArray, starts: FloatArray | None, max_evaluations: int
+    ) -> list[FitResult]:
+        """Minimise the objective of each column of the moments, from `starts` (J, d) or a feasible point."""
+        box = self.regulariser.box
         objective = PathLikelihood(self.path_sums, self.observed, observed, ridge)
         tol = check_positive(self.model.gtol, "gtol") * np.maximum(1.0, np.abs(observed.mean_features))
         if starts is None:
             if self._start is None:
                 self._start = feasible_start(self.path_sums, box)
-            starts = np.tile(self._start, (len(which), 1))
-        limit = M_STEP_EVALUATIONS if max_evaluations is None else max_evaluations
-        results = SOLVERS[self.model.solver](objective, starts, box, tol, limit)
-        return MStep(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))
+            starts = np.tile(self._start, (len(ridge), 1))
+        return SOLVERS[self.model.solver](objective, starts, box, tol, max_evaluations)
 
     def features(self) -> FloatArray:
         """Return the mean feature counts (G, d); unrecorded actions are replaced by their first candidates."""

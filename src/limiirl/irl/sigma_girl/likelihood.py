@@ -165,8 +165,8 @@ class SigmaProblem(FitProblem):
         self, moments: FloatArray, starts: FloatArray | None, which: IndexArray, max_evaluations: int | None = None
     ) -> MStep:
         """See `FitProblem.m_step`; thetas (J, q) lie on the simplex."""
-        results = self.search(self.units.broadcast(moments[:, which]), starts, max_evaluations or M_STEP_EVALUATIONS)
-        return MStep(np.array([result.theta for result in results]), max(r.n_evaluations for r in results))
+        weights = self.units.broadcast(moments[:, which])
+        return MStep.from_results(self.search(weights, starts, max_evaluations or M_STEP_EVALUATIONS))
 
     def search(self, weights: FloatArray, starts: FloatArray | None, max_evaluations: int) -> list[FitResult]:
         """Return, for each column of weights (M, J), the omega that minimises sum_i weights_i obj_i / 2.

@@ -165,7 +165,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         with one_thread("blas"), reporting("search", self.verbose, self.progress) as report:
             variational = VariationalProblem(problem, prior, concentration, standardise(starts.points))
             result = search(variational, self._start(starts, most), most, max_iter, tol, report)
-        self.irl_ = irl
+        self.irl_ = problem.model
         self._store(result, problem, prior)
         if not result.converged:
             what = f"the bound still increases by more than bound_tol={tol:g} nats per iteration"
