@@ -25,7 +25,7 @@ from limiirl.demos.groups import Groups
 from limiirl.demos.simulate import simulate
 from limiirl.irl import SigmaGIRL
 from limiirl.irl.causal.likelihood import CausalLikelihood
-from limiirl.irl.maxent.likelihood import PathLikelihood
+from limiirl.irl.maxent.problem import PathLikelihood
 from limiirl.worlds import ElementWorld
 
 Float = NDArray[np.float64]

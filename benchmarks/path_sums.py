@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from benchmarks.measure import describe_machine, peak_bytes, run_fresh, seconds
 from benchmarks.scipy_formulations import FORMULATIONS
 from limiirl import MDP
-from limiirl.irl.maxent.backends import expected_features
 from limiirl.irl.maxent.path_sums import FinitePathSums
+from limiirl.mdp import expected_features
 from limiirl.worlds import RoadGrid
 
 MAX_LENGTH = 300

@@ -6,11 +6,11 @@ Run as `python -m benchmarks.small`.
 import numpy as np
 
 from benchmarks.measure import describe_machine, seconds
-from limiirl.irl.maxent.backends import expected_features
 from limiirl.irl.maxent.messages import ForwardBackward
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.kernels.forward_backward import linear
 from limiirl.kernels.graph import CountBuffers
+from limiirl.mdp import expected_features
 from limiirl.worlds import ElementWorld
 
 MAX_LENGTH = 50

@@ -1,6 +1,15 @@
 """Single-intent IRL models, and the protocol that they implement."""
 
-from limiirl.irl.base import PARAMETERS, REQUIRED, SUFFICIENT_STATISTICS, Capabilities, FitResult, IRLModel, Status
+from limiirl.irl.base import (
+    PARAMETERS,
+    REQUIRED,
+    SUFFICIENT_STATISTICS,
+    Capabilities,
+    FitResult,
+    IRLModel,
+    NextActions,
+    Status,
+)
 from limiirl.irl.causal.likelihood import CausalLikelihood
 from limiirl.irl.causal.likelihood import feasible_start as feasible_causal_start
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt
@@ -10,12 +19,12 @@ from limiirl.irl.causal.problem import CausalProblem
 from limiirl.irl.destination.model import DestinationMaxEnt, with_choices
 from limiirl.irl.destination.path_sums import GoalPathSums, GoalValues
 from limiirl.irl.device import GPU_MIN_SIZE, allow_cpu, check_device, choose_device
-from limiirl.irl.maxent.inference import NextActions, prefix_continuations
-from limiirl.irl.maxent.likelihood import ObservedPaths, PathLikelihood
-from limiirl.irl.maxent.likelihood import feasible_start as feasible_path_start
+from limiirl.irl.maxent.inference import prefix_continuations
 from limiirl.irl.maxent.model import MaxEnt
 from limiirl.irl.maxent.path_sums import FinitePathSums
-from limiirl.irl.maxent.problem import MaxEntProblem, Moments, RowStatistics
+from limiirl.irl.maxent.problem import MaxEntProblem, Moments, PathLikelihood, RowStatistics
+from limiirl.irl.maxent.problem import feasible_start as feasible_path_start
+from limiirl.irl.observed_paths import ObservedPaths
 from limiirl.irl.optim import minimise_lbfgs, minimise_ray
 from limiirl.irl.optim.projected_newton import Box
 from limiirl.irl.problem import EStep, FitProblem, make_problem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -109,3 +109,18 @@ class FitResult:
     def converged(self) -> bool:
         """True if the tolerance was met."""
         return self.status is Status.CONVERGED
+
+
+class NextActions(NamedTuple):
+    """Distribution of the next action of N prefixes under K intents.
+
+    Attributes
+    ----------
+    action : (N, K, A)
+        Probability of each next action.
+    stop : (N, K)
+        Probability that the trajectory ends. `stop` and `action` sum to 1, or to 0 if the prefix has probability 0.
+    """
+
+    action: FloatArray
+    stop: FloatArray

@@ -153,3 +153,29 @@ def multiply(features: FeatureMatrix | None, thetas: FloatArray, rows: int) -> F
     if features is None:
         return np.zeros((rows, thetas.shape[0]))
     return np.ascontiguousarray(features @ thetas.T)
+
+
+def expected_features(mdp: MDP, node: FloatArray, edge: FloatArray | None) -> FloatArray:
+    """Return expected features (K, d), given expected counts of states (S, K) and edges (E, K)."""
+    parts: list[Any] = []
+    if mdp.state_features is not None:
+        parts.append(mdp.state_features.T @ node)
+    if edge is not None:
+        if mdp.action_features is not None:
+            pairs = np.zeros((mdp.n_pairs, edge.shape[1]))
+            np.add.at(pairs, mdp.pair_of_edge, edge)
+            parts.append(mdp.action_features.T @ pairs)
+        if mdp.edge_features is not None:
+            parts.append(mdp.edge_features.T @ edge)
+    return np.ascontiguousarray(np.vstack(parts).T)
+
+
+def edge_parts(mdp: MDP) -> list[FeatureMatrix]:
+    """Return the action features and the edge features (E, c) of each edge, in the order of theta."""
+    parts = [] if mdp.action_features is None else [mdp.action_features[mdp.pair_of_edge]]
+    return parts if mdp.edge_features is None else [*parts, mdp.edge_features]
+
+
+def to_dense(features: FeatureMatrix) -> FloatArray:
+    """Return features as a dense array."""
+    return features if isinstance(features, np.ndarray) else features.toarray()

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from limiirl.irl.maxent.backends import expected_features
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.kernels.threading import BLOCK
-from limiirl.mdp import MDP
+from limiirl.mdp import MDP, expected_features
 from tests.helpers import examples
 from tests.oracles.compare import assert_close
 from tests.oracles.enumeration import Enumeration

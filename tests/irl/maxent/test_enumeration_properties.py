@@ -10,9 +10,8 @@ from hypothesis import assume, given, settings
 
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
-from limiirl.irl.maxent.backends import expected_features
 from limiirl.irl.maxent.path_sums import FinitePathSums
-from limiirl.mdp import MDP
+from limiirl.mdp import MDP, expected_features
 from tests.helpers import examples, raises
 from tests.oracles.compare import TOLERANCE, assert_close
 from tests.oracles.enumeration import Enumeration, Law

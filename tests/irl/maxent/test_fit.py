@@ -10,8 +10,9 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import ConvergenceWarning, DivergentPartition
 from limiirl.irl import FitResult, MaxEnt, Status, make_problem
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
-from limiirl.irl.maxent.likelihood import ObservedPaths, PathLikelihood, feasible_start
 from limiirl.irl.maxent.path_sums import FinitePathSums
+from limiirl.irl.maxent.problem import PathLikelihood, feasible_start
+from limiirl.irl.observed_paths import ObservedPaths
 from limiirl.irl.optim import Box
 from limiirl.mdp import MDP
 from limiirl.worlds import ElementWorld

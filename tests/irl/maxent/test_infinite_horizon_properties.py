@@ -10,10 +10,9 @@ import pytest
 from hypothesis import assume, given, settings
 
 from limiirl.errors import DivergentPartition, InvalidParameter
-from limiirl.irl.maxent.backends import expected_features
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.path_sums import FinitePathSums
-from limiirl.mdp import MDP
+from limiirl.mdp import MDP, expected_features
 from tests.helpers import examples, raises
 from tests.oracles.compare import TOLERANCE, assert_close
 from tests.oracles.enumeration import Enumeration, Law

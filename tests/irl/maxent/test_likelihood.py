@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from limiirl.demos import Demonstrations
-from limiirl.irl.maxent.likelihood import ObservedPaths
+from limiirl.irl.observed_paths import ObservedPaths
 from limiirl.mdp import MDP
 from tests.oracles.enumeration import Enumeration, log_sum
 from tests.oracles.likelihood import as_demonstrations, possible, same_states, small_mdp

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from limiirl.errors import ConvergenceWarning
 from limiirl.irl import MaxEnt
 from limiirl.irl.identifiability import null_directions, variation
-from limiirl.irl.maxent.likelihood import ObservedPaths
 from limiirl.irl.maxent.path_sums import FinitePathSums
+from limiirl.irl.observed_paths import ObservedPaths
 from tests.helpers import examples
 from tests.oracles.enumeration import Enumeration, log_sum
 from tests.oracles.likelihood import as_demonstrations, log_probs, objective, possible, same_states

@@ -16,7 +16,7 @@ import json, re, resource
 from pathlib import Path
 import numpy as np
 from limiirl.irl.maxent.path_sums import FinitePathSums
-from limiirl.irl.maxent.backends import expected_features
+from limiirl.mdp import expected_features
 from limiirl.worlds import RoadGrid
 
 mdp = RoadGrid().mdp

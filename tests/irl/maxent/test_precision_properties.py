@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from limiirl.irl.maxent.backends import expected_features
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.path_sums import FinitePathSums
-from limiirl.mdp import MDP
+from limiirl.mdp import MDP, expected_features
 from tests.oracles.precise import Precise, solve
 
 Float = NDArray[np.float64]

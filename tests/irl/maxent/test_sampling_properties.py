@@ -11,10 +11,9 @@ import pytest
 from scipy import stats
 
 from limiirl.demos import Demonstrations
-from limiirl.irl.maxent.backends import expected_features
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.path_sums import FinitePathSums
-from limiirl.mdp import MDP
+from limiirl.mdp import MDP, expected_features
 from tests.oracles.enumeration import Enumeration, Law
 
 FALSE_ALARM = 1e-6

@@ -13,7 +13,7 @@ from limiirl._typing import FloatArray
 from limiirl._validation import as_generator, check_choice, check_count, check_positive
 from limiirl.demos import Demonstrations, Groups, simulate
 from limiirl.irl import validate
-from limiirl.irl.base import QUERIES, SUFFICIENT_STATISTICS, FitResult
+from limiirl.irl.base import QUERIES, SUFFICIENT_STATISTICS, FitResult, NextActions
 from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
 from limiirl.irl.causal.identifiability import causal_null_directions
 from limiirl.irl.causal.likelihood import DecisionCounts
@@ -21,7 +21,6 @@ from limiirl.irl.causal.problem import CausalProblem, StateActionMoments
 from limiirl.irl.causal.stationary import PolicySolver
 from limiirl.irl.causal.trajectories import most_likely, sample_finite_horizon
 from limiirl.irl.estimator import LinearRewardModel
-from limiirl.irl.maxent.inference import NextActions
 from limiirl.irl.problem import FitProblem
 from limiirl.kernels.soft_bellman import ObservedPairs
 from limiirl.mdp import MDP

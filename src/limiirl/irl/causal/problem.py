@@ -17,7 +17,7 @@ from limiirl.demos import Demonstrations, Groups
 from limiirl.irl.base import FitResult
 from limiirl.irl.causal.likelihood import CausalLikelihood, DecisionCounts, feasible_start
 from limiirl.irl.causal.stationary import HardBellmanSolver, PolicySolver
-from limiirl.irl.maxent.likelihood import ObservedPaths
+from limiirl.irl.observed_paths import ObservedPaths
 from limiirl.irl.optim import minimise_lbfgs, minimise_nonsmooth
 from limiirl.irl.problem import M_STEP_EVALUATIONS, FitProblem, MStep, Regulariser
 from limiirl.mdp import MDP

@@ -10,9 +10,8 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from limiirl._typing import FloatArray
-from limiirl.irl.maxent.backends import to_dense
 from limiirl.kernels.soft_bellman import Graph
-from limiirl.mdp import MDP
+from limiirl.mdp import MDP, to_dense
 
 
 class StateActions:

@@ -20,7 +20,7 @@ from scipy.sparse import linalg
 from limiirl._typing import FloatArray
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl.causal.state_actions import StateActions
-from limiirl.irl.maxent.backends import find_reachable
+from limiirl.irl.graph import find_reachable
 from limiirl.kernels.soft_bellman import (
     ObservedPairs,
     apply_softmax,

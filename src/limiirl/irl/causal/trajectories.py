@@ -13,7 +13,7 @@ from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
 from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
 from limiirl.irl.causal.stationary import PolicySolver
-from limiirl.irl.maxent.viterbi import is_connected, shortest_path
+from limiirl.irl.graph import is_connected, shortest_path
 from limiirl.kernels.forward_backward.sampling import advance, best_arrival
 from limiirl.kernels.soft_bellman import ObservedPairs
 from limiirl.mdp import MDP

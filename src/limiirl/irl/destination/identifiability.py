@@ -11,9 +11,9 @@ from scipy import sparse
 from scipy.sparse.csgraph import breadth_first_order
 
 from limiirl._typing import FloatArray, IntArray
+from limiirl.irl.graph import find_reachable
 from limiirl.irl.identifiability import null_directions
-from limiirl.irl.maxent.backends import edge_parts, find_reachable
-from limiirl.mdp import MDP
+from limiirl.mdp import MDP, edge_parts
 
 # Maximum number of states times goals to compare, and the minimum number of goals.
 _WORK = 100_000

@@ -13,10 +13,9 @@ from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations, name_demo
 from limiirl.errors import DivergentPartition, InvalidDemos, NumericalError
 from limiirl.irl.destination.path_sums import GoalValues, flow_features
-from limiirl.irl.maxent.backends import to_dense
-from limiirl.irl.maxent.likelihood import ObservedPaths
+from limiirl.irl.observed_paths import ObservedPaths
 from limiirl.irl.optim import CuttingPlanes
-from limiirl.mdp import MDP
+from limiirl.mdp import MDP, to_dense
 
 # Loops must have a log-weight of at most -_MARGIN at a feasible theta, so that path sums are also finite if they are
 # computed in another order; nested loops amplify rounding errors by 1 / _MARGIN.

@@ -25,8 +25,8 @@ from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.irl.destination.problem import DestinationProblem
 from limiirl.irl.device import choose_device
 from limiirl.irl.estimator import LinearRewardModel
-from limiirl.irl.maxent.likelihood import ObservedPaths
 from limiirl.irl.maxent.viterbi import heaviest_unbounded
+from limiirl.irl.observed_paths import ObservedPaths
 from limiirl.irl.optim import SOLVERS
 from limiirl.irl.problem import FitProblem
 from limiirl.kernels.elimination.numeric import sample_path

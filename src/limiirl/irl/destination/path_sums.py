@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
-from limiirl.irl.maxent.backends import expected_features
 from limiirl.kernels.elimination import numeric as kernel
 from limiirl.kernels.elimination.symbolic import SymbolicFactorisation, factorise
-from limiirl.mdp import MDP
+from limiirl.mdp import MDP, expected_features
 
 # Sums over walks of at least _NEAR are accurate in linear arithmetic if no sum exceeds _LARGEST: the error due to
 # underflow is below 1e-308 times the other sums. Other pairs use a diagonal scaling per goal.

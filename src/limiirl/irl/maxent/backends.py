@@ -10,8 +10,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse.csgraph import breadth_first_order
 
 from limiirl._typing import FloatArray
 from limiirl.errors import NumericalError
@@ -19,7 +17,7 @@ from limiirl.kernels.forward_backward import hessian, linear, logspace
 from limiirl.kernels.forward_backward.hessian import log_growth
 from limiirl.kernels.forward_backward.small import LOG_RANGE
 from limiirl.kernels.graph import PathGraph, Rewards, build_graph
-from limiirl.mdp import MDP, FeatureMatrix
+from limiirl.mdp import MDP, expected_features, to_dense
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,38 +85,6 @@ def _compile(mdp: MDP) -> CompiledMDP:
     return CompiledMDP(build_graph(mdp.n_states, src, dst), edge_of, mass, mdp.prob)
 
 
-def expected_features(mdp: MDP, node: FloatArray, edge: FloatArray | None) -> FloatArray:
-    """Return expected features (K, d), given expected counts of states (S, K) and edges (E, K)."""
-    parts: list[Any] = []
-    if mdp.state_features is not None:
-        parts.append(mdp.state_features.T @ node)
-    if edge is not None:
-        if mdp.action_features is not None:
-            pairs = np.zeros((mdp.n_pairs, edge.shape[1]))
-            np.add.at(pairs, mdp.pair_of_edge, edge)
-            parts.append(mdp.action_features.T @ pairs)
-        if mdp.edge_features is not None:
-            parts.append(mdp.edge_features.T @ edge)
-    return np.ascontiguousarray(np.vstack(parts).T)
-
-
-def find_reachable(src: Any, dst: Any, sources: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the mask (S,) of the states reachable along edges (m,) from the states of a mask (S,)."""
-    n, first = sources.size, np.flatnonzero(sources)
-    # Search from one additional node, which is linked to all sources.
-    tail, head = np.concatenate([src, np.full(first.size, n)]), np.concatenate([dst, first])
-    links = sparse.csr_array((np.ones(tail.size), (tail, head)), shape=(n + 1, n + 1))
-    reached = np.zeros(n + 1, dtype=bool)
-    reached[breadth_first_order(links, n, return_predecessors=False)] = True
-    return reached[:n]
-
-
-def edge_parts(mdp: MDP) -> list[FeatureMatrix]:
-    """Return the action features and the edge features (E, c) of each edge, in the order of theta."""
-    parts = [] if mdp.action_features is None else [mdp.action_features[mdp.pair_of_edge]]
-    return parts if mdp.edge_features is None else [*parts, mdp.edge_features]
-
-
 def dense_features(mdp: MDP, compiled: CompiledMDP) -> tuple[FloatArray, FloatArray | None]:
     """Return dense features of states (S, d), and of edges (E, d) sorted by target, or None; other columns are 0."""
     graph = compiled.graph
@@ -134,11 +100,6 @@ def dense_features(mdp: MDP, compiled: CompiledMDP) -> tuple[FloatArray, FloatAr
     if mdp.edge_features is not None:
         edge_phi[:, ds + da :] = to_dense(mdp.edge_features)
     return phi, edge_phi[graph.edge_order][graph.in_edge]
-
-
-def to_dense(features: FeatureMatrix) -> FloatArray:
-    """Return features as a dense array."""
-    return features if isinstance(features, np.ndarray) else features.toarray()
 
 
 # Linear arithmetic is used if the relative error of Z due to underflow is bounded by this.

@@ -12,14 +12,14 @@ import numpy as np
 from scipy import sparse
 
 from limiirl._typing import FloatArray
-from limiirl.irl.maxent.backends import OrderedRewards, check_rewards, compile_mdp, dense_features, edge_parts
+from limiirl.irl.maxent.backends import OrderedRewards, check_rewards, compile_mdp, dense_features
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.kernels.gpu import forward_backward
 from limiirl.kernels.gpu.device import Device, convert_cuda_errors
 from limiirl.kernels.gpu.forward_backward import LinearKernels, LogKernels
 from limiirl.kernels.gpu.sparse import SparseRows
 from limiirl.kernels.graph import Neighbours, Rewards
-from limiirl.mdp import MDP
+from limiirl.mdp import MDP, edge_parts
 
 
 class DeviceFeatures:

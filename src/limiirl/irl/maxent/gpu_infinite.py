@@ -18,11 +18,10 @@ from scipy import sparse
 from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.destination.gpu import GpuGoalValues, GpuPathSums
-from limiirl.irl.maxent.backends import edge_parts
 from limiirl.irl.maxent.gpu import side_by_side
 from limiirl.irl.maxent.infinite_horizon import NEARLY_SINGULAR, InfinitePathSums
 from limiirl.kernels.gpu.device import Device, convert_cuda_errors
-from limiirl.mdp import MDP
+from limiirl.mdp import MDP, edge_parts
 
 # Log-weight of cycles above which the sum is certainly infinite. Between 0 and this, rounding matters: use the CPU.
 _CLEARLY = 1e-9

@@ -12,24 +12,12 @@ from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
+from limiirl.irl.base import NextActions
+from limiirl.irl.graph import is_connected
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
-from limiirl.irl.maxent.likelihood import ObservedPaths, PathSums
-from limiirl.irl.maxent.viterbi import HeaviestPath, Layers, heaviest_unbounded, is_connected
-
-
-class NextActions(NamedTuple):
-    """Distribution of the next action of N prefixes under K intents.
-
-    Attributes
-    ----------
-    action : (N, K, A)
-        Probability of each next action.
-    stop : (N, K)
-        Probability that the trajectory ends. `stop` and `action` sum to 1, or to 0 if the prefix has probability 0.
-    """
-
-    action: FloatArray
-    stop: FloatArray
+from limiirl.irl.maxent.problem import PathSums
+from limiirl.irl.maxent.viterbi import HeaviestPath, Layers, heaviest_unbounded
+from limiirl.irl.observed_paths import ObservedPaths
 
 
 class Continuations(NamedTuple):

@@ -14,16 +14,15 @@ from limiirl._validation import as_generator, check_choice, check_count, check_p
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter, NotFitted, NumericalError
 from limiirl.irl import validate
-from limiirl.irl.base import QUERIES, SUFFICIENT_STATISTICS, FitResult
+from limiirl.irl.base import QUERIES, SUFFICIENT_STATISTICS, FitResult, NextActions
 from limiirl.irl.device import choose_backend, choose_device
 from limiirl.irl.estimator import LinearRewardModel
 from limiirl.irl.identifiability import null_directions, variation
 from limiirl.irl.maxent import inference
 from limiirl.irl.maxent.backends import ARITHMETICS
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
-from limiirl.irl.maxent.likelihood import PathSums
 from limiirl.irl.maxent.path_sums import ExpectedCounts, FinitePathSums
-from limiirl.irl.maxent.problem import MaxEntProblem
+from limiirl.irl.maxent.problem import MaxEntProblem, PathSums
 from limiirl.irl.optim import SOLVERS
 from limiirl.irl.problem import FitProblem
 from limiirl.mdp import MDP
@@ -224,7 +223,7 @@ class MaxEnt(LinearRewardModel):
         path_sums, demos = self.path_sums(mdp), validate.in_numbers_of(mdp, demos)
         return inference.log_prob_prefix(path_sums, mdp.check_thetas(thetas), demos)
 
-    def next_actions(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> inference.NextActions:
+    def next_actions(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> NextActions:
         """Return the probabilities of each next action (N, K, A) and of stopping (N, K), given the prefixes `demos`.
 
         They sum to 1, or to 0 if `log_prob_prefix` is -inf.

@@ -13,16 +13,104 @@ import numpy as np
 from limiirl._typing import FloatArray, IndexArray
 from limiirl._validation import check_positive
 from limiirl.demos import Demonstrations, Groups
-from limiirl.errors import InvalidDemos
+from limiirl.errors import DivergentPartition, InvalidDemos, NumericalError
 from limiirl.irl.base import FitResult
-from limiirl.irl.maxent.likelihood import ObservedMoments, ObservedPaths, PathLikelihood, PathSums, feasible_start
-from limiirl.irl.optim import SOLVERS
+from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
+from limiirl.irl.maxent.path_sums import FinitePathSums
+from limiirl.irl.observed_paths import ObservedMoments, ObservedPaths
+from limiirl.irl.optim import SOLVERS, Box, increasing_costs
 from limiirl.irl.problem import M_STEP_EVALUATIONS, EStep, FitProblem, MStep, Regulariser
 from limiirl.kernels.e_step import EStepSums, Rows, e_step, sum_weighted
-from limiirl.mdp import MDP
+from limiirl.mdp import MDP, expected_features
 
 if TYPE_CHECKING:
     from limiirl.irl.maxent.model import MaxEnt
+
+
+PathSums = FinitePathSums | InfinitePathSums
+
+
+class PathLikelihood:
+    """Objectives f_k(theta) = log Z(theta) - sum_i w_ik log-weight_i(theta) + ridge_k / 2 |theta|^2.
+
+    They are convex if all actions are recorded. `observed` is required only for unrecorded actions.
+    """
+
+    def __init__(
+        self,
+        path_sums: PathSums,
+        observed: ObservedPaths | None,
+        demonstrated: ObservedMoments,
+        ridge: FloatArray,
+    ) -> None:
+        self.path_sums, self.observed, self.ridge = path_sums, observed, ridge
+        self.mean_features, self._starts, self._weights = demonstrated
+
+    @property
+    def batched(self) -> bool:
+        """True if evaluations of several intents should be batched."""
+        return self.path_sums.batched
+
+    def evaluate(self, thetas: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:
+        """Return values (J,) and gradients (J, d); a value is inf if log Z is infinite or overflows."""
+        starts = None if self._starts is None else self._starts[:, which]
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                log_Z, expected = self.path_sums.value_and_grad(thetas, starts=starts)
+        except (DivergentPartition, NumericalError):
+            if len(which) == 1:
+                return np.array([np.inf]), np.zeros_like(thetas)
+            parts = [self.evaluate(thetas[j : j + 1], which[j : j + 1]) for j in range(len(which))]
+            return np.concatenate([value for value, _ in parts]), np.concatenate([gradient for _, gradient in parts])
+        with np.errstate(over="ignore", invalid="ignore"):
+            # Ziebart et al. (2008), equation (6): the gradient is expected minus demonstrated features.
+            return self._combine(thetas, which, log_Z, expected - self.mean_features[which])
+
+    def _combine(
+        self, thetas: FloatArray, which: IndexArray, log_Z: FloatArray, gradients: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        linear = np.sum(self.mean_features[which] * thetas, axis=1)
+        values = log_Z - linear + 0.5 * self.ridge[which] * np.sum(thetas**2, axis=1)
+        gradients = gradients + self.ridge[which, None] * thetas
+        if self._weights is not None and self.observed is not None:
+            for j, k in enumerate(which):
+                value, gradient = self.observed.correction(thetas[j], self._weights[:, k])
+                values[j] -= value
+                gradients[j] -= gradient
+        return values, gradients
+
+    def hessian(self, theta: FloatArray, k: int) -> FloatArray:
+        """Return the Hessian (d, d) of log Z plus the ridge.
+
+        The concave term of unrecorded actions is omitted, so that the matrix is positive semidefinite.
+        """
+        starts = None if self._starts is None else self._starts[:, k]
+        covariance = self.path_sums.covariance(theta, starts=starts)
+        return np.asarray(covariance + self.ridge[k] * np.eye(theta.size))
+
+
+def feasible_start(path_sums: PathSums, box: Box) -> FloatArray:
+    """Return a theta (d,) within the bounds with a finite partition function: 0, or the smallest feasible cost."""
+    mdp = path_sums.mdp
+    if isinstance(path_sums, FinitePathSums):  # the partition function is always finite
+        return box.clip(np.zeros(mdp.n_features))
+    features = expected_features(mdp, np.ones((mdp.n_states, 1)), np.ones((mdp.n_edges, 1)))[0]
+    for i, trial in enumerate(increasing_costs(box, features)):
+        try:
+            path_sums.log_partition(trial[None])
+        except DivergentPartition:
+            continue
+        except NumericalError:
+            if i == 0:
+                raise
+            break  # larger costs overflow as well
+        return trial
+    raise DivergentPartition(
+        "The partition function over trajectories of unbounded length is infinite for every reward vector that was "
+        "tried within the bounds. Widen the bounds, pass a feasible `start`, add a constant feature, or use a finite "
+        "max_length.",
+        parameter="bounds",
+    )
 
 
 class Moments(NamedTuple):

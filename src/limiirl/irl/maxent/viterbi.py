@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.csgraph import breadth_first_order, dijkstra
 
 from limiirl._typing import FloatArray, IntArray
+from limiirl.irl.graph import shortest_path
 from limiirl.irl.maxent.backends import check_rewards
 from limiirl.kernels.forward_backward import sampling
 from limiirl.mdp import MDP
@@ -96,28 +95,6 @@ def heaviest_unbounded(mdp: MDP, theta: FloatArray, log_beta: FloatArray, start:
     cost = np.maximum(0.0, log_beta[mdp.src[kept]] - weight[kept] - log_beta[mdp.dst[kept]])
     edges = kept[shortest_path(mdp.src[kept], mdp.dst[kept], cost, mdp.n_states, start, goal)]
     return HeaviestPath(edges, float(node[start] + weight[edges].sum()))
-
-
-def shortest_path(src: Any, dst: Any, cost: FloatArray, n_states: int, start: int, goal: int) -> IntArray:
-    """Return the indices (m,) of the edges of the shortest path between two connected states, for nonnegative costs."""
-    # Among parallel edges, use the edge of lowest cost, and the first one if tied.
-    ranked = np.lexsort((np.arange(src.size), cost, dst, src))
-    pairs, place = np.unique(src[ranked].astype(np.int64) * n_states + dst[ranked], return_index=True)
-    chosen = ranked[place]
-    tail, head = np.divmod(pairs, n_states)
-    graph = sparse.csr_array((cost[chosen], (tail, head)), shape=(n_states, n_states))
-    before = dijkstra(graph, indices=[start], return_predecessors=True)[1][0]
-    path = [goal]
-    while path[-1] != start:
-        path.append(int(before[path[-1]]))
-    states = np.array(path[::-1], dtype=np.int64)
-    return np.asarray(chosen[np.searchsorted(pairs, states[:-1] * n_states + states[1:])])
-
-
-def is_connected(mdp: MDP, start: int, goal: int) -> bool:
-    """Return True if a path leads from the start to the goal."""
-    links = sparse.csr_array((np.ones(mdp.n_edges), (mdp.src, mdp.dst)), shape=(mdp.n_states, mdp.n_states))
-    return bool(np.any(breadth_first_order(links, start, return_predecessors=False) == goal))
 
 
 def finite_rewards(mdp: MDP, theta: FloatArray) -> tuple[FloatArray, FloatArray | None]:
