@@ -25,9 +25,9 @@ from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.irl.maxent.problem import MaxEntProblem, Moments, PathLikelihood, RowStatistics
 from limiirl.irl.maxent.problem import feasible_start as feasible_path_start
 from limiirl.irl.observed_paths import ObservedPaths
-from limiirl.irl.optim import minimise_lbfgs, minimise_ray
+from limiirl.irl.optim import evaluate_separately, minimise_lbfgs, minimise_ray
 from limiirl.irl.optim.projected_newton import Box
-from limiirl.irl.problem import EStep, FitProblem, make_problem
+from limiirl.irl.problem import EStep, FitProblem, impossible_unit, make_problem
 from limiirl.irl.registry import MODELS, model_class, model_name, register_model
 from limiirl.irl.sigma_girl.likelihood import SigmaProblem
 from limiirl.irl.sigma_girl.model import SigmaGIRL
@@ -66,8 +66,10 @@ __all__ = [
     "allow_cpu",
     "check_device",
     "choose_device",
+    "evaluate_separately",
     "feasible_causal_start",
     "feasible_path_start",
+    "impossible_unit",
     "make_problem",
     "minimise_lbfgs",
     "minimise_ray",

@@ -149,12 +149,7 @@ class FitProblem:
     def _finish_e_step(self, sums: EStepSums, moments: Any) -> EStep:
         """Return the `EStep` of sums over units; raise if a unit has probability 0 under every intent."""
         if sums.bad_row >= 0:
-            raise InvalidDemos(
-                f"{self.units.name(sums.bad_row)} must have positive probability under at least one intent; its "
-                "log-probabilities are all -inf or nan. Remove it, correct the MDP, or set bounds on the rewards.",
-                parameter="demos",
-                index=sums.bad_row,
-            )
+            raise impossible_unit(self.units, sums.bad_row)
         return EStep(sums.log_likelihood, sums.change / len(self.units), sums.sizes, moments)
 
     def moments(self, U: FloatArray) -> Any:
@@ -230,6 +225,16 @@ class FitProblem:
     def penalty(self, thetas: FloatArray) -> float:
         """Return the penalty that EM subtracts from the log-likelihood of thetas (K, d)."""
         return 0.0 if self.regulariser is None else self.regulariser.penalty(thetas)
+
+
+def impossible_unit(units: Groups, i: int) -> InvalidDemos:
+    """Return the error for unit i, which has probability 0 under every intent."""
+    return InvalidDemos(
+        f"{units.name(i)} must have positive probability under at least one intent; its log-probabilities are all -inf "
+        "or nan. Remove it, correct the MDP, or set bounds on the rewards.",
+        parameter="demos",
+        index=i,
+    )
 
 
 def _with_limit(model: Any, limit: int | None) -> Any:

@@ -12,6 +12,7 @@ from scipy.optimize import linear_sum_assignment
 from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations, Groups, as_attribute
 from limiirl.errors import DivergentPartition, InvalidDemos, InvalidParameter, NumericalError
+from limiirl.irl import impossible_unit
 from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.metrics.clusterings import anid, hard_labels, nid
 from limiirl.metrics.gevd import GEVD, gevd
@@ -127,9 +128,7 @@ def ensemble_nll(
     values = -np.logaddexp.reduce(log_p + np.log(ensemble.weights[used]), axis=1)
     impossible = np.flatnonzero(~np.isfinite(values))
     if impossible.size:
-        i = int(impossible[0])
-        message = f"{units.name(i)} has zero likelihood under every intent. Check that it was recorded in this MDP."
-        raise InvalidDemos(message, parameter="demos", index=i)
+        raise impossible_unit(units, int(impossible[0]))
     return _build_nll(values, units, lengths)
 
 

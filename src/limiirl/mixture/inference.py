@@ -15,7 +15,7 @@ from limiirl._typing import FloatArray
 from limiirl._validation import as_generator, check_count
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter
-from limiirl.irl import FitProblem, NextActions, allow_cpu, make_problem
+from limiirl.irl import FitProblem, NextActions, allow_cpu, impossible_unit, make_problem
 from limiirl.kernels.e_step import e_step
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import restarts, validate
@@ -161,9 +161,7 @@ class FittedMixture(NoMetadataRouting):
         U = np.zeros(log_p.shape)
         result = e_step(np.ascontiguousarray(log_p), self.thetas_, np.empty(0), np.log(self.weights_), U)
         if result.bad_row >= 0:
-            name = units.name(result.bad_row)
-            message = f"{name} has zero likelihood under every intent. Check that it is possible in the MDP."
-            raise InvalidDemos(message, parameter="demos", index=result.bad_row)
+            raise impossible_unit(units, result.bad_row)
         return U, np.asarray(np.logaddexp.reduce(log_p + np.log(self.weights_), axis=1))
 
     def _method(self, name: str) -> Any:

@@ -13,7 +13,7 @@ from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations, Groups, Steps
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.causal.stationary import PolicySolver
-from limiirl.irl.optim import Box, increasing_costs
+from limiirl.irl.optim import Box, evaluate_separately, increasing_costs
 from limiirl.kernels.soft_bellman import ObservedPairs
 from limiirl.mdp import MDP
 
@@ -211,10 +211,9 @@ class CausalLikelihood:
                 values = -np.sum(np.where(counts > 0.0, counts * log_p, 0.0), axis=0)
             gradients = -policies.gradient(np.repeat(counts, self._repeats, axis=0) * posterior)
         except (DivergentPartition, NumericalError):
-            if len(which) == 1:
-                return np.array([np.inf]), np.zeros_like(thetas)
-            parts = [self.evaluate(thetas[j : j + 1], which[j : j + 1]) for j in range(len(which))]
-            return np.concatenate([value for value, _ in parts]), np.concatenate([gradient for _, gradient in parts])
+            failed = np.array([np.inf]), np.zeros_like(thetas)
+            values, gradients = evaluate_separately(lambda j: self.evaluate(thetas[j], which[j]), len(which), failed)
+            return values, gradients
         values += 0.5 * self.ridge[which] * np.sum(thetas**2, axis=1)
         gradients += self.ridge[which, None] * thetas
         return values, gradients

@@ -18,7 +18,7 @@ from limiirl.irl.base import FitResult
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.irl.observed_paths import ObservedMoments, ObservedPaths
-from limiirl.irl.optim import SOLVERS, Box, increasing_costs
+from limiirl.irl.optim import SOLVERS, Box, evaluate_separately, increasing_costs
 from limiirl.irl.problem import M_STEP_EVALUATIONS, EStep, FitProblem, MStep, Regulariser
 from limiirl.kernels.e_step import EStepSums, Rows, e_step, sum_weighted
 from limiirl.mdp import MDP, expected_features
@@ -58,10 +58,9 @@ class PathLikelihood:
             with np.errstate(over="ignore", invalid="ignore"):
                 log_Z, expected = self.path_sums.value_and_grad(thetas, starts=starts)
         except (DivergentPartition, NumericalError):
-            if len(which) == 1:
-                return np.array([np.inf]), np.zeros_like(thetas)
-            parts = [self.evaluate(thetas[j : j + 1], which[j : j + 1]) for j in range(len(which))]
-            return np.concatenate([value for value, _ in parts]), np.concatenate([gradient for _, gradient in parts])
+            failed = np.array([np.inf]), np.zeros_like(thetas)
+            values, gradients = evaluate_separately(lambda j: self.evaluate(thetas[j], which[j]), len(which), failed)
+            return values, gradients
         with np.errstate(over="ignore", invalid="ignore"):
             # Ziebart et al. (2008), equation (6): the gradient is expected minus demonstrated features.
             return self._combine(thetas, which, log_Z, expected - self.mean_features[which])

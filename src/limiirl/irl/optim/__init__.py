@@ -4,13 +4,14 @@ from limiirl.irl.optim.gradient_sampling import minimise_nonsmooth
 from limiirl.irl.optim.lbfgs import minimise_lbfgs
 from limiirl.irl.optim.projected_bfgs import CuttingPlanes, minimise_bfgs
 from limiirl.irl.optim.projected_newton import Box, Objective, minimise_newton
-from limiirl.irl.optim.solvers import SOLVERS, increasing_costs, minimise_ray
+from limiirl.irl.optim.solvers import SOLVERS, evaluate_separately, increasing_costs, minimise_ray
 
 __all__ = [
     "SOLVERS",
     "Box",
     "CuttingPlanes",
     "Objective",
+    "evaluate_separately",
     "increasing_costs",
     "minimise_bfgs",
     "minimise_lbfgs",

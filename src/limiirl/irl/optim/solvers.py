@@ -33,6 +33,20 @@ def increasing_costs(box: Box, features: FloatArray) -> Iterator[FloatArray]:
         yield box.clip(start - cost * np.sign(features))
 
 
+def evaluate_separately(
+    evaluate: Callable[[slice], tuple[FloatArray, ...]], n: int, failed: tuple[FloatArray, ...], axis: int = 0
+) -> tuple[FloatArray, ...]:
+    """Evaluate n columns one by one, after a joint evaluation has raised an error.
+
+    `evaluate` returns arrays of a slice of columns along `axis`. A single column that raises an error has the values
+    `failed`.
+    """
+    if n == 1:
+        return failed
+    parts = [evaluate(slice(j, j + 1)) for j in range(n)]
+    return tuple(np.concatenate(arrays, axis=axis) for arrays in zip(*parts, strict=True))
+
+
 def minimise_ray(loss: Callable[[float], float], longest: float) -> float:
     """Return the factor in [0, longest] that minimises a convex function of one variable, with a search in log space.
 

@@ -28,6 +28,7 @@ from limiirl.irl import (
     MaxEntProblem,
     PathLikelihood,
     SigmaProblem,
+    evaluate_separately,
     feasible_causal_start,
     feasible_path_start,
     minimise_lbfgs,
@@ -141,9 +142,8 @@ def _log_probs(problem: FitProblem, thetas: FloatArray) -> FloatArray:
     try:
         return problem.log_prob(thetas)
     except (DivergentPartition, NumericalError):
-        if len(thetas) == 1:
-            return np.full((len(problem.units), 1), -np.inf)
-        return np.hstack([_log_probs(problem, theta[None]) for theta in thetas])
+        failed = (np.full((len(problem.units), 1), -np.inf),)
+        return evaluate_separately(lambda j: (_log_probs(problem, thetas[j]),), len(thetas), failed, axis=1)[0]
 
 
 def finite_scores(problem: FitProblem, prior: RewardPrior) -> FloatArray:

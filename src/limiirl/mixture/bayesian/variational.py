@@ -15,8 +15,7 @@ import numpy as np
 from scipy.special import betaln, digamma, gammaln, xlogy
 
 from limiirl._typing import FloatArray
-from limiirl.errors import InvalidDemos
-from limiirl.irl import FitProblem
+from limiirl.irl import FitProblem, impossible_unit
 from limiirl.mixture.bayesian.reward_posterior import (
     RewardPosterior,
     RewardPrior,
@@ -166,10 +165,7 @@ class VariationalProblem:
         scores = state.log_p + state.stick_posterior.log_weights
         top = scores.max(axis=1)
         if not np.all(np.isfinite(top)):
-            i = int(np.argmin(np.isfinite(top)))
-            name = self.fit_problem.units.name(i)
-            message = f"{name} has zero likelihood under every intent. Check that it is possible in the MDP."
-            raise InvalidDemos(message, parameter="demos", index=i)
+            raise impossible_unit(self.fit_problem.units, int(np.argmin(np.isfinite(top))))
         U = np.exp(scores - top[:, None])
         return self.state(U / U.sum(axis=1, keepdims=True), state.rewards, state.log_p)
 
