@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
+from sklearn.base import clone
 
 from limiirl._io import atomic_write
 from limiirl._typing import FloatArray
@@ -70,7 +71,7 @@ class Summary:
     >>> demos = Demonstrations.from_lists([[0], [0, 1], [0, 1], [0, 1]])
     >>> print(IntentMixture(1, MaxEnt(2, bounds=None)).fit(mdp, demos).summary())
     IntentMixture: 1 intent behind 4 demonstrations
-      model           MaxEnt(bounds=None, max_length=2), trajectories of up to 2 states that stop anywhere
+      model           MaxEnt(bounds=None), trajectories of up to 2 states that stop anywhere
       init            kmeans, rewards by mle
       EM              converged after 1 iteration
       initialisations 1; raise n_init to compare several
@@ -230,8 +231,9 @@ def _unit(mixture: IntentMixture) -> str:
 
 def _model(irl: Any) -> str:
     """Describe the model, its set of trajectories, and the bounds on rewards."""
-    name, stop = " ".join(repr(irl).split()), getattr(irl, "stop", None)
-    longest = irl.max_length if isinstance(irl, MaxEnt) else None
+    longest, stop = irl.max_length if isinstance(irl, MaxEnt) else None, getattr(irl, "stop", None)
+    named = irl if longest is None else clone(irl).set_params(max_length=None)  # the length is described in words
+    name = " ".join(repr(named).split())
     parts = [name]
     if longest is not None:
         length = "unbounded length" if longest == np.inf else f"up to {longest} states"
