@@ -8,6 +8,7 @@ from limiirl.irl.base import (
     FitResult,
     IRLModel,
     NextActions,
+    OptionalMembers,
     Status,
 )
 from limiirl.irl.causal.likelihood import CausalLikelihood
@@ -58,6 +59,7 @@ __all__ = [
     "Moments",
     "NextActions",
     "ObservedPaths",
+    "OptionalMembers",
     "PathLikelihood",
     "RowStatistics",
     "SigmaGIRL",

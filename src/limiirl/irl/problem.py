@@ -19,7 +19,7 @@ from limiirl._validation import check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter, NumericalError
 from limiirl.irl import validate
-from limiirl.irl.base import FitResult
+from limiirl.irl.base import FitResult, OptionalMembers
 from limiirl.irl.optim import Box
 from limiirl.kernels.e_step import EStepSums, e_step
 
@@ -181,8 +181,9 @@ class FitProblem:
             return np.asarray(np.sum(np.where(weights > 0, weights * log_p, 0.0), axis=0))
 
     def _fit(self, model: Any, weights: FloatArray, starts: FloatArray | None) -> FloatArray:
-        if hasattr(model, "fit_many"):
-            result = model.fit_many(self.mdp, self.demos, weights, starts)
+        fit_many = OptionalMembers.of(model).fit_many
+        if fit_many is not None:
+            result = fit_many(self.mdp, self.demos, weights, starts)
         else:
             first = [None] * weights.shape[1] if starts is None else starts
             result = [model.fit(self.mdp, self.demos, w, start) for w, start in zip(weights.T, first, strict=True)]
@@ -203,8 +204,8 @@ class FitProblem:
 
     def features(self) -> FloatArray:
         """Return the feature vectors (G, m) of the units, which a warm start clusters; groups are averaged."""
-        own = getattr(self.model, "features", None)
-        result = own(self.mdp, self.demos) if own is not None else self.demos.features(self.mdp)
+        own = OptionalMembers.of(self.model).features
+        result = self.demos.features(self.mdp) if own is None else own(self.mdp, self.demos)
         return self.units.mean(np.asarray(result, dtype=np.float64))
 
     def project(self, thetas: FloatArray) -> FloatArray:
@@ -220,7 +221,7 @@ class FitProblem:
         """Return the model's bounds on theta; they are infinite if the model has no attribute `bounds`."""
         if self.regulariser is not None:
             return self.regulariser.box
-        return validate.box(getattr(self.model, "bounds", None), [f"parameter {j}" for j in range(n_features)])
+        return validate.box(OptionalMembers.of(self.model).bounds, [f"parameter {j}" for j in range(n_features)])
 
     def penalty(self, thetas: FloatArray) -> float:
         """Return the penalty that EM subtracts from the log-likelihood of thetas (K, d)."""
@@ -252,6 +253,6 @@ def _with_limit(model: Any, limit: int | None) -> Any:
 def make_problem(model: Any, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None) -> FitProblem:
     """Return the fit problem of a model: from its own `make_problem` if it has one, otherwise a `FitProblem`."""
     units = Groups.for_demos(groups, demos)
-    own = getattr(model, "make_problem", None)
+    own = OptionalMembers.of(model).make_problem
     problem: FitProblem = FitProblem(model, mdp, demos, units) if own is None else own(mdp, demos, units)
     return problem

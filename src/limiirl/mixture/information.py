@@ -19,7 +19,7 @@ from scipy.linalg import block_diag, helmert
 
 from limiirl._typing import BoolArray, FloatArray
 from limiirl.demos import Groups
-from limiirl.irl import FitProblem, MaxEntProblem, RowStatistics, validate
+from limiirl.irl import FitProblem, MaxEntProblem, OptionalMembers, RowStatistics, validate
 from limiirl.mixture.em import SMALLEST_WEIGHT, nearly_empty
 
 Block = tuple[slice, FloatArray]
@@ -346,17 +346,14 @@ def _penalty_curvature(problem: FitProblem, thetas: FloatArray) -> FloatArray:
 
 
 def free_parameters(model: Any, mdp: Any, rho: FloatArray, thetas: FloatArray, n_units: int) -> FreeParameters:
-    """Return the free parameters and a basis of the free directions.
-
-    A model may have a method `null_directions(mdp, theta)` that returns the unidentified directions (m, d). It is
-    called once for all intents if the model's `null_directions_vary` is False.
-    """
+    """Return the free parameters and a basis of the free directions; see `OptionalMembers.null_directions`."""
     K, d = thetas.shape
-    box = validate.box(getattr(model, "bounds", None), [f"parameter {j}" for j in range(d)])
+    members = OptionalMembers.of(model)
+    box = validate.box(members.bounds, [f"parameter {j}" for j in range(d)])
     occupied = ~nearly_empty(rho * n_units, n_units) & (rho > SMALLEST_WEIGHT * (1.0 + 1e-6))
     status = np.full((K, d), "not identified")  # the longest status sets the dtype
     blocks = [_tangent(occupied)]
-    nulls = _null_directions(model, mdp, thetas, occupied)
+    nulls = _null_directions(members, mdp, thetas, occupied)
     for k, theta in enumerate(thetas):
         if not occupied[k]:
             status[k] = "empty"
@@ -364,19 +361,18 @@ def free_parameters(model: Any, mdp: Any, rho: FloatArray, thetas: FloatArray, n
             continue
         inside = (theta > box.lower + AT_BOUND) & (theta < box.upper - AT_BOUND)
         basis, unidentified = _identify(nulls[k], inside)
-        mark = getattr(model, "null_status", "not identified")
-        status[k] = np.where(inside, np.where(unidentified, mark, "ok"), "bound")
+        status[k] = np.where(inside, np.where(unidentified, members.null_status, "ok"), "bound")
         blocks.append(basis)
     return FreeParameters(status, occupied, np.asarray(block_diag(*blocks)))
 
 
-def _null_directions(model: Any, mdp: Any, thetas: FloatArray, wanted: BoolArray) -> list[FloatArray]:
+def _null_directions(members: OptionalMembers, mdp: Any, thetas: FloatArray, wanted: BoolArray) -> list[FloatArray]:
     """Return a basis (m, d) of the null directions for each row of thetas (K, d) in the mask `wanted` (K,)."""
     K, d = thetas.shape
-    directions = getattr(model, "null_directions", None)
+    directions = members.null_directions
     if directions is None:
         return [np.empty((0, d))] * K
-    if getattr(model, "null_directions_vary", True):
+    if members.null_directions_vary:
         return [directions(mdp, thetas[k]) if wanted[k] else np.empty((0, d)) for k in range(K)]
     return [directions(mdp, thetas[0])] * K  # computed once: a linear system in all states for causal models
 

@@ -18,7 +18,7 @@ from limiirl._progress import Progress
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
-from limiirl.irl import FitProblem, make_problem
+from limiirl.irl import FitProblem, OptionalMembers, make_problem
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import validate
 from limiirl.mixture.em import Settings, Solution, run
@@ -60,7 +60,7 @@ def _same_demonstrations(one: Any, other: Any) -> bool:
 
 def _compute_features(mixture: Any, thetas: FloatArray) -> FloatArray:
     """Return the expected features (n, d) of thetas (n, d), or `thetas` if these cannot be computed."""
-    expected = getattr(mixture.irl_, "expected_features", None)
+    expected = OptionalMembers.of(mixture.irl_).expected_features
     if expected is not None:
         try:
             return np.asarray(expected(mixture.mdp_, thetas), dtype=np.float64)
@@ -207,7 +207,7 @@ class EMFromSeed:
         solution = run(self.problem, start, self.settings, callback)
         if self.refine is not None:
             solution = refine(self.problem, solution, self.settings, callback)
-        model = None if hasattr(self.irl, "make_problem") else self.irl
+        model = self.irl if OptionalMembers.of(self.irl).make_problem is None else None
         return Outcome(solution, start.empty, start.warnings, model)
 
     def map(self, seeds: Sequence[Seed], progress: Progress | None, executor: Mapper | None) -> list[Outcome]:

@@ -19,7 +19,7 @@ from limiirl._io import atomic_write
 from limiirl._typing import FloatArray
 from limiirl.demos import Agents, Demonstrations, Groups
 from limiirl.errors import InvalidFile, InvalidParameter
-from limiirl.irl import FitProblem, MaxEnt
+from limiirl.irl import FitProblem, MaxEnt, OptionalMembers
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture.information import AT_BOUND, free_parameters, standard_errors
 from limiirl.mixture.init import is_given
@@ -238,7 +238,7 @@ def _model(irl: Any) -> str:
     if longest is not None:
         length = "unbounded length" if longest == np.inf else f"up to {longest} states"
         parts.append(f"trajectories of {length}" + (f" that stop {stop}" if stop == "anywhere" else ""))
-    bounds = getattr(irl, "bounds", None)
+    bounds = OptionalMembers.of(irl).bounds
     if bounds is not None and np.shape(bounds) == (2,) and "bounds" not in name:  # the default, which repr omits
         parts.append(f"rewards from {bounds[0]:g} to {bounds[1]:g}")
     return ", ".join(parts)

@@ -17,7 +17,7 @@ from sklearn.base import clone
 from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations, simulate
 from limiirl.errors import ConformanceError, InvalidParameter, LimiirlError
-from limiirl.irl import MODELS, PARAMETERS, REQUIRED, make_problem
+from limiirl.irl import MODELS, PARAMETERS, REQUIRED, OptionalMembers, make_problem
 from limiirl.mdp import MDP
 from limiirl.mixture import IntentMixture
 
@@ -71,7 +71,7 @@ class Case:
 
     def bounds(self, d: int) -> tuple[FloatArray, FloatArray]:
         """Return the lower and upper bounds (d,) of the model, which are infinite if it has no bounds."""
-        bounds = getattr(self.model, "bounds", None)
+        bounds = OptionalMembers.of(self.model).bounds
         lower, upper = np.broadcast_to(np.array([np.nan] * 2 if bounds is None else bounds, dtype=float), (d, 2)).T
         return np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)
 
@@ -522,18 +522,18 @@ _CHECKS: tuple[Callable[[Case], None], ...] = (
 
 def _skip_reason(function: Callable[[Case], None], case: Case) -> str:
     """Return the reason why a check does not apply, or an empty string."""
-    model = case.model
-    if function is fit_respects_bounds and getattr(model, "bounds", None) is None:
+    members = OptionalMembers.of(case.model)
+    if function is fit_respects_bounds and members.bounds is None:
         return "the model has no bounds"
-    if function is fit_many_equals_fit and not hasattr(model, "fit_many"):
+    if function is fit_many_equals_fit and members.fit_many is None:
         return "the model has no fit_many, which is optional"
-    if function is features_are_finite and not hasattr(model, "features"):
+    if function is features_are_finite and members.features is None:
         return "the model has no features, which is optional"
-    if function is probabilities_sum_to_at_most_one and not getattr(model, "normalised", True):
+    if function is probabilities_sum_to_at_most_one and not members.normalised:
         return "the model declares normalised = False"
     if function is probabilities_sum_to_at_most_one and case.complete is None:
         return "the problem has no complete list of trajectories"
-    if function is mixture_can_be_saved and type(model) not in MODELS.values():
+    if function is mixture_can_be_saved and type(case.model) not in MODELS.values():
         return "the model is not registered (limiirl.irl.register_model)"
     return ""
 
@@ -649,7 +649,7 @@ def _all_checks(model: Any, mdp: Any, demos: Any) -> Iterator[tuple[Check, str]]
     """Yield every check of a model with the reason why it is skipped, or an empty string."""
     _require_methods(model)
     problems = cases() if mdp is None and demos is None else [_make_case(mdp, demos)]
-    if mdp is None and demos is None and not getattr(model, "takes_action_features", True):
+    if mdp is None and demos is None and not OptionalMembers.of(model).takes_action_features:
         problems = [case for case in problems if not case.mdp.n_action_features]
     for function in _CHECKS:
         own = [replace(case, model=model) for case in problems]
