@@ -1,6 +1,8 @@
 """Writing of reports: repeated, interrupted and failed writes."""
 
 import json
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure as Drawing
 
-from limiirl.errors import InvalidFile
+from limiirl.errors import InvalidFile, InvalidParameter
 from limiirl.report import Figure, Report, Section, Table, Text, write
 from tests.helpers import raises
 from tests.oracles.report import every_kind
@@ -150,3 +152,51 @@ def test_writing_does_not_import_pyplot(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+class TestProjects:
+    def read_links(self, page):
+        nav = re.search(r'<nav class="related".*?</nav>', page.read_text(encoding="utf-8"), re.DOTALL)[0]
+        return re.findall(r'<a href="([^"]+)">([^<]+)</a>', nav)
+
+    def write(self, folder, title, project):
+        return write(Report(title, "", [Section("One", [Text("x")])], project=project), folder)
+
+    def test_pages_of_a_project_link_to_each_other(self, tmp_path):
+        one = self.write(tmp_path / "a", "Roads & <b>", "abc1")
+        assert self.read_links(one) == []
+        two = self.write(tmp_path / "b c", "Styles", "abc1")
+        other = self.write(tmp_path / "d", "Elsewhere", "abc2")
+        assert self.read_links(one) == [("../b%20c/index.html", "Styles")]
+        assert self.read_links(two) == [("../a/index.html", "Roads &amp; &lt;b&gt;")]
+        assert self.read_links(other) == []
+        # A page that is written again has the links, and a page that was removed is not linked.
+        self.write(tmp_path / "a", "Network", "abc1")
+        assert self.read_links(two) == [("../a/index.html", "Network")]
+        shutil.rmtree(tmp_path / "b c")
+        assert self.read_links(self.write(tmp_path / "a", "Network", "abc1")) == []
+
+    def test_equal_titles_have_the_names_of_their_folders(self, tmp_path):
+        for name in ("x", "y"):
+            page = self.write(tmp_path / name, "Styles", "p")
+        assert self.read_links(page) == [("../x/index.html", "Styles (x)")]
+
+    def test_files_that_are_not_pages_are_not_changed(self, tmp_path):
+        (tmp_path / "mine").mkdir()
+        mine = tmp_path / "mine" / "index.html"
+        text = '<title>Mine</title><meta name="project" content="p"><nav class="related"></nav>'
+        mine.write_text(text)
+        (tmp_path / "file").write_text("x")
+        page = self.write(tmp_path / "page", "Page", "p")
+        assert self.read_links(page) == []
+        assert mine.read_text() == text
+
+    def test_a_page_without_a_project_has_no_links(self, tmp_path):
+        assert "related" not in re.sub(
+            r"<style>.*?</style>", "", self.write(tmp_path / "a", "A", "").read_text(), flags=re.S
+        )
+
+    @pytest.mark.parametrize("project", ["a b", '"', "ä"])
+    def test_invalid_projects_are_rejected(self, project):
+        with raises(InvalidParameter, parameter="project", value=project):
+            Report("A", "", [], project=project)

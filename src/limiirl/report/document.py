@@ -197,6 +197,9 @@ class Report:
         Prose in the last line.
     highlights : mapping or pairs
         Key figures shown in a large font, such as ``{"worlds": 100}``.
+    project : str
+        Letters and digits, such as the fingerprint of a network. Pages of the same project in folders beside each
+        other link to each other.
 
     >>> table = Table("scores", "Scores", "", ["Method"], [["ours"]])
     >>> report = Report("Study", "Summary.", [Section("Scores", [table])])
@@ -210,9 +213,12 @@ class Report:
     methods: Sequence[Item] = ()
     footer: str = ""
     highlights: Mapping[str, object] | Iterable[tuple[str, object]] = ()
+    project: str = ""
 
     def __post_init__(self) -> None:
         check_filled("title", self.title)
+        if self.project and not (self.project.isascii() and self.project.isalnum()):
+            raise InvalidParameter.of("project", self.project, "must consist of letters and digits")
         object.__setattr__(self, "highlights", Facts(self.highlights).entries)
         names = Counter([f.name for f in self.figures] + [m.name for m in self.maps] + [t.name for t in self.tables])
         for name, count in names.items():

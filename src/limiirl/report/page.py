@@ -8,13 +8,14 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
 
 from limiirl._io import atomic_write
 from limiirl._version import __version__
 from limiirl.errors import InvalidFile
 from limiirl.report.document import Report, Section
 from limiirl.report.maps import map_columns, map_geojson
-from limiirl.report.markup import blocks_html, clean, prose_html, prose_text
+from limiirl.report.markup import blocks_html, clean, escape_html, prose_html, prose_text
 from limiirl.report.svg import VARIABLES, Picture, render
 from limiirl.report.tables import (
     data_csv,
@@ -46,6 +47,14 @@ VERDICTS = {
 METHODS = "Methods"
 """Heading of the last section."""
 
+_OPENING = '<nav class="related" aria-label="Pages of this project">'
+_RELATED = re.compile(rf"{re.escape(_OPENING)}.*?</nav>", re.DOTALL)
+_PROJECT = re.compile(r'<meta name="project" content="([A-Za-z0-9]+)">')
+_TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
+# Number of bytes of a page that contain its metadata.
+_HEAD = 4096
+# Maximum number of pages that link to each other.
+_MOST_PAGES = 30
 _MANIFEST = ".limiirl-report.json"
 _INDEX = "index.html"
 # Only files with names of this form are removed, whatever the manifest contains.
@@ -106,6 +115,7 @@ def page_html(report: Report, figures: Mapping[str, str], maps: Mapping[str, Ren
             generator=f"{GENERATOR} {__version__}",
             verdicts=VERDICTS,
             kind=lambda item: type(item).__name__.lower(),
+            related=Markup(_render_links([])),
         )
         .lstrip()
     )
@@ -170,7 +180,8 @@ def write(
 
     All figures are drawn before files are written, files are replaced atomically, and the page is written last, so an
     earlier report remains readable if drawing fails, the disk is full or the process is killed. Files of an earlier
-    report that are not part of the new one are removed; all other files are kept.
+    report that are not part of the new one are removed; all other files are kept. Pages of the same project in folders
+    beside this one are linked.
 
     Parameters
     ----------
@@ -227,8 +238,50 @@ def write(
     _write_file(folder / _INDEX, page.encode())
     _remove(folder, earlier - set(files))
     _write_manifest(folder, set(files))
+    if report.project:
+        _link_pages(folder, report.project)
     advance(total, total, "done")
     return folder / _INDEX
+
+
+def _render_links(entries: list[tuple[str, str]]) -> str:
+    """Return the links to the pages of a project from titles in HTML and addresses; the own page has no address."""
+    if len(entries) < 2:
+        return f"{_OPENING}</nav>"
+    links = (
+        f'<a href="{href}">{title}</a>' if href else f'<b aria-current="page">{title}</b>' for title, href in entries
+    )
+    return f"{_OPENING}{' '.join(links)}</nav>"
+
+
+def _link_pages(folder: Path, project: str) -> None:
+    """Link the pages of a project that are in folders beside each other; other files are not changed."""
+    titles: dict[Path, str] = {}
+    for other in sorted(folder.resolve().parent.iterdir()):
+        index = other / _INDEX
+        try:
+            if other.is_symlink() or not index.is_file() or not _is_report(index):
+                continue
+            with index.open(encoding="utf-8") as file:
+                head = file.read(_HEAD)
+        except (OSError, UnicodeDecodeError):  # a page that cannot be read is not linked
+            continue
+        known, title = _PROJECT.search(head), _TITLE.search(head)
+        if known is not None and known[1] == project and title is not None:
+            titles[other] = title[1]
+    pages = list(titles)[:_MOST_PAGES]
+    names = [
+        title if list(titles.values()).count(title) == 1 else f"{title} ({escape_html(at.name)})"
+        for at, title in titles.items()
+    ]
+    for own in pages:
+        entries = [
+            (name, "" if at == own else f"../{quote(at.name)}/{_INDEX}") for at, name in zip(pages, names, strict=False)
+        ]
+        page = (own / _INDEX).read_text(encoding="utf-8")
+        place = _RELATED.search(page)
+        if place is not None and place[0] != (links := _render_links(entries)):
+            _write_file(own / _INDEX, (page[: place.start()] + links + page[place.end() :]).encode())
 
 
 def _side_files(report: Report, pictures: dict[str, Picture], maps: dict[str, RenderedMap]) -> dict[str, bytes]:
@@ -268,7 +321,7 @@ def check_folder(folder: Path) -> set[str]:
 
 def _is_report(index: Path) -> bool:
     with index.open("rb") as page:
-        return f'name="generator" content="{GENERATOR}'.encode() in page.read(4096)
+        return f'name="generator" content="{GENERATOR}'.encode() in page.read(_HEAD)
 
 
 def _read_manifest(folder: Path) -> set[str]:

@@ -79,6 +79,7 @@ def change_page(closure: Closure) -> Report:
                 "most likely detour includes it. Single trips are not drawn.",
             ),
         ],
+        project=network.fingerprint(),
         highlights=_highlights(closure),
     )
 

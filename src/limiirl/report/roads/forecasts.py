@@ -117,6 +117,7 @@ def forecast_page(network: RoadNetwork, example: ForecastExample) -> Report:
         f"Forecast of {example.title[:1].lower()}{example.title[1:]}",
         f"Forecasts of the next turn, the route to the true destination, and the destination. {_AVERAGE}",
         [Section("Forecast", _items(network, names, 1, example))],
+        project=network.fingerprint(),
         methods=[Callout("note", "Privacy", privacy)],
     )
 

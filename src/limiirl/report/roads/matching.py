@@ -61,6 +61,7 @@ def quality_page(
             *(_examples(network, given, matches) if examples else []),
         ],
         methods=[Facts({**settings, **_count_drivers(matches)})],
+        project=network.fingerprint(),
         highlights={
             "recorded trips": f"{measured.n_trips:,}",
             "matched completely": _percent(measured.fraction_whole),

@@ -68,6 +68,7 @@ def network_page(network: RoadNetwork, *, title: str = "Road network") -> Report
             ),
             Facts(facts),
         ],
+        project=network.fingerprint(),
         highlights={
             "directed segments": f"{network.n_segments:,}",
             "turns": f"{network.n_turns:,}",

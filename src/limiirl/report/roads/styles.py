@@ -97,6 +97,7 @@ def drivers_page(view: DriversView) -> Report:
         + ".",
         sections,
         methods=[Callout("note", "Privacy", privacy), *([Facts(view.facts)] if view.facts else [])],
+        project=view.network.fingerprint(),
         highlights={
             "trips": f"{len(view.demos):,}",
             "styles": view.main.n_intents,
