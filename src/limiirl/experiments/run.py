@@ -18,7 +18,7 @@ from limiirl.experiments.record import AnySpec, BaseRecord, Record
 from limiirl.experiments.results import TIES, GevdFlow, Results, WorldExample
 from limiirl.experiments.spec import Spec, Study
 from limiirl.experiments.store import Store
-from limiirl.experiments.studies import PAPER_LENGTH, iterate_trials
+from limiirl.experiments.studies import PAPER_LENGTH, STUDIES, iterate_trials
 from limiirl.experiments.trial import attempt, fit_problem, get_problem, make_mixture, single_threaded
 from limiirl.mdp import RewardEnsemble
 from limiirl.metrics import gevd
@@ -153,7 +153,8 @@ def run_studies(
     """Run every trial of the given studies that is missing from the store, and write its record.
 
     The records do not depend on the executor, the number of workers or interruptions. Several runs may share a store:
-    each skips the trials that another run has written. Finally, the example worlds for the report are stored.
+    each skips the trials that another run has written. The definitions of studies that are not in `STUDIES`, and the
+    example worlds, are stored for the report.
 
     Parameters
     ----------
@@ -179,6 +180,9 @@ def run_studies(
     5
     """
     trials = list(iterate_trials(studies, repeats))
+    for study in studies:
+        if STUDIES.get(study.name) != study:
+            store.put_study(study)
     # Runs that share a store start at different trials, so that they rarely duplicate work.
     first = os.getpid() * 7919 % max(len(trials), 1)
     trials = trials[first:] + trials[:first]

@@ -257,6 +257,23 @@ class Study:
     def _cells(self) -> dict[tuple[str, Point], Spec]:
         return {(setting.method, setting.x): setting.spec for setting in self.settings}
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        settings = [{"method": s.method, "x": s.x, "spec": s.spec.to_dict()} for s in self.settings]
+        return {
+            "name": self.name,
+            "title": self.title,
+            "axis": self.axis,
+            "repeats": self.repeats,
+            "settings": settings,
+        }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Study:
+        """Create the study from the result of `to_dict`."""
+        settings = (Setting(s["method"], s["x"], Spec.from_dict(s["spec"])) for s in content["settings"])
+        return cls(content["name"], content["title"], content["axis"], content["repeats"], tuple(settings))
+
     @property
     def specs(self) -> tuple[Spec, ...]:
         """Distinct specifications."""

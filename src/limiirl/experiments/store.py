@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar, overload
 from limiirl._version import __version__
 from limiirl.errors import InvalidFile, InvalidParameter, LimiirlWarning
 from limiirl.experiments.record import AnySpec, BaseRecord, Record
-from limiirl.experiments.spec import Spec
+from limiirl.experiments.spec import Spec, Study
 
 FILE = "results.sqlite"
 """Name of the file in the run folder."""
@@ -218,8 +218,18 @@ class Store(Generic[R]):
 
     def example(self, study: str) -> dict[str, Any] | None:
         """Return the example world of a study, or None if there is none."""
-        examples = [entry["example"] for entry in self._contents("examples") if entry["study"] == study]
+        examples = [entry["example"] for entry in self._contents("examples") if entry.get("study") == study]
         return examples[-1] if examples else None
+
+    def put_study(self, study: Study) -> None:
+        """Store the definition of a study, so that a report can be written without it; it replaces an earlier one."""
+        if study not in self.custom_studies():
+            self._insert("examples", [json.dumps({"definition": study.to_dict()})])
+
+    def custom_studies(self) -> list[Study]:
+        """Return the stored definitions of studies."""
+        entries = (entry["definition"] for entry in self._contents("examples") if "definition" in entry)
+        return list({study.name: study for study in map(Study.from_dict, entries)}.values())
 
     def _create(self) -> None:
         """Create the run, unless it exists or the folder has other files."""

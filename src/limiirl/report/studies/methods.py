@@ -39,7 +39,7 @@ _PUDDLE = (
     "ignores the puddle and the others avoid it. Each agent is recorded several times, and the task is to infer which "
     "agents share an intent."
 )
-_MEASURES = {
+MEASURE_TERMS = {
     "NLL": "negative log-likelihood of the test data under the mixture, in nats per trajectory or per agent",
     "ANID": "adjusted normalised information distance between learned and true clusters; 0 is perfect, 1 is chance",
     "EVD, GEVD": "expected value difference: the true value that is lost by planning with the learned rewards; the "
@@ -94,7 +94,7 @@ def terms_section(results: Sequence[Results]) -> Section:
     texts += [_ELEMENT_TERMS] if "ElementWorld" in worlds else []
     if AGENTS in worlds:
         texts.append(_PUDDLE.format(which="The" if worlds == {AGENTS} else "A second"))
-    terms = _MEASURES | {name: text for name, text in _MODEL_TERMS.items() if name in models}
+    terms = MEASURE_TERMS | {name: text for name, text in _MODEL_TERMS.items() if name in models}
     terms |= _CLUSTERS | (_FEATURES if "sigma-girl" in names else {}) | _OTHERS
     terms |= {name: text for name, text in _BETTER.items() if name in starts}
     if not models:
@@ -216,14 +216,22 @@ def methods_items(results: Sequence[Results], runs: Sequence[dict[str, Any]]) ->
         "models": ", ".join(f"{name}({_arguments(given)})" for name, given in specs),
         "mixtures": _describe_mixtures(results),
     }
-    if not runs:
-        return [Text(_describe_procedure(results)), Facts(facts)]
-    versions, machines = (_distinct(runs, key) for key in ("versions", "machine"))
-    facts["versions"] = "; ".join(", ".join(f"{name} {version}" for name, version in v.items()) for v in versions)
-    facts["machine"] = "; ".join(f"{m['system']}, {m['processor']}, {m['cores']} cores" for m in machines)
-    facts["date"] = " to ".join(dict.fromkeys(run["started"][:10] for run in (runs[0], runs[-1])))
+    facts |= run_facts(runs)
     commands = dict.fromkeys(str(run["command"]) for run in runs)
-    return [Text(_describe_procedure(results)), Facts(facts), Code("\n".join(commands), "Command")]
+    items: list[Item] = [Text(_describe_procedure(results)), Facts(facts)]
+    return [*items, Code("\n".join(commands), "Command")] if commands else items
+
+
+def run_facts(runs: Sequence[dict[str, Any]]) -> dict[str, object]:
+    """Return the versions, machines and dates of the logged invocations; see `Store.runs`."""
+    if not runs:
+        return {}
+    versions, machines = (_distinct(runs, key) for key in ("versions", "machine"))
+    return {
+        "versions": "; ".join(", ".join(f"{name} {version}" for name, version in v.items()) for v in versions),
+        "machine": "; ".join(f"{m['system']}, {m['processor']}, {m['cores']} cores" for m in machines),
+        "date": " to ".join(dict.fromkeys(run["started"][:10] for run in (runs[0], runs[-1]))),
+    }
 
 
 def _distinct(runs: Sequence[dict[str, Any]], key: str) -> list[dict[str, Any]]:

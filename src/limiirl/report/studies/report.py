@@ -30,6 +30,7 @@ from limiirl.experiments import (
 from limiirl.report.document import Fold, Item, Report, Section
 from limiirl.report.page import write
 from limiirl.report.studies.beyond import beyond_section, quality_section, setting_section
+from limiirl.report.studies.custom import custom_methods, custom_section, describe_study
 from limiirl.report.studies.methods import methods_items, terms_section
 from limiirl.report.studies.models import beyond_text, mlirl_section, models_text, sigma_section
 from limiirl.report.studies.sections import (
@@ -99,23 +100,30 @@ def _title(results: Sequence[Results]) -> str:
 
 def run_report(store: Store[Record], title: str | None = None) -> Report:
     """Return the report on the studies of the runs in a store."""
-    names = set(store.studies())
+    names, defined = set(store.studies()), store.custom_studies()
     # Only the studies that were run: their trials may also complete other studies.
-    results = gather(store, [study for name, study in STUDIES.items() if name in names] or None)
-    if not results:
+    chosen = [study for name, study in STUDIES.items() if name in names]
+    results = gather(store, chosen or None) if chosen or not defined else []
+    records = store.read() if defined else []
+    custom = [result for result in (Results.of(study, records) for study in defined) if result.seeds]
+    if not results and not custom:
         raise InvalidFile(
-            f"{store.folder} has no world with results for all settings of a built-in study. "
-            "Complete the run with `limiirl reproduce`. For a custom study, build a report with limiirl.report.",
+            f"{store.folder} has no world with results for all settings of a study. Complete the run with `limiirl "
+            "reproduce`, or with run_studies if you defined the study.",
             value=str(store.folder),
         )
+    # The only study is described at the top of the page.
+    described = len(results) + len(custom) > 1
+    own = [
+        custom_section(result, f"study-{number}", described=described) for number, result in enumerate(custom, start=1)
+    ]
+    if not results:
+        return _custom_report(custom, own, store, title)
     verdicts = [(result, finding) for result in results for finding in judge_claims(result)]
     sections = [terms_section(results)]
     if verdicts:
         sections.append(Section("Findings", findings_items(verdicts), lead=_RULE))
-    sections += _study_sections(results)
-    failures = {record.key: record for result in results for record in result.failures}
-    if failures:
-        sections.append(Section("Failed trials", [_failures_table(failures.values())]))
+    sections += [*_study_sections(results), *own, *_failures([*results, *custom])]
     return Report(
         _title(results) if title is None else title,
         _lead(results, [finding.verdict for _, finding in verdicts]),
@@ -123,6 +131,25 @@ def run_report(store: Store[Record], title: str | None = None) -> Report:
         methods=methods_items(results, store.runs()),
         highlights=_highlights(results),
     )
+
+
+def _custom_report(
+    results: Sequence[Results], sections: Sequence[Section], store: Store[Record], title: str | None
+) -> Report:
+    """Return the report on a run that contains only studies of the user."""
+    titles = [result.study.title for result in results]
+    return Report(
+        title or "; ".join(titles),
+        describe_study(results[0]) if len(results) == 1 else f"Scores of {len(results)} studies.",
+        [*sections, *_failures(results)],
+        methods=custom_methods(results, store.runs()),
+        highlights=_highlights(results),
+    )
+
+
+def _failures(results: Sequence[Results]) -> list[Section]:
+    failures = {record.key: record for result in results for record in result.failures}
+    return [Section("Failed trials", [_failures_table(failures.values())])] if failures else []
 
 
 def _study_sections(results: Sequence[Results]) -> list[Section]:
