@@ -5,10 +5,11 @@ import pytest
 from scipy import stats
 from scipy.optimize import minimize
 
-from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, RewardEnsemble
+from limiirl import MDP, MLIRL, Agents, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, RewardEnsemble, SigmaGIRL
 from limiirl.demos.groups import Groups
 from limiirl.errors import InvalidParameter, NotFitted
 from limiirl.irl import DestinationMaxEnt
+from limiirl.irl.causal import stationary
 from limiirl.irl.problem import FitProblem, make_problem
 from limiirl.mixture import information as derivatives
 from limiirl.mixture.information import free_parameters, information, standard_errors
@@ -138,7 +139,7 @@ def test_a_ridge_adds_its_curvature():
 
 
 @pytest.mark.parametrize("groups", [None, GROUPS], ids=["alone", "grouped"])
-def test_unrecorded_actions_use_the_outer_product_of_scores(groups):
+def test_unrecorded_actions_have_a_covariance_of_their_own(groups):
     mdp = small_mdp()
     paths = Enumeration(mdp, 4)
     alike = list(same_states(paths).values())
@@ -146,12 +147,14 @@ def test_unrecorded_actions_use_the_outer_product_of_scores(groups):
     assert any(len(demo) > 1 for demo in demos_paths)
     demos = Demonstrations.from_lists([paths.listed[demo[0]][0] for demo in demos_paths])
     units, thetas = units_of(demos_paths, groups), thetas_for(mdp)
-    each = first_derivatives(
-        lambda x: unit_log_likelihoods(paths, units, x[:3], x[3:].reshape(thetas.shape)), flat(RHO, thetas)
-    )
+
+    def value(x):
+        return sum(unit_log_likelihoods(paths, units, x[:3], x[3:].reshape(thetas.shape)))
+
     ready = make_problem(MaxEnt(4), mdp, demos, groups)
     assert not ready.observed.fixed
-    np.testing.assert_allclose(observe(ready, RHO, thetas), each.T @ each, rtol=1e-6, atol=1e-6)
+    expected = -second_derivatives(value, flat(RHO, thetas))
+    np.testing.assert_allclose(observe(ready, RHO, thetas), expected, rtol=1e-6, atol=2e-6)
 
 
 def test_a_model_with_fit_and_log_prob_uses_the_outer_product_of_scores():
@@ -342,7 +345,7 @@ def test_parameters_with_a_small_component_of_a_null_direction_keep_their_errors
     mdp, rho, end = to_an_end(), np.array([0.6, 0.4]), 0.5
     thetas = np.array([[-2.0, -0.6, -1.2, end], [-0.8, -1.8, -1.5, end]])
     irl = MaxCausalEnt(bounds=None, ridge=0.0)
-    demos = irl.sample(mdp, thetas[0], 180, seed=0) + irl.sample(mdp, thetas[1], 120, seed=1)
+    demos = irl.sample(mdp, thetas[0], 3600, seed=0) + irl.sample(mdp, thetas[1], 2400, seed=1)
     assert 3 < demos.lengths.mean() < 10  # all reach the end, and none at once
     v = np.array([0.01, 0.01, 0.01, 1.0]) / np.sqrt(1.0003)
     np.testing.assert_allclose(irl.null_directions(mdp, thetas[0]), [v], rtol=0, atol=1e-9)
@@ -487,7 +490,7 @@ def test_errors_cover_at_their_nominal_rate_and_those_of_complete_data_do_not():
         covered[i] = off <= 1.96 * flat(result.weights, result.thetas)
         U = np.zeros((n, 2))
         ready.e_step(best.weights, best.thetas, U)
-        curvature = derivatives.ExactScores(ready, best.thetas).curvature(U)
+        curvature = ready.curvature(U, best.thetas, np.ones((2, 2), dtype=bool))
         narrow = [np.sqrt(np.diag(np.linalg.inv(each))) for each in curvature]
         share = np.sqrt(best.weights.prod() / n)
         covered_if_complete[i] = off <= 1.96 * np.concatenate([[share, share], *narrow])
@@ -594,3 +597,93 @@ def test_scores_at_the_boundary_are_one_sided():
     assert np.all(np.isfinite(result))
     assert np.all(result[:, 0, 0] < -100.0)
     np.testing.assert_allclose(result[:, 1, 0], np.arange(2) - np.exp(-0.5) / -np.expm1(-0.5), rtol=1e-6)
+
+
+def second_differences(problem: FitProblem, rho: np.ndarray, thetas: np.ndarray) -> np.ndarray:
+    """Return minus the second differences of the log-likelihood of a mixture."""
+    K = len(rho)
+
+    def value(x):
+        log_p = problem.log_prob(x[K:].reshape(thetas.shape))
+        return float(np.log(np.exp(log_p) @ x[:K]).sum())
+
+    return -second_derivatives(value, flat(rho, thetas))
+
+
+CAUSAL = {
+    "soft": MaxCausalEnt(1.7, ridge=0.0),
+    "hard": MLIRL(1.3, ridge=0.0),
+    "average": MLIRL(1.3, q="bv", ridge=0.0),
+    "horizon": MaxCausalEnt(max_length=8, ridge=0.0),
+}
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "unrecorded"])
+@pytest.mark.parametrize("name", CAUSAL)
+def test_observed_information_of_causal_models(name: str, recorded: bool) -> None:
+    irl, mdp = CAUSAL[name], small_mdp()
+    thetas = 0.7 * np.random.default_rng(0).normal(size=(2, mdp.n_features))
+    demos = irl.sample(mdp, thetas[0], 8, seed=0, max_length=5) + irl.sample(mdp, thetas[1], 6, seed=1, max_length=5)
+    if not recorded:
+        each = zip(demos.offsets[:-1], demos.offsets[1:], strict=True)
+        demos = Demonstrations.from_lists([demos.states[first:last].tolist() for first, last in each])
+    ready, rho = make_problem(irl, mdp, demos), np.array([0.6, 0.4])
+    assert ready.decisions.certain == recorded
+    result = information(ready, rho, thetas, np.ones(thetas.shape, dtype=bool))
+    assert result.method == "observed information"
+    np.testing.assert_allclose(result.observed, second_differences(ready, rho, thetas), rtol=1e-6, atol=2e-6)
+
+
+def test_observed_information_of_causal_models_with_sparse_systems(monkeypatch: pytest.MonkeyPatch) -> None:
+    mdp, rho = to_an_end(1.0), np.array([0.6, 0.4])
+    thetas = np.array([[-2.0, -0.6, -1.2, 0.5], [-0.8, -1.8, -1.5, 0.5]])
+    for irl in (CAUSAL["soft"], CAUSAL["hard"]):
+        demos = irl.sample(mdp, thetas[0], 8, seed=0) + irl.sample(mdp, thetas[1], 6, seed=1)
+        ready = make_problem(irl, mdp, demos)
+        dense = observe(ready, rho, thetas)
+        np.testing.assert_allclose(dense, second_differences(ready, rho, thetas), rtol=1e-6, atol=2e-6)
+        with monkeypatch.context() as patch:
+            patch.setattr(stationary, "DENSE", 0)
+            np.testing.assert_allclose(observe(ready, rho, thetas), dense, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "unrecorded"])
+def test_observed_information_of_the_destination_model(recorded: bool) -> None:
+    mdp, rho = small_mdp(gamma=1.0), np.array([0.6, 0.4])
+    thetas = 0.3 * thetas_for(mdp, 2) - np.array([2.0, 2.0, 0.5, 0.5])
+    paths = Enumeration(mdp, 4)
+    demos = as_demonstrations(paths, draw(paths, 30), actions=recorded)
+    irl = DestinationMaxEnt(bounds=None)
+    ready = make_problem(irl, mdp, demos[irl.admits(demos)])
+    assert len(ready.demos) >= 10
+    assert ready.trips.observed.fixed == recorded
+    result = information(ready, rho, thetas, np.ones(thetas.shape, dtype=bool))
+    assert result.method == "observed information"
+    np.testing.assert_allclose(result.observed, second_differences(ready, rho, thetas), rtol=2e-6, atol=2e-5)
+
+
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+def test_observed_information_of_sigma_girl(covariance: str) -> None:
+    rng = np.random.default_rng(0)
+    x, moves = rng.normal(size=(8, 3, 1)), rng.normal(size=(6, 8, 3, 1))
+    phi = [np.concatenate([-((move - target) ** 2) for target in (0.0, 1.0, 0.3)], axis=2) for move in moves]
+    irl = SigmaGIRL(gamma=0.9, covariance=covariance)
+    ready = make_problem(irl, None, Agents.from_arrays([x] * 6, list(moves), phi))
+    rho, thetas = np.array([0.6, 0.4]), np.array([[0.2, 0.5, 0.3], [0.6, 0.1, 0.3]])
+    result = information(ready, rho, thetas, np.ones(thetas.shape, dtype=bool))
+    assert result.method == "observed information"
+    np.testing.assert_allclose(result.observed, second_differences(ready, rho, thetas), rtol=1e-5, atol=1e-4)
+
+
+def test_the_label_of_a_summary_is_its_method() -> None:
+    mdp = small_mdp()
+    paths = Enumeration(mdp, 4)
+    demos = as_demonstrations(paths, draw(paths, 40))
+    for irl, method in (
+        (MaxEnt(4, bounds=(-10, 10)), "observed information"),
+        (Plain(MaxEnt(4)), "outer products of scores"),
+    ):
+        mix = IntentMixture(1, irl).fit(mdp, demos)
+        assert mix.standard_errors().method == method
+        assert method in mix.summary().spread
+        assert method in str(mix.summary())

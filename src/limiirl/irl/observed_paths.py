@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations, feature_counts
-from limiirl.mdp import MDP, expected_features
+from limiirl.mdp import MDP, edge_parts, expected_features, to_dense
 
 
 class Unrecorded(NamedTuple):
@@ -116,6 +116,25 @@ class ObservedPaths:
         adjoint -= np.bincount(edge[ptr[:-1]], weights=scale, minlength=self.mdp.n_edges)
         gradient = expected_features(self.mdp, np.zeros((self.mdp.n_states, 1)), adjoint[:, None])[0]
         return float(weights[demo] @ correction), gradient
+
+    def covariance(self, theta: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return the weighted sum (d, d) of the Hessians of log-weights.
+
+        They are the covariances of the discounted features of unrecorded actions given the demonstration.
+        """
+        d, first = self.mdp.n_features, self.mdp.n_state_features
+        covariance = np.zeros((d, d))
+        if self.unrecorded is None:
+            return covariance
+        demo, discount, ptr, edge = self.unrecorded
+        _, posterior = self._correct(self.unrecorded, theta)
+        # Candidates of a step have the same states, so their state features do not vary.
+        phi = np.hstack([to_dense(part)[edge] for part in edge_parts(self.mdp)])
+        mean = np.add.reduceat(posterior[:, None] * phi, ptr[:-1])
+        deviation = phi - np.repeat(mean, np.diff(ptr), axis=0)
+        scale = np.repeat(weights[demo] * discount**2, np.diff(ptr)) * posterior
+        covariance[first:, first:] = deviation.T @ (scale[:, None] * deviation)
+        return covariance
 
     def _correct(self, unrecorded: Unrecorded, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the correction (m,) for each unrecorded action, and the posterior probabilities of its candidates."""

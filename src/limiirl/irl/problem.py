@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from limiirl._typing import FloatArray, IndexArray
+from limiirl._typing import BoolArray, FloatArray, IndexArray
 from limiirl._validation import check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter, NumericalError
@@ -201,6 +201,14 @@ class FitProblem:
             message = f"{type(self.model).__name__}.fit must return finite parameters; got {thetas[k]} for intent {k}."
             raise NumericalError(message, parameter="irl", value=thetas[k], index=k)
         return thetas
+
+    def curvature(self, U: FloatArray, thetas: FloatArray, free: BoolArray) -> FloatArray | None:
+        """Return -sum_i u_ik Hessian(log p_ik) (K, d, d), or None if the model has no gradients.
+
+        Rows and columns of parameters that are not `free` (K, d) may be 0.
+        """
+        del U, thetas, free
+        return None
 
     def features(self) -> FloatArray:
         """Return the feature vectors (G, m) of the units, which a warm start clusters; groups are averaged."""

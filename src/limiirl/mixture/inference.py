@@ -207,6 +207,11 @@ class FittedMixture(NoMetadataRouting):
     def standard_errors(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> StandardErrors:
         """Return standard errors of weights and rewards from the observed information (Louis 1982).
 
+        Second derivatives are exact for `MaxEnt` and for `MaxCausalEnt` and `MLIRL` with stationary policies (d linear
+        solves per intent). For finite horizons, `MLIRL(q="bv")`, `DestinationMaxEnt` and `SigmaGIRL` they are central
+        differences of exact gradients (2 d evaluations per intent). Models that have only `fit` and `log_prob` get the
+        outer products of scores; see `StandardErrors.method`. Scores cost up to 2 d further evaluations.
+
         Parameters
         ----------
         demos, groups : Demonstrations, (N,), optional

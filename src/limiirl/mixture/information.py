@@ -73,19 +73,6 @@ class ExactScores:
         for units in _slices(len(self.problem.units), K * d):
             yield units, features[units, None, :] - np.asarray(self.counts[units] @ flat).reshape(-1, K, d)
 
-    def curvature(self, U: FloatArray) -> FloatArray:
-        """Return -sum_i u_ik Hessian(log p_ik) (K, d, d), which are covariances of features."""
-        path_sums, weights = self.problem.path_sums, np.asarray(self.counts.T @ U)
-        curvature = np.empty((U.shape[1], self.thetas.shape[1], self.thetas.shape[1]))
-        for k, theta in enumerate(self.thetas):
-            total, starts = weights[:, k].sum(), None
-            if path_sums.by_start:
-                starts = np.zeros(path_sums.mdp.n_states)
-                # An empty intent has no information; its distribution does not matter.
-                starts[self.starts] = weights[:, k] / total if total > 0.0 else 1.0 / self.starts.size
-            curvature[k] = total * path_sums.covariance(theta, starts=starts)
-        return curvature
-
 
 class DifferenceScores:
     """Scores of any model by central differences of `log_prob`; 0 for parameters that are not `free` (K, d)."""
@@ -122,10 +109,6 @@ class DifferenceScores:
                 if self.problem.is_finite(theta + high * reach) and self.problem.is_finite(theta - low * reach):
                     return -low * fraction, high * fraction
         return 0.0, 0.0
-
-    def curvature(self, U: FloatArray) -> None:
-        """Return None, because second derivatives are not available."""
-        del U
 
 
 Scores = ExactScores | DifferenceScores
@@ -203,6 +186,10 @@ class StandardErrors:
     n_free : int
         Number of free parameters in BIC and AIC: K - 1 weights, and the identified directions of reward that are not on
         a bound.
+    method : str
+        "observed information" (exact second derivatives, or differences of exact gradients) or "outer products of
+        scores" (for models that have only `fit` and `log_prob`). The latter has the same expectation if the model is
+        correct.
     """
 
     weights: FloatArray
@@ -210,6 +197,7 @@ class StandardErrors:
     status: NDArray[np.str_]
     covariance: FloatArray = field(repr=False)
     n_free: int
+    method: str
     _basis: FloatArray = field(repr=False)  # (K + K d, n_free), orthonormal
     _free_covariance: FloatArray = field(repr=False)  # (n_free, n_free); nan in flat directions
 
@@ -283,7 +271,7 @@ def standard_errors(problem: FitProblem, rho: FloatArray, thetas: FloatArray) ->
 def _standard_errors(problem: FitProblem, rho: FloatArray, thetas: FloatArray) -> StandardErrors:
     free = free_parameters(problem.model, problem.mdp, rho, thetas, len(problem.units))
     moving = np.isin(free.status, ("ok", "not identified", "up to scale"))
-    observed, complete = information(problem, rho, thetas, moving)
+    observed, complete, method = information(problem, rho, thetas, moving)
     inverse, flat = _invert(free.basis.T @ observed @ free.basis, (free.basis**2).T @ complete)
     covariance = free.basis @ inverse @ free.basis.T
     on_flat = np.any(np.abs(free.basis[:, flat]) > _INVOLVED, axis=1)
@@ -294,23 +282,29 @@ def _standard_errors(problem: FitProblem, rho: FloatArray, thetas: FloatArray) -
     errors = np.sqrt(np.diag(covariance))
     inverse[flat] = inverse[:, flat] = np.nan
     rewards = errors[K:].reshape(thetas.shape)
-    return StandardErrors(errors[:K], rewards, status, covariance, free.n_free, free.basis, inverse)
+    return StandardErrors(errors[:K], rewards, status, covariance, free.n_free, method, free.basis, inverse)
 
 
-def information(
-    problem: FitProblem, rho: FloatArray, thetas: FloatArray, free: BoolArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return the observed information of rho, then of thetas row by row, and the diagonal of the complete information.
+class Information(NamedTuple):
+    """Observed information of rho, then of thetas row by row; diagonal of the complete information; and the method."""
+
+    observed: FloatArray
+    complete: FloatArray
+    method: str
+
+
+def information(problem: FitProblem, rho: FloatArray, thetas: FloatArray, free: BoolArray) -> Information:
+    """Return the observed information of a mixture.
 
     The matrix has K + K d rows. The weights count as K independent parameters: restrict the matrix to changes that sum
-    to 0. A ridge adds its curvature. Without second derivatives the result is sum_i sbar_i sbar_i', which has the same
-    expectation under the model. Rows of rewards that are not `free` (K, d) may be 0.
+    to 0. A ridge adds its curvature. For models without gradients the result is sum_i sbar_i sbar_i', which has the
+    same expectation under the model. Rows of rewards that are not `free` (K, d) may be 0.
     """
     K, d = thetas.shape
     U = np.zeros((len(problem.units), K))
     problem.e_step(rho, thetas, U)
     derived = scores(problem, thetas, free)
-    curvature = derived.curvature(U)
+    curvature = problem.curvature(U, thetas, free)
     observed = np.diag(np.concatenate([np.zeros(K), _penalty_curvature(problem, thetas).ravel()]))
     complete = np.diag(observed).copy()
     for units, score in derived.blocks():
@@ -330,7 +324,8 @@ def information(
             observed[own, k] -= cross
     if curvature is not None:
         observed[K:, K:] += block_diag(*curvature)
-    return np.asarray(0.5 * (observed + observed.T)), complete
+    method = "outer products of scores" if curvature is None else "observed information"
+    return Information(np.asarray(0.5 * (observed + observed.T)), complete, method)
 
 
 def _penalty_curvature(problem: FitProblem, thetas: FloatArray) -> FloatArray:

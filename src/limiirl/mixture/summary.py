@@ -179,9 +179,11 @@ def summarise(mixture: IntentMixture, problem: FitProblem | None) -> Summary:
     K, d = thetas.shape
     free = free_parameters(mixture.irl_, mixture.mdp_, rho, thetas, len(U))
     weight_errors, errors, status = np.full(K, np.nan), np.full((K, d), np.nan), free.status
+    method = "observed information"
     if problem is not None and thetas.size <= _MOST_PARAMETERS:
         measured = standard_errors(problem, rho, thetas)
         weight_errors, errors, status = measured.weights, measured.thetas, measured.status
+        method = measured.method
     unit = _unit(mixture) if problem is None else problem.units.noun
     return Summary(
         n_intents=K,
@@ -207,6 +209,7 @@ def summarise(mixture: IntentMixture, problem: FitProblem | None) -> Summary:
         n_starts=len(mixture.restarts_),
         n_best=sum(start.best for start in mixture.restarts_),
         distances=np.array([start.distance for start in mixture.restarts_]),
+        spread=f"one standard error, from the {method}",
     )
 
 

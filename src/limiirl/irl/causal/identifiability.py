@@ -7,10 +7,8 @@ A reward r is such a direction if there is a function c of states with c(s) = r(
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from limiirl._typing import BoolArray, FloatArray
 from limiirl.errors import NumericalError
@@ -52,7 +50,7 @@ def causal_null_directions(solver: PolicySolver) -> FloatArray:
     gram = _GramAccumulator(d)
     if not isinstance(solver, FiniteHorizonSolver):
         try:
-            mean = _mean(pairs, uniform, own)
+            mean = pairs.average(uniform, own)
             shared = stationary.LUFactors(np.zeros(d, dtype=np.intp))  # all columns have the same matrix
             later = stationary.solve(pairs, np.tile(uniform[:, None], (1, d)), mean, factors=shared)
         except NumericalError:  # the uniform policy may never reach a terminal state
@@ -67,7 +65,7 @@ def causal_null_directions(solver: PolicySolver) -> FloatArray:
     reached, later = _reachable(pairs, last, every=True), np.zeros(state_rows.shape)
     for t in range(last, -1, -1):
         rows = own + mdp.gamma * np.asarray(pairs.transitions @ later)
-        later = _mean(pairs, uniform, rows)
+        later = pairs.average(uniform, rows)
         gram.add(rows, rows - later[mdp.pair_state], reached[t][mdp.pair_state])
     return gram.null()
 
@@ -84,13 +82,6 @@ class _GramAccumulator:
 
     def null(self) -> FloatArray:
         return null_directions(self.gram, np.sqrt(self.squares))
-
-
-def _mean(pairs: StateActions, uniform: FloatArray, rows: FloatArray) -> FloatArray:
-    """Return the mean (S, d) of rows (P, d) over the pairs of each state, 0 for states without pairs."""
-    n = pairs.mdp.n_states
-    average: Any = sparse.csr_array((uniform, np.arange(uniform.size), pairs.graph.pair_ptr), shape=(n, uniform.size))
-    return np.asarray(average @ rows)
 
 
 def _reachable(pairs: StateActions, most: int, *, every: bool = False) -> list[BoolArray]:

@@ -7,23 +7,28 @@ sums of the counts.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from limiirl._typing import FloatArray, IndexArray
+from limiirl._typing import BoolArray, FloatArray, IndexArray
 from limiirl._validation import check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.irl.base import FitResult
 from limiirl.irl.causal.likelihood import CausalLikelihood, DecisionCounts, feasible_start
-from limiirl.irl.causal.stationary import HardBellmanSolver, PolicySolver
+from limiirl.irl.causal.stationary import HardBellmanSolver, PolicySolver, StationarySolver
 from limiirl.irl.observed_paths import ObservedPaths
-from limiirl.irl.optim import minimise_lbfgs, minimise_nonsmooth
+from limiirl.irl.optim import difference_hessian, minimise_lbfgs, minimise_nonsmooth
 from limiirl.irl.problem import M_STEP_EVALUATIONS, FitProblem, MStep, Regulariser
 from limiirl.mdp import MDP
 
 if TYPE_CHECKING:
     from limiirl.irl.causal.model import CausalModel
+
+
+# Change in theta . F in central differences of gradients.
+_STEP = 1e-4
 
 
 class StateActionMoments(NamedTuple):
@@ -107,6 +112,42 @@ class CausalProblem(FitProblem):
         tol = check_positive(self.model.gtol, "gtol") * np.maximum(1.0, objective.n_decisions)[:, None]
         search = minimise_nonsmooth if isinstance(self.solver, HardBellmanSolver) else minimise_lbfgs
         return search(objective, starts, self.regulariser.box, np.broadcast_to(tol, starts.shape), max_evaluations)
+
+    def curvature(self, U: FloatArray, thetas: FloatArray, free: BoolArray) -> FloatArray:
+        """Return -sum_i u_ik Hessian(log p_ik) (K, d, d).
+
+        For stationary policies it is computed with d linear solves per intent, otherwise by central differences of the
+        gradient with 2 d evaluations. Where actions of hard values are tied, it is that of their average.
+        """
+        counts = self.decisions.total(U)
+        if isinstance(self.solver, StationarySolver):
+            return np.array([self._exact_curvature(self.solver, counts[:, k], theta) for k, theta in enumerate(thetas)])
+        K, size = len(thetas), np.sqrt(np.mean(self.features() ** 2, axis=0))
+        objective = CausalLikelihood(self.solver, self.decisions, counts, np.ones(K), np.zeros(K))
+
+        def evaluate(theta: FloatArray, k: int) -> tuple[float, FloatArray]:
+            values, gradients = objective.evaluate(theta[None], np.array([k]))
+            return float(values[0]), gradients[0]
+
+        steps = _STEP / np.where(size > 0.0, size, 1.0)
+        each = [difference_hessian(partial(evaluate, k=k), theta, steps, free[k]) for k, theta in enumerate(thetas)]
+        return np.array(each)
+
+    def _exact_curvature(self, solver: StationarySolver, counts: FloatArray, theta: FloatArray) -> FloatArray:
+        """Return the curvature (d, d) of decisions with weighted counts (m,)."""
+        decisions, candidates = self.decisions, self.decisions.candidates
+        derivatives = solver.derivatives(theta)
+        _, posterior = decisions.log_prob(derivatives.log_prob[candidates.pair][:, None])
+        repeats = np.diff(decisions.ptr)
+        weight = np.repeat(counts, repeats) * posterior[:, 0]
+        curvature = -solver.hessian(derivatives, candidates, weight)
+        if not decisions.certain:
+            # The Hessian of a log-sum over candidates has in addition the covariance of their scores.
+            scores = derivatives.scores[candidates.pair]
+            mean = np.add.reduceat(posterior * scores, decisions.ptr[:-1])
+            deviation = scores - np.repeat(mean, repeats, axis=0)
+            curvature -= deviation.T @ (weight[:, None] * deviation)
+        return np.asarray(0.5 * (curvature + curvature.T))
 
     def features(self) -> FloatArray:
         """Return the mean feature counts (G, d); unrecorded actions are replaced by their first candidates."""

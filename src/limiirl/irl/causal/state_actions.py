@@ -63,6 +63,12 @@ class StateActions:
         parts += [features.T @ pair for features in self.pair_features]
         return np.ascontiguousarray(np.vstack(parts).T)
 
+    def average(self, weights: FloatArray, rows: Any) -> Any:
+        """Return the sums (S, m) of rows (P, m), dense or sparse, over the pairs of each state, weighted by (P,)."""
+        shape = (self.mdp.n_states, weights.size)
+        sums: Any = sparse.csr_array((weights, np.arange(weights.size), self.graph.pair_ptr), shape=shape)
+        return sums @ rows
+
     @cached_property
     def bandwidth(self) -> int:
         """Bandwidth of the adjacency matrix in reverse Cuthill-McKee order."""

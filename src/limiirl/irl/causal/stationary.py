@@ -123,8 +123,7 @@ def _solve_sparse(
 ) -> FloatArray:
     """Solve with LU if the bandwidth is small; otherwise with BiCGSTAB, or with LU if BiCGSTAB does not converge."""
     n = pairs.mdp.n_states
-    weights: Any = sparse.csr_array((omega, np.arange(omega.size), pairs.graph.pair_ptr), shape=(n, omega.size))
-    matrix = sparse.csr_array(sparse.eye_array(n) - pairs.graph.gamma * (weights @ pairs.transitions))
+    matrix = sparse.csr_array(sparse.eye_array(n) - pairs.graph.gamma * pairs.average(omega, pairs.transitions))
     if pairs.bandwidth <= NARROW * np.sqrt(n):
         return _solve_by_lu(matrix, right, transposed, rtol, factors, column)
     matrix = sparse.csr_array(matrix.T) if transposed else matrix
@@ -231,8 +230,21 @@ class StationaryPolicies:
         return pairs.features(mu, q_bar + values.omega * mu[pairs.mdp.pair_state])
 
 
+class PolicyDerivatives(NamedTuple):
+    """Values of one theta, log pi (P,) and its gradients, the scores (P, d)."""
+
+    values: BellmanValues
+    log_prob: FloatArray
+    scores: FloatArray
+
+
 class StationarySolver(ABC):
-    """Base class of solvers whose policy is the same at every step."""
+    """Base class of solvers whose policy is the same at every step.
+
+    `smooth` is False if the values are piecewise linear in theta.
+    """
+
+    smooth = True
 
     def __init__(self, pairs: StateActions, beta: float) -> None:
         self.pairs, self.beta = pairs, beta
@@ -245,6 +257,33 @@ class StationarySolver(ABC):
         """See `PolicySolver`; the policy does not depend on the step."""
         del step
         return self.values(theta[None]).pi[:, 0], np.zeros(self.pairs.mdp.n_states)
+
+    def derivatives(self, theta: FloatArray) -> PolicyDerivatives:
+        """Return the log-probabilities of all pairs at theta (d,) and their gradients, with d linear solves."""
+        pairs, values = self.pairs, self.values(theta[None])
+        state_rows, pair_rows = pairs.feature_rows()
+        d, state = theta.size, pairs.mdp.pair_state
+        # dV = phi + omega dQ and dQ = phi + gamma P dV.
+        right = state_rows + pairs.average(values.omega[:, 0], pair_rows)
+        dV = solve(pairs, np.tile(values.omega, (1, d)), right, factors=LUFactors(np.zeros(d, dtype=np.intp)))
+        dQ = pair_rows + pairs.mdp.gamma * np.asarray(pairs.transitions @ dV)
+        scores = self.beta * (dQ - pairs.average(values.pi[:, 0], dQ)[state])
+        return PolicyDerivatives(values, self.beta * (values.Q - values.norm[state])[:, 0], scores)
+
+    def hessian(self, derivatives: PolicyDerivatives, observed: ObservedPairs, weight: FloatArray) -> FloatArray:
+        """Return the Hessian (d, d) of sum_c weight_c log pi(c) for observed pairs (c,).
+
+        It is sum_s (mu(s) / beta - n(s)) Cov_pi(scores | s), where n(s) is the weight of the decisions in s, and mu the
+        adjoint of V, which is absent if values are piecewise linear.
+        """
+        pairs, values, scores = self.pairs, derivatives.values, derivatives.scores
+        level: FloatArray = np.bincount(observed.state, -weight, minlength=pairs.mdp.n_states).astype(np.float64)
+        if self.smooth:
+            q_bar, right = np.empty(values.pi.shape), np.empty(values.norm.shape)
+            compute_policy_adjoint(pairs.graph.pair_ptr, observed, weight[:, None], self.beta, values.pi, q_bar)
+            compute_q_adjoint(pairs.graph, q_bar, right)
+            level = level + solve(pairs, values.omega, right, transposed=True)[:, 0] / self.beta
+        return np.asarray(scores.T @ ((values.pi[:, 0] * level[pairs.mdp.pair_state])[:, None] * scores))
 
     @abstractmethod
     def values(self, thetas: FloatArray) -> BellmanValues:
@@ -319,6 +358,8 @@ class SoftBellmanSolver(StationarySolver):
 
 class HardBellmanSolver(StationarySolver):
     """Solver for hard values with policy iteration; derivatives are averaged over tied actions."""
+
+    smooth = False
 
     def values(self, thetas: FloatArray) -> BellmanValues:
         """Return the values of thetas (K, d)."""

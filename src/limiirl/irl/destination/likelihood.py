@@ -9,12 +9,12 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl._typing import FloatArray, IntArray
+from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl.demos import Demonstrations, name_demo
-from limiirl.errors import DivergentPartition, InvalidDemos, NumericalError
+from limiirl.errors import InvalidDemos, NumericalError
 from limiirl.irl.destination.path_sums import GoalValues, flow_features
 from limiirl.irl.observed_paths import ObservedPaths
-from limiirl.irl.optim import CuttingPlanes
+from limiirl.irl.optim import CuttingPlanes, difference_hessian
 from limiirl.mdp import MDP, to_dense
 
 # Loops must have a log-weight of at most -_MARGIN at a feasible theta, so that path sums are also finite if they are
@@ -22,10 +22,8 @@ from limiirl.mdp import MDP, to_dense
 _MARGIN = 1e-6
 # Fractions of the segment from an infeasible theta to a feasible point that are tried.
 _FRACTIONS = (1e-6, 1e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)
-# Factors by which the steps of finite differences are shortened near the boundary of the feasible set, that is, if one
-# side is infinite or the one-sided differences disagree by more than _UNEVEN (relative) and _NOISE (absolute).
-_SHORTER = tuple(0.125**power for power in range(7))
-_UNEVEN, _NOISE = 0.02, 1e-12
+# Change in theta . F in the central differences of `hessian`.
+_STEP = 1e-5
 
 
 def arrives_once(demos: Demonstrations) -> NDArray[np.bool_]:
@@ -165,37 +163,10 @@ class DestinationLikelihood:
         values, gradients = self.evaluate(theta[None], np.array([k]))
         return float(values[0]), gradients[0]
 
-    def hessian(self, theta: FloatArray, k: int) -> FloatArray:
-        """Return the Hessian (d, d), computed by central differences of the exact gradient."""
-        # The truncation error is O(step^2), the rounding error 1e-15 / step.
-        step = 1e-5 / np.maximum(1e-12, np.sqrt(np.mean(self.trips.features**2, axis=0)))
-        here = self._one(theta, k)
-        rows = np.array([self._hessian_row(theta, k, here, j, float(h)) for j, h in enumerate(step)])
-        return np.asarray(0.5 * (rows + rows.T))
-
-    def _hessian_row(self, theta: FloatArray, k: int, here: tuple[float, FloatArray], j: int, h: float) -> FloatArray:
-        """Return the derivative (d,) of the gradient with respect to theta[j], by differences in the feasible set."""
-        value, gradient = here
-        row: FloatArray | None = None
-        for factor in _SHORTER:
-            e = factor * h * np.eye(theta.size)[j]
-            (above, up), (below, down) = self._one(theta + e, k), self._one(theta - e, k)
-            if math.isfinite(above) and math.isfinite(below):
-                row = np.asarray((up - down) / (2.0 * factor * h))
-                # Near the boundary, where gradients diverge, the one-sided differences disagree.
-                if abs(up[j] + down[j] - 2.0 * gradient[j]) <= max(_UNEVEN * abs(up[j] - down[j]), _NOISE * factor / h):
-                    return row
-        if row is None and math.isfinite(value) and math.isfinite(below):
-            row = np.asarray((gradient - down) / (factor * h))
-        elif row is None and math.isfinite(value) and math.isfinite(above):
-            row = np.asarray((up - gradient) / (factor * h))
-        if row is None:
-            raise DivergentPartition(
-                "The Hessian does not exist, because a partition function is infinite. Use lower rewards on cycles.",
-                parameter="theta",
-                value=theta,
-            )
-        return row
+    def hessian(self, theta: FloatArray, k: int, free: BoolArray | None = None) -> FloatArray:
+        """Return the Hessian (d, d), by central differences of the exact gradient; see `difference_hessian`."""
+        steps = _STEP / np.maximum(1e-12, np.sqrt(np.mean(self.trips.features**2, axis=0)))
+        return difference_hessian(lambda point: self._one(point, k), theta, steps, free)
 
 
 def feasible_domain(values: GoalValues) -> CuttingPlanes:

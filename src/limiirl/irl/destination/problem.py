@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from limiirl._parallel import one_thread
-from limiirl._typing import FloatArray, IndexArray
+from limiirl._typing import BoolArray, FloatArray, IndexArray
 from limiirl._validation import check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import DivergentPartition
@@ -199,6 +199,14 @@ class DestinationProblem(FitProblem):
         if self._start is None:
             self._start = feasible_start(self.values, self.regulariser.box, self._domain)
         return self._start
+
+    def curvature(self, U: FloatArray, thetas: FloatArray, free: BoolArray) -> FloatArray:
+        """Return -sum_i u_ik Hessian(log p_ik) (K, d, d), with 2 d evaluations of the gradient per intent."""
+        weights, K = self.units.broadcast(U), len(thetas)
+        used = weights.sum(axis=0) > 0.0
+        objective = DestinationLikelihood(self.values, self.trips, np.where(used, weights, 1.0), np.zeros(K))
+        each = [objective.hessian(theta, k, free[k]) for k, theta in enumerate(thetas)]
+        return np.asarray(weights.sum(axis=0)[:, None, None] * np.array(each))
 
     def features(self) -> FloatArray:
         """Return the features (G, d) that a warm start clusters: F - E[F | start, goal] under a one-intent fit.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from limiirl._typing import FloatArray, IndexArray
+from limiirl._typing import BoolArray, FloatArray, IndexArray
 from limiirl._validation import check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import DivergentPartition, InvalidDemos, NumericalError
@@ -271,6 +271,27 @@ class MaxEntProblem(FitProblem):
                 self._start = feasible_start(self.path_sums, box)
             starts = np.tile(self._start, (len(ridge), 1))
         return SOLVERS[self.model.solver](objective, starts, box, tol, max_evaluations)
+
+    def curvature(self, U: FloatArray, thetas: FloatArray, free: BoolArray) -> FloatArray:
+        """Return -sum_i u_ik Hessian(log p_ik) (K, d, d): covariances of features.
+
+        The covariances of the features of unrecorded actions, given the demonstrations, are subtracted.
+        """
+        del free
+        path_sums, observed = self.path_sums, self.observed
+        total = self._rows().rows.counts @ U
+        weights = None if observed is None else self.units.broadcast(U)
+        curvature = np.empty((*thetas.shape, thetas.shape[1]))
+        for k, theta in enumerate(thetas):
+            starts = None
+            if path_sums.by_start and observed is not None and weights is not None:
+                # An empty intent has no information; its distribution does not matter.
+                starts = observed.starts(weights[:, k : k + 1] if total[k] > 0.0 else np.ones((len(weights), 1)))[:, 0]
+                starts /= starts.sum()
+            curvature[k] = total[k] * path_sums.covariance(theta, starts=starts)
+            if observed is not None and weights is not None:
+                curvature[k] -= observed.covariance(theta, weights[:, k])
+        return curvature
 
     def features(self) -> FloatArray:
         """Return the mean feature counts (G, d); unrecorded actions are replaced by their first candidates."""

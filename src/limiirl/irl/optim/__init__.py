@@ -1,5 +1,6 @@
 """Bound-constrained minimisation of K functions at once."""
 
+from limiirl.irl.optim.differences import difference_hessian
 from limiirl.irl.optim.gradient_sampling import minimise_nonsmooth
 from limiirl.irl.optim.lbfgs import minimise_lbfgs
 from limiirl.irl.optim.projected_bfgs import CuttingPlanes, minimise_bfgs
@@ -11,6 +12,7 @@ __all__ = [
     "Box",
     "CuttingPlanes",
     "Objective",
+    "difference_hessian",
     "evaluate_separately",
     "increasing_costs",
     "minimise_bfgs",

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from limiirl._typing import FloatArray, IndexArray
+from limiirl._typing import BoolArray, FloatArray, IndexArray
 from limiirl._validation import check_count, check_positive
 from limiirl.demos import Agents, Groups
 from limiirl.errors import InvalidDemos, NumericalError
 from limiirl.irl.base import FitResult
-from limiirl.irl.optim import Box, minimise_lbfgs
+from limiirl.irl.optim import Box, difference_hessian, minimise_lbfgs
 from limiirl.irl.problem import M_STEP_EVALUATIONS, FitProblem, MStep
 from limiirl.irl.sigma_girl.policy_gradient import JacobianMoments, clone_policy, jacobian_moments, jacobians
 
@@ -113,6 +114,8 @@ def _log_det(agent: JacobianMoments) -> float:
     return float(flat.shape[1] * (np.log(ridge) + _LOG_2PI) + np.linalg.slogdet(inner)[1])
 
 
+# Step of central differences of gradients at points on the simplex.
+_STEP = 1e-5
 # Tolerance on the sum of weights on the simplex.
 _ON_SIMPLEX = 1e-9
 
@@ -160,6 +163,21 @@ class SigmaProblem(FitProblem):
         """Return the log-likelihood (G, K): -obj / 2 - log det(2 pi Sigma) / 2, summed over the agents of a unit."""
         log_prob = -0.5 * self.profile.values(thetas) - 0.5 * self.profile.log_det[:, None]
         return np.asarray(self.units.sum(log_prob))
+
+    def curvature(self, U: FloatArray, thetas: FloatArray, free: BoolArray) -> FloatArray:
+        """Return -sum_i u_ik Hessian(log p_ik) (K, q, q), with 2 q evaluations of the gradient per intent."""
+        objective = _WeightedProfiles(self.profile, self.units.broadcast(U), np.arange(len(thetas)))
+
+        def evaluate(theta: FloatArray, k: int) -> tuple[float, FloatArray]:
+            values, gradients = objective.evaluate(theta[None], np.array([k]))
+            return float(values[0]), gradients[0]
+
+        return np.array(
+            [
+                difference_hessian(partial(evaluate, k=k), theta, np.full(theta.size, _STEP), free[k])
+                for k, theta in enumerate(thetas)
+            ]
+        )
 
     def m_step(
         self, moments: FloatArray, starts: FloatArray | None, which: IndexArray, max_evaluations: int | None = None

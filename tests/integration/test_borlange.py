@@ -1,0 +1,43 @@
+"""Route choice in Borlänge: estimates and standard errors of the recursive logit with four attributes."""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import limiirl as ll
+from limiirl.irl import DestinationMaxEnt
+
+# From the README of the data set: published estimates and log-likelihood, and errors of an independent implementation.
+ESTIMATES = [-2.494, -0.933, -0.411, -4.459]
+LOG_LIKELIHOOD = -6302.93
+ERRORS = [0.0644, 0.0263, 0.0103, 0.1129]
+
+
+def read(folder: Path) -> tuple[ll.MDP, ll.Demonstrations]:
+    """Return the network with the attributes of Mai, Fosgerau and Frejinger (2015), and the trips."""
+    pairs = np.loadtxt(folder / "link_pairs.csv.gz", delimiter=",", skiprows=1)
+    src, dst = pairs[:, :2].astype(np.int64).T
+    time, angle, within = pairs[:, 2], pairs[:, 3], pairs[:, 4] == 0
+    left, constant, u_turn = (angle > -3.1) & (angle < -0.5236), time > 0, np.abs(angle) > 3.1
+    features = np.column_stack([time, left, constant, u_turn]) * within[:, None]
+    n = int(max(src.max(), dst.max())) + 1
+    mdp = ll.MDP.from_edges(src, dst, n_states=n, edge_features=features)
+    with gzip.open(folder / "trips.csv.gz", "rt", encoding="utf-8") as file:
+        rows = [line.strip().split(",") for line in file][1:]
+    return mdp, ll.Demonstrations.from_lists([[int(link) for link in path.split("_")] for _, path in rows])
+
+
+@pytest.mark.slow
+def test_standard_errors_are_those_of_the_observed_information(shared_data: Callable[[str], Path]) -> None:
+    mdp, demos = read(shared_data("borlange"))
+    assert len(demos) == 1832
+    mix = ll.IntentMixture(1, DestinationMaxEnt(bounds=None)).fit(mdp, demos)
+    np.testing.assert_allclose(mix.thetas_[0], ESTIMATES, rtol=0.0, atol=6e-4)
+    # The model includes the uniform distribution of starts.
+    np.testing.assert_allclose(mix.score(demos) * len(demos), LOG_LIKELIHOOD, rtol=0.0, atol=0.01)
+    errors = mix.standard_errors()
+    assert errors.method == "observed information"
+    np.testing.assert_allclose(errors.thetas[0], ERRORS, rtol=0.0, atol=6e-5)
