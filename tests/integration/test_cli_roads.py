@@ -18,6 +18,7 @@ from limiirl.cli import app, main
 from limiirl.cli.reproduce import _plain, format_drivers
 from limiirl.experiments import DriverPlan, DriverRecord, DriverResults
 from limiirl.forecast import Forecaster
+from limiirl.report.roads.forecasts import select_distinct
 from limiirl.roads import City, Matches, RoadNetwork, simulate_gps
 from tests.helpers import read_error
 from tests.integration.test_cli import limiirl
@@ -235,13 +236,31 @@ class TestFit:
         assert f"Fitted to {len(facts) - 2} trips.\nThe stick-breaking GMM finds " in printed.stdout
         assert "excluded trips:\n  fewer than 10 segments: 1\n  last segment visited twice: 1\n" in printed.stdout
         for k, text in enumerate(fitted["styles"]):
-            assert f"Intent {k} (style {k + 1} in the report): {text}" in printed.stdout
+            assert f"Style {k} (intent {k}): {text}" in printed.stdout
         assert "Saved to again." in printed.stdout
         assert is_report(folder / "styles-page" / "index.html", "style 0", "style 1", "Forecasts")
         assert is_report(folder / "bare-page" / "index.html", "style 0", "style 1", "trips are not shown")
         assert "Forecasts" not in (folder / "bare-page" / "index.html").read_text(encoding="utf-8")
         same = IntentMixture.load(folder / "again")
         np.testing.assert_array_equal(same.thetas_, IntentMixture.load(folder / "styles").thetas_)
+
+    def test_writes_geojson(self, folder, matched, fitted):
+        given = {
+            "fit": ("town.npz", "m.npz", *STYLES, "--out", "with-geojson"),
+            "forecast": ("town.npz", "styles", "m.npz"),
+            "close": ("town.npz", "styles", "m.npz", "--segments", "0"),
+        }
+        for command, options in given.items():
+            done = limiirl(folder, "roads", command, *options, "--geojson", f"{command}.geojson")
+            features = json.loads((folder / f"{command}.geojson").read_text())["features"]
+            assert f"GeoJSON: {command}.geojson ({len(features):,} features)" in done.stdout
+            assert {feature["geometry"]["type"] for feature in features} <= {"LineString"}
+            # Each style has fewer than five drivers, so that no street is shown.
+            assert bool(features) == (command != "fit")
+            if command == "close":
+                assert [f["properties"]["segment"] for f in features if f["properties"]["closed"]] == [0]
+        taken = limiirl(folder, "roads", "fit", *given["fit"], "--geojson", "m.npz", "--json", code=2)
+        assert json.loads(taken.stderr)["option"] == "--geojson"
 
     def test_progress_without_a_terminal_starts_with_a_line(self, folder, matched):
         given = ("roads", "fit", "town.npz", "m.npz", "--features", "plain", "-k", "1", "--trips", "8", "--out", "x")
@@ -288,9 +307,13 @@ class TestForecast:
         others = demos[np.arange(len(demos)) != 2]
         forecaster = Forecaster(IntentMixture.load(folder / "styles"), others)
         assert {end["segment"] for end in printed["destinations"]} <= set(others.last_states.tolist())
-        routes = forecaster.routes(known[-1], int(path[-1]), 2, partial=known)
+        candidates = [(r.states, r.probability) for r in forecaster.routes(known[-1], int(path[-1]), 12, partial=known)]
+        routes = select_distinct(RoadNetwork.load(folder / "town.npz"), candidates, 2)
+        assert [route["segments"] for route in printed["routes"]] == [states.tolist() for states, _ in routes]
         np.testing.assert_allclose(
-            [route["probability"] for route in printed["routes"]], [route.probability for route in routes], rtol=1e-12
+            [route["probability"] for route in printed["routes"]],
+            [probability for _, probability in routes],
+            rtol=1e-12,
         )
         np.testing.assert_allclose(printed["styles"], forecaster.intents(known)[0], rtol=1e-12)
         np.testing.assert_allclose(sum(printed["styles"]), 1.0, rtol=1e-9)

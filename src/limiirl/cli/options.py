@@ -70,6 +70,9 @@ Network = Annotated[Path, typer.Argument(metavar="NETWORK", help="Road network w
 MatchesFile = Annotated[Path, typer.Argument(metavar="MATCHES", help="Matched trips written by `limiirl roads match`.")]
 Styles = Annotated[Path, typer.Argument(metavar="STYLES", help="Folder written by `limiirl roads fit`.")]
 Page = Annotated[Path | None, typer.Option("--page", help="Output folder of an HTML report. [default: no report]")]
+GeoJSON = Annotated[
+    Path | None, typer.Option("--geojson", help="GeoJSON output file for a GIS. [default: no GeoJSON file]")
+]
 NoExamples = Annotated[bool, typer.Option("--no-examples", help="Do not show individual trips in the report.")]
 DeviceName = Annotated[
     str | None, typer.Option("--device", help="Device: cpu, gpu, or auto (a GPU for large MDPs). [default: cpu]")

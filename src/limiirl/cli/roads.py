@@ -22,6 +22,7 @@ from limiirl.cli.roads_inputs import (
     read_matched,
     read_network,
     sample_demos,
+    write_geojson,
 )
 from limiirl.errors import InvalidParameter
 
@@ -52,6 +53,7 @@ def build(  # noqa: PLR0913 (a command's options, each with a default)
         str | None,
         typer.Option(metavar="LAT,LON", help="Centre of the regions in the features. [default: middle of the map]"),
     ] = None,
+    geojson: options.GeoJSON = None,
     page: options.Page = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -65,6 +67,7 @@ def build(  # noqa: PLR0913 (a command's options, each with a default)
 
     check_file(out, source, nodes)
     check_page(page, source, nodes, out)
+    check_file(geojson, source, nodes, out, option="geojson")
     part = None if check_choice(component, "component", ("street_nodes", "turns", "all")) == "all" else component
     with show_progress() as progress:
         progress(0, None, f"building a network from {source}")
@@ -77,6 +80,7 @@ def build(  # noqa: PLR0913 (a command's options, each with a default)
         typer.echo(json.dumps(facts | {"saved": str(out)}))
     else:
         typer.echo(f"{network}\n\n{format_facts(facts)}\n\nSaved to {out}.")
+    write_geojson(network, None, geojson, as_json)
     if page is not None:
         from limiirl.report.roads import network_page
 
@@ -118,6 +122,7 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
     ] = None,
     no_examples: options.NoExamples = False,
     seed: Annotated[int, typer.Option(help="Random seed of --method particles. --trim is random and not seeded.")] = 0,
+    geojson: options.GeoJSON = None,
     page: options.Page = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -130,6 +135,7 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
 
     check_file(out, network, trips)
     check_page(page, network, trips, out)
+    check_file(geojson, network, trips, out, option="geojson")
     names, zones = parse_columns(columns or []), parse_zones(mask or [])
     roads = read_network(network)
     with show_progress() as progress:
@@ -160,6 +166,7 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
             typer.echo(f"Learn driving styles with `limiirl roads fit {network} {out}`.")
         else:
             typer.echo("No trip was matched completely. Check that the map covers the trips.")
+    write_geojson(matches, roads, geojson, as_json)
     if page is not None:
         from limiirl.report.roads import quality_page
 
@@ -194,6 +201,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     workers: options.Workers = None,
     scheduler: options.Scheduler = None,
     seed: options.Seed = 0,
+    geojson: options.GeoJSON = None,
     page: options.Page = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -206,6 +214,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
 
     check_target(out, network, matches)
     check_page(page, network, matches, out)
+    check_file(geojson, network, matches, out, option="geojson")
     backend = options.resolve_executor(executor, workers, scheduler)
     if backend is not None and n_intents != "select":
         given = {"executor": executor, "workers": workers, "scheduler": scheduler}
@@ -242,6 +251,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     else:
         _print_fit(result, styles, excluded)
         typer.echo(f"\nSaved to {out}.")
+    write_geojson(result, roads, geojson, as_json)
     if page is not None:
         from limiirl.report.roads import styles_report
 

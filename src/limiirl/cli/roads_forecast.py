@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limiirl._progress import show_progress
-from limiirl.cli.inputs import check_page, write_page
-from limiirl.cli.options import AsJson, MatchesFile, Network, Page, Seed, Styles
-from limiirl.cli.roads_inputs import find_trip, parse_point, plural, read_matched, sample_demos
+from limiirl.cli.inputs import check_file, check_page, write_page
+from limiirl.cli.options import AsJson, GeoJSON, MatchesFile, Network, Page, Seed, Styles
+from limiirl.cli.roads_inputs import (
+    find_trip,
+    parse_point,
+    plural,
+    read_matched,
+    sample_demos,
+    write_geojson,
+)
 from limiirl.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -35,6 +42,7 @@ def forecast(  # noqa: PLR0913 (a command's options, each with a default)
     by_driver: Annotated[
         bool, typer.Option("--by-driver", help="Infer the style also from the other trips of the driver.")
     ] = False,
+    geojson: GeoJSON = None,
     page: Page = None,
     as_json: AsJson = False,
 ) -> None:
@@ -47,6 +55,7 @@ def forecast(  # noqa: PLR0913 (a command's options, each with a default)
     from limiirl.report.roads import forecast_example, forecast_page
 
     check_page(page, network, styles)
+    check_file(geojson, network, styles, matches, option="geojson")
     roads, matched = read_matched(network, matches)
     demos = matched.demonstrations()
     mixture = IntentMixture.load(styles)
@@ -74,6 +83,7 @@ def forecast(  # noqa: PLR0913 (a command's options, each with a default)
         "destinations": [_street(roads, s, p) for p, s in likely],
     }
     typer.echo(json.dumps(facts) if as_json else "\n".join(_format_forecast(roads, example, facts)))
+    write_geojson(example.routes, roads, geojson, as_json)
     if page is not None:
         write_page(forecast_page(roads, example), page, as_json)
 
@@ -208,6 +218,7 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
         int, typer.Option("--min-drivers", help="Hide counts of fewer drivers than this, for privacy.", min=1)
     ] = 5,
     seed: Seed = 0,
+    geojson: GeoJSON = None,
     page: Page = None,
     as_json: AsJson = False,
 ) -> None:
@@ -220,6 +231,7 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
     from limiirl.roads import close_streets, summarize_closure
 
     check_page(page, network, styles)
+    check_file(geojson, network, styles, matches, option="geojson")
     roads, matched = read_matched(network, matches)
     closed = _find_segments(roads, at, street, segments, both)
     demos = sample_demos(matched.demonstrations(), trips, seed)
@@ -231,6 +243,7 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
         progress(0, None, f"routing {plural(len(demos), 'trip')} {closing}")
         closure = close_streets(roads, Forecaster(mixture, demos), demos, closed, least=least)
     typer.echo(json.dumps(summarize_closure(closure)) if as_json else str(closure))
+    write_geojson(closure, roads, geojson, as_json)
     if page is not None:
         from limiirl.report.roads import change_page
 

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from limiirl.errors import InvalidFile, InvalidParameter, InvalidTrips
 
 if TYPE_CHECKING:
@@ -163,3 +165,13 @@ def _format(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 1000.0 else f"{value:,.0f}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def write_geojson(item: Any, network: RoadNetwork | None, path: Path | None, as_json: bool) -> None:
+    """Write the file of --geojson, if it is set, and print its path, to stderr if --json is set."""
+    if path is None:
+        return
+    from limiirl.roads import to_geojson
+
+    n = len(to_geojson(item, network, path)["features"])
+    typer.echo(f"GeoJSON: {path} ({n:,} features)", err=as_json)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
         NormalisedRewards,
         StyleDescription,
         check_groups,
+        count_style_drivers,
+        count_style_trips,
         describe_fit,
         describe_styles,
         fit_drivers,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
         normalise_rewards,
     )
     from limiirl.roads.features import STRAIGHT, FeatureChoice, choose_features
+    from limiirl.roads.geojson import to_geojson
     from limiirl.roads.geometry import Plane, distance_m, regions
     from limiirl.roads.lookup import describe_street, format_place, list_street_names, nearest_segments
     from limiirl.roads.maps import build, from_networkx, from_osm, from_ways
@@ -70,10 +73,12 @@ _NAMES = {
         "describe_detour", "describe_passages", "summarize_closure",
     ),
     "drivers": (
-        "DriverFit", "NOT_LENGTHS", "NormalisedRewards", "StyleDescription", "check_groups", "describe_fit",
-        "describe_styles", "fit_drivers", "match_rewards", "normalise_rewards",
+        "DriverFit", "NOT_LENGTHS", "NormalisedRewards", "StyleDescription", "check_groups",
+        "count_style_drivers", "count_style_trips", "describe_fit", "describe_styles", "fit_drivers", "match_rewards",
+        "normalise_rewards",
     ),
     "features": ("FeatureChoice", "STRAIGHT", "choose_features"),
+    "geojson": ("to_geojson",),
     "geometry": ("Plane", "distance_m", "regions"),
     "lookup": ("describe_street", "format_place", "list_street_names", "nearest_segments"),
     "maps": ("build", "from_networkx", "from_osm", "from_ways"),
@@ -94,12 +99,13 @@ __all__ = [
     "DriverFit", "FeatureChoice", "MatchedPiece", "Matches", "NormalisedRewards", "PathRecovery", "Plane",
     "Quality", "Recording", "RoadNetwork", "SkippedTrip", "StreetChange", "StyleDescription", "TripMatch", "Trips",
     "build", "build_grid", "check_groups", "choose_features", "clean", "close_streets", "count_drivers_by_street",
+    "count_style_drivers", "count_style_trips",
     "describe_changed_street", "describe_closed", "describe_cut_off", "describe_detour", "describe_fit",
     "describe_passages", "describe_street", "describe_styles", "distance_m", "estimate_noise", "fit_drivers",
     "format_place", "from_networkx", "from_osm", "from_ways", "index_drivers", "list_street_names", "match",
     "match_rewards", "measure_agreement", "measure_quality", "nearest_segments", "normalise_rewards",
     "path_recovery", "privacy", "read_trips", "regions", "run_demo", "simulate_gps", "simulate_recording",
-    "summarize", "summarize_closure",
+    "summarize", "summarize_closure", "to_geojson",
 ]  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mixture import StandardErrors
 from limiirl.report import Table, write
 from limiirl.report.roads.figures import Panel, _free_side, find_pair, plot_driver_rewards
-from limiirl.report.roads.forecasts import _turn_table
+from limiirl.report.roads.forecasts import _turn_table, select_distinct
 from limiirl.report.roads.layers import (
     StreetLines,
     flow_layers,
@@ -664,3 +664,27 @@ def test_the_drivers_page_passes_the_browser_checks(view: DriversView, tmp_path:
     faults = examine(page).faults
     faults["structure"] = [fault for fault in faults.get("structure", []) if not fault.startswith("a script:")]
     assert {kind: lines for kind, lines in faults.items() if lines} == {}
+
+
+def test_streets_with_different_names_are_different_lines() -> None:
+    """The tooltip shows the name of a street, and the class as a further row; unnamed streets show their class."""
+    straight = RoadNetwork.from_segments([41.15, 41.16, 41.17, 41.18], [-8.63] * 4, [0, 1, 2], [1, 2, 3])
+    named = straight.replace(street_names=("", "Rua A", "Rua B"), street_of=[1, 2, 0])
+    layer = street_layer(named)
+    assert list(layer.facts[""]) == ["Rua A", "Rua B", "road"]
+    assert list(layer.facts["class"]) == ["road", "road", ""]
+    assert street_layer(straight).n_features == 1
+    flows = flow_layers(named, [[5.0, 5.0, 5.0]], ["style 0"])[0]
+    assert list(flows.facts["street"]) == ["Rua A", "Rua B", ""]
+    assert "street" not in flow_layers(straight, [[5.0, 5.0, 5.0]], ["style 0"])[0].facts
+
+
+def test_routes_of_a_forecast_are_distinct() -> None:
+    """A route that repeats most of a more probable one is omitted, whatever its rank."""
+    n = 10
+    lat, lon = [41.15 + 0.001 * i for i in range(n)] + [41.15], [-8.63] * n + [-8.6]
+    network = RoadNetwork.from_segments(lat, lon, [*range(n - 1), 0, 10], [*range(1, n), 10, n - 1])
+    whole, most, other = np.arange(9), np.arange(8), np.array([9, 10])
+    routes = [(whole, 0.4), (most, 0.3), (other, 0.2), (whole[:1], 0.1)]
+    assert [p for _, p in select_distinct(network, routes, 3)] == [0.4, 0.2]
+    assert [p for _, p in select_distinct(network, routes, 1)] == [0.4]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from limiirl._typing import BoolArray, FloatArray
+from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl.errors import InvalidParameter
 from limiirl.report.document import Callout, Item, Report, Section, Text
 from limiirl.report.maps import WIDEST, Layer, Map, Stroke
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 # Destinations with a lower probability are not drawn.
 _MIN_PROBABILITY = 0.005
 # Smallest probability, diameter in pixels and label of each class of destinations.
-_CLASSES = ((0.0, 6.0, "under 2 %"), (0.02, 9.0, "2 to 10 %"), (0.1, 13.0, "10 to 30 %"), (0.3, 18.0, "over 30 %"))
+_CLASSES = ((0.0, 9.0, "under 2 %"), (0.02, 14.0, "2 to 10 %"), (0.1, 19.0, "10 to 30 %"), (0.3, 25.0, "over 30 %"))
+# A route is omitted if it shares more than this fraction of its length with a more probable one. Candidates per route.
+_SAME, _CANDIDATES = 0.8, 6
 # Indices of the colours of routes, which differ from the colours of the first styles.
 _HUES = (5, 4, 7, 0, 1)
 _WIDTHS = (8.0, 5.0, 2.6)
@@ -60,7 +62,7 @@ def forecast_example(
     fraction : float
         The trip is truncated at the first segment with several turns after this fraction of its segments.
     k : int
-        Number of routes.
+        Largest number of routes, which are distinct; see `select_distinct`.
     """
     path = np.asarray(states, dtype=np.int64)
     several = np.diff(network.out_ptr)[path] > 1
@@ -71,17 +73,37 @@ def forecast_example(
     prefix = driven.tolist()
     turns = forecaster.next_states(prefix)
     ends = forecaster.destinations(prefix)
-    routes = forecaster.routes(int(driven[-1]), int(path[-1]), k, partial=prefix)
+    candidates = forecaster.routes(int(driven[-1]), int(path[-1]), _CANDIDATES * k, partial=prefix)
+    routes = [(route.states, route.probability) for route in candidates]
     return ForecastExample(
         title,
         driven,
         actual,
         list(zip(turns.state.tolist(), turns.probability.tolist(), strict=True)),
-        [(route.states, route.probability) for route in routes],
+        select_distinct(network, routes, k),
         ends.candidates,
         ends.probability[0],
         forecaster.intents(prefix)[0],
     )
+
+
+def select_distinct(
+    network: RoadNetwork, routes: Sequence[tuple[IntArray, float]], k: int
+) -> list[tuple[IntArray, float]]:
+    """Return the first k routes that share at most 80 % of their length with each route before them.
+
+    >>> ring = RoadNetwork.from_segments([0, 0, 0, 1], [0, 1, 9, 9], [0, 1, 1, 0, 2], [1, 2, 3, 2, 3])
+    >>> routes = [(np.array(states), 0.3) for states in ([0, 1], [0, 1, 4], [0, 2], [3])]
+    >>> [states.tolist() for states, _ in select_distinct(ring, routes, 3)]
+    [[0, 1], [0, 2], [3]]
+    """
+    chosen: list[tuple[IntArray, float]] = []
+    for states, probability in routes:
+        length = float(network.length_m[states].sum())
+        shared = (float(network.length_m[np.intersect1d(states, other)].sum()) for other, _ in chosen)
+        if len(chosen) < k and all(part <= _SAME * length for part in shared):
+            chosen.append((states, probability))
+    return chosen
 
 
 def forecast_section(view: DriversView) -> Section | None:
@@ -156,9 +178,9 @@ def _map(network: RoadNetwork, number: int, example: ForecastExample) -> Map:
     if probable.any():
         layers.append(_destination_layer(network, example, probable))
     dots = [
-        Stroke("start", INK, 8.0, 0.6, halo=True),
-        Stroke("current position", SERIES[6], 13.0, halo=True),
-        Stroke("true destination", INK, 12.0, halo=True),
+        Stroke("start", INK, 11.0, 0.6, halo=True),
+        Stroke("current position", SERIES[6], 16.0, halo=True),
+        Stroke("true destination", INK, 18.0, halo=True),
     ]
     at = np.stack([line[0], path_points(network, example.driven)[-1], line[-1]])
     layers.append(Layer("Start, current position and destination", at, strokes=dots, stroke=[0, 1, 2], kind="points"))
@@ -237,5 +259,8 @@ def _route_table(network: RoadNetwork, number: int, example: ForecastExample) ->
             ]
         )
     columns: list[Column | str] = [Column("Route", "left"), "Probability", "Length", "Overlap"]
-    caption = "Overlap is the percentage of the actual continuation that is on the route."
+    caption = (
+        "Overlap is the percentage of the actual continuation that is on the route. Routes that share more than "
+        f"{100 * _SAME:.0f}\u00a0% of their length with a more probable route are omitted."
+    )
     return Table(f"routes-{number}", "Most probable routes", caption, columns, rows)

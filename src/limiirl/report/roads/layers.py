@@ -175,11 +175,17 @@ def pad_bounds(points: ArrayLike) -> Bounds:
 
 
 def street_facts(network: RoadNetwork, lines: StreetLines) -> dict[str, list[object]]:
-    """Return the class, lanes, speed limit, length and direction of each line."""
+    """Return the name, class, lanes, speed limit, length and direction of each line.
+
+    The title is the name of the street, or its class if it has no name.
+    """
     s = lines.first
     both = network.opposite[s] >= 0
+    classes = [class_label(network.class_names[c]) for c in network.road_class[s].tolist()]
+    names = _list_names(network, lines)
     return {
-        "": [class_label(network.class_names[c]) for c in network.road_class[s].tolist()],
+        "": [name or label for name, label in zip(names, classes, strict=True)],
+        "class": [label if name else "" for name, label in zip(names, classes, strict=True)],
         "lanes": [f"{value:g}" if np.isfinite(value) else "unknown" for value in network.lanes[s].tolist()],
         "speed limit": [
             f"{value:g} km/h" if np.isfinite(value) else "unknown" for value in network.speed_kmh[s].tolist()
@@ -189,10 +195,16 @@ def street_facts(network: RoadNetwork, lines: StreetLines) -> dict[str, list[obj
     }
 
 
+def _list_names(network: RoadNetwork, lines: StreetLines) -> list[str]:
+    """Return the name of the street of each line, or "" if it has none."""
+    return [network.street_names[i] for i in network.street_of[lines.first].tolist()]
+
+
 def join_uniform_segments(network: RoadNetwork, *more: ArrayLike, within: ArrayLike | None = None) -> StreetLines:
     """Return lines along which the `street_facts` and further keys (S,) do not change."""
     both = network.opposite >= 0
-    return join_segments(network, [network.road_class, network.lanes, network.speed_kmh, both, *more], within)
+    keys = [network.road_class, network.street_of, network.lanes, network.speed_kmh, both, *more]
+    return join_segments(network, keys, within)
 
 
 def street_layer(network: RoadNetwork, within: ArrayLike | None = None) -> Layer:
@@ -241,9 +253,12 @@ def flow_layers(
     streets = np.where(shown, both, 0.0)
     # Rounding to 1/200 of the largest flow is invisible, and reduces the number of lines.
     step = max(float(streets.max(initial=0.0)) / 200.0, 1e-12)
-    lines = join_segments(network, [*(np.rint(row / step) for row in streets), *shown], streets.sum(axis=0) > 0.0)
+    keys = [network.street_of, *(np.rint(row / step) for row in streets), *shown]
+    lines = join_segments(network, keys, streets.sum(axis=0) > 0.0)
     flow = streets[:, lines.first]
-    facts = {
+    named = len(network.street_names) > 1
+    facts: dict[str, list[str]] = {"street": _list_names(network, lines)} if named else {}
+    facts |= {
         name: [f"{value:,.3g} trips" if visible else hidden for value, visible in zip(row, mask, strict=True)]
         for name, row, mask in zip(names, flow.tolist(), shown[:, lines.first].tolist(), strict=True)
     }

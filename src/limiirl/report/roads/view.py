@@ -19,7 +19,8 @@ from limiirl.roads import (
     NormalisedRewards,
     RoadNetwork,
     StyleDescription,
-    count_drivers_by_street,
+    count_style_drivers,
+    count_style_trips,
     describe_styles,
     index_drivers,
     match_rewards,
@@ -157,12 +158,7 @@ class DriversView:
     @cached_property
     def flows(self) -> FloatArray:
         """Expected number of trips (K, S) per style and segment."""
-        trip = np.repeat(np.arange(len(self.demos)), np.diff(self.demos.offsets))
-        counts = [
-            np.bincount(self.demos.states, self.responsibilities[trip, k], minlength=self.network.n_segments)
-            for k in range(self.main.n_intents)
-        ]
-        return np.stack(counts)
+        return count_style_trips(self.demos, self.responsibilities, self.network.n_segments)
 
     @cached_property
     def drivers_per_street(self) -> IntArray:
@@ -170,8 +166,7 @@ class DriversView:
 
         A trip belongs to its most likely style.
         """
-        own = (self.demos[self.labels == k] for k in range(self.main.n_intents))
-        return np.array([count_drivers_by_street(demos, self.network.opposite) for demos in own])
+        return count_style_drivers(self.demos, self.labels, self.main.n_intents, self.network.opposite)
 
     @cached_property
     def drivers_per_style(self) -> IntArray:

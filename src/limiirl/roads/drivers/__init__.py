@@ -6,6 +6,8 @@ from limiirl.roads.drivers.styles import (
     NormalisedRewards,
     StyleDescription,
     check_groups,
+    count_style_drivers,
+    count_style_trips,
     describe_fit,
     describe_styles,
     match_rewards,
@@ -13,6 +15,7 @@ from limiirl.roads.drivers.styles import (
 )  # fmt: skip
 
 __all__ = [
-    "NOT_LENGTHS", "DriverFit", "NormalisedRewards", "StyleDescription", "check_groups", "describe_fit",
+    "NOT_LENGTHS", "DriverFit", "NormalisedRewards", "StyleDescription", "check_groups",
+    "count_style_drivers", "count_style_trips", "describe_fit",
     "describe_styles", "fit_drivers", "match_rewards", "normalise_rewards",
 ]  # fmt: skip

@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
-from limiirl._typing import FloatArray
+from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import InvalidParameter
+from limiirl.roads.privacy import count_drivers_by_street
 
 if TYPE_CHECKING:
+    from limiirl.demos import Demonstrations
     from limiirl.mixture import StandardErrors
     from limiirl.roads.drivers.fit import DriverFit
 
@@ -219,6 +221,22 @@ def describe_fit(fit: DriverFit) -> list[StyleDescription]:
         mixture.ensemble_.thetas, groups, features.sum(axis=0), errors=mixture.standard_errors()
     )
     return describe_styles(rewards, mean, mixture.ensemble_.weights, mdp.feature_names, groups)
+
+
+def count_style_trips(demos: Demonstrations, responsibilities: ArrayLike, n_segments: int) -> FloatArray:
+    """Return the expected number of trips (K, S) per style and segment, given the posterior (N, K) of the trips."""
+    U = np.asarray(responsibilities, dtype=np.float64)
+    trip = np.repeat(np.arange(len(demos)), np.diff(demos.offsets))
+    return np.stack([np.bincount(demos.states, column[trip], minlength=n_segments) for column in U.T])
+
+
+def count_style_drivers(demos: Demonstrations, labels: ArrayLike, n_styles: int, opposite: IntArray) -> IntArray:
+    """Return the number of drivers (K, S) per style and street in either direction, or of trips if unknown.
+
+    `labels` (N,) is the style of each trip, and `opposite` (S,) is that of the network.
+    """
+    style = np.asarray(labels)
+    return np.array([count_drivers_by_street(demos[style == k], opposite) for k in range(n_styles)])
 
 
 @dataclass(frozen=True)
