@@ -10,6 +10,7 @@ import math
 import threading
 import weakref
 from collections import OrderedDict
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,13 +18,14 @@ from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
+from limiirl.kernels.elimination import linear
 from limiirl.kernels.elimination import numeric as kernel
 from limiirl.kernels.elimination.symbolic import SymbolicFactorisation, factorise
 from limiirl.mdp import MDP, expected_features
 
-# Sums over walks of at least _NEAR are accurate in linear arithmetic if no sum exceeds _LARGEST: the error due to
-# underflow is below 1e-308 times the other sums. Other pairs use a diagonal scaling per goal.
-_NEAR = 1e-240
+# Sums over walks of at least _NEAR are accurate in linear arithmetic if no sum exceeds _LARGEST: underflow changes a sum
+# by at most 1e-308 _LARGEST^2 per operation. Other pairs use log arithmetic and a diagonal scaling per goal.
+_NEAR = 1e-220
 _LARGEST = 1e30
 # Number of cached solutions per MDP, for the intents of a mixture.
 _CACHE_SIZE = 8
@@ -85,15 +87,14 @@ class GoalValues:
 
     def is_finite(self, theta: FloatArray, margin: float = 0.0) -> bool:
         """Return True if all path sums are finite at theta (d,) and all cycles weigh less than exp(-margin)."""
-        return self._eliminate(self.edge_log_weights(theta), margin)[2] < 0
+        return _Factors(self.symbolic, self.edge_log_weights(theta), margin).divergent_rank < 0
 
     def solve(self, theta: FloatArray, margin: float = 0.0) -> GoalPathSums:
         """Return the path sums at theta (d,); raise `DivergentPartition` if a cycle weighs exp(-margin) or more."""
-        log_w = self.edge_log_weights(theta)
-        value, star, divergent_rank = self._eliminate(log_w, margin)
-        if divergent_rank >= 0:
-            raise divergent(self.symbolic, divergent_rank)
-        return GoalPathSums(self, log_w, value, star)
+        factors = _Factors(self.symbolic, self.edge_log_weights(theta), margin)
+        if factors.divergent_rank >= 0:
+            raise divergent(self.symbolic, factors.divergent_rank)
+        return GoalPathSums(self, factors)
 
     def divergent_loop(self, theta: FloatArray, margin: float = 0.0) -> tuple[float, FloatArray] | None:
         """Return the log-weight of the cycles at a state with a divergent sum, and their expected edge counts (E,).
@@ -102,14 +103,8 @@ class GoalValues:
         edge log-weights with the counts as its gradient. It is at least -margin at theta (d,), and less at every
         feasible theta. Returns None if theta is feasible.
         """
-        log_w, symbolic = self.edge_log_weights(theta), self.symbolic
-        value, star, divergent_rank = self._eliminate(log_w, margin)
-        if divergent_rank < 0:
-            return None
-        entry, adjoint = 2 * symbolic.up.size + divergent_rank, np.zeros(symbolic.n_values)
-        adjoint[entry] = 1.0
-        _adjoint(symbolic, value, star, adjoint, np.zeros_like(star))
-        return float(value[entry]), _edge_counts(symbolic, log_w, value, adjoint)
+        factors = _Factors(self.symbolic, self.edge_log_weights(theta), margin)
+        return None if factors.divergent_rank < 0 else factors.loop()
 
     def log_values(self, thetas: FloatArray, starts: IntArray, goals: IntArray) -> FloatArray:
         """Return log beta_g(s) (m, K) of pairs (m,) under thetas (K, d); raise `DivergentPartition` if infinite."""
@@ -143,30 +138,93 @@ class GoalValues:
         """Return `solve(theta)` from a cache of recent solutions."""
         key = theta.tobytes()
         with _LOCK:
-            arrays = self._recent.pop(key, None)
-        if arrays is None:
-            solution = self.solve(theta)
-            arrays = (solution.log_w, solution._value, solution._star)
+            factors = self._recent.pop(key, None)
+        if factors is None:
+            factors = self.solve(theta)._factors
         with _LOCK:
-            self._recent[key] = arrays
+            self._recent[key] = factors
             while len(self._recent) > _CACHE_SIZE:
                 self._recent.popitem(last=False)
-        return GoalPathSums(self, *arrays)
+        return GoalPathSums(self, factors)
 
-    def _eliminate(self, log_w: FloatArray, margin: float) -> tuple[FloatArray, FloatArray, int]:
+
+class _Factors:
+    """Numeric factorisation at one theta, in linear arithmetic if that is accurate, otherwise in log arithmetic.
+
+    Attributes
+    ----------
+    log_w : (E,)
+        Edge log-weights.
+    divergent_rank : int
+        Rank of the first state with cycles of weight exp(-margin) or more, or -1.
+    linear : (values, stars) or None
+        Factors in linear arithmetic; None if a sum over walks may exceed `_LARGEST`.
+    """
+
+    def __init__(self, symbolic: SymbolicFactorisation, log_w: FloatArray, margin: float) -> None:
+        self.symbolic, self.log_w, self._margin = symbolic, log_w, margin
+        self.linear, self.divergent_rank = self._eliminate()
+        if self.linear is None and self.divergent_rank < 0:
+            self.divergent_rank = self._log_factors[2]
+
+    def _eliminate(self) -> tuple[tuple[FloatArray, FloatArray] | None, int]:
+        if self.log_w.size and not is_within_limit(float(np.max(self.log_w))):
+            return None, -1
         symbolic = self.symbolic
-        value, star = kernel.load(log_w, symbolic.slot, symbolic.n_values), np.zeros(self.mdp.n_states)
-        divergent_rank = kernel.eliminate(
-            symbolic.up_ptr, symbolic.up, symbolic.low_ptr, symbolic.low, symbolic.place, value, star, margin
-        )
-        return value, star, int(divergent_rank)
+        value, star = linear.load(np.exp(self.log_w), symbolic.slot, symbolic.n_values), np.zeros(symbolic.rank.size)
+        graph = symbolic.up_ptr, symbolic.up, symbolic.low_ptr, symbolic.low, symbolic.place
+        rank = int(linear.eliminate(*graph, value, star, math.exp(-self._margin)))
+        if rank >= 0:
+            return (value, star), rank
+        largest = np.ones(symbolic.rank.size)
+        linear.solve(symbolic.up_ptr, symbolic.up, value, star, largest)
+        accurate = is_within_limit(math.log(float(np.max(largest, initial=1.0))))
+        return ((value, star) if accurate else None), -1
+
+    @property
+    def log(self) -> tuple[FloatArray, FloatArray]:
+        """Values and stars in log arithmetic, computed if needed."""
+        return self._log_factors[:2]
+
+    @cached_property
+    def _log_factors(self) -> tuple[FloatArray, FloatArray, int]:
+        symbolic = self.symbolic
+        value, star = kernel.load(self.log_w, symbolic.slot, symbolic.n_values), np.zeros(symbolic.rank.size)
+        graph = symbolic.up_ptr, symbolic.up, symbolic.low_ptr, symbolic.low, symbolic.place
+        return value, star, int(kernel.eliminate(*graph, value, star, self._margin))
+
+    def loop(self) -> tuple[float, FloatArray]:
+        """Return the log-weight of the cycles at the divergent state, and their expected edge counts (E,)."""
+        symbolic = self.symbolic
+        entry, adjoint = 2 * symbolic.up.size + self.divergent_rank, np.zeros(symbolic.n_values)
+        if self.linear is not None:
+            weight = float(self.linear[0][entry])
+            adjoint[entry] = 1.0 / weight
+            return math.log(weight), self.propagate_linear(adjoint, np.zeros_like(self.linear[1]))
+        adjoint[entry] = 1.0
+        return float(self.log[0][entry]), self.propagate_log(adjoint, np.zeros_like(self.log[1]))
+
+    def propagate_linear(self, adjoint: FloatArray, star_adjoint: FloatArray) -> FloatArray:
+        """Return the derivatives (E,) with respect to the edge log-weights; see `linear.eliminate_adjoint`."""
+        assert self.linear is not None
+        symbolic = self.symbolic
+        graph = symbolic.up_ptr, symbolic.up, symbolic.low_ptr, symbolic.low, symbolic.place
+        linear.eliminate_adjoint(*graph, *self.linear, adjoint, star_adjoint)
+        return np.asarray(adjoint[symbolic.slot] * np.exp(self.log_w))
+
+    def propagate_log(self, adjoint: FloatArray, star_adjoint: FloatArray) -> FloatArray:
+        """Return the derivatives (E,) with respect to the edge log-weights; see `numeric.eliminate_adjoint`."""
+        symbolic, (value, star) = self.symbolic, self.log
+        graph = symbolic.up_ptr, symbolic.up, symbolic.low_ptr, symbolic.low, symbolic.place
+        kernel.eliminate_adjoint(*graph, value, star, adjoint, star_adjoint)
+        return np.asarray(adjoint[symbolic.slot] * np.exp(self.log_w - value[symbolic.slot]))
 
 
 class _CachedFactorisation(NamedTuple):
     """Symbolic factorisation and recent solutions of an MDP, without a reference to the MDP."""
 
     symbolic: SymbolicFactorisation
-    recent: OrderedDict[bytes, tuple[FloatArray, FloatArray, FloatArray]]
+    recent: OrderedDict[bytes, _Factors]
 
 
 _FACTORISATIONS: weakref.WeakKeyDictionary[MDP, dict[int, _CachedFactorisation]] = weakref.WeakKeyDictionary()
@@ -176,10 +234,8 @@ _LOCK = threading.Lock()
 class GoalPathSums:
     """Path sums at one theta, returned by `GoalValues.solve`."""
 
-    def __init__(self, values: GoalValues, log_w: FloatArray, value: FloatArray, star: FloatArray) -> None:
-        self.mdp, self.symbolic = values.mdp, values.symbolic
-        self.log_w, self._value, self._star = log_w, value, star
-        self._largest: float | None = None
+    def __init__(self, values: GoalValues, factors: _Factors) -> None:
+        self.mdp, self.symbolic, self._factors = values.mdp, values.symbolic, factors
 
     def values_to(self, goal: int) -> FloatArray:
         """Return log beta_g(s) (S,) of all states: 0 at the goal, and -inf if the goal is unreachable."""
@@ -192,116 +248,127 @@ class GoalPathSums:
         here = log_beta[self.mdp.src]
         on = (here > -np.inf) & (self.mdp.src != goal)
         prob = np.zeros(self.mdp.n_edges)
-        prob[on] = np.exp(self.log_w[on] + log_beta[self.mdp.dst[on]] - here[on])
+        prob[on] = np.exp(self._factors.log_w[on] + log_beta[self.mdp.dst[on]] - here[on])
         return prob
 
     def pair_sums(self, starts: IntArray, goals: IntArray, weights: FloatArray | None = None) -> PairSums:
         """Return the path sums of pairs (m,) of starts and goals, with edge counts if weights (m,) are not None."""
         start, goal = self.symbolic.rank[starts], self.symbolic.rank[goals]
-        flow = None if weights is None else _FlowAdjoint(self)
-        log_value = np.full(start.size, -np.inf)
-        done = np.zeros(start.size, dtype=bool)
-        if self._is_within_limit():
-            done = self._sum_accurate(start, goal, np.zeros(self.mdp.n_states), log_value, weights, flow)
-        for g in np.unique(goal[~done]):
-            # Scaled by the sums over walks to the goal, the edge weights are probabilities and these sums are 1.
-            mine = np.flatnonzero(~done & (goal == g))
-            shift = self._log_green(int(np.flatnonzero(self.symbolic.rank == g)[0]))
-            mine = mine[shift[start[mine]] > -np.inf]
-            if mine.size:
-                part, given = log_value[mine], None if weights is None else weights[mine]
-                self._sum_accurate(start[mine], goal[mine], shift, part, given, flow)
-                log_value[mine] = part
-        return PairSums(log_value, None if flow is None else flow.by_edge())
+        flow = None if weights is None else np.zeros(self.mdp.n_edges)
+        log_value, done = np.full(start.size, -np.inf), np.zeros(start.size, dtype=bool)
+        if self._factors.linear is not None:
+            done = self._sum_linear(start, goal, log_value, weights, flow)
+        far = np.flatnonzero(~done)
+        if far.size:
+            given = None if weights is None else weights[far]
+            log_value[far] = self._sum_by_goal(start[far], goal[far], given, flow)
+        # Subtracting walks beyond the goal may leave rounding errors below 0.
+        return PairSums(log_value, None if flow is None else np.maximum(flow, 0.0))
 
-    def _sum_accurate(
+    def _sum_linear(
         self,
         start: IntArray,
         goal: IntArray,
-        shift: FloatArray,
         log_value: FloatArray,
         weights: FloatArray | None,
-        flow: _FlowAdjoint | None,
+        flow: FloatArray | None,
     ) -> NDArray[np.bool_]:
-        """Set `log_value` (m,) and add to `flow` for the pairs that are accurate under a scaling; return their mask."""
-        symbolic, stars = self.symbolic, np.exp(self._star)
-        moves = kernel.scale_diagonally(symbolic.up_ptr, symbolic.up, self._value, self._star, shift)
-        tree = (symbolic.up_ptr, symbolic.level, symbolic.parent, symbolic.depth)
-        n = symbolic.up.size
-        ends, end_of = np.unique(goal, return_inverse=True)
-        begins = np.unique(np.concatenate([start, goal]))
-        up_ptr, down_ptr = _pointers(symbolic.depth[begins]), _pointers(symbolic.depth[ends])
-        up_sum, down_sum = np.empty(up_ptr[-1]), np.empty(down_ptr[-1])
-        kernel.solve_triangular(*tree, moves[:n], begins, up_ptr, up_sum)
-        kernel.solve_triangular(*tree, moves[n:], ends, down_ptr, down_sum)
-        # The sums from each start to its goal are followed by the sums from each goal to itself.
-        pair = (np.concatenate([start, ends]), np.concatenate([goal, ends]))
-        offsets = (up_ptr[np.searchsorted(begins, pair[0])], down_ptr[np.concatenate([end_of, np.arange(ends.size)])])
-        total = kernel.combine(symbolic.parent, symbolic.depth, stars, *pair, *offsets, up_sum, down_sum)
-        m = start.size
-        done = is_accurate(total[:m])
-        own = total[m:][end_of]
-        log_value[done] = np.log(total[:m][done] / own[done]) + shift[start[done]] - shift[goal[done]]
-        if flow is None or weights is None:
-            return done
-        counted = np.where(done, weights, 0.0)
-        by_sum = np.concatenate([counted, -np.bincount(end_of, weights=counted, minlength=ends.size)])
-        by_sum[by_sum != 0.0] /= total[by_sum != 0.0]
-        up_adjoint, down_adjoint, adjoint = np.zeros_like(up_sum), np.zeros_like(down_sum), np.zeros(2 * n)
-        kernel.combine_adjoint(
-            symbolic.parent,
-            symbolic.depth,
-            stars,
-            *pair,
-            *offsets,
-            up_sum,
-            down_sum,
-            by_sum,
-            up_adjoint,
-            down_adjoint,
-            flow.star,
-        )
-        kernel.solve_triangular_adjoint(*tree, moves[:n], begins, up_ptr, up_sum, up_adjoint, adjoint[:n])
-        kernel.solve_triangular_adjoint(*tree, moves[n:], ends, down_ptr, down_sum, down_adjoint, adjoint[n:])
-        flow.add(adjoint * moves)
+        """Set `log_value` (m,) and add to `flow` (E,) for the pairs that are accurate in linear arithmetic."""
+        symbolic = self.symbolic
+        assert self._factors.linear is not None
+        value, star = self._factors.linear
+        paths = _PathSums(symbolic, linear.multiply_stars(symbolic.up_ptr, value, star), star, start, goal)
+        done = is_accurate(paths.total)
+        log_value[done] = np.log(paths.total[done] / paths.own[done])
+        if flow is not None and weights is not None and done.any():
+            star_adjoint = np.zeros_like(star)
+            by_move = paths.adjoint(np.where(done, weights, 0.0), star_adjoint)
+            adjoint = np.concatenate([linear.multiply_stars(symbolic.up_ptr, by_move, star), np.zeros_like(star)])
+            _add_star_adjoints(symbolic, by_move * paths.moves, star_adjoint)
+            flow += self._factors.propagate_linear(adjoint, star_adjoint)
         return done
+
+    def _sum_by_goal(
+        self, start: IntArray, goal: IntArray, weights: FloatArray | None, flow: FloatArray | None
+    ) -> FloatArray:
+        """Return log beta (m,) of pairs in log arithmetic, with a diagonal scaling per goal, and add to `flow` (E,)."""
+        symbolic, (value, star) = self.symbolic, self._factors.log
+        log_value, stars = np.full(start.size, -np.inf), np.exp(star)
+        adjoint, star_adjoint = np.zeros(symbolic.n_values), np.zeros_like(star)
+        for g in np.unique(goal):
+            # Scaled by the sums over walks to the goal, the edge weights are probabilities and these sums are 1.
+            mine = np.flatnonzero(goal == g)
+            shift = self._log_green(int(np.flatnonzero(symbolic.rank == g)[0]))
+            mine = mine[shift[start[mine]] > -np.inf]
+            if not mine.size:
+                continue
+            moves = kernel.scale_diagonally(symbolic.up_ptr, symbolic.up, value, star, shift)
+            paths = _PathSums(symbolic, moves, stars, start[mine], goal[mine])
+            log_value[mine] = np.log(paths.total / paths.own) + shift[start[mine]] - shift[g]
+            if weights is not None:
+                by_move = paths.adjoint(weights[mine], star_adjoint) * moves
+                adjoint[: by_move.size] += by_move
+                _add_star_adjoints(symbolic, by_move, star_adjoint)
+        if flow is not None:
+            flow += self._factors.propagate_log(adjoint, star_adjoint)
+        return log_value
 
     def _log_green(self, goal: int) -> FloatArray:
         """Return log G(s, goal) (S,) in elimination order."""
         right = np.full(self.mdp.n_states, -np.inf)
         right[self.symbolic.rank[goal]] = 0.0
-        kernel.solve(self.symbolic.up_ptr, self.symbolic.up, self._value, self._star, right)
+        kernel.solve(self.symbolic.up_ptr, self.symbolic.up, *self._factors.log, right)
         return right
 
-    def _is_within_limit(self) -> bool:
-        """Return True if the sums over all walks from each state are within the limit of linear arithmetic."""
-        if self._largest is None:
-            right = np.zeros(self.mdp.n_states)
-            kernel.solve(self.symbolic.up_ptr, self.symbolic.up, self._value, self._star, right)
-            self._largest = float(np.max(right))
-        return bool(is_within_limit(self._largest))
+
+class _PathSums:
+    """Sums `total` (m,) over walks from starts to goals, and `own` (m,) from each goal to itself.
+
+    `moves` (2 n,) are the weights of upward and downward transitions, multiplied by the star of their lower state.
+    """
+
+    def __init__(
+        self, symbolic: SymbolicFactorisation, moves: FloatArray, stars: FloatArray, start: IntArray, goal: IntArray
+    ) -> None:
+        self._symbolic, self.moves, self._stars = symbolic, moves, stars
+        self._tree = (symbolic.up_ptr, symbolic.level, symbolic.parent, symbolic.depth)
+        n = symbolic.up.size
+        ends, self._end_of = np.unique(goal, return_inverse=True)
+        begins = np.unique(np.concatenate([start, goal]))
+        up_ptr, down_ptr = _pointers(symbolic.depth[begins]), _pointers(symbolic.depth[ends])
+        self._up, self._down = (begins, up_ptr, np.empty(up_ptr[-1])), (ends, down_ptr, np.empty(down_ptr[-1]))
+        kernel.solve_triangular(*self._tree, moves[:n], *self._up)
+        kernel.solve_triangular(*self._tree, moves[n:], *self._down)
+        # The sums from each start to its goal are followed by the sums from each goal to itself.
+        pair = (np.concatenate([start, ends]), np.concatenate([goal, ends]))
+        offsets = (
+            up_ptr[np.searchsorted(begins, pair[0])],
+            down_ptr[np.concatenate([self._end_of, np.arange(ends.size)])],
+        )
+        self._pairs = symbolic.parent, symbolic.depth, stars, *pair, *offsets, self._up[2], self._down[2]
+        self._all = kernel.combine(*self._pairs)
+        self.total, self.own = self._all[: start.size], self._all[start.size :][self._end_of]
+
+    def adjoint(self, weights: FloatArray, star_adjoint: FloatArray) -> FloatArray:
+        """Return the adjoints (2 n,) of `moves` for the sum of log(total / own), weighted by `weights` (m,).
+
+        The adjoints of the log stars are added to `star_adjoint` (S,).
+        """
+        n, n_ends = self._symbolic.up.size, self._all.size - self.total.size
+        by_sum = np.concatenate([weights, -np.bincount(self._end_of, weights=weights, minlength=n_ends)])
+        by_sum[by_sum != 0.0] /= self._all[by_sum != 0.0]
+        up_adjoint, down_adjoint, adjoint = (np.zeros_like(part) for part in (self._up[2], self._down[2], self.moves))
+        kernel.combine_adjoint(*self._pairs, by_sum, up_adjoint, down_adjoint, star_adjoint)
+        kernel.solve_triangular_adjoint(*self._tree, self.moves[:n], *self._up, up_adjoint, adjoint[:n])
+        kernel.solve_triangular_adjoint(*self._tree, self.moves[n:], *self._down, down_adjoint, adjoint[n:])
+        return adjoint
 
 
-class _FlowAdjoint:
-    """Adjoints of the eliminated values, accumulated over pairs and propagated to the edges of the MDP."""
-
-    def __init__(self, solution: GoalPathSums) -> None:
-        self._solution = solution
-        self._moves, self.star = np.zeros(solution.symbolic.n_values), np.zeros(solution.mdp.n_states)
-
-    def add(self, by_move: FloatArray) -> None:
-        """Add the adjoints (2 n,) of up and down edges, whose weights include the Kleene star of their lower state."""
-        symbolic, n = self._solution.symbolic, self._solution.symbolic.up.size
-        self._moves[: 2 * n] += by_move
-        total = np.concatenate([[0.0], np.cumsum(by_move[:n] + by_move[n:])])
-        self.star += np.diff(total[symbolic.up_ptr])
-
-    def by_edge(self) -> FloatArray:
-        """Return the expected edge counts (E,): the derivatives with respect to the edge log-weights."""
-        solution, symbolic = self._solution, self._solution.symbolic
-        _adjoint(symbolic, solution._value, solution._star, self._moves, self.star)
-        # Subtracting walks beyond the goal may leave rounding errors below 0.
-        return np.maximum(_edge_counts(symbolic, solution.log_w, solution._value, self._moves), 0.0)
+def _add_star_adjoints(symbolic: SymbolicFactorisation, by_log_move: FloatArray, star_adjoint: FloatArray) -> None:
+    """Add the adjoints of the log stars, given those of the log-weights (2 n,) of transitions that contain the star."""
+    n = symbolic.up.size
+    total = np.concatenate([[0.0], np.cumsum(by_log_move[:n] + by_log_move[n:])])
+    star_adjoint += np.diff(total[symbolic.up_ptr])
 
 
 def is_accurate(total: FloatArray) -> NDArray[np.bool_]:
@@ -330,21 +397,6 @@ def flow_features(mdp: MDP, flow: FloatArray) -> FloatArray:
     node = np.zeros((mdp.n_states, 1))
     np.add.at(node[:, 0], mdp.dst, flow)
     return np.asarray(expected_features(mdp, node, flow[:, None])[0])
-
-
-def _adjoint(
-    symbolic: SymbolicFactorisation, value: FloatArray, star: FloatArray, adjoint: FloatArray, star_adjoint: FloatArray
-) -> None:
-    kernel.eliminate_adjoint(
-        symbolic.up_ptr, symbolic.up, symbolic.low_ptr, symbolic.low, symbolic.place, value, star, adjoint, star_adjoint
-    )
-
-
-def _edge_counts(
-    symbolic: SymbolicFactorisation, log_w: FloatArray, value: FloatArray, adjoint: FloatArray
-) -> FloatArray:
-    """Return the derivatives (E,) with respect to the edge log-weights, from the adjoints of eliminated values."""
-    return np.asarray(adjoint[symbolic.slot] * np.exp(log_w - value[symbolic.slot]))
 
 
 def _pointers(depth: IntArray) -> IntArray:

@@ -1,0 +1,122 @@
+"""State elimination in linear arithmetic, ten times as fast as `numeric`, where no sum over walks is too large.
+
+Weights below 1e-308 are lost. If all sums over walks G(i, j) are at most L, this changes them by at most about
+1e-308 L^2 per operation: G' - G = G E G' for a perturbation E of W.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from limiirl._typing import FloatArray, IntArray
+
+
+@njit(cache=True, nogil=True)
+def load(weight: FloatArray, slot: IntArray, n_values: int) -> FloatArray:
+    """Return the initial values of elimination, given edge weights (E,); parallel edges are summed."""
+    value = np.zeros(n_values)
+    for e in range(slot.size):
+        value[slot[e]] += weight[e]
+    return value
+
+
+@njit(cache=True, nogil=True)
+def eliminate(
+    up_ptr: IntArray,
+    up: IntArray,
+    low_ptr: IntArray,
+    low: IntArray,
+    place: IntArray,
+    value: FloatArray,
+    star: FloatArray,
+    limit: float,
+) -> int:
+    """Eliminate all states: overwrite `value` with the factors, and set star (S,) to 1 / (1 - W(v, v)).
+
+    Return the first state with W(v, v) >= limit, or -1; see `numeric.eliminate`, the same in log arithmetic.
+    """
+    n_states, n = star.size, up.size
+    spot = np.empty(n_states, dtype=np.int64)
+    for i in range(n_states):
+        for p in range(up_ptr[i], up_ptr[i + 1]):
+            spot[up[p]] = p
+        here = value[2 * n + i]
+        for m in range(low_ptr[i], low_ptr[i + 1]):
+            v, q0 = low[m], place[m]
+            into, out = value[n + q0] * star[v], value[q0] * star[v]
+            here += into * value[q0]
+            for q in range(q0 + 1, up_ptr[v + 1]):
+                p = spot[up[q]]
+                value[p] += into * value[q]
+                value[n + p] += out * value[n + q]
+        value[2 * n + i] = here
+        if not here < limit:
+            return i
+        star[i] = 1.0 / (1.0 - here)
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def eliminate_adjoint(
+    up_ptr: IntArray,
+    up: IntArray,
+    low_ptr: IntArray,
+    low: IntArray,
+    place: IntArray,
+    value: FloatArray,
+    star: FloatArray,
+    adjoint: FloatArray,
+    star_adjoint: FloatArray,
+) -> None:
+    """Overwrite the adjoints of the factors with the adjoints of the initial values of `eliminate`.
+
+    `star_adjoint` (S,) contains the adjoints of the logarithms of the stars and is overwritten.
+    """
+    n_states, n = star.size, up.size
+    spot = np.empty(n_states, dtype=np.int64)
+    for i in range(n_states - 1, -1, -1):
+        for p in range(up_ptr[i], up_ptr[i + 1]):
+            spot[up[p]] = p
+        adjoint[2 * n + i] += star_adjoint[i] * star[i]
+        own = adjoint[2 * n + i]
+        for m in range(low_ptr[i], low_ptr[i + 1]):
+            v, q0 = low[m], place[m]
+            into, out = value[n + q0] * star[v], value[q0] * star[v]
+            by_into, by_out = own * value[q0], 0.0
+            for q in range(q0 + 1, up_ptr[v + 1]):
+                p = spot[up[q]]
+                by_into += adjoint[p] * value[q]
+                by_out += adjoint[n + p] * value[n + q]
+                adjoint[q] += adjoint[p] * into
+                adjoint[n + q] += adjoint[n + p] * out
+            adjoint[n + q0] += by_into * star[v]
+            adjoint[q0] += own * into + by_out * star[v]
+            star_adjoint[v] += by_into * into + by_out * out
+
+
+@njit(cache=True, nogil=True)
+def solve(up_ptr: IntArray, up: IntArray, value: FloatArray, star: FloatArray, right: FloatArray) -> None:
+    """Overwrite right (S,) with G right."""
+    n = up.size
+    for v in range(star.size):
+        here = right[v] * star[v]
+        if here != 0.0:
+            for p in range(up_ptr[v], up_ptr[v + 1]):
+                right[up[p]] += here * value[n + p]
+    for v in range(star.size - 1, -1, -1):
+        total = right[v]
+        for p in range(up_ptr[v], up_ptr[v + 1]):
+            total += value[p] * right[up[p]]
+        right[v] = total * star[v]
+
+
+@njit(cache=True, nogil=True)
+def multiply_stars(up_ptr: IntArray, value: FloatArray, star: FloatArray) -> FloatArray:
+    """Return values (2 n,) of upward transitions from v and downward transitions to v, multiplied by the star of v."""
+    n = up_ptr[-1]
+    weight = np.empty(2 * n)
+    for v in range(star.size):
+        for p in range(up_ptr[v], up_ptr[v + 1]):
+            weight[p], weight[n + p] = value[p] * star[v], value[n + p] * star[v]
+    return weight
