@@ -251,6 +251,15 @@ def test_turns_alone():
     assert state_features(star(), choice).shape == (6, 0)
 
 
+def test_choices_are_logarithms_of_the_number_of_turns():
+    choice = FeatureChoice(class_groups=None, speed_groups=None, regions=False, turns=True, choices=True)
+    mdp = star().mdp(choice)
+    np.testing.assert_allclose(mdp.edge_features[:, 3], np.log([4, 4, 4, 4, 1]), rtol=1e-15)
+    assert mdp.feature_names == choice.names
+    assert choice.groups == {"turns": (0, 1, 2), "choices": (3,)}
+    assert choice != replace(choice, choices=False)
+
+
 def test_segment_without_outgoing_turn_is_terminal():
     np.testing.assert_array_equal(star().mdp("plain").terminal, [False, False, True, True, True, True])
 

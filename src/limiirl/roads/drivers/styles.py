@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Groups = Mapping[str, Sequence[int]]
 
-NOT_LENGTHS = ("turns", "extra")
+NOT_LENGTHS = ("turns", "choices", "extra")
 """Groups of `limiirl.roads.features` whose features do not partition a segment's length."""
 
 
