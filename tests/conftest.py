@@ -121,5 +121,5 @@ def small_fit(small_city: City, small_matches: Matches) -> DriverFit:
     """Two driving styles learned from the matched trips of the small city."""
     from limiirl.roads import fit_drivers
 
-    settings = {"model": "DestinationMaxEnt", "features": small_city.features, "by_driver": True}
+    settings = {"features": small_city.features, "by_driver": True}
     return fit_drivers(small_city.network, small_matches.demonstrations(min_segments=5), 2, **settings)

@@ -233,7 +233,8 @@ class TestFit:
         printed = limiirl(
             folder, "roads", "fit", "town.npz", "m.npz", *STYLES, "--out", "again", "--page", "styles-page"
         )
-        assert f"Fitted to {len(facts) - 2} trips.\nThe stick-breaking GMM finds " in printed.stdout
+        assert f"Fitted to {len(facts) - 2} trips.\nModel: DestinationMaxEnt" in printed.stdout
+        assert ".\nThe stick-breaking GMM finds " in printed.stdout
         assert "excluded trips:\n  fewer than 10 segments: 1\n  last segment visited twice: 1\n" in printed.stdout
         for k, text in enumerate(fitted["styles"]):
             assert f"Style {k} (intent {k}): {text}" in printed.stdout
@@ -272,11 +273,35 @@ class TestFit:
         assert [printed["n_units"] for printed in facts] == [8, 8, 8]
         assert facts[0]["log_likelihood"] == facts[1]["log_likelihood"] != facts[2]["log_likelihood"]
 
-    def test_the_default_is_the_model_of_the_paper(self, folder, matched):
+    def test_the_default_model_is_given_the_destination(self, folder, matched):
+        given = (
+            "roads",
+            "fit",
+            "town.npz",
+            "m.npz",
+            "-k",
+            "1",
+            "--features",
+            "plain",
+            "--trips",
+            "8",
+            "--out",
+            "default",
+        )
+        printed = limiirl(folder, *given).stdout
+        assert "Model: DestinationMaxEnt" in printed
+        assert "--model MaxEnt" in printed
+        mixture = IntentMixture.load(folder / "default")
+        assert type(mixture.irl).__name__ == "DestinationMaxEnt"
+        assert mixture.mdp_.feature_names[-1] == "log of choices"
+        error = json.loads(limiirl(folder, *given, "--gamma", "0.999", "--json", code=2).stderr)
+        assert (error["option"], error["value"]) == ("--gamma", 0.999)
+
+    def test_the_model_of_the_paper_has_a_discount(self, folder, matched):
         given = ("roads", "fit", "town.npz", "m.npz", "-k", "1", "--gamma", "0.999", "--out", "paper", "--json")
-        limiirl(folder, *given, "--features", "plain")
+        facts = json.loads(limiirl(folder, *given, "--features", "plain", "--model", "MaxEnt").stdout)
         mixture = IntentMixture.load(folder / "paper")
-        assert type(mixture.irl).__name__ == "MaxEnt"
+        assert facts["model"] == type(mixture.irl).__name__ == "MaxEnt"
         assert (mixture.irl.max_length, mixture.mdp_.gamma) == (300, 0.999)
 
     def test_workers_give_the_same_result(self, folder, matched):

@@ -1,6 +1,7 @@
 """Features and regions: independent computation of the paper's 24 features, custom choices, turns, and units."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np

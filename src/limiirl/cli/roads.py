@@ -186,7 +186,9 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     ] = "stick_breaking",
     model: Annotated[
         str,
-        typer.Option(help="DestinationMaxEnt (given the destination), or MaxEnt (the paper's, which also models ends)."),
+        typer.Option(
+            help="DestinationMaxEnt (given the destination), or MaxEnt (the paper's, which also models ends)."
+        ),
     ] = "DestinationMaxEnt",
     features: Annotated[str, typer.Option(help="Road features: paper (24 dimensions) or plain.")] = "paper",
     gamma: Annotated[float, typer.Option(help="Discount factor.")] = 1.0,
@@ -247,7 +249,13 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
         excluded["last segment visited twice"] = len(demos) - len(result.demos)
     styles = [style.long for style in describe_fit(result)]
     if as_json:
-        facts = {"n_clusters": result.n_clusters, "capped": result.capped, "styles": styles, "excluded": excluded}
+        facts = {
+            "model": model,
+            "n_clusters": result.n_clusters,
+            "capped": result.capped,
+            "styles": styles,
+            "excluded": excluded,
+        }
         typer.echo(json.dumps(result.mixture.summary().to_dict() | facts | {"saved": str(out)}))
     else:
         _print_fit(result, styles, excluded)
@@ -259,8 +267,17 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
         write_page(styles_report(roads, result, examples=not no_examples), page, as_json)
 
 
+_MODEL_LINES = {
+    "DestinationMaxEnt": "DestinationMaxEnt, given the destination (alternative: --model MaxEnt, the paper's, which also "
+    "models where trips end, but predicts routes worse)",
+    "MaxEnt": "MaxEnt, the paper's, which also models where trips end (alternative: --model DestinationMaxEnt, the "
+    "default, which predicts routes better)",
+}
+
+
 def _print_fit(result: DriverFit, styles: list[str], excluded: dict[str, int]) -> None:
     typer.echo(f"Fitted to {plural(len(result.demos), 'trip')}.")
+    typer.echo(f"Model: {_MODEL_LINES[type(result.mixture.irl_).__name__]}.")
     if result.selection is None:  # otherwise the table of criteria contains the number of clusters
         capped = ", the maximum; use --intents select to cross-validate" if result.capped else ""
         typer.echo(f"The stick-breaking GMM finds {plural(result.n_clusters, 'cluster')}{capped}.")

@@ -85,6 +85,20 @@ def test_scaling_per_goal_gives_the_same_result(case: Case) -> None:
     assert_close(far.flow, near.flow, "flows")
 
 
+@settings(max_examples=examples(60))
+@given(case=cases(columns=(1,), discounts=(1.0,), scales=(0.3, 1.0)))
+def test_divergent_loops_are_the_same_in_both_arithmetics(case: Case) -> None:
+    values, theta = GoalValues(case.mdp), case.thetas[0]
+    linear = values.divergent_loop(theta, 1e-6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(path_sums, "_LARGEST", 1e-300)
+        log = values.divergent_loop(theta, 1e-6)
+    assert (linear is None) == (log is None)
+    if linear is not None and log is not None:
+        assert_close(np.array(linear[0]), np.array(log[0]), "log-weight of the loop")
+        assert_close(linear[1], log[1], "edge counts of the loop")
+
+
 @settings(max_examples=examples(100))
 @given(case=cases(columns=(1,), discounts=(1.0,), scales=(0.3, 1.0)))
 def test_divergence_agrees_with_the_spectral_radius(case: Case) -> None:

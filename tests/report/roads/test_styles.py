@@ -30,7 +30,7 @@ from tests.oracles.two_ways import MOTORWAY, STREET, demonstrations, drives, two
 PLAN = DriverPlan(
     n_intents=2, n_splits=2, n_train=15, n_test=12, max_length=9, max_evaluations=8, max_iter=3, m_gtol=0.1, n_routes=10
 )
-QUICK = {"features": "plain", "resp_tol": 1.0}
+QUICK = {"model": "MaxEnt", "features": "plain", "resp_tol": 1.0}
 
 
 @pytest.fixture(scope="module")

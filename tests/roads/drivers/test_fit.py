@@ -32,7 +32,7 @@ def demos():
 class TestModel:
     @pytest.mark.parametrize("gamma", [1.0, 0.999])
     def test_fit_equals_the_mixture_of_the_paper_with_truncated_m_steps(self, network, demos, gamma):
-        result = fit_drivers(network, demos, 2, gamma=gamma, seed=3, **PLAIN)
+        result = fit_drivers(network, demos, 2, model="MaxEnt", gamma=gamma, seed=3, likelihood_tol=None, **PLAIN)
         model = MaxEnt(9, (-10.0, 0.0), solver="lbfgs", gtol=1e-3, max_evaluations=50)
         mixture = IntentMixture(2, model, resp_tol=1e-3, max_evaluations=50, random_state=3)
         wanted = mixture.fit(network.mdp("plain", gamma=gamma), demos)
@@ -43,16 +43,18 @@ class TestModel:
         assert result.mixture.mdp_.gamma == gamma
         assert result.selection is None
 
-    def test_destination_model_has_wider_bounds_and_turns(self, network, demos):
-        result = fit_drivers(network, demos, 1, model="DestinationMaxEnt", **PLAIN)
-        model = DestinationMaxEnt((-50.0, 0.0), solver="bfgs", gtol=1e-3, max_evaluations=50)
-        turns = FeatureChoice(speed_groups=None, regions=False, turns=True)
-        wanted = IntentMixture(1, model, resp_tol=1e-3, random_state=0).fit(network.mdp(turns), demos)
+    def test_destination_model_is_the_default_with_turns_and_choices(self, network, demos):
+        result = fit_drivers(network, demos, 2, **PLAIN)
+        model = DestinationMaxEnt((-50.0, 0.0), ridge=1e-3, solver="bfgs", gtol=1e-3, max_evaluations=50)
+        turns = FeatureChoice(speed_groups=None, regions=False, turns=True, choices=True)
+        settings = {"resp_tol": 1e-3, "likelihood_tol": 5e-4, "random_state": 0}
+        wanted = IntentMixture(2, model, **settings).fit(network.mdp(turns), demos)
         np.testing.assert_array_equal(result.mixture.thetas_, wanted.thetas_)
+        assert result.mixture.n_iter_ == wanted.n_iter_
         assert result.features == turns
         # An explicit choice of features is not changed.
         own = replace(turns, turns=False)
-        assert fit_drivers(network, demos, 1, model="DestinationMaxEnt", **PLAIN | {"features": own}).features == own
+        assert fit_drivers(network, demos, 1, **PLAIN | {"features": own}).features == own
         assert isinstance(result.mixture.irl_, DestinationMaxEnt)
 
     def test_mixture_settings_are_passed_on(self, network, demos):
@@ -72,10 +74,10 @@ class TestModel:
 
     def test_features_can_be_chosen(self, network, demos):
         turns = FeatureChoice(speed_groups=None, regions=False, turns=True)
-        result = fit_drivers(network, demos, 1, max_length=9, features=turns)
+        result = fit_drivers(network, demos, 1, model="MaxEnt", max_length=9, features=turns)
         assert result.features == turns
         assert result.mixture.mdp_.feature_names == network.mdp(turns).feature_names
-        paper = fit_drivers(network, demos, 1, max_length=9)
+        paper = fit_drivers(network, demos, 1, model="MaxEnt", max_length=9)
         assert paper.features == FeatureChoice()
         assert paper.mixture.thetas_.shape == (1, 24)
 
@@ -85,22 +87,22 @@ class TestModel:
 
     def test_destination_model_rejects_a_discount(self, network, demos):
         with raises(InvalidParameter, parameter="gamma", value=0.999):
-            fit_drivers(network, demos, 2, model="DestinationMaxEnt", gamma=0.999, **PLAIN)
+            fit_drivers(network, demos, 2, gamma=0.999, **PLAIN)
 
 
 class TestTrips:
     def test_too_long_trips_are_left_out(self, network):
         odd = demonstrations([TOO_LONG, *drives(10), PASSED_BEFORE])
-        assert fit_drivers(network, odd, 1, **PLAIN).demos.ids.tolist() == list(range(1, 12))
-        bound = fit_drivers(network, odd, 1, model="DestinationMaxEnt", **PLAIN)
+        assert fit_drivers(network, odd, 1, model="MaxEnt", **PLAIN).demos.ids.tolist() == list(range(1, 12))
+        bound = fit_drivers(network, odd, 1, **PLAIN)
         assert bound.demos.ids.tolist() == list(range(1, 11))  # the last one visits its destination early
-        assert len(fit_drivers(network, odd, 1, features="plain", max_length=10).demos) == 12
+        assert len(fit_drivers(network, odd, 1, model="MaxEnt", features="plain", max_length=10).demos) == 12
 
     def test_no_remaining_trips_are_an_error(self, network, demos):
         with raises(InvalidDemos, parameter="max_length", value=2):
             fit_drivers(network, demos, 2, max_length=2)
         with raises(InvalidDemos, parameter="demos") as caught:
-            fit_drivers(network, demonstrations([PASSED_BEFORE, TOO_LONG]), 1, model="DestinationMaxEnt", **PLAIN)
+            fit_drivers(network, demonstrations([PASSED_BEFORE, TOO_LONG]), 1, **PLAIN)
         assert "max_length" not in str(caught.value)
 
     def test_trips_of_a_driver_share_a_style_with_by_driver(self, network, demos):
@@ -151,13 +153,13 @@ class TestNumber:
         assert held_out[2] == held_out[3]
 
     def test_there_are_never_more_styles_than_drivers(self, network, demos):
-        free = fit_drivers(network, demos, 1, **QUICK)
+        free = fit_drivers(network, demos, 1, model="MaxEnt", **QUICK)
         assert (free.n_clusters, free.capped) == (3, False)
         two, three = (replace(demos, groups=np.arange(24) % n) for n in (2, 3))
-        result = fit_drivers(network, two, by_driver=True, **QUICK)
+        result = fit_drivers(network, two, model="MaxEnt", by_driver=True, **QUICK)
         assert result.n_clusters == len(result.mixture.weights_) == 2
         assert result.capped
-        chosen = fit_drivers(network, three, "select", by_driver=True, **QUICK)
+        chosen = fit_drivers(network, three, "select", model="MaxEnt", by_driver=True, **QUICK)
         assert [row.n_intents for row in chosen.selection.rows] == [1, 2]  # a fold leaves two of three
         assert chosen.selection.to_dict()["unit"] == "groups"
 

@@ -23,8 +23,8 @@ from limiirl.kernels.elimination import numeric as kernel
 from limiirl.kernels.elimination.symbolic import SymbolicFactorisation, factorise
 from limiirl.mdp import MDP, expected_features
 
-# Sums over walks of at least _NEAR are accurate in linear arithmetic if no sum exceeds _LARGEST: underflow changes a sum
-# by at most 1e-308 _LARGEST^2 per operation. Other pairs use log arithmetic and a diagonal scaling per goal.
+# Sums over walks of at least _NEAR are accurate in linear arithmetic if no sum exceeds _LARGEST: underflow changes a
+# sum by at most 1e-308 _LARGEST^2 per operation. Other pairs use log arithmetic and a diagonal scaling per goal.
 _NEAR = 1e-220
 _LARGEST = 1e30
 # Number of cached solutions per MDP, for the intents of a mixture.

@@ -204,7 +204,11 @@ def _select(
 def _choose_features(model: str, features: str | FeatureChoice) -> FeatureChoice:
     """Return the features; with DestinationMaxEnt, turns and choices are added so that cycles can cost enough."""
     chosen = choose_features(features)
-    return replace(chosen, turns=True, choices=True) if model == "DestinationMaxEnt" and isinstance(features, str) else chosen
+    return (
+        replace(chosen, turns=True, choices=True)
+        if model == "DestinationMaxEnt" and isinstance(features, str)
+        else chosen
+    )
 
 
 def _make_model(name: str, mdp: MDP, max_length: int, device: str) -> Any:

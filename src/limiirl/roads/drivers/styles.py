@@ -204,7 +204,8 @@ def describe_styles(
     """
     mean, weight = np.asarray(mean_features, dtype=np.float64), np.asarray(shares, dtype=np.float64)
     lengths = [list(places) for name, places in groups.items() if name not in not_lengths]
-    others = [list(places) for name, places in groups.items() if name in not_lengths]
+    # The number of choices is a property of junctions, not a preference.
+    others = [list(places) for name, places in groups.items() if name in not_lengths and name != "choices"]
     km = mean[:, lengths[0]].sum(axis=1) if lengths else np.full(len(mean), np.nan)
     weights = weight / max(float(weight.sum()), 1e-300)
     facts = _StyleFacts(normalised, mean, weights, km, tuple(feature_names), lengths, others)

@@ -175,7 +175,6 @@ def _fit_styles(city: City, driven: CityTrips, matches: Matches, seed: int, repo
         city.network,
         labelled,
         len(city.styles),
-        model="DestinationMaxEnt",
         features=city.features,
         by_driver=True,
         # The composition of a trip is more informative than its length.
