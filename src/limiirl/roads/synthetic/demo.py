@@ -92,8 +92,8 @@ class DemoResult:
         score = self.scores()
         return (
             f"Demo: {score['trips_driven']} trips of {self.driven.style.size} drivers\n"
-            f"  matched   {score['trips_whole']} trips completely; {100 * score['recovered']:.1f} % of the driven length "
-            f"recovered, {100 * score['added']:.1f} % added\n"
+            f"  matched   {score['trips_whole']} trips completely; {100 * score['recovered']:.1f} % of the driven "
+            f"length recovered, {100 * score['added']:.1f} % added\n"
             f"  styles    ANID {score['drivers_anid']:.3f} of drivers ({100 * score['drivers_right']:.0f} % correct), "
             f"{score['trips_anid']:.3f} of single trips ({100 * score['trips_right']:.0f} % correct)"
         )
