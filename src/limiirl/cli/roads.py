@@ -268,8 +268,8 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
 
 
 _MODEL_LINES = {
-    "DestinationMaxEnt": "DestinationMaxEnt, given the destination (alternative: --model MaxEnt, the paper's, which also "
-    "models where trips end, but predicts routes worse)",
+    "DestinationMaxEnt": "DestinationMaxEnt, given the destination (alternative: --model MaxEnt, the paper's, which "
+    "also models where trips end, but predicts routes worse)",
     "MaxEnt": "MaxEnt, the paper's, which also models where trips end (alternative: --model DestinationMaxEnt, the "
     "default, which predicts routes better)",
 }
