@@ -70,6 +70,23 @@ def read_problem(
     return MDP.load(check_exists(mdp)), data
 
 
+def choose_features(world: Any, demos: Any, mixture: "_Mixture", features: Path | None, seed: int) -> tuple[Any, Any]:
+    """Return the MDP and the demonstrations with default features if `features` (--mdp or --state-features) is None.
+
+    Sets the ridge of the mixture's model and prints the choice to stderr. The reward of `MaxEnt` depends on the length
+    of the pieces, so that only causal models have default features.
+    """
+    from limiirl.irl import CausalModel
+    from limiirl.irl import choose_features as choose
+
+    if features is not None or world is None or not isinstance(mixture.irl, CausalModel):
+        return world, demos
+    choice = choose(world, demos, mixture.irl, seed=seed)
+    mixture.set_params(irl=choice.model)
+    typer.echo(f"{choice}. Choose others with --state-features TABLE or --mdp FILE.", err=True)
+    return choice.mdp, choice.demos
+
+
 def _default_discount(model: str) -> float:
     """Return the default discount of an estimated MDP: below 1 for causal models, so that values are finite."""
     from limiirl.irl import CausalModel, model_class

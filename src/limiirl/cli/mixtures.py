@@ -12,6 +12,7 @@ from limiirl.cli.inputs import (
     check_exists,
     check_file,
     check_target,
+    choose_features,
     configure,
     get_groups,
     make_mixture,
@@ -57,6 +58,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     world, data = read_problem(demos, mdp, model, gamma, columns, cut, state_features)
     parameters: dict[str, Any] = {"init": init, "reward_init": reward_init, "n_init": n_init, "random_state": seed}
     mixture = make_mixture(n_intents, model, options.with_device(settings, device), **parameters)
+    world, data = choose_features(world, data, mixture, mdp or state_features, seed)
     options.report_device(device, world)
     with show_progress("EM") as progress:
         mixture.set_params(progress=progress).fit(world, data, get_groups(data, by_group), executor=backend)
@@ -94,6 +96,7 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
         BayesianIntentMixture(max_intents, model_class(model)(), init, random_state=seed),
         options.with_device(settings, device),
     )
+    world, data = choose_features(world, data, mixture, mdp or state_features, seed)
     options.report_device(device, world)
     with show_progress("search") as progress:
         mixture.set_params(progress=progress).fit(world, data, get_groups(data, by_group))
@@ -193,6 +196,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     backend = options.resolve_executor(executor, workers, scheduler)
     world, data = read_problem(demos, mdp, model, gamma, columns, cut, state_features)
     mixture = make_mixture(1, model, options.with_device(settings, device), init=init)
+    world, data = choose_features(world, data, mixture, mdp or state_features, seed)
     options.report_device(device, world)
     with show_progress("fits") as progress:
         selection = select_intents(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from limiirl.mdp import MDP
 
 _KINDS = ("state", "action")
+# Name of a state with its previous state; see `with_previous_state`.
+_PREVIOUS = re.compile(r"(.*) \(from (.*)\)", re.DOTALL)
 
 
 def is_numbered_as(demos: Demonstrations, mdp: MDP) -> bool:
@@ -28,8 +31,41 @@ def _same(own: tuple[str, ...] | None, names: tuple[str, ...] | None) -> bool:
     return own is None or own is names or own == names
 
 
+def previous_names(names: Sequence[str], before: NDArray[np.int64], after: NDArray[np.int64]) -> tuple[str, ...]:
+    """Return the names of states, and of pairs of a state `after` and its predecessor `before`."""
+    return (*names, *(f"{names[b]} (from {names[a]})" for a, b in zip(before.tolist(), after.tolist(), strict=True)))
+
+
+def _count_base_states(names: Sequence[str] | None) -> int:
+    """Return the number of states without a previous state in an MDP of `with_previous_state`, 0 in another MDP."""
+    match = None if names is None else _PREVIOUS.fullmatch(names[-1])
+    if names is None or match is None:
+        return 0
+    base = next(i for i, name in enumerate(names) if _PREVIOUS.fullmatch(name))
+    return base if {match[1], match[2]} <= set(names[:base]) else 0
+
+
+def _add_previous(demos: Demonstrations, mdp: MDP) -> Demonstrations:
+    """Return demonstrations with the previous state in their names, if those of the MDP have it and theirs do not."""
+    names, later = mdp.state_names, np.ones(demos.n_steps, dtype=np.bool_)
+    n_base = _count_base_states(names)
+    later[demos.offsets[:-1]] = False
+    # Only first states have no previous state.
+    if names is None or n_base == 0 or not later.any() or demos.state_names == names:
+        return demos
+    own = names[:n_base] if demos.state_names is None else demos.state_names
+    if int(demos.states.max()) >= len(own) or any(_PREVIOUS.fullmatch(own[s]) for s in np.unique(demos.states)):
+        return demos
+    after = np.flatnonzero(later)
+    code, number = np.unique(demos.states[after - 1] * len(own) + demos.states[after], return_inverse=True)
+    states = demos.states.copy()
+    states[after] = len(own) + number
+    return demos.replace(states=states, state_names=previous_names(own, *np.divmod(code, len(own))))
+
+
 def renumber_by_name(demos: Demonstrations, mdp: MDP) -> Demonstrations:
     """Return demonstrations in the numbering of an MDP; see `Demonstrations.renumber`."""
+    demos = _add_previous(demos, mdp)
     changes: dict[str, Any] = {}
     for kind in _KINDS:
         own, names = getattr(demos, f"{kind}_names"), getattr(mdp, f"{kind}_names")

@@ -17,6 +17,7 @@ from limiirl.irl.causal.maxcausalent import MaxCausalEnt
 from limiirl.irl.causal.mlirl import MLIRL
 from limiirl.irl.causal.model import CausalModel
 from limiirl.irl.causal.problem import CausalProblem
+from limiirl.irl.default_features import FeatureChoice, choose_features
 from limiirl.irl.destination.model import DestinationMaxEnt, with_choices
 from limiirl.irl.destination.path_sums import GoalPathSums, GoalValues
 from limiirl.irl.device import GPU_MIN_SIZE, allow_cpu, check_device, choose_device
@@ -47,6 +48,7 @@ __all__ = [
     "CausalProblem",
     "DestinationMaxEnt",
     "EStep",
+    "FeatureChoice",
     "FinitePathSums",
     "FitProblem",
     "FitResult",
@@ -68,6 +70,7 @@ __all__ = [
     "allow_cpu",
     "check_device",
     "choose_device",
+    "choose_features",
     "evaluate_separately",
     "feasible_causal_start",
     "feasible_path_start",
