@@ -312,3 +312,26 @@ def test_wrong_columns_and_tables_name_the_option(folder, arguments, option):
     failed = limiirl(folder, "fit", "walks.csv", "--intents", "1", *arguments, "--json", code=2)
     if option is not None:
         assert read_error(failed.stderr, folder)[0] == option
+
+
+def test_default_features_are_reported_and_applied_to_new_demonstrations(folder):
+    rng = np.random.default_rng(3)
+    rows = []
+    for demo in range(12):  # on a ring of numbered places, mostly without turning back
+        place, step = int(rng.integers(6)), 1
+        for t in range(30):
+            rows.append({"demo": demo, "t": t, "state": place, "group": demo % 3})
+            step = -step if rng.random() < 0.1 else step
+            place = (place + step) % 6
+    pd.DataFrame(rows).to_csv(folder / "ring.csv", index=False)
+    options = ("--model", "MaxCausalEnt", "--gamma", "0.9", "--intents", "1", "--json")
+    done = limiirl(folder, "fit", "ring.csv", *options, "--out", "ring")
+    assert "turns" in done.stderr
+    assert json.loads(done.stdout)["feature_names"][-1] == "turns back"
+    assert json.loads(done.stdout)["thetas"][0][-1] < -1
+    predicted = json.loads(limiirl(folder, "predict", "ring", "ring.csv", "--json").stdout)
+    assert predicted["group_weights"]["weights"] == [[1.0]] * 3
+    chosen = limiirl(
+        folder, "select", "ring.csv", *options[:4], "-k", "1", "--folds", "0", "--resamples", "0", "--json"
+    )
+    assert "turns" in chosen.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ class FeatureChoice:
     mdp, demos : MDP, Demonstrations
         With the chosen features; the states include the previous state if turns are features.
     model : model
-        Copy of the model with the chosen ridge per step.
+        Copy of the model with the chosen ridge.
     features : str
         "states", "turns" or "states and turns".
     ridge : float
@@ -55,7 +56,7 @@ class FeatureChoice:
         compared = ", ".join(f"{name} {value:.4f}" for name, value in self.scores.items())
         held_out = f"; held-out log-likelihood per step: {compared}" if len(self.scores) > 1 else ""
         counts = f"{self.mdp.n_features} rewards of {self.features}"
-        return f"Features by default: {counts}, with a ridge of {self.ridge:g} per step{held_out}"
+        return f"Features by default: {counts}, with a ridge of {self.ridge:g} per {self.model.ridge_per}{held_out}"
 
 
 def choose_features(
@@ -74,7 +75,7 @@ def choose_features(
         Its features are state indicators, as those of `MDP.from_demonstrations`.
     demos : Demonstrations
     model : MaxCausalEnt or MLIRL
-        If its ridge is not 0, this ridge is used.
+        If its ridge is not the default, this ridge is used.
     groups : (N,), optional
         Default: `demos.groups` if there are several, otherwise `demos.ids`.
     seed : int, Generator or None
@@ -93,21 +94,22 @@ def choose_features(
         raise InvalidParameter.of("model", type(model).__name__, rule)
     demos = validate.demonstrations(validate.in_numbers_of(mdp, demos))
     candidates = dict(_list_candidates(mdp, demos))
-    ridges = (model.ridge,) if model.ridge else RIDGES
-    parameters = {"ridge_per": model.ridge_per if model.ridge else "step"}
+    given = model.ridge != signature(type(model)).parameters["ridge"].default
+    ridges = (model.ridge,) if given else RIDGES
+    ridge_per = model.ridge_per if given else "step"
     fold = _assign_folds(demos, groups, seed)
     best: dict[str, tuple[float, float]] = {}
     if fold.max() > 0 and np.any(demos.lengths > 1) and len(ridges) * len(candidates) > 1:
-        trial = clone(model).set_params(max_evaluations=_EVALUATIONS, **parameters)
+        trial = clone(model).set_params(max_evaluations=_EVALUATIONS, ridge_per=ridge_per)
         for name, (changed, own) in candidates.items():
             values = _score(changed, own, trial, ridges, fold)
             best[name] = float(values.max()), ridges[int(values.argmax())]
     else:
         name = "states and turns" if "states and turns" in candidates else "states"
-        best[name] = np.nan, ridges[0] if model.ridge else _FALLBACK
+        best[name] = np.nan, model.ridge if given else _FALLBACK
     features = max(best, key=lambda name: best[name][0])
     ridge = best[features][1]
-    chosen = clone(model).set_params(ridge=ridge, **parameters)
+    chosen = clone(model).set_params(ridge=ridge, ridge_per=ridge_per)
     return FeatureChoice(
         *candidates[features], chosen, features, ridge, {name: value for name, (value, _) in best.items()}
     )
@@ -136,7 +138,7 @@ def _assign_folds(demos: Demonstrations, groups: ArrayLike | None, seed: Any) ->
 
 def _score(mdp: MDP, demos: Demonstrations, model: Any, ridges: tuple[float, ...], fold: IntArray) -> FloatArray:
     """Return the held-out log-likelihood per step of each ridge; the start states are not scored."""
-    totals = np.zeros(len(ridges))
+    values = np.zeros(len(ridges))
     for held_out in np.unique(fold):
         train, test = demos[fold != held_out], demos[fold == held_out]
         log_start = float(np.log(mdp.p0[test.start_states]).sum())
@@ -144,5 +146,5 @@ def _score(mdp: MDP, demos: Demonstrations, model: Any, ridges: tuple[float, ...
         for i, ridge in enumerate(ridges):
             starts = None if theta is None else theta[None]
             theta = model.set_params(ridge=ridge).fit_many(mdp, train, np.ones((len(train), 1)), starts)[0]
-            totals[i] += float(model.log_prob(mdp, theta, test).sum()) - log_start
-    return totals / max(1, demos.n_transitions)
+            values[i] += float(model.log_prob(mdp, theta, test).sum()) - log_start
+    return values / max(1, demos.n_transitions)

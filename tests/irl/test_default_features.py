@@ -1,0 +1,85 @@
+"""Features and ridges that are chosen by held-out likelihood."""
+
+import numpy as np
+import pytest
+
+from limiirl.demos import Demonstrations, simulate, with_previous_state
+from limiirl.errors import InvalidParameter
+from limiirl.irl import MaxCausalEnt, MaxEnt, choose_features
+from limiirl.irl.default_features import RIDGES
+from limiirl.mdp import MDP
+from tests.helpers import raises
+
+N = 8
+RING = MDP.from_edges(
+    np.repeat(np.arange(N), 2), (np.repeat(np.arange(N), 2) + np.tile([1, -1], N)) % N, gamma=0.9, p0=np.full(N, 1 / N)
+)
+
+
+def walk(theta, mdp, n, length=25, seed=0):
+    """Demonstrations of the causal model, in the states of the ring."""
+    policy = MaxCausalEnt().policy(mdp, theta)
+    demos = simulate(mdp, policy[mdp.pair_state, mdp.pair_action], n, seed, max_length=length)
+    current = np.array([int(name.split(" ")[0]) for name in mdp.state_names]) if mdp.state_names else np.arange(N)
+    return Demonstrations(current[demos.states], demos.offsets, demos.actions)
+
+
+@pytest.fixture(scope="module")
+def turning():
+    """Agents that avoid turning back."""
+    start = Demonstrations.from_lists([[0, 1]])
+    longer, _ = with_previous_state(RING, start)
+    return walk([0.0] * N + [-2.0], longer, 40)
+
+
+def test_turns_are_chosen_for_agents_that_do_not_turn(turning):
+    choice = choose_features(RING, turning, MaxCausalEnt())
+    assert choice.features in ("turns", "states and turns")
+    assert choice.scores["turns"] > choice.scores["states"] + 0.1
+    assert choice.mdp.feature_names[-1] == "turns back"
+    assert choice.model.ridge_per == "step"
+    assert choice.demos.n_steps == turning.n_steps
+    theta = choice.model.fit_many(choice.mdp, choice.demos, np.ones((len(turning), 1)))[0]
+    assert theta[-1] < -1.0
+
+
+def test_states_are_chosen_for_agents_that_seek_a_state():
+    demos = walk(np.eye(N)[3] * 4.0, RING, 60)
+    choice = choose_features(RING, demos, MaxCausalEnt())
+    assert "states" in choice.features
+    assert choice.scores["states"] > choice.scores["turns"] + 0.05
+    assert choice.ridge < max(RIDGES)
+
+
+def test_rewards_of_random_walks_are_shrunk():
+    choice = choose_features(RING, walk(np.zeros(N), RING, 20), MaxCausalEnt())
+    assert choice.ridge == max(RIDGES)
+
+
+def test_the_choice_does_not_depend_on_how_recordings_are_cut(turning):
+    # A piece has one step without a previous state, so that scores differ slightly.
+    whole, pieces = (choose_features(RING, d, MaxCausalEnt()) for d in (turning.cut(24), turning.cut(12)))
+    assert whole.features == pieces.features
+    ones = [np.ones((len(choice.demos), 1)) for choice in (whole, pieces)]
+    plain = [
+        MaxCausalEnt(ridge=0.01, ridge_per="step").fit_many(RING, d, w)
+        for d, w in zip((turning.cut(24), turning.cut(12)), ones, strict=True)
+    ]
+    np.testing.assert_allclose(plain[0], plain[1], rtol=1e-3, atol=1e-4)
+
+
+def test_folds_keep_groups_together(turning):
+    # With all demonstrations in one group there is no held-out group, and nothing is compared.
+    choice = choose_features(RING, turning, MaxCausalEnt(), groups=np.zeros(len(turning)))
+    assert np.isnan(list(choice.scores.values())).all()
+    assert choice.features == "states and turns"
+
+
+def test_given_ridges_are_kept(turning):
+    choice = choose_features(RING, turning, MaxCausalEnt(ridge=0.05))
+    assert (choice.model.ridge, choice.model.ridge_per, choice.ridge) == (0.05, "demonstration", 0.05)
+
+
+def test_other_models_have_no_default_features(turning):
+    with raises(InvalidParameter, parameter="model", value="MaxEnt"):
+        choose_features(RING, turning, MaxEnt())
