@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from limiirl._io import FileFormat, atomic_write, read_archive, write_archive
-from limiirl.errors import InvalidFile
+from limiirl._io import FileFormat, as_path, atomic_write, escape_formula, load_json, read_archive, write_archive
+from limiirl.errors import InvalidFile, InvalidParameter
+from tests.helpers import raises
 
 FORMAT = FileFormat("limiirl.thing", 2, "a thing", "Thing.save")
 ARRAYS = {"a": np.arange(6).reshape(2, 3), "b": np.array([np.nan, -0.0, np.inf]), "c": np.zeros((0, 4), dtype=np.int8)}
@@ -122,3 +123,54 @@ def test_missing_folder_is_the_file_name_of_the_error(tmp_path):
     with pytest.raises(FileNotFoundError) as caught, atomic_write(tmp_path / "nowhere" / "a.npz"):
         pass
     assert caught.value.filename == str(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(("value", "shown"), [(None, None), (3, 3), (["a"], ["a"]), ("a\0b", "a\0b"), (b"a", b"a")])
+def test_paths_that_no_file_has_are_rejected(value, shown):
+    with raises(InvalidParameter, parameter="folder", value=shown):
+        as_path(value, "folder")
+
+
+def test_deeply_nested_json_is_invalid():
+    assert load_json(b"[[1]]") == [[1]]
+    with pytest.raises(ValueError, match="nested"):
+        load_json("[" * 100_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("=1+1", "'=1+1"),
+        ("+A1", "'+A1"),
+        ("-A1", "'-A1"),
+        ("@x", "'@x"),
+        ("\tx", "'\tx"),
+        ("-1.5e3", "-1.5e3"),
+        ("a=", "a="),
+    ],
+)
+def test_formulas_in_cells_have_an_apostrophe(text, cell):
+    assert escape_formula(text) == cell
+
+
+def claim_size(path: Path, n: int) -> None:
+    """Write an archive whose array "a" claims n numbers and has none."""
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": "<f8", "fortran_order": False, "shape": (n,)})
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.npy", stream.getvalue())
+
+
+@pytest.mark.parametrize("n", [2**31, 2**50, 2**62])
+def test_archives_that_claim_more_than_the_memory_are_rejected(path: Path, n):
+    claim_size(path, n)
+    with raises(InvalidFile, parameter="path", value=str(path)) as caught:
+        read_archive(path, FORMAT)
+    assert "pickle" not in str(caught.value)
+
+
+def test_objects_are_rejected_without_advice_to_unpickle_them(path: Path):
+    np.savez(path, a=np.array([{}, None], dtype=object))
+    with raises(InvalidFile, parameter="path", value=str(path)) as caught:
+        read_archive(path, FORMAT)
+    assert "pickle" not in str(caught.value)

@@ -1,5 +1,6 @@
 """Atomic writes, and npz files of plain arrays with a JSON header, without pickle."""
 
+import errno
 import json
 import os
 import tempfile
@@ -14,7 +15,55 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl.errors import InvalidFile, MissingFile
+from limiirl._validation import available_memory
+from limiirl.errors import InvalidFile, InvalidParameter, MissingFile
+
+
+def as_path(value: object, name: str = "path") -> Path:
+    """Return an argument as a Path; raise `InvalidParameter` unless it is a path that the file system can name.
+
+    Examples
+    --------
+    >>> as_path("demos.csv").suffix
+    '.csv'
+    """
+    if not isinstance(value, str | PathLike):
+        raise InvalidParameter.of(name, value, "must be a path")
+    path = Path(os.fsdecode(value))
+    if "\0" in str(path):
+        raise InvalidParameter.of(name, str(path), "must not contain NUL characters")
+    return path
+
+
+def load_json(text: str | bytes) -> Any:
+    """Return the content of JSON; raise ValueError for invalid JSON, also if it is nested too deeply.
+
+    Examples
+    --------
+    >>> load_json(b'{"version": 1}')
+    {'version': 1}
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def escape_formula(text: str) -> str:
+    """Return a cell of a CSV file with a leading apostrophe if a spreadsheet would evaluate it as a formula.
+
+    Examples
+    --------
+    >>> [escape_formula(text) for text in ("=1+1", "-4", "@x", "ann")]
+    ["'=1+1", '-4', "'@x", 'ann']
+    """
+    if not text.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
 
 
 @contextmanager
@@ -23,11 +72,12 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     The file is flushed to disk before the rename, so that after a crash it has either the old or the new content.
     """
-    target = Path(path)
+    target = as_path(path)
     try:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
     except OSError as error:  # name the directory, not the temporary file
-        raise type(error)(error.errno, error.strerror, str(target.parent)) from None
+        name = str(target if error.errno == errno.ENAMETOOLONG else target.parent)
+        raise type(error)(error.errno, error.strerror, name) from None
     os.close(handle)
     scratch = Path(name)
     try:
@@ -81,7 +131,7 @@ def read_archive(path: str | PathLike[str], file_format: FileFormat) -> tuple[di
     """
     arrays = read_arrays(path, file_format.remedy)
     try:
-        header = json.loads(arrays.pop("header").tobytes())
+        header = load_json(arrays.pop("header").tobytes())
         written, version = header["format"], header["version"]
     except (KeyError, ValueError, TypeError) as error:
         raise InvalidFile.at(path, f"is not {file_format.noun}: it has no header. {file_format.remedy}") from error
@@ -100,11 +150,15 @@ def read_arrays(
 
     `remedy` is the last sentence of error messages.
     """
+    path = as_path(path)
     try:
-        with Path(path).open("rb") as stream:
+        with path.open("rb") as stream:
             stored = np.load(stream, allow_pickle=False)
             if not isinstance(stored, np.lib.npyio.NpzFile):
                 raise InvalidFile.at(path, f"is a single array, not an npz file. {remedy}")
+            size = sum(entry.file_size for entry in zipfile.ZipFile(stream).infolist())
+            if size > available_memory():
+                raise InvalidFile.at(path, f"contains {size / 2**30:.1f} GiB, more than the memory. {remedy}")
             return {name: stored[name] for name in select(stored.files)}
     except InvalidFile:
         raise
@@ -112,6 +166,8 @@ def read_arrays(
         raise MissingFile.at(path, f"does not exist. {remedy}") from None
     except IsADirectoryError:
         raise InvalidFile.at(path, f"is a folder. {remedy}") from None
+    except MemoryError as error:  # the header of an array may claim any size
+        raise InvalidFile.at(path, f"does not fit in the memory ({error}). {remedy}") from None
     # OSError: a corrupted zip directory may refer to positions beyond the end of the file.
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         # For files of another type, numpy's message suggests allow_pickle.

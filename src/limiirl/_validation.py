@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 from numbers import Integral, Real
+from pathlib import Path
 
 import numpy as np
 
 from limiirl.errors import InvalidParameter
 
 
-def check_count(value: object, name: str, *, least: int = 1, remedy: str = "") -> int:
+def check_count(value: object, name: str, *, least: int = 1, bytes_each: float = 0.0, remedy: str = "") -> int:
     """Return `value` as an int after checking that it is at least `least`; `remedy` ends the error message.
+
+    With `bytes_each`, the memory that each of them requires at least, a count that exceeds the memory is refused.
 
     Examples
     --------
@@ -23,6 +28,7 @@ def check_count(value: object, name: str, *, least: int = 1, remedy: str = "") -
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise InvalidParameter.of(name, value, f"must be an integer of at least {least}", remedy=remedy)
+    check_memory(bytes_each * int(value), name, value, "Reduce it.")
     return int(value)
 
 
@@ -80,3 +86,36 @@ def as_generator(seed: object) -> np.random.Generator:
     except (TypeError, ValueError) as error:
         rule = f"must be a nonnegative integer, a Generator or None ({error})"
         raise InvalidParameter.of("seed", seed, rule) from None
+
+
+def available_memory() -> float:
+    """Return the number of bytes of memory that this process can allocate without swapping; inf if it is unknown."""
+    sizes = [math.inf]
+    with contextlib.suppress(OSError, ValueError, IndexError):  # Linux
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        sizes.append(1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")))
+    with contextlib.suppress(OSError, ValueError):
+        folder = Path("/sys/fs/cgroup")
+        sizes.append(float((folder / "memory.max").read_text()) - float((folder / "memory.current").read_text()))
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit != resource.RLIM_INFINITY:
+            sizes.append(float(limit))
+    if sizes == [math.inf]:
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # other Unix systems: the physical memory
+            sizes.append(float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")))
+    return min(sizes)
+
+
+def check_memory(n_bytes: float, name: str, value: object, remedy: str) -> None:
+    """Raise `InvalidParameter` if a computation with an argument needs more memory than is available.
+
+    Examples
+    --------
+    >>> check_memory(8e3, "n", 1000, "Reduce it.")
+    """
+    if n_bytes > 2**26 and n_bytes > (available := available_memory()):
+        need = f"must be smaller: it requires {n_bytes / 2**30:,.1f} GiB of {available / 2**30:,.1f} GiB"
+        raise InvalidParameter.of(name, value, need, remedy=remedy)

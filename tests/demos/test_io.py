@@ -1,6 +1,7 @@
 """Parquet files of demonstrations, and rollouts in Gymnasium environments."""
 
 import json
+import os
 
 import gymnasium
 import numpy as np
@@ -145,6 +146,14 @@ def test_csv_files_in_other_encodings_are_rejected_with_the_line(tmp_path, text)
         read_text(tmp_path, text, "latin-1")
     assert f"line {1 if 'größe' in text else 2} " in str(caught.value)
     assert len(read_text(tmp_path, f"\ufeff{text}")) == 1
+
+
+def test_file_names_may_be_of_any_bytes(tmp_path):
+    name = os.fsdecode(b"caf\xe9")
+    (tmp_path / f"{name}.csv").write_text("demo,t,state\na,0,1\n")
+    demos = Demonstrations.from_file(tmp_path / f"{name}.csv")
+    demos.to_parquet(tmp_path / f"{name}.parquet")
+    assert Demonstrations.from_file(tmp_path / f"{name}.parquet") == demos
 
 
 def test_columns_of_a_csv_file_must_be_unique(tmp_path):

@@ -115,3 +115,31 @@ def test_a_mixture_is_saved_although_printing_fails(tmp_path, command):
     assert "Traceback" not in ended.stderr
     assert IntentMixture.load(tmp_path / "mixture").n_intents == 1
     assert json.loads((tmp_path / "mixture" / "mixture.json").read_text())["version"] == 1
+
+
+def test_escape_sequences_in_names_are_printed_as_text(folder, tmp_path, capsys):
+    rows = ["demo,t,state", *(f"\x1b[2J{i},{t},{s}" for i in range(4) for t, s in enumerate([0, 1, 3]))]
+    (tmp_path / "odd.csv").write_text("\n".join(rows))
+    assert main_in(folder, ["predict", "mixture", str(tmp_path / "odd.csv"), "--out", str(tmp_path / "x.csv")]) == 0
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    assert "\\x1b[2J0" in printed
+    (tmp_path / "bad.csv").write_text("demo,t,state\n\x1b[2J,0,0\n\x1b[2J,0,1\n")
+    assert main_in(folder, ["predict", "mixture", str(tmp_path / "bad.csv")]) == 2
+    assert "\x1b" not in capsys.readouterr().err
+
+
+def test_file_names_of_any_bytes_are_printed(folder, tmp_path, capsys):
+    name = os.fsdecode(b"caf\xe9")
+    assert main_in(folder, ["fit", "steps.csv", "-k", "1", "--out", str(tmp_path / name)]) == 0
+    assert "caf\\udce9" in capsys.readouterr().out
+    assert (tmp_path / name / "mixture.json").exists()
+
+
+@pytest.mark.parametrize(
+    "words", ["fit huge.csv -k 1 --out new", "fit steps.csv -k 1 --set irl__max_length=1000000000 --out new"]
+)
+def test_sizes_beyond_the_memory_are_refused(folder, capsys, words):
+    (folder / "huge.csv").write_text("demo,t,state\na,0,2000000000\na,1,1\n")
+    assert main_in(folder, words.split()) == 2
+    assert capsys.readouterr().err.count("\n") == 1

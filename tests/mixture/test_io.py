@@ -420,3 +420,45 @@ def test_mixtures_fitted_on_a_gpu_load_without_one(tmp_path, monkeypatch):
     for result in (pickle.loads(packed), IntentMixture.load(tmp_path / "mix")):
         assert (result.irl.device, result.irl_.device) == ("auto", "auto")
         np.testing.assert_allclose(result.score_samples(demos), mixture().score_samples(demos), rtol=1e-9)
+
+
+def places(value, path=()):
+    """Paths of the entries of nested JSON; only the first entry of a list."""
+    for key in value if isinstance(value, dict) else range(min(1, len(value))) if isinstance(value, list) else ():
+        yield (*path, key)
+        yield from places(value[key], (*path, key))
+
+
+ODD = [None, -1, [], {}, "x", True, 1e308, [[1]], {"array": "nope"}, {"float": "x"}, {"tuple": 3}, {"ensemble": [1]}]
+
+
+def test_any_change_of_the_json_is_read_or_reported(saved):
+    header = saved / "mixture.json"
+    content = json.loads(header.read_text())
+    for number, path in enumerate(places(content)):
+        for odd in (ODD[number % len(ODD)], ODD[(7 * number + 3) % len(ODD)]):
+            changed = copy.deepcopy(content)
+            inner = changed
+            for key in path[:-1]:
+                inner = inner[key]
+            inner[path[-1]] = odd
+            header.write_text(json.dumps(changed))
+            with contextlib.suppress(LimiirlError):
+                IntentMixture.load(saved)
+    header.write_text("[" * 100_000)
+    with raises(InvalidFile, parameter="folder"):
+        IntentMixture.load(saved)
+
+
+def test_loops_of_links_and_invalid_paths_raise(fitted, tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    for folder in (tmp_path / "loop", tmp_path / "loop" / "x", tmp_path / ("x" * 300)):
+        with pytest.raises(OSError, match=r"symbolic links|too long"):
+            fitted.save(folder)
+        with pytest.raises(OSError, match=r"symbolic links|too long"):
+            IntentMixture.load(folder)
+    for folder in (None, 3, "a\0b"):
+        with raises(InvalidParameter, parameter="folder", value=folder):
+            fitted.save(folder)
+        with raises(InvalidParameter, parameter="folder", value=folder):
+            IntentMixture.load(folder)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt, RewardEnsemble
@@ -13,6 +14,7 @@ from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, NotFitte
 from limiirl.metrics import mean_interval
 from limiirl.mixture import GroupWeights, membership_table
 from limiirl.mixture.restarts import Restart
+from limiirl.mixture.summary import Membership
 
 FORK = MDP.from_edges(
     [0, 0, 1, 1, 2, 2], [1, 2, 1, 2, 1, 2], p0=[1, 0, 0],
@@ -302,3 +304,13 @@ def test_membership_keeps_groups_and_times(tmp_path):
     assert written.stop.tolist() == ["2024-01-03", "2024-01-05"]
     by_group = membership_table(mix, demos, demos.groups)
     assert (by_group.unit, by_group.keys, by_group.groups) == ("group", {}, None)
+
+
+def test_formulas_in_names_are_escaped_in_csv_files_only(tmp_path):
+    names = np.array(["=cmd()", "-3", "ann"])
+    table = Membership("demo", names, np.zeros(3, dtype=int), np.ones((3, 1)), np.zeros(3))
+    table.write(tmp_path / "labels.csv")
+    table.write(tmp_path / "labels.parquet")
+    rows = (tmp_path / "labels.csv").read_text().splitlines()[1:]
+    assert [row.partition(",")[0].strip('"') for row in rows] == ["'=cmd()", "-3", "ann"]
+    assert pq.read_table(tmp_path / "labels.parquet")["demo"].to_pylist() == names.tolist()

@@ -2,18 +2,25 @@
 
 import json
 import math
+import os
+import signal
+import socket
 import sys
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
 from limiirl import __version__
 from limiirl.cli import mixtures, reproduce, roads, stream
-from limiirl.cli.options import AsJson, add_command, make_app
+from limiirl.cli.options import AsJson, add_command, echo, make_app
 from limiirl.errors import LimiirlError, LimiirlWarning
 
 app = make_app("Learn one reward function per intent from unlabelled demonstrations.")
@@ -21,7 +28,7 @@ app = make_app("Learn one reward function per intent from unlabelled demonstrati
 
 def _show_version(show: bool) -> None:
     if show:
-        typer.echo(f"limiirl {__version__}")
+        echo(f"limiirl {__version__}")
         raise typer.Exit
 
 
@@ -51,13 +58,13 @@ def demo(
 
     example = fit_example(n, seed)
     if not as_json:
-        typer.echo(describe(example))
+        echo(describe(example))
     store = run_study(worlds, out, context.obj)
     page = write_report(example, store, out)
     if as_json:
-        typer.echo(json.dumps(to_dict(example) | {"report": str(page)}))
+        echo(json.dumps(to_dict(example) | {"report": str(page)}))
     else:
-        typer.echo(f"\n{describe_study(store)}\n\nReport: {page}")
+        echo(f"\n{describe_study(store)}\n\nReport: {page}")
 
 
 add_command(app, demo, "demo --demos 300 --seed 7", show_help=False)
@@ -136,7 +143,7 @@ def _describe(error: LimiirlError, words: list[str]) -> str:
     """Return an error as one line that names the invalid option; with --json, as JSON."""
     option = find_option(error.parameter, words, error.value)
     if "--json" not in words:
-        message = str(error)
+        message = " ".join(str(error).split("\n"))
         if option is not None and message.startswith((f"{error.parameter} ", f"{error.parameter}[")):
             message = option + message.removeprefix(str(error.parameter))
         elif option is not None and option not in message:
@@ -148,26 +155,77 @@ def _describe(error: LimiirlError, words: list[str]) -> str:
     return json.dumps({"error": type(error).__name__, "message": str(error)} | facts | {"index": error.index})
 
 
+# Seconds in which Python must handle an interrupt; then the process ends. Files are written atomically.
+_GRACE_S = 3.0
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Context in which an interrupt raises KeyboardInterrupt, or ends the process if compiled code does not return.
+
+    Python runs its signal handlers only between instructions of the main thread. A second thread therefore waits for
+    the signal, and ends the process with exit code 130 unless the handler has run after `_GRACE_S` seconds.
+    """
+    default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if threading.current_thread() is not threading.main_thread() or not default:
+        yield
+        return
+    handled = threading.Event()
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        handled.set()
+        signal.default_int_handler(number, frame)
+
+    def wait() -> None:
+        while True:
+            received = ours.recv(1)
+            if not received:  # the context has ended
+                return
+            if received[0] == signal.SIGINT and not handled.wait(_GRACE_S):
+                os.write(2, b"limiirl: interrupted.\n")
+                os._exit(130)
+            handled.clear()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    previous = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGINT, handle)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.set_wakeup_fd(previous)
+        theirs.close()
+        thread.join()
+        ours.close()
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line with `arguments` (default: sys.argv); for invalid input, print one line and exit with 2."""
     words = sys.argv[1:] if arguments is None else arguments
 
     def show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
         if issubclass(category, LimiirlWarning):
-            typer.echo(f"limiirl: warning: {message}", err=True)
+            echo(f"limiirl: warning: {message}", err=True)
         else:
             _show_other_warnings(message, category, *where, **more)
 
     warnings.showwarning = show_warning
     try:
-        _commands()(words, obj=words)  # the command line is recorded with the results of a run
+        with interruptible():
+            _commands()(words, obj=words)  # the command line is recorded with the results of a run
     except LimiirlError as error:
-        typer.echo(_describe(error, words), err=True)
+        echo(_describe(error, words), err=True)
         sys.exit(2)
     except OSError as error:  # a missing folder, a full disk
         message = f"{error.strerror or error}."
-        typer.echo(f"limiirl: {error.filename}: {message}" if error.filename else f"limiirl: {message}", err=True)
+        echo(f"limiirl: {error.filename}: {message}" if error.filename else f"limiirl: {message}", err=True)
+        sys.exit(2)
+    except MemoryError as error:
+        echo(f"limiirl: the memory is not sufficient. Use less data, or smaller parameters. {error}".rstrip(), err=True)
         sys.exit(2)
 
 
-__all__ = ["main"]
+__all__ = ["interruptible", "main"]

@@ -7,8 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import typer
-
+from limiirl.cli.options import echo
 from limiirl.errors import InvalidFile, InvalidParameter
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def choose_features(world: Any, demos: Any, mixture: "_Mixture", features: Path 
         return world, demos
     choice = choose(world, demos, mixture.irl, seed=seed)
     mixture.set_params(irl=choice.model)
-    typer.echo(f"{choice}. Choose others with --state-features TABLE or --mdp FILE.", err=True)
+    echo(f"{choice}. Choose others with --state-features TABLE or --mdp FILE.", err=True)
     return choice.mdp, choice.demos
 
 
@@ -248,7 +247,7 @@ def write_page(report: "Report", folder: Path, as_json: bool) -> None:
     """Write a report and print its path, to stderr if --json is set."""
     from limiirl.report import write
 
-    typer.echo(f"Report: {write(report, folder)}", err=as_json)
+    echo(f"Report: {write(report, folder)}", err=as_json)
 
 
 def check_exists(path: Path) -> Path:

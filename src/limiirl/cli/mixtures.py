@@ -122,10 +122,10 @@ def _save(
     mixture.save(out)  # before printing, which fails on a closed pipe
     summary = mixture.summary()
     if as_json:
-        typer.echo(json.dumps(summary.to_dict() | more | {"saved": str(out)}))
+        options.echo(json.dumps(summary.to_dict() | more | {"saved": str(out)}))
     else:
-        typer.echo(before + str(summary))
-        typer.echo(f"\nSaved to {out}. Apply it with `limiirl predict {out} DEMOS`.")
+        options.echo(before + str(summary))
+        options.echo(f"\nSaved to {out}. Apply it with `limiirl predict {out} DEMOS`.")
 
 
 def predict(
@@ -153,9 +153,9 @@ def predict(
     if out is not None:
         table.write(out)
     if as_json:
-        typer.echo(json.dumps(table.to_dict()))
+        options.echo(json.dumps(table.to_dict()))
     else:
-        typer.echo(str(table) + ("" if out is None else f"\n\nSaved to {out}."))
+        options.echo(str(table) + ("" if out is None else f"\n\nSaved to {out}."))
 
 
 def select(  # noqa: PLR0913 (a command's options, each with a default)
@@ -216,11 +216,11 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
         selection.plot().savefig(plot, dpi=150)
     if out is not None:
         selection.best.save(out)
-    typer.echo(json.dumps(selection.to_dict()) if as_json else str(selection))
+    options.echo(json.dumps(selection.to_dict()) if as_json else str(selection))
     if plot is not None:
-        typer.echo(f"Plot: {plot}", err=True)
+        options.echo(f"Plot: {plot}", err=True)
     if out is not None:
-        typer.echo(f"Saved the mixture of {selection.recommended} intents to {out}.", err=True)
+        options.echo(f"Saved the mixture of {selection.recommended} intents to {out}.", err=True)
 
 
 def evaluate(
@@ -254,7 +254,7 @@ def evaluate(
             value=str(demos),
         )
     scores = evaluate_mixture(IntentMixture.load(mixture), data, truth=ensemble, groups=get_groups(data, by_group))
-    typer.echo(json.dumps(scores.to_dict()) if as_json else str(scores))
+    options.echo(json.dumps(scores.to_dict()) if as_json else str(scores))
 
 
 def _read_labelled(path: Path, column: str, columns: str | None, cut: int | None) -> "Demonstrations":

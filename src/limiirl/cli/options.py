@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -86,6 +87,22 @@ Workers = Annotated[
 Scheduler = Annotated[str | None, typer.Option(help="For dask: address of the scheduler, such as tcp://10.0.0.1:8786.")]
 
 
+# Control characters except tab and line feed; a name may contain escape sequences, which a terminal would execute.
+_CODES = (*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_CONTROL = {code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" for code in _CODES}
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    r"""Print a line, with control characters and undecodable bytes of file names as escapes.
+
+    >>> echo("red \x1b[31m")
+    red \x1b[31m
+    """
+    printable = text.translate(_CONTROL).encode("utf-8", "backslashreplace").decode("utf-8")
+    encoding = getattr(sys.stderr if err else sys.stdout, "encoding", None) or "utf-8"
+    typer.echo(printable.encode(encoding, "backslashreplace").decode(encoding), err=err)
+
+
 class _Command(TyperCommand):
     """Command with a shorter help: no braces, types or "[required]" for arguments, and no "range" in types."""
 
@@ -158,7 +175,7 @@ def report_device(device: str | None, mdp: MDP | int | None) -> None:
         name = f"the CPU ({size:,} states and edges; a GPU is faster from {GPU_MIN_SIZE:,})"
     else:
         name = "the CPU (no usable GPU; run with --device gpu for the reason)"
-    typer.echo(f"--device auto: computing on {name}.", err=True)
+    echo(f"--device auto: computing on {name}.", err=True)
 
 
 def resolve_executor(name: str | None, workers: int | None, scheduler: str | None) -> Executor | None:

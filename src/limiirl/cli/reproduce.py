@@ -14,7 +14,7 @@ import typer
 
 from limiirl._progress import show_progress
 from limiirl.cli.inputs import check_page
-from limiirl.cli.options import AsJson, Scheduler, Workers, resolve_executor
+from limiirl.cli.options import AsJson, Scheduler, Workers, echo, resolve_executor
 from limiirl.cli.roads_inputs import read_matched
 from limiirl.errors import InvalidFile, InvalidParameter
 
@@ -115,10 +115,10 @@ def _reproduce_studies(run: _Run, names: list[str], repeats: int | None, words: 
     page = _write_report(store, run.out / "report") if run.report else None
     if run.as_json:
         verdicts = [asdict(finding) for results in gather(store, studies) for finding in judge_claims(results)]
-        typer.echo(json.dumps(_count_trials(counts) | {"findings": verdicts, "report": page and str(page)}))
+        echo(json.dumps(_count_trials(counts) | {"findings": verdicts, "report": page and str(page)}))
     else:
         lines = [summarise_run(store, studies), _summarise_counts(counts)]
-        typer.echo("\n".join(lines + ([] if page is None else [f"Report: {page}"])))
+        echo("\n".join(lines + ([] if page is None else [f"Report: {page}"])))
     if counts.failures:
         raise typer.Exit(1)
 
@@ -137,9 +137,9 @@ def _reproduce_drivers(
     _report_failures(results.counts)
     page = _write_drivers(data, results, run.out / "report") if run.report else None
     if run.as_json:
-        typer.echo(json.dumps(_count_trials(results.counts) | _plain(results) | {"report": page and str(page)}))
+        echo(json.dumps(_count_trials(results.counts) | _plain(results) | {"report": page and str(page)}))
     else:
-        typer.echo(format_drivers(results) + ("" if page is None else f"\n\nReport: {page}"))
+        echo(format_drivers(results) + ("" if page is None else f"\n\nReport: {page}"))
     if results.counts.failures:
         raise typer.Exit(1)
 
@@ -150,13 +150,13 @@ def _interruptible() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo(INTERRUPTED, err=True)
+        echo(INTERRUPTED, err=True)
         raise typer.Exit(130) from None
 
 
 def _report_failures(counts: RunCounts) -> None:
     for record in counts.failures:
-        typer.echo(f"limiirl: trial {record.spec} with seed {record.seed} failed: {record.error}", err=True)
+        echo(f"limiirl: trial {record.spec} with seed {record.seed} failed: {record.error}", err=True)
 
 
 def _count_trials(counts: RunCounts) -> dict[str, Any]:
@@ -264,7 +264,7 @@ def report(
         results = read_drivers(run)
     except InvalidFile:
         page = _write_report(Store(run, create=False), out or run / "report")
-        typer.echo(json.dumps({"report": str(page)}) if as_json else f"Report: {page}")
+        echo(json.dumps({"report": str(page)}) if as_json else f"Report: {page}")
         return
     raise InvalidFile(
         f"{run} is a driver experiment with {len(results.records)} of {len(list(results.plan.trials()))} trials. Its "

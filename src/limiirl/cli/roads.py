@@ -77,9 +77,9 @@ def build(  # noqa: PLR0913 (a command's options, each with a default)
     network.save(out)
     facts = summarize(network)
     if as_json:
-        typer.echo(json.dumps(facts | {"saved": str(out)}))
+        options.echo(json.dumps(facts | {"saved": str(out)}))
     else:
-        typer.echo(f"{network}\n\n{format_facts(facts)}\n\nSaved to {out}.")
+        options.echo(f"{network}\n\n{format_facts(facts)}\n\nSaved to {out}.")
     write_geojson(network, None, geojson, as_json)
     if page is not None:
         from limiirl.report.roads import network_page
@@ -158,14 +158,14 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
     losses: dict[str, Any] = {"fixes_dropped": dict(quality.dropped), "cuts": dict(cleaned.cuts)}
     losses |= {"trips_lost": dict(quality.lost), "unread": dict(quality.unread), "matching": dict(quality.reasons)}
     if as_json:
-        typer.echo(json.dumps(counts | losses | {"saved": str(out)}))
+        options.echo(json.dumps(counts | losses | {"saved": str(out)}))
     else:
         noise = f"{matches.settings['sigma_m']:.1f} m per coordinate"
-        typer.echo(f"{quality}\n  noise      {noise}\n\n{format_facts(losses)}\n\nSaved to {out}.")
+        options.echo(f"{quality}\n  noise      {noise}\n\n{format_facts(losses)}\n\nSaved to {out}.")
         if quality.n_whole:
-            typer.echo(f"Learn driving styles with `limiirl roads fit {network} {out}`.")
+            options.echo(f"Learn driving styles with `limiirl roads fit {network} {out}`.")
         else:
-            typer.echo("No trip was matched completely. Check that the map covers the trips.")
+            options.echo("No trip was matched completely. Check that the map covers the trips.")
     write_geojson(matches, roads, geojson, as_json)
     if page is not None:
         from limiirl.report.roads import quality_page
@@ -256,10 +256,10 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
             "styles": styles,
             "excluded": excluded,
         }
-        typer.echo(json.dumps(result.mixture.summary().to_dict() | facts | {"saved": str(out)}))
+        options.echo(json.dumps(result.mixture.summary().to_dict() | facts | {"saved": str(out)}))
     else:
         _print_fit(result, styles, excluded)
-        typer.echo(f"\nSaved to {out}.")
+        options.echo(f"\nSaved to {out}.")
     write_geojson(result, roads, geojson, as_json)
     if page is not None:
         from limiirl.report.roads import styles_report
@@ -276,17 +276,17 @@ _MODEL_LINES = {
 
 
 def _print_fit(result: DriverFit, styles: list[str], excluded: dict[str, int]) -> None:
-    typer.echo(f"Fitted to {plural(len(result.demos), 'trip')}.")
-    typer.echo(f"Model: {_MODEL_LINES[type(result.mixture.irl_).__name__]}.")
+    options.echo(f"Fitted to {plural(len(result.demos), 'trip')}.")
+    options.echo(f"Model: {_MODEL_LINES[type(result.mixture.irl_).__name__]}.")
     if result.selection is None:  # otherwise the table of criteria contains the number of clusters
         capped = ", the maximum; use --intents select to cross-validate" if result.capped else ""
-        typer.echo(f"The stick-breaking GMM finds {plural(result.n_clusters, 'cluster')}{capped}.")
+        options.echo(f"The stick-breaking GMM finds {plural(result.n_clusters, 'cluster')}{capped}.")
     if excluded:
-        typer.echo(format_facts({"excluded trips": excluded}))
+        options.echo(format_facts({"excluded trips": excluded}))
     if result.selection is not None:
-        typer.echo(f"\n{result.selection}\n")
-    typer.echo(str(result.mixture.summary()))
-    typer.echo("\n" + "\n".join(f"Style {k} (intent {k}): {text}" for k, text in enumerate(styles)))
+        options.echo(f"\n{result.selection}\n")
+    options.echo(str(result.mixture.summary()))
+    options.echo("\n" + "\n".join(f"Style {k} (intent {k}): {text}" for k, text in enumerate(styles)))
 
 
 _FILES = "porto.npz styles matches.npz"

@@ -10,7 +10,7 @@ import typer
 
 from limiirl._progress import show_progress
 from limiirl.cli.inputs import check_file, check_page, write_page
-from limiirl.cli.options import AsJson, GeoJSON, MatchesFile, Network, Page, Seed, Styles
+from limiirl.cli.options import AsJson, GeoJSON, MatchesFile, Network, Page, Seed, Styles, echo
 from limiirl.cli.roads_inputs import (
     find_trip,
     parse_point,
@@ -82,7 +82,7 @@ def forecast(  # noqa: PLR0913 (a command's options, each with a default)
         "routes": [{"probability": p, "km": _km(roads, path), "segments": path.tolist()} for path, p in example.routes],
         "destinations": [_street(roads, s, p) for p, s in likely],
     }
-    typer.echo(json.dumps(facts) if as_json else "\n".join(_format_forecast(roads, example, facts)))
+    echo(json.dumps(facts) if as_json else "\n".join(_format_forecast(roads, example, facts)))
     write_geojson(example.routes, roads, geojson, as_json)
     if page is not None:
         write_page(forecast_page(roads, example), page, as_json)
@@ -190,10 +190,10 @@ def demo(  # noqa: PLR0913 (a command's options, each with a default)
         "styles": write(styles_report(roads, result.fit), folders["styles"]),
     }
     if as_json:
-        typer.echo(json.dumps(result.scores() | {"pages": {name: str(page) for name, page in pages.items()}}))
+        echo(json.dumps(result.scores() | {"pages": {name: str(page) for name, page in pages.items()}}))
     else:
         lines = [f"{name:<9} {page}" for name, page in pages.items()]
-        typer.echo("\n".join([str(roads), f"{result}\n", *lines]))
+        echo("\n".join([str(roads), f"{result}\n", *lines]))
 
 
 def close(  # noqa: PLR0913 (a command's options, each with a default)
@@ -242,7 +242,7 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
         closing = f"with and without {plural(closed.size, 'segment')}"
         progress(0, None, f"routing {plural(len(demos), 'trip')} {closing}")
         closure = close_streets(roads, Forecaster(mixture, demos), demos, closed, least=least)
-    typer.echo(json.dumps(summarize_closure(closure)) if as_json else str(closure))
+    echo(json.dumps(summarize_closure(closure)) if as_json else str(closure))
     write_geojson(closure, roads, geojson, as_json)
     if page is not None:
         from limiirl.report.roads import change_page

@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
+from limiirl.cli.options import echo
 from limiirl.errors import InvalidFile, InvalidParameter, InvalidTrips
 
 if TYPE_CHECKING:
@@ -174,4 +173,4 @@ def write_geojson(item: Any, network: RoadNetwork | None, path: Path | None, as_
     from limiirl.roads import to_geojson
 
     n = len(to_geojson(item, network, path)["features"])
-    typer.echo(f"GeoJSON: {path} ({n:,} features)", err=as_json)
+    echo(f"GeoJSON: {path} ({n:,} features)", err=as_json)

@@ -61,10 +61,10 @@ def features(
         "shards": len(store.shards),
     }
     if as_json:
-        typer.echo(json.dumps(facts | {"longest": store.longest, "saved": str(out)}))
+        options.echo(json.dumps(facts | {"longest": store.longest, "saved": str(out)}))
     else:
         shards = plural(len(store.shards), "shard")
-        typer.echo(f"Wrote {store.n_features} features of {store.n:,} {store.noun} to {out} ({shards}).")
+        options.echo(f"Wrote {store.n_features} features of {store.n:,} {store.noun} to {out} ({shards}).")
 
 
 def fit(  # noqa: PLR0913 (a command's options, each with a default)
@@ -117,10 +117,10 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     if as_json:
         facts = {"weights": mixture.weights_.tolist(), "thetas": mixture.thetas_.tolist()}
         facts |= {"log_likelihood": mixture.log_likelihood_, "n_iter": mixture.n_iter_}
-        typer.echo(json.dumps(facts | {"converged": mixture.converged_, "rows": opened.n, "saved": str(out)}))
+        options.echo(json.dumps(facts | {"converged": mixture.converged_, "rows": opened.n, "saved": str(out)}))
     else:
-        typer.echo(_summarise(mixture, f"{opened.n:,} {opened.noun}"))
-        typer.echo(f"\nSaved to {out}. Apply it with `limiirl stream assign {out} {store}`.")
+        options.echo(_summarise(mixture, f"{opened.n:,} {opened.noun}"))
+        options.echo(f"\nSaved to {out}. Apply it with `limiirl stream assign {out} {store}`.")
 
 
 def assign(  # noqa: PLR0913 (a command's options, each with a default)
@@ -152,9 +152,9 @@ def assign(  # noqa: PLR0913 (a command's options, each with a default)
     with show_progress("assigning intents", every_s=0.0) as progress:
         paths = write(fitted, opened, out, executor=backend, progress=progress)
     if as_json:
-        typer.echo(json.dumps({"rows": opened.n, "files": [str(path) for path in paths]}))
+        options.echo(json.dumps({"rows": opened.n, "files": [str(path) for path in paths]}))
     else:
-        typer.echo(f"Wrote the intents of {opened.n:,} {opened.noun} to {out} ({plural(len(paths), 'file')}).")
+        options.echo(f"Wrote the intents of {opened.n:,} {opened.noun} to {out} ({plural(len(paths), 'file')}).")
 
 
 class _Meter:

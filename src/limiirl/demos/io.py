@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from limiirl._io import atomic_write
+from limiirl._io import as_path, atomic_write
 from limiirl._typing import Seed
 from limiirl._validation import as_generator, check_count, check_seed
 from limiirl.demos.validate import NOT_RECORDED
@@ -58,9 +58,9 @@ def write_parquet(demos: Demonstrations, path: str | os.PathLike[str]) -> None:
     version = VERSION if names or demos.times is not None else _VERSION_WITHOUT_NAMES
     about = {"limiirl.format": FORMAT, "limiirl.version": str(version), "limiirl.ids": str(int(demos.ids is not None))}
     about |= {f"limiirl.{name}": json.dumps(values) for name, values in names.items()}
-    with atomic_write(path) as scratch:
+    with atomic_write(path) as scratch, scratch.open("wb") as stream:  # pyarrow opens only paths in UTF-8
         # Page checksums detect corrupt data.
-        pq.write_table(pa.table(columns, metadata=about), scratch, compression="zstd", write_page_checksum=True)
+        pq.write_table(pa.table(columns, metadata=about), stream, compression="zstd", write_page_checksum=True)
 
 
 def read_parquet(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def read_parquet(path: str | os.PathLike[str]) -> dict[str, Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    path = Path(path)
+    path = as_path(path)
     try:
         with path.open("rb") as handle, pq.ParquetFile(handle, page_checksum_verification=True) as file:
             about = file.schema_arrow.metadata or {}
@@ -90,7 +90,7 @@ def read_table(path: str | os.PathLike[str], columns: Mapping[str, str] | None =
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    path = Path(path)
+    path = as_path(path)
     if path.suffix not in (".parquet", ".csv"):
         raise InvalidFile.at(path, "must be a .parquet or .csv file with the columns demo, t, state[, action].")
     try:
@@ -127,7 +127,8 @@ def read_csv(
         column_types=dict.fromkeys((*identifiers, *indices), pa.large_string()), strings_can_be_null=True
     )
     try:
-        table = csv.read_csv(path, convert_options=options)
+        with path.open("rb") as stream:  # pyarrow opens only paths in UTF-8
+            table = csv.read_csv(stream, convert_options=options)
         names: list[str] = table.column_names
     except (UnicodeDecodeError, pa.ArrowInvalid) as error:
         _check_utf8(path)

@@ -36,7 +36,7 @@ def simulate(mdp: MDP, policy: ArrayLike, n: int, seed: Seed = None, *, max_leng
     (np.int64(2), np.int64(3), np.float64(0.277))
     """
     weights = check_policy(mdp, policy)
-    check_count(n, "n")
+    check_count(n, "n", bytes_each=64.0)
     check_count(max_length, "max_length")
     rng = as_generator(seed)
     cumulative = np.cumsum(weights[mdp.pair_of_edge] * mdp.prob)

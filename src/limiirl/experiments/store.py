@@ -15,6 +15,7 @@ from operator import index
 from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
+from limiirl._io import as_path, load_json
 from limiirl._version import __version__
 from limiirl.errors import InvalidFile, InvalidParameter, LimiirlWarning
 from limiirl.experiments.record import AnySpec, BaseRecord, Record
@@ -99,7 +100,7 @@ class Store(Generic[R]):
         record: type[Any] = Record,
         spec: type[AnySpec] = Spec,
     ) -> None:
-        self.folder = Path(folder)
+        self.folder = as_path(folder, "folder")
         self.record: type[R] = record
         self.spec = spec
         self._file = self.folder / FILE
@@ -213,7 +214,7 @@ class Store(Generic[R]):
     def put_example(self, study: str, content: Mapping[str, Any]) -> None:
         """Store the example world of a study; it replaces an earlier one."""
         text = json.dumps({"study": study, "example": dict(content)})
-        if self.example(study) != json.loads(text)["example"]:
+        if self.example(study) != load_json(text)["example"]:
             self._insert("examples", [text])
 
     def example(self, study: str) -> dict[str, Any] | None:
@@ -323,7 +324,7 @@ class Store(Generic[R]):
             query = f"SELECT id, CAST(content AS BLOB), CAST(digest AS BLOB) FROM {table} WHERE id > ? ORDER BY id"
             rows = database.execute(query, (after,)).fetchall()
         contents = {
-            number: json.loads(data) if data and digest == _digest(table, data) else None
+            number: load_json(data) if data and digest == _digest(table, data) else None
             for number, data, digest in rows
         }
         corrupted = [(number,) for number, content in contents.items() if content is None]

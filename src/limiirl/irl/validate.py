@@ -26,14 +26,19 @@ from limiirl.irl.identifiability import describe
 from limiirl.irl.optim import Box
 from limiirl.mdp import MDP
 
+# A forward pass of this length takes seconds in the smallest MDP, and cannot be interrupted.
+LONGEST = 10_000_000
+
 
 def max_length(value: object) -> float:
     """Check `max_length` and return it as an int or inf."""
-    if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1:
-        return int(value)
-    if isinstance(value, float | np.floating) and (value == math.inf or (value >= 1 and float(value).is_integer())):
-        return math.inf if value == math.inf else int(value)
-    raise InvalidParameter.of("max_length", value, "must be an integer of at least 1, inf, or None")
+    if isinstance(value, float | np.floating) and value == math.inf:
+        return math.inf
+    whole = isinstance(value, int | np.integer | float | np.floating) and not isinstance(value, bool)
+    if whole and 1 <= value <= LONGEST and value == int(value):  # type: ignore[operator, call-overload]
+        return int(value)  # type: ignore[call-overload, no-any-return]
+    rule = f"must be an integer from 1 to {LONGEST:,}, inf, or None"
+    raise InvalidParameter.of("max_length", value, rule, remedy="Use inf for an unbounded length.")
 
 
 def box(bounds: Any, names: Sequence[str]) -> Box:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from limiirl._io import atomic_write, read_arrays
+from limiirl._io import as_path, atomic_write, load_json, read_arrays
 from limiirl._version import __version__
 from limiirl.errors import InvalidFile, InvalidParameter
 
@@ -74,7 +74,7 @@ class RewardEnsemble:
         >>> RewardEnsemble.load(path) == ensemble
         True
         """
-        if Path(path).suffix != ".json":
+        if as_path(path).suffix != ".json":
             raise InvalidFile.at(path, "must have the extension .json.")
         content = {
             "format": FORMAT,
@@ -91,8 +91,8 @@ class RewardEnsemble:
         """Read a file written by `save`, or an .npz file with the arrays weights (K,) and thetas (K, d)."""
         content: dict[str, Any] = (
             dict(read_arrays(path, "Store the arrays weights (K,) and thetas (K, d) in it."))
-            if Path(path).suffix == ".npz"
-            else _read_json(Path(path))
+            if as_path(path).suffix == ".npz"
+            else _read_json(as_path(path))
         )
         for name in ("weights", "thetas"):
             if name not in content:
@@ -119,8 +119,8 @@ class RewardEnsemble:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
+        content = load_json(path.read_bytes())
+    except ValueError as error:
         reason = f"is truncated or not JSON ({error!s:.200}). Use a file written by RewardEnsemble.save."
         raise InvalidFile.at(path, reason) from None
     if not isinstance(content, dict) or content.get("format") != FORMAT or type(content.get("version")) is not int:

@@ -17,6 +17,7 @@ from limiirl.mdp.features import as_features
 from limiirl.mdp.indexing import number_within, row_pointers
 from limiirl.mdp.names import encode, is_text
 from limiirl.mdp.tables import read_state_features
+from limiirl.mdp.validate import check_n_states
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -338,6 +339,7 @@ def from_demonstrations(
         n_states = as_features(state_features, "state_features").shape[0]
     if n_states is None:
         n_states = 1 + int(states.max(initial=-1))
+    n_states = check_n_states(n_states)
     _check_range(states, offsets, n_states)
     starts = np.bincount(states[offsets[:-1]], minlength=n_states) + smoothing
     src, act, dst, prob = _estimate_edges(states, offsets, runs.actions, n_states, float(smoothing))

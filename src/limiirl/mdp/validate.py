@@ -9,13 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import BoolArray, FloatArray
-from limiirl.errors import InvalidMDP
+from limiirl._validation import check_memory
+from limiirl.errors import InvalidMDP, InvalidParameter
 from limiirl.mdp.features import FeatureMatrix, as_floats, first_nonfinite
 from limiirl.mdp.indexing import descents, pair_index
 
 # Tolerance for sums of probabilities. It accepts float32 tables that were normalised in double precision.
 TOLERANCE = 1e-8
 LARGEST_INDEX = int(np.iinfo(np.int32).max)
+# Pointers, start distribution, terminal states and one feature.
+_BYTES_PER_STATE = 48
 
 
 def as_indices(values: ArrayLike, name: str) -> NDArray[np.int64]:
@@ -85,6 +88,12 @@ def check_n_states(n_states: int) -> int:
         raise InvalidMDP.of("n_states", n_states, "must be an integer")
     if not 1 <= n_states <= LARGEST_INDEX:
         raise InvalidMDP.of("n_states", n_states, f"must lie in 1..{LARGEST_INDEX}", remedy="Pass n_states or an edge.")
+    try:
+        check_memory(
+            _BYTES_PER_STATE * int(n_states), "n_states", int(n_states), "Number the states from 0 without gaps."
+        )
+    except InvalidParameter as error:
+        raise InvalidMDP(str(error), parameter="n_states", value=int(n_states)) from None
     return int(n_states)
 
 

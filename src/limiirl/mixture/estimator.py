@@ -168,7 +168,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         IntentMixture
             This estimator.
         """
-        settings, n_init = validate.make_settings(self), check_count(self.n_init, "n_init")
+        settings, n_init = validate.make_settings(self), check_count(self.n_init, "n_init", bytes_each=500.0)
         check_choices(self.init, self.embedding, self.reward_init)
         irl = validate.clone_model(MaxEnt() if self.irl is None else self.irl)
         em = EMFromSeed(self, irl, settings, mdp, validate.check_demos(demos, mdp), groups)

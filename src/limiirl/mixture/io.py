@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
+import os
 import secrets
 import shutil
 import warnings
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl._io import atomic_write
+from limiirl._io import as_path, atomic_write, load_json, read_arrays
 from limiirl._version import __version__
 from limiirl.errors import InvalidFile, InvalidParameter, LimiirlWarning
 from limiirl.irl import allow_cpu, model_class, model_name
@@ -179,7 +181,7 @@ def save(mixture: IntentMixture, folder: str | PathLike[str]) -> None:
     validate.check_fitted(mixture)
     if not (mixture.mdp_ is None or isinstance(mixture.mdp_, MDP)):
         raise InvalidParameter.of("mdp", type(mixture.mdp_).__name__, "must be a limiirl.MDP to be saved")
-    target = Path(folder).resolve()
+    target = _resolve(folder)
     check_target(target)
     header, arrays = _describe(mixture)
     lost = [name for name in ("init", "reward_init", "embedding") if name in header["replaced"]]
@@ -243,15 +245,14 @@ def _parameters(mixture: IntentMixture, writer: Writer) -> tuple[dict[str, Any],
 
 def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
     """Read a mixture that `save` wrote; see `IntentMixture.load`."""
-    path = Path(folder)
+    path = as_path(folder, "folder")
     header = _header(path)
     _check_files(path, header)
     for key in ("irl", "irl_"):
         _check_model(path, header.get(key))
     mdp = MDP.load(path / _MDP) if _MDP in header["files"] else None
     try:
-        with np.load(path / _ARRAYS, allow_pickle=False) as stored:
-            arrays = dict(stored)
+        arrays = read_arrays(path / _ARRAYS, "Save the mixture again.")
         mixture = cls(**{name: decode(value, arrays) for name, value in header["parameters"].items()})
         mixture.irl = None if header["irl"] is None else allow_cpu(decode_model(header["irl"], arrays))
         for name in _RESULTS:
@@ -260,7 +261,7 @@ def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
         mixture.restarts_ = decode_restarts(header["restarts"], arrays)
         mixture.irl_, mixture.mdp_ = allow_cpu(decode_model(header["irl_"], arrays)), mdp
         RewardEnsemble(mixture.weights_, mixture.thetas_)  # checks shapes and weights
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         message = f"{path / _HEADER} is corrupted, or a class has changed ({error!s:.300}). Save the mixture again."
         raise _invalid(message, folder) from error
     return mixture
@@ -270,7 +271,7 @@ def _header(folder: Path) -> dict[str, Any]:
     """Read the header and check its format and version."""
     path = folder / _HEADER
     try:
-        header = json.loads(path.read_bytes())
+        header = load_json(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         what = "has no mixture.json" if folder.is_dir() else "is not a folder"
         raise _invalid(f"{folder} {what}. Pass a folder that IntentMixture.save wrote.", folder) from None
@@ -305,7 +306,7 @@ def _check_files(folder: Path, header: dict[str, Any]) -> None:
 
 def _check_model(folder: Path, written: Any) -> None:
     """Check that the model is registered."""
-    if isinstance(written, dict) and "name" in written:
+    if isinstance(written, dict) and isinstance(written.get("name"), str):
         try:
             model_class(written["name"])
         except InvalidParameter as error:
@@ -319,7 +320,7 @@ def _sha256(path: Path) -> str:
 
 def check_target(folder: str | PathLike[str]) -> None:
     """Raise unless the folder does not exist, is empty, or contains a mixture."""
-    target = Path(folder).resolve()
+    target = _resolve(folder)
     if not target.exists():
         return
     if not target.is_dir():
@@ -334,9 +335,17 @@ def check_target(folder: str | PathLike[str]) -> None:
         raise _invalid(message, target)
 
 
+def _resolve(folder: str | PathLike[str]) -> Path:
+    """Return the absolute path without links; a loop of links is an OSError."""
+    path = as_path(folder, "folder")
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        path.stat()
+    return Path(os.path.realpath(path))
+
+
 def _is_mixture(path: Path) -> bool:
     try:
-        header = json.loads(path.read_bytes())
+        header = load_json(path.read_bytes())
     except ValueError:
         return False
     return isinstance(header, dict) and header.get("format") == FORMAT

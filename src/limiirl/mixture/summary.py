@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 from sklearn.base import clone
 
-from limiirl._io import atomic_write
+from limiirl._io import as_path, atomic_write, escape_formula
 from limiirl._typing import FloatArray
 from limiirl.demos import Agents, Demonstrations, Groups
 from limiirl.errors import InvalidFile, InvalidParameter
@@ -436,7 +436,10 @@ class Membership:
         return plain if self.groups is None else plain | {"group_weights": self.groups.to_dict()}
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write a .csv or .parquet file with one probability column per intent, atomically."""
+        """Write a .csv or .parquet file with one probability column per intent, atomically.
+
+        In a CSV file, names that a spreadsheet would evaluate as formulas have a leading apostrophe.
+        """
         import pyarrow as pa
         import pyarrow.csv
         import pyarrow.parquet as pq
@@ -446,11 +449,14 @@ class Membership:
         table = pa.table({name: pa.array(values) for name, values in columns.items()})
         table = table.append_column("log_likelihood", pa.array(self.log_likelihood))
         check_suffix(path)
-        with atomic_write(path) as scratch:
-            if Path(path).suffix == ".csv":
-                pyarrow.csv.write_csv(table, scratch)
+        as_csv = as_path(path).suffix == ".csv"
+        if as_csv and self.names.dtype.kind == "U":
+            table = table.set_column(0, self.unit, pa.array([escape_formula(name) for name in self.names.tolist()]))
+        with atomic_write(path) as scratch, scratch.open("wb") as stream:
+            if as_csv:
+                pyarrow.csv.write_csv(table, stream)
             else:
-                pq.write_table(table, scratch)
+                pq.write_table(table, stream)
 
     def __str__(self) -> str:
         n, K = self.posterior.shape
@@ -479,7 +485,7 @@ def _as_text(values: NDArray[Any]) -> NDArray[Any]:
 
 def check_suffix(path: str | os.PathLike[str]) -> None:
     """Raise unless `Membership.write` can write to this path."""
-    if Path(path).suffix not in (".csv", ".parquet"):
+    if as_path(path).suffix not in (".csv", ".parquet"):
         raise InvalidFile(f"{path} must end in .csv or .parquet.", parameter="path", value=path)
     if not Path(path).parent.is_dir():
         raise InvalidFile(f"The folder {Path(path).parent} does not exist. Create it.", parameter="path", value=path)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from limiirl._io import atomic_write
+from limiirl._io import as_path, atomic_write, load_json
 from limiirl._version import __version__
 from limiirl.errors import InvalidFile
 from limiirl.report.document import Report, Section
@@ -209,7 +209,7 @@ def write(
     >>> write(report, tempfile.mkdtemp()).name
     'index.html'
     """
-    folder = Path(folder)
+    folder = as_path(folder, "folder")
     earlier = check_folder(folder)
     advance = progress or (lambda *_: None)
     pictures: dict[str, Picture] = {}
@@ -326,7 +326,7 @@ def _is_report(index: Path) -> bool:
 
 def _read_manifest(folder: Path) -> set[str]:
     try:
-        listed = json.loads((folder / _MANIFEST).read_bytes())
+        listed = load_json((folder / _MANIFEST).read_bytes())
     except (OSError, ValueError):
         return set()
     names = listed if isinstance(listed, list) else []

@@ -9,6 +9,7 @@ from itertools import groupby
 from math import isfinite
 from typing import Literal, TypeAlias, get_args
 
+from limiirl._io import escape_formula
 from limiirl._validation import check_choice
 from limiirl.errors import InvalidParameter
 from limiirl.report.markup import (
@@ -423,6 +424,6 @@ def data_csv(data: Mapping[str, Sequence[object]]) -> str:
 def _write_csv(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([clean(title) for title in titles])
-    writer.writerows([clean(entry) if isinstance(entry, str) else entry for entry in row] for row in rows)
+    for row in (titles, *rows):
+        writer.writerow([escape_formula(clean(entry)) if isinstance(entry, str) else entry for entry in row])
     return stream.getvalue()

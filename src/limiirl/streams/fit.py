@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from limiirl._io import as_path
 from limiirl._parallel import Mapper
 from limiirl._progress import Progress, check_progress
 from limiirl._validation import check_count
@@ -27,7 +28,7 @@ from limiirl.streams.passes import (
     stream_problem,
     with_statistics,
 )
-from limiirl.streams.store import FeatureStore, as_store, check_path
+from limiirl.streams.store import FeatureStore, as_store
 
 # Number of rows that the initialisation clusters; the standard error of a mean is below 1 % of the standard deviation.
 SAMPLE = 50_000
@@ -115,7 +116,7 @@ def fit_streamed(
 
 def _checkpoint_path(checkpoint: Any) -> Path | None:
     """Return the path of the checkpoint; check before the fit that its folder exists."""
-    path = None if checkpoint is None else check_path(checkpoint, "checkpoint")
+    path = None if checkpoint is None else as_path(checkpoint, "checkpoint")
     if path is not None and not path.absolute().parent.is_dir():
         message = (
             f"The folder {path.parent} of the checkpoint {path.name} does not exist. Create it, or choose another."

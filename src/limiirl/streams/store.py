@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl._io import atomic_write
+from limiirl._io import as_path, atomic_write, load_json
 from limiirl._validation import check_count
 from limiirl.errors import InvalidFile, InvalidParameter, MissingFile
 from limiirl.irl import validate
@@ -103,7 +102,7 @@ class StoredShard:
         if not path.is_file():
             raise file_error(f"{path} is missing. {REMEDY}", path)
         try:
-            header = json.loads(path.read_bytes())
+            header = load_json(path.read_bytes())
             if header["format"] != SHARD_FORMAT:
                 raise file_error(f"{path} has format {header['format']!r}, not {SHARD_FORMAT!r}. {REMEDY}", path)
             if header["version"] > SHARD_VERSION:
@@ -294,16 +293,9 @@ def get_qualified_name(value: Any) -> str:
     return f"{named.__module__}.{named.__qualname__}"
 
 
-def check_path(value: Any, name: str) -> Path:
-    """Return an argument as a Path."""
-    if not isinstance(value, str | os.PathLike):
-        raise InvalidParameter.of(name, value, "must be a path")
-    return Path(value)
-
-
 def make_folder(folder: Any) -> Path:
     """Create a folder if it does not exist, and return its absolute path."""
-    path = check_path(folder, "folder").absolute()
+    path = as_path(folder, "folder").absolute()
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
@@ -345,7 +337,7 @@ class FeatureStore:
     @classmethod
     def open(cls, folder: str | PathLike[str]) -> FeatureStore:
         """Open a complete store of `write_features`; raise an error for missing or truncated files."""
-        root = check_path(folder, "folder").absolute()  # workers may have another working directory
+        root = as_path(folder, "folder").absolute()  # workers may have another working directory
         header = read_header(root)
         names = header["shards"]
         if names is None:
@@ -487,7 +479,7 @@ def read_header(folder: Path) -> dict[str, Any]:
         message = f"{folder} is not a feature store: {what}. Pass a folder written with write_features."
         raise file_error(message, folder, error_type=MissingFile)
     try:
-        header = json.loads(path.read_bytes())
+        header = load_json(path.read_bytes())
         if header["format"] != FORMAT or header["version"] != VERSION:
             written = f"{header['format']!r}, version {header['version']}"
             message = f"{path} has format {written}; this release reads {FORMAT!r}, version {VERSION}."

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from limiirl._io import as_path
 from limiirl._parallel import Mapper, map_tasks
 from limiirl._progress import Progress, check_progress
 from limiirl.demos import Demonstrations, Groups
@@ -31,7 +32,6 @@ from limiirl.streams.store import (
     NewerFormat,
     ShardInfo,
     StoredShard,
-    check_path,
     file_error,
     is_scratch,
     make_folder,
@@ -152,7 +152,7 @@ def write_features(
     check_progress(progress)
     if irl is not None:
         check_model(irl)
-    root = check_path(folder, "folder").absolute()  # workers may have another working directory
+    root = as_path(folder, "folder").absolute()  # workers may have another working directory
     names: list[str] = []
     shards = list_shards(source)
     total = len(shards) if isinstance(shards, list) else None

@@ -215,7 +215,7 @@ class IntentWorld(ABC):
         >>> np.bincount(labels)
         array([51, 31, 18])
         """
-        check_count(n, "n")
+        check_count(n, "n", bytes_each=64.0)
         check_count(max_length, "max_length")
         counts = allocate_demonstrations(n, self.ensemble, weights)
         rng = sampling_generator(self.seed, seed, 1)

@@ -18,6 +18,9 @@ START, GOAL = 0, 1
 
 _OWN_REWARD, _OTHER_REWARD = -1.0, -10.0
 
+# Least memory of a cell: its row of features and its edges.
+_CELL_BYTES = 100.0
+
 
 @dataclass(frozen=True)
 class ElementWorld(GridWorld):
@@ -74,8 +77,8 @@ class ElementWorld(GridWorld):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_count(self.n_elements, "n_elements")
-        check_count(self.height, "height", least=3)
+        check_count(self.n_elements, "n_elements", bytes_each=_CELL_BYTES * 3)
+        check_count(self.height, "height", least=3, bytes_each=_CELL_BYTES * self.n_elements)
         check_count(self.zone_size, "zone_size")
         check_seed(self.seed)
         if self.n_rows < 3:

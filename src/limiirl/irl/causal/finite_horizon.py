@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from limiirl._typing import FloatArray
+from limiirl._validation import check_count
 from limiirl.irl.causal.state_actions import StateActions
 from limiirl.kernels.soft_bellman import (
     ObservedPairs,
@@ -76,6 +77,7 @@ class FiniteHorizonSolver:
     """
 
     def __init__(self, pairs: StateActions, beta: float, max_length: int, *, stop: bool = True) -> None:
+        check_count(max_length, "max_length", bytes_each=8.0 * pairs.mdp.n_states)  # values of all steps
         self.pairs, self.beta, self.max_length, self.stop = pairs, beta, max_length, stop
 
     def solve(self, thetas: FloatArray, observed: ObservedPairs) -> UnrolledPolicies:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from limiirl._validation import check_choice, check_count, check_positive
+from limiirl._validation import check_choice, check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.irl import validate
 from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
@@ -110,7 +110,7 @@ class MaxCausalEnt(CausalModel):
     def _finite_length(self) -> int | None:
         if isinstance(self.max_length, float) and self.max_length == math.inf:
             return None
-        return check_count(self.max_length, "max_length")
+        return int(validate.max_length(self.max_length))
 
     def _decisions(self, mdp: MDP, demos: Demonstrations, units: Groups, *, whole: bool = True) -> DecisionCounts:
         max_length = self._finite_length()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
@@ -193,8 +193,9 @@ def _blocks(fold_groups: ArrayLike | None, groups: ArrayLike | None, n: int) -> 
 def check_numbers(n_intents: Iterable[int]) -> list[int]:
     """Return the numbers of intents to fit in ascending order, always including 1."""
     try:
+        check_count(len(n_intents) if isinstance(n_intents, Sized) else 1, "n_intents", least=0, bytes_each=2000.0)
         given = list(n_intents)
-    except TypeError:
+    except (TypeError, OverflowError):
         rule = "must be an iterable of integers, such as range(1, 7)"
         raise InvalidParameter.of("n_intents", n_intents, rule) from None
     return sorted({1, *(check_count(k, "n_intents") for k in given)})

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from limiirl._io import load_json
 from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import InvalidFile, InvalidNetwork, MissingFile
 
@@ -169,7 +170,7 @@ def _read_json_lines(path: Source) -> Iterator[tuple[int, Any]]:
         with open_map(path) as stream:
             for line, text in enumerate(stream, start=1):
                 if text.strip():
-                    yield line, json.loads(text)
+                    yield line, load_json(text)
     except InvalidFile:  # a missing file is an OSError as well
         raise
     except json.JSONDecodeError as error:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from limiirl._io import as_path
 from limiirl._validation import check_positive
 from limiirl.errors import InvalidFile, InvalidParameter, InvalidTrips, MissingFile, SkippedTripsWarning
 from limiirl.roads.traces import tables
@@ -91,7 +92,7 @@ def _list_files(path: Any) -> list[Path]:
         if not files:
             raise InvalidParameter("path must name at least one file; the list is empty.", parameter="path")
         return files
-    place = Path(path)
+    place = as_path(path)
     if not place.is_dir():
         return [place]
     files = sorted(file for file in place.iterdir() if file.name.lower().endswith(_SUFFIXES))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl._io import atomic_write
+from limiirl._io import atomic_write, load_json
 from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import InvalidFile, InvalidParameter
 from limiirl.roads.kernels.gps import read_polylines
@@ -659,7 +659,7 @@ def _parse_polyline(text: str) -> FloatArray | str:
     if not text.strip():
         return "it has no polyline"
     try:
-        points = json.loads(text)
+        points = load_json(text)
     except ValueError as error:
         return f"its polyline is not JSON ({error}), perhaps truncated; it ends in {text[-20:]!r}"
     except RecursionError:
