@@ -196,12 +196,12 @@ def check_target(folder: Path | None, *inputs: Path | None) -> None:
         check(folder)
 
 
-def check_page(folder: Path | None, *inputs: Path | None) -> None:
+def check_page(folder: Path | None, *inputs: Path | None, option: str = "page") -> None:
     """Raise before a computation if its report cannot be written to a folder; see `_check_output`."""
     if folder is not None:
         from limiirl.report import check_folder
 
-        _check_output(folder, "page", inputs)
+        _check_output(folder, option, inputs)
         check_folder(folder)
 
 

@@ -20,6 +20,7 @@ from limiirl.cli.inputs import (
     read_demos,
     read_problem,
 )
+from limiirl.cli.pages import ReportFolder, check_report, recording, write_page
 from limiirl.errors import InvalidFile
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 
 def fit(  # noqa: PLR0913 (a command's options, each with a default)
+    context: typer.Context,
     demos: options.DemosOrAgents,
     n_intents: options.NIntents,
     mdp: options.MDPFile = None,
@@ -46,6 +48,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     executor: options.ExecutorName = None,
     workers: options.Workers = None,
     scheduler: options.Scheduler = None,
+    report: ReportFolder = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Fit a mixture of intents to demonstrations.
@@ -54,18 +57,22 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     parallel; the result is the same.
     """
     check_target(out, demos, mdp, state_features)
+    check_report(report, out, demos, mdp, state_features)
     backend = options.resolve_executor(executor, workers, scheduler)
     world, data = read_problem(demos, mdp, model, gamma, columns, cut, state_features)
     parameters: dict[str, Any] = {"init": init, "reward_init": reward_init, "n_init": n_init, "random_state": seed}
     mixture = make_mixture(n_intents, model, options.with_device(settings, device), **parameters)
     world, data = choose_features(world, data, mixture, mdp or state_features, seed)
     options.report_device(device, world)
-    with show_progress("EM") as progress:
-        mixture.set_params(progress=progress).fit(world, data, get_groups(data, by_group), executor=backend)
+    groups = get_groups(data, by_group)
+    with recording() as warned, show_progress("EM") as progress:
+        mixture.set_params(progress=progress).fit(world, data, groups, executor=backend)
     _save(mixture, out, as_json, {}, "")
+    write_page(context, report, mixture, warned=warned)
 
 
 def infer(  # noqa: PLR0913 (a command's options, each with a default)
+    context: typer.Context,
     demos: options.Demos,
     mdp: options.MDPFile = None,
     gamma: options.Gamma = None,
@@ -80,6 +87,7 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
     seed: options.Seed = 0,
     by_group: options.ByGroup = False,
     device: options.DeviceName = None,
+    report: ReportFolder = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Infer the number of intents with a Dirichlet process prior.
@@ -91,6 +99,7 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
     from limiirl.irl import model_class
 
     check_target(out, demos, mdp, state_features)
+    check_report(report, out, demos, mdp, state_features)
     world, data = read_problem(demos, mdp, model, gamma, columns, cut, state_features)
     mixture = configure(
         BayesianIntentMixture(max_intents, model_class(model)(), init, random_state=seed),
@@ -98,7 +107,7 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
     )
     world, data = choose_features(world, data, mixture, mdp or state_features, seed)
     options.report_device(device, world)
-    with show_progress("search") as progress:
+    with recording() as warned, show_progress("search") as progress:
         mixture.set_params(progress=progress).fit(world, data, get_groups(data, by_group))
     posterior = mixture.intent_posterior_
     probabilities = ", ".join(f"{k}: {p:.3f}" for k, p in posterior.items() if p >= 5e-4)
@@ -112,6 +121,7 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
         "bound": mixture.bound_,
     }
     _save(mixture, out, as_json, more, before)
+    write_page(context, report, mixture, warned=warned)
 
 
 def _save(
@@ -128,7 +138,8 @@ def _save(
         options.echo(f"\nSaved to {out}. Apply it with `limiirl predict {out} DEMOS`.")
 
 
-def predict(
+def predict(  # noqa: PLR0913 (a command's options, each with a default)
+    context: typer.Context,
     mixture: options.MixtureFolder,
     demos: options.DemosOrAgents,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Output file (.csv or .parquet).")] = None,
@@ -136,6 +147,7 @@ def predict(
     columns: options.Columns = None,
     cut: options.Cut = None,
     by_group: options.ByGroup = False,
+    report: ReportFolder = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Predict the intent of each demonstration or group.
@@ -148,17 +160,21 @@ def predict(
     if out is not None:
         check_suffix(out)
     check_file(out, mixture, demos)
+    check_report(report, mixture, demos)
     data = read_demos(demos, columns, cut)
-    table = membership_table(IntentMixture.load(mixture), data, get_groups(data, by_group), partial=partial)
+    fitted, groups = IntentMixture.load(mixture), get_groups(data, by_group)
+    table = membership_table(fitted, data, groups, partial=partial)
     if out is not None:
         table.write(out)
     if as_json:
         options.echo(json.dumps(table.to_dict()))
     else:
         options.echo(str(table) + ("" if out is None else f"\n\nSaved to {out}."))
+    write_page(context, report, fitted, data, groups)
 
 
 def select(  # noqa: PLR0913 (a command's options, each with a default)
+    context: typer.Context,
     demos: options.DemosOrAgents,
     mdp: options.MDPFile = None,
     gamma: options.Gamma = None,
@@ -180,6 +196,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     executor: options.ExecutorName = None,
     workers: options.Workers = None,
     scheduler: options.Scheduler = None,
+    report: ReportFolder = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Select the number of intents by cross-validation.
@@ -190,6 +207,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     from limiirl import select_intents
 
     check_target(out, demos, mdp, state_features)
+    check_report(report, out, demos, mdp, state_features)
     check_file(plot, demos, mdp, option="plot")
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidFile.of("plot", str(plot), "must end in .png, .svg or .pdf")
@@ -221,9 +239,11 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
         options.echo(f"Plot: {plot}", err=True)
     if out is not None:
         options.echo(f"Saved the mixture of {selection.recommended} intents to {out}.", err=True)
+    write_page(context, report, selection.best, selection=selection)
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0913 (a command's options, each with a default)
+    context: typer.Context,
     mixture: options.MixtureFolder,
     demos: options.Demos,
     truth: Annotated[
@@ -236,6 +256,7 @@ def evaluate(
     columns: options.Columns = None,
     cut: options.Cut = None,
     by_group: options.ByGroup = False,
+    report: ReportFolder = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Evaluate a mixture on held-out demonstrations.
@@ -245,6 +266,7 @@ def evaluate(
     from limiirl import Demonstrations, IntentMixture, RewardEnsemble
     from limiirl.metrics import evaluate as evaluate_mixture
 
+    check_report(report, mixture, demos, truth)
     ensemble = None if truth is None else RewardEnsemble.load(check_exists(truth))
     data = read_demos(demos, columns, cut) if labels is None else _read_labelled(demos, labels, columns, cut)
     if not isinstance(data, Demonstrations):
@@ -253,8 +275,10 @@ def evaluate(
             parameter="demos",
             value=str(demos),
         )
-    scores = evaluate_mixture(IntentMixture.load(mixture), data, truth=ensemble, groups=get_groups(data, by_group))
+    fitted, groups = IntentMixture.load(mixture), get_groups(data, by_group)
+    scores = evaluate_mixture(fitted, data, truth=ensemble, groups=groups)
     options.echo(json.dumps(scores.to_dict()) if as_json else str(scores))
+    write_page(context, report, fitted, data, groups, evaluation=scores)
 
 
 def _read_labelled(path: Path, column: str, columns: str | None, cut: int | None) -> "Demonstrations":

@@ -14,7 +14,8 @@ import typer
 
 from limiirl._progress import show_progress
 from limiirl.cli.inputs import check_page
-from limiirl.cli.options import AsJson, Scheduler, Workers, echo, resolve_executor
+from limiirl.cli.options import AsJson, ByGroup, Columns, Cut, Scheduler, Workers, echo, resolve_executor
+from limiirl.cli.pages import is_mixture, report_mixture
 from limiirl.cli.roads_inputs import read_matched
 from limiirl.errors import InvalidFile, InvalidParameter
 
@@ -249,15 +250,37 @@ def _format(interval: Interval) -> str:
     return str(interval) if math.isfinite(interval.half_width) else f"{interval.mean:.4g}"
 
 
-def report(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `limiirl reproduce`.")],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Output folder. [default: RUN/report]")] = None,
+def report(  # noqa: PLR0913 (a command's options, each with a default)
+    context: typer.Context,
+    run: Annotated[
+        Path,
+        typer.Argument(metavar="RUN", help="Run folder of `limiirl reproduce`, or a mixture saved by `limiirl fit`."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Output folder. [default: RUN/report, or MIXTURE-report]")
+    ] = None,
+    demos: Annotated[
+        Path | None, typer.Option("--demos", help="Demonstrations of a mixture, for errors, trajectories and visits.")
+    ] = None,
+    columns: Columns = None,
+    cut: Cut = None,
+    by_group: ByGroup = False,
+    coordinates: Annotated[
+        Path | None, typer.Option("--coordinates", help="Table with the columns state, x and y, for drawings.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the HTML report of a run.
+    """Write the HTML report of a run of studies, or of a saved mixture.
 
     Figures are also written as SVG, PNG and CSV files, and tables as LaTeX, Markdown and CSV files.
     """
+    if is_mixture(run):
+        report_mixture(context, run, out, demos, columns, cut, by_group, coordinates, as_json)
+        return
+    for name, value in (("demos", demos), ("columns", columns), ("cut", cut), ("coordinates", coordinates)):
+        if value is not None:
+            rule = f"applies to a mixture, and {run} is not the folder of a mixture"
+            raise InvalidParameter.of(name, str(value), rule, remedy=f"Omit --{name}.")
     from limiirl.experiments import Store, read_drivers
 
     try:

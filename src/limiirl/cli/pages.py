@@ -1,0 +1,129 @@
+"""Pages on fitted mixtures: `--report` of the commands that fit or apply a mixture, and `limiirl report MIXTURE`."""
+
+import json
+import os
+import shlex
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from limiirl._progress import show_progress
+from limiirl.cli.inputs import check_exists, check_page, get_groups, read_demos
+from limiirl.cli.options import echo
+from limiirl.errors import InvalidFile, LimiirlWarning
+
+if TYPE_CHECKING:
+    from limiirl.mdp import MDP
+
+ReportFolder = Annotated[
+    Path | None, typer.Option("--report", metavar="FOLDER", help="Write an HTML page to this folder.")
+]
+_HEADER = "mixture.json"
+
+
+def check_report(folder: Path | None, *inputs: Path | None) -> None:
+    """Raise before a computation if no page can be written to a folder, or if it is in the folder of a mixture."""
+    check_page(folder, *inputs, option="report")
+
+
+@contextmanager
+def recording() -> Iterator[list[str]]:
+    """Collect the messages of the warnings of limiirl that are issued inside the context, and show them as usual."""
+    messages: list[str] = []
+    show = warnings.showwarning
+
+    def collect(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if issubclass(category, LimiirlWarning):
+            messages.append(str(message))
+        show(message, category, *where, **more)
+
+    warnings.showwarning = collect
+    try:
+        yield messages
+    finally:
+        warnings.showwarning = show
+
+
+def write_page(
+    context: typer.Context, folder: Path | None, mixture: Any, demos: Any = None, groups: Any = None, **options: Any
+) -> None:
+    """Write the page on a mixture and print its path to stderr; do nothing without a folder."""
+    if folder is None:
+        return
+    from limiirl.report.intents import write_intents
+
+    with show_progress("page") as progress:
+        path = write_intents(mixture, folder, demos, progress, groups=groups, command=command_line(context), **options)
+    echo(f"Report: {path}", err=True)
+
+
+def command_line(context: typer.Context) -> str:
+    """Return the command that is running."""
+    return shlex.join(["limiirl", *(context.obj or [])])
+
+
+def is_mixture(folder: Path) -> bool:
+    """Return True if a folder contains a saved mixture."""
+    return (folder / _HEADER).is_file()
+
+
+def report_mixture(  # noqa: PLR0913 (the options of a command)
+    context: typer.Context,
+    folder: Path,
+    out: Path | None,
+    demos: Path | None,
+    columns: str | None,
+    cut: int | None,
+    by_group: bool,
+    coordinates: Path | None,
+    as_json: bool,
+) -> None:
+    """Write the page on a saved mixture; see `limiirl report`."""
+    from limiirl import IntentMixture
+    from limiirl.report.intents import write_intents
+
+    target = Path(f"{os.path.normpath(folder)}-report") if out is None else out
+    check_report(target, folder, demos, coordinates)
+    mixture = IntentMixture.load(folder)
+    data = None if demos is None else read_demos(demos, columns, cut)
+    grouped = by_group or (data is not None and mixture.groups_ is not None)
+    groups = None if data is None else get_groups(data, grouped)
+    xy = None if coordinates is None else read_coordinates(coordinates, mixture.mdp_)
+    with show_progress("page") as progress:
+        path = write_intents(
+            mixture, target, data, progress, groups=groups, coordinates=xy, command=command_line(context)
+        )
+    if as_json:
+        echo(json.dumps({"report": str(path)}))
+        return
+    echo(f"Report: {path}")
+    if data is None:
+        echo(
+            "Pass --demos FILE for errors, trajectories and visits; the mixture does not contain its data.", err=True
+        )
+
+
+def read_coordinates(path: Path, mdp: "MDP") -> Any:
+    """Read the positions (S, 2) of the states from a table with the columns state, x and y.
+
+    States have the names of the MDP, or numbers.
+    """
+    import numpy as np
+
+    from limiirl.demos import read_table
+
+    table = read_table(check_exists(path))
+    missing = [name for name in ("state", "x", "y") if table is None or name not in table.column_names]
+    if table is None or missing:
+        raise InvalidFile.at(path, f"must have the columns state, x and y; it lacks {', '.join(missing)}.")
+    names = [str(s) for s in range(mdp.n_states)] if mdp.state_names is None else list(mdp.state_names)
+    rows = {str(state): i for i, state in enumerate(table["state"].to_pylist())}
+    absent = [name for name in names if name not in rows]
+    if absent:
+        raise InvalidFile.at(path, f"must have one row per state; state {absent[0]!r} is missing.")
+    order = [rows[name] for name in names]
+    return np.column_stack([np.asarray(table[axis].to_pylist(), dtype=np.float64)[order] for axis in ("x", "y")])
