@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt, SigmaGIRL, select_intents
+from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, SigmaGIRL, select_intents
 from limiirl.errors import DegenerateIntentWarning
 from limiirl.metrics import evaluate
-from limiirl.report import write
+from limiirl.report import Figure, Fold, write
 from limiirl.report.intents import intents_report, python_code
 from limiirl.report.intents.view import make_view
 from limiirl.worlds import ElementWorld
@@ -110,3 +110,16 @@ def test_examples_are_the_most_certain_demonstrations(fitted):
         assert chosen.size == 3
         own = fitted.responsibilities_[fitted.labels_ == k, k]
         assert np.all(fitted.responsibilities_[chosen, k] >= np.median(own) - 1e-3)
+
+
+def test_undetermined_rewards_are_collapsed_and_visits_come_first():
+    child = np.arange(1, 15)
+    mdp = MDP.from_edges(np.r_[(child - 1) // 2, child], np.r_[child, (child - 1) // 2], gamma=0.8)
+    demos = MaxCausalEnt().sample(mdp, np.r_[np.zeros(7), np.ones(4), -np.ones(4)], 40, 0, max_length=12)
+    demos += MaxCausalEnt().sample(mdp, np.r_[np.zeros(7), -np.ones(4), np.ones(4)], 40, 1, max_length=12)
+    mix = IntentMixture(2, MaxCausalEnt(ridge=1e-3), init=[0] * 40 + [1] * 40).fit(mdp, demos)
+    report = intents_report(mix)
+    assert titles(report)[1] == "Where they go"
+    first = report.sections[0].items
+    assert not any(isinstance(item, Figure) for item in first)
+    assert any(isinstance(item, Fold) and isinstance(item.items[0], Figure) for item in first)

@@ -120,7 +120,7 @@ def _draw_reward(ax: Axes, value: float, error: float, y: float, k: int, mark: s
     if math.isfinite(error):
         ax.plot([value - _WIDE * error, value + _WIDE * error], [y, y], color=colour, linewidth=1.4, alpha=0.75)
         ax.plot(value, y, "o", color=colour, markersize=4.2)
-    elif mark in ("ok", "bound"):
+    elif mark in ("ok", "bound", "up to scale"):
         ax.plot(value, y, _BOUND if mark == "bound" else "o", color=colour, markerfacecolor="none", markersize=4.2)
     else:
         ax.plot(value, y, _UNKNOWN, color=colour, markersize=3.6, alpha=0.6)
@@ -137,7 +137,7 @@ def _mark_legend(status: NDArray[Any]) -> list[Any]:
     entries = []
     for marker, label, present in (
         (_BOUND, "on a bound of the model", np.any(status == "bound")),
-        (_UNKNOWN, "not determined by the data", np.any(~np.isin(status, ("ok", "bound")))),
+        (_UNKNOWN, "not determined by the data", np.any(~np.isin(status, ("ok", "bound", "up to scale")))),
     ):
         if present:
             entries.append(

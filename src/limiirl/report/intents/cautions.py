@@ -19,6 +19,8 @@ from limiirl.report.tables import format_percent
 _DOUBTFUL, _MANY = 0.5, 0.5
 # Number of demonstrations per reward below which rewards are poorly determined.
 _FEW = 5
+# Mean change of the posterior probabilities per iteration that is invisible on the page.
+_SMALL = 1e-3
 
 
 def cautions(view: IntentsView, warned: Sequence[str] = ()) -> list[Callout]:
@@ -74,8 +76,16 @@ def _duplicates(view: IntentsView) -> list[Callout]:
 def _convergence(view: IntentsView) -> list[Callout]:
     out = []
     if not view.mixture.converged_:
-        text = "More iterations would change the result. Raise `max_iter`, or `n_init` to try other initialisations."
-        out.append(Callout("problem", "The fit did not converge", text))
+        history = view.mixture.history_
+        change = float(history[-1].change) if history else np.inf
+        if change < _SMALL:
+            text = f"The posterior probabilities change by {change:.1g} per iteration, which does not affect this page."
+            out.append(Callout("note", "The fit stopped before it converged completely", text))
+        else:
+            text = (
+                "More iterations would change the result. Raise `max_iter`, or `n_init` to try other initialisations."
+            )
+            out.append(Callout("problem", "The fit did not converge", text))
     starts = view.mixture.restarts_
     if len(starts) > 1 and sum(start.best for start in starts) == 1:
         text = (
@@ -120,7 +130,7 @@ def _rewards(view: IntentsView) -> list[Callout]:
             "(`irl__bounds`) or add a ridge."
         )
         out.append(Callout("caution" if bound > _MANY else "note", "Rewards on a bound", text))
-    unknown = float(np.mean(np.isin(status, ("not identified", "flat", "up to scale"))))
+    unknown = float(np.mean(np.isin(status, ("not identified", "flat"))))
     if unknown > 0.0:
         text = (
             f"{format_percent(unknown)} of the rewards cannot be determined from these data: other values give the "
@@ -128,8 +138,18 @@ def _rewards(view: IntentsView) -> list[Callout]:
             "would help."
         )
         out.append(Callout("caution" if unknown > _MANY else "note", "Rewards that are not identified", text))
+    if np.any(status == "up to scale"):
+        text = (
+            "The model determines the proportions of the rewards only. They are scaled to sum to 1 and have no errors."
+        )
+        out.append(Callout("note", "Rewards are proportions", text))
     K = view.n_intents
-    if K > 1 and not any(reward_claims(view, k).n_clear for k in range(K)):
+    if (
+        K > 1
+        and np.isfinite(view.errors).any()
+        and unknown <= _MANY
+        and not any(reward_claims(view, k).n_clear for k in range(K))
+    ):
         text = "No reward differs between the intents by more than its error: the data may not contain several intents."
         out.append(Callout("caution", "No clear difference between the rewards", text))
     n = 0 if view.unit_posterior is None else len(view.unit_posterior)

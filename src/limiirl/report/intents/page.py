@@ -51,6 +51,8 @@ _WRITTEN, _NAMED = 14, 4
 _LINE = 3
 # Smallest number of demonstrations that are drawn in the order of the data.
 _ORDERED = 40
+# Status of rewards that the data do not determine, and the fraction above which their figure is collapsed.
+_UNDETERMINED, _MOSTLY = ("not identified", "flat", "empty"), 0.5
 
 
 def intents_report(  # noqa: PLR0913 (the mixture, and independent options with defaults)
@@ -99,15 +101,17 @@ def intents_report(  # noqa: PLR0913 (the mixture, and independent options with 
     """
     view = make_view(mixture, demos, groups, intent_names=intent_names, coordinates=coordinates)
     noted = cautions(view, warned)
+    where = _visits_section(view)
     sections = [_intents_section(view), _sizes_section(view)]
+    if where is not None and not _has_clear_rewards(view):  # then visits describe the intents
+        sections.insert(1, where)
+        where = None
     if noted:
         serious = sum(caution.verdict == "problem" for caution in noted)
         lead = "These points limit what the results mean." if serious else "No serious problem was detected."
         sections.append(Section("Cautions", noted, lead=lead))
-    for build in (_members_section, _visits_section, _examples_section):
-        section = build(view)
-        if section is not None:
-            sections.append(section)
+    optional = (_members_section(view), where, _examples_section(view))
+    sections += [section for section in optional if section is not None]
     sections.append(_number_section(view, selection))
     if evaluation is not None:
         sections.append(_evaluation_section(view, evaluation))
@@ -142,6 +146,10 @@ def plot_mixture_memberships(mixture: Any, demos: Any, groups: ArrayLike | None,
         raise InvalidParameter(message, parameter="demos")
     drawing: Drawing = figures.plot_memberships(view.unit_posterior, view.names).figure
     return drawing
+
+
+def _has_clear_rewards(view: IntentsView) -> bool:
+    return any(reward_claims(view, k).n_clear for k in range(view.n_intents))
 
 
 def _count(n: int, noun: str) -> str:
@@ -196,7 +204,11 @@ def _intents_section(view: IntentsView) -> Section:
     items: list[Item] = [Text("\n".join(lines))]
     table = _contrast_table(view)
     items += [] if table is None else [table]
-    items.append(_rewards_figure(view))
+    figure = _rewards_figure(view)
+    if np.mean(np.isin(view.status, _UNDETERMINED)) > _MOSTLY and not _has_clear_rewards(view):
+        items.append(Fold("Rewards, most of which the data do not determine", [figure]))
+    else:
+        items.append(figure)
     items.append(Fold("How to read this", [Text(_reading(view))]))
     return Section("What the intents are", items)
 
@@ -518,10 +530,10 @@ def _examples_section(view: IntentsView) -> Section | None:
         }
         plot = figures.plot_trajectories(view.layout.xy, view.layout.links, paths, grid=view.layout.kind == "grid")
         about = f"{caption} Lines are slightly displaced so that they do not hide each other."
-        items.append(Figure.from_plot("trajectories", "Typical trajectories", about, plot))
-    table = Table("examples", "Typical demonstrations", caption, columns, rows)
+        items.append(Figure.from_plot("trajectories", "Example trajectories", about, plot))
+    table = Table("examples", "Example demonstrations", caption, columns, rows)
     items.append(Fold("The trajectories as lists of states", [table]) if items else table)
-    return Section("Typical trajectories", items)
+    return Section("Example trajectories", items)
 
 
 def _number_section(view: IntentsView, selection: Selection | None) -> Section:

@@ -16,7 +16,7 @@ from limiirl.report.tables import format_percent
 # Largest number of rewards, and of states, that are named per intent.
 _MOST = 3
 # Largest number of equally large differences that are named.
-_MOST_TIED = 4
+_MOST_TIED = 6
 # Differences of visits below this number per 100 steps are too small to be mentioned.
 _LEAST_VISITS = 0.5
 # Standard errors of mixture weights above this value mean that the weight is not determined.
