@@ -102,9 +102,7 @@ def report_mixture(  # noqa: PLR0913 (the options of a command)
         return
     echo(f"Report: {path}")
     if data is None:
-        echo(
-            "Pass --demos FILE for errors, trajectories and visits; the mixture does not contain its data.", err=True
-        )
+        echo("Pass --demos FILE for errors, trajectories and visits; the mixture does not contain its data.", err=True)
 
 
 def read_coordinates(path: Path, mdp: "MDP") -> Any:
