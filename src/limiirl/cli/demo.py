@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from limiirl import IntentMixture, MaxEnt
@@ -71,7 +72,7 @@ def describe_study(store: Store[Record]) -> str:
         worlds = "1 world" if n == 1 else f"{n} worlds, ± half-width of the 95 % interval"
         lines += [f"Test trajectories assigned to the correct intent by initialisation ({worlds}):", ""]
         lines += [f"  {method:<24} {text:>13}" for method, text in accuracy_rows(results)]
-        lines += ["", compare_initialisations(results)]
+        lines += ["", *wrap(compare_initialisations(results), 110)]
     return "\n".join(lines)
 
 

@@ -8,10 +8,11 @@ from typing import Any
 import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure as Drawing
 from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
 
 from limiirl._typing import FloatArray
 from limiirl.report.maps import Layer, Map, Stroke
@@ -60,6 +61,7 @@ def map_png(item: Map) -> bytes:
 def _draw_layer(ax: Axes, layer: Layer, plane: Plane, half: FloatArray) -> None:
     xy = plane.xy(layer.points[:, 0], layer.points[:, 1])
     ends = layer.offsets
+    taken: list[FloatArray] = []  # positions of labels
     for code, stroke in enumerate(layer.strokes):
         features = np.flatnonzero(layer.stroke == code)
         if not features.size or not _is_drawn(stroke, 2.0 * half[0] / _PIXELS):
@@ -70,11 +72,39 @@ def _draw_layer(ax: Axes, layer: Layer, plane: Plane, half: FloatArray) -> None:
             edge: dict[str, Any] = {"edgecolors": "white", "linewidths": 0.8} if stroke.halo else {"linewidths": 0.0}
             ax.scatter(at[:, 0], at[:, 1], s=width**2, color=colour, **edge)
             continue
+        if layer.kind == "labels":
+            _draw_labels(ax, layer, xy[ends[features]], features.tolist(), (colour, width), half, taken)
+            continue
         lines = [xy[ends[i] : ends[i + 1]] for i in features.tolist()]
+        if layer.kind == "areas":
+            ax.add_collection(PolyCollection(lines, facecolors=[colour], linewidths=0.0))
+            continue
         if stroke.halo:
             ax.add_collection(LineCollection(lines, colors="white", linewidths=width + 2.0, capstyle="round"))
         look: dict[str, Any] = {"colors": [colour], "linewidths": width, "capstyle": "round"}
         ax.add_collection(LineCollection(lines, linestyles=[_dashes(stroke)], **look))
+
+
+def _draw_labels(
+    ax: Axes,
+    layer: Layer,
+    at: FloatArray,
+    features: list[int],
+    look: tuple[Any, float],
+    half: FloatArray,
+    taken: list[FloatArray],
+) -> None:
+    """Write the names inside the window; a name that is near an earlier one is omitted."""
+    colour, size = look
+    apart = half * [0.2, 0.06]
+    for point, i in zip(at, features, strict=True):
+        if (np.abs(point) < 0.95 * half).all() and all((np.abs(point - other) > apart).any() for other in taken):
+            taken.append(point)
+            outline = [withStroke(linewidth=2.0, foreground="white")]
+            text = str(layer.facts[""][i])
+            ax.text(
+                point[0], point[1], text, ha="center", va="center", color=colour, fontsize=size, path_effects=outline
+            )
 
 
 def _dashes(stroke: Stroke) -> Any:
@@ -92,6 +122,8 @@ def _is_drawn(stroke: Stroke, metres_per_pixel: float) -> bool:
 
 def _legend_entries(layer: Layer, metres_per_pixel: float) -> list[Any]:
     entries: list[Any] = []
+    if layer.kind == "labels":
+        return entries
     used = set(layer.stroke.tolist())
     for code, stroke in enumerate(layer.strokes):
         label = stroke.label if len(layer.strokes) > 1 else layer.title

@@ -18,7 +18,7 @@ from limiirl.report.markup import clean
 from limiirl.report.svg import MUTED, VARIABLES
 from limiirl.report.tables import check_filled, check_name
 
-Kind: TypeAlias = Literal["lines", "points"]
+Kind: TypeAlias = Literal["lines", "points", "areas", "labels"]
 Bounds: TypeAlias = tuple[tuple[float, float], tuple[float, float]]
 
 _TALLEST = 1.15
@@ -90,7 +90,9 @@ class Layer:
         Index into `strokes` of each feature, or -1 to hide it; 0 by default.
     facts : mapping of str to m values
         Shown in the tooltip of a feature, except for None and "".
-    kind : {"lines", "points"}
+    kind : {"lines", "points", "areas", "labels"}
+        Areas are filled lines. Labels are points with a text, their fact ""; where labels overlap, the first is shown.
+        Areas and labels have no tooltip.
     group : str
         Layers with the same non-empty group are shown one at a time.
     shown : bool
@@ -223,7 +225,8 @@ class Map:
         """South-west and north-east corners of the initial view."""
         if self.view is not None:
             return self.view
-        filled = [layer for layer in self.layers if layer.n_features]
+        filled = [layer for layer in self.layers if layer.n_features and layer.kind in ("lines", "points")]
+        filled = filled or [layer for layer in self.layers if layer.n_features]
         points = np.concatenate([layer.points for layer in [layer for layer in filled if layer.shown] or filled])
         south, west = points.min(axis=0).tolist()
         north, east = points.max(axis=0).tolist()
@@ -292,7 +295,7 @@ def map_geojson(item: Map) -> str:
                 base = base or named
             if shown:
                 line = coordinates[ends[i] : ends[i + 1]]
-                point = first.kind == "points" or len(line) == 1
+                point = first.kind in ("points", "labels") or len(line) == 1
                 geometry = {"type": "Point" if point else "LineString", "coordinates": line[0] if point else line}
                 features.append({"type": "Feature", "geometry": geometry, "properties": shown})
     layers = [
@@ -354,7 +357,7 @@ def map_columns(item: Map) -> dict[str, list[object]]:
             facts = {name: layer.facts[name][i] for layer in within for name in layer.facts}
             texts = (f"{name}: {fact}" if name else str(fact) for name, fact in facts.items() if fact not in (None, ""))
             line = coordinates[ends[i] : ends[i + 1]]
-            point = first.kind == "points" or len(line) == 1
+            point = first.kind in ("points", "labels") or len(line) == 1
             columns["layers"].append("; ".join(_class_name(layer, i) for layer in within))
             columns["facts"].append("; ".join(texts))
             columns["geometry"].append(f"POINT ({line[0]})" if point else f"LINESTRING ({', '.join(line)})")

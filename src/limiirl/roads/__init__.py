@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from limiirl.roads.geojson import to_geojson
     from limiirl.roads.geometry import Plane, distance_m, regions
     from limiirl.roads.lookup import describe_street, format_place, list_street_names, nearest_segments
-    from limiirl.roads.maps import build, from_networkx, from_osm, from_ways
+    from limiirl.roads.maps import PLACES, build, from_networkx, from_osm, from_ways
     from limiirl.roads.matching import (
         Agreement,
         MatchedPiece,
@@ -81,7 +81,7 @@ _NAMES = {
     "geojson": ("to_geojson",),
     "geometry": ("Plane", "distance_m", "regions"),
     "lookup": ("describe_street", "format_place", "list_street_names", "nearest_segments"),
-    "maps": ("build", "from_networkx", "from_osm", "from_ways"),
+    "maps": ("PLACES", "build", "from_networkx", "from_osm", "from_ways"),
     "matching": (
         "Agreement", "MatchedPiece", "Matches", "PathRecovery", "Quality", "TripMatch", "build_grid", "estimate_noise",
         "match", "measure_agreement", "measure_quality", "path_recovery",
@@ -95,7 +95,7 @@ _HOMES = {name: f"limiirl.roads.{module}" for module, names in _NAMES.items() fo
 _HOMES["REGIONS"] = "limiirl.worlds"
 
 __all__ = [
-    "NOT_LENGTHS", "REGIONS", "STRAIGHT", "Agreement", "City", "CleanedTrips", "Closure", "DemoResult",
+    "NOT_LENGTHS", "PLACES", "REGIONS", "STRAIGHT", "Agreement", "City", "CleanedTrips", "Closure", "DemoResult",
     "DriverFit", "FeatureChoice", "MatchedPiece", "Matches", "NormalisedRewards", "PathRecovery", "Plane",
     "Quality", "Recording", "RoadNetwork", "SkippedTrip", "StreetChange", "StyleDescription", "TripMatch", "Trips",
     "build", "build_grid", "check_groups", "choose_features", "clean", "close_streets", "count_drivers_by_street",

@@ -87,7 +87,24 @@ def check_network(network: RoadNetwork) -> dict[str, Any]:
     _check_positive(fields["speed_kmh"], "speed_kmh", unknown=True)
     _check_turns(fields)
     header = {"class_names": names, "street_names": streets, "centre": centre, "notes": dict(network.notes)}
+    header["landmarks"] = _check_landmarks(network.landmarks)
     return {name: freeze(array) for name, array in fields.items()} | header
+
+
+def _check_landmarks(given: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the landmarks as lists; raise `InvalidNetwork` if they have another form."""
+    try:
+        places = [[str(name), str(kind), float(lat), float(lon)] for name, kind, lat, lon in given.get("places", ())]
+        water = [[[float(lat), float(lon)] for lat, lon in line] for line in given.get("water", ())]
+        points = np.array(
+            [place[2:] for place in places] + [point for line in water for point in line], dtype=np.float64
+        )
+        if points.size and not (np.abs(points) <= [_MOST_DEGREES["lat"], _MOST_DEGREES["lon"]]).all():
+            raise ValueError
+    except (TypeError, ValueError, AttributeError):
+        rule = "must have places [name, kind, lat, lon] and water [[lat, lon], ...], with coordinates in degrees"
+        raise InvalidNetwork.of("landmarks", type(given).__name__, rule) from None
+    return {"places": places, "water": [line for line in water if len(line) > 1]}
 
 
 def as_centre(given: Any) -> tuple[float, float]:
@@ -163,16 +180,16 @@ def _check_turns(fields: dict[str, Any]) -> None:
 
 
 FORMAT = FileFormat("limiirl.roads", 2, "a road network", "RoadNetwork.save or `limiirl roads build`")
-_IN_HEADER = ("class_names", "centre", "attribution", "notes", "street_names")
-# Defaults of the fields that are missing in files of version 1.
-_ADDED: dict[str, Any] = {"street_names": ("",)}
+_IN_HEADER = ("class_names", "centre", "attribution", "notes", "street_names", "landmarks")
+# Defaults of the fields that are missing in older files.
+_ADDED: dict[str, Any] = {"street_names": ("",), "landmarks": {}}
 
 
 def _split(network: RoadNetwork) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split a network into the header and the arrays of its file."""
     arrays = {part.name: getattr(network, part.name) for part in dataclasses.fields(network)}
     header = {name: arrays.pop(name) for name in _IN_HEADER}
-    return header | {"notes": dict(header["notes"])}, arrays
+    return header | {name: dict(header[name]) for name in ("notes", "landmarks")}, arrays
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -212,6 +229,9 @@ class RoadNetwork:
         Distinct street names; the first is "" and denotes unnamed streets.
     street_of : (S,) int32
         Index into `street_names`, by default 0. Names are ignored in comparisons of networks.
+    landmarks : dict
+        For maps only, and ignored in comparisons: "places", a list of [name, kind, lat, lon], and "water", a list of
+        lines [[lat, lon], ...], which are areas if they are closed.
 
     Examples
     --------
@@ -241,6 +261,7 @@ class RoadNetwork:
     notes: Mapping[str, Any] = field(default_factory=dict)
     street_names: tuple[str, ...] = ("",)
     street_of: Int32Array = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    landmarks: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Validate the fields and replace them by read-only copies."""

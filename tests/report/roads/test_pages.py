@@ -19,6 +19,7 @@ from limiirl.errors import InvalidDemos, InvalidParameter, InvalidTrips
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mixture import StandardErrors
 from limiirl.report import Table, write
+from limiirl.report.map_image import map_png
 from limiirl.report.roads.figures import Panel, _free_side, find_pair, plot_driver_rewards
 from limiirl.report.roads.forecasts import _turn_table, select_distinct
 from limiirl.report.roads.layers import (
@@ -283,7 +284,7 @@ def test_errors_of_normalised_rewards_are_those_of_contrasts(city: City) -> None
     """The weights of the driven km times the rewards are subtracted, so the errors are those of a linear function."""
     covariance = np.diag([0.04, 0.09, 0.01])
     errors = StandardErrors(
-        np.zeros(1), np.sqrt(np.diag(covariance))[None], np.array([["ok", "ok", "ok"]]), np.zeros((4, 4)), 3,
+        np.zeros(1), np.sqrt(np.diag(covariance))[None], np.array([["ok", "ok", "ok"]]), np.zeros((4, 4)), 3, "hessian",
         np.vstack([np.zeros((1, 3)), np.eye(3)]), covariance,
     )  # fmt: skip
     groups = {"road": (0, 1), "turns": (2,)}
@@ -688,3 +689,25 @@ def test_routes_of_a_forecast_are_distinct() -> None:
     routes = [(whole, 0.4), (most, 0.3), (other, 0.2), (whole[:1], 0.1)]
     assert [p for _, p in select_distinct(network, routes, 3)] == [0.4, 0.2]
     assert [p for _, p in select_distinct(network, routes, 1)] == [0.4]
+
+
+def test_maps_have_water_below_and_places_on_top(city: City) -> None:
+    lat, lon = city.network.centre
+    lake = [[lat, lon], [lat + 9.0, lon], [lat, lon + 9.0], [lat, lon]]
+    landmarks = {
+        "places": [["Quarter", "quarter", lat, lon], ["<City>", "city", lat, lon]],
+        "water": [lake, [[lat, lon], [lat, lon + 0.001]]],
+    }
+    plain, drawn = (network_page(n).maps[0] for n in (city.network, city.network.replace(landmarks=landmarks)))
+    titles = [layer.title for layer in drawn.layers]
+    assert titles == ["Lakes", "Rivers", *(layer.title for layer in plain.layers), "Places"]
+    assert [layer.kind for layer in (drawn.layers[0], drawn.layers[1], drawn.layers[-1])] == [
+        "areas",
+        "lines",
+        "labels",
+    ]
+    # Large places come first, so that they are written where names overlap.
+    assert list(drawn.layers[-1].facts[""]) == ["<City>", "Quarter"]
+    # A lake that extends beyond the roads does not change the view.
+    assert drawn.bounds == plain.bounds
+    assert map_png(drawn)[1:4] == b"PNG"

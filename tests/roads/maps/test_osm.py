@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import osmium
 import pytest
 
 from limiirl import roads
@@ -210,3 +211,60 @@ def test_pbf_without_osmium_names_the_package(tmp_path: Path):
     code = f"import sys; sys.modules['osmium'] = None; from limiirl import roads; roads.build({str(path)!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "BackendUnavailable: Reading .osm.pbf requires osmium: pip install osmium" in done.stderr
+
+
+LANDMARKS = """
+<node id="500" lat="41.002" lon="-8.001"><tag k="place" v="suburb"/><tag k="name" v="Baixa &amp; Sé"/></node>
+<node id="501" lat="45.0" lon="-8.001"><tag k="place" v="city"/><tag k="name" v="Far away"/></node>
+<node id="502" lat="41.003" lon="-8.002"><tag k="place" v="suburb"/></node>
+<node id="503" lat="41.003" lon="-8.002"><tag k="place" v="island"/><tag k="name" v="No settlement"/></node>
+<node id="510" lat="41.001" lon="-8.1"/><node id="511" lat="41.001" lon="-8.009"/>
+<node id="512" lat="41.001" lon="-7.999"/><node id="513" lat="41.001" lon="-7.5"/>
+<node id="520" lat="41.004" lon="-8.005"/><node id="521" lat="41.006" lon="-8.005"/>
+<node id="522" lat="41.005" lon="-8.2"/>
+<way id="600"><nd ref="510"/><nd ref="511"/><nd ref="599"/><nd ref="512"/><nd ref="513"/>
+<tag k="waterway" v="river"/></way>
+<way id="601"><nd ref="520"/><nd ref="521"/><nd ref="522"/><nd ref="520"/><tag k="natural" v="water"/></way>
+<way id="602"><nd ref="510"/><nd ref="511"/><tag k="waterway" v="ditch"/></way>
+"""
+
+
+def with_landmarks(path: Path) -> Path:
+    """Write the town with places and water: the far parts are outside of the bounding box of the roads."""
+    text = town_maps.write_xml(path.parent / "plain.osm").read_text()
+    source = path.parent / "landmarks.osm"
+    # Nodes come before ways in a file.
+    nodes, lines = LANDMARKS.split("<way", 1)
+    text = text.replace("<way", nodes + "<way", 1).replace("<relation", f"<way{lines}<relation", 1)
+    source.write_text(text)
+    if path.suffix == ".osm":
+        return source.rename(path)
+    with osmium.SimpleWriter(str(path)) as writer:
+        for item in osmium.FileProcessor(str(source)):
+            writer.add(item)
+    return path
+
+
+@pytest.mark.parametrize("name", ["town.osm", "town.osm.pbf"])
+def test_places_and_water_are_landmarks(tmp_path: Path, name: str):
+    plain = roads.build(town_maps.write_xml(tmp_path / "other.osm"), component=None)
+    network = roads.build(with_landmarks(tmp_path / name), component=None)
+    assert plain.landmarks == {"places": [], "water": []}
+    assert network == plain
+    assert network.fingerprint() == plain.fingerprint()
+    assert network.landmarks["places"] == [["Baixa & Sé", "suburb", 41.002, -8.001]]
+    river, lake = network.landmarks["water"]
+    assert river == [[41.001, -8.009], [41.001, -7.999]]
+    assert lake == [[41.004, -8.005], [41.006, -8.005], [41.005, -8.2], [41.004, -8.005]]
+    network.save(tmp_path / "network.npz")
+    assert roads.RoadNetwork.load(tmp_path / "network.npz").landmarks == network.landmarks
+
+
+@pytest.mark.parametrize(
+    "landmarks",
+    [{"places": [["a", "city", 91.0, 0.0]]}, {"places": [["a"]]}, {"water": [[1, 2]]}, {"water": [[[0, None]]]}],
+)
+def test_invalid_landmarks_are_rejected(tmp_path: Path, landmarks: dict[str, list[object]]):
+    network = roads.build(town_maps.write_xml(tmp_path / "town.osm"))
+    with raises(InvalidNetwork, parameter="landmarks"):
+        network.replace(landmarks=landmarks)

@@ -19,6 +19,7 @@ from limiirl.report.roads.layers import (
     path_points,
     segments_near,
     street_layer,
+    with_landmarks,
 )
 from limiirl.report.svg import SERIES
 from limiirl.report.tables import Cell, Column, Content, Table
@@ -121,7 +122,7 @@ def _map(closure: Closure) -> Map:
         f"{describe_street(network, int(closure.closed[0]))} is closed.",
         "Orange streets have more trips, blue streets have fewer; the width increases with the change. The closed "
         f"street is red. Other layers show the trips before and after the closure. Streets with {hidden} are hidden.",
-        [street_layer(network, segments_near(network, points, 800.0, widest=WIDEST)), *layers],
+        with_landmarks(network, [street_layer(network, segments_near(network, points, 800.0, widest=WIDEST)), *layers]),
         attribution=network.attribution,
         view=pad_bounds(points),
     )

@@ -22,6 +22,7 @@ from limiirl.report.roads.layers import (
     route_layer,
     segments_near,
     street_layer,
+    with_landmarks,
 )
 from limiirl.report.roads.view import DriversView, ForecastExample
 from limiirl.report.svg import INK, SERIES
@@ -190,7 +191,7 @@ def _map(network: RoadNetwork, number: int, example: ForecastExample) -> Map:
         f"A trip of {format_km(network, whole)}, truncated after {format_km(network, example.driven)}, with "
         f"{len(example.routes)} forecast routes and {int(probable.sum())} possible destinations.",
         "Routes lead from the current position to the true destination. Forecasts of the destination do not use it.",
-        layers,
+        with_landmarks(network, layers),
         attribution=network.attribution,
         view=pad_bounds(seen),
     )

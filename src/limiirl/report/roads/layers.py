@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl.report.maps import Bounds, Layer, Stroke
-from limiirl.report.svg import MUTED, SERIES
-from limiirl.roads import RoadNetwork
+from limiirl.report.svg import INK, MUTED, SERIES
+from limiirl.roads import PLACES, RoadNetwork
 
 # Importance of a road class by its name in OpenStreetMap; links have the importance of their road.
 _RANKS = {"motorway": 5, "trunk": 5, "primary": 4, "secondary": 3, "tertiary": 2, "avenue": 4, "arterial": 4, "ring": 5}
@@ -213,6 +213,36 @@ def street_layer(network: RoadNetwork, within: ArrayLike | None = None) -> Layer
     strokes = [Stroke("", MUTED, width, strength, detail) for width, strength, detail in _BACKGROUND]
     codes, facts = segment_ranks(network)[lines.first], street_facts(network, lines)
     return Layer("Streets", lines.points, lines.offsets, strokes=strokes, stroke=codes, facts=facts)
+
+
+def with_landmarks(network: RoadNetwork, layers: Sequence[Layer]) -> list[Layer]:
+    """Return layers with the water of the map below them and the names of places on top, if the map has any."""
+    return [*_water_layers(network), *layers, *_label_layers(network)]
+
+
+def _water_layers(network: RoadNetwork) -> list[Layer]:
+    """Return the layers of rivers and lakes, which are drawn below the streets; [] if the map has none."""
+    lines = [np.array(line) for line in network.landmarks["water"]]
+    closed = [bool((line[0] == line[-1]).all()) and len(line) > 3 for line in lines]
+    layers = []
+    for kind, title, width in (("areas", "Lakes", 1.0), ("lines", "Rivers", 5.0)):
+        chosen = [line for line, is_closed in zip(lines, closed, strict=True) if is_closed == (kind == "areas")]
+        if chosen:
+            layers.append(Layer.of_lines(title, chosen, strokes=[Stroke("", SERIES[5], width, 0.3)], kind=kind))
+    return layers
+
+
+def _label_layers(network: RoadNetwork) -> list[Layer]:
+    """Return the layer of place names, which is drawn on top, with large places first; [] if the map has none."""
+    places = sorted(network.landmarks["places"], key=lambda place: PLACES.index(place[1]) if place[1] in PLACES else 99)
+    if not places:
+        return []
+    # Names of quarters and hamlets are shown at large scales only.
+    strokes = [Stroke("", INK, 13.0, 0.85), Stroke("", INK, 11.0, 0.7, detail=12.0)]
+    codes = [int(kind not in PLACES[:3]) for _, kind, _, _ in places]
+    at = [[lat, lon] for _, _, lat, lon in places]
+    facts = {"": [name for name, *_ in places]}
+    return [Layer("Places", at, strokes=strokes, stroke=codes, facts=facts, kind="labels")]
 
 
 def path_points(network: RoadNetwork, states: ArrayLike) -> FloatArray:

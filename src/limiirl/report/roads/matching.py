@@ -11,7 +11,7 @@ from limiirl.report.document import Facts, Figure, Grid, Item, Report, Section, 
 from limiirl.report.figures.comparisons import plot_histogram
 from limiirl.report.maps import WIDEST, Layer, Map, Stroke
 from limiirl.report.markup import literal
-from limiirl.report.roads.layers import node_points, pad_bounds, segments_near, street_layer
+from limiirl.report.roads.layers import node_points, pad_bounds, segments_near, street_layer, with_landmarks
 from limiirl.report.svg import INK, MUTED, SERIES
 from limiirl.report.tables import Cell, Column, Content, Table, format_percent
 from limiirl.roads import Matches, RoadNetwork, Trips, measure_quality
@@ -258,7 +258,7 @@ def _example(network: RoadNetwork, trips: Trips, matches: Matches, piece: int, n
         f"A trip of {at.shape[0]} fixes and the path of {path.size} segments matched to it: {summary}.",
         f"Confidence {matches.confidence[piece]:.2f}; {literal(summary)}. "
         + ("The path covers the whole trip." if matches.whole[piece] else "The path covers part of the trip."),
-        layers,
+        with_landmarks(network, layers),
         attribution=network.attribution,
         view=pad_bounds(seen),
     )

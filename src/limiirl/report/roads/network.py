@@ -18,6 +18,7 @@ from limiirl.report.roads.layers import (
     join_uniform_segments,
     segment_ranks,
     street_facts,
+    with_landmarks,
 )
 from limiirl.report.svg import INK, MUTED, SERIES
 from limiirl.report.tables import Cell, Column, Content, Table, format_percent
@@ -103,7 +104,7 @@ def _map(network: RoadNetwork, region: IntArray) -> Map:
         f"{format_percent(km.max() / km.sum())} of the length.",
         "Select a colouring below. Drag the map or use the arrow keys to pan. Zoom with the buttons, with + and −, or "
         "with the mouse wheel after a click. Hover over a street to see its attributes.",
-        layers,
+        with_landmarks(network, layers),
         attribution=network.attribution,
     )
 

@@ -28,6 +28,7 @@ from limiirl.report.roads.layers import (
     segment_ranks,
     segments_near,
     street_layer,
+    with_landmarks,
 )
 from limiirl.report.roads.view import DriversView, ForecastExample
 from limiirl.report.svg import SERIES
@@ -159,7 +160,7 @@ def _flow_map(view: DriversView) -> Map:
         "Select one style, or the dominant style of each street: a street is coloured by a style if it is clearly more "
         f"frequent in trips of that style than in other trips. For each style, streets with {view.too_few} are hidden."
         + (" Typical trips have the highest posterior probability of a style." if typical else ""),
-        [*layers, *typical],
+        with_landmarks(network, [*layers, *typical]),
         attribution=network.attribution,
     )
 

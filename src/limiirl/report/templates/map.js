@@ -111,6 +111,7 @@ class Chart {
     pen.fillStyle = mix(this.paper, this.paper, 1);
     pen.fillRect(0, 0, this.width, this.height);
     pen.lineCap = pen.lineJoin = "round";
+    this.labels = [];
     const edge = 30 / k, w = this.width / 2 / k + edge, h = this.height / 2 / k + edge;
     for (const layer of this.layers.filter(layer => layer.shown)) {
       const seen = layer.strokes.map(() => []);
@@ -158,6 +159,11 @@ class Chart {
       }
       return;
     }
+    if (layer.kind === "labels") return this.drawLabels(pen, stroke, features, colour);
+    if (layer.kind === "areas") {
+      pen.fillStyle = colour;
+      return this.trace(pen, features, "fill");
+    }
     pen.setLineDash(stroke.dashed ? [2.2 * width, 1.8 * width] : []);
     if (stroke.halo) {
       pen.strokeStyle = paper;
@@ -169,8 +175,26 @@ class Chart {
     this.trace(pen, features);
   }
 
+  // Write names with an outline; a name that overlaps an earlier one is omitted.
+  drawLabels(pen, stroke, features, colour) {
+    pen.font = `600 ${stroke.width}px ${getComputedStyle(document.body).getPropertyValue("--sans")}`;
+    pen.textAlign = "center";
+    pen.textBaseline = "middle";
+    pen.setLineDash([]);
+    for (const {points, facts} of features) {
+      const [x, y] = this.place(points), w = pen.measureText(facts[0]).width / 2 + 4, h = stroke.width / 2 + 3;
+      if (this.labels.some(box => Math.abs(box.x - x) < box.w + w && Math.abs(box.y - y) < box.h + h)) continue;
+      this.labels.push({x, y, w, h});
+      pen.lineWidth = 3;
+      pen.strokeStyle = mix(this.paper, this.paper, 1);
+      pen.strokeText(facts[0], x, y);
+      pen.fillStyle = colour;
+      pen.fillText(facts[0], x, y);
+    }
+  }
+
   // Trace features in paths of a few thousand points, which browsers stroke faster than a single path.
-  trace(pen, features) {
+  trace(pen, features, paint = "stroke") {
     const {k} = this.view, ox = this.width / 2 - this.view.x * k, oy = this.height / 2 - this.view.y * k;
     let drawn = 0;
     pen.beginPath();
@@ -187,12 +211,12 @@ class Chart {
         drawn++;
       }
       if (drawn > 2500) {
-        pen.stroke();
+        pen[paint]();
         pen.beginPath();
         drawn = 0;
       }
     }
-    pen.stroke();
+    pen[paint]();
   }
 
   // Copy the scene to the canvas, shifted and scaled to the current view, and draw the selected feature on top.
@@ -248,7 +272,7 @@ class Chart {
   // Return the feature nearest to a point on the screen; upper layers take precedence.
   at(px, py) {
     const {k} = this.view, x = this.view.x + (px - this.width / 2) / k, y = this.view.y + (py - this.height / 2) / k;
-    for (const layer of this.layers.filter(layer => layer.shown).reverse()) {
+    for (const layer of this.layers.filter(layer => layer.shown && ["lines", "points"].includes(layer.kind)).reverse()) {
       const reach = NEAR / k;
       let best = reach * reach, nearest = null;
       this.visit(layer, [x - reach, y - reach, x + reach, y + reach], feature => {

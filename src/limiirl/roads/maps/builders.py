@@ -406,10 +406,30 @@ def _build_network(
     streets, street_of = index_names([name_street(way.tags) for way in roads])
     extra: dict[str, Any] = {} if options.centre is None else {"centre": check_centre(options.centre, table, used)}
     extra |= {"class_names": names, "street_names": streets, "attribution": table.attribution, "notes": notes}
+    extra |= {"landmarks": _clip_landmarks(table, table.lat[used], table.lon[used])}
     extra |= {"length_m": pieces.length_m, "speed_kmh": pieces.speed_kmh, "node_id": table.node_id[used]}
     by_way = {"road_class": classes, "lanes": lanes, "way_id": numbers, "street_of": street_of}
     extra |= {name: values[pieces.way] for name, values in by_way.items()}
     return RoadNetwork.from_segments(table.lat[used], table.lon[used], tail, head, turns=turns, **extra)
+
+
+def _clip_landmarks(table: WayTable, lat: FloatArray, lon: FloatArray) -> dict[str, list[Any]]:
+    """Return the places and the parts of water lines in the bounding box of the nodes of the network."""
+    low, high = np.array([lat.min(), lon.min()]), np.array([lat.max(), lon.max()])
+
+    def inside(points: FloatArray) -> NDArray[np.bool_]:
+        return np.asarray(((points >= low) & (points <= high)).all(axis=1))
+
+    places = [list(place) for place in table.places if inside(np.array([place[2:]]))[0]]
+    water = []
+    for line in table.water:
+        kept = inside(line)
+        if (line[0] == line[-1]).all() and kept.any():
+            water.append(line)  # an area is clipped by the window of the map
+            continue
+        runs = np.split(np.arange(len(line)), np.flatnonzero(np.diff(kept.astype(np.int8))) + 1)
+        water += [line[run] for run in runs if kept[run[0]] and run.size > 1]
+    return {"places": places, "water": [np.round(line, 6).tolist() for line in water]}
 
 
 def check_centre(centre: tuple[float, float], table: WayTable, used: IntArray) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl._typing import IntArray
+from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import BackendUnavailable, InvalidFile, MissingFile
 from limiirl.roads.maps.tables import (
     READ_ERRORS,
@@ -52,12 +52,21 @@ class _OsmContents:
     node_ids: array[int] = field(default_factory=lambda: array("q"))
     lat: array[float] = field(default_factory=lambda: array("d"))
     lon: array[float] = field(default_factory=lambda: array("d"))
+    places: list[tuple[str, str, float, float]] = field(default_factory=list)
+    water: list[tuple[int, ...]] = field(default_factory=list)  # nodes of each line
     n_ways: int = 0
+
+    def add_place(self, lat: float, lon: float, tags: Mapping[str, str]) -> None:
+        name = tags.get("name", "").strip()
+        if name and tags.get("place") in PLACES and math.isfinite(lat + lon):
+            self.places.append((name, tags["place"], lat, lon))
 
     def add_way(self, number: int, nodes: tuple[int, ...], tags: Mapping[str, str]) -> None:
         self.n_ways += 1
         if "highway" in tags:
             self.osm_ways.append(MapWay(number, nodes, tags))
+        elif tags.get("natural") == "water" or tags.get("waterway") in _WATERWAYS:
+            self.water.append(nodes)
 
     def add_relation(self, number: int, members: Sequence[_Member], tags: Mapping[str, str]) -> None:
         if tags.get("type") != "restriction":
@@ -77,7 +86,18 @@ class _OsmContents:
         used = np.isin(numbers, wanted)
         source: dict[str, object] = {"kind": "OpenStreetMap", "name": name}
         nodes = numbers[used], lat[used], lon[used]
-        return make_way_table(self.osm_ways, *nodes, source, restrictions=self.restrictions)
+        more: dict[str, Any] = {"places": self.places, "water": self._locate_water(numbers, lat, lon)}
+        return make_way_table(self.osm_ways, *nodes, source, restrictions=self.restrictions, **more)
+
+    def _locate_water(self, numbers: IntArray, lat: FloatArray, lon: FloatArray) -> list[FloatArray]:
+        """Return the lines (n, 2) of water; nodes without coordinates are skipped."""
+        wanted = np.isin(numbers, np.array([node for line in self.water for node in line], dtype=np.int64))
+        wanted &= np.isfinite(lat) & np.isfinite(lon)
+        at = dict(
+            zip(numbers[wanted].tolist(), zip(lat[wanted].tolist(), lon[wanted].tolist(), strict=True), strict=True)
+        )
+        lines = [np.array([at[node] for node in line if node in at]) for line in self.water]
+        return [line for line in lines if len(line) > 1]
 
 
 def _read_xml(path: Source, contents: _OsmContents) -> None:
@@ -113,9 +133,11 @@ def _read_element(item: ET.Element, contents: _OsmContents) -> None:
         contents.node_ids.append(number)
         contents.lat.append(float(item.get("lat", "nan")))
         contents.lon.append(float(item.get("lon", "nan")))
-        return
     tags = {tag.attrib["k"]: tag.attrib["v"] for tag in item.iterfind("tag")}
-    if item.tag == "way":
+    if item.tag == "node":
+        if tags:
+            contents.add_place(contents.lat[-1], contents.lon[-1], tags)
+    elif item.tag == "way":
         contents.add_way(number, tuple(parse_id(node.attrib["ref"]) for node in item.iterfind("nd")), tags)
     else:
         parts = item.iterfind("member")
@@ -134,7 +156,7 @@ def _read_pbf(path: Source, contents: _OsmContents) -> None:
         raise MissingFile.at(path, "does not exist.")
     kinds = {"n": "node", "w": "way", "r": "relation"}
     try:
-        marked = osmium.filter.KeyFilter("highway", "type")
+        marked = osmium.filter.KeyFilter("highway", "type", "natural", "waterway")
         for item in osmium.FileProcessor(str(path), osmium.osm.WAY | osmium.osm.RELATION).with_filter(marked):
             tags = {tag.k: tag.v for tag in item.tags}
             if item.is_way():
@@ -143,10 +165,13 @@ def _read_pbf(path: Source, contents: _OsmContents) -> None:
                 contents.add_relation(item.id, [(kinds[part.type], part.role, part.ref) for part in item.members], tags)
         # The id filter of osmium would allocate one bit per node of the planet, over 1 GB.
         wanted = {node for way in contents.osm_ways for node in way.nodes}
+        wanted |= {node for line in contents.water for node in line}
         for item in osmium.FileProcessor(str(path), osmium.osm.NODE):
+            known = item.location.valid()
+            if known and "place" in item.tags:
+                contents.add_place(item.location.lat, item.location.lon, {tag.k: tag.v for tag in item.tags})
             if item.id not in wanted:
                 continue
-            known = item.location.valid()
             contents.node_ids.append(item.id)
             contents.lat.append(item.location.lat if known else np.nan)
             contents.lon.append(item.location.lon if known else np.nan)
@@ -155,6 +180,10 @@ def _read_pbf(path: Source, contents: _OsmContents) -> None:
 
 
 Tags = Mapping[str, str]
+
+PLACES = ("city", "town", "village", "suburb", "quarter", "neighbourhood", "hamlet")
+"""Values of the tag "place" that are labelled on maps, in descending order of importance."""
+_WATERWAYS = ("river", "canal", "riverbank", "dock")
 
 DRIVABLE = (
     "motorway", "motorway_link", "trunk", "trunk_link", "primary", "primary_link", "secondary", "secondary_link",

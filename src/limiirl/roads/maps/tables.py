@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from limiirl._io import load_json
 from limiirl._typing import FloatArray, IntArray
@@ -55,7 +56,10 @@ class Restriction(NamedTuple):
 
 @dataclass(frozen=True)
 class WayTable:
-    """Unfiltered content of a map; `node_id` is ascending, and `source` is copied to the notes of the network."""
+    """Unfiltered content of a map; `node_id` is ascending, and `source` is copied to the notes of the network.
+
+    `places` are names, kinds and coordinates (lat, lon) of settlements, and `water` are lines (n, 2) of coordinates.
+    """
 
     osm_ways: list[MapWay]
     node_id: IntArray
@@ -64,6 +68,8 @@ class WayTable:
     restrictions: list[Restriction] = field(default_factory=list)
     source: dict[str, object] = field(default_factory=dict)
     attribution: str = OSM_ATTRIBUTION
+    places: list[tuple[str, str, float, float]] = field(default_factory=list)
+    water: list[NDArray[np.float64]] = field(default_factory=list)
 
     def index_nodes(self, numbers: IntArray) -> IntArray:
         """Return the index of each node id in `node_id`; -1 if the node has no coordinates."""
