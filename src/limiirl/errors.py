@@ -133,6 +133,10 @@ class IdentifiabilityWarning(LimiirlWarning):
     """Some directions of theta do not change the probability of any trajectory."""
 
 
+class FeatureScaleWarning(LimiirlWarning):
+    """Features are far smaller than 1, so that bounds and ridge dominate their rewards."""
+
+
 class DegenerateIntentWarning(LimiirlWarning):
     """An intent is empty or nearly empty, or two intents are equal."""
 

@@ -27,6 +27,15 @@ def two(**known) -> Agents:
     return Agents.from_arrays(list(X), list(A), list(PHI), **known)
 
 
+def test_read_only_views_of_writeable_arrays_are_copied():
+    x, phi = np.ones((2, 3, 1)), np.zeros((2, 3, 2))
+    view = x.view()
+    view.flags.writeable = False
+    agent = Agents((Agent(view, np.zeros((2, 3), dtype=int), phi, np.ones((2, 3), dtype=bool)),))[0]
+    x[:] = 7.0
+    assert np.all(agent.policy_features == 1.0)
+
+
 def test_arrays_are_stored_read_only():
     agents = two(names=["ann", "bob"], labels=[0, 1])
     assert (len(agents), agents.n_policy_features, agents.n_reward_features, agents.discrete) == (2, 3, 2, False)

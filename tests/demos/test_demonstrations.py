@@ -68,6 +68,16 @@ def test_actions_may_be_missing_altogether_for_a_demonstration_or_for_a_step():
     assert Demonstrations.from_lists(STATES, [None] * 4) == Demonstrations.from_lists(STATES)
 
 
+def test_read_only_views_of_writeable_arrays_are_copied():
+    states, offsets = np.array([0, 1, 2]), np.array([0, 3])
+    view = states.view()
+    view.flags.writeable = False
+    demos = Demonstrations(view, offsets)
+    states[0] = 2
+    assert demos.states.tolist() == [0, 1, 2]
+    assert Demonstrations(demos.states, demos.offsets).states is demos.states  # read-only memory is shared
+
+
 def test_arrays_are_read_only_and_do_not_share_memory_with_the_input():
     states, groups = np.array([0, 1, 2]), np.array(["a", "b"])
     demos = Demonstrations(states, np.array([0, 2, 3]), groups=groups)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl.errors import InvalidDemos
+from limiirl.mdp import is_frozen
 
 NOT_RECORDED = -1
 """Action of a step without a recorded action, and of the last state of a demonstration."""
@@ -21,8 +22,19 @@ _REMEDY = {
 
 
 def as_readonly(array: NDArray[Any]) -> NDArray[Any]:
-    """Return `array` if it is read-only and contiguous, otherwise a read-only copy."""
-    if array.flags.writeable or not array.flags.c_contiguous:
+    """Return `array` if its memory is read-only and contiguous, otherwise a read-only copy.
+
+    A read-only view of a writeable array is copied, because it would change with that array.
+
+    Examples
+    --------
+    >>> array = np.zeros(3)
+    >>> view = array.view()
+    >>> view.flags.writeable = False
+    >>> as_readonly(view) is view
+    False
+    """
+    if not is_frozen(array):
         array = array.copy()
         array.flags.writeable = False
     return array

@@ -48,6 +48,7 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator, ABC):  #
             result = self._search(mdp, demos, column, first)[0]
         self._store_resolved(demos)
         validate.warn_unless_converged(result)
+        validate.warn_of_small_features(mdp)
         directions = self._null_directions_of_fit(mdp, demos, column[:, 0], result.theta)
         self.result_ = validate.with_identifiability(result, directions, self.bounds, mdp)
         self.theta_ = self.result_.theta

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -119,6 +120,11 @@ class FitProblem:
     def initial_evaluations(self) -> int | None:
         """Maximum number of evaluations in the fit of initial rewards; None if `m_step` calls the model's `fit`."""
         return None if self.regulariser is None else int(self.model.max_evaluations)
+
+    @cached_property
+    def feature_scale(self) -> FloatArray:
+        """Scale (d,) of the features in optimisers; see `validate.feature_scale`."""
+        return validate.feature_scale(self.mdp)
 
     def log_prob(self, thetas: FloatArray) -> FloatArray:
         """Return the joint log-probabilities (G, K) of the demonstrations of each unit under each intent."""

@@ -17,6 +17,7 @@ from limiirl.demos import Demonstrations, Groups, name_demo
 from limiirl.errors import (
     ConvergenceWarning,
     DivergentPartition,
+    FeatureScaleWarning,
     IdentifiabilityWarning,
     InvalidDemos,
     InvalidParameter,
@@ -24,7 +25,7 @@ from limiirl.errors import (
 from limiirl.irl.base import FitResult
 from limiirl.irl.identifiability import describe
 from limiirl.irl.optim import Box
-from limiirl.mdp import MDP
+from limiirl.mdp import MDP, feature_sizes
 
 # A forward pass of this length takes seconds in the smallest MDP, and cannot be interrupted.
 LONGEST = 10_000_000
@@ -192,6 +193,32 @@ def check_trajectories(mdp: MDP, demos: Demonstrations, stop: str, longest: floa
             parameter="demos",
             value=int(demos.last_states[i]),
             index=i,
+        )
+
+
+# Sizes up to which features are rescaled in optimisers, and up to which a warning is issued.
+_SMALL, _TINY = 1e-2, 1e-3
+
+
+def feature_scale(mdp: MDP) -> FloatArray:
+    """Return the scale (d,) of each feature in optimisers: 1, or the size of a feature that is at most 0.01."""
+    sizes = feature_sizes(mdp)
+    return np.where((sizes > 0.0) & (sizes <= _SMALL), sizes, 1.0)
+
+
+def warn_of_small_features(mdp: MDP, stacklevel: int = 3) -> None:
+    """Issue a `FeatureScaleWarning` if features are so small that bounds and ridge dominate their rewards."""
+    sizes = feature_sizes(mdp)
+    small = np.flatnonzero((sizes > 0.0) & (sizes <= _TINY))
+    if small.size:
+        j = int(small[0])
+        others = f" and {small.size - 1} more" if small.size > 1 else ""
+        warnings.warn(
+            f"Feature {mdp.feature_names[j]!r}{others} must not be far smaller than 1; its largest value is "
+            f"{sizes[j]:.2g}. Bounds and ridge apply to its reward, which is about {1.0 / sizes[j]:.0e} times that of "
+            "a feature of size 1. Rescale it.",
+            FeatureScaleWarning,
+            stacklevel=stacklevel,
         )
 
 

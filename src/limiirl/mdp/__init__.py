@@ -2,7 +2,15 @@
 
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mdp.estimation import read_frame, rename_columns, split_columns
-from limiirl.mdp.features import FeatureInput, FeatureMatrix, edge_parts, expected_features, to_dense
+from limiirl.mdp.features import (
+    FeatureInput,
+    FeatureMatrix,
+    edge_parts,
+    expected_features,
+    feature_sizes,
+    is_frozen,
+    to_dense,
+)
 from limiirl.mdp.mdp import MDP, reachable_states
 from limiirl.mdp.names import encode, is_text, name_of, renumber
 from limiirl.mdp.planning import (
@@ -20,7 +28,7 @@ from limiirl.mdp.tables import StateFeatures, read_state_features
 __all__ = [
     "MDP", "BellmanEquations", "FeatureInput", "FeatureMatrix", "PathFinder", "RewardEnsemble", "ShortestPath",
     "ShortestPaths", "StateFeatures", "action_values", "check_policy", "edge_parts", "encode", "expected_features",
-    "is_text", "name_of", "optimal_policy", "optimal_values", "policy_values", "reachable_states", "read_frame",
-    "read_state_features", "rename_columns", "renumber", "split_columns", "to_dense",
+    "feature_sizes", "is_frozen", "is_text", "name_of", "optimal_policy", "optimal_values", "policy_values",
+    "reachable_states", "read_frame", "read_state_features", "rename_columns", "renumber", "split_columns", "to_dense",
 ]
 # fmt: on

@@ -93,6 +93,26 @@ def _with_bases(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
         owner = owner.base
 
 
+def feature_sizes(mdp: MDP) -> FloatArray:
+    """Return the largest absolute value (d,) of each feature.
+
+    Examples
+    --------
+    >>> from limiirl.mdp import MDP
+    >>> feature_sizes(MDP.from_edges([0], [1], state_features=[[1.0, 0.0], [-3.0, 1e-6]])).tolist()
+    [3.0, 1e-06]
+    """
+    sizes = []
+    for part in (mdp.state_features, mdp.action_features, mdp.edge_features):
+        if part is not None and part.shape[0]:
+            values: Any = abs(part)
+            largest = values.max(axis=0)
+            sizes.append(largest.toarray().ravel() if sparse.issparse(values) else largest)
+        elif part is not None:
+            sizes.append(np.zeros(part.shape[1]))
+    return np.concatenate(sizes)
+
+
 def first_nonfinite(features: FeatureMatrix) -> tuple[int, int, float] | None:
     """Return (row, column, value) of the first NaN or infinite entry, or None if there is none."""
     values = features if isinstance(features, np.ndarray) else features.data

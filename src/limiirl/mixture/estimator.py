@@ -17,6 +17,7 @@ from limiirl._validation import check_count
 from limiirl.demos import Demonstrations
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning
 from limiirl.irl import FitProblem, MaxEnt
+from limiirl.irl.validate import warn_of_small_features
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import io, validate
 from limiirl.mixture.em import Solution, Start, State, nearly_empty, run
@@ -226,8 +227,10 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     def _warn(
         self, best: Solution, problem: FitProblem, messages: Iterable[str], initially_empty: Collection[int]
     ) -> None:
-        """Issue the warnings about the initialisation, then about the solution."""
+        """Issue the warnings about features and the initialisation, then about the solution."""
         stacklevel = validate.caller_stacklevel()
+        if problem.regulariser is not None:  # the reward is linear in the features of the MDP
+            warn_of_small_features(problem.mdp, stacklevel + 1)
         for message in messages:
             warnings.warn(message, DegenerateIntentWarning, stacklevel=stacklevel)
         n_units, streamed = len(problem.units), problem.demos is None

@@ -19,7 +19,7 @@ from limiirl.irl.base import FitResult
 from limiirl.irl.causal.likelihood import CausalLikelihood, DecisionCounts, feasible_start
 from limiirl.irl.causal.stationary import HardBellmanSolver, PolicySolver, StationarySolver
 from limiirl.irl.observed_paths import ObservedPaths
-from limiirl.irl.optim import difference_hessian, minimise_lbfgs, minimise_nonsmooth
+from limiirl.irl.optim import difference_hessian, minimise_lbfgs, minimise_nonsmooth, minimise_scaled
 from limiirl.irl.problem import M_STEP_EVALUATIONS, FitProblem, MStep, Regulariser
 from limiirl.mdp import MDP
 
@@ -110,8 +110,10 @@ class CausalProblem(FitProblem):
                 self._start = feasible_start(self.solver, self.decisions, self.regulariser.box)
             starts = np.tile(self._start, (len(moments.counts), 1))
         tol = check_positive(self.model.gtol, "gtol") * np.maximum(1.0, objective.n_decisions)[:, None]
+        tols = np.broadcast_to(tol, starts.shape)
         search = minimise_nonsmooth if isinstance(self.solver, HardBellmanSolver) else minimise_lbfgs
-        return search(objective, starts, self.regulariser.box, np.broadcast_to(tol, starts.shape), max_evaluations)
+        box, scale = self.regulariser.box, self.feature_scale
+        return minimise_scaled(search, objective, starts, box, tols, max_evaluations, scale)
 
     def curvature(self, U: FloatArray, thetas: FloatArray, free: BoolArray) -> FloatArray:
         """Return -sum_i u_ik Hessian(log p_ik) (K, d, d).

@@ -173,7 +173,7 @@ class DestinationProblem(FitProblem):
         each = range(weights.shape[1])
         domains = [self._domain.fork() for _ in each]
         objective = DestinationLikelihood(self.values, self.trips, weights, ridge, domains)
-        tol = check_positive(self.model.gtol, "gtol") * np.maximum(1.0, np.abs(objective.mean_features))
+        tol = check_positive(self.model.gtol, "gtol") * np.maximum(self.feature_scale, np.abs(objective.mean_features))
         solver = SOLVERS[self.model.solver]
 
         def one(k: int) -> FitResult:

@@ -18,7 +18,7 @@ from limiirl.irl.base import FitResult
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.irl.observed_paths import ObservedMoments, ObservedPaths
-from limiirl.irl.optim import SOLVERS, Box, evaluate_separately, increasing_costs
+from limiirl.irl.optim import SOLVERS, Box, evaluate_separately, increasing_costs, minimise_scaled
 from limiirl.irl.problem import M_STEP_EVALUATIONS, EStep, FitProblem, MStep, Regulariser
 from limiirl.kernels.e_step import EStepSums, Rows, e_step, sum_weighted
 from limiirl.mdp import MDP, expected_features
@@ -263,14 +263,14 @@ class MaxEntProblem(FitProblem):
         self, observed: ObservedMoments, ridge: FloatArray, starts: FloatArray | None, max_evaluations: int
     ) -> list[FitResult]:
         """Minimise the objective of each column of the moments, from `starts` (J, d) or a feasible point."""
-        box = self.regulariser.box
+        box, scale = self.regulariser.box, self.feature_scale
         objective = PathLikelihood(self.path_sums, self.observed, observed, ridge)
-        tol = check_positive(self.model.gtol, "gtol") * np.maximum(1.0, np.abs(observed.mean_features))
+        tol = check_positive(self.model.gtol, "gtol") * np.maximum(1.0, np.abs(observed.mean_features) / scale)
         if starts is None:
             if self._start is None:
                 self._start = feasible_start(self.path_sums, box)
             starts = np.tile(self._start, (len(ridge), 1))
-        return SOLVERS[self.model.solver](objective, starts, box, tol, max_evaluations)
+        return minimise_scaled(SOLVERS[self.model.solver], objective, starts, box, tol, max_evaluations, scale)
 
     def curvature(self, U: FloatArray, thetas: FloatArray, free: BoolArray) -> FloatArray:
         """Return -sum_i u_ik Hessian(log p_ik) (K, d, d): covariances of features.
