@@ -196,7 +196,7 @@ def check_trajectories(mdp: MDP, demos: Demonstrations, stop: str, longest: floa
         )
 
 
-# Sizes up to which features are rescaled in optimisers, and up to which a warning is issued.
+# Features of at most the first size are rescaled in optimisers; features below the second cause a warning.
 _SMALL, _TINY = 1e-2, 1e-3
 
 
@@ -209,7 +209,7 @@ def feature_scale(mdp: MDP) -> FloatArray:
 def warn_of_small_features(mdp: MDP, stacklevel: int = 3) -> None:
     """Issue a `FeatureScaleWarning` if features are so small that bounds and ridge dominate their rewards."""
     sizes = feature_sizes(mdp)
-    small = np.flatnonzero((sizes > 0.0) & (sizes <= _TINY))
+    small = np.flatnonzero((sizes > 0.0) & (sizes < _TINY))
     if small.size:
         j = int(small[0])
         others = f" and {small.size - 1} more" if small.size > 1 else ""
