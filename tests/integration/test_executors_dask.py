@@ -1,5 +1,6 @@
 """The executor "dask" against a plain loop, on a real scheduler and real workers that the tests start on loopback."""
 
+import contextlib
 import functools
 import os
 import signal
@@ -272,6 +273,30 @@ def test_a_scheduler_that_does_not_answer_raises_backend_unavailable(monkeypatch
         address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"  # closed: nothing listens there any more
     with raises(BackendUnavailable, parameter="scheduler", value=address):
         list(execute(abs, TASKS, Executor("dask", scheduler=address)))
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"], ids=["none", "http"]
+)
+def test_another_server_raises_backend_unavailable_within_seconds(answer: bytes) -> None:
+    kept: list[socket.socket] = []
+
+    def serve(listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # until the listener is closed
+            while True:
+                kept.append(listener.accept()[0])
+                kept[-1].sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+        start = time.monotonic()
+        with raises(BackendUnavailable, parameter="scheduler", value=address):
+            Executor("dask", scheduler=address).open()
+        assert time.monotonic() - start < 15  # 5 s, and 10 s for a machine under load
+        listener.shutdown(socket.SHUT_RDWR)
+    for connection in kept:
+        connection.close()
 
 
 class Loaded:

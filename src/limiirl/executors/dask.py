@@ -6,6 +6,7 @@ import asyncio
 import functools
 import logging
 import math
+import threading
 import time
 import uuid
 import warnings
@@ -64,10 +65,14 @@ class DaskBackend(TaskBackend):
         self._warned = False
         self._silence(True)
         try:
+            _probe(self._address)
             self._client: Any = distributed.Client(self._address, timeout=_CONNECT_SECONDS, set_as_default=False)
         except Exception as error:  # any type: another server may run at this address
             self._silence(False)
-            message = f"There is no Dask scheduler at {self._address} ({error}). Check the address."
+            reason = str(error) or f"no answer within {_CONNECT_SECONDS} seconds"
+            if isinstance(error, MemoryError):  # the length of a message, read from the text of another protocol
+                reason = "another server answers"
+            message = f"There is no Dask scheduler at {self._address} ({reason:.200}). Check the address."
             raise self._unavailable(message) from error
         try:
             self._check_workers()
@@ -231,6 +236,34 @@ class DaskBackend(TaskBackend):
         for name in ("distributed.client", "distributed.batched", "tornado.application"):
             logger = logging.getLogger(name)
             (logger.addFilter if quiet else logger.removeFilter)(_drop_record)
+
+
+def _probe(address: str) -> None:
+    """Raise unless a Dask scheduler answers within `_CONNECT_SECONDS`.
+
+    `distributed.Client` waits longer than its timeout for a server that accepts connections and does not answer, and
+    its finaliser prints errors if another server answers.
+    """
+
+    async def connect() -> None:
+        core, security = import_module("distributed.core"), import_module("distributed.security").Security()
+        limit, options = _CONNECT_SECONDS, security.get_connection_args("client")
+        comm = await asyncio.wait_for(core.connect(address, timeout=limit, **options), limit)
+        comm.abort()
+
+    def run() -> None:
+        try:
+            asyncio.run(connect())
+        except Exception as error:  # noqa: BLE001 (any type: another server may run at this address)
+            errors.append(error)
+
+    errors: list[Exception] = []
+    # A thread, because a notebook has a running event loop, and because another server may delay the cancellation.
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(_CONNECT_SECONDS + 0.5)
+    if thread.is_alive() or errors:
+        raise errors[0] if errors else TimeoutError
 
 
 def _version(_: Any = None) -> str:

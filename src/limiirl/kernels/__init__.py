@@ -1,1 +1,49 @@
 """Compiled kernels on plain arrays, independent of MDPs."""
+
+import os
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+
+def set_cache_folder(package: Path, environment: "os._Environ[str] | dict[str, str]") -> None:
+    """Let numba store compiled kernels in a temporary folder if it can write neither beside the code nor at home.
+
+    Otherwise the import of a kernel fails in a read-only installation whose user has no writable home. Compiled kernels
+    are executed, so the folder must belong to this user; without such a folder, numba raises its error.
+
+    Examples
+    --------
+    >>> environment = {}
+    >>> set_cache_folder(Path(tempfile.mkdtemp()), environment)
+    >>> environment
+    {}
+    """
+    if environment.get("NUMBA_CACHE_DIR") or _is_writable(package):
+        return
+    home = Path(environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME") or "~").expanduser() / ".cache")
+    if _is_writable(home / "numba"):
+        return
+    owner = os.getuid() if hasattr(os, "getuid") else 0
+    folder = Path(tempfile.gettempdir()) / f"limiirl-kernels-{owner}"
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+        if folder.is_symlink() or (hasattr(os, "getuid") and (status.st_uid != owner or status.st_mode & 0o022)):
+            return
+        environment["NUMBA_CACHE_DIR"] = str(folder)
+        if "numba" in sys.modules:
+            sys.modules["numba"].config.CACHE_DIR = str(folder)
+
+
+def _is_writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+set_cache_folder(Path(__file__).parent, os.environ)
