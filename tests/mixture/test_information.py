@@ -687,3 +687,30 @@ def test_the_label_of_a_summary_is_its_method() -> None:
         assert mix.standard_errors().method == method
         assert method in mix.summary().spread
         assert method in str(mix.summary())
+
+
+def test_contrasts_are_rewards_relative_to_the_mean():
+    # A ring has no terminal state: a constant reward of all states has no effect.
+    n = 5
+    ring = MDP.from_edges(np.repeat(np.arange(n), 2), (np.repeat(np.arange(n), 2) + np.tile([1, -1], n)) % n, gamma=0.9)
+    rng = np.random.default_rng(0)
+    demos = Demonstrations.from_lists([np.cumsum([rng.integers(n), *rng.choice([-1, 1], 20)]) % n for _ in range(30)])
+    errors, rewards = {}, {}
+    for name, phi in {"all": np.eye(n), "reference": np.eye(n)[:, 1:]}.items():
+        mix = IntentMixture(1, MaxCausalEnt(ridge=1e-7)).fit(ring.replace(state_features=phi), demos)
+        errors[name], rewards[name] = mix.standard_errors(), mix.thetas_[0]
+    assert set(errors["all"].status.ravel()) == {"contrast"}
+    np.testing.assert_allclose(rewards["all"].sum(), 0.0, atol=1e-6)
+    # Differences from the first state, and their errors, do not depend on the coding.
+    assert set(errors["reference"].status.ravel()) == {"ok"}
+    np.testing.assert_allclose(rewards["all"][1:] - rewards["all"][0], rewards["reference"], rtol=1e-3)
+    differences = np.hstack([-np.ones((n - 1, 1)), np.eye(n - 1)])
+    np.testing.assert_allclose(errors["all"].of_contrasts(differences)[0], errors["reference"].thetas[0], rtol=1e-3)
+
+
+def test_rewards_with_an_arbitrary_constant_are_no_contrasts():
+    ring = MDP.from_edges([0, 0, 1, 1], [0, 1, 0, 1], gamma=0.9)
+    demos = Demonstrations.from_lists([[0, 1, 1, 0], [1, 0, 0, 1], [0, 0, 1, 1]])
+    shifted = RewardEnsemble([1.0], [[2.0, 3.0]])
+    mix = IntentMixture(1, MaxCausalEnt(ridge=0.0), init=shifted, max_iter=0).fit(ring, demos)
+    assert set(mix.standard_errors(demos).status.ravel()) == {"not identified"}

@@ -88,7 +88,7 @@ def test_every_parameter_has_an_error_or_a_status(case, seed, bounds, condition)
     given_ = Setting(case, seed, grouped=False)
     thetas = given_.thetas if bounds is None else np.clip(given_.thetas, *bounds)
     result = standard_errors(given_.make(bounds=bounds, condition=condition), given_.rho, thetas)
-    assert set(result.status.ravel()) <= {"ok", "bound", "not identified", "flat"}
+    assert set(result.status.ravel()) <= {"ok", "contrast", "bound", "not identified", "flat"}
     np.testing.assert_array_equal(np.isfinite(result.thetas), result.status == "ok")
     assert np.all(result.thetas[result.status == "ok"] > 0.0)
     if bounds is not None:

@@ -157,6 +157,10 @@ _INVOLVED = 1e-6
 # A parameter is unidentified if its component in the (orthonormal) null directions exceeds this value. With discount
 # 0.99, +1 per step and +100 at the end is a null direction, in which only the reward at the end has a large component.
 _UNIDENTIFIED = 0.1
+# A reward is a contrast if its component in null directions is below this fraction of the largest reward.
+_CONTRAST = 0.01
+# Least squared length of the identified part of a contrast: 0.8 for a reward relative to the mean of five.
+_MOSTLY = 0.7
 # A reward within this distance of a bound is treated as on the bound.
 AT_BOUND = 1e-10
 # Singular values of null directions, restricted to rewards on bounds, that are treated as zero.
@@ -270,14 +274,15 @@ def standard_errors(problem: FitProblem, rho: FloatArray, thetas: FloatArray) ->
 
 def _standard_errors(problem: FitProblem, rho: FloatArray, thetas: FloatArray) -> StandardErrors:
     free = free_parameters(problem.model, problem.mdp, rho, thetas, len(problem.units))
-    moving = np.isin(free.status, ("ok", "not identified", "up to scale"))
+    moving = np.isin(free.status, ("ok", "contrast", "not identified", "up to scale"))
     observed, complete, method = information(problem, rho, thetas, moving)
     inverse, flat = _invert(free.basis.T @ observed @ free.basis, (free.basis**2).T @ complete)
     covariance = free.basis @ inverse @ free.basis.T
     on_flat = np.any(np.abs(free.basis[:, flat]) > _INVOLVED, axis=1)
     K = len(rho)
-    status = np.where((free.status == "ok") & on_flat[K:].reshape(thetas.shape), "flat", free.status)
-    without = np.concatenate([on_flat[:K] | ~free.occupied, (status != "ok").ravel()])
+    with_error = np.isin(free.status, ("ok", "contrast"))
+    status = np.where(with_error & on_flat[K:].reshape(thetas.shape), "flat", free.status)
+    without = np.concatenate([on_flat[:K] | ~free.occupied, ~np.isin(status, ("ok", "contrast")).ravel()])
     covariance[without] = covariance[:, without] = np.nan
     errors = np.sqrt(np.diag(covariance))
     inverse[flat] = inverse[:, flat] = np.nan
@@ -357,6 +362,10 @@ def free_parameters(model: Any, mdp: Any, rho: FloatArray, thetas: FloatArray, n
         inside = (theta > box.lower + AT_BOUND) & (theta < box.upper - AT_BOUND)
         basis, unidentified = _identify(nulls[k], inside)
         status[k] = np.where(inside, np.where(unidentified, members.null_status, "ok"), "bound")
+        if members.null_status == "not identified":
+            contrast = _is_contrast(theta, basis, inside)
+            if np.all(contrast[unidentified & inside]):
+                status[k, unidentified & inside] = "contrast"
         blocks.append(basis)
     return FreeParameters(status, occupied, np.asarray(block_diag(*blocks)))
 
@@ -397,6 +406,18 @@ def _identify(null: FloatArray, inside: BoolArray) -> tuple[FloatArray, BoolArra
     if np.any(involved):
         rest[involved] = np.linalg.svd(null[:, involved])[2][null.shape[0] :].T
     return np.hstack([alone, rest]), unidentified
+
+
+def _is_contrast(theta: FloatArray, basis: FloatArray, inside: BoolArray) -> BoolArray:
+    """Return the mask (d,) of rewards that are contrasts: identified differences from a mean of rewards.
+
+    The projection of theta onto the identified directions `basis` (d, r) is identified. A reward is a contrast if it
+    equals its projection, as after a fit with a ridge, and if most of the reward is in identified directions: for a
+    direction that adds a constant to all rewards, contrasts are differences from the mean.
+    """
+    projected = np.where(inside, basis @ (basis.T @ theta), theta)
+    close = np.abs(theta - projected) <= _CONTRAST * max(float(np.abs(theta).max()), 1e-3)
+    return np.asarray(close & (np.sum(basis**2, axis=1) >= _MOSTLY))
 
 
 def _invert(matrix: FloatArray, complete: FloatArray) -> tuple[FloatArray, BoolArray]:

@@ -34,6 +34,7 @@ _MOST_PARAMETERS = 3000
 _MOST_ROWS, _WIDEST = 40, 100
 _MARKS = {
     "bound": "the reward is on a bound of the model",
+    "contrast": "rewards without an identified level are relative to their mean: only their differences are identified",
     "not identified": "the reward has a component in a direction that does not change any trajectory's probability",
     "up to scale": "only the proportions of rewards are identified; rewards are scaled to sum to 1",
     "empty": "the intent is nearly empty",

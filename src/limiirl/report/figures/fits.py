@@ -137,7 +137,7 @@ def _mark_legend(status: NDArray[Any]) -> list[Any]:
     entries = []
     for marker, label, present in (
         (_BOUND, "on a bound of the model", np.any(status == "bound")),
-        (_UNKNOWN, "not determined by the data", np.any(~np.isin(status, ("ok", "bound", "up to scale")))),
+        (_UNKNOWN, "not determined by the data", np.any(~np.isin(status, ("ok", "contrast", "bound", "up to scale")))),
     ):
         if present:
             entries.append(
