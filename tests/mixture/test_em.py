@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from limiirl import IntentMixture, MaxEnt, RewardEnsemble, _progress
+from limiirl import IntentMixture, MaxCausalEnt, MaxEnt, RewardEnsemble, _progress
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, DivergentPartition, InvalidParameter
 from limiirl.irl.problem import FitProblem, make_problem
 from limiirl.mixture import estimator
@@ -398,3 +398,9 @@ def test_initial_rewards_with_an_infinite_partition_function(parameter):
     assert message.endswith(str(inner))
     assert message.count("ower rewards") == 1
     assert ("reward_init" in message) == (parameter == "reward_init")
+
+
+@pytest.mark.parametrize("irl", [MaxEnt(max_evaluations=2), MaxCausalEnt(max_evaluations=2)])
+def test_an_m_step_respects_the_limit_of_the_model(irl):
+    mix = fit_mixture(n_intents=2, irl=irl, init="random", max_iter=3)
+    assert all(0 < step.n_evaluations <= 2 * 2 for step in mix.history_[1:])

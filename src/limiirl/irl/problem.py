@@ -126,6 +126,10 @@ class FitProblem:
         """Scale (d,) of the features in optimisers; see `validate.feature_scale`."""
         return validate.feature_scale(self.mdp)
 
+    def limit_evaluations(self, max_evaluations: int | None) -> int:
+        """Return the maximum number of evaluations of an M-step; by default 50, or the limit of the model if lower."""
+        return min(M_STEP_EVALUATIONS, self.model.max_evaluations) if max_evaluations is None else max_evaluations
+
     def log_prob(self, thetas: FloatArray) -> FloatArray:
         """Return the joint log-probabilities (G, K) of the demonstrations of each unit under each intent."""
         result = np.asarray(self.model.log_prob(self.mdp, thetas, self.demos), dtype=np.float64)

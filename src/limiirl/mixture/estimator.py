@@ -64,7 +64,8 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         EM has also converged when the objective increases by less than this value.
     max_evaluations : int, optional
         Maximum number of evaluations of the objective per M-step; by default 50, as in the paper, or the model's own
-        limit. Models that do not support a limit raise an error. A truncated M-step never lowers the likelihood.
+        `max_evaluations` if it is smaller. Models that do not support a limit raise an error. A truncated M-step never
+        lowers the likelihood.
     degenerate : {"fit", "keep", "reseed"}
         Treatment of a nearly empty intent: fit it like the others (it often recovers); keep its reward; or reseed it
         with the demonstration of lowest likelihood. ADR 0006 compares them.

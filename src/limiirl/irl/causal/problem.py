@@ -20,7 +20,7 @@ from limiirl.irl.causal.likelihood import CausalLikelihood, DecisionCounts, feas
 from limiirl.irl.causal.stationary import HardBellmanSolver, PolicySolver, StationarySolver
 from limiirl.irl.observed_paths import ObservedPaths
 from limiirl.irl.optim import difference_hessian, minimise_lbfgs, minimise_nonsmooth, minimise_scaled
-from limiirl.irl.problem import M_STEP_EVALUATIONS, FitProblem, MStep, Regulariser
+from limiirl.irl.problem import FitProblem, MStep, Regulariser
 from limiirl.mdp import MDP
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class CausalProblem(FitProblem):
         counts = moments.counts[which]
         ridge = self.regulariser.ridges(len(moments.counts), counts)
         part = StateActionMoments(moments.decisions[:, which], counts)
-        return MStep.from_results(self.search(part, ridge, starts, max_evaluations or M_STEP_EVALUATIONS))
+        return MStep.from_results(self.search(part, ridge, starts, self.limit_evaluations(max_evaluations)))
 
     def search(
         self, moments: StateActionMoments, ridge: FloatArray, starts: FloatArray | None, max_evaluations: int

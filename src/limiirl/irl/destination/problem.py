@@ -24,7 +24,7 @@ from limiirl.irl.destination.likelihood import (
 )
 from limiirl.irl.destination.path_sums import GoalValues, flow_features
 from limiirl.irl.optim import SOLVERS, Box, CuttingPlanes
-from limiirl.irl.problem import M_STEP_EVALUATIONS, FitProblem, MStep, Regulariser
+from limiirl.irl.problem import FitProblem, MStep, Regulariser
 from limiirl.mdp import MDP
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class DestinationProblem(FitProblem):
         """See `FitProblem.m_step`."""
         weights = self.units.broadcast(moments[:, which])
         ridge = self.regulariser.ridges(moments.shape[1], weights.sum(axis=0))
-        return MStep.from_results(self.search(weights, ridge, starts, max_evaluations or M_STEP_EVALUATIONS))
+        return MStep.from_results(self.search(weights, ridge, starts, self.limit_evaluations(max_evaluations)))
 
     def search(
         self, weights: FloatArray, ridge: FloatArray, starts: FloatArray | None, max_evaluations: int

@@ -19,7 +19,7 @@ from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.irl.observed_paths import ObservedMoments, ObservedPaths
 from limiirl.irl.optim import SOLVERS, Box, evaluate_separately, increasing_costs, minimise_scaled
-from limiirl.irl.problem import M_STEP_EVALUATIONS, EStep, FitProblem, MStep, Regulariser
+from limiirl.irl.problem import EStep, FitProblem, MStep, Regulariser
 from limiirl.kernels.e_step import EStepSums, Rows, e_step, sum_weighted
 from limiirl.mdp import MDP, expected_features
 
@@ -257,7 +257,7 @@ class MaxEntProblem(FitProblem):
         else:
             observed = self.observed.moments(self.units.broadcast(moments.U[:, which]))
         ridge = self.regulariser.ridges(len(moments.counts), counts)
-        return MStep.from_results(self.search(observed, ridge, starts, max_evaluations or M_STEP_EVALUATIONS))
+        return MStep.from_results(self.search(observed, ridge, starts, self.limit_evaluations(max_evaluations)))
 
     def search(
         self, observed: ObservedMoments, ridge: FloatArray, starts: FloatArray | None, max_evaluations: int

@@ -22,7 +22,7 @@ from limiirl.demos import Agents, Groups
 from limiirl.errors import InvalidDemos, NumericalError
 from limiirl.irl.base import FitResult
 from limiirl.irl.optim import Box, difference_hessian, minimise_lbfgs
-from limiirl.irl.problem import M_STEP_EVALUATIONS, FitProblem, MStep
+from limiirl.irl.problem import FitProblem, MStep
 from limiirl.irl.sigma_girl.policy_gradient import JacobianMoments, clone_policy, jacobian_moments, jacobians
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class SigmaProblem(FitProblem):
     ) -> MStep:
         """See `FitProblem.m_step`; thetas (J, q) lie on the simplex."""
         weights = self.units.broadcast(moments[:, which])
-        return MStep.from_results(self.search(weights, starts, max_evaluations or M_STEP_EVALUATIONS))
+        return MStep.from_results(self.search(weights, starts, self.limit_evaluations(max_evaluations)))
 
     def search(self, weights: FloatArray, starts: FloatArray | None, max_evaluations: int) -> list[FitResult]:
         """Return, for each column of weights (M, J), the omega that minimises sum_i weights_i obj_i / 2.

@@ -51,7 +51,8 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         Initial and maximum number of intents.
     irl : model, optional
         Single-intent model with `fit` and `log_prob`, `MaxEnt()` by default. It is cloned, never modified. The prior
-        replaces its ridge. `SigmaGIRL` has no Gaussian posterior and is rejected.
+        replaces its ridge, and its `solver`, `gtol` and `max_evaluations` are not used. `SigmaGIRL` has no Gaussian
+        posterior and is rejected.
     init : str, array, RewardEnsemble, clusterer or callable
         As for `IntentMixture`, with at most `max_intents` intents.
     concentration : float or (shape, rate)
