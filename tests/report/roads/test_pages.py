@@ -16,12 +16,15 @@ from numpy.typing import NDArray
 
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter, InvalidTrips
+from limiirl.forecast import Forecaster
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mixture import StandardErrors
 from limiirl.report import Table, write
 from limiirl.report.map_image import map_png
+from limiirl.report.markup import prose_text
+from limiirl.report.roads.closure import change_page
 from limiirl.report.roads.figures import Panel, _free_side, find_pair, plot_driver_rewards
-from limiirl.report.roads.forecasts import _turn_table, select_distinct
+from limiirl.report.roads.forecasts import _turn_table, forecast_page, select_distinct
 from limiirl.report.roads.layers import (
     StreetLines,
     flow_layers,
@@ -35,7 +38,7 @@ from limiirl.report.roads.network import network_page
 from limiirl.report.roads.styles import drivers_page
 from limiirl.report.roads.view import DriversView, ForecastExample
 from limiirl.report.svg import PAPER
-from limiirl.roads import City, RoadNetwork, Trips
+from limiirl.roads import City, DriverFit, RoadNetwork, Trips, close_streets
 from limiirl.roads.drivers.styles import NormalisedRewards, describe_styles, match_rewards, normalise_rewards
 from limiirl.roads.features import FeatureChoice, state_features, turn_features
 from limiirl.roads.geometry import Plane
@@ -711,3 +714,27 @@ def test_maps_have_water_below_and_places_on_top(city: City) -> None:
     # A lake that extends beyond the roads does not change the view.
     assert drawn.bounds == plain.bounds
     assert map_png(drawn)[1:4] == b"PNG"
+
+
+def test_the_page_of_a_forecast_begins_with_the_most_probable_outcome(city: City, demos: Demonstrations) -> None:
+    network, path = city.network, demos[0].states
+    here = int(path[2])
+    first, second = network.turn_to[network.out_ptr[here] : network.out_ptr[here] + 2].tolist()
+    example = ForecastExample(
+        "Trip", path[:3], path[3:], [(first, 0.2), (second, 0.7)], [(path[2:], 0.31)], intents=np.array([0.1, 0.9])
+    )
+    lead = forecast_page(network, example).lead.replace("\\", "")
+    assert lead.startswith("The most probable style is style 1 (90\u00a0%); the most probable turn is ")
+    assert "(70\u00a0%)" in lead
+    assert lead.endswith("(31\u00a0%).")
+    assert forecast_page(network, ForecastExample("Trip", path[:3], path[3:])).lead == ""
+
+
+def test_percentages_of_a_closure_are_not_escaped(small_city: City, small_fit: DriverFit) -> None:
+    demos = small_fit.demos
+    busiest = int(np.bincount(demos.states, minlength=small_city.network.n_segments).argmax())
+    closure = close_streets(small_city.network, Forecaster(small_fit.mixture, demos), demos, [busiest], least=1)
+    page = change_page(closure)
+
+    assert "\\ %" not in prose_text(page.lead)
+    assert "\\" not in prose_text(page.lead)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -60,7 +61,7 @@ def change_page(closure: Closure) -> Report:
     streets_lead = "Expected number of trips in both directions, on the segment of each street with the largest change."
     return Report(
         f"Closure of {street}",
-        literal(f"Closed: {describe_closed(closure)}. " + " ".join(filter(None, effects))).replace("%", "\u00a0%"),
+        literal(re.sub(r"\s*%", "\u00a0%", " ".join([*filter(None, effects), f"Closed: {describe_closed(closure)}."]))),
         [
             Section("Change in trips", [_map(closure)]),
             Section("Streets", tables or [Text("No street has enough trips to be shown.")], lead=streets_lead),

@@ -138,11 +138,29 @@ def forecast_page(network: RoadNetwork, example: ForecastExample) -> Report:
     privacy = "This page shows past and predicted movements of a person. Do not share it."
     return Report(
         f"Forecast of {example.title[:1].lower()}{example.title[1:]}",
-        f"Forecasts of the next turn, the route to the true destination, and the destination. {_AVERAGE}",
-        [Section("Forecast", _items(network, names, 1, example))],
+        _describe_forecast(network, names, example),
+        [Section("Forecast", _items(network, names, 1, example), lead=_AVERAGE)],
         project=network.fingerprint(),
         methods=[Callout("note", "Privacy", privacy)],
     )
+
+
+def _describe_forecast(network: RoadNetwork, names: Sequence[str], example: ForecastExample) -> str:
+    """Return the most probable style, turn and route of a forecast in words."""
+    parts = []
+    if example.intents.size:
+        k = int(example.intents.argmax())
+        parts.append(f"The most probable style is {names[k]} ({format_percent(float(example.intents[k]))})")
+    if example.turns:
+        segment, probability = max(example.turns, key=lambda turn: turn[1])
+        turn = describe_turn(network, int(example.driven[-1]), segment, example.title)
+        parts.append(f"the most probable turn is {turn} ({format_percent(probability)})")
+    if example.routes:
+        path, probability = example.routes[0]
+        km = f"{format_km(network, path)} ({format_percent(probability)})"
+        parts.append(f"the most probable route to the true destination has {km}")
+    text = "; ".join(parts)
+    return literal(f"{text[:1].upper()}{text[1:]}.") if parts else ""
 
 
 def _items(network: RoadNetwork, names: Sequence[str], number: int, example: ForecastExample) -> list[Item]:
