@@ -19,6 +19,7 @@ PROGRAMS = [
     "forecasting.md",
     "streaming.md",
     "responsible_use.md",
+    "own_data.md",
 ]
 
 

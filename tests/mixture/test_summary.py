@@ -290,6 +290,13 @@ def test_intervals_of_weights_are_clustered_by_recording():
     assert alone.to_dict()["low"] == [[None, None]]
 
 
+def test_recordings_that_agree_have_the_binomial_limit():
+    table = GroupWeights.from_posterior(np.tile([1.0, 0.0], (6, 1)), np.zeros(6), np.arange(6))
+    # With a weight of 1 - high = 0.05^(1/6), six recordings all agree with probability 0.05.
+    np.testing.assert_allclose([table.low[0, 0] ** 6, (1.0 - table.high[0, 1]) ** 6], 0.05, rtol=1e-12)
+    assert (table.high[0, 0], table.low[0, 1]) == (1.0, 0.0)
+
+
 def test_membership_keeps_groups_and_times(tmp_path):
     mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
     days = np.array(["2024-01-01", "2024-01-03", "2024-01-02", "2024-01-05"], dtype="M8[D]")

@@ -332,6 +332,8 @@ def _plain(value: Any) -> Any:
 
 
 _SHOWN = 20
+# Recordings agree if the mean posterior of an intent is within this distance of 0 or 1.
+_AGREED = 0.05
 _PLURALS = {"demo": "demonstrations", "group": "groups", "agent": "agents"}
 
 
@@ -363,7 +365,7 @@ class GroupWeights:
         """Return the weights of groups (N,) from posteriors (N, K).
 
         Demonstrations of one recording (N,), such as pieces of it, are dependent: the standard error is clustered by
-        recording, and the interval has Student's quantiles.
+        recording, and the interval has Student's quantiles. If all recordings agree, it has the binomial limit.
 
         Examples
         --------
@@ -379,7 +381,7 @@ class GroupWeights:
         weights = units.mean(posterior)
         _, recording = np.unique(recordings, return_inverse=True)
         residuals = posterior - units.broadcast(weights)
-        half = np.full(weights.shape, np.nan)
+        low, high = np.full((2, *weights.shape), np.nan)
         for g in range(len(units)):
             own = units.index == g
             _, cluster = np.unique(recording[own], return_inverse=True)
@@ -388,8 +390,12 @@ class GroupWeights:
                 sums = np.zeros((n, posterior.shape[1]))
                 np.add.at(sums, cluster, residuals[own])
                 error = np.sqrt(n / (n - 1) * np.sum(sums**2, axis=0)) / np.count_nonzero(own)
-                half[g] = stdtrit(n - 1, 0.5 + level / 2.0) * error
-        low, high = np.maximum(weights - half, 0.0), np.minimum(weights + half, 1.0)
+                half = stdtrit(n - 1, 0.5 + level / 2.0) * error
+                low[g], high[g] = np.maximum(weights[g] - half, 0.0), np.minimum(weights[g] + half, 1.0)
+                # Recordings that all agree have no spread; the binomial limit of n recordings applies.
+                limit = 1.0 - (1.0 - level) ** (1.0 / n)
+                high[g] = np.where(weights[g] < _AGREED, np.maximum(high[g], limit), high[g])
+                low[g] = np.where(weights[g] > 1.0 - _AGREED, np.minimum(low[g], 1.0 - limit), low[g])
         return cls(units.names, units.counts.astype(np.int64), weights, low, high, level)
 
     def to_dict(self) -> dict[str, Any]:
