@@ -5,7 +5,7 @@ import pytest
 
 from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt, RewardEnsemble
 from limiirl.errors import InvalidParameter, NotFitted
-from limiirl.mixture.monitor import Iteration
+from limiirl.mixture.em import Iteration
 from limiirl.mixture.restarts import assign_columns, intent_order, permute_intents
 from tests.helpers import raises
 

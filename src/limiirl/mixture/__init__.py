@@ -1,12 +1,11 @@
 """Mixtures of intents: EM from warm starts, selection of the number of intents, and inference with fitted mixtures."""
 
 from limiirl.mixture.bayesian.estimator import BayesianIntentMixture
-from limiirl.mixture.em import Settings, Solution, Start, State, run
+from limiirl.mixture.em import Iteration, Settings, Solution, Start, State, run
 from limiirl.mixture.estimator import IntentMixture
 from limiirl.mixture.information import StandardErrors
 from limiirl.mixture.init import Starts, is_given, kmeans
 from limiirl.mixture.io import NotSerialisable, Writer, check_target, decode, decode_history
-from limiirl.mixture.monitor import Iteration
 from limiirl.mixture.restarts import Restart, align_to_labels, assign_columns
 from limiirl.mixture.reward_init import REWARDS
 from limiirl.mixture.selection.recommend import SelectionRow, stick_breaking

@@ -6,6 +6,7 @@ penalised likelihood is nondecreasing, except at iterations with an `event` in t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from limiirl._progress import Progress
 from limiirl._typing import FloatArray
 from limiirl.errors import DivergentPartition
 from limiirl.irl import EStep, FitProblem
-from limiirl.mixture.monitor import Callback, ConvergenceMonitor, Iteration
 
 # Lower bound on mixture weights: a weight of zero would remain zero under EM.
 SMALLEST_WEIGHT = 1e-8
@@ -54,6 +55,44 @@ class Start:
     parameter: str = "init"
 
 
+@dataclass(frozen=True, eq=False)
+class Iteration:
+    """One entry of a mixture's history.
+
+    Attributes
+    ----------
+    iteration : int
+        Number of M-steps so far; 0 is the initial ensemble.
+    log_likelihood : float
+        Mean log-likelihood per unit.
+    objective : float
+        Mean log-likelihood minus the model's penalty; nondecreasing except at an `event`.
+    change : float
+        Mean over units of ``sum_k |u_ik - previous u_ik|``. At iteration 0, the change from the initial clusters (the
+        realised epsilon of Theorem 1); nan without clusters.
+    weights : (K,)
+    n_evaluations : int
+        Number of evaluations in the M-step, the maximum over intents; 0 if the model does not count them.
+    temperature : float
+    event : str
+        Empty, or the reason why the objective may decrease: "start", "projected" (initial rewards outside the bounds),
+        "annealed" or "reseeded 2"; or an accepted move of `refine`, such as "split 2, merged 0 into 1", which includes
+        several M-steps.
+    """
+
+    iteration: int
+    log_likelihood: float
+    objective: float
+    change: float
+    weights: FloatArray
+    n_evaluations: int = 0
+    temperature: float = 1.0
+    event: str = ""
+
+
+Callback = Callable[[Iteration], None]
+
+
 @dataclass(frozen=True)
 class State:
     """State after an iteration from which EM can resume.
@@ -89,91 +128,125 @@ class Solution:
         return self.history[-1].iteration
 
 
-class _Run:
-    """The current weights and rewards of EM, their E-step, and the monitor."""
+class ConvergenceMonitor:
+    """Stopping rule and callbacks of one run of EM; see `IntentMixture` and `run` for the parameters."""
 
-    rho: FloatArray
-    thetas: FloatArray
-    U: Any
-    e_step: EStep
-    outside: bool
-    reseeds_left: int
+    def __init__(
+        self, settings: Settings, callback: Callback | None = None, keep: Callable[[State], None] | None = None
+    ) -> None:
+        self.settings, self.callback, self.keep = settings, callback, keep
 
-    def __init__(self, problem: FitProblem, settings: Settings, monitor: ConvergenceMonitor) -> None:
-        self.problem, self.settings, self.monitor = problem, settings, monitor
-        self.n = len(problem.units)
+    def record(self, state: State) -> None:
+        """Report the last iteration of a state, and pass the state to `keep`."""
+        if self.callback is not None:
+            self.callback(state.history[-1])
+        if self.keep is not None:
+            self.keep(state)
 
-    def begin(self, start: Start) -> None:
-        """Run the first E-step."""
-        self.rho, self.thetas = floor_weights(start.rho, 1.0), start.thetas
-        self.U = self.problem.allocate(len(self.rho)) if start.U is None else start.U.copy()
-        self.reseeds_left = _RESEEDS
-        self.outside = not np.array_equal(self.problem.project(self.thetas), self.thetas)
-        temperature = self.temperature(0)
-        try:
-            self.e_step = self.problem.e_step(self.rho, self.thetas, self.U, temperature)
-        except DivergentPartition as error:
-            message = f"The initial rewards from {start.parameter} have an infinite partition function. {error}"
-            raise DivergentPartition(
-                message, parameter=start.parameter, value=error.value, index=error.index
-            ) from error
-        self.record(np.nan if start.U is None else self.e_step.change, temperature, "start")
+    def converged(self, state: State) -> bool:
+        """Return True if the last iteration met a stopping rule."""
+        if len(state.history) < 2:
+            return False
+        last, before = state.history[-1], state.history[-2]
+        if last.event or last.temperature != 1.0:
+            return False
+        if last.change < self.settings.resp_tol:
+            return True
+        tol = self.settings.likelihood_tol
+        return tol is not None and last.objective - before.objective < tol
 
-    def resume(self, state: State) -> None:
-        """Continue from a saved state."""
-        self.rho, self.thetas, self.U, self.e_step = state.rho, state.thetas, state.U, state.e_step
-        self.outside, self.reseeds_left = state.outside, state.reseeds_left
-        self.monitor.history = list(state.history)
+    def stops(self, state: State) -> bool:
+        """Return True if EM has converged or reached `max_iter`."""
+        return len(state.history) > self.settings.max_iter or self.converged(state)
 
-    def state(self) -> State:
-        """Return the state after the last iteration."""
-        history = list(self.monitor.history)
-        return State(self.rho, self.thetas, self.U, self.e_step, self.outside, self.reseeds_left, history)
 
-    def temperature(self, iteration: int) -> float:
-        """Return the temperature of an iteration, which is 1 in the last one, so that the solution is not tempered."""
-        schedule = self.settings.temperatures
-        return schedule[iteration] if iteration < min(len(schedule), self.settings.max_iter) else 1.0
+def run(
+    problem: FitProblem,
+    start: Start | State,
+    settings: Settings,
+    callback: Callback | None = None,
+    keep: Callable[[State], None] | None = None,
+) -> Solution:
+    """Run EM until convergence or `max_iter`.
 
-    def record(self, change: float, temperature: float, event: str = "", n_evaluations: int = 0) -> None:
-        log_likelihood = self.e_step.log_likelihood / self.n
-        objective = log_likelihood - self.problem.penalty(self.thetas) / self.n
-        number = len(self.monitor.history)
-        self.monitor.record(
-            Iteration(number, log_likelihood, objective, change, self.rho, n_evaluations, temperature, event)
-        )
+    A run resumed from a `State` is bit-identical to an uninterrupted run. `callback` is called with each `Iteration`,
+    and `keep` with the `State` after each iteration, including iteration 0.
+    """
+    monitor = ConvergenceMonitor(settings, callback, keep)
+    if isinstance(start, State):
+        state = start
+    else:
+        state = initialise(problem, start, settings)
+        monitor.record(state)
+    while not monitor.stops(state):
+        state = step(problem, state, settings)
+        monitor.record(state)
+    last = state.history[-1]
+    fit = last.log_likelihood, last.objective, monitor.converged(state)
+    return Solution(state.rho, state.thetas, state.U, *fit, history=state.history, sizes=state.e_step.sizes)
 
-    def step(self) -> None:
-        """Run an M-step, then the E-step of its parameters."""
-        moments, sizes = self.e_step.moments, self.e_step.sizes
-        number = len(self.monitor.history)
-        event = "projected" if self.outside else ""
-        self.outside = False
-        # An M-step after a tempered E-step optimises another objective.
-        if self.temperature(number - 1) != 1.0:
-            event = "annealed"
-        small = nearly_empty(sizes, self.n)
-        if self.settings.degenerate == "reseed" and np.any(small) and self.reseeds_left:
-            k = int(np.argmax(small))
-            self.reassign_worst(k)
-            moments, sizes, event = self.problem.moments(self.U), self.U.sum(axis=0), f"reseeded {k}"
-            small = nearly_empty(sizes, self.n)
-        which = np.flatnonzero(sizes > _UNDERFLOW if self.settings.degenerate == "fit" else ~small)
-        starts = self.problem.project(self.thetas[which])
-        thetas = self.thetas.copy()
-        thetas[which], n_evaluations = self.problem.m_step(moments, starts, which, self.settings.max_evaluations)
-        self.rho, self.thetas = floor_weights(sizes, self.n), thetas
-        temperature = self.temperature(number)
-        self.e_step = self.problem.e_step(self.rho, self.thetas, self.U, temperature)
-        self.record(self.e_step.change, temperature, event, n_evaluations)
 
-    def reassign_worst(self, k: int) -> None:
-        """Assign the unit with the lowest likelihood to intent k."""
-        self.reseeds_left -= 1
-        log_p = self.problem.log_prob(self.thetas) + np.log(self.rho)
-        worst = int(np.argmin(np.logaddexp.reduce(log_p, axis=1)))
-        self.U[worst] = 0.0
-        self.U[worst, k] = 1.0
+def initialise(problem: FitProblem, start: Start, settings: Settings) -> State:
+    """Return the state after the first E-step."""
+    rho = floor_weights(start.rho, 1.0)
+    U = problem.allocate(len(rho)) if start.U is None else start.U.copy()
+    outside = not np.array_equal(problem.project(start.thetas), start.thetas)
+    temperature = _temperature(settings, 0)
+    try:
+        e_step = problem.e_step(rho, start.thetas, U, temperature)
+    except DivergentPartition as error:
+        message = f"The initial rewards from {start.parameter} have an infinite partition function. {error}"
+        raise DivergentPartition(message, parameter=start.parameter, value=error.value, index=error.index) from error
+    change = np.nan if start.U is None else e_step.change
+    values = _per_unit(problem, start.thetas, e_step)
+    entry = Iteration(0, *values, change, rho, temperature=temperature, event="start")
+    return State(rho, start.thetas, U, e_step, outside, _RESEEDS, [entry])
+
+
+def step(problem: FitProblem, state: State, settings: Settings) -> State:
+    """Return the state after an M-step and the E-step of its parameters, which overwrites `state.U`."""
+    n, number, reseeds_left = len(problem.units), len(state.history), state.reseeds_left
+    moments, sizes = state.e_step.moments, state.e_step.sizes
+    event = "projected" if state.outside else ""
+    # An M-step after a tempered E-step optimises another objective.
+    if _temperature(settings, number - 1) != 1.0:
+        event = "annealed"
+    small = nearly_empty(sizes, n)
+    if settings.degenerate == "reseed" and np.any(small) and reseeds_left:
+        k = int(np.argmax(small))
+        _reassign_worst(problem, state, k)
+        reseeds_left -= 1
+        moments, sizes, event = problem.moments(state.U), state.U.sum(axis=0), f"reseeded {k}"
+        small = nearly_empty(sizes, n)
+    which = np.flatnonzero(sizes > _UNDERFLOW if settings.degenerate == "fit" else ~small)
+    starts, thetas = problem.project(state.thetas[which]), state.thetas.copy()
+    thetas[which], n_evaluations = problem.m_step(moments, starts, which, settings.max_evaluations)
+    rho, temperature = floor_weights(sizes, n), _temperature(settings, number)
+    e_step = problem.e_step(rho, thetas, state.U, temperature)
+    values = _per_unit(problem, thetas, e_step)
+    entry = Iteration(number, *values, e_step.change, rho, n_evaluations, temperature, event)
+    return State(rho, thetas, state.U, e_step, False, reseeds_left, [*state.history, entry])
+
+
+def _temperature(settings: Settings, iteration: int) -> float:
+    """Return the temperature of an iteration, which is 1 in the last one, so that the solution is not tempered."""
+    schedule = settings.temperatures
+    return schedule[iteration] if iteration < min(len(schedule), settings.max_iter) else 1.0
+
+
+def _per_unit(problem: FitProblem, thetas: FloatArray, e_step: EStep) -> tuple[float, float]:
+    """Return the mean log-likelihood per unit, without and with the penalty."""
+    n = len(problem.units)
+    log_likelihood = e_step.log_likelihood / n
+    return log_likelihood, log_likelihood - problem.penalty(thetas) / n
+
+
+def _reassign_worst(problem: FitProblem, state: State, k: int) -> None:
+    """Assign the unit with the lowest likelihood to intent k, in `state.U`."""
+    log_p = problem.log_prob(state.thetas) + np.log(state.rho)
+    worst = int(np.argmin(np.logaddexp.reduce(log_p, axis=1)))
+    state.U[worst] = 0.0
+    state.U[worst, k] = 1.0
 
 
 def floor_weights(sizes: FloatArray, total: float) -> FloatArray:
@@ -197,30 +270,16 @@ def nearly_empty(sizes: FloatArray, n: int) -> NDArray[np.bool_]:
     return np.asarray(sizes < max(0.5, 1e-3 * n))
 
 
-def run(
-    problem: FitProblem,
-    start: Start | State,
-    settings: Settings,
-    callback: Callback | None = None,
-    keep: Callable[[State], None] | None = None,
-) -> Solution:
-    """Run EM until convergence or `max_iter`.
+def report_iterations(progress: Progress | None, start: int, n_starts: int, max_iter: int) -> Callback | None:
+    """Return a callback that reports each iteration of EM from initialisation `start` to `progress`."""
+    if progress is None:
+        return None
+    name = f"initialisation {start + 1} of {n_starts}: " if n_starts > 1 else ""
 
-    A run resumed from a `State` is bit-identical to an uninterrupted run. `callback` is called with each `Iteration`,
-    and `keep` with the `State` after each iteration, including iteration 0.
-    """
-    monitor = ConvergenceMonitor(settings.max_iter, settings.resp_tol, settings.likelihood_tol, callback)
-    em = _Run(problem, settings, monitor)
-    if isinstance(start, State):
-        em.resume(start)
-    else:
-        em.begin(start)
-        if keep is not None:
-            keep(em.state())
-    while not monitor.stops:
-        em.step()
-        if keep is not None:
-            keep(em.state())
-    last = monitor.history[-1]
-    fit = last.log_likelihood, last.objective, monitor.converged
-    return Solution(em.rho, em.thetas, em.U, *fit, history=monitor.history, sizes=em.e_step.sizes)
+    def report(entry: Iteration) -> None:
+        change = "" if math.isnan(entry.change) else f", change {entry.change:.1e}"
+        # The moves of `refine` add iterations beyond max_iter.
+        total = max(max_iter, entry.iteration)
+        progress(entry.iteration, total, f"{name}log-likelihood {entry.log_likelihood:.6f}{change}")
+
+    return report

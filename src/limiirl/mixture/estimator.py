@@ -20,10 +20,9 @@ from limiirl.irl import FitProblem, MaxEnt
 from limiirl.irl.validate import warn_of_small_features
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import io, validate
-from limiirl.mixture.em import Solution, Start, State, nearly_empty, run
+from limiirl.mixture.em import Solution, Start, State, nearly_empty, report_iterations, run
 from limiirl.mixture.inference import FittedMixture
 from limiirl.mixture.init import check_choices, is_given
-from limiirl.mixture.monitor import report_iterations
 from limiirl.mixture.restarts import EMFromSeed, Restart, compare
 from limiirl.mixture.reward_init import find_equal_pair, find_indistinct_pair
 
@@ -177,7 +176,8 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         validate.check_enough_units(self.n_intents, em.problem.units)
         seeds = validate.spawn_seeds(self.random_state, 1 if is_given(self.init) else n_init)
         with reporting("EM", self.verbose, self.progress) as report:
-            outcomes = em.map(seeds, report, executor)
+            em.report_to(report, len(seeds))
+            outcomes = list(map(em, enumerate(seeds))) if executor is None else em.map(seeds, executor)
         solutions = [outcome.solution for outcome in outcomes]
         best = solutions[int(np.argmax([solution.objective for solution in solutions]))]
         self._store(best, em.problem, compare(solutions, best))

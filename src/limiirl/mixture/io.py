@@ -26,7 +26,7 @@ from limiirl.errors import InvalidFile, InvalidParameter, LimiirlWarning
 from limiirl.irl import allow_cpu, model_class, model_name
 from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.mixture import validate
-from limiirl.mixture.monitor import Iteration
+from limiirl.mixture.em import Iteration
 from limiirl.mixture.restarts import Restart
 
 if TYPE_CHECKING:

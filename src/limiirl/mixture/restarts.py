@@ -21,9 +21,8 @@ from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl import FitProblem, OptionalMembers, make_problem
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import validate
-from limiirl.mixture.em import Settings, Solution, run
+from limiirl.mixture.em import Callback, Settings, Solution, report_iterations, run
 from limiirl.mixture.init import Starts
-from limiirl.mixture.monitor import Callback, report_iterations
 from limiirl.mixture.split_merge import refine
 
 if TYPE_CHECKING:
@@ -210,15 +209,15 @@ class EMFromSeed:
         model = self.irl if OptionalMembers.of(self.irl).make_problem is None else None
         return Outcome(solution, start.empty, start.warnings, model)
 
-    def map(self, seeds: Sequence[Seed], progress: Progress | None, executor: Mapper | None) -> list[Outcome]:
-        """Run EM from all seeds; with an executor, the iterations of a run are reported after it has ended."""
+    def report_to(self, progress: Progress | None, n_starts: int) -> None:
+        """Report the iterations of each of `n_starts` initialisations to `progress`."""
         max_iter = self.settings.max_iter
-        callbacks = [report_iterations(progress, i, len(seeds), max_iter) for i in range(len(seeds))]
-        if executor is None:
-            self.callbacks = callbacks
-            return list(map(self, enumerate(seeds)))
+        self.callbacks = [report_iterations(progress, i, n_starts, max_iter) for i in range(n_starts)]
+
+    def map(self, seeds: Sequence[Seed], executor: Mapper) -> list[Outcome]:
+        """Run EM from all seeds on an executor; the iterations of a run are reported after it has ended."""
         outcomes = []
-        for callback, outcome in zip(callbacks, map_tasks(self, enumerate(seeds), executor), strict=True):
+        for callback, outcome in zip(self.callbacks, map_tasks(self, enumerate(seeds), executor), strict=True):
             outcomes.append(outcome)
             if callback is not None:
                 for entry in outcome.solution.history:

@@ -16,9 +16,8 @@ from sklearn.cluster import KMeans
 from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray
 from limiirl.irl import FitProblem
-from limiirl.mixture.em import Settings, Solution, Start, nearly_empty, run
+from limiirl.mixture.em import Callback, Iteration, Settings, Solution, Start, nearly_empty, run
 from limiirl.mixture.init import normalise_counts
-from limiirl.mixture.monitor import Callback, Iteration
 
 # Maximum number of accepted moves per fit, and of moves tried before one is accepted.
 _MOVES, _TRIES = 10, 3
