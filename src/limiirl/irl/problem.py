@@ -21,7 +21,7 @@ from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter, NumericalError
 from limiirl.irl import validate
 from limiirl.irl.base import FitResult, OptionalMembers
-from limiirl.irl.optim import Box
+from limiirl.irl.optim import Box, Objective
 from limiirl.kernels.e_step import EStepSums, e_step
 
 M_STEP_EVALUATIONS = 50
@@ -104,7 +104,17 @@ class FitProblem:
         G units: groups of demonstrations with a common intent, or single demonstrations.
     regulariser : Regulariser, optional
         Required if the reward is linear in the features of the MDP.
+
+    Attributes
+    ----------
+    up_to_scale : bool
+        True if rewards are identified only up to scale.
+    compiles_per_batch : bool
+        True if kernels are compiled for each number of thetas per call.
     """
+
+    up_to_scale = False
+    compiles_per_batch = False
 
     def __init__(self, model: Any, mdp: Any, demos: Any, units: Any, regulariser: Regulariser | None = None) -> None:
         self.model, self.mdp, self.demos = model, mdp, demos
@@ -219,6 +229,33 @@ class FitProblem:
         """
         del U, thetas, free
         return None
+
+
+    def objective(self, U: FloatArray) -> Objective | None:
+        """Return the negative weighted mean log-likelihoods for the columns of U (G, K), without the ridge penalty.
+
+        None if the model has no gradients; `log_prob` is then differentiated numerically.
+        """
+        del U
+        return None
+
+    def feasible_start(self) -> FloatArray | None:
+        """Return a theta (d,) within the bounds with finite partition functions, or None if the model has no search."""
+        return None
+
+    def restrict(self, which: slice) -> FitProblem:
+        """Return the problem of a slice of units."""
+        return FitProblem(self.model, self.mdp, *self._select(which))
+
+    def _select(self, which: slice) -> tuple[Any, Groups]:
+        """Return the demonstrations of a slice of units, and these units."""
+        units = self.units
+        if units.index is None:
+            rows, index = np.arange(which.start, which.stop), None
+        else:
+            rows = np.flatnonzero((units.index >= which.start) & (units.index < which.stop))
+            index = units.index[rows] - which.start
+        return self.demos[rows], Groups(index, units.counts[which], units.names[which], units.each)
 
     def features(self) -> FloatArray:
         """Return the feature vectors (G, m) of the units, which a warm start clusters; groups are averaged."""

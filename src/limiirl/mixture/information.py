@@ -18,7 +18,6 @@ from scipy import sparse
 from scipy.linalg import block_diag, helmert
 
 from limiirl._typing import BoolArray, FloatArray
-from limiirl.demos import Groups
 from limiirl.irl import FitProblem, MaxEntProblem, OptionalMembers, RowStatistics, validate
 from limiirl.mixture.em import SMALLEST_WEIGHT, nearly_empty
 
@@ -138,18 +137,7 @@ def _slices(n: int, width: int) -> Iterator[slice]:
 
 def _restrict(problem: FitProblem, which: slice) -> FitProblem:
     """Restrict a problem to a slice of units."""
-    units = problem.units
-    if which == slice(0, len(units)):
-        return problem
-    if units.index is None:
-        rows, index = np.arange(which.start, which.stop), None
-    else:
-        rows = np.flatnonzero((units.index >= which.start) & (units.index < which.stop))
-        index = units.index[rows] - which.start
-    demos, selected = problem.demos[rows], Groups(index, units.counts[which], units.names[which], units.each)
-    if isinstance(problem, MaxEntProblem):  # `make_problem` would resolve max_length again
-        return MaxEntProblem.from_demos(problem.model, problem.mdp, demos, selected, problem.path_sums)
-    return FitProblem(problem.model, problem.mdp, demos, selected)
+    return problem if which == slice(0, len(problem.units)) else problem.restrict(which)
 
 
 # A direction involves a parameter if its component exceeds this value.

@@ -106,9 +106,7 @@ class CausalProblem(FitProblem):
         """Minimise the objective of each column of the moments, from `starts` (J, d) or a feasible point."""
         objective = CausalLikelihood(self.solver, self.decisions, moments.decisions, moments.counts, ridge)
         if starts is None:
-            if self._start is None:
-                self._start = feasible_start(self.solver, self.decisions, self.regulariser.box)
-            starts = np.tile(self._start, (len(moments.counts), 1))
+            starts = np.tile(self.feasible_start(), (len(moments.counts), 1))
         tol = check_positive(self.model.gtol, "gtol") * np.maximum(1.0, objective.n_decisions)[:, None]
         tols = np.broadcast_to(tol, starts.shape)
         search = minimise_nonsmooth if isinstance(self.solver, HardBellmanSolver) else minimise_lbfgs
@@ -150,6 +148,17 @@ class CausalProblem(FitProblem):
             deviation = scores - np.repeat(mean, repeats, axis=0)
             curvature -= deviation.T @ (weight[:, None] * deviation)
         return np.asarray(0.5 * (curvature + curvature.T))
+
+    def objective(self, U: FloatArray) -> CausalLikelihood:
+        """See `FitProblem.objective`."""
+        moments = self.moments(U)
+        return CausalLikelihood(self.solver, self.decisions, *moments, np.zeros(U.shape[1]))
+
+    def feasible_start(self) -> FloatArray:
+        """Return a theta (d,) within the bounds with finite Bellman values."""
+        if self._start is None:
+            self._start = feasible_start(self.solver, self.decisions, self.regulariser.box)
+        return self._start
 
     def features(self) -> FloatArray:
         """Return the mean feature counts (G, d); unrecorded actions are replaced by their first candidates."""

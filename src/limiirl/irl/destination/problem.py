@@ -161,7 +161,7 @@ class DestinationProblem(FitProblem):
     ) -> list[FitResult]:
         """Minimise the objective of each column of weights (N, J): in one batch on a GPU, or one thread per column."""
         if starts is None:
-            starts = np.tile(self.feasible_point(), (weights.shape[1], 1))
+            starts = np.tile(self.feasible_start(), (weights.shape[1], 1))
         else:
             # A start near the boundary is moved inside; the solver raises an error for an infeasible start.
             at_edge = np.array(
@@ -194,7 +194,7 @@ class DestinationProblem(FitProblem):
             self._domain.merge(fork)
         return results
 
-    def feasible_point(self) -> FloatArray:
+    def feasible_start(self) -> FloatArray:
         """Return a feasible theta (d,) within the bounds."""
         if self._start is None:
             self._start = feasible_start(self.values, self.regulariser.box, self._domain)
@@ -237,9 +237,9 @@ class DestinationProblem(FitProblem):
         """Return thetas (K, d) near the given ones, within the bounds and with finite partition functions."""
         projected = np.array(self.regulariser.box.clip(thetas))
         for k, theta in enumerate(projected):
-            # `feasible_point` raises if there is none, so it is called only if needed.
+            # `feasible_start` raises if there is none, so it is called only if needed.
             if not is_feasible(self.values, theta):
-                projected[k] = make_feasible(self.values, theta, self.feasible_point())
+                projected[k] = make_feasible(self.values, theta, self.feasible_start())
         return projected
 
     def is_finite(self, thetas: FloatArray) -> bool:

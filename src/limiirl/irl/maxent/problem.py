@@ -217,6 +217,7 @@ class MaxEntProblem(FitProblem):
     ) -> None:
         super().__init__(model, mdp, demos, units, Regulariser.from_model(model, mdp, statistics.n_demos))
         self.path_sums, self.statistics, self.observed = path_sums, statistics, observed
+        self.compiles_per_batch = isinstance(path_sums, FinitePathSums)
         self._start: FloatArray | None = None
 
     @classmethod
@@ -267,9 +268,7 @@ class MaxEntProblem(FitProblem):
         objective = PathLikelihood(self.path_sums, self.observed, observed, ridge)
         tol = check_positive(self.model.gtol, "gtol") * np.maximum(1.0, np.abs(observed.mean_features) / scale)
         if starts is None:
-            if self._start is None:
-                self._start = feasible_start(self.path_sums, box)
-            starts = np.tile(self._start, (len(ridge), 1))
+            starts = np.tile(self.feasible_start(), (len(ridge), 1))
         return minimise_scaled(SOLVERS[self.model.solver], objective, starts, box, tol, max_evaluations, scale)
 
     def curvature(self, U: FloatArray, thetas: FloatArray, free: BoolArray) -> FloatArray:
@@ -292,6 +291,23 @@ class MaxEntProblem(FitProblem):
             if observed is not None and weights is not None:
                 curvature[k] -= observed.covariance(theta, weights[:, k])
         return curvature
+
+    def objective(self, U: FloatArray) -> PathLikelihood | None:
+        """See `FitProblem.objective`; None if the demonstrations are streamed."""
+        if self.observed is None:
+            return None
+        moments = self.observed.moments(self.units.broadcast(U))
+        return PathLikelihood(self.path_sums, self.observed, moments, np.zeros(U.shape[1]))
+
+    def feasible_start(self) -> FloatArray:
+        """Return a theta (d,) within the bounds with a finite partition function."""
+        if self._start is None:
+            self._start = feasible_start(self.path_sums, self.regulariser.box)
+        return self._start
+
+    def restrict(self, which: slice) -> MaxEntProblem:
+        """Return the problem of a slice of units, with the same path sums."""
+        return MaxEntProblem.from_demos(self.model, self.mdp, *self._select(which), self.path_sums)
 
     def features(self) -> FloatArray:
         """Return the mean feature counts (G, d); unrecorded actions are replaced by their first candidates."""

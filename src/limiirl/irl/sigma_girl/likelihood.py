@@ -123,6 +123,8 @@ _ON_SIMPLEX = 1e-9
 class SigmaProblem(FitProblem):
     """Fit problem of `SigmaGIRL`."""
 
+    up_to_scale = True
+
     def __init__(
         self, model: SigmaGIRL, agents: Agents, units: Groups, jacobian_moments: Sequence[JacobianMoments]
     ) -> None:

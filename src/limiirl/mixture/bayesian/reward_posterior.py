@@ -21,16 +21,8 @@ from limiirl._typing import FloatArray, IndexArray
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl import (
     Box,
-    CausalLikelihood,
-    CausalProblem,
-    FinitePathSums,
     FitProblem,
-    MaxEntProblem,
-    PathLikelihood,
-    SigmaProblem,
     evaluate_separately,
-    feasible_causal_start,
-    feasible_path_start,
     minimise_lbfgs,
 )
 
@@ -94,28 +86,23 @@ def loss(problem: FitProblem, U: FloatArray, scale: float) -> Loss:
     U (G, K) must not be all zero. `scale` sets the step of central differences for models without gradients.
     """
     counts = problem.units.counts @ U
-    if isinstance(problem, MaxEntProblem) and problem.observed is not None:
-        demonstrated = problem.observed.moments(problem.units.broadcast(U))
-        path = PathLikelihood(problem.path_sums, problem.observed, demonstrated, np.zeros(U.shape[1]))
-        return _sum_loss(problem, path.evaluate, counts)
-    if isinstance(problem, CausalProblem):
-        weighted_counts = problem.decisions.total(U)
-        choice = CausalLikelihood(problem.solver, problem.decisions, weighted_counts, counts, np.zeros(U.shape[1]))
-        return _sum_loss(problem, choice.evaluate, counts)
+    objective = problem.objective(U)
+    if objective is not None:
+        return _sum_loss(problem, objective.evaluate, counts)
     return lambda thetas, which: _by_differences(problem, U, thetas, which, _MOVE * scale)
 
 
 def check_model(problem: FitProblem) -> None:
     """Raise for a model without a Gaussian posterior."""
-    if isinstance(problem, SigmaProblem):
-        rule = "must not be SigmaGIRL, which identifies rewards only up to scale and has no Gaussian posterior"
+    if problem.up_to_scale:
+        name = type(problem.model).__name__
+        rule = f"must not be {name}, which identifies rewards only up to scale and has no Gaussian posterior"
         raise InvalidParameter.of("irl", problem.model, rule, remedy="Use IntentMixture.")
 
 
 def blocks(problem: FitProblem, n: int) -> list[IndexArray]:
     """Return the columns 0 to n - 1 in blocks; the last block is padded if kernels are compiled per block size."""
-    compiled = isinstance(problem, MaxEntProblem) and isinstance(problem.path_sums, FinitePathSums)
-    padded = -(-n // _COLUMNS) * _COLUMNS if compiled else n
+    padded = -(-n // _COLUMNS) * _COLUMNS if problem.compiles_per_batch else n
     columns = np.minimum(np.arange(padded), n - 1)
     return [columns[lo : lo + _COLUMNS] for lo in range(0, padded, _COLUMNS)]
 
@@ -155,11 +142,8 @@ def finite_scores(problem: FitProblem, prior: RewardPrior) -> FloatArray:
     start = np.zeros(prior.box.lower.size)
     if _is_finite(problem, prior.theta(start)):
         return start
-    if isinstance(problem, MaxEntProblem):
-        theta = feasible_path_start(problem.path_sums, prior.box)
-    elif isinstance(problem, CausalProblem):
-        theta = feasible_causal_start(problem.solver, problem.decisions, prior.box)
-    else:
+    theta = problem.feasible_start()
+    if theta is None:
         return start
     scores = np.clip(prior.score(theta), -_FARTHEST, _FARTHEST)
     return scores if _is_finite(problem, prior.theta(scores)) else start
