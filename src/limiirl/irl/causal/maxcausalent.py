@@ -112,11 +112,18 @@ class MaxCausalEnt(CausalModel):
             return None
         return int(validate.max_length(self.max_length))
 
+    def _check(self, mdp: MDP, demos: Demonstrations, *, whole: bool) -> None:
+        max_length = self._finite_length()
+        if max_length is None:
+            super()._check(mdp, demos, whole=whole)
+        else:
+            validate.check_trajectories(mdp, demos, self.stop if whole else "anywhere", max_length)
+
     def _decisions(self, mdp: MDP, demos: Demonstrations, units: Groups, *, whole: bool = True) -> DecisionCounts:
         max_length = self._finite_length()
         if max_length is None:
             return super()._decisions(mdp, demos, units, whole=whole)
-        validate.check_trajectories(mdp, demos, self.stop if whole else "anywhere", max_length)
+        self._check(mdp, demos, whole=whole)
         return DecisionCounts.from_demos(mdp, demos, units, max_length, whole and self.stop == "anywhere")
 
     def _last_step(self) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -60,10 +61,14 @@ class CausalModel(LinearRewardModel):
     def _solver(self, mdp: MDP) -> PolicySolver:
         """Check the model's parameters and return the solver of its policies."""
 
-    def _decisions(self, mdp: MDP, demos: Demonstrations, units: Groups, *, whole: bool = True) -> DecisionCounts:
-        """Return the decisions of demonstrations; if not `whole`, they are prefixes of trajectories."""
+    def _check(self, mdp: MDP, demos: Demonstrations, *, whole: bool) -> None:
+        """Check demonstrations; if not `whole`, they are prefixes of trajectories."""
         del whole  # without a maximum length, every demonstration is a prefix
         validate.check_trajectories(mdp, demos, "anywhere", np.inf)
+
+    def _decisions(self, mdp: MDP, demos: Demonstrations, units: Groups, *, whole: bool = True) -> DecisionCounts:
+        """Check demonstrations and return their decisions."""
+        self._check(mdp, demos, whole=whole)
         return DecisionCounts.from_demos(mdp, demos, units)
 
     def log_prob(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> FloatArray:
@@ -165,15 +170,17 @@ class CausalModel(LinearRewardModel):
         """Return the probabilities of each next action (N, K, A) and of stopping (N, K) after each demonstration."""
         solver, checked = self._solver(mdp), mdp.check_thetas(thetas)
         demos = validate.in_numbers_of(mdp, demos)
-        self._decisions(mdp, demos, Groups.from_labels(None, len(demos)), whole=False)
+        self._check(mdp, demos, whole=False)
         action = np.zeros((len(demos), checked.shape[0], mdp.n_actions))
         stop = np.zeros(action.shape[:2])
         last = demos.last_states
         step = demos.lengths - 1 if self._last_step() is not None else np.zeros(len(demos), dtype=np.int64)
-        for t in np.unique(step):
-            here = np.flatnonzero(step == t)
-            for k, theta in enumerate(checked):
-                pi, stops = solver.policy(theta, int(t))
+        steps = np.unique(step)
+        for k, theta in enumerate(checked if steps.size else ()):
+            policy = _policies(solver, theta, int(steps[0]))
+            for t in steps:
+                here = np.flatnonzero(step == t)
+                pi, stops = policy(int(t))
                 stop[here, k] = np.where(mdp.terminal[last[here]], 1.0, stops[last[here]])
                 action[here, k] = (1.0 - stop[here, k, None]) * solver.pairs.policy_table(pi)[last[here]]
         return NextActions(action, stop)
@@ -204,11 +211,17 @@ class CausalModel(LinearRewardModel):
         if last is None:
             pi, _ = solver.policy(checked, 0)
             return simulate(mdp, pi, n_samples, rng, max_length=check_count(max_length, "max_length"))
-        policy = (
-            solver.policies(checked) if isinstance(solver, FiniteHorizonSolver) else partial(solver.policy, checked)
-        )
-        return sample_finite_horizon(mdp, policy, n_samples, rng, last)
+        return sample_finite_horizon(mdp, _policies(solver, checked), n_samples, rng, last)
 
     def _last_step(self) -> int | None:
         """Return the last step, max_length - 1, or None for a stationary policy."""
         return None
+
+
+def _policies(
+    solver: PolicySolver, theta: FloatArray, first: int = 0
+) -> Callable[[int], tuple[FloatArray, FloatArray]]:
+    """Return the policy as a function of the steps from `first` on, with one backward pass for a finite horizon."""
+    if isinstance(solver, FiniteHorizonSolver):
+        return solver.policies(theta, first)
+    return partial(solver.policy, theta)
