@@ -143,7 +143,7 @@ class ConvergenceMonitor:
         if self.keep is not None:
             self.keep(state)
 
-    def converged(self, state: State) -> bool:
+    def has_converged(self, state: State) -> bool:
         """Return True if the last iteration met a stopping rule."""
         if len(state.history) < 2:
             return False
@@ -157,7 +157,7 @@ class ConvergenceMonitor:
 
     def stops(self, state: State) -> bool:
         """Return True if EM has converged or reached `max_iter`."""
-        return len(state.history) > self.settings.max_iter or self.converged(state)
+        return len(state.history) > self.settings.max_iter or self.has_converged(state)
 
 
 def run(
@@ -182,7 +182,7 @@ def run(
         state = step(problem, state, settings)
         monitor.record(state)
     last = state.history[-1]
-    fit = last.log_likelihood, last.objective, monitor.converged(state)
+    fit = last.log_likelihood, last.objective, monitor.has_converged(state)
     return Solution(state.rho, state.thetas, state.U, *fit, history=state.history, sizes=state.e_step.sizes)
 
 
