@@ -230,7 +230,6 @@ class FitProblem:
         del U, thetas, free
         return None
 
-
     def objective(self, U: FloatArray) -> Objective | None:
         """Return the negative weighted mean log-likelihoods for the columns of U (G, K), without the ridge penalty.
 

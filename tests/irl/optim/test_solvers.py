@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from limiirl import MaxEnt
 from limiirl.errors import DivergentPartition
 from limiirl.irl.base import FitResult, Status
-from limiirl.irl.optim import SOLVERS, Box, minimise_bfgs, minimise_lbfgs, minimise_newton
+from limiirl.irl.optim import SOLVERS, Box, evaluate_separately, minimise_bfgs, minimise_lbfgs, minimise_newton
 from limiirl.testing import Case, cases
 from tests.helpers import raises
 
@@ -459,3 +459,19 @@ def test_bfgs_and_lbfgs_fits_agree(problem: Case):
         assert model.result_.converged
         values.append(model.result_.value)
     np.testing.assert_allclose(values[0], values[1], rtol=0, atol=1e-8)
+
+
+def test_columns_are_evaluated_separately_after_an_error() -> None:
+    def evaluate(columns: slice) -> tuple[np.ndarray, np.ndarray]:
+        x = np.array([1.0, -1.0, 3.0])[columns]
+        if np.any(x < 0.0):
+            failed = np.array([np.inf]), np.zeros((1, 2))
+            values, gradients = evaluate_separately(evaluate, len(x), failed)
+            return values, gradients
+        return x, np.outer(x, [1.0, 2.0])
+
+    values, gradients = evaluate(slice(0, 3))
+    np.testing.assert_array_equal(values, [1.0, np.inf, 3.0])
+    np.testing.assert_array_equal(gradients, [[1.0, 2.0], [0.0, 0.0], [3.0, 6.0]])
+    (rows,) = evaluate_separately(lambda j: (np.ones((2, 1)) * j.start,), 3, (np.zeros((2, 1)),), axis=1)
+    np.testing.assert_array_equal(rows, [[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]])
