@@ -181,7 +181,7 @@ def test_blocks_add_up_to_the_whole(kind, groups, monkeypatch):
     thetas = thetas_for(mdp)
     whole = observe(ready, RHO, thetas)
     monkeypatch.setattr(derivatives, "_BLOCK_BYTES", 5 * 8 * thetas.size)  # five units at a time
-    sizes = [units.stop - units.start for units, _ in derivatives.scores(ready, thetas, np.ones((3, 4), bool)).blocks()]
+    sizes = [units.stop - units.start for units, _ in derivatives.score_blocks(ready, thetas, np.ones((3, 4), bool))]
     assert sizes == ([5, 5, 2] if groups is None else [5, 1])
     np.testing.assert_allclose(observe(ready, RHO, thetas), whole, rtol=1e-8, atol=1e-8)
 

@@ -26,6 +26,9 @@ from limiirl.kernels.e_step import EStepSums, e_step
 
 M_STEP_EVALUATIONS = 50
 """Maximum number of evaluations per M-step for `IntentMixture(max_evaluations=None)`, as in the paper."""
+# Change in theta . F in a central difference. The truncation error is about its square, the rounding error about
+# 1e-15 divided by it.
+_STEP = 1e-4
 
 
 class EStep(NamedTuple):
@@ -89,6 +92,29 @@ class Regulariser:
     def penalty(self, thetas: FloatArray) -> float:
         """Return the ridge penalty of a mixture with rewards (K, d)."""
         return 0.5 * self.ridge * self.n_demos / len(thetas) * float(np.sum(thetas**2))
+
+
+class Scores(NamedTuple):
+    """Gradients of the log-probabilities of units under K intents, F_i - sum_s n_is E_k[F | s].
+
+    Attributes
+    ----------
+    features : (G, d)
+        Sums F_i of the features of the unit's demonstrations.
+    counts : (G, m) sparse
+        Number n_is of demonstrations of unit i with condition s, such as a start state.
+    expected : (m, K, d)
+    """
+
+    features: FloatArray
+    counts: Any
+    expected: FloatArray
+
+    def select(self, units: slice) -> FloatArray:
+        """Return the scores (b, K, d) of a slice of units."""
+        _, K, d = self.expected.shape
+        expected = np.asarray(self.counts[units] @ self.expected.reshape(-1, K * d))
+        return np.asarray(self.features[units, None, :] - expected.reshape(-1, K, d))
 
 
 class FitProblem:
@@ -229,6 +255,19 @@ class FitProblem:
         """
         del U, thetas, free
         return None
+
+    def scores(self, thetas: FloatArray) -> Scores | None:
+        """Return the gradients of `log_prob` at thetas (K, d), or None if they are computed by finite differences."""
+        del thetas
+        return None
+
+    def difference_steps(self, d: int) -> FloatArray:
+        """Return the step (d,) of each parameter in central differences, in inverse units of its feature."""
+        features = self.features()
+        if features.shape[1] != d:  # the parameters are not weights of these features
+            return np.full(d, _STEP)
+        size = np.sqrt(np.mean(features**2, axis=0))
+        return np.asarray(_STEP / np.where(size > 0.0, size, 1.0))
 
     def objective(self, U: FloatArray) -> Objective | None:
         """Return the negative weighted mean log-likelihoods for the columns of U (G, K), without the ridge penalty.

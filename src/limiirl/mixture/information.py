@@ -14,63 +14,19 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from scipy.linalg import block_diag, helmert
 
 from limiirl._typing import BoolArray, FloatArray
-from limiirl.irl import FitProblem, MaxEntProblem, OptionalMembers, RowStatistics, validate
+from limiirl.irl import FitProblem, OptionalMembers, validate
 from limiirl.mixture.em import SMALLEST_WEIGHT, nearly_empty
 
 Block = tuple[slice, FloatArray]
 # Maximum size of a block of scores (block, K, d) in bytes.
 _BLOCK_BYTES = 32e6
-# Change in theta . F in a central difference. The truncation error is about its square, the rounding error about
-# 1e-15 divided by it.
-_STEP = 1e-4
 # Fractions of the step tried near the boundary of the domain, and the least distance to the boundary in steps. The
 # log-probability is nearly logarithmic there, so the error is about the square of the ratio of step to distance.
 _FRACTIONS = (1.0, 0.1, 0.01, 1e-3, 1e-4)
 _DISTANCE = 10.0
-
-
-class ExactScores:
-    """Scores of `MaxEnt` with features that do not depend on theta.
-
-    The score of unit i under intent k is F_i - sum_s n_i(s) E_k[F | s]. The unit has n_i(s) demonstrations that start
-    in s, and E_k[F | s] is a central difference of log Z(s). Without conditioning on the start there is a single s.
-    """
-
-    def __init__(self, problem: MaxEntProblem, thetas: FloatArray) -> None:
-        self.problem, self.thetas = problem, thetas
-        assert isinstance(problem.statistics, RowStatistics)  # checked by `scores`
-        self.features = problem.statistics.rows.features
-        path_sums, units = problem.path_sums, problem.units
-        if path_sums.by_start:
-            self.starts, column = np.unique(problem.demos.start_states, return_inverse=True)
-            row = np.arange(len(problem.demos)) if units.index is None else units.index
-            ones, shape = np.ones(column.size), (len(units), self.starts.size)
-            self.counts = sparse.coo_array((ones, (row, column)), shape=shape).tocsr()
-            self.expected = self._by_start()
-        else:
-            self.counts = sparse.csr_array(units.counts[:, None])
-            self.expected = path_sums.value_and_grad(thetas)[1][None]
-
-    def _by_start(self) -> FloatArray:
-        """Return E_k[F | s] (m, K, d) for the start states."""
-        K, d = self.thetas.shape
-        expected, steps = np.empty((self.starts.size, K, d)), _steps(self.problem, d)
-        for j in range(d):
-            step = steps[j] * np.eye(d)[j]
-            log_Z = self.problem.path_sums.log_partition_by_start(np.vstack([self.thetas + step, self.thetas - step]))
-            expected[:, :, j] = (log_Z[self.starts, :K] - log_Z[self.starts, K:]) / (2.0 * steps[j])
-        return expected
-
-    def blocks(self) -> Iterator[Block]:
-        """Yield slices of units with their scores (b, K, d)."""
-        K, d = self.thetas.shape
-        features, flat = self.features, self.expected.reshape(-1, K * d)
-        for units in _slices(len(self.problem.units), K * d):
-            yield units, features[units, None, :] - np.asarray(self.counts[units] @ flat).reshape(-1, K, d)
 
 
 class DifferenceScores:
@@ -82,7 +38,7 @@ class DifferenceScores:
     def blocks(self) -> Iterator[Block]:
         """Yield slices of units with their scores (b, K, d)."""
         K, d = self.thetas.shape
-        steps = _steps(self.problem, d)
+        steps = self.problem.difference_steps(d)
         for units in _slices(len(self.problem.units), K * d):
             part, scores = _restrict(self.problem, units), np.zeros((units.stop - units.start, K, d))
             for j in range(d):
@@ -110,24 +66,14 @@ class DifferenceScores:
         return 0.0, 0.0
 
 
-Scores = ExactScores | DifferenceScores
-
-
-def scores(problem: FitProblem, thetas: FloatArray, free: BoolArray) -> Scores:
-    """Return exact scores if the model has them, otherwise central differences of the `free` (K, d) parameters."""
-    rows = isinstance(problem, MaxEntProblem) and isinstance(problem.statistics, RowStatistics)
-    if isinstance(problem, MaxEntProblem) and rows and (problem.observed is None or problem.observed.fixed):
-        return ExactScores(problem, thetas)
-    return DifferenceScores(problem, thetas, free)
-
-
-def _steps(problem: FitProblem, d: int) -> FloatArray:
-    """Return the step (d,) of each parameter, in inverse units of its feature."""
-    features = problem.features()
-    if features.shape[1] != d:  # the parameters are not weights of these features
-        return np.full(d, _STEP)
-    size = np.sqrt(np.mean(features**2, axis=0))
-    return np.asarray(_STEP / np.where(size > 0.0, size, 1.0))
+def score_blocks(problem: FitProblem, thetas: FloatArray, free: BoolArray) -> Iterator[Block]:
+    """Yield slices of units with their scores (b, K, d), by differences of `free` (K, d) parameters if necessary."""
+    exact = problem.scores(thetas)
+    if exact is None:
+        yield from DifferenceScores(problem, thetas, free).blocks()
+        return
+    for units in _slices(len(problem.units), thetas.size):
+        yield units, exact.select(units)
 
 
 def _slices(n: int, width: int) -> Iterator[slice]:
@@ -296,11 +242,10 @@ def information(problem: FitProblem, rho: FloatArray, thetas: FloatArray, free: 
     K, d = thetas.shape
     U = np.zeros((len(problem.units), K))
     problem.e_step(rho, thetas, U)
-    derived = scores(problem, thetas, free)
     curvature = problem.curvature(U, thetas, free)
     observed = np.diag(np.concatenate([np.zeros(K), _penalty_curvature(problem, thetas).ravel()]))
     complete = np.diag(observed).copy()
-    for units, score in derived.blocks():
+    for units, score in score_blocks(problem, thetas, free):
         u = U[units]
         weighted = u[:, :, None] * score
         mean = np.hstack([u / rho, weighted.reshape(len(u), K * d)])

@@ -26,7 +26,7 @@ from limiirl.irl import FitProblem
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import validate
 from limiirl.mixture.em import Settings, Start, run
-from limiirl.mixture.information import scores
+from limiirl.mixture.information import score_blocks
 from limiirl.mixture.reward_init import check_reward_init, separate_equal, start_from
 
 Rng = np.random.Generator
@@ -237,7 +237,7 @@ def compute_gradients(problem: FitProblem) -> FloatArray:
     pooled = np.ones((len(problem.units), 1))
     limit = None if problem.initial_evaluations is None else _EVALUATIONS  # None: the model does not support a limit
     theta = problem.m_step(problem.moments(pooled), None, np.arange(1), limit).thetas
-    blocks = [block[:, 0] for _, block in scores(problem, theta, np.ones(theta.shape, dtype=bool)).blocks()]
+    blocks = [block[:, 0] for _, block in score_blocks(problem, theta, np.ones(theta.shape, dtype=bool))]
     return whiten_scores(np.concatenate(blocks) / problem.units.counts[:, None])
 
 

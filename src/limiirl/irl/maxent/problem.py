@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
+from scipy import sparse
 
 from limiirl._typing import BoolArray, FloatArray, IndexArray
 from limiirl._validation import check_positive
@@ -19,7 +20,7 @@ from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.irl.observed_paths import ObservedMoments, ObservedPaths
 from limiirl.irl.optim import SOLVERS, Box, evaluate_separately, increasing_costs, minimise_scaled
-from limiirl.irl.problem import EStep, FitProblem, MStep, Regulariser
+from limiirl.irl.problem import EStep, FitProblem, MStep, Regulariser, Scores
 from limiirl.kernels.e_step import EStepSums, Rows, e_step, sum_weighted
 from limiirl.mdp import MDP, expected_features
 
@@ -291,6 +292,32 @@ class MaxEntProblem(FitProblem):
             if observed is not None and weights is not None:
                 curvature[k] -= observed.covariance(theta, weights[:, k])
         return curvature
+
+    def scores(self, thetas: FloatArray) -> Scores | None:
+        """See `FitProblem.scores`; None if the features of unrecorded actions depend on theta.
+
+        E_k[F | s] is a central difference of log Z(s). Without conditioning on the start there is a single s.
+        """
+        if not isinstance(self.statistics, RowStatistics) or not (self.observed is None or self.observed.fixed):
+            return None
+        features, units = self.statistics.rows.features, self.units
+        if not self.path_sums.by_start:
+            expected = self.path_sums.value_and_grad(thetas)[1][None]
+            return Scores(features, sparse.csr_array(units.counts[:, None]), expected)
+        starts, column = np.unique(self.demos.start_states, return_inverse=True)
+        row = np.arange(len(self.demos)) if units.index is None else units.index
+        entries, shape = (np.ones(column.size), (row, column)), (len(units), starts.size)
+        return Scores(features, sparse.coo_array(entries, shape=shape).tocsr(), self._expected_by_start(thetas, starts))
+
+    def _expected_by_start(self, thetas: FloatArray, starts: IndexArray) -> FloatArray:
+        """Return E_k[F | s] (m, K, d) for start states (m,)."""
+        K, d = thetas.shape
+        expected, steps = np.empty((starts.size, K, d)), self.difference_steps(d)
+        for j in range(d):
+            step = steps[j] * np.eye(d)[j]
+            log_Z = self.path_sums.log_partition_by_start(np.vstack([thetas + step, thetas - step]))
+            expected[:, :, j] = (log_Z[starts, :K] - log_Z[starts, K:]) / (2.0 * steps[j])
+        return expected
 
     def objective(self, U: FloatArray) -> PathLikelihood | None:
         """See `FitProblem.objective`; None if the demonstrations are streamed."""
