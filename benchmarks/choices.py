@@ -24,7 +24,7 @@ from limiirl.demos import Agents, Demonstrations
 from limiirl.demos.groups import Groups
 from limiirl.demos.simulate import simulate
 from limiirl.irl import SigmaGIRL
-from limiirl.irl.causal.likelihood import CausalLikelihood
+from limiirl.irl.causal.problem import CausalLikelihood
 from limiirl.irl.maxent.problem import PathLikelihood
 from limiirl.worlds import ElementWorld
 

@@ -15,7 +15,7 @@ from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
 from limiirl import MDP, MaxCausalEnt
-from limiirl.irl.causal.likelihood import CausalLikelihood
+from limiirl.irl.causal.problem import CausalLikelihood
 
 Float = NDArray[np.float64]
 _CHANGE = 1e-12

@@ -19,7 +19,7 @@ from benchmarks.path_sums import MAX_LENGTH, intents, network
 from limiirl import MDP, MLIRL, Demonstrations, DestinationMaxEnt, IntentMixture, MaxCausalEnt, MaxEnt
 from limiirl.demos.groups import Groups
 from limiirl.irl import with_choices
-from limiirl.irl.causal.likelihood import DecisionCounts
+from limiirl.irl.causal.problem import DecisionCounts
 from limiirl.irl.destination.gpu import GpuGoalValues
 from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.irl.device import choose_backend

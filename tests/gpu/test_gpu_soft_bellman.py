@@ -10,7 +10,7 @@ from limiirl.demos.groups import Groups
 from limiirl.errors import DivergentPartition
 from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
 from limiirl.irl.causal.gpu import GpuFiniteHorizonSolver, GpuSoftBellmanSolver
-from limiirl.irl.causal.likelihood import DecisionCounts
+from limiirl.irl.causal.problem import DecisionCounts
 from limiirl.irl.causal.state_actions import StateActions
 from limiirl.irl.causal.stationary import SoftBellmanSolver
 from tests.oracles.gpu_cases import NO_DEVICE, ONLY_REAL, WORLDS, Case, device, make_case

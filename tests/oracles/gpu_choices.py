@@ -6,7 +6,7 @@ import numpy as np
 
 from limiirl import MDP, Demonstrations
 from limiirl.demos.groups import Groups
-from limiirl.irl.causal.likelihood import DecisionCounts
+from limiirl.irl.causal.problem import DecisionCounts
 from tests.oracles.gpu_cases import Case, assert_same
 
 

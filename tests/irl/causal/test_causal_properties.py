@@ -15,10 +15,10 @@ from limiirl.demos import Demonstrations
 from limiirl.demos.groups import Groups
 from limiirl.demos.simulate import simulate
 from limiirl.irl import MaxEnt
-from limiirl.irl.causal.likelihood import CausalLikelihood
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt
 from limiirl.irl.causal.mlirl import MLIRL
 from limiirl.irl.causal.model import CausalModel
+from limiirl.irl.causal.problem import CausalLikelihood
 from limiirl.irl.causal.state_actions import StateActions
 from limiirl.irl.causal.stationary import HardBellmanSolver
 from limiirl.mdp import MDP

@@ -11,10 +11,9 @@ from limiirl.demos.groups import Groups
 from limiirl.demos.simulate import simulate
 from limiirl.errors import ConvergenceWarning, DivergentPartition, InvalidDemos, InvalidParameter
 from limiirl.irl.causal import stationary
-from limiirl.irl.causal.likelihood import CausalLikelihood, DecisionCounts
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt
 from limiirl.irl.causal.mlirl import MLIRL
-from limiirl.irl.causal.problem import CausalProblem
+from limiirl.irl.causal.problem import CausalLikelihood, CausalProblem, DecisionCounts
 from limiirl.irl.optim import minimise_lbfgs
 from limiirl.mdp import MDP
 from limiirl.metrics import anid

@@ -9,8 +9,8 @@ from limiirl._validation import check_choice, check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.irl import validate
 from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
-from limiirl.irl.causal.likelihood import DecisionCounts
 from limiirl.irl.causal.model import CausalModel
+from limiirl.irl.causal.problem import DecisionCounts
 from limiirl.irl.causal.state_actions import StateActions
 from limiirl.irl.causal.stationary import PolicySolver, SoftBellmanSolver
 from limiirl.irl.device import choose_device

@@ -17,8 +17,7 @@ from limiirl.irl import validate
 from limiirl.irl.base import QUERIES, SUFFICIENT_STATISTICS, FitResult, NextActions
 from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
 from limiirl.irl.causal.identifiability import causal_null_directions
-from limiirl.irl.causal.likelihood import DecisionCounts
-from limiirl.irl.causal.problem import CausalProblem, StateActionMoments
+from limiirl.irl.causal.problem import CausalProblem, DecisionCounts, StateActionMoments
 from limiirl.irl.causal.stationary import PolicySolver
 from limiirl.irl.causal.trajectories import most_likely, sample_finite_horizon
 from limiirl.irl.estimator import LinearRewardModel

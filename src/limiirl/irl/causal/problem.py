@@ -6,25 +6,254 @@ sums of the counts.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
-from limiirl._typing import BoolArray, FloatArray, IndexArray
+from limiirl._typing import BoolArray, FloatArray, IndexArray, IntArray
 from limiirl._validation import check_positive
-from limiirl.demos import Demonstrations, Groups
+from limiirl.demos import Demonstrations, Groups, Steps
+from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.base import FitResult
-from limiirl.irl.causal.likelihood import CausalLikelihood, DecisionCounts, feasible_start
 from limiirl.irl.causal.stationary import HardBellmanSolver, PolicySolver, StationarySolver
 from limiirl.irl.observed_paths import ObservedPaths
-from limiirl.irl.optim import difference_hessian, minimise_lbfgs, minimise_nonsmooth, minimise_scaled
+from limiirl.irl.optim import (
+    Box,
+    difference_hessian,
+    evaluate_separately,
+    increasing_costs,
+    minimise_lbfgs,
+    minimise_nonsmooth,
+    minimise_scaled,
+)
 from limiirl.irl.problem import FitProblem, MStep, Regulariser
+from limiirl.kernels.soft_bellman import ObservedPairs
 from limiirl.mdp import MDP
 
 if TYPE_CHECKING:
     from limiirl.irl.causal.model import CausalModel
+
+
+class _ObservedDecisions(NamedTuple):
+    """Demonstration, step, state and key (n,) of each decision; stops follow all other decisions."""
+
+    demo: IntArray
+    t: IntArray
+    state: IntArray
+    key: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class DecisionCounts:
+    """Distinct decisions of demonstrations: an action, a transition with an unrecorded action, or a stop.
+
+    Attributes
+    ----------
+    counts : (G, m) sparse
+        Number of times that each unit made each decision.
+    candidates : ObservedPairs
+        Candidate actions (c,) of the decisions, sorted by step.
+    ptr : (m + 1,)
+        Decision j has the candidates ptr[j]:ptr[j + 1]; more than one only if the action was not recorded.
+    log_outcome : (c,)
+        log P(s' | s, a) of the candidates of unrecorded actions; 0 for recorded actions.
+    log_q : (G,)
+        Log-probability of the start and of the outcomes of recorded actions.
+
+    Examples
+    --------
+    >>> mdp = MDP.from_edges([0, 0, 1], [1, 1, 2], action=[0, 1, 0], n_states=3)
+    >>> demos = Demonstrations.from_lists([[0, 1, 2], [0, 1]], [[1, 0], None])
+    >>> decisions = DecisionCounts.from_demos(mdp, demos, Groups.from_labels(None, 2))
+    >>> decisions.counts.toarray().tolist(), decisions.candidates.pair.tolist(), decisions.ptr.tolist()
+    ([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [1, 2, 0, 1], [0, 1, 2, 4])
+    """
+
+    counts: Any
+    candidates: ObservedPairs
+    ptr: IntArray
+    log_outcome: FloatArray
+    log_q: FloatArray
+
+    @classmethod
+    def from_demos(
+        cls, mdp: MDP, demos: Demonstrations, units: Groups, max_length: int | None = None, stop: bool = False
+    ) -> DecisionCounts:
+        """Count the decisions of units.
+
+        Parameters
+        ----------
+        max_length : int, optional
+            If given, decisions at different steps are distinct.
+        stop : bool
+            If True, stopping in a nonterminal state is a decision.
+        """
+        steps = demos.steps(mdp)
+        made = _find_decisions(mdp, demos, steps, max_length, stop)
+        # One key per decision, sorted by step.
+        width = 2 * mdp.n_edges + mdp.n_states + 1
+        keys, first, index = np.unique(made.t * width + made.key, return_index=True, return_inverse=True)
+        unit = made.demo if units.index is None else units.index[made.demo]
+        shape = (len(units), keys.size)
+        counts: Any = sparse.csr_array((np.ones(index.size), (unit, index)), shape=shape)
+        counts.sum_duplicates()
+        edge, ptr = _candidates(mdp, steps, keys % width)
+        sizes = np.diff(ptr)
+        several = np.repeat(sizes > 1, sizes)
+        log_outcome = np.zeros(edge.size)
+        log_outcome[several] = np.log(mdp.prob[edge[several]])
+        pair = np.full(edge.size, -1, dtype=np.int64)
+        pair[edge >= 0] = mdp.pair_of_edge[edge[edge >= 0]]
+        t = np.repeat(made.t[first], sizes)
+        by_step = np.searchsorted(t, np.arange((max_length or 1) + 1)).astype(np.int64)
+        candidates = ObservedPairs(by_step, np.repeat(made.state[first], sizes), pair)
+        return cls(counts, candidates, ptr, log_outcome, units.sum(_log_q(mdp, demos, steps)))
+
+    @property
+    def certain(self) -> bool:
+        """True if every decision has one candidate, that is, if all actions are recorded or unique."""
+        return self.log_outcome.size == self.ptr.size - 1
+
+    def total(self, U: FloatArray) -> FloatArray:
+        """Return the weighted counts (m, K) of decisions for weights (G, K)."""
+        return np.asarray(self.counts.T @ U)
+
+    def log_prob(self, log_candidate: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the log-probabilities (m, K) of decisions and the posterior (c, K) of their candidates.
+
+        `log_candidate` (c, K) are the log-probabilities of the candidates. A decision with an unrecorded action has the
+        log-probability log sum_a pi(a | s) P(s' | s, a).
+        """
+        if self.certain:
+            return log_candidate, np.ones_like(log_candidate)
+        joint = log_candidate + self.log_outcome[:, None]
+        first, sizes = self.ptr[:-1], np.diff(self.ptr)
+        top = np.maximum.reduceat(joint, first)
+        # Impossible decisions: avoid -inf - (-inf).
+        top = np.where(np.isfinite(top), top, 0.0)
+        weight = np.exp(joint - np.repeat(top, sizes, axis=0))
+        total = np.add.reduceat(weight, first)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return top + np.log(total), weight / np.repeat(total, sizes, axis=0)
+
+
+def _find_decisions(
+    mdp: MDP, demos: Demonstrations, steps: Steps, max_length: int | None, stop: bool
+) -> _ObservedDecisions:
+    """Return all decisions, each with a key.
+
+    The key is e + 1 for an action whose first edge is e, E + e + 1 for a transition with an unrecorded action whose
+    first candidate is e, and 2 E + s + 1 for a stop in state s.
+    """
+    first_edge = np.searchsorted(mdp.pair_of_edge, mdp.pair_of_edge)
+    key = first_edge[steps.edge] + 1 if mdp.n_edges else np.empty(0, dtype=np.int64)
+    key[steps.ambiguous] = mdp.n_edges + steps.cand_edge[steps.cand_ptr[:-1]] + 1
+    t = steps.t_of_step if max_length is not None else np.zeros(steps.n_transitions, dtype=np.int64)
+    state = demos.states[np.arange(steps.n_transitions) + steps.demo_of_step]
+    if not stop or max_length is None:
+        return _ObservedDecisions(steps.demo_of_step, t, state, key)
+    ends = np.flatnonzero(~mdp.terminal[demos.last_states] & (demos.lengths < max_length))
+    last = demos.last_states[ends]
+    return _ObservedDecisions(
+        np.concatenate([steps.demo_of_step, ends]),
+        np.concatenate([t, demos.lengths[ends] - 1]),
+        np.concatenate([state, last]),
+        np.concatenate([key, 2 * mdp.n_edges + last + 1]),
+    )
+
+
+def _candidates(mdp: MDP, steps: Steps, key: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the candidate edges (c,) of decisions with keys (m,), -1 for a stop, and their offsets (m + 1,)."""
+    groups, position = np.unique(steps.cand_edge[steps.cand_ptr[:-1]], return_index=True)
+    sizes = np.ones(key.size, dtype=np.int64)
+    grouped = (key > mdp.n_edges) & (key <= 2 * mdp.n_edges)
+    slot = position[np.searchsorted(groups, key[grouped] - mdp.n_edges - 1)]
+    sizes[grouped] = np.diff(steps.cand_ptr)[slot]
+    ptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    edge = np.repeat(np.where(key <= mdp.n_edges, key - 1, -1), sizes)
+    inside = np.repeat(grouped, sizes)
+    offset = np.arange(ptr[-1]) - np.repeat(ptr[:-1], sizes)
+    start = np.zeros(key.size, dtype=np.int64)
+    start[grouped] = steps.cand_ptr[slot]
+    edge[inside] = steps.cand_edge[(np.repeat(start, sizes) + offset)[inside]]
+    return edge, ptr
+
+
+def _log_q(mdp: MDP, demos: Demonstrations, steps: Steps) -> FloatArray:
+    recorded = steps.edge >= 0
+    log_prob = np.log(mdp.prob[steps.edge[recorded]])
+    log_dynamics = np.bincount(steps.demo_of_step[recorded], weights=log_prob, minlength=len(demos))
+    return np.asarray(np.log(mdp.p0[demos.start_states]) + log_dynamics)
+
+
+class CausalLikelihood:
+    """Objectives f_k(theta) = -sum_m c_mk log pi_theta(m) / n_k + ridge_k / 2 |theta|^2 over decisions m.
+
+    They are nonsmooth for hard values, and not convex for stochastic transitions.
+
+    Parameters
+    ----------
+    weighted_counts : (m, K)
+        Weighted count c_mk of each decision.
+    sizes, ridge : (K,)
+        Total weight n_k of the demonstrations, and the ridge coefficients.
+    """
+
+    def __init__(
+        self,
+        solver: PolicySolver,
+        decisions: DecisionCounts,
+        weighted_counts: FloatArray,
+        sizes: FloatArray,
+        ridge: FloatArray,
+    ) -> None:
+        self.solver, self.decisions, self.ridge = solver, decisions, ridge
+        self._mean_counts = weighted_counts / sizes
+        self._repeats = np.diff(decisions.ptr)
+
+    @property
+    def n_decisions(self) -> FloatArray:
+        """Mean number (K,) of decisions per demonstration."""
+        return np.asarray(self._mean_counts.sum(axis=0))
+
+    def evaluate(self, thetas: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:
+        """Return values (J,) and gradients (J, d); a value is inf if the Bellman values diverge or overflow."""
+        try:
+            policies = self.solver.solve(thetas, self.decisions.candidates)
+            log_p, posterior = self.decisions.log_prob(policies.log_prob)
+            counts = self._mean_counts[:, which]
+            # Impossible decisions of weight 0 contribute 0.
+            with np.errstate(invalid="ignore"):
+                values = -np.sum(np.where(counts > 0.0, counts * log_p, 0.0), axis=0)
+            gradients = -policies.gradient(np.repeat(counts, self._repeats, axis=0) * posterior)
+        except (DivergentPartition, NumericalError):
+            failed = np.array([np.inf]), np.zeros_like(thetas)
+            values, gradients = evaluate_separately(lambda j: self.evaluate(thetas[j], which[j]), len(which), failed)
+            return values, gradients
+        values += 0.5 * self.ridge[which] * np.sum(thetas**2, axis=1)
+        gradients += self.ridge[which, None] * thetas
+        return values, gradients
+
+
+def feasible_start(solver: PolicySolver, decisions: DecisionCounts, box: Box) -> FloatArray:
+    """Return a theta (d,) within the bounds with finite Bellman values: 0, or the smallest feasible cost."""
+    mdp = solver.pairs.mdp
+    features = solver.pairs.features(np.ones((mdp.n_states, 1)), np.ones((mdp.n_pairs, 1)))[0]
+    for trial in increasing_costs(box, features):
+        try:
+            solver.solve(trial[None], decisions.candidates)
+        except DivergentPartition:
+            continue
+        return trial
+    raise DivergentPartition(
+        "The Bellman values are infinite for every reward vector that was tried within the bounds: at discount 1, some "
+        "state never reaches a terminal state, or entropy outweighs the costs. Use gamma < 1, a finite max_length, "
+        "wider bounds, or pass a feasible `start`.",
+        parameter="bounds",
+    )
 
 
 # Change in theta . F in central differences of gradients.
