@@ -582,7 +582,7 @@ def test_scores_near_the_boundary_of_the_domain(theta):
     mdp = MDP.from_edges([0, 0], [0, 1], edge_features=[[1.0], [0.0]])
     demos = Demonstrations.from_lists([[0, 1], [0, 0, 1]])
     ready = make_problem(DestinationMaxEnt(), mdp, demos)
-    ((_, result),) = derivatives.scores(ready, np.array([[theta]]), np.ones((1, 1), bool)).blocks()
+    ((_, result),) = derivatives.score_blocks(ready, np.array([[theta]]), np.ones((1, 1), bool))
     wanted = np.arange(2) - np.exp(theta) / -np.expm1(theta)
     # A step is at most a tenth of the way to the edge, where the difference errs by a third of a hundredth.
     np.testing.assert_allclose(result[:, 0, 0], wanted, rtol=1 / 290)
@@ -592,7 +592,7 @@ def test_scores_at_the_boundary_are_one_sided():
     mdp = MDP.from_edges([0, 0], [0, 1], edge_features=[[1.0], [0.0]])
     ready = make_problem(DestinationMaxEnt(), mdp, Demonstrations.from_lists([[0, 1], [0, 0, 1]]))
     thetas = np.array([[-1e-9], [-0.5]])
-    ((_, result),) = derivatives.scores(ready, thetas, np.ones((2, 1), bool)).blocks()
+    ((_, result),) = derivatives.score_blocks(ready, thetas, np.ones((2, 1), bool))
     # The first is nearer to the edge than any step: all that can be finite is that it falls steeply towards it.
     assert np.all(np.isfinite(result))
     assert np.all(result[:, 0, 0] < -100.0)

@@ -33,11 +33,13 @@ class IRLModel(Protocol):
 class OptionalMembers:
     """Optional methods and attributes of a model; the defaults apply to models without them.
 
-    The queries in `QUERIES` are optional as well. A model with a parameter `max_evaluations`, the maximum number of
-    evaluations per fit, supports `IntentMixture(max_evaluations=...)`.
+    A model with a parameter `max_evaluations`, the maximum number of evaluations per fit, supports
+    `IntentMixture(max_evaluations=...)`.
 
     Attributes
     ----------
+    supports : frozenset of str
+        Capabilities; see `Capabilities`. By default, the methods of the model that are in `QUERIES`.
     make_problem : callable (mdp, demos, units) -> FitProblem
         Fit problem for EM. Its `model` becomes the mixture's `irl_`; parameters that depend on the demonstrations are
         resolved in it. By default, a `FitProblem` that calls `fit` and `log_prob`.
@@ -67,6 +69,7 @@ class OptionalMembers:
     ((-10.0, 0.0), None)
     """
 
+    supports: frozenset[str] | None = None
     make_problem: Callable[..., Any] | None = None
     fit_many: Callable[..., Any] | None = None
     features: Callable[..., Any] | None = None

@@ -15,7 +15,7 @@ from limiirl._typing import FloatArray
 from limiirl._validation import as_generator, check_count
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter
-from limiirl.irl import FitProblem, NextActions, allow_cpu, impossible_unit, make_problem
+from limiirl.irl import FitProblem, NextActions, OptionalMembers, allow_cpu, impossible_unit, make_problem
 from limiirl.kernels.e_step import e_step
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import restarts, validate
@@ -166,8 +166,8 @@ class FittedMixture(NoMetadataRouting):
 
     def _method(self, name: str) -> Any:
         """Return a method of the model; raise if the model does not have it, or does not list it in `supports`."""
-        supported = name in self.irl_.supports if hasattr(self.irl_, "supports") else hasattr(self.irl_, name)
-        if not supported:
+        supports = OptionalMembers.of(self.irl_).supports
+        if not (hasattr(self.irl_, name) if supports is None else name in supports):
             message = f"{type(self.irl_).__name__} does not support {name}. Use another model, such as MaxEnt."
             raise InvalidParameter(message, parameter="irl", value=name)
         return getattr(self.irl_, name)
