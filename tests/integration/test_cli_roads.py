@@ -272,6 +272,7 @@ class TestFit:
         facts = [json.loads(limiirl(folder, *given, "--seed", seed, "--out", "x").stdout) for seed in "001"]
         assert [printed["n_units"] + sum(printed["excluded"].values()) for printed in facts] == [9, 9, 9]
         assert facts[0]["log_likelihood"] == facts[1]["log_likelihood"] != facts[2]["log_likelihood"]
+        assert [printed["trips"] for printed in facts] == [21, 21, 21]
 
     def test_the_default_model_is_given_the_destination(self, folder, matched):
         given = (
@@ -291,6 +292,7 @@ class TestFit:
         printed = limiirl(folder, *given).stdout
         assert "Model: DestinationMaxEnt" in printed
         assert "--model MaxEnt" in printed
+        assert "--trips 21" in printed  # a sample is used
         mixture = IntentMixture.load(folder / "default")
         assert type(mixture.irl).__name__ == "DestinationMaxEnt"
         assert mixture.mdp_.feature_names[-1] == "log of choices"

@@ -193,8 +193,8 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     features: Annotated[str, typer.Option(help="Road features: paper (24 dimensions) or plain.")] = "paper",
     gamma: Annotated[float, typer.Option(help="Discount factor.")] = 1.0,
     trips: Annotated[
-        int | None, typer.Option("--trips", help="Size of a random sample of the trips. [default: all]")
-    ] = None,
+        int, typer.Option("--trips", help="Largest number of trips; of more, a random sample is used.", min=1)
+    ] = 3000,
     by_driver: Annotated[bool, typer.Option("--by-driver", help="Assign one style per driver, not per trip.")] = False,
     init: options.Init = "kmeans",
     out: options.MixtureOut = Path("styles"),
@@ -251,6 +251,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     if as_json:
         facts = {
             "model": model,
+            "trips": len(usable),
             "n_clusters": result.n_clusters,
             "capped": result.capped,
             "styles": styles,
@@ -258,6 +259,8 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
         }
         options.echo(json.dumps(result.mixture.summary().to_dict() | facts | {"saved": str(out)}))
     else:
+        if len(demos) < len(usable):
+            typer.echo(f"The trips are a random sample of {len(usable):,}; pass --trips {len(usable)} to use all.")
         _print_fit(result, styles, excluded)
         options.echo(f"\nSaved to {out}.")
     write_geojson(result, roads, geojson, as_json)
@@ -292,9 +295,7 @@ def _print_fit(result: DriverFit, styles: list[str], excluded: dict[str, int]) -
 _FILES = "porto.npz styles matches.npz"
 options.add_command(app, build, "roads build porto.osm.pbf --out porto.npz --page porto")
 options.add_command(app, match, "roads match porto.npz trips.csv.gz --out matches.npz --page quality")
-options.add_command(
-    app, fit, "roads fit porto.npz matches.npz --intents 3 --trips 1000 --out styles --page styles-page"
-)
+options.add_command(app, fit, "roads fit porto.npz matches.npz --intents 3 --out styles --page styles-page")
 options.add_command(app, roads_forecast.forecast, f"roads forecast {_FILES} --fraction 0.3")
 options.add_command(app, roads_forecast.close, f"roads close {_FILES} --at 41.1475,-8.6403 --page closed")
 options.add_command(app, roads_forecast.demo, "roads demo --noise 25 --out roads-report", show_help=False)

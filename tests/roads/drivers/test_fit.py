@@ -51,6 +51,7 @@ class TestModel:
         wanted = IntentMixture(2, model, **settings).fit(network.mdp(turns), demos)
         np.testing.assert_array_equal(result.mixture.thetas_, wanted.thetas_)
         assert result.mixture.n_iter_ == wanted.n_iter_
+        assert result.mixture.get_params()["max_iter"] == 30
         assert result.features == turns
         # An explicit choice of features is not changed.
         own = replace(turns, turns=False)
