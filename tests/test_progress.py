@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from limiirl._progress import LineReport, check_progress, show_progress
+from limiirl._progress import LineReport, check_progress, reporting, show_progress
 from limiirl.errors import InvalidParameter
 from tests.helpers import raises
 
@@ -52,3 +52,18 @@ def test_progress_must_be_callable() -> None:
     check_progress(None)
     with raises(InvalidParameter, parameter="callback", value=3):
         check_progress(3, "callback")
+
+
+def test_verbose_shows_the_first_and_the_last_step_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with reporting("EM", True, None) as progress:
+        assert progress is not None
+        for done in range(1, 6):
+            progress(done, 100, f"step {done}")
+    assert capsys.readouterr() == ("", "EM: 1 of 100, step 1\nEM: 5 of 100, step 5\n")
+
+
+def test_commands_do_not_show_short_computations(capsys: pytest.CaptureFixture[str]) -> None:
+    with show_progress("EM") as progress:
+        progress(1, 2, "")
+        progress(2, 2, "")
+    assert capsys.readouterr() == ("", "")

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._validation import available_memory
-from limiirl.errors import InvalidFile, InvalidParameter, MissingFile
+from limiirl.errors import BackendUnavailable, InvalidFile, InvalidParameter, MissingFile
 
 
 def as_path(value: object, name: str = "path") -> Path:
@@ -33,6 +33,16 @@ def as_path(value: object, name: str = "path") -> Path:
     if "\0" in str(path):
         raise InvalidParameter.of(name, str(path), "must not contain NUL characters")
     return path
+
+
+def to_pandas(columns: Mapping[str, Any]) -> Any:
+    """Return named columns of equal length as a pandas DataFrame; raise `BackendUnavailable` without pandas."""
+    try:
+        import pandas as pd
+    except ImportError:
+        message = "to_frame requires pandas. Install it with pip install pandas, or use to_dict."
+        raise BackendUnavailable(message) from None
+    return pd.DataFrame(dict(columns))
 
 
 def load_json(text: str | bytes) -> Any:

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 EVERY_S = 15.0
-"""Minimum number of seconds between two lines if stderr is not a terminal."""
+"""Minimum number of seconds between two lines of a command if stderr is not a terminal."""
+
+VERBOSE_S = 2.0
+"""Minimum number of seconds between two lines of an estimator with ``verbose=True`` if stderr is not a terminal."""
 
 
 class Progress(Protocol):
@@ -41,17 +44,20 @@ def check_progress(progress: object, name: str = "progress") -> None:
 
 
 @contextmanager
-def show_progress(title: str = "", *, every_s: float = EVERY_S) -> Iterator[Progress]:
+def show_progress(title: str = "", *, every_s: float = EVERY_S, ends: bool = False) -> Iterator[Progress]:
     """Yield a `Progress` that writes to stderr: a bar on a terminal, otherwise at most one line per `every_s` seconds.
 
-    A call with ``done=0, total=None`` starts a stage; if stderr is not a terminal, one line is written per stage.
+    If `ends` is True, the first and the last call are lines as well, so that short computations are shown. A call with
+    ``done=0, total=None`` starts a stage; if stderr is not a terminal, one line is written per stage.
     """
     from rich import progress as bars
     from rich.console import Console
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield LineReport(title, every_s)
+        lines = LineReport(title, every_s, ends=ends)
+        yield lines
+        lines.finish()
         return
     columns = (
         bars.TextColumn("{task.description}", markup=False),
@@ -72,12 +78,17 @@ def show_progress(title: str = "", *, every_s: float = EVERY_S) -> Iterator[Prog
 
 
 class LineReport:
-    """A `Progress` that writes at most one line per `every_s` seconds to stderr, and one line per stage."""
+    """A `Progress` that writes at most one line per `every_s` seconds to stderr, and one line per stage.
 
-    def __init__(self, title: str, every_s: float = EVERY_S, clock: Callable[[], float] = monotonic) -> None:
-        self._title, self._every_s, self._clock = title, every_s, clock
-        self._stage = ""
-        self._last = clock()
+    If `ends` is True, the first call and, by `finish`, the last call are written as well.
+    """
+
+    def __init__(
+        self, title: str, every_s: float = EVERY_S, clock: Callable[[], float] = monotonic, *, ends: bool = False
+    ) -> None:
+        self._title, self._every_s, self._clock, self._ends = title, every_s, clock, ends
+        self._stage = self._pending = ""
+        self._last = clock() - (every_s if ends else 0.0)
         self._last_done: int | None = None  # at the last line
 
     def __call__(self, done: int, total: int | None, message: str, /) -> None:
@@ -88,22 +99,28 @@ class LineReport:
                 _write(f"{message} ...")
             return
         now = self._clock()
-        if now - self._last < self._every_s:
-            return
         line = f"{self._title}: " if self._title else "  "
         line += f"{done:,}" if total is None else f"{done:,} of {total:,}"
         line += f", {message}" if message else ""
+        if now - self._last < self._every_s:
+            self._pending = line
+            return
         # Use the rate since the last line, because the first steps may be slow (start-up) or skipped.
         if total and self._last_done is not None and self._last < now and self._last_done < done < total:
             left = (now - self._last) / (done - self._last_done) * (total - done)
             line += f", about {left:.0f} s left"
-        self._last, self._last_done = now, done
+        self._last, self._last_done, self._pending = now, done, ""
         _write(line)
+
+    def finish(self) -> None:
+        """Write the last call if `ends` is True and it was not written."""
+        if self._ends and self._pending:
+            _write(self._pending)
 
 
 @contextmanager
 def reporting(
-    title: str, verbose: bool, progress: Progress | None, *, every_s: float = EVERY_S
+    title: str, verbose: bool, progress: Progress | None, *, every_s: float = VERBOSE_S
 ) -> Iterator[Progress | None]:
     """Yield a `Progress` that calls `progress` and, if `verbose`, writes to stderr; None if neither is requested.
 
@@ -116,7 +133,7 @@ def reporting(
     if not verbose:
         yield progress
         return
-    with show_progress(title, every_s=every_s) as shown:
+    with show_progress(title, every_s=every_s, ends=True) as shown:
 
         def report(done: int, total: int | None, message: str, /) -> None:
             shown(done, total, message)

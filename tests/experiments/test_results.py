@@ -109,3 +109,12 @@ def test_verdicts_on_reported_means():
     assert verdict(ours, Reported(0.04, 0.005)) == "agrees"
     assert verdict(ours, Reported(0.03, 0.005)) == "in rounding"
     assert verdict(ours, Reported(0.02, 0.005)) == "differs"
+
+
+def test_frames_have_one_row_per_trial():
+    results = make_results(STUDIES["margin"], lambda m, x, k, s: float(s), n_worlds=3)
+    frame = results.to_frame()
+    assert len(frame) == len(results.records)
+    cell = frame[(frame.method == "supervised") & (frame.point == 0.1)]
+    assert cell["seed"].tolist() == [0, 1, 2]
+    np.testing.assert_array_equal(cell["nll"], results.values("supervised", 0.1, "nll"))

@@ -11,6 +11,7 @@ from tests.readme import Example, run_example, tidy
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PROGRAMS = [
     "extending.md",
+    "report.md",
     "evaluating.md",
     "experiments.md",
     "sigma_girl.md",

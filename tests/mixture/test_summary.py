@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -10,11 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt, RewardEnsemble
-from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, NotFitted
+from limiirl.errors import BackendUnavailable, ConvergenceWarning, DegenerateIntentWarning, NotFitted
 from limiirl.metrics import mean_interval
 from limiirl.mixture import GroupWeights, membership_table
 from limiirl.mixture.restarts import Restart
 from limiirl.mixture.summary import Membership
+from tests.helpers import raises
 
 FORK = MDP.from_edges(
     [0, 0, 1, 1, 2, 2], [1, 2, 1, 2, 1, 2], p0=[1, 0, 0],
@@ -321,3 +323,24 @@ def test_formulas_in_names_are_escaped_in_csv_files_only(tmp_path):
     rows = (tmp_path / "labels.csv").read_text().splitlines()[1:]
     assert [row.partition(",")[0].strip('"') for row in rows] == ["'=cmd()", "-3", "ann"]
     assert pq.read_table(tmp_path / "labels.parquet")["demo"].to_pylist() == names.tolist()
+
+
+def test_frames_have_one_row_per_reward_and_per_unit():
+    demos = demos_of(60)
+    mix = IntentMixture(2, MaxEnt(6, bounds=(-5, 5)), random_state=0).fit(FORK, demos)
+    summary = mix.summary()
+    frame = summary.to_frame()
+    K, d = summary.thetas.shape
+    assert len(frame) == K * d
+    row = frame[(frame.intent == 1) & (frame.feature == summary.feature_names[0])].iloc[0]
+    assert (row.reward, row.weight) == (summary.thetas[1, 0], summary.weights[1])
+    members = membership_table(mix, demos).to_frame()
+    np.testing.assert_array_equal(members["probability_1"], mix.predict_proba(demos)[:, 1])
+    assert members["intent"].tolist() == mix.predict(demos).tolist()
+
+
+def test_frames_require_pandas(monkeypatch):
+    mix = IntentMixture(1, MaxEnt(6, bounds=(-5, 5))).fit(FORK, demos_of(20))
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with raises(BackendUnavailable):
+        mix.summary().to_frame()

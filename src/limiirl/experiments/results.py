@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from limiirl._io import to_pandas
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
@@ -138,6 +139,25 @@ class Results:
         records = [self.record(method, x, seed) for seed in self.seeds]
         values = [None if record is None else getattr(record, measure) for record in records]
         return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with one row per trial: method, point, seed, error and all measures.
+
+        Fields that are lists, such as the history, are omitted.
+        """
+        trials = [
+            ({"method": method, "point": x}, self.record(method, x, seed))
+            for method in self.study.methods
+            for x in self.study.points
+            for seed in sorted({seed for _, seed in self.records})
+        ]
+        rows = [(setting, record) for setting, record in trials if record is not None]
+        columns: dict[str, Any] = {name: [setting[name] for setting, _ in rows] for name in ("method", "point")}
+        for name in FIELDS:
+            values = [getattr(record, name) for _, record in rows]
+            if name not in ("spec", "trace") and not any(isinstance(value, list | tuple) for value in values):
+                columns[name] = values
+        return to_pandas(columns)
 
     def interval(self, method: str, x: Point, measure: str) -> Interval | None:
         """Return the mean over worlds with its 95 % interval, or None if there are fewer than two worlds."""

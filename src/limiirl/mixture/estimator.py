@@ -75,7 +75,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     progress : callable, optional
         Called as ``progress(done, total, message)`` after every iteration; `history_` records the iterations.
     verbose : bool
-        Show a progress bar.
+        Show the progress on stderr: a bar on a terminal, lines elsewhere.
 
     Attributes
     ----------

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 from sklearn.base import clone
 
-from limiirl._io import as_path, atomic_write, escape_formula
+from limiirl._io import as_path, atomic_write, escape_formula, to_pandas
 from limiirl._typing import FloatArray
 from limiirl.demos import Agents, Demonstrations, Groups
 from limiirl.errors import InvalidFile, InvalidParameter
@@ -117,6 +117,26 @@ class Summary:
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON types, with lists for arrays and None for nan."""
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+
+    def to_frame(self) -> Any:
+        """Return the rewards as a pandas DataFrame with one row per intent and feature.
+
+        Examples
+        --------
+        >>> from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
+        >>> mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0], [1]], feature_names=["going on"])
+        >>> demos = Demonstrations.from_lists([[0], [0, 1], [0, 1], [0, 1]])
+        >>> frame = IntentMixture(1, MaxEnt(2, bounds=None)).fit(mdp, demos).summary().to_frame()
+        >>> frame[["intent", "feature", "reward", "standard_error"]].round(2).values.tolist()
+        [[0, 'going on', 1.1, 1.15]]
+        """
+        K, d = self.thetas.shape
+        of_intents = {"weight": self.weights, "weight_error": self.weight_errors, "expected_size": self.sizes}
+        columns = {"intent": np.repeat(np.arange(K), d)}
+        columns |= {name: np.repeat(values, d) for name, values in of_intents.items()}
+        columns |= {"feature": np.tile(np.array(self.feature_names, dtype=object), K)}
+        rewards = {"reward": self.thetas, "standard_error": self.errors, "status": self.status}
+        return to_pandas(columns | {name: values.ravel() for name, values in rewards.items()})
 
     def __str__(self) -> str:
         lines = [self._title(), *(f"  {name:<16}{text}" for name, text in self._head())]
@@ -442,6 +462,14 @@ class Membership:
         plain |= {name: getattr(self, name).tolist() for name in ("intent", "posterior", "log_likelihood")}
         return plain if self.groups is None else plain | {"group_weights": self.groups.to_dict()}
 
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with one row per unit and one probability column per intent."""
+        return to_pandas(self._columns() | {"log_likelihood": self.log_likelihood})
+
+    def _columns(self) -> dict[str, Any]:
+        columns: dict[str, Any] = {self.unit: self.names, **self.keys, "intent": self.intent}
+        return columns | {f"probability_{k}": column for k, column in enumerate(self.posterior.T)}
+
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write a .csv or .parquet file with one probability column per intent, atomically.
 
@@ -451,9 +479,7 @@ class Membership:
         import pyarrow.csv
         import pyarrow.parquet as pq
 
-        columns = {self.unit: self.names, **self.keys, "intent": self.intent}
-        columns |= {f"probability_{k}": column for k, column in enumerate(self.posterior.T)}
-        table = pa.table({name: pa.array(values) for name, values in columns.items()})
+        table = pa.table({name: pa.array(values) for name, values in self._columns().items()})
         table = table.append_column("log_likelihood", pa.array(self.log_likelihood))
         check_suffix(path)
         as_csv = as_path(path).suffix == ".csv"

@@ -543,3 +543,11 @@ def test_stick_breaking_prunes_components_on_feature_counts():
     selection = [stick_breaking(world.sample(100)[0].features(world.mdp), 6, seed=0) for world in worlds]
     assert max(selection) < 6
     assert sum(selection) <= 28  # the truth is 20; without a floor under variances it is 39
+
+
+def test_frame_has_one_row_per_number_of_intents():
+    rows = SelectionRow(1, bic=3.0), SelectionRow(2, bic=2.0, held_out=-1.5)
+    frame = ll.Selection(rows, 2, {"bic": 2}, "By BIC.", {}).to_frame()
+    assert frame["n_intents"].tolist() == [1, 2]
+    assert frame["recommended"].tolist() == [False, True]
+    assert frame.loc[1, "held_out"] == -1.5

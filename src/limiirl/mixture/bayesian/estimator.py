@@ -72,7 +72,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     progress : callable, optional
         Called as ``progress(done, None, message)`` after each step; `history_` records the steps.
     verbose : bool
-        Show the progress.
+        Show the progress on stderr: a bar on a terminal, lines elsewhere.
 
     Attributes
     ----------

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
+from limiirl._io import to_pandas
 from limiirl._parallel import Mapper, map_tasks
 from limiirl._progress import Progress, check_progress, reporting
 from limiirl._typing import FloatArray
@@ -138,6 +139,18 @@ class Selection:
             "rows": rows,
         }
 
+    def to_frame(self) -> Any:
+        """Return the rows as a pandas DataFrame with one row per number of intents and one column per criterion.
+
+        Examples
+        --------
+        >>> Selection((SelectionRow(1, bic=12.0),), 1, {"bic": 1}, "1 intent, by BIC.", {}).to_frame().loc[0, "bic"]
+        np.float64(12.0)
+        """
+        names = [field.name for field in fields(SelectionRow) if field.name != "warnings"]
+        columns: dict[str, Any] = {name: [getattr(row, name) for row in self.rows] for name in names}
+        return to_pandas(columns | {"recommended": [row.n_intents == self.recommended for row in self.rows]})
+
     def plot(self, ax: Axes | None = None) -> Figure:
         """Draw one panel per criterion, or only the most reliable criterion if `ax` is given."""
         return draw(self, ax)
@@ -189,7 +202,7 @@ def select_intents(  # noqa: PLR0913 (the data, and independent options with def
         By default the `random_state` of the mixture. Results for one number of intents do not depend on the other
         numbers, except for the stick-breaking GMM.
     verbose : bool
-        Show a progress bar.
+        Show the progress on stderr: a bar on a terminal, lines elsewhere.
     progress : callable, optional
         Called as ``progress(done, total, message)`` after each fit.
     executor : limiirl.executors.Executor or concurrent.futures.Executor, optional

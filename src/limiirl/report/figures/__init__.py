@@ -1,4 +1,7 @@
-"""Figures of a report: matplotlib figures with their data and text alternatives, drawn from plain arrays."""
+"""Figures of reports, drawn from plain arrays.
+
+Each function returns a `Plot`: a matplotlib figure, its data as columns, and a text alternative.
+"""
 
 from limiirl.report.figures.comparisons import (
     plot_boxes,
@@ -8,6 +11,17 @@ from limiirl.report.figures.comparisons import (
     plot_value_counts,
 )
 from limiirl.report.figures.curves import plot_by_model, plot_by_start, plot_margin, plot_sweep
+from limiirl.report.figures.fits import (
+    plot_composition,
+    plot_criteria,
+    plot_memberships,
+    plot_order,
+    plot_reward_errors,
+    plot_timeline,
+    plot_trajectories,
+    plot_visit_bars,
+    plot_visits,
+)
 from limiirl.report.figures.intents import (
     plot_convergence,
     plot_flow,
@@ -22,15 +36,24 @@ __all__ = [
     "plot_boxes",
     "plot_by_model",
     "plot_by_start",
+    "plot_composition",
     "plot_convergence",
+    "plot_criteria",
     "plot_differences",
     "plot_flow",
     "plot_histogram",
     "plot_margin",
+    "plot_memberships",
+    "plot_order",
     "plot_quality",
     "plot_responsibilities",
+    "plot_reward_errors",
     "plot_rewards",
     "plot_sweep",
+    "plot_timeline",
+    "plot_trajectories",
     "plot_value_counts",
+    "plot_visit_bars",
+    "plot_visits",
     "plot_weights",
 ]

@@ -265,9 +265,11 @@ def _estimate(value: float, error: float) -> Cell:
 
 def _plot_rewards(view: IntentsView) -> tuple[Plot, int]:
     """Return the plot of the rewards with the largest differences, and the number of other rewards per intent."""
-    spread = np.abs(view.rewards.differences).max(axis=0) * view.scale
+    size = np.abs(view.rewards.differences).max(axis=0) * view.scale
     clear = view.rewards.clear.any(axis=0)
-    order = np.lexsort((-spread, ~clear))[:_FEATURES]
+    order = np.lexsort((-size, ~clear))
+    determined = order[~np.isin(view.status, _UNDETERMINED).all(axis=0)[order]]
+    order = (determined if determined.size else order)[:_FEATURES]
     thetas = view.mixture.thetas_
     plot = figures.plot_reward_errors(thetas, view.errors, view.feature_names, view.names, view.status, order)
     return plot, thetas.shape[1] - order.size
