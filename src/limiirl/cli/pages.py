@@ -14,7 +14,7 @@ import typer
 from limiirl._progress import show_progress
 from limiirl.cli.inputs import check_exists, check_page, get_groups, read_demos
 from limiirl.cli.options import echo
-from limiirl.errors import InvalidFile, LimiirlWarning
+from limiirl.errors import InvalidFile, InvalidParameter, LimiirlWarning
 
 if TYPE_CHECKING:
     from limiirl.mdp import MDP
@@ -84,7 +84,7 @@ def report_mixture(  # noqa: PLR0913 (the options of a command)
 ) -> None:
     """Write the page on a saved mixture; see `limiirl report`."""
     from limiirl import IntentMixture
-    from limiirl.report.intents import write_intents
+    from limiirl.report.intents import merge_previous, write_intents
 
     target = Path(f"{os.path.normpath(folder)}-report") if out is None else out
     check_report(target, folder, demos, coordinates)
@@ -92,7 +92,7 @@ def report_mixture(  # noqa: PLR0913 (the options of a command)
     data = None if demos is None else read_demos(demos, columns, cut)
     grouped = by_group or (data is not None and mixture.groups_ is not None)
     groups = None if data is None else get_groups(data, grouped)
-    xy = None if coordinates is None else read_coordinates(coordinates, mixture.mdp_)
+    xy = None if coordinates is None else read_coordinates(coordinates, merge_previous(mixture.mdp_)[0])
     with show_progress("page") as progress:
         path = write_intents(
             mixture, target, data, progress, groups=groups, coordinates=xy, command=command_line(context)
@@ -105,7 +105,7 @@ def report_mixture(  # noqa: PLR0913 (the options of a command)
         echo("Pass --demos FILE for errors, trajectories and visits; the mixture does not contain its data.", err=True)
 
 
-def read_coordinates(path: Path, mdp: "MDP") -> Any:
+def read_coordinates(path: Path, mdp: "MDP | None") -> Any:
     """Read the positions (S, 2) of the states from a table with the columns state, x and y.
 
     States have the names of the MDP, or numbers.
@@ -114,6 +114,8 @@ def read_coordinates(path: Path, mdp: "MDP") -> Any:
 
     from limiirl.demos import read_table
 
+    if mdp is None:
+        raise InvalidParameter.of("coordinates", str(path), "requires states, and the mixture was fitted to agents")
     table = read_table(check_exists(path))
     missing = [name for name in ("state", "x", "y") if table is None or name not in table.column_names]
     if table is None or missing:

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from limiirl import MDP, BayesianIntentMixture, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, SigmaGIRL
+from limiirl.demos import with_previous_state
 from limiirl.errors import InvalidParameter
 from limiirl.report.intents.view import make_view, sampling_distance, total_variation
 from limiirl.worlds import ElementWorld
@@ -137,3 +138,16 @@ def test_demonstrations_with_names_are_renumbered(tmp_path):
     view = make_view(IntentMixture.load(tmp_path / "mix"), demos)
     assert view.trained
     assert view.visits.values[0].tolist() == [50.0, 12.5, 37.5]
+
+
+def test_previous_states_are_merged():
+    mdp = MDP.from_edges([0, 1, 1, 2], [1, 0, 2, 1], gamma=0.8, state_names=["den", "path", "pond"])
+    demos = Demonstrations.from_lists([["den", "path", "pond", "path"], ["den", "path", "den"]] * 5)
+    longer, pairs = with_previous_state(mdp, demos)
+    view = make_view(IntentMixture(1, MaxCausalEnt(ridge=1e-2)).fit(longer, pairs))
+    assert view.state_names == ["den", "path", "pond"]
+    np.testing.assert_allclose(view.visits.values[0], 100 * np.array([3, 3, 1]) / 7)
+    np.testing.assert_allclose(view.expected_visits.sum(), 100.0)
+    assert view.path(0).tolist() == [0, 1, 2, 1]
+    assert view.layout.xy.shape == (3, 2)
+    assert view.feature_names[:3] == ["den", "path", "pond"]

@@ -138,6 +138,9 @@ def _rewards(view: IntentsView) -> list[Callout]:
             "would help."
         )
         out.append(Callout("caution" if unknown > _MANY else "note", "Rewards that are not identified", text))
+    if np.any(status == "contrast"):
+        text = "Adding a constant to these rewards does not change any behaviour. They are relative to their mean."
+        out.append(Callout("note", "Some rewards have no level", text))
     if np.any(status == "up to scale"):
         text = (
             "The model determines the proportions of the rewards only. They are scaled to sum to 1 and have no errors."

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from limiirl._typing import FloatArray
+from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP
 
@@ -20,6 +20,8 @@ Kind: TypeAlias = Literal["grid", "coordinates", "graph"]
 # Pairs of feature names that are coordinates, in the order (horizontal, vertical).
 _AXES = (("x", "y"), ("lon", "lat"), ("longitude", "latitude"), ("column", "row"), ("col", "row"))
 _CELL = re.compile(r"\((\d+), ?(\d+)\)")
+# Name of a state with its previous state.
+_PREVIOUS = re.compile(r"(.*) \(from (.*)\)", re.DOTALL)
 # Fraction of the edges that must connect neighbouring cells of a grid; resets to the start are exceptions.
 _NEIGHBOURS = 0.8
 # Largest number of states and mean number of neighbours of a graph that is legible as a drawing.
@@ -37,6 +39,35 @@ class Layout:
     kind: Kind
     xy: FloatArray
     links: NDArray[np.int64]
+
+
+def merge_previous(mdp: MDP | None) -> tuple[MDP | None, IntArray]:
+    """Return the MDP without the previous states of `with_previous_state`, and the number (S,) of each state in it.
+
+    An MDP without previous states is returned unchanged.
+
+    >>> names = ["den", "pond", "pond (from den)", "den (from pond)"]
+    >>> places, place_of = merge_previous(MDP.from_edges([0, 1, 2, 3], [2, 3, 3, 2], gamma=0.9, state_names=names))
+    >>> places.state_names, place_of
+    (('den', 'pond'), array([0, 1, 1, 0]))
+    """
+    if mdp is None:
+        return None, np.empty(0, dtype=np.int64)
+    matches = [_PREVIOUS.fullmatch(name) for name in mdp.state_names or ()]
+    n = next((i for i, match in enumerate(matches) if match), 0)
+    names = (mdp.state_names or ())[:n]
+    place = {name: i for i, name in enumerate(names)}
+    pairs = [(match[1], match[2]) for match in matches[n:] if match]
+    if n == 0 or len(pairs) < len(matches) - n or not {name for pair in pairs for name in pair} <= place.keys():
+        return mdp, np.arange(mdp.n_states)
+    place_of = np.concatenate([np.arange(n), np.array([place[name] for name, _ in pairs], dtype=np.int64)])
+    src, dst = np.unique(np.column_stack([place_of[mdp.src], place_of[mdp.dst]]), axis=0).T
+    features = None if mdp.state_features is None else mdp.state_features[:n]
+    named = None if features is None else mdp.feature_names[: mdp.n_state_features]
+    places = MDP.from_edges(
+        src, dst, n_states=n, gamma=mdp.gamma, state_features=features, feature_names=named, state_names=names
+    )
+    return places, place_of
 
 
 def find_layout(mdp: MDP | None, coordinates: ArrayLike | None = None) -> Layout | None:

@@ -268,8 +268,8 @@ def _plot_rewards(view: IntentsView) -> tuple[Plot, int]:
     size = np.abs(view.rewards.differences).max(axis=0) * view.scale
     clear = view.rewards.clear.any(axis=0)
     order = np.lexsort((-size, ~clear))
-    determined = order[~np.isin(view.status, _UNDETERMINED).all(axis=0)[order]]
-    order = (determined if determined.size else order)[:_FEATURES]
+    known = [j for j in order.tolist() if not np.isin(view.status[:, j], _UNDETERMINED).all()]
+    order = np.array(known or order.tolist())[:_FEATURES]
     thetas = view.mixture.thetas_
     plot = figures.plot_reward_errors(thetas, view.errors, view.feature_names, view.names, view.status, order)
     return plot, thetas.shape[1] - order.size
@@ -321,11 +321,12 @@ def _behaviour(view: IntentsView, k: int) -> list[Content]:
     assert demos is not None  # checked by the caller
     assert posterior is not None
     u = posterior[:, k] / max(float(posterior[:, k].sum()), 1e-300)
-    pairs = np.column_stack([np.repeat(np.arange(len(demos)), demos.lengths), demos.states])
+    states = view.visited
+    pairs = np.column_stack([np.repeat(np.arange(len(demos)), demos.lengths), states])
     distinct = np.bincount(np.unique(pairs, axis=0)[:, 0], minlength=len(demos))
-    back = np.zeros(demos.states.size)
-    same = (demos.states[2:] == demos.states[:-2]) & (pairs[2:, 0] == pairs[:-2, 0])
-    back[2:] = same & (demos.states[1:-1] != demos.states[2:])
+    back = np.zeros(states.size)
+    same = (states[2:] == states[:-2]) & (pairs[2:, 0] == pairs[:-2, 0])
+    back[2:] = same & (states[1:-1] != states[2:])
     turns = np.add.reduceat(back, demos.offsets[:-1])
     steps = float(u @ demos.lengths)
     return [
@@ -420,10 +421,9 @@ def _uncertain_table(view: IntentsView) -> Table | None:
 
 def _visits_section(view: IntentsView) -> Section | None:
     visits, expected = view.visits, view.expected_visits
-    if visits is None or view.mdp is None:
+    if visits is None:
         return None
-    mdp = view.mdp
-    names = [view.state_name(s) for s in range(mdp.n_states)]
+    names = view.state_names
     caption = "Visits per 100 steps, averaged over demonstrations with their posterior probabilities."
     lead = ""
     if expected is not None:
@@ -514,7 +514,7 @@ def _examples_section(view: IntentsView) -> Section | None:
     rows: list[list[Content]] = []
     for k, indices in chosen.items():
         for i in indices.tolist():
-            states = demos[i].states.tolist()
+            states = view.path(i).tolist()
             path = " → ".join(view.state_name(s) for s in states[:_WRITTEN])
             path += f" → … ({len(states) - _WRITTEN} more)" if len(states) > _WRITTEN else ""
             rows.append([view.names[k], view.unit_names[i], Cell.number(float(posterior[i, k]), 2), len(states), path])
@@ -526,7 +526,7 @@ def _examples_section(view: IntentsView) -> Section | None:
     items: list[Item] = []
     if view.layout is not None:
         paths = {
-            view.names[k]: (k, [demos[i].states for i in indices.tolist()])
+            view.names[k]: (k, [view.path(i) for i in indices.tolist()])
             for k, indices in chosen.items()
             if indices.size
         }

@@ -14,9 +14,10 @@ from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl.demos import Agents, Demonstrations, Groups
 from limiirl.errors import InvalidParameter, LimiirlError
 from limiirl.irl import CausalModel
+from limiirl.mdp import MDP
 from limiirl.mixture import BayesianIntentMixture, IntentMixture
 from limiirl.mixture.summary import Summary, summarise
-from limiirl.report.intents.layout import Layout, find_layout
+from limiirl.report.intents.layout import Layout, find_layout, merge_previous
 
 SURE = 0.9
 """A demonstration is assigned clearly if its largest posterior probability is at least this value."""
@@ -62,7 +63,10 @@ class Contrasts:
 
 @dataclass(frozen=True, eq=False)
 class IntentsView:
-    """A fitted mixture of K intents, and its demonstrations or agents, if given."""
+    """A fitted mixture of K intents, and its demonstrations or agents, if given.
+
+    `places` are the states without previous states (see `merge_previous`), and `place_of` (S,) the place of each state.
+    """
 
     mixture: Any
     data: Any
@@ -71,6 +75,8 @@ class IntentsView:
     names: tuple[str, ...]
     layout: Layout | None
     estimator: str
+    places: MDP | None
+    place_of: IntArray
 
     @property
     def mdp(self) -> Any:
@@ -143,17 +149,32 @@ class IntentsView:
         names = getattr(self.mdp, "feature_names", None)
         if not names:
             return [f"feature {j}" for j in range(self.mixture.thetas_.shape[1])]
-        if self.mdp.n_state_features != self.mdp.n_states:
+        places = self.places
+        if places is None or self.mdp.n_state_features != places.n_states:
             return [str(name) for name in names]
-        default = {
-            f"state[{s if self.mdp.state_names is None else self.state_name(s)}]": s for s in range(self.mdp.n_states)
-        }
-        return [self.state_name(default[name]) if name in default else str(name) for name in names]
+        own = [str(s) for s in range(places.n_states)] if places.state_names is None else places.state_names
+        default = {f"state[{name}]": self.state_name(s) for s, name in enumerate(own)}
+        return [default.get(name, str(name)) for name in names]
 
-    def state_name(self, state: int) -> str:
-        """Return the name of a state."""
-        names = getattr(self.mdp, "state_names", None)
-        return f"state {state}" if names is None else str(names[state])
+    def state_name(self, place: int) -> str:
+        """Return the name of a state without its previous state."""
+        names = getattr(self.places, "state_names", None)
+        return f"state {place}" if names is None else str(names[place])
+
+    @cached_property
+    def state_names(self) -> list[str]:
+        """Names of the states without previous states."""
+        return [] if self.places is None else [self.state_name(place) for place in range(self.places.n_states)]
+
+    @cached_property
+    def visited(self) -> IntArray:
+        """States (n,) of all demonstrations, without previous states."""
+        return np.empty(0, dtype=np.int64) if self.demos is None else np.asarray(self.place_of[self.demos.states])
+
+    def path(self, i: int) -> IntArray:
+        """Return the states of demonstration i, without previous states."""
+        assert self.demos is not None  # callers check it
+        return self.visited[self.demos.offsets[i] : self.demos.offsets[i + 1]]
 
     @cached_property
     def summary(self) -> Summary | None:
@@ -221,22 +242,25 @@ class IntentsView:
     @cached_property
     def visits(self) -> Contrasts | None:
         """Visits per 100 steps (K, S); errors are clustered by recording, and posteriors are taken as known."""
-        if self.demos is None or self.posterior is None or self.mdp is None:
+        if self.demos is None or self.posterior is None or self.places is None:
             return None
         units = self.recordings if self.recordings is not None else Groups.from_labels(None, len(self.demos))
         owner = np.arange(len(self.demos)) if units.index is None else units.index
-        return _visit_rates(self.demos, self.posterior, owner, self.mdp.n_states)
+        return _visit_rates(self.visited, self.demos.lengths, self.posterior, owner, self.places.n_states)
 
     @cached_property
     def expected_visits(self) -> FloatArray | None:
         """Visits per 100 steps (K, S) under the fitted model; None if the model does not provide them."""
-        if self.demos is None or self.posterior is None or self.mdp is None:
+        if self.demos is None or self.posterior is None or self.places is None:
             return None
         try:
             counts = _expected_counts(self.mixture, self.demos, self.posterior)
         except (LimiirlError, MemoryError):
             return None
-        return None if counts is None else 100.0 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-300)
+        if counts is None:
+            return None
+        merged = np.array([np.bincount(self.place_of, row, minlength=self.places.n_states) for row in counts])
+        return np.asarray(100.0 * merged / np.maximum(merged.sum(axis=1, keepdims=True), 1e-300))
 
     def examples(self, k: int, n: int = 3) -> IntArray:
         """Return the demonstrations of at least median length with the highest posterior of intent k."""
@@ -281,8 +305,9 @@ def make_view(
         data = data.renumber(base.mdp_)
     fitted_to = None if problem is None else problem.demos
     trained = data is not None and (given is fitted_to or _is_training(base, data, labels))
-    layout = find_layout(base.mdp_, coordinates)
-    view = IntentsView(base, data, labels, trained, names, layout, type(mixture).__name__)
+    places, place_of = merge_previous(base.mdp_)
+    layout = find_layout(places, coordinates)
+    view = IntentsView(base, data, labels, trained, names, layout, type(mixture).__name__, places, place_of)
     if base is not mixture and trained:
         object.__setattr__(view, "_fitted", mixture)
     return view
@@ -304,17 +329,19 @@ def _other_weights(weights: FloatArray) -> FloatArray:
     return np.asarray(others / np.where(total > 0.0, total, 1.0))
 
 
-def _visit_rates(demos: Demonstrations, U: FloatArray, owner: NDArray[np.int64], n_states: int) -> Contrasts:
+def _visit_rates(
+    states: IntArray, n_steps: IntArray, U: FloatArray, owner: NDArray[np.int64], n_states: int
+) -> Contrasts:
     """Return ratio estimates of the visits per 100 steps, with errors from the residuals of each recording."""
     from scipy import sparse
 
-    row = np.repeat(np.arange(len(demos)), demos.lengths)
-    shape = (len(demos), n_states)
-    counts = sparse.coo_array((np.ones(demos.states.size), (row, demos.states)), shape=shape).tocsr()
+    row = np.repeat(np.arange(n_steps.size), n_steps)
+    shape = (n_steps.size, n_states)
+    counts = sparse.coo_array((np.ones(states.size), (row, states)), shape=shape).tocsr()
     n_owners = int(owner.max()) + 1
     by_owner = sparse.csr_array((np.ones(owner.size), (owner, np.arange(owner.size))), shape=(n_owners, owner.size))
     K = U.shape[1]
-    lengths = demos.lengths.astype(np.float64)
+    lengths = n_steps.astype(np.float64)
     values, others, errors = np.zeros((K, n_states)), np.zeros((K, n_states)), np.full((K, n_states), np.nan)
     for k in range(K):
         parts = []

@@ -60,9 +60,9 @@ def reward_claims(view: IntentsView, k: int) -> Described:
 def visit_claims(view: IntentsView, k: int) -> Described:
     """Return the largest clear differences of the visits to states under intent k."""
     visits = view.visits
-    if visits is None or view.mdp is None:
+    if visits is None:
         return Described()
-    names = [view.state_name(s) for s in range(view.mdp.n_states)]
+    names = view.state_names
     return _largest(visits, k, names, np.ones(len(names)), _LEAST_VISITS)
 
 
