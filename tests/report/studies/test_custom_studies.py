@@ -11,7 +11,7 @@ from limiirl.errors import InvalidFile
 from limiirl.executors import Executor
 from limiirl.report import write
 from limiirl.report.studies import run_report
-from limiirl.report.studies.custom import describe_study
+from limiirl.report.studies.report import describe_custom_study
 from tests.helpers import raises
 from tests.oracles.records import make_results
 from tests.oracles.report import make_records, rows
@@ -94,7 +94,7 @@ def test_a_difference_is_described_as_significant_only_if_it_is(gap, n, signific
     def value(method, x, measure, seed):
         return 1.0 + gap * (method == METHODS[1]) * (1.0 + 0.1 * (seed % 3))
 
-    text = describe_study(make_results(make_study((0.0, 1.0)), value, n))
+    text = describe_custom_study(make_results(make_study((0.0, 1.0)), value, n))
     assert ("the difference is significant" in text, "not significant" in text) == (
         significant is True, significant is False
     )  # fmt: skip
