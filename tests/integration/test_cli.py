@@ -335,3 +335,28 @@ def test_default_features_are_reported_and_applied_to_new_demonstrations(folder)
         folder, "select", "ring.csv", *options[:4], "-k", "1", "--folds", "0", "--resamples", "0", "--json"
     )
     assert "turns" in chosen.stderr
+
+
+def test_fits_do_not_depend_on_where_recordings_are_cut(folder):
+    rng = np.random.default_rng(4)
+    rows = [{"demo": d, "t": t, "state": s} for d in range(6) for t, s in enumerate(rng.integers(4, size=41).tolist())]
+    pd.DataFrame(rows).to_csv(folder / "long.csv", index=False)
+    pd.DataFrame({"state": range(4), "zone": list("xxyy"), "depth": [0.0, 1.0, 2.0, 0.5]}).to_csv(
+        folder / "zones.csv", index=False
+    )
+    options = (
+        "--model",
+        "MaxCausalEnt",
+        "--set",
+        "irl__ridge=0.01",
+        "--state-features",
+        "zones.csv",
+        "-k",
+        "1",
+        "--json",
+    )
+    thetas = [
+        json.loads(limiirl(folder, "fit", "long.csv", *options, "--cut", cut, "--out", f"cut{cut}").stdout)["thetas"]
+        for cut in ("8", "20")
+    ]
+    np.testing.assert_allclose(*thetas, rtol=1e-3)

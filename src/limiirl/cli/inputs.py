@@ -78,7 +78,13 @@ def choose_features(world: Any, demos: Any, mixture: "_Mixture", features: Path 
     from limiirl.irl import CausalModel
     from limiirl.irl import choose_features as choose
 
-    if features is not None or world is None or not isinstance(mixture.irl, CausalModel):
+    if world is None or not isinstance(mixture.irl, CausalModel):
+        return world, demos
+    if features is not None:
+        recordings = demos.ids
+        if recordings is not None and len(set(recordings.tolist())) < len(recordings):
+            # Pieces of recordings: the fit must not depend on where they are cut.
+            mixture.set_params(irl__ridge_per="step")
         return world, demos
     choice = choose(world, demos, mixture.irl, seed=seed)
     mixture.set_params(irl=choice.model)
