@@ -14,7 +14,7 @@ import numpy as np
 
 import limiirl
 from benchmarks.measure import describe_machine, seconds
-from limiirl import IntentMixture
+from limiirl import IntentMixture, MaxEnt
 from limiirl.errors import LimiirlWarning
 from limiirl.worlds import ElementWorld
 
@@ -64,10 +64,10 @@ def main() -> None:
     for seed in range(n_worlds):
         world = ElementWorld(seed=seed)
         data.append((world.mdp, world.sample(100, seed=seed)[0]))
-    IntentMixture(3, random_state=0).fit(*data[0])  # compiles
+    IntentMixture(3, MaxEnt(), random_state=0).fit(*data[0])  # compiles
     trace = Trace()
     sys.setprofile(trace)
-    mixture = IntentMixture(3, random_state=0).fit(*data[0])
+    mixture = IntentMixture(3, MaxEnt(), random_state=0).fit(*data[0])
     sys.setprofile(None)
     print(describe_machine())
     print(f"files {len(trace.files)}, frames {len(trace.deepest)}, calls {sum(trace.calls.values())}")
@@ -78,7 +78,9 @@ def main() -> None:
     for name, count in trace.calls.most_common(25):
         print(f"  {count:6d} {name}")
     spent = [
-        seconds(lambda mdp=mdp, demos=demos, seed=seed: IntentMixture(3, random_state=seed).fit(mdp, demos), 3)
+        seconds(
+            lambda mdp=mdp, demos=demos, seed=seed: IntentMixture(3, MaxEnt(), random_state=seed).fit(mdp, demos), 3
+        )
         for seed, (mdp, demos) in enumerate(data)
     ]
     print(f"median {1e3 * np.median(spent):.1f} ms over {n_worlds} worlds, worst {1e3 * np.max(spent):.1f} ms")

@@ -30,7 +30,7 @@ def main(target: Path) -> None:
         members = demos[mix.labels_ == k]
         visits = np.bincount(members.states, minlength=world.mdp.n_states).reshape(world.grid.shape) / len(members)
         image = axes[0, k + 1].imshow(visits, cmap="viridis", vmin=0, vmax=0.8)
-        axes[0, k + 1].set(xticks=[], yticks=[], title=f"intent {k}: {100 * mix.weights_[k]:.0f} % of demonstrations")
+        axes[0, k + 1].set(xticks=[], yticks=[], title=f"intent {k}: {100 * mix.weights_[k]:.0f} %")
         world.plot(theta=mix.thetas_[k], ax=axes[1, k + 1])
         axes[1, k + 1].set_title("learned reward")
     figure.colorbar(image, ax=axes[0, 1:], label="visits per demonstration", shrink=0.8)

@@ -122,7 +122,35 @@ class ConformanceError(LimiirlError):
 
 
 class LimiirlWarning(UserWarning):
-    """Base class of the warnings of limiirl."""
+    """Base class of the warnings of limiirl.
+
+    Attributes
+    ----------
+    parameter : str or None
+        Name of the argument or attribute that the warning is about: "irl", "thetas_".
+    value : object
+        Offending value, or None.
+    index : int, tuple or None
+        Position of the offending value, such as the number of an intent.
+
+    Examples
+    --------
+    >>> warning = DegenerateIntentWarning("Intent 2 is nearly empty.", parameter="weights_", index=2)
+    >>> warning.parameter, warning.value, warning.index
+    ('weights_', None, 2)
+    """
+
+    def __init__(
+        self,
+        *args: object,
+        parameter: str | None = None,
+        value: object = None,
+        index: int | tuple[int, ...] | None = None,
+    ) -> None:
+        super().__init__(*args)
+        self.parameter = parameter
+        self.value = value
+        self.index = index
 
 
 class ConvergenceWarning(LimiirlWarning):
@@ -139,6 +167,14 @@ class FeatureScaleWarning(LimiirlWarning):
 
 class DegenerateIntentWarning(LimiirlWarning):
     """An intent is empty or nearly empty, or two intents are equal."""
+
+
+class ModelMismatchWarning(LimiirlWarning):
+    """The assumptions of a model do not hold for the MDP or the demonstrations, which biases its rewards."""
+
+
+class BoundWarning(LimiirlWarning):
+    """A fitted coefficient is on a bound of the model."""
 
 
 class SkippedTripsWarning(LimiirlWarning):

@@ -243,8 +243,27 @@ def test_estimated_mdps_of_causal_models_are_discounted(tmp_path):
     assert IntentMixture.load(tmp_path / "default").mdp_.gamma == 0.99
     assert IntentMixture.load(tmp_path / "given").mdp_.gamma == 0.8
     assert "infinite" in limiirl(tmp_path, *fit, "--gamma", "1", "--out", "x", code=2).stderr
-    limiirl(tmp_path, "fit", "ring.csv", "-k", "2", "--out", "plain")
+    limiirl(tmp_path, "fit", "ring.csv", "-k", "2", "--model", "MaxEnt", "--out", "plain")
     assert IntentMixture.load(tmp_path / "plain").mdp_.gamma == 1.0
+
+
+def test_default_model_is_reported(folder):
+    """Estimated transitions get the causal model; the deterministic town at discount 1 gets MaxEnt."""
+    done = limiirl(folder, "fit", "walks.csv", "-k", "1", "--out", "chosen")
+    assert "MaxCausalEnt by default" in done.stderr
+    assert "MaxCausalEnt by default" in done.stdout
+    mixture = IntentMixture.load(folder / "chosen")
+    assert (type(mixture.irl_).__name__, mixture.mdp_.gamma) == ("MaxCausalEnt", 0.99)
+    assert mixture.model_choice_ in done.stdout
+    options = ("walks.csv", "--max-intents", "1", "--folds", "0", "--resamples", "0", "--out", "chosen")
+    assert mixture.model_choice_ in limiirl(folder, "select", *options).stderr
+    assert IntentMixture.load(folder / "chosen").model_choice_ == mixture.model_choice_
+    assert mixture.model_choice_ in limiirl(folder, "infer", "walks.csv", "-k", "2", "--out", "chosen").stdout
+    done = limiirl(folder, "fit", "walks.csv", "--mdp", "town.npz", "-k", "1", "--out", "chosen", "--json")
+    assert json.loads(done.stdout)["model"].startswith("MaxEnt(")
+    assert json.loads(done.stdout)["model_choice"].startswith("MaxEnt by default")
+    done = limiirl(folder, "fit", "walks.csv", "-k", "1", "--model", "MaxCausalEnt", "--out", "chosen")
+    assert "by default" not in done.stdout + done.stderr
 
 
 def test_gamma_is_for_an_mdp_that_is_estimated(folder):

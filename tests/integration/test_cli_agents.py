@@ -50,7 +50,7 @@ def test_incompatible_models_and_files_are_rejected(agents, tmp_path):
     demos = tmp_path / "walks.csv"
     demos.write_text("demo,t,state\n0,0,0\n0,1,1\n1,0,0\n1,1,2\n")
     for arguments, parameter, value in (
-        ([str(agents)], "model", "MaxEnt"),
+        ([str(agents), "--model", "MaxEnt"], "model", "MaxEnt"),
         ([str(demos), "--model", "SigmaGIRL"], "model", "SigmaGIRL"),
         ([str(agents), "--model", "SigmaGIRL", "--mdp", str(agents)], "mdp", str(agents)),
         ([str(agents), "--model", "SigmaGIRL", "--gamma", "0.9"], "gamma", 0.9),

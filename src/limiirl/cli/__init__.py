@@ -80,7 +80,7 @@ add_command(app, reproduce.report, "report run --out report")
 
 
 # Parameters of the library whose option has a different name.
-_SYNONYMS = {"random_state": "seed", "zones": "mask", "label": "labels"}
+_SYNONYMS = {"random_state": "seed", "zones": "mask", "label": "labels", "name": "model"}
 # Parameters without an option of their own; the option is the one with the same path.
 _PATHS = ("path", "folder")
 _show_other_warnings = warnings.showwarning

@@ -5,7 +5,7 @@ import contextlib
 import math
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from limiirl.cli.options import echo
 from limiirl.errors import InvalidFile, InvalidParameter
@@ -23,20 +23,57 @@ _CAUSAL_DISCOUNT = 0.99
 _OPTIONS = ("irl", "n_intents", "max_intents", "random_state", "progress", "verbose")
 
 
+class Problem(NamedTuple):
+    """An MDP, demonstrations or agents, an unfitted model, and its explanation if it is the default."""
+
+    mdp: "MDP | None"
+    demos: Any
+    irl: Any
+    choice: str = ""
+
+
 def read_problem(
     demos: Path,
     mdp: Path | None,
-    model: str,
+    model: str | None,
     gamma: float | None,
     columns: str | None = None,
     cut: int | None = None,
     state_features: Path | None = None,
+    *,
+    quiet: bool = False,
+) -> Problem:
+    """Read demonstrations and their MDP, or estimate the MDP if `mdp` is None. For agents, the MDP is None.
+
+    If `model` is None, the default model is chosen and, unless `quiet`, reported to stderr.
+    """
+    from limiirl.irl import DestinationMaxEnt, choose_model, model_class
+
+    world, data = _read_data(demos, mdp, model, gamma, columns, cut, state_features)
+    if model is not None:
+        return Problem(world, data, model_class(model)())
+    choice = choose_model(world, data, estimated=mdp is None)
+    if world is not None and mdp is None and gamma is None and not isinstance(choice.model, DestinationMaxEnt):
+        world = world.replace(gamma=_CAUSAL_DISCOUNT)
+        choice = choose_model(world, data, estimated=True)
+    if not quiet:
+        echo(f"Model: {choice}{' (--model)' if choice.alternatives else ''}.", err=True)
+    return Problem(world, data, choice.model, str(choice))
+
+
+def _read_data(
+    demos: Path,
+    mdp: Path | None,
+    model: str | None,
+    gamma: float | None,
+    columns: str | None,
+    cut: int | None,
+    state_features: Path | None,
 ) -> "tuple[MDP | None, Any]":
-    """Read demonstrations and their MDP, or estimate the MDP if `mdp` is None. For agents, the MDP is None."""
     from limiirl import MDP, Agents
 
     data = read_demos(demos, columns, cut)
-    if isinstance(data, Agents) != (model == _AGENT_MODEL):
+    if model is not None and isinstance(data, Agents) != (model == _AGENT_MODEL):
         if isinstance(data, Agents):
             rule = f"must be {_AGENT_MODEL}, because {demos} contains agents"
             raise InvalidParameter.of("model", model, rule, remedy="Pass demonstrations for other models.")
@@ -92,10 +129,12 @@ def choose_features(world: Any, demos: Any, mixture: "_Mixture", features: Path 
     return choice.mdp, choice.demos
 
 
-def _default_discount(model: str) -> float:
+def _default_discount(model: str | None) -> float:
     """Return the default discount of an estimated MDP: below 1 for causal models, so that values are finite."""
     from limiirl.irl import CausalModel, model_class
 
+    if model is None:
+        return 1.0
     return _CAUSAL_DISCOUNT if issubclass(model_class(model), CausalModel) else 1.0
 
 
@@ -157,12 +196,13 @@ def get_groups(demos: Any, by_group: bool, option: str = "--by-group") -> Any:
     return demos.groups
 
 
-def make_mixture(n_intents: int, model: str, settings: list[str], **parameters: Any) -> "IntentMixture":
-    """Return an unfitted mixture of the named model, with settings NAME=VALUE applied."""
+def make_mixture(n_intents: int, model: Any, settings: list[str], **parameters: Any) -> "IntentMixture":
+    """Return an unfitted mixture of a model, or of the model with a name, with settings NAME=VALUE applied."""
     from limiirl import IntentMixture
     from limiirl.irl import model_class
 
-    return configure(IntentMixture(n_intents, model_class(model)(), **parameters), settings)
+    irl = model_class(model)() if isinstance(model, str) else model
+    return configure(IntentMixture(n_intents, irl, **parameters), settings)
 
 
 def configure(mixture: _Mixture, settings: list[str]) -> _Mixture:

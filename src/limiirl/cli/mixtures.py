@@ -37,7 +37,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     state_features: options.StateFeatures = None,
     cut: options.Cut = None,
     out: options.MixtureOut = Path("mixture"),
-    model: options.Model = "MaxEnt",
+    model: options.Model = None,
     init: options.Init = "kmeans",
     reward_init: options.RewardInit = "mle",
     n_init: Annotated[int, typer.Option(help="Number of initialisations; the best fit is saved.")] = 1,
@@ -59,14 +59,16 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     check_target(out, demos, mdp, state_features)
     check_report(report, out, demos, mdp, state_features)
     backend = options.resolve_executor(executor, workers, scheduler)
-    world, data = read_problem(demos, mdp, model, gamma, columns, cut, state_features)
+    problem = read_problem(demos, mdp, model, gamma, columns, cut, state_features, quiet=as_json)
+    world, data = problem.mdp, problem.demos
     parameters: dict[str, Any] = {"init": init, "reward_init": reward_init, "n_init": n_init, "random_state": seed}
-    mixture = make_mixture(n_intents, model, options.with_device(settings, device), **parameters)
+    mixture = make_mixture(n_intents, problem.irl, options.with_device(settings, device), **parameters)
     world, data = choose_features(world, data, mixture, mdp or state_features, seed)
     options.report_device(device, world)
     groups = get_groups(data, by_group)
     with recording() as warned, show_progress("EM") as progress:
         mixture.set_params(progress=progress).fit(world, data, groups, executor=backend)
+    mixture.model_choice_ = problem.choice
     _save(mixture, out, as_json, {}, "")
     write_page(context, report, mixture, warned=warned)
 
@@ -81,7 +83,7 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
     cut: options.Cut = None,
     max_intents: Annotated[int, typer.Option("--max-intents", "-k", min=1, help="Truncation level of the prior.")] = 10,
     out: options.MixtureOut = Path("mixture"),
-    model: Annotated[str, typer.Option(help="Single-intent model: MaxEnt, MaxCausalEnt or MLIRL.")] = "MaxEnt",
+    model: options.Model = None,
     init: options.Init = "kmeans",
     settings: options.Setting = [],  # noqa: B006 (typer reads the default, which is never changed)
     seed: options.Seed = 0,
@@ -96,19 +98,20 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
     fitted mixture. To compare numbers of intents by other criteria, use `limiirl select`.
     """
     from limiirl import BayesianIntentMixture
-    from limiirl.irl import model_class
 
     check_target(out, demos, mdp, state_features)
     check_report(report, out, demos, mdp, state_features)
-    world, data = read_problem(demos, mdp, model, gamma, columns, cut, state_features)
+    problem = read_problem(demos, mdp, model, gamma, columns, cut, state_features, quiet=as_json)
+    world, data = problem.mdp, problem.demos
     mixture = configure(
-        BayesianIntentMixture(max_intents, model_class(model)(), init, random_state=seed),
+        BayesianIntentMixture(max_intents, problem.irl, init, random_state=seed),
         options.with_device(settings, device),
     )
     world, data = choose_features(world, data, mixture, mdp or state_features, seed)
     options.report_device(device, world)
     with recording() as warned, show_progress("search") as progress:
         mixture.set_params(progress=progress).fit(world, data, get_groups(data, by_group))
+    mixture.model_choice_ = problem.choice
     posterior = mixture.intent_posterior_
     probabilities = ", ".join(f"{k}: {p:.3f}" for k, p in posterior.items() if p >= 5e-4)
     before = (
@@ -184,7 +187,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     max_intents: Annotated[int, typer.Option("--max-intents", "-k", min=1, help="Largest number of intents.")] = 6,
     folds: Annotated[int, typer.Option(help="Number of cross-validation folds; 0 for none.")] = 5,
     resamples: Annotated[int, typer.Option(help="Number of resamples that measure the stability; 0 for none.")] = 10,
-    model: options.Model = "MaxEnt",
+    model: options.Model = None,
     init: options.Init = "kmeans",
     settings: options.Setting = [],  # noqa: B006 (typer reads the default, which is never changed)
     seed: options.Seed = 0,
@@ -212,8 +215,9 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
         raise InvalidFile.of("plot", str(plot), "must end in .png, .svg or .pdf")
     backend = options.resolve_executor(executor, workers, scheduler)
-    world, data = read_problem(demos, mdp, model, gamma, columns, cut, state_features)
-    mixture = make_mixture(1, model, options.with_device(settings, device), init=init)
+    problem = read_problem(demos, mdp, model, gamma, columns, cut, state_features, quiet=as_json)
+    world, data = problem.mdp, problem.demos
+    mixture = make_mixture(1, problem.irl, options.with_device(settings, device), init=init)
     world, data = choose_features(world, data, mixture, mdp or state_features, seed)
     options.report_device(device, world)
     with show_progress("fits") as progress:
@@ -233,6 +237,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     if plot is not None:
         selection.plot().savefig(plot, dpi=150)
     if out is not None:
+        selection.best.model_choice_ = problem.choice
         selection.best.save(out)
     options.echo(json.dumps(selection.to_dict()) if as_json else str(selection))
     if plot is not None:

@@ -47,10 +47,16 @@ MDPFile = Annotated[
 ]
 Gamma = Annotated[
     float | None,
-    typer.Option(help="Discount factor of the estimated MDP. [default: 1, or 0.99 for MaxCausalEnt and MLIRL]"),
+    typer.Option(help="Discount factor of the estimated MDP. [default: 0.99 for MaxCausalEnt and MLIRL, otherwise 1]"),
 ]
 NIntents = Annotated[int, typer.Option("--intents", "-k", help="Number of intents.")]
-Model = Annotated[str, typer.Option(help="Single-intent model: MaxEnt, MaxCausalEnt, MLIRL or SigmaGIRL.")]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="Single-intent model: MaxEnt, MaxCausalEnt, MLIRL, DestinationMaxEnt or SigmaGIRL. "
+        "[default: chosen by the data]"
+    ),
+]
 Init = Annotated[str, typer.Option(help="Initialisation: kmeans, gmm, best, random or random_rewards.")]
 RewardInit = Annotated[str, typer.Option(help="Initial rewards: mle, mean, mean_clipped or mean_ray.")]
 Setting = Annotated[

@@ -14,6 +14,7 @@ from limiirl.irl.base import (
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt
 from limiirl.irl.causal.mlirl import MLIRL
 from limiirl.irl.causal.model import CausalModel
+from limiirl.irl.choice import ModelChoice, choose_model, default_model
 from limiirl.irl.default_features import FeatureChoice, choose_features
 from limiirl.irl.destination.model import DestinationMaxEnt, with_choices
 from limiirl.irl.destination.path_sums import GoalPathSums, GoalValues
@@ -49,6 +50,7 @@ __all__ = [
     "MaxCausalEnt",
     "MaxEnt",
     "MaxEntProblem",
+    "ModelChoice",
     "Moments",
     "NextActions",
     "ObservedPaths",
@@ -60,6 +62,8 @@ __all__ = [
     "check_device",
     "choose_device",
     "choose_features",
+    "choose_model",
+    "default_model",
     "evaluate_separately",
     "impossible_unit",
     "make_problem",

@@ -16,7 +16,7 @@ from limiirl._progress import Progress, reporting
 from limiirl._validation import check_count
 from limiirl.demos import Demonstrations
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning
-from limiirl.irl import FitProblem, MaxEnt
+from limiirl.irl import FitProblem
 from limiirl.irl.validate import warn_of_small_features
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import io, validate
@@ -38,7 +38,8 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     n_intents : int
         K, the number of intents.
     irl : model, optional
-        Single-intent model, `MaxEnt()` by default. It is cloned, never modified.
+        Single-intent model, by default the choice of `limiirl.irl.default_model` for the MDP and demonstrations. It is
+        cloned, never modified.
     init : str, array, RewardEnsemble, clusterer or callable
         "kmeans"; "gmm" (soft clusters); "best" (k-means, GMM or k-means on gradients, whichever has the highest
         objective); "random" (random responsibilities); "random_rewards" (the paper's baseline); labels (N,);
@@ -97,6 +98,8 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         The result of each initialisation, and its distance from the best.
     irl_, mdp_ : model, MDP
         Copy of `irl` with parameters resolved from the data, such as `max_length`, and the MDP.
+    model_choice_ : str
+        Explanation of the default model; empty if `irl` was given.
 
     Examples
     --------
@@ -171,8 +174,9 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         """
         settings, n_init = validate.make_settings(self), check_count(self.n_init, "n_init", bytes_each=500.0)
         check_choices(self.init, self.embedding, self.reward_init)
-        irl = validate.clone_model(MaxEnt() if self.irl is None else self.irl)
-        em = EMFromSeed(self, irl, settings, mdp, validate.check_demos(demos, mdp), groups)
+        demos = validate.check_demos(demos, mdp)
+        irl, choice = validate.resolve_model(self.irl, mdp, demos)
+        em = EMFromSeed(self, irl, settings, mdp, demos, groups)
         validate.check_enough_units(self.n_intents, em.problem.units)
         seeds = validate.spawn_seeds(self.random_state, 1 if is_given(self.init) else n_init)
         with reporting("EM", self.verbose, self.progress) as report:
@@ -181,6 +185,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         solutions = [outcome.solution for outcome in outcomes]
         best = solutions[int(np.argmax([solution.objective for solution in solutions]))]
         self._store(best, em.problem, compare(solutions, best))
+        self.model_choice_ = choice
         messages = dict.fromkeys(message for outcome in outcomes for message in outcome.warnings)
         self._warn(best, em.problem, messages, {k for outcome in outcomes for k in outcome.empty})
         return self
@@ -205,6 +210,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         ensemble = RewardEnsemble(solution.rho, solution.thetas)
         restart = Restart(solution.objective, solution.n_iter, solution.converged, ensemble, 0.0, True)
         self._store(solution, problem, [restart])
+        self.model_choice_ = ""
         messages, empty = (start.warnings, start.empty) if isinstance(start, Start) else ((), ())
         self._warn(solution, problem, messages, empty)
         return self

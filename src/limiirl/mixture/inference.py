@@ -43,6 +43,7 @@ class FittedMixture(NoMetadataRouting):
     thetas_: FloatArray
     irl_: Any
     mdp_: Any
+    model_choice_: str = ""
 
     @property
     def ensemble_(self) -> RewardEnsemble:

@@ -220,6 +220,7 @@ def _describe(mixture: IntentMixture) -> tuple[dict[str, Any], Arrays]:
         "replaced": replaced,
         "irl": None if mixture.irl is None else writer.model(mixture.irl, "irl"),
         "irl_": writer.model(mixture.irl_, "irl_"),
+        "model_choice": mixture.model_choice_,
         "results": {name: writer.encode(getattr(mixture, name), name) for name in _RESULTS},
         "history": writer.history(mixture.history_),
         "restarts": writer.restarts(mixture.restarts_),
@@ -257,6 +258,7 @@ def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
         mixture.irl = None if header["irl"] is None else allow_cpu(decode_model(header["irl"], arrays))
         for name in _RESULTS:
             setattr(mixture, name, decode(header["results"][name], arrays))
+        mixture.model_choice_ = str(header.get("model_choice", ""))  # not in files of version 0.1
         mixture.history_ = decode_history(header["history"], arrays)
         mixture.restarts_ = decode_restarts(header["restarts"], arrays)
         mixture.irl_, mixture.mdp_ = allow_cpu(decode_model(header["irl_"], arrays)), mdp

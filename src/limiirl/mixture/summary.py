@@ -62,8 +62,8 @@ class Summary:
     n_starts, n_best, distances : int, int, (n_starts,)
         Number of initialisations, number of those that reached the best objective, and their distances from the best
         solution (see `Restart`).
-    estimator, spread : str
-        Name of the estimator, and description of `errors`.
+    estimator, spread, model_choice : str
+        Name of the estimator, description of `errors`, and explanation of the default model, if it was used.
 
     Examples
     --------
@@ -113,6 +113,7 @@ class Summary:
     distances: FloatArray
     estimator: str = "IntentMixture"
     spread: str = "one standard error, from the observed information"
+    model_choice: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON types, with lists for arrays and None for nan."""
@@ -166,6 +167,8 @@ class Summary:
 
     def _head(self) -> Iterator[tuple[str, str]]:
         yield "model", self.model
+        if self.model_choice:
+            yield "choice", self.model_choice
         yield "init", self.init
         yield "EM", self.convergence
         yield "initialisations", self.starts
@@ -231,6 +234,7 @@ def summarise(mixture: IntentMixture, problem: FitProblem | None) -> Summary:
         n_best=sum(start.best for start in mixture.restarts_),
         distances=np.array([start.distance for start in mixture.restarts_]),
         spread=f"one standard error, from the {method}",
+        model_choice=mixture.model_choice_,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,10 @@ from limiirl._progress import check_progress
 from limiirl._typing import FloatArray
 from limiirl._validation import check_choice, check_count, check_positive
 from limiirl.demos import Agents, Demonstrations, Groups
-from limiirl.errors import InvalidParameter, NotFitted
-from limiirl.irl import REQUIRED, FitProblem
+from limiirl.errors import InvalidParameter, ModelMismatchWarning, NotFitted
+from limiirl.irl import REQUIRED, FitProblem, MaxEnt, choose_model
 from limiirl.irl import validate as irl_checks
-from limiirl.mdp import RewardEnsemble
+from limiirl.mdp import MDP, RewardEnsemble
 from limiirl.mixture.em import Settings
 
 if TYPE_CHECKING:
@@ -84,6 +85,27 @@ def check_demos(demos: Any, mdp: Any = None) -> Any:
 def check_new_demos(demos: Demonstrations, mdp: Any) -> Demonstrations:
     """Return demonstrations, which may be empty, in the numbers of an MDP."""
     return demos if isinstance(demos, Demonstrations) and len(demos) == 0 else check_demos(demos, mdp)
+
+
+def resolve_model(irl: Any, mdp: Any, demos: Any) -> tuple[Any, str]:
+    """Return an unfitted copy of a model, or the default model if it is None, and the explanation of the default.
+
+    Warn if `MaxEnt` is given for stochastic transitions.
+    """
+    if irl is None:
+        if not isinstance(mdp, MDP) and not isinstance(demos, Agents):
+            return MaxEnt(), ""  # which raises an error
+        choice = choose_model(mdp, demos)
+        return choice.model, str(choice)
+    model = clone_model(irl)
+    if isinstance(model, MaxEnt) and isinstance(mdp, MDP) and not mdp.deterministic:
+        message = (
+            f"{type(model).__name__} assumes deterministic transitions, but those of the MDP are stochastic. It "
+            "attributes favourable outcomes to the agent's preference, which biases rewards. Use MaxCausalEnt."
+        )
+        warning = ModelMismatchWarning(message, parameter="irl", value=type(model).__name__)
+        warnings.warn(warning, stacklevel=caller_stacklevel())
+    return model, ""
 
 
 def clone_model(irl: Any) -> Any:

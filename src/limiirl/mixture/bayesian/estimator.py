@@ -17,8 +17,8 @@ from limiirl._progress import Progress, check_progress, reporting
 from limiirl._typing import FloatArray
 from limiirl._validation import check_count, check_positive
 from limiirl.demos import Demonstrations
-from limiirl.errors import ConvergenceWarning, InvalidParameter
-from limiirl.irl import FitProblem, MaxEnt, make_problem
+from limiirl.errors import ConvergenceWarning, InvalidParameter, ModelMismatchWarning
+from limiirl.irl import FitProblem, make_problem
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import validate
 from limiirl.mixture.bayesian.reward_posterior import RewardPrior, check_model
@@ -50,9 +50,9 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     max_intents : int
         Initial and maximum number of intents.
     irl : model, optional
-        Single-intent model with `fit` and `log_prob`, `MaxEnt()` by default. It is cloned, never modified. The prior
-        replaces its ridge, and its `solver`, `gtol` and `max_evaluations` are not used. `SigmaGIRL` has no Gaussian
-        posterior and is rejected.
+        Single-intent model with `fit` and `log_prob`, by default the choice of `limiirl.irl.default_model`. It is
+        cloned, never modified. The prior replaces its ridge, and its `solver`, `gtol` and `max_evaluations` are not
+        used. `SigmaGIRL` has no Gaussian posterior and is rejected.
     init : str, array, RewardEnsemble, clusterer or callable
         As for `IntentMixture`, with at most `max_intents` intents.
     concentration : float or (shape, rate)
@@ -157,8 +157,9 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         tol = check_positive(self.bound_tol, "bound_tol", zero=True)
         check_choices(self.init, self.embedding)
         check_progress(self.progress)
-        irl = validate.clone_model(MaxEnt() if self.irl is None else self.irl)
-        problem = make_problem(irl, mdp, validate.check_demos(demos, mdp), groups)
+        demos = validate.check_demos(demos, mdp)
+        irl, choice = validate.resolve_model(self.irl, mdp, demos)
+        problem = make_problem(irl, mdp, demos, groups)
         check_model(problem)
         prior = RewardPrior(problem.box(_n_parameters(problem)), scale)
         starts = Starts(self.init, self.embedding, problem, prior.box.lower.size)
@@ -166,7 +167,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         with one_thread("blas"), reporting("search", self.verbose, self.progress) as report:
             variational = VariationalProblem(problem, prior, concentration, standardise(starts.points))
             result = search(variational, self._start(starts, most), most, max_iter, tol, report)
-        self.irl_ = problem.model
+        self.irl_, self.model_choice_ = problem.model, choice
         self._store(result, problem, prior)
         if not result.converged:
             what = f"the bound still increases by more than bound_tol={tol:g} nats per iteration"
@@ -234,11 +235,15 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     def _as_mixture(self) -> IntentMixture:
         problem = self._problem
         mixture = IntentMixture(len(self.weights_), self.irl, init=self.ensemble_, max_iter=0)
-        mixture.fit(problem.mdp, problem.demos, problem.units.labels).set_params(max_iter=IntentMixture().max_iter)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ModelMismatchWarning)  # `fit` issued it
+            mixture.fit(problem.mdp, problem.demos, problem.units.labels)
+        mixture.set_params(max_iter=IntentMixture().max_iter)
         # EM did not iterate: convergence and number of iterations are those of coordinate ascent.
         change = float(np.mean(np.sum(np.abs(mixture.responsibilities_ - self.responsibilities_), axis=1)))
         mixture.history_ = [replace(mixture.history_[0], change=change)]
         mixture.converged_, mixture.n_iter_ = self.converged_, self.n_iter_
+        mixture.model_choice_ = self.model_choice_
         mixture.weights_ = self.weights_  # EM renormalises, which changes the last bits
         return mixture
 

@@ -21,8 +21,8 @@ from sklearn.metrics import adjusted_rand_score
 from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl._validation import check_count
 from limiirl.demos import Demonstrations, Groups
-from limiirl.errors import InvalidParameter
-from limiirl.irl import MaxEnt, make_problem
+from limiirl.errors import InvalidParameter, ModelMismatchWarning
+from limiirl.irl import make_problem
 from limiirl.mixture import validate
 from limiirl.mixture.estimator import IntentMixture
 from limiirl.mixture.init import check_choices, is_given
@@ -63,6 +63,7 @@ class Notes:
         """Return the result of a call; if the call fails, record the error and return None."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
+            warnings.simplefilter("ignore", ModelMismatchWarning)  # issued once, before the fits
             try:
                 return call()
             except (ValueError, ArithmeticError, RuntimeError) as error:  # custom models may raise any of these
@@ -76,7 +77,8 @@ class Notes:
 class SelectionProblem:
     """A mixture to fit with several numbers of intents, to all units or to subsets.
 
-    All seeds are derived from `entropy`. Units of the same block (G,) are in one fold.
+    All seeds are derived from `entropy`. Units of the same block (G,) are in one fold. `model_choice` explains the
+    model if it is the default.
     """
 
     mixture: IntentMixture
@@ -86,6 +88,7 @@ class SelectionProblem:
     units: Groups
     entropy: Any
     blocks: IntArray | None = None
+    model_choice: str = ""
 
     @classmethod
     def from_data(
@@ -98,8 +101,8 @@ class SelectionProblem:
         fold_groups: ArrayLike | None = None,
     ) -> SelectionProblem:
         """Return the problem, with `max_length` resolved from all demonstrations."""
-        irl = MaxEnt() if mixture.irl is None else validate.clone_model(mixture.irl)
         demos = validate.check_demos(demos, mdp)
+        irl, choice = validate.resolve_model(mixture.irl, mdp, demos)
         if getattr(irl, "max_length", 0) is None:
             irl.set_params(max_length=int(demos.lengths.max()))
         units = Groups.for_demos(groups, demos)
@@ -107,7 +110,7 @@ class SelectionProblem:
         given = (mixture.random_state, 1) if seed is None else (seed, 1, "seed")
         entropy = validate.spawn_seeds(*given)[0].entropy
         blocks = _blocks(fold_groups, groups, len(demos))
-        return cls(clone(mixture).set_params(irl=irl), mdp, demos, names, units, entropy, blocks)
+        return cls(clone(mixture).set_params(irl=irl), mdp, demos, names, units, entropy, blocks, choice)
 
     def check(self, most: int, folds: int, resamples: int) -> None:
         """Validate the parameters of fits with up to `most` intents before any fit is run."""
@@ -270,6 +273,7 @@ class RefitRunner:
         fitted = notes.attempt(WHOLE, lambda: problem.fit(task))
         if fitted is None:
             return None
+        fitted.model_choice_ = problem.model_choice
         issued = tuple(notes.warnings)
         criteria = {
             name: notes.attempt(name, partial(getattr(fitted, name), problem.demos, problem.groups))

@@ -185,7 +185,7 @@ def select_intents(  # noqa: PLR0913 (the data, and independent options with def
     n_intents : iterable of int
         Numbers to try; 1 is always included.
     irl : model, optional
-        Single-intent model; by default the model of `mixture`, or `MaxEnt()`.
+        Single-intent model; by default the model of `mixture`, or the choice of `limiirl.irl.default_model`.
     mixture : IntentMixture, optional
         Template for all other parameters except `progress` and `verbose`. `max_length=None` is resolved from all
         demonstrations, so that the model is the same in every fold.
