@@ -7,7 +7,14 @@ import pytest
 
 from limiirl.errors import InvalidParameter, NumericalError
 from limiirl.mdp import MDP
-from limiirl.mdp.planning import action_values, optimal_policy, optimal_values, policy_values
+from limiirl.mdp.planning import (
+    action_values,
+    optimal_policy,
+    optimal_values,
+    policy_pairs,
+    policy_table,
+    policy_values,
+)
 from limiirl.worlds import ElementWorld
 from tests.helpers import raises
 from tests.oracles.dense_planning import tensors
@@ -214,3 +221,19 @@ def test_invalid_arguments_are_rejected() -> None:
             optimal_policy(mdp, [1.0], tol=tol)
     with raises(InvalidParameter, parameter="policy", value=0.5, index=0):
         policy_values(mdp, [0.25, 0.25, 1.0], [1.0])
+
+
+def test_policy_tables_and_pairs_are_inverse():
+    mdp = fork(0.9, state_features=np.eye(3))
+    np.testing.assert_array_equal(policy_table(mdp, [0.25, 0.75, 1.0]), [[0.25, 0.75], [1.0, 0.0], [0.0, 0.0]])
+    world = ElementWorld(seed=1).mdp
+    policy = optimal_policy(world, np.arange(5.0))
+    np.testing.assert_array_equal(policy_pairs(world, policy_table(world, policy)), policy)
+
+
+def test_policy_tables_of_another_shape_or_sum_are_refused():
+    mdp = fork(0.9, state_features=np.eye(3))
+    with raises(InvalidParameter, parameter="table", value=(3, 3)):
+        policy_pairs(mdp, np.ones((3, 3)))
+    with raises(InvalidParameter, parameter="policy", value=0.5, index=1):
+        policy_pairs(mdp, [[0.5, 0.5], [0.5, 0.5], [0.0, 0.0]])

@@ -87,7 +87,7 @@ _show_other_warnings = warnings.showwarning
 
 
 @cache
-def _commands() -> Any:
+def build_commands() -> Any:
     """Build the commands, which is slow, only once."""
     return typer.main.get_command(app)
 
@@ -113,7 +113,7 @@ def find_option(parameter: str | None, words: list[str], value: object = None) -
     >>> find_option("path", ["fit", "walks.csv", "--mdp", "town.npz"], "town.npz")
     '--mdp'
     """
-    command = _commands()
+    command = build_commands()
     for word in words:
         inner = getattr(command, "commands", {}).get(word)
         if inner is None:
@@ -215,7 +215,7 @@ def main(arguments: list[str] | None = None) -> None:
     warnings.showwarning = show_warning
     try:
         with interruptible():
-            _commands()(words, obj=words)  # the command line is recorded with the results of a run
+            build_commands()(words, obj=words)  # the command line is recorded with the results of a run
     except LimiirlError as error:
         echo(_describe(error, words), err=True)
         sys.exit(2)
@@ -228,4 +228,4 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(2)
 
 
-__all__ = ["interruptible", "main"]
+__all__ = ["build_commands", "interruptible", "main"]

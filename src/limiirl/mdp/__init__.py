@@ -19,6 +19,8 @@ from limiirl.mdp.planning import (
     check_policy,
     optimal_policy,
     optimal_values,
+    policy_pairs,
+    policy_table,
     policy_values,
 )
 from limiirl.mdp.shortest_paths import PathFinder, ShortestPath, ShortestPaths
@@ -28,7 +30,8 @@ from limiirl.mdp.tables import StateFeatures, read_state_features
 __all__ = [
     "MDP", "BellmanEquations", "FeatureInput", "FeatureMatrix", "PathFinder", "RewardEnsemble", "ShortestPath",
     "ShortestPaths", "StateFeatures", "action_values", "check_policy", "edge_parts", "encode", "expected_features",
-    "feature_sizes", "is_frozen", "is_text", "name_of", "optimal_policy", "optimal_values", "policy_values",
+    "feature_sizes", "is_frozen", "is_text", "name_of", "optimal_policy", "optimal_values", "policy_pairs",
+    "policy_table", "policy_values",
     "reachable_states", "read_frame", "read_state_features", "rename_columns", "renumber", "split_columns", "to_dense",
 ]
 # fmt: on

@@ -281,6 +281,41 @@ def policy_values(mdp: MDP, policy: ArrayLike, theta: ArrayLike) -> FloatArray:
     return problem.evaluate(weights, resting)
 
 
+def policy_table(mdp: MDP, policy: ArrayLike) -> FloatArray:
+    """Return a policy (P,) over state-action pairs as a table of action probabilities (S, A).
+
+    Environments index policies by state and action; pass the table to `Demonstrations.from_rollouts`. Unavailable
+    actions have probability 0, and rows of terminal states are zero. `policy_pairs` is the inverse.
+
+    Examples
+    --------
+    >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2])
+    >>> policy_table(mdp, [0.25, 0.75, 1.0])
+    array([[0.25, 0.75],
+           [1.  , 0.  ],
+           [0.  , 0.  ]])
+    """
+    table = np.zeros((mdp.n_states, mdp.n_actions))
+    table[mdp.pair_state, mdp.pair_action] = check_policy(mdp, policy)
+    return table
+
+
+def policy_pairs(mdp: MDP, table: ArrayLike) -> FloatArray:
+    """Return a table of action probabilities (S, A) as a policy (P,) over state-action pairs, as planning uses it.
+
+    Examples
+    --------
+    >>> mdp = MDP.from_edges([0, 0, 1], [1, 2, 2])
+    >>> policy_pairs(mdp, [[0.25, 0.75], [1, 0], [0, 0]])
+    array([0.25, 0.75, 1.  ])
+    """
+    probabilities = np.asarray(table)
+    shape = (mdp.n_states, mdp.n_actions)
+    if probabilities.shape != shape:
+        raise InvalidParameter.of("table", probabilities.shape, f"must have shape {shape}, one row per state")
+    return check_policy(mdp, probabilities[mdp.pair_state, mdp.pair_action])
+
+
 def check_policy(mdp: MDP, policy: ArrayLike) -> FloatArray:
     """Return a stationary policy (P,) as float64 after checking its shape, signs and sums.
 
