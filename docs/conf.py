@@ -58,7 +58,7 @@ def _write_commands(app):
     )
     target = Path(app.srcdir) / "api" / "commands.md"
     target.parent.mkdir(exist_ok=True)
-    # `console` blocks are lexed as shell sessions, and metavariables such as <int> are no HTML.
+    # Metavariables such as <int> are not HTML.
     target.write_text(text.replace("<", "&lt;"), encoding="utf-8")
 
 
