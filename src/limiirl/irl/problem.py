@@ -94,7 +94,7 @@ class Regulariser:
         return 0.5 * self.ridge * self.n_demos / len(thetas) * float(np.sum(thetas**2))
 
 
-class Scores(NamedTuple):
+class UnitScores(NamedTuple):
     """Gradients of the log-probabilities of units under K intents, F_i - sum_s n_is E_k[F | s].
 
     Attributes
@@ -256,7 +256,7 @@ class FitProblem:
         del U, thetas, free
         return None
 
-    def scores(self, thetas: FloatArray) -> Scores | None:
+    def scores(self, thetas: FloatArray) -> UnitScores | None:
         """Return the gradients of `log_prob` at thetas (K, d), or None if they are computed by finite differences."""
         del thetas
         return None

@@ -20,7 +20,7 @@ from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.irl.observed_paths import ObservedMoments, ObservedPaths
 from limiirl.irl.optim import SOLVERS, Box, evaluate_separately, increasing_costs, minimise_scaled
-from limiirl.irl.problem import EStep, FitProblem, MStep, Regulariser, Scores
+from limiirl.irl.problem import EStep, FitProblem, MStep, Regulariser, UnitScores
 from limiirl.kernels.e_step import EStepSums, Rows, e_step, sum_weighted
 from limiirl.mdp import MDP, expected_features
 
@@ -293,7 +293,7 @@ class MaxEntProblem(FitProblem):
                 curvature[k] -= observed.covariance(theta, weights[:, k])
         return curvature
 
-    def scores(self, thetas: FloatArray) -> Scores | None:
+    def scores(self, thetas: FloatArray) -> UnitScores | None:
         """See `FitProblem.scores`; None if the features of unrecorded actions depend on theta.
 
         E_k[F | s] is a central difference of log Z(s). Without conditioning on the start there is a single s.
@@ -303,11 +303,13 @@ class MaxEntProblem(FitProblem):
         features, units = self.statistics.rows.features, self.units
         if not self.path_sums.by_start:
             expected = self.path_sums.value_and_grad(thetas)[1][None]
-            return Scores(features, sparse.csr_array(units.counts[:, None]), expected)
+            return UnitScores(features, sparse.csr_array(units.counts[:, None]), expected)
         starts, column = np.unique(self.demos.start_states, return_inverse=True)
         row = np.arange(len(self.demos)) if units.index is None else units.index
         entries, shape = (np.ones(column.size), (row, column)), (len(units), starts.size)
-        return Scores(features, sparse.coo_array(entries, shape=shape).tocsr(), self._expected_by_start(thetas, starts))
+        return UnitScores(
+            features, sparse.coo_array(entries, shape=shape).tocsr(), self._expected_by_start(thetas, starts)
+        )
 
     def _expected_by_start(self, thetas: FloatArray, starts: IndexArray) -> FloatArray:
         """Return E_k[F | s] (m, K, d) for start states (m,)."""
