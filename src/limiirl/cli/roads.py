@@ -27,6 +27,7 @@ from limiirl.cli.roads_inputs import (
 from limiirl.errors import InvalidParameter
 
 if TYPE_CHECKING:
+    from limiirl.executors import Executor
     from limiirl.roads import DriverFit
 
 
@@ -218,12 +219,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     check_target(out, network, matches)
     check_page(page, network, matches, out)
     check_file(geojson, network, matches, out, option="geojson")
-    backend = options.resolve_executor(executor, workers, scheduler)
-    if backend is not None and n_intents != "select":
-        given = {"executor": executor, "workers": workers, "scheduler": scheduler}
-        name = next(name for name, value in given.items() if value is not None)
-        rule, remedy = "requires --intents select", f"Pass --intents select, or omit --{name}."
-        raise InvalidParameter.of(name, given[name], rule, remedy=remedy)
+    backend = _resolve_executor(n_intents, executor, workers, scheduler)
     roads, matched = read_matched(network, matches)
     options.report_device(device, roads.n_segments + roads.n_turns)
     usable, excluded = matched.demonstrations(), matched.selection()[1]
@@ -249,15 +245,9 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
         excluded["last segment visited twice"] = len(demos) - len(result.demos)
     styles = [style.long for style in describe_fit(result)]
     if as_json:
-        facts = {
-            "model": model,
-            "trips": len(usable),
-            "n_clusters": result.n_clusters,
-            "capped": result.capped,
-            "styles": styles,
-            "excluded": excluded,
-        }
-        options.echo(json.dumps(result.mixture.summary().to_dict() | facts | {"saved": str(out)}))
+        facts = {"model": model, "trips": len(usable), "n_clusters": result.n_clusters, "capped": result.capped}
+        facts |= {"styles": styles, "excluded": excluded, "saved": str(out)}
+        options.echo(json.dumps(result.mixture.summary().to_dict() | facts))
     else:
         if len(demos) < len(usable):
             typer.echo(f"The trips are a random sample of {len(usable):,}; pass --trips {len(usable)} to use all.")
@@ -268,6 +258,19 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
         from limiirl.report.roads import styles_report
 
         write_page(styles_report(roads, result, examples=not no_examples), page, as_json)
+
+
+def _resolve_executor(
+    n_intents: str, executor: str | None, workers: int | None, scheduler: str | None
+) -> Executor | None:
+    """Return the executor of the options, which apply to --intents select only."""
+    backend = options.resolve_executor(executor, workers, scheduler)
+    if backend is not None and n_intents != "select":
+        given = {"executor": executor, "workers": workers, "scheduler": scheduler}
+        name = next(name for name, value in given.items() if value is not None)
+        rule, remedy = "requires --intents select", f"Pass --intents select, or omit --{name}."
+        raise InvalidParameter.of(name, given[name], rule, remedy=remedy)
+    return backend
 
 
 _MODEL_LINES = {
