@@ -15,7 +15,7 @@ from limiirl.irl.causal.maxcausalent import MaxCausalEnt
 from limiirl.irl.causal.mlirl import MLIRL
 from limiirl.irl.causal.model import CausalModel
 from limiirl.irl.choice import ModelChoice, choose_model, default_model
-from limiirl.irl.default_features import FeatureChoice, choose_features
+from limiirl.irl.default_features import DefaultFeatures, choose_features
 from limiirl.irl.destination.model import DestinationMaxEnt, with_choices
 from limiirl.irl.destination.path_sums import GoalPathSums, GoalValues
 from limiirl.irl.device import GPU_MIN_SIZE, allow_cpu, check_device, choose_device
@@ -39,9 +39,9 @@ __all__ = [
     "Box",
     "Capabilities",
     "CausalModel",
+    "DefaultFeatures",
     "DestinationMaxEnt",
     "EStep",
-    "FeatureChoice",
     "FitProblem",
     "FitResult",
     "GoalPathSums",

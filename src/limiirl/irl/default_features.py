@@ -29,7 +29,7 @@ _EVALUATIONS, _MOST_EDGES = 100, 500_000
 
 
 @dataclass(frozen=True)
-class FeatureChoice:
+class DefaultFeatures:
     """Features and ridge that predict held-out demonstrations best.
 
     Attributes
@@ -61,7 +61,7 @@ class FeatureChoice:
 
 def choose_features(
     mdp: MDP, demos: Demonstrations, model: CausalModel, groups: ArrayLike | None = None, seed: Any = 0
-) -> FeatureChoice:
+) -> DefaultFeatures:
     """Choose features and a ridge for an MDP with state indicators by held-out likelihood within the demonstrations.
 
     The candidates are a reward per state; rewards of staying and of turning back to the previous state (see
@@ -110,7 +110,7 @@ def choose_features(
     features = max(best, key=lambda name: best[name][0])
     ridge = best[features][1]
     chosen = clone(model).set_params(ridge=ridge, ridge_per=ridge_per)
-    return FeatureChoice(
+    return DefaultFeatures(
         *candidates[features], chosen, features, ridge, {name: value for name, (value, _) in best.items()}
     )
 
