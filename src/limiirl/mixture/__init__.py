@@ -1,16 +1,16 @@
 """Mixtures of intents: EM from warm starts, selection of the number of intents, and inference with fitted mixtures."""
 
 from limiirl.mixture.bayesian.estimator import BayesianIntentMixture
-from limiirl.mixture.em import Iteration, Settings, Solution, Start, State, run
+from limiirl.mixture.em import Iteration, Settings, Solution, Start, State, nearly_empty, run
 from limiirl.mixture.estimator import IntentMixture
 from limiirl.mixture.information import StandardErrors
 from limiirl.mixture.init import Starts, is_given, kmeans
 from limiirl.mixture.io import NotSerialisable, Writer, check_target, decode, decode_history
 from limiirl.mixture.restarts import Restart, align_to_labels, assign_columns
-from limiirl.mixture.reward_init import REWARDS
+from limiirl.mixture.reward_init import REWARDS, find_equal_pair, find_indistinct_pair
 from limiirl.mixture.selection.recommend import SelectionRow, stick_breaking
 from limiirl.mixture.selection.select import Selection, select_intents
-from limiirl.mixture.summary import GroupWeights, Membership, Summary, check_suffix, membership_table
+from limiirl.mixture.summary import GroupWeights, Membership, Summary, check_suffix, membership_table, summarise
 from limiirl.mixture.validate import check_fitted, check_irl, training_demos
 
 __all__ = [
@@ -40,11 +40,15 @@ __all__ = [
     "check_target",
     "decode",
     "decode_history",
+    "find_equal_pair",
+    "find_indistinct_pair",
     "is_given",
     "kmeans",
     "membership_table",
+    "nearly_empty",
     "run",
     "select_intents",
     "stick_breaking",
+    "summarise",
     "training_demos",
 ]

@@ -26,12 +26,12 @@ def test_contrasts_of_two_intents_are_opposite_with_the_error_of_a_difference(fi
     view = make_view(mix)
     errors = mix.standard_errors()
     K, d = mix.thetas_.shape
-    np.testing.assert_allclose(view.rewards.differences[0], mix.thetas_[0] - mix.thetas_[1])
-    np.testing.assert_allclose(view.rewards.differences[0], -view.rewards.differences[1])
+    np.testing.assert_allclose(view.rewards.differences[0], mix.thetas_[0] - mix.thetas_[1], rtol=1e-10)
+    np.testing.assert_allclose(view.rewards.differences[0], -view.rewards.differences[1], rtol=1e-10)
     j = int(np.flatnonzero(np.isfinite(view.rewards.errors[0]))[0])
     cells = [K + j, K + d + j]
     a, b, ab = (errors.covariance[x, y] for x, y in ((cells[0], cells[0]), (cells[1], cells[1]), cells))
-    np.testing.assert_allclose(view.rewards.errors[0, j], np.sqrt(a + b - 2 * ab))
+    np.testing.assert_allclose(view.rewards.errors[0, j], np.sqrt(a + b - 2 * ab), rtol=1e-10)
 
 
 def test_rewards_on_a_bound_are_never_clear(fitted):
@@ -46,7 +46,7 @@ def test_visits_are_percentages_of_steps_weighted_by_the_posterior(fitted):
     counts = np.array([np.bincount(demo.states, minlength=mix.mdp_.n_states) for demo in demos])
     expected = 100 * mix.responsibilities_.T @ counts / (mix.responsibilities_.T @ demos.lengths)[:, None]
     np.testing.assert_allclose(view.visits.values, expected, atol=1e-10)
-    np.testing.assert_allclose(view.visits.values.sum(axis=1), 100.0)
+    np.testing.assert_allclose(view.visits.values.sum(axis=1), 100.0, rtol=1e-10)
 
 
 def test_errors_of_visits_are_those_of_a_ratio_clustered_by_recording(world):
@@ -95,7 +95,7 @@ def test_training_data_are_recognised_in_a_loaded_mixture(fitted, tmp_path, worl
     assert make_view(loaded).data is None
     view = make_view(loaded, demos)
     assert view.trained
-    np.testing.assert_allclose(view.errors, make_view(mix).errors)
+    np.testing.assert_allclose(view.errors, make_view(mix).errors, rtol=1e-10)
     others = make_view(loaded, world.sample(60, seed=9)[0])
     assert not others.trained
     assert np.all(np.isnan(others.errors))
@@ -104,7 +104,7 @@ def test_training_data_are_recognised_in_a_loaded_mixture(fitted, tmp_path, worl
 def test_bayesian_mixtures_have_the_errors_of_their_summary(world):
     demos, _ = world.sample(40, seed=1)
     mix = BayesianIntentMixture(3, MaxEnt(max_length=30), random_state=0).fit(world.mdp, demos)
-    np.testing.assert_allclose(make_view(mix).errors, mix.summary().errors)
+    np.testing.assert_allclose(make_view(mix).errors, mix.summary().errors, rtol=1e-10)
 
 
 def test_agents_have_neither_visits_nor_examples():
@@ -146,8 +146,8 @@ def test_previous_states_are_merged():
     longer, pairs = with_previous_state(mdp, demos)
     view = make_view(IntentMixture(1, MaxCausalEnt(ridge=1e-2)).fit(longer, pairs))
     assert view.state_names == ["den", "path", "pond"]
-    np.testing.assert_allclose(view.visits.values[0], 100 * np.array([3, 3, 1]) / 7)
-    np.testing.assert_allclose(view.expected_visits.sum(), 100.0)
+    np.testing.assert_allclose(view.visits.values[0], 100 * np.array([3, 3, 1]) / 7, rtol=1e-10)
+    np.testing.assert_allclose(view.expected_visits.sum(), 100.0, rtol=1e-10)
     assert view.path(0).tolist() == [0, 1, 2, 1]
     assert view.layout.xy.shape == (3, 2)
     assert view.feature_names[:3] == ["den", "path", "pond"]

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from limiirl.mixture import Selection
-from limiirl.mixture.em import nearly_empty
-from limiirl.mixture.reward_init import find_equal_pair, find_indistinct_pair
+from limiirl.mixture import Selection, find_equal_pair, find_indistinct_pair, nearly_empty
 from limiirl.report.document import Callout
 from limiirl.report.intents.view import SURE, IntentsView
 from limiirl.report.intents.words import capitalise, reward_claims

@@ -15,8 +15,7 @@ from limiirl.demos import Agents, Demonstrations, Groups
 from limiirl.errors import InvalidParameter, LimiirlError
 from limiirl.irl import CausalModel
 from limiirl.mdp import MDP
-from limiirl.mixture import BayesianIntentMixture, IntentMixture
-from limiirl.mixture.summary import Summary, summarise
+from limiirl.mixture import BayesianIntentMixture, IntentMixture, Summary, summarise
 from limiirl.report.intents.layout import Layout, find_layout, merge_previous
 
 SURE = 0.9

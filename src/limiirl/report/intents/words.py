@@ -105,19 +105,19 @@ def describe_rewards(view: IntentsView, k: int) -> str:
     if not described.n_clear:
         return ""
     if not described.claims:
-        against = "0" if view.n_intents == 1 else "those of the other intents"
+        against = "0" if view.n_intents == 1 else f"those of {_others(view.n_intents)}"
         return f"has {described.tied} rewards that differ from {against} by similar amounts"
-    return _phrase_rewards(described.claims, single=view.n_intents == 1) + _remainder(described)
+    return _phrase_rewards(described.claims, view.n_intents) + _remainder(described)
 
 
-def _phrase_rewards(claims: tuple[Claim, ...], *, single: bool) -> str:
-    verbs = ("seeks", "avoids") if single else ("prefers", "avoids")
+def _phrase_rewards(claims: tuple[Claim, ...], n_intents: int) -> str:
+    verbs = ("seeks", "avoids") if n_intents == 1 else ("prefers", "avoids")
     parts = []
     for verb, sign in zip(verbs, (1.0, -1.0), strict=True):
         named = [claim for claim in claims if sign * claim.difference > 0.0]
         if named:
             parts.append(f"{verb} {_join([f'{literal(claim.name)} ({format_difference(claim)})' for claim in named])}")
-    return " and ".join(parts) + ("" if single else ", compared with the other intents")
+    return " and ".join(parts) + ("" if n_intents == 1 else f", compared with {_others(n_intents)}")
 
 
 def describe_visits(view: IntentsView, k: int) -> str:
@@ -126,7 +126,7 @@ def describe_visits(view: IntentsView, k: int) -> str:
     if not described.n_clear:
         return ""
     if not described.claims:
-        return f"visits {described.tied} states more or less often than the other intents, by similar amounts"
+        return f"visits {described.tied} states more or less often than {_others(view.n_intents)}, by similar amounts"
     parts = []
     for claim in described.claims:
         rates = f"{format_rate(claim.value)}"
@@ -151,13 +151,16 @@ def _remainder(described: Described) -> str:
 
 def describe(view: IntentsView, k: int) -> str:
     """Return intent k in one phrase: its rewards or, if none differs clearly, where it goes."""
-    return describe_rewards(view, k) or describe_visits(view, k) or _NOTHING[view.n_intents > 1]
+    return describe_rewards(view, k) or describe_visits(view, k) or _nothing(view.n_intents)
 
 
-_NOTHING = {
-    False: "no reward differs from 0 by more than its error",
-    True: "no reward differs from those of the other intents by more than its error",
-}
+def _nothing(n_intents: int) -> str:
+    against = "0" if n_intents == 1 else f"those of {_others(n_intents)}"
+    return f"no reward differs from {against} by more than its error"
+
+
+def _others(n_intents: int) -> str:
+    return "the other intent" if n_intents == 2 else "the other intents"
 
 
 def format_weight(view: IntentsView, k: int) -> str:
