@@ -7,10 +7,13 @@ import math
 import os
 from numbers import Integral, Real
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from limiirl.errors import InvalidParameter
+from limiirl._typing import FloatArray
+from limiirl.errors import InvalidParameter, LimiirlError
 
 
 def check_count(value: object, name: str, *, least: int = 1, bytes_each: float = 0.0, remedy: str = "") -> int:
@@ -119,3 +122,69 @@ def check_memory(n_bytes: float, name: str, value: object, remedy: str) -> None:
     if n_bytes > 2**26 and n_bytes > (available := available_memory()):
         need = f"must be smaller: it requires {n_bytes / 2**30:,.1f} GiB of {available / 2**30:,.1f} GiB"
         raise InvalidParameter.of(name, value, need, remedy=remedy)
+
+
+def as_floats(
+    values: Any, name: str, *, boolean: bool = False, error: type[LimiirlError] = InvalidParameter
+) -> FloatArray:
+    """Return real numbers as a float64 array, without a copy if possible.
+
+    Text, complex numbers, dates, durations and masked entries are refused, because a conversion would change their
+    meaning; booleans as well, unless they are allowed as `boolean`, which stand for 0 and 1.
+
+    Examples
+    --------
+    >>> as_floats([1, 2.5], "weights")
+    array([1. , 2.5])
+    >>> as_floats([1, "2"], "weights")
+    Traceback (most recent call last):
+    limiirl.errors.InvalidParameter: weights must contain real numbers; got an array of str.
+    """
+    if np.ma.is_masked(values):
+        at = tuple(int(i) for i in np.argwhere(np.ma.getmaskarray(values))[0])
+        index = at[0] if len(at) == 1 else at
+        message = f"{name} must not have masked entries; entry {index} is masked. Fill or drop it."
+        raise error(message, parameter=name, index=index)
+    try:
+        array: NDArray[Any] = np.asarray(values)
+    except (TypeError, ValueError) as reason:  # ragged lists
+        message = f"{name} must be an array of real numbers ({reason})."
+        raise error(message, parameter=name) from None
+    kinds = "biuf" if boolean else "iuf"
+    if array.dtype.kind == "O":
+        for position, value in enumerate(array.ravel().tolist()):
+            if not isinstance(value, Real) or (isinstance(value, bool) and not boolean):
+                raise _not_real(name, type(value).__name__, array, position, error)
+    elif array.dtype.kind not in kinds:
+        raise _not_real(name, array.dtype.type.__name__.removesuffix("_"), array, None, error)
+    return array.astype(np.float64, copy=False)
+
+
+def _not_real(
+    name: str, kind: str, array: NDArray[Any], position: int | None, error: type[LimiirlError]
+) -> LimiirlError:
+    index: Any = None
+    if position is not None and array.ndim:
+        at = tuple(int(i) for i in np.unravel_index(position, array.shape))
+        index = at[0] if len(at) == 1 else at
+    where = "an array" if index is None else f"an entry {index}"
+    return error(f"{name} must contain real numbers; got {where} of {kind}.", parameter=name, value=kind, index=index)
+
+
+# Powers of two beyond which arrays are scaled before squares and sums.
+_EXPONENT = 300
+
+
+def scale_exponent(values: FloatArray) -> int:
+    """Return e so that squares and sums of values / 2^e neither overflow nor vanish; 0 for values of usual size.
+
+    Division by a power of two is exact.
+
+    Examples
+    --------
+    >>> scale_exponent(np.array([3.0, -1e5])), scale_exponent(np.array([1e300, 1.0])), scale_exponent(np.zeros(2))
+    (0, 997, 0)
+    """
+    largest = float(np.max(np.abs(values), initial=0.0))
+    exponent = math.frexp(largest)[1] if math.isfinite(largest) else 0
+    return exponent if abs(exponent) > _EXPONENT else 0

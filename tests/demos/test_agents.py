@@ -371,7 +371,7 @@ def test_demonstrations_without_groups_or_actions_are_rejected():
             {"parameter": "reward_features", "value": (4, 2, 1)},
         ),
         (InvalidParameter, {"reward_features": np.ones(4)}, {"parameter": "reward_features", "value": (4,)}),
-        (InvalidParameter, {"reward_features": [["far"]] * 4}, {"parameter": "reward_features", "value": None}),
+        (InvalidParameter, {"reward_features": [["far"]] * 4}, {"parameter": "reward_features", "value": "str"}),
         (
             InvalidDemos,
             {"reward_features": np.full((4, 1), np.nan)},

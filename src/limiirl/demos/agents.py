@@ -13,7 +13,7 @@ from scipy import sparse
 
 from limiirl._io import FileFormat, read_archive, read_arrays, write_archive
 from limiirl._typing import FloatArray, Seed
-from limiirl._validation import as_generator, check_choice
+from limiirl._validation import as_floats, as_generator, check_choice
 from limiirl.demos.demonstrations import Subset, format_count, same_arrays
 from limiirl.demos.groups import Groups
 from limiirl.demos.validate import as_attribute, as_readonly, name_step
@@ -120,10 +120,9 @@ def _describe_columns(array: NDArray[Any]) -> str:
 
 def _as_features(values: Any, name: str, agent: int) -> FloatArray:
     try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        message = f"{name}[{agent}] must be an array of numbers ({error})."
-        raise InvalidDemos(message, parameter=name, index=agent) from None
+        array = as_floats(values, name, boolean=True)
+    except InvalidParameter as error:
+        raise InvalidDemos(str(error), parameter=name, value=error.value, index=agent) from None
     if array.ndim != 3 or array.shape[2] == 0:
         raise InvalidDemos.of(name, array.shape, "must have shape (n, H, m)", index=agent)
     bad = ~np.isfinite(array)
@@ -259,10 +258,7 @@ def _as_table(features: FeatureInput, name: str, mdp: MDP, *, of_actions: bool =
     if sparse.issparse(features):
         table: Any = sparse.csr_array(features)
     else:
-        try:
-            table = np.asarray(features, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise InvalidParameter(f"{name} must be an array {shapes} of numbers ({error}).", parameter=name) from None
+        table = as_floats(features, name, boolean=True)
     leading = table.shape[:-1]
     if leading != (mdp.n_states,) and not (of_actions and leading == (mdp.n_states, mdp.n_actions)):
         raise InvalidParameter.of(name, table.shape, f"must have shape {shapes}")

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
+from limiirl._validation import as_floats
 from limiirl.demos import Demonstration, Demonstrations, name_demo
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.mdp import MDP
@@ -108,7 +109,7 @@ def check_weights(given: ArrayLike | None, n: int) -> FloatArray:
     """Validate the numbers of trips (n,) per pair; the default is 1."""
     if given is None:
         return np.ones(n)
-    checked = np.asarray(given, dtype=np.float64)
+    checked = as_floats(given, "weights")
     if checked.shape != (n,):
         raise InvalidParameter.of("weights", checked.shape, f"must have shape ({n},), one per pair of start and goal")
     wrong = ~(np.isfinite(checked) & (checked >= 0.0))
@@ -120,7 +121,7 @@ def check_weights(given: ArrayLike | None, n: int) -> FloatArray:
 
 def check_intents(given: ArrayLike, n: int, n_intents: int) -> FloatArray:
     """Validate intent probabilities (n, K); a single row (K,) applies to all trips."""
-    checked = np.asarray(given, dtype=np.float64)
+    checked = as_floats(given, "intents")
     if checked.shape not in ((n_intents,), (n, n_intents)):
         raise InvalidParameter.of("intents", checked.shape, f"must have shape ({n_intents},) or ({n}, {n_intents})")
     checked = np.broadcast_to(checked, (n, n_intents))
@@ -131,7 +132,7 @@ def check_intents(given: ArrayLike, n: int, n_intents: int) -> FloatArray:
 
 def check_prior(given: ArrayLike, n: int) -> FloatArray:
     """Normalise weights (G,) to a distribution over candidate destinations."""
-    checked = np.asarray(given, dtype=np.float64)
+    checked = as_floats(given, "prior")
     if checked.shape != (n,):
         raise InvalidParameter.of("prior", checked.shape, f"must have shape ({n},), one per candidate")
     if not np.all(np.isfinite(checked) & (checked >= 0.0)) or checked.sum() == 0.0:

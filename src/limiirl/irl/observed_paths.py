@@ -95,6 +95,7 @@ class ObservedPaths:
         np.add.at(counts, self.demos.start_states, weights)
         return counts
 
+    @np.errstate(over="ignore", invalid="ignore")
     def log_weight(self, thetas: FloatArray) -> FloatArray:
         """Return the unnormalised log-likelihood (N, K) under thetas (K, d)."""
         log_weight = self.features @ thetas.T + self.log_q[:, None]

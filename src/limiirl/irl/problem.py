@@ -295,6 +295,11 @@ class FitProblem:
             index = units.index[rows] - which.start
         return self.demos[rows], Groups(index, units.counts[which], units.names[which], units.each)
 
+    def warn_of_features(self, stacklevel: int) -> None:
+        """Issue warnings about features whose rewards cannot be learned as they are; once per fit."""
+        if self.regulariser is not None:  # the reward is linear in the features of the MDP
+            validate.warn_of_small_features(self.mdp, stacklevel + 1)
+
     def features(self) -> FloatArray:
         """Return the feature vectors (G, m) of the units, which a warm start clusters; groups are averaged."""
         own = OptionalMembers.of(self.model).features

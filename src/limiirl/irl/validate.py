@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from limiirl._typing import FloatArray
+from limiirl._validation import as_floats, scale_exponent
 from limiirl.demos import Demonstrations, Groups, name_demo
 from limiirl.errors import (
     ConvergenceWarning,
@@ -21,6 +22,7 @@ from limiirl.errors import (
     IdentifiabilityWarning,
     InvalidDemos,
     InvalidParameter,
+    NumericalError,
 )
 from limiirl.irl.base import FitResult
 from limiirl.irl.identifiability import describe
@@ -48,8 +50,8 @@ def box(bounds: Any, names: Sequence[str]) -> Box:
     if bounds is None:
         return Box(np.full(d, -np.inf), np.full(d, np.inf))
     try:
-        limits = np.asarray(bounds, dtype=np.float64)
-    except (TypeError, ValueError):
+        limits = as_floats(bounds, "bounds")
+    except InvalidParameter:
         limits = np.empty(0)
     if limits.shape == (2,):
         limits = np.tile(limits, (d, 1))
@@ -68,10 +70,7 @@ def weights(given: ArrayLike | None, demos: Demonstrations, *, columns: bool) ->
     n, one = len(demos), Groups.for_demos(None, demos).noun[:-1]
     if given is None:
         return np.ones((n, 1))
-    try:
-        checked = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidParameter(f"weights must be numeric ({error}).", parameter="weights", value=given) from None
+    checked = as_floats(given, "weights")
     if checked.ndim != 1 + columns or checked.shape[0] != n:
         shape = f"({n}, K), one row per {one}" if columns else f"({n},), one per {one}"
         raise InvalidParameter.of("weights", checked.shape, f"must have shape {shape}")
@@ -81,6 +80,7 @@ def weights(given: ArrayLike | None, demos: Demonstrations, *, columns: bool) ->
         i, k = (int(at) for at in np.argwhere(bad)[0])
         index = (i, k) if columns else i
         raise InvalidParameter.of("weights", float(checked[i, k]), "must be finite and nonnegative", index=index)
+    checked = np.ldexp(checked, -scale_exponent(checked))  # only ratios matter, and sums must not overflow
     empty = checked.sum(axis=0) == 0
     if np.any(empty):
         k = int(np.argmax(empty))
@@ -198,6 +198,16 @@ def check_trajectories(mdp: MDP, demos: Demonstrations, stop: str, longest: floa
 
 # Features of at most the first size are rescaled in optimisers; features below the second cause a warning.
 _SMALL, _TINY = 1e-2, 1e-3
+
+
+def check_log_prob(log_prob: FloatArray) -> FloatArray:
+    """Return log-probabilities (n, K); raise `NumericalError` if some are undefined because values overflow."""
+    undefined = np.isnan(log_prob)
+    if np.any(undefined):
+        k = int(np.argmax(undefined.any(axis=0)))
+        rule = f"The log-probabilities under thetas[{k}] overflow float64. Use smaller parameters."
+        raise NumericalError(rule, parameter="thetas", index=k)
+    return log_prob
 
 
 def feature_scale(mdp: MDP) -> FloatArray:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._io import as_path, atomic_write, load_json, read_arrays
+from limiirl._validation import as_floats
 from limiirl._version import __version__
 from limiirl.errors import InvalidFile, InvalidParameter
 
@@ -133,10 +134,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _as_frozen(values: ArrayLike, name: str) -> NDArray[np.float64]:
     """Return a read-only float64 copy; adding 0.0 turns -0.0 into 0.0, so that equal ensembles have equal hashes."""
-    try:
-        array = np.array(values, dtype=np.float64, order="C") + 0.0
-    except (TypeError, ValueError) as error:
-        raise InvalidParameter.of(name, values, "must be an array of numbers") from error
+    array = np.array(as_floats(values, name), order="C") + 0.0
     array.flags.writeable = False
     return array
 

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from limiirl._typing import FloatArray
+from limiirl._validation import as_floats
 from limiirl.errors import InvalidMDP
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ def as_features(features: FeatureInput, name: str) -> FeatureMatrix:
     if isinstance(features, sparse.csr_array) and _is_canonical(features):
         return features
     if sparse.issparse(features):
+        kind = np.dtype(features.dtype).kind
+        if kind not in "biuf":
+            raise InvalidMDP.of(name, str(features.dtype), "must contain real numbers")
         matrix = sparse.csr_array(features, dtype=np.float64, copy=True)
         if matrix.ndim != 2:
             raise InvalidMDP.of(name, matrix.shape, "must be two-dimensional", remedy="Reshape it.")
@@ -37,23 +41,12 @@ def as_features(features: FeatureInput, name: str) -> FeatureMatrix:
         if not matrix.data.all():
             matrix.eliminate_zeros()
         return matrix
-    dense = as_floats(features, name)
+    dense = as_floats(features, name, boolean=True, error=InvalidMDP)
     if dense.ndim == 1:
         dense = dense[:, None]
     if dense.ndim != 2:
         raise InvalidMDP.of(name, dense.shape, "must be one- or two-dimensional", remedy="Reshape it.")
     return dense if is_frozen(dense) else np.array(dense, dtype=np.float64, order="C")
-
-
-def as_floats(values: Any, name: str) -> FloatArray:
-    """Return `values` as a float64 array, without a copy if possible."""
-    try:
-        array = np.asarray(values)
-        if array.dtype.kind not in "biufO":
-            raise TypeError(f"dtype {array.dtype}")
-        return array.astype(np.float64, copy=False)
-    except (TypeError, ValueError) as error:
-        raise InvalidMDP(f"{name} must be an array of real numbers ({error}).", parameter=name) from error
 
 
 def _parts(features: FeatureMatrix) -> tuple[NDArray[Any], ...]:

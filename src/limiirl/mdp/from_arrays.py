@@ -10,9 +10,10 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
+from limiirl._validation import as_floats
 from limiirl.errors import InvalidMDP
 from limiirl.mdp import validate
-from limiirl.mdp.features import FeatureInput, FeatureMatrix, as_features, as_floats, freeze
+from limiirl.mdp.features import FeatureInput, FeatureMatrix, as_features, freeze
 from limiirl.mdp.indexing import edge_order, number_within, pair_index, pair_starts
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def from_dense(  # noqa: PLR0913 (the design fixes the signature)
     >>> mdp.prob, mdp.terminal
     (array([0.25, 0.75]), array([False,  True]))
     """
-    table = as_floats(T, "T")
+    table = as_floats(T, "T", boolean=True, error=InvalidMDP)
     if table.ndim != 3 or table.shape[0] != table.shape[2]:
         raise InvalidMDP.of("T", table.shape, "must have shape (S, A, S)", remedy="Index it as T[s, a, s'].")
     n_states, n_actions, _ = table.shape
@@ -144,7 +145,7 @@ def _select_rows(
         if matrix.shape[0] != total:
             raise InvalidMDP.of(name, matrix.shape, f"must have {total} rows ({' * '.join(map(str, axes))}) if sparse")
         return freeze(matrix[rows])
-    table = as_floats(features, name)
+    table = as_floats(features, name, boolean=True, error=InvalidMDP)
     if table.ndim not in (len(axes), len(axes) + 1) or table.shape[: len(axes)] != axes:
         raise InvalidMDP.of(name, table.shape, f"must have shape ({', '.join(map(str, axes))}, d)")
     return table.reshape(total, -1)[rows]
@@ -257,7 +258,7 @@ class _EdgeList(NamedTuple):
         n_states = validate.check_n_states(n_states)
         act = number_within(source) if action is None else validate.as_indices(action, "action")
         validate.check_edge_indices(source, act, target, n_states)
-        weight = np.ones(source.size) if prob is None else as_floats(prob, "prob")
+        weight = np.ones(source.size) if prob is None else as_floats(prob, "prob", error=InvalidMDP)
         validate.check_probabilities(weight, source.size, limit=np.inf if normalise else 1.0)
         stochastic = np.flatnonzero(weight != 1.0)
         if action is None and stochastic.size:
@@ -311,7 +312,10 @@ def _action_features(features: FeatureInput | None, edges: _EdgeList, rows: IntA
         return None
     source, act = edges.src[rows], edges.act[rows]
     first = pair_starts(source, act)
-    if not sparse.issparse(features) and (table := as_floats(features, "action_features")).ndim == 3:
+    if (
+        not sparse.issparse(features)
+        and (table := as_floats(features, "action_features", boolean=True, error=InvalidMDP)).ndim == 3
+    ):
         n_actions = int(edges.act.max(initial=-1)) + 1
         if table.shape[0] != edges.n_states or table.shape[1] < n_actions:
             rule = f"must have shape ({edges.n_states}, {n_actions}, da), or one row per edge"

@@ -14,6 +14,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from limiirl._typing import FloatArray, Int32Array, IntArray
+from limiirl._validation import as_floats
 from limiirl.errors import InvalidMDP, InvalidParameter
 from limiirl.mdp import estimation, from_arrays, from_libraries, indexing, io, validate
 from limiirl.mdp import features as feature_rules
@@ -166,7 +167,7 @@ class MDP:
         validate.check_edge_indices(src, act, dst, n_states)
         for name, values in (("src", src), ("act", act), ("dst", dst)):
             self._set(name, values.astype(np.int32))
-        prob = feature_rules.as_floats(self.prob, "prob")
+        prob = as_floats(self.prob, "prob", error=InvalidMDP)
         validate.check_canonical_edges(self.src, self.act, self.dst, prob, self.terminal)
         # Rounding may yield 1 + 1e-16, which would have a positive log-probability.
         self._set("prob", np.minimum(prob, 1.0))
@@ -283,10 +284,7 @@ class MDP:
 
     def check_thetas(self, thetas: ArrayLike, name: str = "thetas") -> FloatArray:
         """Return parameters (d,) or (K, d) as a C-contiguous float64 array (K, d); `name` is used in error messages."""
-        try:
-            array = feature_rules.as_floats(thetas, name)
-        except InvalidMDP as error:
-            raise InvalidParameter(str(error), parameter=name) from error
+        array = as_floats(thetas, name)
         shape, d = array.shape, self.n_features
         if len(shape) not in (1, 2) or shape[-1] != d or 0 in shape:
             names = ", ".join(self.feature_names[:8]) + (", ..." if d > 8 else "")

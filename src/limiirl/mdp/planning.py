@@ -13,6 +13,7 @@ from scipy import sparse
 from scipy.sparse import csgraph, linalg
 
 from limiirl._typing import BoolArray, FloatArray, IndexArray
+from limiirl._validation import as_floats
 from limiirl.errors import InvalidParameter, NumericalError
 from limiirl.kernels.sparse_lu import factorise_lu
 from limiirl.mdp.indexing import pair_starts
@@ -165,7 +166,8 @@ def _finite(solve: Callable[[], FloatArray]) -> FloatArray:
     except (np.linalg.LinAlgError, RuntimeError):  # numpy and SuperLU, for a singular matrix
         values = np.array([np.nan])
     if not np.isfinite(values).all():
-        raise NumericalError("Policy values exceed the range of float64 (trajectories are too long). Reduce gamma.")
+        message = "Policy values exceed the range of float64 (trajectories are too long). Reduce gamma."
+        raise NumericalError(message, parameter="theta")
     return values
 
 
@@ -221,7 +223,7 @@ def action_values(mdp: MDP, values: ArrayLike, theta: ArrayLike) -> FloatArray:
     >>> action_values(mdp, optimal_values(mdp, [1.0]), [1.0])
     array([-0.5,  1. ,  1. ])
     """
-    V = np.asarray(values, dtype=np.float64)
+    V = as_floats(values, "values")
     if V.shape != (mdp.n_states,):
         raise InvalidParameter.of("values", V.shape, f"must have shape ({mdp.n_states},), one value per state")
     return _problem(mdp, theta).action_values(V)
@@ -326,10 +328,7 @@ def check_policy(mdp: MDP, policy: ArrayLike) -> FloatArray:
     Traceback (most recent call last):
     limiirl.errors.InvalidParameter: policy[0] must sum to 1 over the actions of a state; got 0.9.
     """
-    try:
-        weights = np.asarray(policy, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidParameter(f"policy must be an array of numbers ({error}).", parameter="policy") from error
+    weights = as_floats(policy, "policy")
     if weights.shape != (mdp.n_pairs,):
         rule = f"must have shape ({mdp.n_pairs},), one probability per (s, a) pair in the order of mdp.pair_state"
         raise InvalidParameter.of("policy", weights.shape, rule)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from limiirl._typing import FloatArray, IntArray
+from limiirl._validation import as_floats
 from limiirl.errors import InvalidParameter
 from limiirl.mdp.mdp import MDP
 
@@ -172,10 +173,7 @@ class _Spurs:
 
 
 def _costs(cost: ArrayLike, n_edges: int) -> FloatArray:
-    try:
-        costs = np.ascontiguousarray(cost, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidParameter(f"cost must be an array of numbers ({error}).", parameter="cost") from None
+    costs = np.ascontiguousarray(as_floats(cost, "cost"))
     if costs.shape != (n_edges,):
         raise InvalidParameter.of("cost", costs.shape, f"must have shape ({n_edges},), one entry per edge")
     wrong = ~(costs >= 0.0)

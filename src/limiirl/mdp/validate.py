@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import BoolArray, FloatArray
-from limiirl._validation import check_memory
+from limiirl._validation import as_floats, check_memory
 from limiirl.errors import InvalidMDP, InvalidParameter
-from limiirl.mdp.features import FeatureMatrix, as_floats, first_nonfinite
+from limiirl.mdp.features import FeatureMatrix, first_nonfinite
 from limiirl.mdp.indexing import descents, pair_index
 
 # Tolerance for sums of probabilities. It accepts float32 tables that were normalised in double precision.
@@ -44,7 +44,7 @@ def check_gamma(gamma: Any) -> float:
 
 def check_p0(p0: ArrayLike, n_states: int) -> FloatArray:
     """Return the start distribution (S,) after checking its length, signs and sum."""
-    array = as_floats(p0, "p0")
+    array = as_floats(p0, "p0", error=InvalidMDP)
     if array.shape != (n_states,):
         rule, remedy = f"must have shape ({n_states},)", "Use 0 for states in which no trajectory starts."
         raise InvalidMDP.of("p0", array.shape, rule, remedy=remedy)

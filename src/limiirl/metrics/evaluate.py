@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
 from limiirl._typing import FloatArray
+from limiirl._validation import as_floats
 from limiirl.demos import Demonstrations, Groups, as_attribute
 from limiirl.errors import DivergentPartition, InvalidDemos, InvalidParameter, NumericalError
 from limiirl.irl import impossible_unit
@@ -318,7 +319,7 @@ def recover(labels: ArrayLike, U: ArrayLike) -> Recovery:
     >>> recovery.counts.tolist(), recovery.intent.tolist(), round(recovery.accuracy, 3)
     ([[1, 1], [1, 0]], [1, 0], 0.667)
     """
-    posterior = np.asarray(U, dtype=np.float64)
+    posterior = as_floats(U, "U")
     hard = hard_labels(posterior)
     given = cast("NDArray[Any]", as_attribute(labels, "labels", len(posterior)))
     names, index = np.unique(given, return_inverse=True)

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 
 from limiirl._typing import FloatArray
+from limiirl._validation import as_floats
 from limiirl.errors import InvalidParameter, NumericalError
 from limiirl.mdp import MDP, RewardEnsemble, reachable_states
 from limiirl.metrics.evd import TIES, compute_optimal_values, compute_regrets, prefix_errors, worst_values
@@ -302,11 +303,7 @@ def _custom_distances(
         costs = np.array([[float(distance(mdp, true, theta)) for theta in learned] for true in truth])
         name = str(getattr(distance, "__name__", type(distance).__name__))
     else:
-        try:
-            costs, name = np.array(distance, dtype=np.float64), "matrix"
-        except (TypeError, ValueError) as error:
-            message = f"distance must be a name, a callable or a matrix of numbers ({error})."
-            raise InvalidParameter(message, parameter="distance") from error
+        costs, name = as_floats(distance, "distance"), "matrix"
     if costs.shape != shape:
         rule = f"must have shape {shape}: one row per true intent, one column per learned intent"
         raise InvalidParameter.of("distance", costs.shape, rule)

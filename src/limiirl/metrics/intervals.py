@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from limiirl._typing import FloatArray
-from limiirl._validation import as_generator, check_choice, check_count
+from limiirl._validation import as_floats, as_generator, check_choice, check_count
 from limiirl.errors import InvalidParameter, NumericalError
 
 # Relative differences below this value are rounding errors.
@@ -262,10 +262,7 @@ def _check_level(level: float) -> float:
 
 def _check_sample(values: ArrayLike, name: str) -> FloatArray:
     """Validate at least two finite values (n,)."""
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidParameter(f"{name} must contain numbers ({error}).", parameter=name, value=values) from None
+    array = as_floats(values, name)
     if array.ndim != 1 or array.size < 2:
         raise InvalidParameter.of(name, array.shape, "must have shape (n,) with n >= 2")
     wrong = ~np.isfinite(array)

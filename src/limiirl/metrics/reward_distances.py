@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import FloatArray
-from limiirl.errors import InvalidParameter
+from limiirl._validation import as_floats, scale_exponent
+from limiirl.errors import InvalidParameter, NumericalError
 from limiirl.mdp import MDP
 from limiirl.metrics.evd import check_theta
 
@@ -147,7 +148,7 @@ def _epic_form(mdp: MDP, coverage: ArrayLike | None) -> tuple[_Form, FloatArray]
     shape = (mdp.n_states, max(mdp.n_actions, 1), mdp.n_states)
 
     def form(theta: FloatArray) -> tuple[FloatArray, float]:
-        R = _reward_tensor(mdp, theta)
+        R = _rescale(_reward_tensor(mdp, theta))
         return canonical_epic(R, mdp.gamma).ravel(), float(np.abs(R).max())
 
     return form, _check_coverage(coverage, shape).ravel()
@@ -167,6 +168,7 @@ def _dard_form(mdp: MDP, coverage: ArrayLike | None) -> tuple[_Form, FloatArray]
         R = np.zeros_like(T)
         R[:n, :, :n] = _reward_tensor(mdp, theta)
         R[:n, :, n] = mdp.rewards(theta)[0]
+        R = _rescale(R)
         C = canonical_dard(R, T, mdp.gamma)[mdp.src, mdp.act, mdp.dst]
         return C, float(np.abs(R).max())
 
@@ -187,6 +189,14 @@ def _reward_tensor(mdp: MDP, theta: FloatArray) -> FloatArray:
     if mdp.edge_features is not None:
         R[mdp.src, mdp.act, mdp.dst] += np.asarray(mdp.edge_features @ of_edge)
     return R
+
+
+def _rescale(R: FloatArray) -> FloatArray:
+    """Divide extreme rewards by a power of two, which does not change distances."""
+    if not np.all(np.isfinite(R)):
+        message = "The rewards overflow float64. Use smaller parameters or features."
+        raise NumericalError(message, parameter="theta")
+    return np.ldexp(R, -scale_exponent(R))
 
 
 def _standardise(values: FloatArray, p: FloatArray, scale: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
@@ -222,7 +232,7 @@ def _check_rewards(mdp: MDP, name: str, *, other_actions: bool) -> None:
 
 
 def _check_tensor(values: ArrayLike, name: str) -> FloatArray:
-    array = np.asarray(values, dtype=np.float64)
+    array = as_floats(values, name)
     if array.ndim != 3 or array.shape[0] != array.shape[2] or not np.isfinite(array).all():
         raise InvalidParameter.of(name, array.shape, "must be finite with shape (S, A, S)")
     return array
@@ -231,8 +241,8 @@ def _check_tensor(values: ArrayLike, name: str) -> FloatArray:
 def _check_coverage(values: ArrayLike | None, shape: tuple[int, ...]) -> FloatArray:
     if values is None:
         return np.ones(shape)
-    array = np.asarray(values, dtype=np.float64)
-    if array.shape != shape or not np.all(np.isfinite(array) & (array >= 0.0)) or array.sum() <= 0.0:
-        rule = f"must be nonnegative weights {shape}, not all zero"
-        raise InvalidParameter.of("coverage", (array.shape, float(array.sum())), rule)
-    return array
+    array = as_floats(values, "coverage")
+    if array.shape != shape or not np.all(np.isfinite(array) & (array >= 0.0)) or not np.any(array):
+        rule = f"must be finite nonnegative weights {shape}, not all zero"
+        raise InvalidParameter.of("coverage", array.shape, rule)
+    return np.ldexp(array, -scale_exponent(array))

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from limiirl._typing import FloatArray, IntArray
+from limiirl._validation import as_floats
 from limiirl.demos import Demonstrations, name_demo, with_common_names
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.mixture import validate
@@ -246,7 +247,7 @@ def _list_elements(demos: Demonstrations, mdp: MDP | None) -> tuple[IntArray, In
 
 def _check_lengths(lengths: Any, visited: IntArray, mdp: MDP | None) -> FloatArray:
     """Validate lengths; `visited` are the sorted states or edges that must have a length."""
-    array = np.asarray(lengths, dtype=np.float64)
+    array = as_floats(lengths, "lengths")
     n = int(visited[-1]) + 1 if visited.size else 0
     if array.ndim != 1 or (array.size < n if mdp is None else array.size != mdp.n_edges):
         wanted = f"(S,) with S >= {n}" if mdp is None else f"(E,) with E = {mdp.n_edges}"

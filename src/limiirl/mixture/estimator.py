@@ -17,7 +17,6 @@ from limiirl._validation import check_count
 from limiirl.demos import Demonstrations
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning
 from limiirl.irl import FitProblem
-from limiirl.irl.validate import warn_of_small_features
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import io, validate
 from limiirl.mixture.em import Solution, Start, State, nearly_empty, report_iterations, run
@@ -236,8 +235,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Issue the warnings about features and the initialisation, then about the solution."""
         stacklevel = validate.caller_stacklevel()
-        if problem.regulariser is not None:  # the reward is linear in the features of the MDP
-            warn_of_small_features(problem.mdp, stacklevel + 1)
+        problem.warn_of_features(stacklevel + 1)
         for message in messages:
             warnings.warn(message, DegenerateIntentWarning, stacklevel=stacklevel)
         n_units, streamed = len(problem.units), problem.demos is None

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import block_diag, helmert
 
 from limiirl._typing import BoolArray, FloatArray
+from limiirl._validation import as_floats
 from limiirl.irl import FitProblem, OptionalMembers, validate
 from limiirl.mixture.em import SMALLEST_WEIGHT, nearly_empty
 
@@ -164,7 +165,7 @@ class StandardErrors:
         >>> errors.status.tolist(), errors.of_contrasts([[1, -1], [1, 0]]).round(2).tolist()
         ([['not identified', 'not identified']], [[1.15, nan]])
         """
-        rows = np.atleast_2d(np.asarray(contrasts, dtype=np.float64))
+        rows = np.atleast_2d(as_floats(contrasts, "contrasts"))
         K, d = self.thetas.shape
         errors = np.full((K, len(rows)), np.nan)
         for k in range(K):

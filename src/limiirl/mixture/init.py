@@ -20,6 +20,7 @@ from sklearn.mixture import GaussianMixture
 
 from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray
+from limiirl._validation import as_floats
 from limiirl.demos import Groups
 from limiirl.errors import DivergentPartition, InvalidParameter
 from limiirl.irl import FitProblem
@@ -171,8 +172,7 @@ def as_responsibilities(labels: Any, n_intents: int, units: Groups) -> FloatArra
     given = np.asarray(labels)
     if given.ndim == 1:
         return _one_hot(given, n_intents, units)
-    if given.dtype.kind not in "fiub":
-        raise InvalidParameter.of("init", str(given.dtype), "must be a numeric array of responsibilities")
+    given = as_floats(labels, "init", boolean=True)
     if given.shape != (len(units), n_intents):
         raise InvalidParameter.of("init", given.shape, f"must have shape ({len(units)}, {n_intents}) for {units.noun}")
     U = given.astype(np.float64)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray
+from limiirl._validation import as_floats
 from limiirl.errors import InvalidParameter
 from limiirl.irl import FitProblem, minimise_ray
 from limiirl.mixture.em import Start
@@ -110,7 +111,7 @@ def separate_equal(
 
 
 def _check_thetas(given: Any, n_intents: int, problem: FitProblem) -> FloatArray:
-    thetas = np.ascontiguousarray(given, dtype=np.float64)
+    thetas = np.ascontiguousarray(as_floats(given, "reward_init"))
     d = problem.n_parameters
     wrong = thetas.ndim != 2 or thetas.shape[0] != n_intents or (d is not None and thetas.shape[1] != d)
     if wrong or not np.all(np.isfinite(thetas)):

@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from limiirl._progress import check_progress
 from limiirl._typing import FloatArray
-from limiirl._validation import check_choice, check_count, check_positive
+from limiirl._validation import as_floats, check_choice, check_count, check_positive
 from limiirl.demos import Agents, Demonstrations, Groups
 from limiirl.errors import InvalidParameter, ModelMismatchWarning, NotFitted
 from limiirl.irl import REQUIRED, FitProblem, MaxEnt, choose_model
@@ -136,10 +136,7 @@ def spawn_seeds(random_state: Any, n: int, name: str = "random_state") -> list[n
 def check_points(given: Any, n: int, parameter: str = "embedding") -> FloatArray:
     """Return points (n, m) to cluster; `parameter` is "embedding", or "irl" for the model's features."""
     rule = "must be" if parameter == "embedding" else "must have features that are"
-    try:
-        points = np.ascontiguousarray(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidParameter.of(parameter, given, f"{rule} an array of numbers ({error})") from None
+    points = np.ascontiguousarray(as_floats(given, parameter, boolean=True))
     if points.ndim != 2 or points.shape[0] != n or points.shape[1] == 0:
         raise InvalidParameter.of(parameter, points.shape, f"{rule} of shape ({n}, m) with m >= 1")
     wrong = ~np.all(np.isfinite(points), axis=1)

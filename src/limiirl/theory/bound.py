@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl._validation import as_generator, check_fraction
+from limiirl._validation import as_floats, as_generator, check_fraction, scale_exponent
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import MaxEnt, make_problem, validate
@@ -77,7 +77,7 @@ class Quantities:
         vectors = ("r", "mean_norm", "sizes", "log_Q", "log_Q_other", "typical_norm")
         n_intents = np.size(self.sizes)
         for name in vectors:
-            value = np.asarray(getattr(self, name), dtype=np.float64)
+            value = as_floats(getattr(self, name), name)
             if value.shape != (n_intents,) or n_intents < 2 or np.any(np.isnan(value)):
                 rule = f"must have {max(2, n_intents)} values, one per intent (at least two intents)"
                 raise InvalidParameter.of(name, value.tolist(), rule)
@@ -266,14 +266,16 @@ def inter_cluster_margin(features: ArrayLike, labels: ArrayLike) -> float:
     >>> inter_cluster_margin([[0.0, 0.0], [0.0, 1.0], [0.0, 3.0], [4.0, 0.0]], [0, 0, 1, 2])
     3.6666666666666665
     """
-    points, numbers = np.asarray(features, dtype=np.float64), np.asarray(labels)
-    if points.ndim != 2:
-        raise InvalidParameter.of("features", points.shape, "must have shape (N, d)")
+    points, numbers = as_floats(features, "features"), np.asarray(labels)
+    if points.ndim != 2 or not np.all(np.isfinite(points)):
+        raise InvalidParameter.of("features", points.shape, "must be finite of shape (N, d)")
     if numbers.shape != (len(points),) or np.unique(numbers).size < 2:
         rule = f"must have shape ({len(points)},) and at least two distinct values"
         raise InvalidParameter.of("labels", numbers.tolist(), rule)
-    groups = [points[numbers == label] for label in np.unique(numbers)]
-    return float(np.mean([cdist(one, other).min() for one, other in combinations(groups, 2)]))
+    exponent = scale_exponent(points)
+    groups = [np.ldexp(points[numbers == label], -exponent) for label in np.unique(numbers)]
+    margin = np.mean([cdist(one, other).min() for one, other in combinations(groups, 2)])
+    return float(np.ldexp(margin, exponent))
 
 
 def kmeans_clusters(features: FloatArray, labels: IntArray, seed: int | np.random.Generator | None = 0) -> IntArray:

@@ -1,5 +1,7 @@
 """Components of Sigma-GIRL: cloned policies and their scores, Jacobians, and shrunk covariances."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.special import log_softmax
@@ -7,8 +9,12 @@ from scipy.stats import norm
 from sklearn.covariance import ledoit_wolf
 
 from limiirl.demos.agents import Agent, Agents
+from limiirl.errors import IdentifiabilityWarning, InvalidDemos
+from limiirl.irl import SigmaGIRL
 from limiirl.irl.sigma_girl.likelihood import PROFILES
 from limiirl.irl.sigma_girl.policy_gradient import clone_policy, jacobian_moments, jacobians
+from limiirl.mixture import IntentMixture
+from tests.helpers import raises
 from tests.oracles.sigma import central_differences, dense_covariance, jacobians_by_loops, pickers, vec
 
 
@@ -135,3 +141,38 @@ def test_variances_of_two_trajectories_are_positive():
     result = jacobian_moments(J)
     assert result.shrinkage == 1e-6
     assert result.variances.min() > 0.0
+
+
+def discrete_agent(actions: np.ndarray, phi: np.ndarray) -> Agent:
+    """Return an agent with one-hot features of two states, which it visits alternately."""
+    n, H = actions.shape
+    x = np.eye(2)[np.arange(H) % 2]
+    return Agent(np.broadcast_to(x, (n, H, 2)), actions, phi, np.ones((n, H), dtype=bool))
+
+
+def test_policies_whose_actions_are_a_function_of_the_features_are_refused() -> None:
+    phi = np.random.default_rng(0).normal(size=(5, 4, 1))
+    deterministic = np.tile([0, 1, 0, 1], (5, 1))
+    with raises(InvalidDemos, parameter="agents", index=3):
+        clone_policy(discrete_agent(deterministic, phi), 1e-2, 3)
+    few = discrete_agent(deterministic[:4], phi[:4])  # too few to conclude that the policy is deterministic
+    varied = discrete_agent(np.tile([0, 1, 0, 2], (5, 1)), phi)  # two actions in the second state
+    for agent in (few, varied):
+        assert np.any(clone_policy(agent, 1e-2, 3).scores != 0.0)
+
+
+def test_features_that_never_vary_give_a_warning() -> None:
+    rng = np.random.default_rng(0)
+    actions, phi = rng.integers(2, size=(6, 4)), rng.normal(size=(6, 4, 3))
+    phi[:, :, 1] = [2.0, 1.0, 0.0, 5.0]  # the same in all trajectories
+    varied = phi.copy()
+    varied[0, 0, 1] = 7.0
+    agents = Agents((discrete_agent(actions, phi), discrete_agent(actions, phi)))
+    one_varies = Agents((discrete_agent(actions, phi), discrete_agent(actions, varied)))
+    with pytest.warns(IdentifiabilityWarning):
+        SigmaGIRL().fit(None, agents)
+    with pytest.warns(IdentifiabilityWarning):
+        IntentMixture(1, SigmaGIRL(), max_iter=0).fit(None, agents)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SigmaGIRL().fit(None, one_varies)

@@ -80,6 +80,7 @@ class FiniteHorizonSolver:
         check_count(max_length, "max_length", bytes_each=8.0 * pairs.mdp.n_states)  # values of all steps
         self.pairs, self.beta, self.max_length, self.stop = pairs, beta, max_length, stop
 
+    @np.errstate(over="ignore", invalid="ignore")
     def solve(self, thetas: FloatArray, observed: ObservedPairs) -> UnrolledPolicies:
         """See `limiirl.irl.causal.stationary.PolicySolver`."""
         policies, K = UnrolledPolicies(self, observed, thetas.shape[0]), thetas.shape[0]
@@ -162,6 +163,7 @@ class SoftmaxAverageSolver:
     def __init__(self, pairs: StateActions, beta: float, n_backups: int) -> None:
         self.pairs, self.beta, self.n_backups = pairs, beta, n_backups
 
+    @np.errstate(over="ignore", invalid="ignore")
     def solve(self, thetas: FloatArray, observed: ObservedPairs) -> UnrolledPolicies:
         """See `limiirl.irl.causal.stationary.PolicySolver`."""
         policies, K = UnrolledPolicies(self, observed, thetas.shape[0]), thetas.shape[0]

@@ -17,6 +17,7 @@ from limiirl._typing import BoolArray, FloatArray, IndexArray, IntArray
 from limiirl._validation import check_positive
 from limiirl.demos import Demonstrations, Groups, Steps
 from limiirl.errors import DivergentPartition, NumericalError
+from limiirl.irl import validate
 from limiirl.irl.base import FitResult
 from limiirl.irl.causal.stationary import HardBellmanSolver, PolicySolver, StationarySolver
 from limiirl.irl.observed_paths import ObservedPaths
@@ -219,6 +220,7 @@ class CausalLikelihood:
         """Mean number (K,) of decisions per demonstration."""
         return np.asarray(self._mean_counts.sum(axis=0))
 
+    @np.errstate(over="ignore", invalid="ignore")
     def evaluate(self, thetas: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:
         """Return values (J,) and gradients (J, d); a value is inf if the Bellman values diverge or overflow."""
         try:
@@ -302,9 +304,11 @@ class CausalProblem(FitProblem):
             regulariser = replace(regulariser, ridge=regulariser.ridge * float(np.mean(demos.lengths - 1.0)))
         return cls(model, mdp, demos, units, regulariser, solver, decisions)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def log_prob(self, thetas: FloatArray) -> FloatArray:
         """Return the log-probabilities (G, K) of the units."""
         log_p, _ = self.decisions.log_prob(self.solver.solve(thetas, self.decisions.candidates).log_prob)
+        validate.check_log_prob(log_p)
         if np.all(np.isfinite(log_p)):
             return np.asarray(self.decisions.counts @ log_p + self.decisions.log_q[:, None])
         # Impossible decisions are counted separately, because 0 times -inf is nan.

@@ -293,6 +293,7 @@ class StationarySolver(ABC):
 class SoftBellmanSolver(StationarySolver):
     """Solver for soft values with Newton's method; at discount 1, every state must reach a terminal state."""
 
+    @np.errstate(over="ignore", invalid="ignore")
     def values(self, thetas: FloatArray) -> BellmanValues:
         """Return the soft values of thetas (K, d)."""
         pairs, K = self.pairs, thetas.shape[0]
@@ -361,6 +362,7 @@ class HardBellmanSolver(StationarySolver):
 
     smooth = False
 
+    @np.errstate(over="ignore", invalid="ignore")
     def values(self, thetas: FloatArray) -> BellmanValues:
         """Return the values of thetas (K, d)."""
         pairs = self.pairs

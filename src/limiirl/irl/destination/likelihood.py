@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl.demos import Demonstrations, name_demo
 from limiirl.errors import InvalidDemos, NumericalError
+from limiirl.irl import validate
 from limiirl.irl.destination.path_sums import GoalValues, flow_features
 from limiirl.irl.observed_paths import ObservedPaths
 from limiirl.irl.optim import CuttingPlanes, difference_hessian
@@ -87,9 +88,10 @@ class ObservedTrips:
         """Return the log total weight (N, K) of all paths from the first to the last state of a demonstration."""
         return np.asarray(values.log_values(thetas, self.starts, self.goals)[self.pair])
 
+    @np.errstate(over="ignore", invalid="ignore")
     def log_prob(self, values: GoalValues, thetas: FloatArray) -> FloatArray:
         """Return the log-probabilities (N, K)."""
-        return self.log_weight(thetas) - self.log_value(values, thetas)
+        return validate.check_log_prob(self.log_weight(thetas) - self.log_value(values, thetas))
 
 
 def first_features(mdp: MDP, demos: Demonstrations) -> FloatArray:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl._validation import as_generator, check_choice, check_count, check_positive
+from limiirl._validation import as_floats, as_generator, check_choice, check_count, check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
@@ -205,7 +205,7 @@ class DestinationMaxEnt(LinearRewardModel):
         array([5., 5., 6.])
         """
         begin, end = _pairs(mdp, starts, goals)
-        trips = np.ones(begin.size) if weights is None else np.asarray(weights, dtype=np.float64)
+        trips = np.ones(begin.size) if weights is None else as_floats(weights, "weights")
         if trips.shape != begin.shape or not np.all(np.isfinite(trips) & (trips >= 0.0)):
             raise InvalidParameter.of("weights", weights, f"must be {begin.size} finite nonnegative values")
         sums = self._values(mdp).solve_cached(validate.one_theta(mdp, theta)).pair_sums(begin, end, trips)

@@ -15,6 +15,7 @@ from limiirl._typing import BoolArray, FloatArray, IndexArray
 from limiirl._validation import check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import DivergentPartition, InvalidDemos, NumericalError
+from limiirl.irl import validate
 from limiirl.irl.base import FitResult
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.path_sums import FinitePathSums
@@ -233,9 +234,10 @@ class MaxEntProblem(FitProblem):
         statistics = RowStatistics(rows, units) if linear else DemoStatistics(rows, units, observed)
         return cls(model, mdp, demos, units, path_sums, statistics, observed)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def log_prob(self, thetas: FloatArray) -> FloatArray:
         """Return the log-probabilities (G, K) of the units."""
-        return self._rows().log_prob(self.path_sums, thetas)
+        return validate.check_log_prob(self._rows().log_prob(self.path_sums, thetas))
 
     def allocate(self, n_intents: int) -> Any:
         """Return a buffer for the responsibilities, the argument U of `e_step`."""

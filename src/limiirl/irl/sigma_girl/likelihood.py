@@ -8,6 +8,7 @@ obj does not depend on |omega| and is not convex. The covariance matrix of all d
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,7 +20,7 @@ from scipy.linalg import cho_factor, cho_solve
 from limiirl._typing import BoolArray, FloatArray, IndexArray
 from limiirl._validation import check_count, check_positive
 from limiirl.demos import Agents, Groups
-from limiirl.errors import InvalidDemos, NumericalError
+from limiirl.errors import IdentifiabilityWarning, InvalidDemos, NumericalError
 from limiirl.irl.base import FitResult
 from limiirl.irl.optim import Box, difference_hessian, minimise_lbfgs
 from limiirl.irl.problem import FitProblem, MStep
@@ -180,6 +181,19 @@ class SigmaProblem(FitProblem):
                 for k, theta in enumerate(thetas)
             ]
         )
+
+    def warn_of_features(self, stacklevel: int) -> None:
+        """Issue an `IdentifiabilityWarning` about features that are the same in all trajectories of every agent."""
+        same = [np.all(agent.reward_features == agent.reward_features[:1], axis=(0, 1)) for agent in self.demos]
+        constant = np.flatnonzero(np.all(same, axis=0))
+        if constant.size:
+            listed = ", ".join(map(str, constant.tolist()))
+            warnings.warn(
+                f"Reward features {listed} are the same in all trajectories of every agent, so their weights are not "
+                "identified. Drop them.",
+                IdentifiabilityWarning,
+                stacklevel=stacklevel + 1,
+            )
 
     def m_step(
         self, moments: FloatArray, starts: FloatArray | None, which: IndexArray, max_evaluations: int | None = None

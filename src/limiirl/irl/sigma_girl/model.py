@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 
 from limiirl._estimator import NoMetadataRouting
 from limiirl._typing import FloatArray
-from limiirl._validation import check_choice, check_count, check_positive
+from limiirl._validation import as_floats, check_choice, check_count, check_positive
 from limiirl.demos import Agents, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import validate
@@ -174,6 +174,8 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
         name = "starts" if columns else "start"
         first = None if starts is None else _check_thetas(starts, problem.n_parameters, name)
         validate.starts(first, matrix.shape[1], name)
+        if not columns:
+            problem.warn_of_features(3)
         return problem.search(matrix, first, check_count(self.max_evaluations, "max_evaluations"))
 
     def _check(self, mdp: object) -> None:
@@ -205,10 +207,7 @@ def _check_agents(agents: Any) -> Agents:
 
 def _check_thetas(given: ArrayLike, q: int, name: str = "thetas") -> FloatArray:
     """Check that the argument `name` consists of finite and nonzero vectors, and return it as an array (K, q)."""
-    try:
-        thetas = np.atleast_2d(np.asarray(given, dtype=np.float64))
-    except (TypeError, ValueError) as error:
-        raise InvalidParameter(f"{name} must be numeric ({error}).", parameter=name, value=given) from None
+    thetas = np.atleast_2d(as_floats(given, name))
     if thetas.ndim != 2 or thetas.shape[1] != q:
         raise InvalidParameter.of(name, thetas.shape, f"must have shape (K, {q}), one column per reward feature")
     bad = ~(np.all(np.isfinite(thetas), axis=1) & np.any(thetas != 0.0, axis=1))

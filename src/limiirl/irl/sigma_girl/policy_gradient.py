@@ -15,6 +15,9 @@ from limiirl.kernels.sequences import baseline
 
 # Residual variance, relative to the mean square of the actions, up to which a policy counts as deterministic.
 _NO_NOISE = 1e-12
+# Least number of discrete actions per distinct vector of policy features for which a policy without variation counts as
+# deterministic. With fewer, a stochastic policy may not have shown its other actions.
+_VISITS = 10
 
 
 class Clone(NamedTuple):
@@ -92,6 +95,16 @@ def _categorical(x: FloatArray, a: NDArray[Any], ridge: float, number: int) -> t
         )
     model = LogisticRegression(C=1.0 / ridge, fit_intercept=False, tol=1e-8, max_iter=10_000)
     model.fit(x, a)
+    states, index, visits = np.unique(x, axis=0, return_inverse=True, return_counts=True)
+    n_taken = np.count_nonzero(np.bincount(index.ravel() * taken.size + np.searchsorted(taken, a)))
+    if n_taken == len(states) and visits.min() >= _VISITS:
+        # Without the ridge, the probabilities of the recorded actions would tend to 1, and the scores to 0.
+        raise _invalid(
+            f"agents[{number}] must have a stochastic policy; its {len(x)} actions are a function of its policy "
+            f"features, which have {len(states)} distinct values. Use an agent that explores, or drop policy features.",
+            number,
+            len(x),
+        )
     # scikit-learn returns one column for two actions, and otherwise one column per action.
     weights = model.coef_.T if taken.size == 2 else (model.coef_[1:] - model.coef_[0]).T
     gradients = (a[:, None] == taken[1:]) - model.predict_proba(x)[:, 1:]
