@@ -214,7 +214,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     Uses trips of 10 to 300 segments. With --executor or --workers, the fits of --intents select run in parallel; the
     result is the same.
     """
-    from limiirl.roads import describe_fit, fit_drivers
+    from limiirl.roads import fit_drivers
 
     check_target(out, network, matches)
     check_page(page, network, matches, out)
@@ -243,16 +243,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     result.mixture.save(out)
     if len(result.demos) < len(demos):
         excluded["last segment visited twice"] = len(demos) - len(result.demos)
-    styles = [style.long for style in describe_fit(result)]
-    if as_json:
-        facts = {"model": model, "trips": len(usable), "n_clusters": result.n_clusters, "capped": result.capped}
-        facts |= {"styles": styles, "excluded": excluded, "saved": str(out)}
-        options.echo(json.dumps(result.mixture.summary().to_dict() | facts))
-    else:
-        if len(demos) < len(usable):
-            typer.echo(f"The trips are a random sample of {len(usable):,}; pass --trips {len(usable)} to use all.")
-        _print_fit(result, styles, excluded)
-        options.echo(f"\nSaved to {out}.")
+    _print_fit(result, len(usable), len(demos), excluded, out, as_json)
     write_geojson(result, roads, geojson, as_json)
     if page is not None:
         from limiirl.report.roads import styles_report
@@ -281,9 +272,21 @@ _MODEL_LINES = {
 }
 
 
-def _print_fit(result: DriverFit, styles: list[str], excluded: dict[str, int]) -> None:
+def _print_fit(
+    result: DriverFit, n_usable: int, n_sampled: int, excluded: dict[str, int], out: Path, as_json: bool
+) -> None:
+    from limiirl.roads import describe_fit
+
+    styles, model = [style.long for style in describe_fit(result)], type(result.mixture.irl_).__name__
+    if as_json:
+        facts = {"model": model, "trips": n_usable, "n_clusters": result.n_clusters, "capped": result.capped}
+        facts |= {"styles": styles, "excluded": excluded, "saved": str(out)}
+        options.echo(json.dumps(result.mixture.summary().to_dict() | facts))
+        return
     options.echo(f"Fitted to {plural(len(result.demos), 'trip')}.")
-    options.echo(f"Model: {_MODEL_LINES[type(result.mixture.irl_).__name__]}.")
+    if n_sampled < n_usable:
+        options.echo(f"The trips are a random sample of {n_usable:,}; pass --trips {n_usable} to use all.")
+    options.echo(f"Model: {_MODEL_LINES[model]}.")
     if result.selection is None:  # otherwise the table of criteria contains the number of clusters
         capped = ", the maximum; use --intents select to cross-validate" if result.capped else ""
         options.echo(f"The stick-breaking GMM finds {plural(result.n_clusters, 'cluster')}{capped}.")
@@ -293,6 +296,7 @@ def _print_fit(result: DriverFit, styles: list[str], excluded: dict[str, int]) -
         options.echo(f"\n{result.selection}\n")
     options.echo(str(result.mixture.summary()))
     options.echo("\n" + "\n".join(f"Style {k} (intent {k}): {text}" for k, text in enumerate(styles)))
+    options.echo(f"\nSaved to {out}.")
 
 
 _FILES = "porto.npz styles matches.npz"
