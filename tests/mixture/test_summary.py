@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt, RewardEnsemble
-from limiirl.errors import BackendUnavailable, ConvergenceWarning, DegenerateIntentWarning, NotFitted
+from limiirl.errors import (
+    BackendUnavailable,
+    BoundWarning,
+    ConvergenceWarning,
+    DegenerateIntentWarning,
+    ModelMismatchWarning,
+    NotFitted,
+)
 from limiirl.metrics import mean_interval
 from limiirl.mixture import GroupWeights, membership_table
 from limiirl.mixture.restarts import Restart
@@ -147,7 +155,7 @@ def test_an_empty_intent_is_marked():
         mix = fit_mixture(init=start, max_iter=0)
     result = mix.summary()
     assert np.isnan(result.weight_errors[1])
-    assert row(str(result), "left").endswith("-2.9 (empty)")
+    assert row(str(result), "left").endswith(" - (empty)")
     assert result.n_free == 2
 
 
@@ -344,3 +352,62 @@ def test_frames_require_pandas(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with raises(BackendUnavailable):
         mix.summary().to_frame()
+
+
+def test_uninformative_errors_are_not_printed():
+    """Standard errors of weights above 0.5, or of rewards above ten times the largest reward, identify nothing."""
+    mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
+    demos = Demonstrations.from_lists([[0, 1]] * 6 + [[0, 2]] * 5)
+    start = RewardEnsemble([0.5, 0.5], [[0.02], [0.03]])
+    mix = IntentMixture(2, MaxEnt(2, bounds=None), init=start, max_iter=0).fit(mdp, demos)
+    errors = mix.standard_errors()
+    assert np.isnan(errors.thetas).all()
+    assert np.isnan(errors.weights).all()
+    assert (errors.status == "flat").all()
+    assert "±" not in str(mix.summary()).partition("weight")[2].partition("expected size")[0]
+
+
+def test_rewards_of_empty_intents_are_not_printed():
+    mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
+    demos = Demonstrations.from_lists([[0, 1]] * 6 + [[0, 2]] * 5)
+    start = RewardEnsemble([1.0 - 1e-8, 1e-8], [[0.5], [0.12345]])
+    with pytest.warns(DegenerateIntentWarning) as issued:
+        mix = IntentMixture(2, MaxEnt(2, bounds=None), init=start, max_iter=0).fit(mdp, demos)
+    assert [(w.message.parameter, w.message.index) for w in issued] == [("weights_", 1)]
+    assert "0.12345" not in str(mix.summary())
+    assert "(empty)" in str(mix.summary())
+
+
+def test_equal_intents_are_named():
+    mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
+    demos = Demonstrations.from_lists([[0, 1]] * 6 + [[0, 2]] * 5)
+    start = RewardEnsemble([0.3, 0.7], [[0.0], [0.01]])
+    with pytest.warns(DegenerateIntentWarning) as issued:
+        mix = IntentMixture(2, MaxEnt(2, bounds=(-0.02, 0.02)), init=start).fit(mdp, demos)
+    assert ("thetas_", (0, 1)) in [(w.message.parameter, w.message.index) for w in issued]
+    assert np.isnan(mix.standard_errors().weights).all()
+    assert row(str(mix.summary()), "weight").count("±") == 0
+
+
+def test_many_rewards_on_bounds_are_reported():
+    """Twelve states that are always, or never, visited: every reward is on a bound."""
+    mdp = MDP.from_edges([0] * 24, np.arange(1, 25), p0=[1] + [0] * 24, state_features=np.eye(25)[:, 1:])
+    demos = Demonstrations.from_lists([[0, i] for i in range(1, 13)])
+    with pytest.warns(BoundWarning) as issued:
+        IntentMixture(1, MaxEnt(2, bounds=(-2, 2))).fit(mdp, demos)
+    assert [(w.message.parameter, w.message.value) for w in issued] == [("bounds", 24)]
+
+
+def test_groups_require_a_fit_with_groups():
+    mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
+    demos = Demonstrations.from_lists([[0, 1]] * 6 + [[0, 2]] * 6)
+    animals = np.repeat([0, 1, 2, 3], 3)
+    mix = IntentMixture(2, MaxEnt(2, bounds=(-3, 3)), init=[0] * 6 + [1] * 6).fit(mdp, demos)
+    with pytest.warns(ModelMismatchWarning) as issued:
+        mix.predict_proba(demos, animals)
+    assert issued[0].message.parameter == "groups"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mix.predict_proba(demos)
+        mix.predict_proba(demos, np.arange(12))  # one demonstration per group
+        mix.set_params(init="kmeans").fit(mdp, demos[::2], animals[::2]).predict_proba(demos[::2], animals[::2])

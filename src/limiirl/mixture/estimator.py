@@ -15,15 +15,19 @@ from limiirl._parallel import Mapper
 from limiirl._progress import Progress, reporting
 from limiirl._validation import check_count
 from limiirl.demos import Demonstrations
-from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning
+from limiirl.errors import BoundWarning, ConvergenceWarning, DegenerateIntentWarning
 from limiirl.irl import FitProblem
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import io, validate
 from limiirl.mixture.em import Solution, Start, State, nearly_empty, report_iterations, run
 from limiirl.mixture.inference import FittedMixture
+from limiirl.mixture.information import count_at_bound
 from limiirl.mixture.init import check_choices, is_given
 from limiirl.mixture.restarts import EMFromSeed, Restart, compare
 from limiirl.mixture.reward_init import find_equal_pair, find_indistinct_pair
+
+# Least number of rewards on bounds of which a fit warns; all rewards of small examples may be on bounds.
+_MANY = 10
 
 
 class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
@@ -248,7 +252,8 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
             why = f"the ratio of their likelihoods is the same for all {problem.units.noun}"
         if pair is not None and self.max_iter > 0:
             message = f"Intents {pair[0]} and {pair[1]} are not separately identified: {why}. Use fewer intents."
-            warnings.warn(message, DegenerateIntentWarning, stacklevel=stacklevel)
+            warning = DegenerateIntentWarning(message, parameter="thetas_", index=pair)
+            warnings.warn(warning, stacklevel=stacklevel)
         if small:
             listed = ", ".join(f"{k} (weight {best.rho[k]:.2g})" for k in small)
             what = f"Intent {listed} is nearly empty; its reward is"
@@ -256,7 +261,16 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
                 what = f"Intents {listed} are nearly empty; their rewards are"
             advice = "or another init" if streamed else "another init, or degenerate='reseed'"
             message = f"{what} unreliable. Use fewer intents, {advice}."
-            warnings.warn(message, DegenerateIntentWarning, stacklevel=stacklevel)
+            index = small[0] if len(small) == 1 else tuple(small)
+            warning = DegenerateIntentWarning(message, parameter="weights_", value=best.rho[small], index=index)
+            warnings.warn(warning, stacklevel=stacklevel)
+        n_at_bound, n_rewards = count_at_bound(problem, best.thetas[~empty])
+        if self.max_iter > 0 and n_at_bound >= _MANY and 2 * n_at_bound > n_rewards:
+            message = (
+                f"{n_at_bound} of {n_rewards} rewards are on a bound of the model, which determines them. Use fewer "
+                "intents or features, wider bounds, or a ridge."
+            )
+            warnings.warn(BoundWarning(message, parameter="bounds", value=n_at_bound), stacklevel=stacklevel)
         if not best.converged and self.max_iter > 0:
             last = best.history[-1]
             why = f"the mean change in responsibilities is {last.change:.2g}, above resp_tol={self.resp_tol:g}"

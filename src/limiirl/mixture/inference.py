@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
@@ -14,7 +15,7 @@ from limiirl._estimator import NoMetadataRouting
 from limiirl._typing import FloatArray
 from limiirl._validation import as_generator, check_count
 from limiirl.demos import Demonstrations, Groups
-from limiirl.errors import InvalidDemos, InvalidParameter
+from limiirl.errors import InvalidDemos, InvalidParameter, ModelMismatchWarning
 from limiirl.irl import FitProblem, NextActions, OptionalMembers, allow_cpu, impossible_unit, make_problem
 from limiirl.kernels.e_step import e_step
 from limiirl.mdp import RewardEnsemble
@@ -152,6 +153,14 @@ class FittedMixture(NoMetadataRouting):
         validate.check_fitted(self)
         demos = validate.check_new_demos(demos, self.mdp_)
         units = Groups.for_demos(groups, demos)
+        single = getattr(self, "groups_", None) is None and getattr(self, "responsibilities_", None) is not None
+        if units.grouped and single and len(units) < len(demos):
+            message = (
+                "The mixture was fitted without groups, so that demonstrations of a group may differ in intent, and "
+                "posteriors of groups are overconfident. Pass groups to fit (--by-group), or predict demonstrations "
+                "and average their posteriors."
+            )
+            warnings.warn(ModelMismatchWarning(message, parameter="groups"), stacklevel=validate.caller_stacklevel())
         if len(demos) == 0:
             return units, np.empty((0, len(self.weights_)))
         log_prob = self._method("log_prob_prefix") if partial else self.irl_.log_prob

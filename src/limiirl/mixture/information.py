@@ -102,6 +102,9 @@ AT_BOUND = 1e-10
 _ZERO = 1e-8
 # The likelihood is treated as flat in directions with less relative information.
 _FLAT = 1e-9
+# The likelihood is treated as flat if a standard error of a weight exceeds 0.5, the largest standard deviation of a
+# proportion, or that of a reward exceeds this multiple of the largest absolute reward.
+_IMPRECISE, _LARGEST_WEIGHT_ERROR = 10.0, 0.5
 # The last standard errors of each fit problem: a summary and a page of the same fit compute them once.
 _RECENT: WeakKeyDictionary[FitProblem, tuple[bytes, StandardErrors]] = WeakKeyDictionary()
 
@@ -216,6 +219,10 @@ def _standard_errors(problem: FitProblem, rho: FloatArray, thetas: FloatArray) -
     on_flat = np.any(np.abs(free.basis[:, flat]) > _INVOLVED, axis=1)
     K = len(rho)
     with_error = np.isin(free.status, ("ok", "contrast"))
+    variance = np.diag(covariance)
+    scale = np.max(np.abs(thetas[free.occupied]), initial=0.0)
+    imprecise = np.concatenate([variance[:K] > _LARGEST_WEIGHT_ERROR**2, variance[K:] > (_IMPRECISE * scale) ** 2])
+    on_flat |= imprecise & (scale > 0.0)
     status = np.where(with_error & on_flat[K:].reshape(thetas.shape), "flat", free.status)
     without = np.concatenate([on_flat[:K] | ~free.occupied, ~np.isin(status, ("ok", "contrast")).ravel()])
     covariance[without] = covariance[:, without] = np.nan
@@ -302,6 +309,14 @@ def free_parameters(model: Any, mdp: Any, rho: FloatArray, thetas: FloatArray, n
                 status[k, unidentified & inside] = "contrast"
         blocks.append(basis)
     return FreeParameters(status, occupied, np.asarray(block_diag(*blocks)))
+
+
+def count_at_bound(problem: FitProblem, thetas: FloatArray) -> tuple[int, int]:
+    """Return the number of rewards (K, d) on a bound other than 0, which means "no effect", and of all rewards."""
+    box = problem.box(thetas.shape[1])
+    low = (np.abs(thetas - box.lower) <= AT_BOUND) & (box.lower != 0.0)
+    high = (np.abs(thetas - box.upper) <= AT_BOUND) & (box.upper != 0.0)
+    return int(np.count_nonzero(low | high)), int(thetas.size)
 
 
 def _null_directions(members: OptionalMembers, mdp: Any, thetas: FloatArray, wanted: BoolArray) -> list[FloatArray]:

@@ -38,7 +38,7 @@ _MARKS = {
     "not identified": "the reward has a component in a direction that does not change any trajectory's probability",
     "up to scale": "only the proportions of rewards are identified; rewards are scaled to sum to 1",
     "empty": "the intent is nearly empty",
-    "flat": "the likelihood has no maximum: use fewer intents, more demonstrations or more iterations",
+    "flat": "the likelihood is flat, or nearly: use fewer intents, more demonstrations or more iterations",
 }
 
 
@@ -178,7 +178,9 @@ class Summary:
     def _rows(self) -> Iterator[Row]:
         yield "", [("intent", str(k)) for k in range(self.n_intents)]
         weights = zip(self.weights, self.weight_errors, strict=True)
-        yield "weight", [(f"{100 * x:.1f} %", f"± {100 * e:.1f}" if math.isfinite(e) else "") for x, e in weights]
+        measured = bool(np.any(np.isfinite(self.errors)) or np.any(np.isfinite(self.weight_errors)))
+        unknown = "(not identified)" if measured and self.estimator == "IntentMixture" else ""
+        yield "weight", [(f"{100 * x:.1f} %", f"± {100 * e:.1f}" if math.isfinite(e) else unknown) for x, e in weights]
         yield "expected size", [(f"{size:.1f}", "") for size in self.sizes]
         yield "assigned", [(str(count), "") for count in self.counts]
         for j, name in enumerate(self.feature_names[:_MOST_ROWS]):
@@ -310,7 +312,9 @@ def _starts(mixture: IntentMixture, unit: str) -> str:
 
 
 def _reward(value: float, error: float, status: str) -> tuple[str, str]:
-    """Format a reward to two digits of its error, and the error or the status."""
+    """Format a reward to two digits of its error, and the error or the status; a dash for an empty intent."""
+    if status == "empty":
+        return "-", "(empty)"
     if not math.isfinite(error):
         value = value if abs(value) > AT_BOUND else 0.0
         return f"{value:.4g}", "" if status == "ok" else f"({status})"
