@@ -154,7 +154,9 @@ def test_demo(folder):
         }
         assert max(elements, key=elements.get) == f"element {k + 1}"
     # The second call finds the finished study and only writes its report.
-    printed = limiirl(folder, "demo", "--worlds", "1").stdout
+    done = limiirl(folder, "demo", "--worlds", "1")
+    printed = done.stdout
+    assert "warning" not in done.stderr
     assert re.findall(r"intent (\d) .* prefers element (\d)", printed) == [("0", "1"), ("1", "2"), ("2", "3")]
     assert printed.splitlines()[-1] == "Report: report/index.html"
 

@@ -244,8 +244,9 @@ def _truth_section(example: DemoExample) -> Section:
             Figure.from_plot(
                 "rewards",
                 "Learned and true rewards",
-                "The agents act optimally, whereas MaxEnt assumes noisy agents, so the learned rewards are smaller in "
-                "absolute value. Their order determines the behaviour.",
+                "The agents act optimally, whereas MaxEnt, the model of the paper, assumes noisy agents and treats "
+                "deflections by the wind as choices, so the learned rewards are smaller in absolute value. "
+                "`MaxCausalEnt` models the wind.",
                 plot_rewards(example.mixture.thetas_, example.world.feature_names, truth.thetas, names),
             ),
         ],
