@@ -64,9 +64,39 @@ def check_fraction(value: object, name: str, *, remedy: str = "") -> float:
     return float(value)
 
 
+def check_type(value: object, name: str, kind: type, *, remedy: str = "") -> None:
+    """Raise `InvalidParameter` unless `value` is an instance of a class.
+
+    Examples
+    --------
+    >>> check_type(3, "name", str)
+    Traceback (most recent call last):
+    limiirl.errors.InvalidParameter: name must be str; got 3.
+    """
+    if not isinstance(value, kind):
+        raise InvalidParameter.of(name, value, f"must be {kind.__name__}", remedy=remedy)
+
+
+def check_flag(value: object, name: str) -> bool:
+    """Return `value` as a bool after checking that it is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidParameter.of(name, value, "must be True or False")
+    return bool(value)
+
+
+def to_array(values: object, name: str) -> NDArray[Any]:
+    """Return `values` as an array after checking that nested lists have equal lengths, and that no entry is masked."""
+    if np.ma.is_masked(values):
+        raise InvalidParameter.of(name, values, "must not have masked entries", remedy="Drop or fill them.")
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidParameter(f"{name} must be an array ({error}).", parameter=name, value=values) from None
+
+
 def check_choice(value: str, name: str, choices: tuple[str, ...]) -> str:
     """Return `value` after checking that it is one of the choices."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise InvalidParameter.of(name, value, f"must be one of {', '.join(choices)}")
     return value
 

@@ -16,6 +16,7 @@ from limiirl._typing import FloatArray, Seed
 from limiirl._validation import as_floats, as_generator, check_choice
 from limiirl.demos.demonstrations import Subset, format_count, same_arrays
 from limiirl.demos.groups import Groups
+from limiirl.demos.names import check_mdp
 from limiirl.demos.validate import as_attribute, as_readonly, name_step
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter
 from limiirl.mdp import name_of
@@ -151,6 +152,9 @@ def group_demonstrations(
     reward_features: FeatureInput | None,
 ) -> tuple[tuple[Agent, ...], NDArray[Any], NDArray[Any] | None]:
     """Return one record per group, with names and labels; see `Agents.from_demonstrations`."""
+    check_mdp(mdp)
+    if not hasattr(demos, "groups"):
+        raise InvalidDemos.of("demos", type(demos).__name__, "must be Demonstrations")
     labels = demos.groups if labels is None else labels
     if labels is None:
         message = "groups are required, because the demonstrations have none. Pass the agent of each demonstration."
@@ -322,6 +326,8 @@ class Agents:
     labels: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.records, Sequence) or not all(isinstance(record, Agent) for record in self.records):
+            raise InvalidDemos.of("records", self.records, "must be a sequence of Agent", remedy="Use from_arrays.")
         if not self.records:
             raise InvalidDemos.of("records", self.records, "must contain at least one agent")
         records = tuple(check_agent(record, i) for i, record in enumerate(self.records))
@@ -362,6 +368,15 @@ class Agents:
         >>> agents[0].live.astype(int).tolist()
         [[1, 0, 0], [1, 1, 1]]
         """
+        columns = {
+            "policy_features": policy_features,
+            "actions": actions,
+            "reward_features": reward_features,
+            "live": live,
+        }
+        for name, values in columns.items():
+            if not isinstance(values, Sequence | np.ndarray) and not (name == "live" and values is None):
+                raise InvalidDemos.of(name, values, "must be a sequence with one entry per agent")
         n = len(policy_features)
         for name, entries in (("actions", actions), ("reward_features", reward_features), ("live", live)):
             if entries is not None and len(entries) != n:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import Seed
-from limiirl._validation import check_count
+from limiirl._validation import check_count, to_array
 from limiirl.demos import io
 from limiirl.demos.names import renumber_by_name, with_common_names
 from limiirl.demos.transitions import Steps, StepsCache, feature_counts, log_path_mass
@@ -87,7 +87,7 @@ def as_index_array(index: Subset, n: int) -> NDArray[np.int64]:
     """Return the indices in 0..n - 1 that a slice, a mask or indices select."""
     if isinstance(index, slice):
         return np.arange(n)[index]
-    array = np.asarray(index)
+    array = to_array(index, "index")
     if array.ndim != 1:
         raise InvalidParameter.of("index", array.shape, "must be a one-dimensional mask or integer array")
     if array.dtype.kind == "b":
@@ -144,6 +144,8 @@ def step_times(demos: Demonstrations) -> NDArray[Any]:
 
 def cut(demos: Demonstrations, max_steps: int) -> Demonstrations:
     """Return pieces of demonstrations; see `Demonstrations.cut`."""
+    check_count(max_steps, "max_steps")
+    max_steps = min(max_steps, demos.n_steps + 1)
     n_moves = demos.lengths - 1
     n_pieces = np.maximum(1, -(-n_moves // max_steps))
     recording = np.repeat(np.arange(len(demos)), n_pieces)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from limiirl._validation import check_type
 from limiirl.demos.validate import locate, name_step
 from limiirl.errors import InvalidDemos
 from limiirl.mdp import renumber
@@ -24,6 +25,7 @@ _PREVIOUS = re.compile(r"(.*) \(from (.*)\)", re.DOTALL)
 
 def is_numbered_as(demos: Demonstrations, mdp: MDP) -> bool:
     """Return True if named states and actions of demonstrations have the numbers of the MDP."""
+    check_mdp(mdp)
     return all(_same(getattr(demos, f"{kind}_names"), getattr(mdp, f"{kind}_names")) for kind in _KINDS)
 
 
@@ -65,6 +67,7 @@ def _add_previous(demos: Demonstrations, mdp: MDP) -> Demonstrations:
 
 def renumber_by_name(demos: Demonstrations, mdp: MDP) -> Demonstrations:
     """Return demonstrations in the numbering of an MDP; see `Demonstrations.renumber`."""
+    check_mdp(mdp)
     demos = _add_previous(demos, mdp)
     changes: dict[str, Any] = {}
     for kind in _KINDS:
@@ -102,9 +105,29 @@ def _translate(
     return translated
 
 
+def check_mdp(given: object) -> None:
+    """Raise unless an argument is an MDP."""
+    from limiirl.mdp import MDP
+
+    check_type(given, "mdp", MDP, remedy="Create one with MDP.from_edges.")
+
+
+def check_parts(parts: object) -> list[Demonstrations]:
+    """Return sets of demonstrations as a list after checking their types."""
+    from limiirl.demos.demonstrations import Demonstrations
+
+    if not isinstance(parts, Iterable) or getattr(parts, "ndim", 1) == 0:
+        raise InvalidDemos.of("parts", type(parts).__name__, "must be a list of Demonstrations")
+    result = list(parts)
+    for i, part in enumerate(result):
+        if not isinstance(part, Demonstrations):
+            raise InvalidDemos.of("parts", type(part).__name__, "must be Demonstrations", index=i)
+    return result
+
+
 def with_common_names(parts: Sequence[Demonstrations]) -> list[Demonstrations]:
     """Return sets of demonstrations in the numbering of the union of their names, in order of first occurrence."""
-    result = list(parts)
+    result = check_parts(parts)
     for kind in _KINDS:
         field = f"{kind}_names"
         named = [getattr(part, field) for part in result]

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl.errors import InvalidDemos
+from limiirl._validation import to_array
+from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.mdp import is_frozen
 
 NOT_RECORDED = -1
@@ -19,6 +20,13 @@ _REMEDY = {
     "state": "Number the states from 0.",
     "action": f"Number the actions from 0, with {NOT_RECORDED} for unrecorded actions.",
 }
+
+
+def _to_array(values: object, name: str) -> NDArray[Any]:
+    try:
+        return to_array(values, name)
+    except InvalidParameter as error:
+        raise InvalidDemos(str(error), parameter=name, value=values) from None
 
 
 def as_readonly(array: NDArray[Any]) -> NDArray[Any]:
@@ -60,7 +68,7 @@ def name_step(ids: NDArray[Any] | None, index: tuple[int, int]) -> str:
 
 def as_offsets(offsets: object, n: int) -> NDArray[np.int64]:
     """Return offsets after checking that they split n states into nonempty demonstrations."""
-    array = np.asarray(offsets)
+    array = _to_array(offsets, "offsets")
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
         raise InvalidDemos.of(
             "offsets", array.shape, f"must be a one-dimensional array of N + 1 integers, not {array.dtype}"
@@ -86,9 +94,7 @@ def as_indices(
 
     Integral floats are accepted, since data frames convert integer columns with missing entries to float.
     """
-    if np.ma.is_masked(values):
-        raise InvalidDemos.of(f"{name}s", values, "must not have masked entries", remedy="Drop or fill them.")
-    array = np.asarray(values)
+    array = _to_array(values, f"{name}s")
     if array.ndim != 1:
         raise InvalidDemos.of(f"{name}s", array.shape, "must be one-dimensional")
     if array.size == 0:
@@ -180,9 +186,7 @@ def as_attribute(values: object, name: str, n: int) -> NDArray[Any] | None:
     """Return one value per demonstration (groups, labels or ids): integers, floats, booleans or strings."""
     if values is None:
         return None
-    if np.ma.is_masked(values):
-        raise InvalidDemos.of(name, values, "must not have masked entries", remedy="Drop or fill them.")
-    array = np.asarray(values)
+    array = _to_array(values, name)
     if array.dtype.kind == "U" and not isinstance(values, np.ndarray):
         # NumPy has converted the list to strings, including missing values.
         array = np.asarray(values, dtype=object)

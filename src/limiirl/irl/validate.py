@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from limiirl._typing import FloatArray
-from limiirl._validation import as_floats, scale_exponent
+from limiirl._validation import as_floats, check_type, scale_exponent
 from limiirl.demos import Demonstrations, Groups, name_demo
 from limiirl.errors import (
     ConvergenceWarning,
@@ -143,6 +143,7 @@ def mdp(given: object) -> None:
 
 def one_theta(mdp: MDP, theta: ArrayLike, name: str = "theta") -> FloatArray:
     """Check a single parameter vector and return it as an array (d,)."""
+    check_type(mdp, "mdp", MDP, remedy="Create one with MDP.from_edges.")
     checked: FloatArray = mdp.check_thetas(theta, name)
     if checked.shape[0] != 1:
         raise InvalidParameter.of(name, checked.shape, f"must be one vector of {mdp.n_features} parameters")

@@ -134,7 +134,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _as_frozen(values: ArrayLike, name: str) -> NDArray[np.float64]:
     """Return a read-only float64 copy; adding 0.0 turns -0.0 into 0.0, so that equal ensembles have equal hashes."""
-    array = np.array(as_floats(values, name), order="C") + 0.0
+    array = np.asarray(np.array(as_floats(values, name), order="C") + 0.0)
     array.flags.writeable = False
     return array
 

@@ -341,7 +341,7 @@ def from_demonstrations(
         n_states = 1 + int(states.max(initial=-1))
     n_states = check_n_states(n_states)
     _check_range(states, offsets, n_states)
-    starts = np.bincount(states[offsets[:-1]], minlength=n_states) + smoothing
+    starts = np.bincount(states[offsets[:-1]], minlength=n_states) + float(smoothing)
     src, act, dst, prob = _estimate_edges(states, offsets, runs.actions, n_states, float(smoothing))
     return cls.from_edges(
         src,

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
-from limiirl._validation import as_floats
+from limiirl._validation import as_floats, check_flag
 from limiirl.errors import InvalidMDP
 from limiirl.mdp import validate
 from limiirl.mdp.features import FeatureInput, FeatureMatrix, as_features, freeze
@@ -72,6 +72,7 @@ def from_dense(  # noqa: PLR0913 (the design fixes the signature)
     >>> mdp.prob, mdp.terminal
     (array([0.25, 0.75]), array([False,  True]))
     """
+    check_flag(normalise, "normalise")
     table = as_floats(T, "T", boolean=True, error=InvalidMDP)
     if table.ndim != 3 or table.shape[0] != table.shape[2]:
         raise InvalidMDP.of("T", table.shape, "must have shape (S, A, S)", remedy="Index it as T[s, a, s'].")
@@ -210,6 +211,7 @@ def from_edges(  # noqa: PLR0913 (the design fixes the signature)
     >>> mdp.src, mdp.dst, mdp.edge_features.ravel()
     (array([0, 0, 1], dtype=int32), array([2, 1, 2], dtype=int32), array([1., 2., 3.]))
     """
+    check_flag(normalise, "normalise")
     edges = _EdgeList.read(src, dst, n_states, action, prob, normalise=normalise)
     mask = terminal_states(terminal, edges.src[edges.prob > 0], edges.n_states)
     rows = edges.canonical_rows(mask)

@@ -201,6 +201,8 @@ def from_networkx(
     >>> mdp.state_names, mdp.feature_names, mdp.edge_features.ravel()
     (('home', 'work', 'shop'), ('minutes',), array([12.,  5.]))
     """
+    if not hasattr(graph, "nodes") or not hasattr(graph, "edges"):
+        raise InvalidMDP.of("graph", graph, "must be a networkx graph")
     nodes = list(graph.nodes)
     position = {node: state for state, node in enumerate(nodes)}
     names = _state_names(nodes)

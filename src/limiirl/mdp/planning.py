@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.sparse import csgraph, linalg
 
 from limiirl._typing import BoolArray, FloatArray, IndexArray
-from limiirl._validation import as_floats
+from limiirl._validation import as_floats, check_fraction
 from limiirl.errors import InvalidParameter, NumericalError
 from limiirl.kernels.sparse_lu import factorise_lu
 from limiirl.mdp.indexing import pair_starts
@@ -243,7 +243,7 @@ def optimal_policy(mdp: MDP, theta: ArrayLike, *, tol: float = 1e-6) -> FloatArr
     >>> optimal_policy(mdp, [0.0])
     array([0.33333333, 0.33333333, 0.33333333, 1.        , 1.        ])
     """
-    if not 0.0 <= tol < 1.0:
+    if check_fraction(tol, "tol") == 1.0:
         raise InvalidParameter.of("tol", tol, "must lie in [0, 1)", remedy="It is a fraction of the range of Q.")
     problem = _problem(mdp, theta)
     Q = problem.action_values(problem.solve())

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import BoolArray, FloatArray
-from limiirl._validation import as_floats, check_memory
+from limiirl._validation import as_floats, check_memory, to_array
 from limiirl.errors import InvalidMDP, InvalidParameter
 from limiirl.mdp.features import FeatureMatrix, first_nonfinite
 from limiirl.mdp.indexing import descents, pair_index
@@ -23,7 +23,10 @@ _BYTES_PER_STATE = 48
 
 def as_indices(values: ArrayLike, name: str) -> NDArray[np.int64]:
     """Return a one-dimensional int64 array; raise `InvalidMDP` if `values` are not integers, unless they are empty."""
-    array = np.asarray(values)
+    try:
+        array = to_array(values, name)
+    except InvalidParameter as error:
+        raise InvalidMDP(str(error), parameter=name) from None
     if array.ndim != 1:
         raise InvalidMDP.of(name, array.shape, "must be one-dimensional", remedy="Flatten it.")
     if array.size and array.dtype.kind not in "iu":
@@ -197,6 +200,8 @@ def as_tuple(values: Iterable[str] | None, name: str) -> tuple[str, ...]:
     """Return names as a tuple, or () if `values` is None; raise `InvalidMDP` for a single string."""
     if isinstance(values, str):
         raise InvalidMDP.of(name, values, "must be a sequence of strings", remedy="Put it in a list.")
+    if values is not None and not isinstance(values, Iterable):
+        raise InvalidMDP.of(name, values, "must be a sequence of strings")
     return () if values is None else tuple(values)
 
 

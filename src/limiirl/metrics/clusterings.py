@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaln, xlogy
 
 from limiirl._typing import FloatArray
+from limiirl._validation import to_array
 from limiirl.errors import InvalidParameter
 
 _TOLERANCE = 1e-8
@@ -181,7 +182,7 @@ def _check_pair(U: ArrayLike, V: ArrayLike) -> tuple[FloatArray, FloatArray]:
 
 def _check_responsibilities(values: ArrayLike, name: str) -> FloatArray:
     """Validate responsibilities (N, K); labels (N,) are converted to one-hot responsibilities."""
-    array = np.asarray(values)
+    array = to_array(values, name)
     if array.ndim == 1 and array.size and array.dtype.kind in "iu":
         distinct, index = np.unique(array, return_inverse=True)
         return np.eye(distinct.size)[index]

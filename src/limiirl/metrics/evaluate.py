@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
 from limiirl._typing import FloatArray
-from limiirl._validation import as_floats
+from limiirl._validation import as_floats, to_array
 from limiirl.demos import Demonstrations, Groups, as_attribute
 from limiirl.errors import DivergentPartition, InvalidDemos, InvalidParameter, NumericalError
 from limiirl.irl import impossible_unit
@@ -321,7 +321,7 @@ def recover(labels: ArrayLike, U: ArrayLike) -> Recovery:
     """
     posterior = as_floats(U, "U")
     hard = hard_labels(posterior)
-    given = cast("NDArray[Any]", as_attribute(labels, "labels", len(posterior)))
+    given = cast("NDArray[Any]", as_attribute(to_array(labels, "labels"), "labels", len(posterior)))
     names, index = np.unique(given, return_inverse=True)
     counts = np.rint(np.eye(names.size)[index].T @ hard).astype(np.int64)
     rows, columns = linear_sum_assignment(-counts)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import FloatArray
+from limiirl._validation import check_type
 from limiirl.errors import InvalidParameter, NumericalError
 from limiirl.mdp import MDP, optimal_policy, optimal_values, policy_values
 
@@ -45,6 +46,7 @@ def evd(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, tol: float
     >>> evd(mdp.replace(p0=[1.0, 0.0, 0.0, 0.0]), true, learned)
     1.5
     """
+    check_type(mdp, "mdp", MDP)
     return float(_compute_single(mdp, theta_true, theta_learned, mdp.p0, tol, ties=False).value[0, 0])
 
 
@@ -57,6 +59,7 @@ def ile(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, tol: float
     >>> ile(mdp, [0.0, 0.0, 4.0, 2.0], [0.0, 0.0, 0.0, 1.0])
     2.0
     """
+    check_type(mdp, "mdp", MDP)
     return float(_compute_single(mdp, theta_true, theta_learned, np.ones(mdp.n_states), tol, ties=False).value[0, 0])
 
 
@@ -74,6 +77,7 @@ def evd_interval(
     >>> evd_interval(mdp, [0.0, 4.0, 2.0, 0.0], [0.0, 0.0, 1.0, 1.0])
     (1.0, 1.5, 2.0)
     """
+    check_type(mdp, "mdp", MDP)
     return _to_interval(_compute_single(mdp, theta_true, theta_learned, mdp.p0, tol, ties=True))
 
 
@@ -88,6 +92,7 @@ def ile_interval(
     >>> ile_interval(mdp, [0.0, 0.0, 4.0, 2.0], [0.0, 0.0, 1.0, 1.0])
     (0.0, 1.0, 2.0)
     """
+    check_type(mdp, "mdp", MDP)
     return _to_interval(_compute_single(mdp, theta_true, theta_learned, np.ones(mdp.n_states), tol, ties=True))
 
 
@@ -175,6 +180,7 @@ def prefix_errors(name: str, index: int) -> Iterator[None]:
 
 def check_theta(mdp: MDP, theta: ArrayLike, name: str) -> FloatArray:
     """Validate one reward vector, and return it as (1, d)."""
+    check_type(mdp, "mdp", MDP)
     with prefix_errors(name, 0):
         row = mdp.check_thetas(theta)
         if len(row) != 1:

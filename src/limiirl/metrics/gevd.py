@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 
 from limiirl._typing import FloatArray
-from limiirl._validation import as_floats
+from limiirl._validation import as_floats, check_type
 from limiirl.errors import InvalidParameter, NumericalError
 from limiirl.mdp import MDP, RewardEnsemble, reachable_states
 from limiirl.metrics.evd import TIES, compute_optimal_values, compute_regrets, prefix_errors, worst_values
@@ -250,6 +250,7 @@ def _unpack_ensemble(mdp: MDP, ensemble: RewardEnsemble, name: str) -> tuple[Flo
     """Validate an ensemble; return its normalised weights (K,) and its rewards (K, d)."""
     if not isinstance(ensemble, RewardEnsemble):
         raise InvalidParameter.of(name, type(ensemble).__name__, "must be a RewardEnsemble, such as mixture.ensemble_")
+    check_type(mdp, "mdp", MDP)
     with prefix_errors(name, 0):
         return ensemble.weights / ensemble.weights.sum(), mdp.check_thetas(ensemble.thetas)
 

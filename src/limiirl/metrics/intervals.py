@@ -9,6 +9,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from limiirl._typing import FloatArray
-from limiirl._validation import as_floats, as_generator, check_choice, check_count
+from limiirl._validation import as_floats, as_generator, check_choice, check_count, check_fraction, check_positive
 from limiirl.errors import InvalidParameter, NumericalError
 
 # Relative differences below this value are rounding errors.
@@ -90,6 +91,9 @@ def bootstrap_interval(
     """
     array, _ = _check_sample(values, "values"), _check_level(level)
     check_choice(method, "method", ("bca", "percentile"))
+    check_count(n_resamples, "n_resamples")
+    if not callable(statistic):
+        raise InvalidParameter.of("statistic", statistic, "must be a function of an array and axis")
     estimate = float(statistic(array, axis=-1))
     if np.all(array == array[0]):  # BCa would divide by zero
         return Interval(estimate, 0.0, estimate, estimate, array.size)
@@ -127,6 +131,10 @@ def agrees_with(
     >>> agrees_with((20.08, 0.57), (19.65, 0.32)), agrees_with((20.08, 0.1), (19.65, 0.1))
     (True, False)
     """
+    for name, interval in (("ours", ours), ("paper", paper)):
+        if not isinstance(interval, tuple) or not all(isinstance(x, Real) for x in interval[:2]) or len(interval) < 2:
+            raise InvalidParameter.of(name, interval, "must be an Interval, or a mean and its half-width")
+    check_positive(rounding, "rounding", zero=True)
     return abs(ours[0] - paper[0]) <= math.hypot(ours[1], paper[1]) + rounding
 
 
@@ -255,7 +263,7 @@ def _describe_effect(effect: float) -> str:
 
 
 def _check_level(level: float) -> float:
-    if not 0.0 < level < 1.0:
+    if not 0.0 < check_fraction(level, "level", remedy="Pass 0.95 for 95 %.") < 1.0:
         raise InvalidParameter.of("level", level, "must lie in (0, 1)", remedy="Pass 0.95 for 95 %.")
     return level
 

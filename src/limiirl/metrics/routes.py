@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl._validation import as_floats
+from limiirl._validation import as_floats, check_fraction
 from limiirl.demos import Demonstrations, name_demo, with_common_names
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.mixture import validate
@@ -74,8 +74,7 @@ def match_rate(
     >>> match_rate(true, Demonstrations.from_lists([[0, 1, 2], [0, 3, 2]]))
     0.5
     """
-    if not 0.0 <= threshold <= 1.0:
-        raise InvalidParameter.of("threshold", threshold, "must lie in [0, 1]", remedy="Pass 0.9 for 90 %.")
+    check_fraction(threshold, "threshold", remedy="Pass 0.9 for 90 %.")
     shared, total = _measure_shared(true, forecast, lengths, mdp)
     # 1e-12 is a tolerance for rounding.
     return float(np.mean(shared >= (threshold - 1e-12) * total))

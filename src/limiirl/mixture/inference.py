@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from limiirl._estimator import NoMetadataRouting
 from limiirl._typing import FloatArray
-from limiirl._validation import as_generator, check_count
+from limiirl._validation import as_generator, check_count, check_flag
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter, ModelMismatchWarning
 from limiirl.irl import FitProblem, NextActions, OptionalMembers, allow_cpu, impossible_unit, make_problem
@@ -94,7 +94,7 @@ class FittedMixture(NoMetadataRouting):
         """Draw n demonstrations, and return them with their intents (n,)."""
         validate.check_fitted(self)
         rng = as_generator(seed)
-        labels = rng.choice(len(self.weights_), size=check_count(n, "n"), p=self.weights_)
+        labels = rng.choice(len(self.weights_), size=check_count(n, "n", bytes_each=64.0), p=self.weights_)
         draw = self._method("sample")
         parts = [
             draw(self.mdp_, self.thetas_[k], int(size), rng)
@@ -151,6 +151,7 @@ class FittedMixture(NoMetadataRouting):
 
     def _log_prob(self, demos: Demonstrations, groups: ArrayLike | None, partial: bool) -> tuple[Groups, FloatArray]:
         validate.check_fitted(self)
+        check_flag(partial, "partial")
         demos = validate.check_new_demos(demos, self.mdp_)
         units = Groups.for_demos(groups, demos)
         single = getattr(self, "groups_", None) is None and getattr(self, "responsibilities_", None) is not None

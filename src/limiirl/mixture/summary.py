@@ -18,7 +18,7 @@ from sklearn.base import clone
 from limiirl._io import as_path, atomic_write, escape_formula, to_pandas
 from limiirl._typing import FloatArray
 from limiirl.demos import Agents, Demonstrations, Groups
-from limiirl.errors import InvalidFile, InvalidParameter
+from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter, NotFitted
 from limiirl.irl import FitProblem, MaxEnt, OptionalMembers
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture.information import AT_BOUND, free_parameters, standard_errors
@@ -553,6 +553,10 @@ def membership_table(
                1       0  0.999 0.001          -0.454
                2       1  0.005 0.995          -1.147
     """
+    if type(demos).__name__ not in ("Demonstrations", "Agents"):
+        raise InvalidDemos.of("demos", type(demos).__name__, "must be Demonstrations or Agents")
+    if not hasattr(mixture, "thetas_"):
+        raise NotFitted(f"mixture must be a fitted mixture; got {type(mixture).__name__}.", parameter="mixture")
     units = Groups.from_labels(groups, len(demos))
     posterior = mixture.predict_proba(demos, groups, partial=partial)
     log_likelihood = mixture.score_samples(demos, groups, partial=partial)

@@ -206,7 +206,9 @@ class MaxEnt(LinearRewardModel):
         np.int64(3)
         """
         path_sums = self.path_sums(mdp)
-        return path_sums.sample(validate.one_theta(mdp, theta), check_count(n, "n"), as_generator(seed))
+        return path_sums.sample(
+            validate.one_theta(mdp, theta), check_count(n, "n", bytes_each=64.0), as_generator(seed)
+        )
 
     def log_prob_prefix(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> FloatArray:
         """Return the log-probability (N, K) that a trajectory begins with, or equals, each demonstration.
