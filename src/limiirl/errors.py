@@ -127,7 +127,7 @@ class LimiirlWarning(UserWarning):
     Attributes
     ----------
     parameter : str or None
-        Name of the argument or attribute that the warning is about: "irl", "thetas_".
+        Name of the argument or attribute that the warning is about, such as ``"irl"`` or ``"thetas_"``.
     value : object
         Offending value, or None.
     index : int, tuple or None
