@@ -70,7 +70,7 @@ def weights(given: ArrayLike | None, demos: Demonstrations, *, columns: bool) ->
     n, one = len(demos), Groups.for_demos(None, demos).noun[:-1]
     if given is None:
         return np.ones((n, 1))
-    checked = as_floats(given, "weights")
+    checked = as_floats(given, "weights", boolean=True)  # a mask selects demonstrations
     if checked.ndim != 1 + columns or checked.shape[0] != n:
         shape = f"({n}, K), one row per {one}" if columns else f"({n},), one per {one}"
         raise InvalidParameter.of("weights", checked.shape, f"must have shape {shape}")

@@ -5,8 +5,7 @@ from limiirl.irl.optim.gradient_sampling import minimise_nonsmooth
 from limiirl.irl.optim.lbfgs import minimise_lbfgs
 from limiirl.irl.optim.projected_bfgs import CuttingPlanes, minimise_bfgs
 from limiirl.irl.optim.projected_newton import Box, Objective, minimise_newton
-from limiirl.irl.optim.scaling import minimise_scaled
-from limiirl.irl.optim.solvers import SOLVERS, evaluate_separately, increasing_costs, minimise_ray
+from limiirl.irl.optim.solvers import SOLVERS, evaluate_separately, increasing_costs, minimise_ray, minimise_scaled
 
 __all__ = [
     "SOLVERS",

@@ -1,14 +1,15 @@
-"""Solvers by name, minimisation along a ray, and trial points for a feasible initial point."""
+"""Solvers by name, in rescaled variables and along a ray, and trial points for a feasible initial point."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from limiirl._typing import FloatArray
+from limiirl._typing import FloatArray, IndexArray
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl.base import FitResult
 from limiirl.irl.optim.lbfgs import minimise_lbfgs
@@ -77,3 +78,40 @@ def minimise_ray(loss: Callable[[float], float], longest: float) -> float:
     low, high = grid[max(0, best - 1)], grid[min(len(grid) - 1, best + 1)]
     result: Any = minimize_scalar(safe, bounds=(low, high), method="bounded", options={"xatol": 1e-8})
     return float(np.exp(result.x if result.fun <= values[best] else grid[best]))
+
+
+def minimise_scaled(
+    solver: Callable[..., list[FitResult]],
+    objective: Any,
+    starts: FloatArray,
+    box: Box,
+    tol: FloatArray,
+    max_evaluations: int,
+    scale: FloatArray,
+) -> list[FitResult]:
+    """Minimise K functions over thetas (K, d) in the variables scale * theta, in which features have size 1.
+
+    `tol` (K, d) is relative to `scale` (d,). With a scale of 1 the result is that of the solver, bit for bit.
+    """
+    if np.all(scale == 1.0):
+        return solver(objective, starts, box, tol, max_evaluations)
+    scaled = Box(box.lower * scale, box.upper * scale)
+    results = solver(_Rescaled(objective, scale), starts * scale, scaled, tol, max_evaluations)
+    return [replace(result, theta=box.clip(result.theta / scale)) for result in results]
+
+
+class _Rescaled:
+    """Functions of scale * theta."""
+
+    def __init__(self, objective: Any, scale: FloatArray) -> None:
+        self._objective, self._scale = objective, scale
+        self.batched = getattr(objective, "batched", False)
+
+    def evaluate(self, thetas: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:
+        """Return values (J,) and gradients (J, d) of functions `which` (J,)."""
+        values, gradients = self._objective.evaluate(thetas / self._scale, which)
+        return values, gradients / self._scale
+
+    def hessian(self, theta: FloatArray, k: int) -> FloatArray:
+        """Return the Hessian (d, d) of function k."""
+        return np.asarray(self._objective.hessian(theta / self._scale, k) / np.outer(self._scale, self._scale))
