@@ -89,7 +89,7 @@ def test_two_intents_are_recommended_with_their_fit(up_to_three):
 def test_elementworld_has_three_intents():
     world = ll.worlds.ElementWorld(seed=1)
     demos, _ = world.sample(100, seed=1)
-    selection = ll.select_intents(world.mdp, demos, range(1, 5), folds=3, resamples=2, seed=0)
+    selection = ll.select_intents(world.mdp, demos, range(1, 5), irl=ll.MaxEnt(), folds=3, resamples=2, seed=0)
     assert selection.recommended == 3
     assert selection.recommendations["held_out"] == selection.recommendations["bic"] == 3
 
