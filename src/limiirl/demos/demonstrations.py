@@ -352,7 +352,7 @@ class Demonstrations:
     times: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
-        states = np.atleast_1d(self.states)
+        states = np.atleast_1d(to_array(self.states, "states"))
         offsets = as_offsets(self.offsets, len(states))
         n = offsets.size - 1
         ids = as_attribute(self.ids, "ids", n)
