@@ -59,8 +59,8 @@ def compare_reach(mdp: MDP, thetas: np.ndarray, place: Any) -> None:
     goals = gpu._elimination.goals
     actual = gpu.device.take(goals.finish_reach(gpu._eliminate_many(thetas, 0.0)[1]))
     for k, theta in enumerate(thetas):
-        solution, right = GoalValues(mdp).solve(theta), np.zeros(mdp.n_states)
-        goals_on_cpu.solve(gpu.symbolic.up_ptr, gpu.symbolic.up, solution._value, solution._star, right)
+        (value, star), right = GoalValues(mdp).solve(theta)._factors.log, np.zeros(mdp.n_states)
+        goals_on_cpu.solve(gpu.symbolic.up_ptr, gpu.symbolic.up, value, star, right)
         assert_same(actual[:, k], right)
 
 
