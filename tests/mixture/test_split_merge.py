@@ -19,6 +19,8 @@ FORKS = MDP.from_edges([0, 0, 0, 1, 2, 3, 3], [1, 2, 6, 3, 3, 4, 5], p0=[1, 0, 0
 KINDS = [[0, 6], [0, 1, 3, 4], [0, 2, 3, 5]]
 WALKS = Demonstrations.from_lists(KINDS * 6)
 IRL = MaxEnt(4, bounds=(-4, 4))
+# Rewards without cost or benefit end on the bounds, which these tests do not examine.
+pytestmark = pytest.mark.filterwarnings("ignore::limiirl.errors.BoundWarning")
 AWAY = np.array([0, 0, 0, 0, 0, 0, -4.0])
 # Two intents for the first kind, one for the others.
 BAD = RewardEnsemble(np.ones(3) / 3, np.array([-AWAY, -0.9 * AWAY, AWAY]))
