@@ -6,7 +6,7 @@ import pytest
 from limiirl.demos import Demonstrations, simulate, with_previous_state
 from limiirl.errors import InvalidParameter
 from limiirl.irl import MaxCausalEnt, MaxEnt, choose_features
-from limiirl.irl.default_features import RIDGES
+from limiirl.irl.defaults import RIDGES
 from limiirl.mdp import MDP
 from tests.helpers import raises
 

@@ -14,8 +14,7 @@ from limiirl.irl.base import (
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt
 from limiirl.irl.causal.mlirl import MLIRL
 from limiirl.irl.causal.model import CausalModel
-from limiirl.irl.choice import ModelChoice, choose_model, default_model
-from limiirl.irl.default_features import DefaultFeatures, choose_features
+from limiirl.irl.defaults import DefaultFeatures, ModelChoice, choose_features, choose_model, default_model
 from limiirl.irl.destination.model import DestinationMaxEnt, with_choices
 from limiirl.irl.destination.path_sums import GoalPathSums, GoalValues
 from limiirl.irl.device import GPU_MIN_SIZE, allow_cpu, check_device, choose_device

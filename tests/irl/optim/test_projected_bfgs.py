@@ -220,7 +220,7 @@ def test_cutting_planes_are_kept_between_searches() -> None:
         DestinationMaxEnt(bounds=(-30.0, 5.0)), mdp, demos, Groups.from_labels(None, 12), GoalValues(mdp)
     )
     assert again._domain.most.size == 0  # problems share no planes, so fits are independent
-    again.feasible_point()
+    again.feasible_start()
     assert again._domain.most.size > 0
 
 

@@ -1,11 +1,17 @@
 """Bound-constrained minimisation of K functions at once."""
 
-from limiirl.irl.optim.differences import difference_hessian
 from limiirl.irl.optim.gradient_sampling import minimise_nonsmooth
 from limiirl.irl.optim.lbfgs import minimise_lbfgs
 from limiirl.irl.optim.projected_bfgs import CuttingPlanes, minimise_bfgs
 from limiirl.irl.optim.projected_newton import Box, Objective, minimise_newton
-from limiirl.irl.optim.solvers import SOLVERS, evaluate_separately, increasing_costs, minimise_ray, minimise_scaled
+from limiirl.irl.optim.solvers import (
+    SOLVERS,
+    difference_hessian,
+    evaluate_separately,
+    increasing_costs,
+    minimise_ray,
+    minimise_scaled,
+)
 
 __all__ = [
     "SOLVERS",
