@@ -71,6 +71,7 @@ def show_progress(title: str = "", *, every_s: float = EVERY_S, ends: bool = Fal
         task = bar.add_task(title, total=None, message="")
 
         def report(done: int, total: int | None, message: str, /) -> None:
+            message = escape_controls(message)
             description, message = (title, message) if title else (message, "")
             bar.update(task, completed=done, total=total, description=description, message=message)
 
@@ -143,6 +144,20 @@ def reporting(
         yield report
 
 
+# Control characters except tab and line feed; a name may contain escape sequences, which a terminal would execute.
+_CODES = (*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_CONTROL = {code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" for code in _CODES}
+
+
+def escape_controls(text: str) -> str:
+    r"""Return text with control characters, and undecodable bytes of file names, as escapes.
+
+    >>> escape_controls("red \x1b[31m")
+    'red \\x1b[31m'
+    """
+    return text.translate(_CONTROL).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def _write(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
+    sys.stderr.write(f"{escape_controls(line)}\n")
     sys.stderr.flush()

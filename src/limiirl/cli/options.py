@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from limiirl._progress import escape_controls
 from limiirl.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -93,18 +94,13 @@ Workers = Annotated[
 Scheduler = Annotated[str | None, typer.Option(help="For dask: address of the scheduler, such as tcp://10.0.0.1:8786.")]
 
 
-# Control characters except tab and line feed; a name may contain escape sequences, which a terminal would execute.
-_CODES = (*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-_CONTROL = {code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" for code in _CODES}
-
-
 def echo(text: str, *, err: bool = False) -> None:
     r"""Print a line, with control characters and undecodable bytes of file names as escapes.
 
     >>> echo("red \x1b[31m")
     red \x1b[31m
     """
-    printable = text.translate(_CONTROL).encode("utf-8", "backslashreplace").decode("utf-8")
+    printable = escape_controls(text)
     encoding = getattr(sys.stderr if err else sys.stdout, "encoding", None) or "utf-8"
     typer.echo(printable.encode(encoding, "backslashreplace").decode(encoding), err=err)
 

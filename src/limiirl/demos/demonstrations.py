@@ -19,6 +19,7 @@ from limiirl.demos.transitions import Steps, StepsCache, feature_counts, log_pat
 from limiirl.demos.validate import (
     NOT_RECORDED,
     as_actions,
+    as_array,
     as_attribute,
     as_indices,
     as_names,
@@ -216,7 +217,7 @@ def as_numbers(
     if not is_text(flat):
         return flat, names
     absent = flat == NOT_RECORDED if kind == "action" and flat.dtype.kind == "O" else np.zeros(flat.size, np.bool_)
-    numbers, named = encode(flat, absent, names)
+    numbers, named = encode(flat, absent, as_names(names, f"{kind}_names", None))
     wrong = numbers < NOT_RECORDED
     if np.any(wrong):
         values = flat.tolist()
@@ -352,7 +353,7 @@ class Demonstrations:
     times: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
-        states = np.atleast_1d(to_array(self.states, "states"))
+        states = np.atleast_1d(as_array(self.states, "states"))
         offsets = as_offsets(self.offsets, len(states))
         n = offsets.size - 1
         ids = as_attribute(self.ids, "ids", n)

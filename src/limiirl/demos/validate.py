@@ -22,7 +22,8 @@ _REMEDY = {
 }
 
 
-def _to_array(values: object, name: str) -> NDArray[Any]:
+def as_array(values: object, name: str) -> NDArray[Any]:
+    """Return `values` as an array after checking that nested lists have equal lengths, and that no entry is masked."""
     try:
         return to_array(values, name)
     except InvalidParameter as error:
@@ -68,7 +69,7 @@ def name_step(ids: NDArray[Any] | None, index: tuple[int, int]) -> str:
 
 def as_offsets(offsets: object, n: int) -> NDArray[np.int64]:
     """Return offsets after checking that they split n states into nonempty demonstrations."""
-    array = _to_array(offsets, "offsets")
+    array = as_array(offsets, "offsets")
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
         raise InvalidDemos.of(
             "offsets", array.shape, f"must be a one-dimensional array of N + 1 integers, not {array.dtype}"
@@ -94,7 +95,7 @@ def as_indices(
 
     Integral floats are accepted, since data frames convert integer columns with missing entries to float.
     """
-    array = _to_array(values, f"{name}s")
+    array = as_array(values, f"{name}s")
     if array.ndim != 1:
         raise InvalidDemos.of(f"{name}s", array.shape, "must be one-dimensional")
     if array.size == 0:
@@ -186,7 +187,7 @@ def as_attribute(values: object, name: str, n: int) -> NDArray[Any] | None:
     """Return one value per demonstration (groups, labels or ids): integers, floats, booleans or strings."""
     if values is None:
         return None
-    array = _to_array(values, name)
+    array = as_array(values, name)
     if array.dtype.kind == "U" and not isinstance(values, np.ndarray):
         # NumPy has converted the list to strings, including missing values.
         array = np.asarray(values, dtype=object)

@@ -51,7 +51,7 @@ class Executor:
     def __post_init__(self) -> None:
         check_choice(self.name, "name", ("local", "dask"))
         if self.workers is not None:
-            check_count(self.workers, "workers")
+            check_count(self.workers, "workers", bytes_each=2.0**20)  # least memory of a process
         if self.name == "local" and self.scheduler is not None:
             rule, remedy = "must be None for the executor 'local'", "Use the executor 'dask', or omit the scheduler."
             raise InvalidParameter.of("scheduler", self.scheduler, rule, remedy=remedy)

@@ -63,7 +63,10 @@ def check_p0(p0: ArrayLike, n_states: int) -> FloatArray:
 
 def as_terminal_mask(terminal: ArrayLike, n_states: int) -> BoolArray:
     """Return a boolean mask (S,) from a mask or from an array of state indices."""
-    array = np.asarray(terminal)
+    try:
+        array = to_array(terminal, "terminal")
+    except InvalidParameter as error:
+        raise InvalidMDP(str(error), parameter="terminal") from None
     if array.dtype == np.bool_:
         if array.shape != (n_states,):
             rule, remedy = f"must have shape ({n_states},)", "Pass a mask over all states, or integer state indices."
@@ -200,7 +203,7 @@ def as_tuple(values: Iterable[str] | None, name: str) -> tuple[str, ...]:
     """Return names as a tuple, or () if `values` is None; raise `InvalidMDP` for a single string."""
     if isinstance(values, str):
         raise InvalidMDP.of(name, values, "must be a sequence of strings", remedy="Put it in a list.")
-    if values is not None and not isinstance(values, Iterable):
+    if values is not None and (not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0):
         raise InvalidMDP.of(name, values, "must be a sequence of strings")
     return () if values is None else tuple(values)
 

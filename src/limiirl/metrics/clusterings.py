@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaln, xlogy
 
 from limiirl._typing import FloatArray
-from limiirl._validation import to_array
+from limiirl._validation import check_choice, to_array
 from limiirl.errors import InvalidParameter
 
 _TOLERANCE = 1e-8
@@ -64,14 +64,13 @@ def anid(U: ArrayLike, V: ArrayLike, *, null: Literal["dirichlet", "hypergeometr
     >>> round(anid(truth, soft), 3), round(anid(soft, soft), 3), anid(truth, hard_labels(soft))
     (0.266, 0.428, 0.0)
     """
+    check_choice(null, "null", ("dirichlet", "hypergeometric"))
     rows, columns = _check_pair(U, V)
     information, entropy = _compute_information(rows, columns)
     if null == "dirichlet":
         expected = expected_information(len(rows), rows.shape[1], columns.shape[1])
-    elif null == "hypergeometric":
-        expected = _hypergeometric_information(rows, columns)
     else:
-        raise InvalidParameter.of("null", null, "must be 'dirichlet' or 'hypergeometric'")
+        expected = _hypergeometric_information(rows, columns)
     if entropy - expected > _ZERO:
         return (entropy - information) / (entropy - expected)
     return 0.0 if information <= _ZERO else 1.0 - information / entropy

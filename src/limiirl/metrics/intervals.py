@@ -91,7 +91,7 @@ def bootstrap_interval(
     """
     array, _ = _check_sample(values, "values"), _check_level(level)
     check_choice(method, "method", ("bca", "percentile"))
-    check_count(n_resamples, "n_resamples")
+    check_count(n_resamples, "n_resamples", bytes_each=8.0 * array.size)
     if not callable(statistic):
         raise InvalidParameter.of("statistic", statistic, "must be a function of an array and axis")
     estimate = float(statistic(array, axis=-1))
