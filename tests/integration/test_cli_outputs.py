@@ -137,7 +137,8 @@ def test_file_names_of_any_bytes_are_printed(folder, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "words", ["fit huge.csv -k 1 --out new", "fit steps.csv -k 1 --set irl__max_length=1000000000 --out new"]
+    "words",
+    ["fit huge.csv -k 1 --out new", "fit steps.csv -k 1 --model MaxEnt --set irl__max_length=1000000000 --out new"],
 )
 def test_sizes_beyond_the_memory_are_refused(folder, capsys, words):
     (folder / "huge.csv").write_text("demo,t,state\na,0,2000000000\na,1,1\n")

@@ -193,7 +193,7 @@ class TestMatch:
         assert [line for line in lines if line.endswith(" ...")] == [
             "reading trips.csv ...",
             f"cleaning {matched['trips']} trips ...",
-            f"matching {n} pieces ...",
+            f"matching {n} cleaned trips ...",
         ]
 
     @pytest.mark.parametrize(
@@ -530,7 +530,7 @@ REFUSED = [
     (("demo", "--out", "m.npz"), "--out", "m.npz"),
     (("demo", "--out", "taken"), None, "taken/styles"),
     (("build", "map.osm", "--out", "x.npz", "--page", "m.npz"), "--page", "m.npz"),
-    (("match", "town.npz", "trips.csv", "--out", "x.npz", "--page", "m.npz/page"), None, "m.npz"),
+    (("match", "town.npz", "trips.csv", "--out", "x.npz", "--page", "m.npz/page"), "--page", "m.npz/page"),
     (("fit", "town.npz", "m.npz", "--out", "x", "--page", "m.npz"), "--page", "m.npz"),
     (("demo", "--radius", "99", "--out", "demo"), "--radius", 99.0),
     (("demo", "--drivers", "0", "--radius", "0.8", "--out", "demo"), "--drivers", 0),
@@ -578,7 +578,7 @@ def test_invalid_input_is_reported_with_option_and_value(folder, others, argumen
 def test_an_invalid_report_folder_is_reported_before_the_experiment(tmp_path):
     (tmp_path / "run").write_text("not a folder")
     done = limiirl(tmp_path, "reproduce", "drivers", "--train", "20", "--out", "run", code=2)
-    assert "run is a file" in " ".join(done.stderr.split())
+    assert "which is a file" in " ".join(done.stderr.split())
 
 
 def test_help_of_the_matching_seed(tmp_path):

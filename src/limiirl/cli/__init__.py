@@ -102,7 +102,7 @@ def find_option(parameter: str | None, words: list[str], value: object = None) -
     words : list of str
         The command line; its first words name the command.
     value : object
-        Offending value; if the parameter is a path without an option of its own, the option with this path is returned.
+        Offending value. If it is text and the parameter has no option, the option with this text is returned.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def find_option(parameter: str | None, words: list[str], value: object = None) -
     for name in settings:
         if name in (parameter, f"irl__{parameter}"):
             return f"--set {name}"
-    if parameter not in _PATHS:  # the value of another option may be equal by chance
+    if parameter not in _PATHS and not isinstance(value, str):  # numbers of other options may be equal by chance
         return None
     given = dict(pair for pair in pairwise(words) if pair[0].startswith("-"))
     given |= dict(word.split("=", 1) for word in words if word.startswith("--") and "=" in word)

@@ -106,11 +106,13 @@ def _read_data(
     return MDP.load(check_exists(mdp)), data
 
 
-def choose_features(world: Any, demos: Any, mixture: "_Mixture", features: Path | None, seed: int) -> tuple[Any, Any]:
+def choose_features(
+    world: Any, demos: Any, mixture: "_Mixture", features: Path | None, seed: int, *, quiet: bool = False
+) -> tuple[Any, Any]:
     """Return the MDP and the demonstrations with default features if `features` (--mdp or --state-features) is None.
 
-    Sets the ridge of the mixture's model and prints the choice to stderr. The reward of `MaxEnt` depends on the length
-    of the pieces, so that only causal models have default features.
+    Sets the ridge of the mixture's model and prints the choice to stderr unless `quiet`. The likelihood of `MaxEnt`
+    depends on the length of the pieces, so only causal models have default features.
     """
     from limiirl.irl import CausalModel
     from limiirl.irl import choose_features as choose
@@ -125,7 +127,8 @@ def choose_features(world: Any, demos: Any, mixture: "_Mixture", features: Path 
         return world, demos
     choice = choose(world, demos, mixture.irl, seed=seed)
     mixture.set_params(irl=choice.model)
-    echo(f"{choice}. Choose others with --state-features TABLE or --mdp FILE.", err=True)
+    if not quiet:
+        echo(f"{choice}. Choose others with --state-features TABLE or --mdp FILE.", err=True)
     return choice.mdp, choice.demos
 
 

@@ -56,6 +56,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     Prints a summary and saves the fitted mixture. With --executor or --workers, the initialisations of --n-init run in
     parallel; the result is the same.
     """
+    check_exists(demos)
     check_target(out, demos, mdp, state_features)
     check_report(report, out, demos, mdp, state_features)
     backend = options.resolve_executor(executor, workers, scheduler)
@@ -63,7 +64,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     world, data = problem.mdp, problem.demos
     parameters: dict[str, Any] = {"init": init, "reward_init": reward_init, "n_init": n_init, "random_state": seed}
     mixture = make_mixture(n_intents, problem.irl, options.with_device(settings, device), **parameters)
-    world, data = choose_features(world, data, mixture, mdp or state_features, seed)
+    world, data = choose_features(world, data, mixture, mdp or state_features, seed, quiet=as_json)
     options.report_device(device, world)
     groups = get_groups(data, by_group)
     with recording() as warned, show_progress("EM") as progress:
@@ -99,6 +100,7 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
     """
     from limiirl import BayesianIntentMixture
 
+    check_exists(demos)
     check_target(out, demos, mdp, state_features)
     check_report(report, out, demos, mdp, state_features)
     problem = read_problem(demos, mdp, model, gamma, columns, cut, state_features, quiet=as_json)
@@ -107,7 +109,7 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
         BayesianIntentMixture(max_intents, problem.irl, init, random_state=seed),
         options.with_device(settings, device),
     )
-    world, data = choose_features(world, data, mixture, mdp or state_features, seed)
+    world, data = choose_features(world, data, mixture, mdp or state_features, seed, quiet=as_json)
     options.report_device(device, world)
     with recording() as warned, show_progress("search") as progress:
         mixture.set_params(progress=progress).fit(world, data, get_groups(data, by_group))
@@ -209,6 +211,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     """
     from limiirl import select_intents
 
+    check_exists(demos)
     check_target(out, demos, mdp, state_features)
     check_report(report, out, demos, mdp, state_features)
     check_file(plot, demos, mdp, option="plot")
@@ -218,7 +221,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     problem = read_problem(demos, mdp, model, gamma, columns, cut, state_features, quiet=as_json)
     world, data = problem.mdp, problem.demos
     mixture = make_mixture(1, problem.irl, options.with_device(settings, device), init=init)
-    world, data = choose_features(world, data, mixture, mdp or state_features, seed)
+    world, data = choose_features(world, data, mixture, mdp or state_features, seed, quiet=as_json)
     options.report_device(device, world)
     with show_progress("fits") as progress:
         selection = select_intents(
@@ -307,7 +310,7 @@ def _read_labelled(path: Path, column: str, columns: str | None, cut: int | None
             return demos if cut is None else demos.cut(cut)
         names = ", ".join(given) or "neither label nor group"
     elif column in table.column_names:
-        demos = Demonstrations.from_file(path, sources)
+        demos = Demonstrations.from_frame(table, sources)
         return demos if cut is None else demos.cut(cut)
     else:
         names = ", ".join(table.column_names)

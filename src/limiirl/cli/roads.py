@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limiirl._progress import show_progress
+from limiirl._validation import check_count
 from limiirl.cli import options, roads_forecast
 from limiirl.cli.inputs import check_file, check_page, check_target, write_page
 from limiirl.cli.roads_inputs import (
@@ -194,7 +195,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     features: Annotated[str, typer.Option(help="Road features: paper (24 dimensions) or plain.")] = "paper",
     gamma: Annotated[float, typer.Option(help="Discount factor.")] = 1.0,
     trips: Annotated[
-        int, typer.Option("--trips", help="Largest number of trips; of more, a random sample is used.", min=1)
+        int, typer.Option("--trips", help="Largest number of trips; of more, a random sample is used.")
     ] = 3000,
     by_driver: Annotated[bool, typer.Option("--by-driver", help="Assign one style per driver, not per trip.")] = False,
     init: options.Init = "kmeans",
@@ -219,6 +220,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     check_target(out, network, matches)
     check_page(page, network, matches, out)
     check_file(geojson, network, matches, out, option="geojson")
+    check_count(trips, "trips")
     backend = _resolve_executor(n_intents, executor, workers, scheduler)
     roads, matched = read_matched(network, matches)
     options.report_device(device, roads.n_segments + roads.n_turns)

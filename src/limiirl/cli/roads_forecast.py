@@ -169,6 +169,7 @@ def demo(  # noqa: PLR0913 (a command's options, each with a default)
     from limiirl.report.roads import network_page, quality_page, styles_report
     from limiirl.roads import run_demo
 
+    check_page(out, option="out")
     folders = {name: out / name for name in ("network", "matching", "styles")}
     for folder in folders.values():
         check_page(folder)

@@ -143,7 +143,7 @@ def test_marginals_against_enumeration(condition: str, stop: str, edge_features:
 def test_marginals_are_in_the_order_of_the_mdp():
     """The path sums reorder the states of this chain, which are numbered randomly."""
     order = np.random.default_rng(3).permutation(40)
-    mdp = MDP.from_edges(order[:-1], order[1:], p0=np.arange(40) == order[0])
+    mdp = MDP.from_edges(order[:-1], order[1:], p0=(np.arange(40) == order[0]).astype(float))
     theta = np.zeros(40)
     theta[order[17]] = 50.0  # reached with probability 1
     model = MaxEnt(18)
