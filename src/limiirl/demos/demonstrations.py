@@ -30,7 +30,7 @@ from limiirl.demos.validate import (
     name_step,
 )
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter
-from limiirl.mdp import encode, is_text, name_of
+from limiirl.mdp import MDP, encode, is_text, name_of
 
 if TYPE_CHECKING:
     from limiirl.mdp import MDP
@@ -666,7 +666,8 @@ class Demonstrations:
         Traceback (most recent call last):
         limiirl.errors.InvalidDemos: demonstration 0, step 1: state 'nest' is not one of the 2 states of the MDP...
         """
-        return renumber_by_name(self, mdp)
+        nameless = isinstance(mdp, MDP) and mdp.state_names is mdp.action_names is None
+        return self if nameless and self.state_names is self.action_names is None else renumber_by_name(self, mdp)
 
     def features(self, mdp: MDP) -> NDArray[np.float64]:
         """Return the discounted feature counts of every demonstration.

@@ -8,7 +8,6 @@ from limiirl.irl.base import (
     FitResult,
     IRLModel,
     NextActions,
-    OptionalMembers,
     Status,
 )
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt
@@ -24,11 +23,12 @@ from limiirl.irl.maxent.problem import MaxEntProblem, Moments, RowStatistics
 from limiirl.irl.observed_paths import ObservedPaths
 from limiirl.irl.optim import evaluate_separately, minimise_lbfgs, minimise_ray
 from limiirl.irl.optim.projected_newton import Box
-from limiirl.irl.problem import EStep, FitProblem, impossible_unit, make_problem
+from limiirl.irl.problem import AT_BOUND, EStep, FitProblem, OptionalMembers, impossible_unit, make_problem
 from limiirl.irl.registry import MODELS, model_class, model_name, register_model
 from limiirl.irl.sigma_girl.model import SigmaGIRL
 
 __all__ = [
+    "AT_BOUND",
     "GPU_MIN_SIZE",
     "MLIRL",
     "MODELS",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
@@ -29,65 +28,6 @@ class IRLModel(Protocol):
         """Return the log-likelihood (N, K) of each demonstration under each row of thetas (K, d)."""
 
 
-@dataclass(frozen=True)
-class OptionalMembers:
-    """Optional methods and attributes of a model; the defaults apply to models without them.
-
-    A model with a parameter `max_evaluations`, the maximum number of evaluations per fit, supports
-    `IntentMixture(max_evaluations=...)`.
-
-    Attributes
-    ----------
-    supports : frozenset of str
-        Capabilities; see `Capabilities`. By default, the methods of the model that are in `QUERIES`.
-    make_problem : callable (mdp, demos, units) -> FitProblem
-        Fit problem for EM. Its `model` becomes the mixture's `irl_`; parameters that depend on the demonstrations are
-        resolved in it. By default, a `FitProblem` that calls `fit` and `log_prob`.
-    fit_many : callable (mdp, demos, weights (N, K), starts) -> (K, d)
-        Fit of several columns of weights in one batch. By default, `fit` is called for each column.
-    features : callable (mdp, demos) -> (N, m)
-        Vectors that a warm start clusters; by default, the feature counts of the demonstrations.
-    expected_features : callable (mdp, thetas (K, d)) -> (K, d)
-        Quantities by which the intents of two mixtures are matched; by default, the rewards.
-    null_directions : callable (mdp, theta (d,)) -> (m, d)
-        Directions that leave the probability of every trajectory unchanged; none by default.
-    null_directions_vary : bool
-        True if `null_directions` depends on theta.
-    null_status : str
-        Status of rewards in null directions in `StandardErrors` and summaries.
-    bounds : (low, high) or (d, 2) array or None
-        Bounds on theta; none by default.
-    normalised : bool
-        False if the probabilities of all trajectories do not sum to at most 1.
-    takes_action_features : bool
-        False if the reward does not depend on action or edge features.
-
-    Examples
-    --------
-    >>> from limiirl import MaxEnt
-    >>> OptionalMembers.of(MaxEnt(ridge=0.1)).bounds, OptionalMembers.of(object()).bounds
-    ((-10.0, 0.0), None)
-    """
-
-    supports: frozenset[str] | None = None
-    make_problem: Callable[..., Any] | None = None
-    fit_many: Callable[..., Any] | None = None
-    features: Callable[..., Any] | None = None
-    expected_features: Callable[..., Any] | None = None
-    null_directions: Callable[..., Any] | None = None
-    null_directions_vary: bool = True
-    null_status: str = "not identified"
-    bounds: Any = None
-    normalised: bool = True
-    takes_action_features: bool = True
-
-    @classmethod
-    def of(cls, model: Any) -> OptionalMembers:
-        """Return the optional members of a model."""
-        return cls(**{name: getattr(model, name) for name in _OPTIONAL if hasattr(model, name)})
-
-
-_OPTIONAL = tuple(OptionalMembers.__dataclass_fields__)
 SUFFICIENT_STATISTICS = "sufficient_statistics"
 """Capability of a model whose likelihood depends on the demonstrations only through statistics computed once."""
 QUERIES = frozenset({"sample", "log_prob_prefix", "next_actions", "policy", "most_likely"})

@@ -7,7 +7,7 @@ subclasses that compute these statistics once.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -20,10 +20,12 @@ from limiirl._validation import check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter, NumericalError
 from limiirl.irl import validate
-from limiirl.irl.base import FitResult, OptionalMembers
-from limiirl.irl.optim import Box, Objective
+from limiirl.irl.base import FitResult
+from limiirl.irl.optim import Box, Objective, minimise_scaled
 from limiirl.kernels.e_step import EStepSums, e_step
 
+# A reward within this distance of a bound is treated as on the bound.
+AT_BOUND = 1e-10
 M_STEP_EVALUATIONS = 50
 """Maximum number of evaluations per M-step for `IntentMixture(max_evaluations=None)`, as in the paper."""
 # Change in theta . F in a central difference. The truncation error is about its square, the rounding error about
@@ -63,6 +65,67 @@ class MStep(NamedTuple):
     def from_results(cls, results: Sequence[FitResult]) -> MStep:
         """Return the M-step that consists of one search per intent."""
         return cls(np.array([result.theta for result in results]), max(result.n_evaluations for result in results))
+
+
+@dataclass(frozen=True)
+class OptionalMembers:
+    """Optional methods and attributes of a model; the defaults apply to models without them.
+
+    A model with a parameter `max_evaluations`, the maximum number of evaluations per fit, supports
+    `IntentMixture(max_evaluations=...)`.
+
+    Attributes
+    ----------
+    supports : frozenset of str
+        Capabilities; see `Capabilities`. By default, the methods of the model that are in `QUERIES`.
+    make_problem : callable (mdp, demos, units) -> FitProblem
+        Fit problem for EM. Its `model` becomes the mixture's `irl_`; parameters that depend on the demonstrations are
+        resolved in it. By default, a `FitProblem` that calls `fit` and `log_prob`.
+    fit_many : callable (mdp, demos, weights (N, K), starts) -> (K, d)
+        Fit of several columns of weights in one batch. By default, `fit` is called for each column.
+    features : callable (mdp, demos) -> (N, m)
+        Vectors that a warm start clusters; by default, the feature counts of the demonstrations.
+    expected_features : callable (mdp, thetas (K, d)) -> (K, d)
+        Quantities by which the intents of two mixtures are matched; by default, the rewards.
+    null_directions : callable (mdp, theta (d,)) -> (m, d)
+        Directions that leave the probability of every trajectory unchanged; none by default.
+    null_directions_vary : bool
+        True if `null_directions` depends on theta.
+    null_status : str
+        Status of rewards in null directions in `StandardErrors` and summaries.
+    bounds : (low, high) or (d, 2) array or None
+        Bounds on theta; none by default.
+    normalised : bool
+        False if the probabilities of all trajectories do not sum to at most 1.
+    takes_action_features : bool
+        False if the reward does not depend on action or edge features.
+
+    Examples
+    --------
+    >>> from limiirl import MaxEnt
+    >>> OptionalMembers.of(MaxEnt(ridge=0.1)).bounds, OptionalMembers.of(object()).bounds
+    ((-10.0, 0.0), None)
+    """
+
+    supports: frozenset[str] | None = None
+    make_problem: Callable[..., Any] | None = None
+    fit_many: Callable[..., Any] | None = None
+    features: Callable[..., Any] | None = None
+    expected_features: Callable[..., Any] | None = None
+    null_directions: Callable[..., Any] | None = None
+    null_directions_vary: bool = True
+    null_status: str = "not identified"
+    bounds: Any = None
+    normalised: bool = True
+    takes_action_features: bool = True
+
+    @classmethod
+    def of(cls, model: Any) -> OptionalMembers:
+        """Return the optional members of a model."""
+        return cls(**{name: getattr(model, name) for name in _OPTIONAL if hasattr(model, name)})
+
+
+_OPTIONAL = tuple(OptionalMembers.__dataclass_fields__)
 
 
 @dataclass(frozen=True)
@@ -161,6 +224,15 @@ class FitProblem:
     def feature_scale(self) -> FloatArray:
         """Scale (d,) of the features in optimisers; see `validate.feature_scale`."""
         return validate.feature_scale(self.mdp)
+
+    def minimise(
+        self, solver: Callable[..., list[FitResult]], objective: Any, starts: FloatArray, tol: FloatArray, limit: int
+    ) -> list[FitResult]:
+        """Minimise K functions over thetas (K, d) within the bounds, in rescaled variables if features are small."""
+        box, scale = self.box(starts.shape[1]), self.feature_scale
+        if np.all(scale == 1.0):
+            return solver(objective, starts, box, tol, limit)
+        return minimise_scaled(solver, objective, starts, box, tol, limit, scale)
 
     def limit_evaluations(self, max_evaluations: int | None) -> int:
         """Return the maximum number of evaluations of an M-step; by default 50, or the limit of the model if lower."""
@@ -320,6 +392,13 @@ class FitProblem:
         if self.regulariser is not None:
             return self.regulariser.box
         return validate.box(OptionalMembers.of(self.model).bounds, [f"parameter {j}" for j in range(n_features)])
+
+    def count_at_bound(self, thetas: FloatArray) -> tuple[int, int]:
+        """Return the number of rewards (K, d) on a bound other than 0, which means "no effect", and of all rewards."""
+        box = self.box(thetas.shape[1])
+        low = (np.abs(thetas - box.lower) <= AT_BOUND) & (box.lower != 0.0)
+        high = (np.abs(thetas - box.upper) <= AT_BOUND) & (box.upper != 0.0)
+        return int(np.count_nonzero(low | high)), int(thetas.size)
 
     def penalty(self, thetas: FloatArray) -> float:
         """Return the penalty that EM subtracts from the log-likelihood of thetas (K, d)."""

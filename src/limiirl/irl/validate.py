@@ -27,7 +27,7 @@ from limiirl.errors import (
 from limiirl.irl.base import FitResult
 from limiirl.irl.identifiability import describe
 from limiirl.irl.optim import Box
-from limiirl.mdp import MDP, feature_sizes
+from limiirl.mdp import MDP
 
 # A forward pass of this length takes seconds in the smallest MDP, and cannot be interrupted.
 LONGEST = 10_000_000
@@ -213,13 +213,13 @@ def check_log_prob(log_prob: FloatArray) -> FloatArray:
 
 def feature_scale(mdp: MDP) -> FloatArray:
     """Return the scale (d,) of each feature in optimisers: 1, or the size of a feature that is at most 0.01."""
-    sizes = feature_sizes(mdp)
+    sizes = mdp.feature_sizes
     return np.where((sizes > 0.0) & (sizes <= _SMALL), sizes, 1.0)
 
 
 def warn_of_small_features(mdp: MDP, stacklevel: int = 3) -> None:
     """Issue a `FeatureScaleWarning` if features are so small that bounds and ridge dominate their rewards."""
-    sizes = feature_sizes(mdp)
+    sizes = mdp.feature_sizes
     small = np.flatnonzero((sizes > 0.0) & (sizes < _TINY))
     if small.size:
         j = int(small[0])

@@ -247,6 +247,11 @@ class MDP:
         return self.n_state_features + self.n_action_features + self.n_edge_features
 
     @cached_property
+    def feature_sizes(self) -> FloatArray:
+        """Largest absolute value (d,) of each feature."""
+        return feature_rules.feature_sizes(self)
+
+    @cached_property
     def out_ptr(self) -> IntArray:
         """Pointers (S + 1,): the edges that leave s are ``out_ptr[s]:out_ptr[s + 1]``."""
         return _frozen(indexing.row_pointers(self.src, self.n_states))

@@ -21,7 +21,6 @@ from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import io, validate
 from limiirl.mixture.em import Solution, Start, State, nearly_empty, report_iterations, run
 from limiirl.mixture.inference import FittedMixture
-from limiirl.mixture.information import count_at_bound
 from limiirl.mixture.init import check_choices, is_given
 from limiirl.mixture.restarts import EMFromSeed, Restart, compare
 from limiirl.mixture.reward_init import find_equal_pair, find_indistinct_pair
@@ -264,7 +263,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
             index = small[0] if len(small) == 1 else tuple(small)
             warning = DegenerateIntentWarning(message, parameter="weights_", value=best.rho[small], index=index)
             warnings.warn(warning, stacklevel=stacklevel)
-        n_at_bound, n_rewards = count_at_bound(problem, best.thetas[~empty])
+        n_at_bound, n_rewards = problem.count_at_bound(best.thetas[~empty])
         if self.max_iter > 0 and n_at_bound >= _MANY and 2 * n_at_bound > n_rewards:
             message = (
                 f"{n_at_bound} of {n_rewards} rewards are on a bound of the model, which determines them. Use fewer "

@@ -18,7 +18,7 @@ from scipy.linalg import block_diag, helmert
 
 from limiirl._typing import BoolArray, FloatArray
 from limiirl._validation import as_floats
-from limiirl.irl import FitProblem, OptionalMembers, validate
+from limiirl.irl import AT_BOUND, FitProblem, OptionalMembers, validate
 from limiirl.mixture.em import SMALLEST_WEIGHT, nearly_empty
 
 Block = tuple[slice, FloatArray]
@@ -96,8 +96,6 @@ _UNIDENTIFIED = 0.1
 _CONTRAST = 0.01
 # Least squared length of the identified part of a contrast: 0.8 for a reward relative to the mean of five.
 _MOSTLY = 0.7
-# A reward within this distance of a bound is treated as on the bound.
-AT_BOUND = 1e-10
 # Singular values of null directions, restricted to rewards on bounds, that are treated as zero.
 _ZERO = 1e-8
 # The likelihood is treated as flat in directions with less relative information.
@@ -309,14 +307,6 @@ def free_parameters(model: Any, mdp: Any, rho: FloatArray, thetas: FloatArray, n
                 status[k, unidentified & inside] = "contrast"
         blocks.append(basis)
     return FreeParameters(status, occupied, np.asarray(block_diag(*blocks)))
-
-
-def count_at_bound(problem: FitProblem, thetas: FloatArray) -> tuple[int, int]:
-    """Return the number of rewards (K, d) on a bound other than 0, which means "no effect", and of all rewards."""
-    box = problem.box(thetas.shape[1])
-    low = (np.abs(thetas - box.lower) <= AT_BOUND) & (box.lower != 0.0)
-    high = (np.abs(thetas - box.upper) <= AT_BOUND) & (box.upper != 0.0)
-    return int(np.count_nonzero(low | high)), int(thetas.size)
 
 
 def _null_directions(members: OptionalMembers, mdp: Any, thetas: FloatArray, wanted: BoolArray) -> list[FloatArray]:

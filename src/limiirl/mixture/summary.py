@@ -19,9 +19,9 @@ from limiirl._io import as_path, atomic_write, escape_formula, to_pandas
 from limiirl._typing import FloatArray
 from limiirl.demos import Agents, Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter, NotFitted
-from limiirl.irl import FitProblem, MaxEnt, OptionalMembers
+from limiirl.irl import AT_BOUND, FitProblem, MaxEnt, OptionalMembers
 from limiirl.mdp import RewardEnsemble
-from limiirl.mixture.information import AT_BOUND, free_parameters, standard_errors
+from limiirl.mixture.information import free_parameters, standard_errors
 from limiirl.mixture.init import is_given
 
 if TYPE_CHECKING:

@@ -28,7 +28,6 @@ from limiirl.irl.optim import (
     increasing_costs,
     minimise_lbfgs,
     minimise_nonsmooth,
-    minimise_scaled,
 )
 from limiirl.irl.problem import FitProblem, MStep, Regulariser
 from limiirl.kernels.soft_bellman import ObservedPairs
@@ -343,8 +342,7 @@ class CausalProblem(FitProblem):
         tol = check_positive(self.model.gtol, "gtol") * np.maximum(1.0, objective.n_decisions)[:, None]
         tols = np.broadcast_to(tol, starts.shape)
         search = minimise_nonsmooth if isinstance(self.solver, HardBellmanSolver) else minimise_lbfgs
-        box, scale = self.regulariser.box, self.feature_scale
-        return minimise_scaled(search, objective, starts, box, tols, max_evaluations, scale)
+        return self.minimise(search, objective, starts, tols, max_evaluations)
 
     def curvature(self, U: FloatArray, thetas: FloatArray, free: BoolArray) -> FloatArray:
         """Return -sum_i u_ik Hessian(log p_ik) (K, d, d).

@@ -20,7 +20,7 @@ from limiirl.irl.base import FitResult
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.irl.observed_paths import ObservedMoments, ObservedPaths
-from limiirl.irl.optim import SOLVERS, Box, evaluate_separately, increasing_costs, minimise_scaled
+from limiirl.irl.optim import SOLVERS, Box, evaluate_separately, increasing_costs
 from limiirl.irl.problem import EStep, FitProblem, MStep, Regulariser, UnitScores
 from limiirl.kernels.e_step import EStepSums, Rows, e_step, sum_weighted
 from limiirl.mdp import MDP, expected_features
@@ -267,12 +267,13 @@ class MaxEntProblem(FitProblem):
         self, observed: ObservedMoments, ridge: FloatArray, starts: FloatArray | None, max_evaluations: int
     ) -> list[FitResult]:
         """Minimise the objective of each column of the moments, from `starts` (J, d) or a feasible point."""
-        box, scale = self.regulariser.box, self.feature_scale
         objective = PathLikelihood(self.path_sums, self.observed, observed, ridge)
-        tol = check_positive(self.model.gtol, "gtol") * np.maximum(1.0, np.abs(observed.mean_features) / scale)
+        tol = check_positive(self.model.gtol, "gtol") * np.maximum(
+            1.0, np.abs(observed.mean_features) / self.feature_scale
+        )
         if starts is None:
             starts = np.tile(self.feasible_start(), (len(ridge), 1))
-        return minimise_scaled(SOLVERS[self.model.solver], objective, starts, box, tol, max_evaluations, scale)
+        return self.minimise(SOLVERS[self.model.solver], objective, starts, tol, max_evaluations)
 
     def curvature(self, U: FloatArray, thetas: FloatArray, free: BoolArray) -> FloatArray:
         """Return -sum_i u_ik Hessian(log p_ik) (K, d, d): covariances of features.

@@ -92,10 +92,8 @@ def minimise_scaled(
 ) -> list[FitResult]:
     """Minimise K functions over thetas (K, d) in the variables scale * theta, in which features have size 1.
 
-    `tol` (K, d) is relative to `scale` (d,). With a scale of 1 the result is that of the solver, bit for bit.
+    `tol` (K, d) is relative to `scale` (d,).
     """
-    if np.all(scale == 1.0):
-        return solver(objective, starts, box, tol, max_evaluations)
     scaled = Box(box.lower * scale, box.upper * scale)
     results = solver(_Rescaled(objective, scale), starts * scale, scaled, tol, max_evaluations)
     return [replace(result, theta=box.clip(result.theta / scale)) for result in results]

@@ -92,12 +92,13 @@ def intents_report(  # noqa: PLR0913 (the mixture, and independent options with 
 
     Examples
     --------
+    >>> import numpy as np
     >>> from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
-    >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_names=["door", "food", "water"])
-    >>> demos = Demonstrations.from_lists([[0, 1]] * 9 + [[0, 2]] * 9)
-    >>> mix = IntentMixture(2, MaxEnt(bounds=(-3, 3)), random_state=0).fit(mdp, demos)
+    >>> mdp = MDP.from_edges([0, 0, 1, 2], [1, 2, 3, 3], p0=[1, 0, 0, 0], state_features=np.eye(4)[:, 1:3])
+    >>> demos = Demonstrations.from_lists([[0, 1, 3]] * 9 + [[0, 2, 3]] * 3)
+    >>> mix = IntentMixture(2, MaxEnt(bounds=(-5, 5)), random_state=0).fit(mdp, demos)
     >>> intents_report(mix).title
-    '2 intents behind 18 demonstrations'
+    '2 intents behind 12 demonstrations'
     """
     view = make_view(mixture, demos, groups, intent_names=intent_names, coordinates=coordinates)
     noted = cautions(view, warned)
