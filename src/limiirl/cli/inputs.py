@@ -43,7 +43,9 @@ def read_problem(
     *,
     quiet: bool = False,
 ) -> Problem:
-    """Read demonstrations and their MDP, or estimate the MDP if `mdp` is None. For agents, the MDP is None.
+    """Read demonstrations and their MDP, or estimate the MDP if `mdp` is None.
+
+    If the file contains `Agents`, the MDP of the returned problem is None.
 
     If `model` is None, the default model is chosen and, unless `quiet`, reported to stderr.
     """

@@ -188,9 +188,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     ] = "stick_breaking",
     model: Annotated[
         str,
-        typer.Option(
-            help="DestinationMaxEnt (given the destination), or MaxEnt (the paper's, which also models ends)."
-        ),
+        typer.Option(help="DestinationMaxEnt (routes given the destination), or MaxEnt (also models where trips end)."),
     ] = "DestinationMaxEnt",
     features: Annotated[str, typer.Option(help="Road features: paper (24 dimensions) or plain.")] = "paper",
     gamma: Annotated[float, typer.Option(help="Discount factor.")] = 1.0,

@@ -562,7 +562,7 @@ class Agents:
         return Agents(tuple(records), self.names, self.labels)
 
     def features(self, gamma: float, *, of: str = "reward") -> FloatArray:
-        """Return each agent's mean discounted reward features sum_t gamma^t phi_t (M, q), or policy features (M, p).
+        """Return each agent's average discounted sums of the reward features (M, q), or policy features (M, p).
 
         Examples
         --------

@@ -34,7 +34,7 @@ def _same(own: tuple[str, ...] | None, names: tuple[str, ...] | None) -> bool:
 
 
 def previous_names(names: Sequence[str], before: NDArray[np.int64], after: NDArray[np.int64]) -> tuple[str, ...]:
-    """Return the names of states, and of pairs of a state `after` and its predecessor `before`."""
+    """Return `names`, followed by one name "after (from before)" per pair of a state and its predecessor."""
     return (*names, *(f"{names[b]} (from {names[a]})" for a, b in zip(before.tolist(), after.tolist(), strict=True)))
 
 

@@ -54,7 +54,7 @@ class BaseRecord:
         return bool(self.error)
 
     def reproducible(self) -> dict[str, Any]:
-        """Return all fields except the measured ones."""
+        """Return all fields except the run times (`MEASURED`), which differ between runs."""
         return {name: value for name, value in asdict(self).items() if name not in MEASURED}
 
 

@@ -265,7 +265,10 @@ class FitProblem:
         return self._finish_e_step(sums, self.moments(U))
 
     def _finish_e_step(self, sums: EStepSums, moments: Any) -> EStep:
-        """Return the `EStep` of sums over units; raise if a unit has probability 0 under every intent."""
+        """Return the `EStep` of sums over units; raise if a unit has probability 0 under every intent.
+
+        Units are demonstrations or groups.
+        """
         if sums.bad_row >= 0:
             raise impossible_unit(self.units, sums.bad_row)
         return EStep(sums.log_likelihood, sums.change / len(self.units), sums.sizes, moments)

@@ -242,7 +242,7 @@ def fit_returns_theta(case: Case) -> None:
     """Check that fit returns a vector of finite values."""
     _, theta = case.fit()
     shape = "a non-empty vector (d,) of finite values"
-    remedy = "Return theta as a one-dimensional array; bounds prevent divergence."
+    remedy = "Return theta as a one-dimensional array of finite values. If the optimiser diverges, set bounds."
     expect(theta.ndim == 1 and theta.size, shape, f"shape {theta.shape}", remedy)
     expect(np.all(np.isfinite(theta)), shape, theta, remedy)
     _, other = case.fit(weights=case.weights())

@@ -77,7 +77,7 @@ class Cloud:
 
 
 def quantities(clouds: list[Cloud], zeta: float) -> Quantities:
-    """Return the quantities of the assumptions after trimming at most a fraction zeta of each expert's mass.
+    """Return the quantities of the assumptions for the typical trajectories: the farthest, of mass zeta, are removed.
 
     Margins are minima over experts; zeta and delta are maxima. zeta is 1 if an expert has no typical point.
     """
@@ -102,7 +102,7 @@ def quantities(clouds: list[Cloud], zeta: float) -> Quantities:
 
 
 def smallest_bound(clouds: list[Cloud], zetas: tuple[float, ...] = ZETAS) -> Bound:
-    """Return the smallest bound over the trimmed fractions; if none applies, the bound with the fewest failures."""
+    """Return the smallest applicable bound over the fractions `zetas`, or that with the fewest violated conditions."""
     bounds = [bound(quantities(clouds, zeta)) for zeta in zetas]
     return min(bounds, key=lambda each: (len(each.failures), each.epsilon, -each.quantities.margin_between))
 

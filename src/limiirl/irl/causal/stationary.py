@@ -231,7 +231,7 @@ class StationaryPolicies:
 
 
 class PolicyDerivatives(NamedTuple):
-    """Values of one theta, log pi (P,) and its gradients, the scores (P, d)."""
+    """Bellman values, log-policy log pi (P,) and scores d log pi / d theta (P, d) for one theta."""
 
     values: BellmanValues
     log_prob: FloatArray

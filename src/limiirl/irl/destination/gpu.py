@@ -287,7 +287,7 @@ class GpuPathSums:
             self._fine = is_within_limit(self.log_most)
 
     def loop_weight(self, k: int) -> float:
-        """Return the log-weight of the cycles through the divergent state of theta k."""
+        """Return the log-weight of the cycles through `divergent_state[k]`, where the path sum of theta k diverges."""
         entry = 2 * self._values.symbolic.up.size + int(self.divergent_state[k])
         return float(self._values.device.take(self._eliminated.value[entry])[k])
 

@@ -86,7 +86,7 @@ def join_segments(network: RoadNetwork, keys: Sequence[ArrayLike] = (), within: 
 
 
 def _following(n_nodes: int, tail: IntArray, head: IntArray, keys: list[NDArray[np.generic]]) -> IntArray:
-    """Return the continuation (n, 2) of each street at its tail and at its head, or -1 at the end of a line."""
+    """Return the street (n, 2) that continues each street at its tail and at its head; -1 where a line ends."""
     n = tail.size
     ends = np.concatenate([tail, head])
     degree = np.bincount(ends, minlength=n_nodes)
@@ -201,7 +201,7 @@ def _list_names(network: RoadNetwork, lines: StreetLines) -> list[str]:
 
 
 def join_uniform_segments(network: RoadNetwork, *more: ArrayLike, within: ArrayLike | None = None) -> StreetLines:
-    """Return lines along which the `street_facts` and further keys (S,) do not change."""
+    """Join segments into lines with constant `street_facts` and constant further keys (S,)."""
     both = network.opposite >= 0
     keys = [network.road_class, network.street_of, network.lanes, network.speed_kmh, both, *more]
     return join_segments(network, keys, within)

@@ -189,7 +189,7 @@ class Matches:
         return self.segments[self.offsets[i] : self.offsets[i + 1]]
 
     def lengths_m(self, network: RoadNetwork) -> FloatArray:
-        """Return the length (M,) of the path of each piece in metres, including the whole first and last segment."""
+        """Return the path length (M,) in metres of each matched piece of a trip, with whole first and last segments."""
         total = np.concatenate([[0.0], np.cumsum(network.length_m[self.on(network)])])
         return np.asarray(np.diff(total[self.offsets]))
 
