@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -37,6 +38,7 @@ def test_an_interrupt_ends_the_process(work, code):
     words = [sys.executable, "-c", BUSY.format(work=work)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
         assert process.stdout.readline() == b"ready\n"
+        time.sleep(1.0)  # until the loop has begun
         process.send_signal(signal.SIGINT)
         _, message = process.communicate(timeout=30)
     assert process.returncode == code

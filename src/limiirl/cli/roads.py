@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limiirl._progress import show_progress
-from limiirl._validation import check_count
 from limiirl.cli import options, roads_forecast
 from limiirl.cli.inputs import check_file, check_page, check_target, write_page
 from limiirl.cli.roads_inputs import (
@@ -213,6 +212,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     Uses trips of 10 to 300 segments. With --executor or --workers, the fits of --intents select run in parallel; the
     result is the same.
     """
+    from limiirl._validation import check_count
     from limiirl.roads import fit_drivers
 
     check_target(out, network, matches)

@@ -12,7 +12,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from limiirl.demos import Agents, Demonstrations
 from limiirl.demos.groups import Groups
 from limiirl.errors import IdentifiabilityWarning, InvalidParameter
-from limiirl.irl.causal import identifiability, stationary
+from limiirl.irl.causal import model as causal_model
+from limiirl.irl.causal import stationary
 from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt
 from limiirl.irl.causal.mlirl import MLIRL
@@ -151,7 +152,7 @@ def test_null_directions_are_skipped_for_large_problems(
 ) -> None:
     mdp = random_mdp(1, np.ones((5, 1)), terminal=False)  # ten state-action pairs, four features
     for largest, number in ((40, 1), (39, 0)):
-        monkeypatch.setattr(identifiability, "LARGEST", largest)
+        monkeypatch.setattr(causal_model, "LARGEST", largest)
         assert MLIRL().null_directions(mdp, np.zeros(4)).shape == (number, 4)
         assert ("10 state-action pairs times 4 features" in caplog.text) == (number == 0)
 
