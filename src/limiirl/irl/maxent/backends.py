@@ -176,8 +176,8 @@ class Backend(Protocol):
     def log_growth(self, rewards: Rewards, discount: FloatArray, n_columns: int) -> FloatArray:
         """Return an upper bound (K,) on the log growth per step, on the host."""
 
-    def column_max(self, values: Any) -> FloatArray:
-        """Return the maxima (K,) of 0 and the columns of (n, K), on the host."""
+    def column_max(self, values: Any) -> Any:
+        """Return the maxima (K,) of the columns of (n, K); -inf if n is 0."""
 
     def column_sums(self, values: Any) -> Any:
         """Return the sums (K,) of the columns of (n, K)."""
@@ -255,7 +255,7 @@ class HostBackend:
 
     def column_max(self, values: FloatArray) -> FloatArray:
         """Return the maxima of the columns."""
-        return np.asarray(values.max(axis=0, initial=0.0))
+        return np.asarray(values.max(axis=0, initial=-np.inf))
 
     def column_sums(self, values: FloatArray) -> FloatArray:
         """Return the sums of the columns, in an order that does not depend on K."""

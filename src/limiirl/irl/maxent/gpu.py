@@ -126,11 +126,11 @@ class GpuBackend:
         """Return an upper bound on the log growth per step."""
         return np.asarray(forward_backward.log_growth(self.device, self.graph.out, rewards, discount, n_columns))
 
-    def column_max(self, values: Any) -> FloatArray:
+    def column_max(self, values: Any) -> Any:
         """Return the maxima of the columns."""
         if values.shape[0] == 0:
-            return np.zeros(values.shape[1])
-        return np.asarray(np.maximum(0.0, self.take(forward_backward.column_max(self.device, values))))
+            return self.xp.full(values.shape[1], -np.inf)
+        return forward_backward.column_max(self.device, values)
 
     def column_sums(self, values: Any) -> Any:
         """Return the sums of the columns, in an order that depends only on the device."""

@@ -128,7 +128,7 @@ class ForwardBackward:
             alpha0 = (
                 path_sums.log_p0 + node if starts is path_sums.p0 else xp.where(used, xp.log(starts) + node, -np.inf)
             )
-            shift = xp.max(alpha0, axis=0)
+            shift = self.backend.column_max(alpha0)
             self._alpha0 = alpha0 - shift if self.log else xp.exp(alpha0 - shift)
             if self.log:
                 joint = xp.where(used, self._alpha0 + self._beta, -np.inf)
@@ -153,7 +153,7 @@ class ForwardBackward:
     def _log_sums(self, values: Any) -> Any:
         """Return the logsumexp (K,) of the columns of (S, K)."""
         xp = self.xp
-        top = xp.max(values, axis=0)
+        top = self.backend.column_max(values)
         finite = xp.where(xp.isfinite(top), top, 0.0)
         return finite + xp.log(self.backend.column_sums(xp.exp(values - finite)))
 

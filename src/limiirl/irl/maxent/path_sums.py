@@ -460,11 +460,15 @@ class FinitePathSums:
         )
         growth = self.backend.log_growth(flat, self.discount, n_columns)
         # Edge and state weights are applied one after the other, so that an intermediate value may exceed the growth.
-        alone = self.backend.column_max(rewards.node)
+        alone = self._positive_max(rewards.node)
         if rewards.edge is not None:
             with np.errstate(over="ignore"):  # infinite: log arithmetic
-                alone = alone + self.backend.column_max(rewards.edge)
+                alone = alone + self._positive_max(rewards.edge)
         return log_loss_bound(self.mdp.n_states, self.max_length, growth, alone) >= _LOG_LOSS
+
+    def _positive_max(self, values: Any) -> FloatArray:
+        """Return the maxima (K,) of 0 and the columns of (n, K), on the host."""
+        return np.asarray(np.maximum(0.0, self.backend.take(self.backend.column_max(values))))
 
 
 def _covariance(path_sums: FinitePathSums, theta: FloatArray, starts: FloatArray | None = None) -> FloatArray:

@@ -131,6 +131,7 @@ class CupyDevice:
 
         self.xp, self._process = cupy, os.getpid()
         self._modules: dict[tuple[str, tuple[int, int, int], bool], Any] = {}
+        self._functions: dict[tuple[str, tuple[int, int, int]], Any] = {}
         properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
         self.name = properties["name"].decode()
         self.n_blocks = int(properties["multiProcessorCount"])
@@ -144,6 +145,15 @@ class CupyDevice:
         """Compile the module of a kernel for the constants `fixed` if necessary, and launch the kernel."""
         if os.getpid() != self._process:
             raise BackendUnavailable(_FORKED)
+        function = self._functions.get((kernel, fixed))
+        if function is None:
+            function = self._functions[kernel, fixed] = self._compile(kernel, fixed)
+        if shape[2]:
+            function.max_dynamic_shared_size_bytes = shape[2]
+        function(shape[:1], shape[1:2], convert(kernel, arguments, _pointer), shared_mem=shape[2])
+
+    def _compile(self, kernel: str, fixed: tuple[int, int, int]) -> Any:
+        """Return a kernel, compiled for the constants `fixed`."""
         synchronises = "arrived" in signatures()[kernel].names  # a cooperative launch: all blocks run concurrently
         code = source(kernel)
         module = self._modules.get((code, fixed, synchronises))
@@ -151,10 +161,7 @@ class CupyDevice:
             options = ("-std=c++17", *macro_options(fixed))
             module = self.xp.RawModule(code=code, options=options, enable_cooperative_groups=synchronises)
             self._modules[code, fixed, synchronises] = module
-        function = module.get_function(kernel)
-        if shape[2]:
-            function.max_dynamic_shared_size_bytes = shape[2]
-        function(shape[:1], shape[1:2], convert(kernel, arguments, _pointer), shared_mem=shape[2])
+        return module.get_function(kernel)
 
     def check(self) -> None:
         """Run a test kernel and a matrix product, to detect missing libraries before a fit."""
@@ -194,19 +201,25 @@ def macro_options(fixed: tuple[int, int, int]) -> tuple[str, ...]:
 
 def convert(kernel: str, arguments: tuple[Any, ...], pointer: Any) -> tuple[Any, ...]:
     """Return the arguments of a kernel in the declared types; `pointer` maps an array or None to an address."""
-    signature = signatures()[kernel]
     converted = []
-    for kind, name, declared, value in zip(
-        signature.types, signature.names, signature.declarations, arguments, strict=True
-    ):
-        if kind != "pointer":
-            converted.append(_SCALARS[kind](value))
+    for (name, scalar, dtype), value in zip(_parameters(kernel), arguments, strict=True):
+        if scalar is not None:
+            converted.append(scalar(value))
             continue
-        element = name if name in _ARRAYS else declared.removeprefix("const ").split()[0]
-        if value is not None and not (value.dtype == _ARRAYS[element] and value.flags.c_contiguous):
-            raise TypeError(f"{kernel}: {name} must be a C-contiguous array of {_ARRAYS[element].__name__}.")
+        if value is not None and not (value.dtype == dtype and value.flags.c_contiguous):
+            raise TypeError(f"{kernel}: {name} must be a C-contiguous array of {dtype}.")
         converted.append(pointer(value))
     return tuple(converted)
+
+
+@cache
+def _parameters(kernel: str) -> list[tuple[str, Any, Any]]:
+    """Return the name of each parameter, with its numpy type if it is a scalar, or its dtype if it is an array."""
+    signature, result = signatures()[kernel], []
+    for kind, name, declared in zip(signature.types, signature.names, signature.declarations, strict=True):
+        element = name if name in _ARRAYS else declared.removeprefix("const ").split()[0]
+        result.append((name, None, np.dtype(_ARRAYS[element])) if kind == "pointer" else (name, _SCALARS[kind], None))
+    return result
 
 
 @contextmanager

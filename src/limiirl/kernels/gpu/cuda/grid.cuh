@@ -91,12 +91,12 @@ __device__ static inline void grid_barrier(u32 *arrived) {
     __syncthreads();
     if (gridDim.x == 1) return;
     if (threadIdx.x == 0) {
-        __threadfence();
-        u32 ticket = atomicAdd(arrived, 1u);
-        u32 goal = (ticket / gridDim.x + 1u) * gridDim.x;
-        while ((int)(*(volatile u32 *)arrived - goal) < 0) {
-        }
-        __threadfence();
+        u32 ticket, seen;
+        asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(ticket) : "l"(arrived) : "memory");
+        const u32 goal = (ticket / gridDim.x + 1u) * gridDim.x;
+        do {
+            asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(arrived) : "memory");
+        } while ((int)(seen - goal) < 0);
     }
     __syncthreads();
 #endif

@@ -1,6 +1,8 @@
 // Passes of `forward_backward.linear` on a device: the same recursions and scales, with one launch per pass.
 
 #define RESCALE_EVERY 16
+// States that a thread processes together: the loads of a batch are issued before its first store.
+#define BATCH 4
 #define LN2 0.693147180559945309417
 
 // Flags of the arrays that are cached in shared memory, where each block stores the rows of its states.
@@ -86,13 +88,24 @@ linear_backward(i64 n_states, int n_columns, const u32 *ptr, const u32 *idx, u32
             out[n_states * COLUMNS + k] = 0.0;
         }
         top = 0.0;
-        for (i64 s = p.first + p.lane; s < p.last; s += p.lanes) {
-            const double total =
-                gather(near, edges, scale, prev, own_table + (s - p.first) * WIDTH, s, k, n_states, n_columns);
-            double message = (end ? stop * end[s] : stop) + factor * total;
-            if (t > 0) message *= node_weight(own_w, own_node, scale, (s - p.first) * COLUMNS + k, plain);
-            out[s * COLUMNS + k] = message;
-            top = fmax(top, message);
+        for (i64 start = p.first + p.lane; start < p.last; start += BATCH * p.lanes) {
+            double total[BATCH];
+#pragma unroll
+            for (int b = 0; b < BATCH; ++b) {
+                const i64 s = start + b * p.lanes;
+                if (s < p.last)
+                    total[b] =
+                        gather(near, edges, scale, prev, own_table + (s - p.first) * WIDTH, s, k, n_states, n_columns);
+            }
+#pragma unroll
+            for (int b = 0; b < BATCH; ++b) {
+                const i64 s = start + b * p.lanes;
+                if (s >= p.last) break;
+                double message = (end ? stop * end[s] : stop) + factor * total[b];
+                if (t > 0) message *= node_weight(own_w, own_node, scale, (s - p.first) * COLUMNS + k, plain);
+                out[s * COLUMNS + k] = message;
+                top = fmax(top, message);
+            }
         }
     }
 }
@@ -149,20 +162,31 @@ linear_forward(i64 n_states, int n_columns, const u32 *ptr, const u32 *idx, u32 
         double *step_marginals = marginals ? marginals + i * n_states * COLUMNS : 0;
         double *step_edge_prob = edge_prob ? edge_prob + i * n_edges * COLUMNS : 0;
         top = 0.0;
-        for (i64 s = p.first + p.lane; s < p.last; s += p.lanes) {
-            const i64 o = (s - p.first) * COLUMNS + k;
-            const double continuation = __ldcs(u + s * COLUMNS + k);  // streaming load: it is read only once
-            const double incoming =
-                gather(near, edges, edge_scale, cur, own_table + (s - p.first) * WIDTH, s, k, n_states, n_columns);
-            const double joint = incoming * continuation;
-            if (own_counts) own_counts[o] += node_factor * joint;
-            if (step_marginals) step_marginals[s * COLUMNS + k] = norm * joint;
-            if (edge_counts || step_edge_prob)
-                count_edges(near, edges, edge_scale, cur, edge_counts, step_edge_prob, edge_factor * continuation,
-                            incoming, s, k, n_columns);
-            const double message = incoming * (factor * node_weight(own_w, own_node, scale, o, plain));
-            nxt[s * COLUMNS + k] = message;
-            top = fmax(top, message);
+        for (i64 start = p.first + p.lane; start < p.last; start += BATCH * p.lanes) {
+            double incoming[BATCH], continuation[BATCH];
+#pragma unroll
+            for (int b = 0; b < BATCH; ++b) {
+                const i64 s = start + b * p.lanes;
+                if (s < p.last) {
+                    continuation[b] = __ldcs(u + s * COLUMNS + k);  // streaming load: it is read only once
+                    incoming[b] = gather(near, edges, edge_scale, cur, own_table + (s - p.first) * WIDTH, s, k,
+                                         n_states, n_columns);
+                }
+            }
+#pragma unroll
+            for (int b = 0; b < BATCH; ++b) {
+                const i64 s = start + b * p.lanes, o = (s - p.first) * COLUMNS + k;
+                if (s >= p.last) break;
+                const double joint = incoming[b] * continuation[b];
+                if (own_counts) own_counts[o] += node_factor * joint;
+                if (step_marginals) step_marginals[s * COLUMNS + k] = norm * joint;
+                if (edge_counts || step_edge_prob)
+                    count_edges(near, edges, edge_scale, cur, edge_counts, step_edge_prob, edge_factor * continuation[b],
+                                incoming[b], s, k, n_columns);
+                const double message = incoming[b] * (factor * node_weight(own_w, own_node, scale, o, plain));
+                nxt[s * COLUMNS + k] = message;
+                top = fmax(top, message);
+            }
         }
     }
     if (own_counts && (cached & CACHE_COUNTS))
