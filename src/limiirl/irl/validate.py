@@ -177,8 +177,8 @@ def check_termination(mdp: MDP) -> None:
         state = int(np.argmax(endless))
         name = state if mdp.state_names is None else repr(str(mdp.state_names[state]))
         message = (
-            f"gamma must be below 1 if a state cannot reach a terminal state; gamma is 1 and state {name} (the first of "
-            f"{np.count_nonzero(endless)}) cannot. Use gamma < 1, a finite max_length, or make a state terminal."
+            f"gamma must be below 1 if a state cannot reach a terminal state; gamma is 1, and state {name} (the first "
+            f"of {np.count_nonzero(endless)}) cannot. Use gamma < 1, a finite max_length, or make a state terminal."
         )
         raise DivergentPartition(message, parameter="gamma", value=1.0, index=state)
 
