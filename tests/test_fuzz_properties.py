@@ -284,8 +284,8 @@ def odd_calls(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 def assert_valid(result: Any) -> None:
     """Assert that a result satisfies the invariants of its type."""
     if isinstance(result, ll.MDP):
-        totals = np.bincount(result.pair_of_edge, result.prob, minlength=result.n_pairs)
-        np.testing.assert_allclose(totals, 1.0, rtol=1e-6)
+        sums = np.bincount(result.pair_of_edge, result.prob, minlength=result.n_pairs)
+        np.testing.assert_allclose(sums, 1.0, rtol=1e-6)
         np.testing.assert_allclose(result.p0.sum(), 1.0, rtol=1e-6)
         assert 0.0 < result.gamma <= 1.0
         ends = np.concatenate([result.src, result.dst])
