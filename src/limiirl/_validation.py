@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,7 +85,7 @@ def check_flag(value: object, name: str) -> bool:
     return bool(value)
 
 
-def is_collection(values: object) -> bool:
+def is_collection(values: object) -> TypeGuard[Iterable[Any]]:
     """Return True for an iterable other than text and arrays without dimensions.
 
     Examples
