@@ -55,7 +55,7 @@ Model = Annotated[
     str | None,
     typer.Option(
         help="Single-intent model: MaxEnt, MaxCausalEnt, MLIRL, DestinationMaxEnt or SigmaGIRL. "
-        "[default: chosen by the data]"
+        "[default: chosen from the data]"
     ),
 ]
 Init = Annotated[str, typer.Option(help="Initialisation: kmeans, gmm, best, random or random_rewards.")]

@@ -62,7 +62,7 @@ def write_page(
 
 
 def command_line(context: typer.Context) -> str:
-    """Return the command that is running."""
+    """Return the command line that is running."""
     return shlex.join(["limiirl", *(context.obj or [])])
 
 

@@ -183,7 +183,6 @@ def _make_puddle_world(given: Parameters, seed: int) -> ContinuousPuddleWorld:
 
 
 def _index_labels(agents: Agents) -> IntArray:
-    """Return the labels of agents as integers from 0."""
     assert agents.labels is not None  # worlds and `_convert_to_agents` set them
     return np.unique(agents.labels, return_inverse=True)[1].astype(np.int64)
 

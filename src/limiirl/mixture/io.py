@@ -307,7 +307,6 @@ def _check_files(folder: Path, header: dict[str, Any]) -> None:
 
 
 def _check_model(folder: Path, written: Any) -> None:
-    """Check that the model is registered."""
     if isinstance(written, dict) and isinstance(written.get("name"), str):
         try:
             model_class(written["name"])

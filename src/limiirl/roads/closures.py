@@ -292,7 +292,6 @@ def _count_entries(network: RoadNetwork, flows: Any, starts: IntArray, shut: Boo
 
 
 def _find_passing(demos: Demonstrations, shut: BoolArray) -> IntArray:
-    """Return the trips that pass closed segments."""
     return np.flatnonzero(np.add.reduceat(shut[demos.states], demos.offsets[:-1]))
 
 

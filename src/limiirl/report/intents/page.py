@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 
 # Largest numbers of rows of the figures and tables.
 _FEATURES, _STATES, _RECORDINGS, _UNCERTAIN = 20, 12, 40, 8
-# Largest number of states of an example trajectory that is written out, and of intents named in the lead.
+# Maximum number of states of an example trajectory in the text, and of intents in the summary.
 _WRITTEN, _NAMED = 14, 4
 # A time line requires at least this many demonstrations in some recording.
 _LINE = 3
-# Smallest number of demonstrations that are drawn in the order of the data.
+# Minimum number of demonstrations for the figures in the order of the data.
 _ORDERED = 40
-# Status of rewards that the data do not determine, and the fraction above which their figure is collapsed.
+# Statuses of rewards without a standard error, and the fraction of such rewards above which their figure is collapsed.
 _UNDETERMINED, _MOSTLY = ("not identified", "flat", "empty"), 0.5
 
 
@@ -170,7 +170,7 @@ def _title(view: IntentsView) -> str:
 
 
 def _lead(view: IntentsView, noted: Sequence[Callout]) -> str:
-    """Return the findings as prose; problems that invalidate them come first."""
+    """Return the summary as prose: serious problems first, then the intents."""
     problems = [f"**{literal(item.title)}.**" for item in noted if item.verdict == "problem"]
     described = any(reward_claims(view, k).n_clear or visit_claims(view, k).n_clear for k in range(view.n_intents))
     if view.n_intents > 1 and not described and np.isfinite(view.rewards.errors).any():
@@ -198,7 +198,7 @@ def _intents_section(view: IntentsView) -> Section:
     lines = []
     for k in np.argsort(-view.weights, kind="stable").tolist():
         text = f"**{capitalise(literal(view.names[k]))}** ({format_weight(view, k)}): {describe(view, k)}."
-        # Where it goes, unless that would be a long list.
+        # Add the visits, unless the list would be long.
         if describe_rewards(view, k) and visit_claims(view, k).claims:
             text += f" It {describe_visits(view, k)}."
         lines.append(f"- {text}")
@@ -368,7 +368,7 @@ def _recording_figures(view: IntentsView, posterior: Any, recordings: Any) -> li
     names, index, G = list(view.names), recordings.index, len(recordings)
     fractions = np.column_stack([np.bincount(index, weights=column, minlength=G) for column in posterior.T])
     fractions = fractions / recordings.counts[:, None]
-    # Similar recordings are neighbours: sorted by the fraction of the intent that varies most.
+    # Sort by the fraction of the intent that varies most, so that similar recordings are adjacent.
     varying = int(np.argmax(np.std(fractions, axis=0)))
     order = np.argsort(-fractions[:, varying], kind="stable")
     shown = order[:_RECORDINGS]
@@ -453,7 +453,7 @@ def _visits_section(view: IntentsView) -> Section | None:
 
 
 def _compare_visits(view: IntentsView, observed: FloatArray, expected: FloatArray) -> str:
-    """Return the distance between observed and expected visits, and what it means, as prose."""
+    """Return the distance between observed and expected visits as prose, with a verdict."""
     assert view.demos is not None  # checked by the caller
     assert view.posterior is not None
     distance = total_variation(observed, expected)

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 _MIN_PROBABILITY = 0.005
 # Smallest probability, diameter in pixels and label of each class of destinations.
 _CLASSES = ((0.0, 9.0, "under 2 %"), (0.02, 14.0, "2 to 10 %"), (0.1, 19.0, "10 to 30 %"), (0.3, 25.0, "over 30 %"))
-# A route is omitted if it shares more than this fraction of its length with a more probable one. Candidates per route.
+# Maximum fraction of a route shared with a more probable one, and number of candidates per listed route.
 _SAME, _CANDIDATES = 0.8, 6
-# Indices of the colours of routes, which differ from the colours of the first styles.
+# Indices of the colours of routes; the first styles have other colours.
 _HUES = (5, 4, 7, 0, 1)
 _WIDTHS = (8.0, 5.0, 2.6)
 _TRAINED = " These are training trips, so the forecasts do not measure the accuracy on new trips."

@@ -285,7 +285,6 @@ def _describe(k: int, facts: _StyleFacts) -> StyleDescription:
 
 
 def _describe_cost(k: int, facts: _StyleFacts) -> list[str]:
-    """Return a sentence about the mean cost per km if it differs from the mean of all trips."""
     level, overall = float(facts.normalised.level[k]), float(facts.weights @ facts.normalised.level)
     if abs(level - overall) < _MATTERS or abs(overall) < _MATTERS or _LESS < level / overall < _MORE:
         return []
@@ -379,7 +378,6 @@ def _format_reward(value: float, error: float | None) -> str:
 
 
 def _describe_reward(theta: float, overall: float, name: str) -> str:
-    """Return a comparison of a reward with the mean of all styles."""
     if abs(theta) < _MATTERS:
         return f"Does not mind {name}" if theta > overall else f"Is indifferent to {name}"
     verb, less = ("Likes", theta < overall) if theta > 0.0 else ("Minds", theta > overall)

@@ -92,7 +92,6 @@ def _distance(track: Track, p: int, q: int) -> float:
 
 @njit(cache=True, nogil=True)
 def _is_far(track: Track, p: int, q: int, limits: CleaningLimits) -> bool:
-    """Return True if fix q cannot be reached from the earlier fix p."""
     return _distance(track, p, q) > limits.max_speed_ms * (track.time_s[q] - track.time_s[p]) + limits.slack_m
 
 

@@ -214,7 +214,6 @@ def _emission(place: FloatArray, fix: FloatArray, sigma: float, farthest: float)
 
 @njit(cache=True, nogil=True)
 def _draw_along(foot: float, low: float, high: float, sigma: float, state: NDArray[np.uint64]) -> float:
-    """Sample a point between low and high along a line from the emission probability."""
     at = foot + sigma * normal_between((low - foot) / sigma, (high - foot) / sigma, state)
     return min(max(at, low), high)
 

@@ -175,7 +175,6 @@ def _label_components(source: NDArray[Any], target: NDArray[Any], n: int) -> NDA
 
 
 def _largest_label(label: NDArray[np.int64]) -> int:
-    """Return the most frequent label; if tied, the one that occurs first."""
     names, first, counts = np.unique(label, return_index=True, return_counts=True)
     return int(names[np.lexsort((first, -counts))[0]])
 
@@ -568,7 +567,6 @@ def _parse_tags(data: dict[str, Any], *, untyped: bool) -> dict[str, str]:
 
 
 def _as_strings(value: Any) -> list[str]:
-    """Return a value or a list of values as distinct strings, without missing values."""
     values: Iterable[Any] = value if isinstance(value, list | tuple | set | np.ndarray) else (value,)
     known = (x for x in values if x is not None and not (isinstance(x, float | np.floating) and np.isnan(x)))
     return sorted({f"{item:g}" if isinstance(item, float | np.floating) else str(item) for item in known})
@@ -582,7 +580,6 @@ def _parse_osmid(osmid: Any) -> int:
 
 
 def _parse_length(length: Any) -> float | None:
-    """Return the length of an edge if it is a finite number, else None."""
     try:
         number = float(length)
     except (TypeError, ValueError):

@@ -363,6 +363,5 @@ def _find_turns(rule: Restriction, segments: SegmentTurns, at_node: dict[int, li
 
 
 def _repeats_way(way: IntArray, segments: IntArray) -> bool:
-    """Return True if two of the segments belong to the same way."""
     pairs = np.unique(np.stack([way, segments]), axis=1)
     return bool(pairs.shape[1] > np.unique(pairs[0]).size)

@@ -164,7 +164,6 @@ def _trim(length: FloatArray, along: FloatArray, n: int, end_m: float) -> tuple[
 
 
 def _distance(roads: RoadArrays, segment: IntArray, fixes: FloatArray) -> FloatArray:
-    """Return the distance (T,) between each fix and its segment."""
     off, run = fixes - roads.start[segment], roads.run[segment]
     square = np.maximum((run**2).sum(axis=1), np.finfo(np.float64).tiny)
     fraction = np.clip((off * run).sum(axis=1) / square, 0.0, 1.0)

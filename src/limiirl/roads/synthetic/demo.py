@@ -187,6 +187,5 @@ def _fit_styles(city: City, driven: CityTrips, matches: Matches, seed: int, repo
 
 
 def _score_styles(driven: CityTrips, mixture: IntentMixture, demos: Demonstrations) -> tuple[Recovery, Recovery]:
-    """Return the recovery of the styles of drivers, and of single trips."""
     by_driver = recover(driven.style[np.asarray(mixture.groups_)], np.asarray(mixture.group_responsibilities_))
     return by_driver, recover(np.asarray(demos.labels), mixture.predict_proba(demos))

@@ -227,7 +227,6 @@ def _only_pieces(name: IntArray, pieces: IntArray, groups: NDArray[Any] | None) 
 
 
 def _find_unused_name(name: str, number: int, taken: set[str]) -> str:
-    """Return name#number with the first unused number."""
     while f"{name}#{number}" in taken:
         number += 1
     taken.add(f"{name}#{number}")

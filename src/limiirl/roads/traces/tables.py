@@ -647,7 +647,6 @@ def _parse_pairs(column: Any) -> tuple[FloatArray, IntArray] | None:
 
 
 def _to_json(points: Any) -> str:
-    """Convert a list of pairs, or of {lon, lat}, to JSON."""
     if points and isinstance(points[0], dict):
         roles = [COLUMN_NAMES[role] for role in ("lon", "lat")]
         points = [[next((x for key, x in p.items() if key.lower() in names), None) for names in roles] for p in points]
