@@ -156,7 +156,7 @@ BEYOND_MODELS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "model": "SigmaGIRL",
             "model_parameters": parameters(gamma=0.99),
             "n_agents": N_AGENTS,
-            # EM does not converge even within 100 iterations, which take seconds per trial.
+            # EM does not converge within 100 iterations, which would take seconds per trial.
             "max_iter": 25,
         },
     }

@@ -155,7 +155,7 @@ def _axis_scales(centre: float, lat: FloatArray) -> FloatArray:
     """
     (along, across), (along_0, across_0) = radii_m(lat), radii_m(centre)
     east = across * np.cos(np.radians(lat)) / (across_0 * np.cos(np.radians(centre)))
-    # A degree of longitude has length 0 at the poles.
+    # At a pole, a degree of longitude has length 0.
     return np.asarray(np.maximum(np.stack([east, along / along_0], axis=1), 1e-6))
 
 

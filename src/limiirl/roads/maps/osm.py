@@ -114,7 +114,7 @@ def _read_xml(path: Source, contents: _OsmContents) -> None:
                 if event == "end" and item.tag in ("node", "way", "relation"):
                     if item.get("visible") != "false":
                         _read_element(item, contents)
-                    root.clear()  # otherwise the whole file stays in memory
+                    root.clear()  # free the memory of the elements that were read
     except ET.ParseError as error:
         raise invalid(f"is truncated or not XML ({error}).") from error
     except (KeyError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""Geometric agreement between two sets of matched paths, and recovery of known true paths."""
+"""Geometric agreement between two sets of paths, and recovery of known true paths."""
 
 from __future__ import annotations
 

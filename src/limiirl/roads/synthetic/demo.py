@@ -177,7 +177,7 @@ def _fit_styles(city: City, driven: CityTrips, matches: Matches, seed: int, repo
         len(city.styles),
         features=city.features,
         by_driver=True,
-        # The composition of a trip is more informative than its length.
+        # Fractions of road types are more informative about the style than the length of a trip.
         embedding="shares",
         seed=seed,
         progress=lambda done, *_: report(done, None, "styles"),
