@@ -24,7 +24,7 @@ _OPTIONS = ("irl", "n_intents", "max_intents", "random_state", "progress", "verb
 
 
 class Problem(NamedTuple):
-    """An MDP, demonstrations or agents, an unfitted model, and its explanation if it is the default."""
+    """Inputs of a fit: MDP, demonstrations or agents, unfitted model, and the explanation of a default model."""
 
     mdp: "MDP | None"
     demos: Any
@@ -202,7 +202,7 @@ def get_groups(demos: Any, by_group: bool, option: str = "--by-group") -> Any:
 
 
 def make_mixture(n_intents: int, model: Any, settings: list[str], **parameters: Any) -> "IntentMixture":
-    """Return an unfitted mixture of a model, or of the model with a name, with settings NAME=VALUE applied."""
+    """Return an unfitted mixture with settings NAME=VALUE; the model is an object or a name."""
     from limiirl import IntentMixture
     from limiirl.irl import model_class
 

@@ -148,7 +148,7 @@ def predict(  # noqa: PLR0913 (a command's options, each with a default)
     mixture: options.MixtureFolder,
     demos: options.DemosOrAgents,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Output file (.csv or .parquet).")] = None,
-    partial: Annotated[bool, typer.Option("--partial", help="Treat demonstrations as incomplete.")] = False,
+    partial: Annotated[bool, typer.Option("--partial", help="Demonstrations are incomplete (prefixes).")] = False,
     columns: options.Columns = None,
     cut: options.Cut = None,
     by_group: options.ByGroup = False,

@@ -92,7 +92,7 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
 
 
 class _Run(NamedTuple):
-    """Options of studies and of the driver experiment."""
+    """Options shared by the studies and the driver experiment."""
 
     out: Path
     executor: Executor | None

@@ -96,7 +96,7 @@ Callback = Callable[[Iteration], None]
 
 @dataclass(frozen=True)
 class State:
-    """State after an iteration from which EM can resume.
+    """State of EM after an iteration, from which a run can resume.
 
     The next E-step overwrites `U`; copy it to retain it. `outside` is True if the rewards lie outside the bounds.
     """

@@ -137,7 +137,7 @@ class FittedMixture(NoMetadataRouting):
         return MostLikely(self._with_names(paths[best][0]), intents[best], log_prob[best])
 
     def policy(self, k: int, step: int = 0) -> Any:
-        """Return the policy (S, A) of intent k at a step, conditional on continuing.
+        """Return the policy (S, A) of intent k at a step, given that the trajectory continues.
 
         The policy of trajectory models such as `MaxEnt` depends on the step, since the length is bounded.
         """

@@ -232,7 +232,7 @@ def _standard_errors(problem: FitProblem, rho: FloatArray, thetas: FloatArray) -
 
 
 class Information(NamedTuple):
-    """Observed information of rho, then of thetas row by row; diagonal of the complete information; and the method."""
+    """Observed information (rho, then thetas row by row), diagonal of the complete-data information, and the method."""
 
     observed: FloatArray
     complete: FloatArray

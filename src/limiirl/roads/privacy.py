@@ -182,7 +182,7 @@ def _draw_radii(metres: float, jitter: float, seed: Seed, n: int) -> FloatArray:
 
 
 def _longest_runs(inside: BoolArray, cut: BoolArray, trip: IntArray) -> BoolArray:
-    """Return a mask (n,) of the longest run of `inside` per trip (the first if tied); a run starts at each `cut`."""
+    """Return a mask (n,) of the longest run of `inside` per trip, the first if tied; a new run starts at each `cut`."""
     if not inside.size:
         return inside
     begins = np.ones(inside.size, dtype=np.bool_)

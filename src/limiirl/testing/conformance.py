@@ -477,7 +477,7 @@ def works_in_a_mixture(case: Case) -> None:
     finite = np.all(np.isfinite(mixture.thetas_)) and np.all(np.isfinite(mixture.responsibilities_))
     remedy = "Check the result of fit for the weights of a small cluster."
     expect(finite, "finite rewards and responsibilities", mixture.thetas_, remedy)
-    remedy = "fit must maximise the log-likelihood of log_prob, which must not depend on the fit."
+    remedy = "Maximise the log-likelihood that log_prob returns, and let log_prob not depend on earlier fits."
     for before, entry in zip(mixture.history_[:-1], mixture.history_[1:], strict=True):
         increases = entry.event or entry.objective >= before.objective - _ROUNDING * (1.0 + abs(before.objective))
         wanted = f"an objective of at least {before.objective:.9g} at iteration {entry.iteration}"
@@ -534,7 +534,7 @@ def _skip_reason(function: Callable[[Case], None], case: Case) -> str:
     if function is probabilities_sum_to_at_most_one and not members.normalised:
         return "the model declares normalised = False"
     if function is probabilities_sum_to_at_most_one and case.complete is None:
-        return "the problem has no complete list of trajectories"
+        return "the trajectories of the problem cannot be enumerated"
     if function is mixture_can_be_saved and type(case.model) not in MODELS.values():
         return "the model is not registered (limiirl.irl.register_model)"
     return ""

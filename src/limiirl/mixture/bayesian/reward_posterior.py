@@ -49,7 +49,7 @@ class RewardPrior:
             raise InvalidParameter(message, parameter="prior_scale", value=scale, index=j)
 
     def theta(self, u: FloatArray) -> FloatArray:
-        """Return rewards (..., d) of normal scores (..., d)."""
+        """Return the rewards (..., d) for normal scores (..., d)."""
         tail = np.where(u <= 0.0, self._below, self._above) + ndtr(-np.abs(u)) * self._mass
         bounded = np.where(u <= 0.0, 1.0, -1.0) * ndtri(tail) * self.scale
         return np.asarray(np.where(self.free, self.scale * u, self.box.clip(bounded)))
@@ -254,7 +254,7 @@ class _NegativeLogPosterior:
 
 
 def fit_posteriors(loss: Loss, prior: RewardPrior, start: FloatArray, K: int, max_steps: int) -> RewardPosterior:
-    """Return posteriors for columns 0 to K - 1 of a loss, by L-BFGS from `start` (d,) to the mode and Newton steps.
+    """Return posteriors for the K columns of a loss: L-BFGS from `start` (d,) to the mode, then Newton steps.
 
     Newton steps alone may diverge if the likelihood is not concave. The loss must be finite at `start`.
     """

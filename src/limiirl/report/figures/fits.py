@@ -282,7 +282,9 @@ def plot_timeline(
     ax.spines[:].set_visible(False)
     add_legend(figure, _intent_patches(intent_names), columns=3)
     return Plot(
-        figure, rows, f"Most probable intent of {intent.size} demonstrations in {G} recordings, in their order."
+        figure,
+        rows,
+        f"Most probable intent of {intent.size} demonstrations in {G} recordings, in order of time.",
     )
 
 

@@ -42,7 +42,7 @@ class Layout:
 
 
 def merge_previous(mdp: MDP | None) -> tuple[MDP | None, IntArray]:
-    """Return the MDP without the previous states of `with_previous_state`, and the number (S,) of each state in it.
+    """Merge states that differ only in the previous state (see `with_previous_state`).
 
     An MDP without previous states is returned unchanged.
 

@@ -65,7 +65,7 @@ class Contrasts:
 class IntentsView:
     """A fitted mixture of K intents, and its demonstrations or agents, if given.
 
-    `places` are the states without previous states (see `merge_previous`), and `place_of` (S,) the place of each state.
+    `places` is the MDP without previous states, and `place_of` (S,) maps states to its states (see `merge_previous`).
     """
 
     mixture: Any

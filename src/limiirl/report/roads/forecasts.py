@@ -44,7 +44,7 @@ _HUES = (5, 4, 7, 0, 1)
 _WIDTHS = (8.0, 5.0, 2.6)
 _TRAINED = " These are training trips, so the forecasts do not measure the accuracy on new trips."
 _HELD_OUT = " These are test trips."
-_AVERAGE = "All forecasts are averaged over the posterior over styles given the trip so far."
+_AVERAGE = "Forecasts are averaged over the styles, with their posterior probabilities given the trip so far."
 
 
 def forecast_example(

@@ -186,7 +186,7 @@ def _region_table(network: RoadNetwork, region: IntArray) -> Table:
 
 
 def _notes_section(network: RoadNetwork) -> list[Section]:
-    """Return the section on excluded data with reasons, and on the notes of the build; [] if there are none."""
+    """Return the section on excluded data and build notes, or [] if there are none."""
     dropped = summarize(network)["dropped"]
     items: list[Item] = []
     if dropped:

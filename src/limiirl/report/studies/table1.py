@@ -144,8 +144,8 @@ def length_table(results: Results) -> Table:
     ]
     caption = (
         "The maximum length is part of the model. With L = 50, trajectories longer than any demonstration have "
-        "positive probability, which increases the NLL. The values of the paper agree with the length of the longest "
-        "demonstration."
+        "positive probability, which increases the NLL. The values of the paper agree with a maximum length equal to the "
+        "length of the longest demonstration."
     )
     return _method_table("table1-length", "Scores with maximum length L = 50", caption, list(MEASURES), rows)
 

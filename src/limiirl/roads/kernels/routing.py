@@ -33,7 +33,7 @@ class Router(NamedTuple):
 
 
 def router(streets: Streets) -> Router:
-    """Return a cleared router for one thread."""
+    """Return an empty search workspace for one thread."""
     n = streets.length_m.size
     return Router(make_workspace(n + 1, streets.out_to.size), np.zeros(n + 1, dtype=np.bool_))
 
