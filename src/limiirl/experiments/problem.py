@@ -58,7 +58,7 @@ class WorldProblem:
         return self.demos.features(self.world.mdp)
 
     def rewards(self, thetas: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the rewards (K, d) for parameters of a model, which are the same here."""
+        """Return the rewards (K, d) for the parameters of a model, which are rewards here."""
         return thetas
 
     def scores(self, mixture: IntentMixture) -> dict[str, Any]:

@@ -112,7 +112,7 @@ is EM from a random initialisation, but the paper does not state which one. Ther
 """
 
 TRAJECTORIES = (5, 20, 100)
-"""Numbers of training and of test trajectories per agent; the paper does not state its number."""
+"""Numbers of training (and of test) trajectories per agent; the paper does not state how many it used."""
 
 
 def _model_studies() -> tuple[Study, ...]:

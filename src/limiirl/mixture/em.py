@@ -205,7 +205,7 @@ def initialise(problem: FitProblem, start: Start, settings: Settings) -> State:
 
 
 def step(problem: FitProblem, state: State, settings: Settings) -> State:
-    """Return the state after an M-step and the E-step of its parameters, which overwrites `state.U`."""
+    """Return the state after an M-step and an E-step, which overwrites `state.U`."""
     n, number, reseeds_left = len(problem.units), len(state.history), state.reseeds_left
     moments, sizes = state.e_step.moments, state.e_step.sizes
     event = "projected" if state.outside else ""

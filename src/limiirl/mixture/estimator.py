@@ -268,8 +268,8 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         n_at_bound, n_rewards = problem.count_at_bound(best.thetas[~empty])
         if self.max_iter > 0 and n_at_bound >= _MANY and 2 * n_at_bound > n_rewards:
             message = (
-                f"{n_at_bound} of {n_rewards} rewards are on a bound of the model, which determines them. Use fewer "
-                "intents or features, wider bounds, or a ridge."
+                f"{n_at_bound} of {n_rewards} rewards are on a bound of the model and not determined by the data. "
+                "Use fewer intents or features, wider bounds, or a ridge."
             )
             warnings.warn(BoundWarning(message, parameter="bounds", value=n_at_bound), stacklevel=stacklevel)
         if not best.converged and self.max_iter > 0:

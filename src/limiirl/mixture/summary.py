@@ -389,11 +389,10 @@ class GroupWeights:
     def from_posterior(
         cls, posterior: FloatArray, groups: NDArray[Any], recordings: NDArray[Any], level: float = 0.95
     ) -> GroupWeights:
-        """Return the weights of groups (N,) from posteriors (N, K).
+        """Return the weights per group, given the posterior (N, K), group (N,) and recording (N,) of demonstrations.
 
-        Demonstrations of one recording (N,), such as pieces of it, are dependent: the standard error is clustered by
-        recording, and the interval has Student's quantiles. If all recordings agree, the end of the interval is the
-        confidence limit of a binomial proportion.
+        Pieces of one recording are dependent, so standard errors are clustered by recording. Intervals have Student's
+        quantiles; if all recordings agree, the end of the interval is the confidence limit of a binomial proportion.
 
         Examples
         --------

@@ -70,8 +70,9 @@ def trim_ends(trips: Trips | CleanedTrips, metres: float = 300.0, *, jitter: flo
 def mask_zones(trips: Trips | CleanedTrips, zones: Sequence[tuple[float, ...]]) -> Trips:
     """Drop the fixes inside circular zones and cut the trips there, also where a trip crosses a zone between two fixes.
 
-    The pieces of a trip have its id, and different numbers `Trips.pieces`. `Trips.cut` is True for them, so that the
-    boundary of a zone is not mistaken for the start or end of a trip. `notes` contains the number of removed fixes.
+    The pieces of a trip keep the id of the trip, with distinct numbers in `Trips.pieces`. They are marked in
+    `Trips.cut`, so that the boundary of a zone is not mistaken for the start or end of a trip. `notes` contains the
+    number of removed fixes.
 
     Parameters
     ----------

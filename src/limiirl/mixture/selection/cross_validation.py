@@ -282,7 +282,7 @@ class RefitRunner:
         return FullFit(fitted, criteria, issued)
 
     def scores(self, task: RefitTask) -> FloatArray:
-        """Return the log-likelihoods of the units of a fold under the mixture fitted without it."""
+        """Return the log-likelihoods of the units of a fold under the mixture fitted to the other folds."""
         out = self.problem.folds(self.folds) == task.number
         fitted = self.problem.fit(task, ~out)
         return fitted.score_samples(*self.problem.subset(out))

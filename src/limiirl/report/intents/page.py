@@ -216,14 +216,13 @@ def _intents_section(view: IntentsView) -> Section:
 
 def _reading(view: IntentsView) -> str:
     text = (
-        "An intent is a reward function: behaviour that leads to higher rewards is more probable. Rewards have "
-        "no unit; "
-        "compare them between intents, and between features of the same scale. "
+        "An intent is a reward function: behaviour that leads to higher rewards is more probable. Rewards have no "
+        "unit; compare them between intents, and between features of the same scale. "
     )
     if np.isfinite(view.rewards.errors).any():
         text += (
-            "± is one standard error. A difference is called clear, and stated in words, if it exceeds its error by a "
-            f"factor of {view.rewards.z:.1f}: a test at the level 5\u00a0% of all differences together (Bonferroni). "
+            "± is one standard error. A difference is called clear, and stated in words, if it is larger than "
+            f"{view.rewards.z:.1f} standard errors: the threshold of a joint test at the 5\u00a0% level (Bonferroni). "
             "Differences are ordered by their effect on the likelihood of typical demonstrations. If several are "
             "equally large within their errors, either all of them are named or only their number. "
         )
@@ -231,11 +230,9 @@ def _reading(view: IntentsView) -> str:
         text += "Standard errors of the rewards are not available here, so no reward is stated in words. "
     if view.visits is not None:
         text += (
-            "Visits are the percentage of time steps in a state. Their differences are tested in the same way, "
-            "with errors "
-            "clustered by recording. The same demonstrations define the intents, so that these differences "
-            "describe the "
-            "intents and do not prove that they exist."
+            "Visits are the percentage of time steps in a state. Differences between visits are tested in the same "
+            "way, with errors clustered by recording. Because the same demonstrations define the intents, these "
+            "differences describe the intents and do not prove that they exist."
         )
     return text
 

@@ -65,7 +65,8 @@ class Contrasts:
 class IntentsView:
     """A fitted mixture of K intents, and its demonstrations or agents, if given.
 
-    `places` is the MDP without previous states, and `place_of` (S,) maps states to its states (see `merge_previous`).
+    `places` is the MDP without previous states, and `place_of` (S,) has the index of each state in it (see
+    `merge_previous`).
     """
 
     mixture: Any
@@ -382,7 +383,7 @@ def _expected_counts(mixture: IntentMixture, demos: Demonstrations, U: FloatArra
     for k in range(U.shape[1]):
         pi = np.asarray(mixture.policy(k))[mdp.pair_state, mdp.pair_action][mdp.pair_of_edge] * mdp.prob
         p = np.bincount(demos.start_states, weights=U[:, k], minlength=mdp.n_states)
-        # Recordings may end in nonterminal states: at every step, the observed fraction of them ends.
+        # Recordings may end in nonterminal states; at each step, remove the fraction that ended there in the data.
         censored = U[:, k] * ~mdp.terminal[demos.last_states]
         ended = np.bincount(demos.lengths, weights=censored)
         alive = np.cumsum(np.bincount(demos.lengths, weights=U[:, k])[::-1])[::-1]

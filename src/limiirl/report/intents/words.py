@@ -25,7 +25,7 @@ _DETERMINED = 0.5
 
 @dataclass(frozen=True)
 class Claim:
-    """A difference between an intent and the other intents that exceeds its error.
+    """A clear difference between an intent and the average of the other intents.
 
     Claims are ordered by `size`, the scaled absolute difference; `size_error` is its standard error.
     """

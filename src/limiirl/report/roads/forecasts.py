@@ -91,7 +91,7 @@ def forecast_example(
 def select_distinct(
     network: RoadNetwork, routes: Sequence[tuple[IntArray, float]], k: int
 ) -> list[tuple[IntArray, float]]:
-    """Return the first k routes that share at most 80 % of their length with each route before them.
+    """Return the first k routes that share at most 80 % of their length with every route selected before.
 
     >>> ring = RoadNetwork.from_segments([0, 0, 0, 1], [0, 1, 9, 9], [0, 1, 1, 0, 2], [1, 2, 3, 2, 3])
     >>> routes = [(np.array(states), 0.3) for states in ([0, 1], [0, 1, 4], [0, 2], [3])]
@@ -208,7 +208,7 @@ def _map(network: RoadNetwork, number: int, example: ForecastExample) -> Map:
         example.title,
         f"A trip of {format_km(network, whole)}, truncated after {format_km(network, example.driven)}, with "
         f"{len(example.routes)} forecast routes and {int(probable.sum())} possible destinations.",
-        "Routes lead from the current position to the true destination. Forecasts of the destination do not use it.",
+        "Routes lead to the true destination, which the forecasts of destinations do not use.",
         with_landmarks(network, layers),
         attribution=network.attribution,
         view=pad_bounds(seen),

@@ -215,7 +215,7 @@ def street_layer(network: RoadNetwork, within: ArrayLike | None = None) -> Layer
 
 
 def with_landmarks(network: RoadNetwork, layers: Sequence[Layer]) -> list[Layer]:
-    """Return layers with the water of the map below them and the names of places on top, if the map has any."""
+    """Return layers with water below them and place names on top, if the map has landmarks."""
     return [*_water_layers(network), *layers, *_label_layers(network)]
 
 

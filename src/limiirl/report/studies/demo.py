@@ -210,7 +210,7 @@ def plot_intents(example: DemoExample) -> Plot:
 
 
 def _strip(ax: Axes, title: str) -> None:
-    """Replace the title of a world, and remove its axes and legend, which are the same for each intent."""
+    """Set the title of a plot of the world, and remove its axes and legend, which would be repeated per intent."""
     legend = ax.get_legend()
     if legend is not None:
         legend.remove()

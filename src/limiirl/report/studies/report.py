@@ -365,7 +365,7 @@ def _custom_table(results: Results, name: str) -> Table:
 
 
 def _custom_settings(results: Results, name: str) -> Fold:
-    """Return the fields of the specifications that differ between settings, and those that they share."""
+    """Return the specification fields that differ between settings, and the common ones."""
     study = results.study
     contents = [_flatten(setting.spec.to_dict()) for setting in study.settings]
     keys = list(dict.fromkeys(key for content in contents for key in content))
