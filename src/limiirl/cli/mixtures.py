@@ -82,7 +82,7 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
     columns: options.Columns = None,
     state_features: options.StateFeatures = None,
     cut: options.Cut = None,
-    max_intents: Annotated[int, typer.Option("--max-intents", "-k", min=1, help="Truncation level of the prior.")] = 10,
+    max_intents: Annotated[int, typer.Option("--max-intents", "-k", min=1, help="Maximum number of intents.")] = 10,
     out: options.MixtureOut = Path("mixture"),
     model: options.Model = None,
     init: options.Init = "kmeans",

@@ -35,7 +35,7 @@ StateFeatures = Annotated[
     typer.Option(
         "--state-features",
         metavar="TABLE",
-        help="Parquet or CSV file with one row per state: a column state and numeric, boolean or text columns.",
+        help="Parquet or CSV file with one row per state: its name (state), and features (numbers, booleans or text).",
     ),
 ]
 Cut = Annotated[

@@ -114,7 +114,7 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
         typer.Option(
             "--columns",
             metavar="ROLE=NAME",
-            help="Name of the column with a role, for example lat=Breite; with an empty NAME, no column. Repeatable.",
+            help="Column of trip, piece, driver, time, polyline, lat, lon or missing, such as lat=Breite. Repeatable.",
         ),
     ] = None,
     sigma_m: Annotated[

@@ -216,7 +216,7 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
         int | None, typer.Option("--trips", help="Size of a random sample of the trips. [default: all]")
     ] = None,
     least: Annotated[
-        int, typer.Option("--min-drivers", help="Hide counts of fewer than N drivers, for privacy.", min=1)
+        int, typer.Option("--min-drivers", help="Smallest number of drivers whose count is shown, for privacy.", min=1)
     ] = 5,
     seed: Seed = 0,
     geojson: GeoJSON = None,

@@ -12,9 +12,7 @@ from limiirl.experiments.spec import BASE, METHODS, TRUE_LABELS, Setting, Spec, 
 
 PAPER_LENGTH, FIXED_LENGTH = "L = longest", "L = 50"
 EARLY_STOPS = MappingProxyType({"1 iteration": 1, "2 iterations": 2, "3 iterations": 3})
-"""Variants of Table 1: L as in the paper's code, the nominal L, and warm starts with few EM iterations, as with the
-paper's stopping rule.
-"""
+"""Variants of Table 1: L as in the paper's code, L = 50 as in its text, and few EM iterations from warm starts."""
 
 WARM = ("k-means, MLE", "k-means, mean")
 """Warm starts of the paper."""

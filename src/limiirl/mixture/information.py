@@ -352,9 +352,9 @@ def _identify(null: FloatArray, inside: BoolArray) -> tuple[FloatArray, BoolArra
 def _is_contrast(theta: FloatArray, basis: FloatArray, inside: BoolArray) -> BoolArray:
     """Return the mask (d,) of rewards that are contrasts: identified differences from a mean of rewards.
 
-    The projection of theta onto the identified directions `basis` (d, r) is identified. A reward is a contrast if it
-    equals its projection, as after a fit with a ridge, and if most of the reward is in identified directions: for a
-    direction that adds a constant to all rewards, contrasts are differences from the mean.
+    A reward is a contrast if theta equals its projection onto the identified directions `basis` (d, r), as after a fit
+    with a ridge, and if most of the reward lies in these directions. For example, if adding a constant to all rewards
+    is not identified, contrasts are differences from the mean reward.
     """
     projected = np.where(inside, basis @ (basis.T @ theta), theta)
     close = np.abs(theta - projected) <= _CONTRAST * max(float(np.abs(theta).max()), 1e-3)

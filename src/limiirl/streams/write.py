@@ -61,7 +61,7 @@ def claim(folder: Path, mdp: MDP, by_group: bool) -> None:
 
 
 def _can_resume(folder: Path, mdp: MDP, by_group: bool) -> bool:
-    """Return True if a store has this MDP and `by_group`; raise an error if it does not, and has shards."""
+    """Return True if the MDP and `by_group` of a store match; otherwise raise an error if the store has shards."""
     header = read_header(folder)
     if (header["mdp"], header["by_group"]) == (mdp.fingerprint(), by_group):
         return True

@@ -45,7 +45,7 @@ class Case:
     complete: Demonstrations | None = None
 
     def fresh(self) -> Any:
-        """Return an unfitted copy of the model; it is a deep copy if `clone` fails, which is a separate check."""
+        """Return an unfitted copy of the model; a deep copy if `clone` fails, which another check reports."""
         try:
             return clone(self.model)
         except (RuntimeError, TypeError):
