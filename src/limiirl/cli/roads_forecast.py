@@ -283,7 +283,7 @@ def _find_segments(
 
 
 def _find_street(roads: RoadNetwork, street: str, both: bool | None) -> IntArray:
-    """Return the segments of the one street whose name contains `street`."""
+    """Return the segments of the street whose name contains `street`; raise unless there is exactly one."""
     from limiirl.roads import list_street_names
 
     if both is False:

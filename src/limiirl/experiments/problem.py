@@ -58,7 +58,7 @@ class WorldProblem:
         return self.demos.features(self.world.mdp)
 
     def rewards(self, thetas: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the rewards (K, d) for the parameters of a model, which are rewards here."""
+        """Return the rewards (K, d), which are the parameters of the model."""
         return thetas
 
     def scores(self, mixture: IntentMixture) -> dict[str, Any]:

@@ -194,8 +194,8 @@ def run_studies(
 def typical_seed(results: Results) -> int | None:
     """Return the seed of the example world, or None if no trial succeeded.
 
-    The GEVD of the warm start in this world is closest to the median. Worlds in which the warm start and random rewards
-    have the same GEVD are considered only if there are no others.
+    It is the world in which the GEVD of the warm start is closest to the median, if possible among worlds in which
+    random rewards have another GEVD.
     """
     warm, random = (results.values(method, PAPER_LENGTH, "gevd") for method in (WARM_START, RANDOM_START))
     finite = np.isfinite(warm)

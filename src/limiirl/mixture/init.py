@@ -314,7 +314,7 @@ def embed(embedding: Any, problem: FitProblem) -> FloatArray:
 
 
 class Starts:
-    """Initialisations of a fit problem by `init`; pass `n_parameters` (d) if the model does not specify it."""
+    """Initialisations of a fit problem for one `init`; `n_parameters` is d if the model does not specify it."""
 
     def __init__(self, init: Any, embedding: Any, problem: FitProblem, n_parameters: int | None = None) -> None:
         self.init, self.embedding, self.problem = init, embedding, problem

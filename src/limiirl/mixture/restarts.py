@@ -69,7 +69,7 @@ def _compute_features(mixture: Any, thetas: FloatArray) -> FloatArray:
 
 
 def assign_columns(cost: FloatArray) -> IntArray:
-    """Return the columns (K,) of a cost matrix (K', K), by assigned row; unassigned columns come last."""
+    """Return the columns (K,) of a cost matrix (K', K) in the order of their assigned rows, unassigned ones last."""
     _, columns = linear_sum_assignment(cost)  # rows are sorted
     left = np.setdiff1d(np.arange(cost.shape[1]), columns)
     return np.concatenate([columns, left]).astype(np.int64)

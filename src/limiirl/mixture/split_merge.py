@@ -136,7 +136,8 @@ def _name(i: int, split: int, K: int) -> str:
 def cheapest_merger(log_p: FloatArray, rho: FloatArray, split: int) -> tuple[float, int, int]:
     """Return the highest log-likelihood after merging two intents, and the indices of the kept and the removed one.
 
-    `log_p` has shape (G, K + 1), `rho` (K + 1,). The `split` intent is not merged with the last one, its other half.
+    `log_p` has shape (G, K + 1), `rho` (K + 1,). The `split` intent is not merged with the last intent, which is its
+    other half.
     """
     top = np.max(log_p, axis=1)
     with np.errstate(invalid="ignore"):  # nan for units of zero likelihood, which is never the best value

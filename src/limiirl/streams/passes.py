@@ -34,7 +34,7 @@ WINDOW = 32 * BLOCK
 
 @contextmanager
 def open_executor(executor: Mapper | None) -> Iterator[Mapper | None]:
-    """Open a session of the executor for the duration of the block."""
+    """Context in which a session of the executor is open."""
     if isinstance(executor, Executor):
         with executor.session() as session:
             yield session

@@ -42,7 +42,7 @@ class Layout:
 
 
 def merge_previous(mdp: MDP | None) -> tuple[MDP | None, IntArray]:
-    """Return the MDP with merged states that differ only in the previous state, and the index (S,) of each state in it.
+    """Merge states that differ only in the previous state; return the MDP and the index (S,) of each state in it.
 
     An MDP without previous states is returned unchanged.
 

@@ -64,7 +64,7 @@ class StreetLines:
 
 
 def join_segments(network: RoadNetwork, keys: Sequence[ArrayLike] = (), within: ArrayLike | None = None) -> StreetLines:
-    """Join segments to lines that end at intersections and where one of the keys (S,) changes.
+    """Join segments into lines that end at intersections and where one of the keys (S,) changes.
 
     `within` (S,) is a mask of segments; a street is included if one of its directions is selected.
 

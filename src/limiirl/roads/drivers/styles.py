@@ -297,7 +297,8 @@ def _describe_cost(k: int, facts: _StyleFacts) -> list[str]:
 def _differs(k: int, difference: float, errors: FloatArray | None, weights: FloatArray) -> bool:
     """Return True if the difference of style k from the mean of all styles exceeds two standard errors.
 
-    The sum of the errors (K,) of both is an upper bound on the error of their difference. NaN yields False.
+    The sum of the errors of the style and of the mean is an upper bound on the error of their difference. NaN yields
+    False.
     """
     if errors is None:
         return True
