@@ -43,7 +43,7 @@ def kmeans(points: FloatArray, n_intents: int, rng: Rng, n_starts: int = _KMEANS
     """Return k-means labels (G,) of points (G, m), which are neither centred nor scaled, as in the paper."""
     clusterer = KMeans(n_intents, n_init=n_starts, random_state=_seed(rng))
     with warnings.catch_warnings():
-        # With fewer distinct points than clusters, fit warns of empty intents instead.
+        # Ignore the warning about fewer distinct points than clusters: `fit` warns of empty intents.
         warnings.simplefilter("ignore", SklearnConvergenceWarning)
         labels: NDArray[np.int64] = clusterer.fit_predict(points).astype(np.int64)
     return labels

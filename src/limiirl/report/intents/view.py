@@ -383,7 +383,7 @@ def _expected_counts(mixture: IntentMixture, demos: Demonstrations, U: FloatArra
     for k in range(U.shape[1]):
         pi = np.asarray(mixture.policy(k))[mdp.pair_state, mdp.pair_action][mdp.pair_of_edge] * mdp.prob
         p = np.bincount(demos.start_states, weights=U[:, k], minlength=mdp.n_states)
-        # Recordings may end in nonterminal states; at each step, remove the fraction that ended there in the data.
+        # Some recordings end in nonterminal states: at each step, remove their observed fraction.
         censored = U[:, k] * ~mdp.terminal[demos.last_states]
         ended = np.bincount(demos.lengths, weights=censored)
         alive = np.cumsum(np.bincount(demos.lengths, weights=U[:, k])[::-1])[::-1]

@@ -51,7 +51,7 @@ _SPREAD = 0.62
 _INTERVAL, _BEYOND = 1.96, 0.35
 # Legends with up to this many short names have one row.
 _IN_A_ROW = 4
-# Maximum ratio of the length of a compared trip to the straight line, and its minimum length in km.
+# Maximum ratio of the length of a compared trip to the straight line, and its minimum length.
 _MAX_DETOUR = 2.2
 _MIN_LENGTH_M = 1500.0
 _REACHES_M = (200.0, 400.0, 800.0)
