@@ -464,9 +464,8 @@ def _compare_visits(view: IntentsView, observed: FloatArray, expected: FloatArra
     excess = float(np.max(distance - chance))
     verdict = _FITS[0] if excess < 0.1 else _FITS[1] if excess < 0.25 else _FITS[2]
     return (
-        f"{verdict} The percentage of visits that would have to move to another state to make recordings and "
-        "model equal is "
-        f"{', '.join(parts)}. *Chance* is the value for a correct model and as many independent steps."
+        f"{verdict} Total variation distance between observed and expected visits: {', '.join(parts)}. *Chance* is the "
+        "expected distance for the same number of independent steps of the model."
     )
 
 
