@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class _ObservedDecisions(NamedTuple):
-    """Demonstration, step, state and key (n,) of each decision; stops follow all other decisions."""
+    """Demonstration, step, state and key (n,) of each decision, with stops at the end."""
 
     demo: IntArray
     t: IntArray
@@ -257,7 +257,7 @@ def feasible_start(solver: PolicySolver, decisions: DecisionCounts, box: Box) ->
     )
 
 
-# Change in theta . F in central differences of gradients.
+# Step of central differences of gradients, as a change in theta . F for typical feature counts F.
 _STEP = 1e-4
 
 
@@ -347,8 +347,8 @@ class CausalProblem(FitProblem):
     def curvature(self, U: FloatArray, thetas: FloatArray, free: BoolArray) -> FloatArray:
         """Return -sum_i u_ik Hessian(log p_ik) (K, d, d).
 
-        For stationary policies it is computed with d linear solves per intent, otherwise by central differences of the
-        gradient with 2 d evaluations. Where actions of hard values are tied, it is that of their average.
+        Stationary policies require d linear solves per intent; other policies use central differences of the gradient
+        with 2 d evaluations. If several actions have the same hard value, derivatives are averaged over them.
         """
         counts = self.decisions.total(U)
         if isinstance(self.solver, StationarySolver):

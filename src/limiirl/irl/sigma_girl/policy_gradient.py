@@ -15,8 +15,8 @@ from limiirl.kernels.sequences import baseline
 
 # Residual variance, relative to the mean square of the actions, up to which a policy counts as deterministic.
 _NO_NOISE = 1e-12
-# Least number of discrete actions per distinct vector of policy features for which a policy without variation counts as
-# deterministic. With fewer, a stochastic policy may not have shown its other actions.
+# Minimum number of observed actions per distinct vector of policy features to call a policy without variation
+# deterministic. With fewer, a stochastic policy may have taken the same action by chance.
 _VISITS = 10
 
 
