@@ -105,7 +105,7 @@ def quantities(clouds: list[Cloud], zeta: float) -> Quantities:
 
 
 def smallest_bound(clouds: list[Cloud], zetas: tuple[float, ...] = ZETAS) -> Bound:
-    """Return the bound with the fewest violated conditions over the fractions `zetas`, and of these the smallest."""
+    """Return the best bound over the fractions `zetas`: fewest violated conditions, then smallest epsilon."""
     bounds = [bound(quantities(clouds, zeta)) for zeta in zetas]
     return min(bounds, key=lambda each: (len(each.failures), each.epsilon, -each.quantities.margin_between))
 
