@@ -35,7 +35,7 @@ RIDGES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)
 # Ridge for a single recording, which allows no held-out likelihood (ADR 0023).
 _FALLBACK = 0.01
 _FOLDS = 3
-# Evaluations per fit of the comparison, and maximum number of edges of the MDP with previous states.
+# Maximum number of evaluations per cross-validation fit, and maximum number of edges of an MDP with previous states.
 _EVALUATIONS, _MOST_EDGES = 100, 500_000
 
 
@@ -271,7 +271,6 @@ def is_goal_directed(mdp: MDP, demos: Demonstrations) -> bool:
 
 
 def _count_fewest_moves(mdp: MDP, start: NDArray[np.integer], goal: NDArray[np.integer]) -> NDArray[np.float64]:
-    """Return the number (n,) of moves of a shortest path from each start to its goal."""
     shape = (mdp.n_states, mdp.n_states)
     graph = sparse.csr_array((np.ones(mdp.n_edges), (mdp.src, mdp.dst)), shape=shape)
     moves = np.empty(start.size)

@@ -294,7 +294,6 @@ class FitProblem:
         return MStep(np.where(worse[:, None], starts, thetas), 0)
 
     def _value(self, weights: FloatArray, thetas: FloatArray) -> FloatArray:
-        """Return the weighted log-likelihood (J,) of each intent."""
         log_p = np.asarray(self.model.log_prob(self.mdp, thetas, self.demos), dtype=np.float64)
         with np.errstate(invalid="ignore"):  # a weight of 0 times -inf counts as 0
             return np.asarray(np.sum(np.where(weights > 0, weights * log_p, 0.0), axis=0))
@@ -417,7 +416,6 @@ def impossible_unit(units: Groups, i: int) -> InvalidDemos:
 
 
 def _with_limit(model: Any, limit: int | None) -> Any:
-    """Return the model, or a copy with `max_evaluations` set to the limit."""
     if limit is None:
         return model
     if not hasattr(model, "max_evaluations"):

@@ -220,7 +220,6 @@ class _GpuUnrolledPolicies:
         return np.concatenate(gradients)
 
     def _sum_weights(self, weight: FloatArray, n: int) -> ObservedWeights:
-        """Sum the weights of observed pairs by step and state, and by step and pair."""
         put, observed, mdp = self._solver.device.put, self._observed, self._solver.pairs.mdp
         chosen = observed.pair >= 0
         state = _sum_by_step(self._step, observed.state, weight, mdp.n_states, n)
@@ -256,7 +255,7 @@ class _GpuUnrolledSolver(ABC):
         return _GpuUnrolledPolicies(self, observed, thetas)
 
     def backups(self, thetas: FloatArray, columns: slice) -> DeviceColumns:
-        """Return the values of some columns, in the order of the steps."""
+        """Return the values of some columns at each step."""
         r_state, r_pair = self.rewards.of(thetas[columns])
         V = self.device.xp.empty((self.n_rows, *r_state.shape))
         V[-1] = r_state if self.after else 0.0

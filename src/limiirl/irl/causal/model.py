@@ -70,7 +70,6 @@ class CausalModel(LinearRewardModel):
         validate.check_trajectories(mdp, demos, "anywhere", np.inf)
 
     def _decisions(self, mdp: MDP, demos: Demonstrations, units: Groups, *, whole: bool = True) -> DecisionCounts:
-        """Check demonstrations and return their decisions."""
         self._check(mdp, demos, whole=whole)
         return DecisionCounts.from_demos(mdp, demos, units)
 

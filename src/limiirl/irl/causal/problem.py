@@ -240,7 +240,7 @@ class CausalLikelihood:
 
 
 def feasible_start(solver: PolicySolver, decisions: DecisionCounts, box: Box) -> FloatArray:
-    """Return a theta (d,) within the bounds with finite Bellman values: 0, or the smallest feasible cost."""
+    """Return a theta (d,) within the bounds with finite Bellman values; 0 and increasing costs are tried."""
     mdp = solver.pairs.mdp
     features = solver.pairs.features(np.ones((mdp.n_states, 1)), np.ones((mdp.n_pairs, 1)))[0]
     for trial in increasing_costs(box, features):
@@ -297,7 +297,7 @@ class CausalProblem(FitProblem):
         solver: PolicySolver,
         decisions: DecisionCounts,
     ) -> CausalProblem:
-        """Return the fit problem, in which a ridge per step is multiplied by the mean number of steps."""
+        """Return the fit problem; a ridge per step is converted to a ridge per demonstration."""
         regulariser = Regulariser.from_model(model, mdp, len(demos))
         if model.ridge_per == "step" and len(demos):
             regulariser = replace(regulariser, ridge=regulariser.ridge * float(np.mean(demos.lengths - 1.0)))
@@ -373,7 +373,7 @@ class CausalProblem(FitProblem):
         weight = np.repeat(counts, repeats) * posterior[:, 0]
         curvature = -solver.hessian(derivatives, candidates, weight)
         if not decisions.certain:
-            # The Hessian of a log-sum over candidates has in addition the covariance of their scores.
+            # If a decision has several candidates, its Hessian also contains the covariance of their scores.
             scores = derivatives.scores[candidates.pair]
             mean = np.add.reduceat(posterior * scores, decisions.ptr[:-1])
             deviation = scores - np.repeat(mean, repeats, axis=0)

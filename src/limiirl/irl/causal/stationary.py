@@ -393,9 +393,9 @@ class HardBellmanSolver(StationarySolver):
             raise DivergentPartition(f"thetas[{k}]: {error}", parameter="thetas", value=theta, index=k) from None
 
     def _reach_terminal(self, omega: FloatArray) -> FloatArray:
-        """Return a mask (P, K) of pairs from whose state the best actions reach a terminal state; 1 below discount 1.
+        """Return a mask (P, K): 0 in states from which optimal actions never reach a terminal state at discount 1.
 
-        At other states, V is locally constant in theta.
+        The values of these states are locally constant in theta.
         """
         mdp = self.pairs.mdp
         ending = np.ones(omega.shape)

@@ -78,7 +78,7 @@ class AncestorPathCache:
         self._recent: OrderedDict[tuple[bytes, bytes], AncestorPaths] = OrderedDict()
 
     def batches(self, starts: IntArray, goals: IntArray, n_columns: int, max_bytes: float) -> Iterator[AncestorPaths]:
-        """Yield the paths of pairs (m,) in batches of at most `max_bytes`, or of one pair; a single batch is cached."""
+        """Yield the paths of pairs (m,) in batches of at most `max_bytes`; if a single batch suffices, cache it."""
         symbolic, key = self._symbolic, (starts.tobytes(), goals.tobytes())
         paths = self._recent.pop(key, None)
         if paths is None or (paths.up.size + paths.down.size) * entry_bytes(n_columns) > max_bytes:
@@ -150,7 +150,7 @@ class _DeviceElimination:
         return adjoint[self.slot] * self.device.xp.exp(log_w - eliminated.value[self.slot])
 
     def features(self, mdp: MDP, flow: Any) -> FloatArray:
-        """Return the features (K, d) of edge counts (E', K), including the features of target states."""
+        """Return the sums (K, d) of edge counts (E', K) times the features of edges and their target states."""
         return self.backend.expected_features(mdp, self._into.times(flow), flow[self.backend.graph.in_edge])
 
 
@@ -267,8 +267,9 @@ class WeightedPathSums(NamedTuple):
 
 
 class GpuPathSums:
-    """Path sums under thetas (K, d); valid where `divergent_state` (K,), the state of a divergent sum, is -1.
+    """Path sums under thetas (K, d).
 
+    `divergent_state` (K,) is the first state with a divergent sum; if it is -1, the path sums of the column are valid.
     `log_most` (K,) is the maximum over states of the log-sum over all walks from the state.
     """
 

@@ -137,7 +137,7 @@ class DestinationLikelihood:
         self.domains = [feasible_domain(values)] * weights.shape[1] if domains is None else domains
         self._weights = weights / weights.sum(axis=0)
         self.mean_features = self._weights.T @ trips.features
-        # Variance of a sum of independent terms, one per step.
+        # Approximate second derivatives: variances of F if the features of different steps were independent.
         steps = self._weights.T @ np.maximum(1.0, trips.observed.demos.lengths - 1.0)
         squares = self._weights.T @ trips.features**2 / steps[:, None]
         self.scale = np.maximum(squares, 1e-6 * np.max(squares, axis=1, initial=1e-6, keepdims=True)) + ridge[:, None]

@@ -25,7 +25,7 @@ class CompiledMDP:
     """Graph of an MDP with parallel edges merged, and the mapping back to the MDP's edges.
 
     Without action and edge features, all MDP edges from s to s' become one graph edge with weight sum_a T(s, a, s'),
-    which may exceed 1. `edge_of` (E,) maps MDP edges to the edges that `graph` was built from, of weight `mass`.
+    which may exceed 1. `edge_of` (E,) is the merged edge of each MDP edge, and `mass` (E',) the weight of merged edges.
     """
 
     graph: PathGraph

@@ -178,7 +178,6 @@ _AUGMENTED: weakref.WeakKeyDictionary[MDP, dict[tuple[str, bool], _Augmented]] =
 
 
 def _pad_rows(features: Any, n: int) -> Any:
-    """Append n rows of zeros."""
     shape = (n, features.shape[1])
     if isinstance(features, np.ndarray):
         return np.vstack([features, np.zeros(shape)])

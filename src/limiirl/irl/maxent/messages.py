@@ -151,7 +151,6 @@ class ForwardBackward:
             return self._rewards.node + beta + self._exponent * (1.0 if self.log else _LN2)
 
     def _log_sums(self, values: Any) -> Any:
-        """Return the logsumexp (K,) of the columns of (S, K)."""
         xp = self.xp
         top = self.backend.column_max(values)
         finite = xp.where(xp.isfinite(top), top, 0.0)

@@ -102,7 +102,7 @@ class SmallForwardBackward:
         self._powers = np.stack([self.discount[1:], self.discount[1:] ** 2])
 
     def backward(self, thetas: FloatArray) -> bool:
-        """Run the backward pass; return False if `ForwardBackward` is required, for log arithmetic or an error."""
+        """Run the backward pass; return False if `ForwardBackward` must use log arithmetic or raise an error."""
         b = self._buffers
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             np.matmul(self.phi, thetas.T, out=b.node.reshape(self._shape))
@@ -212,7 +212,7 @@ class FinitePathSums:
         self._small = self._is_small(mdp)
 
     def _is_small(self, mdp: MDP) -> bool:
-        """Return True if `SmallForwardBackward` applies; at most `BLOCK` states are in the order of the MDP."""
+        """Return True if `SmallForwardBackward` applies."""
         size = mdp.n_states * self.max_length
         return (
             isinstance(self.backend, HostBackend)
@@ -459,7 +459,7 @@ class FinitePathSums:
             rewards.node.ravel(), prob, None if rewards.edge is None else rewards.edge.ravel(), self.discount, False
         )
         growth = self.backend.log_growth(flat, self.discount, n_columns)
-        # State and edge weights are applied separately, so that an intermediate value may exceed the growth per step.
+        # `growth` bounds a whole step; intermediate values, with state or edge weights alone, may be larger.
         alone = self._positive_max(rewards.node)
         if rewards.edge is not None:
             with np.errstate(over="ignore"):  # infinite: log arithmetic

@@ -91,7 +91,7 @@ class PathLikelihood:
 
 
 def feasible_start(path_sums: PathSums, box: Box) -> FloatArray:
-    """Return a theta (d,) within the bounds with a finite partition function: 0, or the smallest feasible cost."""
+    """Return a theta (d,) within the bounds with a finite partition function; 0 and increasing costs are tried."""
     mdp = path_sums.mdp
     if isinstance(path_sums, FinitePathSums):  # the partition function is always finite
         return box.clip(np.zeros(mdp.n_features))

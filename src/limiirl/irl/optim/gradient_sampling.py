@@ -107,7 +107,6 @@ def _shortest(gradients: FloatArray, theta: FloatArray, box: Box) -> FloatArray:
 
 
 def _hull(gradients: FloatArray) -> FloatArray:
-    """Return the shortest vector in the convex hull of the rows, by nonnegative least squares."""
     if not gradients.size:
         return np.zeros(gradients.shape[1])
     scale = float(np.max(np.abs(gradients))) or 1.0
