@@ -666,8 +666,9 @@ class Demonstrations:
         Traceback (most recent call last):
         limiirl.errors.InvalidDemos: demonstration 0, step 1: state 'nest' is not one of the 2 states of the MDP...
         """
-        nameless = isinstance(mdp, MDP) and mdp.state_names is mdp.action_names is None
-        return self if nameless and self.state_names is self.action_names is None else renumber_by_name(self, mdp)
+        if isinstance(mdp, MDP) and self.state_names == mdp.state_names and self.action_names == mdp.action_names:
+            return self
+        return renumber_by_name(self, mdp)
 
     def features(self, mdp: MDP) -> NDArray[np.float64]:
         """Return the discounted feature counts of every demonstration.
