@@ -60,8 +60,8 @@ def feasible_start(values: GoalValues, box: Box, domain: CuttingPlanes | None = 
         return centre
     raise DivergentPartition(
         "The partition function over paths of unbounded length is infinite for all thetas within the bounds, because "
-        "the costs of some cycle do not outweigh its number of actions. Use limiirl.irl.with_choices(mdp), or wider "
-        "bounds.",
+        "along some cycle the number of alternative actions outweighs the costs. Use limiirl.irl.with_choices(mdp), or "
+        "wider bounds.",
         parameter="bounds",
     )
 

@@ -50,7 +50,7 @@ class PathLikelihood:
 
     @property
     def batched(self) -> bool:
-        """True if evaluations of several intents should be batched."""
+        """True if a batch of thetas costs less than separate evaluations."""
         return self.path_sums.batched
 
     def evaluate(self, thetas: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:

@@ -165,7 +165,7 @@ def jacobians(scores: FloatArray, reward_features: FloatArray, gamma: float, flo
     J = np.einsum("ntd,ntq->ndq", G, collected, optimize=True)
     J -= np.einsum("ntd,tdq->ndq", G, baseline(G, collected, floor), optimize=True)
     if floor == 0.0:
-        # The objective does not depend on the size of a Jacobian, so rounding errors would affect the solution.
+        # The objective does not depend on the size of a Jacobian, so one of rounding errors alone would affect the fit.
         size = np.einsum("ntd,ntq->ndq", np.abs(G), np.abs(collected), optimize=True)
         J[np.abs(J) <= _ROUNDING * size] = 0.0
     return np.asarray(J)
