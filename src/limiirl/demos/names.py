@@ -66,7 +66,7 @@ def _add_previous(demos: Demonstrations, mdp: MDP) -> Demonstrations:
 
 
 def renumber_by_name(demos: Demonstrations, mdp: MDP) -> Demonstrations:
-    """Return demonstrations in the numbering of an MDP; see `Demonstrations.renumber`."""
+    """Number states and actions as in an MDP; see `Demonstrations.renumber`."""
     check_mdp(mdp)
     demos = _add_previous(demos, mdp)
     changes: dict[str, Any] = {}

@@ -329,7 +329,7 @@ class GpuPathSums:
         )
 
     def _sum_over_paths(self, paths: AncestorPaths, up: Any, down: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Return the sums over walks of all pairs and from each goal to itself, and a mask (m, K) of accurate pairs."""
+        """Return the sums over walks from start to goal and from goal to goal, and a mask (m, K) of accurate pairs."""
         total = self._values.device.take(self._goals.combine(paths.ends, up, down))
         return total, is_accurate(total[: paths.pairs.size]) & self._fine
 

@@ -97,11 +97,11 @@ class GoalValues:
         return GoalPathSums(self, factors)
 
     def divergent_loop(self, theta: FloatArray, margin: float = 0.0) -> tuple[float, FloatArray] | None:
-        """Return the log-weight of the cycles through a divergent state, and their expected edge counts (E,).
+        """Return the log-weight of the cycles at a divergent state, and their expected edge counts (E,).
 
-        Only cycles of states that are eliminated earlier are included. Their log-weight is a convex function of the
-        edge log-weights with the counts as its gradient. It is at least -margin at theta (d,), and less at every
-        feasible theta. The result is None if theta is feasible.
+        The cycles visit only the state and states that are eliminated before it. Their log-weight c is convex in the
+        edge log-weights, with the counts as its gradient; c >= -margin at theta (d,), and c < -margin at every feasible
+        theta. The result is None if theta is feasible.
         """
         factors = _Factors(self.symbolic, self.edge_log_weights(theta), margin)
         return None if factors.divergent_rank < 0 else factors.loop()
