@@ -19,7 +19,7 @@ _KEPT = 256
 
 
 class CuttingPlanes:
-    """Cutting-plane outer approximation rows . theta <= most of the effective domain of convex functions.
+    """Half-spaces ``rows @ theta <= most`` that contain the effective domain of convex functions (cutting planes).
 
     Let c be convex and negative on the domain, and c(x) >= 0 at a point x outside. Then the half-space
     c(x) + c'(x) . (theta - x) < 0 contains the domain, but not x.

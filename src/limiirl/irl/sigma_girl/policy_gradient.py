@@ -111,7 +111,7 @@ def _categorical(x: FloatArray, a: NDArray[Any], ridge: float, number: int) -> t
     return np.asarray(weights, dtype=np.float64), float("nan"), np.asarray(gradients, dtype=np.float64)
 
 
-# Size of an entry, relative to the terms that cancel in it, up to which it counts as rounding error.
+# Entries of at most this size, relative to the sum of their absolute terms, count as rounding errors.
 _ROUNDING = 1e-12
 # Smallest shrinkage; the Ledoit-Wolf estimate is 0 for two trajectories.
 _LEAST_SHRINKAGE = 1e-6
