@@ -635,7 +635,7 @@ class Demonstrations:
     def steps(self, mdp: MDP) -> Steps:
         """Return the edge of every transition in `mdp`, cached per MDP; raise `InvalidDemos` if one is impossible.
 
-        Demonstrations with names must have the numbers of the MDP; see `renumber`.
+        Demonstrations with names must be numbered as in the MDP; see `renumber`.
 
         Examples
         --------
@@ -651,7 +651,7 @@ class Demonstrations:
         return cache.steps(self, mdp)
 
     def renumber(self, mdp: MDP) -> Demonstrations:
-        """Return the demonstrations with the numbers that states and actions of the same names have in `mdp`.
+        """Number states and actions by name as in `mdp`, and return the renumbered demonstrations.
 
         Models and mixtures call this method. Demonstrations without names are returned unchanged.
 
