@@ -53,8 +53,8 @@ def test_states_are_chosen_for_agents_that_seek_a_state():
 
 def test_groups_that_seek_different_states_are_separated():
     # On average over all groups, no state is preferred.
-    parts = [walk(np.roll(np.eye(N)[0] * 2.0, 4 * (i % 2)), RING, 5, seed=i) for i in range(6)]
-    demos = Demonstrations.concat([part.replace(groups=[f"animal {i}"] * 5) for i, part in enumerate(parts)])
+    parts = [walk(np.roll(np.eye(N)[0], 4 * (i % 2)), RING, 3, seed=i) for i in range(6)]
+    demos = Demonstrations.concat([part.replace(groups=[f"animal {i}"] * 3) for i, part in enumerate(parts)])
     choice = choose_features(RING, demos, MaxCausalEnt())
     mix = IntentMixture(2, choice.model, random_state=0).fit(choice.mdp, choice.demos, demos.groups)
     labels = mix.group_responsibilities_.argmax(axis=1)
