@@ -29,13 +29,13 @@ if TYPE_CHECKING:
         theory,
         worlds,
     )
-    from limiirl.demos import Agents, Demonstrations
+    from limiirl.demos import Agents, Demonstrations, with_history
     from limiirl.irl import MLIRL, DestinationMaxEnt, MaxCausalEnt, MaxEnt, SigmaGIRL
     from limiirl.mdp import MDP, RewardEnsemble
     from limiirl.mixture import BayesianIntentMixture, IntentMixture, Selection, select_intents
 
 _HOMES = {
-    "limiirl.demos": ("Agents", "Demonstrations"),
+    "limiirl.demos": ("Agents", "Demonstrations", "with_history"),
     "limiirl.irl": ("DestinationMaxEnt", "MLIRL", "MaxCausalEnt", "MaxEnt", "SigmaGIRL"),
     "limiirl.mdp": ("MDP", "RewardEnsemble"),
     "limiirl.mixture": ("BayesianIntentMixture", "IntentMixture", "Selection", "select_intents"),
@@ -46,7 +46,8 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "MDP", "MLIRL", "Agents", "BayesianIntentMixture", "Demonstrations", "DestinationMaxEnt", "IntentMixture",
     "MaxCausalEnt", "MaxEnt", "RewardEnsemble", "Selection", "SigmaGIRL", "__version__", "errors", "executors",
-    "experiments", "forecast", "metrics", "report", "roads", "select_intents", "streams", "testing", "theory", "worlds",
+    "experiments", "forecast", "metrics", "report", "roads", "select_intents", "streams", "testing", "theory",
+    "with_history", "worlds",
 ]
 # fmt: on
 

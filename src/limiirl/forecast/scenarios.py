@@ -168,6 +168,7 @@ def apply_closures(scenario: Scenario, states: ArrayLike | None, edges: ArrayLik
         feature_names=mdp.feature_names,
         state_names=mdp.state_names,
         action_names=mdp.action_names,
+        history=mdp.history,
     )
     return Scenario(changed, scenario.edges[keep], scenario.closed | shut)
 

@@ -18,7 +18,7 @@ from sklearn.base import clone
 
 from limiirl._typing import FloatArray, IntArray
 from limiirl._validation import as_generator
-from limiirl.demos import Agents, Demonstrations, Groups, with_previous_state
+from limiirl.demos import Agents, Demonstrations, Groups, with_history
 from limiirl.errors import DivergentPartition, InvalidParameter
 from limiirl.irl import validate
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt
@@ -28,7 +28,7 @@ from limiirl.irl.graph import find_reachable
 from limiirl.irl.maxent.model import MaxEnt
 from limiirl.irl.problem import make_problem
 from limiirl.irl.sigma_girl.model import SigmaGIRL
-from limiirl.mdp import MDP
+from limiirl.mdp import MDP, add_edge_features, turn_features
 
 RIDGES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)
 """Ridge coefficients per step that are compared, in the order of the fits: each fit starts from the previous one."""
@@ -76,7 +76,7 @@ def choose_features(
     """Choose features and a ridge for an MDP with state indicators by held-out likelihood within the demonstrations.
 
     The candidates are a reward per state; rewards of staying and of turning back to the previous state (see
-    `limiirl.demos.with_previous_state`); and both. A ridge shrinks all rewards to 0, which pools states with few visits
+    `limiirl.mdp.turn_features`); and both. A ridge shrinks all rewards to 0, which pools states with few visits
     towards the average. Each candidate and ridge is scored by cross-validation of a single intent, whose folds keep
     groups, or recordings, together.
 
@@ -130,7 +130,8 @@ def _list_candidates(mdp: MDP, demos: Demonstrations) -> Iterator[tuple[str, tup
     yield "states", (mdp, demos)
     if np.bincount(mdp.dst, minlength=mdp.n_states)[mdp.src].sum() > _MOST_EDGES:
         return
-    turned, own = with_previous_state(mdp, demos)
+    longer, own = with_history(mdp, demos, keep_starts=True)
+    turned = add_edge_features(longer, turn_features(longer))
     if turned.n_edge_features > mdp.n_edge_features:
         yield "states and turns", (turned, own)
         yield "turns", (turned.replace(state_features=None), own)

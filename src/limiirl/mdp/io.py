@@ -37,6 +37,8 @@ def _pack(mdp: MDP) -> dict[str, NDArray[Any]]:
             packed[f"{name}.indices"] = matrix.indices
             packed[f"{name}.indptr"] = matrix.indptr
             packed[f"{name}.shape"] = np.array(matrix.shape, dtype=np.int64)
+    if mdp.history is not None:  # only if present, so that other MDPs keep their digests
+        packed["history"] = mdp.history
     return packed
 
 
@@ -87,6 +89,7 @@ def load(cls: type[MDP], path: str | PathLike[str]) -> MDP:
             feature_names=tuple(header["feature_names"]),
             state_names=None if header["state_names"] is None else tuple(header["state_names"]),
             action_names=None if header.get("action_names") is None else tuple(header["action_names"]),
+            history=arrays.get("history"),
         )
     except (KeyError, ValueError, TypeError, InvalidMDP) as error:
         reason = f"array {error} is missing." if isinstance(error, KeyError) else f"{error!s:.300}"

@@ -78,6 +78,7 @@ def same_content(one: MDP, other: MDP) -> bool:
         and one.state_names == other.state_names
         and one.action_names == other.action_names
         and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in arrays)
+        and np.array_equal(one.history, other.history)  # both may be None
         and all(
             same_features(getattr(one, name), getattr(other, name))
             for name in ("state_features", "action_features", "edge_features")
@@ -123,6 +124,9 @@ class MDP:
         Names of the states; default names of state indicators are "state[name]".
     action_names : sequence of at least A strings, optional
         Names of the actions. Demonstrations with names are matched to the names of the MDP.
+    history : (S, m) int32, optional
+        If states consist of several states of an original MDP: the current one, the previous one, and so on; -1 where
+        absent. Set by `with_history`.
 
     Examples
     --------
@@ -149,6 +153,7 @@ class MDP:
     feature_names: tuple[str, ...] = ()
     state_names: tuple[str, ...] | None = None
     action_names: tuple[str, ...] | None = None
+    history: Int32Array | None = None
 
     from_dense = classmethod(from_arrays.from_dense)
     from_edges = classmethod(from_arrays.from_edges)
@@ -177,6 +182,8 @@ class MDP:
             given = validate.as_tuple(self.action_names, "action_names")
             count = max(len(given), self.n_actions)
             self._set("action_names", validate.check_names(given, count, "action_names", "action"))
+        if self.history is not None:
+            self._set("history", validate.check_history(self.history, n_states))
         self._set_features()
 
     def _set(self, name: str, value: Any) -> None:
