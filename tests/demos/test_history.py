@@ -81,7 +81,9 @@ def random_problem(seed, n_states=4):
     T = rng.random((n_states, 2, n_states)) * (rng.random((n_states, 2, n_states)) < 0.6)
     T[0] += 0.1
     T /= np.maximum(T.sum(axis=2, keepdims=True), 1e-300)
-    mdp = MDP.from_dense(T, p0=np.full(n_states, 1 / n_states), gamma=0.8, state_features=rng.normal(size=(n_states, 2)))
+    mdp = MDP.from_dense(
+        T, p0=np.full(n_states, 1 / n_states), gamma=0.8, state_features=rng.normal(size=(n_states, 2))
+    )
     demos = MaxCausalEnt().sample(mdp, np.zeros(2), 8, seed=seed, max_length=9)
     recorded = [a if i % 2 else [-1] * len(a) for i, a in enumerate(demo.actions.tolist() for demo in demos)]
     return mdp, Demonstrations.from_lists([demo.states for demo in demos], recorded)
