@@ -29,13 +29,13 @@ if TYPE_CHECKING:
         theory,
         worlds,
     )
-    from limiirl.demos import Agents, Demonstrations, with_history
+    from limiirl.demos import Agents, Demonstrations, with_counter, with_history
     from limiirl.irl import MLIRL, DestinationMaxEnt, MaxCausalEnt, MaxEnt, SigmaGIRL
     from limiirl.mdp import MDP, RewardEnsemble
     from limiirl.mixture import BayesianIntentMixture, IntentMixture, Selection, select_intents
 
 _HOMES = {
-    "limiirl.demos": ("Agents", "Demonstrations", "with_history"),
+    "limiirl.demos": ("Agents", "Demonstrations", "with_counter", "with_history"),
     "limiirl.irl": ("DestinationMaxEnt", "MLIRL", "MaxCausalEnt", "MaxEnt", "SigmaGIRL"),
     "limiirl.mdp": ("MDP", "RewardEnsemble"),
     "limiirl.mixture": ("BayesianIntentMixture", "IntentMixture", "Selection", "select_intents"),
@@ -47,7 +47,7 @@ __all__ = [
     "MDP", "MLIRL", "Agents", "BayesianIntentMixture", "Demonstrations", "DestinationMaxEnt", "IntentMixture",
     "MaxCausalEnt", "MaxEnt", "RewardEnsemble", "Selection", "SigmaGIRL", "__version__", "errors", "executors",
     "experiments", "forecast", "metrics", "report", "roads", "select_intents", "streams", "testing", "theory",
-    "with_history", "worlds",
+    "with_counter", "with_history", "worlds",
 ]
 # fmt: on
 

@@ -178,7 +178,7 @@ def test_histories_survive_a_file_and_features_survive_replacement(mdp, demos, k
     assert longer.replace(history=None) != longer
 
 
-@pytest.mark.parametrize("history", [[[0, 1]] * 3, [0, 1], [[0.5, 1]] * 2, [[0], [1]]])
+@pytest.mark.parametrize("history", [[[0, 1]] * 3, [0, 1], [[0.5, 1]] * 2, [[], []]])
 def test_histories_of_wrong_shape_are_refused(history):
     with raises(InvalidMDP, parameter="history"):
         MDP.from_edges([0, 1], [1, 0]).replace(history=history)

@@ -63,8 +63,9 @@ def with_history(
     keep = check_flag(keep_starts, "keep_starts")
     check_type(mdp, "mdp", MDP)
     if mdp.history is not None:
-        remedy = "Pass the original MDP, and a higher order."
-        raise InvalidParameter.of("mdp", mdp.history.shape, "must not have previous states already", remedy=remedy)
+        rule = "must not have previous states or counters already"
+        remedy = "Pass the original MDP with a higher order, and call with_counter last."
+        raise InvalidParameter.of("mdp", mdp.history.shape, rule, remedy=remedy)
     demos = demos.renumber(mdp)
     demos.steps(mdp)  # raises if a transition is impossible
     if not keep:
@@ -83,7 +84,7 @@ def with_history(
     own = _convert(demos, paths, first, keep)
     starts = np.bincount(own.start_states, minlength=len(history)) + _SMOOTHING
     pair = np.flatnonzero(np.diff(np.stack([src, mdp.act[edge]]), prepend=-1).any(axis=0))
-    current = history[:, 0]
+    current, names = history[:, 0], mdp.state_names or tuple(map(str, range(mdp.n_states)))
     new = MDP(
         src=src.astype(np.int32),
         act=mdp.act[edge],
@@ -96,9 +97,10 @@ def with_history(
         action_features=None if mdp.action_features is None else mdp.action_features[mdp.pair_of_edge[edge[pair]]],
         edge_features=None if mdp.edge_features is None else mdp.edge_features[edge],
         feature_names=mdp.feature_names,
-        state_names=history_names(mdp.state_names or tuple(map(str, range(mdp.n_states))), history),
+        state_names=history_names(names, history),
         action_names=mdp.action_names,
         history=history,
+        original_names=names,
     )
     return new, own.replace(state_names=new.state_names)
 

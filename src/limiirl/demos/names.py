@@ -38,12 +38,13 @@ def history_names(names: Sequence[str], history: NDArray[np.integer]) -> tuple[s
 
 def _add_history(demos: Demonstrations, mdp: MDP) -> Demonstrations:
     """Return demonstrations with previous states in their names, if those of the MDP have them and theirs do not."""
-    names, history = mdp.state_names, mdp.history
-    if names is None or history is None or demos.n_transitions == 0 or demos.state_names == names:
+    names, history, original = mdp.state_names, mdp.history, mdp.original_names
+    if names is None or history is None or original is None or demos.n_transitions == 0 or demos.state_names == names:
         return demos
-    n_base = int(np.sum(history[:, 1] < 0))  # 0 if all states have previous states
-    own = names[:n_base] if demos.state_names is None else demos.state_names
-    if n_base == 0 or int(demos.states.max()) >= len(own) or set(names[n_base:]).intersection(own):
+    # Only an MDP in which demonstrations may start without previous states begins with the original states.
+    n_base = len(original)
+    own = original if demos.state_names is None else demos.state_names
+    if names[:n_base] != original or int(demos.states.max()) >= len(own) or set(names[n_base:]).intersection(own):
         return demos
     t = np.arange(demos.n_steps) - np.repeat(demos.offsets[:-1], demos.lengths)
     lagged = [np.where(t >= lag, np.roll(demos.states, lag), -1) for lag in range(history.shape[1])]

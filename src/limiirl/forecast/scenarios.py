@@ -169,6 +169,7 @@ def apply_closures(scenario: Scenario, states: ArrayLike | None, edges: ArrayLik
         state_names=mdp.state_names,
         action_names=mdp.action_names,
         history=mdp.history,
+        original_names=mdp.original_names,
     )
     return Scenario(changed, scenario.edges[keep], scenario.closed | shut)
 

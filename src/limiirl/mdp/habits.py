@@ -17,7 +17,6 @@ from limiirl._typing import FloatArray, IntArray
 from limiirl._validation import as_floats, check_count, check_flag, check_positive, to_array
 from limiirl.errors import InvalidParameter
 from limiirl.mdp.mdp import MDP
-from limiirl.mdp.names import original_names
 
 # Largest change of direction of a turn that is "straight", in radians.
 _STRAIGHT = np.deg2rad(30.0)
@@ -95,20 +94,17 @@ def sequence_features(mdp: MDP, length: int = 3, *, actions: bool = False, scale
     if length > most:
         remedy = "Reduce it, or call with_history with a higher order."
         raise InvalidParameter.of("length", length, f"must be at most {most}, the order plus 2", remedy=remedy)
-    rows = states[:, :length]
-    if check_flag(actions, "actions"):
-        rows = np.column_stack([rows, mdp.act])
-    present = np.flatnonzero(rows[:, length - 1] >= 0)
-    distinct, column = np.unique(rows[present, ::-1], axis=0, return_inverse=True)
-    named = original_names(mdp)
-    names = []
-    for row in distinct.tolist():
-        act = (
-            ""
-            if not actions
-            else f" ({'action ' + str(row[0]) if mdp.action_names is None else mdp.action_names[row[0]]})"
-        )
-        names.append(" > ".join(named[s] for s in row[int(actions) :]) + act)
+    present = np.flatnonzero(states[:, length - 1] >= 0)
+    rows = states[present, length - 1 :: -1]
+    by_action = check_flag(actions, "actions")
+    if by_action:
+        rows = np.column_stack([rows, mdp.act[present]])
+    distinct, column = np.unique(rows, axis=0, return_inverse=True)
+    named = mdp.original_names or mdp.state_names or tuple(map(str, range(mdp.n_states)))
+    names = [" > ".join(named[s] for s in row[:length]) for row in distinct.tolist()]
+    if by_action:
+        acts = mdp.action_names or tuple(f"action {a}" for a in range(mdp.n_actions))
+        names = [f"{name} ({acts[a]})" for name, a in zip(names, distinct[:, -1].tolist(), strict=True)]
     return _indicators(mdp, present, column.ravel(), names, scale)
 
 
@@ -160,8 +156,6 @@ def turn_features(
     (('turns back',), ('turns back, a', 'turns back, b', 'left, b', 'right, b'))
     """
     states = _sequences(mdp)
-    if mdp.history is None:
-        raise InvalidParameter.of("mdp", mdp.history, "must have previous states", remedy="Call with_history first.")
     n_turns, scale = check_count(n_turns, "n_turns"), check_positive(scale, "scale")
     if n_turns > states.shape[1] - 2:
         remedy = "Call with_history with a higher order."

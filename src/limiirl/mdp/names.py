@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from limiirl._typing import BoolArray, IntArray
-
-if TYPE_CHECKING:
-    from limiirl.mdp.mdp import MDP
 
 
 def is_text(values: NDArray[Any]) -> bool:
@@ -53,19 +50,3 @@ def renumber(names: Sequence[str], target: Sequence[str]) -> IntArray:
 def name_of(names: Sequence[str] | None, number: int) -> str:
     """Return a state or an action for messages: its quoted name, or its number if it has none."""
     return repr(names[number]) if names is not None and 0 <= number < len(names) else str(number)
-
-
-def original_names(mdp: MDP) -> tuple[str, ...]:
-    """Return the names of the states of which an MDP of `with_history` consists; "" for states that do not occur.
-
-    Without names or history, they are the names or numbers of the states.
-    """
-    if mdp.history is None:
-        return mdp.state_names or tuple(map(str, range(mdp.n_states)))
-    current, first = np.unique(mdp.history[:, 0], return_index=True)
-    names = [""] * (1 + int(mdp.history.max()))
-    for state, row in zip(current.tolist(), first.tolist(), strict=True):
-        name = str(state) if mdp.state_names is None else mdp.state_names[row]
-        # Only a name with previous states has this suffix.
-        names[state] = name if mdp.history[row, 1] < 0 else name.partition(" (from ")[0]
-    return tuple(names)

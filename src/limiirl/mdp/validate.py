@@ -176,8 +176,8 @@ def check_canonical_edges(
 def check_history(history: ArrayLike, n_states: int) -> NDArray[np.int32]:
     """Return the original states (S, m) of each state after checking that only previous states are absent."""
     array = np.asarray(history)
-    if array.ndim != 2 or array.shape[0] != n_states or array.shape[1] < 2 or array.dtype.kind not in "iu":
-        rule = f"must be an integer array of shape ({n_states}, m) with m of at least 2"
+    if array.ndim != 2 or array.shape[0] != n_states or array.shape[1] < 1 or array.dtype.kind not in "iu":
+        rule = f"must be an integer array of shape ({n_states}, m) with m of at least 1"
         raise InvalidMDP.of("history", array.shape, rule, remedy="Create it with with_history.")
     wrong = np.argwhere((array < -1) | (array > LARGEST_INDEX) | ((array < 0) & (np.arange(array.shape[1]) == 0)))
     if wrong.size:

@@ -13,7 +13,7 @@ from scipy.sparse import csgraph
 
 from limiirl._typing import FloatArray, IntArray
 from limiirl.errors import InvalidParameter
-from limiirl.mdp import MDP, original_names
+from limiirl.mdp import MDP
 
 Kind: TypeAlias = Literal["grid", "coordinates", "graph"]
 
@@ -44,8 +44,8 @@ def merge_previous(mdp: MDP | None) -> tuple[MDP | None, IntArray]:
 
     An MDP without previous states is returned unchanged.
 
-    >>> names = ["pond (from den)", "den (from pond)"]
-    >>> pairs = MDP.from_edges([0, 1], [1, 0], gamma=0.9, state_names=names).replace(history=[[1, 0], [0, 1]])
+    >>> pairs = MDP.from_edges([0, 1], [1, 0], gamma=0.9)
+    >>> pairs = pairs.replace(history=[[1, 0], [0, 1]], original_names=["den", "pond"])
     >>> places, place_of = merge_previous(pairs)
     >>> places.state_names, place_of
     (('den', 'pond'), array([1, 0]))
@@ -55,10 +55,7 @@ def merge_previous(mdp: MDP | None) -> tuple[MDP | None, IntArray]:
     if mdp.history is None:
         return mdp, np.arange(mdp.n_states)
     current, first, place_of = np.unique(mdp.history[:, 0], return_index=True, return_inverse=True)
-    original = original_names(mdp)
-    names = [original[s] for s in current.tolist()]
-    if len(set(names)) < len(names):
-        return mdp, np.arange(mdp.n_states)
+    names = [(mdp.original_names or ())[s] for s in current.tolist()]
     src, dst = np.unique(np.column_stack([place_of[mdp.src], place_of[mdp.dst]]), axis=0).T
     features = None if mdp.state_features is None else mdp.state_features[first]
     named = None if features is None else mdp.feature_names[: mdp.n_state_features]
