@@ -33,20 +33,23 @@ if TYPE_CHECKING:
     from limiirl.irl import MLIRL, DestinationMaxEnt, MaxCausalEnt, MaxEnt, SigmaGIRL
     from limiirl.mdp import MDP, RewardEnsemble
     from limiirl.mixture import BayesianIntentMixture, IntentMixture, Selection, select_intents
+    from limiirl.switching import SwitchingMixture
 
 _HOMES = {
     "limiirl.demos": ("Agents", "Demonstrations"),
     "limiirl.irl": ("DestinationMaxEnt", "MLIRL", "MaxCausalEnt", "MaxEnt", "SigmaGIRL"),
     "limiirl.mdp": ("MDP", "RewardEnsemble"),
     "limiirl.mixture": ("BayesianIntentMixture", "IntentMixture", "Selection", "select_intents"),
+    "limiirl.switching": ("SwitchingMixture",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 # fmt: off
 __all__ = [
     "MDP", "MLIRL", "Agents", "BayesianIntentMixture", "Demonstrations", "DestinationMaxEnt", "IntentMixture",
-    "MaxCausalEnt", "MaxEnt", "RewardEnsemble", "Selection", "SigmaGIRL", "__version__", "errors", "executors",
-    "experiments", "forecast", "metrics", "report", "roads", "select_intents", "streams", "testing", "theory", "worlds",
+    "MaxCausalEnt", "MaxEnt", "RewardEnsemble", "Selection", "SigmaGIRL", "SwitchingMixture", "__version__", "errors",
+    "executors", "experiments", "forecast", "metrics", "report", "roads", "select_intents", "streams", "testing",
+    "theory", "worlds",
 ]
 # fmt: on
 
