@@ -86,7 +86,7 @@ def test_probabilities_sum_to_one_over_actions(model):
             np.testing.assert_allclose(np.exp(model.predictive_log_prob(prefixes)[last]).sum(), 1.0, rtol=1e-12)
 
 
-def left_out_likelihood(demos, alphas, mdp):
+def score_left_out(demos, alphas, mdp):
     """Return the mean log-probability of each demonstration given the others."""
     data, available = as_lists(demos, True), count_available(mdp, True)
     parts = [DictionaryNGram(data[:i] + data[i + 1 :], alphas, available).log_prob([data[i]]) for i in range(len(data))]
@@ -100,9 +100,9 @@ def test_concentrations_maximise_the_left_out_likelihood(shared):
     habits = rng.dirichlet([0.3] * 3, (4, 4))  # by the previous and the current state
     demos = random_demos(rng, mdp, 60, habits)
     model = (MarkovChain if shared else NGram)(2).fit(demos, mdp)
-    best = left_out_likelihood(demos, model.concentration_, mdp)
+    best = score_left_out(demos, model.concentration_, mdp)
     for factor in ([1.3, 1.3], [0.7, 0.7], *([] if shared else [[1.3, 1.0], [1.0, 1.3], [0.7, 1.0], [1.0, 0.7]])):
-        assert left_out_likelihood(demos, model.concentration_ * factor, mdp) <= best + 1e-7
+        assert score_left_out(demos, model.concentration_ * factor, mdp) <= best + 1e-7
 
 
 def test_a_useless_level_is_smoothed_away():

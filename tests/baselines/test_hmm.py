@@ -104,11 +104,11 @@ def test_expected_counts_are_posteriors_of_an_enumeration():
 def test_em_raises_the_penalised_likelihood():
     train, _ = simulate(2, n=4, length=80)
     settings = {"concentration": 2.0, "n_init": 1, "tol": 0.0, "random_state": 1}
-    objective = [penalised_likelihood(HMM(2, 1, max_iter=n, **settings).fit(train), train) for n in range(1, 9)]
+    objective = [compute_objective(HMM(2, 1, max_iter=n, **settings).fit(train), train) for n in range(1, 9)]
     assert np.all(np.diff(objective) > 0.0)
 
 
-def penalised_likelihood(model, demos):
+def compute_objective(model, demos):
     """Return the log-likelihood plus the log-density of the Dirichlet priors, up to a constant."""
     chain, weights = NGram(1).fit(demos), expected_counts(model, demos, 1)
     pairs = Demonstrations.from_lists([[s, e] for s in range(3) for e in range(3)])
@@ -136,9 +136,8 @@ def test_one_component_is_a_smoothed_chain():
     model = HMM(1, 1, concentration=1e-9, random_state=0).fit(train)
     counts = np.zeros((3, 3))
     np.add.at(counts, tuple(np.concatenate([[d.states[:-1], d.states[1:]] for d in train], axis=1)), 1)
-    expected = np.concatenate(
-        [np.log(counts / counts.sum(axis=1, keepdims=True))[d.states[:-1], d.states[1:]] for d in train]
-    )
+    chain = counts / counts.sum(axis=1, keepdims=True)
+    expected = np.log(np.concatenate([chain[d.states[:-1], d.states[1:]] for d in train]))
     np.testing.assert_allclose(model.predictive_log_prob(train), expected, rtol=0, atol=1e-8)
 
 

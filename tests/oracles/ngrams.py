@@ -16,17 +16,17 @@ class DictionaryNGram:
 
     def __init__(self, data, alphas, available):
         self.alphas, self.available = alphas, available
-        self.counts, self.totals = Counter(), Counter()
+        self.counts, self.sums = Counter(), Counter()
         for states, events in data:
             for t, event in enumerate(events):
                 for context in contexts(states, t, len(alphas)):
                     self.counts[context, event] += 1
-                    self.totals[context] += 1
+                    self.sums[context] += 1
 
     def prob(self, states, t, event):
         p = 1.0 / self.available(states[t])
         for alpha, context in zip(self.alphas, contexts(states, t, len(self.alphas)), strict=False):
-            p = (self.counts[context, event] + alpha * p) / (self.totals[context] + alpha)
+            p = (self.counts[context, event] + alpha * p) / (self.sums[context] + alpha)
         return p
 
     def log_prob(self, data):

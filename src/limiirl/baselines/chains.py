@@ -53,7 +53,7 @@ class LevelCounts(NamedTuple):
 
     keys: IntArray
     counts: FloatArray
-    totals: FloatArray
+    sums: FloatArray
 
 
 class Observed(NamedTuple):
@@ -68,14 +68,14 @@ def smooth(data: Observed, base: FloatArray, log_alpha: FloatArray) -> tuple[Flo
 
     p_k = (own_k + alpha_k p_{k-1}) / (total_k + alpha_k), where p_0 is the base distribution.
     """
-    p, slopes = base, np.zeros_like(data.own)
+    p, gradients = base, np.zeros_like(data.own)
     for k, alpha in enumerate(np.exp(log_alpha)):
         norm = data.total[k] + alpha
         level = (data.own[k] + alpha * p) / norm
-        slopes[:k] *= alpha / norm
-        slopes[k] = alpha * (p - level) / norm
+        gradients[:k] *= alpha / norm
+        gradients[k] = alpha * (p - level) / norm
         p = level
-    return p, slopes
+    return p, gradients
 
 
 class _Chain(Baseline):
@@ -97,8 +97,8 @@ class _Chain(Baseline):
     def _count(self, number: IntArray, event: IntArray) -> LevelCounts:
         present = number >= 0
         keys, counts = np.unique_counts(number[present] * self.n_events_ + event[present])
-        totals = np.bincount(number[present], minlength=int(number.max(initial=-1)) + 1)
-        return LevelCounts(keys, counts.astype(np.float64), totals.astype(np.float64))
+        sums = np.bincount(number[present], minlength=int(number.max(initial=-1)) + 1)
+        return LevelCounts(keys, counts.astype(np.float64), sums.astype(np.float64))
 
     def _choose(self, numbers: list[IntArray], events: Events) -> FloatArray:
         """Return the concentration of each level with the highest likelihood of left-out demonstrations."""
@@ -119,8 +119,8 @@ class _Chain(Baseline):
         n = 1 if self._shared else len(numbers)
 
         def objective(log_alpha: FloatArray) -> tuple[float, FloatArray]:
-            p, slopes = smooth(data, base, np.broadcast_to(log_alpha, len(numbers)))
-            gradient = -np.mean(slopes / p, axis=1)
+            p, gradients = smooth(data, base, np.broadcast_to(log_alpha, len(numbers)))
+            gradient = -np.mean(gradients / p, axis=1)
             return -float(np.mean(np.log(p))), gradient.sum(keepdims=True) if self._shared else gradient
 
         bounds = [_LOG_BOUNDS] * n
@@ -139,8 +139,8 @@ class _Chain(Baseline):
         own, total = np.zeros((2, len(numbers), event.size))
         for k, (number, level) in enumerate(zip(numbers, self._levels, strict=True)):
             slot = find(level.keys, number * self.n_events_ + event)
-            seen = (number >= 0) & (number < level.totals.size)
-            total[k, seen] = level.totals[number[seen]]
+            seen = (number >= 0) & (number < level.sums.size)
+            total[k, seen] = level.sums[number[seen]]
             hit = seen & (slot >= 0)
             own[k, hit] = level.counts[slot[hit]]
         return Observed(own, total)

@@ -20,6 +20,23 @@ _NO_DISCOUNT = float(np.finfo(np.float64).tiny)
 _FALLBACK, _LEFT_OUT = 0.01, 5
 
 
+def as_one_step(mdp: MDP) -> MDP:
+    """Return the MDP without discounted values, with the features of next states as edge features."""
+    if mdp.state_features is None:
+        return mdp.replace(gamma=_NO_DISCOUNT)
+    n, m = mdp.n_state_features, mdp.n_action_features
+    parts = [sparse.csr_array(mdp.state_features)[mdp.dst]]
+    if mdp.edge_features is not None:
+        parts.append(sparse.csr_array(mdp.edge_features))
+    names = mdp.feature_names
+    return mdp.replace(
+        gamma=_NO_DISCOUNT,
+        state_features=None,
+        edge_features=sparse.hstack(parts, format="csr"),
+        feature_names=(*names[n : n + m], *names[:n], *names[n + m :]),
+    )
+
+
 class BehaviourCloning(Baseline):
     """Behaviour cloning: p(a | s) is proportional to exp(theta . E[phi(s, a, s')]).
 
@@ -58,7 +75,7 @@ class BehaviourCloning(Baseline):
 
     def _fit(self, demos: Demonstrations, events: Events) -> None:
         del events
-        self._one_step = self._as_one_step()
+        self._one_step = as_one_step(self.mdp_)
         self.feature_names_ = self._one_step.feature_names
         if self.ridge is not None:
             self.ridge_ = check_positive(self.ridge, "ridge", zero=True)
@@ -66,23 +83,6 @@ class BehaviourCloning(Baseline):
             self.ridge_ = self._choose_ridge(demos)
         self.theta_ = self._search(demos, self.ridge_, None)
         self._set_policy()
-
-    def _as_one_step(self) -> MDP:
-        """Return the MDP without discounted values, with the features of next states as edge features."""
-        mdp = self.mdp_
-        if mdp.state_features is None:
-            return mdp.replace(gamma=_NO_DISCOUNT)
-        n, m = mdp.n_state_features, mdp.n_action_features
-        parts = [sparse.csr_array(mdp.state_features)[mdp.dst]]
-        if mdp.edge_features is not None:
-            parts.append(sparse.csr_array(mdp.edge_features))
-        names = mdp.feature_names
-        return mdp.replace(
-            gamma=_NO_DISCOUNT,
-            state_features=None,
-            edge_features=sparse.hstack(parts, format="csr"),
-            feature_names=(*names[n : n + m], *names[:n], *names[n + m :]),
-        )
 
     def _search(self, demos: Demonstrations, ridge: float, start: FloatArray | None) -> FloatArray:
         model = MaxCausalEnt(ridge=ridge, ridge_per="step")

@@ -63,7 +63,7 @@ class Baseline(NoMetadataRouting, BaseEstimator, ABC):  # type: ignore[misc]
         -------
         self
         """
-        self.mdp_ = mdp
+        self.mdp_: Any = mdp
         own = demos if mdp is None else demos.renumber(mdp)
         if own.n_transitions == 0:
             raise InvalidDemos.of("demos", own.n_transitions, "must have at least one step")
@@ -107,7 +107,7 @@ class Baseline(NoMetadataRouting, BaseEstimator, ABC):  # type: ignore[misc]
     def _count_events(self, events: Events) -> int:
         if self.mdp_ is None:
             return int(events.event.max()) + 1 if self.by_action_ else self.n_states_
-        return self.mdp_.n_actions if self.by_action_ else self.mdp_.n_states
+        return int(self.mdp_.n_actions if self.by_action_ else self.mdp_.n_states)
 
     def _read(self, demos: Demonstrations, *, check: bool) -> Events:
         """Return the events of demonstrations, after a check that they are those of the fit."""
@@ -143,7 +143,7 @@ def count_available(model: Baseline) -> FloatArray:
     """Return the number (S,) of possible events of each state."""
     if model.mdp_ is None:
         return np.full(model.n_states_, float(model.n_events_))
-    mdp: Any = model.mdp_
+    mdp = model.mdp_
     if model.by_action_:
         return np.bincount(mdp.pair_state, minlength=mdp.n_states).astype(np.float64)
     pairs = np.unique(mdp.src.astype(np.int64) * mdp.n_states + mdp.dst)

@@ -187,4 +187,4 @@ def _as_chain(parameters: _Parameters, log_emission: FloatArray) -> kernel.Chain
 
 
 def _normalise(weights: FloatArray) -> FloatArray:
-    return weights / weights.sum(axis=-1, keepdims=True)
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))

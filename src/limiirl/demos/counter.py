@@ -135,7 +135,7 @@ def _count(demos: Demonstrations, event: BoolArray, cap: int, visits: bool) -> I
     start = np.repeat(demos.offsets[:-1], demos.lengths)
     if visits:
         total = np.concatenate([[0], np.cumsum(visited)])
-        return np.minimum(total[1:] - total[start], cap)
+        return np.asarray(np.minimum(total[1:] - total[start], cap))
     position = np.arange(demos.n_steps)
     last = np.maximum.accumulate(np.where(visited, position, -1))
-    return np.where(last >= start, np.minimum(position - last, cap), cap)
+    return np.asarray(np.where(last >= start, np.minimum(position - last, cap), cap))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl._typing import Int32Array, IntArray
+from limiirl._typing import FloatArray, Int32Array, IntArray
 from limiirl._validation import check_count, check_flag, check_type
 from limiirl.demos.demonstrations import Demonstrations
 from limiirl.demos.names import history_names
@@ -139,9 +139,9 @@ class _Paths:
 
     def _check_size(self, mdp: MDP, order: int, source: IntArray, successor: IntArray) -> None:
         """Raise if the MDP would be too large; counts are floats, because they may exceed int64."""
-        paths = np.ones(self.n_states)
+        paths: FloatArray = np.ones(self.n_states)
         for _ in range(order):
-            paths = np.bincount(successor, weights=paths[source], minlength=self.n_states)
+            paths = np.bincount(successor, paths[source], self.n_states).astype(np.float64)
         n_edges = float(paths @ np.diff(mdp.out_ptr))
         if n_edges > _MOST_EDGES:
             rule = (
@@ -156,7 +156,7 @@ class _Paths:
 
     def rank(self, src: NDArray[np.integer], dst: NDArray[np.integer]) -> IntArray:
         """Return the rank of `dst` among the successors of `src`."""
-        return np.searchsorted(self.code, src.astype(np.int64) * self.n_states + dst) - self.ptr[src]
+        return np.asarray(np.searchsorted(self.code, src.astype(np.int64) * self.n_states + dst) - self.ptr[src])
 
     def extend(self, level: int, path: IntArray, rank: IntArray, *, shorten: bool = False) -> IntArray:
         """Return paths extended by one edge, without their first state if they are of the last level or `shorten`."""

@@ -79,7 +79,7 @@ def same_content(one: MDP, other: MDP) -> bool:
         and one.action_names == other.action_names
         and one.original_names == other.original_names
         and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in arrays)
-        and np.array_equal(one.history, other.history)  # both may be None
+        and np.array_equal(*(() if x.history is None else x.history for x in (one, other)))
         and all(
             same_features(getattr(one, name), getattr(other, name))
             for name in ("state_features", "action_features", "edge_features")
