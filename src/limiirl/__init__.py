@@ -49,8 +49,8 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "MDP", "MLIRL", "Agents", "BayesianIntentMixture", "Demonstrations", "DestinationMaxEnt", "IntentMixture",
     "MaxCausalEnt", "MaxEnt", "RewardEnsemble", "Selection", "SigmaGIRL", "SwitchingMixture", "__version__",
-    "baselines", "errors", "executors", "experiments", "forecast", "metrics", "report", "roads", "select_intents", "streams",
-    "testing", "theory", "with_counter", "with_history", "worlds",
+    "baselines", "errors", "executors", "experiments", "forecast", "metrics", "report", "roads", "select_intents",
+    "streams", "testing", "theory", "with_counter", "with_history", "worlds",
 ]
 # fmt: on
 
