@@ -110,10 +110,9 @@ class _Chain(Baseline):
         for k, number in enumerate(numbers):
             present = number >= 0
             for counts, key in ((total[k], number), (own[k], number * self.n_events_ + events.event)):
-                _, inverse, sizes = np.unique(
-                    np.stack([key[present], fold[present]]), axis=1, return_inverse=True, return_counts=True
-                )
-                counts[present] -= sizes[inverse.ravel()]
+                code = key[present] * (fold[-1] + 1) + fold[present]
+                _, inverse, sizes = np.unique(code, return_inverse=True, return_counts=True)
+                counts[present] -= sizes[inverse]
         data, base = Observed(own, total), self._base[events.state]
 
         n = 1 if self._shared else len(numbers)
