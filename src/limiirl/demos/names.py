@@ -1,4 +1,4 @@
-"""Demonstrations in the numbering of an MDP with names, and in a common numbering."""
+"""Renumbering of demonstrations by name, to match an MDP or each other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KINDS = ("state", "action")
 
 
 def is_numbered_as(demos: Demonstrations, mdp: MDP) -> bool:
-    """Return True if named states and actions of demonstrations have the numbers of the MDP."""
+    """Return True if named states and actions of demonstrations are numbered as in the MDP."""
     check_mdp(mdp)
     return all(_same(getattr(demos, f"{kind}_names"), getattr(mdp, f"{kind}_names")) for kind in _KINDS)
 
@@ -37,7 +37,7 @@ def history_names(names: Sequence[str], history: NDArray[np.integer]) -> tuple[s
 
 
 def _add_history(demos: Demonstrations, mdp: MDP) -> Demonstrations:
-    """Return demonstrations with previous states in their names, if those of the MDP have them and theirs do not."""
+    """Add the previous states to the states of demonstrations if the states of the MDP include them."""
     names, history, original = mdp.state_names, mdp.history, mdp.original_names
     if names is None or history is None or original is None or demos.n_transitions == 0 or demos.state_names == names:
         return demos
@@ -53,7 +53,7 @@ def _add_history(demos: Demonstrations, mdp: MDP) -> Demonstrations:
 
 
 def renumber_by_name(demos: Demonstrations, mdp: MDP) -> Demonstrations:
-    """Return demonstrations in the numbering of an MDP; see `Demonstrations.renumber`."""
+    """Number states and actions as in an MDP; see `Demonstrations.renumber`."""
     check_mdp(mdp)
     demos = _add_history(demos, mdp)
     changes: dict[str, Any] = {}
@@ -77,8 +77,8 @@ def renumber_by_name(demos: Demonstrations, mdp: MDP) -> Demonstrations:
 def _translate(
     demos: Demonstrations, numbers: NDArray[np.int64], own: Sequence[str], names: Sequence[str], kind: str
 ) -> NDArray[np.int64]:
-    """Return the numbers of states or actions among `names`; raise if a name that occurs has none or several."""
-    # The last entry is the number of actions that were not recorded, -1.
+    """Convert indices into `own` to indices into `names`; raise if a name that occurs is absent or repeated."""
+    # The number of an unrecorded action, -1, selects the appended entry.
     translated = np.append(renumber(own, names), -1)[numbers]
     wrong = np.flatnonzero(translated < -1)
     if wrong.size:
@@ -113,7 +113,7 @@ def check_parts(parts: object) -> list[Demonstrations]:
 
 
 def with_common_names(parts: Sequence[Demonstrations]) -> list[Demonstrations]:
-    """Return sets of demonstrations in the numbering of the union of their names, in order of first occurrence."""
+    """Renumber sets of demonstrations by the union of their names, in order of first occurrence."""
     result = check_parts(parts)
     for kind in _KINDS:
         field = f"{kind}_names"

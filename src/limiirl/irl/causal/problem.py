@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class _ObservedDecisions(NamedTuple):
-    """Demonstration, step, state and key (n,) of each decision; stops follow all other decisions."""
+    """Demonstration, step, state and key (n,) of each decision, with stops at the end."""
 
     demo: IntArray
     t: IntArray
@@ -240,7 +240,7 @@ class CausalLikelihood:
 
 
 def feasible_start(solver: PolicySolver, decisions: DecisionCounts, box: Box) -> FloatArray:
-    """Return a theta (d,) within the bounds with finite Bellman values: 0, or the smallest feasible cost."""
+    """Return a theta (d,) within the bounds with finite Bellman values; 0 and increasing costs are tried."""
     mdp = solver.pairs.mdp
     features = solver.pairs.features(np.ones((mdp.n_states, 1)), np.ones((mdp.n_pairs, 1)))[0]
     for trial in increasing_costs(box, features):
@@ -257,7 +257,7 @@ def feasible_start(solver: PolicySolver, decisions: DecisionCounts, box: Box) ->
     )
 
 
-# Change in theta . F in central differences of gradients.
+# Step of central differences of gradients, as a change in theta . F for typical feature counts F.
 _STEP = 1e-4
 
 
@@ -297,7 +297,7 @@ class CausalProblem(FitProblem):
         solver: PolicySolver,
         decisions: DecisionCounts,
     ) -> CausalProblem:
-        """Return the fit problem, in which a ridge per step is multiplied by the mean number of steps."""
+        """Return the fit problem; a ridge per step is converted to a ridge per demonstration."""
         regulariser = Regulariser.from_model(model, mdp, len(demos))
         if model.ridge_per == "step" and len(demos):
             regulariser = replace(regulariser, ridge=regulariser.ridge * float(np.mean(demos.lengths - 1.0)))
@@ -347,8 +347,8 @@ class CausalProblem(FitProblem):
     def curvature(self, U: FloatArray, thetas: FloatArray, free: BoolArray) -> FloatArray:
         """Return -sum_i u_ik Hessian(log p_ik) (K, d, d).
 
-        For stationary policies it is computed with d linear solves per intent, otherwise by central differences of the
-        gradient with 2 d evaluations. Where actions of hard values are tied, it is that of their average.
+        Stationary policies require d linear solves per intent; other policies use central differences of the gradient
+        with 2 d evaluations. If several actions have the same hard value, derivatives are averaged over them.
         """
         counts = self.decisions.total(U)
         if isinstance(self.solver, StationarySolver):
@@ -373,7 +373,7 @@ class CausalProblem(FitProblem):
         weight = np.repeat(counts, repeats) * posterior[:, 0]
         curvature = -solver.hessian(derivatives, candidates, weight)
         if not decisions.certain:
-            # The Hessian of a log-sum over candidates has in addition the covariance of their scores.
+            # If a decision has several candidates, its Hessian also contains the covariance of their scores.
             scores = derivatives.scores[candidates.pair]
             mean = np.add.reduceat(posterior * scores, decisions.ptr[:-1])
             deviation = scores - np.repeat(mean, repeats, axis=0)

@@ -49,7 +49,7 @@ CORRECTIONS, _FALL = 8, 0.3
 class LUFactors:
     """Cache of LU factors, reused for policies that have changed little.
 
-    `columns` (K,) are the cache keys of the systems; systems with equal keys share factors.
+    `columns` (K,) contains one cache key per linear system; systems with equal keys share factors.
     """
 
     def __init__(self, columns: NDArray[np.intp]) -> None:
@@ -169,7 +169,7 @@ _STEPS = 100
 _BACKUPS, _NEAR, _INEXACT = 4, 1e-6, 1e-3
 # Relative residual at which the iteration stops, and the largest that is accepted if the residual stops decreasing.
 _SOLVED, _ROUNDING = 1e-14, 1e-9
-# Largest change in a further backup at which values count as converged, in units of the largest reward of a step.
+# Values have converged if another backup changes them by at most this fraction of the largest reward of a step.
 _CERTAIN = 1e-3
 # Actions are tied with the best if their Q-values differ by at most this fraction of the largest value.
 TIE = 1e-12
@@ -273,8 +273,8 @@ class StationarySolver(ABC):
     def hessian(self, derivatives: PolicyDerivatives, observed: ObservedPairs, weight: FloatArray) -> FloatArray:
         """Return the Hessian (d, d) of sum_c weight_c log pi(c) for observed pairs (c,).
 
-        It is sum_s (mu(s) / beta - n(s)) Cov_pi(scores | s), where n(s) is the weight of the decisions in s, and mu the
-        adjoint of V, which is absent if values are piecewise linear.
+        It is sum_s (mu(s) / beta - n(s)) Cov_pi(scores | s), where n(s) is the weight of the decisions in s, and mu(s)
+        is the adjoint of V(s). The term with mu is omitted for hard values, which are piecewise linear.
         """
         pairs, values, scores = self.pairs, derivatives.values, derivatives.scores
         level: FloatArray = np.bincount(observed.state, -weight, minlength=pairs.mdp.n_states).astype(np.float64)
@@ -393,9 +393,9 @@ class HardBellmanSolver(StationarySolver):
             raise DivergentPartition(f"thetas[{k}]: {error}", parameter="thetas", value=theta, index=k) from None
 
     def _reach_terminal(self, omega: FloatArray) -> FloatArray:
-        """Return a mask (P, K): 0 if the best actions lead to no terminal state and the discount is 1.
+        """Return a mask (P, K): 0 in states from which optimal actions never reach a terminal state at discount 1.
 
-        V is then locally constant in theta.
+        The values of these states are locally constant in theta.
         """
         mdp = self.pairs.mdp
         ending = np.ones(omega.shape)

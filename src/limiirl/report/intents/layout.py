@@ -20,9 +20,9 @@ Kind: TypeAlias = Literal["grid", "coordinates", "graph"]
 # Pairs of feature names that are coordinates, in the order (horizontal, vertical).
 _AXES = (("x", "y"), ("lon", "lat"), ("longitude", "latitude"), ("column", "row"), ("col", "row"))
 _CELL = re.compile(r"\((\d+), ?(\d+)\)")
-# Fraction of the edges that must connect neighbouring cells of a grid; resets to the start are exceptions.
+# Fraction of the edges that must connect neighbouring cells of a grid; the others may be resets to the start.
 _NEIGHBOURS = 0.8
-# Largest number of states and mean number of neighbours of a graph that is legible as a drawing.
+# Maximum number of states, and maximum mean number of neighbours, of a graph that is drawn.
 _MOST_STATES, _MOST_NEIGHBOURS = 160, 5.0
 _STEPS = 200
 
@@ -40,9 +40,9 @@ class Layout:
 
 
 def merge_previous(mdp: MDP | None) -> tuple[MDP | None, IntArray]:
-    """Return the MDP without the previous states of `with_history`, and the number (S,) of each state in it.
+    """Merge states that differ only in their history; return the MDP and the index (S,) of each state in it.
 
-    An MDP without previous states is returned unchanged.
+    The histories are those of `with_history` and `with_counter`; an MDP without them is returned unchanged.
 
     >>> pairs = MDP.from_edges([0, 1], [1, 0], gamma=0.9)
     >>> pairs = pairs.replace(history=[[1, 0], [0, 1]], original_names=["den", "pond"])
