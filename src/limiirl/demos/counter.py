@@ -11,6 +11,7 @@ from scipy import sparse
 from limiirl._typing import BoolArray, IntArray
 from limiirl._validation import check_choice, check_count, check_positive, check_type, to_array
 from limiirl.demos.demonstrations import Demonstrations
+from limiirl.demos.history import copy_states
 from limiirl.errors import InvalidParameter
 from limiirl.mdp import MDP, EdgeFeatures, add_edge_features, is_text, renumber
 
@@ -79,22 +80,10 @@ def with_counter(
     state, value = np.divmod(np.arange(mdp.n_states * n), n)
     first = event.astype(np.int64) if visits else np.where(event, 0, cap)
     src = mdp.src[edge].astype(np.int64) * n + counter
-    pair = np.flatnonzero(np.diff(np.stack([src, mdp.act[edge]]), prepend=-1).any(axis=0))
     names = mdp.state_names or tuple(map(str, range(mdp.n_states)))
-    new = MDP(
-        src=src.astype(np.int32),
-        act=mdp.act[edge],
-        dst=(mdp.dst[edge].astype(np.int64) * n + after).astype(np.int32),
-        prob=mdp.prob[edge],
+    new = copy_states(mdp, state, src, edge, mdp.dst[edge].astype(np.int64) * n + after).replace(
         p0=np.where(value == first[state], mdp.p0[state], 0.0),
-        gamma=mdp.gamma,
-        terminal=mdp.terminal[state],
-        state_features=None if mdp.state_features is None else mdp.state_features[state],
-        action_features=None if mdp.action_features is None else mdp.action_features[mdp.pair_of_edge[edge[pair]]],
-        edge_features=None if mdp.edge_features is None else mdp.edge_features[edge],
-        feature_names=mdp.feature_names,
         state_names=tuple(f"{names[s]} [{c}]" for s, c in zip(state.tolist(), value.tolist(), strict=True)),
-        action_names=mdp.action_names,
         history=state[:, None] if mdp.history is None else mdp.history[state],
         original_names=mdp.original_names or names,
     )

@@ -83,26 +83,33 @@ def with_history(
         dst[here] = paths.extend(level, src[here] - first[i], rank[here]) + first[min(i + 1, len(levels) - 1)]
     own = _convert(demos, paths, first, keep)
     starts = np.bincount(own.start_states, minlength=len(history)) + _SMOOTHING
+    names = mdp.state_names or tuple(map(str, range(mdp.n_states)))
+    new = copy_states(mdp, history[:, 0], src, edge, dst).replace(
+        p0=starts / starts.sum(), state_names=history_names(names, history), history=history, original_names=names
+    )
+    return new, own.replace(state_names=new.state_names)
+
+
+def copy_states(mdp: MDP, state: NDArray[np.integer], src: IntArray, edge: IntArray, dst: IntArray) -> MDP:
+    """Return an MDP whose states (S2,) and edges (E2,) are copies of states and edges of `mdp`, without names.
+
+    Edge i leads from state src[i] to state dst[i] of the new MDP; its start distribution is uniform.
+    """
     pair = np.flatnonzero(np.diff(np.stack([src, mdp.act[edge]]), prepend=-1).any(axis=0))
-    current, names = history[:, 0], mdp.state_names or tuple(map(str, range(mdp.n_states)))
-    new = MDP(
+    return MDP(
         src=src.astype(np.int32),
         act=mdp.act[edge],
         dst=dst.astype(np.int32),
         prob=mdp.prob[edge],
-        p0=starts / starts.sum(),
+        p0=np.full(state.size, 1.0 / state.size),
         gamma=mdp.gamma,
-        terminal=mdp.terminal[current],
-        state_features=None if mdp.state_features is None else mdp.state_features[current],
+        terminal=mdp.terminal[state],
+        state_features=None if mdp.state_features is None else mdp.state_features[state],
         action_features=None if mdp.action_features is None else mdp.action_features[mdp.pair_of_edge[edge[pair]]],
         edge_features=None if mdp.edge_features is None else mdp.edge_features[edge],
         feature_names=mdp.feature_names,
-        state_names=history_names(names, history),
         action_names=mdp.action_names,
-        history=history,
-        original_names=names,
     )
-    return new, own.replace(state_names=new.state_names)
 
 
 class _Paths:
