@@ -20,8 +20,9 @@ from scipy.sparse.csgraph import dijkstra
 
 from benchmarks.measure import describe_machine
 from limiirl import MDP, Demonstrations, MaxCausalEnt
-from limiirl.demos import with_previous_state
+from limiirl.demos import with_history
 from limiirl.irl import choose_features
+from limiirl.mdp import add_edge_features, turn_features
 
 DATA = Path(os.environ.get("LIMIIRL_DATA", Path(__file__).parents[2] / "shared" / "data"))
 RIDGES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
@@ -76,7 +77,8 @@ def main() -> None:
         ("SWIRL's windows", read_windows(), (8, 190)),
     ):
         mdp = MDP.from_demonstrations(demos, gamma=0.9)
-        longer, own = with_previous_state(mdp, demos)
+        longer, own = with_history(mdp, demos, keep_starts=True)
+        longer = add_edge_features(longer, turn_features(longer))
         extra = describe_states(mdp, demos[~test])
         everything = np.hstack([np.eye(mdp.n_states), extra])
         candidates = {

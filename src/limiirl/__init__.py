@@ -17,6 +17,7 @@ from limiirl._version import __version__
 
 if TYPE_CHECKING:
     from limiirl import (
+        baselines,
         errors,
         executors,
         experiments,
@@ -29,24 +30,27 @@ if TYPE_CHECKING:
         theory,
         worlds,
     )
-    from limiirl.demos import Agents, Demonstrations
+    from limiirl.demos import Agents, Demonstrations, with_counter, with_history
     from limiirl.irl import MLIRL, DestinationMaxEnt, MaxCausalEnt, MaxEnt, SigmaGIRL
     from limiirl.mdp import MDP, RewardEnsemble
     from limiirl.mixture import BayesianIntentMixture, IntentMixture, Selection, select_intents
+    from limiirl.switching import SwitchingMixture
 
 _HOMES = {
-    "limiirl.demos": ("Agents", "Demonstrations"),
+    "limiirl.demos": ("Agents", "Demonstrations", "with_counter", "with_history"),
     "limiirl.irl": ("DestinationMaxEnt", "MLIRL", "MaxCausalEnt", "MaxEnt", "SigmaGIRL"),
     "limiirl.mdp": ("MDP", "RewardEnsemble"),
     "limiirl.mixture": ("BayesianIntentMixture", "IntentMixture", "Selection", "select_intents"),
+    "limiirl.switching": ("SwitchingMixture",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 # fmt: off
 __all__ = [
     "MDP", "MLIRL", "Agents", "BayesianIntentMixture", "Demonstrations", "DestinationMaxEnt", "IntentMixture",
-    "MaxCausalEnt", "MaxEnt", "RewardEnsemble", "Selection", "SigmaGIRL", "__version__", "errors", "executors",
-    "experiments", "forecast", "metrics", "report", "roads", "select_intents", "streams", "testing", "theory", "worlds",
+    "MaxCausalEnt", "MaxEnt", "RewardEnsemble", "Selection", "SigmaGIRL", "SwitchingMixture", "__version__",
+    "baselines", "errors", "executors", "experiments", "forecast", "metrics", "report", "roads", "select_intents",
+    "streams", "testing", "theory", "with_counter", "with_history", "worlds",
 ]
 # fmt: on
 

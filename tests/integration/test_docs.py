@@ -21,6 +21,7 @@ PROGRAMS = [
     "streaming.md",
     "responsible_use.md",
     "own_data.md",
+    "history.md",
 ]
 
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from limiirl.demos import Demonstrations, simulate, with_previous_state
+from limiirl.demos import Demonstrations, simulate, with_history
 from limiirl.errors import InvalidParameter
 from limiirl.irl import MaxCausalEnt, MaxEnt, choose_features
 from limiirl.irl.defaults import RIDGES
-from limiirl.mdp import MDP
+from limiirl.mdp import MDP, add_edge_features, turn_features
 from limiirl.mixture import IntentMixture
 from tests.helpers import raises
 
@@ -29,7 +29,8 @@ def walk(theta, mdp, n, length=25, seed=0):
 def turning():
     """Agents that avoid turning back."""
     start = Demonstrations.from_lists([[0, 1]])
-    longer, _ = with_previous_state(RING, start)
+    longer, _ = with_history(RING, start, keep_starts=True)
+    longer = add_edge_features(longer, turn_features(longer))
     return walk([0.0] * N + [-2.0], longer, 40)
 
 

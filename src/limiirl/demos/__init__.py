@@ -1,11 +1,12 @@
 """Demonstrated trajectories, and trajectories grouped by agent."""
 
 from limiirl.demos.agents import Agent, Agents
+from limiirl.demos.counter import with_counter
 from limiirl.demos.demonstrations import Demonstration, Demonstrations, same_arrays
 from limiirl.demos.groups import Groups
+from limiirl.demos.history import with_history
 from limiirl.demos.io import read_table
 from limiirl.demos.names import with_common_names
-from limiirl.demos.previous import with_previous_state
 from limiirl.demos.simulate import simulate
 from limiirl.demos.transitions import Steps, feature_counts
 from limiirl.demos.validate import as_attribute, as_readonly, name_demo
@@ -13,7 +14,7 @@ from limiirl.demos.validate import as_attribute, as_readonly, name_demo
 # fmt: off
 __all__ = [
     "Agent", "Agents", "Demonstration", "Demonstrations", "Groups", "Steps", "as_attribute", "as_readonly",
-    "feature_counts", "name_demo", "read_table", "same_arrays", "simulate", "with_common_names",
-    "with_previous_state",
+    "feature_counts", "name_demo", "read_table", "same_arrays", "simulate", "with_common_names", "with_counter",
+    "with_history",
 ]
 # fmt: on

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from limiirl.mdp import MDP
 
 _KINDS = ("state", "action")
-# Name of a state with its previous state; see `with_previous_state`.
-_PREVIOUS = re.compile(r"(.*) \(from (.*)\)", re.DOTALL)
 
 
 def is_numbered_as(demos: Demonstrations, mdp: MDP) -> bool:
@@ -33,42 +30,32 @@ def _same(own: tuple[str, ...] | None, names: tuple[str, ...] | None) -> bool:
     return own is None or own is names or own == names
 
 
-def previous_names(names: Sequence[str], before: NDArray[np.int64], after: NDArray[np.int64]) -> tuple[str, ...]:
-    """Return `names`, followed by one name "after (from before)" per pair of a state and its predecessor."""
-    return (*names, *(f"{names[b]} (from {names[a]})" for a, b in zip(before.tolist(), after.tolist(), strict=True)))
+def history_names(names: Sequence[str], history: NDArray[np.integer]) -> tuple[str, ...]:
+    """Return names of states with their previous states (n, m), -1 where absent: "pond", "pond (from den, nest)"."""
+    rows = ([names[s] for s in row if s >= 0] for row in history.tolist())
+    return tuple(f"{row[0]} (from {', '.join(row[1:])})" if len(row) > 1 else row[0] for row in rows)
 
 
-def _count_base_states(names: Sequence[str] | None) -> int:
-    """Return the number of states without a previous state if the names are those of `with_previous_state`, else 0."""
-    match = None if names is None else _PREVIOUS.fullmatch(names[-1])
-    if names is None or match is None:
-        return 0
-    base = next(i for i, name in enumerate(names) if _PREVIOUS.fullmatch(name))
-    return base if {match[1], match[2]} <= set(names[:base]) else 0
-
-
-def _add_previous(demos: Demonstrations, mdp: MDP) -> Demonstrations:
+def _add_history(demos: Demonstrations, mdp: MDP) -> Demonstrations:
     """Add the previous states to the states of demonstrations if the states of the MDP include them."""
-    names, later = mdp.state_names, np.ones(demos.n_steps, dtype=np.bool_)
-    n_base = _count_base_states(names)
-    later[demos.offsets[:-1]] = False
-    # Only first states have no previous state.
-    if names is None or n_base == 0 or not later.any() or demos.state_names == names:
+    names, history, original = mdp.state_names, mdp.history, mdp.original_names
+    if names is None or history is None or original is None or demos.n_transitions == 0 or demos.state_names == names:
         return demos
-    own = names[:n_base] if demos.state_names is None else demos.state_names
-    if int(demos.states.max()) >= len(own) or any(_PREVIOUS.fullmatch(own[s]) for s in np.unique(demos.states)):
+    # Only an MDP in which demonstrations may start without previous states begins with the original states.
+    n_base = len(original)
+    own = original if demos.state_names is None else demos.state_names
+    if names[:n_base] != original or int(demos.states.max()) >= len(own) or set(names[n_base:]).intersection(own):
         return demos
-    after = np.flatnonzero(later)
-    code, number = np.unique(demos.states[after - 1] * len(own) + demos.states[after], return_inverse=True)
-    states = demos.states.copy()
-    states[after] = len(own) + number
-    return demos.replace(states=states, state_names=previous_names(own, *np.divmod(code, len(own))))
+    t = np.arange(demos.n_steps) - np.repeat(demos.offsets[:-1], demos.lengths)
+    lagged = [np.where(t >= lag, np.roll(demos.states, lag), -1) for lag in range(history.shape[1])]
+    rows, states = np.unique(np.column_stack(lagged), axis=0, return_inverse=True)
+    return demos.replace(states=states.ravel(), state_names=history_names(own, rows))
 
 
 def renumber_by_name(demos: Demonstrations, mdp: MDP) -> Demonstrations:
     """Number states and actions as in an MDP; see `Demonstrations.renumber`."""
     check_mdp(mdp)
-    demos = _add_previous(demos, mdp)
+    demos = _add_history(demos, mdp)
     changes: dict[str, Any] = {}
     for kind in _KINDS:
         own, names = getattr(demos, f"{kind}_names"), getattr(mdp, f"{kind}_names")

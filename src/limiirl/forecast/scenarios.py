@@ -168,6 +168,8 @@ def apply_closures(scenario: Scenario, states: ArrayLike | None, edges: ArrayLik
         feature_names=mdp.feature_names,
         state_names=mdp.state_names,
         action_names=mdp.action_names,
+        history=mdp.history,
+        original_names=mdp.original_names,
     )
     return Scenario(changed, scenario.edges[keep], scenario.closed | shut)
 

@@ -13,7 +13,7 @@ from limiirl.irl.base import (
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt
 from limiirl.irl.causal.mlirl import MLIRL
 from limiirl.irl.causal.model import CausalModel
-from limiirl.irl.defaults import DefaultFeatures, ModelChoice, choose_features, choose_model, default_model
+from limiirl.irl.defaults import RIDGES, DefaultFeatures, ModelChoice, choose_features, choose_model, default_model
 from limiirl.irl.destination.model import DestinationMaxEnt, with_choices
 from limiirl.irl.destination.path_sums import GoalPathSums, GoalValues
 from limiirl.irl.device import GPU_MIN_SIZE, allow_cpu, check_device, choose_device
@@ -34,6 +34,7 @@ __all__ = [
     "MODELS",
     "PARAMETERS",
     "REQUIRED",
+    "RIDGES",
     "SUFFICIENT_STATISTICS",
     "Box",
     "Capabilities",

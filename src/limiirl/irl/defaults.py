@@ -18,7 +18,7 @@ from sklearn.base import clone
 
 from limiirl._typing import FloatArray, IntArray
 from limiirl._validation import as_generator
-from limiirl.demos import Agents, Demonstrations, Groups, with_previous_state
+from limiirl.demos import Agents, Demonstrations, Groups, with_history
 from limiirl.errors import DivergentPartition, InvalidParameter
 from limiirl.irl import validate
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt
@@ -28,7 +28,7 @@ from limiirl.irl.graph import find_reachable
 from limiirl.irl.maxent.model import MaxEnt
 from limiirl.irl.problem import make_problem
 from limiirl.irl.sigma_girl.model import SigmaGIRL
-from limiirl.mdp import MDP
+from limiirl.mdp import MDP, add_edge_features, turn_features
 
 RIDGES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)
 """Candidate ridge coefficients per step; each fit starts from the result of the previous one."""
@@ -76,7 +76,7 @@ def choose_features(
     """Choose features and a ridge for an MDP with state indicators by cross-validation.
 
     The candidates are a reward per state, without or with rewards of staying and of turning back to the previous state
-    (see `limiirl.demos.with_previous_state`). A ridge shrinks all rewards to 0, which pools states with few visits
+    (see `limiirl.mdp.turn_features`). A ridge shrinks all rewards to 0, which pools states with few visits
     towards the average. The score of a candidate and ridge is the held-out log-likelihood of a single intent. Folds
     keep groups, or recordings, together.
 
@@ -130,7 +130,8 @@ def _list_candidates(mdp: MDP, demos: Demonstrations) -> Iterator[tuple[str, tup
     yield "states", (mdp, demos)
     if np.bincount(mdp.dst, minlength=mdp.n_states)[mdp.src].sum() > _MOST_EDGES:
         return
-    turned, own = with_previous_state(mdp, demos)
+    longer, own = with_history(mdp, demos, keep_starts=True)
+    turned = add_edge_features(longer, turn_features(longer))
     if turned.n_edge_features > mdp.n_edge_features:
         # Not turns alone: they cannot distinguish intents that seek different places (ADR 0033).
         yield "states and turns", (turned, own)

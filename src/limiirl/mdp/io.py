@@ -37,13 +37,16 @@ def _pack(mdp: MDP) -> dict[str, NDArray[Any]]:
             packed[f"{name}.indices"] = matrix.indices
             packed[f"{name}.indptr"] = matrix.indptr
             packed[f"{name}.shape"] = np.array(matrix.shape, dtype=np.int64)
+    if mdp.history is not None:  # only if present, so that other MDPs keep their digests
+        packed["history"] = mdp.history
     return packed
 
 
 def _names(mdp: MDP) -> dict[str, Any]:
     names = {"feature_names": mdp.feature_names, "state_names": mdp.state_names}
-    # Only if present, so that MDPs without action names keep their digests.
-    return names if mdp.action_names is None else names | {"action_names": mdp.action_names}
+    # Only if present, so that MDPs without them keep their digests.
+    optional = {"action_names": mdp.action_names, "original_names": mdp.original_names}
+    return names | {name: values for name, values in optional.items() if values is not None}
 
 
 def digest(mdp: MDP) -> str:
@@ -87,6 +90,8 @@ def load(cls: type[MDP], path: str | PathLike[str]) -> MDP:
             feature_names=tuple(header["feature_names"]),
             state_names=None if header["state_names"] is None else tuple(header["state_names"]),
             action_names=None if header.get("action_names") is None else tuple(header["action_names"]),
+            history=arrays.get("history"),
+            original_names=None if header.get("original_names") is None else tuple(header["original_names"]),
         )
     except (KeyError, ValueError, TypeError, InvalidMDP) as error:
         reason = f"array {error} is missing." if isinstance(error, KeyError) else f"{error!s:.300}"

@@ -71,12 +71,13 @@ def reachable_states(mdp: MDP, starts: NDArray[np.integer]) -> NDArray[np.bool_]
 
 def same_content(one: MDP, other: MDP) -> bool:
     """Return True if all fields of two MDPs are equal."""
-    arrays = ("p0", "terminal", "src", "act", "dst", "prob")
+    arrays = ("p0", "terminal", "src", "act", "dst", "prob", "history")
     return (
         one.gamma == other.gamma
         and one.feature_names == other.feature_names
         and one.state_names == other.state_names
         and one.action_names == other.action_names
+        and one.original_names == other.original_names
         and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in arrays)
         and all(
             same_features(getattr(one, name), getattr(other, name))
@@ -123,6 +124,11 @@ class MDP:
         Names of the states; default names of state indicators are "state[name]".
     action_names : sequence of at least A strings, optional
         Names of the actions. Demonstrations with names are matched to the names of the MDP.
+    history : (S, m) int32, optional
+        If states are those of an original MDP with additional memory: the state of the original MDP, its previous
+        state, and so on; -1 where absent. Set by `with_history` and `with_counter`.
+    original_names : sequence of str, optional
+        Names of the states of the original MDP.
 
     Examples
     --------
@@ -149,6 +155,8 @@ class MDP:
     feature_names: tuple[str, ...] = ()
     state_names: tuple[str, ...] | None = None
     action_names: tuple[str, ...] | None = None
+    history: Int32Array | None = None
+    original_names: tuple[str, ...] | None = None
 
     from_dense = classmethod(from_arrays.from_dense)
     from_edges = classmethod(from_arrays.from_edges)
@@ -177,6 +185,11 @@ class MDP:
             given = validate.as_tuple(self.action_names, "action_names")
             count = max(len(given), self.n_actions)
             self._set("action_names", validate.check_names(given, count, "action_names", "action"))
+        if self.history is not None:
+            self._set("history", validate.check_history(self.history, n_states))
+            count = max(int(np.max(self.history)) + 1, len(self.original_names or ()))
+            names = self.original_names or tuple(map(str, range(count)))
+            self._set("original_names", validate.check_names(names, count, "original_names", "original state"))
         self._set_features()
 
     def _set(self, name: str, value: Any) -> None:

@@ -173,6 +173,19 @@ def check_canonical_edges(
         raise InvalidMDP(message, parameter="terminal", value=int(dead[0]))
 
 
+def check_history(history: ArrayLike, n_states: int) -> NDArray[np.int32]:
+    """Return the original states (S, m) of each state after checking that only previous states are absent."""
+    array = np.asarray(history)
+    if array.ndim != 2 or array.shape[0] != n_states or array.shape[1] < 1 or array.dtype.kind not in "iu":
+        rule = f"must be an integer array of shape ({n_states}, m) with m of at least 1"
+        raise InvalidMDP.of("history", array.shape, rule, remedy="Create it with with_history.")
+    wrong = np.argwhere((array < -1) | (array > LARGEST_INDEX) | ((array < 0) & (np.arange(array.shape[1]) == 0)))
+    if wrong.size:
+        index = int(wrong[0][0]), int(wrong[0][1])
+        raise InvalidMDP.of("history", int(array[index]), "must be a state, or -1 for an absent state", index=index)
+    return array.astype(np.int32)
+
+
 def check_row_sums(src: NDArray[np.integer], act: NDArray[np.integer], prob: FloatArray) -> None:
     """Check that the probabilities of the sorted edges sum to one for each (s, a) pair."""
     pair = pair_index(src, act)

@@ -1,10 +1,22 @@
 """Mixtures of intents: EM from warm starts, selection of the number of intents, and inference with fitted mixtures."""
 
 from limiirl.mixture.bayesian.estimator import BayesianIntentMixture
-from limiirl.mixture.em import Iteration, Settings, Solution, Start, State, nearly_empty, run
+from limiirl.mixture.em import (
+    Callback,
+    ConvergenceMonitor,
+    Iteration,
+    Settings,
+    Solution,
+    Start,
+    State,
+    floor_weights,
+    nearly_empty,
+    report_iterations,
+    run,
+)
 from limiirl.mixture.estimator import IntentMixture
-from limiirl.mixture.information import StandardErrors
-from limiirl.mixture.init import Starts, is_given, kmeans
+from limiirl.mixture.information import StandardErrors, free_parameters
+from limiirl.mixture.init import Starts, as_responsibilities, is_given, kmeans
 from limiirl.mixture.io import NotSerialisable, Writer, check_target, decode, decode_history
 from limiirl.mixture.restarts import Restart, align_to_labels, assign_columns
 from limiirl.mixture.reward_init import REWARDS, find_equal_pair, find_indistinct_pair
@@ -16,6 +28,8 @@ from limiirl.mixture.validate import check_fitted, check_irl, training_demos
 __all__ = [
     "REWARDS",
     "BayesianIntentMixture",
+    "Callback",
+    "ConvergenceMonitor",
     "GroupWeights",
     "IntentMixture",
     "Iteration",
@@ -33,6 +47,7 @@ __all__ = [
     "Summary",
     "Writer",
     "align_to_labels",
+    "as_responsibilities",
     "assign_columns",
     "check_fitted",
     "check_irl",
@@ -42,10 +57,13 @@ __all__ = [
     "decode_history",
     "find_equal_pair",
     "find_indistinct_pair",
+    "floor_weights",
+    "free_parameters",
     "is_given",
     "kmeans",
     "membership_table",
     "nearly_empty",
+    "report_iterations",
     "run",
     "select_intents",
     "stick_breaking",

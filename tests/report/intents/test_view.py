@@ -12,7 +12,7 @@ from limiirl import (
     RewardEnsemble,
     SigmaGIRL,
 )
-from limiirl.demos import with_previous_state
+from limiirl.demos import with_history
 from limiirl.errors import InvalidParameter
 from limiirl.report.intents.view import make_view, sampling_distance, total_variation
 from limiirl.worlds import ElementWorld
@@ -191,14 +191,16 @@ def test_demonstrations_with_names_are_renumbered(tmp_path):
     assert view.visits.values[0].tolist() == [50.0, 12.5, 37.5]
 
 
-def test_previous_states_are_merged():
+@pytest.mark.parametrize("keep", [True, False])
+def test_previous_states_are_merged(keep):
     mdp = MDP.from_edges([0, 1, 1, 2], [1, 0, 2, 1], gamma=0.8, state_names=["den", "path", "pond"])
     demos = Demonstrations.from_lists([["den", "path", "pond", "path"], ["den", "path", "den"]] * 5)
-    longer, pairs = with_previous_state(mdp, demos)
+    longer, pairs = with_history(mdp, demos, keep_starts=keep)
     view = make_view(IntentMixture(1, MaxCausalEnt(ridge=1e-2)).fit(longer, pairs))
     assert view.state_names == ["den", "path", "pond"]
-    np.testing.assert_allclose(view.visits.values[0], 100 * np.array([3, 3, 1]) / 7, rtol=1e-10)
+    visits = np.array([3, 3, 1] if keep else [1, 3, 1])  # without the first states
+    np.testing.assert_allclose(view.visits.values[0], 100 * visits / visits.sum(), rtol=1e-10)
     np.testing.assert_allclose(view.expected_visits.sum(), 100.0, rtol=1e-10)
-    assert view.path(0).tolist() == [0, 1, 2, 1]
+    assert view.path(0).tolist() == [0, 1, 2, 1][not keep :]
     assert view.layout.xy.shape == (3, 2)
     assert view.feature_names[:3] == ["den", "path", "pond"]

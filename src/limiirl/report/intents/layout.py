@@ -20,8 +20,6 @@ Kind: TypeAlias = Literal["grid", "coordinates", "graph"]
 # Pairs of feature names that are coordinates, in the order (horizontal, vertical).
 _AXES = (("x", "y"), ("lon", "lat"), ("longitude", "latitude"), ("column", "row"), ("col", "row"))
 _CELL = re.compile(r"\((\d+), ?(\d+)\)")
-# Name of a state with its previous state.
-_PREVIOUS = re.compile(r"(.*) \(from (.*)\)", re.DOTALL)
 # Fraction of the edges that must connect neighbouring cells of a grid; the others may be resets to the start.
 _NEIGHBOURS = 0.8
 # Maximum number of states, and maximum mean number of neighbours, of a graph that is drawn.
@@ -42,30 +40,27 @@ class Layout:
 
 
 def merge_previous(mdp: MDP | None) -> tuple[MDP | None, IntArray]:
-    """Merge states that differ only in the previous state; return the MDP and the index (S,) of each state in it.
+    """Merge states that differ only in their history; return the MDP and the index (S,) of each state in it.
 
-    An MDP without previous states is returned unchanged.
+    The histories are those of `with_history` and `with_counter`; an MDP without them is returned unchanged.
 
-    >>> names = ["den", "pond", "pond (from den)", "den (from pond)"]
-    >>> places, place_of = merge_previous(MDP.from_edges([0, 1, 2, 3], [2, 3, 3, 2], gamma=0.9, state_names=names))
+    >>> pairs = MDP.from_edges([0, 1], [1, 0], gamma=0.9)
+    >>> pairs = pairs.replace(history=[[1, 0], [0, 1]], original_names=["den", "pond"])
+    >>> places, place_of = merge_previous(pairs)
     >>> places.state_names, place_of
-    (('den', 'pond'), array([0, 1, 1, 0]))
+    (('den', 'pond'), array([1, 0]))
     """
     if mdp is None:
         return None, np.empty(0, dtype=np.int64)
-    matches = [_PREVIOUS.fullmatch(name) for name in mdp.state_names or ()]
-    n = next((i for i, match in enumerate(matches) if match), 0)
-    names = (mdp.state_names or ())[:n]
-    place = {name: i for i, name in enumerate(names)}
-    pairs = [(match[1], match[2]) for match in matches[n:] if match]
-    if n == 0 or len(pairs) < len(matches) - n or not {name for pair in pairs for name in pair} <= place.keys():
+    if mdp.history is None:
         return mdp, np.arange(mdp.n_states)
-    place_of = np.concatenate([np.arange(n), np.array([place[name] for name, _ in pairs], dtype=np.int64)])
+    current, first, place_of = np.unique(mdp.history[:, 0], return_index=True, return_inverse=True)
+    names = [(mdp.original_names or ())[s] for s in current.tolist()]
     src, dst = np.unique(np.column_stack([place_of[mdp.src], place_of[mdp.dst]]), axis=0).T
-    features = None if mdp.state_features is None else mdp.state_features[:n]
+    features = None if mdp.state_features is None else mdp.state_features[first]
     named = None if features is None else mdp.feature_names[: mdp.n_state_features]
     places = MDP.from_edges(
-        src, dst, n_states=n, gamma=mdp.gamma, state_features=features, feature_names=named, state_names=names
+        src, dst, n_states=first.size, gamma=mdp.gamma, state_features=features, feature_names=named, state_names=names
     )
     return places, place_of
 

@@ -1,0 +1,208 @@
+"""States that include the previous states, so that rewards can depend on habits such as turning back."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl._typing import FloatArray, Int32Array, IntArray
+from limiirl._validation import check_count, check_flag, check_type
+from limiirl.demos.demonstrations import Demonstrations
+from limiirl.demos.names import history_names
+from limiirl.demos.validate import name_demo
+from limiirl.errors import InvalidDemos, InvalidParameter
+from limiirl.mdp import MDP
+
+# Pseudo-count of each start state, as in MDP.from_demonstrations, and maximum number of edges.
+_SMOOTHING, _MOST_EDGES = 0.1, 5_000_000
+
+
+def with_history(
+    mdp: MDP, demos: Demonstrations, order: int = 1, *, keep_starts: bool = False
+) -> tuple[MDP, Demonstrations]:
+    """Return an MDP whose states include the previous states, and the demonstrations in it.
+
+    A state of the new MDP is a state with its `order` previous states, most recent first, such as "pond (from den)" or,
+    with order=2, "pond (from den, nest)". There is one per path of `order` edges of `mdp`: with order=1, one per pair
+    of a state and a successor. From each of them the same actions lead to the same states as in `mdp`.
+    State, action and edge features keep their meaning, and so do the parameters of a reward. The new MDP has the
+    array `history` (S, order + 1) of original states: current, previous, and so on. Start probabilities are estimated.
+
+    A reward of a pair of a state and its predecessor cancels in the policy of that state, because it is the same for
+    all actions. Habits are features of three or more states; add them with `limiirl.mdp.turn_features` and
+    `limiirl.mdp.sequence_features`.
+
+    Parameters
+    ----------
+    mdp : MDP
+        Without previous states. Its names, if any, and otherwise its numbers occur in the names of the new states.
+    demos : Demonstrations
+        Demonstrations to convert. The states of the new MDP do not depend on them, so that further demonstrations can
+        be converted by another call with the same `mdp`.
+    order : int
+        Number of previous states.
+    keep_starts : bool
+        If False, the first `order` states of each demonstration are only part of the history, so that demonstrations
+        start `order` steps later. If True, they are states with shorter histories; demonstrations keep their lengths,
+        and demonstrations in the states of `mdp` are matched to the new MDP by `Demonstrations.renumber`.
+
+    Examples
+    --------
+    >>> mdp = MDP.from_edges([0, 1, 1], [1, 0, 2], state_names=["den", "pond", "nest"])
+    >>> demos = Demonstrations.from_lists([["den", "pond", "den", "pond", "nest"]])
+    >>> longer, own = with_history(mdp, demos)
+    >>> longer.state_names
+    ('pond (from den)', 'den (from pond)', 'nest (from pond)')
+    >>> own.states.tolist(), longer.history.tolist()
+    ([0, 1, 0, 2], [[1, 0], [0, 1], [2, 1]])
+    >>> kept, own = with_history(mdp, demos, keep_starts=True)
+    >>> kept.n_states, own.states.tolist()
+    (6, [0, 3, 4, 3, 5])
+    """
+    order = check_count(order, "order")
+    keep = check_flag(keep_starts, "keep_starts")
+    check_type(mdp, "mdp", MDP)
+    if mdp.history is not None:
+        rule = "must not have previous states or counters already"
+        remedy = "Pass the original MDP with a higher order, and call with_counter last."
+        raise InvalidParameter.of("mdp", mdp.history.shape, rule, remedy=remedy)
+    demos = demos.renumber(mdp)
+    demos.steps(mdp)  # raises if a transition is impossible
+    if not keep:
+        _check_lengths(demos, order)
+    paths = _Paths(mdp, order)
+    levels = range(order + 1) if keep else range(order, order + 1)
+    first = np.cumsum([0, *(paths.last[level].size for level in levels)])
+    history = np.concatenate([paths.pad(level) for level in levels])
+    n_out = np.diff(mdp.out_ptr)[history[:, 0]]
+    src = np.repeat(np.arange(len(history)), n_out)
+    edge = np.arange(src.size) - np.repeat(np.cumsum(n_out) - n_out, n_out) + mdp.out_ptr[history[src, 0]]
+    rank, dst = paths.rank(mdp.src[edge], mdp.dst[edge]), np.empty_like(src)
+    for i, level in enumerate(levels):
+        here = slice(*np.searchsorted(src, first[i : i + 2]))
+        dst[here] = paths.extend(level, src[here] - first[i], rank[here]) + first[min(i + 1, len(levels) - 1)]
+    own = _convert(demos, paths, first, keep)
+    starts = np.bincount(own.start_states, minlength=len(history)) + _SMOOTHING
+    names = mdp.state_names or tuple(map(str, range(mdp.n_states)))
+    new = copy_states(mdp, history[:, 0], src, edge, dst).replace(
+        p0=starts / starts.sum(), state_names=history_names(names, history), history=history, original_names=names
+    )
+    return new, own.replace(state_names=new.state_names)
+
+
+def copy_states(mdp: MDP, state: NDArray[np.integer], src: IntArray, edge: IntArray, dst: IntArray) -> MDP:
+    """Return an MDP whose states (S2,) and edges (E2,) are copies of states and edges of `mdp`, without names.
+
+    Edge i leads from state src[i] to state dst[i] of the new MDP; its start distribution is uniform.
+    """
+    pair = np.flatnonzero(np.diff(np.stack([src, mdp.act[edge]]), prepend=-1).any(axis=0))
+    return MDP(
+        src=src.astype(np.int32),
+        act=mdp.act[edge],
+        dst=dst.astype(np.int32),
+        prob=mdp.prob[edge],
+        p0=np.full(state.size, 1.0 / state.size),
+        gamma=mdp.gamma,
+        terminal=mdp.terminal[state],
+        state_features=None if mdp.state_features is None else mdp.state_features[state],
+        action_features=None if mdp.action_features is None else mdp.action_features[mdp.pair_of_edge[edge[pair]]],
+        edge_features=None if mdp.edge_features is None else mdp.edge_features[edge],
+        feature_names=mdp.feature_names,
+        action_names=mdp.action_names,
+    )
+
+
+class _Paths:
+    """Paths of 0 to `order` edges of an MDP: level j has those of j edges, ordered by their states.
+
+    Attributes
+    ----------
+    last : list of (n_j,)
+        Last state of each path.
+    states : list of (n_j, j + 1)
+        States of each path, from the last to the first.
+    """
+
+    def __init__(self, mdp: MDP, order: int) -> None:
+        S = mdp.n_states
+        self.code = np.unique(mdp.src.astype(np.int64) * S + mdp.dst)
+        source, successor = np.divmod(self.code, S)
+        self.n_states, self.ptr = S, np.searchsorted(source, np.arange(S + 1))
+        self._check_size(mdp, order, source, successor)
+        self.last, self.states = [np.arange(S)], [np.arange(S, dtype=np.int32)[:, None]]
+        # Paths that extend path i by one edge: children[i] to children[i + 1] of the next level, by rank of the edge.
+        self._children: list[IntArray] = []
+        # Path of the level below without the first state.
+        self._suffix: list[IntArray] = []
+        for level in range(order):
+            n = np.diff(self.ptr)[self.last[level]]
+            self._children.append(np.concatenate([[0], np.cumsum(n)]))
+            parent = np.repeat(np.arange(n.size), n)
+            rank = np.arange(parent.size) - self._children[level][parent]
+            self.last.append(successor[self.ptr[self.last[level][parent]] + rank])
+            self._suffix.append(self.last[1] if level == 0 else self.extend(level, parent, rank, shorten=True))
+            columns = [self.last[-1].astype(np.int32)[:, None], self.states[level][parent]]
+            self.states.append(np.concatenate(columns, axis=1))
+
+    def _check_size(self, mdp: MDP, order: int, source: IntArray, successor: IntArray) -> None:
+        """Raise if the MDP would be too large; counts are floats, because they may exceed int64."""
+        paths: FloatArray = np.ones(self.n_states)
+        for _ in range(order):
+            paths = np.bincount(successor, paths[source], self.n_states).astype(np.float64)
+        n_edges = float(paths @ np.diff(mdp.out_ptr))
+        if n_edges > _MOST_EDGES:
+            rule = (
+                f"must give at most {_MOST_EDGES:,} edges, but gives {paths.sum():,.0f} states and {n_edges:,.0f} edges"
+            )
+            raise InvalidParameter.of("order", order, rule, remedy="Use a lower order, or an MDP with fewer states.")
+
+    def pad(self, level: int) -> Int32Array:
+        """Return the states (n, order + 1) of the paths of a level, with -1 for absent states."""
+        absent = len(self.states) - 1 - level
+        return np.pad(self.states[level], ((0, 0), (0, absent)), constant_values=-1)
+
+    def rank(self, src: NDArray[np.integer], dst: NDArray[np.integer]) -> IntArray:
+        """Return the rank of `dst` among the successors of `src`."""
+        return np.asarray(np.searchsorted(self.code, src.astype(np.int64) * self.n_states + dst) - self.ptr[src])
+
+    def extend(self, level: int, path: IntArray, rank: IntArray, *, shorten: bool = False) -> IntArray:
+        """Return paths extended by one edge, without their first state if they are of the last level or `shorten`."""
+        if shorten or level == len(self._children):
+            level, path = level - 1, self._suffix[level - 1][path]
+        return self._children[level][path] + rank
+
+
+def _convert(demos: Demonstrations, paths: _Paths, first: IntArray, keep: bool) -> Demonstrations:
+    """Return demonstrations in paths; `first` are the numbers of the first path of each level."""
+    order = len(paths.last) - 1
+    t = np.arange(demos.n_steps) - np.repeat(demos.offsets[:-1], demos.lengths)
+    path, states = demos.states, demos.states.copy()
+    for level in range(order):
+        later = np.flatnonzero(t > level)
+        longer = np.zeros_like(path)
+        longer[later] = paths.extend(level, path[later - 1], paths.rank(demos.states[later - 1], demos.states[later]))
+        path = longer
+        states[later] = path[later] + (first[level + 1] if keep else 0)
+    if keep:
+        return demos.replace(states=states, state_names=None)
+    chosen = t >= order
+    return demos.replace(
+        states=states[chosen],
+        offsets=demos.offsets - order * np.arange(len(demos) + 1),
+        actions=None if demos.actions is None else demos.actions[chosen],
+        times=None if demos.times is None else demos.times[chosen],
+        state_names=None,
+    )
+
+
+def _check_lengths(demos: Demonstrations, order: int) -> None:
+    """Raise unless every demonstration has a state with a complete history."""
+    short = np.flatnonzero(demos.lengths <= order)
+    if short.size:
+        i, n = int(short[0]), int(demos.lengths[short[0]])
+        message = (
+            f"{name_demo(demos.ids, i)} must have more than {order} states if order={order}; it has {n}, and "
+            f"{short.size} of {len(demos)} are as short. Drop them with demos[demos.lengths > {order}], or pass "
+            "keep_starts=True."
+        )
+        raise InvalidDemos(message, parameter="demos", value=n, index=i)

@@ -1,0 +1,270 @@
+"""`SwitchingMixture`: intents that switch within a demonstration, fitted by expectation-maximisation."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, clone
+
+from limiirl._progress import Progress, check_progress, reporting
+from limiirl._validation import check_choice, check_count, check_positive
+from limiirl.demos import Demonstrations, Groups
+from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, InvalidDemos, InvalidParameter
+from limiirl.irl import MaxCausalEnt
+from limiirl.irl import validate as irl_checks
+from limiirl.mdp import RewardEnsemble
+from limiirl.mixture import Settings, nearly_empty, report_iterations, validate
+from limiirl.switching.em import EM, SwitchingState, compare_restarts, occupancy
+from limiirl.switching.inference import FittedSwitching
+from limiirl.switching.init import SwitchingStarts, check_init, is_random
+from limiirl.switching.problem import SwitchingProblem, check_model
+from limiirl.switching.transitions import COVARIATES, KINDS, STATE, Covariates, transition_table
+
+
+class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
+    r"""Intents that switch within a demonstration: a hidden Markov model whose states are rewards.
+
+    The intent z_t of each step is a Markov chain, and the action follows the policy of its reward:
+
+        P(z_0 = k) = initial_k,  P(z_{t+1} = k | z_t = j, x_t) = softmax_k(A_jk + B_k . x_t),
+        P(a_t | s_t, z_t = k) = pi_k(a_t | s_t),
+
+    where x_t is empty, the state s_t (one-hot), or given covariates. A policy plans as if its intent lasted (ADR 0028).
+    The likelihood and the posteriors are exact, by the forward-backward recursion.
+
+    Parameters
+    ----------
+    n_intents : int
+        K, the number of intents.
+    irl : model, optional
+        Model with the same policy at every step, by default `MaxCausalEnt`. It is cloned, never modified. Its `ridge`
+        is the coefficient per step.
+    switching : {"homogeneous", "state", "covariates"}
+        What the probabilities of switching depend on: nothing but the intent, the state, or the `covariates` of `fit`.
+    init : str, array, IntentMixture or SwitchingMixture
+        "kmeans" (clusters of the mean features of windows); "random" (a random intent per window); labels (n,) or
+        responsibilities (n, K) of the n decisions of all demonstrations; a fitted `IntentMixture`, of which the
+        posterior of each window is used; or a fitted `SwitchingMixture`, whose parameters are the initial ones.
+    switching_ridge : float
+        Coefficient of the penalty |B|^2 / 2 on the total log-likelihood: 1 / variance of a Gaussian prior.
+    window : int
+        Maximum number of steps of a window.
+    n_init : int
+        Number of initialisations; the solution with the highest objective is kept. EM is run only once if `init` is not
+        a string.
+    max_iter : int
+        Maximum number of M-steps.
+    tol : float
+        EM has converged when the objective, in nats per step, increases by less.
+    max_evaluations : int
+        Maximum number of evaluations of each policy per M-step. A truncated M-step never lowers the likelihood.
+    random_state : int, Generator, RandomState or None
+        Seed of the initialisations; results are reproducible for an integer.
+    progress : callable, optional
+        Called as ``progress(done, total, message)`` after every iteration; `history_` records the iterations.
+    verbose : bool
+        Show the progress on stderr: a bar on a terminal, lines elsewhere.
+
+    Attributes
+    ----------
+    initial_, thetas_ : (K,), (K, d)
+        Initial probabilities and rewards.
+    transition_ : (K, K) or (S, K, K)
+        P(z_{t+1} = k | z_t = j), for each state if ``switching="state"``, or at the mean of the covariates.
+    logits_ : Logits
+        A (K, K) and B (K, m), for standardised covariates.
+    shares_ : (K,)
+        Expected fraction of steps with each intent.
+    log_likelihood_, objective_ : float
+        Log-likelihood per step, without and with the penalties.
+    history_ : list of Iteration
+        Likelihood and shares at each iteration of the best initialisation.
+    n_iter_, converged_ : int, bool
+    restarts_ : list of SwitchingRestart
+        The result of each initialisation; `best` marks those that reached the best objective.
+    groups_ : (N,) or None
+        The groups that were passed to `fit`.
+    covariates_ : Covariates or None
+        Names, means and scales of the covariates.
+    irl_, mdp_ : model, MDP
+    n_demos_, n_steps_ : int
+        Number of demonstrations and of decisions in the training data.
+
+    Examples
+    --------
+    An agent prefers one of two actions for some time, then the other.
+
+    >>> from limiirl import MDP, Demonstrations, MaxCausalEnt, SwitchingMixture
+    >>> mdp = MDP.from_edges([0, 0], [0, 0], action=[0, 1], gamma=0.9, action_features=[[1.0], [0.0]])
+    >>> demos = Demonstrations.from_lists([[0] * 41] * 2, [[0] * 20 + [1] * 20, [1] * 20 + [0] * 20])
+    >>> sw = SwitchingMixture(2, MaxCausalEnt(ridge=1e-3), random_state=0).fit(mdp, demos)
+    >>> segments = sw.segments(demos)
+    >>> segments.demo.tolist(), segments.start.tolist(), segments.stop.tolist()
+    ([0, 0, 1, 1], [0, 20, 0, 20], [20, 40, 20, 40])
+    >>> print(round(sw.transition_[0, 0], 2))
+    0.97
+    """
+
+    def __init__(  # noqa: PLR0913 (an estimator's parameters, each with a default)
+        self,
+        n_intents: int = 2,
+        irl: Any = None,
+        switching: str = "homogeneous",
+        init: Any = "kmeans",
+        *,
+        switching_ridge: float = 1.0,
+        window: int = 20,
+        n_init: int = 1,
+        max_iter: int = 200,
+        tol: float = 1e-6,
+        max_evaluations: int = 10,
+        random_state: Any = None,
+        progress: Progress | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_intents = n_intents
+        self.irl = irl
+        self.switching = switching
+        self.init = init
+        self.switching_ridge = switching_ridge
+        self.window = window
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.max_evaluations = max_evaluations
+        self.random_state = random_state
+        self.progress = progress
+        self.verbose = verbose
+
+    def fit(
+        self, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None, *, covariates: Any = None
+    ) -> SwitchingMixture:
+        """Learn the rewards of the intents, and when they switch.
+
+        Parameters
+        ----------
+        mdp : MDP
+        demos : Demonstrations
+        groups : (N,), optional
+            Group of each demonstration, such as an animal. All groups share the parameters; standard errors are
+            clustered by group, and `groups_` keeps them.
+        covariates : (n, m) array or frame, optional
+            Covariates of the steps, if ``switching="covariates"``: one row per decision, or one row per state, in the
+            order of `demos.states`. Row t affects the transition from step t to step t + 1.
+
+        Returns
+        -------
+        SwitchingMixture
+            This estimator.
+        """
+        settings = self._settings()
+        demos = validate.check_demos(demos, mdp)
+        irl_checks.mdp(mdp)
+        irl = check_model(validate.clone_model(MaxCausalEnt() if self.irl is None else self.irl))
+        if "ridge_per" in getattr(irl, "get_params", dict)():
+            irl.set_params(ridge_per="step")
+        self.irl_, self.mdp_ = irl, mdp
+        self.groups_ = None if groups is None else Groups.for_demos(groups, demos).labels
+        self.covariates_ = self._check_covariates(demos, covariates)
+        scaled = None if self.covariates_ is None else self._scale(self.covariates_)
+        problem = SwitchingProblem(irl, mdp, demos, self.switching, scaled)
+        self._check_enough_steps(problem)
+        em = EM(problem, settings, check_positive(self.switching_ridge, "switching_ridge", zero=True))
+        starts = SwitchingStarts(self.init, problem, self.n_intents, self.window)
+        seeds = validate.spawn_seeds(self.random_state, self.n_init if is_random(self.init) else 1)
+        with reporting("EM", self.verbose, self.progress) as report:
+            runs = []
+            for i, seed in enumerate(seeds):
+                start = starts.begin(np.random.default_rng(seed), first=i == 0)
+                runs.append(em.run(start, report_iterations(report, i, len(seeds), settings.max_iter)))
+        self.restarts_ = compare_restarts(runs)
+        self._store(problem, *runs[int(np.argmax([state.objective for state, _ in runs]))])
+        self._training = demos, covariates
+        self._warn(problem)
+        return self
+
+    def _settings(self) -> Settings:
+        """Check the parameters and return the settings of EM."""
+        check_count(self.n_intents, "n_intents")
+        check_choice(self.switching, "switching", KINDS)
+        check_count(self.n_init, "n_init")
+        check_count(self.window, "window")
+        check_progress(self.progress)
+        check_init(self.init)
+        return Settings(
+            max_iter=check_count(self.max_iter, "max_iter", least=0),
+            resp_tol=0.0,
+            likelihood_tol=check_positive(self.tol, "tol"),
+            max_evaluations=check_count(self.max_evaluations, "max_evaluations"),
+        )
+
+    def _check_covariates(self, demos: Demonstrations, covariates: Any) -> Covariates | None:
+        if self.switching != COVARIATES:
+            if covariates is not None:
+                raise InvalidParameter.of("covariates", type(covariates).__name__, "requires switching='covariates'")
+            return None
+        keep = np.ones(demos.n_steps, dtype=bool)
+        keep[demos.offsets[1:] - 1] = False
+        checked = Covariates.of(covariates, demos.n_transitions, demos.n_steps, keep)
+        checked.check_varying()
+        return checked
+
+    def _check_enough_steps(self, problem: SwitchingProblem) -> None:
+        if self.n_intents > problem.n_steps:
+            raise InvalidParameter.of(
+                "n_intents", self.n_intents, f"must be at most {problem.n_steps}, the number of steps"
+            )
+        if self.n_intents > 1 and problem.n_steps == len(problem.demos):
+            message = (
+                "demos must contain a demonstration with at least two actions; all have one, so that switching cannot "
+                "be observed. Use IntentMixture."
+            )
+            raise InvalidDemos(message, parameter="demos", value=1)
+
+    def _store(self, problem: SwitchingProblem, state: SwitchingState, converged: bool) -> None:
+        """Set the attributes of the solution."""
+        parameters, last = state.parameters, state.history[-1]
+        self.initial_, self.thetas_, self.logits_ = parameters
+        kind = self.switching
+        eta = np.zeros((1, self.n_intents)) if kind == COVARIATES else problem.design.eta(parameters.logits.B)
+        table = transition_table(parameters.logits, eta)
+        self.transition_ = table if kind == STATE else table[0]
+        self.shares_ = occupancy(state.counts)
+        self.log_likelihood_, self.objective_ = last.log_likelihood, last.objective
+        self.history_, self.n_iter_, self.converged_ = state.history, last.iteration, converged
+        self.n_demos_, self.n_steps_ = len(problem.demos), problem.n_steps
+        # Coefficients of states that are not visited are 0.
+        self.n_columns_ = np.unique(problem.decisions.state).size if kind == STATE else problem.design.n_columns
+
+    @property
+    def ensemble_(self) -> RewardEnsemble:
+        """The shares and rewards as a `RewardEnsemble`."""
+        return RewardEnsemble(self.shares_, self.thetas_)
+
+    def _warn(self, problem: SwitchingProblem) -> None:
+        """Issue the warnings about features and about the solution."""
+        stacklevel = validate.caller_stacklevel()
+        problem.emissions.warn_of_features(stacklevel + 1)
+        empty = np.flatnonzero(nearly_empty(self.shares_ * self.n_steps_, self.n_steps_))
+        if empty.size:
+            listed = ", ".join(f"{k} ({100 * self.shares_[k]:.2g} % of the steps)" for k in empty)
+            message = f"Intent {listed} is nearly empty; its reward is unreliable. Use fewer intents or another init."
+            warning = DegenerateIntentWarning(message, parameter="shares_", index=int(empty[0]))
+            warnings.warn(warning, stacklevel=stacklevel)
+        if not self.converged_ and self.max_iter > 0:
+            rise = self.history_[-1].objective - self.history_[-2].objective
+            message = (
+                f"EM did not converge in {self.n_iter_} iterations: the objective still increases by {rise:.1e} nats "
+                f"per step, more than tol={self.tol:g}. Raise max_iter or tol."
+            )
+            warnings.warn(ConvergenceWarning(message, parameter="max_iter"), stacklevel=stacklevel)
+
+    def __sklearn_clone__(self) -> SwitchingMixture:
+        """Return an unfitted copy with the same `init`, whose fitted values are initial values."""
+        parameters = self.get_params(deep=False)
+        return type(self)(
+            **{name: value if name == "init" else clone(value, safe=False) for name, value in parameters.items()}
+        )

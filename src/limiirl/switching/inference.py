@@ -1,0 +1,207 @@
+"""Posteriors, segments and information criteria of fitted models with switching intents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl._estimator import NoMetadataRouting
+from limiirl._io import to_pandas
+from limiirl._typing import FloatArray
+from limiirl.demos import Demonstrations
+from limiirl.errors import InvalidParameter
+from limiirl.kernels.switching import viterbi
+from limiirl.mixture import check_fitted, free_parameters, validate
+from limiirl.switching.problem import Parameters, SwitchingProblem
+from limiirl.switching.transitions import COVARIATES, Covariates, Logits, transition_table
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """Maximal runs of steps with the same intent, in the most probable sequence of intents.
+
+    Attributes
+    ----------
+    demo : (n,)
+        Index of the demonstration.
+    start, stop : (n,)
+        The segment consists of the decisions start, ..., stop - 1 of the demonstration.
+    intent : (n,)
+    probability : (n,)
+        Mean over the steps of the smoothed posterior of the intent.
+
+    Examples
+    --------
+    >>> segments = Segments.from_path(np.array([0, 0, 1, 1]), np.full((4, 2), 0.5), np.array([0, 3, 4]))
+    >>> segments.demo.tolist(), segments.start.tolist(), segments.stop.tolist(), segments.intent.tolist()
+    ([0, 0, 1], [0, 2, 0], [2, 3, 1], [0, 1, 1])
+    """
+
+    demo: NDArray[np.int64]
+    start: NDArray[np.int64]
+    stop: NDArray[np.int64]
+    intent: NDArray[np.int64]
+    probability: FloatArray
+
+    @classmethod
+    def from_path(cls, path: NDArray[np.int64], posterior: FloatArray, offsets: NDArray[np.int64]) -> Segments:
+        """Return the segments of intents (n,) of demonstrations with offsets (N + 1,) and posteriors (n, K)."""
+        begins = np.ones(path.size, dtype=bool)
+        begins[1:] = path[1:] != path[:-1]
+        begins[offsets[:-1]] = True
+        first = np.flatnonzero(begins)
+        last = np.append(first[1:], path.size)
+        demo = np.searchsorted(offsets, first, side="right") - 1
+        own = posterior[np.arange(path.size), path]
+        probability = np.add.reduceat(own, first) / (last - first)
+        return cls(demo, first - offsets[demo], last - offsets[demo], path[first], probability)
+
+    def __len__(self) -> int:
+        return self.demo.size
+
+    @property
+    def length(self) -> NDArray[np.int64]:
+        """Number (n,) of steps of each segment."""
+        return self.stop - self.start
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with one row per segment."""
+        return to_pandas({name: getattr(self, name) for name in ("demo", "start", "stop", "intent", "probability")})
+
+
+class FittedSwitching(NoMetadataRouting):
+    """Methods of a fitted model with switching intents."""
+
+    initial_: FloatArray
+    thetas_: FloatArray
+    transition_: FloatArray
+    logits_: Logits
+    shares_: FloatArray
+    irl_: Any
+    mdp_: Any
+    switching: str
+    covariates_: Covariates | None
+
+    def predictive_log_prob(self, demos: Demonstrations, covariates: Any = None) -> FloatArray:
+        """Return log p(a_t | s_0, ..., s_t, a_0, ..., a_{t-1}) (n,) of the decisions of all demonstrations.
+
+        A step without a recorded action contributes log p(s_{t+1} | ...), summed over the actions.
+        """
+        problem, parameters = self._problem_of(demos, covariates)
+        return problem.infer(parameters, smooth=False).log_prob
+
+    def filter_proba(self, demos: Demonstrations, covariates: Any = None) -> FloatArray:
+        """Return the posterior (n, K) of the intent at each step given the states and actions up to that step."""
+        problem, parameters = self._problem_of(demos, covariates)
+        return problem.infer(parameters, smooth=False).intents
+
+    def predict_proba(self, demos: Demonstrations, covariates: Any = None) -> FloatArray:
+        """Return the posterior (n, K) of the intent at each step given the whole demonstration."""
+        problem, parameters = self._problem_of(demos, covariates)
+        return problem.infer(parameters, smooth=True).intents
+
+    def predict(self, demos: Demonstrations, covariates: Any = None) -> NDArray[np.int64]:
+        """Return the most probable sequence (n,) of intents of each demonstration (Viterbi)."""
+        return self._viterbi(*self._problem_of(demos, covariates))
+
+    def segments(self, demos: Demonstrations, covariates: Any = None) -> Segments:
+        """Return the segments of the most probable sequences of intents."""
+        problem, parameters = self._problem_of(demos, covariates)
+        posterior = problem.infer(parameters, smooth=True).intents
+        return Segments.from_path(self._viterbi(problem, parameters), posterior, problem.decisions.offsets)
+
+    def score_samples(self, demos: Demonstrations, covariates: Any = None) -> FloatArray:
+        """Return the log-likelihood (N,) of the actions of each demonstration, given its states.
+
+        It is the sum of `predictive_log_prob`. The log-likelihood of an `IntentMixture` includes in addition the
+        probability of the start state and of the outcomes of the actions, `demos.log_q`.
+        """
+        problem, parameters = self._problem_of(demos, covariates)
+        log_prob = problem.infer(parameters, smooth=False).log_prob
+        return np.asarray(np.add.reduceat(log_prob, problem.decisions.offsets[:-1]))
+
+    def score(self, demos: Demonstrations, covariates: Any = None) -> float:
+        """Return the mean of `predictive_log_prob`, in nats per step."""
+        return float(np.mean(self.predictive_log_prob(demos, covariates)))
+
+    def policy(self, k: int) -> Any:
+        """Return the policy (S, A) of intent k."""
+        check_fitted(self)
+        return self.irl_.policy(self.mdp_, self.thetas_[validate.check_intent(k, len(self.initial_))])
+
+    def transition_at(self, covariates: Any) -> FloatArray:
+        """Return the transition matrices (n, K, K) for rows of covariates (n, m), in their original units."""
+        check_fitted(self)
+        if self.covariates_ is None:
+            message = f"transition_at requires switching='covariates'; got {self.switching!r}. See transition_."
+            raise InvalidParameter(message, parameter="switching", value=self.switching)
+        n = len(covariates)
+        scaled = self._scale(Covariates.of(covariates, n, n, np.ones(n, dtype=bool)))
+        return transition_table(self.logits_, scaled @ self.logits_.B.T)
+
+    def bic(self, demos: Demonstrations | None = None, covariates: Any = None) -> float:
+        """Return the Bayesian information criterion, -2 log L + n_free log n for n steps; lower is better.
+
+        The training data are the default. Directions of rewards that are not identified, rewards on a bound and nearly
+        empty intents are not counted in n_free; the ridge on the coefficients of the transition model is ignored.
+        """
+        log_likelihood, n = self._total(demos, covariates)
+        return -2.0 * log_likelihood + self.n_free_ * float(np.log(n))
+
+    def aic(self, demos: Demonstrations | None = None, covariates: Any = None) -> float:
+        """Return Akaike's information criterion, -2 log L + 2 n_free; lower is better. See `bic`."""
+        return -2.0 * self._total(demos, covariates)[0] + 2.0 * self.n_free_
+
+    @property
+    def n_free_(self) -> int:
+        """Number of free parameters: of the rewards, the initial probabilities and the transition model."""
+        check_fitted(self)
+        K = len(self.initial_)
+        rewards = free_parameters(self.irl_, self.mdp_, self.shares_, self.thetas_, self.n_steps_).n_free
+        return rewards + (K - 1) * (K + self.n_columns_)
+
+    def _total(self, demos: Demonstrations | None, covariates: Any) -> tuple[float, int]:
+        """Return the total log-likelihood and the number of steps; the training data are the default."""
+        check_fitted(self)
+        if demos is None:
+            return self.log_likelihood_ * self.n_steps_, self.n_steps_
+        log_prob = self.predictive_log_prob(demos, covariates)
+        return float(np.sum(log_prob)), log_prob.size
+
+    n_steps_: int
+    n_columns_: int
+    log_likelihood_: float
+
+    @property
+    def _parameters(self) -> Parameters:
+        return Parameters(self.initial_, self.thetas_, self.logits_)
+
+    def _problem_of(self, demos: Demonstrations, covariates: Any) -> tuple[SwitchingProblem, Parameters]:
+        """Return the fit problem of demonstrations, and the fitted parameters."""
+        check_fitted(self)
+        demos = validate.check_demos(demos, self.mdp_)
+        scaled = None
+        if self.switching == COVARIATES:
+            keep = np.ones(demos.n_steps, dtype=bool)
+            keep[demos.offsets[1:] - 1] = False
+            scaled = self._scale(Covariates.of(covariates, demos.n_transitions, demos.n_steps, keep))
+        elif covariates is not None:
+            raise InvalidParameter.of("covariates", type(covariates).__name__, "requires switching='covariates'")
+        return SwitchingProblem(self.irl_, self.mdp_, demos, self.switching, scaled), self._parameters
+
+    def _scale(self, given: Covariates) -> FloatArray:
+        """Return standardised covariates."""
+        trained = self.covariates_
+        assert trained is not None  # set by fit if switching == "covariates"
+        if given.values.shape[1] != len(trained.names):
+            rule = f"must have {len(trained.names)} columns, {', '.join(trained.names)}"
+            raise InvalidParameter.of("covariates", given.values.shape, rule)
+        return np.asarray((given.values - trained.mean) / trained.scale)
+
+    def _viterbi(self, problem: SwitchingProblem, parameters: Parameters) -> NDArray[np.int64]:
+        log_emission, B = problem.log_emission(parameters.thetas), parameters.logits.B
+        eta = problem.design.eta(B)
+        return viterbi(log_emission, np.log(parameters.initial), parameters.logits.A, eta, problem.data)
