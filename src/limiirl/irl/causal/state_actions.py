@@ -10,6 +10,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from limiirl._typing import FloatArray
+from limiirl.kernels.elimination.symbolic import SymbolicFactorisation, factorise
 from limiirl.kernels.soft_bellman import Graph
 from limiirl.mdp import MDP, to_dense
 
@@ -68,6 +69,11 @@ class StateActions:
         shape = (self.mdp.n_states, weights.size)
         sums: Any = sparse.csr_array((weights, np.arange(weights.size), self.graph.pair_ptr), shape=shape)
         return sums @ rows
+
+    @cached_property
+    def symbolic(self) -> SymbolicFactorisation:
+        """Symbolic factorisation of the transition graph."""
+        return factorise(self.mdp.n_states, self.mdp.src.astype(np.int64), self.mdp.dst.astype(np.int64))
 
     @cached_property
     def bandwidth(self) -> int:

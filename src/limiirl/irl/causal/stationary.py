@@ -10,7 +10,7 @@ requires one linear solve.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from limiirl.kernels.soft_bellman import (
     fill_systems,
     iterate_values,
 )
+from limiirl.kernels.policy_systems import PolicyFactors, allocate_factors, refine, solve_policy
 from limiirl.kernels.sparse_lu import factorise_lu
 from limiirl.mdp import BellmanEquations
 
@@ -37,28 +38,28 @@ from limiirl.mdp import BellmanEquations
 DENSE = 250
 # Number of iterations and restarts of BiCGSTAB before LU is used.
 _ITERATIONS, _ROUNDS = 300, 3
-# Bandwidth in units of sqrt(S) up to which LU is used, because its factors are sparse: 1 to 3 for streets and grids, at
-# least 12 for random graphs. LU and BiCGSTAB take 0.08 and 0.84 s for Porto (85,000 segments), but 0.6 and 0.05 s for a
-# random graph of 3,000 states with 4 edges each.
+# Bandwidth in units of sqrt(S) up to which states are eliminated, because the factors are sparse: 1 to 3 for streets and
+# grids, at least 12 for random graphs. For Porto (85,000 segments) BiCGSTAB takes ten times as long as a direct solution,
+# for a random graph of 3,000 states with 4 edges each a tenth of it.
 NARROW = 6.0
-# Steps of iterative refinement with the LU factors of an earlier policy before refactorisation, and the factor by which
-# each step must reduce the residual.
+# Steps of iterative refinement with the factors of an earlier policy before refactorisation, and the factor by which each
+# step must reduce the residual.
 CORRECTIONS, _FALL = 8, 0.3
 
 
-class LUFactors:
-    """Cache of LU factors, reused for policies that have changed little.
+class FactorCache:
+    """Cache of the factors of systems, reused for policies that have changed little.
 
     `columns` (K,) are the cache keys of the systems; systems with equal keys share factors.
     """
 
     def __init__(self, columns: NDArray[np.intp]) -> None:
         self.columns = columns
-        self.by_column: dict[int, Any] = {}
+        self.by_column: dict[int, PolicyFactors] = {}
 
-    def part(self, columns: NDArray[np.intp]) -> LUFactors:
+    def part(self, columns: NDArray[np.intp]) -> FactorCache:
         """Return a view of this cache for the systems with keys `columns`."""
-        view = LUFactors(columns)
+        view = FactorCache(columns)
         view.by_column = self.by_column
         return view
 
@@ -70,7 +71,7 @@ def solve(
     *,
     transposed: bool = False,
     rtol: float = 1e-13,
-    factors: LUFactors | None = None,
+    factors: FactorCache | None = None,
 ) -> FloatArray:
     """Solve (I - gamma P_k) x_k = right_k for x (S, K), where P_k[s, s'] = sum_a omega_k(s, a) P(s' | s, a).
 
@@ -83,7 +84,7 @@ def solve(
         Solve with the transposed matrices instead.
     rtol : float
         Relative residual of iterative solutions.
-    factors : LUFactors, optional
+    factors : FactorCache, optional
         Factors of systems with similar omega; updated in place.
     """
     n = pairs.mdp.n_states
@@ -95,7 +96,7 @@ def solve(
                 systems = systems.transpose(0, 2, 1)
             x = np.linalg.solve(systems, right.T[:, :, None])[:, :, 0].T
         else:
-            cache = LUFactors(np.arange(omega.shape[1])) if factors is None else factors
+            cache = FactorCache(np.arange(omega.shape[1])) if factors is None else factors
             x = np.column_stack(
                 [
                     _solve_sparse(pairs, omega[:, k], right[:, k], transposed, rtol, cache.by_column, int(column))
@@ -118,49 +119,47 @@ def _solve_sparse(
     right: FloatArray,
     transposed: bool,
     rtol: float,
-    factors: dict[int, Any],
-    column: int,
+    factors: dict[int, PolicyFactors],
+    key: int,
 ) -> FloatArray:
-    """Solve with LU if the bandwidth is small; otherwise with BiCGSTAB, or with LU if BiCGSTAB does not converge."""
+    """Solve by elimination if the bandwidth is small; otherwise with BiCGSTAB, or by elimination if it diverges."""
     n = pairs.mdp.n_states
-    matrix = sparse.csr_array(sparse.eye_array(n) - pairs.graph.gamma * pairs.average(omega, pairs.transitions))
+    omega, right = np.ascontiguousarray(omega), np.ascontiguousarray(right)
     if pairs.bandwidth <= NARROW * np.sqrt(n):
-        return _solve_by_lu(matrix, right, transposed, rtol, factors, column)
-    matrix = sparse.csr_array(matrix.T) if transposed else matrix
+        if key in factors:
+            cached = pairs.graph, pairs.symbolic, factors[key]
+            x, converged = refine(*cached, omega, right, transposed, rtol, CORRECTIONS, _FALL)
+            if converged:
+                return np.asarray(x)
+        return _eliminate(pairs, omega, right, transposed, factors, key)
+    matrix = sparse.csr_array(sparse.eye_array(n) - pairs.graph.gamma * pairs.average(omega, pairs.transitions))
+    operator = sparse.csr_array(matrix.T) if transposed else matrix
     wanted = rtol * float(np.linalg.norm(right))
     x, residual = np.zeros(n), right
     for _ in range(_ROUNDS):
         size = float(np.linalg.norm(residual))
         if size <= wanted:
             return x
-        step, _ = linalg.bicgstab(matrix, residual, rtol=min(0.1, 0.5 * wanted / size), atol=0.0, maxiter=_ITERATIONS)
+        step, _ = linalg.bicgstab(operator, residual, rtol=min(0.1, 0.5 * wanted / size), atol=0.0, maxiter=_ITERATIONS)
         if np.all(np.isfinite(step)):
             x = x + np.asarray(step)
-        residual = right - matrix @ x
+        residual = right - operator @ x
     if float(np.linalg.norm(residual)) <= wanted:
         return x
-    return np.asarray(factorise_lu(matrix.tocsc()).solve(right))
+    return np.asarray(factorise_lu(matrix.tocsc()).solve(right, "T" if transposed else "N"))
 
 
-def _solve_by_lu(
-    matrix: Any, right: FloatArray, transposed: bool, rtol: float, factors: dict[int, Any], column: int
+def _eliminate(
+    pairs: StateActions, omega: FloatArray, right: FloatArray, transposed: bool, factors: dict[int, PolicyFactors], key: int
 ) -> FloatArray:
-    """Solve by iterative refinement with cached factors; compute new factors if convergence is slow."""
-    trans, operator = ("T", matrix.T) if transposed else ("N", matrix)
-    if column in factors:
-        x, residual = np.zeros(right.size), right
-        size = float(np.linalg.norm(right))
-        wanted = rtol * size
-        for _ in range(CORRECTIONS):
-            x = x + factors[column].solve(residual, trans)
-            residual = right - operator @ x
-            before, size = size, float(np.linalg.norm(residual))
-            if size <= wanted:
-                return np.asarray(x)
-            if not size <= _FALL * before:
-                break
-    factors[column] = factorise_lu(matrix.tocsc())
-    return np.asarray(factors[column].solve(right, trans))
+    """Overwrite the cached factors by those of omega and solve; raise `LinAlgError` if the matrix is singular."""
+    if key not in factors:
+        factors[key] = allocate_factors(pairs.symbolic)
+    x, regular = solve_policy(pairs.graph, pairs.symbolic, factors[key], omega, right, transposed)
+    if not regular:
+        del factors[key]
+        raise np.linalg.LinAlgError
+    return np.asarray(x)
 
 
 # Maximum number of Newton steps, reached only if there is no solution.
@@ -200,7 +199,7 @@ class PolicySolver(Protocol):
 class BellmanValues(NamedTuple):
     """Solution of the Bellman equation: Q and pi (P, K), norm (S, K) = log sum_a exp(beta Q) / beta, residuals (K,).
 
-    omega (P, K) is dV / dQ; `factors` are LU factors of systems with similar omega.
+    omega (P, K) is dV / dQ; `factors` are factors of systems with similar omega.
     """
 
     Q: FloatArray
@@ -208,7 +207,7 @@ class BellmanValues(NamedTuple):
     pi: FloatArray
     omega: FloatArray
     residual: FloatArray
-    factors: LUFactors | None = None
+    factors: FactorCache | None = None
 
 
 class StationaryPolicies:
@@ -265,7 +264,7 @@ class StationarySolver(ABC):
         d, state = theta.size, pairs.mdp.pair_state
         # dV = phi + omega dQ and dQ = phi + gamma P dV.
         right = state_rows + pairs.average(values.omega[:, 0], pair_rows)
-        dV = solve(pairs, np.tile(values.omega, (1, d)), right, factors=LUFactors(np.zeros(d, dtype=np.intp)))
+        dV = solve(pairs, np.tile(values.omega, (1, d)), right, factors=FactorCache(np.zeros(d, dtype=np.intp)))
         dQ = pair_rows + pairs.mdp.gamma * np.asarray(pairs.transitions @ dV)
         scores = self.beta * (dQ - pairs.average(values.pi[:, 0], dQ)[state])
         return PolicyDerivatives(values, self.beta * (values.Q - values.norm[state])[:, 0], scores)
@@ -303,7 +302,7 @@ class SoftBellmanSolver(StationarySolver):
         )
         V, open_ = r_state.copy(), np.arange(K)
         unit = 1.0 / self.beta + np.max(np.abs(np.vstack([r_state, r_pair])), axis=0, initial=0.0)
-        factors = LUFactors(open_)
+        factors = FactorCache(open_)
         for _ in range(_STEPS):
             step = self._backup(r_state[:, open_], r_pair[:, open_], V[:, open_])
             values.Q[:, open_], values.norm[:, open_], values.pi[:, open_] = step.Q, step.norm, step.pi

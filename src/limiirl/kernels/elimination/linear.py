@@ -112,6 +112,22 @@ def solve(up_ptr: IntArray, up: IntArray, value: FloatArray, star: FloatArray, r
 
 
 @njit(cache=True, nogil=True)
+def solve_transposed(up_ptr: IntArray, up: IntArray, value: FloatArray, star: FloatArray, right: FloatArray) -> None:
+    """Overwrite right (S,) with G' right."""
+    n = up.size
+    for v in range(star.size):
+        here = right[v] * star[v]
+        if here != 0.0:
+            for p in range(up_ptr[v], up_ptr[v + 1]):
+                right[up[p]] += here * value[p]
+    for v in range(star.size - 1, -1, -1):
+        total = right[v]
+        for p in range(up_ptr[v], up_ptr[v + 1]):
+            total += value[n + p] * right[up[p]]
+        right[v] = total * star[v]
+
+
+@njit(cache=True, nogil=True)
 def multiply_stars(up_ptr: IntArray, value: FloatArray, star: FloatArray) -> FloatArray:
     """Return values (2 n,) of upward transitions from v and downward transitions to v, multiplied by the star of v."""
     n = up_ptr[-1]
