@@ -1,4 +1,4 @@
-"""Linear systems (I - gamma P) x = b of policies on sparse graphs, solved by state elimination.
+"""Linear systems (I - gamma P) x = b of policies on sparse graphs, solved by state elimination, and soft values.
 
 P[s, s'] = sum_a omega(s, a) P(s' | s, a) for weights omega (P,) of the state-action pairs. No terms cancel in the
 elimination, because I - gamma P is an M-matrix. On graphs of some hundred states it is about twenty times as fast as
@@ -13,6 +13,7 @@ from numba import njit
 from limiirl._typing import FloatArray
 from limiirl.kernels.elimination.linear import eliminate, solve, solve_transposed
 from limiirl.kernels.elimination.symbolic import SymbolicFactorisation
+from limiirl.kernels.soft_bellman import apply_softmax, compute_q, iterate_values
 
 
 class PolicyFactors(NamedTuple):
@@ -91,6 +92,92 @@ def solve_policy(graph: Any, symbolic: Any, factors: Any, omega: Any, right: Any
     if regular:
         _add_solution(symbolic, factors.value, factors.star, right, transposed, np.empty(right.size), x)
     return x, regular
+
+
+@njit(cache=True, nogil=True)
+def solve_columns(graph: Any, symbolic: Any, factors: Any, omega: Any, right: Any) -> Any:
+    """Return the solutions (S, m) for the columns of `right` with one policy, and False if the matrix is singular."""
+    up_ptr, up, value, star = symbolic.up_ptr, symbolic.up, factors.value, factors.star
+    n, m = up.size, right.shape[1]
+    x, work = np.empty(right.shape), np.empty(right.shape)
+    if not _factorise(graph, symbolic, omega, value, star):
+        return x, False
+    for s in range(star.size):
+        work[symbolic.rank[s]] = right[s]
+    for v in range(star.size):
+        for p in range(up_ptr[v], up_ptr[v + 1]):
+            weight = star[v] * value[n + p]
+            for j in range(m):
+                work[up[p], j] += weight * work[v, j]
+    for v in range(star.size - 1, -1, -1):
+        for p in range(up_ptr[v], up_ptr[v + 1]):
+            for j in range(m):
+                work[v, j] += value[p] * work[up[p], j]
+        for j in range(m):
+            work[v, j] *= star[v]
+    for s in range(star.size):
+        x[s] = work[symbolic.rank[s]]
+    return x, True
+
+
+class NewtonLimits(NamedTuple):
+    """Parameters of `solve_soft_values`.
+
+    Attributes
+    ----------
+    steps : int
+        Maximum number of Newton steps.
+    backups, near : int, float
+        Number of Bellman backups after each Newton step while the residual exceeds `near`.
+    solved, rounding : float
+        Relative residual at which the iteration stops, and the largest that is accepted if it stops decreasing.
+    certain : float
+        Largest change in the last backup, in units of the largest reward of a step.
+    """
+
+    steps: int
+    backups: int
+    near: float
+    solved: float
+    rounding: float
+    certain: float
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def solve_soft_values(
+    graph: Any, symbolic: Any, factors: Any, r_state: Any, reward: Any, beta: float, limits: Any, Q: Any, norm: Any, pi: Any
+) -> float:
+    """Solve the soft Bellman equation for one reward by Newton's method, and return the relative residual.
+
+    Sets Q and pi (P, 1), norm (S, 1), and the factors of the last policy before convergence. Returns nan if the values
+    are infinite: values that diverge increase by a constant per backup, which becomes small relative to their size.
+
+    Parameters
+    ----------
+    r_state, reward : (S, 1), (P, 1)
+    limits : NewtonLimits
+    """
+    V, residual = r_state.copy(), np.inf
+    unit = 1.0 / beta
+    for r in (r_state, reward):
+        if r.size:
+            unit = max(unit, 1.0 / beta + np.max(np.abs(r)))
+    for _ in range(limits.steps):
+        compute_q(graph, reward, V, Q)
+        apply_softmax(graph.pair_ptr, Q, beta, False, norm, pi)
+        rise = (r_state + norm - V)[:, 0]
+        most, scale = np.max(np.abs(rise)), max(np.max(np.abs(V)), 1e-300)
+        before, residual = residual, most / scale
+        done = residual <= limits.solved or (residual >= before and residual <= limits.rounding)
+        if done and max(most, 2.0**-52 * scale) <= limits.certain * unit:
+            return residual
+        step, regular = solve_policy(graph, symbolic, factors, pi[:, 0], rise, False)
+        if not (regular and np.all(np.isfinite(step))):
+            break
+        V[:, 0] += step
+        if residual > limits.near:
+            iterate_values(graph, r_state, reward, beta, V, limits.backups)
+    return np.nan
 
 
 def allocate_factors(symbolic: SymbolicFactorisation) -> PolicyFactors:

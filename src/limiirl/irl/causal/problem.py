@@ -19,7 +19,7 @@ from limiirl.demos import Demonstrations, Groups, Steps
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl import validate
 from limiirl.irl.base import FitResult
-from limiirl.irl.causal.stationary import HardBellmanSolver, PolicySolver, StationarySolver
+from limiirl.irl.causal.stationary import HardBellmanSolver, PolicySolver, SoftBellmanSolver, StationarySolver
 from limiirl.irl.observed_paths import ObservedPaths
 from limiirl.irl.optim import (
     Box,
@@ -27,6 +27,7 @@ from limiirl.irl.optim import (
     evaluate_separately,
     increasing_costs,
     minimise_lbfgs,
+    minimise_newton,
     minimise_nonsmooth,
 )
 from limiirl.irl.problem import FitProblem, MStep, Regulariser
@@ -238,6 +239,25 @@ class CausalLikelihood:
         gradients += self.ridge[which, None] * thetas
         return values, gradients
 
+    def hessian(self, theta: FloatArray, k: int) -> FloatArray:
+        """Return the Hessian (d, d) of function k for a stationary policy, with d linear solves.
+
+        Where actions of hard values are tied, it is that of their average.
+        """
+        assert isinstance(self.solver, StationarySolver)
+        decisions, candidates = self.decisions, self.decisions.candidates
+        derivatives = self.solver.derivatives(theta)
+        _, posterior = decisions.log_prob(derivatives.log_prob[candidates.pair][:, None])
+        weight = np.repeat(self._mean_counts[:, k], self._repeats) * posterior[:, 0]
+        hessian = -self.solver.hessian(derivatives, candidates, weight)
+        if not decisions.certain:
+            # The Hessian of a log-sum over candidates has in addition the covariance of their scores.
+            scores = derivatives.scores[candidates.pair]
+            mean = np.add.reduceat(posterior * scores, decisions.ptr[:-1])
+            deviation = scores - np.repeat(mean, self._repeats, axis=0)
+            hessian -= deviation.T @ (weight[:, None] * deviation)
+        return np.asarray(0.5 * (hessian + hessian.T)) + self.ridge[k] * np.eye(theta.size)
+
 
 def feasible_start(solver: PolicySolver, decisions: DecisionCounts, box: Box) -> FloatArray:
     """Return a theta (d,) within the bounds with finite Bellman values: 0, or the smallest feasible cost."""
@@ -341,44 +361,32 @@ class CausalProblem(FitProblem):
             starts = np.tile(self.feasible_start(), (len(moments.counts), 1))
         tol = check_positive(self.model.gtol, "gtol") * np.maximum(1.0, objective.n_decisions)[:, None]
         tols = np.broadcast_to(tol, starts.shape)
-        search = minimise_nonsmooth if isinstance(self.solver, HardBellmanSolver) else minimise_lbfgs
+        search: Any = minimise_lbfgs
+        if isinstance(self.solver, HardBellmanSolver):
+            search = minimise_nonsmooth
+        elif isinstance(self.solver, SoftBellmanSolver) and self.solver.has_cheap_hessian:
+            search = minimise_newton
         return self.minimise(search, objective, starts, tols, max_evaluations)
 
     def curvature(self, U: FloatArray, thetas: FloatArray, free: BoolArray) -> FloatArray:
         """Return -sum_i u_ik Hessian(log p_ik) (K, d, d).
 
         For stationary policies it is computed with d linear solves per intent, otherwise by central differences of the
-        gradient with 2 d evaluations. Where actions of hard values are tied, it is that of their average.
+        gradient with 2 d evaluations.
         """
-        counts = self.decisions.total(U)
-        if isinstance(self.solver, StationarySolver):
-            return np.array([self._exact_curvature(self.solver, counts[:, k], theta) for k, theta in enumerate(thetas)])
-        K, size = len(thetas), np.sqrt(np.mean(self.features() ** 2, axis=0))
+        K, counts = len(thetas), self.decisions.total(U)
         objective = CausalLikelihood(self.solver, self.decisions, counts, np.ones(K), np.zeros(K))
+        if isinstance(self.solver, StationarySolver):
+            return np.array([objective.hessian(theta, k) for k, theta in enumerate(thetas)])
 
         def evaluate(theta: FloatArray, k: int) -> tuple[float, FloatArray]:
             values, gradients = objective.evaluate(theta[None], np.array([k]))
             return float(values[0]), gradients[0]
 
+        size = np.sqrt(np.mean(self.features() ** 2, axis=0))
         steps = _STEP / np.where(size > 0.0, size, 1.0)
         each = [difference_hessian(partial(evaluate, k=k), theta, steps, free[k]) for k, theta in enumerate(thetas)]
         return np.array(each)
-
-    def _exact_curvature(self, solver: StationarySolver, counts: FloatArray, theta: FloatArray) -> FloatArray:
-        """Return the curvature (d, d) of decisions with weighted counts (m,)."""
-        decisions, candidates = self.decisions, self.decisions.candidates
-        derivatives = solver.derivatives(theta)
-        _, posterior = decisions.log_prob(derivatives.log_prob[candidates.pair][:, None])
-        repeats = np.diff(decisions.ptr)
-        weight = np.repeat(counts, repeats) * posterior[:, 0]
-        curvature = -solver.hessian(derivatives, candidates, weight)
-        if not decisions.certain:
-            # The Hessian of a log-sum over candidates has in addition the covariance of their scores.
-            scores = derivatives.scores[candidates.pair]
-            mean = np.add.reduceat(posterior * scores, decisions.ptr[:-1])
-            deviation = scores - np.repeat(mean, repeats, axis=0)
-            curvature -= deviation.T @ (weight[:, None] * deviation)
-        return np.asarray(0.5 * (curvature + curvature.T))
 
     def objective(self, U: FloatArray) -> CausalLikelihood:
         """See `FitProblem.objective`."""
