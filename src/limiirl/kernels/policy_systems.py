@@ -64,7 +64,15 @@ def _subtract_product(graph: Any, omega: Any, x: Any, right: Any, transposed: bo
 
 @njit(cache=True, nogil=True)
 def refine(
-    graph: Any, symbolic: Any, factors: Any, omega: Any, right: Any, transposed: bool, rtol: float, steps: int, fall: Any
+    graph: Any,
+    symbolic: Any,
+    factors: Any,
+    omega: Any,
+    right: Any,
+    transposed: bool,
+    rtol: float,
+    steps: int,
+    fall: Any,
 ) -> Any:
     """Return the solution (S,) by iterative refinement with the factors of a similar policy, and True if it converges.
 
@@ -145,7 +153,16 @@ class NewtonLimits(NamedTuple):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def solve_soft_values(
-    graph: Any, symbolic: Any, factors: Any, r_state: Any, reward: Any, beta: float, limits: Any, Q: Any, norm: Any, pi: Any
+    graph: Any,
+    symbolic: Any,
+    factors: Any,
+    r_state: Any,
+    reward: Any,
+    beta: float,
+    limits: Any,
+    Q: Any,
+    norm: Any,
+    pi: Any,
 ) -> float:
     """Solve the soft Bellman equation for one reward by Newton's method, and return the relative residual.
 

@@ -13,6 +13,7 @@ from limiirl.demos import Agents, Demonstrations
 from limiirl.demos.groups import Groups
 from limiirl.errors import IdentifiabilityWarning, InvalidParameter
 from limiirl.irl.causal import model as causal_model
+from limiirl.irl.causal import problem as causal_problem
 from limiirl.irl.causal import state_actions, stationary
 from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt
@@ -299,6 +300,39 @@ def test_one_policy_for_several_right_hand_sides(narrow: float, monkeypatch: pyt
     dense = np.eye(n)
     np.add.at(dense, (mdp.src, mdp.dst), -0.97 * omega[mdp.pair_of_edge, 0])
     np.testing.assert_allclose(stationary.solve(pairs, omega, right), np.linalg.solve(dense, right), rtol=1e-9)
+
+
+def test_newton_search_finds_the_reward_of_lbfgs(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, n = np.random.default_rng(5), 300
+    phi = rng.normal(size=(n, 3))
+    steps = np.r_[np.arange(1, n + 1) % n, (np.arange(n) + 7) % n]
+    mdp = MDP.from_edges(np.r_[:n, :n], steps, gamma=0.95, state_features=phi)
+    model = MaxCausalEnt(gtol=1e-8)
+    demos = model.sample(mdp, [0.5, -0.3, 0.1], 50, seed=0, max_length=30)
+    newton = model.fit(mdp, demos)
+    assert model.result_.n_hessians > 0
+    monkeypatch.setattr(stationary, "_SMALL_HESSIAN", 0)
+    np.testing.assert_allclose(model.fit(mdp, demos), newton, rtol=0, atol=1e-6)
+    assert model.result_.n_hessians == 0
+
+
+def test_m_step_of_newton_reduces_the_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An M-step ends before convergence, and a fit does not."""
+    rng, n = np.random.default_rng(6), 300
+    steps = np.r_[np.arange(1, n + 1) % n, (np.arange(n) + 7) % n]
+    mdp = MDP.from_edges(np.r_[:n, :n], steps, gamma=0.95, state_features=rng.normal(size=(n, 3)))
+    model = MaxCausalEnt()
+    demos = model.sample(mdp, [0.5, -0.3, 0.1], 50, seed=0, max_length=30)
+    problem = model.make_problem(mdp, demos, Groups.from_labels(None, 50))
+    U, start = np.ones((50, 1)), np.zeros((1, 3))
+    objective = problem.objective(U)
+    sizes = []
+    for reduction in (0.1, 0.0):
+        monkeypatch.setattr(causal_problem, "_REDUCTION", reduction)
+        thetas = problem.m_step(problem.moments(U), start, np.arange(1)).thetas
+        ratio = objective.evaluate(thetas, np.arange(1))[1] / np.abs(objective.evaluate(start, np.arange(1))[1]).max()
+        sizes.append(float(np.abs(ratio).max()))
+    assert sizes[1] < 1e-5 < sizes[0] < 0.11
 
 
 def test_lbfgs_limits_blas_to_one_thread() -> None:

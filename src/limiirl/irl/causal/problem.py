@@ -277,6 +277,9 @@ def feasible_start(solver: PolicySolver, decisions: DecisionCounts, box: Box) ->
     )
 
 
+# Factor by which an M-step of Newton's method reduces the gradient: a second step, with another Hessian, would not pay,
+# because the next E-step changes the objective.
+_REDUCTION = 0.1
 # Change in theta . F in central differences of gradients.
 _STEP = 1e-4
 
@@ -350,13 +353,24 @@ class CausalProblem(FitProblem):
         counts = moments.counts[which]
         ridge = self.regulariser.ridges(len(moments.counts), counts)
         part = StateActionMoments(moments.decisions[:, which], counts)
-        return MStep.from_results(self.search(part, ridge, starts, self.limit_evaluations(max_evaluations)))
+        limit = self.limit_evaluations(max_evaluations)
+        return MStep.from_results(self.search(part, ridge, starts, limit, reduction=_REDUCTION))
 
     def search(
-        self, moments: StateActionMoments, ridge: FloatArray, starts: FloatArray | None, max_evaluations: int
+        self,
+        moments: StateActionMoments,
+        ridge: FloatArray,
+        starts: FloatArray | None,
+        max_evaluations: int,
+        *,
+        reduction: float = 0.0,
     ) -> list[FitResult]:
-        """Minimise the objective of each column of the moments, from `starts` (J, d) or a feasible point."""
+        """Minimise the objective of each column of the moments, from `starts` (J, d) or a feasible point.
+
+        A Newton search with given starts ends when the gradient is at most `reduction` times that at its start.
+        """
         objective = CausalLikelihood(self.solver, self.decisions, moments.decisions, moments.counts, ridge)
+        given = starts is not None
         if starts is None:
             starts = np.tile(self.feasible_start(), (len(moments.counts), 1))
         tol = check_positive(self.model.gtol, "gtol") * np.maximum(1.0, objective.n_decisions)[:, None]
@@ -366,6 +380,11 @@ class CausalProblem(FitProblem):
             search = minimise_nonsmooth
         elif isinstance(self.solver, SoftBellmanSolver) and self.solver.has_cheap_hessian:
             search = minimise_newton
+            if given and reduction:
+                scale, box = self.feature_scale, self.box(starts.shape[1])
+                _, gradients = objective.evaluate(starts, np.arange(len(starts)))
+                first = [box.residual(*pair) for pair in zip(starts, gradients / scale, strict=True)]
+                tols = np.maximum(tols, reduction * np.array(first)[:, None])
         return self.minimise(search, objective, starts, tols, max_evaluations)
 
     def curvature(self, U: FloatArray, thetas: FloatArray, free: BoolArray) -> FloatArray:

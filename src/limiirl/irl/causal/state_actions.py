@@ -14,9 +14,9 @@ from limiirl.kernels.elimination.symbolic import SymbolicFactorisation, factoris
 from limiirl.kernels.soft_bellman import Graph
 from limiirl.mdp import MDP, to_dense
 
-# Bandwidth in units of sqrt(S) up to which states are eliminated, because the factors are sparse: 1 to 3 for streets and
-# grids, at least 12 for random graphs. For Porto (85,000 segments) BiCGSTAB takes ten times as long as a direct solution,
-# for a random graph of 3,000 states with 4 edges each a tenth of it.
+# Bandwidth in units of sqrt(S) up to which states are eliminated, because the factors are sparse: 1 to 3 for streets
+# and grids, at least 12 for random graphs. For Porto (85,000 segments) BiCGSTAB takes ten times as long as a direct
+# solution, for a random graph of 3,000 states with 4 edges each a tenth of it.
 NARROW = 6.0
 
 

@@ -21,15 +21,6 @@ from limiirl._typing import FloatArray
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl.causal.state_actions import StateActions
 from limiirl.irl.graph import find_reachable
-from limiirl.kernels.soft_bellman import (
-    ObservedPairs,
-    apply_softmax,
-    compute_policy_adjoint,
-    compute_q,
-    compute_q_adjoint,
-    fill_systems,
-    iterate_values,
-)
 from limiirl.kernels.policy_systems import (
     NewtonLimits,
     PolicyFactors,
@@ -39,6 +30,15 @@ from limiirl.kernels.policy_systems import (
     solve_policy,
     solve_soft_values,
 )
+from limiirl.kernels.soft_bellman import (
+    ObservedPairs,
+    apply_softmax,
+    compute_policy_adjoint,
+    compute_q,
+    compute_q_adjoint,
+    fill_systems,
+    iterate_values,
+)
 from limiirl.kernels.sparse_lu import factorise_lu
 from limiirl.mdp import BellmanEquations
 
@@ -46,8 +46,8 @@ from limiirl.mdp import BellmanEquations
 DENSE = 250
 # Number of iterations and restarts of BiCGSTAB before LU is used.
 _ITERATIONS, _ROUNDS = 300, 3
-# Steps of iterative refinement with the factors of an earlier policy before refactorisation, and the factor by which each
-# step must reduce the residual.
+# Steps of iterative refinement with the factors of an earlier policy before refactorisation, and the factor by which
+# each step must reduce the residual.
 CORRECTIONS, _FALL = 8, 0.3
 
 
@@ -158,7 +158,12 @@ def _solve_sparse(
 
 
 def _eliminate(
-    pairs: StateActions, omega: FloatArray, right: FloatArray, transposed: bool, factors: dict[int, PolicyFactors], key: int
+    pairs: StateActions,
+    omega: FloatArray,
+    right: FloatArray,
+    transposed: bool,
+    factors: dict[int, PolicyFactors],
+    key: int,
 ) -> FloatArray:
     """Overwrite the cached factors by those of omega and solve; raise `LinAlgError` if the matrix is singular."""
     if key not in factors:
@@ -177,8 +182,8 @@ _INEXACT = 1e-3
 _EXACT_LIMITS = _LIMITS._replace(backups=2, near=0.1)
 # Number of off-diagonal factors up to which new factors take less time than iterative refinement with old ones.
 _FEW_FACTORS = 10_000
-# Largest number of products in a Hessian, d^2 P, for which a Newton search is used. For mice (d = 128, P = 878) a Hessian
-# costs as much as ten gradients, and a mixture of two intents converges in a third of the time of L-BFGS.
+# Largest number of products in a Hessian, d^2 P, for which a Newton search is used. For mice (d = 128, P = 878) a
+# Hessian costs as much as ten gradients, and a mixture of two intents converges in a third of the time of L-BFGS.
 _SMALL_HESSIAN = 50_000_000
 # Actions are tied with the best if their Q-values differ by at most this fraction of the largest value.
 TIE = 1e-12
@@ -332,7 +337,9 @@ class SoftBellmanSolver(StationarySolver):
             scale = np.max(np.abs(V[:, open_]), axis=0, initial=1e-300)
             most = np.max(np.abs(rise), axis=0, initial=0.0)
             residual = most / scale
-            done = (residual <= _LIMITS.solved) | ((residual >= values.residual[open_]) & (residual <= _LIMITS.rounding))
+            done = (residual <= _LIMITS.solved) | (
+                (residual >= values.residual[open_]) & (residual <= _LIMITS.rounding)
+            )
             # Divergent values increase by a constant per backup, which becomes small relative to their size.
             done &= np.maximum(most, np.finfo(np.float64).eps * scale) <= _LIMITS.certain * unit[open_]
             values.residual[open_] = residual
@@ -390,8 +397,8 @@ class SoftBellmanSolver(StationarySolver):
 
 def _infinite(thetas: FloatArray, k: int) -> DivergentPartition:
     return DivergentPartition(
-        f"The soft values of thetas[{k}] are infinite or overflow float64: some state never reaches a terminal state, or "
-        "entropy outweighs the costs. Use gamma < 1, lower rewards, or a finite max_length.",
+        f"The soft values of thetas[{k}] are infinite or overflow float64: some state never reaches a terminal state, "
+        "or entropy outweighs the costs. Use gamma < 1, lower rewards, or a finite max_length.",
         parameter="thetas",
         value=thetas[k],
         index=k,

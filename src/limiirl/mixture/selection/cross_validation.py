@@ -31,9 +31,9 @@ T = TypeVar("T")
 
 # Fraction of the units in each resample.
 RESAMPLED = 0.8
-# likelihood_tol of refits (nats per unit). EM with too many intents converges slowly, and differences between refits
-# matter only if they are a hundred times as large.
-REFIT_TOL = 1e-5
+# likelihood_tol of refits (nats per unit). EM with too many intents converges slowly, and standard errors of held-out
+# likelihoods are a hundred times as large.
+REFIT_TOL = 1e-4
 WHOLE, FOLD, RESAMPLE = "fit", "fold", "resample"
 # Spawn keys of seeds: fits by type, folds, resamples, and the stick-breaking GMM.
 _SEED_KEYS = {WHOLE: 0, FOLD: 2, RESAMPLE: 4}
