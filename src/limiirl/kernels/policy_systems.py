@@ -1,7 +1,7 @@
 """Linear systems (I - gamma P) x = b of policies on sparse graphs, solved by state elimination, and soft values.
 
 P[s, s'] = sum_a omega(s, a) P(s' | s, a) for weights omega (P,) of the state-action pairs. No terms cancel in the
-elimination, because I - gamma P is an M-matrix. On graphs of some hundred states it is about twenty times as fast as
+elimination, because I - gamma P is an M-matrix. On graphs of a few hundred states it is about twenty times as fast as
 SuperLU, most of whose time is spent on the construction and the ordering of the matrix.
 """
 
