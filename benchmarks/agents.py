@@ -7,9 +7,9 @@ per agent. All seeds are fixed.
 
 There are six data sets of 100 trajectories per agent. No test distinguishes the six data sets of an agent
 (`same_policy`), so they are treated as recordings of one policy, and subsamples are drawn from all 600 trajectories
-(pooled). Two alternatives are printed too: each repeat uses one data set (own), where 100 of 100 trajectories are
-always the same, so that 40 repeats have six distinct inputs; or the data set of each agent is drawn in each repeat
-(mixed).
+(pooled). Two alternatives are printed too. With "own", a repeat uses one of the six data sets for all agents; with 100
+trajectories per agent, 40 repeats then have only six distinct inputs. With "mixed", a repeat draws a data set per
+agent.
 
 The last table omits the constant 1e-10 in the baselines of the original code (`baseline_floor=0`). Center collects the
 same rewards in 589 of its 600 trajectories; without the constant, its Jacobian is zero and contains no information.

@@ -4,8 +4,8 @@ Run as `python -m benchmarks.scale [cost partition precision goals regions rows]
 three minutes on one core. `cost` extrapolates measurements of other benchmarks, which are named. The others are
 simulations: passes over a partitioned network whose parts exchange messages at their borders; messages stored with 32
 bits; the gradient of the destination model from a sample of goals, and from a region of the map; and the throughput of
-feature sums of road trips. They run in one process, so they measure what is exchanged and lost, not the speed of an
-exchange.
+feature sums of road trips. They run in one process, so they measure the amount of exchanged data and the loss of
+accuracy, not the speed.
 """
 
 import math

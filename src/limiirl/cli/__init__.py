@@ -81,14 +81,14 @@ add_command(app, reproduce.report, "report run --out report")
 
 # Parameters of the library whose option has a different name.
 _SYNONYMS = {"random_state": "seed", "zones": "mask", "label": "labels", "name": "model"}
-# Parameters without an option of their own; the option is the one with the same path.
+# Parameters that several options share; the option is identified by its value.
 _PATHS = ("path", "folder")
 _show_other_warnings = warnings.showwarning
 
 
 @cache
 def build_commands() -> Any:
-    """Build the commands, which is slow, only once."""
+    """Build the commands once, which takes time."""
     return typer.main.get_command(app)
 
 
@@ -126,7 +126,7 @@ def find_option(parameter: str | None, words: list[str], value: object = None) -
     for name in settings:
         if name in (parameter, f"irl__{parameter}"):
             return f"--set {name}"
-    if parameter not in _PATHS and not isinstance(value, str):  # numbers of other options may be equal by chance
+    if parameter not in _PATHS and not isinstance(value, str):  # equal numbers may belong to different options
         return None
     given = dict(pair for pair in pairwise(words) if pair[0].startswith("-"))
     given |= dict(word.split("=", 1) for word in words if word.startswith("--") and "=" in word)
@@ -163,8 +163,9 @@ _GRACE_S = 3.0
 def interruptible() -> Iterator[None]:
     """Context in which an interrupt raises KeyboardInterrupt, or ends the process if compiled code does not return.
 
-    Python runs its signal handlers only between instructions of the main thread. A second thread therefore waits for
-    the signal, and ends the process with exit code 130 unless the handler has run after `_GRACE_S` seconds.
+    Python runs signal handlers only between instructions of the main thread, so compiled code delays them. A second
+    thread waits for the signal and ends the process with exit code 130 if the handler has not run after `_GRACE_S`
+    seconds.
     """
     default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if threading.current_thread() is not threading.main_thread() or not default:

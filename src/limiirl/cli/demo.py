@@ -34,7 +34,7 @@ def fit_example(n: int, seed: int) -> DemoExample:
     demos, labels = world.sample(n, seed=seed)
     demos = demos.replace(labels=None)
     with warnings.catch_warnings():
-        # MaxEnt is the model of the paper, whose setting this is: it treats deflections by the wind as choices.
+        # The paper's setting and model. MaxEnt treats deflections by the wind as choices, which issues a warning.
         warnings.simplefilter("ignore", ModelMismatchWarning)
         mixture = IntentMixture(world.n_elements, MaxEnt(), random_state=seed).fit(world.mdp, demos)
     # The labels only determine the order in which the learned intents are shown.

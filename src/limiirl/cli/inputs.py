@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 _Mixture = TypeVar("_Mixture", "IntentMixture", "BayesianIntentMixture")
-# The model that is fitted to agents instead of demonstrations.
+# The only model that is fitted to agents.
 _AGENT_MODEL = "SigmaGIRL"
 _CAUSAL_DISCOUNT = 0.99
 # Parameters that --set does not accept, because they have their own options or no textual form.
@@ -24,7 +24,7 @@ _OPTIONS = ("irl", "n_intents", "max_intents", "random_state", "progress", "verb
 
 
 class Problem(NamedTuple):
-    """An MDP, demonstrations or agents, an unfitted model, and its explanation if it is the default."""
+    """Inputs of a fit: MDP, demonstrations or agents, unfitted model, and the explanation of a default model."""
 
     mdp: "MDP | None"
     demos: Any
@@ -124,7 +124,7 @@ def choose_features(
     if features is not None:
         recordings = demos.ids
         if recordings is not None and len(set(recordings.tolist())) < len(recordings):
-            # Pieces of recordings: the fit must not depend on where they are cut.
+            # Several pieces per recording: with a ridge per step, the fit does not depend on where recordings are cut.
             mixture.set_params(irl__ridge_per="step")
         return world, demos
     choice = choose(world, demos, mixture.irl, seed=seed)
@@ -202,7 +202,7 @@ def get_groups(demos: Any, by_group: bool, option: str = "--by-group") -> Any:
 
 
 def make_mixture(n_intents: int, model: Any, settings: list[str], **parameters: Any) -> "IntentMixture":
-    """Return an unfitted mixture of a model, or of the model with a name, with settings NAME=VALUE applied."""
+    """Return an unfitted mixture with settings NAME=VALUE; the model is an object or a name."""
     from limiirl import IntentMixture
     from limiirl.irl import model_class
 
@@ -221,7 +221,7 @@ def configure(mixture: _Mixture, settings: list[str]) -> _Mixture:
         if not equals or name not in names:
             rule = f"must be NAME=VALUE, with NAME one of {', '.join(sorted(names))}"
             raise InvalidParameter.of("settings", setting, rule)
-        if name == "irl__device":  # raise before the fit if it is not available
+        if name == "irl__device":  # raises before the fit if the device is not available
             from limiirl.irl import choose_device
 
             choose_device(text, 0)

@@ -35,7 +35,7 @@ StateFeatures = Annotated[
     typer.Option(
         "--state-features",
         metavar="TABLE",
-        help="Parquet or CSV file with one row per state: a column state and numeric, boolean or text columns.",
+        help="Parquet or CSV file with one row per state: its name (state), and features (numbers, booleans or text).",
     ),
 ]
 Cut = Annotated[
@@ -55,7 +55,7 @@ Model = Annotated[
     str | None,
     typer.Option(
         help="Single-intent model: MaxEnt, MaxCausalEnt, MLIRL, DestinationMaxEnt or SigmaGIRL. "
-        "[default: chosen by the data]"
+        "[default: chosen from the data]"
     ),
 ]
 Init = Annotated[str, typer.Option(help="Initialisation: kmeans, gmm, best, random or random_rewards.")]

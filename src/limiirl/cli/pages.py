@@ -62,7 +62,7 @@ def write_page(
 
 
 def command_line(context: typer.Context) -> str:
-    """Return the command that is running."""
+    """Return the command line that is running."""
     return shlex.join(["limiirl", *(context.obj or [])])
 
 
@@ -108,7 +108,7 @@ def report_mixture(  # noqa: PLR0913 (the options of a command)
 def read_coordinates(path: Path, mdp: "MDP | None") -> Any:
     """Read the positions (S, 2) of the states from a table with the columns state, x and y.
 
-    States have the names of the MDP, or numbers.
+    The column state has the state names of the MDP, or state numbers.
     """
     import numpy as np
 

@@ -92,7 +92,7 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
 
 
 class _Run(NamedTuple):
-    """Options of studies and of the driver experiment."""
+    """Options shared by the studies and the driver experiment."""
 
     out: Path
     executor: Executor | None
@@ -161,7 +161,6 @@ def _report_failures(counts: RunCounts) -> None:
 
 
 def _count_trials(counts: RunCounts) -> dict[str, Any]:
-    """Return the trial counts of a run as JSON types."""
     failed = [{"spec": r.spec, "seed": r.seed, "error": r.error} for r in counts.failures]
     numbers = {"total": counts.total, "skipped": counts.skipped, "run": counts.done}
     return numbers | {"failed_before": counts.failed_before, "failed": failed}

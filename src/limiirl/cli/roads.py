@@ -48,7 +48,7 @@ def build(  # noqa: PLR0913 (a command's options, each with a default)
     u_turns: Annotated[bool, typer.Option("--u-turns", help="Allow U-turns.")] = False,
     component: Annotated[
         str,
-        typer.Option(help="Part to keep: the largest component by streets (street_nodes) or by turns (turns), or all."),
+        typer.Option(help="Component to keep: the largest by streets (street_nodes) or legal turns (turns), or all."),
     ] = "street_nodes",
     centre: Annotated[
         str | None,
@@ -114,7 +114,7 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
         typer.Option(
             "--columns",
             metavar="ROLE=NAME",
-            help="Column of a role, for example lat=Breite; an empty NAME disables the role. Repeatable.",
+            help="Column of trip, piece, driver, time, polyline, lat, lon or missing, such as lat=Breite. Repeatable.",
         ),
     ] = None,
     sigma_m: Annotated[
@@ -192,7 +192,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     features: Annotated[str, typer.Option(help="Road features: paper (24 dimensions) or plain.")] = "paper",
     gamma: Annotated[float, typer.Option(help="Discount factor.")] = 1.0,
     trips: Annotated[
-        int, typer.Option("--trips", help="Largest number of trips; of more, a random sample is used.")
+        int, typer.Option("--trips", help="Maximum number of trips; if there are more, a random sample is used.")
     ] = 3000,
     by_driver: Annotated[bool, typer.Option("--by-driver", help="Assign one style per driver, not per trip.")] = False,
     init: options.Init = "kmeans",
@@ -287,7 +287,7 @@ def _print_fit(
     if n_sampled < n_usable:
         options.echo(f"The trips are a random sample of {n_usable:,}; pass --trips {n_usable} to use all.")
     options.echo(f"Model: {_MODEL_LINES[model]}.")
-    if result.selection is None:  # otherwise the table of criteria contains the number of clusters
+    if result.selection is None:  # with --intents select, the table of criteria contains the number of clusters
         capped = ", the maximum; use --intents select to cross-validate" if result.capped else ""
         options.echo(f"The stick-breaking GMM finds {plural(result.n_clusters, 'cluster')}{capped}.")
     if excluded:

@@ -216,7 +216,7 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
         int | None, typer.Option("--trips", help="Size of a random sample of the trips. [default: all]")
     ] = None,
     least: Annotated[
-        int, typer.Option("--min-drivers", help="Hide counts of fewer drivers than this, for privacy.", min=1)
+        int, typer.Option("--min-drivers", help="Smallest number of drivers whose count is shown, for privacy.", min=1)
     ] = 5,
     seed: Seed = 0,
     geojson: GeoJSON = None,
@@ -283,7 +283,7 @@ def _find_segments(
 
 
 def _find_street(roads: RoadNetwork, street: str, both: bool | None) -> IntArray:
-    """Return the segments of the one street whose name contains `street`."""
+    """Return the segments of the street whose name contains `street`; raise unless there is exactly one."""
     from limiirl.roads import list_street_names
 
     if both is False:

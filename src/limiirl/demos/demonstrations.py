@@ -635,7 +635,7 @@ class Demonstrations:
     def steps(self, mdp: MDP) -> Steps:
         """Return the edge of every transition in `mdp`, cached per MDP; raise `InvalidDemos` if one is impossible.
 
-        Demonstrations with names must have the numbers of the MDP; see `renumber`.
+        Demonstrations with names must be numbered as in the MDP; see `renumber`.
 
         Examples
         --------
@@ -651,7 +651,7 @@ class Demonstrations:
         return cache.steps(self, mdp)
 
     def renumber(self, mdp: MDP) -> Demonstrations:
-        """Return the demonstrations with the numbers that states and actions of the same names have in `mdp`.
+        """Number states and actions by name as in `mdp`, and return the renumbered demonstrations.
 
         Models and mixtures call this method. Demonstrations without names are returned unchanged.
 
@@ -666,8 +666,9 @@ class Demonstrations:
         Traceback (most recent call last):
         limiirl.errors.InvalidDemos: demonstration 0, step 1: state 'nest' is not one of the 2 states of the MDP...
         """
-        nameless = isinstance(mdp, MDP) and mdp.state_names is mdp.action_names is None
-        return self if nameless and self.state_names is self.action_names is None else renumber_by_name(self, mdp)
+        if isinstance(mdp, MDP) and self.state_names == mdp.state_names and self.action_names == mdp.action_names:
+            return self
+        return renumber_by_name(self, mdp)
 
     def features(self, mdp: MDP) -> NDArray[np.float64]:
         """Return the discounted feature counts of every demonstration.

@@ -113,12 +113,11 @@ def read_csv(
     identifiers: Sequence[str] = ("demo", "group", "label"),
     indices: Sequence[str] = ("state", "action"),
 ) -> Any:
-    """Return a CSV file in UTF-8 as a pyarrow Table in which different texts stay different.
+    """Read a CSV file in UTF-8 as a pyarrow Table, such that different texts remain different values.
 
-    A column of identifiers is read as integers if they are written as Python writes them, otherwise as text: 01 and 1,
-    or 1e2 and 100, are different names. A column of states or actions (`indices`) is read as numbers if no two texts
-    denote the same number, otherwise as text. Other columns have the types that pyarrow infers. Empty cells, NA, NaN
-    and null are missing.
+    A column of identifiers is read as text if an entry is not an integer in canonical form, such as 01 or 1e2. A column
+    of states or actions (`indices`) is read as text if two different texts denote the same number. Other columns have
+    the types that pyarrow infers. Empty cells, NA, NaN and null are missing.
     """
     import pyarrow as pa
     from pyarrow import csv
@@ -146,7 +145,7 @@ def read_csv(
 
 
 def _parse_identifiers(column: Any) -> Any:
-    """Return text as integers if this changes no entry."""
+    """Convert text to integers if all entries are integers in canonical form."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -159,7 +158,7 @@ def _parse_identifiers(column: Any) -> Any:
 
 
 def _parse_indices(column: Any) -> Any:
-    """Return text as numbers if different texts are different numbers."""
+    """Convert text to numbers if different texts denote different numbers."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -175,7 +174,7 @@ def _parse_indices(column: Any) -> Any:
 
 
 def _check_utf8(path: Path) -> None:
-    """Raise if a file is not UTF-8 text, with the first line that is not."""
+    """Raise `InvalidFile` with the number of the first line that is not UTF-8 text."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -187,7 +186,6 @@ def _check_utf8(path: Path) -> None:
 
 
 def _read_error(path: Path, error: Exception) -> Exception:
-    """Return the error to raise for a file that pyarrow could not read."""
     if isinstance(error, OSError) and error.errno is not None:
         return error  # a missing file, a directory or missing permission
     reason = str(error).partition("\n")[0].rstrip(".")
@@ -211,7 +209,7 @@ def _decode_names(path: Path, text: bytes | None) -> tuple[str, ...] | None:
 
 
 def _with_names(numbers: Any, names: tuple[str, ...] | None) -> Any:
-    """Return numbers as the names that they stand for, or unchanged without names."""
+    """Replace numbers by their names; return them unchanged if there are no names."""
     import pyarrow as pa
 
     return numbers if names is None else pa.array(names, type=pa.large_string()).take(numbers)
@@ -224,7 +222,8 @@ def _numbers(path: Path, column: Any, name: str, names: tuple[str, ...] | None) 
     numbers, _ = encode(column.to_numpy(), column.is_null().to_numpy(), names)
     if np.any(numbers < NOT_RECORDED):
         row = int(np.argmax(numbers < NOT_RECORDED))
-        raise InvalidFile.at(path, f"has a {name} without a number, {column[row].as_py()!r} in row {row}. {_REMEDY}")
+        reason = f"has {name} {column[row].as_py()!r} in row {row}, which is not one of its {name} names. {_REMEDY}"
+        raise InvalidFile.at(path, reason)
     return numbers
 
 

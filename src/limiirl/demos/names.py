@@ -1,4 +1,4 @@
-"""Demonstrations in the numbering of an MDP with names, and in a common numbering."""
+"""Renumbering of demonstrations by name, to match an MDP or each other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PREVIOUS = re.compile(r"(.*) \(from (.*)\)", re.DOTALL)
 
 
 def is_numbered_as(demos: Demonstrations, mdp: MDP) -> bool:
-    """Return True if named states and actions of demonstrations have the numbers of the MDP."""
+    """Return True if named states and actions of demonstrations are numbered as in the MDP."""
     check_mdp(mdp)
     return all(_same(getattr(demos, f"{kind}_names"), getattr(mdp, f"{kind}_names")) for kind in _KINDS)
 
@@ -39,7 +39,7 @@ def previous_names(names: Sequence[str], before: NDArray[np.int64], after: NDArr
 
 
 def _count_base_states(names: Sequence[str] | None) -> int:
-    """Return the number of states without a previous state in an MDP of `with_previous_state`, 0 in another MDP."""
+    """Return the number of states without a previous state if the names are those of `with_previous_state`, else 0."""
     match = None if names is None else _PREVIOUS.fullmatch(names[-1])
     if names is None or match is None:
         return 0
@@ -48,7 +48,7 @@ def _count_base_states(names: Sequence[str] | None) -> int:
 
 
 def _add_previous(demos: Demonstrations, mdp: MDP) -> Demonstrations:
-    """Return demonstrations with the previous state in their names, if those of the MDP have it and theirs do not."""
+    """Add the previous states to the states of demonstrations if the states of the MDP include them."""
     names, later = mdp.state_names, np.ones(demos.n_steps, dtype=np.bool_)
     n_base = _count_base_states(names)
     later[demos.offsets[:-1]] = False
@@ -66,7 +66,7 @@ def _add_previous(demos: Demonstrations, mdp: MDP) -> Demonstrations:
 
 
 def renumber_by_name(demos: Demonstrations, mdp: MDP) -> Demonstrations:
-    """Return demonstrations in the numbering of an MDP; see `Demonstrations.renumber`."""
+    """Number states and actions as in an MDP; see `Demonstrations.renumber`."""
     check_mdp(mdp)
     demos = _add_previous(demos, mdp)
     changes: dict[str, Any] = {}
@@ -90,8 +90,8 @@ def renumber_by_name(demos: Demonstrations, mdp: MDP) -> Demonstrations:
 def _translate(
     demos: Demonstrations, numbers: NDArray[np.int64], own: Sequence[str], names: Sequence[str], kind: str
 ) -> NDArray[np.int64]:
-    """Return the numbers of states or actions among `names`; raise if a name that occurs has none or several."""
-    # The last entry is the number of actions that were not recorded, -1.
+    """Convert indices into `own` to indices into `names`; raise if a name that occurs is absent or repeated."""
+    # The number of an unrecorded action, -1, selects the appended entry.
     translated = np.append(renumber(own, names), -1)[numbers]
     wrong = np.flatnonzero(translated < -1)
     if wrong.size:
@@ -126,7 +126,7 @@ def check_parts(parts: object) -> list[Demonstrations]:
 
 
 def with_common_names(parts: Sequence[Demonstrations]) -> list[Demonstrations]:
-    """Return sets of demonstrations in the numbering of the union of their names, in order of first occurrence."""
+    """Renumber sets of demonstrations by the union of their names, in order of first occurrence."""
     result = check_parts(parts)
     for kind in _KINDS:
         field = f"{kind}_names"

@@ -20,10 +20,10 @@ _SMOOTHING, _MOST_EDGES = 0.1, 5_000_000
 def with_previous_state(mdp: MDP, demos: Demonstrations) -> tuple[MDP, Demonstrations]:
     """Return an MDP whose states include the previous state, and the demonstrations in it.
 
-    The states of the new MDP are those of `mdp`, in which demonstrations start, and one per pair of a state and its
-    predecessor, named "pond (from den)". Features keep their meaning. The new edge features "stays" (the state does not
-    change) and "turns back" (to the previous state) are added if they distinguish edges. Start probabilities are
-    estimated. Demonstrations in the states of `mdp` are matched to the new MDP by name.
+    The new MDP contains the states of `mdp` as start states, and one state per pair of a state and its predecessor,
+    named "pond (from den)". Existing features are kept. The edge features "stays" (the state does not change) and
+    "turns back" (to the previous state) are added if they distinguish edges. Start probabilities are estimated. Other
+    demonstrations in `mdp` are matched to the new MDP by name.
 
     Parameters
     ----------

@@ -125,7 +125,7 @@ class Session:
 
 @dataclass(frozen=True)
 class LostTask:
-    """Result of a task whose worker exited in every attempt, including a last attempt without concurrent tasks."""
+    """Result of a task whose worker exited in every attempt; in the last attempt, no other task was running."""
 
     attempts: int  # number of workers that exited
     message: str
@@ -221,7 +221,7 @@ def _complete(
             backend.check()
         for future in done:
             pending = in_flight.pop(future)
-            submit()  # before the caller processes this result, so that the worker does not wait
+            submit()  # submit before the caller processes this result, so that the worker does not wait
             yield pending, future
         submit()
 

@@ -27,7 +27,7 @@ _COPY_SECONDS = 2
 # Interval between requests for the list of workers: a cluster may add workers.
 _RESIZE_SECONDS = 2.0
 _RETRY_SECONDS = 0.005
-# A function larger than this (bytes), for example one that contains an MDP, is sent once instead of with every task.
+# Size in bytes above which a function, such as one that contains an MDP, is sent once instead of with every task.
 _LARGE = 16_384
 
 
@@ -70,7 +70,7 @@ class DaskBackend(TaskBackend):
         except Exception as error:  # any type: another server may run at this address
             self._silence(False)
             reason = str(error) or f"no answer within {_CONNECT_SECONDS} seconds"
-            if isinstance(error, MemoryError):  # the length of a message, read from the text of another protocol
+            if isinstance(error, MemoryError):  # raised for a message length that is text of another protocol
                 reason = "another server answers"
             message = f"There is no Dask scheduler at {self._address} ({reason:.200}). Check the address."
             raise self._unavailable(message) from error
@@ -159,7 +159,7 @@ class DaskBackend(TaskBackend):
         if self._threads:
             self._warn_at = now + _WORKERS_SECONDS
         elif now >= self._warn_at:
-            self._warn_at = math.inf  # warn only once until workers are available again
+            self._warn_at = math.inf  # warn once, and again only after workers were available
             what = f"has had no worker for {_WORKERS_SECONDS} seconds. The run continues when a worker is started"
             remedy = f"dask worker {self._address} --nthreads 1."
             message = f"The Dask scheduler at {self._address} {what}: {remedy}"
@@ -172,7 +172,7 @@ class DaskBackend(TaskBackend):
             remote = self._client.submit(functools.partial(self._function, task), pure=False)
         else:
             if self._input.status not in ("pending", "finished"):
-                self._send()  # all workers that received it exited; retry as for a task
+                self._send()  # all workers that had the function exited; it is retried like a task
             remote = self._client.submit(functools.partial(_call, task), self._input, pure=False)
         future: Future[Any] = Future()
         self._remote[future] = remote
@@ -190,7 +190,7 @@ class DaskBackend(TaskBackend):
                 (result,) = await self._client.gather([remote], asynchronous=True)
             except BaseException as error:  # noqa: BLE001 (any type: `execute` raises it)
                 if isinstance(error, OSError) and remote.status != "error" and self._client.status == "running":
-                    # The connection failed, not the task: Dask reconnects, or the status of the client changes.
+                    # The connection failed, not the task; Dask reconnects, or changes the status of the client.
                     await asyncio.sleep(_RETRY_SECONDS)
                     continue
                 future.set_exception(error)
@@ -213,7 +213,7 @@ class DaskBackend(TaskBackend):
             raise self._connection_error() from error
         if not isinstance(error, KilledWorker):
             raise error
-        # The address is only logged: it must not appear in results that may be published.
+        # Results may be published, so the address is only logged.
         _LOG.warning("The worker at %s exited while running a task; see its log.", error.last_worker.address)
         return error.allowed_failures + 1, "See the log of the last worker."
 

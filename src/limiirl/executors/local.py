@@ -36,8 +36,9 @@ def run_on_one_thread(function: Callable[[Task], Result], task: Task) -> Result:
     import numba
 
     with _ONE_AT_A_TIME:
-        numba.set_num_threads(1)  # first: importing numba loads OpenMP with one thread per core
-        # Set once per thread, because OpenMP has one limit per thread. The variables apply to libraries loaded later.
+        numba.set_num_threads(1)  # importing numba has loaded OpenMP with one thread per core
+        # The limit of OpenMP is per thread, so set it once in every thread. The variables apply to libraries loaded
+        # later.
         if not hasattr(_LIMITED, "libraries"):
             from threadpoolctl import threadpool_limits
 

@@ -1,8 +1,9 @@
 """Claims of the paper and of further studies, and verdicts on them from the records.
 
-A measure is lower in one cell of a study than in another if both paired tests, Student's and Wilcoxon's, reject
-equality with p < 0.01 over their common worlds. Two cells are equivalent if the 99 % interval of their difference lies
-within a margin (`margin_of`), and not equivalent if it lies outside the margin. Otherwise the claim is open.
+A cell of a study is a method at one point of the axis. A measure is lower in one cell than in another if two paired
+tests over the common worlds, Student's and Wilcoxon's, both have p < 0.01. Two cells are equivalent if the 99 %
+interval of their difference lies within +-`margin_of`, and not equivalent if it lies outside. If the data show neither,
+the claim is open.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from limiirl.experiments.studies import BETTER_STARTS, ML_IRL, PAPER_LENGTH, STU
 HOLDS, FAILS, OPEN = "holds", "does not hold", "open"
 HARD, MEAN, SUPERVISED = "k-means, MLE", "k-means, mean", "supervised"
 RANDOM, UNIFORM = "random rewards", "random responsibilities"
-# The paper does not state its soft clustering. Two are compared: a GMM with a tied covariance, initialised by k-means,
-# and a GMM with full covariances and random initialisations.
+# The paper does not specify its soft clustering, so two are compared: a GMM with a tied covariance, initialised by
+# k-means, and a GMM with full covariances and random initialisations.
 TIED, SOFT = "GMM, MLE", "full GMM, MLE"
 RANDOM_GMM = "full GMM, random starts"
 _SOFT_KINDS = ((RANDOM_GMM, SOFT), ("GMM", TIED))
 QUALITY = ("anid", "gevd")
-# With fewer worlds, Wilcoxon's test cannot reach p < 0.01.
+# Minimum number of worlds; with fewer, Wilcoxon's test cannot reach p < 0.01.
 _MIN_WORLDS = 8
 _SYMBOLS = {
     "demos": "N",
@@ -138,7 +139,7 @@ Claim = tuple[str, Rule, list[PairedDifference]]
 
 
 def judge_lower(differences: Sequence[PairedDifference]) -> str:
-    """Return the verdict on the claim that every first mean is lower than the second; one higher mean refutes it."""
+    """Return the verdict on the claim that the first mean is lower in all comparisons; one higher mean refutes it."""
     signs = [d.sign for d in differences]
     return HOLDS if all(s == -1 for s in signs) else FAILS if 1 in signs else OPEN
 
@@ -155,7 +156,7 @@ def judge_equivalent(differences: Sequence[PairedDifference]) -> str:
 
 
 def at_most(margin: float) -> Rule:
-    """Return the decision rule of the claim that no first mean exceeds the second by more than `margin`.
+    """Return the decision rule of the claim that the first mean exceeds the second by at most `margin`.
 
     Examples
     --------
@@ -208,7 +209,7 @@ def compare_ends(results: Results, methods: Iterable[str], measures: Iterable[st
 
 
 def _outperforms(results: Results, xs: tuple[Point, ...], others: Iterable[tuple[str, str]]) -> list[Claim]:
-    """Return the claims that hard clustering outperforms other methods, given as (name, method)."""
+    """Return the claims that hard clustering outperforms other methods; `others` has pairs of a name and a method."""
     return [
         (f"Hard clustering outperforms {name}", judge_lower, compare_means(results, HARD, other, xs, QUALITY))
         for name, other in others
@@ -293,7 +294,7 @@ def _clusters(results: Results) -> list[Claim]:
 
 
 def _judge_decrease(differences: Sequence[PairedDifference]) -> str:
-    """Return the verdict on the claim that GEVD decreases with K up to K = E and is constant from there."""
+    """Return the verdict on the claim that GEVD decreases with K for K <= E and is constant for K >= E."""
     verdicts = judge_lower(differences[: _E - 1]), judge_equivalent(differences[_E - 1 :])
     return FAILS if FAILS in verdicts else OPEN if OPEN in verdicts else HOLDS
 
@@ -369,7 +370,7 @@ def _sigma(results: Results) -> list[Claim]:
             )
             for kind, reward, policy in _FEATURE_PAIRS
         ),
-        # Not a claim of the paper, which reports no difference.
+        # Contrary to the paper, which reports no difference.
         *(
             (
                 f"Warm starts are more accurate than {other} with {n} trajectories per agent",
@@ -389,7 +390,7 @@ MANY = (4, 5, 6)
 """Numbers of intents at which initialisations are compared with supervision and with k-means."""
 CAUSAL = (BEST, "ML-IRL", "ML-IRL, paper's", "ML-IRL, averaged")
 N_HEADLINES = len(CAUSAL) + 1
-"""Number of headline claims, which come first: one per causal model on its rewards, and one on supervision."""
+"""Number of main claims, which come first: one per causal model on its rewards, and one on supervision."""
 
 
 def _models(results: Results) -> tuple[str, ...]:
@@ -423,7 +424,7 @@ def _supervision(results: Results) -> Claim:
 
 
 def _near(results: Results) -> Iterator[Claim]:
-    """Yield the claims that the ANID of an initialisation is close to supervision if there are many intents."""
+    """Yield the claims that, for many intents, the ANID of an initialisation is close to that of supervision."""
     for start in (HARD, *BETTER_STARTS):
         for model in _models(results):
             method, ideal = join_method(model, start), join_method(model, SUPERVISED)
@@ -434,7 +435,7 @@ def _near(results: Results) -> Iterator[Claim]:
 
 
 def _better_starts(results: Results, among: tuple[Point, ...]) -> Iterator[Claim]:
-    """Yield the claims that initialisations better than k-means reduce the mean ANID over all points.
+    """Yield the claims that `BETTER_STARTS` have a lower mean ANID over all points than k-means.
 
     The points are fixed in advance. Selecting points at which k-means failed would favour the other initialisations.
     """

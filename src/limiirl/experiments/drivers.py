@@ -77,8 +77,8 @@ class DriverPlan:
     max_length : int
         Maximum length of a trip in segments, and L of the model.
     bounds, destination_bounds : (float, float)
-        Bounds of the rewards, and bounds for the destination model, whose path sums converge only if short cycles are
-        costly.
+        Bounds of the rewards. The destination model has its own, because its path sums converge only if short cycles
+        are costly.
     max_evaluations, m_gtol : int, float
         Stopping criteria of the M-step: number of evaluations, and relative norm of the gradient.
     resp_tol, max_iter : float, int
@@ -89,7 +89,7 @@ class DriverPlan:
         Number of test trips whose routes are predicted.
     seed : int
     device : {"cpu", "gpu", "auto"}
-        Included in the settings because the table reports times.
+        Part of the settings, because the table reports times.
     """
 
     n_intents: int = 3
@@ -127,7 +127,7 @@ class DriverPlan:
         check_choice(self.device, "device", ("cpu", "gpu", "auto"))
 
     def trials(self) -> Iterator[tuple[DriverSpec, int]]:
-        """Yield all trials as (settings, split): first discount, then destination models, then other discounts."""
+        """Yield all trials as (settings, split): methods at the first discount, destination models, other discounts."""
         groups = [(DRIVER_METHODS, self.gammas[0]), (DESTINATION_METHODS, 1.0)]
         groups += [(DRIVER_METHODS, gamma) for gamma in self.gammas[1:]]
         for methods, gamma in groups:
@@ -170,7 +170,7 @@ class DriverSpec:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> DriverSpec:
-        """Create the settings from the result of `to_dict`."""
+        """Inverse of `to_dict`."""
         return cls(**content)
 
 
@@ -261,7 +261,7 @@ def run_driver_trial(
     mdp = data.mdp(plan, spec)
     train, test = data.split(plan, split)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LimiirlWarning)  # the record contains the same information
+        warnings.simplefilter("ignore", LimiirlWarning)  # the record contains the content of these warnings
         warnings.simplefilter("ignore", SklearnConvergenceWarning)
         start, seconds_start = _time_fit(driver_mixture(plan, spec, split).set_params(max_iter=0), mdp, train)
         restarted = driver_mixture(plan, spec, split).set_params(init=start.ensemble_)
@@ -322,7 +322,7 @@ def measure_baselines(data: DriverData, plan: DriverPlan, split: int) -> dict[st
 
 
 def _compare_routes(data: DriverData, test: Demonstrations, routes: Demonstrations) -> FloatArray:
-    # Both directions are measured, because the missed distance alone would favour detours.
+    # The missed distance alone would favour detours.
     lengths = data.network.length_m
     return np.stack(
         [missing_distance_fraction(test, routes, lengths), missing_distance_fraction(routes, test, lengths)]
@@ -580,6 +580,6 @@ def _restore(
     ensemble = results.best(spec.method, spec.gamma, split).ensemble
     mixture = driver_mixture(results.plan, spec, split).set_params(init=ensemble, max_iter=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LimiirlWarning)  # the original fit has issued them
+        warnings.simplefilter("ignore", LimiirlWarning)  # already issued by the original fit
         fitted: IntentMixture = mixture.fit(data.mdp(results.plan, spec), demos)
     return fitted

@@ -58,7 +58,7 @@ class WorldProblem:
         return self.demos.features(self.world.mdp)
 
     def rewards(self, thetas: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the rewards (K, d) of a model; here they are its parameters."""
+        """Return the rewards (K, d), which are the parameters of the model."""
         return thetas
 
     def scores(self, mixture: IntentMixture) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def nan_to_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-# A few problems are cached, because consecutive trials apply different methods to the same data.
+# Consecutive trials apply different methods to the same data, so a few problems are cached.
 @lru_cache(maxsize=4)
 def _make_problem(world: str, given: Parameters, sizes: tuple[int, int], imbalance: float, seed: int) -> WorldProblem:
     instance: IntentWorld = WORLDS[check_choice(world, "world", tuple(WORLDS))](**dict(given), seed=seed)
@@ -99,7 +99,7 @@ def _make_problem(world: str, given: Parameters, sizes: tuple[int, int], imbalan
 
 
 def make_problem(spec: Spec, seed: int) -> WorldProblem:
-    """Return the world and the demonstrations of a trial, which do not depend on the method.
+    """Return the world and the demonstrations of a trial; they do not depend on the method.
 
     Examples
     --------
@@ -183,7 +183,6 @@ def _make_puddle_world(given: Parameters, seed: int) -> ContinuousPuddleWorld:
 
 
 def _index_labels(agents: Agents) -> IntArray:
-    """Return the labels of agents as integers from 0."""
     assert agents.labels is not None  # worlds and `_convert_to_agents` set them
     return np.unique(agents.labels, return_inverse=True)[1].astype(np.int64)
 
@@ -194,7 +193,7 @@ def _convert_to_agents(spec: Spec, n_agents: int, seed: int) -> AgentsProblem:
     mdp = problem.world.mdp
     if mdp.state_features is None or mdp.n_features != mdp.n_state_features:
         raise InvalidParameter.of("world", spec.world, "must have state features only if n_agents is set")
-    # Costs are learned, because the weights of Sigma-GIRL are nonnegative and the true rewards are nonpositive.
+    # The weights of Sigma-GIRL are nonnegative and the true rewards are nonpositive, so the weights are costs.
     costs = -mdp.state_features
     given = ((problem.demos, problem.labels), (problem.test, problem.test_labels))
     demos, test = (
@@ -207,7 +206,7 @@ def _convert_to_agents(spec: Spec, n_agents: int, seed: int) -> AgentsProblem:
 
 
 def make_agents(spec: Spec, seed: int) -> AgentsProblem:
-    """Return the agents of a trial, which do not depend on the method.
+    """Return the agents of a trial; they do not depend on the method.
 
     Examples
     --------
@@ -222,7 +221,7 @@ def make_agents(spec: Spec, seed: int) -> AgentsProblem:
         raise InvalidParameter.of(
             "n_agents", None, f"must be an integer (agents per intent) for the world {spec.world}"
         )
-    # Only the fields that determine the agents are passed, so that all methods share the cached problem.
+    # Pass only the fields that determine the agents, so that all methods share the cached problem.
     return _convert_to_agents(Spec(spec.world, spec.world_parameters, *sizes, spec.imbalance), spec.n_agents, seed)
 
 

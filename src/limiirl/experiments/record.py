@@ -28,7 +28,7 @@ class AnySpec(Protocol):
 
     @classmethod
     def from_dict(cls, content: Any, /) -> Self:
-        """Create the settings from the result of `to_dict`."""
+        """Inverse of `to_dict`."""
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ class WorldExample:
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> WorldExample:
-        """Create the example from the result of `to_dict`."""
+        """Inverse of `to_dict`."""
         flows = {method: GevdFlow(**flow) for method, flow in content["flows"].items()}
         return cls(**(content | {"spec": Spec.from_dict(content["spec"]), "flows": flows}))
 
@@ -121,7 +121,7 @@ class Results:
         return None if spec is None else self.records.get((spec.hash, seed))
 
     def values(self, method: str, x: Point | tuple[Point, ...], measure: str) -> FloatArray:
-        """Return a measure (n,) for each seed, or nan if it is missing; several points are averaged within each world.
+        """Return a measure (n,) for each seed, nan if it is missing; for several points, their mean within each world.
 
         The supervised baseline has neither iterations nor a duration.
         """
@@ -214,7 +214,7 @@ TABLE1 = MappingProxyType(
 """Values of Table 1 for ElementWorld, by method and measure."""
 
 TARGETS = ("nll", "anid", "gevd")
-"""Measures that should agree with the paper; its iterations depend on an inexact gradient."""
+"""Measures that should agree with the paper. Iterations are excluded, because the paper's gradient is inexact."""
 
 
 def verdict(ours: Interval, reported: Reported) -> str:

@@ -24,7 +24,7 @@ from limiirl.mdp import RewardEnsemble
 from limiirl.metrics import gevd
 from limiirl.mixture import IntentMixture, align_to_labels
 
-# One transaction per second is faster than one per trial; a killed run loses the trials of the last second.
+# Seconds between transactions; a killed run loses the trials of this interval.
 _FLUSH_SECONDS = 1.0
 WARM_START, RANDOM_START = "k-means, MLE", "random rewards"
 _STUDIES_WITH_EXAMPLE = ("table1", "boxplots")
@@ -91,7 +91,7 @@ def run_trials(
             progress(counts.done + counts.skipped, counts.total, skipped)
 
     def missing() -> Iterator[tuple[S, int]]:
-        # Evaluated lazily, because concurrent runs may write trials.
+        # A generator, because concurrent runs may write trials in the meantime.
         for spec, seed in trials:
             if (spec.hash, seed) in ledger.keys:
                 counts.skipped += 1
@@ -183,7 +183,7 @@ def run_studies(
     for study in studies:
         if STUDIES.get(study.name) != study:
             store.put_study(study)
-    # Runs that share a store start at different trials, so that they rarely duplicate work.
+    # Start at a trial that depends on the process, so that runs that share a store rarely duplicate work.
     first = os.getpid() * 7919 % max(len(trials), 1)
     trials = trials[first:] + trials[:first]
     counts = run_trials(trials, store, attempt, executor or Executor(), retry_failed=retry_failed, progress=progress)
@@ -194,8 +194,8 @@ def run_studies(
 def typical_seed(results: Results) -> int | None:
     """Return the seed of the example world, or None if no trial succeeded.
 
-    The GEVD of the warm start in this world is closest to the median. Worlds in which the warm start and random rewards
-    have the same GEVD are considered only if there are no others.
+    It is the world in which the GEVD of the warm start is closest to the median, if possible among worlds in which
+    random rewards have another GEVD.
     """
     warm, random = (results.values(method, PAPER_LENGTH, "gevd") for method in (WARM_START, RANDOM_START))
     finite = np.isfinite(warm)

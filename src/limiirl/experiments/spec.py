@@ -16,7 +16,7 @@ from limiirl.errors import InvalidFile, InvalidParameter
 
 Plain = bool | int | float | str | tuple[float, ...] | None
 Parameters = tuple[tuple[str, Plain], ...]
-# Included in every hash. Increase it if the same specification yields other results.
+# Part of every hash. Increase it when a change of the code changes the results of a specification.
 PROCEDURE = 1
 TRUE_LABELS, FULL_GMM = "labels", "gmm_full"
 _LONGEST = "longest"
@@ -32,7 +32,7 @@ _MAPPINGS: dict[str, dict[str, str]] = {
 }
 AGENT_WORLDS = ("ContinuousPuddleWorld",)
 """Worlds that generate agents instead of demonstrations."""
-# Fields without effect in these worlds, and the only values allowed, so that equal trials have equal hashes.
+# Fields without effect in these worlds. They must have these values, so that equal trials have equal hashes.
 _NO_EFFECT = {"imbalance": 0.0, "max_length": _LONGEST, "n_agents": None}
 
 
@@ -154,7 +154,7 @@ class Spec:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Spec:
-        """Create the specification from the result of `to_dict`."""
+        """Inverse of `to_dict`."""
         wrong = sorted(set(content) ^ {field.name for field in fields(cls)})
         if wrong:
             raise InvalidFile(
@@ -270,7 +270,7 @@ class Study:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Study:
-        """Create the study from the result of `to_dict`."""
+        """Inverse of `to_dict`."""
         settings = (Setting(s["method"], s["x"], Spec.from_dict(s["spec"])) for s in content["settings"])
         return cls(content["name"], content["title"], content["axis"], content["repeats"], tuple(settings))
 

@@ -28,14 +28,14 @@ VERSION = 1
 _APPLICATION = 0x6C696D69
 _TIMEOUT_S = 60.0  # maximum wait for another writer
 _PACKAGES = ("numpy", "scipy", "numba", "scikit-learn")
-# Rows are never changed, and there is no index, so the checksum of a row suffices to detect corruption.
-# AUTOINCREMENT: ids of deleted rows are not reused.
+# Rows are never changed and there is no index, so a checksum per row is sufficient to detect corruption. AUTOINCREMENT:
+# ids of deleted rows are not reused.
 _TABLES = ("header", "specs", "records", "runs", "examples")
 _SCHEMA = "".join(
     f"CREATE TABLE IF NOT EXISTS {table} (id INTEGER PRIMARY KEY AUTOINCREMENT, content TEXT, digest TEXT);"
     for table in _TABLES
 )
-# Names of SQLite errors that are system errors; other errors mean that the file is corrupted.
+# Names of SQLite errors that are raised as OSError; other errors mean that the file is corrupted.
 _SYSTEM_ERRORS = {
     "SQLITE_FULL": errno.ENOSPC,
     "SQLITE_BUSY": errno.EBUSY,
@@ -54,10 +54,10 @@ R = TypeVar("R", bound=BaseRecord)
 class Store(Generic[R]):
     """Settings, records and invocations of a run, for any number of concurrent writers.
 
-    Records are identified by (hash of the settings, seed); they are added, never changed. A successful record takes
-    precedence over failed records of the same trial. If two successful records differ in more than their times, a
-    warning is issued, and the choice between them depends on their contents only. A row that does not match its
-    checksum is reported and removed, and its trial is run again.
+    Records are identified by (hash of the settings, seed); they are added, never changed. For each trial, a successful
+    record is preferred to failed ones. If two successful records differ in more than their times, a warning is issued,
+    and all readers select the same one. A row that does not match its checksum is reported and removed, and its trial
+    is run again.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class Store(Generic[R]):
         self.spec = spec
         self._file = self.folder / FILE
         self._last_id = 0
-        # For each key, the record that is used, followed by the records that differ from it.
+        # By key: the record that is used, then the records that conflict with it.
         self._records: dict[Key, list[R]] = {}
         if create:
             self._create()
@@ -278,7 +278,7 @@ class Store(Generic[R]):
 
     @contextmanager
     def _connect(self, *, write: bool = True, create: bool = False) -> Iterator[sqlite3.Connection]:
-        """Yield a connection within one transaction; it is closed afterwards, so that forks and locks are safe."""
+        """Yield a connection within one transaction, then close it, because forked processes must not share it."""
         address = f"{self._file.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
         database = None
         try:
@@ -286,7 +286,7 @@ class Store(Generic[R]):
             database.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             yield database
             database.execute("COMMIT")
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter if a message quotes a corrupted schema
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # a message of SQLite may quote a corrupted schema
             raise self._explain(error) from error
         finally:
             if database is not None:

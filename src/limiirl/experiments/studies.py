@@ -12,9 +12,7 @@ from limiirl.experiments.spec import BASE, METHODS, TRUE_LABELS, Setting, Spec, 
 
 PAPER_LENGTH, FIXED_LENGTH = "L = longest", "L = 50"
 EARLY_STOPS = MappingProxyType({"1 iteration": 1, "2 iterations": 2, "3 iterations": 3})
-"""Variants of Table 1: L as in the paper's code, the nominal L, and warm starts with few EM iterations, as with the
-paper's stopping rule.
-"""
+"""Variants of Table 1: L as in the paper's code, L = 50 as in its text, and few EM iterations from warm starts."""
 
 WARM = ("k-means, MLE", "k-means, mean")
 """Warm starts of the paper."""
@@ -112,7 +110,7 @@ is EM from a random initialisation, but the paper does not state which one. Ther
 """
 
 TRAJECTORIES = (5, 20, 100)
-"""Numbers of training and of test trajectories per agent; the paper does not state its number."""
+"""Numbers of training (and of test) trajectories per agent; the paper does not state how many it used."""
 
 
 def _model_studies() -> tuple[Study, ...]:
@@ -156,7 +154,7 @@ BEYOND_MODELS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "model": "SigmaGIRL",
             "model_parameters": parameters(gamma=0.99),
             "n_agents": N_AGENTS,
-            # EM does not converge even within 100 iterations, which take seconds per trial.
+            # EM does not converge within 100 iterations, which would take seconds per trial.
             "max_iter": 25,
         },
     }

@@ -65,8 +65,8 @@ def run_trial(spec: Spec, seed: int) -> Record:
     """Fit and evaluate one mixture; except for the times, the record depends on the arguments only.
 
     The initial ensemble is evaluated first, and EM continues from it. With `mixture_parameters`, which may request
-    several initialisations, the mixture is fitted again from the beginning; the time of EM is then the time of this fit
-    minus that of the initialisation.
+    several initialisations, the mixture is fitted a second time from the beginning; the time of EM is the time of this
+    fit minus the time of the initialisation.
 
     Parameters
     ----------
@@ -145,8 +145,8 @@ def single_threaded() -> Iterator[None]:
     numba.set_num_threads(1)
     try:
         with one_thread(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", LimiirlWarning)  # the record contains the same information
-            warnings.simplefilter("ignore", SklearnConvergenceWarning)  # poor clusterings are evaluated as well
+            warnings.simplefilter("ignore", LimiirlWarning)  # the record contains the content of these warnings
+            warnings.simplefilter("ignore", SklearnConvergenceWarning)  # from scikit-learn, about poor clusterings
             yield
     finally:
         numba.set_num_threads(before)

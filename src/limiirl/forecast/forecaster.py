@@ -205,7 +205,7 @@ class Forecaster:
         )
 
     def route(self, start: int, goal: int, history: Demonstrations | None = None, *, partial: Any = None) -> Route:
-        """Return the route with the highest probability under the mixture among the most likely routes of the intents.
+        """Return the most probable route under the mixture among K candidates, the most likely route of each intent.
 
         `routes` compares more routes and may rank another route first. The search ignores the discount.
         """

@@ -168,7 +168,7 @@ class Scores:
 
 
 def most_likely_route(scores: Scores, goal: int) -> Route:
-    """Return the route with the largest sum_k rho_k p_k(route) among the cheapest routes of the intents."""
+    """Return the route with the largest sum_k rho_k p_k(route) among K candidates, the cheapest route per intent."""
     costs, start = scores.costs, scores.start
     pair = np.array([start]), np.array([goal])
     paths = [
@@ -188,10 +188,10 @@ def most_likely_route(scores: Scores, goal: int) -> Route:
 def best_routes(scores: Scores, goal: int, k: int, most: int = 1000) -> list[Route]:
     """Return the k most probable routes without repeated states under the mixture, in descending order.
 
-    Routes are enumerated by increasing cost for each intent. A route not yet enumerated has a cost of at least c_j, the
-    last enumerated cost, under intent j, hence a probability of at most ``sum_j rho_j p_j(cost c_j)``. The search ends
-    when this bound is below the probability of the k-th best route, or after `most` routes. `Route.exact` is False for
-    routes whose rank is not proven.
+    Routes are enumerated by increasing cost for each intent. If c_j is the last enumerated cost under intent j, the
+    remaining routes have a probability of at most ``sum_j rho_j p_j(cost c_j)``. The search ends when this bound is
+    below the probability of the k-th best route, or after `most` routes. `Route.exact` is False for routes whose rank
+    is not proven.
     """
     costs = scores.costs
     finders = [PathFinder(costs.mdp, costs.of(j)) for j in range(costs.n_intents)]

@@ -218,7 +218,7 @@ class GoalMDP:
         return model
 
     def log_weight(self, thetas: FloatArray, demos: Demonstrations) -> FloatArray:
-        """Return the total log-weight (N, K), including p0, of the trips to the goals with each prefix."""
+        """Return the log of the total weight (N, K), including p0, of the trips with each prefix that end in a goal."""
         rest = prefix_continuations(self.model().path_sums(self.mdp), thetas, demos)
         return np.asarray(
             ObservedPaths.from_demos(self.mdp, demos).log_weight(thetas) + rest.log_total() + rest.log_factor
@@ -230,7 +230,6 @@ class GoalMDP:
 
 
 def _pad(matrix: Any, n: int) -> Any:
-    """Append n rows of zeros to a feature matrix."""
     if matrix is None:
         return None
     empty = (n, matrix.shape[1])
@@ -249,8 +248,8 @@ class MaxEntTrips:
     mdp : MDP
     thetas : (K, d)
     before : MaxEntTrips, optional
-        Trips before a change of the MDP, which fix the demand between two states: a closure then affects the routes but
-        not the destinations. If None, every change affects the demand, since `MaxEnt` normalises over all trips.
+        Model before a change of the MDP. The probability of each pair of start and goal is then that of this model, so
+        that a closure changes the routes but not the destinations. If None, it is that of the changed MDP.
     """
 
     def __init__(self, model: MaxEnt, mdp: MDP, thetas: FloatArray, before: MaxEntTrips | None = None) -> None:
@@ -275,7 +274,7 @@ class MaxEntTrips:
         return log_prob if self.before is None else log_prob + self._demand_shift(demos.start_states, goals)
 
     def _log_prob_prefix(self, demos: Demonstrations, goals: IntArray | None) -> FloatArray:
-        """Return `log_prob_prefix` without the correction for fixed demand (`before`)."""
+        """Return `log_prob_prefix` without the correction by `_demand_shift`."""
         if goals is None:
             log_prob: FloatArray = self.model.log_prob_prefix(self.mdp, self.thetas, demos)
             return log_prob
@@ -300,7 +299,7 @@ class MaxEntTrips:
         return log_prob + _log_ratio(old, new, undefined=0.0)
 
     def _log_prob_prefix_by_goal(self, demos: Demonstrations, candidates: IntArray) -> FloatArray:
-        """Return `log_prob_prefix_by_goal` without the correction for fixed demand (`before`)."""
+        """Return `log_prob_prefix_by_goal` without the correction by `_demand_shift`."""
         log_prob = np.full((len(demos), candidates.size, len(self.thetas)), -np.inf)
         log_p = self._log_prob_prefix(demos, None)
         may_end = np.arange(self.mdp.n_states) if self.model.stop == "anywhere" else np.flatnonzero(self.mdp.terminal)
@@ -312,7 +311,7 @@ class MaxEntTrips:
         for j, (state, step) in enumerate(distinct.T.tolist()):
             only = np.zeros(self.mdp.n_states)
             only[state] = 1.0
-            # The remainder of a trip is a trip with discounted rewards.
+            # The rest of a trip after `step` steps is a trip with rewards that are discounted by gamma^step.
             thetas = self.mdp.gamma**step * self.thetas
             counts = goal_mdp.model(after=step).edge_marginals(goal_mdp.with_starts(only), thetas)
             ends = np.where(edge[candidates] >= 0, counts[:, edge[candidates]], 0.0)
@@ -374,7 +373,7 @@ class MaxEntTrips:
         return self.model.edge_marginals(self.mdp, theta)[0], self.model.state_marginals(self.mdp, theta)[0]
 
     def _demand_shift(self, starts: IntArray, goals: IntArray | None) -> FloatArray:
-        """Return the shift (n, K) of log-probabilities that restores the demand before the change."""
+        """Return the difference (n, K) in log-probabilities of pairs of start and goal: `before` minus this model."""
         assert self.before is not None
         pairs = starts[None] if goals is None else np.stack([starts, goals])
         distinct, which = np.unique(pairs, axis=1, return_inverse=True)
@@ -392,7 +391,7 @@ class MaxEntTrips:
         return self._last_goal[1]
 
     def _log_total(self, starts: IntArray) -> FloatArray:
-        """Return the log of the total weight (n, K) of all trips, or of all trips from each start if conditional."""
+        """Return the log of the total weight (n, K) of all trips, or of those from each start if condition="start"."""
         if self.model.condition == "none":
             return np.broadcast_to(self._log_Z, (starts.size, self._log_Z.size))
         first, which = np.unique(starts, return_inverse=True)

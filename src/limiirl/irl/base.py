@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from limiirl._typing import FloatArray
 
 REQUIRED = ("fit", "log_prob")
-"""Methods that a model must have; `OptionalMembers` lists those that it may have."""
+"""Required methods of a model; `OptionalMembers` lists the optional members."""
 PARAMETERS = ("get_params", "set_params")
 """Methods needed to clone and save a model; scikit-learn's BaseEstimator provides them."""
 
@@ -31,7 +31,7 @@ class IRLModel(Protocol):
 SUFFICIENT_STATISTICS = "sufficient_statistics"
 """Capability of a model whose likelihood depends on the demonstrations only through statistics computed once."""
 QUERIES = frozenset({"sample", "log_prob_prefix", "next_actions", "policy", "most_likely"})
-"""Optional methods of a model that a fitted mixture calls; each is a capability of the same name."""
+"""Optional methods of a model that a fitted mixture calls; `supports` contains those that the model has."""
 _LIKELIHOOD = ("log_prob", "_log_prob", "fit", "fit_many", "_fit")
 
 

@@ -31,11 +31,11 @@ from limiirl.irl.sigma_girl.model import SigmaGIRL
 from limiirl.mdp import MDP
 
 RIDGES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)
-"""Ridge coefficients per step that are compared, in the order of the fits: each fit starts from the previous one."""
-# Without several recordings there is no held-out likelihood; ADR 0023 shows that this ridge is never bad.
+"""Candidate ridge coefficients per step; each fit starts from the result of the previous one."""
+# Ridge for a single recording, which allows no held-out likelihood (ADR 0023).
 _FALLBACK = 0.01
 _FOLDS = 3
-# Evaluations per fit of the comparison, and maximum number of edges of the MDP with previous states.
+# Maximum number of evaluations per cross-validation fit, and maximum number of edges of an MDP with previous states.
 _EVALUATIONS, _MOST_EDGES = 100, 500_000
 
 
@@ -73,12 +73,12 @@ class DefaultFeatures:
 def choose_features(
     mdp: MDP, demos: Demonstrations, model: CausalModel, groups: ArrayLike | None = None, seed: Any = 0
 ) -> DefaultFeatures:
-    """Choose features and a ridge for an MDP with state indicators by held-out likelihood within the demonstrations.
+    """Choose features and a ridge for an MDP with state indicators by cross-validation.
 
     The candidates are a reward per state; rewards of staying and of turning back to the previous state (see
     `limiirl.demos.with_previous_state`); and both. A ridge shrinks all rewards to 0, which pools states with few visits
-    towards the average. Each candidate and ridge is scored by cross-validation of a single intent, whose folds keep
-    groups, or recordings, together.
+    towards the average. The score of a candidate and ridge is the held-out log-likelihood of a single intent. Folds
+    keep groups, or recordings, together.
 
     Parameters
     ----------
@@ -161,10 +161,11 @@ def _score(mdp: MDP, demos: Demonstrations, model: Any, ridges: tuple[float, ...
     return values / max(1, demos.n_transitions)
 
 
-# Goal-directed trips (ADR 0022 lists these numbers for every data set): least number of distinct last states, largest
-# fraction of trips with the same one, least ratio of shortest paths to trips in moves, and number of trips examined.
+# Criteria of goal-directed trips (ADR 0022 lists their values for every data set): minimum number of distinct last
+# states, maximum fraction of trips with the same last state, and minimum ratio of the shortest path to the trip, both
+# in moves.
 _LEAST_GOALS, _MOST_COMMON_GOAL, _LEAST_DIRECT = 10, 0.25, 0.6
-_EXAMINED = 50
+_EXAMINED = 50  # maximum number of trips compared with shortest paths
 
 
 @dataclass(frozen=True)
@@ -191,11 +192,12 @@ def choose_model(
     """Choose the single-intent model with the best predictions for this type of data (ADR 0022).
 
     - `SigmaGIRL` without an MDP.
-    - `DestinationMaxEnt` for goal-directed trips, if transitions are deterministic and the discount is 1. Every trip
-      visits its last state only once, there are at least ten different last states, each is that of at most a quarter
-      of the trips, and trips have on average at most 1 / 0.6 times as many moves as the shortest path.
+    - `DestinationMaxEnt` for goal-directed trips, if transitions are deterministic and the discount is 1. Trips are
+      goal-directed if every trip visits its last state only once, there are at least ten different last states, no
+      state ends more than a quarter of the trips, and shortest paths have on average at least 0.6 times as many moves
+      as the trips.
     - `MaxCausalEnt` if transitions are stochastic or estimated, or if the discount is below 1. If soft values are
-      infinite, which happens at discount 1 only, trajectories have a maximum length: that of the longest demonstration.
+      infinite, which is possible at discount 1, `max_length` is the length of the longest demonstration.
     - `MaxEnt` otherwise: deterministic transitions and discount 1, as in the theory of the paper.
 
     Parameters
@@ -269,7 +271,6 @@ def is_goal_directed(mdp: MDP, demos: Demonstrations) -> bool:
 
 
 def _count_fewest_moves(mdp: MDP, start: NDArray[np.integer], goal: NDArray[np.integer]) -> NDArray[np.float64]:
-    """Return the number (n,) of moves of a shortest path from each start to its goal."""
     shape = (mdp.n_states, mdp.n_states)
     graph = sparse.csr_array((np.ones(mdp.n_edges), (mdp.src, mdp.dst)), shape=shape)
     moves = np.empty(start.size)

@@ -31,7 +31,7 @@ class ObservedMoments(NamedTuple):
     starts : (S, K) or None
         Distribution of start states if the model is conditioned on them.
     weights : (N, K) or None
-        The weights if the expected features of unrecorded actions depend on theta.
+        The weights, if the expected features of unrecorded actions depend on theta; otherwise None.
     """
 
     mean_features: FloatArray

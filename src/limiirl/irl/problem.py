@@ -28,8 +28,8 @@ from limiirl.kernels.e_step import EStepSums, e_step
 AT_BOUND = 1e-10
 M_STEP_EVALUATIONS = 50
 """Maximum number of evaluations per M-step for `IntentMixture(max_evaluations=None)`, as in the paper."""
-# Change in theta . F in a central difference. The truncation error is about its square, the rounding error about
-# 1e-15 divided by it.
+# Step of central differences, as a change in theta . F for typical feature counts F. The truncation error is about
+# _STEP^2, the rounding error about 1e-15 / _STEP.
 _STEP = 1e-4
 
 
@@ -96,7 +96,7 @@ class OptionalMembers:
     bounds : (low, high) or (d, 2) array or None
         Bounds on theta; none by default.
     normalised : bool
-        False if the probabilities of all trajectories do not sum to at most 1.
+        True if the probabilities of all trajectories sum to at most 1.
     takes_action_features : bool
         False if the reward does not depend on action or edge features.
 
@@ -167,6 +167,7 @@ class UnitScores(NamedTuple):
     counts : (G, m) sparse
         Number n_is of demonstrations of unit i with condition s, such as a start state.
     expected : (m, K, d)
+        E_k[F | s].
     """
 
     features: FloatArray
@@ -265,10 +266,7 @@ class FitProblem:
         return self._finish_e_step(sums, self.moments(U))
 
     def _finish_e_step(self, sums: EStepSums, moments: Any) -> EStep:
-        """Return the `EStep` of sums over units; raise if a unit has probability 0 under every intent.
-
-        Units are demonstrations or groups.
-        """
+        """Return the `EStep` of sums over units; raise if a unit has probability 0 under every intent."""
         if sums.bad_row >= 0:
             raise impossible_unit(self.units, sums.bad_row)
         return EStep(sums.log_likelihood, sums.change / len(self.units), sums.sizes, moments)
@@ -280,7 +278,7 @@ class FitProblem:
     def m_step(
         self, moments: Any, starts: FloatArray | None, which: IndexArray, max_evaluations: int | None = None
     ) -> MStep:
-        """Return the thetas (J, d) of the intents `which` (J,), none of which is worse than its start (J, d), if given.
+        """Return thetas (J, d) of intents `which` (J,); none has a lower likelihood than its row of `starts` (J, d).
 
         Raises
         ------
@@ -296,7 +294,6 @@ class FitProblem:
         return MStep(np.where(worse[:, None], starts, thetas), 0)
 
     def _value(self, weights: FloatArray, thetas: FloatArray) -> FloatArray:
-        """Return the weighted log-likelihood (J,) of each intent."""
         log_p = np.asarray(self.model.log_prob(self.mdp, thetas, self.demos), dtype=np.float64)
         with np.errstate(invalid="ignore"):  # a weight of 0 times -inf counts as 0
             return np.asarray(np.sum(np.where(weights > 0, weights * log_p, 0.0), axis=0))
@@ -337,7 +334,7 @@ class FitProblem:
         return None
 
     def difference_steps(self, d: int) -> FloatArray:
-        """Return the step (d,) of each parameter in central differences, in inverse units of its feature."""
+        """Return the step (d,) of each parameter in central differences."""
         features = self.features()
         if features.shape[1] != d:  # the parameters are not weights of these features
             return np.full(d, _STEP)
@@ -371,7 +368,7 @@ class FitProblem:
         return self.demos[rows], Groups(index, units.counts[which], units.names[which], units.each)
 
     def warn_of_features(self, stacklevel: int) -> None:
-        """Issue warnings about features whose rewards cannot be learned as they are; once per fit."""
+        """Issue warnings about features whose rewards cannot be learned; called once per fit."""
         if self.regulariser is not None:  # the reward is linear in the features of the MDP
             validate.warn_of_small_features(self.mdp, stacklevel + 1)
 
@@ -397,7 +394,7 @@ class FitProblem:
         return validate.box(OptionalMembers.of(self.model).bounds, [f"parameter {j}" for j in range(n_features)])
 
     def count_at_bound(self, thetas: FloatArray) -> tuple[int, int]:
-        """Return the number of rewards (K, d) on a bound other than 0, which means "no effect", and of all rewards."""
+        """Return the number of rewards (K, d) on a nonzero bound, and the number of all rewards."""
         box = self.box(thetas.shape[1])
         low = (np.abs(thetas - box.lower) <= AT_BOUND) & (box.lower != 0.0)
         high = (np.abs(thetas - box.upper) <= AT_BOUND) & (box.upper != 0.0)
@@ -419,7 +416,6 @@ def impossible_unit(units: Groups, i: int) -> InvalidDemos:
 
 
 def _with_limit(model: Any, limit: int | None) -> Any:
-    """Return the model, or a copy with `max_evaluations` set to the limit."""
     if limit is None:
         return model
     if not hasattr(model, "max_evaluations"):

@@ -111,9 +111,9 @@ def start_errors() -> Iterator[None]:
 
 
 def in_numbers_of(mdp: MDP, demos: Demonstrations) -> Demonstrations:
-    """Check the type of demonstrations and return them with the state and action numbers of an MDP."""
+    """Check the type of demonstrations and renumber their states and actions as in an MDP."""
     check_demonstrations(demos)
-    # A model of the user may have an MDP of another type.
+    # A user-defined model may have an MDP of another type.
     return demos.renumber(mdp) if isinstance(mdp, MDP) else demos
 
 
@@ -197,7 +197,7 @@ def check_trajectories(mdp: MDP, demos: Demonstrations, stop: str, longest: floa
         )
 
 
-# Features of at most the first size are rescaled in optimisers; features below the second cause a warning.
+# Features of size up to _SMALL are rescaled in optimisers; features below _TINY cause a warning.
 _SMALL, _TINY = 1e-2, 1e-3
 
 
@@ -212,7 +212,7 @@ def check_log_prob(log_prob: FloatArray) -> FloatArray:
 
 
 def feature_scale(mdp: MDP) -> FloatArray:
-    """Return the scale (d,) of each feature in optimisers: 1, or the size of a feature that is at most 0.01."""
+    """Return the scale (d,) of each feature in optimisers: its size if that is at most 0.01, otherwise 1."""
     sizes = mdp.feature_sizes
     return np.where((sizes > 0.0) & (sizes <= _SMALL), sizes, 1.0)
 
@@ -226,8 +226,8 @@ def warn_of_small_features(mdp: MDP, stacklevel: int = 3) -> None:
         others = f" and {small.size - 1} more" if small.size > 1 else ""
         warnings.warn(
             f"Feature {mdp.feature_names[j]!r}{others} must not be far smaller than 1; its largest value is "
-            f"{sizes[j]:.2g}. Bounds and ridge apply to its reward, which is about {1.0 / sizes[j]:.0e} times that of "
-            "a feature of size 1. Rescale it.",
+            f"{sizes[j]:.2g}. Its parameter must be about {1.0 / sizes[j]:.0e} times that of a feature of size 1 for "
+            "the same effect, which bounds and ridge prevent. Rescale it.",
             FeatureScaleWarning,
             stacklevel=stacklevel,
         )

@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def set_cache_folder(package: Path, environment: "os._Environ[str] | dict[str, str]") -> None:
-    """Let numba store compiled kernels in a temporary folder if it can write neither beside the code nor at home.
+    """Set numba's cache to a temporary folder if neither the package folder nor the home folder is writable.
 
-    Otherwise the import of a kernel fails in a read-only installation whose user has no writable home. Compiled kernels
-    are executed, so the folder must belong to this user; without such a folder, numba raises its error.
+    Without a cache folder, importing a kernel raises an error. Numba executes the cached code, so the temporary folder
+    must belong to the user; if it does not, the environment is left unchanged.
 
     Examples
     --------

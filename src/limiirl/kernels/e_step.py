@@ -28,8 +28,8 @@ class Rows(NamedTuple):
 class EStepSums(NamedTuple):
     """Sums of an E-step over all rows.
 
-    `change` is the sum of absolute changes of U, `sizes` (K,) and `moments` (K, d) are the sums of u_ik and of u_ik
-    features[i], and `bad_row` is the first row with probability zero or nan, or -1 if there is none.
+    `change` is the sum of absolute changes of U, `sizes` (K,) is sum_i u_ik, `moments` (K, d) sum_i u_ik features[i],
+    and `bad_row` is the first row with probability zero or nan, or -1 if there is none.
     """
 
     log_likelihood: float

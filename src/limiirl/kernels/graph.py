@@ -20,7 +20,8 @@ class Neighbours(NamedTuple):
 
     `ptr` (S + 1,) and `idx` (E,) are CSR arrays. `table[s * width : (s + 1) * width]` contains the first `width`
     neighbours of state s, padded with the index S, at which messages are zero. If `overflows`, some states have more
-    neighbours, which are read from `idx`. No edge spans more than `block` states; 0 if wavefronts are not used.
+    neighbours, which are read from `idx`. `block` is the block size of wavefronts, at least the bandwidth; 0 if
+    wavefronts are not used.
     """
 
     ptr: NDArray[np.uint32]

@@ -173,7 +173,7 @@ def unroll(graph: Any, r_state: Any, reward: Any, beta: float, V: Any, Q: Any) -
 
 @njit(cache=True, error_model="numpy")
 def unroll_adjoint(graph: Any, reward: Any, beta: float, V: Any, adjoint: Any, node: Any, pair: Any) -> None:
-    """Accumulate in node (S, K) and pair (P, K) the derivatives by the rewards of a function of the last Q.
+    """Add to node (S, K) and pair (P, K) the derivatives of a function of the last Q with respect to the rewards.
 
     `adjoint` (P, K) is the derivative of the function with respect to the last Q; it is overwritten. For one backup,
     dV(s) = sum_a pi(a | s) (1 + beta (Q(s, a) - mean(s))) dQ(s, a), where mean(s) is the mean of Q(s, a) under pi.

@@ -1,4 +1,4 @@
-"""LU factorisation of sparse matrices with SuperLU, which ends the process for some singular matrices."""
+"""LU factorisation of sparse matrices with SuperLU, guarded against matrices for which SuperLU crashes."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from scipy.sparse.linalg import splu
 def factorise_lu(matrix: Any, **options: Any) -> Any:
     """Return the SuperLU factors of a csc matrix I - W; raise `RuntimeError` if it is singular.
 
-    SuperLU reads and writes outside its arrays for a matrix without a perfect matching of rows and columns, so that it
-    may end the process instead of raising an error. A matrix with a nonzero diagonal has such a matching. A zero on the
-    diagonal is a state that is left with probability 0, up to rounding.
+    SuperLU accesses memory outside its arrays, and may crash, if the nonzero entries contain no perfect matching of
+    rows and columns. A nonzero diagonal is such a matching, so zeros on the diagonal are rejected. In I - W, they are
+    states that are never left, up to rounding.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Columns of tables: identifiers and times as arrays that numpy sorts without loss."""
+"""Conversion of the columns of a table to arrays of identifiers and times that numpy sorts without loss."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NULL_TYPES = frozenset({"NoneType", "NAType", "NaTType"})
 _CLOCK = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?")
 # Integers up to this value have an exact float64.
 _EXACT = 2**53
-# Kinds of numpy arrays that have no order or no numeric value, by column; all other columns refuse the first entry.
+# Rejected kinds of numpy arrays, and the columns that accept some of them.
 _KINDS = {"b": "booleans", "c": "complex numbers", "m": "durations", "M": "dates", "S": "bytes", "V": "records"}
 _ACCEPTED = {"t": "mM", "demo": "b", "group": "b", "label": "b"}
 _OBJECTS = {"bool": "b", "complex": "c", "timedelta": "m", "Timedelta": "m", "bytes": "S"}
@@ -27,8 +27,7 @@ _REMEDIES = {"M": "Convert it to text, e.g. with .astype(str).", "S": "Decode it
 
 def column_names(df: Any) -> list[Any] | None:
     """Return the names of the columns of a data frame, a pyarrow Table or a mapping; None for another object."""
-    # A pyarrow Table has its column names in `column_names` and its data in `columns`; data frames have the names in
-    # `columns`.
+    # `columns` contains the names in a data frame, but the data in a pyarrow Table.
     names = next((getattr(df, field) for field in ("column_names", "columns") if hasattr(df, field)), None)
     if names is None:
         names = df.keys() if hasattr(df, "keys") else None
@@ -36,10 +35,10 @@ def column_names(df: Any) -> list[Any] | None:
 
 
 def to_array(column: Any, name: str) -> NDArray[Any]:
-    """Return a column of a table as a numpy array; refuse values that are no number, text or date.
+    """Return a column of a table as a numpy array; raise `InvalidDemos` unless it contains numbers or text.
 
-    Booleans, complex numbers, durations and masked entries are refused. Durations are accepted as `t`, and booleans as
-    identifiers.
+    Column t may also contain dates and durations, and the columns demo, group and label may contain booleans. Masked
+    entries are never accepted.
     """
     try:
         if hasattr(column, "to_numpy"):
@@ -84,7 +83,7 @@ def nulls(column: NDArray[Any]) -> BoolArray:
 
 
 def as_sortable(column: NDArray[Any], name: str) -> NDArray[Any]:
-    """Return identifiers in a dtype that numpy sorts without loss, after a check that all rows have one.
+    """Return identifiers in a dtype that numpy sorts without loss; raise `InvalidDemos` if one is missing.
 
     Examples
     --------
@@ -110,8 +109,8 @@ def as_sortable(column: NDArray[Any], name: str) -> NDArray[Any]:
         if large.size:
             value = float(column[large[0]])
             message = (
-                f"Column {name!r} must not have floats above 2**53, which stand for several integers; row {large[0]} "
-                f"has {value}. Read the column as text."
+                f"Column {name!r} must not have floats above 2**53, where different integers have the same float; row "
+                f"{large[0]} has {value}. Read the column as text."
             )
             raise InvalidDemos(message, parameter=name, value=value, index=int(large[0]))
     return column
@@ -145,10 +144,11 @@ def _unpack_objects(column: NDArray[Any], name: str) -> NDArray[Any]:
 
 
 def as_times(column: NDArray[Any], row_demo: NDArray[np.integer[Any]]) -> NDArray[Any]:
-    """Return the column `t` as numbers or dates that sort in time; `row_demo` is the demonstration of each row.
+    """Convert the column `t` to numbers or dates; `row_demo` (n,) is the demonstration of each row.
 
-    Text is parsed as numbers, as dates in ISO 8601 or as times of day H:MM[:SS]; other text is refused, because it
-    would be sorted by letters. Times of day must not decrease within a demonstration, because they may be of two days.
+    Text is parsed as numbers, as dates in ISO 8601 or as times of day H:MM[:SS]. Other text raises `InvalidDemos`,
+    because it would be sorted alphabetically. Times of day must not decrease within a demonstration, because a decrease
+    suggests that the recording passed midnight.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def as_times(column: NDArray[Any], row_demo: NDArray[np.integer[Any]]) -> NDArra
     array([36000., 34200.])
     >>> as_times(np.array(["9", "x"]), np.array([0, 0]))
     Traceback (most recent call last):
-    limiirl.errors.InvalidDemos: Column 't' must contain numbers, dates (2024-05-31 14:05) or times of day (14:05), a...
+    limiirl.errors.InvalidDemos: Column 't' must contain only numbers, only dates (2024-05-31 14:05), or only times o...
     """
     if column.dtype.kind == "O" and column.size and all(type(x).__name__ == "time" for x in column):
         column = np.array([x.isoformat() for x in column])
@@ -210,7 +210,7 @@ def _parse_text(distinct: NDArray[np.str_], times: NDArray[Any]) -> NDArray[Any]
 
 def _time_error(times: NDArray[Any], row: int) -> InvalidDemos:
     message = (
-        "Column 't' must contain numbers, dates (2024-05-31 14:05) or times of day (14:05), and only one of them; "
+        "Column 't' must contain only numbers, only dates (2024-05-31 14:05), or only times of day (14:05); "
         f"row {row} has {str(times[row])!r}. Convert the column, or drop the row."
     )
     return InvalidDemos(message, parameter="t", value=str(times[row]), index=row)

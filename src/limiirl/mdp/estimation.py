@@ -52,10 +52,10 @@ class Trajectories(NamedTuple):
 def read_frame(df: Any, columns: Mapping[str, str] | None = None) -> Trajectories:
     """Read a table with the columns demo, t and state, and optionally action, group and label.
 
-    Rows are sorted by demo and t, which may be a number, a duration, a date or a time of day, with gaps. Text in t is
-    parsed, and refused if it is none of these. States and actions are nonnegative integers or text. The last action of
-    a demonstration may be missing or -1, and is stored as -1. `group` (a driver, an animal) and `label` must be
-    constant within a demonstration. Other columns are ignored.
+    Rows are sorted by demo and t. `t` contains numbers, durations, dates or times of day, also as text, and may have
+    gaps. States and actions are nonnegative integers or text. The last action of a demonstration may be missing or -1,
+    and is stored as -1. `group` (a driver, an animal) and `label` must be constant within a demonstration. Other
+    columns are ignored.
 
     Parameters
     ----------
@@ -187,13 +187,12 @@ def _join(parts: list[NDArray[Any]], name: str) -> NDArray[Any]:
     joined = {row: "/".join(map(str, row)) for row in rows}
     if len(set(joined.values())) < len(joined):
         text = Counter(joined.values()).most_common(1)[0][0]
-        message = f"Columns joined as {name!r} must stay distinct; several rows are {text!r}. Remove slashes from them."
+        message = f"Columns joined as {name!r} are ambiguous: different rows become {text!r}. Remove slashes from them."
         raise InvalidDemos(message, parameter=name, value=text)
     return np.array([joined[row] for row in rows], dtype=object)
 
 
 def _unique(values: NDArray[Any], name: str) -> tuple[NDArray[Any], IntArray]:
-    """Return the distinct values in increasing order, and the index of each entry's value."""
     try:
         distinct, inverse = np.unique(values, return_inverse=True)
     except TypeError as error:
@@ -404,8 +403,7 @@ def _frequencies(
     transitions, transition = np.unique(src * n_states + dst, return_inverse=True)
     pair_state, pair_action = np.divmod(pairs, max(n_actions, 1))
     source, successor = np.divmod(transitions, n_states)
-    # The edges are the join of the pairs (s, a) with the transitions (s, s') over s; the edges of pair p
-    # start at first[p].
+    # Each pair (s, a) has one edge per observed transition (s, s'); the edges of pair p start at first[p].
     pointers = row_pointers(source, n_states)
     degree = np.diff(pointers)[pair_state]
     first = np.concatenate([[0], np.cumsum(degree)])

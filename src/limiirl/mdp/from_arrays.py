@@ -298,7 +298,7 @@ class _EdgeList(NamedTuple):
 
 
 def _edge_rows(features: FeatureInput, edges: _EdgeList, name: str) -> FeatureMatrix:
-    """Return features with one row per edge, in the order of the input, after a check."""
+    """Check features with one row per edge of the input, and return them as a matrix."""
     matrix = as_features(features, name)
     validate.check_feature_rows(matrix, edges.src.size, name, remedy="Pass one row per edge, in the order of src.")
     return matrix

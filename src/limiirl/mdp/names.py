@@ -1,4 +1,4 @@
-"""Names of states and actions: text values as numbers, and numbers in the order of other names."""
+"""Numbering of states and actions by name."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ def renumber(names: Sequence[str], target: Sequence[str]) -> IntArray:
 
 
 def name_of(names: Sequence[str] | None, number: int) -> str:
-    """Return a state or an action for messages: its quoted name, or its number if it has none."""
+    """Return the quoted name of a state or action for messages, or its number if there are no names."""
     return repr(names[number]) if names is not None and 0 <= number < len(names) else str(number)

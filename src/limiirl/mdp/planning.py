@@ -58,26 +58,26 @@ class BellmanEquations:
         mdp, nonterminal = self.mdp, self.nonterminal
         if not nonterminal.size:
             return self.r_state.copy()
-        resting = np.zeros(mdp.n_states, dtype=np.bool_)
+        zero_value = np.zeros(mdp.n_states, dtype=np.bool_)
         if mdp.gamma == 1.0:
-            resting = self.resting_states(np.ones(mdp.n_pairs, dtype=np.bool_), every=False)
-        choice = self._initial_pairs(resting)
+            zero_value = self.find_zero_reward(np.ones(mdp.n_pairs, dtype=np.bool_), every=False)
+        choice = self._initial_pairs(zero_value)
         before = np.full(mdp.n_states, -np.inf)
         for _ in range(_ITERATIONS):
             policy = np.zeros(mdp.n_pairs)
             policy[choice] = 1.0
             if mdp.gamma == 1.0:
-                self.next_towards_end(policy > 0.0, resting, "some policy has unbounded total reward")
-            V = self.evaluate(policy, resting)
+                self.next_towards_end(policy > 0.0, zero_value, "some policy has unbounded total reward")
+            V = self.evaluate(policy, zero_value)
             slack = ROUNDING * float(np.abs(V).max())
             Q = self.action_values(V)
             greedy = self.greedy(Q)
-            change = Q[greedy] > np.where(resting[nonterminal], 0.0, Q[choice]) + slack
+            change = Q[greedy] > np.where(zero_value[nonterminal], 0.0, Q[choice]) + slack
             if not change.any() or np.all(before + slack >= V):
                 return V
             choice = np.where(change, greedy, choice)
-            # Values only increase, so a state that stops resting never rests again.
-            resting[nonterminal[change]] = False
+            # Values only increase, so a state whose value exceeds 0 cannot return to the mask.
+            zero_value[nonterminal[change]] = False
             before = V
         raise NumericalError(
             f"Policy iteration did not converge in {_ITERATIONS} iterations; values reach {np.abs(V).max():.3g}. "
@@ -93,7 +93,7 @@ class BellmanEquations:
         optimal = np.flatnonzero(self.best(Q)[self.owner] == Q)
         return np.asarray(optimal[np.searchsorted(self.owner[optimal], np.arange(self.nonterminal.size))])
 
-    def _initial_pairs(self, resting: BoolArray) -> IndexArray:
+    def _initial_pairs(self, zero_value: BoolArray) -> IndexArray:
         mdp = self.mdp
         if mdp.gamma < 1.0:
             V = self.r_state.copy()
@@ -101,37 +101,37 @@ class BellmanEquations:
                 V[self.nonterminal] = self.best(self.action_values(V))
             return self.greedy(self.action_values(V))
         every = np.ones(mdp.n_pairs, dtype=np.bool_)
-        successor = self.next_towards_end(every, resting, "no terminal state is reachable")
+        successor = self.next_towards_end(every, zero_value, "no terminal state is reachable")
         # A policy that moves closer to an end with positive probability from every state terminates with probability 1.
         towards = np.zeros(mdp.n_pairs)
         towards[mdp.pair_of_edge[mdp.dst == successor[mdp.src]]] = 1.0
         return self.greedy(towards)
 
-    def resting_states(self, used: BoolArray, *, every: bool) -> BoolArray:
-        """Return the mask (S,) of resting states, from which a policy can collect zero rewards forever.
+    def find_zero_reward(self, used: BoolArray, *, every: bool) -> BoolArray:
+        """Return the mask (S,) of nonterminal states from which a policy can receive zero rewards forever.
 
-        Only the pairs `used` are available. If `every`, all policies on these pairs must yield zero rewards.
+        Only the pairs `used` (P,) are available. If `every`, all policies on these pairs must receive zero rewards.
         """
         mdp = self.mdp
-        rest = ~mdp.terminal
+        zero = ~mdp.terminal
         idle = used & (self.r_state[mdp.pair_state] == 0.0)
         idle &= np.logical_and.reduceat(self.r_edge == 0.0, self.first_edge) if idle.size else False
         while idle.any():
-            idle &= np.logical_and.reduceat(rest[mdp.dst], self.first_edge)
+            idle &= np.logical_and.reduceat(zero[mdp.dst], self.first_edge)
             stays = np.logical_and.reduceat(idle | ~used, self.first_pair) if every else None
             stays = np.logical_or.reduceat(idle, self.first_pair) if stays is None else stays
-            if np.array_equal(rest[self.nonterminal], stays):
-                return np.asarray(rest)
-            rest[self.nonterminal] = stays
+            if np.array_equal(zero[self.nonterminal], stays):
+                return np.asarray(zero)
+            zero[self.nonterminal] = stays
         return np.zeros(mdp.n_states, dtype=np.bool_)
 
-    def next_towards_end(self, used: BoolArray, resting: BoolArray, fault: str) -> IndexArray:
-        """Return the next state (S,) on a shortest path to a terminal or resting state through the pairs `used`.
+    def next_towards_end(self, used: BoolArray, zero_value: BoolArray, fault: str) -> IndexArray:
+        """Return the next state (S,) on a shortest path to a terminal state or a state of the mask `zero_value` (S,).
 
-        If a state has no such path, an error with the reason `fault` is raised.
+        Paths use only the pairs `used` (P,). If a state has no such path, an error with the reason `fault` is raised.
         """
         mdp, sink = self.mdp, self.mdp.n_states
-        ends = np.flatnonzero(mdp.terminal | resting)
+        ends = np.flatnonzero(mdp.terminal | zero_value)
         edges = used[mdp.pair_of_edge]
         rows = np.concatenate([mdp.dst[edges], np.full(ends.size, sink)])
         columns = np.concatenate([mdp.src[edges], ends])
@@ -146,11 +146,11 @@ class BellmanEquations:
             raise InvalidParameter(message, parameter="theta", index=int(trapped[0]))
         return np.asarray(successor[:sink], dtype=np.intp)
 
-    def evaluate(self, policy: FloatArray, resting: BoolArray) -> FloatArray:
-        """Return the solution of V = r + gamma P V for a policy (P,), with V = 0 in resting states."""
+    def evaluate(self, policy: FloatArray, zero_value: BoolArray) -> FloatArray:
+        """Return the values V (S,) of a policy (P,), with V = 0 in the states of the mask `zero_value` (S,)."""
         mdp, n = self.mdp, self.mdp.n_states
-        weight = np.where(resting[mdp.src], 0.0, policy[mdp.pair_of_edge] * mdp.prob)
-        reward = np.where(resting, 0.0, self.r_state + np.bincount(mdp.src, weight * self.r_edge, minlength=n))
+        weight = np.where(zero_value[mdp.src], 0.0, policy[mdp.pair_of_edge] * mdp.prob)
+        reward = np.where(zero_value, 0.0, self.r_state + np.bincount(mdp.src, weight * self.r_edge, minlength=n))
         if n <= _DENSE:
             kernel = np.bincount(mdp.src * n + mdp.dst, weight, minlength=n * n).reshape(n, n)
             return _finite(lambda: np.linalg.solve(np.eye(n) - mdp.gamma * kernel, reward))
@@ -276,11 +276,11 @@ def policy_values(mdp: MDP, policy: ArrayLike, theta: ArrayLike) -> FloatArray:
     array([0.25, 1.  , 4.  ])
     """
     problem, weights = _problem(mdp, theta), check_policy(mdp, policy)
-    resting = np.zeros(mdp.n_states, dtype=np.bool_)
+    zero_value = np.zeros(mdp.n_states, dtype=np.bool_)
     if mdp.gamma == 1.0:
-        resting = problem.resting_states(weights > 0.0, every=True)
-        problem.next_towards_end(weights > 0.0, resting, "the policy never reaches a terminal state")
-    return problem.evaluate(weights, resting)
+        zero_value = problem.find_zero_reward(weights > 0.0, every=True)
+        problem.next_towards_end(weights > 0.0, zero_value, "the policy never reaches a terminal state")
+    return problem.evaluate(weights, zero_value)
 
 
 def policy_table(mdp: MDP, policy: ArrayLike) -> FloatArray:

@@ -80,7 +80,7 @@ def _row_of_state(states: NDArray[Any], names: Sequence[str] | None, n_states: i
     """Return the row (S,) of each state; raise if a state has none or several."""
     missing = nulls(states)
     if names is not None:
-        # Numbers in the table may be names: states 01 and 02, or text that looks like numbers.
+        # State names may look like numbers, such as 1 or 01.
         text = states if is_text(states) else np.array([None if x != x else str(x) for x in states.tolist()], object)
         numbers, _ = encode(text, missing, names)
         n = len(names)

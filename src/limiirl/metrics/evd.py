@@ -160,7 +160,7 @@ def worst_values(mdp: MDP, theta: FloatArray) -> FloatArray:
     try:
         return optimal_values(mdp, theta, minimise=True)
     except InvalidParameter:
-        # The optimal values exist, so that the error means that the loss is unbounded.
+        # The optimal values are finite, so the error means that the loss is unbounded.
         if mdp.gamma < 1.0:
             raise
         return np.full(mdp.n_states, -np.inf)

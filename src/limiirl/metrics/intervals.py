@@ -269,7 +269,6 @@ def _check_level(level: float) -> float:
 
 
 def _check_sample(values: ArrayLike, name: str) -> FloatArray:
-    """Validate at least two finite values (n,)."""
     array = as_floats(values, name)
     if array.ndim != 1 or array.size < 2:
         raise InvalidParameter.of(name, array.shape, "must have shape (n,) with n >= 2")

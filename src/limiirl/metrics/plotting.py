@@ -66,7 +66,6 @@ def draw_flow(
 
 
 def _upper_edges(weights: FloatArray) -> FloatArray:
-    """Return the upper edges (K,) of the bars on one side."""
     gap = _GAP / max(weights.size - 1, 1)
     return np.asarray(-np.concatenate([[0.0], np.cumsum(weights + gap)[:-1]]))
 

@@ -185,7 +185,6 @@ def next_action_accuracy(mixture: IntentMixture, demos: Demonstrations) -> NextA
 
 
 def _extract_prefixes(demos: Demonstrations, demo: IntArray, t: IntArray) -> Demonstrations:
-    """Return m prefixes: each demonstration `demo` (m,) up to step `t` (m,)."""
     offsets = np.concatenate([[0], np.cumsum(t + 1)])
     rows = np.arange(offsets[-1]) + np.repeat(demos.offsets[demo] - offsets[:-1], t + 1)
     if demos.actions is None:
@@ -259,7 +258,7 @@ def _check_lengths(lengths: Any, visited: IntArray, mdp: MDP | None) -> FloatArr
 
 
 def _check_pairs(one: Demonstrations, other: Demonstrations, name: str = "forecast") -> list[Demonstrations]:
-    """Return both sets of trajectories with common numbers of named states and actions, after a check."""
+    """Check that two sets of trajectories have equal sizes, and number their states and actions alike."""
     for demos in (one, other):
         validate.check_demos(demos)
     if len(one) != len(other):

@@ -1,7 +1,8 @@
 """Expectation-maximisation for a mixture of intents, including the treatment of empty components.
 
-Paper: section "The LiMIIRL algorithm". An M-step never lowers the expected log-likelihood, even if truncated, so the
-penalised likelihood is nondecreasing, except at iterations with an `event` in the history.
+Paper: section "The LiMIIRL algorithm". An M-step never lowers the expected log-likelihood, even if its number of
+evaluations is limited. The penalised likelihood is therefore nondecreasing, except at iterations with an `event` in the
+history.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from limiirl.irl import EStep, FitProblem
 
 # Lower bound on mixture weights: a weight of zero would remain zero under EM.
 SMALLEST_WEIGHT = 1e-8
-# Smaller intents are not fitted, because averages of their features underflow.
+# Minimum size of a fitted intent; mean features of smaller intents underflow.
 _UNDERFLOW = 1e-250
 # Maximum number of reseeds of empty intents per fit.
 _RESEEDS = 3
@@ -95,7 +96,7 @@ Callback = Callable[[Iteration], None]
 
 @dataclass(frozen=True)
 class State:
-    """State after an iteration from which EM can resume.
+    """State of EM after an iteration, from which a run can resume.
 
     The next E-step overwrites `U`; copy it to retain it. `outside` is True if the rewards lie outside the bounds.
     """
@@ -137,7 +138,7 @@ class ConvergenceMonitor:
         self.settings, self.callback, self.keep = settings, callback, keep
 
     def record(self, state: State) -> None:
-        """Report the last iteration of a state, and pass the state to `keep`."""
+        """Call the callbacks with the last iteration and with the state."""
         if self.callback is not None:
             self.callback(state.history[-1])
         if self.keep is not None:
@@ -204,11 +205,11 @@ def initialise(problem: FitProblem, start: Start, settings: Settings) -> State:
 
 
 def step(problem: FitProblem, state: State, settings: Settings) -> State:
-    """Return the state after an M-step and the E-step of its parameters, which overwrites `state.U`."""
+    """Return the state after an M-step and an E-step, which overwrites `state.U`."""
     n, number, reseeds_left = len(problem.units), len(state.history), state.reseeds_left
     moments, sizes = state.e_step.moments, state.e_step.sizes
     event = "projected" if state.outside else ""
-    # An M-step after a tempered E-step optimises another objective.
+    # An M-step after a tempered E-step may lower the objective.
     if _temperature(settings, number - 1) != 1.0:
         event = "annealed"
     small = nearly_empty(sizes, n)
@@ -235,7 +236,6 @@ def _temperature(settings: Settings, iteration: int) -> float:
 
 
 def _per_unit(problem: FitProblem, thetas: FloatArray, e_step: EStep) -> tuple[float, float]:
-    """Return the mean log-likelihood per unit, without and with the penalty."""
     n = len(problem.units)
     log_likelihood = e_step.log_likelihood / n
     return log_likelihood, log_likelihood - problem.penalty(thetas) / n
@@ -278,7 +278,7 @@ def report_iterations(progress: Progress | None, start: int, n_starts: int, max_
 
     def report(entry: Iteration) -> None:
         change = "" if math.isnan(entry.change) else f", change {entry.change:.1e}"
-        # The moves of `refine` add iterations beyond max_iter.
+        # With `refine`, the number of iterations may exceed max_iter.
         total = max(max_iter, entry.iteration)
         progress(entry.iteration, total, f"{name}log-likelihood {entry.log_likelihood:.6f}{change}")
 

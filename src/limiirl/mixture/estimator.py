@@ -25,7 +25,7 @@ from limiirl.mixture.init import check_choices, is_given
 from limiirl.mixture.restarts import EMFromSeed, Restart, compare
 from limiirl.mixture.reward_init import find_equal_pair, find_indistinct_pair
 
-# Least number of rewards on bounds of which a fit warns; all rewards of small examples may be on bounds.
+# Minimum number of rewards on bounds for a warning; in small examples, all rewards may be on bounds.
 _MANY = 10
 
 
@@ -48,18 +48,19 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         responsibilities (N, K); a `RewardEnsemble`; a scikit-learn clusterer; or a function of points (N, m), K and a
         Generator that returns labels, responsibilities or a `RewardEnsemble`.
     reward_init : {"mle", "mean", "mean_clipped", "mean_ray"} or callable
-        Initial reward of a cluster: the maximum likelihood estimate; the mean features of the cluster minus the overall
-        mean; the same, clipped to the bounds; or the same, multiplied by the factor that maximises the likelihood.
+        Initial reward of a cluster: the maximum likelihood estimate ("mle"); the mean features of the cluster minus the
+        overall mean ("mean"); this difference clipped to the bounds; or this difference times the factor that maximises
+        the likelihood ("mean_ray").
     embedding : {"shares", "gradients"}, (N, m) array or callable, optional
-        Points to cluster instead of feature counts: feature counts divided by their sum, which do not depend on the
-        length of a trajectory; gradients of the log-likelihood; an array; or a function of (mdp, demos).
+        Points to cluster instead of feature counts: feature counts divided by their sum ("shares"), which removes the
+        effect of the length of a trajectory; gradients of the log-likelihood; an array; or a function of (mdp, demos).
     refine : {"split_merge"}, optional
         After EM, try moves that split one intent and merge two others; moves that raise the objective are accepted.
     n_init : int
         Number of initialisations; the solution with the highest objective is kept. EM is run only once if `init`
         contains labels, responsibilities or rewards.
     max_iter : int
-        Maximum number of M-steps, and again after each move of `refine`; with 0, the initial ensemble is the result.
+        Maximum number of M-steps, for the fit and for each move of `refine`; 0 returns the initial ensemble.
     resp_tol : float
         EM has converged when the mean absolute change in responsibilities is below this value (the paper's rule).
     likelihood_tol : float, optional
@@ -69,8 +70,8 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         `max_evaluations` if it is smaller. Models that do not support a limit raise an error. A truncated M-step never
         lowers the likelihood.
     degenerate : {"fit", "keep", "reseed"}
-        Treatment of a nearly empty intent: fit it like the others (it often recovers); keep its reward; or reseed it
-        with the demonstration of lowest likelihood. ADR 0006 compares them.
+        Treatment of a nearly empty intent: fit its reward like the others, after which it often recovers; keep its
+        reward; or assign the demonstration of lowest likelihood to it. ADR 0006 compares them.
     annealing : (temperature, iterations), optional
         Deterministic annealing: responsibilities are tempered, and the temperature falls to 1 over the iterations.
     random_state : int, Generator, RandomState or None
@@ -229,7 +230,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         self.restarts_ = restarts
         self.irl_, self.mdp_ = problem.model, problem.mdp
         if problem.demos is None:
-            self.__dict__.pop("_problem", None)  # the problem of an earlier fit
+            self.__dict__.pop("_problem", None)  # free the problem of an earlier fit
         else:
             self._problem = problem
 
@@ -245,7 +246,8 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         empty = nearly_empty(best.sizes, n_units)
         small = [int(k) for k in np.flatnonzero(empty) if k not in initially_empty]
         pair, why = find_equal_pair(best.thetas, ~empty), "they have the same rewards"
-        # At most one warning per cause; annealed responsibilities are similar even for distinct intents.
+        # Equal rewards imply equal likelihoods, so warn once. Annealed responsibilities are similar even for distinct
+        # intents.
         if pair is None and not (small or streamed) and n_units > 1 and best.history[-1].event != "annealed":
             pair = find_indistinct_pair(best.U, ~empty)
             why = f"the ratio of their likelihoods is the same for all {problem.units.noun}"
@@ -266,8 +268,8 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         n_at_bound, n_rewards = problem.count_at_bound(best.thetas[~empty])
         if self.max_iter > 0 and n_at_bound >= _MANY and 2 * n_at_bound > n_rewards:
             message = (
-                f"{n_at_bound} of {n_rewards} rewards are on a bound of the model, which determines them. Use fewer "
-                "intents or features, wider bounds, or a ridge."
+                f"{n_at_bound} of {n_rewards} rewards are on a bound of the model and not determined by the data. "
+                "Use fewer intents or features, wider bounds, or a ridge."
             )
             warnings.warn(BoundWarning(message, parameter="bounds", value=n_at_bound), stacklevel=stacklevel)
         if not best.converged and self.max_iter > 0:

@@ -101,7 +101,7 @@ class FittedMixture(NoMetadataRouting):
             for k, size in enumerate(np.bincount(labels, minlength=len(self.weights_)))
             if size
         ]
-        # Parts are ordered by intent; restore the order of the labels.
+        # The samples are ordered by intent; restore the order of the labels.
         order = np.empty(labels.size, dtype=np.int64)
         order[np.argsort(labels, kind="stable")] = np.arange(labels.size)
         return self._with_names(Demonstrations.concat(parts)[order]), labels
@@ -109,7 +109,7 @@ class FittedMixture(NoMetadataRouting):
     def next_actions(self, demos: Demonstrations) -> NextActions:
         """Return the probabilities of each next action (N, A) and of stopping (N,) after prefixes of trajectories.
 
-        They are averaged over the posterior of intents given the prefix.
+        Probabilities are averaged over the posterior of intents given the prefix.
 
         Examples
         --------
@@ -137,7 +137,7 @@ class FittedMixture(NoMetadataRouting):
         return MostLikely(self._with_names(paths[best][0]), intents[best], log_prob[best])
 
     def policy(self, k: int, step: int = 0) -> Any:
-        """Return the policy (S, A) of intent k at a step, conditional on continuing.
+        """Return the policy (S, A) of intent k at a step, given that the trajectory continues.
 
         The policy of trajectory models such as `MaxEnt` depends on the step, since the length is bounded.
         """
@@ -168,7 +168,7 @@ class FittedMixture(NoMetadataRouting):
         return units, units.sum(np.asarray(log_prob(self.mdp_, self.thetas_, demos), dtype=np.float64))
 
     def _posterior(self, units: Groups, log_p: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return responsibilities (G, K) and log-likelihoods (G,) of units."""
+        """Return the responsibilities (G, K) and log-likelihoods (G,) of units."""
         U = np.zeros(log_p.shape)
         result = e_step(np.ascontiguousarray(log_p), self.thetas_, np.empty(0), np.log(self.weights_), U)
         if result.bad_row >= 0:
@@ -365,7 +365,6 @@ class FittedMixture(NoMetadataRouting):
         return cast("FitProblem", problem)
 
     def _find_data(self, demos: Demonstrations | None, groups: ArrayLike | None) -> FitProblem | None:
-        """Return the result of `_data`, or None if there are no data."""
         validate.check_fitted(self)
         available = demos is not None or groups is not None or hasattr(self, "_problem")
         return self._data(demos, groups) if available else None

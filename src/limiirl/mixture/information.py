@@ -24,8 +24,8 @@ from limiirl.mixture.em import SMALLEST_WEIGHT, nearly_empty
 Block = tuple[slice, FloatArray]
 # Maximum size of a block of scores (block, K, d) in bytes.
 _BLOCK_BYTES = 32e6
-# Fractions of the step tried near the boundary of the domain, and the least distance to the boundary in steps. The
-# log-probability is nearly logarithmic there, so the error is about the square of the ratio of step to distance.
+# Fractions of the step that are tried near the boundary of the domain, and minimum distance from the boundary in steps:
+# the relative error of a difference is about (step / distance)^2.
 _FRACTIONS = (1.0, 0.1, 0.01, 1e-3, 1e-4)
 _DISTANCE = 10.0
 
@@ -51,7 +51,7 @@ class DifferenceScores:
     def _difference(self, part: FitProblem, step: FloatArray) -> FloatArray:
         """Return log p(thetas + step) - log p(thetas - step) (b, K), extrapolated from a smaller step if necessary."""
         low, high = np.array([self._ends(k, step) for k in range(len(self.thetas))]).T
-        with np.errstate(invalid="ignore"):  # -inf - -inf: impossible under this intent for every theta
+        with np.errstate(invalid="ignore"):  # -inf - -inf: impossible for every theta
             rise = part.log_prob(self.thetas + high[:, None] * step) - part.log_prob(self.thetas + low[:, None] * step)
         width = np.where(high > low, high - low, np.inf)
         return np.where(np.isfinite(rise), rise, 0.0) * 2.0 / width
@@ -83,27 +83,28 @@ def _slices(n: int, width: int) -> Iterator[slice]:
 
 
 def _restrict(problem: FitProblem, which: slice) -> FitProblem:
-    """Restrict a problem to a slice of units."""
     return problem if which == slice(0, len(problem.units)) else problem.restrict(which)
 
 
 # A direction involves a parameter if its component exceeds this value.
 _INVOLVED = 1e-6
-# A parameter is unidentified if its component in the (orthonormal) null directions exceeds this value. With discount
-# 0.99, +1 per step and +100 at the end is a null direction, in which only the reward at the end has a large component.
+# A parameter is unidentified if its component in the (orthonormal) null directions exceeds this value. For example,
+# with discount 0.99, adding 1 to every step and 100 to the end changes nothing; only the reward at the end exceeds the
+# value.
 _UNIDENTIFIED = 0.1
 # A reward is a contrast if its component in null directions is below this fraction of the largest reward.
 _CONTRAST = 0.01
-# Least squared length of the identified part of a contrast: 0.8 for a reward relative to the mean of five.
+# Minimum squared length of the projection of a contrast onto the identified directions; 0.8 for a reward relative to
+# the mean of five.
 _MOSTLY = 0.7
 # Singular values of null directions, restricted to rewards on bounds, that are treated as zero.
 _ZERO = 1e-8
-# The likelihood is treated as flat in directions with less relative information.
+# Minimum relative information of a direction; the likelihood is treated as flat in other directions.
 _FLAT = 1e-9
-# The likelihood is treated as flat if a standard error of a weight exceeds 0.5, the largest standard deviation of a
-# proportion, or that of a reward exceeds this multiple of the largest absolute reward.
+# The likelihood is treated as flat if a weight has a standard error above 0.5, the largest standard deviation of a
+# proportion, or a reward has one above this multiple of the largest absolute reward.
 _IMPRECISE, _LARGEST_WEIGHT_ERROR = 10.0, 0.5
-# The last standard errors of each fit problem: a summary and a page of the same fit compute them once.
+# Cache of the last standard errors of each fit problem, for example for a summary followed by a page.
 _RECENT: WeakKeyDictionary[FitProblem, tuple[bytes, StandardErrors]] = WeakKeyDictionary()
 
 
@@ -231,7 +232,7 @@ def _standard_errors(problem: FitProblem, rho: FloatArray, thetas: FloatArray) -
 
 
 class Information(NamedTuple):
-    """Observed information of rho, then of thetas row by row; diagonal of the complete information; and the method."""
+    """Observed information (rho, then thetas row by row), diagonal of the complete-data information, and the method."""
 
     observed: FloatArray
     complete: FloatArray
@@ -241,9 +242,9 @@ class Information(NamedTuple):
 def information(problem: FitProblem, rho: FloatArray, thetas: FloatArray, free: BoolArray) -> Information:
     """Return the observed information of a mixture.
 
-    The matrix has K + K d rows. The weights count as K independent parameters: restrict the matrix to changes that sum
-    to 0. A ridge adds its curvature. For models without gradients the result is sum_i sbar_i sbar_i', which has the
-    same expectation under the model. Rows of rewards that are not `free` (K, d) may be 0.
+    The matrix has K + K d rows. The weights are K parameters without the constraint that they sum to 1: restrict the
+    matrix to changes that sum to 0. A ridge adds its curvature. For models without gradients the result is sum_i sbar_i
+    sbar_i', which has the same expectation under the model. Rows of rewards that are not `free` (K, d) may be 0.
     """
     K, d = thetas.shape
     U = np.zeros((len(problem.units), K))
@@ -262,7 +263,7 @@ def information(problem: FitProblem, rho: FloatArray, thetas: FloatArray, free: 
         for k in range(K):
             own = slice(K + k * d, K + (k + 1) * d)
             observed[own, own] -= weighted[:, k].T @ score[:, k]
-            # The (rho_k, rho_k) terms u B and u s s' cancel: both are u / rho_k^2.
+            # In the (rho_k, rho_k) entries, the terms u B and u s s' are both u / rho_k^2 and cancel.
             cross = weighted[:, k].sum(axis=0) / rho[k]
             observed[k, own] -= cross
             observed[own, k] -= cross
@@ -290,7 +291,7 @@ def free_parameters(model: Any, mdp: Any, rho: FloatArray, thetas: FloatArray, n
     members = OptionalMembers.of(model)
     box = validate.box(members.bounds, [f"parameter {j}" for j in range(d)])
     occupied = ~nearly_empty(rho * n_units, n_units) & (rho > SMALLEST_WEIGHT * (1.0 + 1e-6))
-    status = np.full((K, d), "not identified")  # the longest status sets the dtype
+    status = np.full((K, d), "not identified")  # the longest status, so that the dtype holds all
     blocks = [_tangent(occupied)]
     nulls = _null_directions(members, mdp, thetas, occupied)
     for k, theta in enumerate(thetas):
@@ -317,7 +318,8 @@ def _null_directions(members: OptionalMembers, mdp: Any, thetas: FloatArray, wan
         return [np.empty((0, d))] * K
     if members.null_directions_vary:
         return [directions(mdp, thetas[k]) if wanted[k] else np.empty((0, d)) for k in range(K)]
-    return [directions(mdp, thetas[0])] * K  # computed once: a linear system in all states for causal models
+    # They do not depend on theta. For causal models they require a linear solve over all states.
+    return [directions(mdp, thetas[0])] * K
 
 
 def _tangent(occupied: BoolArray) -> FloatArray:
@@ -350,9 +352,9 @@ def _identify(null: FloatArray, inside: BoolArray) -> tuple[FloatArray, BoolArra
 def _is_contrast(theta: FloatArray, basis: FloatArray, inside: BoolArray) -> BoolArray:
     """Return the mask (d,) of rewards that are contrasts: identified differences from a mean of rewards.
 
-    The projection of theta onto the identified directions `basis` (d, r) is identified. A reward is a contrast if it
-    equals its projection, as after a fit with a ridge, and if most of the reward is in identified directions: for a
-    direction that adds a constant to all rewards, contrasts are differences from the mean.
+    A reward is a contrast if theta equals its projection onto the identified directions `basis` (d, r), as after a fit
+    with a ridge, and if most of the reward lies in these directions. For example, if adding a constant to all rewards
+    is not identified, contrasts are differences from the mean reward.
     """
     projected = np.where(inside, basis @ (basis.T @ theta), theta)
     close = np.abs(theta - projected) <= _CONTRAST * max(float(np.abs(theta).max()), 1e-3)

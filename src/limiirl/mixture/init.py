@@ -43,7 +43,7 @@ def kmeans(points: FloatArray, n_intents: int, rng: Rng, n_starts: int = _KMEANS
     """Return k-means labels (G,) of points (G, m), which are neither centred nor scaled, as in the paper."""
     clusterer = KMeans(n_intents, n_init=n_starts, random_state=_seed(rng))
     with warnings.catch_warnings():
-        # Fewer distinct points than clusters: empty clusters are reported as empty intents.
+        # Ignore the warning about fewer distinct points than clusters: `fit` warns of empty intents.
         warnings.simplefilter("ignore", SklearnConvergenceWarning)
         labels: NDArray[np.int64] = clusterer.fit_predict(points).astype(np.int64)
     return labels
@@ -86,7 +86,8 @@ def random_rewards(lower: FloatArray, upper: FloatArray, n_intents: int, rng: Rn
 
 
 CLUSTERINGS: dict[str, Clustering] = {"kmeans": kmeans, "gmm": gmm, "random": random_responsibilities}
-# After the first initialisation, a clustering uses one random start: the best of many would almost always be the same.
+# Later initialisations use one random start per clustering; the best of many starts would nearly always be the same
+# clustering.
 _ONE_START: dict[str, Clustering] = {"kmeans": partial(kmeans, n_starts=1), "gmm": partial(gmm, n_starts=1)}
 
 
@@ -188,7 +189,7 @@ def _one_hot(labels: NDArray[Any], n_intents: int, units: Groups) -> FloatArray:
     """Return responsibilities (G, K): integers from 0 to K - 1 are intents, other labels are sorted and numbered."""
     if labels.shape != (len(units),):
         raise InvalidParameter.of("init", labels.size, f"must have one label for each of the {len(units)} {units.noun}")
-    if labels.dtype.kind == "f" and np.all(labels == np.floor(labels)):  # integers read from a table
+    if labels.dtype.kind == "f" and np.all(labels == np.floor(labels)):  # tables may contain integers as floats
         labels = labels.astype(np.int64)
     if labels.dtype.kind not in "iubU":
         valid = [isinstance(x, str | int) or (x is not None and x == np.floor(x)) for x in labels.tolist()]
@@ -196,7 +197,7 @@ def _one_hot(labels: NDArray[Any], n_intents: int, units: Groups) -> FloatArray:
         rule = "must be an integer or a string; -1 denotes an unknown intent"
         raise InvalidParameter.of("init", labels.tolist()[i], rule, index=i)
     integers = labels.dtype.kind in "iu"
-    known = labels[labels >= 0] if integers else labels  # -1 is the label of noise
+    known = labels[labels >= 0] if integers else labels  # clusterers label noise as -1
     names, index = np.unique(known, return_inverse=True)
     if integers and (names.size == 0 or names[-1] < n_intents):
         index = known
@@ -212,7 +213,7 @@ def _seed(rng: Rng) -> int:
     return int(rng.integers(2**31 - 1))
 
 
-# Directions with a smaller second moment, relative to the largest, are rounding errors.
+# Relative second moment below which a direction is a rounding error.
 _FLAT = 1e-6
 # Maximum number of evaluations of the single-intent fit.
 _EVALUATIONS = 1000
@@ -258,7 +259,7 @@ EMBEDDINGS: dict[str, Callable[[FitProblem], FloatArray]] = {
 }
 
 BEST = "best"
-# Clusterings are equal if their responsibilities differ by less.
+# Maximum difference between the responsibilities of equal clusterings.
 _SAME = 1e-3
 
 
@@ -296,7 +297,6 @@ def choose_best(
 
 
 def _same(U: FloatArray, other: FloatArray) -> bool:
-    """Return True if two clusterings are equal up to a permutation."""
     order = np.argmax(U.T @ other, axis=1)
     if np.unique(order).size < order.size:
         return False
@@ -314,7 +314,7 @@ def embed(embedding: Any, problem: FitProblem) -> FloatArray:
 
 
 class Starts:
-    """Initialisations of a fit problem by `init`; pass `n_parameters` (d) if the model does not specify it."""
+    """Initialisations of a fit problem for one `init`; `n_parameters` is d if the model does not specify it."""
 
     def __init__(self, init: Any, embedding: Any, problem: FitProblem, n_parameters: int | None = None) -> None:
         self.init, self.embedding, self.problem = init, embedding, problem

@@ -229,7 +229,7 @@ def _describe(mixture: IntentMixture) -> tuple[dict[str, Any], Arrays]:
 
 
 def _parameters(mixture: IntentMixture, writer: Writer) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the parameters except `irl`, and the types of the replaced ones; see `IntentMixture.save`."""
+    """Return the parameters except `irl`, and the types of those that cannot be serialised and are replaced."""
     defaults = {name: parameter.default for name, parameter in signature(type(mixture).__init__).parameters.items()}
     written, replaced = {}, {}
     for name, value in mixture.get_params(deep=False).items():
@@ -307,7 +307,6 @@ def _check_files(folder: Path, header: dict[str, Any]) -> None:
 
 
 def _check_model(folder: Path, written: Any) -> None:
-    """Check that the model is registered."""
     if isinstance(written, dict) and isinstance(written.get("name"), str):
         try:
             model_class(written["name"])
@@ -338,7 +337,7 @@ def check_target(folder: str | PathLike[str]) -> None:
 
 
 def _resolve(folder: str | PathLike[str]) -> Path:
-    """Return the absolute path without links; a loop of links is an OSError."""
+    """Return the absolute path with links resolved; a loop of links raises an OSError."""
     path = as_path(folder, "folder")
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         path.stat()

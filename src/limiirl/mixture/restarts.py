@@ -69,7 +69,7 @@ def _compute_features(mixture: Any, thetas: FloatArray) -> FloatArray:
 
 
 def assign_columns(cost: FloatArray) -> IntArray:
-    """Return the columns (K,) of a cost matrix (K', K) in the order of the rows assigned to them, then the others."""
+    """Return the columns (K,) of a cost matrix (K', K) in the order of their assigned rows, unassigned ones last."""
     _, columns = linear_sum_assignment(cost)  # rows are sorted
     left = np.setdiff1d(np.arange(cost.shape[1]), columns)
     return np.concatenate([columns, left]).astype(np.int64)
@@ -95,7 +95,7 @@ def permute_intents(mixture: IntentMixture, order: IntArray) -> IntentMixture:
         result.labels_ = np.argmax(result.responsibilities_, axis=1)
     index = np.argsort(order)
     result.history_ = [
-        # The numbers in an event are intents.
+        # Events contain numbers of intents.
         replace(entry, weights=entry.weights[order], event=re.sub(r"\d+", lambda k: str(index[int(k[0])]), entry.event))
         for entry in mixture.history_
     ]
@@ -107,7 +107,7 @@ def permute_intents(mixture: IntentMixture, order: IntArray) -> IntentMixture:
 
 
 Seed = np.random.SeedSequence
-# Largest difference of objectives (nats per unit) that count as equal.
+# Maximum difference between objectives (nats per unit) that count as equal.
 _SAME_OBJECTIVE = 1e-5
 
 

@@ -19,19 +19,19 @@ from limiirl.irl import FitProblem, minimise_ray
 from limiirl.mixture.em import Start
 
 RewardInit = Callable[[FitProblem, FloatArray], FloatArray]
-# Largest relative difference of rewards that count as equal.
+# Maximum relative difference between rewards that count as equal.
 _SAME = 1e-9
-# Largest range of the log-odds between two intents, over all units, for which the intents are indistinct.
+# Two intents are indistinct if the range of their log-odds over all units is at most this.
 _INDISTINCT = 0.05
 # Relative size of the perturbation of equal rewards, and the number of attempts.
 _NOISE, _ATTEMPTS = 0.1, 10
-# Largest difference in log-probability between the cluster mean and the overall mean in the search of `mean_ray`.
+# Upper limit of the search in `mean_ray`: the factor times |theta|^2.
 _LARGEST_DIFFERENCE = 1e3
 
 
 def mle(problem: FitProblem, U: FloatArray) -> FloatArray:
     """Return the maximum likelihood rewards (K, d) of each cluster."""
-    # The optimum may be far away, so the limit of M-steps does not apply.
+    # The limit for M-steps is too small here, since the search starts far from the optimum.
     limit = problem.initial_evaluations
     return problem.m_step(problem.moments(U), None, np.arange(U.shape[1]), limit).thetas
 
@@ -44,7 +44,7 @@ def mean(problem: FitProblem, U: FloatArray) -> FloatArray:
 
 
 def mean_clipped(problem: FitProblem, U: FloatArray) -> FloatArray:
-    """Return `mean` (K, d), clipped to the bounds."""
+    """Return `mean` (K, d) clipped to the bounds."""
     return problem.project(mean(problem, U))
 
 
@@ -121,7 +121,7 @@ def _check_thetas(given: Any, n_intents: int, problem: FitProblem) -> FloatArray
 
 
 def find_equal_pair(thetas: FloatArray, counted: NDArray[np.bool_]) -> tuple[int, int] | None:
-    """Return a pair of counted intents with equal rewards, or None."""
+    """Return two of the `counted` intents with equal rewards, or None."""
     for k in np.flatnonzero(counted):
         for other in np.flatnonzero(counted[:k]):
             if np.all(np.abs(thetas[k] - thetas[other]) <= _SAME * (1.0 + np.abs(thetas[k]))):

@@ -23,10 +23,10 @@ from limiirl.mixture.init import normalise_counts
 _MOVES, _TRIES = 10, 3
 # Iterations of EM before a move is accepted or rejected.
 _TRIAL = 10
-# Least increase of the objective (nats per unit) of an accepted move.
+# Minimum increase of the objective (nats per unit) of an accepted move.
 _LEAST_RISE = 1e-5
 _KMEANS_STARTS = 5
-# Least responsibility of a member of an intent, and the range below which points coincide.
+# Minimum responsibility of a member of an intent, and the range below which points coincide.
 _MEMBER, _APART = 1e-6, 1e-12
 
 
@@ -136,7 +136,8 @@ def _name(i: int, split: int, K: int) -> str:
 def cheapest_merger(log_p: FloatArray, rho: FloatArray, split: int) -> tuple[float, int, int]:
     """Return the highest log-likelihood after merging two intents, and the indices of the kept and the removed one.
 
-    `log_p` has shape (G, K + 1), `rho` (K + 1,). The `split` intent is not merged with the last one, its other half.
+    `log_p` has shape (G, K + 1), `rho` (K + 1,). The `split` intent is not merged with the last intent, which is its
+    other half.
     """
     top = np.max(log_p, axis=1)
     with np.errstate(invalid="ignore"):  # nan for units of zero likelihood, which is never the best value
@@ -148,7 +149,7 @@ def cheapest_merger(log_p: FloatArray, rho: FloatArray, split: int) -> tuple[flo
             continue
         rest = np.maximum(total - rho[i] * p[:, i] - rho[j] * p[:, j], 0.0)
         for kept, removed in ((i, j), (j, i)):
-            with np.errstate(divide="ignore", invalid="ignore"):  # log 0: no other intent can generate the unit
+            with np.errstate(divide="ignore", invalid="ignore"):  # log 0 if no other intent can generate the unit
                 value = float(np.sum(np.log(rest + (rho[i] + rho[j]) * p[:, kept]) + top))
             if value > best[0]:
                 best = (value, kept, removed)

@@ -262,7 +262,7 @@ def _unit(mixture: IntentMixture) -> str:
 def _model(irl: Any) -> str:
     """Describe the model, its set of trajectories, and the bounds on rewards."""
     longest, stop = irl.max_length if isinstance(irl, MaxEnt) else None, getattr(irl, "stop", None)
-    named = irl if longest is None else clone(irl).set_params(max_length=None)  # the length is described in words
+    named = irl if longest is None else clone(irl).set_params(max_length=None)  # the text describes the length
     name = " ".join(repr(named).split())
     parts = [name]
     if longest is not None:
@@ -351,7 +351,6 @@ def _align(rows: list[Row], intents: range) -> Iterator[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value to JSON types."""
     if isinstance(value, np.ndarray):
         return _plain(value.tolist())
     if isinstance(value, list | tuple):
@@ -390,10 +389,10 @@ class GroupWeights:
     def from_posterior(
         cls, posterior: FloatArray, groups: NDArray[Any], recordings: NDArray[Any], level: float = 0.95
     ) -> GroupWeights:
-        """Return the weights of groups (N,) from posteriors (N, K).
+        """Return the weights per group, given the posterior (N, K), group (N,) and recording (N,) of demonstrations.
 
-        Demonstrations of one recording (N,), such as pieces of it, are dependent: the standard error is clustered by
-        recording, and the interval has Student's quantiles. If all recordings agree, it has the binomial limit.
+        Pieces of one recording are dependent, so standard errors are clustered by recording. Intervals have Student's
+        quantiles; if all recordings agree, the end of the interval is the confidence limit of a binomial proportion.
 
         Examples
         --------
@@ -420,7 +419,8 @@ class GroupWeights:
                 error = np.sqrt(n / (n - 1) * np.sum(sums**2, axis=0)) / np.count_nonzero(own)
                 half = stdtrit(n - 1, 0.5 + level / 2.0) * error
                 low[g], high[g] = np.maximum(weights[g] - half, 0.0), np.minimum(weights[g] + half, 1.0)
-                # Recordings that all agree have no spread; the binomial limit of n recordings applies.
+                # Recordings that all agree have a standard error of 0; use the confidence limit of a binomial
+                # proportion.
                 limit = 1.0 - (1.0 - level) ** (1.0 / n)
                 high[g] = np.where(weights[g] < _AGREED, np.maximum(high[g], limit), high[g])
                 low[g] = np.where(weights[g] > 1.0 - _AGREED, np.minimum(low[g], 1.0 - limit), low[g])
@@ -520,7 +520,6 @@ class Membership:
 
 
 def _as_text(values: NDArray[Any]) -> NDArray[Any]:
-    """Return dates and durations as text, other values unchanged."""
     return values.astype(np.str_) if values.dtype.kind in "mM" else values
 
 

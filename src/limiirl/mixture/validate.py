@@ -76,14 +76,14 @@ def check_irl(irl: Any) -> Any:
 
 
 def check_demos(demos: Any, mdp: Any = None) -> Any:
-    """Return demonstrations in the numbers of an MDP, or agents for a model without one; raise if there are none."""
+    """Return demonstrations with the state and action numbers of an MDP, or agents unchanged; raise if empty."""
     if isinstance(demos, Agents):
         return demos
     return irl_checks.demonstrations(irl_checks.in_numbers_of(mdp, demos))
 
 
 def check_new_demos(demos: Demonstrations, mdp: Any) -> Demonstrations:
-    """Return demonstrations, which may be empty, in the numbers of an MDP."""
+    """Return demonstrations with the state and action numbers of an MDP; they may be empty."""
     return demos if isinstance(demos, Demonstrations) and len(demos) == 0 else check_demos(demos, mdp)
 
 
@@ -94,7 +94,7 @@ def resolve_model(irl: Any, mdp: Any, demos: Any) -> tuple[Any, str]:
     """
     if irl is None:
         if not isinstance(mdp, MDP) and not isinstance(demos, Agents):
-            return MaxEnt(), ""  # which raises an error
+            return MaxEnt(), ""  # any model: its fit raises the error
         choice = choose_model(mdp, demos)
         return choice.model, str(choice)
     model = clone_model(irl)

@@ -192,14 +192,14 @@ class Report:
         Prose that summarises the results in one or two sentences.
     sections : sequence of Section
     methods : sequence of items
-        Items of the last section, such as versions, seeds and commands.
+        Items of the section on methods, such as versions, seeds and commands.
     footer : str
         Prose in the last line.
     highlights : mapping or pairs
         Key figures shown in a large font, such as ``{"worlds": 100}``.
     project : str
-        Letters and digits, such as the fingerprint of a network. Pages of the same project in folders beside each
-        other link to each other.
+        Letters and digits, such as the fingerprint of a network. Pages of one project in sibling folders link to each
+        other.
 
     >>> table = Table("scores", "Scores", "", ["Method"], [["ours"]])
     >>> report = Report("Study", "Summary.", [Section("Scores", [table])])

@@ -19,9 +19,9 @@ from limiirl.report.maps import Layer, Map, Stroke
 from limiirl.report.svg import INK, MUTED, STYLE, WIDE
 from limiirl.roads import Plane
 
-# 1,200 pixels for the width of the page, eight inches.
+# 1,200 pixels for a width of eight inches.
 _DPI = 150
-# Width of the map on the page in pixels; in the image it is eight inches of 72 points.
+# Width of the map on the page in pixels, which corresponds to eight inches of 72 points in the image.
 _PIXELS = 830.0
 _POINTS_PER_PIXEL = WIDE * 72.0 / _PIXELS
 _MAX_ENTRIES, _MAX_LABEL = 24, 30

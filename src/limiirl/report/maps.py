@@ -91,8 +91,8 @@ class Layer:
     facts : mapping of str to m values
         Shown in the tooltip of a feature, except for None and "".
     kind : {"lines", "points", "areas", "labels"}
-        Areas are filled lines. Labels are points with a text, their fact ""; where labels overlap, the first is shown.
-        Areas and labels have no tooltip.
+        Areas are filled polygons. Labels are texts at points, given by ``facts[""]``; of overlapping labels, the first
+        is shown. Areas and labels have no tooltip.
     group : str
         Layers with the same non-empty group are shown one at a time.
     shown : bool

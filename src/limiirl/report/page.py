@@ -180,8 +180,8 @@ def write(
 
     All figures are drawn before files are written, files are replaced atomically, and the page is written last, so an
     earlier report remains readable if drawing fails, the disk is full or the process is killed. Files of an earlier
-    report that are not part of the new one are removed; all other files are kept. Pages of the same project in folders
-    beside this one are linked.
+    report that are not part of the new one are removed; all other files are kept. Pages of the same project in sibling
+    folders are linked.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ def write(
 
 
 def _render_links(entries: list[tuple[str, str]]) -> str:
-    """Return the links to the pages of a project from titles in HTML and addresses; the own page has no address."""
+    """Return the HTML of the links between pages, from (title, address); the current page has no address."""
     if len(entries) < 2:
         return f"{_OPENING}</nav>"
     links = (
@@ -255,7 +255,7 @@ def _render_links(entries: list[tuple[str, str]]) -> str:
 
 
 def _link_pages(folder: Path, project: str) -> None:
-    """Link the pages of a project that are in folders beside each other; other files are not changed."""
+    """Link the pages of a project in sibling folders."""
     titles: dict[Path, str] = {}
     for other in sorted(folder.resolve().parent.iterdir()):
         index = other / _INDEX

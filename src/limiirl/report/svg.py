@@ -145,7 +145,7 @@ def _parse_svg(source: bytes, name: str, title: str, alt: str) -> ET.Element:
     root = ET.fromstring(source)
     _prune(root)
     _prefix_ids(root, name)
-    # Attributes of the root, because a style sheet would affect the whole page.
+    # Set as attributes of the root element; a style sheet would affect the whole page.
     view = root.attrib["viewBox"]
     root.attrib.clear()
     root.attrib |= {"viewBox": view, "role": "img", "aria-labelledby": f"{name}-title {name}-desc"}
@@ -243,7 +243,6 @@ def _to_variable(match: re.Match[str]) -> str:
 
 
 def _replace_fonts(style: str, sans: str, mono: str) -> str:
-    """Replace the font families of matplotlib in a style attribute."""
     style = _SHORTHAND.sub(
         lambda match: f"{_expand_font(match[1])}font-size: {match[2]}; font-family: {match[3]}", style
     )

@@ -22,7 +22,7 @@ from limiirl.report.markup import (
     prose_markdown,
 )
 
-# Lower case, because some file systems are case-insensitive.
+# Only lower case, because some file systems ignore case.
 _NAME = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*")
 _RESERVED = re.compile(r"con|prn|aux|nul|(?:com|lpt)[0-9]")
 
@@ -229,7 +229,6 @@ class _Notes:
 
 
 def _letter(index: int) -> str:
-    """Return the label of a footnote: a, b, ..., z, aa, ab, ..."""
     letters = ""
     index += 1
     while index:
@@ -239,7 +238,6 @@ def _letter(index: int) -> str:
 
 
 def _group_headings(headings: Sequence[Column]) -> list[tuple[str, int]]:
-    """Return the group headings with their numbers of columns."""
     return [(group, len(list(columns))) for group, columns in groupby(headings, key=lambda column: column.group)]
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from limiirl.roads.network import RoadNetwork
 
 
-_MIN_CHANGE = 0.05  # minimum change, in trips, of the listed streets
+_MIN_CHANGE = 0.05  # minimum change in trips of a listed street
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class StreetChange:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Closure:
-    """Effects of a closure on a set of trips; values based on too few drivers are hidden.
+    """Effects of a closure on a set of trips; values based on fewer than `least` drivers are hidden.
 
     Flows before and after the closure are expected values under the fitted styles, given the observed start and end
     segments.
@@ -244,7 +244,7 @@ def close_streets(
     around = forecaster.with_closures(states=closed)
     again, again_around = _count_visits(forecaster), _count_visits(around)
     after = around.flows(starts, goals)
-    # Trips that are cut off are included before the closure, but have no detour.
+    # Trips that are cut off count before the closure, but have no detour.
     possible = np.isin(np.arange(len(trips)), after.cut_off, invert=True)
     before, lost = (forecaster.flows(starts[which], goals[which]) for which in (possible, ~possible))
     shut = np.zeros(network.n_segments, dtype=bool)
@@ -271,7 +271,7 @@ def close_streets(
 
 
 def _count_visits(forecaster: Forecaster) -> FloatArray:
-    """Return the expected number of visits (K, S) to each segment per trip that reaches it.
+    """Return the expected number of visits (K, S) to each segment, given that a trip reaches it.
 
     Expected visits divided by this number are expected trips. With `MaxEnt`, the number depends on the remaining length
     of the trip, and 1 is returned.
@@ -292,12 +292,11 @@ def _count_entries(network: RoadNetwork, flows: Any, starts: IntArray, shut: Boo
 
 
 def _find_passing(demos: Demonstrations, shut: BoolArray) -> IntArray:
-    """Return the trips that pass closed segments."""
     return np.flatnonzero(np.add.reduceat(shut[demos.states], demos.offsets[:-1]))
 
 
 def _reroute(around: Forecaster, trips: Demonstrations, possible: BoolArray, shut: BoolArray) -> Demonstrations:
-    """Return the possible trips; trips through closed segments are replaced by their most likely remaining route."""
+    """Return the possible trips, with those through closed segments replaced by their most likely detour."""
     passing = np.isin(np.arange(len(trips)), _find_passing(trips, shut))
     affected, unaffected = passing & possible, ~passing & possible
     routes = around.predict_routes(trips.start_states[affected], trips.last_states[affected])

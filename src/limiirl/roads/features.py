@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 REST = "*"
-"""Name in a class group that denotes all classes that are in no group."""
+"""Stands for all road classes that are in no other group."""
 CLASS_GROUPS: Mapping[str, tuple[str, ...]] = {
     "highway": ("motorway", "trunk"),
     "major road": ("primary", "secondary"),
@@ -74,9 +74,9 @@ class FeatureChoice:
     turns : bool
         Edge features that count left turns, right turns, and sharp turns (above 135 degrees, and U-turns).
     choices : bool
-        Edge feature: the logarithm of the number of turns from the segment. With a coefficient of -1, trips choose
-        between turns as a random walk does, apart from the other features. `DestinationMaxEnt` predicts much better
-        with it (ADR 0025), because the sum over paths otherwise grows with every junction.
+        Edge feature: the logarithm of the number of turns from the segment. With a coefficient of -1 and no other
+        features, all turns from a segment are equally likely. `DestinationMaxEnt` predicts much better with it (ADR
+        0025), because the sum over paths otherwise grows with every junction.
     length : bool
         Total length, as a group with one feature.
     extra : mapping of name to (S,), optional
@@ -230,7 +230,7 @@ def driver_mdp(network: RoadNetwork, features: str | FeatureChoice = "paper", ga
     """
     choice = choose_features(features)
     n = network.n_segments
-    # By default, edges get their actions in the given order, which preserves the order of the turns.
+    # Without actions, `from_edges` numbers the edges of a state in the given order, the order of the turns.
     return MDP.from_edges(
         network.turn_from,
         network.turn_to,

@@ -103,7 +103,7 @@ def _get_network(item: object, network: RoadNetwork | None) -> RoadNetwork:
 
 
 def _convert_other(item: Any, network: RoadNetwork | None) -> list[dict[str, Any]]:
-    """Return the features of `Flows`, or of a list of `Route`; they are not imported, because they load forecasts."""
+    """Return the features of `Flows` or a list of `Route`, recognised by their attributes to avoid an import."""
     if hasattr(item, "state_by_intent"):
         flows = np.asarray(item.state_by_intent)
         trips = {f"trips_style_{k}": row for k, row in enumerate(flows)}

@@ -57,8 +57,8 @@ def offsets_m(lat: ArrayLike, lon: ArrayLike, to_lat: ArrayLike, to_lon: ArrayLi
 class Plane(NamedTuple):
     """Local planar projection around a point (lat, lon) in degrees, to metres east and north of the point.
 
-    Distances are exact at the latitude of the point. At 41 degrees, the error of east-west distances 10 km further
-    north or south is 0.14 %. Use the projection to compare fixes with segments, and `distance_m` for lengths.
+    Distances are exact at the latitude of the point. At latitude 41 degrees, the error of an east-west distance 10 km
+    further north or south is 0.14 %. Use the projection to compare fixes with segments, and `distance_m` for lengths.
 
     Examples
     --------

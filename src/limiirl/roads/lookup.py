@@ -149,13 +149,10 @@ def distances_m(network: RoadNetwork, segments: IntArray, lat: float, lon: float
 
 
 def _axis_scales(centre: float, lat: FloatArray) -> FloatArray:
-    """Return the scale (n, 2), east and north, from the projection of the network to the projection at each latitude.
-
-    Both projections are linear in degrees, so that they differ by one factor per axis.
-    """
+    """Return the factors (n, 2), east and north, from the projection of the network to that at each latitude."""
     (along, across), (along_0, across_0) = radii_m(lat), radii_m(centre)
     east = across * np.cos(np.radians(lat)) / (across_0 * np.cos(np.radians(centre)))
-    # A degree of longitude has length 0 at the poles.
+    # At a pole, a degree of longitude has length 0.
     return np.asarray(np.maximum(np.stack([east, along / along_0], axis=1), 1e-6))
 
 

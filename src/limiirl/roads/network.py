@@ -186,7 +186,6 @@ _ADDED: dict[str, Any] = {"street_names": ("",), "landmarks": {}}
 
 
 def _split(network: RoadNetwork) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split a network into the header and the arrays of its file."""
     arrays = {part.name: getattr(network, part.name) for part in dataclasses.fields(network)}
     header = {name: arrays.pop(name) for name in _IN_HEADER}
     return header | {name: dict(header[name]) for name in ("notes", "landmarks")}, arrays
@@ -542,7 +541,6 @@ def _summarize_known(values: Any, km: Any) -> dict[str, Any]:
 
 
 def _count_dropped(notes: dict[str, Any]) -> dict[str, int]:
-    """Return the nonzero counts of dropped map elements, by reason."""
     counts = {f"ways: {reason}": count for reason, count in notes.get("ways", {}).get("dropped", {}).items()}
     counts |= {f"pieces: {reason}": count for reason, count in notes.get("pieces_dropped", {}).items()}
     counts["segments: outside the connected component"] = notes.get("component", {}).get("segments_dropped", 0)

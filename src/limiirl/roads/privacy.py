@@ -70,8 +70,9 @@ def trim_ends(trips: Trips | CleanedTrips, metres: float = 300.0, *, jitter: flo
 def mask_zones(trips: Trips | CleanedTrips, zones: Sequence[tuple[float, ...]]) -> Trips:
     """Drop the fixes inside circular zones and cut the trips there, also where a trip crosses a zone between two fixes.
 
-    The pieces of a trip have its id, and different numbers `Trips.pieces`. `Trips.cut` is True for them, so that the
-    boundary of a zone is not mistaken for the start or end of a trip. `notes` contains the number of removed fixes.
+    The pieces of a trip keep the id of the trip, with distinct numbers in `Trips.pieces`. They are marked in
+    `Trips.cut`, so that the boundary of a zone is not mistaken for the start or end of a trip. `notes` contains the
+    number of removed fixes.
 
     Parameters
     ----------
@@ -129,8 +130,8 @@ def trim_path_ends(
     """Drop segments from both ends of every matched path.
 
     The driven distance that is dropped at each end is drawn as in `trim_ends`. A path that returns to a dropped segment
-    is cut there, and its longest part is kept. Returns in the opposite direction or on nearby streets are not detected;
-    use `trim_ends` before matching to detect them. Models of starts or destinations that are fitted to the result
+    is cut there, and its longest part is kept. A return in the opposite direction or on a nearby street is not
+    detected; trim before matching with `trim_ends` to detect it. Models of starts or destinations fitted to the result
     describe the trimmed ends. Paths without remaining segments are dropped.
 
     Parameters
@@ -158,7 +159,7 @@ def trim_path_ends(
     zero = np.concatenate([[0.0], end_m])
     driven = zero[:-1] - zero[demos.offsets[:-1]][demo]  # from the start of the path to the segment
     remaining = zero[demos.offsets[1:]][demo] - end_m
-    # The tolerance of one millimetre covers rounding errors of the sums.
+    # One millimetre covers rounding errors of the sums.
     away = (driven >= radius[0][demo] - 1e-3) & (remaining >= radius[1][demo] - 1e-3)
     key = demo * lengths.size + demos.states
     keep = _longest_runs(away & ~np.isin(key, key[~away]), np.zeros(demo.size, dtype=np.bool_), demo)
@@ -182,7 +183,7 @@ def _draw_radii(metres: float, jitter: float, seed: Seed, n: int) -> FloatArray:
 
 
 def _longest_runs(inside: BoolArray, cut: BoolArray, trip: IntArray) -> BoolArray:
-    """Return a mask (n,) of the longest run of `inside` per trip (the first if tied); a run starts at each `cut`."""
+    """Return a mask (n,) of the longest run of `inside` per trip, the first if tied; a new run starts at each `cut`."""
     if not inside.size:
         return inside
     begins = np.ones(inside.size, dtype=np.bool_)
@@ -415,7 +416,7 @@ def trim_cleaned(cleaned: CleanedTrips, network: RoadNetwork, metres: float) -> 
     if len(trimmed) == 0:
         message = f"No trip is left after trimming {metres:g} m at both ends. Trim less."
         raise InvalidTrips(message, parameter="metres", value=metres)
-    # Of a stop, only the first and the last fix are kept; the time between them is not a gap.
+    # Cleaning keeps only the first and the last fix of a stop; the time between them is not a gap.
     again = clean(trimmed, network, max_gap_s=math.inf)
     cut = {
         _CUT_TRIP: int(np.unique(cleaned.source[~cleaned.whole]).size),

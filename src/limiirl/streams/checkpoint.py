@@ -24,7 +24,7 @@ from limiirl.streams.store import FeatureStore, get_qualified_name
 _SHAPES = dict.fromkeys(("rho", "log_Z", "log_rho", "sizes", "counts"), "K")
 _SHAPES |= {"thetas": "Kd", "features": "Kd", "inverse_temperature": ""}
 FORMAT = FileFormat("limiirl.streams.checkpoint", 2, "a checkpoint", "fit_streamed")
-# The stopping rule is not compared, so that a finished fit can be continued.
+# The stopping rule may differ, so that a finished fit can be continued.
 _STOPPING = ("max_iter", "resp_tol", "likelihood_tol")
 # Parameters that do not affect the result, or are compared separately (irl).
 _IGNORED = ("irl", "progress", "verbose", "irl__device", "irl__max_memory")
@@ -35,7 +35,7 @@ def identity(mixture: IntentMixture, irl: Any, mdp: MDP, store: FeatureStore, sa
 
     Functions are identified by name, estimators by class and parameters, and random generators by state.
     """
-    # Annealing temperatures depend on the number of iterations.
+    # With annealing, the temperatures depend on max_iter.
     skipped = (*_IGNORED, *_STOPPING) if mixture.annealing is None else _IGNORED
     parameters = mixture.get_params(deep=False) | {f"irl__{k}": v for k, v in irl.get_params(deep=False).items()}
     parameters = {name: value for name, value in sorted(parameters.items()) if name not in skipped}
@@ -97,7 +97,7 @@ def write_checkpoint(path: Path, state: State, settings: dict[str, str]) -> None
 
 
 def read_checkpoint(path: Path, settings: dict[str, str], shape: tuple[int, int]) -> State | None:
-    """Return the last state, or None if there is no file; raise an error for a checkpoint of another fit.
+    """Return the state in a checkpoint, or None if there is no file; raise if it belongs to another fit.
 
     The shape (K, d) is checked here because the kernels do not check it: they would read past the end of the arrays.
     """
@@ -120,7 +120,7 @@ def read_checkpoint(path: Path, settings: dict[str, str], shape: tuple[int, int]
 
 
 def _read_state(header: dict[str, Any], arrays: dict[str, NDArray[Any]], K: int, d: int) -> State:
-    """Return the state in a checkpoint; raise a built-in exception if the data are invalid."""
+    """Return the state; raise a built-in exception if the data are invalid."""
     for name, axes in _SHAPES.items():
         shape, array = tuple({"K": K, "d": d}[axis] for axis in axes), arrays[name]
         if array.shape != shape or array.dtype != np.float64 or not np.all(np.isfinite(array)):
@@ -139,7 +139,7 @@ def _read_state(header: dict[str, Any], arrays: dict[str, NDArray[Any]], K: int,
     log_likelihood, change = (decode(header[name], arrays) for name in ("log_likelihood", "change"))
     outside, reseeds_left = header["outside"], header["reseeds_left"]
     if type(outside) is not bool or type(reseeds_left) is not int or reseeds_left < 0:
-        raise ValueError("outside must be true or false, and reseeds_left a nonnegative integer")
+        raise ValueError("'outside' must be a boolean, and 'reseeds_left' a nonnegative integer")
     _check_number(log_likelihood, "log_likelihood")
     _check_number(change, "change", may_be_nan=len(history) == 1)
     now = MixtureParameters(arrays["thetas"], arrays["log_Z"], arrays["log_rho"], float(arrays["inverse_temperature"]))

@@ -30,7 +30,7 @@ from limiirl.streams.passes import (
 )
 from limiirl.streams.store import FeatureStore, as_store
 
-# Number of rows that the initialisation clusters; the standard error of a mean is below 1 % of the standard deviation.
+# Number of rows for the initialisation; the standard error of a mean is then below 1 % of the standard deviation.
 SAMPLE = 50_000
 
 

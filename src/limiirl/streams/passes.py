@@ -34,7 +34,7 @@ WINDOW = 32 * BLOCK
 
 @contextmanager
 def open_executor(executor: Mapper | None) -> Iterator[Mapper | None]:
-    """Open a session of the executor for the duration of the block."""
+    """Context in which a session of the executor is open."""
     if isinstance(executor, Executor):
         with executor.session() as session:
             yield session
@@ -43,7 +43,7 @@ def open_executor(executor: Mapper | None) -> Iterator[Mapper | None]:
 
 
 class SumTask(NamedTuple):
-    """A shard, and the current and previous parameters, between which the change of responsibilities is measured."""
+    """A shard with the current and the previous parameters, whose responsibilities are compared."""
 
     shard: FeatureShard
     now: MixtureParameters
@@ -102,7 +102,7 @@ def sum_store(
 
 
 def iterate_shards(store: FeatureStore, progress: Progress | None) -> Iterator[FeatureShard]:
-    """Yield the shards, and call `progress` with the number of rows processed (with an executor, submitted)."""
+    """Yield the shards; call `progress` with the number of rows that are processed or, with an executor, submitted."""
     submitted = 0
     for shard in store.shards:
         yield shard
@@ -195,7 +195,7 @@ class StoreStatistics:
     def e_step(
         self, path_sums: Any, rho: FloatArray, thetas: FloatArray, U: ImplicitResponsibilities, temperature: float
     ) -> tuple[EStepSums, Moments]:
-        """Compute the E-step in one pass over the store: update `U`, and return the E-step sums and the moments."""
+        """Compute the E-step in one pass over the store: update `U`, and return the sums and moments."""
         now = MixtureParameters(thetas, path_sums.log_partition(thetas), np.log(rho), 1.0 / temperature)
         options: dict[str, Any] = {"executor": self.executor, "window": self.window, "progress": self.progress}
         sums = sum_store(self.store, now, U.parameters, **options)
@@ -219,7 +219,7 @@ def stream_problem(model: MaxEnt, mdp: MDP, store: FeatureStore) -> MaxEntProble
 
 
 def with_statistics(problem: MaxEntProblem, statistics: StoreStatistics) -> MaxEntProblem:
-    """Return a copy of the problem with another executor, window or progress callback."""
+    """Return a copy of the problem with other statistics."""
     return MaxEntProblem(problem.model, problem.mdp, None, problem.units, problem.path_sums, statistics)
 
 

@@ -85,7 +85,7 @@ class FunctionShard:
         return self.function(self.index)
 
     def checksum(self) -> str:
-        """Return `version`; a checksum of the data would need another call of the function."""
+        """Return `version`, which replaces a checksum of the data."""
         return self.version
 
 
@@ -242,8 +242,8 @@ def _file_error(path: str | Path) -> LimiirlError:
 
 
 Keys = NDArray[np.uint64]
-# Maximum number of demonstration names to compare (128 MB of hash keys). Beyond it, `check_names` compares a sample of
-# this size, and the first and last name of each file: a table sorted by name has duplicates only there.
+# Maximum number of names that are compared (128 MB of hash keys). If there are more, `check_names` compares a sample,
+# and the first and last name of each file: in a table sorted by name, only these can be split between files.
 MAX_NAMES = 2**24
 _DUPLICATE = {
     "group": "Group {!r} has demonstrations in {} and in {}. Write all demonstrations of a group to the same shard.",
@@ -259,10 +259,10 @@ def check_names(shards: Sequence[StoredShard], unit: str, max_keys: float = np.i
     unit : {"group", "demo"}
         The column of the names.
     max_keys : float
-        Number of hash keys in memory. Beyond it, only the lowest keys (a random sample of the names, the same in all
-        shards) and the first and last name of each shard are compared.
+        Maximum number of hash keys in memory. If there are more names, only the names with the lowest keys (a random
+        sample that is the same in all shards) and the first and last name of each shard are compared.
     """
-    first_shards: dict[bool, str] = {}  # first shard with names that are strings (True) or numbers (False)
+    first_shards: dict[bool, str] = {}  # by type of the names (True: strings, False: numbers), the first shard with it
     lowest: list[Keys] = []
     ends: list[Keys] = []
     limit = 2**64 - 1

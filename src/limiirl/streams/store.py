@@ -154,7 +154,7 @@ class StoredShard:
     def _map(self, name: str) -> NDArray[Any]:
         path = _array_path(Path(self.path), name)
         try:
-            # Copy-on-write instead of read-only: numba would compile the kernels again for read-only arrays.
+            # Mode "c" (copy-on-write), because numba would compile the kernels again for read-only arrays.
             with _HEADER_LOCK:
                 array = np.asarray(np.lib.format.open_memmap(path, mode="c"))
         except (OSError, ValueError) as error:
@@ -485,7 +485,7 @@ def read_header(folder: Path) -> dict[str, Any]:
             message = f"{path} has format {written}; this release reads {FORMAT!r}, version {VERSION}."
             remedy = "Upgrade limiirl if the file has a newer version; otherwise write the features to another folder."
             raise file_error(f"{message} {remedy}", path)
-        header["shards"]  # its type is checked in FeatureStore.open, since write_features overwrites it
+        header["shards"]  # FeatureStore.open checks its type; write_features replaces it
         for name, expected in (("mdp", str), ("by_group", bool), ("n_features", int)):
             if type(header[name]) is not expected:
                 raise TypeError(f"{name} is {header[name]!r:.50}")

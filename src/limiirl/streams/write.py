@@ -61,7 +61,7 @@ def claim(folder: Path, mdp: MDP, by_group: bool) -> None:
 
 
 def _can_resume(folder: Path, mdp: MDP, by_group: bool) -> bool:
-    """Return True if a store has this MDP and `by_group`; raise an error if it does not, and has shards."""
+    """Return True if the MDP and `by_group` of a store match; otherwise raise an error if the store has shards."""
     header = read_header(folder)
     if (header["mdp"], header["by_group"]) == (mdp.fingerprint(), by_group):
         return True
@@ -84,7 +84,7 @@ def _is_saved(mdp: MDP, path: Path) -> bool:
 def check_finished(folder: Path, names: list[str]) -> None:
     """Check that a store has no shards beyond those of its source, and remove temporary files of killed writers."""
     for path in filter(is_scratch, list(folder.iterdir())):
-        with suppress(FileNotFoundError):  # its writer has just renamed it
+        with suppress(FileNotFoundError):  # already renamed by its writer
             if time.time() - path.stat().st_mtime > _ABANDONED:
                 path.unlink()
     others = sorted({path.name for path in folder.glob(_SHARDS)} - set(names))
@@ -160,7 +160,7 @@ def write_features(
 
     def tasks() -> Iterator[WriteTask]:
         for index, shard in enumerate(shards):
-            if index == 0:  # not earlier, so that no empty store is created for a missing source
+            if index == 0:  # after the source was read, so that a missing source creates no store
                 claim(root, mdp, by_group)
             if progress is not None:
                 progress(index, total, shard.name)
@@ -256,7 +256,7 @@ def _sum_features(mdp: MDP, demos: Demonstrations, by_group: bool) -> tuple[Rows
 
 
 def _open_intact(path: Path) -> StoredShard | None:
-    """Return an existing shard if its checksum matches; otherwise remove its header and return None."""
+    """Return an existing shard if its checksum matches; otherwise remove its header, which marks it as incomplete."""
     if not path.is_file():
         return None
     try:

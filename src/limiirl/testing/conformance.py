@@ -34,8 +34,8 @@ _WEIGHTS = "Maximise sum_i weights_i log_prob_i / sum_i weights_i, and use weigh
 class Case:
     """A problem and the model to check on it.
 
-    `complete` contains all trajectories that end in a terminal state; it is None unless the MDP is deterministic with a
-    single start state.
+    `complete` has all trajectories that end in a terminal state, if the MDP is deterministic with a single start state;
+    otherwise it is None.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Case:
     complete: Demonstrations | None = None
 
     def fresh(self) -> Any:
-        """Return an unfitted copy of the model; it is a deep copy if `clone` fails, which is a separate check."""
+        """Return an unfitted copy of the model; a deep copy if `clone` fails, which another check reports."""
         try:
             return clone(self.model)
         except (RuntimeError, TypeError):
@@ -60,7 +60,7 @@ class Case:
         return self.rng().uniform(0.2, 1.0, len(self.demos))
 
     def fit(self, **arguments: Any) -> tuple[Any, FloatArray]:
-        """Return a fresh model and its fitted theta (d,)."""
+        """Return a fitted copy of the model and its theta (d,)."""
         model = self.fresh()
         return model, np.asarray(model.fit(self.mdp, self.demos, **arguments), dtype=np.float64)
 
@@ -76,7 +76,7 @@ class Case:
         return np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)
 
     def nearby(self, theta: FloatArray, n: int) -> FloatArray:
-        """Return random parameters (n, d) near theta and within the bounds."""
+        """Return n random parameter vectors (n, d) near theta, within the bounds."""
         return np.clip(theta + 0.3 * self.rng().normal(size=(n, theta.size)), *self.bounds(theta.size))
 
     def objective(self, model: Any, theta: FloatArray, weights: FloatArray) -> float:
@@ -89,7 +89,7 @@ class Case:
     ) -> None:
         """Check that the log-probabilities under two parameter vectors agree."""
         log_p = self.log_prob(model, np.array([theta, np.asarray(other, dtype=np.float64)]))[which]
-        with np.errstate(invalid="ignore"):  # -inf is equal to itself
+        with np.errstate(invalid="ignore"):  # equal values, including -inf
             difference = np.where(log_p[:, 0] == log_p[:, 1], 0.0, np.abs(log_p[:, 0] - log_p[:, 1])).max(initial=0.0)
         got = f"log-probabilities that differ by {difference:.2g}"
         expect(difference <= _SAME_FIT, f"the same fit {what}", got, remedy)
@@ -322,7 +322,7 @@ def order_of_demos_is_irrelevant(case: Case) -> None:
 def default_weights_are_equal(case: Case) -> None:
     """Check that weights=None is equivalent to weights of 1."""
     other = case.fit(weights=np.ones(len(case.demos)))[1]
-    case.expect_same_fit(*case.fit(), other, "without weights as with weights of 1")
+    case.expect_same_fit(*case.fit(), other, "with weights=None as with weights of 1")
 
 
 def zero_weights_are_ignored(case: Case) -> None:
@@ -333,7 +333,7 @@ def zero_weights_are_ignored(case: Case) -> None:
     weights[int(np.argmax(getattr(case.demos, "lengths", np.zeros(weights.size))))] = 0.5
     kept = np.flatnonzero(weights)
     other = case.fresh().fit(case.mdp, case.demos[kept], weights=weights[kept])
-    case.expect_same_fit(*case.fit(weights=weights), other, "with demonstrations of weight 0 as without them", kept)
+    case.expect_same_fit(*case.fit(weights=weights), other, "with and without demonstrations of weight 0", kept)
 
 
 def scale_of_weights_is_irrelevant(case: Case) -> None:
@@ -349,7 +349,7 @@ def weight_two_equals_duplicate(case: Case) -> None:
     index = np.arange(len(case.demos))
     twice = index % 3 == 0
     other = case.fresh().fit(case.mdp, case.demos[np.concatenate([index, index[twice]])])
-    case.expect_same_fit(*case.fit(weights=1.0 + twice), other, "for weights of 2 as for duplicated demonstrations")
+    case.expect_same_fit(*case.fit(weights=1.0 + twice), other, "with weights of 2 as with duplicated demonstrations")
 
 
 def fit_many_equals_fit(case: Case) -> None:
@@ -362,7 +362,7 @@ def fit_many_equals_fit(case: Case) -> None:
         expect(thetas.shape == (3, theta.size), f"thetas of shape {(3, theta.size)}", f"shape {thetas.shape}", remedy)
         for k, row in enumerate(thetas):
             _, alone = case.fit(weights=weights[:, k], start=None if starts is None else starts[k])
-            case.expect_same_fit(model, alone, row, f"from fit_many in row {k} as from fit")
+            case.expect_same_fit(model, alone, row, f"in row {k} of fit_many as with fit")
 
 
 # log_prob, the E-step of a mixture.
@@ -477,7 +477,7 @@ def works_in_a_mixture(case: Case) -> None:
     finite = np.all(np.isfinite(mixture.thetas_)) and np.all(np.isfinite(mixture.responsibilities_))
     remedy = "Check the result of fit for the weights of a small cluster."
     expect(finite, "finite rewards and responsibilities", mixture.thetas_, remedy)
-    remedy = "fit must maximise the log-likelihood of log_prob, which must not depend on the fit."
+    remedy = "Maximise the log-likelihood that log_prob returns, and let log_prob not depend on earlier fits."
     for before, entry in zip(mixture.history_[:-1], mixture.history_[1:], strict=True):
         increases = entry.event or entry.objective >= before.objective - _ROUNDING * (1.0 + abs(before.objective))
         wanted = f"an objective of at least {before.objective:.9g} at iteration {entry.iteration}"
@@ -506,7 +506,7 @@ def mixture_can_be_saved(case: Case) -> None:
     expect(same, "the same log-likelihoods after saving and loading", "different values", remedy)
 
 
-# If one of these checks fails on a problem, the later checks on that problem are skipped.
+# If one of these checks fails on a problem, the other checks on that problem are skipped.
 _GATES = (fit_returns_theta, log_prob_returns_matrix)
 _ONCE = (parameters_round_trip, constructor_stores_parameters, model_can_be_pickled, mixture_can_be_saved)
 _CHECKS: tuple[Callable[[Case], None], ...] = (
@@ -534,7 +534,7 @@ def _skip_reason(function: Callable[[Case], None], case: Case) -> str:
     if function is probabilities_sum_to_at_most_one and not members.normalised:
         return "the model declares normalised = False"
     if function is probabilities_sum_to_at_most_one and case.complete is None:
-        return "the problem has no complete list of trajectories"
+        return "the trajectories of the problem cannot be enumerated"
     if function is mixture_can_be_saved and type(case.model) not in MODELS.values():
         return "the model is not registered (limiirl.irl.register_model)"
     return ""

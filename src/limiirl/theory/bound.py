@@ -27,10 +27,10 @@ TRIVIAL = 2.0
 
 @dataclass(frozen=True, eq=False)
 class Quantities:
-    """The quantities of assumptions 1 and 2.
+    """Quantities of assumptions 1 and 2.
 
-    T_k+ and T_k- are the typical and atypical trajectories of expert k, and C_k is its cluster. The margin between two
-    sets A and B along a vector v is the minimum of v . a over A minus the maximum of v . b over B.
+    T_k is the set of trajectories of expert k, T_k+ and T_k- are its typical and atypical subsets, and C_k is its
+    cluster. The margin between two sets A and B along a vector v is min_A v . a - max_B v . b.
 
     Attributes
     ----------
@@ -39,9 +39,9 @@ class Quantities:
     delta : float
         Largest fraction, over clusters, of demonstrations outside T_k+ (misplaced or atypical).
     margin_between : float
-        d, the smallest margin between T_k+ and the trajectories outside T_k, along features of typical trajectories.
+        d, the smallest margin over k between T_k+ and all trajectories outside T_k, along any phi in T_k+.
     margin_within : float
-        Smallest margin between T_k+ and T_k-, along the features of typical trajectories; inf if T_k- is empty.
+        Smallest margin over k between T_k+ and T_k-, along any phi in T_k+; inf if T_k- is empty.
     r : (K,)
         Radius of each T_k+: half of its diameter.
     mean_norm : (K,)
@@ -53,9 +53,10 @@ class Quantities:
     typical_norm : (K,)
         Largest norm of phi in T_k+, for assumption 1(b).
     atypical_between, atypical_within : float
-        The same margins along the features of T_k-; inf if T_k- is empty.
+        As `margin_between` and `margin_within`, but along any phi in T_k-; inf if T_k- is empty.
     misfit_between, misfit_within : float
-        The same margins along the features of the demonstrations in C_k outside T_k+, for assumption 2.
+        As `margin_between` and `margin_within`, but along phi of the demonstrations in C_k outside T_k+, for
+        assumption 2.
     """
 
     zeta: float
@@ -92,7 +93,7 @@ class Quantities:
 
     @property
     def separation_failures(self) -> tuple[str, ...]:
-        """Violated conditions of assumption 1, as text; empty if it holds."""
+        """Descriptions of the violated conditions of assumption 1."""
         d, within = self.margin_between, self.margin_within
         widths = 2.0 * np.asarray(self.r) * np.asarray(self.typical_norm)
         k = int(np.argmax(widths))
@@ -122,7 +123,7 @@ class Quantities:
 
     @property
     def clustering_failures(self) -> tuple[str, ...]:
-        """Violated conditions of assumption 2, as text; empty if it holds."""
+        """Descriptions of the violated conditions of assumption 2."""
         d, within = self.margin_between, self.margin_within
         violated = []
         if not self.delta < 0.5:
@@ -138,19 +139,19 @@ class Quantities:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """All violated conditions, by assumption; empty if the theorem applies."""
+        """Descriptions of all violated conditions; empty if the theorem applies."""
         return tuple(f"assumption 1: {text}" for text in self.separation_failures) + tuple(
             f"assumption 2: {text}" for text in self.clustering_failures
         )
 
     @property
     def mean_margins(self) -> tuple[float, float]:
-        """Lower bounds on the margins of every Phi_k (lemma 1): 1 - 2 delta times the margins of trajectories."""
+        """Lower bounds of lemma 1 along every Phi_k: `margin_between` and `margin_within` times 1 - 2 delta."""
         factor = 1.0 - 2.0 * self.delta
         return factor * self.margin_between, factor * self.margin_within if factor else 0.0  # 0 * inf = 0 here
 
     def log_lower(self) -> FloatArray:
-        """Return lemma 2's lower bound (K,) on log p(tau | Phi_k) - log q(tau) over tau in T_k+."""
+        """Return the lower bound (K,) of lemma 2 on log p(tau | Phi_k) - log q(tau) for every tau in T_k+."""
         between, within = self.mean_margins
         keep = _log(1.0 - self.zeta)
         denominator = np.logaddexp(keep + np.asarray(self.log_Q) + between, self.log_Q_other)
@@ -158,10 +159,7 @@ class Quantities:
         return np.asarray(keep + exponent - denominator - np.logaddexp(0.0, _log(self.zeta) - keep - within))
 
     def log_upper(self, log_q: ArrayLike = -np.inf) -> FloatArray:
-        """Return the upper bound (K,) of lemma 2 on log p(tau | Phi_k) - log q(tau) for a tau outside T_k.
-
-        The argument is log q(tau).
-        """
+        """Return the upper bound (K,) of lemma 2 on log p(tau | Phi_k) - log q(tau) for a tau outside T_k."""
         return -np.logaddexp(_log(1.0 - self.zeta) + np.asarray(self.log_Q) + self.mean_margins[0], log_q)
 
 
@@ -172,10 +170,10 @@ class Bound:
     Attributes
     ----------
     epsilon : float
-        Bound on the mean change in the responsibilities in the first EM iteration; the trivial bound 2 if an assumption
-        is violated.
+        Bound on the mean change in the responsibilities in the first EM iteration; 2, the largest possible change, if
+        an assumption is violated.
     log_beta : float
-        Log of beta, the smallest ratio of the probabilities of a typical demonstration under its own and under another
+        Log of beta, a lower bound on the posterior odds of a typical demonstration's own intent against any other
         intent; -inf if an assumption is violated.
     failures : tuple of str
         Violated conditions.
@@ -196,8 +194,7 @@ class Bound:
 def bound(quantities: Quantities) -> Bound:
     """Return theorem 1's epsilon = 2 delta + (1 - delta) 2 (K - 1) / (beta + K - 1).
 
-    beta is the minimum over k != k' of ``|C_k| / |C_k'|`` times the lower bound for k over the upper bound for k' of
-    lemma 2.
+    beta is the minimum over k != k' of ``|C_k| / |C_k'| exp(log_lower_k - log_upper_k')``, with the bounds of lemma 2.
 
     Examples
     --------
@@ -227,9 +224,9 @@ def _log(value: float) -> float:
 def compute_epsilon(
     mdp: MDP, demos: Demonstrations, clusters: ArrayLike, irl: Any = None, reward_init: str = "mean"
 ) -> float:
-    """Return (1/N) sum_i sum_k abs(u_ik^(1) - u_ik^(0)), the realised epsilon of the first EM iteration.
+    """Return (1/N) sum_i sum_k abs(u_ik^(1) - u_ik^(0)), the change in the responsibilities in the first EM iteration.
 
-    It is 0 if EM does not change the clusters, and 2 if it reassigns every demonstration.
+    This realised epsilon is 0 if EM keeps the clusters, and 2 if it reassigns every demonstration.
 
     Parameters
     ----------
@@ -257,7 +254,7 @@ def compute_epsilon(
 
 
 def inter_cluster_margin(features: ArrayLike, labels: ArrayLike) -> float:
-    """Return the smallest distance between two clusters, averaged over pairs of clusters (appendix C).
+    """Return the distance between the nearest points of two clusters, averaged over pairs of clusters (appendix C).
 
     It decreases with the number of demonstrations, so compare only data sets of the same size.
 
@@ -279,7 +276,7 @@ def inter_cluster_margin(features: ArrayLike, labels: ArrayLike) -> float:
 
 
 def kmeans_clusters(features: FloatArray, labels: IntArray, seed: int | np.random.Generator | None = 0) -> IntArray:
-    """Return k-means clusters (N,) of features (N, d), one per intent, aligned to labels 0..K-1."""
+    """Return k-means clusters (N,) of features (N, d), numbered to match labels 0..K-1."""
     n_intents = int(labels.max()) + 1
     clusters = kmeans(features, n_intents, as_generator(seed))
     if np.unique(clusters).size < n_intents:
@@ -298,7 +295,7 @@ def align_clusters(clusters: IntArray, labels: IntArray) -> IntArray:
 
 
 def check_labels(labels: ArrayLike, demos: Demonstrations, name: str = "labels") -> IntArray:
-    """Return labels (N,) of any type as indices 0..K-1 into their sorted values; raise if K < 2."""
+    """Convert labels (N,) of any type to indices 0..K-1 into their sorted distinct values; raise if K < 2."""
     values = np.asarray(labels)
     if values.shape != (len(demos),):
         raise InvalidParameter.of(name, values.shape, f"must have shape ({len(demos)},), one entry per demonstration")

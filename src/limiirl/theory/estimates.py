@@ -1,7 +1,7 @@
-"""The quantities of assumptions 1 and 2, from all trajectories of the experts or from demonstrations.
+"""Estimates of the quantities of assumptions 1 and 2, from all trajectories of the experts or from demonstrations.
 
-Typical trajectories are selected by trimming: the points farthest from the centre are atypical, up to a fraction zeta
-of the mass. Trajectories that another expert can generate are atypical too: theorem 1 requires disjoint typical sets.
+The trajectories farthest from the mean of their expert are atypical, up to a fraction zeta of the mass. Trajectories
+that several experts can generate are also atypical, because theorem 1 requires disjoint typical sets.
 """
 
 from __future__ import annotations
@@ -25,24 +25,26 @@ _SAME = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """Features of one expert's trajectories and of the members of its cluster, minus the mean over demonstrations.
+    """Features of the trajectories T_k of one expert and of the members of its cluster.
+
+    All phi are centred by the mean over demonstrations.
 
     Attributes
     ----------
     points, log_mass : (m, d), (m,)
         phi of trajectories in T_k, and their log-masses.
     outside : (m,)
-        Largest inner product of each point with a trajectory outside T_k.
+        Largest inner product of each point with phi of a trajectory outside T_k.
     shared : (m,) bool
         True if another expert can generate the trajectory too.
     log_Q, log_Q_other : float
         Log-masses of T_k and of all other trajectories.
     members : (c, d)
-        phi of the demonstrations in cluster k.
+        phi of the demonstrations in cluster C_k.
     point_of_member : (c,) int64
         Index into `points` of each member; -1 if the member is not in T_k.
     members_outside : (c,)
-        Largest inner product of each member with a trajectory outside T_k.
+        Largest inner product of each member with phi of a trajectory outside T_k.
     """
 
     points: FloatArray
@@ -56,7 +58,7 @@ class Cloud:
     members_outside: FloatArray
 
     def typical(self, zeta: float) -> BoolArray:
-        """Return the mask (m,) of typical points after trimming a fraction zeta of the mass, farthest first."""
+        """Return the mask (m,) of points that remain after trimming the farthest from the mean, up to mass zeta."""
         mass = self._mass_fractions()
         weight = np.where(self.shared, 0.0, mass)
         if weight.sum() == 0.0:
@@ -77,9 +79,10 @@ class Cloud:
 
 
 def quantities(clouds: list[Cloud], zeta: float) -> Quantities:
-    """Return the quantities of the assumptions for the typical trajectories: the farthest, of mass zeta, are removed.
+    """Return the quantities of the assumptions if up to a fraction `zeta` of each expert's mass is trimmed.
 
-    Margins are minima over experts; zeta and delta are maxima. zeta is 1 if an expert has no typical point.
+    The result's `zeta` also includes trajectories that several experts can generate, and is 1 if an expert has no
+    typical point.
     """
     parts = [_TypicalSplit(cloud, cloud.typical(zeta)) for cloud in clouds]
     margins = np.min([part.margins() for part in parts], axis=0).tolist()
@@ -102,7 +105,7 @@ def quantities(clouds: list[Cloud], zeta: float) -> Quantities:
 
 
 def smallest_bound(clouds: list[Cloud], zetas: tuple[float, ...] = ZETAS) -> Bound:
-    """Return the smallest applicable bound over the fractions `zetas`, or that with the fewest violated conditions."""
+    """Return the best bound over the fractions `zetas`: fewest violated conditions, then smallest epsilon."""
     bounds = [bound(quantities(clouds, zeta)) for zeta in zetas]
     return min(bounds, key=lambda each: (len(each.failures), each.epsilon, -each.quantities.margin_between))
 
@@ -119,7 +122,7 @@ class _TypicalSplit:
         self.misfits = ~inside
 
     def margins(self) -> list[float]:
-        """Return both margins (between, within) along typical points, atypical points and misfits."""
+        """Return the margins (between, within) along typical points, then atypical points, then misfits."""
         cloud, typical, misfits = self.cloud, self.typical, self.misfits
         vectors = (
             (cloud.points[typical], cloud.outside[typical]),
@@ -144,9 +147,9 @@ class _TypicalSplit:
 
 
 def clouds_of_demos(mdp: MDP, demos: Demonstrations, labels: IntArray, clusters: IntArray) -> list[Cloud]:
-    """Return one `Cloud` per intent as if the demonstrations were all trajectories of the model.
+    """Return one `Cloud` per intent, where T_k is the set of demonstrations with label k.
 
-    T_k is the set of demonstrations with label k. Cluster k in `clusters` (N,) belongs to intent k in `labels` (N,).
+    Cluster k in `clusters` (N,) belongs to intent k in `labels` (N,).
     """
     F = demos.features(mdp)
     F, log_q, which = F - F.mean(axis=0), demos.log_q(mdp), distinct(demos)
@@ -182,11 +185,9 @@ def all_clouds(
     clusters: IntArray,
     distributions: Sequence[FeatureDistribution | None],
 ) -> list[Cloud]:
-    """Return one `Cloud` per intent.
+    """Return one `Cloud` per intent, compared with all trajectories outside T_k by dynamic programming.
 
-    A cloud is compared with all trajectories outside T_k by dynamic programming. The quantities are exact for experts
-    whose entry of `distributions` is not None. Otherwise they are estimated from the demonstrations; the margins are
-    then biased upwards.
+    If `distributions[k]` is None, the points are the demonstrations of intent k in T_k, which overestimates margins.
     """
     F = demos.features(paths.mdp)
     mean = F.mean(axis=0)
@@ -242,7 +243,7 @@ def _max_product(projectors: FloatArray, others: FloatArray) -> FloatArray:
 
 
 def _nearest(members: FloatArray, members_experts: BoolArray, points: FloatArray, experts: BoolArray) -> IntArray:
-    """Return the index (c,) of the point with the features and the experts of each member, or -1 if there is none."""
+    """Return, for each member (c,), the index of the point with equal features and experts; -1 if there is none."""
     if not len(points):
         return np.full(len(members), -1)
     scale = max(1.0, float(np.abs(points).max()))

@@ -1,8 +1,8 @@
-"""Path sets of experts (paper, assumption 1 and lemma 2): their masses, feature extremes and feature distributions.
+"""Path sets of experts (paper, assumption 1 and lemma 2): masses, extremes of features, and distributions of features.
 
-T is the set of trajectories of a MaxEnt model: at most L states, ending where `stop` allows. T_k is the set of
-trajectories of T in the support of expert k that end where experts may stop. In dynamic programming over T, the state
-is augmented with one bit, which is set when the trajectory has left the support.
+T is the set of trajectories of a MaxEnt model: at most L states, ending where `stop` allows. T_k contains those that
+use only state-action pairs in the support of expert k and end where experts may stop. Sums over the complement of T_k
+use dynamic programming with one more bit of state: whether the trajectory has left the support.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PathSet:
     ----------
     mdp : MDP
     supports : (K, P) bool, or (K, P) probabilities
-        State-action pairs that expert k uses (probability above 0), in the order of `mdp.pair_state`.
+        Support of each expert: its state-action pairs of positive probability, in the order of `mdp.pair_state`.
     max_length : int
         L, the maximum number of states.
     stop : {"anywhere", "terminal", "terminal_or_max_length"}
@@ -90,7 +90,7 @@ class PathSet:
 
     @property
     def log_Q(self) -> FloatArray:
-        """Log of the mass Q_k (K,), the sum of q over T_k; -inf if T_k is empty."""
+        """Log of the masses Q_k (K,), the sums of q over T_k; -inf if T_k is empty."""
         return self._masses[0]
 
     @property
@@ -104,9 +104,9 @@ class PathSet:
         return float(np.logaddexp(self.log_Q[0], self.log_Q_other[0]))
 
     def may_stop(self, remaining: int) -> tuple[BoolArray, BoolArray]:
-        """Return two masks (S,): the states where a trajectory of T, and where a trajectory of an expert, may end.
+        """Return the masks (S,) of states where trajectories of T, and where those of an expert, may end.
 
-        `remaining` - 1 is the number of further steps within L.
+        `remaining` is the maximum number of states left, including the current one.
         """
         whole = self.mdp.terminal | (remaining == 1)
         model = {"anywhere": np.ones_like(whole), "terminal": self.mdp.terminal, "terminal_or_max_length": whole}
@@ -114,7 +114,7 @@ class PathSet:
         return allowed, allowed & whole if self.complete else allowed
 
     def inside(self, k: int, combine: np.ufunc, weights: TrajectoryWeights) -> FloatArray:
-        """Combine the log-weights of all trajectories in T_k; one value per column of `weights`, -inf if T_k is empty.
+        """Return the log-sum or the maximum (n,) of the log-weights over T_k; -inf if T_k is empty.
 
         `combine` is np.logaddexp or np.maximum.
         """
@@ -129,7 +129,7 @@ class PathSet:
         return np.asarray(combine.reduce(weights.start + mine, axis=0))
 
     def outside(self, k: int, combine: np.ufunc, weights: TrajectoryWeights) -> FloatArray:
-        """Combine the log-weights of all trajectories in T outside T_k; -inf if there are none."""
+        """Return the log-sum or the maximum (n,) of the log-weights over T outside T_k; -inf if there are none."""
         reduce, n_states = _reducer(self.mdp, combine), self.mdp.n_states
         # Rows s: trajectories within the support so far; rows S + s: trajectories that have left it.
         gone = self.mdp.dst + n_states
@@ -144,9 +144,9 @@ class PathSet:
         return np.asarray(combine.reduce(weights.start + both[:n_states], axis=0))
 
     def contains(self, demos: Demonstrations) -> BoolArray:
-        """Return the membership (N, K) of demonstrations in each T_k.
+        """Return the mask (N, K) of demonstrations that are in T_k.
 
-        An unrecorded action counts as in the support if any compatible action is.
+        A step with an unrecorded action is in the support if any compatible action is.
         """
         steps = demos.steps(self.mdp)
         pairs = self.mdp.pair_of_edge
@@ -224,7 +224,7 @@ class Extremes:
 
     @property
     def margin(self) -> FloatArray:
-        """Separation (n,) of T_k from all other trajectories along each direction; negative if they overlap."""
+        """Margin (n,) between T_k and all other trajectories, inside_min - outside_max; negative if they overlap."""
         return self.inside_min - self.outside_max
 
 
@@ -251,7 +251,7 @@ def feature_extremes(paths: PathSet, k: int, thetas: ArrayLike) -> Extremes:
 
 
 def outside_max(paths: PathSet, k: int, thetas: FloatArray) -> FloatArray:
-    """Return the maximum (n,) of theta . phi over all trajectories outside T_k, for directions (n, d)."""
+    """Return the maximum (n,) of theta . phi over T outside T_k, for directions (n, d)."""
     blocks = [paths.outside(k, np.maximum, block) for block in _blocks(paths.mdp, thetas)]
     return np.concatenate([np.empty(0), *blocks])
 
@@ -274,7 +274,8 @@ class FeatureDistribution:
     points, log_mass : (m, d), (m,)
         Distinct phi of the trajectories in T_k, and their log-masses.
     experts : (m, K) bool
-        Experts that can generate the trajectories. Equal phi with different experts are separate points.
+        Experts that can generate the trajectories of each point. Trajectories with equal phi but different experts
+        belong to separate points.
     """
 
     points: FloatArray
@@ -285,8 +286,8 @@ class FeatureDistribution:
 def feature_distribution(paths: PathSet, k: int, limit: int = 1000) -> FeatureDistribution | None:
     """Return the distribution of phi over T_k, or None if there are more than `limit` distinct prefixes at any step.
 
-    Prefixes with the same state and features are merged. Few remain with discount 1 and integer features; otherwise all
-    trajectories of T_k are enumerated.
+    Prefixes that agree in state, features and experts are merged, which is effective for discount 1 and integer
+    features. Otherwise nearly all trajectories of T_k are enumerated.
 
     Examples
     --------

@@ -45,7 +45,7 @@ def describe(result: Separation) -> list[str]:
     mass = f"log Q_all / Q_k up to {np.max(result.log_Q_all - result.log_Q):.3g}"
     return [
         f"Separable: {_describe_separability(result)}.",
-        f"Intents {listed}: smallest distance between two intents {result.margin:.3g} (mean over pairs).",
+        f"Intents {listed}: distance between nearest demonstrations {result.margin:.3g} (mean over pairs of intents).",
         f"Warm start: {_describe_warm_start(result)}.",
         f"Clusters agree with the intents for {100 * result.purity:.3g} % of {result.labels.size} demonstrations.",
         f"Realised epsilon: {result.epsilon:.3g} with mean rewards, {result.epsilon_mle:.3g} with fitted rewards.",
@@ -118,11 +118,11 @@ class Separation:
     epsilon_labels : float
         `epsilon` if EM starts from the labels.
     among_demos : Bound
-        Theorem 1 as if the demonstrations were all trajectories, an optimistic approximation.
+        Theorem 1 with the demonstrations as the set of all trajectories, an optimistic approximation.
     over_all : Bound
         Theorem 1 over every trajectory of the model.
     exact : bool
-        True if `over_all` covers every trajectory of the experts; otherwise it is estimated from demonstrations.
+        True if `over_all` covers all trajectories of the experts, False if it uses their demonstrations instead.
     n_demos_used : int
         Number of demonstrations used for `over_all`; for a large MDP, a fraction of each cluster.
     supports : str
@@ -172,7 +172,7 @@ class Separation:
 
     @property
     def separable(self) -> bool:
-        """True if, along the mean of every cluster, its intent's demonstrations are separated from all others."""
+        """True if all gaps are positive."""
         return bool(np.all(self.gaps > 0.0))
 
     @property
@@ -218,7 +218,8 @@ def separation(
     clusters : (N,), optional
         Initial clusters, one per intent; by default k-means on the features.
     policies : (K, P), optional
-        Policies of the experts in the order of the sorted labels; by default the supports are the demonstrated actions.
+        Policies of the experts, in the order of the sorted labels, whose positive entries are the supports. By default,
+        the support of an expert contains the state-action pairs of its demonstrations.
     seed : int, Generator or None
         Seed of k-means.
     max_work : float
@@ -231,7 +232,7 @@ def separation(
     >>> result = separation(mdp, demos, ["left", "left", "right", "right"], MaxEnt(bounds=(-5, 5)))
     >>> print(result)
     Separable: yes, among the demonstrations; the smallest gap is 4.24 (intent left, along its cluster mean).
-    Intents left, right: smallest distance between two intents 4.24 (mean over pairs).
+    Intents left, right: distance between nearest demonstrations 4.24 (mean over pairs of intents).
     Warm start: should help.
     Clusters agree with the intents for 100 % of 4 demonstrations.
     Realised epsilon: 0.000247 with mean rewards, 6.12e-07 with fitted rewards.
@@ -243,7 +244,7 @@ def separation(
     validate.mdp(mdp)
     demos = validate.demonstrations(validate.in_numbers_of(mdp, demos))
     numbers = check_labels(labels, demos)
-    names = np.unique(np.array(np.asarray(labels).tolist()))  # plain types, also of a data frame
+    names = np.unique(np.array(np.asarray(labels).tolist()))  # Python types, also for a pandas column
     F = demos.features(mdp)
     if clusters is None:
         starts = kmeans_clusters(F, numbers, seed)
@@ -278,9 +279,9 @@ def separation(
 
 
 def path_set(mdp: MDP, demos: Demonstrations, labels: IntArray, irl: Any, policies: ArrayLike | None = None) -> PathSet:
-    """Return the path set of a model, with the experts of labelled demonstrations.
+    """Return the path set of a model, with one expert per label.
 
-    If all demonstrations end in a terminal state or have `max_length` states, so do the experts' trajectories.
+    If every demonstration ends in a terminal state or has `max_length` states, experts stop only there.
     """
     longest = irl.max_length if isinstance(irl, MaxEnt) else None
     longest = int(demos.lengths.max()) if longest is None else longest

@@ -120,12 +120,13 @@ def intent_counts(n: int, weights: FloatArray, *, least: int = 0) -> IntArray:
 def sample_intents(
     mdp: MDP, policies: FloatArray, counts: Sequence[int] | IntArray, rng: np.random.Generator, max_length: int
 ) -> tuple[Demonstrations, IntArray]:
-    """Return counts[k] demonstrations of each policies[k] (P,), in random order, and their labels (N,)."""
+    """Return counts[k] demonstrations of each policies[k] (P,), with names, in random order, and their labels (N,)."""
     pairs = [(policy, int(count)) for policy, count in zip(policies, counts, strict=True) if count]
     parts = [simulate(mdp, policy, count, rng, max_length=max_length) for policy, count in pairs]
     order = rng.permutation(int(np.sum(counts)))
     labels = np.repeat(np.arange(len(counts), dtype=np.int64), counts)[order]
-    return Demonstrations.concat(parts)[order].replace(labels=labels), labels
+    demos = Demonstrations.concat(parts)[order]
+    return demos.replace(labels=labels, state_names=mdp.state_names, action_names=mdp.action_names), labels
 
 
 _PAPER_BETA = 5.0

@@ -86,7 +86,7 @@ class GaussianPolicy:
 
     def mean(self, features: FloatArray) -> FloatArray:
         """Return the mean actions (..., b) for radial features (..., p)."""
-        # Unlike a matrix product, this sum does not depend on the batch size in the last bit.
+        # Unlike a matrix product, this sum is bit-identical for every batch size.
         return np.asarray(np.add.reduce(features[..., None] * self.weights, axis=-2))
 
     def act(self, positions: FloatArray, noise: FloatArray) -> FloatArray:

@@ -136,9 +136,9 @@ class WorldEnv(gymnasium.Env[Any, Any]):
     unavailable actions. An unavailable action leaves the state unchanged and returns the state's reward, although the
     MDP has no such transition.
 
-    The transition (s, a, s') has the reward of s, of (s, a) and of the edge, plus gamma times the reward of s' if s' is
-    terminal. The discounted return of a terminated episode is thus theta . F with the episode's features F
-    (`Demonstrations.features`); the return of a truncated episode lacks the reward of its last state.
+    The reward of a transition (s, a, s') is the sum of the rewards of s, of (s, a) and of the edge, plus gamma times
+    the reward of s' if s' is terminal. Thus the discounted return of a terminated episode is theta . F, where F are its
+    feature counts (`Demonstrations.features`). The return of a truncated episode lacks the reward of its last state.
 
     Parameters
     ----------
@@ -246,7 +246,6 @@ class WorldEnv(gymnasium.Env[Any, Any]):
         return AgentPicture(self.world)
 
     def _draw_index(self, weights: NDArray[np.float64]) -> int:
-        """Return a random index with probability proportional to its weight."""
         cumulative = np.cumsum(weights)
         # Without the limit, rounding could select an index beyond the last positive weight.
         point = min(self.np_random.random() * cumulative[-1], np.nextafter(cumulative[-1], 0.0))

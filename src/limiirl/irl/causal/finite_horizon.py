@@ -1,4 +1,4 @@
-"""Policies from a fixed number of Bellman backups: finite horizon, and softmax average."""
+"""Policies from a fixed number of Bellman backups, for a finite horizon and for the softmax average."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _batches(n_states: int, n_backups: int, K: int) -> Iterator[slice]:
 
 
 class _ColumnBatch(NamedTuple):
-    """Rewards (P, J), values (n, S, J) and Q (P, J) of some columns, for reverse-mode differentiation."""
+    """Rewards (P, J), values (n, S, J) and Q (P, J) of J thetas, for reverse-mode differentiation."""
 
     columns: slice
     reward: FloatArray
@@ -154,10 +154,10 @@ class FiniteHorizonSolver:
 
 
 class SoftmaxAverageSolver:
-    """Values V(s) = r(s) + sum_a pi Q of the policy itself (Babes-Vroman et al. 2011), after `n_backups` backups.
+    """Values V(s) = r(s) + sum_a pi(a | s) Q(s, a) of Babes-Vroman et al. (2011), after `n_backups` backups from Q = r.
 
-    The backup is not a contraction, so that the initial values Q = r and the number of backups are part of the model.
-    `residual` is the relative change in the last backup.
+    The backup is not a contraction, so the number of backups and the initial values are part of the model. `residual`
+    is the relative change in the last backup.
     """
 
     def __init__(self, pairs: StateActions, beta: float, n_backups: int) -> None:

@@ -1,6 +1,6 @@
 """Policy solvers of the causal models on a GPU.
 
-Policies and samples for a single theta are computed on the CPU, as are values that do not converge on the GPU.
+The CPU computes policies and samples for a single theta, and values that do not converge on the GPU.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class DeviceRewards:
         return of_state, of_pair
 
     def features(self, node: Any, pair: Any) -> FloatArray:
-        """Return the features (K, d), on the host, of counts of states (S, K) and pairs (P, K) on the device."""
+        """Return sums of features (K, d) over counts of states (S, K) and pairs (P, K); the result is on the host."""
         parts = [] if self._state is None else [self._state.collect(node)]
         if self._pair is not None:
             parts.append(self._pair.collect(pair))
@@ -102,8 +102,8 @@ class _GpuStationaryPolicies:
 class _GpuStationarySolver(StationarySolver):
     """Value iteration on a device until the values no longer change.
 
-    With a discount below 1 it starts from a lower bound. Backups are monotone, so that the values increase until they
-    converge; from other initial values, rounding errors could circulate around a deterministic cycle.
+    With a discount below 1, the initial values are a lower bound, so that monotone backups increase the values until
+    they converge. From other initial values, rounding errors could circulate around a deterministic cycle forever.
     """
 
     _rule: str
@@ -131,7 +131,7 @@ class _GpuStationarySolver(StationarySolver):
         return super().solve(thetas, observed)
 
     def _lower_bound(self, r_state: Any, reward: Any) -> Any:
-        """Return a lower bound (S, K) on the values, twice the value of repeating the worst step."""
+        """Return a lower bound (S, K) on the values: twice the value of receiving the lowest reward at every step."""
         graph, xp = self.rewards.graph, self.device.xp
         if graph.gamma == 1.0 or not reward.shape[0]:
             return r_state
@@ -220,7 +220,6 @@ class _GpuUnrolledPolicies:
         return np.concatenate(gradients)
 
     def _sum_weights(self, weight: FloatArray, n: int) -> ObservedWeights:
-        """Sum the weights of observed pairs by step and state, and by step and pair."""
         put, observed, mdp = self._solver.device.put, self._observed, self._solver.pairs.mdp
         chosen = observed.pair >= 0
         state = _sum_by_step(self._step, observed.state, weight, mdp.n_states, n)
@@ -229,7 +228,7 @@ class _GpuUnrolledPolicies:
 
 
 def _sum_by_step(step: Any, at: Any, weight: FloatArray, size: int, n: int) -> tuple[Any, Any, FloatArray]:
-    """Return the distinct indices (u,) of each step in CSR format with offsets (n,), and the sums (u, K) of weights."""
+    """Sum the weights of equal (step, index); return offsets (n,) of the steps, indices (u,) and sums (u, K)."""
     keys, index = np.unique(step * max(1, size) + at, return_inverse=True)
     total = np.zeros((keys.size, weight.shape[1]))
     np.add.at(total, index, weight)
@@ -239,7 +238,8 @@ def _sum_by_step(step: Any, at: Any, weight: FloatArray, size: int, n: int) -> t
 class _GpuUnrolledSolver(ABC):
     """Backups on a device.
 
-    V has `n_rows` rows. `after` is the row of the values after step 0: 1, or 0 if V begins with them and ends with 0.
+    V has `n_rows` rows. Row `after` (1 or 0) contains the values of the successors at step 0; if it is row 0, the last
+    row contains the initial values 0.
     """
 
     device: Device
@@ -255,7 +255,7 @@ class _GpuUnrolledSolver(ABC):
         return _GpuUnrolledPolicies(self, observed, thetas)
 
     def backups(self, thetas: FloatArray, columns: slice) -> DeviceColumns:
-        """Return the values of some columns, in the order of the steps."""
+        """Return the values of some columns at each step."""
         r_state, r_pair = self.rewards.of(thetas[columns])
         V = self.device.xp.empty((self.n_rows, *r_state.shape))
         V[-1] = r_state if self.after else 0.0

@@ -70,7 +70,6 @@ class CausalModel(LinearRewardModel):
         validate.check_trajectories(mdp, demos, "anywhere", np.inf)
 
     def _decisions(self, mdp: MDP, demos: Demonstrations, units: Groups, *, whole: bool = True) -> DecisionCounts:
-        """Check demonstrations and return their decisions."""
         self._check(mdp, demos, whole=whole)
         return DecisionCounts.from_demos(mdp, demos, units)
 
@@ -235,15 +234,15 @@ _LOG = logging.getLogger(__name__)
 LARGEST = 2**23
 """Maximum number of state-action pairs times features for which null directions are computed.
 
-It is reached by about 1,450 states with four actions and one feature each."""
+About 1,450 states with four actions and one indicator feature per state reach this limit."""
 
 
 def causal_null_directions(solver: PolicySolver) -> FloatArray:
     """Return an orthonormal basis (m, d) of the directions that leave policies unchanged, for every theta.
 
-    Unreachable states are ignored. The backups of the softmax average are assumed to have converged. The result is
-    empty if the problem exceeds `LARGEST`, in which case a warning is logged, or if, at discount 1, the uniform policy
-    may never reach a terminal state.
+    Unreachable states are ignored, and the backups of the softmax average are assumed to have converged. The result is
+    empty if the problem exceeds `LARGEST` (a warning is logged), or if the discount is 1 and the uniform policy may
+    never reach a terminal state.
     """
     pairs = solver.pairs
     mdp, d = pairs.mdp, pairs.mdp.n_features
@@ -296,7 +295,7 @@ class _GramAccumulator:
 
 
 def _reachable(pairs: StateActions, most: int, *, every: bool = False) -> list[BoolArray]:
-    """Return masks (S,) of states reachable in at most (`every`: exactly) 0, 1, ..., `most` transitions."""
+    """Return masks (S,) of states reachable in t = 0, ..., `most` transitions: at most t, or exactly t if `every`."""
     mdp = pairs.mdp
     reached = [mdp.p0 > 0.0]
     for _ in range(most):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class _ObservedDecisions(NamedTuple):
-    """Demonstration, step, state and key (n,) of each decision; stops follow all other decisions."""
+    """Demonstration, step, state and key (n,) of each decision, with stops at the end."""
 
     demo: IntArray
     t: IntArray
@@ -242,7 +242,7 @@ class CausalLikelihood:
     def hessian(self, theta: FloatArray, k: int) -> FloatArray:
         """Return the Hessian (d, d) of function k for a stationary policy, with d linear solves.
 
-        Where actions of hard values are tied, it is that of their average.
+        If several actions have the same hard value, derivatives are averaged over them.
         """
         assert isinstance(self.solver, StationarySolver)
         decisions, candidates = self.decisions, self.decisions.candidates
@@ -251,16 +251,16 @@ class CausalLikelihood:
         weight = np.repeat(self._mean_counts[:, k], self._repeats) * posterior[:, 0]
         hessian = -self.solver.hessian(derivatives, candidates, weight)
         if not decisions.certain:
-            # The Hessian of a log-sum over candidates has in addition the covariance of their scores.
+            # If a decision has several candidates, its Hessian also contains the covariance of their scores.
             scores = derivatives.scores[candidates.pair]
             mean = np.add.reduceat(posterior * scores, decisions.ptr[:-1])
             deviation = scores - np.repeat(mean, self._repeats, axis=0)
             hessian -= deviation.T @ (weight[:, None] * deviation)
-        return np.asarray(0.5 * (hessian + hessian.T)) + self.ridge[k] * np.eye(theta.size)
+        return np.asarray(0.5 * (hessian + hessian.T) + self.ridge[k] * np.eye(theta.size))
 
 
 def feasible_start(solver: PolicySolver, decisions: DecisionCounts, box: Box) -> FloatArray:
-    """Return a theta (d,) within the bounds with finite Bellman values: 0, or the smallest feasible cost."""
+    """Return a theta (d,) within the bounds with finite Bellman values; 0 and increasing costs are tried."""
     mdp = solver.pairs.mdp
     features = solver.pairs.features(np.ones((mdp.n_states, 1)), np.ones((mdp.n_pairs, 1)))[0]
     for trial in increasing_costs(box, features):
@@ -280,7 +280,7 @@ def feasible_start(solver: PolicySolver, decisions: DecisionCounts, box: Box) ->
 # Factor by which an M-step of Newton's method reduces the gradient: a second step, with another Hessian, would not pay,
 # because the next E-step changes the objective.
 _REDUCTION = 0.1
-# Change in theta . F in central differences of gradients.
+# Step of central differences of gradients, as a change in theta . F for typical feature counts F.
 _STEP = 1e-4
 
 
@@ -320,7 +320,7 @@ class CausalProblem(FitProblem):
         solver: PolicySolver,
         decisions: DecisionCounts,
     ) -> CausalProblem:
-        """Return the fit problem, in which a ridge per step is multiplied by the mean number of steps."""
+        """Return the fit problem; a ridge per step is converted to a ridge per demonstration."""
         regulariser = Regulariser.from_model(model, mdp, len(demos))
         if model.ridge_per == "step" and len(demos):
             regulariser = replace(regulariser, ridge=regulariser.ridge * float(np.mean(demos.lengths - 1.0)))
@@ -390,8 +390,8 @@ class CausalProblem(FitProblem):
     def curvature(self, U: FloatArray, thetas: FloatArray, free: BoolArray) -> FloatArray:
         """Return -sum_i u_ik Hessian(log p_ik) (K, d, d).
 
-        For stationary policies it is computed with d linear solves per intent, otherwise by central differences of the
-        gradient with 2 d evaluations.
+        Stationary policies require d linear solves per intent; other policies use central differences of the gradient
+        with 2 d evaluations.
         """
         K, counts = len(thetas), self.decisions.total(U)
         objective = CausalLikelihood(self.solver, self.decisions, counts, np.ones(K), np.zeros(K))

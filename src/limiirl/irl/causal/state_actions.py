@@ -64,13 +64,13 @@ class StateActions:
         return r_state, r_pair
 
     def features(self, node: FloatArray, pair: FloatArray) -> FloatArray:
-        """Return the features (K, d) of counts of states (S, K) and pairs (P, K); the transpose of `rewards`."""
+        """Return sums of features (K, d) over counts of states (S, K) and pairs (P, K); the transpose of `rewards`."""
         parts: list[Any] = [] if self.mdp.state_features is None else [self.mdp.state_features.T @ node]
         parts += [features.T @ pair for features in self.pair_features]
         return np.ascontiguousarray(np.vstack(parts).T)
 
     def average(self, weights: FloatArray, rows: Any) -> Any:
-        """Return the sums (S, m) of rows (P, m), dense or sparse, over the pairs of each state, weighted by (P,)."""
+        """Return, for each state, the sum of rows (P, m) over its pairs with weights (P,); dense or sparse (S, m)."""
         shape = (self.mdp.n_states, weights.size)
         sums: Any = sparse.csr_array((weights, np.arange(weights.size), self.graph.pair_ptr), shape=shape)
         return sums @ rows
@@ -95,7 +95,7 @@ class StateActions:
     @property
     def narrow(self) -> bool:
         """True if linear systems have sparse factors."""
-        return self.bandwidth <= NARROW * np.sqrt(self.mdp.n_states)
+        return bool(self.bandwidth <= NARROW * np.sqrt(self.mdp.n_states))
 
     def feature_rows(self) -> tuple[FloatArray, FloatArray]:
         """Return dense features of states (S, d) and pairs (P, d), with zeros in the columns of other features."""

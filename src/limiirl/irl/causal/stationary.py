@@ -54,7 +54,7 @@ CORRECTIONS, _FALL = 8, 0.3
 class FactorCache:
     """Cache of the factors of systems, reused for policies that have changed little.
 
-    `columns` (K,) are the cache keys of the systems; systems with equal keys share factors.
+    `columns` (K,) contains one cache key per linear system; systems with equal keys share factors.
     """
 
     def __init__(self, columns: NDArray[np.intp]) -> None:
@@ -107,9 +107,12 @@ def solve(
         else:
             K = right.shape[1]
             cache = FactorCache(np.arange(K)) if factors is None else factors
-            each = zip(np.broadcast_to(omega.T, (K, len(omega))), right.T, cache.columns, strict=True)
+            omegas = np.broadcast_to(omega, (len(omega), K))
             x = np.column_stack(
-                [_solve_sparse(pairs, *column, transposed, rtol, cache.by_column, int(key)) for *column, key in each]
+                [
+                    _solve_sparse(pairs, omegas[:, k], right[:, k], transposed, rtol, cache.by_column, int(key))
+                    for k, key in enumerate(cache.columns)
+                ]
             )
     except (np.linalg.LinAlgError, RuntimeError):  # numpy and SuperLU on a singular matrix
         x = np.full(right.shape, np.nan)
@@ -136,9 +139,9 @@ def _solve_sparse(
     if pairs.narrow:
         if key in factors:
             cached = pairs.graph, pairs.symbolic, factors[key]
-            x, converged = refine(*cached, omega, right, transposed, rtol, CORRECTIONS, _FALL)
+            solution, converged = refine(*cached, omega, right, transposed, rtol, CORRECTIONS, _FALL)
             if converged:
-                return np.asarray(x)
+                return np.asarray(solution)
         return _eliminate(pairs, omega, right, transposed, factors, key)
     matrix = sparse.csr_array(sparse.eye_array(n) - pairs.graph.gamma * pairs.average(omega, pairs.transitions))
     operator = sparse.csr_array(matrix.T) if transposed else matrix
@@ -287,8 +290,8 @@ class StationarySolver(ABC):
     def hessian(self, derivatives: PolicyDerivatives, observed: ObservedPairs, weight: FloatArray) -> FloatArray:
         """Return the Hessian (d, d) of sum_c weight_c log pi(c) for observed pairs (c,).
 
-        It is sum_s (mu(s) / beta - n(s)) Cov_pi(scores | s), where n(s) is the weight of the decisions in s, and mu the
-        adjoint of V, which is absent if values are piecewise linear.
+        It is sum_s (mu(s) / beta - n(s)) Cov_pi(scores | s), where n(s) is the weight of the decisions in s, and mu(s)
+        is the adjoint of V(s). The term with mu is omitted for hard values, which are piecewise linear.
         """
         pairs, values, scores = self.pairs, derivatives.values, derivatives.scores
         level: FloatArray = np.bincount(observed.state, -weight, minlength=pairs.mdp.n_states).astype(np.float64)
@@ -441,9 +444,9 @@ class HardBellmanSolver(StationarySolver):
             raise DivergentPartition(f"thetas[{k}]: {error}", parameter="thetas", value=theta, index=k) from None
 
     def _reach_terminal(self, omega: FloatArray) -> FloatArray:
-        """Return a mask (P, K): 0 if the best actions lead to no terminal state and the discount is 1.
+        """Return a mask (P, K): 0 in states from which optimal actions never reach a terminal state at discount 1.
 
-        V is then locally constant in theta.
+        The values of these states are locally constant in theta.
         """
         mdp = self.pairs.mdp
         ending = np.ones(omega.shape)

@@ -1,7 +1,6 @@
 """`GpuGoalValues`: path sums between pairs of states on a GPU, for several thetas at once.
 
-Policies, samples and flows for a single theta are computed on the CPU, as are the sums of pairs that overflow or
-underflow.
+The CPU computes policies, samples and flows for a single theta, and path sums that overflow or underflow on the GPU.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ class AncestorPaths(NamedTuple):
     end_of : (m,)
         Index of each pair's goal among the distinct goals.
     up, down : DeviceTreePaths
-        Ancestor paths of starts and goals, and of goals.
+        `up` contains the ancestor paths of starts and goals, `down` those of goals.
     ends : DevicePairs
-        The pairs, followed by each goal with itself.
+        Pairs (start, goal), followed by (goal, goal) for each distinct goal.
     """
 
     pairs: IntArray
@@ -57,7 +56,7 @@ class AncestorPaths(NamedTuple):
 def make_ancestor_paths(
     device: Device, symbolic: SymbolicFactorisation, pairs: IntArray, start: IntArray, goal: IntArray
 ) -> AncestorPaths:
-    """Return the ancestor paths of pairs (m,) of states in elimination order."""
+    """Return the ancestor paths of pairs (m,) of states, which are numbered in elimination order."""
     ends, end_of = np.unique(goal, return_inverse=True)
     one, other = np.concatenate([start, ends]), np.concatenate([goal, ends])
     sides = []
@@ -79,7 +78,7 @@ class AncestorPathCache:
         self._recent: OrderedDict[tuple[bytes, bytes], AncestorPaths] = OrderedDict()
 
     def batches(self, starts: IntArray, goals: IntArray, n_columns: int, max_bytes: float) -> Iterator[AncestorPaths]:
-        """Yield the paths of pairs (m,) in batches of at most `max_bytes`, or of one pair; a single batch is cached."""
+        """Yield the paths of pairs (m,) in batches of at most `max_bytes`; if a single batch suffices, cache it."""
         symbolic, key = self._symbolic, (starts.tobytes(), goals.tobytes())
         paths = self._recent.pop(key, None)
         if paths is None or (paths.up.size + paths.down.size) * entry_bytes(n_columns) > max_bytes:
@@ -110,7 +109,7 @@ def _cuts(size: IntArray, most: float) -> list[int]:
 
 
 def entry_bytes(n_columns: int) -> float:
-    """Return the bytes per state of an ancestor path: its index, and a value and an adjoint per intent."""
+    """Return the bytes per state of an ancestor path: an index, and a value and an adjoint per intent."""
     return 4.0 + 16.0 * n_columns
 
 
@@ -151,7 +150,7 @@ class _DeviceElimination:
         return adjoint[self.slot] * self.device.xp.exp(log_w - eliminated.value[self.slot])
 
     def features(self, mdp: MDP, flow: Any) -> FloatArray:
-        """Return the features (K, d) of edge counts (E', K), including the features of target states."""
+        """Return the sums (K, d) of edge counts (E', K) times the features of edges and their target states."""
         return self.backend.expected_features(mdp, self._into.times(flow), flow[self.backend.graph.in_edge])
 
 
@@ -190,7 +189,7 @@ class GpuGoalValues(GoalValues):
         xp, elimination = self.device.xp, self._elimination
         entry, adjoint = 2 * self.symbolic.up.size + state, xp.zeros_like(eliminated.value)
         adjoint[entry] = 1.0
-        with np.errstate(all="ignore"):  # values eliminated after the state are invalid, but their adjoints are 0
+        with np.errstate(all="ignore"):  # values of states eliminated later are invalid, but their adjoints are 0
             elimination.goals.eliminate_adjoint(eliminated, adjoint, xp.zeros_like(eliminated.star))
             flow = elimination.edge_counts(log_w, eliminated, adjoint)[elimination.backend.graph.in_edge]
         value = float(self.device.take(eliminated.value[entry])[0])
@@ -268,8 +267,9 @@ class WeightedPathSums(NamedTuple):
 
 
 class GpuPathSums:
-    """Path sums under thetas (K, d); valid where `divergent_state` (K,), the state of a divergent sum, is -1.
+    """Path sums under thetas (K, d).
 
+    `divergent_state` (K,) is the first state with a divergent sum; if it is -1, the path sums of the column are valid.
     `log_most` (K,) is the maximum over states of the log-sum over all walks from the state.
     """
 
@@ -329,7 +329,7 @@ class GpuPathSums:
         )
 
     def _sum_over_paths(self, paths: AncestorPaths, up: Any, down: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Return the sums over walks of all pairs and from each goal to itself, and a mask (m, K) of accurate pairs."""
+        """Return the sums over walks from start to goal and from goal to goal, and a mask (m, K) of accurate pairs."""
         total = self._values.device.take(self._goals.combine(paths.ends, up, down))
         return total, is_accurate(total[: paths.pairs.size]) & self._fine
 

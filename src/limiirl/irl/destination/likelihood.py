@@ -18,12 +18,12 @@ from limiirl.irl.observed_paths import ObservedPaths
 from limiirl.irl.optim import CuttingPlanes, difference_hessian
 from limiirl.mdp import MDP, to_dense
 
-# Loops must have a log-weight of at most -_MARGIN at a feasible theta, so that path sums are also finite if they are
-# computed in another order; nested loops amplify rounding errors by 1 / _MARGIN.
+# Maximum log-weight of a loop at a feasible theta is -_MARGIN. The margin keeps path sums finite in every elimination
+# order; nested loops amplify rounding errors by 1 / _MARGIN.
 _MARGIN = 1e-6
 # Fractions of the segment from an infeasible theta to a feasible point that are tried.
 _FRACTIONS = (1e-6, 1e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)
-# Change in theta . F in the central differences of `hessian`.
+# Step of the central differences in `hessian`, as a change in theta . F for typical feature counts F.
 _STEP = 1e-5
 
 
@@ -112,7 +112,8 @@ def log_weight_after_start(observed: ObservedPaths, thetas: FloatArray) -> Float
 class DestinationLikelihood:
     """Objectives f_k(theta) = sum_i w_ik (log beta_i(theta) - log-weight_i(theta)) + ridge_k / 2 |theta|^2.
 
-    beta_i is the weight of all paths between the ends of demonstration i. f_k is convex if all actions are recorded.
+    beta_i is the total weight of all paths from the first to the last state of demonstration i. f_k is convex if all
+    actions are recorded.
 
     Parameters
     ----------
@@ -136,7 +137,7 @@ class DestinationLikelihood:
         self.domains = [feasible_domain(values)] * weights.shape[1] if domains is None else domains
         self._weights = weights / weights.sum(axis=0)
         self.mean_features = self._weights.T @ trips.features
-        # Variance of a sum of independent terms, one per step.
+        # Approximate second derivatives: variances of F if the features of different steps were independent.
         steps = self._weights.T @ np.maximum(1.0, trips.observed.demos.lengths - 1.0)
         squares = self._weights.T @ trips.features**2 / steps[:, None]
         self.scale = np.maximum(squares, 1e-6 * np.max(squares, axis=1, initial=1e-6, keepdims=True)) + ridge[:, None]
@@ -172,7 +173,7 @@ class DestinationLikelihood:
 
 
 def feasible_domain(values: GoalValues) -> CuttingPlanes:
-    """Return an empty cutting-plane approximation of the feasible set."""
+    """Return a cutting-plane approximation of the feasible set, initially without cuts."""
     return CuttingPlanes(partial(_cut, values))
 
 

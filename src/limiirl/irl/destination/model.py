@@ -44,7 +44,7 @@ class DestinationMaxEnt(LinearRewardModel):
 
     theta is feasible if the sum over all closed paths of the MDP is finite; then Z is finite for every goal. A fit
     returns a feasible theta. In dense networks such as cities, costs per kilometre alone may not be feasible;
-    `limiirl.irl.with_choices` adds a feature with which they are.
+    `limiirl.irl.with_choices` adds a feature that makes them feasible.
 
     Parameters
     ----------
@@ -426,7 +426,10 @@ def edge_features(mdp: MDP) -> FloatArray:
 
 
 def _differences(mdp: MDP, phi: FloatArray, starts: IntArray, goal: int) -> tuple[FloatArray, FloatArray]:
-    """Return feature differences (m, d) of edges from a tree of paths to the goal, and sums of squares (d,)."""
+    """Return feature differences (m, d) between paths to the goal, and sums of squared path features (d,).
+
+    Each edge, followed by the tree path from its target, is compared with the tree path from its source.
+    """
     n, on = mdp.n_states, mdp.src != goal
     tail, head = mdp.dst[on], mdp.src[on]
     back = sparse.csr_array((np.ones(tail.size), (tail, head)), shape=(n, n))

@@ -24,7 +24,7 @@ from limiirl.kernels.elimination.symbolic import SymbolicFactorisation, factoris
 from limiirl.mdp import MDP, expected_features
 
 # Sums over walks of at least _NEAR are accurate in linear arithmetic if no sum exceeds _LARGEST: underflow changes a
-# sum by at most 1e-308 _LARGEST^2 per operation. Other pairs use log arithmetic and a diagonal scaling per goal.
+# sum by at most 1e-308 _LARGEST^2 per operation. Pairs with smaller sums use log arithmetic and a scaling per goal.
 _NEAR = 1e-220
 _LARGEST = 1e30
 # Number of cached solutions per MDP, for the intents of a mixture.
@@ -97,11 +97,11 @@ class GoalValues:
         return GoalPathSums(self, factors)
 
     def divergent_loop(self, theta: FloatArray, margin: float = 0.0) -> tuple[float, FloatArray] | None:
-        """Return the log-weight of the cycles at a state with a divergent sum, and their expected edge counts (E,).
+        """Return the log-weight of the cycles at a divergent state, and their expected edge counts (E,).
 
-        The cycles visit only states that are eliminated before that state. Their log-weight is a convex function of the
-        edge log-weights with the counts as its gradient. It is at least -margin at theta (d,), and less at every
-        feasible theta. Returns None if theta is feasible.
+        The cycles visit only the state and states that are eliminated before it. Their log-weight c is convex in the
+        edge log-weights, with the counts as its gradient; c >= -margin at theta (d,), and c < -margin at every feasible
+        theta. The result is None if theta is feasible.
         """
         factors = _Factors(self.symbolic, self.edge_log_weights(theta), margin)
         return None if factors.divergent_rank < 0 else factors.loop()
@@ -296,7 +296,7 @@ class GoalPathSums:
         log_value, stars = np.full(start.size, -np.inf), np.exp(star)
         adjoint, star_adjoint = np.zeros(symbolic.n_values), np.zeros_like(star)
         for g in np.unique(goal):
-            # Scaled by the sums over walks to the goal, the edge weights are probabilities and these sums are 1.
+            # After scaling by the sums over walks to the goal, edge weights are probabilities and every sum is 1.
             mine = np.flatnonzero(goal == g)
             shift = self._log_green(int(np.flatnonzero(symbolic.rank == g)[0]))
             mine = mine[shift[start[mine]] > -np.inf]
@@ -324,7 +324,8 @@ class GoalPathSums:
 class _PathSums:
     """Sums `total` (m,) over walks from starts to goals, and `own` (m,) from each goal to itself.
 
-    `moves` (2 n,) are the weights of upward and downward transitions, multiplied by the star of their lower state.
+    `moves` (2 n,) are the weights of transitions up and down the elimination tree, each multiplied by the Kleene star
+    of its lower state.
     """
 
     def __init__(
@@ -365,7 +366,7 @@ class _PathSums:
 
 
 def _add_star_adjoints(symbolic: SymbolicFactorisation, by_log_move: FloatArray, star_adjoint: FloatArray) -> None:
-    """Add the adjoints of the log stars, given those of the log-weights (2 n,) of transitions that contain the star."""
+    """Add the adjoints of the log stars, given the adjoints (2 n,) of the log-weights that contain them."""
     n = symbolic.up.size
     total = np.concatenate([[0.0], np.cumsum(by_log_move[:n] + by_log_move[n:])])
     star_adjoint += np.diff(total[symbolic.up_ptr])
@@ -393,7 +394,7 @@ def divergent(symbolic: SymbolicFactorisation, rank: int) -> DivergentPartition:
 
 
 def flow_features(mdp: MDP, flow: FloatArray) -> FloatArray:
-    """Return the features (d,) of edge counts (E,), including the features of target states."""
+    """Return the sum (d,) of edge counts (E,) times the features of edges and their target states."""
     node = np.zeros((mdp.n_states, 1))
     np.add.at(node[:, 0], mdp.dst, flow)
     return np.asarray(expected_features(mdp, node, flow[:, None])[0])

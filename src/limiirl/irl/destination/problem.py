@@ -30,7 +30,7 @@ from limiirl.mdp import MDP
 if TYPE_CHECKING:
     from limiirl.irl.destination.model import DestinationMaxEnt
 
-# Costs that are tried first; depending on the units, a cost of 1 per step may require parameters of 1000.
+# Costs that are tried first; the range is large because units of features vary.
 _COSTS = (0.0, *(2.0**power for power in range(-4, 21)))
 # Half-widths of the boxes in which Chebyshev centres are tried next, and the maximum number of trials.
 _WIDTHS = tuple(4.0**power for power in range(11))
@@ -60,7 +60,8 @@ def feasible_start(values: GoalValues, box: Box, domain: CuttingPlanes | None = 
         return centre
     raise DivergentPartition(
         "The partition function over paths of unbounded length is infinite for all thetas within the bounds, because "
-        "some cycle has too many actions for its costs. Use limiirl.irl.with_choices(mdp), or widen the bounds.",
+        "along some cycle the number of alternative actions outweighs the costs. Use limiirl.irl.with_choices(mdp), or "
+        "wider bounds.",
         parameter="bounds",
     )
 
@@ -116,7 +117,7 @@ def chebyshev_centre(domain: CuttingPlanes, box: Box) -> FloatArray | None:
     return np.asarray(box.clip(box.lower + widths * ball.x[:-1]))
 
 
-# Change in theta . F in the central differences of `features`.
+# Step of the central differences in `features`, as a change in theta . F for typical feature counts F.
 _MOVE = 1e-4
 # Maximum number of evaluations of the one-intent fit in `features`, which need not be precise.
 _ROUGH_EVALUATIONS = 30
@@ -169,7 +170,7 @@ class DestinationProblem(FitProblem):
             )
             starts = np.array(starts, dtype=np.float64)
             starts[at_edge] = self.project(starts[at_edge])
-        # Cutting planes are shared with later searches, but not with concurrent ones, so that results are reproducible.
+        # Concurrent searches do not share cutting planes, so that results are reproducible; later searches do.
         each = range(weights.shape[1])
         domains = [self._domain.fork() for _ in each]
         objective = DestinationLikelihood(self.values, self.trips, weights, ridge, domains)

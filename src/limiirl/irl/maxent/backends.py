@@ -25,7 +25,7 @@ class CompiledMDP:
     """Graph of an MDP with parallel edges merged, and the mapping back to the MDP's edges.
 
     Without action and edge features, all MDP edges from s to s' become one graph edge with weight sum_a T(s, a, s'),
-    which may exceed 1. `edge_of` (E,) maps MDP edges to the edges that `graph` was built from, of weight `mass`.
+    which may exceed 1. `edge_of` (E,) is the merged edge of each MDP edge, and `mass` (E',) the weight of merged edges.
     """
 
     graph: PathGraph
@@ -126,7 +126,7 @@ _CACHE_BYTES = 16e6
 
 
 class OrderedRewards(NamedTuple):
-    """Rewards of K intents in graph order: node (S, K), and edge (E', K) sorted by source, or None."""
+    """Rewards of K intents: node (S, K) in the order `graph.order`, and edge (E', K) sorted by source, or None."""
 
     node: Any
     edge: Any
@@ -183,10 +183,10 @@ class Backend(Protocol):
         """Return the sums (K,) of the columns of (n, K)."""
 
     def dense_features(self, mdp: MDP) -> tuple[Any, Any]:
-        """Return dense features of states (S, d), and of edges (E, d), sorted by target, or None."""
+        """Return dense features of states (S, d) in the order `graph.order`, and edges (E, d) by target, or None."""
 
     def expected_features(self, mdp: MDP, node: Any, edge: Any) -> FloatArray:
-        """Return the features (K, d), on the host, of counts of states (S, K) and edges (E', K) sorted by target."""
+        """Return sums of features (K, d), on the host, over counts of states (S, K) and edges (E', K) by target."""
 
 
 def check_rewards(node: FloatArray, edge: FloatArray | None) -> None:
@@ -235,11 +235,11 @@ class HostBackend:
         hessian.propagate_means(*arguments)
 
     def rewards(self, mdp: MDP, thetas: FloatArray) -> OrderedRewards:
-        """Return the MDP's rewards in graph order."""
+        """See `Backend`."""
         with np.errstate(over="ignore", invalid="ignore"):
             node: FloatArray
             edge: FloatArray | None
-            if self._phi is not None:  # the same as `MDP.rewards`, without its checks
+            if self._phi is not None:  # `MDP.rewards` without checks
                 node, edge = np.ascontiguousarray(self._phi @ thetas.T), None
             else:
                 node, edge = mdp.rewards(thetas)
@@ -262,7 +262,7 @@ class HostBackend:
         return np.asarray(np.ascontiguousarray(values.T).sum(axis=1))
 
     def dense_features(self, mdp: MDP) -> tuple[FloatArray, FloatArray | None]:
-        """Return dense features in graph order, cached if they are small."""
+        """Return dense features, cached if they are small."""
         if self._dense is not None:
             return self._dense
         dense = dense_features(mdp, self.compiled)

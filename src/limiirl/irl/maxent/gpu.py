@@ -43,7 +43,7 @@ class DeviceFeatures:
             return self.device.xp.ascontiguousarray(self._dense @ given)
 
     def collect(self, counts: Any) -> FloatArray:
-        """Return the features (c, K) of counts (n, K), on the host."""
+        """Return the product (c, K) of the transposed matrix and counts (n, K), on the host."""
         return self.device.take(self._dense.T @ counts if self._turned is None else self._turned.times(counts))
 
 
@@ -109,7 +109,7 @@ class GpuBackend:
         forward_backward.propagate_means(self.device, *arguments)
 
     def rewards(self, mdp: MDP, thetas: FloatArray) -> OrderedRewards:
-        """Compute the rewards on the device, in graph order."""
+        """Compute the rewards on the device."""
         ds = mdp.n_state_features
         if self._state is None:
             node = self.xp.zeros((mdp.n_states, thetas.shape[0]))
@@ -119,7 +119,7 @@ class GpuBackend:
         for values in (node, edge):
             if values is not None and not np.all(np.isfinite(self.take(self.column_sums(values)))):
                 with np.errstate(over="ignore", invalid="ignore"):
-                    check_rewards(*mdp.rewards(thetas))  # raises unless only the sum overflowed
+                    check_rewards(*mdp.rewards(thetas))  # does not raise if only the sum overflowed
         return OrderedRewards(node, edge)
 
     def log_growth(self, rewards: Rewards, discount: FloatArray, n_columns: int) -> FloatArray:
@@ -137,7 +137,7 @@ class GpuBackend:
         return forward_backward.column_sums(self.device, self.xp.ascontiguousarray(values))
 
     def dense_features(self, mdp: MDP) -> tuple[Any, Any]:
-        """Return dense features in graph order, cached for the next Hessian."""
+        """Return dense features, cached for the next Hessian."""
         if self._dense is None:
             phi, edge_phi = dense_features(mdp, self.host)
             self._dense = self.put(phi), None if edge_phi is None else self.put(edge_phi)

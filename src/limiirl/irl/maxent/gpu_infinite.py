@@ -33,8 +33,8 @@ class _Augmented(NamedTuple):
     Attributes
     ----------
     mdp : MDP
-        Its last feature is the log-probability of an edge, or log p0. Its transition probabilities are 1, because the
-        probabilities of the remaining outcomes of an action need not sum to 1.
+        Its last feature is the log-probability of an edge, or log p0. All its transition probabilities are 1, because
+        removing states leaves actions whose probabilities do not sum to 1.
     place : (S,)
         Index of each state in the augmented MDP; -1 if the state is not included.
     exit : int
@@ -178,7 +178,6 @@ _AUGMENTED: weakref.WeakKeyDictionary[MDP, dict[tuple[str, bool], _Augmented]] =
 
 
 def _pad_rows(features: Any, n: int) -> Any:
-    """Append n rows of zeros."""
     shape = (n, features.shape[1])
     if isinstance(features, np.ndarray):
         return np.vstack([features, np.zeros(shape)])

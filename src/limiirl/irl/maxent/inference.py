@@ -21,7 +21,7 @@ from limiirl.irl.observed_paths import ObservedPaths
 
 
 class Continuations(NamedTuple):
-    """Weights of the continuations of n (state, step) pairs under K intents.
+    """Log-weights of the continuations of n (state, step) pairs under K intents.
 
     Attributes
     ----------
@@ -33,6 +33,7 @@ class Continuations(NamedTuple):
     log_stop : (n, K)
         Log-weight of stopping, relative to `log_factor`.
     log_factor : (n, K)
+        Common factor of all continuations of a pair, split off to avoid overflow.
     log_Z : (K,) or None
         None if the model is conditioned on the start.
     log_first : (f, K)

@@ -1,8 +1,9 @@
 """`InfinitePathSums`: sums over trajectories of unbounded length, for discount 1, from two sparse linear systems.
 
-With W(s, s') = x(s, s') w(s'), the messages are beta = (I - W)^-1 end and alpha = (I - W')^-1 alpha_0. The sum is
-finite if and only if the spectral radius of W, restricted to the states that lie on trajectories, is below 1. This is
-the case if and only if (I - W) y = 1 has a solution y > 0 (Collatz and Wielandt).
+W(s, s') is the weight of a transition times exp(r(s')). The messages are beta = (I - W)^-1 end and
+alpha = (I - W')^-1 alpha_0, where `end` is 1 in the states where a trajectory may end, and alpha_0 are the weights of
+the start states. The sum is finite if and only if the spectral radius of W, restricted to the states that lie on
+trajectories, is below 1, that is, if (I - W) y = 1 has a solution y > 0 (Collatz and Wielandt).
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from limiirl.kernels.graph import Rewards, row_of_entry
 from limiirl.kernels.sparse_lu import diagonal_lu
 from limiirl.mdp import MDP, expected_features
 
-# Cycles are checked separately if an entry of y exceeds the first; the spectral radius counts as 1 above the second.
+# Entry of y above which cycles are checked separately, and entry above which the spectral radius counts as 1.
 NEARLY_SINGULAR = 1e9
 _SINGULAR = 1e12
 
 
 @dataclass(eq=False)
 class _Solution:
-    """Solution for one intent, in graph order; entries of states that lie on no trajectory are 0."""
+    """Solution for one intent, in the order `graph.order`; entries of states that lie on no trajectory are 0."""
 
     lu: Any
     keep: NDArray[np.intp]
@@ -281,7 +282,7 @@ class InfinitePathSums:
         return lu
 
     def _relevant(self, starts: FloatArray | None) -> NDArray[np.intp]:
-        """Return the indices, ascending in graph order, of the states that lie on a trajectory."""
+        """Return the ascending indices into `graph.order` of the states that lie on a trajectory."""
         given = self._p0 if starts is None else starts[self.graph.order]
         reached = find_reachable(self._tail, self._head, given > 0)
         if self.stop == "terminal":
@@ -294,7 +295,7 @@ class InfinitePathSums:
         return np.flatnonzero(reached)
 
     def _ending(self) -> NDArray[np.bool_]:
-        """Return the mask (S,), in graph order, of states from which a trajectory can end."""
+        """Return the mask (S,), in the order `graph.order`, of states from which a trajectory can end."""
         return find_reachable(self._head, self._tail, self._end > 0)
 
 

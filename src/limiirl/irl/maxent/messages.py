@@ -41,7 +41,7 @@ class ForwardBackward:
     log_Z : (K,)
         On the host; other arrays are on the device.
     start_marginals : (S, K)
-        P(s_0 = s), in graph order.
+        P(s_0 = s), in the order `graph.order`.
     """
 
     log_Z: FloatArray
@@ -124,7 +124,7 @@ class ForwardBackward:
             )
             self.start_marginals = xp.broadcast_to(starts, node.shape)
         else:
-            # Divide by the largest weight of a start state, which may exceed the range of float64.
+            # Normalise by the largest weight of a start state, because the weights may exceed the range of float64.
             alpha0 = (
                 path_sums.log_p0 + node if starts is path_sums.p0 else xp.where(used, xp.log(starts) + node, -np.inf)
             )
@@ -145,13 +145,12 @@ class ForwardBackward:
 
     @cached_property
     def log_Z_by_start(self) -> Any:
-        """Log Z (S, K) of the trajectories that start in each state, in graph order; -inf if there are none."""
+        """Log Z (S, K) of the trajectories from each state, in the order `graph.order`; -inf if there are none."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             beta = self._beta if self.log else self.xp.log(self._beta)
             return self._rewards.node + beta + self._exponent * (1.0 if self.log else _LN2)
 
     def _log_sums(self, values: Any) -> Any:
-        """Return the logsumexp (K,) of the columns of (S, K)."""
         xp = self.xp
         top = self.backend.column_max(values)
         finite = xp.where(xp.isfinite(top), top, 0.0)
@@ -207,9 +206,10 @@ class ForwardBackward:
             self._forward(t, rows, exponents, alpha, weights, counts)
 
     def step_by_step(self, most: int) -> Iterator[tuple[int, Any, Any]]:
-        """Yield (t, marginals (n, S K), edge_prob (n, E' K)) for steps t, ..., t + n - 1 from t = 1; n <= `most`.
+        """Yield (t, marginals (n, S K), edge_prob (n, E' K)) for blocks of at most `most` steps, beginning at step 1.
 
-        Row i of `marginals` is p_{t+i}; row i of `edge_prob` is P(edge into s_{t+i} = e | s_{t+i}).
+        A block contains the steps t, ..., t + n - 1: marginals[i] is P(s_{t+i} = s), and edge_prob[i] is
+        P(edge into s_{t+i} = e | s_{t+i}).
         """
         alpha = self.alpha()
         for first, rows, exponents in self.messages.segments(self.resume):
@@ -224,7 +224,7 @@ class ForwardBackward:
                 yield first + i + 1, marginals, edge_prob
 
     def marginals(self) -> Iterator[tuple[int, Any]]:
-        """Yield (t, marginals (n, S K)) for each segment, from t = 1 on; row i is p_{t+i}."""
+        """Yield (t, marginals (n, S K)) for each segment of steps t, ..., t + n - 1, beginning at step 1."""
         alpha = self.alpha()
         for first, rows, exponents in self.messages.segments(self.resume):
             marginals = self.xp.empty((rows.shape[0] - 1, self.out.node.size))
@@ -254,9 +254,10 @@ class ForwardBackward:
                 yield t, xp.where(xp.isnan(log_prob), 0.0, xp.exp(log_prob))
 
     def read(self, step: NDArray[np.int64], at: NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
-        """Return the messages (m, K) of states `at` (m,) in graph order at steps (m,), and their log scales (m, K).
+        """Return the messages (m, K) of states graph.order[at] at steps `step` (m,), and their log scales (m, K).
 
-        A message is beta_0 at step 0, and u_t = w_t beta_t at later steps. The results are on the host.
+        A message is beta_0 at step 0, and u_t(s) = exp(gamma^t r(s)) beta_t(s) at later steps. The results are on the
+        host.
         """
         put, take = self.backend.put, self.backend.take
         value, scale = np.empty((step.size, self.n_columns)), np.empty((step.size, self.n_columns))
@@ -300,7 +301,7 @@ BackwardPass = Callable[[FloatArray, NDArray[np.int64], int], None]
 
 
 class Messages:
-    """Backward messages of `length` steps, with `row` doubles and `n_columns` exponents each.
+    """Storage of the backward messages of `length` steps, with `row` doubles and `n_columns` exponents per step.
 
     If they exceed `max_bytes`, the steps are divided into segments of about sqrt(length) steps. The backward pass
     stores the last message of each segment as a checkpoint, and `segments` recomputes the others, bit for bit. This

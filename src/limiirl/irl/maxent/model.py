@@ -277,7 +277,6 @@ class MaxEnt(LinearRewardModel):
         return path_sums.expected_counts(checked, edges=True)
 
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:
-        """Minimise the objective of each column of weights (N, K)."""
         problem = self._problem(mdp, demos, Groups.from_labels(None, len(demos)))
         assert problem.observed is not None  # the demonstrations are in memory
         moments = problem.observed.moments(weights)

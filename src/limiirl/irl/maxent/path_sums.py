@@ -34,7 +34,7 @@ from limiirl.mdp import MDP
 _BATCH_SIZE = 8
 # Smallest number of states for which one batched pass costs less than one pass per intent.
 _BATCH_STATES = 2048
-# Maximum number S L of messages per intent of a small problem, whose passes are single compiled calls.
+# Maximum S L of a small problem, for which each forward or backward pass is a single compiled call.
 _SMALL = 2**17
 _LN2 = math.log(2.0)
 _LOG_LOSS = math.log(LOSS)
@@ -52,8 +52,8 @@ class ExpectedCounts(NamedTuple):
 class BackwardMessages(NamedTuple):
     """Log backward messages value + scale (m, K) of m (state, step) pairs, and log_Z (K,).
 
-    log_Z is None if the model is conditioned on the start. A message is beta_0 at step 0, which excludes the state's
-    own reward, and u_t = w_t beta_t at later steps. All pairs of one step have the same scale, so that differences
+    log_Z is None if the model is conditioned on the start. A message is beta_0(s) at step 0, which excludes r(s), and
+    u_t(s) = exp(gamma^t r(s)) beta_t(s) at later steps. All pairs of one step have the same scale, so that differences
     between their values are accurate.
     """
 
@@ -102,7 +102,7 @@ class SmallForwardBackward:
         self._powers = np.stack([self.discount[1:], self.discount[1:] ** 2])
 
     def backward(self, thetas: FloatArray) -> bool:
-        """Run the backward pass; return False if `ForwardBackward` is required, for log arithmetic or an error."""
+        """Run the backward pass; return False if `ForwardBackward` must use log arithmetic or raise an error."""
         b = self._buffers
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             np.matmul(self.phi, thetas.T, out=b.node.reshape(self._shape))
@@ -212,7 +212,7 @@ class FinitePathSums:
         self._small = self._is_small(mdp)
 
     def _is_small(self, mdp: MDP) -> bool:
-        """Return True if `SmallForwardBackward` applies; at most `BLOCK` states are in the order of the MDP."""
+        """Return True if `SmallForwardBackward` applies."""
         size = mdp.n_states * self.max_length
         return (
             isinstance(self.backend, HostBackend)
@@ -306,7 +306,7 @@ class FinitePathSums:
         return log_Z, features
 
     def _forward_counts(self, run: ForwardBackward, step_weights: FloatArray, edges: bool) -> tuple[Any, Any]:
-        """Return expected counts of states (S, K) in graph order, and of edges (E', K) sorted by target, or None."""
+        """Return expected counts of states (S, K) in the order `graph.order`, and edges (E', K) by target, or None."""
         node = (step_weights[0] * run.start_marginals).ravel()
         edge = self.backend.xp.zeros(self.graph.n_edges * run.n_columns) if edges else None
         run.forward(step_weights, CountBuffers(node, edge, None, None))
@@ -314,8 +314,8 @@ class FinitePathSums:
         return self._check_counts(node.reshape(shape), most), None if edge is None else edge.reshape(shape)
 
     def _check_counts(self, counts: Any, most: float) -> Any:
-        """Return counts (S, K) in graph order; raise if a column is not finite or its sum exceeds `most`."""
-        # For example, differences of order 1 are lost in rewards of 1e20.
+        """Return the counts (S, K); raise if a column is not finite or its sum exceeds `most`."""
+        # Counts may be wrong without overflow: rewards of 1e20 lose differences of order 1.
         sums = self.backend.take(self.backend.column_sums(counts))
         if not np.all((sums >= 0.0) & (sums <= most * (1.0 + 1e-6))):
             counts = self.backend.take(counts)
@@ -342,7 +342,7 @@ class FinitePathSums:
     def log_partition_by_start(self, thetas: FloatArray) -> FloatArray:
         """Return log Z(s) (S, K), the log-weight of the trajectories that start in s, without p0; -inf if none."""
         log_Z = np.empty((self.mdp.n_states, thetas.shape[0]))
-        # Only start states of demonstrations are used; from other states with p0 > 0, possibly no trajectory can end.
+        # Without start states no error is raised if no trajectory from a state of p0 can end; -inf is returned instead.
         no_starts = np.zeros((self.mdp.n_states, thetas.shape[0])) if self.by_start else None
         for chosen, run in self.passes(thetas, no_starts):
             run.check_all_starts()
@@ -459,7 +459,7 @@ class FinitePathSums:
             rewards.node.ravel(), prob, None if rewards.edge is None else rewards.edge.ravel(), self.discount, False
         )
         growth = self.backend.log_growth(flat, self.discount, n_columns)
-        # Edge and state weights are applied one after the other, so that an intermediate value may exceed the growth.
+        # `growth` bounds a whole step; intermediate values, with state or edge weights alone, may be larger.
         alone = self._positive_max(rewards.node)
         if rewards.edge is not None:
             with np.errstate(over="ignore"):  # infinite: log arithmetic
@@ -546,7 +546,7 @@ class _Moments:
 
 
 def _between_starts(path_sums: FinitePathSums, run: ForwardBackward, starts: FloatArray | None) -> FloatArray:
-    """Return sum_s c(s) E[F | s] E[F | s]' over start states; expected features are propagated backwards."""
+    """Return sum_s c(s) E[F | s] E[F | s]' for start distribution c; expected features are propagated backwards."""
     backend = path_sums.backend
     graph, xp = backend.graph, backend.xp
     phi, edge_phi = backend.dense_features(path_sums.mdp)

@@ -50,7 +50,7 @@ class PathLikelihood:
 
     @property
     def batched(self) -> bool:
-        """True if evaluations of several intents should be batched."""
+        """True if a batch of thetas costs less than separate evaluations."""
         return self.path_sums.batched
 
     def evaluate(self, thetas: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:
@@ -91,7 +91,7 @@ class PathLikelihood:
 
 
 def feasible_start(path_sums: PathSums, box: Box) -> FloatArray:
-    """Return a theta (d,) within the bounds with a finite partition function: 0, or the smallest feasible cost."""
+    """Return a theta (d,) within the bounds with a finite partition function; 0 and increasing costs are tried."""
     mdp = path_sums.mdp
     if isinstance(path_sums, FinitePathSums):  # the partition function is always finite
         return box.clip(np.zeros(mdp.n_features))
@@ -115,7 +115,7 @@ def feasible_start(path_sums: PathSums, box: Box) -> FloatArray:
 
 
 class Moments(NamedTuple):
-    """Sums of responsibilities times features (K, d) and times counts (K,), and U (G, K) if they are not sufficient."""
+    """Weighted sums of features (K, d) and of demonstrations (K,); the weights U (G, K) if the sums do not suffice."""
 
     features: FloatArray
     counts: FloatArray
@@ -276,9 +276,9 @@ class MaxEntProblem(FitProblem):
         return self.minimise(SOLVERS[self.model.solver], objective, starts, tol, max_evaluations)
 
     def curvature(self, U: FloatArray, thetas: FloatArray, free: BoolArray) -> FloatArray:
-        """Return -sum_i u_ik Hessian(log p_ik) (K, d, d): covariances of features.
+        """Return -sum_i u_ik Hessian(log p_ik) (K, d, d).
 
-        The covariances of the features of unrecorded actions, given the demonstrations, are subtracted.
+        It is the covariance of F under the model, minus its covariance over unrecorded actions given the demonstration.
         """
         del free
         path_sums, observed = self.path_sums, self.observed
@@ -299,7 +299,7 @@ class MaxEntProblem(FitProblem):
     def scores(self, thetas: FloatArray) -> UnitScores | None:
         """See `FitProblem.scores`; None if the features of unrecorded actions depend on theta.
 
-        E_k[F | s] is a central difference of log Z(s). Without conditioning on the start there is a single s.
+        E_k[F | s] is a central difference of log Z(s). If the model is not conditioned on the start, s is omitted.
         """
         if not isinstance(self.statistics, RowStatistics) or not (self.observed is None or self.observed.fixed):
             return None

@@ -17,7 +17,7 @@ from limiirl.mdp import MDP
 
 
 class StepWeights(NamedTuple):
-    """Backward message (S + 1,) of the next step, weights of stopping (S,), and the discount, of one step."""
+    """Weights of one step: backward message (S + 1,) of the next step, weights of stopping (S,), and discount."""
 
     message: FloatArray
     stop: FloatArray
@@ -45,7 +45,7 @@ def sample_trajectories(
     starts: IntArray,
     rng: np.random.Generator,
 ) -> Demonstrations:
-    """Draw one trajectory from each start state (n,), given in graph order."""
+    """Draw one trajectory from each start state graph.order[starts] (n,)."""
     graph = compiled.graph
     at, who = starts.copy(), np.arange(starts.size)
     visited, moves, members = [graph.order[at]], [], [who]
@@ -92,7 +92,7 @@ def _gather(
     by_trajectory = np.argsort(who, kind="stable")
     states = np.concatenate(visited)[by_trajectory]
     actions = np.full(who.size, -1, dtype=np.int64)
-    # Records of step t + 1 exist exactly for the trajectories that continue at step t.
+    # A trajectory has a record of step t + 1 if and only if it continues at step t.
     taken = np.concatenate([mdp.act[edges] for edges in moves]) if moves else np.empty(0, dtype=np.int64)
     later = by_trajectory >= n
     actions[np.flatnonzero(later) - 1] = taken[by_trajectory[later] - n]

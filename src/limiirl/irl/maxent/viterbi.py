@@ -85,8 +85,8 @@ class Layers:
 def heaviest_unbounded(mdp: MDP, theta: FloatArray, log_beta: FloatArray, start: int, goal: int) -> HeaviestPath:
     """Return the heaviest trajectory between two connected states, for discount 1.
 
-    `log_beta` (S,) is the log-weight of all continuations. The cost of edge e, log beta(s) - log x(e) - log beta(s'),
-    is its negative log-probability and therefore nonnegative, as Dijkstra's algorithm requires.
+    `log_beta` (S,) is the log-weight of all continuations. The cost of an edge is its negative log-probability
+    log beta(s) - log_weight(s, s') - log beta(s'), which is nonnegative as Dijkstra's algorithm requires.
     """
     node, edge = finite_rewards(mdp, theta)
     weight = np.log(mdp.prob) + node[mdp.dst] + (0.0 if edge is None else edge)

@@ -31,8 +31,8 @@ def minimise_nonsmooth(
 ) -> list[FitResult]:
     """Minimise K functions one after the other; arguments as for `minimise_newton`.
 
-    A point at a kink is accepted if a convex combination of nearby gradients is at most ten times the tolerance. The
-    sampled points have a fixed seed.
+    At a kink, the search has converged if a convex combination of nearby gradients is at most ten times the tolerance.
+    Sampled points have a fixed seed.
     """
     tols = np.broadcast_to(tol, starts.shape)
     return [_minimise(objective, k, start, box, tols[k], max_evaluations) for k, start in enumerate(starts)]
@@ -107,7 +107,6 @@ def _shortest(gradients: FloatArray, theta: FloatArray, box: Box) -> FloatArray:
 
 
 def _hull(gradients: FloatArray) -> FloatArray:
-    """Return the shortest vector in the convex hull of the rows, by nonnegative least squares."""
     if not gradients.size:
         return np.zeros(gradients.shape[1])
     scale = float(np.max(np.abs(gradients))) or 1.0

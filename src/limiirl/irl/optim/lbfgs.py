@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
+from itertools import repeat
 from typing import Any, TypeVar
 
 import numpy as np
@@ -120,14 +122,11 @@ def minimise_lbfgs(
     from the best point after an infinite value. BLAS uses one thread, because the matrices are small.
     """
     tols, clipped = np.broadcast_to(tol, starts.shape), box.clip(starts)
-
-    def search(values: Any, k: int) -> FitResult:
-        return _search(values, clipped[k], k, box, tols[k], max_evaluations)
-
+    search = partial(_search, starts=clipped, box=box, tols=tols, max_evaluations=max_evaluations)
     with one_thread("blas"):
         if len(clipped) > 1 and getattr(objective, "batched", False):
             return BatchedEvaluator(objective).run(search, len(clipped))
-        return [search(objective, k) for k in range(len(clipped))]
+        return list(map(search, repeat(objective), range(len(clipped))))
 
 
 class _EvaluationLimit(Exception):
@@ -158,10 +157,8 @@ class _Recorder:
         return value, gradients[0]
 
 
-def _search(
-    objective: Objective, start: FloatArray, k: int, box: Box, tol: FloatArray, max_evaluations: int
-) -> FitResult:
-    best = _Recorder(objective, k, start, max_evaluations)
+def _search(objective: Any, k: int, starts: FloatArray, box: Box, tols: FloatArray, max_evaluations: int) -> FitResult:
+    best, tol = _Recorder(objective, k, starts[k], max_evaluations), tols[k]
     status, radius = Status.STALLED, np.inf
     while True:
         # After an infinite value, the next search is limited to a box around the best point, which is halved each time.

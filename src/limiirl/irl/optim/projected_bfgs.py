@@ -19,7 +19,7 @@ _KEPT = 256
 
 
 class CuttingPlanes:
-    """Cutting-plane outer approximation rows . theta <= most of the effective domain of convex functions.
+    """Half-spaces ``rows @ theta <= most`` that contain the effective domain of convex functions (cutting planes).
 
     Let c be convex and negative on the domain, and c(x) >= 0 at a point x outside. Then the half-space
     c(x) + c'(x) . (theta - x) < 0 contains the domain, but not x.
@@ -88,7 +88,7 @@ class CuttingPlanes:
 
 # Largest change in a variable in the first step, in units of its scale.
 _FIRST = 1.0
-# Lower limit of the curvature along a step, relative to that of the model (Powell 1978), for rounding errors.
+# Lower limit of the curvature along a step, relative to the curvature of the model (Powell 1978).
 _LEAST = 1e-4
 # Distance to a bound that counts as 0, relative to the largest component of a step.
 _ROUNDING = 1e-12
@@ -238,8 +238,8 @@ class BFGSSearch(NewtonSearch):
         # A rejected point may be the lowest point when the maximum number of evaluations is reached.
         if value < self.lowest[1]:
             self.lowest = trial, value, gradient
-        # Gradients diverge at the boundary of the domain. A point near it may be lower, but its gradient would degrade
-        # the BFGS approximation, so that a step must not exceed the minimum along its direction by much.
+        # Gradients diverge at the boundary of the domain and degrade the BFGS approximation. Do not step far beyond the
+        # minimum along the direction, even if the value there is lower than at the current point.
         beyond = float(gradient @ self.direction) > -_OVERSHOT * float(self.gradient @ self.direction)
         return not (beyond and self.halvings < _TRIES) and super().accepts(trial, value, gradient, box)
 

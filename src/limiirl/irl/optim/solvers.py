@@ -1,4 +1,4 @@
-"""Solvers by name, in rescaled variables and along a ray; trial points; Hessians by differences of gradients."""
+"""Solvers by name, rescaling of variables, minimisation along a ray, feasible trial points, and numerical Hessians."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def evaluate_separately(
 ) -> tuple[FloatArray, ...]:
     """Evaluate n columns one by one, after a joint evaluation has raised an error.
 
-    `evaluate` returns arrays of a slice of columns along `axis`. A single column that raises an error has the values
-    `failed`.
+    `evaluate` returns arrays for a slice of columns, which are concatenated along `axis`. `failed` replaces the arrays
+    of a column that raises an error.
     """
     if n == 1:
         return failed

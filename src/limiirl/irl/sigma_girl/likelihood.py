@@ -221,7 +221,7 @@ class SigmaProblem(FitProblem):
         box = Box(np.zeros(q), np.ones(q))
         first = np.concatenate(points)
         lowest = objective.evaluate(first, np.arange(len(first)))[0].reshape(K, per_column).min(axis=1)
-        # A gradient on the simplex is at most q times the gradient in the corner of the box.
+        # Rescaling omega from the box to the simplex multiplies its gradient by sum(omega) <= q.
         tol = check_positive(self.model.gtol, "gtol") * np.maximum(1.0, np.repeat(lowest, per_column)) / q
         results = minimise_lbfgs(objective, first, box, np.repeat(tol[:, None], q, axis=1), max_evaluations)
         return [self._best(results[k * per_column : (k + 1) * per_column]) for k in range(K)]
@@ -240,7 +240,7 @@ class SigmaProblem(FitProblem):
 
 
 class _WeightedProfiles:
-    """Objectives for the optimiser; function r uses column columns[r] of weights (M, K)."""
+    """Objectives of an optimiser, in which function r has the weights `weights[:, columns[r]]` (M,)."""
 
     def __init__(self, profile: DiagonalProfile | FullProfile, weights: FloatArray, columns: IndexArray) -> None:
         self.profile, self.weights, self.columns = profile, weights, columns

@@ -84,7 +84,7 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
     bounds = (0.0, 1.0)
     # A profile likelihood is not a normalised density.
     normalised = False
-    # Label of the null direction, the length of the weights, in summaries.
+    # Label, in summaries, of weights whose length is not identified.
     null_status = "up to scale"
 
     supports: ClassVar[frozenset[str]] = frozenset({SUFFICIENT_STATISTICS})

@@ -15,8 +15,8 @@ from limiirl.kernels.sequences import baseline
 
 # Residual variance, relative to the mean square of the actions, up to which a policy counts as deterministic.
 _NO_NOISE = 1e-12
-# Least number of discrete actions per distinct vector of policy features for which a policy without variation counts as
-# deterministic. With fewer, a stochastic policy may not have shown its other actions.
+# Minimum number of observed actions per distinct vector of policy features to call a policy without variation
+# deterministic. With fewer, a stochastic policy may have taken the same action by chance.
 _VISITS = 10
 
 
@@ -111,7 +111,7 @@ def _categorical(x: FloatArray, a: NDArray[Any], ridge: float, number: int) -> t
     return np.asarray(weights, dtype=np.float64), float("nan"), np.asarray(gradients, dtype=np.float64)
 
 
-# Size of an entry, relative to the terms that cancel in it, up to which it counts as rounding error.
+# Entries of at most this size, relative to the sum of their absolute terms, count as rounding errors.
 _ROUNDING = 1e-12
 # Smallest shrinkage; the Ledoit-Wolf estimate is 0 for two trajectories.
 _LEAST_SHRINKAGE = 1e-6
@@ -165,7 +165,7 @@ def jacobians(scores: FloatArray, reward_features: FloatArray, gamma: float, flo
     J = np.einsum("ntd,ntq->ndq", G, collected, optimize=True)
     J -= np.einsum("ntd,tdq->ndq", G, baseline(G, collected, floor), optimize=True)
     if floor == 0.0:
-        # The objective does not depend on the size of a Jacobian, so rounding errors would affect the solution.
+        # The objective does not depend on the size of a Jacobian, so one of rounding errors alone would affect the fit.
         size = np.einsum("ntd,ntq->ndq", np.abs(G), np.abs(collected), optimize=True)
         J[np.abs(J) <= _ROUNDING * size] = 0.0
     return np.asarray(J)

@@ -1,7 +1,7 @@
 """State elimination in linear arithmetic, ten times as fast as `numeric`, where no sum over walks is too large.
 
-Weights below 1e-308 are lost. If all sums over walks G(i, j) are at most L, this changes them by at most about
-1e-308 L^2 per operation: G' - G = G E G' for a perturbation E of W.
+Weights below 1e-308 underflow to 0. If all sums over walks G(i, j) are at most L, each such error changes them by at
+most about 1e-308 L^2, because G' - G = G E G' for a perturbation E of W.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def eliminate(
 ) -> int:
     """Eliminate all states: overwrite `value` with the factors, and set star (S,) to 1 / (1 - W(v, v)).
 
-    Return the first state with W(v, v) >= limit, or -1; see `numeric.eliminate`, the same in log arithmetic.
+    Return the first state with W(v, v) >= limit, or -1. `numeric.eliminate` is the version in log arithmetic.
     """
     n_states, n = star.size, up.size
     spot = np.empty(n_states, dtype=np.int64)

@@ -153,7 +153,6 @@ class CupyDevice:
         function(shape[:1], shape[1:2], convert(kernel, arguments, _pointer), shared_mem=shape[2])
 
     def _compile(self, kernel: str, fixed: tuple[int, int, int]) -> Any:
-        """Return a kernel, compiled for the constants `fixed`."""
         synchronises = "arrived" in signatures()[kernel].names  # a cooperative launch: all blocks run concurrently
         code = source(kernel)
         module = self._modules.get((code, fixed, synchronises))

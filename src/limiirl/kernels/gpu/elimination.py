@@ -51,7 +51,7 @@ class DeviceTreePaths(NamedTuple):
 
 
 class DevicePairs(NamedTuple):
-    """Index (m,) of the root in the two ancestor paths of each pair; depth of the lowest common ancestor, or -1."""
+    """For each pair (m,): positions of the root in both ancestor paths; depth of the lowest common ancestor, or -1."""
 
     one: Any
     other: Any
@@ -71,7 +71,7 @@ class DeviceElimination:
 
     def __init__(self, device: Device, symbolic: SymbolicFactorisation, slot: NDArray[np.int64]) -> None:
         if symbolic.n_values >= _MAX_VALUES:
-            rule = f"must be 'cpu' for this MDP, whose factors have {symbolic.n_values} values (limit: {_MAX_VALUES})"
+            rule = f"must be 'cpu' for this MDP: elimination needs {symbolic.n_values} values (limit: {_MAX_VALUES})"
             raise InvalidParameter.of("device", "gpu", rule)
         self.device, self.symbolic, self.n = device, symbolic, symbolic.up.size
 
@@ -134,7 +134,10 @@ class DeviceElimination:
         return xp.exp(value[:n] + star[self.owner]), xp.exp(value[n : 2 * n] + star[self.up])
 
     def solve_triangular(self, paths: DeviceTreePaths, weight: Any, stars: Any) -> Any:
-        """Return path sums (size, K); the sum at the first state s of a path is stars[s], or 1 if `stars` is None."""
+        """Return the sums (size, K) over upward paths from the first state of each path to the states on it.
+
+        The sum at the first state is 1, or its Kleene star if `stars` (S, K) is not None.
+        """
         k = weight.shape[1]
         sums = self.device.xp.empty((paths.size, k))
         graph = (self.up_ptr, self.level, paths.path, paths.node, paths.ptr)
@@ -153,7 +156,7 @@ class DeviceElimination:
     ) -> Any:
         """Return the adjoints (size, K) of the path sums, given the adjoints by_sum (m, K) of the pairwise sums.
 
-        `other` (m,) is the index of the root in the other path of each pair; `other_sum` are the path sums of these.
+        `other` (m,) is the position of the root in the other path of each pair, and `other_sum` the sums of that path.
         """
         k = weight.shape[1]
         sums = self.device.xp.empty((paths.size, k))

@@ -14,8 +14,8 @@ from limiirl.kernels.gpu.device import Device, flat_shape
 from limiirl.kernels.gpu.forward_backward import grid_of
 
 MAX_BACKUPS, _CHECK_EVERY = 65_536, 16
-# Maximum change by a backup at convergence, relative to the largest value. For monotone sequences it is far below
-# rounding error, because many small changes in one direction may follow.
+# Maximum change by a backup at convergence, relative to the largest value. The tolerance of monotone sequences is far
+# below rounding error, because many changes in the same direction may follow.
 ROUNDING_TOL, MONOTONE_TOL = 2.0**-50, 2.0**-60
 # Backup operators, in the order of `Rule` in cuda/soft_bellman.cu.
 RULES = ("soft", "soft or stop", "best", "average")

@@ -38,9 +38,9 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
 
     The variational posterior consists of responsibilities, Beta stick-breaking weights, and one Gaussian per intent for
     its rewards. Coordinate ascent maximises the evidence lower bound, and intents are merged, deleted and split if that
-    raises the bound further. The bound contains the divergence of each reward posterior from the prior, a penalty per
-    intent. The result is deterministic given `random_state`, and independent of the order of demonstrations unless
-    `init` is "best" or a function.
+    raises the bound further. The bound includes the Kullback-Leibler divergence of each reward posterior from the
+    prior, which penalises additional intents. The result is deterministic given `random_state`, and independent of the
+    order of demonstrations unless `init` is "best" or a function.
 
     `standard_errors`, `bic`, `aic` and `icl` are computed at the posterior medians from the likelihood alone;
     `credible_intervals` and `bound_` include the prior.
@@ -66,7 +66,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     max_iter : int
         Maximum number of iterations of coordinate ascent after the last move.
     bound_tol : float
-        Sweeps end when the bound increases by less than this many nats.
+        Coordinate ascent has converged when an iteration increases the bound by less than this many nats.
     random_state : int, Generator, RandomState or None
         Seed of the initial clustering; everything else is deterministic.
     progress : callable, optional
@@ -182,8 +182,8 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         problem, rng = starts.problem, np.random.default_rng(validate.spawn_seeds(self.random_state, 1)[0])
         K = min(most, len(problem.units))
         if starts.seeks_best:
-            start = starts.begin(K, "mle", rng)  # empty initial clusters are expected: no warnings
-            assert start.U is not None  # it comes from clusters
+            start = starts.begin(K, "mle", rng)  # the warnings about empty clusters are ignored
+            assert start.U is not None  # init='best' always clusters
             return start.U
         if is_given(self.init):
             guess = starts.guess(_count_given_intents(self.init, most), rng)
@@ -224,7 +224,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
 
     @property
     def mixture_(self) -> IntentMixture:
-        """The weights and rewards as a fitted `IntentMixture`, whose `fit` continues EM from there."""
+        """An `IntentMixture` with these weights and rewards; its `fit` starts EM from them."""
         validate.check_fitted(self)
         cached = self.__dict__.get("_mixture")
         if cached is None or cached[0] is not self.thetas_:  # one per fit
@@ -236,7 +236,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         problem = self._problem
         mixture = IntentMixture(len(self.weights_), self.irl, init=self.ensemble_, max_iter=0)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ModelMismatchWarning)  # `fit` issued it
+            warnings.simplefilter("ignore", ModelMismatchWarning)  # already issued by `fit`
             mixture.fit(problem.mdp, problem.demos, problem.units.labels)
         mixture.set_params(max_iter=IntentMixture().max_iter)
         # EM did not iterate: convergence and number of iterations are those of coordinate ascent.
@@ -244,7 +244,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         mixture.history_ = [replace(mixture.history_[0], change=change)]
         mixture.converged_, mixture.n_iter_ = self.converged_, self.n_iter_
         mixture.model_choice_ = self.model_choice_
-        mixture.weights_ = self.weights_  # EM renormalises, which changes the last bits
+        mixture.weights_ = self.weights_  # undo rounding by EM, which renormalises the weights
         return mixture
 
     def credible_intervals(self, level: float = 0.95) -> FloatArray:
@@ -309,7 +309,7 @@ def _concentration(given: Any) -> Concentration:
 
 
 def _n_parameters(problem: FitProblem) -> int:
-    """Return d, from a single-intent fit if the model does not declare it."""
+    """Return the number d of rewards; fit a single intent if the model does not declare it."""
     if problem.n_parameters is not None:
         return problem.n_parameters
     pooled = problem.moments(np.ones((len(problem.units), 1)))
@@ -317,7 +317,7 @@ def _n_parameters(problem: FitProblem) -> int:
 
 
 def _count_given_intents(init: Any, most: int) -> int:
-    """Return the number of intents of a given init, or `most` for labels."""
+    """Return the number of intents of an array or ensemble; for labels, it is `most`."""
     if isinstance(init, RewardEnsemble):
         return init.n_intents
     try:

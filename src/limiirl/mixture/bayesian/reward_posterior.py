@@ -26,7 +26,7 @@ from limiirl.irl import (
     minimise_lbfgs,
 )
 
-# Least prior mass between the bounds; smaller differences of Phi are inaccurate.
+# Minimum prior mass between the bounds; smaller differences of the normal distribution function are inaccurate.
 _LEAST_MASS = 1e-9
 
 
@@ -49,7 +49,7 @@ class RewardPrior:
             raise InvalidParameter(message, parameter="prior_scale", value=scale, index=j)
 
     def theta(self, u: FloatArray) -> FloatArray:
-        """Return rewards (..., d) of normal scores (..., d)."""
+        """Return the rewards (..., d) for normal scores (..., d)."""
         tail = np.where(u <= 0.0, self._below, self._above) + ndtr(-np.abs(u)) * self._mass
         bounded = np.where(u <= 0.0, 1.0, -1.0) * ndtri(tail) * self.scale
         return np.asarray(np.where(self.free, self.scale * u, self.box.clip(bounded)))
@@ -71,7 +71,8 @@ class RewardPrior:
 
 
 Loss = Callable[[FloatArray, IndexArray], tuple[FloatArray, FloatArray]]
-# Reward vectors per evaluation; blocks are padded because `FinitePathSums` compiles kernels per number of columns.
+# Reward vectors per evaluation. Blocks are padded, because `FinitePathSums` compiles a kernel per number of reward
+# vectors.
 _COLUMNS = 16
 # Largest absolute value of a normal score; the score of a bound is infinite.
 _FARTHEST = 6.0
@@ -101,7 +102,7 @@ def check_model(problem: FitProblem) -> None:
 
 
 def blocks(problem: FitProblem, n: int) -> list[IndexArray]:
-    """Return the columns 0 to n - 1 in blocks; the last block is padded if kernels are compiled per block size."""
+    """Return the indices 0 to n - 1 in blocks; the last block is padded if kernels are compiled per block size."""
     padded = -(-n // _COLUMNS) * _COLUMNS if problem.compiles_per_batch else n
     columns = np.minimum(np.arange(padded), n - 1)
     return [columns[lo : lo + _COLUMNS] for lo in range(0, padded, _COLUMNS)]
@@ -161,7 +162,7 @@ def _by_differences(
     moved = thetas[:, None, :] + move * np.vstack([np.zeros((1, d)), np.eye(d), -np.eye(d)])
     log_p = log_probs(problem, moved.reshape(-1, d)).reshape(len(U), J, 1 + 2 * d)
     weights = U[:, which, None]
-    with np.errstate(invalid="ignore"):  # 0 * -inf counts as 0; inf - inf is masked below
+    with np.errstate(invalid="ignore"):  # by convention 0 * -inf = 0; inf - inf is masked below
         values = -np.sum(np.where(weights > 0.0, weights * log_p, 0.0), axis=0)
         gradients = (values[:, 1 : 1 + d] - values[:, 1 + d :]) / (2.0 * move)
     finite = np.all(np.isfinite(values), axis=1)
@@ -169,8 +170,8 @@ def _by_differences(
 
 
 _REACH = np.sqrt(3.0)
-# Lower bound on the posterior precision: a posterior is at most twice as wide as the prior, even if the likelihood is
-# not concave.
+# Lower bound on the posterior precision; the likelihood may not be concave. A posterior is at most twice as wide as the
+# prior.
 _LEAST_PRECISION = 0.25
 # Initial width of a posterior, at which the curvature is measured.
 _FIRST_WIDTH = 0.01
@@ -253,7 +254,7 @@ class _NegativeLogPosterior:
 
 
 def fit_posteriors(loss: Loss, prior: RewardPrior, start: FloatArray, K: int, max_steps: int) -> RewardPosterior:
-    """Return posteriors for columns 0 to K - 1 of a loss, by L-BFGS from `start` (d,) to the mode and Newton steps.
+    """Return posteriors for the K columns of a loss: L-BFGS from `start` (d,) to the mode, then Newton steps.
 
     Newton steps alone may diverge if the likelihood is not concave. The loss must be finite at `start`.
     """
@@ -278,7 +279,7 @@ class _Point:
 
 
 def improve(loss: Loss, prior: RewardPrior, rewards: RewardPosterior, max_steps: int) -> RewardPosterior:
-    """Increase sum_i u_ik E log p_ik - divergence_k of each posterior by at most `max_steps` Newton steps.
+    """Increase sum_i u_ik E[log p_ik] - KL_k of each posterior k by at most `max_steps` Newton steps.
 
     Each step is halved until the loss decreases. A posterior with an infinite loss is replaced by a narrow one.
     """
@@ -337,7 +338,7 @@ def _measure(loss: Loss, prior: RewardPrior, rewards: RewardPosterior, which: ND
     values, gradients = values.reshape(K, -1), gradients.reshape(K, -1, d) * prior.derivative(u)
     finite = np.all(np.isfinite(values), axis=1)
     values = np.where(finite[:, None], values, 0.0)
-    # Stein: E[u_j df/du] is the mean curvature times axis j.
+    # Stein's lemma: E[u_j df/du] is the mean curvature times axis j.
     along = np.swapaxes(gradients[:, 1 : 1 + d] - gradients[:, 1 + d :], 1, 2) / (2.0 * _REACH)
     curvature = along @ np.linalg.inv(rewards.root)
     precision = np.eye(d) + 0.5 * (curvature + np.swapaxes(curvature, 1, 2))
@@ -355,6 +356,6 @@ def _floor_precision(precision: FloatArray) -> FloatArray:
 
 
 def _inverse_root(precision: FloatArray) -> FloatArray:
-    """Return the symmetric roots (K, d, d) of the inverses."""
+    """Return the symmetric square roots (K, d, d) of the inverse matrices."""
     values, vectors = np.linalg.eigh(precision)
     return np.asarray((vectors / np.sqrt(values)[:, None, :]) @ np.swapaxes(vectors, 1, 2))

@@ -16,8 +16,7 @@ from limiirl.mixture.bayesian.variational import VariationalPosterior, Variation
 from limiirl.mixture.em import nearly_empty
 
 Proposals = Callable[[VariationalProblem, VariationalPosterior], Iterator[VariationalPosterior]]
-# Maximum number of proposals per move, how many of these are improved by sweeps before they are rejected, and how many
-# sweeps improve one of them.
+# Maximum number of proposals per type of move, of proposals that are improved by sweeps, and of sweeps per proposal.
 _PROPOSALS, _IMPROVED, _SWEEPS = 10, 2, 4
 # Newton steps towards the posterior of a merged intent.
 _STEPS = 10
@@ -100,13 +99,12 @@ def improve_by_move(
 
 
 def _rank(proposals: Iterator[VariationalPosterior]) -> list[VariationalPosterior]:
-    """Return the proposals with finite bounds, in descending order of the bound."""
     return sorted((state for state in proposals if np.isfinite(state.bound)), key=lambda state: -state.bound)
 
 
 def _regret(state: VariationalPosterior, k: int, other: int) -> float:
-    """Return the loss of log-likelihood in nats if the members of two intents are exchanged."""
-    with np.errstate(invalid="ignore"):  # 0 * inf counts as 0
+    """Return the decrease in log-likelihood in nats if the members of two intents are exchanged."""
+    with np.errstate(invalid="ignore"):  # by convention 0 * inf = 0
         log_ratio = state.log_p[:, k] - state.log_p[:, other]
         shift = state.U[:, k] - state.U[:, other]
         total = float(np.sum(np.where(shift != 0.0, shift * log_ratio, 0.0)))
@@ -167,8 +165,7 @@ def _cut(problem: VariationalProblem, state: VariationalPosterior, k: int) -> ND
 _BETWEEN = 2
 # Maximum number of sweeps for numbers of intents other than the best, and the gain in nats below which they end.
 _OTHER_SWEEPS, _OTHER_GAIN = 10, 1e-2
-# Limits that are not reached in practice: there are about two moves per initial intent, and rarely one after
-# convergence.
+# Safety limits: in practice, there are about two moves per initial intent, and rarely one after convergence.
 _MOST_MOVES, _MOST_ROUNDS = 200, 20
 # Sweeps that gain fewer nats do not change which moves are accepted.
 _SAME = 1e-2
@@ -256,7 +253,7 @@ def _apply_moves(
 
 
 def _update_evidence(evidence: dict[int, float], state: VariationalPosterior, *, last: bool = False) -> None:
-    """Update the best evidence of the number of intents; nearly empty intents are allowed only in the `last` state."""
+    """Update the best evidence for a number of intents; states with nearly empty intents count only if `last`."""
     if np.any(nearly_empty(state.sizes, len(state.U))) and not last:
         return
     value = state.bound + state.stick_posterior.log_labellings
@@ -266,7 +263,7 @@ def _update_evidence(evidence: dict[int, float], state: VariationalPosterior, *,
 def _visit_neighbours(
     problem: VariationalProblem, state: VariationalPosterior, max_intents: int, evidence: dict[int, float]
 ) -> None:
-    """Update the evidence of one more intent (by the best split) and of all smaller numbers (by successive mergers)."""
+    """Update the evidence for K + 1 intents, by the best split, and for all smaller numbers, by mergers."""
     if state.n_intents < max_intents:
         for proposal in islice(split(problem, state), 1):
             _update_evidence(evidence, proposal)

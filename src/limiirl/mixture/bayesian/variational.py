@@ -88,8 +88,8 @@ def stick_posterior(sizes: FloatArray, concentration: Concentration) -> StickWei
         if abs(alpha - before) <= _CONVERGED * alpha:
             break
     log_alpha = float(digamma(posterior_shape)) - np.log(posterior_rate)
-    # E log p(z, v | alpha) - E log q(v): the exponents of v cancel; the exponents of 1 - v differ by the last change in
-    # alpha.
+    # E[log p(z, v | alpha)] - E[log q(v)]: the terms in log v cancel, and the terms in log(1 - v) differ by the last
+    # change in alpha.
     bound = float(np.sum(log_alpha + (alpha + after - left) * log_rest + betaln(taken, left)))
     bound -= _gamma_divergence(posterior_shape, posterior_rate, shape, rate)
     return StickWeights(taken, left, alpha, bound)
@@ -144,7 +144,7 @@ class VariationalProblem:
         order = order[sizes[order] > _EMPTY]
         U, rewards, log_p = np.ascontiguousarray(U[:, order]), rewards[order], log_p[:, order]
         weights = stick_posterior(U.sum(axis=0), self.concentration)
-        with np.errstate(invalid="ignore"):  # 0 * -inf: an impossible intent has responsibility 0
+        with np.errstate(invalid="ignore"):  # replaces 0 * -inf; an impossible intent has responsibility 0
             explained = np.sum(np.where(U > 0.0, U * log_p, 0.0))
         bound = float(explained - np.sum(xlogy(U, U)) + weights.bound - np.sum(rewards.divergence))
         return VariationalPosterior(U, rewards, log_p, weights, bound)

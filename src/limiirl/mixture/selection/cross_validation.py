@@ -31,8 +31,8 @@ T = TypeVar("T")
 
 # Fraction of the units in each resample.
 RESAMPLED = 0.8
-# likelihood_tol of refits (nats per unit). EM with too many intents converges slowly, and standard errors of held-out
-# likelihoods are a hundred times as large.
+# likelihood_tol of refits (nats per unit), because EM with too many intents converges slowly; differences between
+# refits matter only above a hundred times this value.
 REFIT_TOL = 1e-4
 WHOLE, FOLD, RESAMPLE = "fit", "fold", "resample"
 # Spawn keys of seeds: fits by type, folds, resamples, and the stick-breaking GMM.
@@ -63,7 +63,7 @@ class Notes:
         """Return the result of a call; if the call fails, record the error and return None."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            warnings.simplefilter("ignore", ModelMismatchWarning)  # issued once, before the fits
+            warnings.simplefilter("ignore", ModelMismatchWarning)  # already issued before the fits
             try:
                 return call()
             except (ValueError, ArithmeticError, RuntimeError) as error:  # custom models may raise any of these
@@ -282,7 +282,7 @@ class RefitRunner:
         return FullFit(fitted, criteria, issued)
 
     def scores(self, task: RefitTask) -> FloatArray:
-        """Return the log-likelihoods of the units of a fold under the mixture fitted without it."""
+        """Return the log-likelihoods of the units of a fold under the mixture fitted to the other folds."""
         out = self.problem.folds(self.folds) == task.number
         fitted = self.problem.fit(task, ~out)
         return fitted.score_samples(*self.problem.subset(out))
@@ -296,7 +296,7 @@ class RefitRunner:
 
 
 def refit_tasks(numbers: list[int], folds: int, resamples: int, failed: set[int], tick: Tick) -> Iterator[RefitTask]:
-    """Yield tasks lazily, skipping numbers of intents in `failed`, which the caller may extend during iteration.
+    """Yield tasks lazily; numbers of intents in `failed`, which may grow during the iteration, are skipped.
 
     `tick` is called for each skipped task.
     """

@@ -38,8 +38,8 @@ _OTHERWISE = {
 }
 # Adjusted Rand index below which labels depend on the sample.
 _STABLE = 0.8
-# Stabilities within this tolerance of the highest are tied. The largest tied number is chosen, because few intents are
-# nearly always stable.
+# Stabilities within this tolerance of the highest count as tied, and the largest tied number is chosen, because small
+# numbers of intents are nearly always stable.
 _AS_STABLE = 0.01
 # A fit is a local optimum if its mean log-likelihood is more than this many nats below a fit with fewer intents.
 _TRAPPED = 1e-4
@@ -153,7 +153,6 @@ def adequate(rows: Sequence[SelectionRow], within: float = 2.0) -> list[Selectio
 
 
 def _without_empty(rows: Sequence[SelectionRow]) -> Sequence[SelectionRow]:
-    """Return the rows without nearly empty intents, or all rows if there are none."""
     return [row for row in rows if row.n_empty == 0] or rows
 
 
@@ -277,7 +276,7 @@ def stick_breaking(points: FloatArray, most: int, seed: int) -> int:
         max_iter=1000,
         random_state=seed,
     )
-    # Non-convergence does not affect the count.
+    # The count is valid without convergence.
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", SklearnConvergenceWarning)
         mixture.fit(white)

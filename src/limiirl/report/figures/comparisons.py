@@ -45,9 +45,9 @@ _REACH = 1.5
 _HALF = 0.27
 _FILL = 0.3
 _PAPER_MARK: Keywords = {"color": INK, "markersize": 3.6, "markerfacecolor": PAPER}
-# Values closer than this share one dot.
+# Values closer than this are drawn as one dot.
 _SAME = 0.01
-# Diameter in points of a dot that represents all repeats.
+# Diameter in points of the dot of a value that occurs in all repeats.
 _LARGEST = 11.0
 
 
@@ -81,7 +81,7 @@ def five_numbers(values: ArrayLike) -> FiveNumbers:
     q1, median, q3 = (float(q) for q in np.quantile(finite, (0.25, 0.5, 0.75)))
     reach = _REACH * (q3 - q1)
     inside = finite[(finite >= q1 - reach) & (finite <= q3 + reach)]
-    # A whisker never ends inside the box, even if no value lies between the quartile and the fence.
+    # Whiskers end at the quartiles if no value lies beyond them within reach.
     low, high = min(float(inside[0]), q1), max(float(inside[-1]), q3)
     outliers = tuple(finite[(finite < low) | (finite > high)].tolist())
     return FiveNumbers(finite.size, failed, float(finite.mean()), low, q1, median, q3, high, outliers)
@@ -210,7 +210,7 @@ def _count_values(values: ArrayLike) -> list[Row]:
 
 
 def _dot_size(count: int, n: int) -> float:
-    # A minimum keeps rare values visible.
+    # The minimum size keeps rare values visible.
     return max(_LARGEST * float(np.sqrt(count / n)), 1.8)
 
 
@@ -412,7 +412,7 @@ def _label_models(ax: Axes, rows: Sequence[Row], name: str, colours: Mapping[str
     by_model: dict[str, list[Row]] = {}
     for row in sorted(rows, key=lambda row: float(row["gevd"])):
         by_model.setdefault(row["model"], []).append(row)
-    # The median is robust to failed initialisations.
+    # The median, because the mean would depend on failed initialisations.
     middle = {model: mine[(len(mine) - 1) // 2] for model, mine in by_model.items()}
     to_axes = ax.transScale + ax.transLimits
     at = {model: float(to_axes.transform((row[name], row["gevd"]))[1]) for model, row in middle.items()}

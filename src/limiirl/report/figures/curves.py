@@ -38,7 +38,8 @@ from limiirl.report.svg import INK, MUTED, NARROW, RULE, SERIES
 
 Points = Mapping[float, ArrayLike]
 
-# Horizontal offset in points between neighbouring lines, so that whiskers do not overlap, and the sum of all offsets.
+# Horizontal offset in points between neighbouring lines, so that whiskers do not overlap, and its maximum over all
+# lines.
 _STEP, _SPREAD = 1.7, 8.0
 # Number of characters of tick labels that fit below a panel of half the width.
 _LETTERS = 20
@@ -155,7 +156,6 @@ def _model_measure(name: str) -> Measure:
 
 
 def _line_offset(index: int, n: int) -> float:
-    """Return the horizontal offset in points of line `index` of n."""
     return min(_STEP, _SPREAD / max(n - 1, 1)) * (index - (n - 1) / 2)
 
 
@@ -193,7 +193,7 @@ def _finish(
     finite = ends[np.isfinite(ends)]
     if about.log and suits_log_axis(means):
         log_axis(ax, "y", means)
-        # Intervals may extend below zero, which a logarithmic axis cannot show.
+        # A logarithmic axis cannot show the part of an interval below zero.
         ax.set_ylim(means[np.isfinite(means)].min() / 1.5, finite.max() * 1.2)
     elif finite.size:
         room = 0.06 * (float(np.ptp(finite)) or 1.0)

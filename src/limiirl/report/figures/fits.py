@@ -38,9 +38,9 @@ _WIDE = 1.96
 # Largest number of demonstrations that are drawn as separate vector shapes.
 _SHAPES = 2000
 _BINS = 20
-# Ratio to the usual length of a step above which it is not drawn on a grid.
+# On a grid, steps longer than this multiple of the median step are not drawn.
 _JUMP = 2.5
-# Markers of rewards without an error: on a bound, and not identified, up to scale or unreliable.
+# Markers of rewards on a bound, and of other rewards without a standard error.
 _BOUND, _UNKNOWN = "s", "x"
 
 
@@ -78,7 +78,7 @@ def plot_reward_errors(
     figure = new_figure(0.9 + len(shown) * (0.13 + 0.11 * K))
     ax = figure.add_subplot()
     offsets = (np.arange(K) - 0.5 * (K - 1)) * min(0.8 / K, 0.26)
-    # An interval that exceeds the range of all values by far would compress them; it is clipped.
+    # Clip long intervals, which would compress the axis.
     extent = _extent(values[:, shown], widths[:, shown])
     for row, j in enumerate(shown):
         for k in range(K):
@@ -154,8 +154,8 @@ def _intent_patches(names: Sequence[str]) -> list[Any]:
 def plot_memberships(U: ArrayLike, intent_names: Sequence[str]) -> Plot:
     """Plot posteriors (N, K) as one thin column per demonstration, stacked by intent.
 
-    Demonstrations are sorted by their most probable intent and its probability: clear assignments fill the height of
-    the figure, and ambiguous ones are mixed in colour.
+    Demonstrations are sorted by their most probable intent and its probability. A column of one colour is a clear
+    assignment.
     """
     posterior = np.array(U, dtype=np.float64)
     n, K = posterior.shape
@@ -282,7 +282,9 @@ def plot_timeline(
     ax.spines[:].set_visible(False)
     add_legend(figure, _intent_patches(intent_names), columns=3)
     return Plot(
-        figure, rows, f"Most probable intent of {intent.size} demonstrations in {G} recordings, in their order."
+        figure,
+        rows,
+        f"Most probable intent of {intent.size} demonstrations in {G} recordings, in order of time.",
     )
 
 
@@ -345,7 +347,7 @@ def plot_visits(
 
 
 def _map_extent(where: FloatArray, grid: bool) -> FloatArray:
-    """Return the lower left and upper right corners (2, 2) of a drawing; a line of states has some height."""
+    """Return the lower left and upper right corners (2, 2) of a drawing, with a minimum height and width."""
     low, high = where.min(axis=0) - 0.5 * grid, where.max(axis=0) + 0.5 * grid
     least = 0.2 * float(np.max(high - low)) or 1.0
     centre, half = 0.5 * (low + high), 0.5 * np.maximum(high - low, least)
@@ -361,7 +363,7 @@ def _draw_cells(ax: Axes, where: FloatArray, colours: FloatArray) -> None:
 
 
 def _upper_scale(values: list[FloatArray]) -> float:
-    """Return the end of the colour scale, so that a few outliers do not make all other states equally pale."""
+    """Return the upper end of the colour scale, above which outliers are clipped."""
     every = np.concatenate(values)
     positive = every[every > 0.0]
     return float(np.quantile(positive, 0.97)) if positive.size else 1.0
@@ -426,14 +428,14 @@ def plot_trajectories(
     figure, axes, _ = new_panels(len(paths), float(np.clip(2.3 * span[1] / span[0], 0.8, 4.2)) + 0.35)
     lengths = np.linalg.norm(where[lines[:, 0]] - where[lines[:, 1]], axis=1)
     step = float(np.median(lengths)) if len(lines) else 1.0
-    if grid:  # steps across the border of a grid that wraps around are not drawn
+    if grid:  # omit steps across the border of a grid that wraps around
         lines = lines[lengths <= _JUMP * step]
     rows: list[Row] = []
     for ax, (title, (k, sequences)) in zip(axes, paths.items(), strict=True):
         ax.add_collection(LineCollection(list(where[lines]), colors=RULE, linewidths=0.8, zorder=0.5))
         for index, states in enumerate(sequences):
             visited = np.asarray(states, dtype=np.int64)
-            # A small displacement separates trajectories, and the visits of one trajectory.
+            # A small displacement separates trajectories, and repeated visits within a trajectory.
             angle = 2.4 * np.arange(visited.size) + 2.1 * index
             shift = 0.09 * step * np.column_stack([np.cos(angle), np.sin(angle)]) + 0.1 * step * (index - 1)
             points = where[visited] + shift

@@ -33,7 +33,7 @@ from limiirl.report.svg import INK, MUTED, NARROW, PAPER, RULE
 
 # Number of values above which the strips are rasterised to keep the page small.
 _SHAPES = 20000
-# Height of a responsibility of 1, in rows.
+# Height in rows of a bar for a responsibility of 1.
 _TALL = 0.9
 # Differences below this fraction of the NLL are rounding errors.
 _ROUNDING = 1e-9
@@ -49,7 +49,7 @@ def plot_responsibilities(U: ArrayLike, labels: ArrayLike, names: Sequence[str])
     """
     shown, truth = np.array(U, dtype=np.float64), np.asarray(labels, dtype=np.int64)
     n, n_intents = shown.shape
-    # True intents without a learned counterpart have no column.
+    # If there are more true than learned intents, the additional true intents have no column in U.
     learned = truth < n_intents
     own = np.where(learned, shown[np.arange(n), np.where(learned, truth, 0)], shown.max(axis=1))
     order = np.lexsort((-own, truth))
@@ -122,7 +122,6 @@ def plot_weights(true: ArrayLike, learned: ArrayLike, names: Sequence[str]) -> P
 
 
 def _draw_pair(ax: Axes, y: float, true: float, learned: float, colour: str) -> None:
-    """Draw a true value as a diamond and a learned value as a dot, connected by a line."""
     ax.plot([true, learned], [y, y], color=colour, linewidth=2.5, alpha=0.45, solid_capstyle="butt", zorder=1.5)
     ax.plot(true, y, "D", **_RING)
     ax.plot(learned, y, "o", color=colour, markersize=5.0)

@@ -28,7 +28,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 WIDTH = 5.0
-"""Figure width in inches, such that text of 9 points is 8.5 pixels high on a page of 340 pixels."""
+"""Figure width in inches; on a page of 340 pixels, text of 9 points is then 8.5 pixels high."""
 # Ratio between the largest and the smallest value above which an axis is logarithmic.
 _LOG_RATIO = 8.0
 _ROOT_TICKS = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0)
@@ -111,7 +111,7 @@ def use_report_style(draw: Callable[P, R]) -> Callable[P, R]:
 
 def new_figure(height: float, width: float = WIDTH) -> Figure:
     """Return an empty figure that pyplot does not track."""
-    # Padding, because the font of the page differs from the font used for the layout.
+    # The padding allows for the font of the page, which differs from the font used for the layout.
     figure = Figure(figsize=(width, height))
     figure.set_layout_engine("constrained", w_pad=0.06, h_pad=0.06)
     return figure
@@ -164,7 +164,7 @@ def root_axis(ax: Axes, side: str, values: FloatArray) -> None:
     finite = values[np.isfinite(values)]
     least, most = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
     reach = max(most, -least)
-    # In descending order, ticks that are at least a sixth of the axis apart on the square-root scale.
+    # From the largest tick down, keep ticks that are at least a sixth of the axis apart.
     ticks: list[float] = []
     for tick in reversed([tick for tick in _ROOT_TICKS if tick <= 1.05 * reach]):
         if not ticks or np.sqrt(ticks[-1]) - np.sqrt(tick) > np.sqrt(reach) / 6.0:
@@ -194,7 +194,7 @@ def add_legend(figure: Figure, handles: Sequence[Any], spare: Axes | None = None
         spare.legend(handles=handles, loc="center left", bbox_to_anchor=(0.0, 0.5), handlelength=2.6)
         return
     lines = -(-sum(str(entry.get_label()).count("\n") + 1 for entry in handles) // columns)
-    # The panels keep their height.
+    # Enlarge the figure by the height of the legend.
     figure.set_figheight(float(figure.get_figheight()) + 0.17 * lines + 0.15)
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, handlelength=2.6)
 

@@ -13,16 +13,16 @@ from limiirl.report.intents.words import capitalise, reward_claims
 from limiirl.report.markup import literal
 from limiirl.report.tables import format_percent
 
-# Fractions of demonstrations below which assignments are doubtful, and of rewards above which few are determined.
+# Thresholds: fraction of clearly assigned demonstrations, and fraction of rewards on bounds or not identified.
 _DOUBTFUL, _MANY = 0.5, 0.5
 # Number of demonstrations per reward below which rewards are poorly determined.
 _FEW = 5
-# Mean change of the posterior probabilities per iteration that is invisible on the page.
+# Mean change of the posterior probabilities per iteration below which the page would not change visibly.
 _SMALL = 1e-3
 
 
 def cautions(view: IntentsView, warned: Sequence[str] = ()) -> list[Callout]:
-    """Return what limits the interpretation of a fit, most serious first."""
+    """Return the cautions on a fit, most serious first."""
     return [*_empty(view), *_duplicates(view), *_convergence(view), *_assignments(view), *_rewards(view)] + [
         Callout("note", "Warning of the fit", literal(message)) for message in warned
     ]
@@ -132,8 +132,7 @@ def _rewards(view: IntentsView) -> list[Callout]:
     if unknown > 0.0:
         text = (
             f"{format_percent(unknown)} of the rewards cannot be determined from these data: other values give the "
-            "same behaviour. They are not compared in words; the visits below are. Fewer features, or a ridge, "
-            "would help."
+            "same behaviour. They are not compared in words. Use fewer features or a ridge, or compare the visits."
         )
         out.append(Callout("caution" if unknown > _MANY else "note", "Rewards that are not identified", text))
     if np.any(status == "contrast"):

@@ -22,9 +22,9 @@ _AXES = (("x", "y"), ("lon", "lat"), ("longitude", "latitude"), ("column", "row"
 _CELL = re.compile(r"\((\d+), ?(\d+)\)")
 # Name of a state with its previous state.
 _PREVIOUS = re.compile(r"(.*) \(from (.*)\)", re.DOTALL)
-# Fraction of the edges that must connect neighbouring cells of a grid; resets to the start are exceptions.
+# Fraction of the edges that must connect neighbouring cells of a grid; the others may be resets to the start.
 _NEIGHBOURS = 0.8
-# Largest number of states and mean number of neighbours of a graph that is legible as a drawing.
+# Maximum number of states, and maximum mean number of neighbours, of a graph that is drawn.
 _MOST_STATES, _MOST_NEIGHBOURS = 160, 5.0
 _STEPS = 200
 
@@ -42,7 +42,7 @@ class Layout:
 
 
 def merge_previous(mdp: MDP | None) -> tuple[MDP | None, IntArray]:
-    """Return the MDP without the previous states of `with_previous_state`, and the number (S,) of each state in it.
+    """Merge states that differ only in the previous state; return the MDP and the index (S,) of each state in it.
 
     An MDP without previous states is returned unchanged.
 

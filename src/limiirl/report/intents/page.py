@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 
 # Largest numbers of rows of the figures and tables.
 _FEATURES, _STATES, _RECORDINGS, _UNCERTAIN = 20, 12, 40, 8
-# Largest number of states of an example trajectory that is written out, and of intents named in the lead.
+# Maximum number of states of an example trajectory in the text, and of intents in the summary.
 _WRITTEN, _NAMED = 14, 4
 # A time line requires at least this many demonstrations in some recording.
 _LINE = 3
-# Smallest number of demonstrations that are drawn in the order of the data.
+# Minimum number of demonstrations for the figures in the order of the data.
 _ORDERED = 40
-# Status of rewards that the data do not determine, and the fraction above which their figure is collapsed.
+# Statuses of rewards without a standard error, and the fraction of such rewards above which their figure is collapsed.
 _UNDETERMINED, _MOSTLY = ("not identified", "flat", "empty"), 0.5
 
 
@@ -170,7 +170,7 @@ def _title(view: IntentsView) -> str:
 
 
 def _lead(view: IntentsView, noted: Sequence[Callout]) -> str:
-    """Return the findings as prose; problems that invalidate them come first."""
+    """Return the summary as prose: serious problems first, then the intents."""
     problems = [f"**{literal(item.title)}.**" for item in noted if item.verdict == "problem"]
     described = any(reward_claims(view, k).n_clear or visit_claims(view, k).n_clear for k in range(view.n_intents))
     if view.n_intents > 1 and not described and np.isfinite(view.rewards.errors).any():
@@ -198,7 +198,7 @@ def _intents_section(view: IntentsView) -> Section:
     lines = []
     for k in np.argsort(-view.weights, kind="stable").tolist():
         text = f"**{capitalise(literal(view.names[k]))}** ({format_weight(view, k)}): {describe(view, k)}."
-        # Where it goes, unless that would be a long list.
+        # Add the visits, unless the list would be long.
         if describe_rewards(view, k) and visit_claims(view, k).claims:
             text += f" It {describe_visits(view, k)}."
         lines.append(f"- {text}")
@@ -216,14 +216,13 @@ def _intents_section(view: IntentsView) -> Section:
 
 def _reading(view: IntentsView) -> str:
     text = (
-        "An intent is a reward function: behaviour that leads to higher rewards is more probable. Rewards have "
-        "no unit; "
-        "compare them between intents, and between features of the same scale. "
+        "An intent is a reward function: behaviour that leads to higher rewards is more probable. Rewards have no "
+        "unit; compare them between intents, and between features of the same scale. "
     )
     if np.isfinite(view.rewards.errors).any():
         text += (
-            "± is one standard error. A difference is called clear, and stated in words, if it exceeds its error by a "
-            f"factor of {view.rewards.z:.1f}: a test at the level 5\u00a0% of all differences together (Bonferroni). "
+            "± is one standard error. A difference is called clear, and stated in words, if it is larger than "
+            f"{view.rewards.z:.1f} standard errors: the threshold of a joint test at the 5\u00a0% level (Bonferroni). "
             "Differences are ordered by their effect on the likelihood of typical demonstrations. If several are "
             "equally large within their errors, either all of them are named or only their number. "
         )
@@ -231,11 +230,9 @@ def _reading(view: IntentsView) -> str:
         text += "Standard errors of the rewards are not available here, so no reward is stated in words. "
     if view.visits is not None:
         text += (
-            "Visits are the percentage of time steps in a state. Their differences are tested in the same way, "
-            "with errors "
-            "clustered by recording. The same demonstrations define the intents, so that these differences "
-            "describe the "
-            "intents and do not prove that they exist."
+            "Visits are the percentage of time steps in a state. Differences between visits are tested in the same "
+            "way, with errors clustered by recording. Because the same demonstrations define the intents, these "
+            "differences describe the intents and do not prove that they exist."
         )
     return text
 
@@ -368,7 +365,7 @@ def _recording_figures(view: IntentsView, posterior: Any, recordings: Any) -> li
     names, index, G = list(view.names), recordings.index, len(recordings)
     fractions = np.column_stack([np.bincount(index, weights=column, minlength=G) for column in posterior.T])
     fractions = fractions / recordings.counts[:, None]
-    # Similar recordings are neighbours: sorted by the fraction of the intent that varies most.
+    # Sort by the fraction of the intent that varies most, so that similar recordings are adjacent.
     varying = int(np.argmax(np.std(fractions, axis=0)))
     order = np.argsort(-fractions[:, varying], kind="stable")
     shown = order[:_RECORDINGS]
@@ -453,7 +450,7 @@ def _visits_section(view: IntentsView) -> Section | None:
 
 
 def _compare_visits(view: IntentsView, observed: FloatArray, expected: FloatArray) -> str:
-    """Return the distance between observed and expected visits, and what it means, as prose."""
+    """Return the distance between observed and expected visits as prose, with a verdict."""
     assert view.demos is not None  # checked by the caller
     assert view.posterior is not None
     distance = total_variation(observed, expected)
@@ -467,9 +464,8 @@ def _compare_visits(view: IntentsView, observed: FloatArray, expected: FloatArra
     excess = float(np.max(distance - chance))
     verdict = _FITS[0] if excess < 0.1 else _FITS[1] if excess < 0.25 else _FITS[2]
     return (
-        f"{verdict} The percentage of visits that would have to move to another state to make recordings and "
-        "model equal is "
-        f"{', '.join(parts)}. *Chance* is the value for a correct model and as many independent steps."
+        f"{verdict} Total variation distance between observed and expected visits: {', '.join(parts)}. *Chance* is the "
+        "expected distance for the same number of independent steps of the model."
     )
 
 

@@ -21,13 +21,13 @@ from limiirl.report.intents.layout import Layout, find_layout, merge_previous
 SURE = 0.9
 """A demonstration is assigned clearly if its largest posterior probability is at least this value."""
 
-# Familywise error probability of the claims about all rewards, and about all states.
+# Familywise error rate of all statements about rewards, and of all statements about visits.
 _LEVEL = 0.05
 # Largest number of rewards K d with standard errors, as in summaries.
 _MOST_PARAMETERS = 3000
-# Largest difference between the posteriors of the training data and of given demonstrations that are the same.
+# Maximum difference between posteriors at which given demonstrations count as the training data.
 _SAME = 1e-3
-# Largest numbers of entries of a policy, and of steps, for expected visits.
+# Maximum size of a policy (S x A), and maximum number of steps, in the computation of expected visits.
 _MOST_ENTRIES, _MOST_STEPS = 5_000_000, 2_000
 
 
@@ -35,8 +35,9 @@ _MOST_ENTRIES, _MOST_STEPS = 5_000_000, 2_000
 class Contrasts:
     """Differences (K, m) between each intent and the average of the other intents, with standard errors.
 
-    `values` and `others` are the two sides. With one intent, the other side is 0. `clear` marks the differences that
-    exceed their error by the critical value `z` of a test of all of them at the level 5 % (Bonferroni).
+    `others` (K, m) are the averages over the other intents, or 0 for a single intent. `clear` marks differences with an
+    absolute value above `z` standard errors, where `z` is the critical value of a joint test at the 5 % level
+    (Bonferroni).
     """
 
     values: FloatArray
@@ -45,12 +46,12 @@ class Contrasts:
 
     @property
     def differences(self) -> FloatArray:
-        """Values minus those of the other intents."""
+        """`values` - `others`."""
         return np.asarray(self.values - self.others)
 
     @cached_property
     def z(self) -> float:
-        """Critical value of the ratio of a difference to its error."""
+        """Critical value of |difference| / error."""
         return float(-ndtri(0.5 * _LEVEL / max(int(np.isfinite(self.errors).sum()), 1)))
 
     @cached_property
@@ -64,7 +65,8 @@ class Contrasts:
 class IntentsView:
     """A fitted mixture of K intents, and its demonstrations or agents, if given.
 
-    `places` are the states without previous states (see `merge_previous`), and `place_of` (S,) the place of each state.
+    `places` is the MDP without previous states, and `place_of` (S,) has the index of each state in it (see
+    `merge_previous`).
     """
 
     mixture: Any
@@ -138,7 +140,7 @@ class IntentsView:
 
     @cached_property
     def recordings(self) -> Groups | None:
-        """Groups of the demonstrations in the data, whether or not they were used in the fit; None without groups."""
+        """Groups in the data, even if the fit did not use them; None without groups."""
         known = self.groups if self.groups is not None else getattr(self.data, "groups", None)
         return None if known is None else Groups.from_labels(known, len(self.data))
 
@@ -270,7 +272,7 @@ class IntentsView:
             return own
         lengths = self.demos.lengths[own]
         own = own[lengths >= np.median(lengths)]
-        # Among equally certain ones, the most usual length.
+        # Among equal probabilities, prefer a length near the median.
         usual = np.abs(self.demos.lengths[own] - np.median(lengths))
         return own[np.lexsort((usual, -np.round(self.posterior[own, k], 3)))][:n]
 
@@ -283,7 +285,7 @@ def make_view(
     intent_names: Any = None,
     coordinates: ArrayLike | None = None,
 ) -> IntentsView:
-    """Return the contents of the page; data and groups are those of the fit if they are not given."""
+    """Return the contents of the page; by default, data and groups are those of the fit."""
     problem = getattr(mixture, "_problem", None)
     if data is None:
         if groups is not None:
@@ -313,7 +315,6 @@ def make_view(
 
 
 def _is_training(mixture: IntentMixture, data: Any, groups: NDArray[Any] | None) -> bool:
-    """Return True if data reproduce the posteriors of the training data."""
     stored = mixture.responsibilities_
     if stored is None or len(stored) != len(data) or (mixture.groups_ is None) != (groups is None):
         return False
@@ -321,7 +322,7 @@ def _is_training(mixture: IntentMixture, data: Any, groups: NDArray[Any] | None)
 
 
 def _other_weights(weights: FloatArray) -> FloatArray:
-    """Return the weights (K, K) of the average over the other intents; 0 with one intent."""
+    """Return the matrix (K, K) that averages over the other intents; 0 for a single intent."""
     others = np.tile(weights, (len(weights), 1))
     np.fill_diagonal(others, 0.0)
     total = others.sum(axis=1, keepdims=True)
@@ -382,7 +383,7 @@ def _expected_counts(mixture: IntentMixture, demos: Demonstrations, U: FloatArra
     for k in range(U.shape[1]):
         pi = np.asarray(mixture.policy(k))[mdp.pair_state, mdp.pair_action][mdp.pair_of_edge] * mdp.prob
         p = np.bincount(demos.start_states, weights=U[:, k], minlength=mdp.n_states)
-        # Recordings that end in other than terminal states are censored at the observed rate.
+        # Some recordings end in nonterminal states: at each step, remove their observed fraction.
         censored = U[:, k] * ~mdp.terminal[demos.last_states]
         ended = np.bincount(demos.lengths, weights=censored)
         alive = np.cumsum(np.bincount(demos.lengths, weights=U[:, k])[::-1])[::-1]

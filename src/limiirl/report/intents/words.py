@@ -17,17 +17,17 @@ from limiirl.report.tables import format_percent
 _MOST = 3
 # Largest number of equally large differences that are named.
 _MOST_TIED = 6
-# Differences of visits below this number per 100 steps are too small to be mentioned.
+# Smaller differences in visits per 100 steps are not mentioned.
 _LEAST_VISITS = 0.5
-# Standard errors of mixture weights above this value mean that the weight is not determined.
+# A mixture weight with a larger standard error is not determined.
 _DETERMINED = 0.5
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A difference between an intent and the other intents that exceeds its error.
+    """A clear difference between an intent and the average of the other intents.
 
-    `size` is the difference in the unit by which claims are ordered, and `size_error` its standard error.
+    Claims are ordered by `size`, the scaled absolute difference; `size_error` is its standard error.
     """
 
     index: int
@@ -83,7 +83,7 @@ def _largest(contrasts: Contrasts, k: int, names: list[str], scale: FloatArray, 
         )
         for j in order
     ]
-    # Claims that are as large as the first one are listed together or not at all, and so is the end of the list.
+    # Claims that are equally large within their errors are listed together or not at all.
     shown = next((m for m in range(min(_MOST, len(claims)), 0, -1) if _ends_list(claims, m)), 0)
     if shown == 0 and claims:
         tied = sum(_is_tied(claims[0], claim) for claim in claims)

@@ -40,7 +40,7 @@ from limiirl.roads import (
 _MORE, _LESS, _CLOSED = SERIES[1], SERIES[0], SERIES[6]
 # Lower bound as a fraction of the largest change, width and strength of each class.
 _STEPS = ((0.02, 1.6, 0.6), (0.1, 2.8, 0.75), (0.25, 4.2, 0.9), (0.5, 6.0, 1.0))
-# Changes of at least this fraction of the largest change are in the initial view.
+# The initial view contains changes of at least this fraction of the largest change.
 _IN_VIEW = 0.1
 _GROUP = "trips"
 _ROWS = 12
@@ -168,7 +168,7 @@ def _mark_closed(closure: Closure) -> list[Layer]:
     names = [describe_street(network, s) for s in closure.closed.tolist()]
     stroke = Stroke("closed", _CLOSED, 7.0, halo=True)
     closed = Layer.of_lines("Closed", lines, strokes=[stroke], facts={"closed": names})
-    # A dot, because a segment is too small at the scale of a city.
+    # A segment is too small to see at the scale of a city.
     middle = np.mean([line.mean(axis=0) for line in lines], axis=0)
     nearest = lines[int(np.argmin([np.abs(line.mean(axis=0) - middle).sum() for line in lines]))].mean(axis=0)
     dot = Layer("Location of the closure", [nearest], strokes=[Stroke("", _CLOSED, 13.0, halo=True)], kind="points")
@@ -181,7 +181,6 @@ def _end_points(closure: Closure, segments: IntArray) -> FloatArray:
 
 
 def _surroundings(closure: Closure) -> FloatArray:
-    """Return two corners of a box around the closed segments."""
     ends = _end_points(closure, closure.closed)
     xy = closure.network.plane.xy(ends[:, 0], ends[:, 1])
     return closure.network.plane.degrees(np.stack([xy.min(axis=0) - _AROUND_M, xy.max(axis=0) + _AROUND_M]))

@@ -56,7 +56,7 @@ def experiment_view(data: DriverData, results: DriverResults, example: DriverExa
     plan, gamma, split, trips = results.plan, results.plan.gammas[0], example.split, example.trips
     ensembles = {start: results.best(method, gamma, split).ensemble for start, method in STARTS.items()}
     facts = {_SETTINGS.get(name, name): _format_setting(value) for name, value in plan.to_dict().items()}
-    # The styles of the forecasting model differ from those of the page, so their posterior is omitted.
+    # Forecasts use another model, so the page omits its posterior over styles.
     forecasts = [
         replace(forecast, intents=np.empty(0))
         for forecast in example_forecasts(data.network, example.guide, trips, _EXAMPLES)
@@ -118,14 +118,12 @@ def _method_row(row: DriverRow) -> list[Content]:
 
 
 def _interval(value: Interval, digits: int) -> Cell:
-    """Return a mean with its half-width, or the mean only for a single split."""
     if math.isfinite(value.half_width):
         return Cell.estimate(value.mean, value.half_width, digits=digits)
     return Cell.number(value.mean, digits)
 
 
 def _percent(value: Interval) -> Cell:
-    """Return a cell in percent; the CSV file contains the fraction."""
     shown = _interval(value._replace(mean=100.0 * value.mean, half_width=100.0 * value.half_width), 1)
     half_width = value.half_width if math.isfinite(value.half_width) else None
     return replace(shown, value=value.mean if math.isfinite(value.mean) else "", half_width=half_width)

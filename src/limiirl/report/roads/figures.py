@@ -46,11 +46,12 @@ _SIZE_0, _SIZE_1 = 3.5, 3.5
 _ROW, _ROW_MORE = 0.165, 0.05
 # Fraction of a row that the styles occupy.
 _SPREAD = 0.62
-# Half-width of a 95 % interval in standard errors; bars may extend the axis by this fraction of the range of rewards.
+# Half-width of a 95 % interval in standard errors; maximum extension of the axis by intervals, relative to the range of
+# rewards.
 _INTERVAL, _BEYOND = 1.96, 0.35
 # Legends with up to this many short names have one row.
 _IN_A_ROW = 4
-# Trips longer than this multiple of the straight line, or shorter than 1.5 km, are not compared.
+# Maximum ratio of the length of a compared trip to the straight line, and its minimum length.
 _MAX_DETOUR = 2.2
 _MIN_LENGTH_M = 1500.0
 _REACHES_M = (200.0, 400.0, 800.0)
@@ -132,7 +133,7 @@ def _order_features(
 def _draw_estimates(
     ax: Axes, at: Sequence[int], values: FloatArray, errors: FloatArray | None, weights: FloatArray
 ) -> None:
-    """Draw values (K, m) at rows `at` (m,) with their intervals; styles are below each other within a row."""
+    """Draw values (K, m) with their intervals at rows `at` (m,); styles are offset vertically within a row."""
     K = len(values)
     for k in range(K):
         y = np.asarray(at) + _SPREAD * ((k + 0.5) / K - 0.5)
@@ -372,7 +373,7 @@ def _close_pairs(start: FloatArray, end: FloatArray, style: NDArray[np.int64], r
 
     if len(start) < 2:
         return []
-    # The distance in four dimensions is an upper bound of the distances of both end points.
+    # Each distance between end points is at most the distance in four dimensions.
     near = cKDTree(np.hstack([start, end])).query_pairs(np.sqrt(2.0) * reach, output_type="ndarray")
     near = near[np.lexsort((near[:, 1], near[:, 0]))]
     i, j = near[:, 0], near[:, 1]

@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 _MIN_PROBABILITY = 0.005
 # Smallest probability, diameter in pixels and label of each class of destinations.
 _CLASSES = ((0.0, 9.0, "under 2 %"), (0.02, 14.0, "2 to 10 %"), (0.1, 19.0, "10 to 30 %"), (0.3, 25.0, "over 30 %"))
-# A route is omitted if it shares more than this fraction of its length with a more probable one. Candidates per route.
+# Maximum fraction of a route shared with a more probable one, and number of candidates per listed route.
 _SAME, _CANDIDATES = 0.8, 6
-# Indices of the colours of routes, which differ from the colours of the first styles.
+# Indices of the colours of routes; the first styles have other colours.
 _HUES = (5, 4, 7, 0, 1)
 _WIDTHS = (8.0, 5.0, 2.6)
 _TRAINED = " These are training trips, so the forecasts do not measure the accuracy on new trips."
 _HELD_OUT = " These are test trips."
-_AVERAGE = "All forecasts are averaged over the posterior over styles given the trip so far."
+_AVERAGE = "Forecasts are averaged over the styles, with their posterior probabilities given the trip so far."
 
 
 def forecast_example(
@@ -91,7 +91,7 @@ def forecast_example(
 def select_distinct(
     network: RoadNetwork, routes: Sequence[tuple[IntArray, float]], k: int
 ) -> list[tuple[IntArray, float]]:
-    """Return the first k routes that share at most 80 % of their length with each route before them.
+    """Return the first k routes that share at most 80 % of their length with every route selected before.
 
     >>> ring = RoadNetwork.from_segments([0, 0, 0, 1], [0, 1, 9, 9], [0, 1, 1, 0, 2], [1, 2, 3, 2, 3])
     >>> routes = [(np.array(states), 0.3) for states in ([0, 1], [0, 1, 4], [0, 2], [3])]
@@ -208,7 +208,7 @@ def _map(network: RoadNetwork, number: int, example: ForecastExample) -> Map:
         example.title,
         f"A trip of {format_km(network, whole)}, truncated after {format_km(network, example.driven)}, with "
         f"{len(example.routes)} forecast routes and {int(probable.sum())} possible destinations.",
-        "Routes lead from the current position to the true destination. Forecasts of the destination do not use it.",
+        "Routes lead to the true destination, which the forecasts of destinations do not use.",
         with_landmarks(network, layers),
         attribution=network.attribution,
         view=pad_bounds(seen),

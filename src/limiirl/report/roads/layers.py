@@ -24,7 +24,7 @@ _BACKGROUND = (
     (2.0, 0.48, 0.0),
     (2.8, 0.5, 0.0),
 )
-# Padding of a view as a fraction of its size, because scale and attribution are in the corners.
+# Padding of a view as a fraction of its size, for the scale and the attribution in the corners.
 _PADDING = 0.08
 # Lower bound as a fraction of the largest flow, width and strength of each flow class.
 _FLOW = ((0.0, 1.0, 0.45), (0.02, 1.7, 0.6), (0.06, 2.6, 0.7), (0.15, 3.8, 0.8), (0.35, 5.2, 0.9), (0.65, 7.0, 1.0))
@@ -64,7 +64,7 @@ class StreetLines:
 
 
 def join_segments(network: RoadNetwork, keys: Sequence[ArrayLike] = (), within: ArrayLike | None = None) -> StreetLines:
-    """Join segments to lines that end at intersections and where one of the keys (S,) changes.
+    """Join segments into lines that end at intersections and where one of the keys (S,) changes.
 
     `within` (S,) is a mask of segments; a street is included if one of its directions is selected.
 
@@ -196,7 +196,6 @@ def street_facts(network: RoadNetwork, lines: StreetLines) -> dict[str, list[obj
 
 
 def _list_names(network: RoadNetwork, lines: StreetLines) -> list[str]:
-    """Return the name of the street of each line, or "" if it has none."""
     return [network.street_names[i] for i in network.street_of[lines.first].tolist()]
 
 
@@ -216,7 +215,7 @@ def street_layer(network: RoadNetwork, within: ArrayLike | None = None) -> Layer
 
 
 def with_landmarks(network: RoadNetwork, layers: Sequence[Layer]) -> list[Layer]:
-    """Return layers with the water of the map below them and the names of places on top, if the map has any."""
+    """Return layers with water below them and place names on top, if the map has landmarks."""
     return [*_water_layers(network), *layers, *_label_layers(network)]
 
 
@@ -281,7 +280,7 @@ def flow_layers(
     both = counts + np.where(back >= 0, counts[:, np.maximum(back, 0)], 0.0)
     shown = ~np.isnan(both)
     streets = np.where(shown, both, 0.0)
-    # Rounding to 1/200 of the largest flow is invisible, and reduces the number of lines.
+    # Round to 1/200 of the largest flow, so that neighbouring segments can be joined.
     step = max(float(streets.max(initial=0.0)) / 200.0, 1e-12)
     keys = [network.street_of, *(np.rint(row / step) for row in streets), *shown]
     lines = join_segments(network, keys, streets.sum(axis=0) > 0.0)

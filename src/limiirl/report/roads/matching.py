@@ -187,7 +187,6 @@ def _gaps(matches: Matches) -> Table:
 
 
 def _run_lengths(matches: Matches) -> IntArray:
-    """Return the lengths of the runs of consecutive unmatched fixes."""
     lost = matches.fix_segment < 0
     trip = np.repeat(np.arange(matches.fix_offsets.size - 1), np.diff(matches.fix_offsets))
     begins = lost & np.concatenate([[True], ~lost[:-1] | (np.diff(trip) > 0)])[: lost.size]

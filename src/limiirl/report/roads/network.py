@@ -110,7 +110,7 @@ def _map(network: RoadNetwork, region: IntArray) -> Map:
 
 
 def _by_class(network: RoadNetwork, lines: StreetLines) -> tuple[list[Stroke], IntArray]:
-    """Return strokes and codes by road class: important roads are wide and on top, local roads are grey."""
+    """Return the strokes by road class, and the stroke (S,) of each segment; important roads are wide and on top."""
     names = [name.removesuffix("_link") for name in network.class_names]
     important = sorted({name for name in names if class_rank(name) > 1}, key=lambda name: (class_rank(name), name))
     local = sorted({name for name in names if class_rank(name) == 1})
@@ -124,7 +124,7 @@ def _by_class(network: RoadNetwork, lines: StreetLines) -> tuple[list[Stroke], I
 
 
 def _by_value(values: FloatArray, bounds: tuple[float, ...], unit: str, colour: str) -> tuple[list[Stroke], IntArray]:
-    """Return strokes and codes for intervals of a value: wider strokes for larger values, grey for unknown ones."""
+    """Return the strokes for intervals of a value (grey if unknown), and the stroke (S,) of each segment."""
     n = len(bounds)
     labels = [f"up to {bounds[0]:g}{unit}"]
     labels += [f"over {a:g} to {b:g}{unit}" for a, b in pairwise(bounds)]
@@ -136,7 +136,7 @@ def _by_value(values: FloatArray, bounds: tuple[float, ...], unit: str, colour: 
 
 
 def _by_region(region: IntArray, importance: IntArray) -> tuple[list[Stroke], IntArray]:
-    """Return strokes and codes by region: opposite directions share a hue, and important roads are wide."""
+    """Return the strokes by region, and the stroke (S,) of each segment; opposite directions share a hue."""
     strokes: list[Stroke] = []
     for number, name in reversed(list(enumerate(REGIONS))):
         colour = INK if number == 0 else SERIES[(number - 1) % len(SERIES)]
@@ -186,7 +186,7 @@ def _region_table(network: RoadNetwork, region: IntArray) -> Table:
 
 
 def _notes_section(network: RoadNetwork) -> list[Section]:
-    """Return the section on excluded data with reasons, and on the notes of the build; [] if there are none."""
+    """Return the section on excluded data and build notes, or [] if there are none."""
     dropped = summarize(network)["dropped"]
     items: list[Item] = []
     if dropped:

@@ -203,7 +203,7 @@ def _pair_section(view: DriversView) -> list[Section]:
 
 
 def _background(network: RoadNetwork, lines: list[FloatArray]) -> list[tuple[FloatArray, float]]:
-    """Return the streets around lines, by importance: points separated by rows of NaN, and line widths."""
+    """Return the streets near the given lines, with points separated by rows of NaN, and their line widths."""
     streets = join_segments(network, [network.road_class], segments_near(network, np.concatenate(lines), _AROUND_M))
     rank = segment_ranks(network)[streets.first]
     layers = []

@@ -53,7 +53,7 @@ class DriversView:
     """Driving styles learned on a network, with the trips that they were learned from.
 
     `ensembles` has the best ensemble per initialisation of EM; the page describes the styles of the first.
-    `responsibilities` (N, K) is the posterior over its styles of each trip in `demos`, and `features` (N, d) are the
+    `responsibilities` (N, K) is the posterior over these styles for each trip in `demos`, and `features` (N, d) are the
     undiscounted feature counts of the trips; `groups` is `FeatureChoice.groups`. `trained` is True if the forecast
     trips are training trips (None if unknown). Single trips, which may identify drivers, are shown if `examples` is
     True. For each style, streets with fewer than `min_drivers` drivers (trips, if drivers are unknown) are hidden.
@@ -145,7 +145,7 @@ class DriversView:
                 np.array(part[indices]) for part in (self.ensembles[start].weights, normalised.level, normalised.thetas)
             )
             weights[missing], level[missing], thetas[missing] = 0.0, np.nan, np.nan
-            # The main ensemble, which is the only one with errors, is in its own order.
+            # The main ensemble is not reordered; only it has errors.
             panels[start] = Panel(weights, level, thetas, normalised.level_errors, normalised.errors)
         return panels
 

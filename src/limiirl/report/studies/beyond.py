@@ -142,7 +142,7 @@ def supervision_table(results: Results) -> Table:
         f"{results.study.name}-supervised",
         "Difference in ANID from supervised fits",
         "Paired difference between each model and the same model given the true labels: mean ± half-width of the 99 % "
-        f"interval. A cell is marked as in agreement if its interval lies below {NEAR}, the criterion of the claims. "
+        f"interval. A cell is marked if its interval lies below {NEAR}. "
         "Settings with empty cells were not run.",
         [*_MODEL, *_headings(results)],
         rows,
@@ -227,7 +227,7 @@ def setting_section(results: Results) -> Section | None:
 def beyond_section(results: Results) -> Section:
     """Return the section on a sweep, in which models and initialisations are compared with supervised fits."""
     study, verdicts = results.study, callouts(results)
-    # The headlines come first; each further claim is about one model or initialisation.
+    # The first claims are about all models; each of the others is about one model or initialisation.
     first, others = verdicts[:N_HEADLINES], verdicts[N_HEADLINES:]
     return Section(
         study.title,

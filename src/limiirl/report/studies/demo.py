@@ -210,7 +210,7 @@ def plot_intents(example: DemoExample) -> Plot:
 
 
 def _strip(ax: Axes, title: str) -> None:
-    """Replace the title of a world, and remove its axes and legend, which are the same for each intent."""
+    """Set the title of a plot of the world, and remove its axes and legend, which would be repeated per intent."""
     legend = ax.get_legend()
     if legend is not None:
         legend.remove()
@@ -330,7 +330,7 @@ def _scores_table(results: Results) -> Table:
         scores = [score_cell(results, method, PAPER_LENGTH, name, compare=False) for name in ("gevd", "n_iter")]
         rows.append([method, share, *scores])
     caption = (
-        "Mean ± half-width of the 95\u00a0% interval. The loss of reward (GEVD) is what an agent loses that plans with "
+        "Mean ± half-width of the 95\u00a0% interval. The loss of reward (GEVD) is the true reward that is lost by "
     )
-    caption += "the learned instead of the true rewards; fewer iterations take less time."
+    caption += "planning with the learned rewards; fewer iterations take less time."
     return Table("scores", "Scores", caption, [METHOD, "Correct, %", "Loss of reward", "EM iterations"], rows)

@@ -74,7 +74,7 @@ _OTHERS = {
 }
 _BETTER = {
     "best start": "the clustering, among several, whose initial rewards have the highest likelihood",
-    "best start, no EM": "the same without EM: the initial rewards themselves",
+    "best start, no EM": "the initial rewards of best start, without EM",
     "k-means, split and merge": "EM from k-means, followed by steps that split one intent and merge two others if this "
     "increases the likelihood",
 }
@@ -194,7 +194,6 @@ def _describe_fits(specs: Sequence[Spec]) -> str:
 
 
 def _describe_mixtures(results: Sequence[Results]) -> str:
-    """Return the models with the parameters of their mixtures."""
     models: dict[str, dict[str, None]] = {}
     for spec in (s for result in results for s in result.study.specs):
         agents = () if spec.n_agents is None else (("n_agents", spec.n_agents),)
@@ -239,7 +238,6 @@ def _distinct(runs: Sequence[dict[str, Any]], key: str) -> list[dict[str, Any]]:
 
 
 def _format_ranges(seeds: Sequence[int]) -> str:
-    """Return ascending integers as text, with consecutive integers as a range."""
     parts: list[list[int]] = []
     for seed in seeds:
         if parts and seed == parts[-1][-1] + 1:

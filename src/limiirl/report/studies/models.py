@@ -35,7 +35,6 @@ _LEGEND = "  Mean ± half-width of the 95 % interval"
 
 
 def _values_at(results: Results, x: Point, measures: tuple[str, ...]) -> dict[str, dict[str, FloatArray]]:
-    """Return the values of each measure by method, without methods that lack the measure."""
     values = {m: {name: results.values(name, x, m) for name in results.study.methods} for m in measures}
     return {m: {name: v for name, v in by.items() if np.isfinite(v).any()} for m, by in values.items()}
 
@@ -191,7 +190,6 @@ def _text(results: Results, method: str, x: Point, measure: str) -> str:
 
 
 def _format_block(title: str, rows: Sequence[str], columns: Sequence[str], at: Mapping[tuple[str, str], str]) -> str:
-    """Return a fixed-width table, with dashes for missing entries."""
     width = max(map(len, [title, *rows]))
     table = [(title, list(columns)), *((row, [at.get((row, column), "–") for column in columns]) for row in rows)]
     wide = max(len(text) for _, texts in table for text in texts)

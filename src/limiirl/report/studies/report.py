@@ -69,12 +69,12 @@ _TEXTS: dict[str, Callable[[Results], str]] = {
     **dict.fromkeys(GROUPS["beyond"], beyond_text),
 }
 _RULE = (
-    "A claim of a difference holds if both paired tests, Student's and Wilcoxon's, are significant at p < 0.01 over "
-    "the common worlds; in sweeps, the values of each world are averaged over all points. Two methods are equivalent "
-    f"if the 99\u00a0% interval of their difference lies within ±{MARGINS['nll']} (NLL), ±{MARGINS['anid']} (ANID), "
-    f"±{MARGINS['gevd']} (GEVD with MaxEnt), ±{CAUSAL_GEVD} (GEVD with causal models) or ±{MARGINS['n_iter']:g} "
-    "(iterations), and not equivalent if it lies entirely outside. A claim is *open* if the data are inconclusive. "
-    "The tests are not corrected for multiple comparisons. The comparisons are listed with each study below."
+    "A claim that two methods differ holds if two paired tests over worlds, Student's and Wilcoxon's, both have "
+    "p < 0.01; in sweeps, values are first averaged over the points of each world. A claim that two methods are "
+    "equivalent holds if the 99\u00a0% interval of their difference lies within a margin, and does not hold if the "
+    f"interval lies outside. The margins are ±{MARGINS['nll']} (NLL), ±{MARGINS['anid']} (ANID), ±{MARGINS['gevd']} "
+    f"(GEVD with MaxEnt), ±{CAUSAL_GEVD} (GEVD with causal models) and ±{MARGINS['n_iter']:g} (iterations). All other "
+    "claims are *open*. There is no correction for multiple comparisons. Each study lists its comparisons below."
 )
 
 
@@ -319,7 +319,6 @@ def _custom_section(results: Results, name: str, *, described: bool = True) -> S
 
 
 def _list_measures(results: Results) -> list[str]:
-    """Return the measures that have at least one value."""
     study = results.study
     cells = [(setting.method, setting.x) for setting in study.settings]
     return [m for m in _SHOWN if any(results.finite(method, x, m).size for method, x in cells)]
@@ -366,7 +365,7 @@ def _custom_table(results: Results, name: str) -> Table:
 
 
 def _custom_settings(results: Results, name: str) -> Fold:
-    """Return the fields of the specifications that differ between settings, and those that they share."""
+    """Return the specification fields that differ between settings, and the common ones."""
     study = results.study
     contents = [_flatten(setting.spec.to_dict()) for setting in study.settings]
     keys = list(dict.fromkeys(key for content in contents for key in content))
@@ -389,7 +388,6 @@ def _flatten(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _custom_methods(results: Sequence[Results], runs: Sequence[dict[str, Any]]) -> list[Item]:
-    """Return the methods of a report on studies of users."""
     seeds = {f"worlds of {result.study.name}": len(result.seeds) for result in results}
     items: list[Item] = [Fold("Terms and abbreviations", [Facts(MEASURE_TERMS)]), Facts(seeds | run_facts(runs))]
     commands = dict.fromkeys(str(run["command"]) for run in runs)

@@ -99,7 +99,7 @@ def table_section(results: Results) -> Section:
 
 
 def _values_with_ties(results: Results, measure: str) -> dict[str, FloatArray]:
-    """Return a measure by method; values that tie with random rewards are replaced by the value of random rewards."""
+    """Return a measure by method; values within the tie tolerance of random rewards are set equal to them."""
     base = results.values(RANDOM, PAPER_LENGTH, measure)
     values = {name: results.values(name, PAPER_LENGTH, measure) for name in METHODS}
     tie = TIES.get(measure, 0.0)

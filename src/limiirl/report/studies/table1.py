@@ -144,8 +144,8 @@ def length_table(results: Results) -> Table:
     ]
     caption = (
         "The maximum length is part of the model. With L = 50, trajectories longer than any demonstration have "
-        "positive probability, which increases the NLL. The values of the paper agree with the length of the longest "
-        "demonstration."
+        "positive probability, which increases the NLL. The values of the paper agree with a maximum length equal to "
+        "the length of the longest demonstration."
     )
     return _method_table("table1-length", "Scores with maximum length L = 50", caption, list(MEASURES), rows)
 
@@ -188,7 +188,7 @@ def anid_table(results: Results) -> Table:
     }
     caption = (
         "Each column names the two clusterings that are compared. The paper defines ANID with the posterior of the "
-        "true mixture, whereas its code uses the labels."
+        "true mixture; the code of the paper uses the labels."
     )
     rows = _rows_of(results, list(kinds))
     return Table("anid", "Three definitions of ANID", caption, [METHOD, *kinds.values()], rows)

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 
 MODELS = ("DestinationMaxEnt", "MaxEnt")
-"""Model conditioned on the destination (Ziebart et al.); and model of the paper, in which a trip may end anywhere."""
+"""Names of models: paths given their destination (Ziebart et al. 2008), and the paper's, in which a trip may end
+anywhere."""
 STICK_BREAKING, SELECT = "stick_breaking", "select"
 _MOST_INTENTS, _FOLDS = 6, 5
 _BOUNDS = (-10.0, 0.0)
-# The partition function of paths to a destination is finite only if cycles, which are short in cities, cost enough.
+# The sum over paths to a destination is finite only if cycles are costly, and cities have short cycles.
 _DESTINATION_BOUNDS = (-50.0, 0.0)
 # Groups of lengths are collinear; the ridge determines their coefficients and improves held-out likelihoods (ADR 0025).
 _RIDGE = 1e-3
@@ -35,9 +36,9 @@ _RIDGE = 1e-3
 _TOLERANCE = 1e-3
 # Gain in nats per trip below which EM stops; further iterations do not improve held-out likelihoods (ADR 0025).
 _GAIN = 5e-4
-# Iterations of EM, the total of the progress bar; Porto needs about 20.
+# Maximum number of EM iterations, also the length of the progress bar; Porto needs about 20.
 _MAX_ITER = 30
-# Truncated M-steps with L-BFGS, as in the paper; a Hessian of a city costs more than fifty gradients.
+# M-steps with few L-BFGS evaluations, as in the paper; a Hessian costs more than fifty gradients in a city.
 _M_STEP: dict[str, Any] = {"solver": "lbfgs", "gtol": 1e-3, "max_evaluations": 50}
 
 
@@ -54,7 +55,8 @@ class DriverFit:
     n_clusters : int
         Number of clusters of a stick-breaking Gaussian mixture on the features of the trips, as in the paper.
     capped : bool
-        True if `n_clusters` is the allowed maximum (6, or the number of drivers or trips), and thus a lower bound.
+        True if `n_clusters` is the maximum of the search (6, or the number of drivers or trips), so that it may be too
+        low.
     selection : Selection or None
         Result of the cross-validation if `n_intents` is "select", else None.
     features : FeatureChoice
@@ -101,7 +103,7 @@ def fit_drivers(  # noqa: PLR0913 (independent options with defaults)
         Model conditioned on the destination, which predicts routes better (ADR 0025), or model of the paper, which also
         models where trips end.
     features : "paper", "plain" or FeatureChoice
-        With DestinationMaxEnt, turn features and the number of choices are added to "paper" and "plain".
+        With DestinationMaxEnt, "paper" and "plain" also have turns and choices (see `FeatureChoice`).
     gamma : float
         Discount; 0.999 in the released code of the paper. DestinationMaxEnt requires 1.
     max_length : int
@@ -167,7 +169,7 @@ def _select_trips(demos: Demonstrations, model: str, max_length: int) -> Demonst
         raise InvalidDemos(message, parameter="max_length", value=max_length)
     if model != "DestinationMaxEnt":
         return short
-    # In this model, a path visits its destination once.
+    # DestinationMaxEnt: a path visits its destination once.
     admitted = short[DestinationMaxEnt().admits(short)]
     if not len(admitted):
         message = (
@@ -187,7 +189,7 @@ def _select(
     blocks = drivers if by_driver or whole is not None else len(kept)
     folds = min(_FOLDS, blocks) if blocks > 1 else 0
     if by_driver and folds:
-        most = min(most, drivers - -(-drivers // folds))  # number of training drivers if the largest fold is held out
+        most = min(most, drivers - -(-drivers // folds))  # minimum number of training drivers over the folds
     return select_intents(
         mdp,
         kept,
@@ -204,7 +206,7 @@ def _select(
 
 
 def _choose_features(model: str, features: str | FeatureChoice) -> FeatureChoice:
-    """Return the features; with DestinationMaxEnt, turns and choices are added so that cycles can cost enough."""
+    """Return the features; DestinationMaxEnt also has turns and choices, so that cycles can be costly."""
     chosen = choose_features(features)
     return (
         replace(chosen, turns=True, choices=True)

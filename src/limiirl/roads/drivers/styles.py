@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 Groups = Mapping[str, Sequence[int]]
 
 NOT_LENGTHS = ("turns", "choices", "extra")
-"""Groups of `limiirl.roads.features` whose features do not partition a segment's length."""
+"""Groups of `limiirl.roads.features` whose features do not sum to the length of a segment."""
 
 
 @dataclass(frozen=True)
 class NormalisedRewards:
-    """Rewards of K intents, normalised: the mean over the driven km is zero in every group of length features.
+    """Normalised rewards of K intents: in every group of length features, the mean over the driven km is zero.
 
     Attributes
     ----------
     level : (K,)
-        Mean reward per km, over the driven km.
+        Mean reward per driven km.
     thetas : (K, d)
         Difference between the reward per km of each feature and the mean of its group. Rewards of features that are not
         lengths are unchanged.
@@ -76,7 +76,7 @@ def normalise_rewards(
     errors : StandardErrors, optional
         Standard errors of `thetas`, from `IntentMixture.standard_errors`.
     not_lengths : sequence of str
-        Groups that do not partition the length; their rewards are unchanged.
+        Groups whose features do not sum to the length; their rewards are unchanged.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def normalise_rewards(
 
 
 def match_rewards(first: NormalisedRewards, second: NormalisedRewards, km: ArrayLike) -> NDArray[np.int64]:
-    """Return the intent (K,) of `second` that is assigned to each intent of `first`; -1 if there is none.
+    """Return, for each intent of `first`, the matching intent (K,) of `second`; -1 if there is none.
 
     The one-to-one assignment minimises the sum of squared differences, weighted by the driven km.
 
@@ -204,7 +204,7 @@ def describe_styles(
     """
     mean, weight = np.asarray(mean_features, dtype=np.float64), np.asarray(shares, dtype=np.float64)
     lengths = [list(places) for name, places in groups.items() if name not in not_lengths]
-    # The number of choices is a property of junctions, not a preference.
+    # The coefficient of the number of choices is not a preference.
     others = [list(places) for name, places in groups.items() if name in not_lengths and name != "choices"]
     km = mean[:, lengths[0]].sum(axis=1) if lengths else np.full(len(mean), np.nan)
     weights = weight / max(float(weight.sum()), 1e-300)
@@ -249,7 +249,7 @@ class _StyleFacts:
     weights: FloatArray  # (K,)
     km: FloatArray  # (K,) mean length
     names: tuple[str, ...]  # "km of highway"
-    lengths: list[list[int]]  # groups that partition the length
+    lengths: list[list[int]]  # groups whose features sum to the length
     others: list[list[int]]
 
     @property
@@ -285,7 +285,6 @@ def _describe(k: int, facts: _StyleFacts) -> StyleDescription:
 
 
 def _describe_cost(k: int, facts: _StyleFacts) -> list[str]:
-    """Return a sentence about the mean cost per km if it differs from the mean of all trips."""
     level, overall = float(facts.normalised.level[k]), float(facts.weights @ facts.normalised.level)
     if abs(level - overall) < _MATTERS or abs(overall) < _MATTERS or _LESS < level / overall < _MORE:
         return []
@@ -298,7 +297,8 @@ def _describe_cost(k: int, facts: _StyleFacts) -> list[str]:
 def _differs(k: int, difference: float, errors: FloatArray | None, weights: FloatArray) -> bool:
     """Return True if the difference of style k from the mean of all styles exceeds two standard errors.
 
-    The sum of the errors (K,) of both is an upper bound on the error of their difference. NaN yields False.
+    The sum of the errors of the style and of the mean is an upper bound on the error of their difference. NaN yields
+    False.
     """
     if errors is None:
         return True
@@ -347,7 +347,7 @@ def _describe_preferences(k: int, facts: _StyleFacts) -> list[str]:
 
 
 def _list_distinct(ordered: list[int], theta: FloatArray) -> list[int]:
-    """Return the first features of a list, at most three, that do not tie with the next one in two digits."""
+    """Return the first features, at most three, without splitting a tie (equal to two digits)."""
     n = min(_LISTED, len(ordered))
     while 0 < n < len(ordered) and _format_signed(theta[ordered[n - 1]]) == _format_signed(theta[ordered[n]]):
         n -= 1
@@ -355,7 +355,7 @@ def _list_distinct(ordered: list[int], theta: FloatArray) -> list[int]:
 
 
 def _describe_others(k: int, facts: _StyleFacts, places: list[int]) -> list[str]:
-    """Return sentences about features that are not lengths if their reward differs from the mean of all styles."""
+    """Return sentences about the features that are not lengths and whose reward differs from the mean of all styles."""
     sentences, thetas, errors = [], facts.normalised.thetas, facts.normalised.errors
     for j in places:
         overall, name = float(facts.weights @ thetas[:, j]), facts.names[j]
@@ -379,7 +379,6 @@ def _format_reward(value: float, error: float | None) -> str:
 
 
 def _describe_reward(theta: float, overall: float, name: str) -> str:
-    """Return a comparison of a reward with the mean of all styles."""
     if abs(theta) < _MATTERS:
         return f"Does not mind {name}" if theta > overall else f"Is indifferent to {name}"
     verb, less = ("Likes", theta < overall) if theta > 0.0 else ("Minds", theta > overall)

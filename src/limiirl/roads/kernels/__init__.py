@@ -1,3 +1,3 @@
-"""Numba kernels of the road package: spatial index, routing, map matching and GPS cleaning; import its modules."""
+"""Numba kernels for roads: spatial index, routing, map matching and GPS cleaning. Import the modules directly."""
 
 import limiirl.kernels  # noqa: F401 (sets the folder of compiled kernels)

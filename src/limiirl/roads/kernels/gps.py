@@ -92,7 +92,6 @@ def _distance(track: Track, p: int, q: int) -> float:
 
 @njit(cache=True, nogil=True)
 def _is_far(track: Track, p: int, q: int, limits: CleaningLimits) -> bool:
-    """Return True if fix q cannot be reached from the earlier fix p."""
     return _distance(track, p, q) > limits.max_speed_ms * (track.time_s[q] - track.time_s[p]) + limits.slack_m
 
 
@@ -102,10 +101,10 @@ def _drop_outliers(
 ) -> None:
     """Drop excursions from a run of fixes by dynamic programming.
 
-    An excursion is a sequence of fixes that cannot be reached from the fix before it and cannot reach the fix after it,
-    although the latter can be reached from the former. With `bridge_jumps`, any fixes may be dropped. A dropped fix
-    costs 1, and a jump costs slightly more than half of the longest excursion; since an excursion has two jumps, it is
-    dropped, while a relocation with one jump is kept. ``cost[m]`` is the minimum cost up to fix m if m is kept.
+    An excursion is a sequence of fixes between two jumps, that is, steps at an impossible speed, if the step from the
+    fix before it to the fix after it is possible. With `bridge_jumps`, any fixes may be dropped. A dropped fix costs 1,
+    and a jump costs slightly more than half of the maximum length of an excursion. An excursion has two jumps, so it is
+    dropped; a relocation has one jump, so it is kept. ``cost[m]`` is the minimum cost up to fix m if m is kept.
     """
     n = run.size
     most, bridge = int(min(limits.max_outliers, 1e9)), limits.bridge_jumps

@@ -1,6 +1,6 @@
 """Map matching with a hidden Markov model: candidates, transition probabilities, Viterbi path and posteriors.
 
-Log-probabilities omit terms that are common to all candidate sequences of a piece.
+Log-probabilities omit terms that are equal for all candidate sequences of a piece.
 """
 
 from typing import Any, NamedTuple
@@ -107,7 +107,7 @@ def emission(layers: CandidateLayers, model: HmmModel, a: int) -> float:
 
 @njit(cache=True, nogil=True)
 def _mark(layers: CandidateLayers, j: int, wanted: Any, value: bool) -> int:
-    """Set the goal mask of the streets of a layer to `value`; return the number of changed entries."""
+    """Set the goal mask to `value` for the streets of a layer; return the number of changed entries."""
     changed = 0
     for b in range(layers.ptr[j], layers.ptr[j + 1]):
         changed += wanted[layers.street[b]] != value
@@ -130,7 +130,8 @@ def _row(problem: MatchingProblem, a: int, j: int, straight: float, limit: float
         b = layers.ptr[j] + k
         t, q = layers.street[b], layers.pos_m[b]
         if t == c and q >= p - model.back_m:
-            # A small backward movement on the same street is noise; the negative route distance is penalised.
+            # A small backward movement on a street is noise: its route distance is negative, which is improbable but
+            # possible.
             route = q - p
         else:
             goal = around if t == c else t
@@ -412,7 +413,7 @@ def place_fixes(
     for k in range(chain.size):
         fix, s = trip.fix[chain[k]], layers.segment[chosen[k]]
         here = min(max(upto[k], low), high - 1)
-        # The candidate may be before the position that is reached on its street.
+        # Because of noise, the candidate may lie before the position that is already reached on its street.
         at = upto[k] + roads.place[s] - roads.place[path[upto[k]]]
         if low <= at < high and path[at] == s:
             segment[fix], along_m[fix] = s, layers.along_m[chosen[k]]

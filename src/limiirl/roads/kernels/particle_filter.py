@@ -214,7 +214,6 @@ def _emission(place: FloatArray, fix: FloatArray, sigma: float, farthest: float)
 
 @njit(cache=True, nogil=True)
 def _draw_along(foot: float, low: float, high: float, sigma: float, state: NDArray[np.uint64]) -> float:
-    """Sample a point between low and high along a line from the emission probability."""
     at = foot + sigma * normal_between((low - foot) / sigma, (high - foot) / sigma, state)
     return min(max(at, low), high)
 
@@ -359,8 +358,8 @@ def advance(
     moved = empty_cloud(n)
     if not total > 0.0:
         return moved, ParticleStep(group, reach, pace, -np.inf)
-    # Candidates are the outer index. Otherwise the weights could repeat with the period of systematic resampling, and
-    # all particles would be assigned to the same candidate.
+    # The outer index is the candidate. With particles as the outer index, the weights could have the period of
+    # systematic resampling, which would then assign all particles to one candidate.
     k, upto, offset, last = 0, proposal[0, 0], uniform(state), n * (n_options + 1) - 1
     for j in range(n):
         while upto < (j + offset) * total / n and k < last:
@@ -414,7 +413,7 @@ def _ancestors(cloud: ParticleCloud, step: ParticleStep, moved: ParticleCloud, j
     for i in range(upto.size):
         same = cloud.segment[i] == moved.segment[j]
         if stood:
-            # Without movement, the ancestor is at the same point.
+            # A particle that did not move has its ancestor at the same point.
             if same and cloud.along[i] == cloud.along[parent]:
                 total += cloud.weight[i]
         elif not same or cloud.along[i] <= moved.along[j]:
@@ -436,7 +435,7 @@ def draw_paths(
 ) -> IntArray:
     """Sample M paths (T, M) of particles from the smoothing distribution by backward simulation.
 
-    The ancestors of the last cloud are not used, because they soon coincide (path degeneracy).
+    Tracing the ancestors of the last cloud instead would give few distinct paths (path degeneracy).
     """
     last = len(clouds) - 1
     chosen, n = np.empty((last + 1, n_paths), dtype=np.int64), clouds[0].weight.size
@@ -453,7 +452,7 @@ def draw_paths(
             for other in range(m, n_paths):
                 if chosen[t + 1, other] == j:
                     done[other] = True
-                    # If all weights underflow, use the parent, which is always possible.
+                    # If all weights underflow, use the parent, which has positive probability.
                     chosen[t, other] = _pick(upto, uniform(state)) if upto[n - 1] > 0.0 else clouds[t + 1].parent[j]
     return chosen
 
@@ -493,7 +492,7 @@ def decide(clouds: list[ParticleCloud], chosen: IntArray) -> tuple[IntArray, Flo
         along[t] /= share[t, k] * n_paths
         k = back[t, k]
     for t in range(1, n_fixes):
-        # Means over different paths may decrease along a segment.
+        # Averages over different paths may decrease along a segment.
         if segment[t] == segment[t - 1]:
             along[t] = max(along[t], along[t - 1])
     return segment, along

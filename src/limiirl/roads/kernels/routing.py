@@ -33,7 +33,7 @@ class Router(NamedTuple):
 
 
 def router(streets: Streets) -> Router:
-    """Return a cleared router for one thread."""
+    """Return an empty search workspace for one thread."""
     n = streets.length_m.size
     return Router(make_workspace(n + 1, streets.out_to.size), np.zeros(n + 1, dtype=np.bool_))
 
@@ -43,7 +43,7 @@ def _chains(before: Int32Array, after: Int32Array, ptr: Any, items: Any) -> int:
     """Write the segments of all streets to `items` and their offsets to `ptr`; return the number of streets."""
     done = np.zeros(before.size, dtype=np.bool_)
     n, at = 0, 0
-    # First open chains; the remaining segments form rings, which begin at their lowest index.
+    # Open chains first. The remaining segments form rings, each of which begins at its lowest index.
     for rings in range(2):
         for s in range(before.size):
             if done[s] or (rings == 0 and before[s] >= 0):
@@ -79,7 +79,7 @@ def streets(
     counts = out_ptr[ends + 1] - out_ptr[ends]
     follow = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     turns = np.arange(follow[-1]) + np.repeat(out_ptr[ends] - follow[:-1], counts)
-    # Sums per street are more accurate than differences of the running total.
+    # Sums per street are more accurate than differences of one cumulative sum.
     length = np.add.reduceat(lengths, ptr[:-1]) if sizes.size else np.empty(0)
     source = np.repeat(np.arange(sizes.size), counts).astype(np.int32)
     return Streets(ptr, items, place, street, start_m, length_m, length, follow, street[turn_to[turns]], source)

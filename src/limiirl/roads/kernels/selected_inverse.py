@@ -74,7 +74,7 @@ def return_visits(src: NDArray[Any], dst: NDArray[Any], weight: FloatArray, n: i
 
 @njit(cache=True, nogil=True)
 def _diagonal(ptr: Any, columns: Any, z: Any, rows: Any, cols: Any) -> Any:
-    """Return the diagonal in state order; its entries are always stored, since L + U has a full diagonal."""
+    """Return the diagonal in state order; L + U has a full diagonal, so all its entries are stored."""
     diagonal = np.empty(rows.size)
     for s in range(rows.size):
         diagonal[s] = z[_at(ptr, columns, rows[s], cols[s])]

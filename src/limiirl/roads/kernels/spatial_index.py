@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from limiirl._typing import FloatArray
 
-# Cells are enlarged by this margin, so that every cell lists its segments in spite of rounding errors.
+# Margin of cells, so that rounding errors do not omit segments on a border.
 _MARGIN = 1e-6
 
 
@@ -128,7 +128,7 @@ def collect(
     most, n = segment.size, 0
     if not (np.isfinite(x) and np.isfinite(y)):
         return 0
-    # Clip before the conversion to integers, which overflows for very distant fixes.
+    # Clip first: the conversion to integers would overflow for very distant fixes.
     left = int(np.floor(min(max((x - radius - index.x0) / index.cell_m, 0.0), float(index.nx))))
     right = int(np.floor(min(max((x + radius - index.x0) / index.cell_m, -1.0), index.nx - 1.0)))
     bottom = int(np.floor(min(max((y - radius - index.y0) / index.cell_m, 0.0), float(index.ny))))

@@ -175,7 +175,6 @@ def _label_components(source: NDArray[Any], target: NDArray[Any], n: int) -> NDA
 
 
 def _largest_label(label: NDArray[np.int64]) -> int:
-    """Return the most frequent label; if tied, the one that occurs first."""
     names, first, counts = np.unique(label, return_index=True, return_counts=True)
     return int(names[np.lexsort((first, -counts))[0]])
 
@@ -195,7 +194,7 @@ class BuildOptions:
     centre: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        """Validate the options, and convert flags to bool for the JSON notes."""
+        """Validate the options, and convert flags to bool, which JSON requires."""
         if self.u_turns not in (False, True, "dead_ends"):
             raise InvalidParameter.of("u_turns", self.u_turns, "must be True, False or 'dead_ends'")
         for name in ("service", "public", "u_turns", "restrictions"):
@@ -282,7 +281,7 @@ def _cut_pieces(table: WayTable, roads: list[MapWay], notes: dict[str, Any]) -> 
     notes["nodes_missing"] = int(np.unique(flat[at < 0]).size)
     tail, head, way = tail[known], head[known], way[known]
     length = distance_m(table.lat[tail], table.lon[tail], table.lat[head], table.lon[head])
-    # Merge nodes at the same position: dropping the piece between them would disconnect the street.
+    # Merge nodes at the same position; dropping the piece between them instead would disconnect the street.
     short = (length <= 0.0) & (tail != head)
     node_of = merge_nodes(tail[short], head[short], table.node_id.size)
     tail, head = node_of[tail], node_of[head]
@@ -325,7 +324,7 @@ def _keep_component(
         part = largest_node_component(*ends)
         pieces = pieces.take(part.kept)
     elif options.component == "turns":
-        # Drop pieces without a path back first: a street that leads only to these is a dead end.
+        # Drop pieces between components first: a street that leads only to these is a dead end.
         label = _label_components(*ends)
         inner = label[pieces.tail] == label[pieces.head]
         pieces = pieces.take(inner)
@@ -489,7 +488,7 @@ def read_networkx(graph: nx.Graph[Any]) -> WayTable:
     numbers = np.array([node for node, _, _ in places], dtype=np.int64)
     source: dict[str, object] = {"kind": "networkx graph", "name": str(graph.graph.get("name", ""))}
     source |= {"edges": len(edges), "points_of_lines": len(shapes.place)}
-    # The network has lengths on the ellipsoid; the ratio shows whether the lengths of the graph are in metres.
+    # Only a check: the network has lengths on the ellipsoid. The ratio shows whether the graph has lengths in metres.
     source["median_length_over_measured"] = round(float(np.median(stretch)), 4) if stretch else None
     by_osmnx = "osmnx" in str(graph.graph.get("created_with", "")).lower()
     attribution = OSM_ATTRIBUTION if by_osmnx or any(edge.id >= 0 for edge in edges) else ""
@@ -568,7 +567,6 @@ def _parse_tags(data: dict[str, Any], *, untyped: bool) -> dict[str, str]:
 
 
 def _as_strings(value: Any) -> list[str]:
-    """Return a value or a list of values as distinct strings, without missing values."""
     values: Iterable[Any] = value if isinstance(value, list | tuple | set | np.ndarray) else (value,)
     known = (x for x in values if x is not None and not (isinstance(x, float | np.floating) and np.isnan(x)))
     return sorted({f"{item:g}" if isinstance(item, float | np.floating) else str(item) for item in known})
@@ -582,7 +580,6 @@ def _parse_osmid(osmid: Any) -> int:
 
 
 def _parse_length(length: Any) -> float | None:
-    """Return the length of an edge if it is a finite number, else None."""
     try:
         number = float(length)
     except (TypeError, ValueError):

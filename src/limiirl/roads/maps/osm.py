@@ -114,7 +114,7 @@ def _read_xml(path: Source, contents: _OsmContents) -> None:
                 if event == "end" and item.tag in ("node", "way", "relation"):
                     if item.get("visible") != "false":
                         _read_element(item, contents)
-                    root.clear()  # otherwise the whole file stays in memory
+                    root.clear()  # free the memory of the elements that were read
     except ET.ParseError as error:
         raise invalid(f"is truncated or not XML ({error}).") from error
     except (KeyError, TypeError) as error:
@@ -363,6 +363,5 @@ def _find_turns(rule: Restriction, segments: SegmentTurns, at_node: dict[int, li
 
 
 def _repeats_way(way: IntArray, segments: IntArray) -> bool:
-    """Return True if two of the segments belong to the same way."""
     pairs = np.unique(np.stack([way, segments]), axis=1)
     return bool(pairs.shape[1] > np.unique(pairs[0]).size)

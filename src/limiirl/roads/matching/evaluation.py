@@ -1,4 +1,4 @@
-"""Geometric agreement between two sets of matched paths, and recovery of known true paths."""
+"""Geometric agreement between two sets of paths, and recovery of known true paths."""
 
 from __future__ import annotations
 
@@ -86,7 +86,6 @@ def measure_agreement(
 
 
 def _project(network: RoadNetwork, line: ArrayLike, name: str, i: int) -> FloatArray:
-    """Return a projected polyline (k, 2), in metres."""
     corners = np.asarray(line, dtype=np.float64)
     if corners.ndim != 2 or corners.shape[1] != 2 or not len(corners) or not np.all(np.isfinite(corners)):
         message = f"{name}[{i}] must be a nonempty array (k, 2) of finite latitudes and longitudes. Omit the trip."

@@ -143,7 +143,7 @@ def match(
 
 
 def _check_grid(network: RoadNetwork, grid: GridIndex) -> GridIndex:
-    """Return the grid; raise `InvalidParameter` if it belongs to another network (the kernels check no bounds)."""
+    """Return the grid; raise `InvalidParameter` if it belongs to another network. The kernels do not check bounds."""
     start, end = network.node_xy[network.tail], network.node_xy[network.head]
     mine: tuple[Any, ...] = (*start.T, *end.T, *find_unique_neighbours(network))
     theirs: tuple[Any, ...] = (grid.ax, grid.ay, grid.bx, grid.by, grid.before, grid.after)

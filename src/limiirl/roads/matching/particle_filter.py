@@ -87,7 +87,7 @@ class ParticleSettings(MatcherSettings):
         return MotionModel(*rates, self.max_speed_ms, self.slack_m, self.detour_m, self.radii().max_radius_m)
 
     def effort(self) -> FilterEffort:
-        """Return the limits for the kernels."""
+        """Return the numbers and limits for the kernels."""
         return FilterEffort(self.n_particles, self.n_paths, *self.radii(), self.most, self.patience)
 
 
@@ -164,7 +164,6 @@ def _trim(length: FloatArray, along: FloatArray, n: int, end_m: float) -> tuple[
 
 
 def _distance(roads: RoadArrays, segment: IntArray, fixes: FloatArray) -> FloatArray:
-    """Return the distance (T,) between each fix and its segment."""
     off, run = fixes - roads.start[segment], roads.run[segment]
     square = np.maximum((run**2).sum(axis=1), np.finfo(np.float64).tiny)
     fraction = np.clip((off * run).sum(axis=1) / square, 0.0, 1.0)

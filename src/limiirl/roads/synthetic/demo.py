@@ -177,7 +177,7 @@ def _fit_styles(city: City, driven: CityTrips, matches: Matches, seed: int, repo
         len(city.styles),
         features=city.features,
         by_driver=True,
-        # The composition of a trip is more informative than its length.
+        # Fractions of road types are more informative about the style than the length of a trip.
         embedding="shares",
         seed=seed,
         progress=lambda done, *_: report(done, None, "styles"),
@@ -187,6 +187,5 @@ def _fit_styles(city: City, driven: CityTrips, matches: Matches, seed: int, repo
 
 
 def _score_styles(driven: CityTrips, mixture: IntentMixture, demos: Demonstrations) -> tuple[Recovery, Recovery]:
-    """Return the recovery of the styles of drivers, and of single trips."""
     by_driver = recover(driven.style[np.asarray(mixture.groups_)], np.asarray(mixture.group_responsibilities_))
     return by_driver, recover(np.asarray(demos.labels), mixture.predict_proba(demos))

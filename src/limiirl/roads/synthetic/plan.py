@@ -198,7 +198,6 @@ def _bend_lattice(columns: FloatArray, rows: FloatArray, radius_m: float, rng: n
 
 
 def _draw_river(radius_m: float, rng: np.random.Generator) -> FloatArray:
-    """Return points (k, 2) along the river, from west to east and south of the centre."""
     x = np.linspace(-1.6, 1.6, 81)
     y = -0.45 + 0.08 * np.sin(2.5 * x + rng.uniform(0.0, 2.0 * np.pi))
     return radius_m * np.stack([x, y], axis=1)
@@ -320,7 +319,6 @@ def lay_ring(drawing: CityDrawing, radius_m: float, outline: FloatArray, ends: l
 
 
 def _lay_avenue(drawing: CityDrawing, start: int, end: int) -> list[int]:
-    """Return the nodes of a straight avenue between two nodes, at distances of about 110 m."""
     a, b = np.array(drawing.xy[start]), np.array(drawing.xy[end])
     n = max(1, round(float(np.hypot(*(b - a))) / _STREET_M))
     return [start, *(drawing.node(a + (b - a) * k / n) for k in range(1, n)), end]

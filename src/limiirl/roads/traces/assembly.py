@@ -17,7 +17,8 @@ from limiirl.errors import InvalidTrips
 from limiirl.roads.traces.trips import SkippedTrip, Trips
 
 SWAPPED = "its latitudes exceed 90 degrees; if latitude and longitude are swapped, read it with swap=True"
-# Minimum median of times in each unit: 1e11 is the year 5138 in seconds since 1970, but 1973 in milliseconds.
+# By divisor, the minimum median of times in this unit: 1e11 is the year 5138 in seconds since 1970, but 1973 in
+# milliseconds.
 _UNITS = ((1e17, 1e9, "nanoseconds"), (1e14, 1e6, "microseconds"), (1e11, 1e3, "milliseconds"))
 
 
@@ -188,7 +189,7 @@ def _make_distinct(
         taken = set(unique.astype(np.str_).tolist())
         seen: dict[tuple[int, int, bytes], int] = {}
         trips_of: Counter[int] = Counter()
-        # By name and driver: id of the latest trip, and its piece numbers so far.
+        # By name and driver: the id of the last trip, and its piece numbers so far.
         last: dict[tuple[int, Any], tuple[str, set[int]]] = {}
         for i in np.flatnonzero(times[inverse] > 1).tolist():
             name, piece = int(inverse[i]), int(pieces[i])
@@ -227,7 +228,6 @@ def _only_pieces(name: IntArray, pieces: IntArray, groups: NDArray[Any] | None) 
 
 
 def _find_unused_name(name: str, number: int, taken: set[str]) -> str:
-    """Return name#number with the first unused number."""
     while f"{name}#{number}" in taken:
         number += 1
     taken.add(f"{name}#{number}")

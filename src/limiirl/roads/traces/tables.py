@@ -37,7 +37,8 @@ COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "time": ("timestamp", "time", "time_s", "datetime", "date_time", "start_time", "unix_time"),
     "missing": ("missing_data",),
 }
-# Names that are recognised only in tables of polylines; with one fix per row, an id may belong to the fix.
+# Names of the trip column that are recognised only in tables of polylines; in tables of fixes, they may be ids of
+# fixes.
 _IF_NO_FIXES: Mapping[str, tuple[str, ...]] = {"polyline": ("trajectory", "coordinates"), "trip": ("id",)}
 _AMBIGUOUS = ("id", "trajectory")
 
@@ -214,7 +215,7 @@ def read_csv_batches(
         return {role: _as_utf8(column, role, notes) for role, column in block.items()}
 
     def skip_row(row: Any) -> str:
-        # Not `splitlines`: it splits at bytes of multi-byte UTF-8 characters that were read as Latin-1.
+        # `splitlines` would also split within multi-byte UTF-8 characters that were read as Latin-1.
         first, *rest = _LINE_END.split(row.text)
         # Rows are numbered from 1, including the header.
         broken.append((-1 if row.number is None else row.number - 2, _show_line(first, head)))
@@ -428,7 +429,7 @@ def float_or_nan(text: Any) -> float:
 def parse_time(text: str | None) -> float:
     """Return a date or a number as seconds, or NaN if it is unreadable."""
     number = float_or_nan(text)
-    if not np.isnan(number):  # checked before dates: a number of 8 or 13 digits would parse as a date
+    if not np.isnan(number):  # before dates, since a number of 8 or 13 digits would parse as a date
         return number
     try:
         moment = datetime.fromisoformat((text or "").strip().replace("/", "-"))
@@ -647,7 +648,6 @@ def _parse_pairs(column: Any) -> tuple[FloatArray, IntArray] | None:
 
 
 def _to_json(points: Any) -> str:
-    """Convert a list of pairs, or of {lon, lat}, to JSON."""
     if points and isinstance(points[0], dict):
         roles = [COLUMN_NAMES[role] for role in ("lon", "lat")]
         points = [[next((x for key, x in p.items() if key.lower() in names), None) for names in roles] for p in points]
