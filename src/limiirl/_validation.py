@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+from collections.abc import Iterable
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +83,17 @@ def check_flag(value: object, name: str) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise InvalidParameter.of(name, value, "must be True or False")
     return bool(value)
+
+
+def is_collection(values: object) -> TypeGuard[Iterable[Any]]:
+    """Return True for an iterable other than text and arrays without dimensions.
+
+    Examples
+    --------
+    >>> is_collection(["a"]), is_collection("a"), is_collection(np.array(3))
+    (True, False, False)
+    """
+    return isinstance(values, Iterable) and not isinstance(values, str | bytes) and getattr(values, "ndim", 1) > 0
 
 
 def to_array(values: object, name: str) -> NDArray[Any]:

@@ -8,6 +8,7 @@ from limiirl.errors import InvalidParameter
 from limiirl.irl import MaxCausalEnt, MaxEnt, choose_features
 from limiirl.irl.defaults import RIDGES
 from limiirl.mdp import MDP
+from limiirl.mixture import IntentMixture
 from tests.helpers import raises
 
 N = 8
@@ -34,8 +35,8 @@ def turning():
 
 def test_turns_are_chosen_for_agents_that_do_not_turn(turning):
     choice = choose_features(RING, turning, MaxCausalEnt())
-    assert choice.features in ("turns", "states and turns")
-    assert choice.scores["turns"] > choice.scores["states"] + 0.1
+    assert choice.features == "states and turns"
+    assert choice.scores["states and turns"] > choice.scores["states"] + 0.1
     assert choice.mdp.feature_names[-1] == "turns back"
     assert choice.model.ridge_per == "step"
     assert choice.demos.n_steps == turning.n_steps
@@ -46,9 +47,19 @@ def test_turns_are_chosen_for_agents_that_do_not_turn(turning):
 def test_states_are_chosen_for_agents_that_seek_a_state():
     demos = walk(np.eye(N)[3] * 4.0, RING, 60)
     choice = choose_features(RING, demos, MaxCausalEnt())
-    assert "states" in choice.features
-    assert choice.scores["states"] > choice.scores["turns"] + 0.05
+    np.testing.assert_allclose(choice.scores["states"], choice.scores["states and turns"], atol=0.01)
     assert choice.ridge < max(RIDGES)
+
+
+def test_groups_that_seek_different_states_are_separated():
+    # On average over all groups, no state is preferred.
+    parts = [walk(np.roll(np.eye(N)[0], 4 * (i % 2)), RING, 3, seed=i) for i in range(6)]
+    demos = Demonstrations.concat([part.replace(groups=[f"animal {i}"] * 3) for i, part in enumerate(parts)])
+    choice = choose_features(RING, demos, MaxCausalEnt())
+    mix = IntentMixture(2, choice.model, random_state=0).fit(choice.mdp, choice.demos, demos.groups)
+    labels = mix.group_responsibilities_.argmax(axis=1)
+    np.testing.assert_array_equal(labels[::2], labels[0])
+    np.testing.assert_array_equal(labels[1::2], 1 - labels[0])
 
 
 def test_rewards_of_random_walks_are_shrunk():

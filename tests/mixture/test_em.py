@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from limiirl import IntentMixture, MaxCausalEnt, MaxEnt, RewardEnsemble, _progress
+from limiirl import BayesianIntentMixture, IntentMixture, MaxCausalEnt, MaxEnt, RewardEnsemble, _progress
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, DivergentPartition, InvalidParameter
 from limiirl.irl.problem import FitProblem, make_problem
 from limiirl.mixture import estimator
@@ -96,6 +96,12 @@ def test_unrecorded_actions_with_action_features():
     assert max(decreases(mix.history_)) <= 1e-9
     U, _ = responsibilities(mix.irl_.log_prob(mdp, mix.thetas_, demos), mix.weights_)
     np.testing.assert_allclose(mix.responsibilities_, U, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [IntentMixture, BayesianIntentMixture])
+def test_more_iterations_than_the_memory_can_record_are_refused(kind):
+    with raises(InvalidParameter, parameter="max_iter", value=2**40):
+        kind(2, IRL, max_iter=2**40).fit(MDP, DEMOS)
 
 
 @pytest.mark.parametrize("annealing", [None, (10.0, 4), (1000.0, 20)])

@@ -51,6 +51,16 @@ def test_an_earlier_report_is_replaced_and_other_files_are_kept(tmp_path: Path) 
     assert b"<title>Newer</title>" in files["index.html"]
 
 
+@pytest.mark.parametrize("name", ["figures/b.svg", "figures/b.csv", "tables/t.md"])
+def test_files_of_others_with_names_of_the_report_are_kept(tmp_path: Path, name: str) -> None:
+    report = tmp_path / "report"
+    (report / name).parent.mkdir(parents=True)
+    (report / name).write_bytes(b"mine")
+    with raises(InvalidFile, parameter="folder", value=str(report / name)):
+        write(small("a", "b"), report)
+    assert tree(report) == {name: b"mine"}
+
+
 def test_empty_folders_are_removed(tmp_path: Path) -> None:
     write(small("a"), tmp_path)
     write(Report("Bare", "", [Section("S", [Text("x")])]), tmp_path)

@@ -375,7 +375,8 @@ class Agents:
             "live": live,
         }
         for name, values in columns.items():
-            if not isinstance(values, Sequence | np.ndarray) and not (name == "live" and values is None):
+            sized = isinstance(values, Sequence) or (isinstance(values, np.ndarray) and values.ndim > 0)
+            if not sized and not (name == "live" and values is None):
                 raise InvalidDemos.of(name, values, "must be a sequence with one entry per agent")
         n = len(policy_features)
         for name, entries in (("actions", actions), ("reward_features", reward_features), ("live", live)):

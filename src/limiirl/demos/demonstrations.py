@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import Seed
-from limiirl._validation import check_count, to_array
+from limiirl._validation import check_count, is_collection, to_array
 from limiirl.demos import io
 from limiirl.demos.names import renumber_by_name, with_common_names
 from limiirl.demos.transitions import Steps, StepsCache, feature_counts, log_path_mass
@@ -179,7 +179,7 @@ def same_arrays(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
 
 def as_list(values: Iterable[Any], name: str) -> list[Any]:
     """Return the items of an iterable of sequences, one per demonstration."""
-    if not isinstance(values, Iterable) or isinstance(values, str | bytes):
+    if not is_collection(values):
         raise InvalidDemos.of(name, values, "must be a list of lists, one per demonstration")
     return list(values)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl._validation import check_type
+from limiirl._validation import check_type, is_collection
 from limiirl.demos.validate import locate, name_step
 from limiirl.errors import InvalidDemos
 from limiirl.mdp import renumber
@@ -116,7 +116,7 @@ def check_parts(parts: object) -> list[Demonstrations]:
     """Return sets of demonstrations as a list after checking their types."""
     from limiirl.demos.demonstrations import Demonstrations
 
-    if not isinstance(parts, Iterable) or getattr(parts, "ndim", 1) == 0:
+    if not is_collection(parts):
         raise InvalidDemos.of("parts", type(parts).__name__, "must be a list of Demonstrations")
     result = list(parts)
     for i, part in enumerate(result):

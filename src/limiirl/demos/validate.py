@@ -1,12 +1,11 @@
 """Checks of the arrays of `Demonstrations`."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from limiirl._validation import to_array
+from limiirl._validation import is_collection, to_array
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.mdp import is_frozen
 
@@ -129,7 +128,7 @@ def as_names(values: Any, name: str, numbers: NDArray[np.int64] | None) -> tuple
     """Return distinct names as a tuple after checking that every number has one; `name` is the parameter."""
     if values is None:
         return None
-    if isinstance(values, str) or not isinstance(values, Iterable):
+    if not is_collection(values):
         raise InvalidDemos.of(name, values, "must be a sequence of strings", remedy="Put it in a list.")
     names, n = tuple(values), 1 + int(-1 if numbers is None else numbers.max(initial=-1))
     if len(names) < n:
@@ -149,7 +148,7 @@ def as_step_times(values: object, n: int) -> NDArray[Any] | None:
     """Return the time of each step as numbers, dates, durations or text; objects, such as dates with zones, as text."""
     if values is None:
         return None
-    array = np.asarray(values)
+    array = to_array(values, "times")
     if array.shape != (n,):
         raise InvalidDemos.of("times", array.shape, f"must have one entry per step, {n} in total")
     if array.dtype.kind in "OT":

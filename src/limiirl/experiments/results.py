@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from limiirl.experiments.record import FIELDS, Record
 from limiirl.experiments.spec import Point, Spec, Study
 from limiirl.metrics import Comparison, Interval, agrees_with, compare_paired, mean_interval
 from limiirl.worlds import WORLDS, IntentWorld
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Cell = tuple[str, Point | tuple[Point, ...]]
 """A method at one point of a study's axis, or averaged within each world over several points."""
@@ -158,6 +161,22 @@ class Results:
             if name not in ("spec", "trace") and not any(isinstance(value, list | tuple) for value in values):
                 columns[name] = values
         return to_pandas(columns)
+
+    def plot(self, measures: Sequence[str] | None = None) -> Figure:
+        """Draw measures by method: means with 95 % intervals against a numeric axis, otherwise box plots.
+
+        Parameters
+        ----------
+        measures : sequence of str, optional
+            Names in `limiirl.experiments.MEASURES`, or "accuracy"; by default all that have values.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        from limiirl.report.studies import plot_results
+
+        return plot_results(self, measures).figure
 
     def interval(self, method: str, x: Point, measure: str) -> Interval | None:
         """Return the mean over worlds with its 95 % interval, or None if there are fewer than two worlds."""

@@ -50,7 +50,7 @@ class DefaultFeatures:
     model : model
         Copy of the model with the chosen ridge.
     features : str
-        "states", "turns" or "states and turns".
+        "states" or "states and turns".
     ridge : float
     scores : dict
         Held-out log-likelihood per step of each set of features, with its best ridge.
@@ -75,8 +75,8 @@ def choose_features(
 ) -> DefaultFeatures:
     """Choose features and a ridge for an MDP with state indicators by cross-validation.
 
-    The candidates are a reward per state; rewards of staying and of turning back to the previous state (see
-    `limiirl.demos.with_previous_state`); and both. A ridge shrinks all rewards to 0, which pools states with few visits
+    The candidates are a reward per state, without or with rewards of staying and of turning back to the previous state
+    (see `limiirl.demos.with_previous_state`). A ridge shrinks all rewards to 0, which pools states with few visits
     towards the average. The score of a candidate and ridge is the held-out log-likelihood of a single intent. Folds
     keep groups, or recordings, together.
 
@@ -132,8 +132,8 @@ def _list_candidates(mdp: MDP, demos: Demonstrations) -> Iterator[tuple[str, tup
         return
     turned, own = with_previous_state(mdp, demos)
     if turned.n_edge_features > mdp.n_edge_features:
+        # Not turns alone: they cannot distinguish intents that seek different places (ADR 0033).
         yield "states and turns", (turned, own)
-        yield "turns", (turned.replace(state_features=None), own)
 
 
 def _assign_folds(demos: Demonstrations, groups: ArrayLike | None, seed: Any) -> IntArray:

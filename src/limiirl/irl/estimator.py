@@ -63,7 +63,10 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator, ABC):  #
         """
         demos = validate.in_numbers_of(mdp, demos)
         columns = validate.weights(weights, validate.demonstrations(demos), columns=True)
-        results = self._search(mdp, demos, columns, None if starts is None else mdp.check_thetas(starts, "starts"))
+        if starts is not None:
+            validate.mdp(mdp)
+            starts = mdp.check_thetas(starts, "starts")
+        results = self._search(mdp, demos, columns, starts)
         return np.array([result.theta for result in results])
 
     def _search(

@@ -25,6 +25,7 @@ from limiirl.errors import (
     NumericalError,
 )
 from limiirl.irl.base import FitResult
+from limiirl.irl.graph import find_reachable
 from limiirl.irl.identifiability import describe
 from limiirl.irl.optim import Box
 from limiirl.mdp import MDP
@@ -165,6 +166,21 @@ def step(value: object, max_length: float) -> int:
         upper = "" if max_length == math.inf else f" and at most max_length - 1 = {int(max_length) - 1}"
         raise InvalidParameter.of("step", value, f"must be an integer of at least 0{upper}")
     return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+def check_termination(mdp: MDP) -> None:
+    """Raise `DivergentPartition` at discount 1 unless every state can reach a terminal state."""
+    if mdp.gamma < 1.0:
+        return
+    endless = ~find_reachable(mdp.dst, mdp.src, mdp.terminal)
+    if endless.any():
+        state = int(np.argmax(endless))
+        name = state if mdp.state_names is None else repr(str(mdp.state_names[state]))
+        message = (
+            f"gamma must be below 1 if a state cannot reach a terminal state; gamma is 1, and state {name} (the first "
+            f"of {np.count_nonzero(endless)}) cannot. Use gamma < 1, a finite max_length, or make a state terminal."
+        )
+        raise DivergentPartition(message, parameter="gamma", value=1.0, index=state)
 
 
 def check_trajectories(mdp: MDP, demos: Demonstrations, stop: str, longest: float) -> None:

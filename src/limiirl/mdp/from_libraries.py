@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
+from limiirl._validation import check_positive, is_collection
 from limiirl.errors import InvalidMDP
 from limiirl.mdp import validate
 
@@ -212,11 +213,13 @@ def from_networkx(
     state_columns = [_column(name, node_data, [f"node {node!r}" for node in nodes]) for name in on_nodes]
     edge_data, edge_labels = [edge[2] for edge in edges], [f"edge {edge[0]!r} -> {edge[1]!r}" for edge in edges]
     edge_columns = [_column(name, edge_data, edge_labels) for name in on_edges]
+    if terminal is not None and not is_collection(terminal):
+        raise InvalidMDP.of("terminal", terminal, "must be a collection of nodes", remedy="Put it in a list.")
     terminal_states = None if terminal is None else [_look_up(node, position, "terminal") for node in terminal]
     if isinstance(p0, Mapping):
         start = np.zeros(len(nodes))
         for node, probability in p0.items():
-            start[_look_up(node, position, "p0")] = probability
+            start[_look_up(node, position, "p0")] = check_positive(probability, "p0", zero=True)
         p0 = start
     return cls.from_edges(
         np.array([position[edge[0]] for edge in edges], dtype=np.int64),
@@ -256,6 +259,8 @@ def _sort_attributes(
     """Return the names of the state features and the names of the edge features."""
     on_nodes, on_edges = [], []
     for name in features:
+        if not isinstance(name, str):
+            raise InvalidMDP.of("features", name, "must contain names of attributes")
         bare_nodes = (repr(node) for node, data in zip(nodes, node_data, strict=True) if name not in data)
         bare_edges = (f"{source!r} -> {target!r}" for source, target, data in edges if name not in data)
         bare_node, bare_edge = next(bare_nodes, None), next(bare_edges, None)
@@ -286,6 +291,8 @@ def _column(name: str, data: list[Any], labels: list[str]) -> FloatArray:
 
 
 def _look_up(node: Any, position: dict[Any, int], name: str) -> int:
-    if node not in position:
-        raise InvalidMDP.of(name, node, "must contain only nodes of the graph", remedy="Correct it, or add the node.")
-    return position[node]
+    try:
+        return position[node]
+    except (KeyError, TypeError):  # TypeError: the value is not hashable
+        rule = "must contain only nodes of the graph"
+        raise InvalidMDP.of(name, node, rule, remedy="Correct it, or add the node.") from None

@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from limiirl._typing import FloatArray, Int32Array, IntArray
-from limiirl._validation import as_floats
+from limiirl._validation import as_floats, to_array
 from limiirl.errors import InvalidMDP, InvalidParameter
 from limiirl.mdp import estimation, from_arrays, from_libraries, indexing, io, validate
 from limiirl.mdp import features as feature_rules
@@ -159,7 +159,7 @@ class MDP:
 
     def __post_init__(self) -> None:
         """Validate the arrays and replace them by read-only copies."""
-        n_states = validate.check_n_states(np.size(self.p0))
+        n_states = validate.check_n_states(to_array(self.p0, "p0").size)
         self._set("p0", validate.check_p0(self.p0, n_states))
         self._set("gamma", validate.check_gamma(self.gamma))
         self._set("terminal", validate.as_terminal_mask(self.terminal, n_states))
@@ -197,7 +197,7 @@ class MDP:
         if self.n_features == 0:
             remedy = "Pass None for state indicators."
             raise InvalidMDP.of("state_features", 0, "must have at least one column", remedy=remedy)
-        chosen = self.feature_names or self._default_feature_names(indicators)
+        chosen = validate.as_tuple(self.feature_names, "feature_names") or self._default_feature_names(indicators)
         self._set("feature_names", validate.check_names(chosen, self.n_features, "feature_names", "feature"))
 
     def _default_feature_names(self, indicators: bool) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._typing import BoolArray, FloatArray
-from limiirl._validation import as_floats, check_memory, to_array
+from limiirl._validation import as_floats, check_memory, is_collection, to_array
 from limiirl.errors import InvalidMDP, InvalidParameter
 from limiirl.mdp.features import FeatureMatrix, first_nonfinite
 from limiirl.mdp.indexing import descents, pair_index
@@ -203,7 +203,7 @@ def as_tuple(values: Iterable[str] | None, name: str) -> tuple[str, ...]:
     """Return names as a tuple, or () if `values` is None; raise `InvalidMDP` for a single string."""
     if isinstance(values, str):
         raise InvalidMDP.of(name, values, "must be a sequence of strings", remedy="Put it in a list.")
-    if values is not None and (not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0):
+    if values is not None and not is_collection(values):
         raise InvalidMDP.of(name, values, "must be a sequence of strings")
     return () if values is None else tuple(values)
 

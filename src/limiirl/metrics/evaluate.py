@@ -122,8 +122,9 @@ def ensemble_nll(
     if not isinstance(ensemble, RewardEnsemble):
         rule = "must be a RewardEnsemble, such as mixture.ensemble_"
         raise InvalidParameter.of("ensemble", type(ensemble).__name__, rule)
-    if not hasattr(irl, "log_prob"):
-        raise InvalidParameter.of("irl", type(irl).__name__, "must be a single-intent model such as MaxEnt(50)")
+    if isinstance(irl, type) or not hasattr(irl, "log_prob"):
+        name = getattr(irl, "__name__", type(irl).__name__)
+        raise InvalidParameter.of("irl", name, "must be a single-intent model such as MaxEnt(50)")
     used = ensemble.weights > 0.0
     log_p = units.sum(np.asarray(irl.log_prob(mdp, ensemble.thetas[used], demos), dtype=np.float64))
     values = -np.logaddexp.reduce(log_p + np.log(ensemble.weights[used]), axis=1)

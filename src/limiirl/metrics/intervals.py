@@ -219,8 +219,9 @@ def compare_paired(
     k-means is better than random rewards: 0.035 and 0.155, difference -0.120 ± 0.036 (95 %) over 6 pairs; ...
     """
     a, b = _check_sample(first, "first"), _check_sample(second, "second")
-    if isinstance(names, str) or len(names) != 2:
+    if not isinstance(names, tuple | list) or len(names) != 2:
         raise InvalidParameter.of("names", names, "must be two strings")
+    tie = check_positive(tie, "tie", zero=True)
     if a.size != b.size:
         raise InvalidParameter.of("second", b.size, f"must have {a.size} values, for the same problems as first")
     differences = np.where(np.abs(a - b) <= np.maximum(_ROUNDING * np.maximum(np.abs(a), np.abs(b)), tie), 0.0, a - b)

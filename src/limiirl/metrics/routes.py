@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl._validation import as_floats, check_fraction
+from limiirl._validation import as_floats, check_flag, check_fraction
 from limiirl.demos import Demonstrations, name_demo, with_common_names
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.mixture import validate
@@ -109,7 +109,7 @@ def edit_distance(one: Demonstrations, other: Demonstrations, *, normalised: boo
 
     one, other = _check_pairs(one, other, "other")
     distances: FloatArray = edit_distances(one.states, one.offsets, other.states, other.offsets).astype(np.float64)
-    return distances / np.maximum(one.lengths, other.lengths) if normalised else distances
+    return distances / np.maximum(one.lengths, other.lengths) if check_flag(normalised, "normalised") else distances
 
 
 @dataclass(frozen=True, eq=False, repr=False)

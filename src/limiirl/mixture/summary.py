@@ -503,7 +503,8 @@ class Membership:
         n, K = self.posterior.shape
         counts = np.bincount(self.intent, minlength=K)
         sizes = ", ".join(f"intent {k}: {count}" for k, count in enumerate(counts))
-        lines = [f"{n} {_PLURALS[self.unit]} ({sizes})", ""]
+        noun = _PLURALS[self.unit][: -1 if n == 1 else None]
+        lines = [f"{n} {noun} ({sizes})", ""]
         keys = {name: [str(x) for x in _as_text(values[:_SHOWN]).tolist()] for name, values in self.keys.items()}
         widths = {name: max(map(len, (name, *values))) for name, values in keys.items()}
         head = "".join(f"{name:>{width}}  " for name, width in widths.items())

@@ -24,10 +24,19 @@ if TYPE_CHECKING:
     from limiirl.mixture.estimator import IntentMixture
 
 
+# Least number of bytes of an entry of `history_`.
+_ENTRY_BYTES = 256.0
+
+
+def check_max_iter(value: object, *, least: int = 1) -> int:
+    """Return a number of iterations of EM; raise `InvalidParameter` if their history exceeds the memory."""
+    return check_count(value, "max_iter", least=least, bytes_each=_ENTRY_BYTES)
+
+
 def make_settings(mixture: IntentMixture) -> Settings:
     """Return the settings of EM from an estimator's parameters."""
     check_count(mixture.n_intents, "n_intents")
-    check_count(mixture.max_iter, "max_iter", least=0)
+    check_max_iter(mixture.max_iter, least=0)
     check_progress(mixture.progress)
     if mixture.refine is not None:
         check_choice(mixture.refine, "refine", ("split_merge",))

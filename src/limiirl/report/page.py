@@ -199,7 +199,8 @@ def write(
     Raises
     ------
     InvalidFile
-        If the folder has an `index.html` that is not a report, or if a file has the name of a required folder.
+        If the folder has an `index.html` or another file of the report that was not written by an earlier report, or if
+        a file has the name of a required folder.
 
     Examples
     --------
@@ -226,6 +227,7 @@ def write(
     advance(total - 1, total, "page")
     page = page_html(report, {name: picture.inline for name, picture in pictures.items()}, maps)
     files = _side_files(report, pictures, maps)
+    _check_files(folder, set(files) - earlier)
 
     for kind in ("figures", "tables"):
         if any(name.startswith(kind) for name in files):
@@ -282,6 +284,18 @@ def _link_pages(folder: Path, project: str) -> None:
         place = _RELATED.search(page)
         if place is not None and place[0] != (links := _render_links(entries)):
             _write_file(own / _INDEX, (page[: place.start()] + links + page[place.end() :]).encode())
+
+
+def _check_files(folder: Path, names: set[str]) -> None:
+    """Raise InvalidFile if a file exists that the report would replace."""
+    taken = sorted(name for name in names if os.path.lexists(folder / name))
+    if taken:
+        raise InvalidFile(
+            f"folder must not contain other files with names of the report; {folder / taken[0]} was not written by an "
+            "earlier report. Move it, or choose another folder.",
+            parameter="folder",
+            value=str(folder / taken[0]),
+        )
 
 
 def _side_files(report: Report, pictures: dict[str, Picture], maps: dict[str, RenderedMap]) -> dict[str, bytes]:

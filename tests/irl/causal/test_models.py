@@ -354,6 +354,22 @@ def test_divergent_soft_values_are_errors(n_states):
     np.testing.assert_allclose(finite[0, 0] - demos.log_q(mdp)[0], -2.0 - V, rtol=1e-10)
 
 
+@pytest.mark.parametrize("call", ["fit", "log_prob", "mixture"])
+def test_cycles_without_end_at_discount_1_are_errors(call):
+    # State 3 is terminal, but states 1 and 2 form a cycle that does not reach it.
+    mdp = MDP.from_edges([0, 0, 1, 2], [1, 3, 2, 1])
+    demos = Demonstrations.from_lists([[0, 3], [0, 1, 2, 1]])
+    with raises(DivergentPartition, parameter="gamma", value=1.0, index=1):
+        if call == "fit":
+            MaxCausalEnt().fit(mdp, demos)
+        elif call == "log_prob":
+            MaxCausalEnt().log_prob(mdp, -np.ones(4), demos)
+        else:
+            IntentMixture(1, MaxCausalEnt()).fit(mdp, demos)
+    for other, model in ((mdp.replace(gamma=0.9), MaxCausalEnt()), (mdp, MaxCausalEnt(max_length=4))):
+        assert np.isfinite(model.log_prob(other, -np.ones(4), demos)).all()
+
+
 @pytest.mark.parametrize("ridge", [0.02, 0.1])
 def test_penalised_likelihood_of_unequal_intents_is_stationary(ridge):
     # Intents of 48 and 12 demonstrations: a penalty per intent would be 4 times stronger for the smaller.

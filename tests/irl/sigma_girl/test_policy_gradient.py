@@ -161,6 +161,17 @@ def test_policies_whose_actions_are_a_function_of_the_features_are_refused() -> 
         assert np.any(clone_policy(agent, 1e-2, 3).scores != 0.0)
 
 
+@pytest.mark.parametrize("ridge", [1e-8, 1e-2, 1.0])
+def test_continuous_actions_without_noise_are_refused_with_every_ridge(ridge: float) -> None:
+    rng = np.random.default_rng(0)
+    x, phi, live = rng.normal(size=(20, 6, 2)), rng.normal(size=(20, 6, 1)), np.ones((20, 6), dtype=bool)
+    exact = x @ np.array([[1.0], [2.0]])
+    with raises(InvalidDemos, parameter="agents", index=3):
+        clone_policy(Agent(x, exact, phi, live), ridge, 3)
+    noisy = Agent(x, exact + 1e-4 * rng.normal(size=exact.shape), phi, live)
+    assert np.any(clone_policy(noisy, ridge, 3).scores != 0.0)
+
+
 def test_features_that_never_vary_give_a_warning() -> None:
     rng = np.random.default_rng(0)
     actions, phi = rng.integers(2, size=(6, 4)), rng.normal(size=(6, 4, 3))

@@ -1,7 +1,17 @@
 import numpy as np
 import pytest
 
-from limiirl import MDP, BayesianIntentMixture, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, SigmaGIRL
+from limiirl import (
+    MDP,
+    BayesianIntentMixture,
+    Demonstrations,
+    DestinationMaxEnt,
+    IntentMixture,
+    MaxCausalEnt,
+    MaxEnt,
+    RewardEnsemble,
+    SigmaGIRL,
+)
 from limiirl.demos import with_previous_state
 from limiirl.errors import InvalidParameter
 from limiirl.report.intents.view import make_view, sampling_distance, total_variation
@@ -79,6 +89,47 @@ def test_expected_visits_follow_demonstrations_that_end_in_a_terminal_state():
     demos = Demonstrations.from_lists([[0, 1, 2]] * 3 + [[0, 2]])
     view = make_view(IntentMixture(1, MaxCausalEnt()).fit(mdp, demos))
     np.testing.assert_allclose(view.expected_visits[0], 100 * np.array([4, 3, 4]) / 11, atol=0.2)
+
+
+def test_expected_visits_of_demonstrations_of_unequal_lengths():
+    n, rng, lengths = 4, np.random.default_rng(0), np.array([1, 2, 2, 5, 9])
+    src, dst = np.repeat(np.arange(n), 2), (np.repeat(np.arange(n), 2) + np.tile([1, -1], n)) % n
+    mdp = MDP.from_edges(src, dst, gamma=0.9, state_features=np.eye(n))
+    paths = [np.cumsum([i % n, *rng.choice([1, -1], length - 1)]) % n for i, length in enumerate(lengths)]
+    demos = Demonstrations.from_lists([path.tolist() for path in paths])
+    ensemble = RewardEnsemble([0.4, 0.6], [[1.0, 0, 0, 0], [0, 0.5, -1.0, 0]])
+    mix = IntentMixture(2, MaxCausalEnt(), init=ensemble, max_iter=0).fit(mdp, demos)
+    view = make_view(mix)
+    for k, u in enumerate(mix.responsibilities_.T):
+        P, pi = np.zeros((n, n)), np.asarray(mix.policy(k))
+        P[mdp.src, mdp.dst] = pi[mdp.pair_state, mdp.pair_action][mdp.pair_of_edge]
+        # At each step, the fraction of the recordings of an intent that ends is the observed one.
+        p, counts = np.bincount(demos.start_states, u, n), np.zeros(n)
+        for length in range(1, lengths.max() + 1):
+            counts += p
+            p = p @ P * (1.0 - u[lengths == length].sum() / u[lengths >= length].sum())
+        np.testing.assert_allclose(counts.sum(), u @ lengths, rtol=1e-12)
+        np.testing.assert_allclose(view.expected_visits[k], 100 * counts / counts.sum(), rtol=1e-10)
+
+
+def test_expected_visits_of_trips_are_those_of_all_paths_to_their_destinations():
+    src, dst = [0, 0, 1, 1, 2, 2, 3], [1, 2, 2, 3, 1, 3, 0]
+    mdp = MDP.from_edges(src, dst, state_features=[[-1.0, 0], [-1, 1], [-1, 0], [-1, 0]])
+    demos = Demonstrations.from_lists([[0, 1, 3], [0, 2, 3], [0, 1, 2, 3], [1, 3], [1, 2, 3], [2, 1]])
+    ensemble = RewardEnsemble([0.5, 0.5], [[1.5, 0.2], [2.0, -0.4]])
+    mix = IntentMixture(2, DestinationMaxEnt(bounds=(-5, 5)), init=ensemble, max_iter=0).fit(mdp, demos)
+    expected = np.zeros((2, 4))
+    for k, theta in enumerate(mix.thetas_):
+        M = np.zeros((4, 4))
+        M[src, dst] = np.exp(mdp.state_features @ theta)[dst]
+        for start, goal, u in zip(demos.start_states, demos.last_states, mix.responsibilities_[:, k], strict=True):
+            # Paths that end on first arrival: the total weight of those from x to y is green[x, y].
+            green = np.linalg.inv(np.eye(4) - np.where(np.arange(4)[:, None] == goal, 0.0, M))
+            expected[k] += u * green[start] * green[:, goal] / green[start, goal]
+    assert np.linalg.eigvals(M).real.max() < 1.0
+    np.testing.assert_allclose(
+        make_view(mix).expected_visits, 100 * expected / expected.sum(axis=1, keepdims=True), rtol=1e-8
+    )
 
 
 def test_sampling_distance_is_the_mean_over_samples():

@@ -7,7 +7,7 @@ import pytest
 
 from limiirl import experiments as ex
 from limiirl.cli import main
-from limiirl.errors import InvalidFile
+from limiirl.errors import InvalidFile, InvalidParameter
 from limiirl.executors import Executor
 from limiirl.report import write
 from limiirl.report.studies import run_report
@@ -50,6 +50,25 @@ def test_scores_are_means_over_worlds(points, tmp_path):
         )
     text = (folder / "index.html").read_text()
     assert re.findall("<h1>(.*)</h1>", text) == ["Separation &lt;b&gt; &amp; more"]
+
+
+@pytest.mark.parametrize("points", [(0.0, 0.5, 1.0), ("low", "high")], ids=["numbers", "words"])
+def test_results_have_a_plot(points, tmp_path):
+    study = make_study(points)
+    results = ex.Results.of(study, fill(tmp_path, study).read())
+    figure = results.plot(["anid", "seconds"])
+    panels = [ax for ax in figure.axes if ax.get_title("left")]
+    assert [ax.get_title("left").split(",")[0].splitlines()[0] for ax in panels] == ["ANID", "Duration"]
+    if not isinstance(points[0], str):
+        drawn = {tuple(np.round(line.get_ydata(), 12)) for line in panels[0].lines}
+        for method in METHODS:
+            means = tuple(np.round([results.values(method, x, "anid").mean() for x in points], 12))
+            assert means in drawn
+    assert len([ax for ax in results.plot().axes if ax.get_title("left")]) > 2
+    with raises(InvalidParameter, parameter="measures", value="speed", index=1):
+        results.plot(["anid", "speed"])
+    with raises(InvalidParameter, parameter="measures", value=[]):
+        results.plot([])
 
 
 @pytest.mark.slow

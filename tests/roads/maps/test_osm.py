@@ -180,6 +180,17 @@ def test_maps_without_roads(tmp_path: Path):
         roads.build(xml(tmp_path, nodes.replace('lat="41"', 'lat="121.4"') + STREET.format("road")))
 
 
+def test_repeated_nodes_must_be_at_the_same_place(tmp_path: Path):
+    nodes = '<node id="1" lat="41" lon="-8"/><node id="2" lat="41.01" lon="-8"/>'
+    street = STREET.format("road")
+    wanted = roads.build(xml(tmp_path, nodes + street), component=None)
+    # A difference of one unit of the last digit is one of rounding.
+    again = nodes.replace('lat="41.01"', 'lat="41.0100001"')
+    assert roads.build(xml(tmp_path, nodes + again + street), component=None) == wanted
+    with raises(InvalidNetwork, parameter="nodes", value=2, index=2):
+        roads.build(xml(tmp_path, nodes + '<node id="2" lat="41.01" lon="-8.001"/>' + street), component=None)
+
+
 @pytest.mark.parametrize(
     "content",
     [

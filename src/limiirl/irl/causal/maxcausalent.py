@@ -96,6 +96,8 @@ class MaxCausalEnt(CausalModel):
         beta = check_positive(self.beta, "beta")
         stop = check_choice(self.stop, "stop", ("anywhere", "terminal_or_max_length"))
         max_length = self._finite_length()
+        if max_length is None:
+            validate.check_termination(mdp)
         device = choose_device(self.device, mdp.n_states + mdp.n_edges)
         if device is not None:
             from limiirl.irl.causal.gpu import GpuFiniteHorizonSolver, GpuSoftBellmanSolver

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 
 from limiirl._estimator import NoMetadataRouting
 from limiirl._typing import FloatArray
-from limiirl._validation import as_floats, check_choice, check_count, check_positive
+from limiirl._validation import as_floats, check_choice, check_count, check_positive, check_seed
 from limiirl.demos import Agents, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import validate
@@ -190,9 +190,8 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
             raise InvalidParameter.of("gamma", self.gamma, "must be above 0 and at most 1")
         check_choice(self.covariance, "covariance", tuple(PROFILES))
         check_choice(self.cluster_on, "cluster_on", ("reward", "policy"))
-        check_count(self.n_starts, "n_starts", least=3)
-        if isinstance(self.random_state, bool) or not isinstance(self.random_state, int | np.integer):
-            raise InvalidParameter.of("random_state", self.random_state, "must be an integer")
+        check_count(self.n_starts, "n_starts", least=3, bytes_each=64.0)
+        check_seed(self.random_state, "random_state")
 
 
 def _check_agents(agents: Any) -> Agents:

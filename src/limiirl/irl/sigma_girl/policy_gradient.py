@@ -15,6 +15,8 @@ from limiirl.kernels.sequences import baseline
 
 # Residual variance, relative to the mean square of the actions, up to which a policy counts as deterministic.
 _NO_NOISE = 1e-12
+# The same, up to which the residual variance is computed without the ridge.
+_LITTLE_NOISE = 1e-2
 # Minimum number of observed actions per distinct vector of policy features to call a policy without variation
 # deterministic. With fewer, a stochastic policy may have taken the same action by chance.
 _VISITS = 10
@@ -68,12 +70,15 @@ def _gaussian(x: FloatArray, a: FloatArray, ridge: float, number: int) -> tuple[
         raise _invalid(message, number) from None
     residuals = a - x @ weights
     variance = float(np.mean(residuals**2))
-    if variance <= _NO_NOISE * float(np.mean(a**2)):
+    # The ridge leaves residuals even if the actions are a function of the features.
+    unpenalised = a - x @ np.linalg.lstsq(x, a)[0] if variance <= _LITTLE_NOISE * float(np.mean(a**2)) else residuals
+    noise = float(np.mean(unpenalised**2))
+    if noise <= _NO_NOISE * float(np.mean(a**2)):
         raise _invalid(
             f"agents[{number}] must have a stochastic policy; its actions are a function of its policy features "
-            f"(residual variance {variance:.2g}). Use an agent that explores, or drop policy features.",
+            f"(residual variance {noise:.2g}). Use an agent that explores, or drop policy features.",
             number,
-            variance,
+            noise,
         )
     return weights, variance, residuals / variance
 

@@ -152,7 +152,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         groups : (N,), optional
             Group of each demonstration; all demonstrations of a group have the same intent.
         """
-        most, max_iter = check_count(self.max_intents, "max_intents"), check_count(self.max_iter, "max_iter")
+        most, max_iter = check_count(self.max_intents, "max_intents"), validate.check_max_iter(self.max_iter)
         scale, concentration = check_positive(self.prior_scale, "prior_scale"), _concentration(self.concentration)
         tol = check_positive(self.bound_tol, "bound_tol", zero=True)
         check_choices(self.init, self.embedding)

@@ -251,7 +251,7 @@ def _contrast_table(view: IntentsView) -> Table | None:
         return None
     columns: list[Column | str] = [Column("Intent", "left"), Column("Feature", "left"), "Reward"]
     columns += [] if single else ["Other intents", "Difference"]
-    caption = "Clear differences only, largest first; ± is one standard error."
+    caption = "Clear differences of each intent, largest effect first; ± is one standard error."
     return Table("contrasts", "Largest differences between the rewards", caption, columns, rows)
 
 
@@ -276,7 +276,7 @@ def _plot_rewards(view: IntentsView) -> tuple[Plot, int]:
 def _rewards_figure(view: IntentsView) -> Figure:
     plot, left = _plot_rewards(view)
     caption = "Features with clear differences come first."
-    caption += f" {left} more features are in the CSV file." if left else ""
+    caption += f" {left} more feature{' is' if left == 1 else 's are'} in the CSV file." if left else ""
     return Figure.from_plot("rewards", "Learned rewards", caption, plot)
 
 
@@ -499,7 +499,7 @@ def _visits_table(view: IntentsView) -> list[Item]:
         return []
     columns: list[Column | str] = [Column("Intent", "left"), Column("State", "left"), "Visits per 100 steps"]
     columns += ["Other intents", "Difference"] if view.n_intents > 1 else []
-    caption = "Clear differences only, largest first; ± is one standard error, clustered by recording."
+    caption = "Clear differences of each intent, largest first; ± is one standard error, clustered by recording."
     return [Table("visits-table", "Largest differences between the visits", caption, columns, rows)]
 
 

@@ -13,7 +13,7 @@ from scipy.special import ndtri
 from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl.demos import Agents, Demonstrations, Groups
 from limiirl.errors import InvalidParameter, LimiirlError
-from limiirl.irl import CausalModel
+from limiirl.irl import CausalModel, DestinationMaxEnt
 from limiirl.mdp import MDP
 from limiirl.mixture import BayesianIntentMixture, IntentMixture, Summary, summarise
 from limiirl.report.intents.layout import Layout, find_layout, merge_previous
@@ -373,10 +373,12 @@ def _estimate_error(parts: list[Any]) -> FloatArray:
 
 
 def _expected_counts(mixture: IntentMixture, demos: Demonstrations, U: FloatArray) -> FloatArray | None:
-    """Return expected visits (K, S): exact for trajectory models, and by propagation for policies."""
+    """Return expected visits (K, S): exact for models of trajectories and trips, and by propagation for policies."""
     mdp, irl = mixture.mdp_, mixture.irl_
     if hasattr(irl, "state_marginals"):
         return np.asarray(irl.state_marginals(mdp, mixture.thetas_))
+    if isinstance(irl, DestinationMaxEnt):
+        return _counts_to_destinations(mixture, demos, U)
     if not isinstance(irl, CausalModel) or mdp.n_states * mdp.n_actions > _MOST_ENTRIES:
         return None
     counts = np.zeros((U.shape[1], mdp.n_states))
@@ -393,6 +395,16 @@ def _expected_counts(mixture: IntentMixture, demos: Demonstrations, U: FloatArra
                 break
             p = np.bincount(mdp.dst, weights=p[mdp.src] * pi, minlength=mdp.n_states)
             p *= 1.0 - ended[length] / alive[length]
+    return counts
+
+
+def _counts_to_destinations(mixture: IntentMixture, demos: Demonstrations, U: FloatArray) -> FloatArray:
+    """Return expected visits (K, S) of trips between the observed starts and destinations."""
+    mdp, starts = mixture.mdp_, demos.start_states
+    counts = np.empty((U.shape[1], mdp.n_states))
+    for k, theta in enumerate(mixture.thetas_):
+        flow = mixture.irl_.expected_flow(mdp, theta, starts, demos.last_states, U[:, k])
+        counts[k] = np.bincount(starts, U[:, k], mdp.n_states) + np.bincount(mdp.dst, flow, mdp.n_states)
     return counts
 
 

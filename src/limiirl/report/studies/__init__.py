@@ -8,7 +8,7 @@ from limiirl.report.studies.demo import (
     describe_intents,
     element_features,
 )
-from limiirl.report.studies.report import gather, run_report, summarise_run, write_run
+from limiirl.report.studies.report import gather, plot_results, run_report, summarise_run, write_run
 
 __all__ = [
     "DemoExample",
@@ -18,6 +18,7 @@ __all__ = [
     "describe_intents",
     "element_features",
     "gather",
+    "plot_results",
     "run_report",
     "summarise_run",
     "write_run",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from limiirl._progress import Progress
-from limiirl.errors import InvalidFile
+from limiirl.errors import InvalidFile, InvalidParameter
 from limiirl.experiments import (
     CAUSAL_GEVD,
     FAILS,
@@ -33,7 +33,7 @@ from limiirl.experiments import (
 )
 from limiirl.metrics import Comparison
 from limiirl.report.document import Code, Facts, Figure, Fold, Item, Report, Section
-from limiirl.report.figures import plot_boxes, plot_sweep
+from limiirl.report.figures import Plot, plot_boxes, plot_sweep
 from limiirl.report.markup import literal
 from limiirl.report.page import write
 from limiirl.report.studies.beyond import beyond_section, quality_section, setting_section
@@ -319,34 +319,55 @@ def _custom_section(results: Results, name: str, *, described: bool = True) -> S
 
 
 def _list_measures(results: Results) -> list[str]:
+    return [m for m in _SHOWN if _has_values(results, m)]
+
+
+def _has_values(results: Results, measure: str) -> bool:
+    return any(results.finite(setting.method, setting.x, measure).size for setting in results.study.settings)
+
+
+def plot_results(results: Results, measures: Sequence[str] | None = None) -> Plot:
+    """Plot means with 95 % intervals against the axis of a study, or box plots if the axis is not numeric.
+
+    `measures` are all those that have values by default.
+    """
     study = results.study
-    cells = [(setting.method, setting.x) for setting in study.settings]
-    return [m for m in _SHOWN if any(results.finite(method, x, m).size for method, x in cells)]
-
-
-def _custom_figure(results: Results, name: str) -> Figure:
-    study, measures = results.study, _list_measures(results)
-    numeric = len(study.points) > 1 and all(not isinstance(x, str) for x in study.points)
-    if numeric:
+    chosen = _list_measures(results) if measures is None else list(measures)
+    for index, m in enumerate(chosen):
+        if m not in _SHOWN or not _has_values(results, m):
+            rule = f"must be measures that have values ({', '.join(_list_measures(results))})"
+            raise InvalidParameter.of("measures", m, rule, index=index)
+    if not chosen:
+        raise InvalidParameter.of("measures", measures, "must contain at least one measure that has values")
+    if _is_numeric(study):
         lines = {
             m: {
                 method: {float(x): results.values(method, x, m) for x in study.points if study.spec(method, x)}
                 for method in study.methods
             }
-            for m in measures
+            for m in chosen
         }
-        caption = f"Means over {count_worlds(results)} with 95\u00a0% intervals."
-        return Figure.from_plot(name, study.title, caption, plot_sweep(lines, study.axis))
+        return plot_sweep(lines, study.axis)
     boxes = {
         m: {
             method if len(study.points) == 1 else f"{method}, {x}": results.values(method, x, m)
             for method, x in ((setting.method, setting.x) for setting in study.settings)
             if results.finite(method, x, m).size
         }
-        for m in measures
+        for m in chosen
     }
+    return plot_boxes(boxes)
+
+
+def _is_numeric(study: Study) -> bool:
+    return len(study.points) > 1 and all(not isinstance(x, str) for x in study.points)
+
+
+def _custom_figure(results: Results, name: str) -> Figure:
     caption = f"Distributions over {count_worlds(results)}: medians, quartiles and outliers."
-    return Figure.from_plot(name, study.title, caption, plot_boxes(boxes))
+    if _is_numeric(results.study):
+        caption = f"Means over {count_worlds(results)} with 95\u00a0% intervals."
+    return Figure.from_plot(name, results.study.title, caption, plot_results(results))
 
 
 def _custom_table(results: Results, name: str) -> Table:

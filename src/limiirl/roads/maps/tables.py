@@ -26,6 +26,7 @@ from limiirl.errors import InvalidFile, InvalidNetwork, MissingFile
 OSM_ATTRIBUTION = "(c) OpenStreetMap contributors, ODbL 1.0"
 
 _FAR_DEGREES = 2.0  # larger than a city
+_SAME_DEGREES = 1.5e-7  # OpenStreetMap rounds coordinates to 1e-7 degrees, about 1 cm
 
 
 def parse_id(value: Any) -> int:
@@ -84,15 +85,23 @@ def make_way_table(
 ) -> WayTable:
     """Return a table from unsorted nodes; nodes without coordinates (NaN) are counted and dropped.
 
-    If an id is repeated, its last node is used.
+    An id may be repeated at the same place, as in concatenated extracts; at another place it raises `InvalidNetwork`.
     """
     there = np.isfinite(lat) & np.isfinite(lon)
     source = source | {"nodes_without_coordinates": int(np.count_nonzero(~there))}
     number, lat, lon = number[there], lat[there], lon[there]
     check_degrees(number, lat, lon)
-    # `unique` returns the first index of each id; reversed, it is the last.
-    kept, last = np.unique(number[::-1], return_index=True)
-    return WayTable(osm_ways, kept, lat[::-1][last], lon[::-1][last], source=source, **fields)
+    kept, first, index = np.unique(number, return_index=True, return_inverse=True)
+    moved = np.maximum(np.abs(lat - lat[first][index]), np.abs(lon - lon[first][index])) > _SAME_DEGREES
+    if moved.any():
+        i = int(np.argmax(moved))
+        j = int(first[index[i]])
+        message = (
+            f"Ids of nodes must be unique; node {number[i]} is at ({lat[j]:.7f}, {lon[j]:.7f}) and at ({lat[i]:.7f}, "
+            f"{lon[i]:.7f}). Remove the old versions of {np.count_nonzero(moved)} nodes, for example with osmium merge."
+        )
+        raise InvalidNetwork(message, parameter="nodes", value=int(number[i]), index=i)
+    return WayTable(osm_ways, kept, lat[first], lon[first], source=source, **fields)
 
 
 def check_degrees(numbers: IntArray, lat: FloatArray, lon: FloatArray) -> None:
