@@ -26,6 +26,10 @@ from limiirl.errors import InvalidFile
 if TYPE_CHECKING:
     from limiirl import BayesianIntentMixture, Demonstrations, IntentMixture
 
+# Number of steps times features from which `select` uses one process per CPU. Below, the fits take a few seconds, like
+# the start of the processes.
+_MANY_COUNTS = 1_000_000
+
 
 def fit(  # noqa: PLR0913 (a command's options, each with a default)
     context: typer.Context,
@@ -206,8 +210,8 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
 ) -> None:
     """Select the number of intents by cross-validation.
 
-    Also prints BIC, stability and other criteria. With --executor or --workers, the fits run in parallel; the result is
-    the same.
+    Also prints BIC, stability and other criteria. If there are many demonstrations, or with --executor or --workers,
+    the fits run in parallel; the result is the same.
     """
     from limiirl import select_intents
 
@@ -223,6 +227,13 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     mixture = make_mixture(1, problem.irl, options.with_device(settings, device), init=init)
     world, data = choose_features(world, data, mixture, mdp or state_features, seed, quiet=as_json)
     options.report_device(device, world)
+    if (
+        backend is None
+        and device is None
+        and world is not None
+        and data.n_transitions * world.n_features >= _MANY_COUNTS
+    ):
+        backend = options.resolve_executor("local", None, None)
     with show_progress("fits") as progress:
         selection = select_intents(
             world,

@@ -13,7 +13,8 @@ from limiirl.demos import Agents, Demonstrations
 from limiirl.demos.groups import Groups
 from limiirl.errors import IdentifiabilityWarning, InvalidParameter
 from limiirl.irl.causal import model as causal_model
-from limiirl.irl.causal import stationary
+from limiirl.irl.causal import problem as causal_problem
+from limiirl.irl.causal import state_actions, stationary
 from limiirl.irl.causal.finite_horizon import FiniteHorizonSolver
 from limiirl.irl.causal.maxcausalent import MaxCausalEnt
 from limiirl.irl.causal.mlirl import MLIRL
@@ -133,7 +134,7 @@ def test_null_directions_change_no_policy_and_others_do(name: str, terminal: boo
 
 
 def test_null_directions_agree_with_a_dense_solution(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compare one sparse LU for all features with dense solutions on a ring with shortcuts."""
+    """Compare one sparse factorisation for all features with dense solutions on a ring with shortcuts."""
     rng, n = np.random.default_rng(0), 300
     phi = rng.normal(size=(n, 3))
     phi = np.hstack([phi, np.ones((n, 1)), phi[:, :1] - phi[:, 1:2]])
@@ -236,7 +237,7 @@ def test_bandwidth_of_a_narrow_and_a_random_graph() -> None:
     numbering = rng.permutation(400)
     street = MDP.from_edges(numbering[np.r_[:399, 1:400]], numbering[np.r_[1:400, :399]], gamma=0.9)
     random = MDP.from_edges(np.repeat(np.arange(400), 3), rng.integers(400, size=1200), gamma=0.9)
-    narrow = stationary.NARROW * np.sqrt(400)
+    narrow = state_actions.NARROW * np.sqrt(400)
     assert StateActions(street).bandwidth < narrow < StateActions(random).bandwidth
     assert StateActions(street).bandwidth <= 2
 
@@ -260,42 +261,78 @@ def test_linear_solvers_agree(model, monkeypatch: pytest.MonkeyPatch) -> None:
         result = problem.solver.solve(thetas, problem.decisions.candidates)
         return np.vstack([result.log_prob, result.gradient(weights).T])
 
-    monkeypatch.setattr(stationary, "NARROW", np.inf)
     direct = answer()
-    monkeypatch.setattr(stationary, "CORRECTIONS", 0)  # a separate LU for every system
+    monkeypatch.setattr(stationary, "_FEW_FACTORS", 0)  # Newton steps with the factors of earlier steps
     np.testing.assert_allclose(answer(), direct, rtol=1e-9, atol=1e-9)
-    monkeypatch.setattr(stationary, "NARROW", 0.0)
+    monkeypatch.setattr(stationary, "CORRECTIONS", 0)  # separate factors for every system
+    np.testing.assert_allclose(answer(), direct, rtol=1e-9, atol=1e-9)
+    monkeypatch.setattr(state_actions, "NARROW", 0.0)
     np.testing.assert_allclose(answer(), direct, rtol=1e-9, atol=1e-9)
     monkeypatch.setattr(stationary, "DENSE", 1000)
     np.testing.assert_allclose(answer(), direct, rtol=1e-9, atol=1e-9)
 
 
-def test_lu_factors_are_reused_or_replaced() -> None:
+def test_factors_are_reused_or_replaced() -> None:
     rng = np.random.default_rng(3)
     n = 300
     mdp = MDP.from_edges(np.r_[:n, :n], np.r_[np.arange(1, n + 1) % n, (np.arange(n) + 7) % n], gamma=0.97)
-    state_actions, right = StateActions(mdp), rng.normal(size=(n, 1))
+    pairs, right = StateActions(mdp), rng.normal(size=(n, 1))
     near = np.full((2 * n, 1), 0.5)
     far = np.tile([[1.0], [0.0]], (n, 1))
-    factors = stationary.LUFactors(np.arange(1))
+    factors = stationary.FactorCache(np.arange(1))
     for transposed in (False, True):
-        stationary.solve(state_actions, near, right, factors=factors)
-        factor = factors.by_column[0]
+        stationary.solve(pairs, near, right, factors=factors)
+        before = factors.by_column[0].value.copy()
         for omega in (near * 1.001, far):
-            result = stationary.solve(state_actions, omega, right, transposed=transposed, factors=factors)
-            alone = stationary.solve(state_actions, omega, right, transposed=transposed)
+            result = stationary.solve(pairs, omega, right, transposed=transposed, factors=factors)
+            alone = stationary.solve(pairs, omega, right, transposed=transposed)
             np.testing.assert_allclose(result, alone, rtol=1e-9, atol=1e-9)
-            assert (factors.by_column[0] is factor) == (omega is not far)
+            assert np.array_equal(factors.by_column[0].value, before) == (omega is not far)
 
 
-def test_columns_of_one_system_share_lu_factors() -> None:
+@pytest.mark.parametrize("narrow", [np.inf, 0.0], ids=["elimination", "BiCGSTAB"])
+def test_one_policy_for_several_right_hand_sides(narrow: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_actions, "NARROW", narrow)
     rng, n = np.random.default_rng(4), 300
     mdp = MDP.from_edges(np.r_[:n, :n], np.r_[np.arange(1, n + 1) % n, (np.arange(n) + 7) % n], gamma=0.97)
-    state_actions, right, omega = StateActions(mdp), rng.normal(size=(n, 3)), np.full((2 * n, 3), 0.5)
-    factors = stationary.LUFactors(np.zeros(3, dtype=np.intp))
-    result = stationary.solve(state_actions, omega, right, factors=factors)
-    assert len(factors.by_column) == 1
-    np.testing.assert_allclose(result, stationary.solve(state_actions, omega, right), rtol=1e-12)
+    pairs, right, omega = StateActions(mdp), rng.normal(size=(n, 3)), rng.random((2 * n, 1))
+    omega /= np.repeat(np.bincount(mdp.pair_state, omega[:, 0]), 2)[:, None]
+    dense = np.eye(n)
+    np.add.at(dense, (mdp.src, mdp.dst), -0.97 * omega[mdp.pair_of_edge, 0])
+    np.testing.assert_allclose(stationary.solve(pairs, omega, right), np.linalg.solve(dense, right), rtol=1e-9)
+
+
+def test_newton_search_finds_the_reward_of_lbfgs(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, n = np.random.default_rng(5), 300
+    phi = rng.normal(size=(n, 3))
+    steps = np.r_[np.arange(1, n + 1) % n, (np.arange(n) + 7) % n]
+    mdp = MDP.from_edges(np.r_[:n, :n], steps, gamma=0.95, state_features=phi)
+    model = MaxCausalEnt(gtol=1e-8)
+    demos = model.sample(mdp, [0.5, -0.3, 0.1], 50, seed=0, max_length=30)
+    newton = model.fit(mdp, demos)
+    assert model.result_.n_hessians > 0
+    monkeypatch.setattr(stationary, "_SMALL_HESSIAN", 0)
+    np.testing.assert_allclose(model.fit(mdp, demos), newton, rtol=0, atol=1e-6)
+    assert model.result_.n_hessians == 0
+
+
+def test_m_step_of_newton_reduces_the_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An M-step ends before convergence, and a fit does not."""
+    rng, n = np.random.default_rng(6), 300
+    steps = np.r_[np.arange(1, n + 1) % n, (np.arange(n) + 7) % n]
+    mdp = MDP.from_edges(np.r_[:n, :n], steps, gamma=0.95, state_features=rng.normal(size=(n, 3)))
+    model = MaxCausalEnt()
+    demos = model.sample(mdp, [0.5, -0.3, 0.1], 50, seed=0, max_length=30)
+    problem = model.make_problem(mdp, demos, Groups.from_labels(None, 50))
+    U, start = np.ones((50, 1)), np.zeros((1, 3))
+    objective = problem.objective(U)
+    sizes = []
+    for reduction in (0.1, 0.0):
+        monkeypatch.setattr(causal_problem, "_REDUCTION", reduction)
+        thetas = problem.m_step(problem.moments(U), start, np.arange(1)).thetas
+        ratio = objective.evaluate(thetas, np.arange(1))[1] / np.abs(objective.evaluate(start, np.arange(1))[1]).max()
+        sizes.append(float(np.abs(ratio).max()))
+    assert sizes[1] < 1e-5 < sizes[0] < 0.11
 
 
 def test_lbfgs_limits_blas_to_one_thread() -> None:

@@ -464,9 +464,20 @@ def test_fits_with_nearly_empty_intents_are_not_recommended():
     assert chosen == 2
     assert reason.startswith("2 intents: the only number without nearly empty intents")
     assert reason.endswith("Fits with 3 intents have nearly empty intents.")
-    # Without an adequate alternative it is recommended.
-    worse = [row(1, 0.5, 0.1, 120.0), row(2, 0.5, 0.1, 100.0), row(3, 0.0, 0.0, 90.0, n_empty=1)]
-    assert explain(worse, recommend(worse, None), "demonstrations")[0] == 3
+    # If all numbers have nearly empty intents, none is excluded.
+    all_empty = [row(2, 0.5, 0.1, 100.0, n_empty=1), row(3, 0.0, 0.0, 90.0, n_empty=1)]
+    assert explain(all_empty, recommend(all_empty, None), "demonstrations")[0] == 3
+
+
+def test_held_out_likelihood_is_compared_with_the_best_number_without_nearly_empty_intents():
+    rows = [SelectionRow(1), SelectionRow(2), SelectionRow(3, n_empty=1)]
+    noise = np.array([0.1, -0.1, 0.0, 0.0])
+    scores = {1: np.full(4, -3.0), 2: np.full(4, -2.0) + noise, 3: np.full(4, -1.0) - noise}
+    compared = compare_held_out(rows, scores)
+    np.testing.assert_allclose([row.behind for row in compared], [1.0, 0.0, -1.0], rtol=0, atol=1e-12)
+    assert explain(compared, recommend(compared, None), "demonstrations")[0] == 2
+    alone = compare_held_out(rows[:1] + rows[2:], {k: scores[k] for k in (1, 3)})
+    assert [row.behind for row in alone] == [0.0, -2.0]
 
 
 @pytest.mark.slow

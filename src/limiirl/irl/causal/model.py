@@ -262,8 +262,7 @@ def causal_null_directions(solver: PolicySolver) -> FloatArray:
     if not isinstance(solver, FiniteHorizonSolver):
         try:
             mean = pairs.average(uniform, own)
-            shared = stationary.LUFactors(np.zeros(d, dtype=np.intp))  # all columns have the same matrix
-            later = stationary.solve(pairs, np.tile(uniform[:, None], (1, d)), mean, factors=shared)
+            later = stationary.solve(pairs, uniform[:, None], mean)
         except NumericalError:  # the uniform policy may never reach a terminal state
             return np.empty((0, d))
         rows = own + mdp.gamma * np.asarray(pairs.transitions @ later)

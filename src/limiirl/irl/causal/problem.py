@@ -19,7 +19,7 @@ from limiirl.demos import Demonstrations, Groups, Steps
 from limiirl.errors import DivergentPartition, NumericalError
 from limiirl.irl import validate
 from limiirl.irl.base import FitResult
-from limiirl.irl.causal.stationary import HardBellmanSolver, PolicySolver, StationarySolver
+from limiirl.irl.causal.stationary import HardBellmanSolver, PolicySolver, SoftBellmanSolver, StationarySolver
 from limiirl.irl.observed_paths import ObservedPaths
 from limiirl.irl.optim import (
     Box,
@@ -27,6 +27,7 @@ from limiirl.irl.optim import (
     evaluate_separately,
     increasing_costs,
     minimise_lbfgs,
+    minimise_newton,
     minimise_nonsmooth,
 )
 from limiirl.irl.problem import FitProblem, MStep, Regulariser
@@ -238,6 +239,25 @@ class CausalLikelihood:
         gradients += self.ridge[which, None] * thetas
         return values, gradients
 
+    def hessian(self, theta: FloatArray, k: int) -> FloatArray:
+        """Return the Hessian (d, d) of function k for a stationary policy, with d linear solves.
+
+        If several actions have the same hard value, derivatives are averaged over them.
+        """
+        assert isinstance(self.solver, StationarySolver)
+        decisions, candidates = self.decisions, self.decisions.candidates
+        derivatives = self.solver.derivatives(theta)
+        _, posterior = decisions.log_prob(derivatives.log_prob[candidates.pair][:, None])
+        weight = np.repeat(self._mean_counts[:, k], self._repeats) * posterior[:, 0]
+        hessian = -self.solver.hessian(derivatives, candidates, weight)
+        if not decisions.certain:
+            # If a decision has several candidates, its Hessian also contains the covariance of their scores.
+            scores = derivatives.scores[candidates.pair]
+            mean = np.add.reduceat(posterior * scores, decisions.ptr[:-1])
+            deviation = scores - np.repeat(mean, self._repeats, axis=0)
+            hessian -= deviation.T @ (weight[:, None] * deviation)
+        return np.asarray(0.5 * (hessian + hessian.T) + self.ridge[k] * np.eye(theta.size))
+
 
 def feasible_start(solver: PolicySolver, decisions: DecisionCounts, box: Box) -> FloatArray:
     """Return a theta (d,) within the bounds with finite Bellman values; 0 and increasing costs are tried."""
@@ -257,6 +277,9 @@ def feasible_start(solver: PolicySolver, decisions: DecisionCounts, box: Box) ->
     )
 
 
+# Factor by which an M-step of Newton's method reduces the gradient: a second step, with another Hessian, would not pay,
+# because the next E-step changes the objective.
+_REDUCTION = 0.1
 # Step of central differences of gradients, as a change in theta . F for typical feature counts F.
 _STEP = 1e-4
 
@@ -330,55 +353,59 @@ class CausalProblem(FitProblem):
         counts = moments.counts[which]
         ridge = self.regulariser.ridges(len(moments.counts), counts)
         part = StateActionMoments(moments.decisions[:, which], counts)
-        return MStep.from_results(self.search(part, ridge, starts, self.limit_evaluations(max_evaluations)))
+        limit = self.limit_evaluations(max_evaluations)
+        return MStep.from_results(self.search(part, ridge, starts, limit, reduction=_REDUCTION))
 
     def search(
-        self, moments: StateActionMoments, ridge: FloatArray, starts: FloatArray | None, max_evaluations: int
+        self,
+        moments: StateActionMoments,
+        ridge: FloatArray,
+        starts: FloatArray | None,
+        max_evaluations: int,
+        *,
+        reduction: float = 0.0,
     ) -> list[FitResult]:
-        """Minimise the objective of each column of the moments, from `starts` (J, d) or a feasible point."""
+        """Minimise the objective of each column of the moments, from `starts` (J, d) or a feasible point.
+
+        A Newton search with given starts ends when the gradient is at most `reduction` times that at its start.
+        """
         objective = CausalLikelihood(self.solver, self.decisions, moments.decisions, moments.counts, ridge)
+        given = starts is not None
         if starts is None:
             starts = np.tile(self.feasible_start(), (len(moments.counts), 1))
         tol = check_positive(self.model.gtol, "gtol") * np.maximum(1.0, objective.n_decisions)[:, None]
         tols = np.broadcast_to(tol, starts.shape)
-        search = minimise_nonsmooth if isinstance(self.solver, HardBellmanSolver) else minimise_lbfgs
+        search: Any = minimise_lbfgs
+        if isinstance(self.solver, HardBellmanSolver):
+            search = minimise_nonsmooth
+        elif isinstance(self.solver, SoftBellmanSolver) and self.solver.has_cheap_hessian:
+            search = minimise_newton
+            if given and reduction:
+                scale, box = self.feature_scale, self.box(starts.shape[1])
+                _, gradients = objective.evaluate(starts, np.arange(len(starts)))
+                first = [box.residual(*pair) for pair in zip(starts, gradients / scale, strict=True)]
+                tols = np.maximum(tols, reduction * np.array(first)[:, None])
         return self.minimise(search, objective, starts, tols, max_evaluations)
 
     def curvature(self, U: FloatArray, thetas: FloatArray, free: BoolArray) -> FloatArray:
         """Return -sum_i u_ik Hessian(log p_ik) (K, d, d).
 
         Stationary policies require d linear solves per intent; other policies use central differences of the gradient
-        with 2 d evaluations. If several actions have the same hard value, derivatives are averaged over them.
+        with 2 d evaluations.
         """
-        counts = self.decisions.total(U)
-        if isinstance(self.solver, StationarySolver):
-            return np.array([self._exact_curvature(self.solver, counts[:, k], theta) for k, theta in enumerate(thetas)])
-        K, size = len(thetas), np.sqrt(np.mean(self.features() ** 2, axis=0))
+        K, counts = len(thetas), self.decisions.total(U)
         objective = CausalLikelihood(self.solver, self.decisions, counts, np.ones(K), np.zeros(K))
+        if isinstance(self.solver, StationarySolver):
+            return np.array([objective.hessian(theta, k) for k, theta in enumerate(thetas)])
 
         def evaluate(theta: FloatArray, k: int) -> tuple[float, FloatArray]:
             values, gradients = objective.evaluate(theta[None], np.array([k]))
             return float(values[0]), gradients[0]
 
+        size = np.sqrt(np.mean(self.features() ** 2, axis=0))
         steps = _STEP / np.where(size > 0.0, size, 1.0)
         each = [difference_hessian(partial(evaluate, k=k), theta, steps, free[k]) for k, theta in enumerate(thetas)]
         return np.array(each)
-
-    def _exact_curvature(self, solver: StationarySolver, counts: FloatArray, theta: FloatArray) -> FloatArray:
-        """Return the curvature (d, d) of decisions with weighted counts (m,)."""
-        decisions, candidates = self.decisions, self.decisions.candidates
-        derivatives = solver.derivatives(theta)
-        _, posterior = decisions.log_prob(derivatives.log_prob[candidates.pair][:, None])
-        repeats = np.diff(decisions.ptr)
-        weight = np.repeat(counts, repeats) * posterior[:, 0]
-        curvature = -solver.hessian(derivatives, candidates, weight)
-        if not decisions.certain:
-            # If a decision has several candidates, its Hessian also contains the covariance of their scores.
-            scores = derivatives.scores[candidates.pair]
-            mean = np.add.reduceat(posterior * scores, decisions.ptr[:-1])
-            deviation = scores - np.repeat(mean, repeats, axis=0)
-            curvature -= deviation.T @ (weight[:, None] * deviation)
-        return np.asarray(0.5 * (curvature + curvature.T))
 
     def objective(self, U: FloatArray) -> CausalLikelihood:
         """See `FitProblem.objective`."""

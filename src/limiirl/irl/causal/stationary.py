@@ -10,7 +10,7 @@ requires one linear solve.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,15 @@ from limiirl._typing import FloatArray
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl.causal.state_actions import StateActions
 from limiirl.irl.graph import find_reachable
+from limiirl.kernels.policy_systems import (
+    NewtonLimits,
+    PolicyFactors,
+    allocate_factors,
+    refine,
+    solve_columns,
+    solve_policy,
+    solve_soft_values,
+)
 from limiirl.kernels.soft_bellman import (
     ObservedPairs,
     apply_softmax,
@@ -37,28 +46,24 @@ from limiirl.mdp import BellmanEquations
 DENSE = 250
 # Number of iterations and restarts of BiCGSTAB before LU is used.
 _ITERATIONS, _ROUNDS = 300, 3
-# Bandwidth in units of sqrt(S) up to which LU is used, because its factors are sparse: 1 to 3 for streets and grids, at
-# least 12 for random graphs. LU and BiCGSTAB take 0.08 and 0.84 s for Porto (85,000 segments), but 0.6 and 0.05 s for a
-# random graph of 3,000 states with 4 edges each.
-NARROW = 6.0
-# Steps of iterative refinement with the LU factors of an earlier policy before refactorisation, and the factor by which
+# Steps of iterative refinement with the factors of an earlier policy before refactorisation, and the factor by which
 # each step must reduce the residual.
 CORRECTIONS, _FALL = 8, 0.3
 
 
-class LUFactors:
-    """Cache of LU factors, reused for policies that have changed little.
+class FactorCache:
+    """Cache of the factors of systems, reused for policies that have changed little.
 
     `columns` (K,) contains one cache key per linear system; systems with equal keys share factors.
     """
 
     def __init__(self, columns: NDArray[np.intp]) -> None:
         self.columns = columns
-        self.by_column: dict[int, Any] = {}
+        self.by_column: dict[int, PolicyFactors] = {}
 
-    def part(self, columns: NDArray[np.intp]) -> LUFactors:
+    def part(self, columns: NDArray[np.intp]) -> FactorCache:
         """Return a view of this cache for the systems with keys `columns`."""
-        view = LUFactors(columns)
+        view = FactorCache(columns)
         view.by_column = self.by_column
         return view
 
@@ -70,20 +75,20 @@ def solve(
     *,
     transposed: bool = False,
     rtol: float = 1e-13,
-    factors: LUFactors | None = None,
+    factors: FactorCache | None = None,
 ) -> FloatArray:
     """Solve (I - gamma P_k) x_k = right_k for x (S, K), where P_k[s, s'] = sum_a omega_k(s, a) P(s' | s, a).
 
     Parameters
     ----------
-    omega : (P, K)
-        Weights of the state-action pairs, not necessarily probabilities.
+    omega : (P, K) or (P, 1)
+        Weights of the state-action pairs, not necessarily probabilities; one column is used for all of `right`.
     right : (S, K)
     transposed : bool
         Solve with the transposed matrices instead.
     rtol : float
         Relative residual of iterative solutions.
-    factors : LUFactors, optional
+    factors : FactorCache, optional
         Factors of systems with similar omega; updated in place.
     """
     n = pairs.mdp.n_states
@@ -94,12 +99,19 @@ def solve(
             if transposed:
                 systems = systems.transpose(0, 2, 1)
             x = np.linalg.solve(systems, right.T[:, :, None])[:, :, 0].T
+        elif omega.shape[1] < right.shape[1] and pairs.narrow and not transposed:
+            system = pairs.graph, pairs.symbolic, allocate_factors(pairs.symbolic)
+            x, regular = solve_columns(*system, np.ascontiguousarray(omega[:, 0]), right)
+            if not regular:
+                raise np.linalg.LinAlgError
         else:
-            cache = LUFactors(np.arange(omega.shape[1])) if factors is None else factors
+            K = right.shape[1]
+            cache = FactorCache(np.arange(K)) if factors is None else factors
+            omegas = np.broadcast_to(omega, (len(omega), K))
             x = np.column_stack(
                 [
-                    _solve_sparse(pairs, omega[:, k], right[:, k], transposed, rtol, cache.by_column, int(column))
-                    for k, column in enumerate(cache.columns)
+                    _solve_sparse(pairs, omegas[:, k], right[:, k], transposed, rtol, cache.by_column, int(key))
+                    for k, key in enumerate(cache.columns)
                 ]
             )
     except (np.linalg.LinAlgError, RuntimeError):  # numpy and SuperLU on a singular matrix
@@ -118,59 +130,64 @@ def _solve_sparse(
     right: FloatArray,
     transposed: bool,
     rtol: float,
-    factors: dict[int, Any],
-    column: int,
+    factors: dict[int, PolicyFactors],
+    key: int,
 ) -> FloatArray:
-    """Solve with LU if the bandwidth is small; otherwise with BiCGSTAB, or with LU if BiCGSTAB does not converge."""
+    """Solve by elimination if the bandwidth is small; otherwise with BiCGSTAB, or by elimination if it diverges."""
     n = pairs.mdp.n_states
+    omega, right = np.ascontiguousarray(omega), np.ascontiguousarray(right)
+    if pairs.narrow:
+        if key in factors:
+            cached = pairs.graph, pairs.symbolic, factors[key]
+            solution, converged = refine(*cached, omega, right, transposed, rtol, CORRECTIONS, _FALL)
+            if converged:
+                return np.asarray(solution)
+        return _eliminate(pairs, omega, right, transposed, factors, key)
     matrix = sparse.csr_array(sparse.eye_array(n) - pairs.graph.gamma * pairs.average(omega, pairs.transitions))
-    if pairs.bandwidth <= NARROW * np.sqrt(n):
-        return _solve_by_lu(matrix, right, transposed, rtol, factors, column)
-    matrix = sparse.csr_array(matrix.T) if transposed else matrix
+    operator = sparse.csr_array(matrix.T) if transposed else matrix
     wanted = rtol * float(np.linalg.norm(right))
     x, residual = np.zeros(n), right
     for _ in range(_ROUNDS):
         size = float(np.linalg.norm(residual))
         if size <= wanted:
             return x
-        step, _ = linalg.bicgstab(matrix, residual, rtol=min(0.1, 0.5 * wanted / size), atol=0.0, maxiter=_ITERATIONS)
+        step, _ = linalg.bicgstab(operator, residual, rtol=min(0.1, 0.5 * wanted / size), atol=0.0, maxiter=_ITERATIONS)
         if np.all(np.isfinite(step)):
             x = x + np.asarray(step)
-        residual = right - matrix @ x
+        residual = right - operator @ x
     if float(np.linalg.norm(residual)) <= wanted:
         return x
-    return np.asarray(factorise_lu(matrix.tocsc()).solve(right))
+    return np.asarray(factorise_lu(matrix.tocsc()).solve(right, "T" if transposed else "N"))
 
 
-def _solve_by_lu(
-    matrix: Any, right: FloatArray, transposed: bool, rtol: float, factors: dict[int, Any], column: int
+def _eliminate(
+    pairs: StateActions,
+    omega: FloatArray,
+    right: FloatArray,
+    transposed: bool,
+    factors: dict[int, PolicyFactors],
+    key: int,
 ) -> FloatArray:
-    """Solve by iterative refinement with cached factors; compute new factors if convergence is slow."""
-    trans, operator = ("T", matrix.T) if transposed else ("N", matrix)
-    if column in factors:
-        x, residual = np.zeros(right.size), right
-        size = float(np.linalg.norm(right))
-        wanted = rtol * size
-        for _ in range(CORRECTIONS):
-            x = x + factors[column].solve(residual, trans)
-            residual = right - operator @ x
-            before, size = size, float(np.linalg.norm(residual))
-            if size <= wanted:
-                return np.asarray(x)
-            if not size <= _FALL * before:
-                break
-    factors[column] = factorise_lu(matrix.tocsc())
-    return np.asarray(factors[column].solve(right, trans))
+    """Overwrite the cached factors by those of omega and solve; raise `LinAlgError` if the matrix is singular."""
+    if key not in factors:
+        factors[key] = allocate_factors(pairs.symbolic)
+    x, regular = solve_policy(pairs.graph, pairs.symbolic, factors[key], omega, right, transposed)
+    if not regular:
+        del factors[key]
+        raise np.linalg.LinAlgError
+    return np.asarray(x)
 
 
-# Maximum number of Newton steps, reached only if there is no solution.
-_STEPS = 100
-# Number of Bellman backups after each Newton step while the residual exceeds _NEAR, and the tolerance of Newton steps.
-_BACKUPS, _NEAR, _INEXACT = 4, 1e-6, 1e-3
-# Relative residual at which the iteration stops, and the largest that is accepted if the residual stops decreasing.
-_SOLVED, _ROUNDING = 1e-14, 1e-9
-# Values have converged if another backup changes them by at most this fraction of the largest reward of a step.
-_CERTAIN = 1e-3
+# Limits of Newton's method; `steps` is reached only if there is no solution. The tolerance of inexact Newton steps.
+_LIMITS = NewtonLimits(steps=100, backups=4, near=1e-6, solved=1e-14, rounding=1e-9, certain=1e-3)
+_INEXACT = 1e-3
+# With exact Newton steps, backups pay only while the values are far from the solution.
+_EXACT_LIMITS = _LIMITS._replace(backups=2, near=0.1)
+# Number of off-diagonal factors up to which new factors take less time than iterative refinement with old ones.
+_FEW_FACTORS = 10_000
+# Largest number of products in a Hessian, d^2 P, for which a Newton search is used. For mice (d = 128, P = 878) a
+# Hessian costs as much as ten gradients, and a mixture of two intents converges in a third of the time of L-BFGS.
+_SMALL_HESSIAN = 50_000_000
 # Actions are tied with the best if their Q-values differ by at most this fraction of the largest value.
 TIE = 1e-12
 
@@ -200,7 +217,7 @@ class PolicySolver(Protocol):
 class BellmanValues(NamedTuple):
     """Solution of the Bellman equation: Q and pi (P, K), norm (S, K) = log sum_a exp(beta Q) / beta, residuals (K,).
 
-    omega (P, K) is dV / dQ; `factors` are LU factors of systems with similar omega.
+    omega (P, K) is dV / dQ; `factors` are factors of systems with similar omega.
     """
 
     Q: FloatArray
@@ -208,7 +225,7 @@ class BellmanValues(NamedTuple):
     pi: FloatArray
     omega: FloatArray
     residual: FloatArray
-    factors: LUFactors | None = None
+    factors: FactorCache | None = None
 
 
 class StationaryPolicies:
@@ -262,10 +279,10 @@ class StationarySolver(ABC):
         """Return the log-probabilities of all pairs at theta (d,) and their gradients, with d linear solves."""
         pairs, values = self.pairs, self.values(theta[None])
         state_rows, pair_rows = pairs.feature_rows()
-        d, state = theta.size, pairs.mdp.pair_state
+        state = pairs.mdp.pair_state
         # dV = phi + omega dQ and dQ = phi + gamma P dV.
         right = state_rows + pairs.average(values.omega[:, 0], pair_rows)
-        dV = solve(pairs, np.tile(values.omega, (1, d)), right, factors=LUFactors(np.zeros(d, dtype=np.intp)))
+        dV = solve(pairs, values.omega, right)
         dQ = pair_rows + pairs.mdp.gamma * np.asarray(pairs.transitions @ dV)
         scores = self.beta * (dQ - pairs.average(values.pi[:, 0], dQ)[state])
         return PolicyDerivatives(values, self.beta * (values.Q - values.norm[state])[:, 0], scores)
@@ -293,6 +310,16 @@ class StationarySolver(ABC):
 class SoftBellmanSolver(StationarySolver):
     """Solver for soft values with Newton's method; at discount 1, every state must reach a terminal state."""
 
+    @property
+    def _has_few_factors(self) -> bool:
+        return self.pairs.mdp.n_states > DENSE and self.pairs.narrow and self.pairs.symbolic.up.size <= _FEW_FACTORS
+
+    @property
+    def has_cheap_hessian(self) -> bool:
+        """True if a Hessian takes less time than the evaluations that it saves."""
+        mdp = self.pairs.mdp
+        return self._has_few_factors and mdp.n_features**2 * mdp.n_pairs <= _SMALL_HESSIAN
+
     @np.errstate(over="ignore", invalid="ignore")
     def values(self, thetas: FloatArray) -> BellmanValues:
         """Return the soft values of thetas (K, d)."""
@@ -301,19 +328,23 @@ class SoftBellmanSolver(StationarySolver):
         values = BellmanValues(
             np.empty(r_pair.shape), np.empty(r_state.shape), np.zeros(r_pair.shape), np.empty(0), np.full(K, np.inf)
         )
+        if self._has_few_factors:
+            return self._eliminate(r_state, r_pair, values, thetas)
         V, open_ = r_state.copy(), np.arange(K)
         unit = 1.0 / self.beta + np.max(np.abs(np.vstack([r_state, r_pair])), axis=0, initial=0.0)
-        factors = LUFactors(open_)
-        for _ in range(_STEPS):
+        factors = FactorCache(open_)
+        for _ in range(_LIMITS.steps):
             step = self._backup(r_state[:, open_], r_pair[:, open_], V[:, open_])
             values.Q[:, open_], values.norm[:, open_], values.pi[:, open_] = step.Q, step.norm, step.pi
             rise = r_state[:, open_] + step.norm - V[:, open_]
             scale = np.max(np.abs(V[:, open_]), axis=0, initial=1e-300)
             most = np.max(np.abs(rise), axis=0, initial=0.0)
             residual = most / scale
-            done = (residual <= _SOLVED) | ((residual >= values.residual[open_]) & (residual <= _ROUNDING))
+            done = (residual <= _LIMITS.solved) | (
+                (residual >= values.residual[open_]) & (residual <= _LIMITS.rounding)
+            )
             # Divergent values increase by a constant per backup, which becomes small relative to their size.
-            done &= np.maximum(most, np.finfo(np.float64).eps * scale) <= _CERTAIN * unit[open_]
+            done &= np.maximum(most, np.finfo(np.float64).eps * scale) <= _LIMITS.certain * unit[open_]
             values.residual[open_] = residual
             if np.all(done):
                 return values._replace(omega=values.pi, factors=factors)
@@ -324,20 +355,30 @@ class SoftBellmanSolver(StationarySolver):
                 open_ = open_[self._first_singular(pi, rise) :]
                 break
             V[:, open_] = better
-            self._iterate(r_state, r_pair, V, open_[residual[~done] > _NEAR])
-        raise DivergentPartition(
-            f"The soft values of thetas[{open_[0]}] are infinite or overflow float64: some state never reaches a "
-            "terminal state, or entropy outweighs the costs. Use gamma < 1, lower rewards, or a finite max_length.",
-            parameter="thetas",
-            value=thetas[open_[0]],
-            index=int(open_[0]),
-        )
+            self._iterate(r_state, r_pair, V, open_[residual[~done] > _LIMITS.near])
+        raise _infinite(thetas, int(open_[0]))
+
+    def _eliminate(
+        self, r_state: FloatArray, r_pair: FloatArray, values: BellmanValues, thetas: FloatArray
+    ) -> BellmanValues:
+        """Set the values (P, K) one column at a time, with new factors in every Newton step."""
+        pairs, factors = self.pairs, FactorCache(np.arange(len(thetas)))
+        Q, norm, pi = np.empty((len(r_pair), 1)), np.empty((len(r_state), 1)), np.empty((len(r_pair), 1))
+        for k in range(len(thetas)):
+            factors.by_column[k] = allocate_factors(pairs.symbolic)
+            system = pairs.graph, pairs.symbolic, factors.by_column[k]
+            rewards = r_state[:, k : k + 1].copy(), r_pair[:, k : k + 1].copy()
+            values.residual[k] = solve_soft_values(*system, *rewards, self.beta, _EXACT_LIMITS, Q, norm, pi)
+            if np.isnan(values.residual[k]):
+                raise _infinite(thetas, k)
+            values.Q[:, k], values.norm[:, k], values.pi[:, k] = Q[:, 0], norm[:, 0], pi[:, 0]
+        return values._replace(omega=values.pi, factors=factors)
 
     def _iterate(self, r_state: FloatArray, r_pair: FloatArray, V: FloatArray, columns: NDArray[np.intp]) -> None:
         """Apply a few Bellman backups to some columns of V (S, K)."""
         if columns.size:
             r, reward, part = (np.ascontiguousarray(values[:, columns]) for values in (r_state, r_pair, V))
-            iterate_values(self.pairs.graph, r, reward, self.beta, part, _BACKUPS)
+            iterate_values(self.pairs.graph, r, reward, self.beta, part, _LIMITS.backups)
             V[:, columns] = part
 
     def _first_singular(self, pi: FloatArray, rise: FloatArray) -> int:
@@ -355,6 +396,16 @@ class SoftBellmanSolver(StationarySolver):
         compute_q(self.pairs.graph, r_pair, V, Q)
         apply_softmax(self.pairs.graph.pair_ptr, Q, self.beta, False, norm, pi)
         return BellmanValues(Q, norm, pi, pi, np.empty(0))
+
+
+def _infinite(thetas: FloatArray, k: int) -> DivergentPartition:
+    return DivergentPartition(
+        f"The soft values of thetas[{k}] are infinite or overflow float64: some state never reaches a terminal state, "
+        "or entropy outweighs the costs. Use gamma < 1, lower rewards, or a finite max_length.",
+        parameter="thetas",
+        value=thetas[k],
+        index=k,
+    )
 
 
 class HardBellmanSolver(StationarySolver):

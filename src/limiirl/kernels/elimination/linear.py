@@ -98,16 +98,29 @@ def eliminate_adjoint(
 @njit(cache=True, nogil=True)
 def solve(up_ptr: IntArray, up: IntArray, value: FloatArray, star: FloatArray, right: FloatArray) -> None:
     """Overwrite right (S,) with G right."""
-    n = up.size
+    _substitute(up_ptr, up, value, star, right, up.size, 0)
+
+
+@njit(cache=True, nogil=True)
+def solve_transposed(up_ptr: IntArray, up: IntArray, value: FloatArray, star: FloatArray, right: FloatArray) -> None:
+    """Overwrite right (S,) with G' right."""
+    _substitute(up_ptr, up, value, star, right, 0, up.size)
+
+
+@njit(cache=True, nogil=True)
+def _substitute(
+    up_ptr: IntArray, up: IntArray, value: FloatArray, star: FloatArray, right: FloatArray, forward: int, backward: int
+) -> None:
+    """Apply forward and backward substitution to right (S,); the values of each begin at an offset in `value`."""
     for v in range(star.size):
         here = right[v] * star[v]
         if here != 0.0:
             for p in range(up_ptr[v], up_ptr[v + 1]):
-                right[up[p]] += here * value[n + p]
+                right[up[p]] += here * value[forward + p]
     for v in range(star.size - 1, -1, -1):
         total = right[v]
         for p in range(up_ptr[v], up_ptr[v + 1]):
-            total += value[p] * right[up[p]]
+            total += value[backward + p] * right[up[p]]
         right[v] = total * star[v]
 
 

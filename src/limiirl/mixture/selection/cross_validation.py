@@ -33,7 +33,7 @@ T = TypeVar("T")
 RESAMPLED = 0.8
 # likelihood_tol of refits (nats per unit), because EM with too many intents converges slowly; differences between
 # refits matter only above a hundred times this value.
-REFIT_TOL = 1e-5
+REFIT_TOL = 1e-4
 WHOLE, FOLD, RESAMPLE = "fit", "fold", "resample"
 # Spawn keys of seeds: fits by type, folds, resamples, and the stick-breaking GMM.
 _SEED_KEYS = {WHOLE: 0, FOLD: 2, RESAMPLE: 4}

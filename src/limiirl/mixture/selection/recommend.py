@@ -1,7 +1,8 @@
 """Recommendation of the number of intents from several criteria.
 
 Numbers of intents whose held-out likelihood is within two standard errors of the best are adequate. The recommendation
-is the adequate number with the lowest BIC, or the smallest if BIC is unavailable. Nearly empty intents are excluded.
+is the adequate number with the lowest BIC, or the smallest if BIC is unavailable. Numbers with nearly empty intents are
+excluded, unless all have them: such a fit has fewer intents than its number says, even if it predicts better.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class SelectionRow:
     held_out, held_out_se : float
         Mean cross-validated log-likelihood and its standard error.
     behind, behind_se : float
-        Amount by which `held_out` is below its best value, and the standard error of this difference.
+        Amount by which `held_out` is below the best value without nearly empty intents, and its standard error.
+        Negative only for numbers with nearly empty intents.
     stability : float
         Mean adjusted Rand index between the labels of fits to resamples; nan for one intent.
     n_iter, converged, n_empty, warnings : int, bool, int, tuple of str
@@ -93,7 +95,8 @@ def compare_held_out(
     known = {k: values for k, values in scores.items() if values.size and np.all(np.isfinite(values))}
     if not known:
         return list(rows)
-    best = max(known, key=lambda k: (float(np.mean(known[k])), -k))
+    filled = [row.n_intents for row in _without_empty(rows) if row.n_intents in known]
+    best = max(filled or known, key=lambda k: (float(np.mean(known[k])), -k))
 
     def complete(row: SelectionRow) -> SelectionRow:
         if row.n_intents not in known:
@@ -172,9 +175,9 @@ def explain(rows: Sequence[SelectionRow], recommendations: Mapping[str, int], no
 
 def _choose(rows: Sequence[SelectionRow], recommendations: Mapping[str, int]) -> tuple[int, str]:
     """Return the recommended number of intents, and the rule behind it."""
-    near = adequate(_without_empty(rows)) or adequate(rows)
+    near = adequate(_without_empty(rows))
     if near:
-        best = next(row.n_intents for row in rows if row.behind == 0.0)
+        best = next(row.n_intents for row in near if row.behind == 0.0)
         rule = f"whose held-out likelihood is within two standard errors of the best (K = {best})"
         if len(near) == 1:
             condition = " without nearly empty intents" if len(adequate(rows)) > 1 else ""
