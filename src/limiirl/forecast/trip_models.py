@@ -19,7 +19,7 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.forecast.prefixes import NextEdges, concatenate, extend, one_state_trips, outgoing_edges
 from limiirl.forecast.validate import log
-from limiirl.irl import GoalPathSums, GoalValues, MaxEnt, ObservedPaths, prefix_continuations
+from limiirl.irl import GoalPathSums, MaxEnt, ObservedPaths, make_goal_values, prefix_continuations
 from limiirl.irl import validate as irl_checks
 from limiirl.mdp import MDP
 
@@ -127,7 +127,7 @@ class DestinationTrips:
 
     @cached_property
     def _path_sums(self) -> list[GoalPathSums]:
-        return [GoalValues(self.mdp).solve_cached(theta) for theta in self.thetas]
+        return [make_goal_values(self.mdp).solve_cached(theta) for theta in self.thetas]
 
     def _log_beta_table(self, states: IntArray, goals: IntArray) -> FloatArray:
         """Return log beta_g(s) (n, G, K) for all pairs of states (n,) and goals (G,)."""

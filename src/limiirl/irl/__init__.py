@@ -14,6 +14,7 @@ from limiirl.irl.causal.maxcausalent import MaxCausalEnt
 from limiirl.irl.causal.mlirl import MLIRL
 from limiirl.irl.causal.model import CausalModel
 from limiirl.irl.defaults import RIDGES, DefaultFeatures, ModelChoice, choose_features, choose_model, default_model
+from limiirl.irl.destination.dense import make_goal_values
 from limiirl.irl.destination.model import DestinationMaxEnt, with_choices
 from limiirl.irl.destination.path_sums import GoalPathSums, GoalValues
 from limiirl.irl.device import GPU_MIN_SIZE, allow_cpu, check_device, choose_device
@@ -66,6 +67,7 @@ __all__ = [
     "default_model",
     "evaluate_separately",
     "impossible_unit",
+    "make_goal_values",
     "make_problem",
     "minimise_lbfgs",
     "minimise_ray",

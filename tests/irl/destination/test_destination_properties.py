@@ -12,6 +12,7 @@ from limiirl import DestinationMaxEnt
 from limiirl.demos import Demonstrations
 from limiirl.errors import DivergentPartition
 from limiirl.irl.destination import path_sums
+from limiirl.irl.destination.dense import DenseGoalValues
 from limiirl.irl.destination.likelihood import DestinationLikelihood, ObservedTrips
 from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.mdp import MDP
@@ -44,15 +45,16 @@ def all_pairs(mdp: MDP) -> tuple[np.ndarray, np.ndarray]:
     return starts.astype(np.int64), goals.astype(np.int64)
 
 
+kinds = st.sampled_from((GoalValues, DenseGoalValues))
 feasible_cases = cases(columns=(1,), discounts=(1.0,), scales=(0.3, 1.0, 3.0))
 
 
 @settings(max_examples=examples(40))
-@given(case=feasible_cases)
-def test_values_and_flows_agree_with_the_linear_systems(case: Case) -> None:
+@given(case=feasible_cases, kind=kinds)
+def test_values_and_flows_agree_with_the_linear_systems(case: Case, kind: type[GoalValues]) -> None:
     mdp, theta = case.mdp, case.thetas[0]
     assume(radius(mdp, theta) < 0.95)
-    solution, connected = GoalValues(mdp).solve(theta), reachable(mdp)
+    solution, connected = kind(mdp).solve(theta), reachable(mdp)
     starts, goals = all_pairs(mdp)
     weights = 1.0 + np.arange(starts.size) % 3
     result = solution.pair_sums(starts, goals, weights)
@@ -100,12 +102,12 @@ def test_divergent_loops_are_the_same_in_both_arithmetics(case: Case) -> None:
 
 
 @settings(max_examples=examples(100))
-@given(case=cases(columns=(1,), discounts=(1.0,), scales=(0.3, 1.0)))
-def test_divergence_agrees_with_the_spectral_radius(case: Case) -> None:
+@given(case=cases(columns=(1,), discounts=(1.0,), scales=(0.3, 1.0)), kind=kinds)
+def test_divergence_agrees_with_the_spectral_radius(case: Case, kind: type[GoalValues]) -> None:
     mdp, theta = case.mdp, case.thetas[0]
     rho = radius(mdp, theta)
     assume(abs(rho - 1.0) > 1e-9)
-    values = GoalValues(mdp)
+    values = kind(mdp)
     assert values.is_finite(theta) == (rho < 1.0)
     if rho > 1.0:
         with raises(DivergentPartition, parameter="theta"):

@@ -202,7 +202,7 @@ class GpuGoalValues(GoalValues):
         for columns in self.columns(thetas.shape[0]):
             batch = GpuPathSums(self, thetas[columns], 0.0)
             if np.any(batch.divergent_state >= 0):
-                raise divergent(self.symbolic, int(batch.divergent_state[np.argmax(batch.divergent_state >= 0)]))
+                raise divergent(self.symbolic.state_at(batch.divergent_state[np.argmax(batch.divergent_state >= 0)]))
             for paths in self._elimination.paths.batches(starts, goals, len(columns), self._max_bytes() / 2):
                 log_beta[paths.pairs, columns.start : columns.stop] = batch.log_values(paths)
             for k in columns:

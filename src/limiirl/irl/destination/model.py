@@ -20,6 +20,7 @@ from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
 from limiirl.irl.base import SUFFICIENT_STATISTICS, FitResult
+from limiirl.irl.destination.dense import make_goal_values
 from limiirl.irl.destination.likelihood import ObservedTrips, arrives_once, log_weight_after_start
 from limiirl.irl.destination.path_sums import GoalValues
 from limiirl.irl.destination.problem import DestinationProblem
@@ -318,7 +319,7 @@ class DestinationMaxEnt(LinearRewardModel):
         validate.mdp(mdp)
         device = choose_device(self.device, mdp.n_states + mdp.n_edges)
         if device is None:
-            return GoalValues(mdp)
+            return make_goal_values(mdp)
         from limiirl.irl.destination.gpu import GpuGoalValues
 
         return GpuGoalValues(mdp, device)

@@ -60,12 +60,21 @@ class GoalValues:
             raise InvalidParameter.of(
                 "gamma", mdp.gamma, "must be 1 for paths of unbounded length", remedy="Use mdp.replace(gamma=1.0)."
             )
-        self.mdp = mdp
-        factorisations = _FACTORISATIONS.setdefault(mdp, {})
-        if last not in factorisations:
-            edges = mdp.src.astype(np.int64), mdp.dst.astype(np.int64)
-            factorisations[last] = _CachedFactorisation(factorise(mdp.n_states, *edges, last), OrderedDict())
-        self.symbolic, self._recent = factorisations[last].symbolic, factorisations[last].recent
+        self.mdp, self._last = mdp, last
+
+    @cached_property
+    def _cached(self) -> _CachedFactorisation:
+        factorisations = _FACTORISATIONS.setdefault(self.mdp, {})
+        if self._last not in factorisations:
+            edges = self.mdp.src.astype(np.int64), self.mdp.dst.astype(np.int64)
+            symbolic = factorise(self.mdp.n_states, *edges, self._last)
+            factorisations[self._last] = _CachedFactorisation(symbolic, OrderedDict())
+        return factorisations[self._last]
+
+    @property
+    def symbolic(self) -> SymbolicFactorisation:
+        """Elimination order, fill-in and elimination tree."""
+        return self._cached.symbolic
 
     def edge_log_weights(self, theta: FloatArray) -> FloatArray:
         """Return the edge log-weights (E,): log P plus the rewards of the edge and its target state."""
@@ -93,7 +102,7 @@ class GoalValues:
         """Return the path sums at theta (d,); raise `DivergentPartition` if a cycle weighs exp(-margin) or more."""
         factors = _Factors(self.symbolic, self.edge_log_weights(theta), margin)
         if factors.divergent_rank >= 0:
-            raise divergent(self.symbolic, factors.divergent_rank)
+            raise divergent(self.symbolic.state_at(factors.divergent_rank))
         return GoalPathSums(self, factors)
 
     def divergent_loop(self, theta: FloatArray, margin: float = 0.0) -> tuple[float, FloatArray] | None:
@@ -138,13 +147,14 @@ class GoalValues:
         """Return `solve(theta)` from a cache of recent solutions."""
         key = theta.tobytes()
         with _LOCK:
-            factors = self._recent.pop(key, None)
+            factors = self._cached.recent.pop(key, None)
         if factors is None:
             factors = self.solve(theta)._factors
         with _LOCK:
-            self._recent[key] = factors
-            while len(self._recent) > _CACHE_SIZE:
-                self._recent.popitem(last=False)
+            recent = self._cached.recent
+            recent[key] = factors
+            while len(recent) > _CACHE_SIZE:
+                recent.popitem(last=False)
         return GoalPathSums(self, factors)
 
 
@@ -237,6 +247,10 @@ class GoalPathSums:
     def __init__(self, values: GoalValues, factors: _Factors) -> None:
         self.mdp, self.symbolic, self._factors = values.mdp, values.symbolic, factors
 
+    def log_weights(self) -> FloatArray:
+        """Return the edge log-weights (E,)."""
+        return self._factors.log_w
+
     def values_to(self, goal: int) -> FloatArray:
         """Return log beta_g(s) (S,) of all states: 0 at the goal, and -inf if the goal is unreachable."""
         log_green = self._log_green(goal)[self.symbolic.rank]
@@ -248,7 +262,7 @@ class GoalPathSums:
         here = log_beta[self.mdp.src]
         on = (here > -np.inf) & (self.mdp.src != goal)
         prob = np.zeros(self.mdp.n_edges)
-        prob[on] = np.exp(self._factors.log_w[on] + log_beta[self.mdp.dst[on]] - here[on])
+        prob[on] = np.exp(self.log_weights()[on] + log_beta[self.mdp.dst[on]] - here[on])
         return prob
 
     def pair_sums(self, starts: IntArray, goals: IntArray, weights: FloatArray | None = None) -> PairSums:
@@ -298,7 +312,7 @@ class GoalPathSums:
         for g in np.unique(goal):
             # After scaling by the sums over walks to the goal, edge weights are probabilities and every sum is 1.
             mine = np.flatnonzero(goal == g)
-            shift = self._log_green(int(np.flatnonzero(symbolic.rank == g)[0]))
+            shift = self._log_green(symbolic.state_at(g))
             mine = mine[shift[start[mine]] > -np.inf]
             if not mine.size:
                 continue
@@ -382,9 +396,8 @@ def is_within_limit(log_sums: FloatArray | float) -> Any:
     return log_sums <= math.log(_LARGEST)
 
 
-def divergent(symbolic: SymbolicFactorisation, rank: int) -> DivergentPartition:
-    """Return the error for an infinite sum at the state with a given rank in the elimination order."""
-    state = int(np.flatnonzero(symbolic.rank == rank)[0])
+def divergent(state: int) -> DivergentPartition:
+    """Return the error for cycles of infinite total weight through a state."""
     return DivergentPartition(
         f"The partition function over paths of unbounded length is infinite: cycles through state {state} have "
         "weight 1 or more. Use lower rewards on cycles.",

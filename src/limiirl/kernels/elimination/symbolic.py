@@ -52,6 +52,10 @@ class SymbolicFactorisation(NamedTuple):
         """Length of the array of values, including fill-in."""
         return 2 * self.up.size + self.rank.size
 
+    def state_at(self, rank: int) -> int:
+        """Return the state of the MDP at a position in the elimination order."""
+        return int(np.flatnonzero(self.rank == rank)[0])
+
 
 def factorise(
     n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer], last: int = 0
