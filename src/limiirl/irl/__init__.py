@@ -1,5 +1,6 @@
 """Single-intent IRL models, and the protocol that they implement."""
 
+from limiirl.irl.autodiff import jax_log_likelihood, torch_log_likelihood
 from limiirl.irl.base import (
     PARAMETERS,
     REQUIRED,
@@ -26,6 +27,7 @@ from limiirl.irl.optim import evaluate_separately, minimise_lbfgs, minimise_ray
 from limiirl.irl.optim.projected_newton import Box
 from limiirl.irl.problem import AT_BOUND, EStep, FitProblem, OptionalMembers, impossible_unit, make_problem
 from limiirl.irl.registry import MODELS, model_class, model_name, register_model
+from limiirl.irl.reward_gradient import RewardLikelihood, RewardTable, value_and_reward_grad
 from limiirl.irl.sigma_girl.model import SigmaGIRL
 
 __all__ = [
@@ -56,6 +58,8 @@ __all__ = [
     "NextActions",
     "ObservedPaths",
     "OptionalMembers",
+    "RewardLikelihood",
+    "RewardTable",
     "RowStatistics",
     "SigmaGIRL",
     "Status",
@@ -67,6 +71,7 @@ __all__ = [
     "default_model",
     "evaluate_separately",
     "impossible_unit",
+    "jax_log_likelihood",
     "make_goal_values",
     "make_problem",
     "minimise_lbfgs",
@@ -75,5 +80,7 @@ __all__ = [
     "model_name",
     "prefix_continuations",
     "register_model",
+    "torch_log_likelihood",
+    "value_and_reward_grad",
     "with_choices",
 ]

@@ -209,6 +209,10 @@ class DestinationProblem(FitProblem):
         each = [objective.hessian(theta, k, free[k]) for k, theta in enumerate(thetas)]
         return np.asarray(weights.sum(axis=0)[:, None, None] * np.array(each))
 
+    def objective(self, U: FloatArray) -> DestinationLikelihood:
+        """See `FitProblem.objective`."""
+        return DestinationLikelihood(self.values, self.trips, self.units.broadcast(U), np.zeros(U.shape[1]))
+
     def features(self) -> FloatArray:
         """Return the features (G, d) that a warm start clusters: F - E[F | start, goal] under a one-intent fit.
 
