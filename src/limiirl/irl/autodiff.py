@@ -1,7 +1,7 @@
 """Log-likelihoods as differentiable functions of JAX and PyTorch, so that any network can be the reward of a model.
 
-Values and gradients are those of `RewardLikelihood`, computed on the CPU, or on the device of the model. The libraries are
-imported when a function is created.
+Values and gradients are those of `RewardLikelihood`, on the device of the model. The libraries are imported when a
+function is created.
 """
 
 from __future__ import annotations
@@ -105,4 +105,5 @@ def torch_log_likelihood(
         def backward(ctx: Any, scale: Any) -> Any:
             return tuple(scale[..., None] * gradient for gradient in ctx.saved_tensors)
 
-    return lambda state, edge: LogLikelihood.apply(state, edge)
+    apply: Callable[..., Any] = LogLikelihood.apply
+    return apply

@@ -40,8 +40,8 @@ class RewardLikelihood:
         Its features are ignored.
     demos : Demonstrations
     irl : model, optional
-        An exact model with a linear reward: `MaxEnt`, `MaxCausalEnt`, `MLIRL` or `DestinationMaxEnt`; by default the one
-        that `choose_model` returns. Its bounds and ridge are ignored.
+        An exact model with a linear reward: `MaxEnt`, `MaxCausalEnt`, `MLIRL` or `DestinationMaxEnt`; by default that
+        of `choose_model`. Its bounds and ridge are ignored.
     weights : (N,) or (N, K), optional
         Weights of the demonstrations, such as responsibilities; 1 by default.
 
@@ -52,7 +52,7 @@ class RewardLikelihood:
     >>> demos = Demonstrations.from_lists([[0, 1, 3], [0, 1, 3], [0, 1, 3], [0, 2, 3]])
     >>> likelihood = RewardLikelihood(mdp, demos, DestinationMaxEnt())
     >>> value, gradient = likelihood.value_and_grad(RewardTable(state=np.zeros(4)))
-    >>> round(value, 3), (gradient.state + 0.0).tolist()  # four paths with probability 1/2; state 1 is visited once more
+    >>> round(value, 3), (gradient.state + 0.0).tolist()  # probability 1/2 per path
     (-2.773, [0.0, 1.0, -1.0, 0.0])
     """
 

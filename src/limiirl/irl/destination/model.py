@@ -153,7 +153,7 @@ class DestinationMaxEnt(LinearRewardModel):
         """
         validate.one_theta(mdp, theta)
         states = np.arange(mdp.n_states)
-        goals = subsample_goals(states, mdp.n_states)
+        goals = subsample_goals(states, mdp)
         return null_directions_between(mdp, np.tile(states, goals.size), np.repeat(goals, mdp.n_states))
 
     def log_value(self, mdp: MDP, thetas: ArrayLike, goals: ArrayLike) -> FloatArray:
@@ -386,29 +386,33 @@ def with_choices(mdp: MDP) -> MDP:
     return mdp.replace(action_features=features, feature_names=names)
 
 
-# Maximum number of states times goals to compare, and the minimum number of goals.
-_WORK = 100_000
+# Maximum number of states times goals to compare, which is divided by the number of blocks of _BLOCK features, and the
+# minimum number of goals.
+_WORK, _BLOCK = 100_000, 50
 _LEAST = 4
 
 
 def variation(mdp: MDP, starts: IntArray, goals: IntArray) -> tuple[FloatArray, FloatArray]:
     """Return the Gram matrix (d, d) of feature differences between paths, and the scale (d,) of each feature.
 
-    Paths between the pairs (m,) of starts and goals are compared for at most max(4, 100,000 / S) goals; see
-    `subsample_goals`. A direction in which only paths to other goals differ is reported as null.
+    Paths between the pairs (m,) of starts and goals are compared for a subset of the goals; see `subsample_goals`. A
+    direction in which only paths to other goals differ is reported as null.
     """
     gram, size = np.zeros((mdp.n_features, mdp.n_features)), np.zeros(mdp.n_features)
     phi = edge_features(mdp)
-    for goal in subsample_goals(np.unique(goals), mdp.n_states):
+    for goal in subsample_goals(np.unique(goals), mdp):
         differences, squares = _differences(mdp, phi, np.unique(starts[goals == goal]), int(goal))
         gram += differences.T @ differences
         size += squares
     return gram, np.sqrt(size)
 
 
-def subsample_goals(goals: IntArray, n_states: int) -> IntArray:
-    """Return the goals to compare: all of them, or an evenly spaced subset if there are too many."""
-    most = max(_LEAST, _WORK // n_states)
+def subsample_goals(goals: IntArray, mdp: MDP) -> IntArray:
+    """Return the goals to compare: all of them, or an evenly spaced subset if there are too many.
+
+    The number is at most 100,000 / S, or fewer with more than 50 features, but at least 4.
+    """
+    most = max(_LEAST, _WORK // (mdp.n_states * max(1, mdp.n_features // _BLOCK)))
     return goals if goals.size <= most else goals[np.linspace(0, goals.size - 1, most).astype(np.int64)]
 
 
