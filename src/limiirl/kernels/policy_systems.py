@@ -49,7 +49,7 @@ def _add_solution(symbolic: Any, value: Any, star: Any, right: Any, transposed: 
 
 @njit(cache=True, nogil=True)
 def _subtract_product(graph: Any, omega: Any, x: Any, right: Any, transposed: bool, residual: Any) -> None:
-    """Set residual (S,) to right - (I - gamma P) x, or the same with the transposed matrix."""
+    """Set residual (S,) to right - (I - gamma P) x, or to right - (I - gamma P)' x if `transposed`."""
     for s in range(x.size):
         residual[s] = right[s] - x[s]
     for s in range(x.size):

@@ -109,7 +109,7 @@ def as_sortable(column: NDArray[Any], name: str) -> NDArray[Any]:
         if large.size:
             value = float(column[large[0]])
             message = (
-                f"Column {name!r} must not have floats above 2**53, where different integers have the same float; row "
+                f"Column {name!r} must not have floats above 2**53, which do not represent all integers; row "
                 f"{large[0]} has {value}. Read the column as text."
             )
             raise InvalidDemos(message, parameter=name, value=value, index=int(large[0]))

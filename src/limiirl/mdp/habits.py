@@ -127,8 +127,9 @@ def turn_features(
       "up from 1", "across 1 to 2"; turning back is "back up" or "back down 1".
     - Otherwise, other turns have no indicator.
 
-    If the MDP has two previous states, "alternates" is a left turn after a right turn or vice versa, or, in a tree, a
-    step down to a different child than the last step down. Indicators that are equal for all edges are omitted.
+    If the MDP has two previous states, "alternates" is a left turn directly after a right turn or vice versa; in a
+    tree, it is two consecutive steps down to children with different numbers. Indicators that are equal for all edges
+    are omitted.
 
     Parameters
     ----------
@@ -188,7 +189,7 @@ def turn_features(
 
 
 def _sequences(mdp: MDP) -> IntArray:
-    """Return the states (E, order + 2) that each edge completes, from the next to the oldest; -1 where absent."""
+    """Return the next, the current and the previous states (E, order + 2) of each edge; -1 where absent."""
     history = np.arange(mdp.n_states)[:, None] if mdp.history is None else mdp.history.astype(np.int64)
     return np.column_stack([history[mdp.dst, 0], history[mdp.src]])
 

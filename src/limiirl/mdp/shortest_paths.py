@@ -138,7 +138,7 @@ class _Spurs:
         self.work = dijkstra.make_workspace(self.mdp.n_states, self.mdp.n_edges)
         n_done, _ = dijkstra.search(*finder.reverse, goal, start, math.inf, self.work)
         self.reachable = bool(self.work.done[start])
-        # Potential for reduced costs, as in A*: the distance to the goal, limited to that of the start. Along an edge,
+        # Potential for reduced costs, as in A*: the distance to the goal, at most that of the start. Along an edge,
         # it decreases by at most the cost of the edge.
         farthest = self.work.dist[self.work.order[n_done - 1]]
         potential = np.full(self.mdp.n_states, farthest)

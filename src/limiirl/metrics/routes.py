@@ -1,6 +1,6 @@
 """Metrics of predicted trajectories: missing distance, match rate, feature and edit distance, next actions.
 
-Pairwise metrics compare demonstration i of one set with demonstration i of another, and return one value per pair.
+Pairwise metrics compare demonstration i of two sets, and return one value per pair.
 """
 
 from __future__ import annotations

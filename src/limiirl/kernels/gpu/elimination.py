@@ -132,10 +132,7 @@ class DeviceElimination:
         adjoint[2 * n :] += xp.where(star_adjoint != 0.0, star_adjoint * loop, 0.0)
 
     def transition_weights(self, factors: Eliminated) -> tuple[Any, Any]:
-        """Return the weights (n, K) of upward and of downward transitions.
-
-        Upward transitions from v and downward transitions to v are multiplied by the Kleene star of v.
-        """
+        """Return the weights (n, K) of upward and of downward transitions, times the Kleene star of their source."""
         xp, n = self.device.xp, self.n
         value, star = factors.value, factors.star
         return xp.exp(value[:n] + star[self.owner]), xp.exp(value[n : 2 * n] + star[self.up])
