@@ -156,6 +156,10 @@ class Regulariser:
         """Return the ridge penalty of a mixture with rewards (K, d)."""
         return 0.5 * self.ridge * self.n_demos / len(thetas) * float(np.sum(thetas**2))
 
+    def penalty_gradient(self, thetas: FloatArray) -> FloatArray:
+        """Return the gradient (K, d) of `penalty`."""
+        return np.asarray(self.ridge * self.n_demos / len(thetas) * thetas)
+
 
 class UnitScores(NamedTuple):
     """Gradients of the log-probabilities of units under K intents, F_i - sum_s n_is E_k[F | s].
@@ -403,6 +407,10 @@ class FitProblem:
     def penalty(self, thetas: FloatArray) -> float:
         """Return the penalty that EM subtracts from the log-likelihood of thetas (K, d)."""
         return 0.0 if self.regulariser is None else self.regulariser.penalty(thetas)
+
+    def penalty_gradient(self, thetas: FloatArray) -> FloatArray:
+        """Return the gradient (K, d) of `penalty`."""
+        return np.zeros_like(thetas) if self.regulariser is None else self.regulariser.penalty_gradient(thetas)
 
 
 def impossible_unit(units: Groups, i: int) -> InvalidDemos:

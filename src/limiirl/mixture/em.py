@@ -19,13 +19,18 @@ from limiirl._progress import Progress
 from limiirl._typing import FloatArray
 from limiirl.errors import DivergentPartition
 from limiirl.irl import EStep, FitProblem
+from limiirl.mixture import acceleration
 
+ACCELERATED = "accelerated"
+"""Event of an iteration that is a quasi-Newton search."""
 # Lower bound on mixture weights: a weight of zero would remain zero under EM.
 SMALLEST_WEIGHT = 1e-8
 # Minimum size of a fitted intent; mean features of smaller intents underflow.
 _UNDERFLOW = 1e-250
 # Maximum number of reseeds of empty intents per fit.
 _RESEEDS = 3
+# Number of M-steps before the first quasi-Newton search and between searches, and the evaluations of a search.
+_BEFORE_SEARCH, _SEARCH_EVALUATIONS = 3, 100
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,7 @@ class Settings:
     max_evaluations: int | None = None
     degenerate: str = "fit"
     temperatures: tuple[float, ...] = ()
+    accelerate: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,8 @@ class Iteration:
     temperature : float
     event : str
         Empty, or the reason why the objective may decrease: "start", "projected" (initial rewards outside the bounds),
-        "annealed" or "reseeded 2"; or an accepted move of `refine`, such as "split 2, merged 0 into 1", which includes
+        "annealed" or "reseeded 2"; "accelerated" for a quasi-Newton search, after which convergence is not tested; or
+        an accepted move of `refine`, such as "split 2, merged 0 into 1", which includes
         several M-steps.
     """
 
@@ -174,13 +181,16 @@ def run(
     and `keep` with the `State` after each iteration, including iteration 0.
     """
     monitor = ConvergenceMonitor(settings, callback, keep)
+    if settings.accelerate:
+        acceleration.check_accelerates(problem, len(start.rho))
     if isinstance(start, State):
         state = start
     else:
         state = initialise(problem, start, settings)
         monitor.record(state)
     while not monitor.stops(state):
-        state = step(problem, state, settings)
+        advance = accelerate if is_search_due(settings, state.history) else step
+        state = advance(problem, state, settings)
         monitor.record(state)
     last = state.history[-1]
     fit = last.log_likelihood, last.objective, monitor.has_converged(state)
@@ -227,6 +237,25 @@ def step(problem: FitProblem, state: State, settings: Settings) -> State:
     values = _per_unit(problem, thetas, e_step)
     entry = Iteration(number, *values, e_step.change, rho, n_evaluations, temperature, event)
     return State(rho, thetas, state.U, e_step, False, reseeds_left, [*state.history, entry])
+
+
+def accelerate(problem: FitProblem, state: State, settings: Settings) -> State:
+    """Return the state after a quasi-Newton search on the marginal likelihood and an E-step."""
+    rho, thetas, n_evaluations = acceleration.maximise(problem, state.rho, state.thetas, _SEARCH_EVALUATIONS)
+    e_step = problem.e_step(rho, thetas, state.U)
+    number, values = len(state.history), _per_unit(problem, thetas, e_step)
+    entry = Iteration(number, *values, e_step.change, rho, n_evaluations, event=ACCELERATED)
+    return State(rho, thetas, state.U, e_step, False, state.reseeds_left, [*state.history, entry])
+
+
+def is_search_due(settings: Settings, history: list[Iteration]) -> bool:
+    """Return True if the next iteration is a quasi-Newton search: after a few M-steps without events."""
+    last = history[-_BEFORE_SEARCH:]
+    return (
+        settings.accelerate
+        and len(history) > _BEFORE_SEARCH
+        and all(not entry.event and entry.temperature == 1.0 for entry in last)
+    )
 
 
 def _temperature(settings: Settings, iteration: int) -> float:

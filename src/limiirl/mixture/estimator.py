@@ -75,6 +75,9 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         0006 for a comparison.
     annealing : (temperature, iterations), optional
         Deterministic annealing: responsibilities are tempered, and the temperature falls to 1 over the iterations.
+    accelerate : bool
+        After every three M-steps, maximise the marginal likelihood by a quasi-Newton search. The stationary points are
+        those of EM, and the objective never decreases. Use it where EM needs many iterations because intents overlap.
     random_state : int, Generator, RandomState or None
         Seed of the clusterings and random initialisations; results are reproducible for an integer.
     progress : callable, optional
@@ -134,6 +137,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         max_evaluations: int | None = None,
         degenerate: str = "fit",
         annealing: tuple[float, int] | None = None,
+        accelerate: bool = False,
         random_state: Any = None,
         progress: Progress | None = None,
         verbose: bool = False,
@@ -151,6 +155,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         self.max_evaluations = max_evaluations
         self.degenerate = degenerate
         self.annealing = annealing
+        self.accelerate = accelerate
         self.random_state = random_state
         self.progress = progress
         self.verbose = verbose

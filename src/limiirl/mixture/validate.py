@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from limiirl._progress import check_progress
 from limiirl._typing import FloatArray
-from limiirl._validation import as_floats, check_choice, check_count, check_positive
+from limiirl._validation import as_floats, check_choice, check_count, check_flag, check_positive
 from limiirl.demos import Agents, Demonstrations, Groups
 from limiirl.errors import InvalidParameter, ModelMismatchWarning, NotFitted
 from limiirl.irl import REQUIRED, FitProblem, MaxEnt, choose_model
@@ -48,6 +48,7 @@ def make_settings(mixture: IntentMixture) -> Settings:
         max_evaluations=None if limit is None else check_count(limit, "max_evaluations"),
         degenerate=check_choice(mixture.degenerate, "degenerate", ("fit", "keep", "reseed")),
         temperatures=_temperatures(mixture.annealing),
+        accelerate=check_flag(mixture.accelerate, "accelerate"),
     )
 
 
