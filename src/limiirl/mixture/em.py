@@ -189,8 +189,8 @@ def run(
         state = initialise(problem, start, settings)
         monitor.record(state)
     while not monitor.stops(state):
-        advance = accelerate if is_search_due(settings, state.history) else step
-        state = advance(problem, state, settings)
+        due = is_search_due(settings, state.history)
+        state = accelerate(problem, state) if due else step(problem, state, settings)
         monitor.record(state)
     last = state.history[-1]
     fit = last.log_likelihood, last.objective, monitor.has_converged(state)
@@ -239,7 +239,7 @@ def step(problem: FitProblem, state: State, settings: Settings) -> State:
     return State(rho, thetas, state.U, e_step, False, reseeds_left, [*state.history, entry])
 
 
-def accelerate(problem: FitProblem, state: State, settings: Settings) -> State:
+def accelerate(problem: FitProblem, state: State) -> State:
     """Return the state after a quasi-Newton search on the marginal likelihood and an E-step."""
     rho, thetas, n_evaluations = acceleration.maximise(problem, state.rho, state.thetas, _SEARCH_EVALUATIONS)
     e_step = problem.e_step(rho, thetas, state.U)
