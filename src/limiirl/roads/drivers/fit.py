@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 MODELS = ("DestinationMaxEnt", "MaxEnt")
-"""Names of the models. `DestinationMaxEnt` conditions paths on their destination (Ziebart et al. 2008); in `MaxEnt`, the
-model of the paper, a trip may end anywhere."""
+"""Names of the models. `DestinationMaxEnt` conditions paths on their destination (Ziebart et al. 2008); in `MaxEnt`,
+the model of the paper, a trip may end anywhere."""
 STICK_BREAKING, SELECT = "stick_breaking", "select"
 _MOST_INTENTS, _FOLDS = 6, 5
 _BOUNDS = (-10.0, 0.0)
