@@ -184,8 +184,8 @@ class MarkovChain(_Chain):
 class NGram(_Chain):
     """Back-off n-gram: a Markov chain over the last 1 to `order` states with one concentration per context length.
 
-    The model is that of `MarkovChain`, but with a separate concentration alpha_k for contexts of k states. The
-    concentrations are optimised jointly; a large alpha_k means that contexts of k states do not improve the prediction.
+    Like `MarkovChain`, but with a separate concentration alpha_k for contexts of k states. The concentrations are
+    optimised jointly; a large alpha_k means that contexts of k states do not improve the prediction.
 
     Parameters
     ----------

@@ -100,7 +100,7 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
     """Infer the number of intents with a Dirichlet process prior.
 
     Fits a Bayesian mixture (slower than `limiirl fit`), prints the posterior over the number of intents, and saves the
-    fitted mixture. To compare numbers of intents by other criteria, use `limiirl select`.
+    fitted mixture. To choose the number of intents by other criteria, use `limiirl select`.
     """
     from limiirl import BayesianIntentMixture
 
@@ -329,4 +329,4 @@ def _read_labelled(path: Path, column: str, columns: str | None, cut: int | None
         return demos if cut is None else demos.cut(cut)
     else:
         names = ", ".join(table.column_names)
-    raise InvalidFile.of("labels", column, f"must be a column of {path}, which has {names}")
+    raise InvalidFile.of("labels", column, f"must be a column of {path}; the file has {names}")

@@ -283,7 +283,7 @@ def report(  # noqa: PLR0913 (a command's options, each with a default)
         return
     for name, value in (("demos", demos), ("columns", columns), ("cut", cut), ("coordinates", coordinates)):
         if value is not None:
-            rule = f"requires the folder of a mixture, but {run} is none"
+            rule = f"requires a saved mixture, but {run} is not the folder of a mixture"
             raise InvalidParameter.of(name, str(value), rule, remedy=f"Omit --{name}.")
     from limiirl.experiments import Store, read_drivers
 

@@ -122,7 +122,7 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
         typer.Option("--sigma", help="GPS noise (standard deviation) in metres. [default: estimated from the trips]"),
     ] = None,
     no_examples: options.NoExamples = False,
-    seed: Annotated[int, typer.Option(help="Random seed of --method particles. --trim is random and not seeded.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed for --method particles. It does not affect --trim.")] = 0,
     geojson: options.GeoJSON = None,
     page: options.Page = None,
     as_json: options.AsJson = False,

@@ -140,11 +140,11 @@ def _check_same_network(mdp: MDP, roads: RoadNetwork, styles: Path, network: Pat
     elif mdp.n_edges != roads.n_turns:
         difference = f"{mdp.n_edges:,} turns, but {network} has {roads.n_turns:,}"
     elif (mdp.src != roads.turn_from).any() or (mdp.dst != roads.turn_to).any():
-        difference = f"turns other than those of {network}"
+        difference = f"turns that differ from the turns of {network}"
     else:
         return
     raise InvalidParameter(
-        f"{styles} was fitted on a network with {difference}. Pass that network.",
+        f"{styles} was fitted on a network with {difference}. Pass the network of the fit.",
         parameter="styles",
         value=str(styles),
     )

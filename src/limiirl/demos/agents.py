@@ -38,8 +38,8 @@ class Agent(NamedTuple):
     reward_features : (n, H, q) float64
         Reward features phi_t; zero after the end of a trajectory.
     live : (n, H) bool
-        True in the steps in which the agent chose an action. Reward features may be nonzero in other steps, such as
-        those in an absorbing goal.
+        True in the steps in which the agent chose an action. Reward features may be nonzero in other steps, for
+        example in an absorbing goal.
     """
 
     policy_features: FloatArray

@@ -241,7 +241,7 @@ def align_actions(
     """Return actions (n,) aligned with the states, -1 if unrecorded or in a last state, and the action names."""
     n = offsets.size - 1
     if len(actions) != n:
-        rule = f"must have {n} entries, one per demonstration"
+        rule = f"must have one entry per demonstration ({n} in total)"
         remedy = "Use None for a demonstration without recorded actions."
         raise InvalidDemos.of("actions", len(actions), rule, remedy=remedy)
     missing = np.fromiter((x is None for x in actions), dtype=np.bool_, count=n)

@@ -150,7 +150,7 @@ def as_step_times(values: object, n: int) -> NDArray[Any] | None:
         return None
     array = to_array(values, "times")
     if array.shape != (n,):
-        raise InvalidDemos.of("times", array.shape, f"must have {n} entries, one per step")
+        raise InvalidDemos.of("times", array.shape, f"must have one entry per step ({n} in total)")
     if array.dtype.kind in "OT":
         array = np.array([str(x) for x in array.tolist()], dtype=np.str_)
     if array.dtype.kind not in "iufmMU":
@@ -168,7 +168,7 @@ def as_actions(values: object, offsets: NDArray[np.int64], ids: NDArray[Any] | N
         return None
     actions = as_indices(values, "action", NOT_RECORDED, offsets, ids)
     if actions.size != offsets[-1]:
-        rule, remedy = f"must have {offsets[-1]} entries, one per state", f"Use {NOT_RECORDED} at last states."
+        rule, remedy = f"must have one entry per state ({offsets[-1]} in total)", f"Use {NOT_RECORDED} at last states."
         raise InvalidDemos.of("actions", actions.size, rule, remedy=remedy)
     lasts = offsets[1:] - 1
     if np.any(actions[lasts] != NOT_RECORDED):
@@ -191,7 +191,7 @@ def as_attribute(values: object, name: str, n: int) -> NDArray[Any] | None:
         # NumPy has converted the list to strings, including missing values.
         array = np.asarray(values, dtype=object)
     if array.shape != (n,):
-        raise InvalidDemos.of(name, array.shape, f"must have {n} entries, one per demonstration")
+        raise InvalidDemos.of(name, array.shape, f"must have one entry per demonstration ({n} in total)")
     remedy = f"Pass integers, floats, booleans or strings, or {name}=None."
     if array.dtype.kind in "OT":
         array = _from_objects(array, name, remedy)

@@ -78,7 +78,7 @@ class Change:
 
 
 def compare_flows(before: Flows, after: Flows, weights: FloatArray) -> Change:
-    """Return the change in flows between two scenarios with the same numbers of trips (n,) per pair, `weights`."""
+    """Return the change in flows between two scenarios with the same number of trips per pair, `weights` (n,)."""
     lost = np.setdiff1d(after.cut_off, before.cut_off)
     return Change(before, after, after.edge - before.edge, after.state - before.state, lost, float(weights[lost].sum()))
 
