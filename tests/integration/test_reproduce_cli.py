@@ -116,7 +116,7 @@ def test_a_report_of_a_folder_without_a_run_is_rejected(tmp_path):
         if name == "empty":
             (tmp_path / name).mkdir()
         (line,) = command("report", tmp_path / name, code=2).messages
-        assert line.startswith(f"limiirl: {tmp_path / name} is not a run of limiirl")
+        assert line.startswith(f"limiirl: {tmp_path / name} is not the folder of a run")
     assert [path.name for path in tmp_path.rglob("*")] == ["empty"], "something was written"
 
 

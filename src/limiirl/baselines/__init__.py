@@ -1,7 +1,7 @@
-"""Predictors of the next action without rewards, with which every table of results should be compared.
+"""Reward-free predictors of the next action, to be included as baselines in every table of results.
 
-All have `fit(demos, mdp=None)`, `predictive_log_prob(demos)`, which is comparable with that of `SwitchingMixture`, and
-`score(demos)`, its mean in nats per step.
+Every predictor has `fit(demos, mdp=None)`, `predictive_log_prob(demos)` and `score(demos)`. `predictive_log_prob` is
+comparable with the method of `SwitchingMixture`, and `score` is its mean in nats per step.
 """
 
 from limiirl.baselines.chains import MarkovChain, NGram

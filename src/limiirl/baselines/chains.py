@@ -12,15 +12,14 @@ from limiirl._validation import check_count
 from limiirl.baselines.events import Baseline, Events, count_available
 from limiirl.demos import Demonstrations
 
-# Bounds and start of the logarithm of a concentration, and number of folds of a single demonstration.
+# Bounds and initial value of log alpha, and number of folds if there is a single demonstration.
 _LOG_BOUNDS, _LOG_START, _FOLDS = (-9.0, 12.0), 0.0, 5
 
 
 class Contexts:
-    """Contexts that occur in demonstrations: the last 1 to `order` states of a decision.
+    """Contexts that occur in demonstrations: the last k states at a decision, for each level k = 1, ..., `order`.
 
-    The contexts of level k have k states, and are numbered per level. That of a decision at step t has at most t + 1
-    states.
+    Contexts are numbered per level. A decision at step t has only contexts of at most t + 1 states.
     """
 
     def __init__(self, demos: Demonstrations, events: Events, order: int, n_states: int) -> None:
@@ -31,7 +30,7 @@ class Contexts:
             self.keys.append(np.unique((shorter * n_states + demos.states[events.position - level])[present]))
 
     def number(self, demos: Demonstrations, events: Events) -> list[IntArray]:
-        """Return the context (n,) of each decision at each level; -1 if it is longer than the history, or unseen."""
+        """Return the index (n,) of each decision's context at each level; -1 if the history is too short or unseen."""
         numbers = [events.state]
         for level, keys in enumerate(self.keys[1:], 1):
             key = numbers[-1] * self.n_states + demos.states[np.maximum(events.position - level, 0)]
@@ -41,7 +40,7 @@ class Contexts:
 
 
 def find(keys: IntArray, values: IntArray) -> IntArray:
-    """Return the position of each value in sorted keys, or -1."""
+    """Return the position of each value in sorted keys, or -1 if it is absent."""
     if keys.size == 0:
         return np.full(values.size, -1)
     at = np.minimum(np.searchsorted(keys, values), keys.size - 1)
@@ -49,7 +48,7 @@ def find(keys: IntArray, values: IntArray) -> IntArray:
 
 
 class LevelCounts(NamedTuple):
-    """Counts of the events in the contexts of one level: sorted keys context * M + event, and sums per context."""
+    """Event counts at one level, by sorted keys context * n_events + event, and their sums per context."""
 
     keys: IntArray
     counts: FloatArray
@@ -57,14 +56,14 @@ class LevelCounts(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """Counts (levels, n) that predict each of n decisions: of its event in its context, and of all events there."""
+    """Counts (levels, n) at n decisions: `own` of the decision's event in its context, `total` of all its events."""
 
     own: FloatArray
     total: FloatArray
 
 
 def smooth(data: Observed, base: FloatArray, log_alpha: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the probability (n,) of decisions, and its derivatives (levels, n) by log alpha.
+    """Return the probability (n,) of each decision, and its derivatives (levels, n) with respect to log alpha.
 
     p_k = (own_k + alpha_k p_{k-1}) / (total_k + alpha_k), where p_0 is the base distribution.
     """
@@ -79,9 +78,9 @@ def smooth(data: Observed, base: FloatArray, log_alpha: FloatArray) -> tuple[Flo
 
 
 class _Chain(Baseline):
-    """Base class of the models of an event given the last states, with smoothing chosen by cross-validation."""
+    """Base class of models of the next event given the last states; cross-validation selects the smoothing."""
 
-    _shared: bool  # one concentration for all levels
+    _shared: bool  # True if all levels have the same concentration
 
     def __init__(self, order: int) -> None:
         self.order = order
@@ -101,9 +100,9 @@ class _Chain(Baseline):
         return LevelCounts(keys, counts.astype(np.float64), sums.astype(np.float64))
 
     def _choose(self, numbers: list[IntArray], events: Events) -> FloatArray:
-        """Return the concentration of each level with the highest likelihood of left-out demonstrations."""
+        """Return the concentration of each level, chosen to maximise the likelihood of left-out demonstrations."""
         fold = events.demo
-        if fold[-1] == 0:  # the folds are parts of the single demonstration
+        if fold[-1] == 0:  # divide the single demonstration into folds
             fold = np.arange(fold.size) * _FOLDS // fold.size
         full = self._observe(numbers, events.event)
         own, total = full.own.copy(), full.total.copy()
@@ -127,7 +126,7 @@ class _Chain(Baseline):
         return np.broadcast_to(np.exp(result.x), len(numbers)).copy()
 
     def number_contexts(self, demos: Demonstrations, events: Events) -> IntArray:
-        """Return the number (n,) of the longest context of each decision; -1 if that of `order` states is unseen."""
+        """Return the index (n,) of the longest context of each decision, or -1 if this context is unseen."""
         numbers = self._contexts.number(demos, events)
         first = np.cumsum([0, *(keys.size for keys in self._contexts.keys)])
         level = np.minimum(events.t, len(numbers) - 1)
@@ -155,9 +154,9 @@ class MarkovChain(_Chain):
     """Markov chain: the distribution of the next action given the last `order` states.
 
     p_k(a | c_k) = (n(c_k, a) + alpha p_{k-1}(a | c_{k-1})) / (n(c_k) + alpha), where c_k are the last k states, n are
-    counts, and p_0 is uniform over the possible actions. The concentration alpha is chosen by the likelihood of each
-    demonstration given the others. The first decisions of a demonstration, and contexts that do not occur in the data,
-    use shorter contexts.
+    counts, and p_0 is uniform over the possible actions. The concentration alpha maximises the likelihood of each
+    demonstration given the others. If the context of `order` states is unseen, or if a demonstration has fewer states
+    so far, the prediction is based on shorter contexts.
 
     Parameters
     ----------
@@ -167,7 +166,7 @@ class MarkovChain(_Chain):
     Attributes
     ----------
     concentration_ : (order,)
-        alpha, repeated.
+        alpha, the same value for each level 1 to `order`.
 
     Examples
     --------
@@ -183,10 +182,10 @@ class MarkovChain(_Chain):
 
 
 class NGram(_Chain):
-    """Back-off n-gram: a chain over the last 1 to `order` states with a concentration per length.
+    """Back-off n-gram: a Markov chain over the last 1 to `order` states with one concentration per context length.
 
-    As `MarkovChain`, but with a concentration alpha_k for the contexts of k states, k = 1, ..., `order`. They are
-    chosen together, so that lengths that do not improve the prediction receive large ones.
+    Like `MarkovChain`, but with a separate concentration alpha_k for contexts of k states. The concentrations are
+    optimised jointly; a large alpha_k means that contexts of k states do not improve the prediction.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Behaviour cloning: a logit of the features of one step."""
+"""Behaviour cloning: a multinomial logit model of the action, with the features of one step."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from limiirl.demos import Demonstrations
 from limiirl.irl import RIDGES, MaxCausalEnt
 from limiirl.mdp import MDP
 
-# Discount at which values of later states do not change a policy; an MDP requires a positive one.
+# Discount that is 0 in effect; `MDP` requires a positive discount.
 _NO_DISCOUNT = float(np.finfo(np.float64).tiny)
-# Ridge without left-out demonstrations, and the fraction that is left out to choose it.
+# Ridge if there are too few demonstrations to leave some out; one in _LEFT_OUT is left out to choose the ridge.
 _FALLBACK, _LEFT_OUT = 0.01, 5
 
 
 def as_one_step(mdp: MDP) -> MDP:
-    """Return the MDP without discounted values, with the features of next states as edge features."""
+    """Return the MDP with a discount of 0 in effect, and with the features of next states as edge features."""
     if mdp.state_features is None:
         return mdp.replace(gamma=_NO_DISCOUNT)
     n, m = mdp.n_state_features, mdp.n_action_features
@@ -41,13 +41,13 @@ class BehaviourCloning(Baseline):
     """Behaviour cloning: p(a | s) is proportional to exp(theta . E[phi(s, a, s')]).
 
     The features are the state features of the next state, the action features and the edge features. This is
-    `MaxCausalEnt` at discount 0: it chooses by the rewards of the next step and does not plan.
+    `MaxCausalEnt` at discount 0: the policy depends only on the rewards of the next step.
 
     Parameters
     ----------
     ridge : float, optional
         Coefficient of the penalty ``|theta|^2 / 2`` that is added to the negative mean log-likelihood per step. By
-        default, it is chosen by the likelihood of a left-out fifth of the demonstrations.
+        default, the coefficient maximises the likelihood of a left-out fifth of the demonstrations.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class BehaviourCloning(Baseline):
 
     def fit(self, demos: Demonstrations, mdp: MDP | None = None) -> Self:
         """Fit the model; `mdp` is required. See `Baseline.fit`."""
-        check_type(mdp, "mdp", MDP, remedy="Its features are those of the logit.")
+        check_type(mdp, "mdp", MDP, remedy="Pass an MDP with features.")
         return super().fit(demos, mdp)
 
     def _fit(self, demos: Demonstrations, events: Events) -> None:
@@ -112,7 +112,7 @@ class BehaviourCloning(Baseline):
         return self._log_prob(demos)
 
     def _log_prob(self, demos: Demonstrations) -> FloatArray:
-        """Return log pi(a | s) (n,) of recorded actions, or log sum_a pi(a | s) P(s' | s, a) without actions."""
+        """Return log pi(a | s) (n,) or, if actions are not recorded, log sum_a pi(a | s) P(s' | s, a) (n,)."""
         mdp, steps = self._one_step, demos.steps(self._one_step)
         prob = self._pair[mdp.pair_of_edge[steps.edge]]
         if not self.by_action_:

@@ -1,4 +1,4 @@
-"""Decisions of demonstrations as events in contexts: the states before them, most recent first."""
+"""The decisions of demonstrations as events, and the base class of the baselines."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Events(NamedTuple):
     event : (n,)
         Action, or the next state if no actions are recorded.
     t, demo : (n,)
-        Number of the step within its demonstration, and the demonstration.
+        Index of the step within its demonstration, and index of the demonstration.
     position : (n,)
-        Position of the state in `Demonstrations.states`.
+        Index of the state in `Demonstrations.states`.
     """
 
     state: IntArray
@@ -54,10 +54,9 @@ class Baseline(NoMetadataRouting, BaseEstimator, ABC):  # type: ignore[misc]
         Parameters
         ----------
         demos : Demonstrations
-            Actions are recorded in all steps or in none.
+            Actions must be recorded in all steps or in none.
         mdp : MDP, optional
-            Limits the events of a state to those that are possible. Without it, every event is possible in every
-            state.
+            Determines the possible events of each state. By default, every event is possible in every state.
 
         Returns
         -------
@@ -83,7 +82,7 @@ class Baseline(NoMetadataRouting, BaseEstimator, ABC):  # type: ignore[misc]
         Returns
         -------
         (n,)
-            One value per step, demonstration by demonstration, as `SwitchingMixture.predictive_log_prob`.
+            One value per step, in the order of `SwitchingMixture.predictive_log_prob`: by demonstration, then by time.
         """
         if not hasattr(self, "by_action_"):
             raise NotFitted(f"This {type(self).__name__} is not fitted. Call fit first.")
@@ -98,11 +97,11 @@ class Baseline(NoMetadataRouting, BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _fit(self, demos: Demonstrations, events: Events) -> None:
-        """Fit the model to checked events."""
+        """Fit the model to validated events."""
 
     @abstractmethod
     def _predict(self, demos: Demonstrations, events: Events) -> FloatArray:
-        """Return the log-probability (n,) of checked events."""
+        """Return the log-probability (n,) of validated events."""
 
     def _count_events(self, events: Events) -> int:
         if self.mdp_ is None:
@@ -110,7 +109,7 @@ class Baseline(NoMetadataRouting, BaseEstimator, ABC):  # type: ignore[misc]
         return int(self.mdp_.n_actions if self.by_action_ else self.mdp_.n_states)
 
     def _read(self, demos: Demonstrations, *, check: bool) -> Events:
-        """Return the events of demonstrations, after a check that they are those of the fit."""
+        """Validate the actions, and with `check` also the states and names, and return the events."""
         demo = np.repeat(np.arange(len(demos)), demos.lengths - 1)
         position = np.arange(demo.size) + demo
         if (demos.actions is not None) != self.by_action_ and demos.n_transitions:
@@ -129,13 +128,14 @@ class Baseline(NoMetadataRouting, BaseEstimator, ABC):  # type: ignore[misc]
 
     def _check_known(self, demos: Demonstrations, event: IntArray, demo: IntArray, t: IntArray) -> None:
         if self.mdp_ is None and (demos.state_names, demos.action_names) != self._names:
-            raise InvalidDemos.of("demos", demos.state_names, "must have the names of fit", remedy="Pass mdp to fit.")
+            rule = "must have the same state and action names as in fit"
+            raise InvalidDemos.of("demos", demos.state_names, rule, remedy="Pass mdp to fit.")
         position = np.arange(demo.size) + demo
         known = (demos.states[position], self.n_states_, "state"), (event, self.n_events_, "event")
         for values, bound, unit in known:
             if np.any(values >= bound):
                 i = int(np.argmax(values >= bound))
-                rule, index = f"must have {unit}s below {bound}, as in fit", (int(demo[i]), int(t[i]))
+                rule, index = f"must have {unit} indices below {bound}, as in fit", (int(demo[i]), int(t[i]))
                 raise InvalidDemos.of("demos", int(values[i]), rule, index=index, remedy="Pass mdp to fit.")
 
 
@@ -156,8 +156,8 @@ class Uniform(Baseline):
     Parameters
     ----------
     n_actions : int, optional
-        Number of actions of every state. By default, that of the MDP passed to `fit`, or the number of different
-        actions of the demonstrations.
+        Number of actions in every state. By default, the number of actions that the MDP allows in the state or,
+        without an MDP, the largest action index in the demonstrations plus 1.
 
     Examples
     --------
@@ -173,7 +173,7 @@ class Uniform(Baseline):
         del demos
         if self.n_actions is not None and self.n_actions < self.n_events_ and self.mdp_ is None:
             most = int(events.event.max()) + 1
-            raise InvalidParameter.of("n_actions", self.n_actions, f"must be at least {most}, the number of actions")
+            raise InvalidParameter.of("n_actions", self.n_actions, f"must be at least {most}, as in the data")
         self.available_ = count_available(self)
         if self.n_actions is not None:
             self.available_[:] = self.n_actions

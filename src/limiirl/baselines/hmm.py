@@ -13,14 +13,14 @@ from limiirl.baselines.events import Baseline, Events
 from limiirl.demos import Demonstrations
 from limiirl.kernels import switching as kernel
 
-# Concentrations that are compared, the one without left-out demonstrations, and the fraction that is left out.
+# Candidate concentrations, and the concentration if there are too few demonstrations to leave out one in _LEFT_OUT.
 _CONCENTRATIONS, _FALLBACK, _LEFT_OUT = (0.5, 2.0, 8.0, 32.0), 2.0, 5
-# Pseudo-counts of the hidden chain, and probability that its first iteration stays in a component.
+# Pseudo-count of each initial state and transition of the hidden chain, and initial probability of no transition.
 _PSEUDO, _STAY = 0.1, 0.95
 
 
 class _Parameters(NamedTuple):
-    """Parameters of the hidden chain, and weighted counts of distinct decisions (m, K) and of contexts (n, K)."""
+    """Parameters of the hidden chain, and expected counts of distinct decisions (m, K) and of contexts (n, K)."""
 
     initial: FloatArray
     transition: FloatArray
@@ -29,7 +29,10 @@ class _Parameters(NamedTuple):
 
 
 class _Training(NamedTuple):
-    """Training decisions: those that differ (m,), as pairs of a context and an event, and that of each step."""
+    """Training decisions: the m distinct pairs of a context and an event, and the index of each step's pair in `data`.
+
+    `base` (m,) are the probabilities under the back-off n-gram.
+    """
 
     keys: IntArray
     context: IntArray
@@ -43,7 +46,7 @@ class HMM(Baseline):
     A hidden component z_t follows a Markov chain with K states. Given z_t = k, the next action has the probability
     (n_k(c, a) + alpha p(a | c)) / (n_k(c) + alpha), where c are the last `order` states, n_k are expected counts, and p
     is a back-off n-gram of the same order that is fitted to all decisions. EM finds a local maximum of the posterior
-    density with a Dirichlet prior of mean p.
+    density; the action probabilities have a Dirichlet prior with mean p.
 
     Parameters
     ----------
@@ -52,14 +55,14 @@ class HMM(Baseline):
     order : int
         Number of states of a context, including the current state.
     concentration : float, optional
-        alpha. By default, it is chosen by the likelihood of a left-out fifth of the demonstrations.
+        The value alpha. By default, it maximises the likelihood of a left-out fifth of the demonstrations.
     n_init : int
-        Number of random initialisations; the one with the highest likelihood is kept.
+        Number of random initialisations; the result with the highest likelihood is kept.
     window : int
-        Steps per window of the initialisation, which assigns windows to components at random.
+        Number of steps per window; the initialisation assigns each window to a random component.
     max_iter : int
     tol : float
-        EM stops if the log-likelihood per step changes by less.
+        EM stops if the log-likelihood per step changes by less than this value.
     random_state : int, Generator or None
 
     Attributes
@@ -159,7 +162,7 @@ class HMM(Baseline):
             initial, transition = (_normalise(x + _PSEUDO) for x in (result.initial, result.transitions))
 
     def _emit(self, own: FloatArray, total: FloatArray, base: FloatArray) -> FloatArray:
-        """Return the log-probabilities (n, K) of decisions with weighted counts (n, K), of themselves and in total."""
+        """Return the log-probabilities (n, K) of decisions, given expected counts of decisions and contexts."""
         alpha = self.concentration_
         return np.asarray(np.log((own + alpha * base[:, None]) / (total + alpha)))
 

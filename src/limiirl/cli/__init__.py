@@ -79,30 +79,30 @@ add_command(app, reproduce.reproduce, "reproduce table1 --repeats 100 --out run"
 add_command(app, reproduce.report, "report run --out report")
 
 
-# Parameters of the library whose option has a different name.
+# Options whose name differs from that of the parameter in the library.
 _SYNONYMS = {"random_state": "seed", "zones": "mask", "label": "labels", "name": "model"}
-# Parameters that several options share; the option is identified by its value.
+# Parameters that several options may set; the option is identified by its value.
 _PATHS = ("path", "folder")
 _show_other_warnings = warnings.showwarning
 
 
 @cache
 def build_commands() -> Any:
-    """Build the commands once, which takes time."""
+    """Build the commands; the result is cached, because building takes time."""
     return typer.main.get_command(app)
 
 
 def find_option(parameter: str | None, words: list[str], value: object = None) -> str | None:
-    """Return the option that sets a parameter of the library, or None if there is none.
+    """Return the option that sets a parameter of the library, or None if no option does.
 
     Parameters
     ----------
     parameter : str or None
         Name of an argument of the library.
     words : list of str
-        The command line; its first words name the command.
+        The command line. It begins with the name of the command.
     value : object
-        Offending value. If it is text and the parameter has no option, the option with this text is returned.
+        Offending value. If no option sets the parameter and the value is text, the option with this text is returned.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def find_option(parameter: str | None, words: list[str], value: object = None) -
     for name in settings:
         if name in (parameter, f"irl__{parameter}"):
             return f"--set {name}"
-    if parameter not in _PATHS and not isinstance(value, str):  # equal numbers may belong to different options
+    if parameter not in _PATHS and not isinstance(value, str):  # several options may have the same number
         return None
     given = dict(pair for pair in pairwise(words) if pair[0].startswith("-"))
     given |= dict(word.split("=", 1) for word in words if word.startswith("--") and "=" in word)
@@ -140,7 +140,7 @@ def find_option(parameter: str | None, words: list[str], value: object = None) -
 
 
 def _describe(error: LimiirlError, words: list[str]) -> str:
-    """Return an error as one line that names the invalid option; with --json, as JSON."""
+    """Return an error message in one line that names the invalid option or, with --json, as JSON."""
     option = find_option(error.parameter, words, error.value)
     if "--json" not in words:
         message = " ".join(str(error).split("\n"))
@@ -155,17 +155,17 @@ def _describe(error: LimiirlError, words: list[str]) -> str:
     return json.dumps({"error": type(error).__name__, "message": str(error)} | facts | {"index": error.index})
 
 
-# Seconds in which Python must handle an interrupt; then the process ends. Files are written atomically.
+# Time in seconds that Python has to handle an interrupt before the process is ended. Files are written atomically.
 _GRACE_S = 3.0
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Context in which an interrupt raises KeyboardInterrupt, or ends the process if compiled code does not return.
+    """Return a context in which an interrupt raises KeyboardInterrupt, or ends the process if compiled code is running.
 
-    Python runs signal handlers only between instructions of the main thread, so compiled code delays them. A second
-    thread waits for the signal and ends the process with exit code 130 if the handler has not run after `_GRACE_S`
-    seconds.
+    Python runs signal handlers only between bytecode instructions of the main thread, so that compiled code delays
+    them. A second thread waits for the signal, and ends the process with exit code 130 if the handler has not run after
+    `_GRACE_S` seconds.
     """
     default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if threading.current_thread() is not threading.main_thread() or not default:
@@ -182,7 +182,7 @@ def interruptible() -> Iterator[None]:
     def wait() -> None:
         while True:
             received = ours.recv(1)
-            if not received:  # the context has ended
+            if not received:  # the context manager has exited
                 return
             if received[0] == signal.SIGINT and not handled.wait(_GRACE_S):
                 os.write(2, b"limiirl: interrupted.\n")
@@ -225,7 +225,7 @@ def main(arguments: list[str] | None = None) -> None:
         echo(f"limiirl: {error.filename}: {message}" if error.filename else f"limiirl: {message}", err=True)
         sys.exit(2)
     except MemoryError as error:
-        echo(f"limiirl: the memory is not sufficient. Use less data, or smaller parameters. {error}".rstrip(), err=True)
+        echo(f"limiirl: out of memory. Use less data, or smaller parameters. {error}".rstrip(), err=True)
         sys.exit(2)
 
 

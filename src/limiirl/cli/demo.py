@@ -34,16 +34,16 @@ def fit_example(n: int, seed: int) -> DemoExample:
     demos, labels = world.sample(n, seed=seed)
     demos = demos.replace(labels=None)
     with warnings.catch_warnings():
-        # The paper's setting and model. MaxEnt treats deflections by the wind as choices, which issues a warning.
+        # This is the paper's setting. `fit` warns that MaxEnt treats random deflections by the wind as choices.
         warnings.simplefilter("ignore", ModelMismatchWarning)
         mixture = IntentMixture(world.n_elements, MaxEnt(), random_state=seed).fit(world.mdp, demos)
-    # The labels only determine the order in which the learned intents are shown.
+    # The labels determine only the order in which the learned intents are shown.
     mixture = align_to_labels(mixture, labels, world.n_elements)
     return DemoExample(world, demos, mixture, labels, mixture.summary())
 
 
 def to_dict(example: DemoExample) -> dict[str, Any]:
-    """Return plain values for JSON."""
+    """Return a dictionary for JSON."""
     scores = {"n_demos": len(example.labels), "correct": example.correct, "anid": example.anid}
     return scores | {"summary": example.summary.to_dict()}
 
@@ -52,9 +52,15 @@ def describe(example: DemoExample) -> str:
     """Describe the intents and the accuracy of their assignment in a few lines."""
     n, summary = len(example.labels), example.summary
     described = zip(summary.weights, describe_intents(summary, element_features(example.world)), strict=True)
-    lines = [f"{summary.n_intents} intents behind {n} unlabelled trajectories in a grid world of three elements:", ""]
+    lines = [
+        f"{summary.n_intents} intents learned from {n} unlabelled trajectories in a grid world with three elements:",
+        "",
+    ]
     lines += [f"  intent {k}  {100 * weight:3.0f} %  {text}" for k, (weight, text) in enumerate(described)]
-    lines += ["", f"{example.correct} of {n} trajectories are assigned to their true intent, which was not given."]
+    lines += [
+        "",
+        f"{example.correct} of {n} trajectories are assigned to their true intent (not used in the fit).",
+    ]
     return "\n".join(lines)
 
 

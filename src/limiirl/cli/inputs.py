@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 _Mixture = TypeVar("_Mixture", "IntentMixture", "BayesianIntentMixture")
-# The only model that is fitted to agents.
+# The only model that is fitted to `Agents`.
 _AGENT_MODEL = "SigmaGIRL"
 _CAUSAL_DISCOUNT = 0.99
-# Parameters that --set does not accept, because they have their own options or no textual form.
+# Parameters that --set does not accept, because they have their own options or cannot be written as text.
 _OPTIONS = ("irl", "n_intents", "max_intents", "random_state", "progress", "verbose")
 
 
 class Problem(NamedTuple):
-    """Inputs of a fit: MDP, demonstrations or agents, unfitted model, and the explanation of a default model."""
+    """Inputs of a fit: MDP, demonstrations or agents, unfitted model, and the reason if the model was chosen."""
 
     mdp: "MDP | None"
     demos: Any
@@ -45,9 +45,8 @@ def read_problem(
 ) -> Problem:
     """Read demonstrations and their MDP, or estimate the MDP if `mdp` is None.
 
-    If the file contains `Agents`, the MDP of the returned problem is None.
-
-    If `model` is None, the default model is chosen and, unless `quiet`, reported to stderr.
+    If the file contains `Agents`, the MDP of the returned problem is None. If `model` is None, the default model is
+    chosen and, unless `quiet`, printed to stderr.
     """
     from limiirl.irl import DestinationMaxEnt, choose_model, model_class
 
@@ -113,8 +112,8 @@ def choose_features(
 ) -> tuple[Any, Any]:
     """Return the MDP and the demonstrations with default features if `features` (--mdp or --state-features) is None.
 
-    Sets the ridge of the mixture's model and prints the choice to stderr unless `quiet`. The likelihood of `MaxEnt`
-    depends on the length of the pieces, so only causal models have default features.
+    Set the ridge of the mixture's model, and print the choice to stderr unless `quiet`. The likelihood of `MaxEnt`
+    depends on how recordings are cut into demonstrations, so default features are chosen only for causal models.
     """
     from limiirl.irl import CausalModel
     from limiirl.irl import choose_features as choose
@@ -124,7 +123,7 @@ def choose_features(
     if features is not None:
         recordings = demos.ids
         if recordings is not None and len(set(recordings.tolist())) < len(recordings):
-            # Several pieces per recording: with a ridge per step, the fit does not depend on where recordings are cut.
+            # Recordings are cut into demonstrations. With a ridge per step, the fit does not depend on the cuts.
             mixture.set_params(irl__ridge_per="step")
         return world, demos
     choice = choose(world, demos, mixture.irl, seed=seed)
@@ -135,7 +134,7 @@ def choose_features(
 
 
 def _default_discount(model: str | None) -> float:
-    """Return the default discount of an estimated MDP: below 1 for causal models, so that values are finite."""
+    """Return the default discount of an estimated MDP, which is below 1 for causal models so that values are finite."""
     from limiirl.irl import CausalModel, model_class
 
     if model is None:
@@ -161,7 +160,7 @@ def read_demos(path: Path, columns: str | None = None, cut: int | None = None) -
 
 
 def parse_columns(text: str | None) -> dict[str, str] | None:
-    """Return the columns of demo, t, state, action, group and label that --columns names.
+    """Parse the value of --columns into a mapping from demo, t, state, action, group and label to column names.
 
     >>> parse_columns("demo=mouse+bout, t=step")
     {'demo': 'mouse+bout', 't': 'step'}
@@ -172,7 +171,7 @@ def parse_columns(text: str | None) -> dict[str, str] | None:
     for part in text.split(","):
         name, equals, column = (piece.strip() for piece in part.partition("="))
         if not (name and equals and column) or name in columns:
-            rule = "must be NAME=COLUMN,..., each name once: demo, t, state, action, group or label"
+            rule = "must be NAME=COLUMN,... with distinct names out of demo, t, state, action, group and label"
             raise InvalidParameter.of("columns", text, rule)
         columns[name] = column
     return columns
@@ -184,7 +183,7 @@ def read_state_table(path: Path) -> Any:
 
     table = read_table(check_exists(path))
     if table is None:
-        raise InvalidFile.at(path, "contains demonstrations, not a table with one row per state.")
+        raise InvalidFile.at(path, "must have one row per state; it contains demonstrations.")
     return table
 
 
@@ -202,7 +201,7 @@ def get_groups(demos: Any, by_group: bool, option: str = "--by-group") -> Any:
 
 
 def make_mixture(n_intents: int, model: Any, settings: list[str], **parameters: Any) -> "IntentMixture":
-    """Return an unfitted mixture with settings NAME=VALUE; the model is an object or a name."""
+    """Return an unfitted mixture with settings NAME=VALUE; `model` is an object or a name."""
     from limiirl import IntentMixture
     from limiirl.irl import model_class
 
@@ -221,7 +220,7 @@ def configure(mixture: _Mixture, settings: list[str]) -> _Mixture:
         if not equals or name not in names:
             rule = f"must be NAME=VALUE, with NAME one of {', '.join(sorted(names))}"
             raise InvalidParameter.of("settings", setting, rule)
-        if name == "irl__device":  # raises before the fit if the device is not available
+        if name == "irl__device":  # raise before the fit if the device is not available
             from limiirl.irl import choose_device
 
             choose_device(text, 0)
@@ -239,7 +238,7 @@ def _parse(text: str) -> Any:
 
 
 def check_target(folder: Path | None, *inputs: Path | None) -> None:
-    """Raise before a fit if its mixture cannot be saved in a folder; see `_check_output`."""
+    """Raise, before a fit, if its mixture cannot be saved in a folder; see `_check_output`."""
     if folder is not None:
         from limiirl.mixture import check_target as check
 
@@ -248,7 +247,7 @@ def check_target(folder: Path | None, *inputs: Path | None) -> None:
 
 
 def check_page(folder: Path | None, *inputs: Path | None, option: str = "page") -> None:
-    """Raise before a computation if its report cannot be written to a folder; see `_check_output`."""
+    """Raise, before a computation, if its report cannot be written to a folder; see `_check_output`."""
     if folder is not None:
         from limiirl.report import check_folder
 
@@ -257,7 +256,7 @@ def check_page(folder: Path | None, *inputs: Path | None, option: str = "page") 
 
 
 def check_file(out: Path | None, *inputs: Path | None, option: str = "out") -> None:
-    """Raise before a computation if its output file cannot be written; see `_check_output`."""
+    """Raise, before a computation, if its output file cannot be written; see `_check_output`."""
     if out is None:
         return
     _check_output(out, option, inputs)
@@ -273,9 +272,9 @@ def check_file(out: Path | None, *inputs: Path | None, option: str = "out") -> N
 
 
 def _check_output(out: Path, option: str, inputs: tuple[Path | None, ...]) -> None:
-    """Raise if an output is one of the inputs or within it, or if its folder is not writable."""
+    """Raise if an output path equals an input path or is inside it, or if its folder is not writable."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        out.stat()  # a loop of symbolic links or a name that is too long is an OSError
+        out.stat()  # raise OSError for a loop of symbolic links or a name that is too long
     target = os.path.realpath(out)
     for given in inputs:
         source = "" if given is None else os.path.realpath(given)
@@ -295,7 +294,7 @@ def _check_output(out: Path, option: str, inputs: tuple[Path | None, ...]) -> No
 
 
 def write_page(report: "Report", folder: Path, as_json: bool) -> None:
-    """Write a report and print its path, to stderr if --json is set."""
+    """Write a report and print its path (to stderr if --json is set)."""
     from limiirl.report import write
 
     echo(f"Report: {write(report, folder)}", err=as_json)

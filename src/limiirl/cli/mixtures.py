@@ -26,8 +26,8 @@ from limiirl.errors import InvalidFile
 if TYPE_CHECKING:
     from limiirl import BayesianIntentMixture, Demonstrations, IntentMixture
 
-# Number of steps times features from which `select` uses one process per CPU. Below, the fits take a few seconds, like
-# the start of the processes.
+# Steps times features from which `select` uses one process per CPU. Below this, the fits take only a few seconds, about
+# as long as starting the processes.
 _MANY_COUNTS = 1_000_000
 
 
@@ -57,8 +57,8 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
 ) -> None:
     """Fit a mixture of intents to demonstrations.
 
-    Prints a summary and saves the fitted mixture. With --executor or --workers, the initialisations of --n-init run in
-    parallel; the result is the same.
+    Prints a summary and saves the fitted mixture. With --executor or --workers, the initialisations run in parallel,
+    which does not change the result.
     """
     check_exists(demos)
     check_target(out, demos, mdp, state_features)
@@ -100,7 +100,7 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
     """Infer the number of intents with a Dirichlet process prior.
 
     Fits a Bayesian mixture (slower than `limiirl fit`), prints the posterior over the number of intents, and saves the
-    fitted mixture. To compare numbers of intents by other criteria, use `limiirl select`.
+    fitted mixture. To choose the number of intents by other criteria, use `limiirl select`.
     """
     from limiirl import BayesianIntentMixture
 
@@ -138,7 +138,7 @@ def _save(
 ) -> None:
     """Save a mixture and print its summary."""
     mixture.set_params(progress=None)
-    mixture.save(out)  # before printing, which fails on a closed pipe
+    mixture.save(out)  # save before printing, because printing fails if a pipe is closed
     summary = mixture.summary()
     if as_json:
         options.echo(json.dumps(summary.to_dict() | more | {"saved": str(out)}))
@@ -152,7 +152,9 @@ def predict(  # noqa: PLR0913 (a command's options, each with a default)
     mixture: options.MixtureFolder,
     demos: options.DemosOrAgents,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Output file (.csv or .parquet).")] = None,
-    partial: Annotated[bool, typer.Option("--partial", help="Demonstrations are incomplete (prefixes).")] = False,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Demonstrations are prefixes of trajectories that continue.")
+    ] = False,
     columns: options.Columns = None,
     cut: options.Cut = None,
     by_group: options.ByGroup = False,
@@ -192,7 +194,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     cut: options.Cut = None,
     max_intents: Annotated[int, typer.Option("--max-intents", "-k", min=1, help="Largest number of intents.")] = 6,
     folds: Annotated[int, typer.Option(help="Number of cross-validation folds; 0 for none.")] = 5,
-    resamples: Annotated[int, typer.Option(help="Number of resamples that measure the stability; 0 for none.")] = 10,
+    resamples: Annotated[int, typer.Option(help="Number of resamples for the stability criterion; 0 for none.")] = 10,
     model: options.Model = None,
     init: options.Init = "kmeans",
     settings: options.Setting = [],  # noqa: B006 (typer reads the default, which is never changed)
@@ -201,7 +203,9 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     fold_by_group: options.FoldByGroup = False,
     device: options.DeviceName = None,
     plot: Annotated[Path | None, typer.Option(help="Plot the criteria to a .png, .svg or .pdf file.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the recommended mixture here.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Output folder of the recommended mixture. [default: not saved]")
+    ] = None,
     executor: options.ExecutorName = None,
     workers: options.Workers = None,
     scheduler: options.Scheduler = None,
@@ -211,7 +215,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     """Select the number of intents by cross-validation.
 
     Also prints BIC, stability and other criteria. If there are many demonstrations, or with --executor or --workers,
-    the fits run in parallel; the result is the same.
+    the fits run in parallel, which does not change the result.
     """
     from limiirl import select_intents
 
@@ -301,7 +305,7 @@ def evaluate(  # noqa: PLR0913 (a command's options, each with a default)
 
 
 def _read_labelled(path: Path, column: str, columns: str | None, cut: int | None) -> "Demonstrations":
-    """Read demonstrations with the true intents in a column."""
+    """Read demonstrations whose true intents are in a column."""
     from limiirl import Demonstrations
     from limiirl.demos import read_table
 
@@ -325,4 +329,4 @@ def _read_labelled(path: Path, column: str, columns: str | None, cut: int | None
         return demos if cut is None else demos.cut(cut)
     else:
         names = ", ".join(table.column_names)
-    raise InvalidFile.of("labels", column, f"must be a column of {path}, which has {names}")
+    raise InvalidFile.of("labels", column, f"must be a column of {path}; the file has {names}")

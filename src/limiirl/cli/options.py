@@ -1,4 +1,4 @@
-"""Options shared by several commands, the layout of the help, and the choice of devices and executors."""
+"""Options shared by several commands, the layout of the help, and the selection of devices and executors."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ GeoJSON = Annotated[
 ]
 NoExamples = Annotated[bool, typer.Option("--no-examples", help="Do not show individual trips in the report.")]
 DeviceName = Annotated[
-    str | None, typer.Option("--device", help="Device: cpu, gpu, or auto (a GPU for large MDPs). [default: cpu]")
+    str | None, typer.Option("--device", help="Device: cpu, gpu, or auto (gpu for large MDPs). [default: cpu]")
 ]
 ExecutorName = Annotated[
     str | None, typer.Option("--executor", help="Run in parallel: local (processes) or dask. [default: not parallel]")
@@ -95,7 +95,7 @@ Scheduler = Annotated[str | None, typer.Option(help="For dask: address of the sc
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    r"""Print a line, with control characters and undecodable bytes of file names as escapes.
+    r"""Print a line; control characters and undecodable bytes of file names are escaped.
 
     >>> echo("red \x1b[31m")
     red \x1b[31m
@@ -106,7 +106,7 @@ def echo(text: str, *, err: bool = False) -> None:
 
 
 class _Command(TyperCommand):
-    """Command with a shorter help: no braces, types or "[required]" for arguments, and no "range" in types."""
+    """Command whose help omits braces, types and "[required]" of arguments, and "range" in types."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the options and arguments of the usage line."""
@@ -144,7 +144,7 @@ def make_app(summary: str, example: str = "") -> typer.Typer:
 
 
 def add_command(app: typer.Typer, function: Callable[..., Any], example: str, *, show_help: bool = True) -> None:
-    """Add a command with an example in its help; `show_help` prints the help if the command has no arguments."""
+    """Add a command with an example in its help; if `show_help`, the command prints its help without arguments."""
     app.command(cls=_Command, epilog=f"\b\nExample: limiirl {example}", no_args_is_help=show_help)(function)
 
 
@@ -164,7 +164,7 @@ def with_device(settings: list[str], device: str | None) -> list[str]:
 
 
 def report_device(device: str | None, mdp: MDP | int | None) -> None:
-    """Print to stderr which device "auto" selects for an MDP, or for a number of states and edges."""
+    """Print to stderr which device "auto" selects for an MDP, or for a given number of states plus edges."""
     if device != "auto" or mdp is None:
         return
     from limiirl.irl import GPU_MIN_SIZE, choose_device
@@ -174,9 +174,9 @@ def report_device(device: str | None, mdp: MDP | int | None) -> None:
     if gpu is not None:
         name = gpu.name
     elif size < GPU_MIN_SIZE:
-        name = f"the CPU ({size:,} states and edges; a GPU is faster from {GPU_MIN_SIZE:,})"
+        name = f"the CPU ({size:,} states plus edges; a GPU is faster from {GPU_MIN_SIZE:,})"
     else:
-        name = "the CPU (no usable GPU; run with --device gpu for the reason)"
+        name = "the CPU (no usable GPU; run with --device gpu to see the reason)"
     echo(f"--device auto: computing on {name}.", err=True)
 
 

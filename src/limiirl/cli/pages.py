@@ -1,4 +1,4 @@
-"""Pages on fitted mixtures: `--report` of the commands that fit or apply a mixture, and `limiirl report MIXTURE`."""
+"""Reports on fitted mixtures, written by `limiirl report MIXTURE` and by the option --report of other commands."""
 
 import json
 import os
@@ -26,13 +26,13 @@ _HEADER = "mixture.json"
 
 
 def check_report(folder: Path | None, *inputs: Path | None) -> None:
-    """Raise before a computation if no page can be written to a folder, or if it is in the folder of a mixture."""
+    """Raise, before a computation, if the report cannot be written to a folder; see `check_page`."""
     check_page(folder, *inputs, option="report")
 
 
 @contextmanager
 def recording() -> Iterator[list[str]]:
-    """Collect the messages of the warnings of limiirl that are issued inside the context, and show them as usual."""
+    """Return a context that collects the messages of limiirl's warnings, which are also shown as usual."""
     messages: list[str] = []
     show = warnings.showwarning
 
@@ -51,7 +51,7 @@ def recording() -> Iterator[list[str]]:
 def write_page(
     context: typer.Context, folder: Path | None, mixture: Any, demos: Any = None, groups: Any = None, **options: Any
 ) -> None:
-    """Write the page on a mixture and print its path to stderr; do nothing without a folder."""
+    """Write the report on a mixture and print its path to stderr; do nothing if `folder` is None."""
     if folder is None:
         return
     from limiirl.report.intents import write_intents
@@ -62,7 +62,7 @@ def write_page(
 
 
 def command_line(context: typer.Context) -> str:
-    """Return the command line that is running."""
+    """Return the current command line."""
     return shlex.join(["limiirl", *(context.obj or [])])
 
 
@@ -82,7 +82,7 @@ def report_mixture(  # noqa: PLR0913 (the options of a command)
     coordinates: Path | None,
     as_json: bool,
 ) -> None:
-    """Write the page on a saved mixture; see `limiirl report`."""
+    """Write the report on a saved mixture; see `limiirl report`."""
     from limiirl import IntentMixture
     from limiirl.report.intents import merge_previous, write_intents
 
@@ -102,7 +102,10 @@ def report_mixture(  # noqa: PLR0913 (the options of a command)
         return
     echo(f"Report: {path}")
     if data is None:
-        echo("Pass --demos FILE for errors, trajectories and visits; the mixture does not contain its data.", err=True)
+        echo(
+            "Pass --demos FILE for errors, trajectories and visits, because a saved mixture does not contain its data.",
+            err=True,
+        )
 
 
 def read_coordinates(path: Path, mdp: "MDP | None") -> Any:
@@ -115,7 +118,11 @@ def read_coordinates(path: Path, mdp: "MDP | None") -> Any:
     from limiirl.demos import read_table
 
     if mdp is None:
-        raise InvalidParameter.of("coordinates", str(path), "requires states, and the mixture was fitted to agents")
+        raise InvalidParameter.of(
+            "coordinates",
+            str(path),
+            "requires a mixture that was fitted to demonstrations; this one was fitted to agents",
+        )
     table = read_table(check_exists(path))
     missing = [name for name in ("state", "x", "y") if table is None or name not in table.column_names]
     if table is None or missing:

@@ -32,7 +32,9 @@ _CITY_DRIVERS, _CITY_TRIPS, _CITY_TRAIN = 60, 20, 400
 
 def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     context: typer.Context,
-    studies: Annotated[list[str], typer.Argument(metavar="STUDY", help="Studies or groups to run, as listed above.")],
+    studies: Annotated[
+        list[str], typer.Argument(metavar="STUDY", help="Studies or groups to run; see the list above.")
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Run folder; finished trials are skipped.")] = Path("run"),
     repeats: Annotated[
         int | None,
@@ -58,7 +60,7 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     report: Annotated[bool, typer.Option(help="Write an HTML report.")] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Run the experiments of the paper and further ones.
+    """Run the experiments of the paper, and further experiments.
 
     \b
     Paper:   table1, boxplots, demos, wind, clusters, elements, imbalance, margin, mlirl, sigma-girl
@@ -69,7 +71,7 @@ def reproduce(  # noqa: PLR0913 (a command's options, each with a default)
     Without --network and --matches, the driver experiment uses a synthetic city. To resume an interrupted run, run the
     same command again.
     """  # noqa: D301 (the escape keeps the line breaks of the help)
-    # The executor is checked before the folder is created.
+    # `resolve_executor` raises before the folder is created.
     run = _Run(out, resolve_executor(executor, workers, scheduler), retry_failed, report, as_json)
     if studies == ["drivers"]:
         _reproduce_drivers(run, network, matches, {"n_splits": repeats, "n_train": train, "device": device})
@@ -147,7 +149,7 @@ def _reproduce_drivers(
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Convert an interrupt to a message and exit code 130."""
+    """Return a context that converts an interrupt to a message and exit code 130."""
     try:
         yield
     except KeyboardInterrupt:
@@ -171,14 +173,14 @@ def _summarise_counts(counts: RunCounts) -> str:
     if counts.skipped:
         parts.append(f"{counts.skipped} skipped (finished before)")
     if counts.failed_before:
-        parts.append(f"{counts.failed_before} of them failed (use --retry-failed to run them again)")
+        parts.append(f"{counts.failed_before} of the skipped trials failed (use --retry-failed to run them again)")
     if counts.failures:
         parts.append(f"{len(counts.failures)} failed")
     return ", ".join(parts) + "."
 
 
 def _plain(results: DriverResults) -> dict[str, Any]:
-    """Convert settings and results to JSON types: intervals as objects, missing values as null."""
+    """Convert settings and results to JSON types: intervals to objects, and missing values to null."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, tuple) and hasattr(value, "_asdict"):
@@ -198,7 +200,7 @@ def _plain(results: DriverResults) -> dict[str, Any]:
 def _read_drivers(
     network: Path | None, matches: Path | None, settings: dict[str, int | str | None]
 ) -> tuple[DriverData, DriverPlan]:
-    """Return the data and the plan; without files, simulate the data in a synthetic city."""
+    """Return the data and the plan; if no files are given, simulate the data in a synthetic city."""
     from limiirl.experiments import DriverData, DriverPlan
     from limiirl.roads import City
 
@@ -259,7 +261,10 @@ def report(  # noqa: PLR0913 (a command's options, each with a default)
         Path | None, typer.Option("--out", "-o", help="Output folder. [default: RUN/report, or MIXTURE-report]")
     ] = None,
     demos: Annotated[
-        Path | None, typer.Option("--demos", help="Demonstrations of a mixture, for errors, trajectories and visits.")
+        Path | None,
+        typer.Option(
+            "--demos", help="Demonstrations for the report on a mixture, which adds errors, trajectories and visits."
+        ),
     ] = None,
     columns: Columns = None,
     cut: Cut = None,
@@ -278,7 +283,7 @@ def report(  # noqa: PLR0913 (a command's options, each with a default)
         return
     for name, value in (("demos", demos), ("columns", columns), ("cut", cut), ("coordinates", coordinates)):
         if value is not None:
-            rule = f"applies to a mixture, and {run} is not the folder of a mixture"
+            rule = f"requires a saved mixture, but {run} is not the folder of a mixture"
             raise InvalidParameter.of(name, str(value), rule, remedy=f"Omit --{name}.")
     from limiirl.experiments import Store, read_drivers
 

@@ -122,14 +122,14 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
         typer.Option("--sigma", help="GPS noise (standard deviation) in metres. [default: estimated from the trips]"),
     ] = None,
     no_examples: options.NoExamples = False,
-    seed: Annotated[int, typer.Option(help="Random seed of --method particles. --trim is random and not seeded.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed for --method particles. It does not affect --trim.")] = 0,
     geojson: options.GeoJSON = None,
     page: options.Page = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Match GPS traces to a road network.
 
-    Prints the numbers of matched trips and, by reason, of dropped fixes.
+    Prints the number of matched trips, and the number of dropped fixes by reason.
     """
     from limiirl.roads import clean, measure_quality, privacy, read_trips
     from limiirl.roads import match as match_trips
@@ -192,9 +192,11 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     features: Annotated[str, typer.Option(help="Road features: paper (24 dimensions) or plain.")] = "paper",
     gamma: Annotated[float, typer.Option(help="Discount factor.")] = 1.0,
     trips: Annotated[
-        int, typer.Option("--trips", help="Maximum number of trips; if there are more, a random sample is used.")
+        int, typer.Option("--trips", help="Maximum number of trips; a random sample is used if the file has more.")
     ] = 3000,
-    by_driver: Annotated[bool, typer.Option("--by-driver", help="Assign one style per driver, not per trip.")] = False,
+    by_driver: Annotated[
+        bool, typer.Option("--by-driver", help="Assign one style per driver instead of per trip.")
+    ] = False,
     init: options.Init = "kmeans",
     out: options.MixtureOut = Path("styles"),
     no_examples: options.NoExamples = False,
@@ -254,7 +256,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
 def _resolve_executor(
     n_intents: str, executor: str | None, workers: int | None, scheduler: str | None
 ) -> Executor | None:
-    """Return the executor of the options, which apply to --intents select only."""
+    """Return the executor that the options select; raise if it is set without --intents select."""
     backend = options.resolve_executor(executor, workers, scheduler)
     if backend is not None and n_intents != "select":
         given = {"executor": executor, "workers": workers, "scheduler": scheduler}
@@ -265,10 +267,10 @@ def _resolve_executor(
 
 
 _MODEL_LINES = {
-    "DestinationMaxEnt": "DestinationMaxEnt, given the destination (alternative: --model MaxEnt, the paper's, which "
-    "also models where trips end, but predicts routes worse)",
-    "MaxEnt": "MaxEnt, the paper's, which also models where trips end (alternative: --model DestinationMaxEnt, the "
-    "default, which predicts routes better)",
+    "DestinationMaxEnt": "DestinationMaxEnt, which models routes given the destination (alternative: --model MaxEnt, "
+    "the paper's model, which also models where trips end, but predicts routes less accurately)",
+    "MaxEnt": "MaxEnt, the paper's model, which also models where trips end (alternative: --model DestinationMaxEnt, "
+    "the default, which predicts routes more accurately)",
 }
 
 
@@ -285,7 +287,7 @@ def _print_fit(
         return
     options.echo(f"Fitted to {plural(len(result.demos), 'trip')}.")
     if n_sampled < n_usable:
-        options.echo(f"The trips are a random sample of {n_usable:,}; pass --trips {n_usable} to use all.")
+        options.echo(f"They are a random sample of {n_usable:,} trips; pass --trips {n_usable} to use all.")
     options.echo(f"Model: {_MODEL_LINES[model]}.")
     if result.selection is None:  # with --intents select, the table of criteria contains the number of clusters
         capped = ", the maximum; use --intents select to cross-validate" if result.capped else ""

@@ -40,7 +40,7 @@ def forecast(  # noqa: PLR0913 (a command's options, each with a default)
     fraction: Annotated[float, typer.Option(help="Observed fraction of the trip.", min=0.0, max=1.0)] = 0.5,
     routes: Annotated[int, typer.Option("--routes", "-k", help="Number of routes to print.", min=1)] = 3,
     by_driver: Annotated[
-        bool, typer.Option("--by-driver", help="Infer the style also from the other trips of the driver.")
+        bool, typer.Option("--by-driver", help="Use the driver's other trips, too, to infer the style.")
     ] = False,
     geojson: GeoJSON = None,
     page: Page = None,
@@ -111,7 +111,7 @@ def _other_trips(demos: Demonstrations, index: int) -> Demonstrations:
     """Return the other trips of the driver of a trip."""
     if demos.groups is None:
         raise InvalidParameter(
-            "--by-driver requires trips with driver ids; MATCHES has none. Omit --by-driver.",
+            "--by-driver requires trips with driver ids; MATCHES has no driver ids. Omit --by-driver.",
             parameter="by_driver",
             value=True,
         )
@@ -140,7 +140,7 @@ def _check_same_network(mdp: MDP, roads: RoadNetwork, styles: Path, network: Pat
     elif mdp.n_edges != roads.n_turns:
         difference = f"{mdp.n_edges:,} turns, but {network} has {roads.n_turns:,}"
     elif (mdp.src != roads.turn_from).any() or (mdp.dst != roads.turn_to).any():
-        difference = f"turns other than those of {network}"
+        difference = f"turns that differ from the turns of {network}"
     else:
         return
     raise InvalidParameter(
@@ -210,13 +210,18 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
     ] = None,
     both: Annotated[
         bool | None,
-        typer.Option("--both/--one-way", help="Close both directions, or one. [default: both; one for --segments]"),
+        typer.Option(
+            "--both/--one-way", help="Close both directions, or one direction. [default: both; for --segments, one]"
+        ),
     ] = None,
     trips: Annotated[
-        int | None, typer.Option("--trips", help="Size of a random sample of the trips. [default: all]")
+        int | None, typer.Option("--trips", help="Number of trips, sampled at random. [default: all]")
     ] = None,
     least: Annotated[
-        int, typer.Option("--min-drivers", help="Smallest number of drivers whose count is shown, for privacy.", min=1)
+        int,
+        typer.Option(
+            "--min-drivers", help="Minimum number of drivers in a statistic; others are not shown, for privacy.", min=1
+        ),
     ] = 5,
     seed: Seed = 0,
     geojson: GeoJSON = None,
@@ -263,7 +268,7 @@ def _find_segments(
     given = [f"{name} {value}" for name, value in options.items() if value is not None]
     if len(given) != 1:
         raise InvalidParameter(
-            f"Exactly one of --at, --street and --segments is required; got {' and '.join(given) or 'none'}.",
+            f"Exactly one of --at, --street and --segments must be given; got {' and '.join(given) or 'none'}.",
             parameter="at",
             value=at,
         )
@@ -277,7 +282,7 @@ def _find_segments(
     except ValueError:
         raise InvalidParameter.of("segments", segments, "must be comma-separated integers, for example 12,31") from None
     if not both or numbers.min() < 0 or numbers.max() >= roads.n_segments:
-        return numbers  # close_streets checks the range
+        return numbers  # `close_streets` checks the range
     pairs = np.concatenate([numbers, roads.opposite[numbers]])
     return np.unique(pairs[pairs >= 0])
 

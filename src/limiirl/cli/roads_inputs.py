@@ -31,13 +31,13 @@ def _check_not_folder(path: Path, command: str) -> Path:
 
 
 def read_matched(network: Path, matches: Path) -> tuple[RoadNetwork, Matches]:
-    """Read a road network and the trips that were matched to it."""
+    """Read a road network and trips; raise unless the trips were matched to this network."""
     from limiirl.roads import Matches
 
     roads, matched = read_network(network), Matches.load(_check_not_folder(matches, "match"))
     if matched.settings.get("network", roads.fingerprint()) != roads.fingerprint():
         raise InvalidFile(
-            f"{matches} was matched to a network other than {network}. Pass that network, or match the trips again.",
+            f"{matches} was not matched to {network}. Pass the network that was used for matching, or match again.",
             parameter="matches",
             value=str(matches),
         )
@@ -45,7 +45,7 @@ def read_matched(network: Path, matches: Path) -> tuple[RoadNetwork, Matches]:
 
 
 def parse_columns(options: list[str]) -> dict[str, str | None] | None:
-    """Parse comma-separated ROLE=NAME into a mapping from role to column name; an empty name becomes None.
+    """Parse comma-separated ROLE=NAME pairs into a mapping from role to column name; an empty name becomes None.
 
     Examples
     --------
@@ -167,7 +167,7 @@ def _format(value: Any) -> str:
 
 
 def write_geojson(item: Any, network: RoadNetwork | None, path: Path | None, as_json: bool) -> None:
-    """Write the file of --geojson, if it is set, and print its path, to stderr if --json is set."""
+    """Write the file of --geojson, if set, and print its path (to stderr if --json is set)."""
     if path is None:
         return
     from limiirl.roads import to_geojson

@@ -31,7 +31,10 @@ def features(
     mdp: Annotated[Path, typer.Option("--mdp", help="MDP file (.npz) written by MDP.save.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Output folder of the features.")] = Path("features"),
     by_group: Annotated[
-        bool, typer.Option("--by-group", help="Assign one intent per group; a group must not span several files.")
+        bool,
+        typer.Option(
+            "--by-group", help="Assign one intent per group; all demonstrations of a group must be in one file."
+        ),
     ] = False,
     executor: options.ExecutorName = None,
     workers: options.Workers = None,
@@ -72,11 +75,12 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     n_intents: options.NIntents,
     out: options.MixtureOut = Path("mixture"),
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Checkpoint file, updated after every iteration; an existing file is resumed.")
+        Path | None,
+        typer.Option(help="Checkpoint file, updated after every iteration. If it exists, the fit continues from it."),
     ] = None,
     init: options.Init = "kmeans",
     reward_init: options.RewardInit = "mle",
-    sample: Annotated[int, typer.Option(help="Number of rows sampled for the initialisation.")] = 50_000,
+    sample: Annotated[int, typer.Option(help="Number of rows in the random sample for the initialisation.")] = 50_000,
     settings: options.Setting = [],  # noqa: B006 (typer reads the default, which is never changed)
     seed: options.Seed = 0,
     verify: Verify = False,
@@ -147,7 +151,7 @@ def assign(  # noqa: PLR0913 (a command's options, each with a default)
         opened.verify()
     fitted = IntentMixture.load(mixture)
     if device is not None:
-        fitted.irl_.device = device  # the device of the fit may not be available here
+        fitted.irl_.device = device  # the device that was used for the fit may not be available on this machine
     backend = options.resolve_executor(executor, workers, scheduler)
     with show_progress("assigning intents", every_s=0.0) as progress:
         paths = write(fitted, opened, out, executor=backend, progress=progress)
@@ -158,7 +162,7 @@ def assign(  # noqa: PLR0913 (a command's options, each with a default)
 
 
 class _Meter:
-    """Progress of a streamed fit: the iteration and rows per second; on a terminal, also the number of rows read."""
+    """Progress of a streamed fit: iteration and rows per second and, on a terminal, the number of rows read."""
 
     def __init__(self, n: int, progress: Progress) -> None:
         self.n, self.progress = n, progress

@@ -38,7 +38,8 @@ class Agent(NamedTuple):
     reward_features : (n, H, q) float64
         Reward features phi_t; zero after the end of a trajectory.
     live : (n, H) bool
-        True in the steps in which the agent chose an action. Rewards may continue afterwards, as in an absorbing goal.
+        True in the steps in which the agent chose an action. Reward features may be nonzero in other steps, for
+        example in an absorbing goal.
     """
 
     policy_features: FloatArray
@@ -107,7 +108,7 @@ def check_agent(record: Agent, agent: int) -> Agent:
 
 
 def check_consistent(records: tuple[Agent, ...]) -> None:
-    """Raise `InvalidDemos` unless all agents have the same numbers of features and the same type of actions."""
+    """Raise `InvalidDemos` unless all agents have equally many features and the same type of actions."""
     for i, record in enumerate(records):
         for name in ("policy_features", "actions", "reward_features"):
             kind, first = _describe_columns(getattr(record, name)), _describe_columns(getattr(records[0], name))
@@ -125,7 +126,7 @@ def _as_features(values: Any, name: str, agent: int) -> FloatArray:
     except InvalidParameter as error:
         raise InvalidDemos(str(error), parameter=name, value=error.value, index=agent) from None
     if array.ndim != 3 or array.shape[2] == 0:
-        raise InvalidDemos.of(name, array.shape, "must have shape (n, H, m)", index=agent)
+        raise InvalidDemos.of(name, array.shape, "must have shape (n, H, m) with m >= 1", index=agent)
     bad = ~np.isfinite(array)
     if np.any(bad):
         j, t, c = (int(i) for i in np.argwhere(bad)[0])
@@ -135,12 +136,12 @@ def _as_features(values: Any, name: str, agent: int) -> FloatArray:
 
 FORMAT = FileFormat("limiirl.agents", 1, "a file of agents", "Agents.save")
 RELEASED = ("center", "up", "border")
-"""Agents in the experiment of Ramponi et al. (2020): "center" has one intent; "up" and "border" share another."""
+"""Agents in the experiment of Ramponi et al. (2020). "up" and "border" have the same intent; "center" has another."""
 
 _PARTS = ("policy_features", "actions", "reward_features")
 
 
-# Maximum number of entries of the dense features of all steps: 4 GiB of float64.
+# Maximum number of entries in the dense features of all steps (4 GiB of float64).
 _LARGEST = 2**29
 
 
@@ -157,7 +158,7 @@ def group_demonstrations(
         raise InvalidDemos.of("demos", type(demos).__name__, "must be Demonstrations")
     labels = demos.groups if labels is None else labels
     if labels is None:
-        message = "groups are required, because the demonstrations have none. Pass the agent of each demonstration."
+        message = "groups must be given if demos.groups is None. Pass the agent of each demonstration."
         raise InvalidDemos(message, parameter="groups")
     if not len(demos):
         raise InvalidDemos("demos must contain at least one demonstration.", parameter="demos", value=0)
@@ -200,14 +201,14 @@ class _AgentRows:
         self.n_padded = sum(len(members) * int(self._lengths[members].max()) for members in self._members)
 
     def positions(self, group: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the positions (n, H) of an agent's steps, and the mask of steps before the end."""
+        """Return the positions (n, H) of an agent's steps, and the mask (n, H) of steps that are not padding."""
         members = self._members[group]
         t = np.arange(int(self._lengths[members].max()))
         return self._offsets[members][:, None] + t, t < self._lengths[members][:, None]
 
 
 def _infer_actions(mdp: MDP, demos: Demonstrations) -> NDArray[np.int64]:
-    """Return the action (n,) of each step, inferred from the edge if it was not recorded, and -1 in last states."""
+    """Return the action (n,) of each step, or -1 in last states; unrecorded actions are inferred from the edges."""
     steps = demos.steps(mdp)
     if steps.ambiguous.size:
         k = int(steps.ambiguous[0])
@@ -216,7 +217,7 @@ def _infer_actions(mdp: MDP, demos: Demonstrations) -> NDArray[np.int64]:
         message = (
             f"{name_step(demos.ids, index)}: several actions lead from state "
             f"{name_of(mdp.state_names, demos.states[position])} to state "
-            f"{name_of(mdp.state_names, demos.states[position + 1])}, and the action was not recorded. Record the "
+            f"{name_of(mdp.state_names, demos.states[position + 1])}, and the action is not recorded. Record the "
             "actions."
         )
         raise InvalidDemos(message, parameter="demos", index=index)
@@ -226,7 +227,7 @@ def _infer_actions(mdp: MDP, demos: Demonstrations) -> NDArray[np.int64]:
 
 
 def _table_features(table: Any, states: NDArray[np.int64], actions: NDArray[np.int64]) -> FloatArray:
-    """Return the features (n, q) of each step from a table of states, or of states and actions."""
+    """Return the features (n, q) of each step from features of states (S, q) or of state-action pairs (S, A, q)."""
     if table.ndim == 2:
         return _dense_rows(table, states)
     return np.asarray(np.where(actions[:, None] >= 0, table[states, actions], 0.0))
@@ -250,7 +251,7 @@ def _mdp_features(mdp: MDP, demos: Demonstrations) -> FloatArray:
 def _check_size(p: int, q: int, n_steps: int) -> None:
     if n_steps * (p + q) > _LARGEST:
         message = (
-            f"policy_features and reward_features with {p} + {q} columns in {n_steps} padded steps exceed 4 GiB. "
+            f"policy_features and reward_features must fit in 4 GiB; got {p} + {q} columns in {n_steps} padded steps. "
             "Pass features with fewer columns, or shorter demonstrations."
         )
         raise InvalidParameter(message, parameter="policy_features", value=p)
@@ -350,14 +351,14 @@ class Agents:
         names: ArrayLike | None = None,
         labels: ArrayLike | None = None,
     ) -> Agents:
-        """Build agents from one entry per agent: an array (n, H, ...), or n arrays (H_j, ...) of different lengths.
+        """Build agents from sequences with one entry per agent: an array (n, H, ...), or a list of n arrays (H_j, ...).
 
         Parameters
         ----------
         policy_features : sequence of M arrays (n, H, p)
         actions : sequence of M arrays (n, H, b) of real numbers, or (n, H) of integers
-        reward_features : M times (n, H, q)
-        live : M times (n, H) of booleans, optional
+        reward_features : sequence of M arrays (n, H, q)
+        live : sequence of M boolean arrays (n, H), optional
             Steps in which the agent chose an action; default: all steps.
         names, labels : (M,), optional
 
@@ -396,7 +397,7 @@ class Agents:
     def from_released(
         cls, path: str | os.PathLike[str], *, dataset: int = 0, names: Sequence[str] = RELEASED
     ) -> Agents:
-        """Read the agents of the continuous PuddleWorld that were released with Sigma-GIRL, from an npz file.
+        """Read the npz file of the continuous PuddleWorld agents that was released with Sigma-GIRL.
 
         The file has the arrays `{agent}_{dataset}_policy_features` (n, H, p), `{agent}_{dataset}_actions` (n, H, b) and
         `{agent}_{dataset}_reward_features` (n, H, q). After the goal, policy features are zero, no action is chosen,
@@ -443,10 +444,10 @@ class Agents:
         A demonstration of T states is a trajectory of T steps; the last step has no action. The agents'
         `features(mdp.gamma)` are the group means of `demos.features(mdp)`.
 
-        `SigmaGIRL` learns nonnegative weights that sum to 1, so negate features that are costs:
-        ``reward_features=-mdp.state_features``. Do not pass both a feature and its negative: with equal weights they
-        cancel to a zero reward. Drop one feature if all features sum to a constant in every step and demonstrations
-        have equal lengths.
+        `SigmaGIRL` learns nonnegative weights that sum to 1. Therefore negate features that are costs:
+        ``reward_features=-mdp.state_features``. Do not pass both a feature and its negative, because with equal weights
+        they cancel. If demonstrations have equal lengths and the features of every step have the same sum, drop one
+        feature.
 
         Parameters
         ----------
@@ -563,7 +564,7 @@ class Agents:
         return Agents(tuple(records), self.names, self.labels)
 
     def features(self, gamma: float, *, of: str = "reward") -> FloatArray:
-        """Return each agent's average discounted sums of the reward features (M, q), or policy features (M, p).
+        """Return the mean discounted feature counts of each agent: reward features (M, q) or policy features (M, p).
 
         Examples
         --------

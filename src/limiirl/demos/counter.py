@@ -30,25 +30,28 @@ def with_counter(
 ) -> tuple[MDP, Demonstrations]:
     """Return an MDP whose states include a counter of visits to the event states, and the demonstrations in it.
 
-    With count="steps", the counter is the number of steps since the last visit, at most `cap`, and `cap` before the
-    first visit. With count="visits", it is the number of visits so far, at most `cap`. The new MDP has S (cap + 1)
-    states, of which some may be unreachable: state s with counter c has number s (cap + 1) + c and the name "pond [c]".
-    Features keep their meaning. One edge feature per value of the counter is appended, which is the reward of an event
-    after 1, ..., cap or more than `cap` steps, or of the first, second, ... visit.
+    With count="steps", the counter is the number of steps since the last visit, at most `cap`; before the first visit,
+    it is `cap`. With count="visits", the counter is the number of visits so far, at most `cap`.
+
+    The new MDP has S (cap + 1) states, some of which may be unreachable. State s with counter c has index
+    s (cap + 1) + c and the name "pond [c]", where "pond" is the name of s. The features of `mdp` are kept. One edge
+    feature per value of the counter is appended; its parameter is the reward of a visit 1, 2, ..., `cap` or more than
+    `cap` steps after the last visit, or of the first, second, ... visit.
 
     Parameters
     ----------
     mdp : MDP
-        May be an MDP of `with_history`, which must be called first.
+        May be the result of `with_history`. To use both functions, call `with_history` first.
     demos : Demonstrations
-        Counters start at the first state of each demonstration.
+        Demonstrations to convert. The counter restarts in each demonstration.
     event_states : sequence of int or str
-        States, or states of the original MDP if `mdp` has previous states.
+        Indices or names of the event states. If `mdp` is the result of `with_history`, these are states of the original
+        MDP.
     cap : int
         Largest value of the counter.
     count : {"steps", "visits"}
     scale : float
-        Value of the new features, as in `limiirl.mdp.sequence_features`.
+        Value of the new features where they are nonzero, as in `limiirl.mdp.sequence_features`.
 
     Examples
     --------
@@ -70,7 +73,7 @@ def with_counter(
         raise InvalidParameter.of("cap", cap, rule, remedy="Reduce it.")
     event = _find_events(mdp, event_states)
     demos = demos.renumber(mdp)
-    demos.steps(mdp)  # raises if a transition is impossible
+    demos.steps(mdp)  # raise if a transition is impossible
     order = np.lexsort(
         (np.repeat(np.arange(mdp.n_edges), n), np.tile(np.arange(n), mdp.n_edges), np.repeat(mdp.src, n))
     )
@@ -95,14 +98,14 @@ def with_counter(
 
 
 def _find_events(mdp: MDP, event_states: object) -> BoolArray:
-    """Return the mask (S,) of the event states; their names and numbers are those of the original MDP, if any."""
+    """Return the mask (S,) of the event states, given as indices or names in the MDP before `with_history`."""
     names = mdp.state_names if mdp.history is None else mdp.original_names
     original = np.arange(mdp.n_states) if mdp.history is None else mdp.history[:, 0].astype(np.int64)
     given = np.atleast_1d(to_array(event_states, "event_states"))
     numbers = renumber(given.tolist(), names or ()) if is_text(given) else given
     count = mdp.n_states if mdp.history is None else len(mdp.original_names or ())
     if given.ndim != 1 or given.size == 0 or numbers.dtype.kind not in "iu":
-        raise InvalidParameter.of("event_states", event_states, "must be a list of states, as numbers or names")
+        raise InvalidParameter.of("event_states", event_states, "must be a list of state indices or names")
     wrong = np.flatnonzero((numbers < 0) | (numbers >= count))
     if wrong.size:
         i = int(wrong[0])
@@ -119,7 +122,7 @@ def _feature_names(cap: int, visits: bool) -> tuple[str, ...]:
 
 
 def _count(demos: Demonstrations, event: BoolArray, cap: int, visits: bool) -> IntArray:
-    """Return the counter (n,) at each state of demonstrations."""
+    """Return the value (n,) of the counter at each state of the demonstrations."""
     visited = event[demos.states]
     start = np.repeat(demos.offsets[:-1], demos.lengths)
     if visits:

@@ -106,7 +106,7 @@ def as_index_array(index: Subset, n: int) -> NDArray[np.int64]:
 
 
 def concatenate_attribute(name: str, parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
-    """Concatenate the groups, labels or ids of several sets; all or none of the sets must have them, with one dtype."""
+    """Concatenate the groups, labels or ids of several sets; raise if only some sets have them, or if dtypes differ."""
     present = [part for part in parts if part is not None]
     if not present:
         return None
@@ -115,19 +115,21 @@ def concatenate_attribute(name: str, parts: Sequence[NDArray[Any] | None]) -> ND
         absent = next(i for i, part in enumerate(parts) if part is None)
         having = next(i for i, part in enumerate(parts) if part is not None)
         message = (
-            f"parts[{absent}] has no {name}, but parts[{having}] has. Set {name} on every part, or remove them: {drop}."
+            f"Either all or none of the parts must have {name}; parts[{having}] has {name}, but parts[{absent}] does "
+            f"not. Set {name} on every part, or drop {name} with {drop}."
         )
         raise InvalidDemos(message, parameter=name, index=absent)
     for i, part in enumerate(present):
         # np.concatenate would convert numbers to strings.
         if part.dtype.kind != present[0].dtype.kind:
-            rule = f"must have the dtype of part 0, {present[0].dtype}"
-            raise InvalidDemos.of(name, part.dtype, rule, index=i, remedy=f"Convert them, or drop them: {drop}.")
+            rule = f"must have the same dtype in all parts ({present[0].dtype} in part 0)"
+            remedy = f"Convert {name}, or drop {name} with {drop}."
+            raise InvalidDemos.of(name, part.dtype, rule, index=i, remedy=remedy)
     return np.concatenate(present)
 
 
 def concatenate_times(parts: Sequence[Demonstrations]) -> NDArray[Any] | None:
-    """Concatenate the times of several sets; those without times have step numbers."""
+    """Concatenate the times of several sets; step numbers are used for sets without times."""
     if all(part.times is None for part in parts):
         return None
     times = [step_times(part) for part in parts]
@@ -137,7 +139,7 @@ def concatenate_times(parts: Sequence[Demonstrations]) -> NDArray[Any] | None:
 
 
 def step_times(demos: Demonstrations) -> NDArray[Any]:
-    """Return the times (n,) of steps, or the step numbers of demonstrations without times."""
+    """Return the times (n,) of steps, or step numbers if the demonstrations have no times."""
     if demos.times is not None:
         return demos.times
     return np.arange(demos.n_steps) - np.repeat(demos.offsets[:-1], demos.lengths)
@@ -178,14 +180,14 @@ def same_arrays(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
 
 
 def as_list(values: Iterable[Any], name: str) -> list[Any]:
-    """Return the items of an iterable of sequences, one per demonstration."""
+    """Return an iterable of sequences, one per demonstration, as a list."""
     if not is_collection(values):
         raise InvalidDemos.of(name, values, "must be a list of lists, one per demonstration")
     return list(values)
 
 
 def flatten(sequences: Sequence[object], name: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the concatenation of sequences and their lengths; the dtype is inferred, so that 2.5 is not truncated."""
+    """Return the concatenation of sequences, with an inferred dtype, and their lengths."""
     try:
         lengths = np.fromiter(map(len, sequences), dtype=np.int64)  # type: ignore[arg-type]
     except TypeError:
@@ -202,7 +204,7 @@ def flatten(sequences: Sequence[object], name: str) -> tuple[NDArray[Any], NDArr
         values: list[object] = list(chain.from_iterable(sequences))  # type: ignore[arg-type]
         array = np.array(values)
         if array.dtype.kind not in "iuf" or any(isinstance(x, bool) for x in values):
-            # NumPy converts booleans to numbers, and numbers to strings if one value is a string; keep the objects.
+            # Keep objects, because NumPy converts booleans to numbers, and numbers to strings if one value is a string.
             array = np.array(values, dtype=object)
         return array, lengths
     except ValueError as error:
@@ -213,7 +215,7 @@ def flatten(sequences: Sequence[object], name: str) -> tuple[NDArray[Any], NDArr
 def as_numbers(
     flat: NDArray[Any], kind: str, names: Sequence[str] | None, offsets: NDArray[np.int64]
 ) -> tuple[NDArray[Any], Sequence[str] | None]:
-    """Return states or actions (`kind` "state" or "action") with text as numbers, and the names."""
+    """Convert states or actions (`kind` is "state" or "action") from text to indices; return the indices and names."""
     if not is_text(flat):
         return flat, names
     absent = flat == NOT_RECORDED if kind == "action" and flat.dtype.kind == "O" else np.zeros(flat.size, np.bool_)
@@ -222,7 +224,7 @@ def as_numbers(
     if np.any(wrong):
         values = flat.tolist()
         if not all(isinstance(values[i], str) for i in np.flatnonzero(wrong)):
-            return flat, names  # numbers and text, which the constructor rejects
+            return flat, names  # the constructor rejects a mixture of numbers and text
         i = int(np.argmax(wrong))
         value, index = values[i], locate(offsets, i)
         message = (
@@ -236,10 +238,10 @@ def as_numbers(
 def align_actions(
     actions: Sequence[object], offsets: NDArray[np.int64], names: Sequence[str] | None = None
 ) -> tuple[NDArray[np.int64], Sequence[str] | None]:
-    """Return actions (n,) aligned with the states, -1 in last states and where none was recorded, and their names."""
+    """Return actions (n,) aligned with the states, -1 if unrecorded or in a last state, and the action names."""
     n = offsets.size - 1
     if len(actions) != n:
-        rule = f"must have one list per demonstration, {n} in total"
+        rule = f"must have one entry per demonstration ({n} in total)"
         remedy = "Use None for a demonstration without recorded actions."
         raise InvalidDemos.of("actions", len(actions), rule, remedy=remedy)
     missing = np.fromiter((x is None for x in actions), dtype=np.bool_, count=n)
@@ -249,8 +251,8 @@ def align_actions(
     wrong = (lengths != n_states - 1) & ~missing
     if np.any(wrong):
         demo = int(np.argmax(wrong))
-        rule = f"must have {n_states[demo] - 1} entries, one fewer than the states"
-        remedy = "Drop the action at the last state, or add the state that it led to."
+        rule = f"must have length {n_states[demo] - 1}, one less than the number of states"
+        remedy = "Drop the action in the last state, or add the state that it led to."
         raise InvalidDemos.of("actions", int(lengths[demo]), rule, index=demo, remedy=remedy)
     recorded = np.repeat(~missing, n_states)
     recorded[offsets[1:] - 1] = False
@@ -316,14 +318,14 @@ class Demonstrations:
     offsets : (N + 1,) int64
         Demonstration i is states[offsets[i]:offsets[i + 1]], with at least one state.
     actions : (n,) int64 or None
-        Action taken in each state, or -1 if it was not recorded or the state is the last one of its demonstration. None
-        if no action was recorded.
+        Action taken in each state; -1 if the action is not recorded, and in the last state of a demonstration. None if
+        no action is recorded.
     groups, labels, ids : (N,) or None
         Group (driver, animal, recording), true intent and identifier of each demonstration: integers, floats, booleans
         or strings.
     state_names, action_names : tuple of str, or None
-        Name of each state and action. Text states and actions are numbered in sorted order of their names. In an MDP
-        with names, demonstrations are matched by name; see `renumber`.
+        Name of each state and action. States and actions given as text are numbered in sorted order of their names. If
+        the MDP has names too, demonstrations are matched to it by name; see `renumber`.
     times : (n,) or None
         Time of each step, as recorded: numbers, dates or text. None for the step numbers 0, 1, ...
 
@@ -370,7 +372,7 @@ class Demonstrations:
             object.__setattr__(self, name, as_names(getattr(self, name), name, numbers))
         for name, array in arrays.items():
             object.__setattr__(self, name, None if array is None else as_readonly(array))
-        # Not a field, so that it is neither compared nor copied.
+        # The cache is not a dataclass field, so that it is neither compared nor copied.
         object.__setattr__(self, "_steps", StepsCache())
 
     @classmethod
@@ -391,12 +393,13 @@ class Demonstrations:
         states : N sequences of integers or strings
             States of each demonstration, including the first and the last.
         actions : N sequences of integers or strings, optional
-            Actions between the states, one fewer than the states. Use -1 for an unrecorded action, and None for a
-            demonstration without recorded actions. An unrecorded action is inferred if only one action leads from
-            one state to the next; otherwise models sum over the possible edges.
+            Actions between the states, so that a demonstration of T states has T - 1 actions. Use -1 for an unrecorded
+            action, and None for a demonstration without recorded actions. An unrecorded action is inferred if only one
+            action leads from the state to its successor; otherwise models sum over the possible edges.
         groups, labels : (N,), optional
         state_names, action_names : sequence of str, optional
-            Names of the numbers, or the order in which text is numbered. Default: the sorted names that occur.
+            Names in the order of the indices. For states or actions given as text, the default is the sorted names that
+            occur.
 
         Examples
         --------
@@ -405,7 +408,7 @@ class Demonstrations:
         ([0, 2, 2, 1, 0], ('den', 'nest', 'pond'))
         >>> Demonstrations.from_lists([[0, 1, 2], [0, 1]], actions=[[0, 0], [0, 1]])
         Traceback (most recent call last):
-        limiirl.errors.InvalidDemos: actions[1] must have 1 entries, one fewer than the states; got 2. Drop the ...
+        limiirl.errors.InvalidDemos: actions[1] must have length 1, one less than the number of states; got 2. Drop ...
         """
         flat, lengths = flatten(as_list(states, "states"), "states")
         offsets = as_offsets(np.concatenate([[0], np.cumsum(lengths)]), int(lengths.sum()))
@@ -425,7 +428,8 @@ class Demonstrations:
             Columns demo (identifier), t (sort key) and state (number or text); optionally action (number or text;
             ignored in the last row of a demonstration), group and label (constant within a demonstration).
         columns : mapping, optional
-            Columns with other names, such as {"demo": "mouse+bout", "state": "place"}; "mouse+bout" joins two columns.
+            Names of columns that differ from the default, such as {"demo": "mouse+bout", "state": "place"}. The
+            identifier "mouse+bout" joins two columns.
 
         Examples
         --------
@@ -460,7 +464,7 @@ class Demonstrations:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], columns: Mapping[str, str] | None = None) -> Demonstrations:
-        r"""Read a parquet or CSV file that was written by `to_parquet` or contains a table that `from_frame` accepts.
+        r"""Read a parquet file written by `to_parquet`, or a parquet or CSV file with the columns of `from_frame`.
 
         Examples
         --------
@@ -491,7 +495,8 @@ class Demonstrations:
         env : gymnasium.Env
             Gymnasium 1.0 or later. States and actions are numbered from 0, even if the spaces start at another integer.
         policy : callable, (S, A) array or (S,) array
-            policy(observation, rng) -> action; or action probabilities per state; or one action per state.
+            A function policy(observation, rng) -> action, an array of action probabilities (S, A), or an array of one
+            action per state (S,).
         n : int
             Number of episodes.
         seed : int, Generator or None
@@ -512,7 +517,7 @@ class Demonstrations:
 
     @classmethod
     def concat(cls, parts: Sequence[Demonstrations]) -> Demonstrations:
-        """Concatenate several sets. Groups, labels and ids must be present in all sets or in none."""
+        """Concatenate several sets; each of groups, labels and ids must be present in all sets or in none."""
         empty = np.empty(0, dtype=np.int64)  # np.concatenate requires at least one array
         parts = with_common_names(parts)
         lengths = np.concatenate([empty, *(part.lengths for part in parts)])
@@ -542,7 +547,7 @@ class Demonstrations:
         return replace(self, **changes)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write a parquet file atomically and without loss; it has one row per step and the columns of `from_frame`."""
+        """Write a parquet file with one row per step and the columns of `from_frame`, atomically and without loss."""
         io.write_parquet(self, path)
 
     def __len__(self) -> int:
@@ -566,7 +571,7 @@ class Demonstrations:
         return Demonstration(self.states[start:stop], actions, *attributes)
 
     def subset(self, index: Subset) -> Demonstrations:
-        """Select demonstrations by a slice, a boolean mask (N,) or indices, which may repeat.
+        """Select demonstrations by a slice, a boolean mask (N,), or indices, which may repeat.
 
         Examples
         --------
@@ -595,7 +600,7 @@ class Demonstrations:
         """Cut long recordings into pieces of nearly equal length with at most `max_steps` transitions.
 
         Consecutive pieces share a state, so that each transition is in one piece. Pieces keep the group, label, id and
-        times of their recording; without groups, the pieces of a recording are a group.
+        times of their recording. If the recordings have no groups, each recording becomes a group.
 
         Examples
         --------
@@ -691,10 +696,10 @@ class Demonstrations:
         return feature_counts(self.renumber(mdp), mdp)
 
     def log_q(self, mdp: MDP) -> NDArray[np.float64]:
-        """Return log q(tau) = log p0(s_1) + sum_t log P(s_{t+1} | s_t, a_t), which does not depend on the reward.
+        """Return log q(tau) = log p0(s_1) + sum_t log P(s_{t+1} | s_t, a_t), the part of log p that is free of rewards.
 
-        If an action was not recorded, the probabilities of all edges between the two states are summed; a sum over
-        several actions may exceed 1.
+        For an unrecorded action, the probabilities of all edges between the two states are summed. If several actions
+        connect the states, the sum may exceed 1.
 
         Returns
         -------

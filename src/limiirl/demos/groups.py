@@ -47,7 +47,7 @@ class Groups:
 
     @classmethod
     def from_labels(cls, groups: ArrayLike | None, n: int, each: str = "demonstrations") -> Groups:
-        """Group n demonstrations or agents by labels (n,); without labels, each of them is its own group."""
+        """Group n demonstrations or agents by labels (n,); without labels, each is its own group."""
         if groups is None:
             return cls(None, np.ones(n), np.arange(n), each)
         checked = as_attribute(groups, "groups", n)
@@ -98,5 +98,5 @@ class Groups:
         return values if self.index is None else self.sum(values) / self.counts[:, None]
 
     def broadcast(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return, for each demonstration (N,), the value (G,) or (G, m) of its group."""
+        """Return the values (N,) or (N, m) of demonstrations, given the values (G,) or (G, m) of their groups."""
         return values if self.index is None else values[self.index]

@@ -1,4 +1,4 @@
-"""States that include the previous states, so that rewards can depend on habits such as turning back."""
+"""MDPs whose states include the previous states, so that rewards can depend on habits such as turning back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from limiirl.demos.validate import name_demo
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.mdp import MDP
 
-# Pseudo-count of each start state, as in MDP.from_demonstrations, and maximum number of edges.
+# Pseudo-count of each start state (the same as in MDP.from_demonstrations), and maximum number of edges.
 _SMOOTHING, _MOST_EDGES = 0.1, 5_000_000
 
 
@@ -22,29 +22,31 @@ def with_history(
 ) -> tuple[MDP, Demonstrations]:
     """Return an MDP whose states include the previous states, and the demonstrations in it.
 
-    A state of the new MDP is a state with its `order` previous states, most recent first, such as "pond (from den)" or,
-    with order=2, "pond (from den, nest)". There is one per path of `order` edges of `mdp`: with order=1, one per pair
-    of a state and a successor. From each of them the same actions lead to the same states as in `mdp`.
-    State, action and edge features keep their meaning, and so do the parameters of a reward. The new MDP has the
-    array `history` (S, order + 1) of original states: current, previous, and so on. Start probabilities are estimated.
+    Each state of the new MDP is a path of `order` edges in `mdp`: a state with its `order` previous states, most recent
+    first, such as "pond (from den)" or, with order=2, "pond (from den, nest)". Actions, transition probabilities,
+    features and the parameters of a reward have the same meaning as in `mdp`. The attribute `history` (S, order + 1) of
+    the new MDP contains the original indices of the current state, the previous state, and so on. Start probabilities
+    are estimated from the demonstrations.
 
-    A reward of a pair of a state and its predecessor cancels in the policy of that state, because it is the same for
-    all actions. Habits are features of three or more states; add them with `limiirl.mdp.turn_features` and
-    `limiirl.mdp.sequence_features`.
+    A feature of the current and the previous state alone does not affect the policy in the current state, because it is
+    the same for all actions. Habits are features of three or more consecutive states; add them with
+    `limiirl.mdp.turn_features` and `limiirl.mdp.sequence_features`.
 
     Parameters
     ----------
     mdp : MDP
-        Without previous states. Its names, if any, and otherwise its numbers occur in the names of the new states.
+        MDP whose states do not yet include previous states. The names of the new states are composed of its state names
+        or, if it has none, of its state indices.
     demos : Demonstrations
-        Demonstrations to convert. The states of the new MDP do not depend on them, so that further demonstrations can
-        be converted by another call with the same `mdp`.
+        Demonstrations to convert. The states of the new MDP do not depend on the demonstrations, so that another call
+        with the same `mdp` can convert further demonstrations.
     order : int
         Number of previous states.
     keep_starts : bool
-        If False, the first `order` states of each demonstration are only part of the history, so that demonstrations
-        start `order` steps later. If True, they are states with shorter histories; demonstrations keep their lengths,
-        and demonstrations in the states of `mdp` are matched to the new MDP by `Demonstrations.renumber`.
+        If False, demonstrations start `order` steps later, and their first `order` states are used only as history. If
+        True, the first `order` states of each demonstration become states with shorter histories, so that
+        demonstrations keep their lengths. In addition, `Demonstrations.renumber` can then convert demonstrations from
+        states of `mdp` to states of the new MDP.
 
     Examples
     --------
@@ -67,7 +69,7 @@ def with_history(
         remedy = "Pass the original MDP with a higher order, and call with_counter last."
         raise InvalidParameter.of("mdp", mdp.history.shape, rule, remedy=remedy)
     demos = demos.renumber(mdp)
-    demos.steps(mdp)  # raises if a transition is impossible
+    demos.steps(mdp)  # raise if a transition is impossible
     if not keep:
         _check_lengths(demos, order)
     paths = _Paths(mdp, order)
@@ -91,9 +93,10 @@ def with_history(
 
 
 def copy_states(mdp: MDP, state: NDArray[np.integer], src: IntArray, edge: IntArray, dst: IntArray) -> MDP:
-    """Return an MDP whose states (S2,) and edges (E2,) are copies of states and edges of `mdp`, without names.
+    """Return an MDP whose states (S2,) and edges (E2,) are copies of the states `state` and edges `edge` of `mdp`.
 
-    Edge i leads from state src[i] to state dst[i] of the new MDP; its start distribution is uniform.
+    Edge i leads from state src[i] to state dst[i] of the new MDP. The start distribution is uniform, and states have no
+    names.
     """
     pair = np.flatnonzero(np.diff(np.stack([src, mdp.act[edge]]), prepend=-1).any(axis=0))
     return MDP(
@@ -113,7 +116,7 @@ def copy_states(mdp: MDP, state: NDArray[np.integer], src: IntArray, edge: IntAr
 
 
 class _Paths:
-    """Paths of 0 to `order` edges of an MDP: level j has those of j edges, ordered by their states.
+    """Paths of 0 to `order` edges in an MDP; level j contains the paths of j edges, sorted by their states.
 
     Attributes
     ----------
@@ -130,9 +133,9 @@ class _Paths:
         self.n_states, self.ptr = S, np.searchsorted(source, np.arange(S + 1))
         self._check_size(mdp, order, source, successor)
         self.last, self.states = [np.arange(S)], [np.arange(S, dtype=np.int32)[:, None]]
-        # Paths that extend path i by one edge: children[i] to children[i + 1] of the next level, by rank of the edge.
+        # Paths children[i] to children[i + 1] of the next level extend path i by one edge, by rank of the edge.
         self._children: list[IntArray] = []
-        # Path of the level below without the first state.
+        # Index, in the level below, of each path without its first state.
         self._suffix: list[IntArray] = []
         for level in range(order):
             n = np.diff(self.ptr)[self.last[level]]
@@ -145,7 +148,7 @@ class _Paths:
             self.states.append(np.concatenate(columns, axis=1))
 
     def _check_size(self, mdp: MDP, order: int, source: IntArray, successor: IntArray) -> None:
-        """Raise if the MDP would be too large; counts are floats, because they may exceed int64."""
+        """Raise if the new MDP would be too large; counts are floats, because they may exceed int64."""
         paths: FloatArray = np.ones(self.n_states)
         for _ in range(order):
             paths = np.bincount(successor, paths[source], self.n_states).astype(np.float64)
@@ -166,14 +169,14 @@ class _Paths:
         return np.asarray(np.searchsorted(self.code, src.astype(np.int64) * self.n_states + dst) - self.ptr[src])
 
     def extend(self, level: int, path: IntArray, rank: IntArray, *, shorten: bool = False) -> IntArray:
-        """Return paths extended by one edge, without their first state if they are of the last level or `shorten`."""
+        """Return paths extended by one edge; the first state is dropped at the last level, or if `shorten`."""
         if shorten or level == len(self._children):
             level, path = level - 1, self._suffix[level - 1][path]
         return self._children[level][path] + rank
 
 
 def _convert(demos: Demonstrations, paths: _Paths, first: IntArray, keep: bool) -> Demonstrations:
-    """Return demonstrations in paths; `first` are the numbers of the first path of each level."""
+    """Return demonstrations in the states of the new MDP; `first` is the index of the first state of each level."""
     order = len(paths.last) - 1
     t = np.arange(demos.n_steps) - np.repeat(demos.offsets[:-1], demos.lengths)
     path, states = demos.states, demos.states.copy()
@@ -201,8 +204,8 @@ def _check_lengths(demos: Demonstrations, order: int) -> None:
     if short.size:
         i, n = int(short[0]), int(demos.lengths[short[0]])
         message = (
-            f"{name_demo(demos.ids, i)} must have more than {order} states if order={order}; it has {n}, and "
-            f"{short.size} of {len(demos)} are as short. Drop them with demos[demos.lengths > {order}], or pass "
+            f"{name_demo(demos.ids, i)} must have more than order = {order} states; it has {n}. {short.size} of "
+            f"{len(demos)} demonstrations are too short. Drop them with demos[demos.lengths > {order}], or pass "
             "keep_starts=True."
         )
         raise InvalidDemos(message, parameter="demos", value=n, index=i)

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 FORMAT = "limiirl.demonstrations"
 VERSION = 2
-# Releases that read version 1 only can still read files without names.
+# Files without names are written as version 1, so that older releases can read them.
 _VERSION_WITHOUT_NAMES = 1
 
 _NAMES = ("state_names", "action_names")
-# Column of each attribute; its value is repeated in all rows of a demonstration.
+# Column of each attribute of a demonstration; the value is repeated in all its rows.
 _COLUMNS = {"groups": "group", "labels": "label"}
 _REMEDY = "Write it again with Demonstrations.to_parquet, or read other tables with Demonstrations.from_frame."
 
@@ -85,7 +85,7 @@ def read_parquet(path: str | os.PathLike[str]) -> dict[str, Any]:
 def read_table(path: str | os.PathLike[str], columns: Mapping[str, str] | None = None) -> Any:
     """Return the table of a parquet or CSV file, or None for a file written by `write_parquet`; see `read_csv`.
 
-    `columns` are the names of columns that differ from demo, group, label, state and action.
+    `columns` maps the roles demo, group, label, state and action to the names of columns that differ from the role.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -115,9 +115,9 @@ def read_csv(
 ) -> Any:
     """Read a CSV file in UTF-8 as a pyarrow Table, such that different texts remain different values.
 
-    A column of identifiers is read as text if an entry is not an integer in canonical form, such as 01 or 1e2. A column
-    of states or actions (`indices`) is read as text if two different texts denote the same number. Other columns have
-    the types that pyarrow infers. Empty cells, NA, NaN and null are missing.
+    A column of identifiers is read as text if an entry, such as 01 or 1e2, is not an integer in canonical form. A
+    column of states or actions (`indices`) is read as text if two different texts denote the same number. pyarrow
+    infers the types of the other columns. Empty cells, NA, NaN and null are missing values.
     """
     import pyarrow as pa
     from pyarrow import csv
@@ -145,7 +145,7 @@ def read_csv(
 
 
 def _parse_identifiers(column: Any) -> Any:
-    """Convert text to integers if all entries are integers in canonical form."""
+    """Convert a column of text to integers if all entries are integers in canonical form."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -158,7 +158,7 @@ def _parse_identifiers(column: Any) -> Any:
 
 
 def _parse_indices(column: Any) -> Any:
-    """Convert text to numbers if different texts denote different numbers."""
+    """Convert a column of text to numbers if different texts denote different numbers."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -174,7 +174,7 @@ def _parse_indices(column: Any) -> Any:
 
 
 def _check_utf8(path: Path) -> None:
-    """Raise `InvalidFile` with the number of the first line that is not UTF-8 text."""
+    """Raise `InvalidFile` if a line is not UTF-8 text."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -216,13 +216,14 @@ def _with_names(numbers: Any, names: tuple[str, ...] | None) -> Any:
 
 
 def _numbers(path: Path, column: Any, name: str, names: tuple[str, ...] | None) -> NDArray[Any]:
-    """Return the numbers of states or actions, -1 where null, from numbers or names."""
+    """Return the indices of states or actions, given as indices or names; -1 where null."""
     if names is None:
         return np.asarray((column if name == "state" else column.fill_null(NOT_RECORDED)).to_numpy())
     numbers, _ = encode(column.to_numpy(), column.is_null().to_numpy(), names)
     if np.any(numbers < NOT_RECORDED):
         row = int(np.argmax(numbers < NOT_RECORDED))
-        reason = f"has {name} {column[row].as_py()!r} in row {row}, which is not one of its {name} names. {_REMEDY}"
+        value = column[row].as_py()
+        reason = f"has {name} {value!r} in row {row}, which is not one of the {name} names in the file. {_REMEDY}"
         raise InvalidFile.at(path, reason)
     return numbers
 
@@ -233,7 +234,7 @@ def _unpack(path: Path, table: Any, names: dict[str, tuple[str, ...] | None], wi
     if missing:
         raise InvalidFile.at(path, f"has no column {missing[0]!r}. {_REMEDY}")
     t = table["t"].to_numpy()
-    # Ids may repeat, e.g. after resampling, so that only t marks the start of a demonstration.
+    # Ids may repeat, for example after resampling, so t = 0 marks the start of a demonstration.
     starts = np.flatnonzero(t == 0)
     offsets = np.append(starts, t.size)
     if (t.size > 0 and t[0] != 0) or np.any(t != np.arange(t.size) - np.repeat(starts, np.diff(offsets))):
@@ -252,7 +253,7 @@ def _unpack(path: Path, table: Any, names: dict[str, tuple[str, ...] | None], wi
 
 
 def _as_arrow(values: NDArray[Any]) -> Any:
-    """Return an Arrow array; strings have 64-bit offsets, since repeated strings may exceed 2 GiB."""
+    """Return an Arrow array; strings have 64-bit offsets, because repeated strings may exceed 2 GiB."""
     import pyarrow as pa
 
     return pa.array(values, type=pa.large_string() if values.dtype.kind == "U" else None)
@@ -284,7 +285,7 @@ def roll_out(env: Any, policy: Policy, n: int, seed: Seed, max_steps: int) -> tu
     states: list[list[int]] = []
     actions: list[list[int]] = []
     for episode in range(n):
-        # Seeding every reset would repeat the first episode.
+        # A seed in every reset would repeat the first episode.
         observation, _ = env.reset(seed=first_seed if episode == 0 else None)
         visited, taken = [int(observation) - first_state], list[int]()
         for _ in range(max_steps):
@@ -327,7 +328,7 @@ def _table_policy(table: NDArray[Any], n_states: int, n_actions: int) -> Callabl
 
 
 def _random_policy(table: NDArray[np.float64]) -> Callable[[int, np.random.Generator], int]:
-    """Return a function that samples actions from the probabilities (S, A); unvisited states may have rows of zeros."""
+    """Return a function that samples actions from probabilities (S, A); rows of unvisited states may be zero."""
     # NaN fails the first comparison.
     valid = np.all(table >= 0, axis=1) & ((np.abs(table.sum(axis=1) - 1) <= 1e-8) | ~np.any(table, axis=1))
     if not np.all(valid):
@@ -335,13 +336,15 @@ def _random_policy(table: NDArray[np.float64]) -> Callable[[int, np.random.Gener
         raise InvalidParameter.of("policy", table[s].tolist(), "must be nonnegative and sum to 1", index=s)
     cumulative = np.cumsum(table, axis=1)
     total = cumulative[:, -1:]
-    # Division makes the last entry exactly 1, so that no draw falls beyond the last possible action.
+    # The division makes the last entry exactly 1, so that no sample exceeds the last possible action.
     cumulative = np.divide(cumulative, total, out=np.zeros_like(cumulative), where=total > 0)
 
     def sample(s: int, rng: np.random.Generator) -> int:
         if cumulative[s, -1] == 0:
             raise InvalidParameter(
-                f"policy[{s}] contains only zeros, but state {s} was visited.", parameter="policy", index=s
+                f"policy[{s}] must not be all zero, because state {s} is visited.",
+                parameter="policy",
+                index=s,
             )
         return int(np.searchsorted(cumulative[s], rng.random(), side="right"))
 

@@ -31,17 +31,20 @@ def _same(own: tuple[str, ...] | None, names: tuple[str, ...] | None) -> bool:
 
 
 def history_names(names: Sequence[str], history: NDArray[np.integer]) -> tuple[str, ...]:
-    """Return names of states with their previous states (n, m), -1 where absent: "pond", "pond (from den, nest)"."""
+    """Return state names such as "pond (from den, nest)" for states followed by their previous states (n, m).
+
+    Entries of -1 denote absent previous states.
+    """
     rows = ([names[s] for s in row if s >= 0] for row in history.tolist())
     return tuple(f"{row[0]} (from {', '.join(row[1:])})" if len(row) > 1 else row[0] for row in rows)
 
 
 def _add_history(demos: Demonstrations, mdp: MDP) -> Demonstrations:
-    """Add the previous states to the states of demonstrations if the states of the MDP include them."""
+    """Convert demonstrations to states that include the previous states, if the states of the MDP do."""
     names, history, original = mdp.state_names, mdp.history, mdp.original_names
     if names is None or history is None or original is None or demos.n_transitions == 0 or demos.state_names == names:
         return demos
-    # Only an MDP in which demonstrations may start without previous states begins with the original states.
+    # If `with_history` was called with keep_starts=True, the first states of the MDP are the original states.
     n_base = len(original)
     own = original if demos.state_names is None else demos.state_names
     if names[:n_base] != original or int(demos.states.max()) >= len(own) or set(names[n_base:]).intersection(own):
@@ -63,8 +66,8 @@ def renumber_by_name(demos: Demonstrations, mdp: MDP) -> Demonstrations:
             continue
         if names is None:
             message = (
-                f"The demonstrations have {kind} names, but the MDP has none. Pass {kind}_names to the MDP; or drop "
-                f"the names with demos.replace({kind}_names=None), if {kind}s are numbered as in the MDP."
+                f"demos must not have {kind} names if the MDP has none. Pass {kind}_names to the MDP or, if the "
+                f"{kind} indices agree with the MDP, drop the names with demos.replace({kind}_names=None)."
             )
             raise InvalidDemos(message, parameter="demos", value=own[0])
         numbers = getattr(demos, f"{kind}s")
@@ -77,8 +80,8 @@ def renumber_by_name(demos: Demonstrations, mdp: MDP) -> Demonstrations:
 def _translate(
     demos: Demonstrations, numbers: NDArray[np.int64], own: Sequence[str], names: Sequence[str], kind: str
 ) -> NDArray[np.int64]:
-    """Convert indices into `own` to indices into `names`; raise if a name that occurs is absent or repeated."""
-    # The number of an unrecorded action, -1, selects the appended entry.
+    """Convert indices into `own` to indices into `names`; raise if a used name is absent from `names` or repeated."""
+    # The index of an unrecorded action, -1, selects the appended entry.
     translated = np.append(renumber(own, names), -1)[numbers]
     wrong = np.flatnonzero(translated < -1)
     if wrong.size:
@@ -118,14 +121,16 @@ def with_common_names(parts: Sequence[Demonstrations]) -> list[Demonstrations]:
     for kind in _KINDS:
         field = f"{kind}_names"
         named = [getattr(part, field) for part in result]
-        # Sets without actions need no names of actions.
+        # Sets without actions need no action names.
         used = [part.actions is not None if kind == "action" else part.n_steps > 0 for part in result]
         present = [names for names in named if names is not None]
         if not present:
             continue
         if any(names is None and has for names, has in zip(named, used, strict=True)):
             i = next(i for i, names in enumerate(named) if names is None and used[i])
-            message = f"part {i} has no {field}, but another part does. Set them for all: demos.replace({field}=...)."
+            message = (
+                f"parts[{i}] must have {field}, because another part does. Set them with demos.replace({field}=...)."
+            )
             raise InvalidDemos(message, parameter=field, index=i)
         union = tuple(dict.fromkeys(name for names in present for name in names))
         for i, part in enumerate(result):

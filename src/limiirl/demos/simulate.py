@@ -21,7 +21,7 @@ def simulate(mdp: MDP, policy: ArrayLike, n: int, seed: Seed = None, *, max_leng
     ----------
     mdp : MDP
     policy : (P,)
-        Probability pi(a | s) of each state-action pair, in the order of `mdp.pair_state`.
+        Probability pi(a | s) of each state-action pair, in the order of `mdp.pair_state` and `mdp.pair_action`.
     n : int
         Number of demonstrations.
     seed : int, Generator or None
@@ -68,9 +68,9 @@ def simulate(mdp: MDP, policy: ArrayLike, n: int, seed: Seed = None, *, max_leng
 
 
 def _draw(cumulative: FloatArray, low: FloatArray, high: FloatArray, rng: np.random.Generator) -> IndexArray:
-    """Draw one entry from each interval [low, high) of the cumulative sums, by inverse transform sampling.
+    """Draw one index per interval [low, high) of the cumulative sums, by inverse transform sampling.
 
-    Entries of zero probability are never drawn, because points that round to `high` are moved below it.
+    Points that round to `high` are moved below it, so that an index of zero probability is never drawn.
     """
     point = low + rng.random(low.size) * (high - low)
     return np.asarray(np.searchsorted(cumulative, np.minimum(point, np.nextafter(high, -np.inf)), side="right"))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from limiirl.mdp import MDP, FeatureMatrix
 
 
-# Maximum number of alternatives listed in an error message.
+# Maximum number of successors or actions listed in an error message.
 _LISTED = 8
 
 
@@ -86,7 +86,7 @@ class StepsCache:
                     cache._entries.pop(key, None)
 
             # The entry is removed when its MDP is deleted, before the id can be reused. `forget` has only a weak
-            # reference to the cache: a reference cycle would delay freeing the steps of every shard of a stream.
+            # reference to the cache, because a reference cycle would keep the steps of streamed shards in memory.
             self._entries[key] = (weakref.ref(mdp, forget), steps)
         return self._entries[key][1]
 
@@ -99,7 +99,7 @@ def match_steps(demos: Demonstrations, mdp: MDP) -> Steps:
     from limiirl.kernels.sequences import find_edges  # importing numba takes 0.3 s
 
     if not is_numbered_as(demos, mdp):
-        message = "demos have other state or action names than the MDP. Number them alike with demos.renumber(mdp)."
+        message = "demos must have the same state and action names as the MDP. Convert them with demos.renumber(mdp)."
         raise InvalidDemos(message, parameter="demos")
     _check_states(demos, mdp)
     actions = np.empty(0, dtype=np.int64) if demos.actions is None else demos.actions
@@ -119,7 +119,7 @@ def match_steps(demos: Demonstrations, mdp: MDP) -> Steps:
     ambiguous = np.flatnonzero(count > 1)
     many = count[ambiguous]
     cand_ptr = np.concatenate([[0], np.cumsum(many)])
-    # The candidates of a transition are contiguous in in_order, from `first`.
+    # The candidates of a transition are contiguous in `in_order`, beginning at `first`.
     slots = np.arange(cand_ptr[-1]) + np.repeat(first[ambiguous] - cand_ptr[:-1], many)
     cand_edge = mdp.in_order[slots].astype(np.int64)
     arrays = (edge, demo_of_step, t_of_step, step_ptr, ambiguous, cand_ptr, cand_edge)
@@ -147,7 +147,7 @@ def _check_states(demos: Demonstrations, mdp: MDP) -> None:
 
 
 def _explain_impossible(demos: Demonstrations, mdp: MDP, position: int) -> str:
-    """Return the reason why the transition from `position` is not an edge of the MDP, and the remedy."""
+    """Return a message: why the transition from `position` is not an edge of the MDP, and the remedy."""
     s, target = int(demos.states[position]), int(demos.states[position + 1])
     start, end = name_of(mdp.state_names, s), name_of(mdp.state_names, target)
     fix = "Correct the recording, or add the transition to the MDP."
@@ -201,7 +201,7 @@ def feature_counts(demos: Demonstrations, mdp: MDP, edge: NDArray[np.int64] | No
 
 
 def log_path_mass(demos: Demonstrations, mdp: MDP) -> NDArray[np.float64]:
-    """Return the log-probability (N,) of the start and the transitions; see `Demonstrations.log_q`."""
+    """Return the log-probability (N,) of the start state and the transitions; see `Demonstrations.log_q`."""
     steps = demos.steps(mdp)
     # Ambiguous transitions have edge -1, which selects an arbitrary probability that is overwritten below.
     prob = mdp.prob[steps.edge] if mdp.n_edges else np.empty(0)
@@ -224,7 +224,7 @@ def _resolve_edges(demos: Demonstrations, steps: Steps, mdp: MDP) -> NDArray[np.
     """Return one edge per transition; raise `InvalidDemos` if the candidates of a transition differ in features."""
     if steps.ambiguous.size == 0:
         return steps.edge
-    # The first candidate represents all edges between the same two states.
+    # The first candidate identifies the set of parallel edges between two states.
     representative = steps.cand_edge[steps.cand_ptr[:-1]]
     group_first, group_step = np.unique(representative, return_index=True)
     sizes = np.diff(steps.cand_ptr)[group_step]

@@ -10,9 +10,9 @@ from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.mdp import is_frozen
 
 NOT_RECORDED = -1
-"""Action of a step without a recorded action, and of the last state of a demonstration."""
+"""Value of an unrecorded action, and of the action in the last state of a demonstration."""
 
-# Upper limit of an index, exactly representable as a float.
+# Upper limit of indices; it is exactly representable as a float.
 _LARGEST = 2**62
 
 _REMEDY = {
@@ -22,7 +22,7 @@ _REMEDY = {
 
 
 def as_array(values: object, name: str) -> NDArray[Any]:
-    """Return `values` as an array after checking that nested lists have equal lengths, and that no entry is masked."""
+    """Return `values` as an array; raise if nested lists have different lengths, or if an entry is masked."""
     try:
         return to_array(values, name)
     except InvalidParameter as error:
@@ -55,7 +55,7 @@ def locate(offsets: NDArray[np.int64], position: int) -> tuple[int, int]:
 
 
 def name_demo(ids: NDArray[Any] | None, demo: int) -> str:
-    """Return the name of a demonstration for messages: its index, and its id if it differs from the index."""
+    """Return the name of a demonstration for messages: its index and, if different, its id."""
     if ids is None or demo >= len(ids) or ids[demo] == demo:
         return f"demonstration {demo}"
     return f"demonstration {demo} (id {ids[demo].item()!r})"
@@ -67,7 +67,7 @@ def name_step(ids: NDArray[Any] | None, index: tuple[int, int]) -> str:
 
 
 def as_offsets(offsets: object, n: int) -> NDArray[np.int64]:
-    """Return offsets after checking that they split n states into nonempty demonstrations."""
+    """Return offsets as an array; raise unless they divide n states into nonempty demonstrations."""
     array = as_array(offsets, "offsets")
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
         raise InvalidDemos.of(
@@ -81,7 +81,7 @@ def as_offsets(offsets: object, n: int) -> NDArray[np.int64]:
     if np.any(lengths <= 0):
         demo = int(np.argmax(lengths <= 0))
         if lengths[demo] == 0:
-            message = f"demonstration {demo} is empty; it must have at least one state."
+            message = f"demonstration {demo} must have at least one state; it is empty."
             raise InvalidDemos(message, parameter="states", value=0, index=demo)
         raise InvalidDemos.of("offsets", int(array[demo + 1]), f"must exceed {array[demo]}", index=demo + 1)
     return array
@@ -125,7 +125,7 @@ def _describe_fault(value: object, lowest: int) -> str:
 
 
 def as_names(values: Any, name: str, numbers: NDArray[np.int64] | None) -> tuple[str, ...] | None:
-    """Return distinct names as a tuple after checking that every number has one; `name` is the parameter."""
+    """Return names as a tuple; raise unless they are distinct strings, one per index up to the largest of `numbers`."""
     if values is None:
         return None
     if not is_collection(values):
@@ -145,12 +145,12 @@ def as_names(values: Any, name: str, numbers: NDArray[np.int64] | None) -> tuple
 
 
 def as_step_times(values: object, n: int) -> NDArray[Any] | None:
-    """Return the time of each step as numbers, dates, durations or text; objects, such as dates with zones, as text."""
+    """Return the time of each step as numbers, dates, durations or text; other objects are converted to text."""
     if values is None:
         return None
     array = to_array(values, "times")
     if array.shape != (n,):
-        raise InvalidDemos.of("times", array.shape, f"must have one entry per step, {n} in total")
+        raise InvalidDemos.of("times", array.shape, f"must have one entry per step ({n} in total)")
     if array.dtype.kind in "OT":
         array = np.array([str(x) for x in array.tolist()], dtype=np.str_)
     if array.dtype.kind not in "iufmMU":
@@ -163,19 +163,19 @@ def _is_encodable(text: str) -> bool:
 
 
 def as_actions(values: object, offsets: NDArray[np.int64], ids: NDArray[Any] | None = None) -> NDArray[np.int64] | None:
-    """Return checked actions aligned with the states; None if no action was recorded."""
+    """Return validated actions aligned with the states; None if no action is recorded."""
     if values is None:
         return None
     actions = as_indices(values, "action", NOT_RECORDED, offsets, ids)
     if actions.size != offsets[-1]:
-        rule, remedy = f"must have one entry per state, {offsets[-1]} in total", f"Use {NOT_RECORDED} at last states."
+        rule, remedy = f"must have one entry per state ({offsets[-1]} in total)", f"Use {NOT_RECORDED} at last states."
         raise InvalidDemos.of("actions", actions.size, rule, remedy=remedy)
     lasts = offsets[1:] - 1
     if np.any(actions[lasts] != NOT_RECORDED):
         position = int(lasts[np.argmax(actions[lasts] != NOT_RECORDED)])
         index = locate(offsets, position)
         message = (
-            f"{name_step(ids, index)}: action {actions[position]} at the last state has no successor. "
+            f"{name_step(ids, index)}: action {actions[position]} in the last state has no successor. "
             f"Use {NOT_RECORDED} there, or add the state that the action led to."
         )
         raise InvalidDemos(message, parameter="actions", value=int(actions[position]), index=index)
@@ -191,7 +191,7 @@ def as_attribute(values: object, name: str, n: int) -> NDArray[Any] | None:
         # NumPy has converted the list to strings, including missing values.
         array = np.asarray(values, dtype=object)
     if array.shape != (n,):
-        raise InvalidDemos.of(name, array.shape, f"must have one entry per demonstration, {n} in total")
+        raise InvalidDemos.of(name, array.shape, f"must have one entry per demonstration ({n} in total)")
     remedy = f"Pass integers, floats, booleans or strings, or {name}=None."
     if array.dtype.kind in "OT":
         array = _from_objects(array, name, remedy)
@@ -218,7 +218,7 @@ def _from_objects(array: NDArray[Any], name: str, remedy: str) -> NDArray[Any]:
     for kind in (str, bool, int | float | np.number):
         if all(issubclass(x, kind) and (kind is bool or x is not bool) for x in types):
             nul = next((i for i, x in enumerate(values) if kind is str and x.endswith("\0")), None)
-            if nul is not None:  # numpy would remove it
+            if nul is not None:  # NumPy would remove the character
                 raise InvalidDemos.of(name, values[nul], "must not end in a NUL character", index=nul)
             return np.array(values)
     common = type(values[0])

@@ -1,4 +1,4 @@
-"""Executors: run independent tasks in local processes or on a Dask cluster, with identical results."""
+"""Execution of independent tasks in local processes or on a Dask cluster, with identical results."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _DASK_ADDRESS = re.compile(r"((tcp|tls|ws|wss|ucx)://)?[^\s/]+:\d+/?")
 
 @dataclass(frozen=True)
 class Executor:
-    """Executor of tasks in local processes or on a Dask cluster.
+    """Settings for running tasks in local processes or on a Dask cluster.
 
     Parameters
     ----------
     name : {"local", "dask"}
         "local" starts processes on this machine; "dask" uses a Dask cluster.
     workers : int, optional
-        Number of concurrent tasks. The default is the number of available CPUs ("local"), or twice the number of
-        workers of the cluster ("dask").
+        Maximum number of concurrent tasks. The default is the number of available CPUs for "local". For "dask", it is
+        twice the number of workers in the cluster, so that each worker has one queued task.
     scheduler : str, optional
         Address of the Dask scheduler, such as "tcp://10.0.0.1:8786".
 
@@ -51,7 +51,7 @@ class Executor:
     def __post_init__(self) -> None:
         check_choice(self.name, "name", ("local", "dask"))
         if self.workers is not None:
-            check_count(self.workers, "workers", bytes_each=2.0**20)  # least memory of a process
+            check_count(self.workers, "workers", bytes_each=2.0**20)  # minimum memory of a process
         if self.name == "local" and self.scheduler is not None:
             rule, remedy = "must be None for the executor 'local'", "Use the executor 'dask', or omit the scheduler."
             raise InvalidParameter.of("scheduler", self.scheduler, rule, remedy=remedy)
@@ -98,7 +98,7 @@ class Session:
 
     @contextmanager
     def call(self) -> Iterator[TaskBackend]:
-        """Reserve the backend for one call."""
+        """Return a context manager that reserves the backend for one call."""
         if self._backend is None:
             raise InvalidParameter("The session is closed. Open a new one: executor.session().", parameter="executor")
         if self._busy:
@@ -125,7 +125,7 @@ class Session:
 
 @dataclass(frozen=True)
 class LostTask:
-    """Result of a task whose worker exited in every attempt; in the last attempt, no other task was running."""
+    """Result of a task whose worker exited in every attempt. In the last attempt, no other task was running."""
 
     attempts: int  # number of workers that exited
     message: str
@@ -144,12 +144,12 @@ class _PendingTask:
 def execute(
     function: Callable[[Task], Result], tasks: Iterable[Task], executor: Executor | Session | Mapper
 ) -> Iterator[tuple[Task, Result | LostTask]]:
-    """Return an iterator over tasks and their results, in order of completion.
+    """Return an iterator over pairs of a task and its result, in order of completion.
 
     The function runs on one thread in a worker process, and its exceptions are raised in the caller. If a worker exits,
-    its task is retried after all other tasks; in the last attempt it runs alone. Closing the iterator or interrupting
-    the program stops the workers. Bind large inputs to the function with `functools.partial`: the function is sent
-    once per worker.
+    its task is retried after all other tasks; in the last attempt, no other task runs at the same time. Closing the
+    iterator or interrupting the program stops the workers. Bind large inputs to the function with `functools.partial`,
+    because the function is sent only once per worker.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def execute(
         finally:
             backend.discard(in_flight)
     for pending in queue:
-        attempts = f"The worker exited in all {pending.failures} attempts to run this task"
+        attempts = f"The worker exited in each of {pending.failures} attempts to run this task"
         message = f"{attempts}; no other task was running in the last attempt."
         remedy = "If memory ran out, use smaller tasks or workers with more memory; otherwise run the task again."
         yield pending.task, LostTask(pending.failures, f"{message} {pending.reason} {remedy}")
@@ -221,7 +221,7 @@ def _complete(
             backend.check()
         for future in done:
             pending = in_flight.pop(future)
-            submit()  # submit before the caller processes this result, so that the worker does not wait
+            submit()  # submit before the caller processes this result, so that the worker is not idle
             yield pending, future
         submit()
 

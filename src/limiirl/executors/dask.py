@@ -22,9 +22,9 @@ from limiirl.executors.local import TASKS_PER_WORKER, TaskBackend
 _LOG = logging.getLogger(__name__)
 _CONNECT_SECONDS = 5
 _WORKERS_SECONDS = 30
-# Timeout of replication, which may block forever if a worker exits. After a timeout, each task fetches the input.
+# Timeout in seconds of replication, which may block if a worker exits. After a timeout, each task fetches the input.
 _COPY_SECONDS = 2
-# Interval between requests for the list of workers: a cluster may add workers.
+# Interval in seconds between requests for the list of workers, because a cluster may add workers.
 _RESIZE_SECONDS = 2.0
 _RETRY_SECONDS = 0.005
 # Size in bytes above which a function, such as one that contains an MDP, is sent once instead of with every task.
@@ -36,18 +36,18 @@ def check_dask() -> None:
     try:
         import_module("distributed")
     except ImportError:
-        message = "The executor 'dask' needs Dask, which is not installed. Install it: pip install 'dask[distributed]'."
+        message = "The executor 'dask' requires Dask. Install it with pip install 'dask[distributed]'."
         raise BackendUnavailable(message, parameter="executor", value="dask") from None
 
 
 class DaskBackend(TaskBackend):
-    """A Dask cluster, through its client.
+    """Backend that submits tasks to a Dask cluster.
 
-    Neither joblib's backend "dask" nor `Client.get_executor` is used: both can block forever if a worker exits
+    joblib's backend "dask" and `Client.get_executor` are not used, because both can block forever if a worker exits
     (ADR 0010).
     """
 
-    attempts = 2  # the scheduler itself retries a task (distributed.scheduler.allowed-failures)
+    attempts = 2  # in addition to the retries of the scheduler (distributed.scheduler.allowed-failures)
     poll_s = 0.05
 
     def __init__(self, scheduler: str, workers: int | None) -> None:
@@ -58,7 +58,7 @@ class DaskBackend(TaskBackend):
         self._function: Callable[[Any], Any] = _version
         self._packed = b""  # pickled function, if it is large
         self._input: Any = None  # Dask future of a large function
-        self._remote: dict[Future[Any], Any] = {}  # unfinished futures, and the Dask future of each
+        self._remote: dict[Future[Any], Any] = {}  # the Dask future of each unfinished future
         self._threads: dict[str, int] = {}  # number of threads per worker
         self._listed = -math.inf  # time of the last request for the list of workers
         self._warn_at = math.inf  # time at which to warn if the cluster has no workers
@@ -89,7 +89,7 @@ class DaskBackend(TaskBackend):
         return self._unavailable(f"The connection to the Dask scheduler at {self._address} was lost. {remedy}")
 
     def _check_workers(self) -> None:
-        # `wait_for_workers` would block: an adaptive cluster starts workers only when there is a task.
+        # `wait_for_workers` would block, because an adaptive cluster starts workers only if there is a task.
         workers = f"The workers of the Dask scheduler at {self._address}"
         remedy = f"Install limiirl {__version__} and its dependencies on the workers, and restart them."
         try:
@@ -113,9 +113,9 @@ class DaskBackend(TaskBackend):
             self._send()
 
     def _send(self) -> None:
-        """Submit a task that returns the large function, and replicate its result to every worker.
+        """Send the function as the result of a task, and replicate this result to every worker.
 
-        Unlike scattered data, the result of a task is recomputed if all workers that store it exit.
+        If all workers that store the result exit, Dask recomputes it; scattered data would be lost.
         """
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sending large graph")
@@ -133,7 +133,7 @@ class DaskBackend(TaskBackend):
                 _LOG.debug("Could not replicate the input; each task will fetch it instead. %s", error)
 
     def width(self) -> int:
-        """Return the maximum number of unfinished tasks at a time."""
+        """Return the maximum number of unfinished tasks."""
         self._list_workers()
         return self._limit or TASKS_PER_WORKER * max(1, len(self._threads))
 
@@ -167,12 +167,12 @@ class DaskBackend(TaskBackend):
 
     def submit(self, task: Any) -> Future[Any]:
         """Submit a task."""
-        # The task is bound to the function because Dask would search a tuple or list of arguments for futures.
+        # Bind the task to the function, because Dask searches arguments that are tuples or lists for futures.
         if self._input is None:
             remote = self._client.submit(functools.partial(self._function, task), pure=False)
         else:
             if self._input.status not in ("pending", "finished"):
-                self._send()  # all workers that had the function exited; it is retried like a task
+                self._send()  # all workers that stored the function exited; sending it is retried like a task
             remote = self._client.submit(functools.partial(_call, task), self._input, pure=False)
         future: Future[Any] = Future()
         self._remote[future] = remote
@@ -190,7 +190,7 @@ class DaskBackend(TaskBackend):
                 (result,) = await self._client.gather([remote], asynchronous=True)
             except BaseException as error:  # noqa: BLE001 (any type: `execute` raises it)
                 if isinstance(error, OSError) and remote.status != "error" and self._client.status == "running":
-                    # The connection failed, not the task; Dask reconnects, or changes the status of the client.
+                    # The connection failed, not the task. Dask reconnects, or changes the status of the client.
                     await asyncio.sleep(_RETRY_SECONDS)
                     continue
                 future.set_exception(error)
@@ -232,7 +232,7 @@ class DaskBackend(TaskBackend):
 
     @staticmethod
     def _silence(quiet: bool) -> None:
-        """Suppress log messages about a lost connection, for which `check` raises an error."""
+        """Suppress log messages about a lost connection, because `check` raises an error."""
         for name in ("distributed.client", "distributed.batched", "tornado.application"):
             logger = logging.getLogger(name)
             (logger.addFilter if quiet else logger.removeFilter)(_drop_record)
@@ -241,8 +241,8 @@ class DaskBackend(TaskBackend):
 def _probe(address: str) -> None:
     """Raise unless a Dask scheduler answers within `_CONNECT_SECONDS`.
 
-    `distributed.Client` waits longer than its timeout for a server that accepts connections and does not answer, and
-    its finaliser prints errors if another server answers.
+    `distributed.Client` exceeds its timeout if a server accepts the connection but does not answer, and its finaliser
+    prints errors if the server is not a Dask scheduler.
     """
 
     async def connect() -> None:
@@ -258,7 +258,7 @@ def _probe(address: str) -> None:
             errors.append(error)
 
     errors: list[Exception] = []
-    # A thread, because a notebook has a running event loop, and because another server may delay the cancellation.
+    # Use a thread, because a notebook has a running event loop, and another server may delay the cancellation.
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(_CONNECT_SECONDS + 0.5)

@@ -1,4 +1,4 @@
-"""Executor backends: any `concurrent.futures` executor, and local processes."""
+"""Backends for any `concurrent.futures` executor and for local processes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# One task runs and one is queued, so that a worker does not wait for the next task.
+# One task runs and one is queued, so that a worker is not idle between tasks.
 TASKS_PER_WORKER = 2
-# NUMBA_NUM_THREADS is not in this list: numba raises an error if it changes after the import.
+# NUMBA_NUM_THREADS is not included, because numba raises an error if it changes after the import.
 _THREAD_VARIABLES = [*(f"{name}_NUM_THREADS" for name in ("OMP", "OPENBLAS", "MKL", "BLIS")), "VECLIB_MAXIMUM_THREADS"]
 _LIMITED = threading.local()
 _ONE_AT_A_TIME = threading.Lock()
@@ -30,8 +30,8 @@ _ONE_AT_A_TIME = threading.Lock()
 def run_on_one_thread(function: Callable[[Task], Result], task: Task) -> Result:
     """Run one task in a worker, on one thread and without concurrent tasks.
 
-    With several threads, rounding errors of sums would depend on the machine; concurrent tasks would overwrite each
-    other's buffers.
+    With several threads, rounding errors of sums would depend on the machine. Concurrent tasks in one process would
+    overwrite each other's buffers.
     """
     import numba
 
@@ -48,7 +48,7 @@ def run_on_one_thread(function: Callable[[Task], Result], task: Task) -> Result:
 
 
 class TaskBackend:
-    """Backend of `execute` for any `concurrent.futures.Executor`, without retries."""
+    """Backend for any `concurrent.futures.Executor`, without retries."""
 
     attempts = 1  # maximum number of attempts per task; if above 1, the task runs alone in the last attempt
     poll_s: float | None = None  # seconds without a completed task after which `check` is called
@@ -62,7 +62,7 @@ class TaskBackend:
         self._function = function
 
     def width(self) -> int:
-        """Return the maximum number of unfinished tasks at a time."""
+        """Return the maximum number of unfinished tasks."""
         return TASKS_PER_WORKER * self._workers
 
     def submit(self, task: Any) -> Future[Any]:
@@ -106,7 +106,7 @@ class LocalBackend(TaskBackend):
     def _start(self) -> Any:
         from joblib.externals.loky import ProcessPoolExecutor
 
-        # Loky restarts a worker whose memory has grown, and issues a warning that requires no action of the user.
+        # Loky restarts a worker whose memory usage has grown. The warning about it requires no action by the user.
         warnings.filterwarnings("ignore", message="A worker stopped while some jobs were given", category=UserWarning)
         environment = dict.fromkeys((*_THREAD_VARIABLES, "NUMBA_NUM_THREADS"), "1")
         return ProcessPoolExecutor(
@@ -115,11 +115,11 @@ class LocalBackend(TaskBackend):
 
     @property
     def _path(self) -> Path:
-        # Every function has its own file name, by which a worker recognises a new function.
+        # Each function has its own file name, so that a worker detects a new function.
         return self._folder / f"{self._loads}.pickle"
 
     def load(self, function: Callable[[Any], Any]) -> None:
-        """Write the function to a file that each worker reads once; loky itself would send it with every task."""
+        """Write the function to a file that each worker reads once, because loky would send it with every task."""
         from joblib.externals.loky.backend import reduction
 
         self._path.unlink(missing_ok=True)
@@ -144,7 +144,7 @@ class LocalBackend(TaskBackend):
         """Return 1 and the exit code of the worker for a lost task; re-raise the error of a failed task."""
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
-        # If a task cannot be unpickled, for example because a module is missing, a retry would fail too.
+        # A task that cannot be unpickled, for example because a module is missing, would fail again.
         if not isinstance(error, BrokenProcessPool) or "un-serialize" in str(error):
             raise error
         exit_codes = re.search(r"\{(.+)\}", str(error))
@@ -170,7 +170,7 @@ class LocalBackend(TaskBackend):
         self._executor = None
 
 
-# The function of the current tasks and the path that it was read from, in a worker.
+# State of a worker: the path of the last function file, and the function.
 _LOADED: dict[Path, Callable[[Any], Any]] = {}
 
 
@@ -178,7 +178,7 @@ def _call_loaded(path: Path, task: Any) -> Any:
     if path not in _LOADED:
         _LOADED.clear()
         with path.open("rb") as stream:
-            _LOADED[path] = pickle.load(stream)  # noqa: S301 (written by our parent into a private folder)
+            _LOADED[path] = pickle.load(stream)  # noqa: S301 (written by the parent process to a private folder)
     return _LOADED[path](task)
 
 

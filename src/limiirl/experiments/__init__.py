@@ -1,9 +1,9 @@
 """Experiments that can be interrupted, resumed and distributed.
 
-A `Spec` and a seed determine a trial (`run_trial`); a `Study` compares settings on the same worlds. `run_studies` runs
-the trials that are missing from a `Store`, and `Results` returns the records of a study as arrays over worlds.
-`STUDIES` contains the studies of the paper and further ones; `run_drivers` runs the driver experiment with the same
-store and executors.
+A `Spec` and a seed determine a trial (`run_trial`), and a `Study` compares settings in the same worlds. `run_studies`
+runs the trials that are missing from a `Store`, and `Results` returns the records of a study as arrays over worlds.
+`STUDIES` contains the studies of the paper and further studies. `run_drivers` runs the driver experiment with the same
+kind of store and executors.
 """
 
 from limiirl.experiments.claims import (

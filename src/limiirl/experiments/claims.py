@@ -1,9 +1,9 @@
-"""Claims of the paper and of further studies, and verdicts on them from the records.
+"""Claims of the paper and of further studies, and verdicts on these claims from the records.
 
-A cell of a study is a method at one point of the axis. A measure is lower in one cell than in another if two paired
-tests over the common worlds, Student's and Wilcoxon's, both have p < 0.01. Two cells are equivalent if the 99 %
-interval of their difference lies within +-`margin_of`, and not equivalent if it lies outside. If the data show neither,
-the claim is open.
+A cell of a study is a method at one point of the axis. A measure is significantly lower in one cell than in another if
+two paired tests over the common worlds, Student's t-test and Wilcoxon's signed-rank test, both have p < 0.01. Two cells
+are equivalent if the 99 % interval of their difference lies within +-`margin_of`, and different if it lies outside. A
+claim that is neither confirmed nor refuted is open.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from limiirl.experiments.studies import BETTER_STARTS, ML_IRL, PAPER_LENGTH, STU
 HOLDS, FAILS, OPEN = "holds", "does not hold", "open"
 HARD, MEAN, SUPERVISED = "k-means, MLE", "k-means, mean", "supervised"
 RANDOM, UNIFORM = "random rewards", "random responsibilities"
-# The paper does not specify its soft clustering, so two are compared: a GMM with a tied covariance, initialised by
-# k-means, and a GMM with full covariances and random initialisations.
+# The paper does not specify its soft clustering. Two variants are compared: a GMM with a tied covariance, initialised
+# by k-means, and a GMM with full covariances and random initialisations.
 TIED, SOFT = "GMM, MLE", "full GMM, MLE"
 RANDOM_GMM = "full GMM, random starts"
 _SOFT_KINDS = ((RANDOM_GMM, SOFT), ("GMM", TIED))
@@ -45,7 +45,7 @@ _SYMBOLS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """Verdict on a claim of a study ("holds", "does not hold" or "open"), and the comparisons that it is based on."""
+    """Verdict on a claim of a study ("holds", "does not hold" or "open"), and the comparisons as text."""
 
     study: str
     claim: str
@@ -54,7 +54,7 @@ class Finding:
 
 
 MARGINS = {"nll": 0.1, "anid": 0.02, "gevd": 0.5, "n_iter": 5.0}
-"""Equivalence margins: the largest differences that are considered negligible."""
+"""Equivalence margins by measure: the largest differences that are considered negligible."""
 
 CAUSAL_GEVD = 0.1
 """Equivalence margin of GEVD for causal models, whose GEVD is about a tenth of the GEVD of MaxEnt."""
@@ -63,8 +63,8 @@ CAUSAL_GEVD = 0.1
 def margin_of(measure: str, model: str) -> float:
     """Return the equivalence margin of a measure for a model, or nan if there is none.
 
-    Sigma-GIRL has no margins in NLL and GEVD: its likelihood is a profile likelihood without a scale, and its rewards
-    are identified up to scale.
+    Sigma-GIRL has no margins in NLL and GEVD, because its profile likelihood is not normalised and its rewards are
+    identified only up to scale.
 
     Examples
     --------
@@ -135,17 +135,17 @@ def _model(results: Results, cell: Cell) -> str:
 
 Rule = Callable[[Sequence[PairedDifference]], str]
 Claim = tuple[str, Rule, list[PairedDifference]]
-"""A claim, its decision rule, and the comparisons that the rule is applied to."""
+"""A claim, its decision rule, and the comparisons to which the rule is applied."""
 
 
 def judge_lower(differences: Sequence[PairedDifference]) -> str:
-    """Return the verdict on the claim that the first mean is lower in all comparisons; one higher mean refutes it."""
+    """Judge the claim that the first mean is lower in all comparisons; a higher mean in one comparison refutes it."""
     signs = [d.sign for d in differences]
     return HOLDS if all(s == -1 for s in signs) else FAILS if 1 in signs else OPEN
 
 
 def judge_equivalent(differences: Sequence[PairedDifference]) -> str:
-    """Return the verdict on the claim that all cells are equivalent; one difference outside its margin refutes it.
+    """Judge the claim that the cells are equivalent in all comparisons; one difference outside its margin refutes it.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def judge_equivalent(differences: Sequence[PairedDifference]) -> str:
 
 
 def at_most(margin: float) -> Rule:
-    """Return the decision rule of the claim that the first mean exceeds the second by at most `margin`.
+    """Return the decision rule for the claim that the first mean exceeds the second by at most `margin`.
 
     Examples
     --------
@@ -209,7 +209,7 @@ def compare_ends(results: Results, methods: Iterable[str], measures: Iterable[st
 
 
 def _outperforms(results: Results, xs: tuple[Point, ...], others: Iterable[tuple[str, str]]) -> list[Claim]:
-    """Return the claims that hard clustering outperforms other methods; `others` has pairs of a name and a method."""
+    """Return the claims that hard clustering outperforms `others`, which are pairs of a name and a method."""
     return [
         (f"Hard clustering outperforms {name}", judge_lower, compare_means(results, HARD, other, xs, QUALITY))
         for name, other in others
@@ -294,7 +294,7 @@ def _clusters(results: Results) -> list[Claim]:
 
 
 def _judge_decrease(differences: Sequence[PairedDifference]) -> str:
-    """Return the verdict on the claim that GEVD decreases with K for K <= E and is constant for K >= E."""
+    """Judge the claim that GEVD decreases with K for K <= E and is constant for K >= E."""
     verdicts = judge_lower(differences[: _E - 1]), judge_equivalent(differences[_E - 1 :])
     return FAILS if FAILS in verdicts else OPEN if OPEN in verdicts else HOLDS
 
@@ -370,7 +370,7 @@ def _sigma(results: Results) -> list[Claim]:
             )
             for kind, reward, policy in _FEATURE_PAIRS
         ),
-        # Contrary to the paper, which reports no difference.
+        # The paper reports no difference.
         *(
             (
                 f"Warm starts are more accurate than {other} with {n} trajectories per agent",
@@ -385,12 +385,12 @@ def _sigma(results: Results) -> list[Claim]:
 
 BASELINE, BEST = "MaxEnt", "MaxCausalEnt"
 NEAR = MARGINS["anid"]
-"""Largest difference in ANID at which a method counts as good as supervision."""
+"""Largest difference in ANID at which a method is considered as good as supervision."""
 MANY = (4, 5, 6)
 """Numbers of intents at which initialisations are compared with supervision and with k-means."""
 CAUSAL = (BEST, "ML-IRL", "ML-IRL, paper's", "ML-IRL, averaged")
 N_HEADLINES = len(CAUSAL) + 1
-"""Number of main claims, which come first: one per causal model on its rewards, and one on supervision."""
+"""Number of main claims, which come first: one per causal model about its rewards, and one about supervision."""
 
 
 def _models(results: Results) -> tuple[str, ...]:
@@ -424,7 +424,7 @@ def _supervision(results: Results) -> Claim:
 
 
 def _near(results: Results) -> Iterator[Claim]:
-    """Yield the claims that, for many intents, the ANID of an initialisation is close to that of supervision."""
+    """Yield the claims that, for `MANY` intents, an initialisation is almost as good as supervision in ANID."""
     for start in (HARD, *BETTER_STARTS):
         for model in _models(results):
             method, ideal = join_method(model, start), join_method(model, SUPERVISED)
@@ -435,9 +435,9 @@ def _near(results: Results) -> Iterator[Claim]:
 
 
 def _better_starts(results: Results, among: tuple[Point, ...]) -> Iterator[Claim]:
-    """Yield the claims that `BETTER_STARTS` have a lower mean ANID over all points than k-means.
+    """Yield the claims that the mean ANID over all points is lower for `BETTER_STARTS` than for k-means.
 
-    The points are fixed in advance. Selecting points at which k-means failed would favour the other initialisations.
+    The points are fixed in advance, because a selection of points at which k-means fails would favour the others.
     """
     for start in BETTER_STARTS:
         for model in _models(results):
@@ -449,7 +449,7 @@ def _better_starts(results: Results, among: tuple[Point, ...]) -> Iterator[Claim
 
 
 def _times(results: Results) -> Iterator[Claim]:
-    """Yield the claims that a fit from a warm start takes less time."""
+    """Yield the claims that a fit from a warm start takes less time than a fit from a random start."""
     for model in _models(results):
         for other in (RANDOM, UNIFORM):
             first, second = join_method(model, HARD), join_method(model, other)
@@ -502,7 +502,7 @@ _BY_STUDY: Mapping[str, Callable[[Results], list[Claim]]] = MappingProxyType(
 
 
 def judge_claims(results: Results) -> list[Finding]:
-    """Return the verdicts on the claims of a study; studies that are not in `STUDIES` have no claims."""
+    """Judge the claims of a study; a study that is not in `STUDIES` has no claims."""
     name = results.study.name
     if STUDIES.get(name) != results.study:
         return []

@@ -49,13 +49,13 @@ DRIVER_METHODS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "random rewards": {"init": "random_rewards"},
     }
 )
-"""Methods by name, as parameters of `IntentMixture`. Mean rewards are clipped to the bounds, because outside the bounds
-cycles of maximum length dominate the partition function."""
+"""Methods by name, as parameters of `IntentMixture`. Mean rewards are clipped to the bounds, because cycles of maximum
+length dominate the partition function if rewards are outside the bounds."""
 
 DESTINATION_METHODS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {f"{ONE_INTENT}, to a destination": {}, "k-means, MLE, to a destination": DRIVER_METHODS["k-means, MLE"]}
 )
-"""Methods with a model conditional on the destination, whose likelihood is not comparable with other models."""
+"""Methods with a model conditional on the destination. Their likelihoods are not comparable with those of `MaxEnt`."""
 
 
 _COUNTS = ("n_intents", "n_splits", "n_train", "n_test", "max_length", "max_evaluations", "max_iter", "n_routes")
@@ -70,15 +70,15 @@ class DriverPlan:
     n_intents : int
         K.
     n_splits, n_train, n_test : int
-        Number of random splits of the trips into halves, number of training trips in one half, and maximum number of
-        test trips in the other half.
+        Number of random splits of the trips into halves, number of training trips from one half, and maximum number of
+        test trips from the other half.
     gammas : tuple of float
         Discount factors; the released code uses 0.999.
     max_length : int
         Maximum length of a trip in segments, and L of the model.
     bounds, destination_bounds : (float, float)
-        Bounds of the rewards. The destination model has its own, because its path sums converge only if short cycles
-        are costly.
+        Bounds on the rewards of `MaxEnt` and of the destination model. The path sums of the destination model converge
+        only if short cycles are costly.
     max_evaluations, m_gtol : int, float
         Stopping criteria of the M-step: number of evaluations, and relative norm of the gradient.
     resp_tol, max_iter : float, int
@@ -89,7 +89,7 @@ class DriverPlan:
         Number of test trips whose routes are predicted.
     seed : int
     device : {"cpu", "gpu", "auto"}
-        Part of the settings, because the table reports times.
+        Device of the fits. It is part of the plan, because the table reports times.
     """
 
     n_intents: int = 3
@@ -127,7 +127,7 @@ class DriverPlan:
         check_choice(self.device, "device", ("cpu", "gpu", "auto"))
 
     def trials(self) -> Iterator[tuple[DriverSpec, int]]:
-        """Yield all trials as (settings, split): methods at the first discount, destination models, other discounts."""
+        """Yield all trials (settings, split), in the order MaxEnt at the first discount, destination models, others."""
         groups = [(DRIVER_METHODS, self.gammas[0]), (DESTINATION_METHODS, 1.0)]
         groups += [(DRIVER_METHODS, gamma) for gamma in self.gammas[1:]]
         for methods, gamma in groups:
@@ -189,14 +189,14 @@ class DriverData:
         return sha.hexdigest()[:16]
 
     def mdp(self, plan: DriverPlan, spec: DriverSpec) -> MDP:
-        """Return the MDP of the network with the features of the plan; the destination model also counts turns."""
+        """Return the MDP of the network with the features of the plan and, for the destination model, turns."""
         features = replace(choose_features(plan.features), turns=True) if spec.to_destination else plan.features
         return self.network.mdp(features, gamma=spec.gamma)
 
     def split(self, plan: DriverPlan, number: int) -> tuple[Demonstrations, Demonstrations]:
-        """Return training and test trips from two random halves of the usable trips.
+        """Return training trips and test trips, one set from each random half of the usable trips.
 
-        Usable trips have at most `max_length` segments and visit their last segment once.
+        Usable trips have at most `max_length` segments and visit their last segment only once.
 
         Examples
         --------
@@ -228,7 +228,7 @@ def driver_mixture(plan: DriverPlan, spec: DriverSpec, split: int) -> IntentMixt
     >>> driver_mixture(DriverPlan(), DriverSpec("one intent", 1.0), 0).n_intents
     1
     """
-    # With seed + split, plans with consecutive seeds would share seeds.
+    # Seeds of the form plan.seed + split would coincide for plans with consecutive seeds.
     seed = int(np.random.SeedSequence([plan.seed, split]).generate_state(1)[0])
     options: dict[str, Any] = {
         "solver": "lbfgs",
@@ -254,9 +254,9 @@ def driver_mixture(plan: DriverPlan, spec: DriverSpec, split: int) -> IntentMixt
 def run_driver_trial(
     data: DriverData, plan: DriverPlan, spec: DriverSpec, split: int, baselines: Mapping[str, FloatArray] | None = None
 ) -> DriverRecord:
-    """Fit and evaluate one mixture; except for the times, the record depends on the arguments only.
+    """Fit and evaluate one mixture; except for the times, the record depends only on the arguments.
 
-    `baselines` is the result of `measure_baselines` for the split, which is computed if it is None.
+    `baselines` is the result of `measure_baselines` for the split; if None, it is computed.
     """
     mdp = data.mdp(plan, spec)
     train, test = data.split(plan, split)
@@ -303,8 +303,8 @@ def measure_routes(data: DriverData, mixture: IntentMixture, test: Demonstration
     """Return the errors of predicted routes (2, N), as fractions of distance.
 
     The first row is the fraction of each trip that is not on its predicted route, and the second row is the fraction of
-    the predicted route that is not on the trip. Routes are predicted between the first and the last segment, with a
-    discount of 1, because with a smaller discount the cost of an edge would depend on its distance from the origin.
+    the predicted route that is not on the trip. Routes are predicted between the first and the last segment with a
+    discount of 1; with a smaller discount, the cost of a segment would depend on its distance from the origin.
     """
     routes = Forecaster(mixture).predict_routes(test.start_states, test.last_states)
     return _compare_routes(data, test, routes)
@@ -322,7 +322,7 @@ def measure_baselines(data: DriverData, plan: DriverPlan, split: int) -> dict[st
 
 
 def _compare_routes(data: DriverData, test: Demonstrations, routes: Demonstrations) -> FloatArray:
-    # The missed distance alone would favour detours.
+    # The missed distance alone would favour predictions with detours.
     lengths = data.network.length_m
     return np.stack(
         [missing_distance_fraction(test, routes, lengths), missing_distance_fraction(routes, test, lengths)]
@@ -345,9 +345,9 @@ class DriverRow:
         Number of splits.
     iterations, minutes, nll, missed, surplus : Interval
         EM iterations, wall time, test NLL per trip, and errors of predicted routes (`measure_routes`). The intervals
-        are too narrow, because splits overlap; for a single split they are NaN.
+        are too narrow, because the splits overlap. They are NaN for a single split.
     gain : Interval or None
-        Test NLL of the single-intent model minus the test NLL of this method, per split; None for one intent.
+        Test NLL of the single-intent model minus test NLL of this method in the same split; None for one intent.
     n_better : int
         Number of splits with a positive gain.
     """
@@ -366,7 +366,7 @@ class DriverRow:
 
 @dataclass(frozen=True, eq=False)
 class DriverResults:
-    """Records of successful and failed trials in the order of the plan; `counts` is set by `run_drivers`."""
+    """Records of successful trials and of failed trials, in the order of the plan; `run_drivers` sets `counts`."""
 
     plan: DriverPlan
     records: tuple[DriverRecord, ...]
@@ -374,7 +374,7 @@ class DriverResults:
     counts: RunCounts | None = None
 
     def of(self, method: str, gamma: float) -> tuple[DriverRecord, ...]:
-        """Return the records of a method at a discount, by split."""
+        """Return the records of a method at a discount, sorted by split."""
         return tuple(r for r in self.records if r.method == method and r.gamma == gamma)
 
     def best(self, method: str, gamma: float, split: int | None = None) -> DriverRecord:
@@ -443,7 +443,7 @@ def _interval(values: list[float]) -> Interval:
 
 @dataclass(eq=False)
 class _Attempt:
-    """Callable that runs a trial and caches the baselines of each split; it is sent to each worker once."""
+    """Callable that runs a trial and caches the baselines of each split; each worker receives it once."""
 
     data: DriverData
     plan: DriverPlan
@@ -476,13 +476,13 @@ def run_drivers(
     data : DriverData
     plan : DriverPlan
     folder : path
-        Run folder for one plan and one set of trips, created if absent. An interrupted run is resumed.
+        Run folder, created if absent. It belongs to one plan and one set of trips; an interrupted run is resumed.
     progress : callable, optional
         Called as ``progress(done, total, message)`` after each trial.
     splits : sequence of int, optional
         Splits to run; several machines can run different splits in the same folder.
     executor : Executor, optional
-        By default, trials run sequentially with all threads; an executor runs each trial on one thread.
+        By default, trials run one after the other on all threads. With an executor, each trial uses one thread.
     retry_failed : bool
         Whether to run failed trials again.
     """
@@ -541,18 +541,18 @@ def _results(plan: DriverPlan, store: Store[DriverRecord], trials: Iterable[tupl
 
 @dataclass(frozen=True, eq=False)
 class DriverExample:
-    """Fitted mixtures of one split for the report.
+    """Fitted mixtures of one split, for the report.
 
     Attributes
     ----------
     split : int
-        Split in which hard clustering has its lowest training NLL.
+        Split in which hard clustering has the lowest training NLL.
     trips : Demonstrations
         Test trips of the split.
     mixture : IntentMixture
-        Mixture initialised by hard clustering, with the responsibilities of `trips`.
+        Mixture that was initialised by hard clustering. Its responsibilities are those of `trips`.
     guide : IntentMixture
-        Mixture of destination models, for forecasts.
+        Mixture of destination models, used for forecasts.
     """
 
     split: int
@@ -562,7 +562,7 @@ class DriverExample:
 
 
 def driver_example(data: DriverData, results: DriverResults, n_trips: int = 2000) -> DriverExample:
-    """Restore the mixtures of one split for the report."""
+    """Restore the fitted mixtures of one split for the report."""
     plan, hard = results.plan, DriverSpec("k-means, MLE", results.plan.gammas[0])
     split = results.best(hard.method, hard.gamma).split
     train, test = data.split(plan, split)
@@ -580,6 +580,6 @@ def _restore(
     ensemble = results.best(spec.method, spec.gamma, split).ensemble
     mixture = driver_mixture(results.plan, spec, split).set_params(init=ensemble, max_iter=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LimiirlWarning)  # already issued by the original fit
+        warnings.simplefilter("ignore", LimiirlWarning)  # the original fit has issued the warnings
         fitted: IntentMixture = mixture.fit(data.mdp(results.plan, spec), demos)
     return fitted

@@ -28,7 +28,7 @@ TEST_SET = 1
 
 @dataclass(frozen=True, eq=False)
 class WorldProblem:
-    """A world, its training and test demonstrations with labels (N,), and the true rewards and mixture weights."""
+    """A world, training and test demonstrations with labels (N,), and the true rewards and mixture weights."""
 
     world: IntentWorld
     truth: RewardEnsemble
@@ -58,14 +58,14 @@ class WorldProblem:
         return self.demos.features(self.world.mdp)
 
     def rewards(self, thetas: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the rewards (K, d), which are the parameters of the model."""
+        """Return thetas unchanged, because the parameters of the model are rewards (K, d)."""
         return thetas
 
     def scores(self, mixture: IntentMixture) -> dict[str, Any]:
         """Return the scores of a mixture by their names in a record."""
         evaluation = evaluate(mixture, self.test, self.test_labels, self.truth)
-        assert evaluation.recovery is not None  # labels were given
-        assert evaluation.gevd is not None  # and the truth
+        assert evaluation.recovery is not None  # because labels are passed
+        assert evaluation.gevd is not None  # because the true rewards are passed
         return {
             "nll": evaluation.nll.mean,
             "train_nll": -mixture.log_likelihood_,
@@ -145,8 +145,8 @@ class AgentsProblem:
     def scores(self, mixture: IntentMixture) -> dict[str, Any]:
         """Return the scores of a mixture by their names in a record.
 
-        Cost weights are identified only up to scale and up to features that are constant over steps. Therefore they can
-        be compared only by planning in an MDP.
+        Cost weights are identified only up to scale, and up to features that are constant over steps. Therefore only
+        their effect on plans in an MDP is compared.
         """
         recovery = recover(self.test_labels, mixture.predict_proba(self.test))  # type: ignore[arg-type]
         learned = RewardEnsemble(mixture.weights_, self.rewards(mixture.thetas_))
@@ -166,7 +166,7 @@ class AgentsProblem:
 
 
 def with_agents(spec: Spec) -> bool:
-    """Return True if the model of a specification is fitted to agents."""
+    """Return True if the model of a specification is fitted to `Agents`."""
     return spec.n_agents is not None or spec.world in AGENT_WORLDS
 
 
@@ -183,7 +183,7 @@ def _make_puddle_world(given: Parameters, seed: int) -> ContinuousPuddleWorld:
 
 
 def _index_labels(agents: Agents) -> IntArray:
-    assert agents.labels is not None  # worlds and `_convert_to_agents` set them
+    assert agents.labels is not None  # set by worlds and by `_convert_to_agents`
     return np.unique(agents.labels, return_inverse=True)[1].astype(np.int64)
 
 
@@ -193,7 +193,7 @@ def _convert_to_agents(spec: Spec, n_agents: int, seed: int) -> AgentsProblem:
     mdp = problem.world.mdp
     if mdp.state_features is None or mdp.n_features != mdp.n_state_features:
         raise InvalidParameter.of("world", spec.world, "must have state features only if n_agents is set")
-    # The weights of Sigma-GIRL are nonnegative and the true rewards are nonpositive, so the weights are costs.
+    # Sigma-GIRL learns nonnegative weights, but the true rewards are nonpositive. Therefore the weights are costs.
     costs = -mdp.state_features
     given = ((problem.demos, problem.labels), (problem.test, problem.test_labels))
     demos, test = (
@@ -226,7 +226,7 @@ def make_agents(spec: Spec, seed: int) -> AgentsProblem:
 
 
 def assign_agents(labels: IntArray, n_agents: int) -> IntArray:
-    """Return the agent (N,) of each demonstration; the demonstrations of an intent alternate between its agents.
+    """Return the agent (N,) of each demonstration; the agents of an intent receive its demonstrations in turn.
 
     Examples
     --------

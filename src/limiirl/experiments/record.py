@@ -1,4 +1,4 @@
-"""Records of trials, which are reproducible except for the times."""
+"""Records of trials; except for measured times, they are reproducible."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class BaseRecord:
         return bool(self.error)
 
     def reproducible(self) -> dict[str, Any]:
-        """Return all fields except the run times (`MEASURED`), which differ between runs."""
+        """Return all fields except the measured times (`MEASURED`), which differ between runs."""
         return {name: value for name, value in asdict(self).items() if name not in MEASURED}
 
 
@@ -73,16 +73,18 @@ class Record(BaseRecord):
     seconds_start, seconds_em : float
         Wall time of the initialisation and of EM.
     margin : float
-        Smallest distance between the features of demonstrations of two intents, averaged over pairs of intents.
+        Smallest distance between feature counts of demonstrations of two different intents, averaged over pairs of
+        intents.
     change : float
-        Realised epsilon: the change in the responsibilities in the first E-step after a warm start.
+        Realised epsilon of the paper: change in the responsibilities in the first E-step after a warm start.
     nll, train_nll : float
         Mean negative log-likelihood of the test and training demonstrations.
     anid, anid_hard, anid_truth : float
-        ANID on the test demonstrations: between the true labels and the posterior, between the true labels and the most
-        likely intents, and between the posteriors of the true and the learned ensemble.
+        ANID on the test demonstrations between the true labels and the posterior, between the true labels and the most
+        likely intents, and between the posteriors under the true and the learned ensemble, respectively.
     accuracy : float
-        Fraction of test demonstrations or agents with the correct intent, under the best matching of intents.
+        Fraction of test demonstrations or agents that are assigned to the correct intent, under the best matching of
+        learned to true intents.
     gevd, gevd_normalised : float
         None if rewards cannot be compared with the truth.
     weights, thetas : (K,), (K, d)
@@ -128,7 +130,7 @@ class Record(BaseRecord):
 
 
 def describe_error(error: Exception) -> tuple[str, str]:
-    """Return an error message and a stack trace; folder names are removed, because records are published."""
+    """Return the error message and the stack trace, without folder names, because records are published."""
     message = str(error).strip().splitlines() or ["no message"]
     frames = traceback.extract_tb(error.__traceback__)
     stack = [f"{Path(f.filename).name}:{f.lineno} in {f.name}: {f.line}" for f in frames]
@@ -142,7 +144,8 @@ FIELDS = tuple(field.name for field in fields(Record))
 class DriverRecord(BaseRecord):
     """Outcome of one trial of the driver experiment; its seed is the index of the split.
 
-    NLLs are means per trip and include the first segment; for destination models they are conditional on both ends.
+    NLLs are means per trip and include the first segment. For destination models, they are conditional on the first and
+    the last segment.
 
     Attributes
     ----------
@@ -154,10 +157,11 @@ class DriverRecord(BaseRecord):
     train_nll, test_nll, test_nll_segment : float
         NLL of the mixture per trip; `test_nll_segment` is per segment.
     test_nll_bound : float
-        Weighted mean of the NLLs of the intents, an upper bound on `test_nll`, as reported by the released code.
+        Weighted mean of the NLLs under the individual intents, which the paper's released code reports; an upper bound
+        on `test_nll`.
     missed, missed_distance, missed_time : float
-        Mean fraction of the driven distance that is not on the route predicted from origin and destination, by the
-        mixture, by the shortest route and by the fastest route.
+        Mean fraction of the driven distance that is not on the predicted route between origin and destination, where
+        the prediction is that of the mixture, the shortest route, and the fastest route, respectively.
     surplus, surplus_distance, surplus_time : float
         Mean fraction of the predicted distance that is not on the driven route, for the same three predictions.
     n_at_bounds : int

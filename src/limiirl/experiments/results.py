@@ -1,4 +1,4 @@
-"""Records of a study as arrays over worlds, and the values that the paper reports."""
+"""Records of a study as arrays over worlds, and the values reported in the paper."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Cell = tuple[str, Point | tuple[Point, ...]]
-"""A method at one point of a study's axis, or averaged within each world over several points."""
+"""A method at one point of a study's axis, or at several points over which measures are averaged within each world."""
 
 MEASURES = {"n_iter": "iterations", "seconds": "seconds", "nll": "NLL", "anid": "ANID", "gevd": "GEVD"}
 """Measures that the paper reports, by their names in a record."""
 
 TIES = {"nll": 1e-4, "anid": 1e-4, "gevd": 1e-3}
-"""Largest differences that count as ties. EM runs that converge to the same solution differ by less."""
+"""Largest differences that count as ties, by measure. EM runs that converge to the same solution differ by less."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class GevdFlow:
 
 @dataclass(frozen=True)
 class WorldExample:
-    """One world of a study: its demonstrations, the truth, and the mixture fitted from the warm start.
+    """One world of a study: its demonstrations, the true ensemble, and the mixture fitted from the warm start.
 
-    Learned intents are in the order of the true intents. `spec` is the specification of the warm start, and `flows`
-    maps methods to their GEVD.
+    Learned intents are in the order of the true intents. `spec` is the specification of the warm start; `flows` maps
+    methods to their GEVD.
     """
 
     seed: int
@@ -92,7 +92,7 @@ class WorldExample:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Results:
-    """Records of one study by (hash of the specification, seed), and its example world if one was stored."""
+    """Records of one study by (hash of the specification, seed), and the example world, if stored."""
 
     study: Study
     records: dict[tuple[str, int], Record]
@@ -124,9 +124,9 @@ class Results:
         return None if spec is None else self.records.get((spec.hash, seed))
 
     def values(self, method: str, x: Point | tuple[Point, ...], measure: str) -> FloatArray:
-        """Return a measure (n,) for each seed, nan if it is missing; for several points, their mean within each world.
+        """Return the values (n,) of a measure in the worlds, nan if missing; several points are averaged in each world.
 
-        The supervised baseline has neither iterations nor a duration.
+        The number of iterations and the duration of the supervised baseline are nan.
         """
         if isinstance(x, tuple):
             return np.asarray(np.mean([self.values(method, point, measure) for point in x], axis=0))
@@ -163,12 +163,12 @@ class Results:
         return to_pandas(columns)
 
     def plot(self, measures: Sequence[str] | None = None) -> Figure:
-        """Draw measures by method: means with 95 % intervals against a numeric axis, otherwise box plots.
+        """Plot measures by method: means with 95 % intervals if the axis is numeric, otherwise box plots.
 
         Parameters
         ----------
         measures : sequence of str, optional
-            Names in `limiirl.experiments.MEASURES`, or "accuracy"; by default all that have values.
+            Names in `limiirl.experiments.MEASURES`, or "accuracy". The default is all measures with values.
 
         Returns
         -------
@@ -189,7 +189,7 @@ class Results:
         return values[np.isfinite(values)]
 
     def compare(self, first: Cell, second: Cell, measure: str, level: float = 0.99) -> Comparison | None:
-        """Compare two cells over their common worlds; return None if there are fewer than two."""
+        """Compare two cells over their common worlds; return None if there are fewer than two common worlds."""
         a, b = (self.values(method, x, measure) for method, x in (first, second))
         both = np.isfinite(a) & np.isfinite(b)
         names = (first[0], second[0])
@@ -237,7 +237,7 @@ TARGETS = ("nll", "anid", "gevd")
 
 
 def verdict(ours: Interval, reported: Reported) -> str:
-    """Return "agrees", "in rounding" if the values agree within the rounding error of the paper, or "differs".
+    """Return "agrees", "in rounding" (agreement within the rounding error of the printed value) or "differs".
 
     Examples
     --------

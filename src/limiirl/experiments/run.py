@@ -1,4 +1,4 @@
-"""Run the trials that are missing from a store with an executor, and write their records."""
+"""Execution of the trials that are missing from a store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from limiirl.mdp import RewardEnsemble
 from limiirl.metrics import gevd
 from limiirl.mixture import IntentMixture, align_to_labels
 
-# Seconds between transactions; a killed run loses the trials of this interval.
+# Seconds between transactions. If a run is killed, the trials since the last transaction are lost.
 _FLUSH_SECONDS = 1.0
 WARM_START, RANDOM_START = "k-means, MLE", "random rewards"
 _STUDIES_WITH_EXAMPLE = ("table1", "boxplots")
@@ -42,7 +42,7 @@ class RunCounts:
     total : int
         Number of trials.
     skipped, failed_before : int
-        Number of trials that were already in the store, and the number of failed ones among them.
+        Number of trials that were already in the store, and how many of these had failed.
     done : int
         Number of trials that were run.
     failures : list of records
@@ -74,11 +74,11 @@ def run_trials(
     attempt : callable
         Runs one trial and returns its record; errors are recorded, not raised.
     executor : Executor, optional
-        By default, trials run sequentially in this process, with all threads.
+        By default, trials run one after the other in this process, on all threads.
     retry_failed : bool
         Whether to run failed trials again.
     progress : callable, optional
-        Called as ``progress(done, total, message)`` after every trial, skipped ones included.
+        Called as ``progress(done, total, message)`` after every trial, including skipped trials.
     """
     check_progress(progress)
     store.add_specs({spec for spec, _ in trials})
@@ -91,7 +91,7 @@ def run_trials(
             progress(counts.done + counts.skipped, counts.total, skipped)
 
     def missing() -> Iterator[tuple[S, int]]:
-        # A generator, because concurrent runs may write trials in the meantime.
+        # A generator, so that trials that a concurrent run has written in the meantime are skipped.
         for spec, seed in trials:
             if (spec.hash, seed) in ledger.keys:
                 counts.skipped += 1
@@ -121,7 +121,7 @@ def _run(
 
 
 class _Ledger:
-    """Keys in the store, and pending records; `add` synchronises them with the store at most once per second."""
+    """Keys of the store, and records not yet written; `add` synchronises them with the store about once per second."""
 
     def __init__(self, store: Store[Any], *, retry_failed: bool) -> None:
         self.store, self.retry_failed = store, retry_failed
@@ -152,9 +152,9 @@ def run_studies(
 ) -> RunCounts:
     """Run every trial of the given studies that is missing from the store, and write its record.
 
-    The records do not depend on the executor, the number of workers or interruptions. Several runs may share a store:
-    each skips the trials that another run has written. The definitions of studies that are not in `STUDIES`, and the
-    example worlds, are stored for the report.
+    The records do not depend on the executor, the number of workers or interruptions. Several runs may share a store;
+    each run skips the trials that another run has written. Example worlds, and the definitions of studies that are not
+    in `STUDIES`, are stored for the report.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def run_studies(
     for study in studies:
         if STUDIES.get(study.name) != study:
             store.put_study(study)
-    # Start at a trial that depends on the process, so that runs that share a store rarely duplicate work.
+    # The first trial depends on the process, so that runs with a common store rarely execute the same trial twice.
     first = os.getpid() * 7919 % max(len(trials), 1)
     trials = trials[first:] + trials[:first]
     counts = run_trials(trials, store, attempt, executor or Executor(), retry_failed=retry_failed, progress=progress)
@@ -192,10 +192,10 @@ def run_studies(
 
 
 def typical_seed(results: Results) -> int | None:
-    """Return the seed of the example world, or None if no trial succeeded.
+    """Return the seed of the example world, or None if no trial from the warm start succeeded.
 
-    It is the world in which the GEVD of the warm start is closest to the median, if possible among worlds in which
-    random rewards have another GEVD.
+    In the example world, the GEVD of the warm start is closest to its median. If possible, only worlds in which the
+    GEVDs of the warm start and of random rewards differ are considered.
     """
     warm, random = (results.values(method, PAPER_LENGTH, "gevd") for method in (WARM_START, RANDOM_START))
     finite = np.isfinite(warm)
@@ -242,7 +242,7 @@ def _flow(spec: Spec, problem: WorldProblem, mixture: IntentMixture) -> GevdFlow
 
 
 def store_examples(studies: Iterable[Study], store: Store[Record]) -> None:
-    """Store the example worlds that a report shows in detail."""
+    """Store the example worlds that the report shows in detail."""
     for study in studies:
         if study.name in _STUDIES_WITH_EXAMPLE:
             example = make_example(Results.of(study, store.read([spec.hash for spec in study.specs])))

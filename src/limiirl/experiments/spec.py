@@ -20,7 +20,7 @@ Parameters = tuple[tuple[str, Plain], ...]
 PROCEDURE = 1
 TRUE_LABELS, FULL_GMM = "labels", "gmm_full"
 _LONGEST = "longest"
-# Fields that contain named parameters, and the reserved names, which are set by other fields or by the seed.
+# Fields that contain named parameters, and their reserved names, which other fields or the seed determine.
 _MAPPINGS: dict[str, dict[str, str]] = {
     "world_parameters": {"seed": "the seed of the trial"},
     "model_parameters": {"max_length": "the field max_length"},
@@ -32,7 +32,7 @@ _MAPPINGS: dict[str, dict[str, str]] = {
 }
 AGENT_WORLDS = ("ContinuousPuddleWorld",)
 """Worlds that generate agents instead of demonstrations."""
-# Fields without effect in these worlds. They must have these values, so that equal trials have equal hashes.
+# Fields that have no effect in these worlds. They must have these values, so that equal trials have equal hashes.
 _NO_EFFECT = {"imbalance": 0.0, "max_length": _LONGEST, "n_agents": None}
 
 
@@ -66,7 +66,8 @@ class Spec:
     Attributes
     ----------
     world, world_parameters : str, tuple of (name, value)
-        Name in `limiirl.worlds.WORLDS`, and parameters other than the seed (result of `parameters`, or a mapping).
+        Name in `limiirl.worlds.WORLDS`, and the parameters of the world except the seed, as a mapping or as the result
+        of `parameters`.
     n_demos, n_test : int
         Numbers of training and test demonstrations.
     imbalance : float
@@ -76,8 +77,8 @@ class Spec:
     model, model_parameters : str, tuple
         Name of a registered model, and its parameters other than `max_length`.
     init, reward_init : str
-        Parameters of `IntentMixture`. `init` may also be "labels" (the true labels, for the supervised baseline) or
-        "gmm_full" (scikit-learn's Gaussian mixture with full covariances, best of 5 random initialisations).
+        Parameters of `IntentMixture`. `init` may also be "labels" (true labels, for the supervised baseline) or
+        "gmm_full" (scikit-learn's Gaussian mixture with full covariances; the best of 5 random initialisations).
     max_iter : int
         Maximum number of EM iterations.
     max_length : int or "longest"
@@ -159,7 +160,7 @@ class Spec:
         if wrong:
             raise InvalidFile(
                 f"content must have the fields of Spec; missing or unknown: {', '.join(wrong)}. Use the version of "
-                "limiirl that wrote it.",
+                "limiirl that wrote the content.",
                 parameter="content",
                 value=wrong,
             )
@@ -225,7 +226,7 @@ class Study:
     axis : str
         Label of the axis. Its points are the values `x` of the settings.
     repeats : int
-        Default number of worlds, as in the paper if the study is from the paper.
+        Default number of worlds; for studies of the paper, the number in the paper.
     settings : tuple of Setting
     """
 
@@ -281,7 +282,7 @@ class Study:
 
 
 def method_spec(spec: Spec, method: str) -> Spec:
-    """Apply a method of `METHODS` to a specification; the supervised method has one intent per label.
+    """Apply a method of `METHODS` to a specification; the supervised method has one intent per true intent.
 
     Examples
     --------

@@ -24,18 +24,18 @@ from limiirl.experiments.spec import Spec, Study
 FILE = "results.sqlite"
 """Name of the file in the run folder."""
 VERSION = 1
-# `application_id` ("limi") identifies the file, `user_version` is the version of its format.
+# The SQLite field `application_id` ("limi") identifies the file, and `user_version` is the format version.
 _APPLICATION = 0x6C696D69
-_TIMEOUT_S = 60.0  # maximum wait for another writer
+_TIMEOUT_S = 60.0  # maximum time to wait for another writer
 _PACKAGES = ("numpy", "scipy", "numba", "scikit-learn")
-# Rows are never changed and there is no index, so a checksum per row is sufficient to detect corruption. AUTOINCREMENT:
-# ids of deleted rows are not reused.
+# Rows are never changed and there is no index, so a checksum per row is sufficient to detect corruption. With
+# AUTOINCREMENT, ids of deleted rows are not reused.
 _TABLES = ("header", "specs", "records", "runs", "examples")
 _SCHEMA = "".join(
     f"CREATE TABLE IF NOT EXISTS {table} (id INTEGER PRIMARY KEY AUTOINCREMENT, content TEXT, digest TEXT);"
     for table in _TABLES
 )
-# Names of SQLite errors that are raised as OSError; other errors mean that the file is corrupted.
+# SQLite errors that are raised as OSError. Any other error means that the file is corrupted.
 _SYSTEM_ERRORS = {
     "SQLITE_FULL": errno.ENOSPC,
     "SQLITE_BUSY": errno.EBUSY,
@@ -54,10 +54,10 @@ R = TypeVar("R", bound=BaseRecord)
 class Store(Generic[R]):
     """Settings, records and invocations of a run, for any number of concurrent writers.
 
-    Records are identified by (hash of the settings, seed); they are added, never changed. For each trial, a successful
-    record is preferred to failed ones. If two successful records differ in more than their times, a warning is issued,
-    and all readers select the same one. A row that does not match its checksum is reported and removed, and its trial
-    is run again.
+    Records are identified by (hash of the settings, seed). They are added, but never changed. If a trial has several
+    records, a successful record is preferred to failed records. If two successful records differ in more than their
+    times, a warning is issued, and all readers select the same record. A row that does not match its checksum is
+    reported and removed, so that its trial is run again.
 
     Parameters
     ----------
@@ -105,13 +105,13 @@ class Store(Generic[R]):
         self.spec = spec
         self._file = self.folder / FILE
         self._last_id = 0
-        # By key: the record that is used, then the records that conflict with it.
+        # For each key, the record that is used, followed by records that conflict with it.
         self._records: dict[Key, list[R]] = {}
         if create:
             self._create()
         elif not self._file.exists():
             raise InvalidFile(
-                f"{self.folder} is not a run of limiirl: it does not contain {FILE}. Pass the folder of a run.",
+                f"{self.folder} is not the folder of a run: it does not contain {FILE}. Pass the folder of a run.",
                 parameter="folder",
                 value=str(self.folder),
             )
@@ -140,9 +140,9 @@ class Store(Generic[R]):
         if conflicting:
             spec, seed = min(conflicting)
             warnings.warn(
-                f"{self._file} contains conflicting results for {len(conflicting)} trials; the first has seed {seed} "
-                f"and specification {spec}. They may have been written with different versions of limiirl or of "
-                "its dependencies. Repeat the run in a new folder.",
+                f"{self._file} contains conflicting results for {len(conflicting)} trials; the first trial has seed "
+                f"{seed} and specification {spec}. The results may be from different versions of limiirl or of its "
+                "dependencies. Repeat the run in a new folder.",
                 LimiirlWarning,
                 stacklevel=2,
             )
@@ -160,7 +160,7 @@ class Store(Generic[R]):
         return [self._records[key][0] for key in sorted(self._records) if wanted is None or key[0] in wanted]
 
     def add_specs(self, specs: Iterable[AnySpec]) -> None:
-        """Store settings, which records refer to by hash."""
+        """Store settings; records refer to them by hash."""
         present = self.specs()
         new = {spec.hash: spec.to_dict() for spec in specs if spec.hash not in present}
         self._insert("specs", [json.dumps({"hash": key, "spec": content}) for key, content in new.items()])
@@ -212,7 +212,7 @@ class Store(Generic[R]):
         return next(iter(self._contents("header")), {})
 
     def put_example(self, study: str, content: Mapping[str, Any]) -> None:
-        """Store the example world of a study; it replaces an earlier one."""
+        """Store the example world of a study; it replaces an earlier example."""
         text = json.dumps({"study": study, "example": dict(content)})
         if self.example(study) != load_json(text)["example"]:
             self._insert("examples", [text])
@@ -223,7 +223,7 @@ class Store(Generic[R]):
         return examples[-1] if examples else None
 
     def put_study(self, study: Study) -> None:
-        """Store the definition of a study, so that a report can be written without it; it replaces an earlier one."""
+        """Store the definition of a study for reports; it replaces an earlier definition."""
         if study not in self.custom_studies():
             self._insert("examples", [json.dumps({"definition": study.to_dict()})])
 
@@ -233,7 +233,7 @@ class Store(Generic[R]):
         return list({study.name: study for study in map(Study.from_dict, entries)}.values())
 
     def _create(self) -> None:
-        """Create the run, unless it exists or the folder has other files."""
+        """Create the file of the run unless it exists; raise if the folder contains other files."""
         if self.folder.exists() and not self.folder.is_dir():
             raise InvalidFile(f"{self.folder} is a file. Pass a folder.", parameter="folder", value=str(self.folder))
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -241,15 +241,15 @@ class Store(Generic[R]):
         # A concurrent run creates the results file before any other file, so it exists if other files are listed.
         if others and not self._file.exists():
             raise InvalidFile(
-                f"{self.folder} is not a run of limiirl: it contains {min(others)!r}, but not {FILE}. Pass a new or "
-                "empty folder.",
+                f"{self.folder} is not the folder of a run: it contains {min(others)!r}, but not {FILE}. Pass a new "
+                "or empty folder.",
                 parameter="folder",
                 value=str(self.folder),
             )
         if self._file.exists() and self._file.stat().st_size:
             return
         with self._connect(create=True) as database:
-            # The statements are idempotent, because another process may create the run at the same time.
+            # The statements are idempotent, because another process may create the file at the same time.
             for statement in filter(None, _SCHEMA.split(";")):
                 database.execute(statement)
             database.execute(f"PRAGMA application_id = {_APPLICATION}")
@@ -278,7 +278,7 @@ class Store(Generic[R]):
 
     @contextmanager
     def _connect(self, *, write: bool = True, create: bool = False) -> Iterator[sqlite3.Connection]:
-        """Yield a connection within one transaction, then close it, because forked processes must not share it."""
+        """Yield a connection in one transaction and close it, because forked processes must not share a connection."""
         address = f"{self._file.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
         database = None
         try:
@@ -286,7 +286,7 @@ class Store(Generic[R]):
             database.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             yield database
             database.execute("COMMIT")
-        except (sqlite3.Error, UnicodeDecodeError) as error:  # a message of SQLite may quote a corrupted schema
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # an error message of SQLite may quote a corrupted schema
             raise self._explain(error) from error
         finally:
             if database is not None:
@@ -330,8 +330,8 @@ class Store(Generic[R]):
         corrupted = [(number,) for number, content in contents.items() if content is None]
         if corrupted:
             warnings.warn(
-                f"{self._file} is corrupted: {len(corrupted)} of its {table} failed the checksum and were removed. The "
-                "affected trials will be run again.",
+                f"{self._file} is corrupted: {len(corrupted)} of its {table} did not match their checksums "
+                "and were removed. The affected trials will be run again.",
                 LimiirlWarning,
                 stacklevel=4,
             )
@@ -340,7 +340,7 @@ class Store(Generic[R]):
         return contents
 
     def _decode(self, content: dict[str, Any]) -> R:
-        """Return the record with the given fields; missing fields have their defaults."""
+        """Return the record with the given fields; missing fields have default values."""
         unknown = content.keys() - {field.name for field in fields(self.record)}
         if unknown:
             raise InvalidFile(
@@ -362,7 +362,7 @@ def _digest(table: str, data: bytes) -> bytes:
 
 
 def _encode(record: BaseRecord, number: int) -> dict[str, Any]:
-    """Return a record as plain values for JSON, which preserves floats exactly."""
+    """Return a record as plain values for JSON; floats are preserved exactly."""
     content = {}
     for field in fields(record):
         value, kind = getattr(record, field.name), str(field.type)
@@ -403,16 +403,16 @@ _PLAIN: dict[str, Callable[[Any], Any]] = {
 
 
 def _distinct(records: list[R]) -> list[R]:
-    """Return the records of one trial that differ in reproducible fields; the first one is used.
+    """Return the distinct records of one trial, ignoring measured times; the first record is used.
 
-    Failed records are dropped if there is a successful one. The order depends on the contents only, so that all
+    Failed records are dropped if there is a successful record. The order depends only on the contents, so that all
     processes use the same record.
     """
     if len(records) == 1:
         return records
     succeeded = [record for record in records if not record.failed]
     distinct: dict[str, R] = {}
-    for record in sorted(succeeded or records, key=repr):  # as text, since NaN != NaN
+    for record in sorted(succeeded or records, key=repr):  # as text, because NaN != NaN
         distinct.setdefault(repr(record.reproducible()), record)
     return list(distinct.values()) if succeeded else list(distinct.values())[:1]
 

@@ -1,4 +1,4 @@
-"""Studies of the paper, and further studies that compare all models and initialisations."""
+"""The studies of the paper, and further studies that compare all models and initialisations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from limiirl.experiments.spec import BASE, METHODS, TRUE_LABELS, Setting, Spec, 
 
 PAPER_LENGTH, FIXED_LENGTH = "L = longest", "L = 50"
 EARLY_STOPS = MappingProxyType({"1 iteration": 1, "2 iterations": 2, "3 iterations": 3})
-"""Variants of Table 1: L as in the paper's code, L = 50 as in its text, and few EM iterations from warm starts."""
+"""Variants of Table 1: L of the paper's code, L = 50 of the paper's text, and few EM iterations from warm starts."""
 
 WARM = ("k-means, MLE", "k-means, mean")
 """Warm starts of the paper."""
@@ -64,7 +64,7 @@ def _paper_studies() -> tuple[Study, ...]:
         Study(name, title, axis, 20, tuple(Setting(m, x, method_spec(make(x), m)) for x in points for m in METHODS))
         for name, title, axis, points, make in _SENSITIVITY
     ]
-    # The margin depends on the demonstrations only, so the fastest method is used.
+    # The margin depends only on the demonstrations, so the fastest method is used.
     margin = (Setting("supervised", w, method_spec(BASE.in_world(wind=w), "supervised")) for w in _WINDS)
     return (
         Study("table1", "Table 1: initialisations compared", "variant", 100, main),
@@ -110,7 +110,7 @@ is EM from a random initialisation, but the paper does not state which one. Ther
 """
 
 TRAJECTORIES = (5, 20, 100)
-"""Numbers of training (and of test) trajectories per agent; the paper does not state how many it used."""
+"""Numbers of training trajectories per agent, equal to the numbers of test trajectories. The paper states no number."""
 
 
 def _model_studies() -> tuple[Study, ...]:
@@ -141,7 +141,7 @@ def _model_studies() -> tuple[Study, ...]:
 
 
 N_AGENTS = 2
-"""Number of agents per intent for Sigma-GIRL, the smallest number that can be clustered."""
+"""Number of agents per intent for Sigma-GIRL: the smallest number for which agents can be clustered."""
 
 BEYOND_MODELS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -154,15 +154,15 @@ BEYOND_MODELS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "model": "SigmaGIRL",
             "model_parameters": parameters(gamma=0.99),
             "n_agents": N_AGENTS,
-            # EM does not converge within 100 iterations, which would take seconds per trial.
+            # EM does not converge even within 100 iterations, which would take several seconds per trial.
             "max_iter": 25,
         },
     }
 )
 """Models by name, as overrides of a specification.
 
-"ML-IRL" has unbounded rewards; "ML-IRL, paper's" uses the paper's bounds and Q-values; "ML-IRL, averaged" uses the
-softmax backup of Babes-Vroman et al.
+"ML-IRL" has unbounded rewards, "ML-IRL, paper's" uses the paper's bounds and Q-values, and "ML-IRL, averaged" uses the
+softmax backup of Babes-Vroman et al. (2011).
 """
 
 _MOVES = "k-means, split and merge"
@@ -190,16 +190,16 @@ _ONE = ("k-means, MLE", "supervised")
 _LEAST = (*_ONE, "best start")
 _FEW = (*_LEAST, "random responsibilities")
 _SOME = (*_FEW, "GMM, MLE", "best start, no EM", _MOVES)
-# Mean features are not in the simplex of Sigma-GIRL's weights (future work in the paper), and two agents per intent are
-# too few to estimate the covariance of a Gaussian mixture.
+# Initialisations for Sigma-GIRL. Mean rewards are omitted, because mean features are not in the simplex of the weights
+# (future work in the paper). GMMs are omitted, because two agents per intent are too few to estimate a covariance.
 _OF_AGENTS = ("k-means, MLE", "random responsibilities", "supervised")
 
 
 def starts_at(model: str, n_elements: int, wind: float) -> tuple[str, ...]:
-    """Return the initialisations of a model in a world: all in the paper's setting, and fewer where fits are slow.
+    """Return the initialisations of a model in a world: all of them in the paper's setting, fewer if fits are slow.
 
-    With eight intents, a fit of a causal model takes 100 times as long as with three, so ML-IRL is run with up to six.
-    Sigma-GIRL cannot separate more than four intents with so few demonstrations.
+    With eight intents, a fit of a causal model takes 100 times as long as with three. Therefore ML-IRL is run with at
+    most six intents. Sigma-GIRL is run with at most four, because it cannot separate more with so few demonstrations.
 
     Examples
     --------
@@ -286,7 +286,7 @@ STUDIES: Mapping[str, Study] = MappingProxyType(
 GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"models": ("boxplots", "mlirl", "sigma-girl"), "beyond": ("beyond-models", "beyond-elements", "beyond-wind")}
 )
-"""Names of the studies in each group: the paper's box plots of three models, and the studies not in the paper."""
+"""Studies by group: "models" contains the paper's box plots of three models, "beyond" the studies not in the paper."""
 
 
 def choose_studies(names: Sequence[str]) -> tuple[Study, ...]:
@@ -327,7 +327,7 @@ def iterate_trials(studies: Iterable[Study], repeats: int | None = None) -> Iter
     wanted = {study.name: (study, study.repeats if repeats is None else repeats) for study in studies}
     most = max((n for _, n in wanted.values()), default=0)
     for seed in range(most):
-        # Studies share specifications, such as the main setting.
+        # Several studies contain the same specification, such as the main setting.
         yield from (
             (spec, seed) for spec in dict.fromkeys(s for study, n in wanted.values() if seed < n for s in study.specs)
         )

@@ -62,11 +62,11 @@ def make_mixture(spec: Spec, seed: int) -> IntentMixture:
 
 
 def run_trial(spec: Spec, seed: int) -> Record:
-    """Fit and evaluate one mixture; except for the times, the record depends on the arguments only.
+    """Fit and evaluate one mixture; except for the times, the record depends only on the arguments.
 
-    The initial ensemble is evaluated first, and EM continues from it. With `mixture_parameters`, which may request
-    several initialisations, the mixture is fitted a second time from the beginning; the time of EM is the time of this
-    fit minus the time of the initialisation.
+    The initial ensemble is evaluated first, and EM starts from it. If `mixture_parameters` is set, which may request
+    several initialisations, the mixture is instead fitted again from the beginning; the time of EM is then the time of
+    this fit minus the time of the initialisation.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def run_trial(spec: Spec, seed: int) -> Record:
 
 
 def attempt(task: tuple[Spec, int]) -> Record:
-    """Run a trial; if it fails, return a record of its error.
+    """Run a trial and return its record; if the trial fails, the record contains the error.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def _warm_up(model: str, given: Parameters, more: Parameters, agents: bool) -> N
 
 @contextmanager
 def single_threaded() -> Iterator[None]:
-    """Compute on one thread, because rounding depends on the number of threads, and ignore warnings."""
+    """Return a context without warnings in which computations use one thread, because rounding depends on threads."""
     import numba
 
     before = numba.get_num_threads()
@@ -146,7 +146,7 @@ def single_threaded() -> Iterator[None]:
     try:
         with one_thread(), warnings.catch_warnings():
             warnings.simplefilter("ignore", LimiirlWarning)  # the record contains the content of these warnings
-            warnings.simplefilter("ignore", SklearnConvergenceWarning)  # from scikit-learn, about poor clusterings
+            warnings.simplefilter("ignore", SklearnConvergenceWarning)  # scikit-learn warns about poor clusterings
             yield
     finally:
         numba.set_num_threads(before)

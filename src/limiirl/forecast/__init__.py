@@ -1,4 +1,4 @@
-"""Forecasts of trips from a fitted mixture: next states, destinations, routes, flows, and the effect of changes."""
+"""Forecasts of trips from a fitted mixture: next states, destinations, routes, flows, and effects of MDP changes."""
 
 from limiirl.forecast.flows import Flows
 from limiirl.forecast.forecaster import Forecaster

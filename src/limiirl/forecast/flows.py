@@ -1,4 +1,4 @@
-"""Flows: expected counts of edges and states in a number of trips, per intent and in total."""
+"""Flows: expected counts of edges and states in a given number of trips."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from limiirl.forecast.prefixes import one_state_trips, posterior
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Flows:
-    """Expected counts of edges and states in a number of trips.
+    """Expected counts of edges and states in a given number of trips.
 
     Attributes
     ----------
@@ -22,7 +22,7 @@ class Flows:
     trips : float
         Total number of trips.
     cut_off : (m,)
-        Indices of the pairs of start and goal that no trip connects; `trips` does not include them.
+        Indices of the pairs of start and goal that are not connected; `trips` does not include their trips.
 
     Examples
     --------
@@ -61,8 +61,8 @@ def compute_flows(
 ) -> Flows:
     """Return the flows of trips between pairs (n,) of states, given a log-prior (K,) over intents.
 
-    `weights` (n,) are the numbers of trips. For `MaxEnt`, the start and the goal update the prior. No trip begins or
-    ends in a state of the mask `closed` (S,).
+    `weights` (n,) are the numbers of trips, and `closed` (S,) is the mask of closed states, in which no trip begins or
+    ends. For `MaxEnt`, the start and the goal update the prior.
     """
     mdp, n_intents = trips.mdp, log_prior.size
     intents, possible = infer_pair_intents(trips, log_prior, starts, goals, closed)
@@ -77,7 +77,7 @@ def compute_flows(
 
 
 def compute_own_flows(trips: Any, weights: FloatArray, n_trips: float) -> Flows:
-    """Return the flows of trips whose starts and ends follow the `MaxEnt` model, with mixture weights (K,)."""
+    """Return the flows of trips whose starts and goals are drawn from the `MaxEnt` mixture with weights (K,)."""
     by_intent = [trips.own_flow(k) for k in range(weights.size)]
     scale = n_trips * weights[:, None]
     edge, state = (np.array([pair[i] for pair in by_intent]) for i in (0, 1))

@@ -37,17 +37,17 @@ from limiirl.mixture import check_fitted, training_demos
 class Forecaster:
     """Forecasts of a fitted mixture of intents over `MaxEnt` or `DestinationMaxEnt`.
 
-    Forecasts are averaged over the posterior of the intents given the partial trip. The prior is the mixture weights,
-    or the posterior given a driver's earlier trips (`history`). With `MaxEnt`, the start and the destination also
-    update the posterior; `DestinationMaxEnt` is conditioned on them.
+    Forecasts are averaged over the posterior over intents given the partial trip. The prior over intents is the mixture
+    weights or, if a driver's earlier trips (`history`) are passed, the posterior given these trips. With `MaxEnt`, the
+    start and the destination also update the posterior; `DestinationMaxEnt` is conditioned on them.
 
     Parameters
     ----------
     mixture : IntentMixture
         A fitted mixture.
     demos : Demonstrations, optional
-        Demonstrations whose last states are the candidate destinations; their frequencies are the prior. Default: the
-        training demonstrations, which are not available for a mixture loaded from a file.
+        Demonstrations whose last states are the candidate destinations; the frequencies of these states are the prior.
+        Default: the training demonstrations, which are not available if the mixture was loaded from a file.
 
     Examples
     --------
@@ -83,7 +83,7 @@ class Forecaster:
 
     @property
     def mdp(self) -> MDP:
-        """MDP of the forecasts: the mixture's MDP with the changes of the scenario."""
+        """MDP of the forecasts: the mixture's MDP after closures and changes of features."""
         return self._scenario.mdp
 
     @property
@@ -112,9 +112,9 @@ class Forecaster:
         return other
 
     def with_history(self, history: Demonstrations) -> Forecaster:
-        """Return a forecaster for one driver, whose weights are the posterior given the driver's earlier trips.
+        """Return a forecaster for one driver, with the posterior given the driver's earlier trips as weights.
 
-        Do not pass the same trips again as `history` to the methods of the new forecaster.
+        Do not pass these trips as `history` to the methods of the new forecaster too.
 
         Examples
         --------
@@ -138,12 +138,12 @@ class Forecaster:
         Parameters
         ----------
         partial : Demonstrations, or a list of states, optional
-            Trips in progress. If None, a single row is returned, which depends on the history alone.
+            Trips in progress. If None, the result has a single row, which depends only on `history`.
         goal : int or (N,), optional
             Known destinations.
         history : Demonstrations, optional
-            Complete earlier trips. All trips of a driver have the same intent. If `partial` and `history` have groups,
-            each group is a driver; otherwise all trips belong to one driver.
+            Complete earlier trips; a driver is assumed to have the same intent in all trips. If `partial` and `history`
+            have groups, each group is a driver; otherwise, all trips belong to one driver.
         """
         if partial is None:
             if goal is not None:
@@ -178,8 +178,8 @@ class Forecaster:
         candidates : (G,), optional
             Distinct states. Default: the last states of the forecaster's demonstrations.
         prior : (G,) or "model", optional
-            Weights of the candidates, or "model" (only with `MaxEnt`) for the distribution of final states given the
-            start. Default: the frequencies of the default candidates, or uniform for other candidates.
+            Weights of the candidates, or "model" for the distribution of last states given the start (only with
+            `MaxEnt`). The default is the frequencies of the default candidates; for other candidates, it is uniform.
         history : Demonstrations, optional
             As in `next_states`.
         """
@@ -205,9 +205,10 @@ class Forecaster:
         )
 
     def route(self, start: int, goal: int, history: Demonstrations | None = None, *, partial: Any = None) -> Route:
-        """Return the most probable route under the mixture among K candidates, the most likely route of each intent.
+        """Return the most probable route among K candidates: the most likely route under each intent.
 
-        `routes` compares more routes and may rank another route first. The search ignores the discount.
+        `routes` compares more candidates, so that its first route may be more probable. The search ignores the
+        discount.
         """
         scores, g = self._build_scores(start, goal, history, partial)
         return most_likely_route(scores, g)
@@ -231,9 +232,10 @@ class Forecaster:
         history : Demonstrations, optional
             The driver's earlier trips.
         most : int
-            Maximum number of routes to enumerate. `Route.exact` is True if the rank of a route is proven to be correct.
+            Maximum number of routes to enumerate. If the rank of a route is proven to be correct, `Route.exact` is
+            True.
         partial : Demonstrations, or a list of states, optional
-            A trip in progress that ends in `start`; routes are its continuations.
+            A trip in progress that ends in `start`. The routes are its continuations.
         """
         scores, g = self._build_scores(start, goal, history, partial)
         return best_routes(scores, g, check_count(k, "k"), check_count(most, "most"))
@@ -241,7 +243,7 @@ class Forecaster:
     def predict_routes(
         self, starts: ArrayLike, goals: ArrayLike, intents: ArrayLike | None = None, *, threads: int | None = None
     ) -> Demonstrations:
-        """Return `route` for many pairs of states, as demonstrations with the most likely intent as label.
+        """Return the result of `route` for many pairs of states, as demonstrations labelled with the likeliest intent.
 
         Parameters
         ----------
@@ -272,21 +274,23 @@ class Forecaster:
         Parameters
         ----------
         starts, goals : (n,), optional
-            A single start or goal is repeated. If both are None, they follow the distribution of the `MaxEnt` model.
+            A single start or goal applies to all pairs. If both are None, they are drawn from the `MaxEnt` mixture.
         weights : (n,), optional
             Number of trips per pair. Default: 1.
         n_trips : float
-            Total number of trips if starts and goals are None; use `weights` otherwise.
+            Total number of trips if `starts` and `goals` are None; otherwise, use `weights`.
         """
         if starts is None and goals is None:
             if weights is not None:
                 raise InvalidParameter.of(
-                    "weights", weights, "must be None without starts and goals", remedy="Use n_trips."
+                    "weights", weights, "must be None if starts and goals are None", remedy="Use n_trips."
                 )
             return compute_own_flows(self._trips, self.weights, check_positive(n_trips, "n_trips"))
         if starts is None or goals is None:
             missing = "starts" if starts is None else "goals"
-            raise InvalidParameter(f"{missing} is missing. Pass both starts and goals, or neither.", parameter=missing)
+            raise InvalidParameter(
+                f"starts and goals must be given together; {missing} is None. Pass both or neither.", parameter=missing
+            )
         if n_trips != 1.0:
             raise InvalidParameter.of("n_trips", n_trips, "must be 1 if starts is given", remedy="Use weights.")
         first, last = validate.check_pairs(starts, goals, self.mdp)
@@ -301,7 +305,7 @@ class Forecaster:
         )
 
     def with_closures(self, states: ArrayLike | None = None, edges: ArrayLike | None = None) -> Forecaster:
-        """Return a forecaster in which some states and edges of the mixture's MDP are closed; rewards are unchanged."""
+        """Return a forecaster with some states and edges of the mixture's MDP closed; rewards are unchanged."""
         model = self.mixture.irl_
         stop = model.stop if isinstance(model, MaxEnt) else "anywhere"
         return self._with_scenario(apply_closures(self._scenario, states, edges, stop))
@@ -309,7 +313,7 @@ class Forecaster:
     def with_features(
         self, *, state_features: Any = None, action_features: Any = None, edge_features: Any = None
     ) -> Forecaster:
-        """Return a forecaster with changed features, which must have the same shapes as the features of its MDP."""
+        """Return a forecaster with changed features of the same shapes as before."""
         scenario = change_features(
             self._scenario,
             state_features=state_features,
@@ -325,7 +329,7 @@ class Forecaster:
         goals: ArrayLike | None = None,
         weights: ArrayLike | None = None,
     ) -> Change:
-        """Return the change in flows from this scenario to another; see `flows` for the other arguments.
+        """Return the change in flows from this forecaster to `other`; see `flows` for the remaining arguments.
 
         Examples
         --------
@@ -345,7 +349,7 @@ class Forecaster:
         return compare_flows(before, after, validate.check_weights(weights, n))
 
     def compare_routes(self, other: Forecaster, start: int, goal: int, k: int = 5) -> RouteChange:
-        """Return the probabilities, in both scenarios, of the k most probable routes of each scenario."""
+        """Return the probabilities, under both forecasters, of the k most probable routes under each forecaster."""
         self._check_origin(other)
         before, after = self._score_routes(start, goal, k), other._score_routes(start, goal, k)
         union = before[0] | after[0]
@@ -402,7 +406,7 @@ class Forecaster:
         return Scores(self._trips, self._costs, self._log_prior(prefix, history)[0], s, g, prefix), g
 
     def _open_ends(self) -> Ends | None:
-        """Return the candidate destinations that are not closed, or None."""
+        """Return the candidate destinations that are not closed, or None if there are none."""
         if self._ends is None or np.all(self._scenario.closed[self._ends.states]):
             return None
         kept = ~self._scenario.closed[self._ends.states]
@@ -411,9 +415,9 @@ class Forecaster:
     def _score_routes(
         self, start: int, goal: int, k: int
     ) -> tuple[dict[tuple[int, ...], IntArray], Callable[[Any], float]]:
-        """Return the states of the k best routes, and a function from the edges of a route to its probability.
+        """Return the states of the k best routes by edges, and a function from the edges of a route to its probability.
 
-        The keys of the routes are their edges in the MDP of the fit, before closures.
+        Edges are indexed as in the mixture's MDP, before closures.
         """
         pair = (
             np.array([validate.check_state(start, "start", self.mdp)]),

@@ -15,7 +15,7 @@ from limiirl.forecast.validate import log
 
 # Maximum number of next states or destinations in `repr`.
 _SHOWN = 5
-# Maximum size of an array (partial trips, candidates, intents).
+# Maximum number of entries in an array (partial trips, candidates, intents).
 _BATCH = 2**22
 
 
@@ -26,9 +26,9 @@ class NextStates:
     Attributes
     ----------
     state, edge, probability : (m,)
-        Next states, the edges of the MDP to them, and their probabilities.
+        Next states, the edges that lead to them, and their probabilities.
     offsets : (N + 1,)
-        The entries offsets[i]:offsets[i + 1] of these arrays belong to trip i.
+        Entries offsets[i]:offsets[i + 1] of these arrays belong to trip i.
     stop : (N,)
         Probability that the trip ends in its last state.
     intents : (N, K)
@@ -66,7 +66,7 @@ class NextStates:
 
     @property
     def most_likely(self) -> IntArray:
-        """Most probable next state (N,) of each trip, the first one if several are tied, or -1 at a dead end."""
+        """Most probable next state (N,) of each trip (the first one if several are tied), or -1 if there is none."""
         best = np.full(len(self), -1, dtype=np.int64)
         for i, (a, b) in enumerate(zip(self.offsets[:-1], self.offsets[1:], strict=True)):
             if b > a and np.max(self.probability[a:b]) > 0.0:
@@ -84,21 +84,21 @@ class NextStates:
 
 
 def infer_intents(trips: Any, log_prior: FloatArray, demos: Demonstrations, goals: IntArray | None) -> FloatArray:
-    """Return the posterior (N, K) over the intents of partial trips, given a log-prior (N, K) and goals (N,)."""
+    """Return the posterior (N, K) over intents given partial trips with goals (N,); the log-prior is (N, K)."""
     probability, possible = posterior(log_prior + trips.log_prob_prefix(demos, goals))
     if not np.all(possible):
         i = int(np.argmin(possible))
         name, last = name_demo(demos.ids, i), int(demos.last_states[i])
         if goals is None:
             raise InvalidDemos(
-                f"{name}: this prefix has probability 0; no trip of the model continues it after state {last}.",
+                f"{name} must be a prefix of a possible trip; after state {last}, no continuation is possible.",
                 parameter="partial",
                 value=last,
                 index=i,
             )
         raise InvalidDemos(
-            f"{name}: goal {goals[i]} is impossible for this prefix: it is not reachable from state {last} within "
-            "max_length, or the prefix has already visited it. Choose another goal.",
+            f"{name}: goal {goals[i]} must be reachable from state {last} within max_length, and the partial trip must "
+            "not have visited it already. Choose another goal.",
             parameter="goal",
             value=int(goals[i]),
             index=i,
@@ -107,7 +107,7 @@ def infer_intents(trips: Any, log_prior: FloatArray, demos: Demonstrations, goal
 
 
 def predict_next_states(trips: Any, log_prior: FloatArray, demos: Demonstrations, goals: IntArray | None) -> NextStates:
-    """Return the next states of partial trips, given a log-prior (N, K) over intents and goals (N,)."""
+    """Return the next states of partial trips with goals (N,), given a log-prior (N, K) over intents."""
     weights = infer_intents(trips, log_prior, demos, goals)
     after = trips.next_edges(demos, goals)
     probability = np.sum(weights[after.owner] * after.probability, axis=1)
@@ -136,7 +136,7 @@ class DestinationPosterior:
 
     @property
     def most_likely(self) -> IntArray:
-        """Most probable destination (N,) of each trip, the first one if several are tied."""
+        """Most probable destination (N,) of each trip. If several are tied, it is the first one."""
         return np.asarray(self.candidates[np.argmax(self.probability, axis=1)])
 
     def top(self, n: int) -> IntArray:
@@ -159,7 +159,7 @@ def infer_destinations(
     """Return the posterior over the destinations of partial trips, given a log-prior (N, K) over intents.
 
     The posterior is proportional to ``prior(g) sum_k p(k | s_1, g) p_k(prefix | s_1, g)``, where p(k | s_1, g) is rho_k
-    for `DestinationMaxEnt`. If `prior` (G,) is None, the distribution of final states under `MaxEnt` is used.
+    for `DestinationMaxEnt`. If `prior` (G,) is None, the distribution of last states under `MaxEnt` is used.
     """
     size = max(1, _BATCH // max(1, candidates.size * log_prior.shape[1]))
     batches = [slice(i, i + size) for i in range(0, len(demos), size)]
@@ -169,7 +169,7 @@ def infer_destinations(
     if np.any(impossible):
         i = int(np.argmax(impossible))
         raise InvalidDemos(
-            f"{name_demo(demos.ids, i)}: no trip with this prefix ends in one of {candidates.size} candidates; each is "
+            f"{name_demo(demos.ids, i)} must be able to end in one of the {candidates.size} candidates; each is "
             f"unreachable from state {demos.last_states[i]} or was visited before. Pass other candidates.",
             parameter="candidates",
             index=i,
@@ -184,7 +184,7 @@ def _log_joint(
     log_prefix = np.logaddexp.reduce(trips.log_prob_prefix_by_goal(demos, candidates) + log_prior[:, None], axis=2)
     if prior is None:
         return np.asarray(log_prefix)
-    # Normalise by the probability of all trips from the start state to the candidate.
+    # Divide by the probability of all trips from the start state to the candidate.
     starts = one_state_trips(demos.start_states)
     whole = np.logaddexp.reduce(trips.log_prob_prefix_by_goal(starts, candidates) + log_prior[:, None], axis=2)
     possible = whole > -np.inf

@@ -26,7 +26,7 @@ class NextEdges(NamedTuple):
     probability : (m, K)
         P(next edge | prefix, intent).
     stop : (N, K)
-        P(trip ends | prefix, intent). `probability` and `stop` are 0 if the prefix is impossible under the intent.
+        P(trip ends | prefix, intent). If the prefix is impossible under the intent, `probability` and `stop` are 0.
     """
 
     edge: IntArray
@@ -46,7 +46,7 @@ def one_state_trips(states: IntArray) -> Demonstrations:
 
 
 def outgoing_edges(mdp: MDP, demos: Demonstrations, mask: NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
-    """Return the outgoing edges of the last state of each trip in the mask, and their offsets (N + 1,)."""
+    """Return the outgoing edges of the last states of the trips in `mask` (N,), and their offsets (N + 1,)."""
     last = demos.last_states
     sizes = np.where(mask, mdp.out_ptr[last + 1] - mdp.out_ptr[last], 0)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
@@ -54,7 +54,7 @@ def outgoing_edges(mdp: MDP, demos: Demonstrations, mask: NDArray[np.bool_]) -> 
 
 
 def extend(mdp: MDP, demos: Demonstrations, owner: IntArray, edge: IntArray) -> Demonstrations:
-    """Return the trips (m,) that extend trip owner[j] by edge[j], for each j."""
+    """Return m trips; trip j is trip owner[j] of `demos`, extended by edge[j]."""
     sizes = demos.lengths[owner]
     offsets = np.concatenate([[0], np.cumsum(sizes + 1)])
     last = offsets[1:] - 1
@@ -80,10 +80,10 @@ def concatenate(parts: list[Demonstrations]) -> Demonstrations:
 def log_prior(
     weights: FloatArray, model: Any, mdp: Any, thetas: FloatArray, demos: Any, history: Demonstrations | None
 ) -> FloatArray:
-    """Return the log-prior (N, K) over the intents of the drivers of `demos`, given their earlier trips.
+    """Return the log-prior (N, K) over the intents of the drivers of `demos`, given the drivers' earlier trips.
 
-    ``p(k | history)`` is proportional to ``rho_k prod_i p(tau_i | theta_k)``: all trips of a driver have one intent. If
-    `demos` and `history` have groups, each group is a driver; otherwise all trips belong to one driver.
+    ``p(k | history)`` is proportional to ``rho_k prod_i p(tau_i | theta_k)``, because all trips of a driver have the
+    same intent. If `demos` and `history` have groups, each group is a driver; otherwise, there is one driver.
     """
     log_p = np.tile(log(weights), (len(demos), 1))
     if history is None or len(history) == 0:
@@ -98,8 +98,8 @@ def log_prior(
     if np.any(impossible):
         i = int(np.argmax(impossible))
         raise InvalidDemos(
-            f"The history of {name_demo(demos.ids, i)} has probability 0 under every intent. Pass trips that are "
-            "possible in the MDP of the fit.",
+            f"The history of {name_demo(demos.ids, i)} must have positive probability under some intent. Pass trips "
+            "that are possible in the mixture's MDP.",
             parameter="history",
             index=i,
         )
@@ -107,7 +107,7 @@ def log_prior(
 
 
 def posterior(log_joint: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Normalise joint log-probabilities (N, K) to a posterior; return it and the mask (N,) of possible rows."""
+    """Return the posterior (N, K) from joint log-probabilities (N, K), and the mask (N,) of possible rows."""
     total = np.logaddexp.reduce(log_joint, axis=1)
     possible = total > -np.inf
     return np.exp(log_joint - np.where(possible, total, 0.0)[:, None]), possible

@@ -17,13 +17,13 @@ from limiirl.forecast.prefixes import one_state_trips, posterior
 from limiirl.forecast.validate import check_pairs, log
 from limiirl.mdp import MDP, PathFinder, ShortestPath, ShortestPaths
 
-# Tolerance for comparisons of bounds with probabilities that are summed in a different order.
+# Tolerance for comparing bounds with log-probabilities, because terms are summed in a different order.
 _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Route:
-    """A route between two states with its probability under the mixture.
+    """A route between two states, and its probability under the mixture.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Route:
     intents : (K,)
         Posterior over intents given the route.
     exact : bool
-        Set by `best_routes`: True if the rank of the route is proven to be correct.
+        True if `best_routes` has proven that the rank of the route is correct.
 
     Examples
     --------
@@ -70,7 +70,8 @@ def format_states(states: IntArray) -> str:
 class Costs:
     """Edge costs of K intents: minus the reward of the edge, minus the reward of its target state, minus log P(edge).
 
-    If gamma is 1, the cheapest route of an intent is its most likely route; the search ignores other discounts.
+    If gamma is 1, the cheapest route of an intent is its most likely route. A discount below 1 does not affect the
+    costs.
     """
 
     def __init__(self, mdp: MDP, thetas: FloatArray) -> None:
@@ -80,7 +81,7 @@ class Costs:
             if values is not None and np.any(values > 0.0):
                 row, k = np.argwhere(values > 0.0)[0]
                 raise InvalidParameter(
-                    f"A route search requires nonpositive rewards; {what} {row} has reward {values[row, k]:.4g} under "
+                    f"Route searches require nonpositive rewards; {what} {row} has reward {values[row, k]:.4g} under "
                     f"intent {k}. Fit with bounds such as (-10, 0), or use IntentMixture.most_likely.",
                     parameter="mixture",
                     value=float(values[row, k]),
@@ -99,7 +100,7 @@ class Costs:
         return np.asarray(cost if self._edge is None else cost - self._edge[:, k]) + 0.0  # no -0.0
 
     def step_weights(self, k: int, edges: IntArray, step: IntArray) -> FloatArray:
-        """Return the log-weights (m,) of edges (m,) at given steps (m,) of a route under intent k."""
+        """Return the log-weights (m,) of edges (m,) under intent k, at steps (m,) of a route."""
         gamma = self.mdp.gamma
         log_w = self._log_prob[edges] + gamma ** (step + 1.0) * self._state[self.mdp.dst[edges], k]
         return np.asarray(log_w if self._edge is None else log_w + gamma ** (step * 1.0) * self._edge[edges, k])
@@ -118,8 +119,8 @@ class Costs:
 class Scores:
     """Probabilities of routes, given the start, the goal and a log-prior (K,) over intents.
 
-    With a partial trip `prefix` that ends in `start`, routes are its continuations; steps are counted from the first
-    state of the prefix.
+    If a partial trip `prefix` that ends in `start` is given, routes are its continuations, and steps are counted from
+    its first state.
     """
 
     def __init__(
@@ -143,7 +144,7 @@ class Scores:
         self.max_length = getattr(trips, "max_length", math.inf)
 
     def log_joint(self, edges: Sequence[int]) -> FloatArray:
-        """Return log p(route, intent) (K,), which is -inf if the route is longer than max_length."""
+        """Return log p(route, intent) (K,), or -inf if the route is longer than max_length."""
         whole = [*self._prefix, *edges]
         if len(whole) + 1 > self.max_length:
             return np.full(self._log_scale.size, -np.inf)
@@ -158,9 +159,9 @@ class Scores:
         return Route(states, path, math.exp(log_prob), log_prob, posterior(log_joint[None])[0][0])
 
     def log_bound(self, reached: FloatArray) -> FloatArray:
-        """Return an upper bound (K,) on log p(route, intent) over routes with costs of at least `reached` (K,).
+        """Return an upper bound (K,) on log p(route, intent) for routes with costs of at least `reached` (K,).
 
-        The log-weight of a route of cost c is at most -gamma^(L - 1) c, since gamma^t >= gamma^(L - 1) for t < L.
+        The log-weight of a route of cost c is at most -gamma^(L - 1) c, because gamma^t >= gamma^(L - 1) for t < L.
         """
         gamma = self.costs.mdp.gamma
         least = 1.0 if gamma == 1.0 else gamma ** (self.max_length - 1.0)
@@ -168,7 +169,7 @@ class Scores:
 
 
 def most_likely_route(scores: Scores, goal: int) -> Route:
-    """Return the route with the largest sum_k rho_k p_k(route) among K candidates, the cheapest route per intent."""
+    """Return the route with the largest sum_k rho_k p_k(route) among K candidates: each intent's cheapest route."""
     costs, start = scores.costs, scores.start
     pair = np.array([start]), np.array([goal])
     paths = [
@@ -177,8 +178,8 @@ def most_likely_route(scores: Scores, goal: int) -> Route:
     log_prob = [np.logaddexp.reduce(scores.log_joint(edges)) for edges in paths]
     if max(log_prob) == -math.inf:
         raise InvalidParameter(
-            f"No intent's cheapest route from start = {start} to goal = {goal} has at most max_length = "
-            f"{scores.max_length} states. Use IntentMixture.most_likely.",
+            f"The cheapest route from start = {start} to goal = {goal} has more than max_length = {scores.max_length} "
+            "states under every intent. Use IntentMixture.most_likely.",
             parameter="goal",
             value=goal,
         )
@@ -188,10 +189,10 @@ def most_likely_route(scores: Scores, goal: int) -> Route:
 def best_routes(scores: Scores, goal: int, k: int, most: int = 1000) -> list[Route]:
     """Return the k most probable routes without repeated states under the mixture, in descending order.
 
-    Routes are enumerated by increasing cost for each intent. If c_j is the last enumerated cost under intent j, the
-    remaining routes have a probability of at most ``sum_j rho_j p_j(cost c_j)``. The search ends when this bound is
-    below the probability of the k-th best route, or after `most` routes. `Route.exact` is False for routes whose rank
-    is not proven.
+    Routes are enumerated by increasing cost for each intent. If c_j is the last enumerated cost under intent j, each
+    remaining route has a probability of at most ``sum_j rho_j p_j(cost c_j)``. The search ends when this bound is below
+    the probability of the k-th best route, or after `most` routes. `Route.exact` is True for the routes whose rank is
+    proven to be correct.
     """
     costs = scores.costs
     finders = [PathFinder(costs.mdp, costs.of(j)) for j in range(costs.n_intents)]
@@ -208,7 +209,7 @@ def best_routes(scores: Scores, goal: int, k: int, most: int = 1000) -> list[Rou
         j = int(np.argmax(by_intent))
         path: ShortestPath | None = next(lists[j], None)
         if path is None:
-            bound = -math.inf  # all routes are enumerated
+            bound = -math.inf  # all routes have been enumerated
             break
         reached[j] = path.cost
         if path.edges not in seen:
@@ -229,7 +230,7 @@ def cheapest_routes(
     ----------
     mdp : MDP
     cost : (E,)
-        Nonnegative edge costs. For state costs c (S,), pass ``c[mdp.dst]``.
+        Nonnegative edge costs. To use state costs c (S,), pass ``c[mdp.dst]``.
     starts, goals : (n,)
     threads : int, optional
         Number of threads, which does not affect the routes. Default: one per core.
@@ -248,7 +249,7 @@ def cheapest_routes(
 def predict_routes(
     trips: Any, costs: Costs, log_prior: FloatArray, starts: IntArray, goals: IntArray, *, threads: int | None = None
 ) -> tuple[Demonstrations, IntArray, FloatArray]:
-    """Return `most_likely_route` of each pair, its most likely intent (n,) and log sum_k rho_k p_k(route) (n,).
+    """Return `most_likely_route` of n pairs, its most likely intent (n,), and log sum_k rho_k p_k(route) (n,).
 
     `log_prior` (n, K) is over the drivers' intents. The log-probability of a route longer than max_length is -inf.
     """
@@ -261,7 +262,7 @@ def predict_routes(
     log_prob = np.logaddexp.reduce(log_joint, axis=2).T
     lengths = np.array([np.diff(paths.offsets) for paths in by_intent])
     too_long: NDArray[np.bool_] = np.greater(lengths.T + 1, getattr(trips, "max_length", np.inf))
-    # A route longer than max_length is used only if the routes of all intents are too long.
+    # A route longer than max_length is selected only if the routes of all intents are too long.
     chosen = np.argmax(np.where(too_long & ~np.all(too_long, axis=1, keepdims=True), -np.inf, log_prob), axis=1)
     log_prob[too_long] = -np.inf
     pair = np.arange(starts.size)

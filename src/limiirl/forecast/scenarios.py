@@ -1,4 +1,4 @@
-"""Scenarios: MDPs with closed states and edges or changed features, and comparisons of scenarios."""
+"""Scenarios, that is, MDPs with closed states and edges or changed features, and comparisons of scenarios."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Change:
 
 
 def compare_flows(before: Flows, after: Flows, weights: FloatArray) -> Change:
-    """Return the change in flows between two scenarios with the same numbers of trips `weights` (n,) per pair."""
+    """Return the change in flows between two scenarios with the same number of trips per pair, `weights` (n,)."""
     lost = np.setdiff1d(after.cut_off, before.cut_off)
     return Change(before, after, after.edge - before.edge, after.state - before.state, lost, float(weights[lost].sum()))
 
@@ -90,7 +90,8 @@ class RouteChange:
     Attributes
     ----------
     routes : list of (T,) arrays of states
-        Most probable routes of the first scenario, followed by other routes that are most probable in the second.
+        Most probable routes in the first scenario, followed by the most probable routes in the second that are not yet
+        included.
     before, after : (R,)
         Probabilities of the routes in the first and the second scenario.
 
@@ -113,7 +114,7 @@ class RouteChange:
 
 
 class Scenario(NamedTuple):
-    """A changed MDP, the index (E',) of each of its edges in the original MDP, and the mask (S,) of closed states."""
+    """A changed MDP, the indices (E',) of its edges in the original MDP, and the mask (S,) of closed states."""
 
     mdp: MDP
     edges: IntArray
@@ -123,8 +124,8 @@ class Scenario(NamedTuple):
 def apply_closures(scenario: Scenario, states: ArrayLike | None, edges: ArrayLike | None, stop: str) -> Scenario:
     """Return a scenario in which some states and edges, indexed as in the original MDP, are closed.
 
-    Actions with a closed edge among their outcomes are removed. States without actions become dead ends, which are
-    allowed only with stop="anywhere".
+    Actions with a closed edge among their outcomes are removed. A state may lose all actions only with
+    stop="anywhere".
     """
     mdp = scenario.mdp
     shut = np.zeros(mdp.n_states, dtype=bool)
@@ -146,8 +147,8 @@ def apply_closures(scenario: Scenario, states: ArrayLike | None, edges: ArrayLik
     stuck = ~has_action & ~mdp.terminal & ~shut
     if np.any(stuck) and stop != "anywhere":
         raise InvalidParameter(
-            f"The closures leave state {int(np.argmax(stuck))} without an action, which stop={stop!r} does not allow. "
-            "Close the state too, or use a model with stop='anywhere'.",
+            f"Every open nonterminal state must keep an action if stop={stop!r}; state {int(np.argmax(stuck))} has "
+            "none after the closures. Close the state too, or use a model with stop='anywhere'.",
             parameter="states" if edges is None else "edges",
             index=int(np.argmax(stuck)),
         )

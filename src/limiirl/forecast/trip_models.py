@@ -1,4 +1,4 @@
-"""Trip probabilities under the two models of a forecast: `MaxEntTrips` and `DestinationTrips`."""
+"""Trip probabilities under the two models that forecasts support: `MaxEntTrips` and `DestinationTrips`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from limiirl.irl import GoalPathSums, MaxEnt, ObservedPaths, make_goal_values, p
 from limiirl.irl import validate as irl_checks
 from limiirl.mdp import MDP
 
-# Maximum number of pairs of a state and a goal per batch.
+# Maximum number of state-goal pairs per batch.
 _BATCH = 2**21
 
 
@@ -41,7 +41,7 @@ class DestinationTrips:
     """
 
     def __init__(self, model: Any, mdp: MDP, thetas: FloatArray, ends: Ends | None) -> None:
-        # The model is conditioned on the start, so p0 is irrelevant.
+        # p0 is irrelevant, because the model is conditioned on the start.
         uniform = np.full(mdp.n_states, 1.0 / mdp.n_states)
         self.mdp = mdp.replace(p0=uniform) if np.any(mdp.p0 == 0.0) else mdp
         self.model, self.thetas, self.ends = model, thetas, ends
@@ -51,7 +51,7 @@ class DestinationTrips:
 
     def with_ends(self, ends: Ends | None) -> DestinationTrips:
         """Return a copy with other candidate destinations; the copy shares the path sums."""
-        assert self._path_sums  # computes and caches them before the copy
+        assert self._path_sums  # compute and cache the path sums before copying
         other = copy.copy(self)
         other.ends = ends
         return other
@@ -79,7 +79,7 @@ class DestinationTrips:
         return log_prob
 
     def next_edges(self, demos: Demonstrations, goals: IntArray | None = None) -> NextEdges:
-        """Return the continuations of prefixes towards goals (N,), or averaged over `ends`."""
+        """Return the continuations of prefixes towards goals (N,) or, without goals, their average over `ends`."""
         if goals is None:
             ends = self._require_ends()
             candidates = ends.states
@@ -117,12 +117,12 @@ class DestinationTrips:
         return np.asarray(self.model.expected_flow(self.mdp, theta, starts[rows], goals[rows], weights[rows]))
 
     def own_flow(self, k: int) -> tuple[FloatArray, FloatArray]:
-        """Raise `InvalidParameter`: the model is conditioned on start and destination."""
+        """Raise `InvalidParameter`, because the model is conditioned on start and destination."""
         del k
-        raise InvalidParameter("DestinationMaxEnt requires starts and goals.", parameter="starts")
+        raise InvalidParameter("starts and goals must be given for DestinationMaxEnt.", parameter="starts")
 
     def _log_beta(self, states: IntArray, goals: IntArray) -> FloatArray:
-        """Return log beta_g(s) (m, K) for pairs of states and goals (m,); -inf if the goal is unreachable."""
+        """Return log beta_g(s) (m, K) for pairs (m,) of a state and a goal; -inf if the goal is unreachable."""
         return np.stack([sums.pair_sums(states, goals).log_value for sums in self._path_sums], axis=1)
 
     @cached_property
@@ -130,7 +130,7 @@ class DestinationTrips:
         return [make_goal_values(self.mdp).solve_cached(theta) for theta in self.thetas]
 
     def _log_beta_table(self, states: IntArray, goals: IntArray) -> FloatArray:
-        """Return log beta_g(s) (n, G, K) for all pairs of states (n,) and goals (G,)."""
+        """Return log beta_g(s) (n, G, K) for all combinations of states (n,) and goals (G,)."""
         distinct, which = np.unique(states, return_inverse=True)
         log_beta = self._log_beta(np.repeat(distinct, goals.size), np.tile(goals, distinct.size))
         return np.asarray(log_beta.reshape(distinct.size, goals.size, len(self.thetas))[which])
@@ -153,7 +153,7 @@ def _find_earlier_visits(demos: Demonstrations, goal: int) -> NDArray[np.bool_]:
 
 
 def _log_ratio(log_part: FloatArray, log_whole: FloatArray, undefined: float = -np.inf) -> FloatArray:
-    """Return log(part / whole), or `undefined` where the whole is 0."""
+    """Return log(part / whole) from logarithms, or `undefined` where the whole is 0."""
     possible = log_whole > -np.inf
     return np.where(possible, log_part - np.where(possible, log_whole, 0.0), undefined)
 
@@ -211,14 +211,14 @@ class GoalMDP:
         return edge_from[self._goals]
 
     def model(self, *, by_start: bool = False, after: int = 0) -> MaxEnt:
-        """Return the model of trips to the goals, or of their remainder after `after` steps."""
+        """Return the model of trips to the goals; if `after` > 0, only of the part after `after` steps."""
         longest = math.inf if self._max_length == math.inf else int(self._max_length) - after + 1
         model: MaxEnt = clone(self._model)
         model.set_params(max_length=longest, stop="terminal", condition="start" if by_start else "none")
         return model
 
     def log_weight(self, thetas: FloatArray, demos: Demonstrations) -> FloatArray:
-        """Return the log of the total weight (N, K), including p0, of the trips with each prefix that end in a goal."""
+        """Return the log total weight (N, K), including p0, of trips that begin with each prefix and end in a goal."""
         rest = prefix_continuations(self.model().path_sums(self.mdp), thetas, demos)
         return np.asarray(
             ObservedPaths.from_demos(self.mdp, demos).log_weight(thetas) + rest.log_total() + rest.log_factor
@@ -248,8 +248,8 @@ class MaxEntTrips:
     mdp : MDP
     thetas : (K, d)
     before : MaxEntTrips, optional
-        Model before a change of the MDP. The probability of each pair of start and goal is then that of this model, so
-        that a closure changes the routes but not the destinations. If None, it is that of the changed MDP.
+        Model before a change of the MDP. If given, it determines the probability of each pair of start and goal, so
+        that a closure changes the routes but not the destinations.
     """
 
     def __init__(self, model: MaxEnt, mdp: MDP, thetas: FloatArray, before: MaxEntTrips | None = None) -> None:
@@ -265,9 +265,9 @@ class MaxEntTrips:
         self._last_goal: tuple[int, GoalMDP] | None = None
 
     def log_prob_prefix(self, demos: Demonstrations, goals: IntArray | None = None) -> FloatArray:
-        """Return the log-probability (N, K) that a trip has a given prefix, and ends in its goal (N,) if given.
+        """Return the log-probability (N, K) that a trip begins with each prefix and, if goals are given, ends there.
 
-        With condition="start", it is conditioned on the first state.
+        With condition="start", the probability is conditional on the first state.
         """
         self._check(demos)
         log_prob = self._log_prob_prefix(demos, goals)
@@ -311,7 +311,7 @@ class MaxEntTrips:
         for j, (state, step) in enumerate(distinct.T.tolist()):
             only = np.zeros(self.mdp.n_states)
             only[state] = 1.0
-            # The rest of a trip after `step` steps is a trip with rewards that are discounted by gamma^step.
+            # After `step` steps, the rest of a trip has the rewards of a new trip, discounted by gamma^step.
             thetas = self.mdp.gamma**step * self.thetas
             counts = goal_mdp.model(after=step).edge_marginals(goal_mdp.with_starts(only), thetas)
             ends = np.where(edge[candidates] >= 0, counts[:, edge[candidates]], 0.0)
@@ -320,7 +320,7 @@ class MaxEntTrips:
         return log_prob
 
     def next_edges(self, demos: Demonstrations, goals: IntArray | None = None) -> NextEdges:
-        """Return the continuations of prefixes, towards goals (N,) if given."""
+        """Return the continuations of prefixes and, if given, towards goals (N,)."""
         self._check(demos)
         edge, offsets = outgoing_edges(self.mdp, demos, demos.lengths < self.max_length)
         owner = np.repeat(np.arange(len(demos)), np.diff(offsets))
@@ -373,7 +373,7 @@ class MaxEntTrips:
         return self.model.edge_marginals(self.mdp, theta)[0], self.model.state_marginals(self.mdp, theta)[0]
 
     def _demand_shift(self, starts: IntArray, goals: IntArray | None) -> FloatArray:
-        """Return the difference (n, K) in log-probabilities of pairs of start and goal: `before` minus this model."""
+        """Return the log-probabilities (n, K) of pairs of start and goal under `before` minus those of this model."""
         assert self.before is not None
         pairs = starts[None] if goals is None else np.stack([starts, goals])
         distinct, which = np.unique(pairs, axis=1, return_inverse=True)
@@ -385,13 +385,13 @@ class MaxEntTrips:
         irl_checks.check_trajectories(self.mdp, demos, "anywhere", self.max_length)
 
     def _goal_mdp(self, goal: int) -> GoalMDP:
-        """Return the MDP of trips to a goal; the last one is cached."""
+        """Return the MDP of trips to a goal; the most recent MDP is cached."""
         if self._last_goal is None or self._last_goal[0] != goal:
             self._last_goal = (goal, GoalMDP(self.model, self.mdp, self.max_length, np.array([goal])))
         return self._last_goal[1]
 
     def _log_total(self, starts: IntArray) -> FloatArray:
-        """Return the log of the total weight (n, K) of all trips, or of those from each start if condition="start"."""
+        """Return the log total weight (n, K) of all trips or, if condition="start", of the trips from each start."""
         if self.model.condition == "none":
             return np.broadcast_to(self._log_Z, (starts.size, self._log_Z.size))
         first, which = np.unique(starts, return_inverse=True)
@@ -417,5 +417,5 @@ class MaxEntTrips:
 
 
 def _ratio(log_part: FloatArray, log_whole: FloatArray) -> FloatArray:
-    """Return part / whole, or 0 where the whole is 0."""
+    """Return part / whole from logarithms, or 0 where the whole is 0."""
     return np.asarray(np.exp(_log_ratio(log_part, log_whole)))

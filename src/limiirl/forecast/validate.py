@@ -28,7 +28,7 @@ def check_partial(given: Any) -> Demonstrations:
 
 
 def check_history(given: Any) -> Demonstrations:
-    """Return `given`; raise `InvalidDemos` unless it is a `Demonstrations` object."""
+    """Return the history; raise `InvalidDemos` unless it is a `Demonstrations` object."""
     if not isinstance(given, Demonstrations):
         remedy = "Build it with Demonstrations.from_lists."
         raise InvalidDemos.of("history", type(given).__name__, "must be a Demonstrations object", remedy=remedy)
@@ -60,7 +60,7 @@ def check_state(given: Any, name: str, mdp: MDP, closed: BoolArray | None = None
 
 
 def check_pairs(starts: ArrayLike, goals: ArrayLike, mdp: MDP) -> tuple[IntArray, IntArray]:
-    """Return starts (n,) and goals (n,); a single start or goal is repeated."""
+    """Return starts (n,) and goals (n,); a single start or goal applies to all pairs."""
     first, last = check_states(starts, "starts", mdp), check_states(goals, "goals", mdp)
     if first.size != last.size and 1 not in (first.size, last.size):
         raise InvalidParameter.of("goals", last.size, f"must have {first.size} entries, one per start")
@@ -76,14 +76,14 @@ def check_starts(starts: IntArray, mdp: MDP, closed: BoolArray) -> None:
         raise InvalidParameter.of(
             "starts",
             int(starts[i]),
-            "must have p0 above 0",
+            "must have p0 > 0",
             index=i,
             remedy="Fit with mdp.replace(p0=...), or use DestinationMaxEnt, which ignores p0.",
         )
 
 
 def check_goals(goal: ArrayLike, n: int, mdp: MDP, closed: BoolArray) -> IntArray:
-    """Return goals (n,), one per partial trip; a single goal is repeated."""
+    """Return goals (n,), one per partial trip; a single goal applies to all trips."""
     checked = check_states(goal, "goal", mdp, closed)
     if checked.size not in (1, n):
         raise InvalidParameter.of("goal", checked.size, f"must be one state, or {n} states, one per partial trip")
@@ -98,7 +98,7 @@ def check_open(demos: Demonstrations, closed: BoolArray) -> None:
         i = int(np.searchsorted(demos.offsets, shut[0], side="right")) - 1
         raise InvalidDemos(
             f"{name_demo(demos.ids, i)}, step {shut[0] - demos.offsets[i]}: state {demos.states[shut[0]]} is closed. "
-            "A partial trip must be possible in the changed MDP.",
+            "Pass partial trips that visit only open states.",
             parameter="partial",
             value=int(demos.states[shut[0]]),
             index=i,

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 from limiirl._typing import FloatArray
 
 REQUIRED = ("fit", "log_prob")
-"""Required methods of a model; `OptionalMembers` lists the optional members."""
+"""Required methods of a model; see `OptionalMembers` for optional members."""
 PARAMETERS = ("get_params", "set_params")
-"""Methods needed to clone and save a model; scikit-learn's BaseEstimator provides them."""
+"""Methods that are required to clone and save a model; scikit-learn's BaseEstimator provides them."""
 
 
 @runtime_checkable
@@ -29,18 +29,18 @@ class IRLModel(Protocol):
 
 
 SUFFICIENT_STATISTICS = "sufficient_statistics"
-"""Capability of a model whose likelihood depends on the demonstrations only through statistics computed once."""
+"""Capability: the likelihood depends on the demonstrations only through statistics that are computed once per fit."""
 QUERIES = frozenset({"sample", "log_prob_prefix", "next_actions", "policy", "most_likely"})
-"""Optional methods of a model that a fitted mixture calls; `supports` contains those that the model has."""
+"""Optional methods of a model that fitted mixtures call. A model lists the methods that it has in `supports`."""
 _LIKELIHOOD = ("log_prob", "_log_prob", "fit", "fit_many", "_fit")
 
 
 class Capabilities:
     """Base class of models that declare their capabilities in `supports`.
 
-    Capabilities are "sufficient_statistics" and the names in `QUERIES`. A subclass without its own `supports` inherits
-    its parent's and adds the queries that it defines. If it overrides the likelihood or the fit, it loses
-    "sufficient_statistics", so that EM calls its `fit` and `log_prob`.
+    Capabilities are "sufficient_statistics" and the names in `QUERIES`. If a subclass does not define `supports`, it
+    inherits the capabilities of its parent, and the queries that it defines are added. If it overrides the likelihood
+    or the fit, "sufficient_statistics" is removed, so that EM calls its `fit` and `log_prob`.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class Capabilities:
 
 
 class Status(Enum):
-    """Reason why an optimiser stopped; the value completes the sentence "The fit ..."."""
+    """Reason why an optimiser stopped. The value completes the sentence "The fit ..." in messages."""
 
     CONVERGED = "converged"
     EVALUATIONS = "stopped at max_evaluations with the best point so far; raise max_evaluations to continue"
@@ -89,8 +89,8 @@ class FitResult:
     at_bound : tuple of str
         Names of the features whose parameter is at a bound.
     null_directions : (m, d)
-        Orthonormal directions that leave the probability of every trajectory unchanged. The components of `theta`
-        along them are those of the initial point.
+        Orthonormal directions that leave the probability of every trajectory unchanged. Along these directions, `theta`
+        has the components of the initial point.
     """
 
     theta: FloatArray

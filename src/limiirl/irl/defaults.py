@@ -1,6 +1,6 @@
-"""Defaults that depend on the data: the single-intent model (ADR 0022), and features of an MDP without any (ADR 0023).
+"""Defaults that depend on the data: the single-intent model (ADR 0022) and features of an estimated MDP (ADR 0023).
 
-The default features are indicators of states with a cross-validated ridge, and turns.
+The default features are state indicators, with or without turns. Cross-validation selects the features and the ridge.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from limiirl.irl.sigma_girl.model import SigmaGIRL
 from limiirl.mdp import MDP, add_edge_features, turn_features
 
 RIDGES = (0.1, 0.01, 1e-3, 1e-4, 1e-5)
-"""Candidate ridge coefficients per step; each fit starts from the result of the previous one."""
-# Ridge for a single recording, which allows no held-out likelihood (ADR 0023).
+"""Candidate ridge coefficients per step; each fit starts from the result of the previous fit."""
+# Ridge if there is a single recording, so that cross-validation is impossible (ADR 0023).
 _FALLBACK = 0.01
 _FOLDS = 3
 # Maximum number of evaluations per cross-validation fit, and maximum number of edges of an MDP with previous states.
@@ -41,19 +41,20 @@ _EVALUATIONS, _MOST_EDGES = 100, 500_000
 
 @dataclass(frozen=True)
 class DefaultFeatures:
-    """Features and ridge that predict held-out demonstrations best.
+    """Features and ridge with the highest held-out likelihood.
 
     Attributes
     ----------
     mdp, demos : MDP, Demonstrations
-        With the chosen features; the states include the previous state if turns are features.
+        MDP with the chosen features, and the demonstrations in its states. If turns are features, states include the
+        previous state.
     model : model
         Copy of the model with the chosen ridge.
     features : str
         "states" or "states and turns".
     ridge : float
     scores : dict
-        Held-out log-likelihood per step of each set of features, with its best ridge.
+        Held-out log-likelihood per step for each set of features, with the best ridge for this set.
     """
 
     mdp: MDP
@@ -75,20 +76,20 @@ def choose_features(
 ) -> DefaultFeatures:
     """Choose features and a ridge for an MDP with state indicators by cross-validation.
 
-    The candidates are a reward per state, without or with rewards of staying and of turning back to the previous state
-    (see `limiirl.mdp.turn_features`). A ridge shrinks all rewards to 0, which pools states with few visits
-    towards the average. The score of a candidate and ridge is the held-out log-likelihood of a single intent. Folds
-    keep groups, or recordings, together.
+    There are two candidates: one reward per state; and, in addition, rewards of staying and of turning back to the
+    previous state (see `limiirl.mdp.turn_features`). The ridge shrinks all rewards towards 0, in particular those of
+    states with few visits. The score of a candidate and a ridge is the held-out log-likelihood of a single intent. All
+    demonstrations of a group, or of a recording, are in the same fold.
 
     Parameters
     ----------
     mdp : MDP
-        Its features are state indicators, as those of `MDP.from_demonstrations`.
+        MDP whose features are state indicators, as in `MDP.from_demonstrations`.
     demos : Demonstrations
     model : MaxCausalEnt or MLIRL
-        If its ridge is not the default, this ridge is used.
+        Model to fit. If its ridge differs from the default ridge, it is used instead of the candidates.
     groups : (N,), optional
-        Default: `demos.groups` if there are several, otherwise `demos.ids`.
+        Groups for cross-validation. Default: `demos.groups` or, if there are fewer than three groups, `demos.ids`.
     seed : int, Generator or None
 
     Examples
@@ -101,7 +102,7 @@ def choose_features(
     ('states and turns', 'turns back')
     """
     if not isinstance(model, CausalModel):
-        rule = "must be MaxCausalEnt or MLIRL, whose ridge does not depend on how recordings are cut"
+        rule = "must be MaxCausalEnt or MLIRL, which support a ridge per step"
         raise InvalidParameter.of("model", type(model).__name__, rule)
     demos = validate.demonstrations(validate.in_numbers_of(mdp, demos))
     candidates = dict(_list_candidates(mdp, demos))
@@ -133,12 +134,12 @@ def _list_candidates(mdp: MDP, demos: Demonstrations) -> Iterator[tuple[str, tup
     longer, own = with_history(mdp, demos, keep_starts=True)
     turned = add_edge_features(longer, turn_features(longer))
     if turned.n_edge_features > mdp.n_edge_features:
-        # Not turns alone: they cannot distinguish intents that seek different places (ADR 0033).
+        # Turns alone are not a candidate, because they cannot distinguish intents with different goals (ADR 0033).
         yield "states and turns", (turned, own)
 
 
 def _assign_folds(demos: Demonstrations, groups: ArrayLike | None, seed: Any) -> IntArray:
-    """Return the fold (N,) of each demonstration; groups, or recordings, are kept together if there are several."""
+    """Return the fold (N,) of each demonstration; a group or recording is in one fold if there are at least three."""
     labels = (demos.groups, demos.ids, None) if groups is None else (groups,)
     units = [Groups.from_labels(label, len(demos)) for label in labels]
     chosen = next((unit for unit in units if len(unit) >= _FOLDS), units[-1])
@@ -149,7 +150,7 @@ def _assign_folds(demos: Demonstrations, groups: ArrayLike | None, seed: Any) ->
 
 
 def _score(mdp: MDP, demos: Demonstrations, model: Any, ridges: tuple[float, ...], fold: IntArray) -> FloatArray:
-    """Return the held-out log-likelihood per step of each ridge; the start states are not scored."""
+    """Return the held-out log-likelihood per step for each ridge, excluding the probability of start states."""
     values = np.zeros(len(ridges))
     for held_out in np.unique(fold):
         train, test = demos[fold != held_out], demos[fold == held_out]
@@ -162,9 +163,9 @@ def _score(mdp: MDP, demos: Demonstrations, model: Any, ridges: tuple[float, ...
     return values / max(1, demos.n_transitions)
 
 
-# Criteria of goal-directed trips (ADR 0022 lists their values for every data set): minimum number of distinct last
-# states, maximum fraction of trips with the same last state, and minimum ratio of the shortest path to the trip, both
-# in moves.
+# Criteria for goal-directed trips: minimum number of distinct last states, maximum fraction of trips with the same last
+# state, and minimum ratio of the length of shortest paths to the length of trips. ADR 0022 lists their values for
+# several data sets.
 _LEAST_GOALS, _MOST_COMMON_GOAL, _LEAST_DIRECT = 10, 0.25, 0.6
 _EXAMINED = 50  # maximum number of trips compared with shortest paths
 
@@ -194,11 +195,11 @@ def choose_model(
 
     - `SigmaGIRL` without an MDP.
     - `DestinationMaxEnt` for goal-directed trips, if transitions are deterministic and the discount is 1. Trips are
-      goal-directed if every trip visits its last state only once, there are at least ten different last states, no
-      state ends more than a quarter of the trips, and shortest paths have on average at least 0.6 times as many moves
-      as the trips.
+      goal-directed if every trip visits its last state only once, there are at least ten different last states, at most
+      a quarter of the trips end in the same state, and the shortest paths between the ends of the trips are on average
+      at least 0.6 times as long as the trips.
     - `MaxCausalEnt` if transitions are stochastic or estimated, or if the discount is below 1. If soft values are
-      infinite, which is possible at discount 1, `max_length` is the length of the longest demonstration.
+      infinite, which may happen at discount 1, `max_length` is set to the length of the longest demonstration.
     - `MaxEnt` otherwise: deterministic transitions and discount 1, as in the theory of the paper.
 
     Parameters
@@ -207,7 +208,7 @@ def choose_model(
     demos : Demonstrations or Agents, optional
         Without demonstrations, only the MDP is considered.
     estimated : bool
-        The MDP was estimated from the demonstrations.
+        Whether the MDP was estimated from the demonstrations.
 
     Returns
     -------
@@ -235,7 +236,7 @@ def choose_model(
 
 
 def _finite(mdp: MDP, demos: Demonstrations | None) -> MaxCausalEnt:
-    """Return the causal model, with a maximum length if its values are infinite."""
+    """Return `MaxCausalEnt`, with a maximum length if its values would otherwise be infinite."""
     model = MaxCausalEnt()
     if mdp.gamma < 1.0 or not isinstance(demos, Demonstrations):
         return model
@@ -275,7 +276,7 @@ def _count_fewest_moves(mdp: MDP, start: NDArray[np.integer], goal: NDArray[np.i
     shape = (mdp.n_states, mdp.n_states)
     graph = sparse.csr_array((np.ones(mdp.n_edges), (mdp.src, mdp.dst)), shape=shape)
     moves = np.empty(start.size)
-    for state in np.unique(start):  # one search at a time: a table of all pairs may not fit in memory
+    for state in np.unique(start):  # one search at a time, because a table of all pairs may not fit in memory
         own = start == state
         moves[own] = csgraph.dijkstra(graph, indices=np.array([state]), unweighted=True)[0, goal[own]]
     return moves

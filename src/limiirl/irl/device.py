@@ -18,7 +18,7 @@ GPU_MIN_SIZE = 10_000
 
 
 def choose_device(name: object, size: int) -> Device | None:
-    """Return the GPU for a problem of `size` states plus edges, or None for the CPU.
+    """Return the GPU to use for a problem of `size` states plus edges, or None for the CPU.
 
     Raises
     ------
@@ -32,7 +32,7 @@ def choose_device(name: object, size: int) -> Device | None:
 
 
 def check_device(name: object) -> None:
-    """Check the name of a device; its availability is not checked."""
+    """Raise unless a device name is valid; whether the device is available is not checked."""
     if not (isinstance(name, str) and name in DEVICES):
         raise InvalidParameter.of("device", name, f"must be one of {', '.join(DEVICES)}")
 
@@ -48,7 +48,7 @@ def choose_backend(name: object, mdp: MDP) -> GpuBackend | None:
 
 
 def allow_cpu(model: Any) -> Any:
-    """Change a model's device from "gpu" to "auto", so that it also runs without a GPU; return the model.
+    """Change a model's device from "gpu" to "auto", so that the model also runs without a GPU; return the model.
 
     Examples
     --------

@@ -38,8 +38,8 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator, ABC):  #
         weights : (N,), optional
             Weight of each demonstration; 1 by default.
         start : (d,), optional
-            Initial point of the optimiser; by default a feasible point near 0. If the likelihood has several local
-            maxima (causal models with stochastic transitions), the result depends on it.
+            Initial point of the optimiser. The default is a feasible point near 0. If the likelihood has several local
+            maxima, as for causal models with stochastic transitions, the result depends on the initial point.
         """
         demos = validate.in_numbers_of(mdp, demos)
         column = validate.weights(weights, validate.demonstrations(demos), columns=False)
@@ -59,7 +59,7 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator, ABC):  #
     ) -> FloatArray:
         """Fit one theta per column of weights (N, K) in one batch, from `starts` (K, d); return thetas (K, d).
 
-        Each row equals the result of `fit` for that column. Of the fitted attributes, only `results_` changes.
+        Each row equals the result of `fit` with the corresponding column. Only the fitted attribute `results_` is set.
         """
         demos = validate.in_numbers_of(mdp, demos)
         columns = validate.weights(weights, validate.demonstrations(demos), columns=True)
@@ -77,7 +77,7 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator, ABC):  #
         return self.results_
 
     def _store_resolved(self, demos: Demonstrations) -> None:
-        """Store the parameters that `fit` resolves from the demonstrations; none by default."""
+        """Store the parameters that `fit` determines from the demonstrations; the default stores none."""
 
     @abstractmethod
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:

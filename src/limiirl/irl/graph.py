@@ -15,7 +15,7 @@ from limiirl.mdp import MDP
 def find_reachable(src: Any, dst: Any, sources: BoolArray) -> BoolArray:
     """Return the mask (S,) of the states reachable along edges (m,) from the states of a mask (S,)."""
     n, first = sources.size, np.flatnonzero(sources)
-    # Search from one additional node, which is linked to all sources.
+    # Search from an additional node that is linked to all sources.
     tail, head = np.concatenate([src, np.full(first.size, n)]), np.concatenate([dst, first])
     links = sparse.csr_array((np.ones(tail.size), (tail, head)), shape=(n + 1, n + 1))
     reached = np.zeros(n + 1, dtype=bool)
@@ -30,7 +30,7 @@ def is_connected(mdp: MDP, start: int, goal: int) -> bool:
 
 def shortest_path(src: Any, dst: Any, cost: FloatArray, n_states: int, start: int, goal: int) -> IntArray:
     """Return the indices (m,) of the edges of the shortest path between two connected states, for nonnegative costs."""
-    # Among parallel edges, use the edge of lowest cost, and the first one if tied.
+    # Of parallel edges, use the edge of lowest cost or, if tied, the first edge.
     ranked = np.lexsort((np.arange(src.size), cost, dst, src))
     pairs, place = np.unique(src[ranked].astype(np.int64) * n_states + dst[ranked], return_index=True)
     chosen = ranked[place]

@@ -1,7 +1,7 @@
 """Directions in reward space that leave the probability of every trajectory unchanged.
 
-A direction v is null if v . F(tau) is the same for all trajectories tau. Example: one-hot features of the road class
-and of the speed limit, both multiplied by length, have one null direction, because both sum to the length.
+A direction v is null if v . F(tau) is the same for all trajectories tau. For example, indicators of road classes and
+indicators of speed limits, all multiplied by length, have one null direction, because both sets sum to the length.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from scipy import sparse
 from limiirl._typing import FloatArray
 from limiirl.mdp import MDP
 
-# Largest eigenvalue, for features of unit size, that counts as zero; rounding errors are about 1e-13.
+# Eigenvalues up to this size, for features of unit size, are treated as zero. Rounding errors are about 1e-13.
 _NULL = 1e-10
 
 
 def variation(mdp: MDP, max_length: float, by_start: bool) -> tuple[FloatArray, FloatArray]:
     """Return the Gram matrix (d, d) of feature differences between trajectories, and the scale (d,) of each feature.
 
-    Trajectories may stop anywhere. Extending a trajectory along an edge adds gamma^t (phi(e) + gamma phi(s')) to F.
-    These vectors and the differences between start states span all differences of F.
+    Trajectories may stop anywhere. Extending a trajectory along an edge e to s' adds gamma^t (phi(e) + gamma phi(s'))
+    to F. These vectors, and the differences between the features of start states, span all differences of F.
 
     Parameters
     ----------
     max_length : int or inf
         Maximum length of a trajectory. Edges that no such trajectory contains are excluded.
     by_start : bool
-        True if the model is conditioned on the start state. Trajectories from different start states are then not
+        If True, the model is conditioned on the start state, and trajectories from different start states are not
         compared.
     """
     usable = _depth(mdp)[mdp.src] + 2 <= max_length
@@ -70,8 +70,8 @@ def _depth(mdp: MDP) -> FloatArray:
 def null_directions(gram: FloatArray, size: FloatArray) -> FloatArray:
     """Return an orthonormal basis (m, d) of the null space of a Gram or covariance matrix of path features.
 
-    `size` (d,) is the scale of each feature before centring. Variances are compared with it, so that the result does
-    not depend on the units of the features.
+    `size` (d,) is the scale of each feature before centring. Variances are taken relative to this scale, so that the
+    result does not depend on the units of the features.
 
     Examples
     --------

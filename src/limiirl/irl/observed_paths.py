@@ -29,9 +29,9 @@ class ObservedMoments(NamedTuple):
     ----------
     mean_features : (K, d)
     starts : (S, K) or None
-        Distribution of start states if the model is conditioned on them.
+        Distribution of start states if the model is conditioned on the start, otherwise None.
     weights : (N, K) or None
-        The weights, if the expected features of unrecorded actions depend on theta; otherwise None.
+        The weights if the expected features of unrecorded actions depend on theta, otherwise None.
     """
 
     mean_features: FloatArray
@@ -43,8 +43,9 @@ class ObservedMoments(NamedTuple):
 class ObservedPaths:
     """Unnormalised log-likelihood of demonstrations: log of q(tau) exp(theta . F(tau)), summed over unrecorded actions.
 
-    It equals log q + theta . F if all actions are recorded or rewards do not depend on actions. Otherwise `features`
-    uses the first candidate of each unrecorded action, and a correction that depends on theta is added.
+    If all actions are recorded, or if rewards do not depend on actions, it equals log q + theta . F. Otherwise,
+    `features` contains the features of the first candidate for each unrecorded action, and a correction that depends on
+    theta is added.
 
     Attributes
     ----------
@@ -121,7 +122,8 @@ class ObservedPaths:
     def covariance(self, theta: FloatArray, weights: FloatArray) -> FloatArray:
         """Return the weighted sum (d, d) of the Hessians of log-weights.
 
-        They are the covariances of the discounted features of unrecorded actions given the demonstration.
+        The Hessian of a log-weight is the covariance of the discounted features of the unrecorded actions, given the
+        demonstration.
         """
         d, first = self.mdp.n_features, self.mdp.n_state_features
         covariance = np.zeros((d, d))
@@ -129,7 +131,7 @@ class ObservedPaths:
             return covariance
         demo, discount, ptr, edge = self.unrecorded
         _, posterior = self._correct(self.unrecorded, theta)
-        # Candidates of a step have the same states, so their state features do not vary.
+        # The candidates of a step lead to the same state, so their state features do not vary.
         phi = np.hstack([to_dense(part)[edge] for part in edge_parts(self.mdp)])
         mean = np.add.reduceat(posterior[:, None] * phi, ptr[:-1])
         deviation = phi - np.repeat(mean, np.diff(ptr), axis=0)

@@ -1,7 +1,7 @@
 """`FitProblem`: the E-step and the M-step of EM for a model and its demonstrations.
 
-`FitProblem` works with every model that has `fit` and `log_prob`. Models that support "sufficient_statistics" use
-subclasses that compute these statistics once.
+`FitProblem` works with every model that has `fit` and `log_prob`. Models with the capability "sufficient_statistics"
+use subclasses that compute these statistics once per fit.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from limiirl.irl.base import FitResult
 from limiirl.irl.optim import Box, Objective, minimise_scaled
 from limiirl.kernels.e_step import EStepSums, e_step
 
-# A reward within this distance of a bound is treated as on the bound.
+# A reward within this distance of a bound is treated as being at the bound.
 AT_BOUND = 1e-10
 M_STEP_EVALUATIONS = 50
 """Maximum number of evaluations per M-step for `IntentMixture(max_evaluations=None)`, as in the paper."""
 # Step of central differences, as a change in theta . F for typical feature counts F. The truncation error is about
-# _STEP^2, the rounding error about 1e-15 / _STEP.
+# _STEP^2, and the rounding error is about 1e-15 / _STEP.
 _STEP = 1e-4
 
 
@@ -56,43 +56,43 @@ class EStep(NamedTuple):
 
 
 class MStep(NamedTuple):
-    """Result of an M-step: thetas (J, d), and the maximum number of evaluations over intents, or 0 if unknown."""
+    """Result of an M-step: thetas (J, d), and the largest number of evaluations for an intent (0 if unknown)."""
 
     thetas: FloatArray
     n_evaluations: int
 
     @classmethod
     def from_results(cls, results: Sequence[FitResult]) -> MStep:
-        """Return the M-step that consists of one search per intent."""
+        """Return the result of an M-step that consists of one search per intent."""
         return cls(np.array([result.theta for result in results]), max(result.n_evaluations for result in results))
 
 
 @dataclass(frozen=True)
 class OptionalMembers:
-    """Optional methods and attributes of a model; the defaults apply to models without them.
+    """Optional methods and attributes of a model, with defaults for models that do not have them.
 
-    A model with a parameter `max_evaluations`, the maximum number of evaluations per fit, supports
-    `IntentMixture(max_evaluations=...)`.
+    `IntentMixture(max_evaluations=...)` requires a model with a parameter `max_evaluations`, the maximum number of
+    evaluations per fit.
 
     Attributes
     ----------
     supports : frozenset of str
         Capabilities; see `Capabilities`. By default, the methods of the model that are in `QUERIES`.
     make_problem : callable (mdp, demos, units) -> FitProblem
-        Fit problem for EM. Its `model` becomes the mixture's `irl_`; parameters that depend on the demonstrations are
-        resolved in it. By default, a `FitProblem` that calls `fit` and `log_prob`.
+        Returns the fit problem for EM. Its attribute `model`, in which parameters that depend on the demonstrations are
+        resolved, becomes `irl_` of the mixture. The default is a `FitProblem` that calls `fit` and `log_prob`.
     fit_many : callable (mdp, demos, weights (N, K), starts) -> (K, d)
-        Fit of several columns of weights in one batch. By default, `fit` is called for each column.
+        Fits one theta per column of weights in one batch. By default, `fit` is called for each column.
     features : callable (mdp, demos) -> (N, m)
-        Vectors that a warm start clusters; by default, the feature counts of the demonstrations.
+        Returns the vectors that a warm start clusters. By default, these are the feature counts of the demonstrations.
     expected_features : callable (mdp, thetas (K, d)) -> (K, d)
-        Quantities by which the intents of two mixtures are matched; by default, the rewards.
+        Returns the quantities by which the intents of two mixtures are matched. By default, these are the rewards.
     null_directions : callable (mdp, theta (d,)) -> (m, d)
-        Directions that leave the probability of every trajectory unchanged; none by default.
+        Returns directions that leave the probability of every trajectory unchanged; none by default.
     null_directions_vary : bool
         True if `null_directions` depends on theta.
     null_status : str
-        Status of rewards in null directions in `StandardErrors` and summaries.
+        Status, in `StandardErrors` and summaries, of rewards with a component in a null direction.
     bounds : (low, high) or (d, 2) array or None
         Bounds on theta; none by default.
     normalised : bool
@@ -130,9 +130,9 @@ _OPTIONAL = tuple(OptionalMembers.__dataclass_fields__)
 
 @dataclass(frozen=True)
 class Regulariser:
-    """Bounds on theta, and the ridge penalty ridge N / (2 K) sum_k |theta_k|^2 of a mixture, with N = `n_demos`.
+    """Bounds on theta, and the ridge penalty of a mixture, ridge N / (2 K) sum_k |theta_k|^2 with N = `n_demos`.
 
-    This is the penalty of K separate fits to N / K demonstrations each.
+    The penalty equals that of K separate fits to N / K demonstrations each.
     """
 
     box: Box
@@ -148,7 +148,8 @@ class Regulariser:
     def ridges(self, n_intents: int, counts: FloatArray) -> FloatArray:
         """Return the ridge coefficients (J,) of M-step objectives, which are means over `counts` (J,) demonstrations.
 
-        They are inversely proportional to `counts`, so that the penalty of an intent does not depend on its weight.
+        The coefficients are inversely proportional to `counts`, so that the penalty of an intent does not depend on its
+        weight.
         """
         return np.asarray(self.ridge * self.n_demos / (n_intents * counts))
 
@@ -169,7 +170,7 @@ class UnitScores(NamedTuple):
     features : (G, d)
         Sums F_i of the features of the unit's demonstrations.
     counts : (G, m) sparse
-        Number n_is of demonstrations of unit i with condition s, such as a start state.
+        Number n_is of demonstrations of unit i with condition s, where s is, for example, the start state.
     expected : (m, K, d)
         E_k[F | s].
     """
@@ -222,7 +223,7 @@ class FitProblem:
 
     @property
     def initial_evaluations(self) -> int | None:
-        """Maximum number of evaluations in the fit of initial rewards; None if `m_step` calls the model's `fit`."""
+        """Maximum number of evaluations in the fit of initial rewards, or None if `m_step` calls the model's `fit`."""
         return None if self.regulariser is None else int(self.model.max_evaluations)
 
     @cached_property
@@ -233,14 +234,14 @@ class FitProblem:
     def minimise(
         self, solver: Callable[..., list[FitResult]], objective: Any, starts: FloatArray, tol: FloatArray, limit: int
     ) -> list[FitResult]:
-        """Minimise K functions over thetas (K, d) within the bounds, in rescaled variables if features are small."""
+        """Minimise K functions over thetas (K, d) within the bounds; if features are small, rescale the variables."""
         box, scale = self.box(starts.shape[1]), self.feature_scale
         if np.all(scale == 1.0):
             return solver(objective, starts, box, tol, limit)
         return minimise_scaled(solver, objective, starts, box, tol, limit, scale)
 
     def limit_evaluations(self, max_evaluations: int | None) -> int:
-        """Return the maximum number of evaluations of an M-step; by default 50, or the limit of the model if lower."""
+        """Return the maximum number of evaluations per M-step, by default the smaller of 50 and the model's limit."""
         return min(M_STEP_EVALUATIONS, self.model.max_evaluations) if max_evaluations is None else max_evaluations
 
     def log_prob(self, thetas: FloatArray) -> FloatArray:
@@ -270,7 +271,7 @@ class FitProblem:
         return self._finish_e_step(sums, self.moments(U))
 
     def _finish_e_step(self, sums: EStepSums, moments: Any) -> EStep:
-        """Return the `EStep` of sums over units; raise if a unit has probability 0 under every intent."""
+        """Return the `EStep`, given sums over units; raise if a unit has probability 0 under every intent."""
         if sums.bad_row >= 0:
             raise impossible_unit(self.units, sums.bad_row)
         return EStep(sums.log_likelihood, sums.change / len(self.units), sums.sizes, moments)
@@ -282,7 +283,7 @@ class FitProblem:
     def m_step(
         self, moments: Any, starts: FloatArray | None, which: IndexArray, max_evaluations: int | None = None
     ) -> MStep:
-        """Return thetas (J, d) of intents `which` (J,); none has a lower likelihood than its row of `starts` (J, d).
+        """Return thetas (J, d) of intents `which` (J,), with at least the likelihood of `starts` (J, d).
 
         Raises
         ------
@@ -299,7 +300,7 @@ class FitProblem:
 
     def _value(self, weights: FloatArray, thetas: FloatArray) -> FloatArray:
         log_p = np.asarray(self.model.log_prob(self.mdp, thetas, self.demos), dtype=np.float64)
-        with np.errstate(invalid="ignore"):  # a weight of 0 times -inf counts as 0
+        with np.errstate(invalid="ignore"):  # a weight of 0 times -inf is treated as 0
             return np.asarray(np.sum(np.where(weights > 0, weights * log_p, 0.0), axis=0))
 
     def _fit(self, model: Any, weights: FloatArray, starts: FloatArray | None) -> FloatArray:
@@ -333,7 +334,7 @@ class FitProblem:
         return None
 
     def scores(self, thetas: FloatArray) -> UnitScores | None:
-        """Return the gradients of `log_prob` at thetas (K, d), or None if they are computed by finite differences."""
+        """Return the gradients of `log_prob` at thetas (K, d), or None if finite differences must be used."""
         del thetas
         return None
 
@@ -348,13 +349,13 @@ class FitProblem:
     def objective(self, U: FloatArray) -> Objective | None:
         """Return the negative weighted mean log-likelihoods for the columns of U (G, K), without the ridge penalty.
 
-        None if the model has no gradients; `log_prob` is then differentiated numerically.
+        If the model has no gradients, the result is None, and `log_prob` is differentiated numerically.
         """
         del U
         return None
 
     def feasible_start(self) -> FloatArray | None:
-        """Return a theta (d,) within the bounds with finite partition functions, or None if the model has no search."""
+        """Return a theta (d,) within the bounds with finite partition functions, or None if this is not supported."""
         return None
 
     def restrict(self, which: slice) -> FitProblem:
@@ -362,7 +363,7 @@ class FitProblem:
         return FitProblem(self.model, self.mdp, *self._select(which))
 
     def _select(self, which: slice) -> tuple[Any, Groups]:
-        """Return the demonstrations of a slice of units, and these units."""
+        """Return the demonstrations of a slice of units, and the slice as `Groups`."""
         units = self.units
         if units.index is None:
             rows, index = np.arange(which.start, which.stop), None
@@ -377,7 +378,7 @@ class FitProblem:
             validate.warn_of_small_features(self.mdp, stacklevel + 1)
 
     def features(self) -> FloatArray:
-        """Return the feature vectors (G, m) of the units, which a warm start clusters; groups are averaged."""
+        """Return the feature vectors (G, m) of the units for clustering in a warm start; groups have their means."""
         own = OptionalMembers.of(self.model).features
         result = self.demos.features(self.mdp) if own is None else own(self.mdp, self.demos)
         return self.units.mean(np.asarray(result, dtype=np.float64))
@@ -392,13 +393,13 @@ class FitProblem:
         return True
 
     def box(self, n_features: int) -> Box:
-        """Return the model's bounds on theta; they are infinite if the model has no attribute `bounds`."""
+        """Return the model's bounds on theta, which are infinite if the model has no attribute `bounds`."""
         if self.regulariser is not None:
             return self.regulariser.box
         return validate.box(OptionalMembers.of(self.model).bounds, [f"parameter {j}" for j in range(n_features)])
 
     def count_at_bound(self, thetas: FloatArray) -> tuple[int, int]:
-        """Return the number of rewards (K, d) on a nonzero bound, and the number of all rewards."""
+        """Return the number of rewards (K, d) at a nonzero bound, and the number of all rewards."""
         box = self.box(thetas.shape[1])
         low = (np.abs(thetas - box.lower) <= AT_BOUND) & (box.lower != 0.0)
         high = (np.abs(thetas - box.upper) <= AT_BOUND) & (box.upper != 0.0)
@@ -435,7 +436,7 @@ def _with_limit(model: Any, limit: int | None) -> Any:
 
 
 def make_problem(model: Any, mdp: Any, demos: Demonstrations, groups: ArrayLike | None = None) -> FitProblem:
-    """Return the fit problem of a model: from its own `make_problem` if it has one, otherwise a `FitProblem`."""
+    """Return the fit problem from the model's `make_problem` or, if the model has none, a `FitProblem`."""
     units = Groups.for_demos(groups, demos)
     own = OptionalMembers.of(model).make_problem
     problem: FitProblem = FitProblem(model, mdp, demos, units) if own is None else own(mdp, demos, units)

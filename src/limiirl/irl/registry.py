@@ -19,9 +19,9 @@ MODELS: dict[str, type[Any]] = {
 
 
 def register_model(name: str, cls: type[Any]) -> None:
-    """Register a model class under a name, so that mixtures of it can be saved and loaded.
+    """Register a model class under a name, so that mixtures with this model can be saved and loaded.
 
-    A class may be registered again, for example after its module was reloaded.
+    A class may be registered again, for example after its module has been reloaded.
 
     Examples
     --------
@@ -41,15 +41,15 @@ def register_model(name: str, cls: type[Any]) -> None:
     if missing:
         raise InvalidParameter(
             f"cls must have the methods {', '.join(methods)}; {cls.__name__} has no {missing[0]}. "
-            "limiirl.testing.check_irl_model checks all requirements.",
+            "Check all requirements with limiirl.testing.check_irl_model.",
             parameter="cls",
             value=cls,
         )
     current = MODELS.get(name, cls)
     if (current.__module__, current.__qualname__) != (cls.__module__, cls.__qualname__):
         raise InvalidParameter(
-            f"name {name!r} is already registered for {current.__module__}.{current.__qualname__}. Choose another name "
-            f"for {cls.__name__}.",
+            f"name must not be in use for another class; {name!r} is registered for {current.__module__}."
+            f"{current.__qualname__}. Choose another name for {cls.__name__}.",
             parameter="name",
             value=name,
         )

@@ -30,7 +30,7 @@ from limiirl.irl.identifiability import describe
 from limiirl.irl.optim import Box
 from limiirl.mdp import MDP
 
-# A forward pass of this length takes seconds in the smallest MDP, and cannot be interrupted.
+# A forward pass of this length takes seconds even in the smallest MDP, and cannot be interrupted.
 LONGEST = 10_000_000
 
 
@@ -71,7 +71,7 @@ def weights(given: ArrayLike | None, demos: Demonstrations, *, columns: bool) ->
     n, one = len(demos), Groups.for_demos(None, demos).noun[:-1]
     if given is None:
         return np.ones((n, 1))
-    checked = as_floats(given, "weights", boolean=True)  # a mask selects demonstrations
+    checked = as_floats(given, "weights", boolean=True)  # a boolean mask selects demonstrations
     if checked.ndim != 1 + columns or checked.shape[0] != n:
         shape = f"({n}, K), one row per {one}" if columns else f"({n},), one per {one}"
         raise InvalidParameter.of("weights", checked.shape, f"must have shape {shape}")
@@ -81,7 +81,9 @@ def weights(given: ArrayLike | None, demos: Demonstrations, *, columns: bool) ->
         i, k = (int(at) for at in np.argwhere(bad)[0])
         index = (i, k) if columns else i
         raise InvalidParameter.of("weights", float(checked[i, k]), "must be finite and nonnegative", index=index)
-    checked = np.ldexp(checked, -scale_exponent(checked))  # only ratios matter, and sums must not overflow
+    checked = np.ldexp(
+        checked, -scale_exponent(checked)
+    )  # rescale, because only ratios matter and sums must not overflow
     empty = checked.sum(axis=0) == 0
     if np.any(empty):
         k = int(np.argmax(empty))
@@ -112,7 +114,7 @@ def start_errors() -> Iterator[None]:
 
 
 def in_numbers_of(mdp: MDP, demos: Demonstrations) -> Demonstrations:
-    """Check the type of demonstrations and renumber their states and actions as in an MDP."""
+    """Check the type of demonstrations, and number their states and actions as in the MDP."""
     check_demonstrations(demos)
     # A user-defined model may have an MDP of another type.
     return demos.renumber(mdp) if isinstance(mdp, MDP) else demos
@@ -122,7 +124,7 @@ def demonstrations(demos: Demonstrations) -> Demonstrations:
     """Check that there is at least one demonstration and return the demonstrations."""
     check_demonstrations(demos)
     if len(demos) == 0:
-        message = "demos must contain at least one demonstration; got none. Check the file or the filter."
+        message = "demos must contain at least one demonstration; got none. Check the file and the selection."
         raise InvalidDemos(message, parameter="demos", value=0)
     return demos
 
@@ -191,7 +193,7 @@ def check_trajectories(mdp: MDP, demos: Demonstrations, stop: str, longest: floa
     if np.any(too_long):
         i = int(np.argmax(too_long))
         raise InvalidDemos(
-            f"{name_demo(demos.ids, i)} has {demos.lengths[i]} states, more than max_length = {longest}. "
+            f"{name_demo(demos.ids, i)} must have at most max_length = {longest} states; it has {demos.lengths[i]}. "
             "Shorten it, or increase max_length.",
             parameter="demos",
             value=int(demos.lengths[i]),
@@ -213,12 +215,12 @@ def check_trajectories(mdp: MDP, demos: Demonstrations, stop: str, longest: floa
         )
 
 
-# Features of size up to _SMALL are rescaled in optimisers; features below _TINY cause a warning.
+# Features up to size _SMALL are rescaled in optimisers. Features below size _TINY cause a warning.
 _SMALL, _TINY = 1e-2, 1e-3
 
 
 def check_log_prob(log_prob: FloatArray) -> FloatArray:
-    """Return log-probabilities (n, K); raise `NumericalError` if some are undefined because values overflow."""
+    """Return log-probabilities (n, K); raise `NumericalError` if one is undefined because values overflow."""
     undefined = np.isnan(log_prob)
     if np.any(undefined):
         k = int(np.argmax(undefined.any(axis=0)))
@@ -228,7 +230,7 @@ def check_log_prob(log_prob: FloatArray) -> FloatArray:
 
 
 def feature_scale(mdp: MDP) -> FloatArray:
-    """Return the scale (d,) of each feature in optimisers: its size if that is at most 0.01, otherwise 1."""
+    """Return the scale (d,) of each feature in optimisers: its size if the size is at most 0.01, otherwise 1."""
     sizes = mdp.feature_sizes
     return np.where((sizes > 0.0) & (sizes <= _SMALL), sizes, 1.0)
 
@@ -241,9 +243,9 @@ def warn_of_small_features(mdp: MDP, stacklevel: int = 3) -> None:
         j = int(small[0])
         others = f" and {small.size - 1} more" if small.size > 1 else ""
         warnings.warn(
-            f"Feature {mdp.feature_names[j]!r}{others} must not be far smaller than 1; its largest value is "
-            f"{sizes[j]:.2g}. Its parameter must be about {1.0 / sizes[j]:.0e} times that of a feature of size 1 for "
-            "the same effect, which bounds and ridge prevent. Rescale it.",
+            f"Feature {mdp.feature_names[j]!r}{others} should not be far smaller than 1; its largest value is "
+            f"{sizes[j]:.2g}. Bounds and ridge limit its effect, because its parameter must be about "
+            f"{1.0 / sizes[j]:.0e} times as large as for a feature of size 1. Rescale the feature.",
             FeatureScaleWarning,
             stacklevel=stacklevel,
         )
@@ -261,7 +263,7 @@ def warn_unless_converged(result: FitResult) -> None:
 
 
 def with_identifiability(result: FitResult, directions: FloatArray, bounds: Any, mdp: MDP) -> FitResult:
-    """Add null directions (m, d) and the features at their bounds to a fit; warn if there are null directions."""
+    """Add null directions (m, d) and the features at bounds to a result; warn if there are null directions."""
     if directions.shape[0]:
         warnings.warn(
             f"{describe(directions, mdp.feature_names)}. See result_.null_directions. Drop or merge features, or "

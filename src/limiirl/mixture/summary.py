@@ -195,7 +195,8 @@ class Summary:
             yield f"no standard errors: {'pass the demonstrations to summary()' if few else 'see standard_errors()'}"
         for mark, meaning in _MARKS.items():
             if np.any(self.status == mark):
-                yield f"({mark}) {meaning}"
+                # Contrasts are printed with standard errors, without a mark.
+                yield meaning if mark == "contrast" else f"({mark}) {meaning}"
 
 
 def summarise(mixture: IntentMixture, problem: FitProblem | None) -> Summary:

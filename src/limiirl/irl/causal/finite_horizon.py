@@ -1,4 +1,4 @@
-"""Policies from a fixed number of Bellman backups, for a finite horizon and for the softmax average."""
+"""Policies from a fixed number of Bellman backups: finite-horizon policies and softmax-averaged values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from limiirl.kernels.soft_bellman import (
     unroll_adjoint,
 )
 
-# Memory in bytes for the values of one batch of columns; a batch has at least one column.
+# Memory in bytes for the values of one batch of thetas; a batch has at least one theta.
 _MEMORY = 2.0**28
 
 
@@ -62,8 +62,8 @@ class UnrolledPolicies:
 class FiniteHorizonSolver:
     """Soft values of trajectories of at most `max_length` states: V_t(s) = r(s) + log(1 + sum_a exp(beta Q_t)) / beta.
 
-    The 1 is the weight of stopping. With `stop=False` it is omitted, and trajectories continue to a terminal state or
-    to the horizon.
+    The term 1 is the weight of stopping. If `stop` is False, the term is omitted, and trajectories continue to a
+    terminal state or to the horizon.
 
     Examples
     --------
@@ -88,7 +88,7 @@ class FiniteHorizonSolver:
             r_state, r_pair = self.pairs.rewards(thetas[columns])
             V = np.empty((self.max_length, *r_state.shape))
             log_prob = np.empty((observed.pair.size, r_state.shape[1]))
-            # Soft Bellman backups from the last step to the first: Ziebart (2010), equations (9.1) to (9.3).
+            # Soft Bellman backups from the last step to the first; see Ziebart (2010), equations (9.1) to (9.3).
             plan(self.pairs.graph, r_state, r_pair, self.beta, self.stop, observed, V, log_prob)
             policies.log_prob[:, columns] = log_prob
             policies.batches.append(_ColumnBatch(columns, r_pair, V, np.empty((0, 0))))
@@ -99,7 +99,7 @@ class FiniteHorizonSolver:
     ) -> tuple[FloatArray, FloatArray]:
         """Return the gradient of the weighted log-probabilities with respect to the rewards of states and pairs."""
         node, pair = np.zeros(batch.V.shape[1:]), np.zeros(batch.reward.shape)
-        # Expected occupancy of states and pairs, forwards in time: Ziebart (2010), chapter 9.
+        # Expected occupancy of states and pairs, forward in time; see Ziebart (2010), chapter 9.
         plan_adjoint(self.pairs.graph, batch.reward, self.beta, self.stop, observed, batch.V, weight, node, pair)
         return node, pair
 
@@ -108,7 +108,7 @@ class FiniteHorizonSolver:
         return self.policies(theta, step)(step)
 
     def policies(self, theta: FloatArray, first: int = 0) -> Callable[[int], tuple[FloatArray, FloatArray]]:
-        """Run one backward pass and return `policy` as a function of the steps from `first` on."""
+        """Run one backward pass, and return a function that maps steps from `first` on to the result of `policy`."""
         mdp, beta = self.pairs.mdp, self.beta
         q_values_at = self._q_values(theta, first)
 
@@ -117,7 +117,7 @@ class FiniteHorizonSolver:
                 return np.zeros(mdp.n_pairs), np.ones(mdp.n_states)
             Q, norm, pi = q_values_at(step)
             stop = np.exp(-beta * norm[:, 0]) if self.stop else mdp.terminal.astype(np.float64)
-            # Normalise over actions alone: the probability of continuing may underflow.
+            # Normalise over actions only, because the probability of continuing may underflow.
             apply_softmax(self.pairs.graph.pair_ptr, Q, beta, False, norm, pi)
             return pi[:, 0], stop
 
@@ -156,8 +156,8 @@ class FiniteHorizonSolver:
 class SoftmaxAverageSolver:
     """Values V(s) = r(s) + sum_a pi(a | s) Q(s, a) of Babes-Vroman et al. (2011), after `n_backups` backups from Q = r.
 
-    The backup is not a contraction, so the number of backups and the initial values are part of the model. `residual`
-    is the relative change in the last backup.
+    The backup is not a contraction, so the number of backups and the initial values are part of the model. The
+    `residual` of the policies is the relative change in the last backup.
     """
 
     def __init__(self, pairs: StateActions, beta: float, n_backups: int) -> None:
@@ -200,6 +200,6 @@ class SoftmaxAverageSolver:
         return node, pair
 
     def policy(self, theta: FloatArray, step: int) -> tuple[FloatArray, FloatArray]:
-        """Return the policy (P,), which is the same at every step, and stopping probabilities (S,), which are 0."""
+        """Return the policy (P,), which does not depend on the step, and stopping probabilities (S,) of 0."""
         del step
         return self._backups(theta[None], slice(0, 1))[2][:, 0], np.zeros(self.pairs.mdp.n_states)

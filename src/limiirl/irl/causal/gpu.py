@@ -1,6 +1,6 @@
 """Policy solvers of the causal models on a GPU.
 
-The CPU computes policies and samples for a single theta, and values that do not converge on the GPU.
+Policies and samples for a single theta, and values that do not converge on the GPU, are computed on the CPU.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from limiirl.kernels.gpu.device import Device, convert_cuda_errors
 from limiirl.kernels.gpu.soft_bellman import MONOTONE_TOL, ROUNDING_TOL, BellmanKernels, DeviceGraph, ObservedWeights
 from limiirl.kernels.soft_bellman import ObservedPairs
 
-# Maximum number of columns per kernel call, as in the forward-backward kernels.
+# Maximum number of thetas per kernel call, the same as in the forward-backward kernels.
 COLUMNS = 4
 
 
 class DeviceRewards:
-    """Transition graph of an MDP, and features of its states and state-action pairs, on a device."""
+    """Transition graph of an MDP, and the features of its states and state-action pairs, on a device."""
 
     def __init__(self, pairs: StateActions, device: Device) -> None:
         self.device, self.pairs = device, pairs
@@ -55,7 +55,7 @@ class DeviceRewards:
 
 
 class DeviceColumns(NamedTuple):
-    """Some columns of a solution on the device: pair rewards (P, J), and values (S, J), or (n, S, J) for n steps."""
+    """Part of a solution, on the device: rewards of pairs (P, J), and values (S, J) or, for n steps, (n, S, J)."""
 
     columns: slice
     reward: Any
@@ -102,8 +102,9 @@ class _GpuStationaryPolicies:
 class _GpuStationarySolver(StationarySolver):
     """Value iteration on a device until the values no longer change.
 
-    With a discount below 1, the initial values are a lower bound, so that monotone backups increase the values until
-    they converge. From other initial values, rounding errors could circulate around a deterministic cycle forever.
+    With a discount below 1, the initial values are a lower bound. Backups are monotone and therefore increase the
+    values until they converge. From other initial values, rounding errors could prevent convergence on deterministic
+    cycles.
     """
 
     _rule: str
@@ -131,7 +132,7 @@ class _GpuStationarySolver(StationarySolver):
         return super().solve(thetas, observed)
 
     def _lower_bound(self, r_state: Any, reward: Any) -> Any:
-        """Return a lower bound (S, K) on the values: twice the value of receiving the lowest reward at every step."""
+        """Return a lower bound (S, K) on the values: twice the value of a path with the lowest reward at every step."""
         graph, xp = self.rewards.graph, self.device.xp
         if graph.gamma == 1.0 or not reward.shape[0]:
             return r_state
@@ -164,10 +165,10 @@ class GpuSoftBellmanSolver(_GpuStationarySolver, SoftBellmanSolver):
 
 
 class GpuHardBellmanSolver(_GpuStationarySolver, HardBellmanSolver):
-    """`HardBellmanSolver` on a device: value iteration instead of policy iteration; discount 1 uses the CPU.
+    """`HardBellmanSolver` on a device: value iteration instead of policy iteration. At discount 1, the CPU is used.
 
     Backups are monotone even with rounding, so that the error of converged values is one unit in the last place of the
-    largest value. This is accurate enough to detect the same ties as the CPU.
+    largest value. Therefore the same ties are detected as on the CPU.
     """
 
     _rule = "best"
@@ -186,8 +187,8 @@ class GpuHardBellmanSolver(_GpuStationarySolver, HardBellmanSolver):
 class _GpuUnrolledPolicies:
     """Policies from unrolled backups; see `limiirl.irl.causal.stationary.Policies`.
 
-    Up to a third of the free memory stores values for the gradient, and another third is for one batch of columns. The
-    values of batches that are not stored are computed again for the gradient.
+    Up to a third of the free memory stores values for the gradient, and another third is used for one batch of thetas.
+    The values of batches that are not stored are recomputed for the gradient.
     """
 
     def __init__(self, solver: _GpuUnrolledSolver, observed: ObservedPairs, thetas: FloatArray) -> None:
@@ -228,7 +229,7 @@ class _GpuUnrolledPolicies:
 
 
 def _sum_by_step(step: Any, at: Any, weight: FloatArray, size: int, n: int) -> tuple[Any, Any, FloatArray]:
-    """Sum the weights of equal (step, index); return offsets (n,) of the steps, indices (u,) and sums (u, K)."""
+    """Sum the weights with equal step and index; return offsets (n,) of the steps, indices (u,) and sums (u, K)."""
     keys, index = np.unique(step * max(1, size) + at, return_inverse=True)
     total = np.zeros((keys.size, weight.shape[1]))
     np.add.at(total, index, weight)
@@ -236,10 +237,10 @@ def _sum_by_step(step: Any, at: Any, weight: FloatArray, size: int, n: int) -> t
 
 
 class _GpuUnrolledSolver(ABC):
-    """Backups on a device.
+    """Base class of solvers that run a fixed number of backups on a device.
 
-    V has `n_rows` rows. Row `after` (1 or 0) contains the values of the successors at step 0; if it is row 0, the last
-    row contains the initial values 0.
+    The values V have `n_rows` rows, one per step. Row `after` (0 or 1) contains the values of the successors at step 0.
+    If `after` is 0, the last row contains the initial values, which are 0.
     """
 
     device: Device
@@ -255,7 +256,7 @@ class _GpuUnrolledSolver(ABC):
         return _GpuUnrolledPolicies(self, observed, thetas)
 
     def backups(self, thetas: FloatArray, columns: slice) -> DeviceColumns:
-        """Return the values of some columns at each step."""
+        """Return the values of thetas[columns] at each step."""
         r_state, r_pair = self.rewards.of(thetas[columns])
         V = self.device.xp.empty((self.n_rows, *r_state.shape))
         V[-1] = r_state if self.after else 0.0

@@ -27,23 +27,23 @@ class MaxCausalEnt(CausalModel):
     Parameters
     ----------
     beta : float
-        Inverse temperature. Only its product with the rewards matters, so it is not learned.
+        Inverse temperature. It is not learned, because only its product with the rewards affects the policy.
     bounds : (low, high), (d, 2) array, or None
-        Bounds on theta. None by default, unlike `MaxEnt`: policies depend on differences of rewards, whose sign is
-        arbitrary.
+        Bounds on theta. Unlike in `MaxEnt`, there are none by default, because policies depend on differences of
+        rewards, whose sign is arbitrary.
     max_length : int or inf
-        Maximum number of states of a trajectory. If finite, stopping is an additional action of value 0 in each state,
-        which a demonstration takes at its end; with deterministic transitions, beta = 1 and discount 1 the model equals
-        `MaxEnt` with condition="start". If inf, trajectories continue to a terminal state; at discount 1, the values
-        must be finite.
+        Maximum number of states in a trajectory. If finite, stopping is an additional action of value 0 in each state,
+        and every demonstration ends with it. With deterministic transitions, beta = 1 and discount 1, the model then
+        equals `MaxEnt` with condition="start". If inf, trajectories continue to a terminal state; at discount 1, the
+        values must be finite.
     stop : {"anywhere", "terminal_or_max_length"}
         States in which a trajectory may end if `max_length` is finite.
     ridge : float
-        Coefficient of the penalty ``|theta|^2 / 2`` that is added to the negative mean log-likelihood. Positive by
-        default, because without a ridge or bounds theta diverges if the demonstrations are optimal.
+        Coefficient of the penalty ``|theta|^2 / 2`` that is added to the negative mean log-likelihood. It is positive
+        by default, because theta diverges without a ridge and bounds if the demonstrations are optimal.
     ridge_per : {"demonstration", "step"}
-        Add the ridge to the mean log-likelihood per demonstration or per step. With "step", the fit does not depend on
-        how recordings are divided into demonstrations.
+        Whether the ridge is added to the negative mean log-likelihood per demonstration or per step. With "step", the
+        fit does not depend on how recordings are divided into demonstrations.
     gtol : float
         Tolerance on the largest component of the projected gradient, relative to the mean number of decisions per
         demonstration.

@@ -23,21 +23,22 @@ class MLIRL(CausalModel):
     Parameters
     ----------
     beta : float
-        Inverse temperature. Only its product with the rewards matters, so it is not learned.
+        Inverse temperature. It is not learned, because only its product with the rewards affects the policy.
     q : {"hard", "bv"}
-        "hard" is used in the paper's experiments; its likelihood is nonsmooth where the best action changes. "bv" is
-        the model of Babes-Vroman et al. Its Bellman equation may have several solutions, so that the policy is defined
-        by `n_backups` backups from Q = r; the method `residual` returns the Bellman residual.
+        "hard" is used in the paper's experiments; its likelihood is nonsmooth at parameters where the best action
+        changes. "bv" is the model of Babes-Vroman et al. Its Bellman equation may have several solutions. Therefore the
+        policy is defined by `n_backups` backups from Q = r; the method `residual` returns the Bellman residual.
     bounds : (low, high), (d, 2) array, or None
-        Bounds on theta. None by default: policies depend on differences of rewards, whose sign is arbitrary.
+        Bounds on theta. There are none by default, because policies depend on differences of rewards, whose sign is
+        arbitrary.
     n_backups : int
-        Number of Bellman backups, which defines the model if q="bv"; unused if q="hard".
+        Number of Bellman backups if q="bv". It is part of the model.
     ridge : float
-        Coefficient of the penalty ``|theta|^2 / 2`` that is added to the negative mean log-likelihood. Positive by
-        default, because without a ridge or bounds theta diverges if the demonstrations are optimal.
+        Coefficient of the penalty ``|theta|^2 / 2`` that is added to the negative mean log-likelihood. It is positive
+        by default, because theta diverges without a ridge and bounds if the demonstrations are optimal.
     ridge_per : {"demonstration", "step"}
-        Add the ridge to the mean log-likelihood per demonstration or per step. With "step", the fit does not depend on
-        how recordings are divided into demonstrations.
+        Whether the ridge is added to the negative mean log-likelihood per demonstration or per step. With "step", the
+        fit does not depend on how recordings are divided into demonstrations.
     gtol : float
         Tolerance on the largest component of the projected gradient, relative to the mean number of decisions per
         demonstration.

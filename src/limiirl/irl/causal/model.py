@@ -62,10 +62,10 @@ class CausalModel(LinearRewardModel):
 
     @abstractmethod
     def _solver(self, mdp: MDP) -> PolicySolver:
-        """Check the model's parameters and return the solver of its policies."""
+        """Check the model's parameters and return the policy solver."""
 
     def _check(self, mdp: MDP, demos: Demonstrations, *, whole: bool) -> None:
-        """Check demonstrations; if not `whole`, they are prefixes of trajectories."""
+        """Check demonstrations, which are prefixes of trajectories unless `whole` is True."""
         del whole  # without a maximum length, every demonstration is a prefix
         validate.check_trajectories(mdp, demos, "anywhere", np.inf)
 
@@ -91,7 +91,7 @@ class CausalModel(LinearRewardModel):
         return CausalProblem.from_demos(self, mdp, demos, units, solver, decisions).log_prob(checked)
 
     def null_directions(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
-        """Return an orthonormal basis (m, d) of the directions that leave policies unchanged, for every theta.
+        """Return an orthonormal basis (m, d) of the directions that leave the policy of every theta unchanged.
 
         The result is empty for very large MDPs with many features; see `causal_null_directions`.
 
@@ -116,8 +116,8 @@ class CausalModel(LinearRewardModel):
     def most_likely(self, mdp: MDP, theta: ArrayLike, start: int, goal: int) -> tuple[Demonstrations, float]:
         """Return the most probable trajectory from one state to another, and its log-probability.
 
-        Without a maximum length, the trajectory ends at the first visit to the goal; otherwise it ends with the action
-        of stopping in the goal.
+        If max_length is inf, the trajectory ends at the first visit to the goal. Otherwise, it ends with the action of
+        stopping in the goal.
 
         Examples
         --------
@@ -141,7 +141,7 @@ class CausalModel(LinearRewardModel):
         """Return the fit problem of a mixture, for `IntentMixture`."""
         demos = validate.in_numbers_of(mdp, demos)
         if SUFFICIENT_STATISTICS not in self.supports:
-            return FitProblem(self, mdp, demos, units)  # a subclass has its own likelihood
+            return FitProblem(self, mdp, demos, units)  # a subclass has its own likelihood or fit
         return self._problem(mdp, demos, units)
 
     def _problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> CausalProblem:
@@ -153,16 +153,17 @@ class CausalModel(LinearRewardModel):
     def policy(self, mdp: MDP, theta: ArrayLike, step: int = 0) -> FloatArray:
         """Return pi(a | s) (S, A) at a step, given that the trajectory continues.
 
-        Rows of states without actions are zero. Without a maximum length the policy is the same at every step.
+        Rows of states without actions are zero. If max_length is inf, the policy is the same at every step.
         """
         solver, last = self._solver(mdp), self._last_step()
         t = validate.step(step, np.inf if last is None else last + 1)
         return solver.pairs.policy_table(solver.policy(validate.one_theta(mdp, theta), t)[0])
 
     def residual(self, mdp: MDP, thetas: ArrayLike) -> FloatArray:
-        """Return the residual (K,) of the Bellman equation of thetas (K, d), relative to the largest value.
+        """Return the residual (K,) of the Bellman equation under thetas (K, d), relative to the largest value.
 
-        It is of the order of rounding errors, except for `MLIRL` with q="bv", which uses a fixed number of backups.
+        The residual is of the order of rounding errors, except for `MLIRL` with q="bv", which uses a fixed number of
+        backups.
         """
         empty = np.zeros(0, dtype=np.int64)
         no_pairs = ObservedPairs(np.zeros(2 + (self._last_step() or 0), dtype=np.int64), empty, empty)
@@ -198,7 +199,7 @@ class CausalModel(LinearRewardModel):
     ) -> Demonstrations:
         """Draw n trajectories that start from p0.
 
-        `max_length` truncates the trajectories of a model without a maximum length; other models ignore it.
+        `max_length` truncates trajectories if the model's `max_length` is inf; otherwise, it is ignored.
 
         Examples
         --------
@@ -223,7 +224,7 @@ class CausalModel(LinearRewardModel):
 def _policies(
     solver: PolicySolver, theta: FloatArray, first: int = 0
 ) -> Callable[[int], tuple[FloatArray, FloatArray]]:
-    """Return the policy as a function of the steps from `first` on, with one backward pass for a finite horizon."""
+    """Return a function that maps a step (`first` or later) to the policy; a finite horizon takes one backward pass."""
     if isinstance(solver, FiniteHorizonSolver):
         return solver.policies(theta, first)
     return partial(solver.policy, theta)
@@ -238,18 +239,18 @@ About 1,450 states with four actions and one indicator feature per state reach t
 
 
 def causal_null_directions(solver: PolicySolver) -> FloatArray:
-    """Return an orthonormal basis (m, d) of the directions that leave policies unchanged, for every theta.
+    """Return an orthonormal basis (m, d) of the directions that leave the policy of every theta unchanged.
 
-    Unreachable states are ignored, and the backups of the softmax average are assumed to have converged. The result is
-    empty if the problem exceeds `LARGEST` (a warning is logged), or if the discount is 1 and the uniform policy may
-    never reach a terminal state.
+    Unreachable states are ignored, and the backups of q="bv" are assumed to have converged. The result is empty if the
+    size of the problem exceeds `LARGEST` (a warning is logged), or if the discount is 1 and a terminal state may never
+    be reached under the uniform policy.
     """
     pairs = solver.pairs
     mdp, d = pairs.mdp, pairs.mdp.n_features
     if mdp.n_pairs * d > LARGEST:
         _LOG.warning(
-            "Null directions are not computed: %d state-action pairs times %d features exceed %d. Check that no "
-            "combination of features is constant.",
+            "Null directions are not computed, because %d state-action pairs times %d features exceed %d. Check that "
+            "no linear combination of features is constant.",
             mdp.n_pairs,
             d,
             LARGEST,
@@ -263,13 +264,13 @@ def causal_null_directions(solver: PolicySolver) -> FloatArray:
         try:
             mean = pairs.average(uniform, own)
             later = stationary.solve(pairs, uniform[:, None], mean)
-        except NumericalError:  # the uniform policy may never reach a terminal state
+        except NumericalError:  # a terminal state may never be reached under the uniform policy
             return np.empty((0, d))
         rows = own + mdp.gamma * np.asarray(pairs.transitions @ later)
         gram.add(rows, rows - later[mdp.pair_state], _reachable(pairs, mdp.n_states)[-1][mdp.pair_state])
         return gram.null()
-    last = solver.max_length - 2  # the last step with a decision
-    if solver.stop and last >= 0:  # the value of stopping is 0, so the value of continuing must be 0 too
+    last = solver.max_length - 2  # last step with a decision
+    if solver.stop and last >= 0:  # stopping has value 0, so null directions do not change the value of continuing
         gram.add(own, own, _reachable(pairs, last)[-1][mdp.pair_state])
         return gram.null()
     reached, later = _reachable(pairs, last, every=True), np.zeros(state_rows.shape)
@@ -281,7 +282,7 @@ def causal_null_directions(solver: PolicySolver) -> FloatArray:
 
 
 class _GramAccumulator:
-    """Gram matrix (d, d) of feature differences between actions, and the sum of squares (d,) of the features."""
+    """Gram matrix (d, d) of feature differences between actions, and sums of squares (d,) of the features."""
 
     def __init__(self, d: int) -> None:
         self.gram, self.squares = np.zeros((d, d)), np.zeros(d)
@@ -295,7 +296,10 @@ class _GramAccumulator:
 
 
 def _reachable(pairs: StateActions, most: int, *, every: bool = False) -> list[BoolArray]:
-    """Return masks (S,) of states reachable in t = 0, ..., `most` transitions: at most t, or exactly t if `every`."""
+    """Return one mask (S,) per t = 0, ..., `most`: states reachable in at most t transitions, or exactly t if `every`.
+
+    If not `every`, the list ends as soon as the masks no longer change.
+    """
     mdp = pairs.mdp
     reached = [mdp.p0 > 0.0]
     for _ in range(most):

@@ -1,7 +1,7 @@
 """Fit problem of a causal model, in which demonstrations are reduced to counts of distinct decisions per unit.
 
-An E-step is one sparse product of the counts with the log-probabilities of the decisions; an M-step needs K weighted
-sums of the counts.
+A unit is a group of demonstrations with a common intent, or a single demonstration. An E-step is a sparse product of
+the counts with the log-probabilities of the decisions. An M-step requires K weighted sums of the counts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class _ObservedDecisions(NamedTuple):
-    """Demonstration, step, state and key (n,) of each decision, with stops at the end."""
+    """Demonstration, step, state and key of each of n decisions; the decisions to stop come last."""
 
     demo: IntArray
     t: IntArray
@@ -49,20 +49,21 @@ class _ObservedDecisions(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class DecisionCounts:
-    """Distinct decisions of demonstrations: an action, a transition with an unrecorded action, or a stop.
+    """Distinct decisions in demonstrations. A decision is an action, a transition with an unrecorded action, or a stop.
 
     Attributes
     ----------
     counts : (G, m) sparse
         Number of times that each unit made each decision.
     candidates : ObservedPairs
-        Candidate actions (c,) of the decisions, sorted by step.
+        Candidate actions (c,) of the decisions, sorted by step. A decision has several candidates only if the action is
+        not recorded.
     ptr : (m + 1,)
-        Decision j has the candidates ptr[j]:ptr[j + 1]; more than one only if the action was not recorded.
+        Decision j has the candidates ptr[j]:ptr[j + 1].
     log_outcome : (c,)
         log P(s' | s, a) of the candidates of unrecorded actions; 0 for recorded actions.
     log_q : (G,)
-        Log-probability of the start and of the outcomes of recorded actions.
+        Log-probability of the start state and of the outcomes of recorded actions, summed over each unit.
 
     Examples
     --------
@@ -115,7 +116,7 @@ class DecisionCounts:
 
     @property
     def certain(self) -> bool:
-        """True if every decision has one candidate, that is, if all actions are recorded or unique."""
+        """True if every decision has one candidate, that is, if every action is recorded or can be inferred."""
         return self.log_outcome.size == self.ptr.size - 1
 
     def total(self, U: FloatArray) -> FloatArray:
@@ -133,7 +134,7 @@ class DecisionCounts:
         joint = log_candidate + self.log_outcome[:, None]
         first, sizes = self.ptr[:-1], np.diff(self.ptr)
         top = np.maximum.reduceat(joint, first)
-        # Impossible decisions: avoid -inf - (-inf).
+        # Avoid -inf - (-inf) for impossible decisions.
         top = np.where(np.isfinite(top), top, 0.0)
         weight = np.exp(joint - np.repeat(top, sizes, axis=0))
         total = np.add.reduceat(weight, first)
@@ -144,10 +145,10 @@ class DecisionCounts:
 def _find_decisions(
     mdp: MDP, demos: Demonstrations, steps: Steps, max_length: int | None, stop: bool
 ) -> _ObservedDecisions:
-    """Return all decisions, each with a key.
+    """Return all decisions with their keys.
 
-    The key is e + 1 for an action whose first edge is e, E + e + 1 for a transition with an unrecorded action whose
-    first candidate is e, and 2 E + s + 1 for a stop in state s.
+    With E edges, the key is e + 1 for an action whose first edge is e, E + e + 1 for a transition with an unrecorded
+    action whose first candidate is e, and 2 E + s + 1 for a stop in state s.
     """
     first_edge = np.searchsorted(mdp.pair_of_edge, mdp.pair_of_edge)
     key = first_edge[steps.edge] + 1 if mdp.n_edges else np.empty(0, dtype=np.int64)
@@ -193,7 +194,7 @@ def _log_q(mdp: MDP, demos: Demonstrations, steps: Steps) -> FloatArray:
 class CausalLikelihood:
     """Objectives f_k(theta) = -sum_m c_mk log pi_theta(m) / n_k + ridge_k / 2 |theta|^2 over decisions m.
 
-    They are nonsmooth for hard values, and not convex for stochastic transitions.
+    The objectives are nonsmooth for hard values, and not convex for stochastic transitions.
 
     Parameters
     ----------
@@ -227,7 +228,7 @@ class CausalLikelihood:
             policies = self.solver.solve(thetas, self.decisions.candidates)
             log_p, posterior = self.decisions.log_prob(policies.log_prob)
             counts = self._mean_counts[:, which]
-            # Impossible decisions of weight 0 contribute 0.
+            # An impossible decision of weight 0 contributes 0.
             with np.errstate(invalid="ignore"):
                 values = -np.sum(np.where(counts > 0.0, counts * log_p, 0.0), axis=0)
             gradients = -policies.gradient(np.repeat(counts, self._repeats, axis=0) * posterior)
@@ -242,7 +243,7 @@ class CausalLikelihood:
     def hessian(self, theta: FloatArray, k: int) -> FloatArray:
         """Return the Hessian (d, d) of function k for a stationary policy, with d linear solves.
 
-        If several actions have the same hard value, derivatives are averaged over them.
+        If several actions are tied for the maximum in hard values, derivatives are averaged over these actions.
         """
         assert isinstance(self.solver, StationarySolver)
         decisions, candidates = self.decisions, self.decisions.candidates
@@ -260,7 +261,7 @@ class CausalLikelihood:
 
 
 def feasible_start(solver: PolicySolver, decisions: DecisionCounts, box: Box) -> FloatArray:
-    """Return a theta (d,) within the bounds with finite Bellman values; 0 and increasing costs are tried."""
+    """Return a theta (d,) within the bounds with finite Bellman values, after trying 0 and increasing costs."""
     mdp = solver.pairs.mdp
     features = solver.pairs.features(np.ones((mdp.n_states, 1)), np.ones((mdp.n_pairs, 1)))[0]
     for trial in increasing_costs(box, features):
@@ -277,22 +278,22 @@ def feasible_start(solver: PolicySolver, decisions: DecisionCounts, box: Box) ->
     )
 
 
-# Factor by which an M-step of Newton's method reduces the gradient: a second step, with another Hessian, would not pay,
-# because the next E-step changes the objective.
+# Factor by which an M-step with Newton's method reduces the gradient. More accuracy would not pay off, because the next
+# E-step changes the objective.
 _REDUCTION = 0.1
 # Step of central differences of gradients, as a change in theta . F for typical feature counts F.
 _STEP = 1e-4
 
 
 class StateActionMoments(NamedTuple):
-    """Sums of responsibilities for each decision (m, K), and over all demonstrations (K,)."""
+    """Sums of responsibilities over the occurrences of each decision (m, K), and over all demonstrations (K,)."""
 
     decisions: FloatArray
     counts: FloatArray
 
 
 class CausalProblem(FitProblem):
-    """Fit problem of a causal model, with the solver of its policies and the decisions of the units."""
+    """Fit problem of a causal model, with its policy solver and the decisions of the units."""
 
     regulariser: Regulariser
 
@@ -333,7 +334,7 @@ class CausalProblem(FitProblem):
         validate.check_log_prob(log_p)
         if np.all(np.isfinite(log_p)):
             return np.asarray(self.decisions.counts @ log_p + self.decisions.log_q[:, None])
-        # Impossible decisions are counted separately, because 0 times -inf is nan.
+        # Count impossible decisions separately, because 0 times -inf is nan.
         impossible = self.decisions.counts @ np.isneginf(log_p).astype(np.float64)
         finite = self.decisions.counts @ np.where(np.isneginf(log_p), 0.0, log_p) + self.decisions.log_q[:, None]
         return np.where(impossible > 0.0, -np.inf, finite)
@@ -367,7 +368,8 @@ class CausalProblem(FitProblem):
     ) -> list[FitResult]:
         """Minimise the objective of each column of the moments, from `starts` (J, d) or a feasible point.
 
-        A Newton search with given starts ends when the gradient is at most `reduction` times that at its start.
+        If starts are given, a search with Newton's method ends when the gradient is at most `reduction` times the
+        initial gradient.
         """
         objective = CausalLikelihood(self.solver, self.decisions, moments.decisions, moments.counts, ridge)
         given = starts is not None

@@ -1,4 +1,4 @@
-"""`StateActions`: the state-action pairs of an MDP with their expected rewards."""
+"""`StateActions`: the state-action pairs of an MDP and their expected rewards."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from limiirl.kernels.elimination.symbolic import SymbolicFactorisation, factoris
 from limiirl.kernels.soft_bellman import Graph
 from limiirl.mdp import MDP, to_dense
 
-# Bandwidth in units of sqrt(S) up to which states are eliminated, because the factors are sparse: 1 to 3 for streets
-# and grids, at least 12 for random graphs. For Porto (85,000 segments) BiCGSTAB takes ten times as long as a direct
-# solution, for a random graph of 3,000 states with 4 edges each a tenth of it.
+# Bandwidth in units of sqrt(S) up to which linear systems are solved by elimination, because the factors are sparse.
+# The bandwidth is 1 to 3 for streets and grids, and at least 12 for random graphs. BiCGSTAB takes ten times as long as
+# elimination for Porto (85,000 segments), but a tenth of the time for a random graph of 3,000 states with 4 edges each.
 NARROW = 6.0
 
 
@@ -70,7 +70,7 @@ class StateActions:
         return np.ascontiguousarray(np.vstack(parts).T)
 
     def average(self, weights: FloatArray, rows: Any) -> Any:
-        """Return, for each state, the sum of rows (P, m) over its pairs with weights (P,); dense or sparse (S, m)."""
+        """Return sums (S, m) of rows (P, m), dense or sparse, over the pairs of each state, with weights (P,)."""
         shape = (self.mdp.n_states, weights.size)
         sums: Any = sparse.csr_array((weights, np.arange(weights.size), self.graph.pair_ptr), shape=shape)
         return sums @ rows
@@ -94,7 +94,7 @@ class StateActions:
 
     @property
     def narrow(self) -> bool:
-        """True if linear systems have sparse factors."""
+        """True if the bandwidth is small, so that linear systems have sparse factors."""
         return bool(self.bandwidth <= NARROW * np.sqrt(self.mdp.n_states))
 
     def feature_rows(self) -> tuple[FloatArray, FloatArray]:

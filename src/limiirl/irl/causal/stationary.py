@@ -3,8 +3,8 @@
     Q(s, a) = r(s, a) + gamma sum_s' P(s' | s, a) V(s'),  pi(a | s) = exp(beta Q(s, a)) / sum_a' exp(beta Q(s, a')),
     V(s) = r(s) + log sum_a exp(beta Q(s, a)) / beta (soft), or r(s) + max_a Q(s, a) (hard).
 
-Since dV = dr + sum_a omega dQ, with omega = pi (soft) or 1 for the best action (hard), the gradient of a function of Q
-requires one linear solve.
+Because dV = dr + sum_a omega dQ, where omega is pi (soft) or 1 for the best action (hard), the gradient of a function
+of Q requires only one linear solve.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from limiirl.kernels.soft_bellman import (
 from limiirl.kernels.sparse_lu import factorise_lu
 from limiirl.mdp import BellmanEquations
 
-# Number of states up to which a dense solve is faster than a sparse one.
+# Number of states up to which a dense solver is faster than a sparse solver.
 DENSE = 250
 # Number of iterations and restarts of BiCGSTAB before LU is used.
 _ITERATIONS, _ROUNDS = 300, 3
-# Steps of iterative refinement with the factors of an earlier policy before refactorisation, and the factor by which
-# each step must reduce the residual.
+# Maximum number of refinement steps with the factors of an earlier policy, before the matrix is factorised again; and
+# the factor by which each step must reduce the residual.
 CORRECTIONS, _FALL = 8, 0.3
 
 
 class FactorCache:
-    """Cache of the factors of systems, reused for policies that have changed little.
+    """Cache of matrix factors, which are reused while policies change little.
 
-    `columns` (K,) contains one cache key per linear system; systems with equal keys share factors.
+    `columns` (K,) contains one cache key per linear system. Systems with equal keys share factors.
     """
 
     def __init__(self, columns: NDArray[np.intp]) -> None:
@@ -82,14 +82,15 @@ def solve(
     Parameters
     ----------
     omega : (P, K) or (P, 1)
-        Weights of the state-action pairs, not necessarily probabilities; one column is used for all of `right`.
+        Weights of the state-action pairs, not necessarily probabilities. A single column applies to all columns of
+        `right`.
     right : (S, K)
     transposed : bool
         Solve with the transposed matrices instead.
     rtol : float
         Relative residual of iterative solutions.
     factors : FactorCache, optional
-        Factors of systems with similar omega; updated in place.
+        Factors of systems with similar omega. They are updated in place.
     """
     n = pairs.mdp.n_states
     try:
@@ -114,11 +115,11 @@ def solve(
                     for k, key in enumerate(cache.columns)
                 ]
             )
-    except (np.linalg.LinAlgError, RuntimeError):  # numpy and SuperLU on a singular matrix
+    except (np.linalg.LinAlgError, RuntimeError):  # raised by NumPy and SuperLU for a singular matrix
         x = np.full(right.shape, np.nan)
     if not np.all(np.isfinite(x)):
         raise NumericalError(
-            "The values of a policy overflow float64, because terminal states are reached too rarely. Decrease gamma.",
+            "The values of a policy overflow float64, because terminal states are reached too rarely. Reduce gamma.",
             parameter="thetas",
         )
     return np.ascontiguousarray(x)
@@ -133,7 +134,7 @@ def _solve_sparse(
     factors: dict[int, PolicyFactors],
     key: int,
 ) -> FloatArray:
-    """Solve by elimination if the bandwidth is small; otherwise with BiCGSTAB, or by elimination if it diverges."""
+    """Solve by elimination if the bandwidth is small, otherwise with BiCGSTAB and, if it does not converge, with LU."""
     n = pairs.mdp.n_states
     omega, right = np.ascontiguousarray(omega), np.ascontiguousarray(right)
     if pairs.narrow:
@@ -168,7 +169,7 @@ def _eliminate(
     factors: dict[int, PolicyFactors],
     key: int,
 ) -> FloatArray:
-    """Overwrite the cached factors by those of omega and solve; raise `LinAlgError` if the matrix is singular."""
+    """Replace the cached factors by the factors for omega, and solve; raise `LinAlgError` if the matrix is singular."""
     if key not in factors:
         factors[key] = allocate_factors(pairs.symbolic)
     x, regular = solve_policy(pairs.graph, pairs.symbolic, factors[key], omega, right, transposed)
@@ -178,17 +179,17 @@ def _eliminate(
     return np.asarray(x)
 
 
-# Limits of Newton's method; `steps` is reached only if there is no solution. The tolerance of inexact Newton steps.
+# Limits of Newton's method (`steps` is reached only if there is no solution), and tolerance of inexact Newton steps.
 _LIMITS = NewtonLimits(steps=100, backups=4, near=1e-6, solved=1e-14, rounding=1e-9, certain=1e-3)
 _INEXACT = 1e-3
-# With exact Newton steps, backups pay only while the values are far from the solution.
+# With exact Newton steps, additional backups save time only while the values are far from the solution.
 _EXACT_LIMITS = _LIMITS._replace(backups=2, near=0.1)
 # Number of off-diagonal factors up to which new factors take less time than iterative refinement with old ones.
 _FEW_FACTORS = 10_000
-# Largest number of products in a Hessian, d^2 P, for which a Newton search is used. For mice (d = 128, P = 878) a
-# Hessian costs as much as ten gradients, and a mixture of two intents converges in a third of the time of L-BFGS.
+# Largest number of products in a Hessian, d^2 P, for which Newton's method is used. For the mouse data (d = 128,
+# P = 878), a Hessian costs as much as ten gradients, and a fit of two intents takes a third of the time of L-BFGS.
 _SMALL_HESSIAN = 50_000_000
-# Actions are tied with the best if their Q-values differ by at most this fraction of the largest value.
+# An action is tied with the best action if their Q-values differ by at most this fraction of the largest value.
 TIE = 1e-12
 
 
@@ -203,21 +204,21 @@ class Policies(Protocol):
 
 
 class PolicySolver(Protocol):
-    """Solver that computes the policies of rewards."""
+    """Solver that computes the policies for given rewards."""
 
     pairs: StateActions
 
     def solve(self, thetas: FloatArray, observed: ObservedPairs) -> Policies:
-        """Return the policies of thetas (K, d); raise `DivergentPartition` if values are infinite."""
+        """Return the policies for thetas (K, d); raise `DivergentPartition` if values are infinite."""
 
     def policy(self, theta: FloatArray, step: int) -> tuple[FloatArray, FloatArray]:
-        """Return the probabilities of pairs (P,) at a step, if the trajectory continues, and of stopping (S,)."""
+        """Return, for a step, the probabilities of pairs (P,) if the trajectory continues, and of stopping (S,)."""
 
 
 class BellmanValues(NamedTuple):
     """Solution of the Bellman equation: Q and pi (P, K), norm (S, K) = log sum_a exp(beta Q) / beta, residuals (K,).
 
-    omega (P, K) is dV / dQ; `factors` are factors of systems with similar omega.
+    omega (P, K) is dV / dQ, and `factors` contains the factors of linear systems with similar omega.
     """
 
     Q: FloatArray
@@ -237,12 +238,12 @@ class StationaryPolicies:
         self.log_prob = solver.beta * (values.Q[observed.pair] - values.norm[observed.state])
 
     def gradient(self, weight: FloatArray) -> FloatArray:
-        """Return the gradient (K, d); mu = gamma T' (b + omega mu) is the adjoint of V, and b that of Q."""
+        """Return the gradient (K, d), where b is the adjoint of Q and mu = gamma T' (b + omega mu) the adjoint of V."""
         pairs, values = self._solver.pairs, self._values
         q_bar, right = np.empty(values.pi.shape), np.empty(values.norm.shape)
         compute_policy_adjoint(pairs.graph.pair_ptr, self._observed, weight, self._solver.beta, values.pi, q_bar)
         compute_q_adjoint(pairs.graph, q_bar, right)
-        # mu is the discounted state occupancy of Ziebart (2010), chapter 9, with the weighted decisions as its source.
+        # mu is the discounted state occupancy of Ziebart (2010), chapter 9, with the weighted decisions as source term.
         mu = solve(pairs, values.omega, right, transposed=True, factors=values.factors)
         return pairs.features(mu, q_bar + values.omega * mu[pairs.mdp.pair_state])
 
@@ -276,7 +277,7 @@ class StationarySolver(ABC):
         return self.values(theta[None]).pi[:, 0], np.zeros(self.pairs.mdp.n_states)
 
     def derivatives(self, theta: FloatArray) -> PolicyDerivatives:
-        """Return the log-probabilities of all pairs at theta (d,) and their gradients, with d linear solves."""
+        """Return the log-probabilities of all pairs at theta (d,), and their gradients, with d linear solves."""
         pairs, values = self.pairs, self.values(theta[None])
         state_rows, pair_rows = pairs.feature_rows()
         state = pairs.mdp.pair_state
@@ -290,8 +291,8 @@ class StationarySolver(ABC):
     def hessian(self, derivatives: PolicyDerivatives, observed: ObservedPairs, weight: FloatArray) -> FloatArray:
         """Return the Hessian (d, d) of sum_c weight_c log pi(c) for observed pairs (c,).
 
-        It is sum_s (mu(s) / beta - n(s)) Cov_pi(scores | s), where n(s) is the weight of the decisions in s, and mu(s)
-        is the adjoint of V(s). The term with mu is omitted for hard values, which are piecewise linear.
+        The Hessian is sum_s (mu(s) / beta - n(s)) Cov_pi(scores | s), where n(s) is the weight of the decisions in s
+        and mu(s) is the adjoint of V(s). The term with mu is omitted for hard values, which are piecewise linear.
         """
         pairs, values, scores = self.pairs, derivatives.values, derivatives.scores
         level: FloatArray = np.bincount(observed.state, -weight, minlength=pairs.mdp.n_states).astype(np.float64)
@@ -308,7 +309,7 @@ class StationarySolver(ABC):
 
 
 class SoftBellmanSolver(StationarySolver):
-    """Solver for soft values with Newton's method; at discount 1, every state must reach a terminal state."""
+    """Solver for soft values with Newton's method. At discount 1, every state must reach a terminal state."""
 
     @property
     def _has_few_factors(self) -> bool:
@@ -316,7 +317,7 @@ class SoftBellmanSolver(StationarySolver):
 
     @property
     def has_cheap_hessian(self) -> bool:
-        """True if a Hessian takes less time than the evaluations that it saves."""
+        """True if computing a Hessian takes less time than the evaluations that it saves."""
         mdp = self.pairs.mdp
         return self._has_few_factors and mdp.n_features**2 * mdp.n_pairs <= _SMALL_HESSIAN
 
@@ -343,7 +344,7 @@ class SoftBellmanSolver(StationarySolver):
             done = (residual <= _LIMITS.solved) | (
                 (residual >= values.residual[open_]) & (residual <= _LIMITS.rounding)
             )
-            # Divergent values increase by a constant per backup, which becomes small relative to their size.
+            # Divergent values increase by a constant per backup. Relative to the values, this constant becomes small.
             done &= np.maximum(most, np.finfo(np.float64).eps * scale) <= _LIMITS.certain * unit[open_]
             values.residual[open_] = residual
             if np.all(done):
@@ -361,7 +362,7 @@ class SoftBellmanSolver(StationarySolver):
     def _eliminate(
         self, r_state: FloatArray, r_pair: FloatArray, values: BellmanValues, thetas: FloatArray
     ) -> BellmanValues:
-        """Set the values (P, K) one column at a time, with new factors in every Newton step."""
+        """Set Q, norm and pi one column at a time, with new factors in every Newton step; return the values."""
         pairs, factors = self.pairs, FactorCache(np.arange(len(thetas)))
         Q, norm, pi = np.empty((len(r_pair), 1)), np.empty((len(r_state), 1)), np.empty((len(r_pair), 1))
         for k in range(len(thetas)):
@@ -409,7 +410,7 @@ def _infinite(thetas: FloatArray, k: int) -> DivergentPartition:
 
 
 class HardBellmanSolver(StationarySolver):
-    """Solver for hard values with policy iteration; derivatives are averaged over tied actions."""
+    """Solver for hard values with policy iteration. Derivatives are averaged over tied actions."""
 
     smooth = False
 
@@ -444,9 +445,9 @@ class HardBellmanSolver(StationarySolver):
             raise DivergentPartition(f"thetas[{k}]: {error}", parameter="thetas", value=theta, index=k) from None
 
     def _reach_terminal(self, omega: FloatArray) -> FloatArray:
-        """Return a mask (P, K): 0 in states from which optimal actions never reach a terminal state at discount 1.
+        """Return an array (P, K) of 0 and 1, where 0 marks pairs whose values are treated as locally constant in theta.
 
-        The values of these states are locally constant in theta.
+        These are, at discount 1, the pairs of states from which optimal actions never reach a terminal state.
         """
         mdp = self.pairs.mdp
         ending = np.ones(omega.shape)

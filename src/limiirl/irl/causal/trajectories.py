@@ -1,4 +1,4 @@
-"""Most likely trajectories under a policy, and samples of a time-dependent policy."""
+"""Most likely trajectories under a policy, and samples from a time-dependent policy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def most_likely(solver: PolicySolver, theta: FloatArray, start: object, goal: ob
     """Return the most likely trajectory from one state to another, and its log-probability, including log p0(start).
 
     With a stationary policy, the trajectory ends at its first visit to the goal. With a finite horizon, it ends with
-    the action of stopping in the goal, which it may have visited before; ties are broken by length.
+    the action of stopping in the goal, and it may visit the goal before. If several trajectories are equally likely,
+    the shortest is returned.
     """
     mdp = solver.pairs.mdp
     s, g = validate.state(mdp, start, "start"), validate.state(mdp, goal, "goal")
@@ -68,7 +69,7 @@ def _viterbi(solver: FiniteHorizonSolver, theta: FloatArray, start: int, goal: i
         log_pi, log_stop = policy(t)
         if layers[t][goal] + log_stop[goal] > best:
             best, length = float(layers[t][goal] + log_stop[goal]), t
-        if t == solver.max_length - 1 or layers[t].max() <= best:  # no extension is more likely
+        if t == solver.max_length - 1 or layers[t].max() <= best:  # no longer trajectory is more likely
             break
         layers.append(np.empty(mdp.n_states))
         advance(mdp.in_ptr, src, log_edges(log_pi), None, 1.0, flat, 1.0, layers[t], layers[t + 1])
@@ -88,7 +89,7 @@ def sample_finite_horizon(
 ) -> Demonstrations:
     """Draw n trajectories of at most `last` transitions that start from p0.
 
-    `policy(step)` returns the probabilities (P,) of pairs given that the trajectory continues, and (S,) of stopping.
+    `policy(step)` returns the probabilities (P,) of pairs, given that the trajectory continues, and (S,) of stopping.
     """
     state = rng.choice(mdp.n_states, size=n, p=mdp.p0 / mdp.p0.sum())
     states, actions = np.full((n, last + 1), -1), np.full((n, last + 1), -1)

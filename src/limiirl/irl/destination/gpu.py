@@ -1,6 +1,7 @@
 """`GpuGoalValues`: path sums between pairs of states on a GPU, for several thetas at once.
 
-The CPU computes policies, samples and flows for a single theta, and path sums that overflow or underflow on the GPU.
+Policies, samples and flows for a single theta, and path sums that overflow or underflow on the GPU, are computed on the
+CPU.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from limiirl.kernels.gpu.forward_backward import column_max
 from limiirl.kernels.gpu.sparse import SparseRows
 from limiirl.mdp import MDP
 
-# Number of cached queries: the pairs of an E-step and the pairs of an M-step.
+# Number of cached queries, one for the pairs of an E-step and one for the pairs of an M-step.
 _CACHE_SIZE = 2
 
 
 class AncestorPaths(NamedTuple):
-    """Pairs of states with their ancestor paths in the elimination tree, on a device.
+    """Ancestor paths of pairs of states in the elimination tree, on a device.
 
     Attributes
     ----------
@@ -41,7 +42,7 @@ class AncestorPaths(NamedTuple):
     end_of : (m,)
         Index of each pair's goal among the distinct goals.
     up, down : DeviceTreePaths
-        `up` contains the ancestor paths of starts and goals, `down` those of goals.
+        `up` contains the ancestor paths of starts and goals, and `down` the ancestor paths of goals.
     ends : DevicePairs
         Pairs (start, goal), followed by (goal, goal) for each distinct goal.
     """
@@ -56,7 +57,7 @@ class AncestorPaths(NamedTuple):
 def make_ancestor_paths(
     device: Device, symbolic: SymbolicFactorisation, pairs: IntArray, start: IntArray, goal: IntArray
 ) -> AncestorPaths:
-    """Return the ancestor paths of pairs (m,) of states, which are numbered in elimination order."""
+    """Return the ancestor paths of pairs (m,) of states, which are given by their ranks in the elimination order."""
     ends, end_of = np.unique(goal, return_inverse=True)
     one, other = np.concatenate([start, ends]), np.concatenate([goal, ends])
     sides = []
@@ -78,13 +79,13 @@ class AncestorPathCache:
         self._recent: OrderedDict[tuple[bytes, bytes], AncestorPaths] = OrderedDict()
 
     def batches(self, starts: IntArray, goals: IntArray, n_columns: int, max_bytes: float) -> Iterator[AncestorPaths]:
-        """Yield the paths of pairs (m,) in batches of at most `max_bytes`; if a single batch suffices, cache it."""
+        """Yield the ancestor paths of pairs (m,) in batches of at most `max_bytes`; a single batch is cached."""
         symbolic, key = self._symbolic, (starts.tobytes(), goals.tobytes())
         paths = self._recent.pop(key, None)
         if paths is None or (paths.up.size + paths.down.size) * entry_bytes(n_columns) > max_bytes:
             start, goal = symbolic.rank[starts], symbolic.rank[goals]
             order = np.argsort(goal, kind="stable")
-            # Each pair has at most one path of the start and two of the goal, of depth + 1 states each.
+            # Each pair requires at most one path of its start and two paths of its goal, with depth + 1 states each.
             size = (symbolic.depth[start] + 2 * symbolic.depth[goal] + 3)[order]
             cuts = _cuts(size, max_bytes / entry_bytes(n_columns))
             if cuts:
@@ -99,7 +100,7 @@ class AncestorPathCache:
 
 
 def _cuts(size: IntArray, most: float) -> list[int]:
-    """Return the indices that split sizes (m,) into the longest batches whose sums are at most `most`."""
+    """Return the indices that divide sizes (m,) into batches, as long as possible, with sums of at most `most`."""
     ends, cuts, last = np.cumsum(size), [], 0
     while last < size.size:
         before = int(ends[last - 1]) if last else 0
@@ -109,11 +110,11 @@ def _cuts(size: IntArray, most: float) -> list[int]:
 
 
 def entry_bytes(n_columns: int) -> float:
-    """Return the bytes per state of an ancestor path: an index, and a value and an adjoint per intent."""
+    """Return the bytes per state of an ancestor path, which has one index, and one value and one adjoint per intent."""
     return 4.0 + 16.0 * n_columns
 
 
-# Maximum number of thetas per batch; additional columns cost little, because the kernels are latency-bound.
+# Maximum number of thetas per batch. Additional thetas cost little, because the kernels are latency-bound.
 _COLUMNS = 8
 
 
@@ -160,7 +161,8 @@ _ELIMINATIONS: weakref.WeakKeyDictionary[MDP, _DeviceElimination] = weakref.Weak
 class GpuGoalValues(GoalValues):
     """`GoalValues` on a device.
 
-    `max_bytes` limits the memory for values of thetas, by default to half of the free memory; larger queries are split.
+    `max_bytes` limits the memory for values; the default is half of the free memory. Larger queries are divided into
+    batches.
     """
 
     batched = True
@@ -189,7 +191,9 @@ class GpuGoalValues(GoalValues):
         xp, elimination = self.device.xp, self._elimination
         entry, adjoint = 2 * self.symbolic.up.size + state, xp.zeros_like(eliminated.value)
         adjoint[entry] = 1.0
-        with np.errstate(all="ignore"):  # values of states eliminated later are invalid, but their adjoints are 0
+        with np.errstate(
+            all="ignore"
+        ):  # values of states that are eliminated later are invalid, but their adjoints are 0
             elimination.goals.eliminate_adjoint(eliminated, adjoint, xp.zeros_like(eliminated.star))
             flow = elimination.edge_counts(log_w, eliminated, adjoint)[elimination.backend.graph.in_edge]
         value = float(self.device.take(eliminated.value[entry])[0])
@@ -220,7 +224,7 @@ class GpuGoalValues(GoalValues):
         for columns in self.columns(thetas.shape[0]):
             try:
                 batch = GpuPathSums(self, thetas[columns], margin)
-            except NumericalError:  # at least one column overflows; compute the columns one by one
+            except NumericalError:  # at least one theta overflows; evaluate thetas one by one
                 for k in columns if len(columns) > 1 else ():
                     one = slice(k, k + 1)
                     part = self.sum_pairs(thetas[one], starts, goals, weights[:, one], margin)
@@ -252,7 +256,7 @@ class GpuGoalValues(GoalValues):
         return self.device.free_bytes() / 2 if self.max_bytes is None else self.max_bytes
 
     def columns(self, n: int) -> list[range]:
-        """Return batches of n thetas whose values, adjoints and edge weights fit in half of the memory."""
+        """Divide n thetas into batches whose values, adjoints and edge weights fit in half of `max_bytes`."""
         one = 8.0 * (4 * self.symbolic.n_values + 4 * self.mdp.n_states + 4 * self.mdp.n_edges)
         most = int(max(1, min(_COLUMNS, self.device.n_threads, self._max_bytes() / 2 / one)))
         return [range(k, min(n, k + most)) for k in range(0, n, most)]
@@ -269,7 +273,7 @@ class WeightedPathSums(NamedTuple):
 class GpuPathSums:
     """Path sums under thetas (K, d).
 
-    `divergent_state` (K,) is the first state with a divergent sum; if it is -1, the path sums of the column are valid.
+    `divergent_state` (K,) is the first state with a divergent sum, or -1 if the path sums under the theta are valid.
     `log_most` (K,) is the maximum over states of the log-sum over all walks from the state.
     """
 
@@ -318,7 +322,7 @@ class GpuPathSums:
             self._add_adjoints(paths, path_weights, values.device.put(by_sum), adjoint, star_adjoint)
         with np.errstate(all="ignore"):
             self._goals.eliminate_adjoint(self._eliminated, adjoint, star_adjoint)
-            # Subtracting walks beyond the goal may leave rounding errors below 0.
+            # The subtraction of walks beyond the goal may cause negative rounding errors.
             flow = xp.maximum(elimination.edge_counts(self._log_w, self._eliminated, adjoint), 0.0)
             return WeightedPathSums(value, elimination.features(values.mdp, flow), left)
 
@@ -336,7 +340,7 @@ class GpuPathSums:
     def _add_adjoints(
         self, paths: AncestorPaths, path_weights: tuple[Any, Any], by_sum: Any, adjoint: Any, star_adjoint: Any
     ) -> None:
-        """Propagate the adjoints `by_sum` of the sums over pairs to the eliminated values and the Kleene stars."""
+        """Propagate `by_sum`, the adjoints of the sums over pairs, to the eliminated values and the Kleene stars."""
         n, ends, (up, down) = self._goals.n, paths.ends, path_weights
         sides = (
             (paths.up, self._moves[0], up, down, ends.other, adjoint[:n]),

@@ -18,10 +18,10 @@ from limiirl.irl.observed_paths import ObservedPaths
 from limiirl.irl.optim import CuttingPlanes, difference_hessian
 from limiirl.mdp import MDP, to_dense
 
-# Maximum log-weight of a loop at a feasible theta is -_MARGIN. The margin keeps path sums finite in every elimination
-# order; nested loops amplify rounding errors by 1 / _MARGIN.
+# At a feasible theta, the log-weight of a loop is at most -_MARGIN. With this margin, path sums are finite for every
+# elimination order. Nested loops amplify rounding errors by 1 / _MARGIN.
 _MARGIN = 1e-6
-# Fractions of the segment from an infeasible theta to a feasible point that are tried.
+# Fractions that are tried on the line segment from an infeasible theta to a feasible point.
 _FRACTIONS = (1e-6, 1e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0)
 # Step of the central differences in `hessian`, as a change in theta . F for typical feature counts F.
 _STEP = 1e-5
@@ -41,9 +41,9 @@ def check_arrivals(demos: Demonstrations) -> None:
         tau = demos.states[demos.offsets[i] : demos.offsets[i + 1]]
         step = int(np.argmax(tau == tau[-1]))
         raise InvalidDemos(
-            f"{name_demo(demos.ids, i)} reaches its destination {tau[-1]} at step {step} but continues until step "
-            f"{tau.size - 1}; {np.count_nonzero(~fine)} of {len(demos)} demonstrations do. DestinationMaxEnt requires "
-            "trips that end on first arrival. Drop the others with demos[model.admits(demos)], or truncate them.",
+            f"{name_demo(demos.ids, i)} must end at its first visit to its destination {tau[-1]}, at step {step}; it "
+            f"continues until step {tau.size - 1}. {np.count_nonzero(~fine)} of {len(demos)} demonstrations have this "
+            "problem. Drop them with demos = demos[model.admits(demos)], or truncate them.",
             parameter="demos",
             value=int(tau[-1]),
             index=(i, step),
@@ -52,7 +52,7 @@ def check_arrivals(demos: Demonstrations) -> None:
 
 @dataclass(frozen=True, eq=False)
 class ObservedTrips:
-    """Demonstrations as trips from their first state to their last.
+    """Demonstrations as trips from their first to their last state.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ class DestinationLikelihood:
         self.domains = [feasible_domain(values)] * weights.shape[1] if domains is None else domains
         self._weights = weights / weights.sum(axis=0)
         self.mean_features = self._weights.T @ trips.features
-        # Approximate second derivatives: variances of F if the features of different steps were independent.
+        # Approximate second derivatives: variances of F under the assumption that steps are independent.
         steps = self._weights.T @ np.maximum(1.0, trips.observed.demos.lengths - 1.0)
         squares = self._weights.T @ trips.features**2 / steps[:, None]
         self.scale = np.maximum(squares, 1e-6 * np.max(squares, axis=1, initial=1e-6, keepdims=True)) + ridge[:, None]
@@ -186,12 +186,12 @@ def _cut(values: GoalValues, theta: FloatArray) -> tuple[float, FloatArray] | No
 
 
 def is_feasible(values: GoalValues, theta: FloatArray) -> bool:
-    """Return True if all partition functions are finite at theta (d,), with the margin that fits require."""
+    """Return True if all partition functions are finite at theta (d,) with the margin that fits require."""
     return values.is_finite(theta, _MARGIN)
 
 
 def make_feasible(values: GoalValues, theta: FloatArray, inside: FloatArray) -> FloatArray:
-    """Return theta (d,) if it is feasible, otherwise a nearby feasible point on the segment to `inside`."""
+    """Return theta (d,) if it is feasible, otherwise a nearby feasible point on the line segment to `inside`."""
     if is_feasible(values, theta):
         return theta
     for fraction in _FRACTIONS:

@@ -1,8 +1,8 @@
 """`DestinationMaxEnt`: exact maximum entropy IRL over the paths to a known destination (Ziebart et al. 2008).
 
-In deterministic dynamics it is the recursive logit of route choice (Fosgerau, Frejinger and Karlström 2013): exp V(s)
-of their value function is the sum over all paths from s to the destination of exp(reward), so that P(s' | s) is the
-logit of r(s, s') + V(s').
+With deterministic transitions, the model is the recursive logit model of route choice (Fosgerau, Frejinger and
+Karlström 2013). Its value function V satisfies exp V(s) = sum over all paths from s to the destination of exp(reward),
+and P(s' | s) is the logit of r(s, s') + V(s').
 """
 
 from __future__ import annotations
@@ -40,33 +40,33 @@ class DestinationMaxEnt(LinearRewardModel):
     r"""Maximum entropy model of paths to a goal, p(tau | s_1, g) = q(tau) exp(theta . F(tau)) / Z(s_1, g; theta).
 
     The partition function Z is the exact sum over *all* paths, of unbounded length, from s_1 to their first arrival in
-    g. The goal of a demonstration is its last state; the model is conditioned on the first and the last state. The
+    g. The model is conditioned on the first state s_1 and the goal g, which is the last state of a demonstration. The
     discount must be 1, and a demonstration may visit its last state only at the end.
 
-    theta is feasible if the sum over all closed paths of the MDP is finite; then Z is finite for every goal. A fit
-    returns a feasible theta. In dense networks such as cities, costs per kilometre alone may not be feasible;
-    `limiirl.irl.with_choices` adds a feature that makes them feasible.
+    A parameter vector theta is feasible if the sum over all closed paths of the MDP is finite; then Z is finite for
+    every goal. A fit returns a feasible theta. In dense networks such as cities, rewards that only penalise distance
+    may be infeasible; `limiirl.irl.with_choices` adds a feature that makes them feasible.
 
     Parameters
     ----------
     bounds : (low, high), (d, 2) array, or None
-        Bounds on theta. (-10, 0) by default, as for `MaxEnt`: positive rewards on cycles are infeasible.
+        Bounds on theta. The default is (-10, 0), as for `MaxEnt`, because positive rewards on cycles are infeasible.
     ridge : float
-        Coefficient of the penalty ``|theta|^2 / 2`` that is added to the negative mean log-likelihood. 0 by default,
-        because the bounds keep theta finite.
+        Coefficient of the penalty ``|theta|^2 / 2`` that is added to the negative mean log-likelihood. It is 0 by
+        default, because the bounds keep theta finite.
     solver : {"bfgs", "newton", "lbfgs"}
-        Projected BFGS by default, unlike `MaxEnt`: projected Newton needs 2 d gradients per step, because the Hessian
-        is computed by central differences; L-BFGS-B restarts after every infinite value and may stop far from the
-        optimum.
+        Projected BFGS, projected Newton, or L-BFGS-B. The default differs from `MaxEnt`, because projected Newton
+        requires 2 d gradients per step for the Hessian, and L-BFGS-B restarts after every infinite value and may stop
+        far from the optimum.
     gtol : float
-        Tolerance on the largest component of the projected gradient, relative to the feature's mean over the
-        demonstrations if that exceeds 1. The default is larger than for other models, because gradients are less
-        accurate near the boundary of the feasible set.
+        Tolerance on the components of the projected gradient. A component is relative to the mean of its feature over
+        the demonstrations if this mean exceeds 1. The default is larger than for other models, because gradients are
+        less accurate near the boundary of the feasible set.
     max_evaluations : int
         Maximum number of evaluations in `fit`. If it is reached, the best point is returned.
     device : {"cpu", "gpu", "auto"}
-        Device of fits and log-probabilities; "auto" uses a GPU if one works and the MDP is large. Flows, samples and
-        values of a single reward are always computed on the CPU.
+        Device for fits and log-probabilities; "auto" uses a GPU if one works and the MDP is large. Flows, samples and
+        values for a single theta are always computed on the CPU.
 
     Attributes
     ----------
@@ -140,8 +140,8 @@ class DestinationMaxEnt(LinearRewardModel):
     def null_directions(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
         """Return an orthonormal basis (m, d) of the directions that leave all probabilities unchanged, for every theta.
 
-        Paths from all states to a subset of goals are compared, whereas `fit` compares paths between the first and last
-        states of the demonstrations.
+        Paths from all states to a subset of goals are compared; in `fit`, only paths between the first and last states
+        of the demonstrations are compared.
 
         Examples
         --------
@@ -157,7 +157,7 @@ class DestinationMaxEnt(LinearRewardModel):
         return null_directions_between(mdp, np.tile(states, goals.size), np.repeat(goals, mdp.n_states))
 
     def log_value(self, mdp: MDP, thetas: ArrayLike, goals: ArrayLike) -> FloatArray:
-        """Return log beta_g(s) (G, S, K): the log-weight of all paths from each state to each of the goals (G,).
+        """Return log beta_g(s) (G, S, K): the log total weight of the paths from each state to each of the goals (G,).
 
         The reward of s itself is excluded. The value is 0 at the goal, and -inf if the goal is unreachable.
 
@@ -179,7 +179,7 @@ class DestinationMaxEnt(LinearRewardModel):
     def policy_to(self, mdp: MDP, theta: ArrayLike, goal: int) -> FloatArray:
         """Return the probability (E,) of each edge, given its source state and the goal.
 
-        The probability is 0 if the source is the goal itself, or if the goal is unreachable from it.
+        The probability is 0 if the source is the goal, or if the goal is unreachable from the source.
 
         Examples
         --------
@@ -194,12 +194,12 @@ class DestinationMaxEnt(LinearRewardModel):
     def expected_flow(
         self, mdp: MDP, theta: ArrayLike, starts: ArrayLike, goals: ArrayLike, weights: ArrayLike | None = None
     ) -> FloatArray:
-        """Return the expected number of traversals (E,) of each edge by trips between pairs (m,) of starts and goals.
+        """Return the expected number of traversals (E,) of each edge by trips between pairs (m,) of a start and a goal.
 
         Parameters
         ----------
         weights : (m,), optional
-            Number of trips of each pair; 1 by default.
+            Number of trips per pair; 1 by default.
 
         Examples
         --------
@@ -245,7 +245,7 @@ class DestinationMaxEnt(LinearRewardModel):
         return _from_edges(mdp, begin, edges)
 
     def most_likely(self, mdp: MDP, theta: ArrayLike, start: int, goal: int) -> tuple[Demonstrations, float]:
-        """Return the most probable path from a start to a goal, and its log-probability given its ends.
+        """Return the most probable path from a start to a goal, and its log-probability given start and goal.
 
         Examples
         --------
@@ -268,7 +268,8 @@ class DestinationMaxEnt(LinearRewardModel):
     ) -> FloatArray:
         """Return the log-probability (N, K) that a trip to a goal (N,) begins with each demonstration.
 
-        It is -inf if the demonstration visits the goal before its end, or if the goal is unreachable from its end.
+        The value is -inf if the demonstration visits the goal before its last state, or if the goal is unreachable from
+        its last state.
 
         Examples
         --------
@@ -327,7 +328,7 @@ class DestinationMaxEnt(LinearRewardModel):
 
 def _states(mdp: MDP, given: ArrayLike | None, name: str) -> IntArray:
     if given is None:
-        raise InvalidParameter(f"{name} is required, because DestinationMaxEnt is conditioned on it.", parameter=name)
+        raise InvalidParameter(f"{name} must be given, because DestinationMaxEnt is conditioned on it.", parameter=name)
     states = np.atleast_1d(np.asarray(given))
     if states.ndim != 1 or (states.size and not np.issubdtype(states.dtype, np.integer)):
         raise InvalidParameter.of(name, given, "must be a vector of state indices")
@@ -360,8 +361,8 @@ def _from_edges(mdp: MDP, starts: IntArray, edges: list[IntArray]) -> Demonstrat
 def with_choices(mdp: MDP) -> MDP:
     """Add an action feature "choices", the log of the number of actions in the state, and return the new MDP.
 
-    If its parameter is -1, the edge weights are those of a uniform random walk times the exponentiated rewards, so that
-    all partition functions are finite if every cycle has a positive cost.
+    If the parameter of "choices" is -1, the edge weights are the probabilities of a uniform random walk times the
+    exponentiated rewards. Therefore all partition functions are finite if every cycle has a positive cost.
 
     Examples
     --------
@@ -395,8 +396,8 @@ _LEAST = 4
 def variation(mdp: MDP, starts: IntArray, goals: IntArray) -> tuple[FloatArray, FloatArray]:
     """Return the Gram matrix (d, d) of feature differences between paths, and the scale (d,) of each feature.
 
-    Paths between the pairs (m,) of starts and goals are compared for a subset of the goals; see `subsample_goals`. A
-    direction in which only paths to other goals differ is reported as null.
+    Paths between the pairs (m,) of starts and goals are compared for a subset of the goals; see `subsample_goals`. If
+    paths differ in a direction only for other goals, the direction is reported as null.
     """
     gram, size = np.zeros((mdp.n_features, mdp.n_features)), np.zeros(mdp.n_features)
     phi = edge_features(mdp)
@@ -422,7 +423,7 @@ def null_directions_between(mdp: MDP, starts: IntArray, goals: IntArray) -> Floa
 
 
 def edge_features(mdp: MDP) -> FloatArray:
-    """Return the features (E, d) of each edge and its target state."""
+    """Return the sums (E, d) of the features of each edge and its target state."""
     blocks = []
     if mdp.state_features is not None:
         blocks.append(sparse.csr_array(mdp.state_features)[mdp.dst])
@@ -433,7 +434,8 @@ def edge_features(mdp: MDP) -> FloatArray:
 def _differences(mdp: MDP, phi: FloatArray, starts: IntArray, goal: int) -> tuple[FloatArray, FloatArray]:
     """Return feature differences (m, d) between paths to the goal, and sums of squared path features (d,).
 
-    Each edge, followed by the tree path from its target, is compared with the tree path from its source.
+    Two paths per edge are compared: the edge followed by the tree path from its target, and the tree path from its
+    source. The tree is the breadth-first tree towards the goal.
     """
     n, on = mdp.n_states, mdp.src != goal
     tail, head = mdp.dst[on], mdp.src[on]
@@ -447,7 +449,7 @@ def _differences(mdp: MDP, phi: FloatArray, starts: IntArray, goal: int) -> tupl
     used = np.flatnonzero(on & find_reachable(mdp.src[on], mdp.dst[on], begins)[mdp.src])
     if used.size == 0:
         return np.zeros((0, phi.shape[1])), np.zeros(phi.shape[1])
-    # Potentials along the breadth-first tree towards the goal.
+    # Features of the tree paths, as potentials.
     key, wanted = mdp.src[used].astype(np.int64) * n + mdp.dst[used], order[1:] * np.int64(n) + before[order[1:]]
     by_key = np.argsort(key, kind="stable")
     at = np.minimum(np.searchsorted(key[by_key], wanted), used.size - 1)

@@ -1,7 +1,7 @@
 """`GoalValues`: partition functions over paths to a goal at discount 1, from one elimination for all goals.
 
-The paths from s to their first arrival in g have the total weight beta_g(s) = G(s, g) / G(g, g). G = (I - W)^-1 is the
-Green's function of the edge weights W: G(s, t) is the weight of all walks from s to t.
+The paths from s to their first arrival in g have the total weight beta_g(s) = G(s, g) / G(g, g). Here G = (I - W)^-1 is
+the Green's function of the edge weights W, and G(s, t) is the total weight of all walks from s to t.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from limiirl.kernels.elimination import numeric as kernel
 from limiirl.kernels.elimination.symbolic import SymbolicFactorisation, factorise
 from limiirl.mdp import MDP, expected_features
 
-# Sums over walks of at least _NEAR are accurate in linear arithmetic if no sum exceeds _LARGEST: underflow changes a
-# sum by at most 1e-308 _LARGEST^2 per operation. Pairs with smaller sums use log arithmetic and a scaling per goal.
+# If no sum over walks exceeds _LARGEST, sums of at least _NEAR are accurate in linear arithmetic, because underflow
+# changes a sum by at most 1e-308 _LARGEST^2 per operation. Smaller sums are computed in log arithmetic, with one
+# diagonal scaling per goal.
 _NEAR = 1e-220
 _LARGEST = 1e30
-# Number of cached solutions per MDP, for the intents of a mixture.
+# Number of cached solutions per MDP; a mixture has one per intent.
 _CACHE_SIZE = 8
 
 
 class PairSums(NamedTuple):
-    """Path sums of pairs: log beta_g(s) (m,), -inf if g is unreachable, and weighted expected edge counts (E,)."""
+    """Path sums of pairs: log beta_g(s) (m,), or -inf if g is unreachable, and weighted expected edge counts (E,)."""
 
     log_value: FloatArray
     flow: FloatArray | None
@@ -41,8 +42,8 @@ class PairSums(NamedTuple):
 class GoalValues:
     """Path sums of an MDP with discount 1, with its symbolic factorisation.
 
-    The `last` states with the highest indices are eliminated last; see `factorise`. `batched` is True if a batch of
-    thetas costs less than separate calls.
+    The `last` states with the highest indices are eliminated last; see `factorise`. The attribute `batched` is True if
+    a batch of thetas costs less than separate calls.
 
     Examples
     --------
@@ -106,11 +107,11 @@ class GoalValues:
         return GoalPathSums(self, factors)
 
     def divergent_loop(self, theta: FloatArray, margin: float = 0.0) -> tuple[float, FloatArray] | None:
-        """Return the log-weight of the cycles at a divergent state, and their expected edge counts (E,).
+        """Return the log-weight of the cycles through a divergent state, and their expected edge counts (E,).
 
-        The cycles visit only the state and states that are eliminated before it. Their log-weight c is convex in the
-        edge log-weights, with the counts as its gradient; c >= -margin at theta (d,), and c < -margin at every feasible
-        theta. The result is None if theta is feasible.
+        Apart from the state itself, the cycles visit only states that are eliminated before it. Their log-weight c is a
+        convex function of the edge log-weights, and the counts are its gradient. At theta, c >= -margin; at every
+        feasible theta, c < -margin. The result is None if theta is feasible.
         """
         factors = _Factors(self.symbolic, self.edge_log_weights(theta), margin)
         return None if factors.divergent_rank < 0 else factors.loop()
@@ -127,7 +128,7 @@ class GoalValues:
     ) -> tuple[FloatArray, FloatArray]:
         """Return the weighted sums (K,) of log beta over pairs (m,), for weights (m, K), and their gradients (K, d).
 
-        A sum is inf, with gradient 0, if `solve` raises an error. Pairs of weight 0 are ignored.
+        If `solve` raises an error for a theta, its sum is inf and the gradient 0. Pairs of weight 0 are ignored.
         """
         parts = [self._sum_pairs(theta, starts, goals, weights[:, k], margin) for k, theta in enumerate(thetas)]
         return np.array([value for value, _ in parts]), np.array([grad for _, grad in parts]).reshape(thetas.shape)
@@ -276,7 +277,7 @@ class GoalPathSums:
         if far.size:
             given = None if weights is None else weights[far]
             log_value[far] = self._sum_by_goal(start[far], goal[far], given, flow)
-        # Subtracting walks beyond the goal may leave rounding errors below 0.
+        # The subtraction of walks beyond the goal may cause negative rounding errors.
         return PairSums(log_value, None if flow is None else np.maximum(flow, 0.0))
 
     def _sum_linear(
@@ -310,7 +311,7 @@ class GoalPathSums:
         log_value, stars = np.full(start.size, -np.inf), np.exp(star)
         adjoint, star_adjoint = np.zeros(symbolic.n_values), np.zeros_like(star)
         for g in np.unique(goal):
-            # After scaling by the sums over walks to the goal, edge weights are probabilities and every sum is 1.
+            # Scaling by the sums over walks to the goal turns edge weights into probabilities, and every sum into 1.
             mine = np.flatnonzero(goal == g)
             shift = self._log_green(symbolic.state_at(g))
             mine = mine[shift[start[mine]] > -np.inf]
@@ -336,10 +337,10 @@ class GoalPathSums:
 
 
 class _PathSums:
-    """Sums `total` (m,) over walks from starts to goals, and `own` (m,) from each goal to itself.
+    """Sums `total` (m,) over walks from starts to goals, and `own` (m,) over walks from each goal to itself.
 
-    `moves` (2 n,) are the weights of transitions up and down the elimination tree, each multiplied by the Kleene star
-    of its lower state.
+    `moves` (2 n,) are the weights of transitions up and down the elimination tree. Each is multiplied by the Kleene
+    star of its lower state.
     """
 
     def __init__(
@@ -380,7 +381,7 @@ class _PathSums:
 
 
 def _add_star_adjoints(symbolic: SymbolicFactorisation, by_log_move: FloatArray, star_adjoint: FloatArray) -> None:
-    """Add the adjoints of the log stars, given the adjoints (2 n,) of the log-weights that contain them."""
+    """Add the adjoints of the log stars, given the adjoints (2 n,) of the log-weights that contain the stars."""
     n = symbolic.up.size
     total = np.concatenate([[0.0], np.cumsum(by_log_move[:n] + by_log_move[n:])])
     star_adjoint += np.diff(total[symbolic.up_ptr])

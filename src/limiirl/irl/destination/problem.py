@@ -30,21 +30,21 @@ from limiirl.mdp import MDP
 if TYPE_CHECKING:
     from limiirl.irl.destination.model import DestinationMaxEnt
 
-# Costs that are tried first; the range is large because units of features vary.
+# Costs that are tried first. The range is large, because the units of features vary.
 _COSTS = (0.0, *(2.0**power for power in range(-4, 21)))
-# Half-widths of the boxes in which Chebyshev centres are tried next, and the maximum number of trials.
+# Half-widths of the boxes whose Chebyshev centres are tried next, and maximum number of trials.
 _WIDTHS = tuple(4.0**power for power in range(11))
 _ROUNDS = 50
-# Relative radius below which the remaining polytope counts as empty.
+# Relative radius below which the remaining polytope is considered empty.
 _SMALLEST = 1e-9
 
 
 def feasible_start(values: GoalValues, box: Box, domain: CuttingPlanes | None = None) -> FloatArray:
-    """Return a feasible theta (d,) within the bounds: 0, a cost, or a Chebyshev centre.
+    """Return a feasible theta (d,) within the bounds, after trying 0, costs and Chebyshev centres.
 
-    Increasing costs are tried first; the sign of each is opposite to that of its feature summed over all edges. Every
-    infeasible point adds a cutting plane to `domain`. If no cost is feasible, centres of the remaining polytope are
-    tried.
+    Increasing costs are tried first; the sign of each parameter is opposite to that of its feature summed over all
+    edges. Every infeasible point adds a cutting plane to `domain`. If no cost is feasible, Chebyshev centres of the
+    remaining polytope are tried.
     """
     domain = feasible_domain(values) if domain is None else domain
     mdp = values.mdp
@@ -60,7 +60,7 @@ def feasible_start(values: GoalValues, box: Box, domain: CuttingPlanes | None = 
         return centre
     raise DivergentPartition(
         "The partition function over paths of unbounded length is infinite for all thetas within the bounds, because "
-        "along some cycle the number of alternative actions outweighs the costs. Use limiirl.irl.with_choices(mdp), or "
+        "the number of alternative actions on some cycle outweighs the costs. Use limiirl.irl.with_choices(mdp), or "
         "wider bounds.",
         parameter="bounds",
     )
@@ -87,9 +87,9 @@ def _search_centres(values: GoalValues, box: Box, start: FloatArray, domain: Cut
 
 
 def chebyshev_centre(domain: CuttingPlanes, box: Box) -> FloatArray | None:
-    """Return the centre (d,) of the largest ball in a bounded box and the half-spaces, or None if there is no ball.
+    """Return the centre (d,) of the largest ball inside a bounded box and the half-spaces, or None if there is no ball.
 
-    Coordinates are scaled so that the box is the unit cube, which makes the result independent of units.
+    Coordinates are scaled so that the box is the unit cube. Therefore the result does not depend on units.
 
     Examples
     --------
@@ -160,17 +160,17 @@ class DestinationProblem(FitProblem):
     def search(
         self, weights: FloatArray, ridge: FloatArray, starts: FloatArray | None, max_evaluations: int
     ) -> list[FitResult]:
-        """Minimise the objective of each column of weights (N, J): in one batch on a GPU, or one thread per column."""
+        """Minimise the objective of each column of weights (N, J), batched on a GPU or with one thread per column."""
         if starts is None:
             starts = np.tile(self.feasible_start(), (weights.shape[1], 1))
         else:
-            # A start near the boundary is moved inside; the solver raises an error for an infeasible start.
+            # A start near the boundary is moved inside the feasible set. For an infeasible start, the solver raises.
             at_edge = np.array(
                 [self.values.is_finite(start) for start in self.regulariser.box.clip(starts)], dtype=bool
             )
             starts = np.array(starts, dtype=np.float64)
             starts[at_edge] = self.project(starts[at_edge])
-        # Concurrent searches do not share cutting planes, so that results are reproducible; later searches do.
+        # Concurrent searches do not share cutting planes, so that results are reproducible. Later searches use them.
         each = range(weights.shape[1])
         domains = [self._domain.fork() for _ in each]
         objective = DestinationLikelihood(self.values, self.trips, weights, ridge, domains)
@@ -216,7 +216,8 @@ class DestinationProblem(FitProblem):
     def features(self) -> FloatArray:
         """Return the features (G, d) that a warm start clusters: F - E[F | start, goal] under a one-intent fit.
 
-        This is the score of the one-intent model. Feature counts alone mainly reflect the distance between the ends.
+        These are the scores of the one-intent model. Feature counts would mainly reflect the distance from start to
+        goal.
         """
         if self._features is None:
             n, d = self.trips.features.shape
@@ -233,7 +234,7 @@ class DestinationProblem(FitProblem):
                 if width > 0.0:
                     log_value = self.trips.log_value(self.values, both)
                     expected[:, j] = (log_value[:, 0] - log_value[:, 1]) / width
-                else:  # neither side is feasible: set the score of the feature to 0
+                else:  # the score of the feature is 0 if neither side is feasible
                     expected[:, j] = self.trips.features[:, j]
             self._features = self.units.mean(self.trips.features - expected)
         return self._features
@@ -242,7 +243,7 @@ class DestinationProblem(FitProblem):
         """Return thetas (K, d) near the given ones, within the bounds and with finite partition functions."""
         projected = np.array(self.regulariser.box.clip(thetas))
         for k, theta in enumerate(projected):
-            # `feasible_start` raises if there is none, so it is called only if needed.
+            # `feasible_start` raises if no theta is feasible, so it is called only if needed.
             if not is_feasible(self.values, theta):
                 projected[k] = make_feasible(self.values, theta, self.feasible_start())
         return projected

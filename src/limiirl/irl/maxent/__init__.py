@@ -1,1 +1,1 @@
-"""Maximum entropy over whole trajectories: path sums, likelihood, samples, most likely paths."""
+"""Maximum entropy models of whole trajectories: path sums, likelihood, samples, and most likely trajectories."""

@@ -24,8 +24,9 @@ from limiirl.mdp import MDP, expected_features, to_dense
 class CompiledMDP:
     """Graph of an MDP with parallel edges merged, and the mapping back to the MDP's edges.
 
-    Without action and edge features, all MDP edges from s to s' become one graph edge with weight sum_a T(s, a, s'),
-    which may exceed 1. `edge_of` (E,) is the merged edge of each MDP edge, and `mass` (E',) the weight of merged edges.
+    If the MDP has no action and edge features, all MDP edges from s to s' become one graph edge of weight
+    sum_a T(s, a, s'), which may exceed 1. `edge_of` (E,) is the graph edge of each MDP edge, and `mass` (E',) contains
+    the weights of the graph edges.
     """
 
     graph: PathGraph
@@ -86,7 +87,7 @@ def _compile(mdp: MDP) -> CompiledMDP:
 
 
 def dense_features(mdp: MDP, compiled: CompiledMDP) -> tuple[FloatArray, FloatArray | None]:
-    """Return dense features of states (S, d), and of edges (E, d) sorted by target, or None; other columns are 0."""
+    """Return dense features (S, d) of states and, unless there are none, (E, d) of edges by target, padded with 0."""
     graph = compiled.graph
     phi = np.zeros((mdp.n_states, mdp.n_features))
     ds, da = mdp.n_state_features, mdp.n_action_features
@@ -102,7 +103,7 @@ def dense_features(mdp: MDP, compiled: CompiledMDP) -> tuple[FloatArray, FloatAr
     return phi, edge_phi[graph.edge_order][graph.in_edge]
 
 
-# Linear arithmetic is used if the relative error of Z due to underflow is bounded by this.
+# Linear arithmetic is used if the relative error of Z due to underflow is at most this value.
 LOSS = 1e-12
 ARITHMETICS = ("auto", "linear", "log")
 
@@ -114,8 +115,8 @@ def log_loss_bound(
 
     The bound is log S + 2 log L + L max(0, g) + v - 708, where g is the largest log growth per step and v
     (`log_weight`) is the largest intermediate log-weight within a step. Proof: trajectories may stop anywhere, so that
-    Z is at least every entry of every forward message. An entry that underflows is at most e^-708 times the scale of
-    its message, and its continuations weigh at most L e^(L g).
+    Z is at least as large as every entry of every forward message. An entry that underflows is at most e^-708 times the
+    scale of its message, and the total weight of its continuations is at most L e^(L g).
     """
     paths = math.log(n_states) + 2 * math.log(max_length)
     return paths + max_length * np.maximum(0.0, log_growth) + log_weight - LOG_RANGE
@@ -126,7 +127,7 @@ _CACHE_BYTES = 16e6
 
 
 class OrderedRewards(NamedTuple):
-    """Rewards of K intents: node (S, K) in the order `graph.order`, and edge (E', K) sorted by source, or None."""
+    """Rewards of K intents: `node` (S, K) in the order `graph.order`, and `edge` (E', K) sorted by source, or None."""
 
     node: Any
     edge: Any
@@ -183,7 +184,7 @@ class Backend(Protocol):
         """Return the sums (K,) of the columns of (n, K)."""
 
     def dense_features(self, mdp: MDP) -> tuple[Any, Any]:
-        """Return dense features of states (S, d) in the order `graph.order`, and edges (E, d) by target, or None."""
+        """Return dense features of states (S, d) in the order `graph.order` and of edges (E, d) by target (or None)."""
 
     def expected_features(self, mdp: MDP, node: Any, edge: Any) -> FloatArray:
         """Return sums of features (K, d), on the host, over counts of states (S, K) and edges (E', K) by target."""
@@ -202,7 +203,7 @@ class HostBackend:
     """The CPU: numpy arrays and numba kernels."""
 
     xp: Any = np
-    # A larger number of columns would not fit into registers.
+    # More columns would not fit into registers.
     max_columns = 8
     max_bytes = 2.0**30
     step_bytes = 64e6

@@ -1,6 +1,7 @@
 """`GpuBackend`: the finite-horizon path sums on a GPU.
 
-The MDP is copied once; each evaluation transfers only theta (K, d), log Z (K,) and the expected features (K, d).
+The MDP is copied to the GPU once. Each evaluation transfers only theta (K, d), log Z (K,) and the expected features
+(K, d).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class DeviceFeatures:
         self._rows, self._turned = None, None
         if isinstance(matrix, np.ndarray):
             self._dense = device.put(matrix)
-        else:  # the transpose is stored too, because only rows can be summed in a fixed order
+        else:  # store the transpose too, because only rows can be summed in a fixed order
             self._rows, self._turned = SparseRows(device, matrix), SparseRows(device, matrix.T.tocsr())
 
     def rewards(self, thetas: FloatArray) -> Any:
@@ -39,7 +40,7 @@ class DeviceFeatures:
         given = self.device.put(np.ascontiguousarray(thetas.T))
         if self._rows is not None:
             return self._rows.times(given)
-        with np.errstate(over="ignore", invalid="ignore"):  # checked by the caller
+        with np.errstate(over="ignore", invalid="ignore"):  # the caller checks for overflow
             return self.device.xp.ascontiguousarray(self._dense @ given)
 
     def collect(self, counts: Any) -> FloatArray:

@@ -1,8 +1,8 @@
 """`GpuInfinitePathSums`: sums over trajectories of unbounded length on a GPU, for several thetas at once.
 
-The graph is augmented with an entrance, linked to the start states, and an exit, linked from the states where a
-trajectory may end. `GpuGoalValues` sums over the paths from the entrance to the exit. Only log Z and its gradient are
-computed on the GPU; the CPU is used if elimination is nearly singular.
+The graph is augmented with an entrance, which has edges to the start states, and an exit, which has edges from the
+states where a trajectory may end. `GpuGoalValues` sums over the paths from the entrance to the exit. Only log Z and its
+gradient are computed on the GPU. If elimination is nearly singular, the CPU is used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from limiirl.irl.maxent.infinite_horizon import NEARLY_SINGULAR, InfinitePathSum
 from limiirl.kernels.gpu.device import Device, convert_cuda_errors
 from limiirl.mdp import MDP, edge_parts
 
-# Log-weight of cycles above which the sum is certainly infinite. Between 0 and this, rounding matters: use the CPU.
+# Log-weight of cycles above which the sum is certainly infinite. Between 0 and this value, the CPU is used, because
+# rounding errors matter.
 _CLEARLY = 1e-9
 
 
@@ -33,8 +34,8 @@ class _Augmented(NamedTuple):
     Attributes
     ----------
     mdp : MDP
-        Its last feature is the log-probability of an edge, or log p0. All its transition probabilities are 1, because
-        removing states leaves actions whose probabilities do not sum to 1.
+        Augmented MDP. Its last feature is the log-probability of an edge, or log p0. Its transition probabilities are
+        all 1, because after states are removed, the probabilities of an action may not sum to 1.
     place : (S,)
         Index of each state in the augmented MDP; -1 if the state is not included.
     exit : int
@@ -82,11 +83,13 @@ class GpuInfinitePathSums(InfinitePathSums):
     def value_and_grad(self, thetas: FloatArray, *, starts: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
         """Return log_Z (K,) and its gradient (K, d), the expected features."""
         K = thetas.shape[0]
-        if starts is not None and not self.by_start:  # the entrance is linked to the start states of p0
+        if starts is not None and not self.by_start:  # the entrance has edges to the start states of p0 only
             return super().value_and_grad(thetas, starts=starts)
         begin, weights = self._start_nodes(starts, K)
         log_Z, expected = np.full(K, np.nan), np.zeros(thetas.shape)
-        if not np.any(begin < 0):  # otherwise no trajectory from some start state can end, and the CPU raises an error
+        if not np.any(
+            begin < 0
+        ):  # otherwise no trajectory from some start state can end, and the CPU code raises an error
             for columns in self._values.columns(K):
                 part = slice(columns.start, columns.stop)
                 mine = None if starts is None else starts[:, part]
@@ -119,12 +122,12 @@ class GpuInfinitePathSums(InfinitePathSums):
         """Return the mean features (K, d) of the start states, which path sums do not include."""
         result = np.zeros((weights.shape[1], self.mdp.n_features))
         features = self._augmented.mdp.state_features
-        if features is not None:  # those of the entrance are 0
+        if features is not None:  # the features of the entrance are 0
             result[:, : self.mdp.n_state_features] = np.asarray((features[begin].T @ weights).T)
         return result
 
     def _start_nodes(self, starts: FloatArray | None, K: int) -> tuple[IntArray, FloatArray]:
-        """Return the start nodes (m,) of paths and the weights (m, K) of their log path sums."""
+        """Return the nodes (m,) where paths start, and the weights (m, K) of their log path sums."""
         if not self.by_start:
             return np.array([self._augmented.exit - 1]), np.ones((1, K))
         weights = np.broadcast_to(self.mdp.p0[:, None], (self.mdp.n_states, K)) if starts is None else starts
@@ -132,7 +135,7 @@ class GpuInfinitePathSums(InfinitePathSums):
         return self._augmented.place[used], np.ascontiguousarray(weights[used])
 
     def _check_loops(self, batch: GpuPathSums, starts: FloatArray | None) -> None:
-        """Raise if the cycles through a state that a trajectory can visit have a total weight above 1."""
+        """Raise if a trajectory can visit a state such that the cycles through it have a total weight above 1."""
         for j in np.flatnonzero(batch.divergent_state >= 0):
             at = int(np.flatnonzero(self._values.symbolic.rank == batch.divergent_state[j])[0])
             state = int(np.flatnonzero(self._augmented.place == at)[0])
@@ -147,11 +150,11 @@ class GpuInfinitePathSums(InfinitePathSums):
                 )
 
     def _is_visited(self, state: int, starts: FloatArray | None) -> bool:
-        """Return True if a state of the augmented MDP lies on a trajectory from the start states (S,)."""
+        """Return True if a trajectory with start distribution `starts` (S,) can visit a state."""
         return not self.by_start or state in self.graph.order[self._relevant(starts)]
 
     def _augment(self) -> _Augmented:
-        """Build the augmented MDP; if conditioned on the start, it has all states from which a trajectory can end."""
+        """Build the augmented MDP; if conditioned on the start, include all states from which a trajectory can end."""
         mdp, order = self.mdp, self.graph.order
         end, place = np.zeros(mdp.n_states, dtype=bool), np.full(mdp.n_states, -1)
         end[order] = self._end > 0

@@ -26,18 +26,18 @@ class Continuations(NamedTuple):
     Attributes
     ----------
     edge : (m,)
-        Outgoing edges; those of pair i are edge[ptr[i] : ptr[i + 1]].
+        Outgoing edges; the edges of pair i are edge[ptr[i] : ptr[i + 1]].
     ptr : (n + 1,)
     log_edge : (m, K)
         Log-weight of all continuations along each edge, relative to `log_factor`.
     log_stop : (n, K)
         Log-weight of stopping, relative to `log_factor`.
     log_factor : (n, K)
-        Common factor of all continuations of a pair, split off to avoid overflow.
+        Log of a common factor of all continuations of a pair, which is separated to avoid overflow.
     log_Z : (K,) or None
-        None if the model is conditioned on the start.
+        Log partition function; None if the model is conditioned on the start.
     log_first : (f, K)
-        log beta_0 of f start states.
+        log beta_0 of f start states, if the model is conditioned on the start.
     """
 
     edge: IntArray
@@ -112,7 +112,7 @@ def log_prob_prefix(path_sums: PathSums, thetas: FloatArray, demos: Demonstratio
     log_Z = rest.log_Z
     if log_Z is None:
         log_Z = rest.log_first + path_sums.mdp.rewards(thetas)[0][demos.start_states]
-    # log Z = -inf for a start state from which no trajectory can end; its prefixes have probability 0.
+    # If no trajectory from a start state can end, log Z is -inf, and prefixes from this state have probability 0.
     possible = total > -np.inf
     return np.where(possible, log_weight + total - np.where(possible, log_Z, 0.0), -np.inf)
 
@@ -121,7 +121,7 @@ def next_actions(path_sums: PathSums, thetas: FloatArray, demos: Demonstrations)
     """Return the distribution of the next action of each prefix; see `MaxEnt.next_actions`."""
     mdp, rest = path_sums.mdp, prefix_continuations(path_sums, thetas, demos)
     total = rest.log_total()
-    total = np.where(total > -np.inf, total, 0.0)  # if all terms are -inf, their probabilities are 0
+    total = np.where(total > -np.inf, total, 0.0)  # if all terms are -inf, all probabilities are 0
     action = np.zeros((len(demos), thetas.shape[0], mdp.n_actions))
     move = np.exp(rest.log_edge - total[rest.owner])
     cell = rest.owner * mdp.n_actions + mdp.act[rest.edge]
@@ -139,7 +139,7 @@ def policy(path_sums: PathSums, theta: FloatArray, step: object) -> FloatArray:
     total = rest.log_total(stop=False)
     total = np.where(total > -np.inf, total, 0.0)
     move = np.exp(rest.log_edge - total[rest.owner])[:, 0]
-    if isinstance(path_sums, InfinitePathSums):  # an unreachable state may lead to reachable ones
+    if isinstance(path_sums, InfinitePathSums):  # an unreachable state may lead to reachable states
         move[rest.log_first[rest.owner, 0] == -np.inf] = 0.0
     shape = (mdp.n_states, mdp.n_actions)
     return sparse.csr_array((move, (mdp.src[rest.edge], mdp.act[rest.edge])), shape=shape).toarray()

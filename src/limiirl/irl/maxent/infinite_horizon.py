@@ -1,9 +1,9 @@
 """`InfinitePathSums`: sums over trajectories of unbounded length, for discount 1, from two sparse linear systems.
 
 W(s, s') is the weight of a transition times exp(r(s')). The messages are beta = (I - W)^-1 end and
-alpha = (I - W')^-1 alpha_0, where `end` is 1 in the states where a trajectory may end, and alpha_0 are the weights of
-the start states. The sum is finite if and only if the spectral radius of W, restricted to the states that lie on
-trajectories, is below 1, that is, if (I - W) y = 1 has a solution y > 0 (Collatz and Wielandt).
+alpha = (I - W')^-1 alpha_0, where `end` is 1 in the states where a trajectory may end, and alpha_0 contains the weights
+of the start states. The sum is finite if and only if the spectral radius of W, restricted to states on trajectories, is
+below 1. This holds if and only if (I - W) y = 1 has a solution y > 0 (Collatz and Wielandt).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from limiirl.kernels.graph import Rewards, row_of_entry
 from limiirl.kernels.sparse_lu import diagonal_lu
 from limiirl.mdp import MDP, expected_features
 
-# Entry of y above which cycles are checked separately, and entry above which the spectral radius counts as 1.
+# Entry of y above which cycles are checked separately, and entry above which the spectral radius is treated as 1.
 NEARLY_SINGULAR = 1e9
 _SINGULAR = 1e12
 
 
 @dataclass(eq=False)
 class _Solution:
-    """Solution for one intent, in the order `graph.order`; entries of states that lie on no trajectory are 0."""
+    """Solution for one intent, in the order `graph.order`. Entries of states that are on no trajectory are 0."""
 
     lu: Any
     keep: NDArray[np.intp]
@@ -55,7 +55,8 @@ class _Solution:
 class InfinitePathSums:
     """Sums over all trajectories of an MDP with discount 1; see `FinitePathSums` for the parameters and methods.
 
-    `stop` is "anywhere" or "terminal". `batched` is True if a batch of thetas costs less than separate calls.
+    `stop` is "anywhere" or "terminal". The attribute `batched` is True if a batch of thetas costs less than separate
+    calls.
 
     Examples
     --------
@@ -120,7 +121,7 @@ class InfinitePathSums:
         return self.expected_counts(thetas, starts=starts, edges=False).log_Z
 
     def log_partition_by_start(self, thetas: FloatArray) -> FloatArray:
-        """Return log Z(s) (S, K); -inf for states that no start state reaches."""
+        """Return log Z(s) (S, K), or -inf for states that are unreachable from the start states."""
         log_beta = np.empty((self.mdp.n_states, thetas.shape[0]))
         for k, theta in enumerate(thetas):
             solution = self._solve(theta, None)
@@ -131,7 +132,7 @@ class InfinitePathSums:
     def log_beta(self, theta: FloatArray, starts: FloatArray | None = None) -> FloatArray:
         """Return log beta (S,), the log-weight of all continuations, including stopping, without the state's reward.
 
-        It is -inf for states that are unreachable or from which no trajectory can end.
+        The value is -inf for states that are unreachable, and for states from which no trajectory can end.
         """
         log_beta, solution = np.empty(self.mdp.n_states), self._solve(theta, starts)
         with np.errstate(divide="ignore"):
@@ -264,8 +265,8 @@ class InfinitePathSums:
         """Return the LU factors of I - W; raise `DivergentPartition` if the sum over trajectories is infinite."""
         lu, proof = _invert(weights)
         if proof is not None and np.max(proof) > NEARLY_SINGULAR:
-            # The cause may be large weights along paths, or cycles of weight 1 up to rounding. Only cycles, which lie
-            # within strongly connected components, make the sum infinite.
+            # The cause may be large weights along paths, or cycles of weight 1 up to rounding. Only cycles make the sum
+            # infinite, and cycles are within strongly connected components.
             _, part = connected_components(weights, connection="strong")
             moves = weights.tocoo()
             inner = part[moves.row] == part[moves.col]
@@ -282,7 +283,7 @@ class InfinitePathSums:
         return lu
 
     def _relevant(self, starts: FloatArray | None) -> NDArray[np.intp]:
-        """Return the ascending indices into `graph.order` of the states that lie on a trajectory."""
+        """Return the indices into `graph.order`, in ascending order, of the states on trajectories."""
         given = self._p0 if starts is None else starts[self.graph.order]
         reached = find_reachable(self._tail, self._head, given > 0)
         if self.stop == "terminal":
@@ -300,11 +301,11 @@ class InfinitePathSums:
 
 
 def _invert(weights: Any) -> tuple[Any, FloatArray | None]:
-    """Return the LU factors of I - W, and y = (I - W)^-1 1, or None if y does not prove a spectral radius below 1."""
+    """Return the LU factors of I - W, and y = (I - W)^-1 1 if it proves a spectral radius below 1, otherwise None."""
     n = weights.shape[0]
     try:
         lu = diagonal_lu((sparse.eye_array(n) - weights).tocsc())
-    except RuntimeError:  # singular: the spectral radius is 1
+    except RuntimeError:  # the matrix is singular, so the spectral radius is 1
         return None, None
     proof = np.asarray(lu.solve(np.ones(n)))
     proven = np.all(np.isfinite(proof)) and np.min(proof, initial=1.0) >= 1.0 - 1e-6

@@ -63,7 +63,7 @@ class ForwardBackward:
         node = self._rewards.node
         self.out, self.into = self._directions(self._rewards)
         out_weights, self.into_weights = self._weights()
-        # resume(rows, exponents, t) computes the messages of steps t, t + 1, ... from the last row.
+        # resume(rows, exponents, t) computes the messages of steps t, t + 1, ... from the last of these rows.
         self.resume = partial(
             self.kernels.backward, self.graph.out, self.out, out_weights, self.path_sums.end, columns=self.columns
         )
@@ -100,7 +100,7 @@ class ForwardBackward:
             plain = rewards.prob is None and rewards.edge is None
             edge = None if plain else self.xp.zeros((graph.n_edges + near.width) * self.n_columns)
             weights = Weights(node, edge)
-            if edge is not None or not sides:  # both sides share the weights of states
+            if edge is not None or not sides:  # both directions share the weights of states
                 self.kernels.fill(near, rewards, weights, self.columns)
             sides.append(weights)
         return sides[0], sides[1]
@@ -145,7 +145,7 @@ class ForwardBackward:
 
     @cached_property
     def log_Z_by_start(self) -> Any:
-        """Log Z (S, K) of the trajectories from each state, in the order `graph.order`; -inf if there are none."""
+        """Log Z (S, K) of the trajectories from each state, in the order `graph.order`; -inf if there is none."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             beta = self._beta if self.log else self.xp.log(self._beta)
             return self._rewards.node + beta + self._exponent * (1.0 if self.log else _LN2)
@@ -157,7 +157,7 @@ class ForwardBackward:
         return finite + xp.log(self.backend.column_sums(xp.exp(values - finite)))
 
     def check_all_starts(self) -> None:
-        """Check that log Z(s) of each state is not nan or inf."""
+        """Raise if log Z(s) of a state is nan or inf."""
         if self.xp.any(self.xp.isnan(self.log_Z_by_start) | (self.log_Z_by_start == np.inf)):
             self._raise_where_lost(self.xp.ones_like(self.log_Z_by_start, dtype=bool))
 
@@ -187,7 +187,7 @@ class ForwardBackward:
         self._raise_where_lost(used)
 
     def _raise_where_lost(self, used: Any) -> None:
-        """Raise an error with the step and the state at which the backward pass exceeds the range of float64."""
+        """Raise an error that names the step and the state at which the backward pass exceeds the range of float64."""
         xp, order = self.xp, self.path_sums.graph.order
         fault = ~xp.isfinite(self.log_Z_by_start) & used
         where = f"step 0, state {order[int(xp.argmax(fault.any(axis=1)))]}"
@@ -250,14 +250,14 @@ class ForwardBackward:
                     log_prob += log_p
                 if self.out.edge is not None:
                     log_prob += self.path_sums.discount[t] * self.out.edge
-                # log_beta = -inf if no continuation can end; the probability is 0.
+                # If no continuation can end, log_beta is -inf and the probability is 0.
                 yield t, xp.where(xp.isnan(log_prob), 0.0, xp.exp(log_prob))
 
     def read(self, step: NDArray[np.int64], at: NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
         """Return the messages (m, K) of states graph.order[at] at steps `step` (m,), and their log scales (m, K).
 
-        A message is beta_0 at step 0, and u_t(s) = exp(gamma^t r(s)) beta_t(s) at later steps. The results are on the
-        host.
+        At step 0, the message is beta_0(s). At later steps, it is u_t(s) = exp(gamma^t r(s)) beta_t(s). The results are
+        on the host.
         """
         put, take = self.backend.put, self.backend.take
         value, scale = np.empty((step.size, self.n_columns)), np.empty((step.size, self.n_columns))
@@ -303,9 +303,9 @@ BackwardPass = Callable[[FloatArray, NDArray[np.int64], int], None]
 class Messages:
     """Storage of the backward messages of `length` steps, with `row` doubles and `n_columns` exponents per step.
 
-    If they exceed `max_bytes`, the steps are divided into segments of about sqrt(length) steps. The backward pass
-    stores the last message of each segment as a checkpoint, and `segments` recomputes the others, bit for bit. This
-    requires a second backward pass, and memory for about 2 sqrt(length) messages. `xp` is the array module.
+    If the messages exceed `max_bytes`, the steps are divided into segments of about sqrt(length) steps. The backward
+    pass stores the last message of each segment as a checkpoint, and `segments` recomputes the other messages, bit for
+    bit. This requires a second backward pass, and memory for about 2 sqrt(length) messages. `xp` is the array module.
     """
 
     def __init__(self, length: int, row: int, n_columns: int, max_bytes: float, xp: Any = np) -> None:

@@ -38,35 +38,35 @@ class MaxEnt(LinearRewardModel):
     Parameters
     ----------
     max_length : int, inf or None
-        Maximum number of states of a trajectory, which is part of the model. If None, it is the length of the longest
-        demonstration passed to `fit`, and stored as `max_length_`. If inf, the length is unbounded, which requires
-        discount 1 and rewards with a finite partition function.
+        Maximum number of states in a trajectory; it is part of the model. If None, `fit` uses the length of the longest
+        demonstration and stores it as `max_length_`. If inf, the length is unbounded, which requires discount 1 and
+        rewards with a finite partition function.
     bounds : (low, high), (d, 2) array, or None
         Bounds on theta; the paper's experiments use (-10, 0). Without bounds, theta diverges for a feature that every
         demonstration maximises, such as a common goal.
     stop : {"anywhere", "terminal", "terminal_or_max_length"}
         States in which a trajectory may end; "anywhere" in the paper.
     condition : {"none", "start"}
-        "start" models p(tau | s_0), so that the start states do not affect the reward.
+        With "start", the model is p(tau | s_0), so that the distribution of start states does not affect the reward.
     ridge : float
         Coefficient of the penalty ``|theta|^2 / 2`` that is added to the negative mean log-likelihood.
     solver : {"newton", "lbfgs", "bfgs"}
         Projected Newton with the exact Hessian, L-BFGS-B, or projected BFGS; ADR 0004 compares the first two.
     gtol : float
-        Tolerance on the largest component of the projected gradient, relative to the feature's mean over the
-        demonstrations if that exceeds 1.
+        Tolerance on the components of the projected gradient. A component is relative to the mean of its feature over
+        the demonstrations if this mean exceeds 1.
     max_evaluations : int
         Maximum number of evaluations in `fit`. If it is reached, the best point is returned.
     arithmetic : {"auto", "linear", "log"}
-        "auto" uses linear arithmetic if an error bound excludes underflow, and log arithmetic otherwise. Ignored if
-        max_length=inf.
+        "auto" uses linear arithmetic if an error bound excludes underflow, otherwise log arithmetic. The parameter is
+        ignored if max_length=inf.
     max_memory : float or None
-        Memory for messages in bytes. If it is not sufficient, checkpointing is used, which takes 50 % more time. The
-        default is 1 GiB on the CPU and half of the free memory on a GPU. With max_length=inf, this is the memory for
-        elimination on a GPU.
+        Memory for messages in bytes. If the messages do not fit, checkpointing is used, which takes 50 % more time. The
+        default is 1 GiB on the CPU and half of the free memory on a GPU. If max_length=inf, the parameter limits the
+        memory for elimination on a GPU.
     device : {"cpu", "gpu", "auto"}
         "auto" uses a GPU if one works and the MDP is large enough (ADR 0018). Samples, most likely trajectories, and
-        Hessians for max_length=inf are always computed on the CPU; solver="lbfgs" does not require Hessians.
+        Hessians for max_length=inf are always computed on the CPU. With solver="lbfgs", no Hessians are required.
 
     Attributes
     ----------
@@ -163,7 +163,7 @@ class MaxEnt(LinearRewardModel):
         starts = np.bincount(demos.start_states, weights=weights, minlength=mdp.n_states)
         try:
             return self._null_directions(mdp, theta, starts / starts.sum())
-        except NumericalError:  # the Hessian overflows on the CPU, although the fit on a GPU did not
+        except NumericalError:  # the Hessian overflows on the CPU, although the fit on a GPU succeeded
             return np.empty((0, mdp.n_features))
 
     @property
@@ -174,7 +174,8 @@ class MaxEnt(LinearRewardModel):
     def null_directions(self, mdp: MDP, theta: ArrayLike) -> FloatArray:
         """Return an orthonormal basis (m, d) of the directions that leave every trajectory's probability unchanged.
 
-        With stop="anywhere" they depend on the MDP alone; otherwise they are the null space of the Hessian at theta.
+        With stop="anywhere", the directions depend only on the MDP. Otherwise, they span the null space of the Hessian
+        at theta.
 
         Examples
         --------
@@ -185,7 +186,7 @@ class MaxEnt(LinearRewardModel):
         return self._null_directions(mdp, validate.one_theta(mdp, theta), None)
 
     def _null_directions(self, mdp: MDP, theta: FloatArray, starts: FloatArray | None) -> FloatArray:
-        """Return the null directions; a model conditioned on the start averages over `starts` (S,), by default p0."""
+        """Return the null directions; `starts` (S,) replaces p0 if the model is conditioned on the start."""
         path_sums = self.path_sums(mdp)
         if self.stop == "anywhere":
             return null_directions(*variation(mdp, path_sums.max_length, path_sums.by_start))
@@ -213,7 +214,8 @@ class MaxEnt(LinearRewardModel):
     def log_prob_prefix(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> FloatArray:
         """Return the log-probability (N, K) that a trajectory begins with, or equals, each demonstration.
 
-        The probability is summed over unrecorded actions. It is 0 if no continuation ends where `stop` allows.
+        The probability is summed over unrecorded actions. It is 0 if no continuation ends in a state that `stop`
+        allows.
 
         Examples
         --------
@@ -228,7 +230,7 @@ class MaxEnt(LinearRewardModel):
     def next_actions(self, mdp: MDP, thetas: ArrayLike, demos: Demonstrations) -> NextActions:
         """Return the probabilities of each next action (N, K, A) and of stopping (N, K), given the prefixes `demos`.
 
-        They sum to 1, or to 0 if `log_prob_prefix` is -inf.
+        For each prefix and intent, the probabilities sum to 1, or to 0 if `log_prob_prefix` is -inf.
 
         Examples
         --------
@@ -242,8 +244,8 @@ class MaxEnt(LinearRewardModel):
     def policy(self, mdp: MDP, theta: ArrayLike, step: int = 0) -> FloatArray:
         """Return P(a | s_t = s, the trajectory continues) (S, A) at step t.
 
-        Rows of states without a continuation are zero. With max_length=inf the policy does not depend on the step, and
-        rows of unreachable states are zero.
+        Rows of states without a continuation are zero. With max_length=inf, the policy does not depend on the step, and
+        rows of unreachable states are zero too.
 
         Examples
         --------
@@ -258,7 +260,7 @@ class MaxEnt(LinearRewardModel):
     def most_likely(self, mdp: MDP, theta: ArrayLike, start: int, goal: int) -> tuple[Demonstrations, float]:
         """Return the most probable trajectory from `start` that ends in `goal`, and its log-probability.
 
-        The trajectory may visit the goal before its end. Ties are broken deterministically; if max_length is finite, by
+        The trajectory may visit the goal before its end. Ties are broken deterministically: if max_length is finite, by
         length and then by edge index.
 
         Examples
@@ -278,7 +280,7 @@ class MaxEnt(LinearRewardModel):
 
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:
         problem = self._problem(mdp, demos, Groups.from_labels(None, len(demos)))
-        assert problem.observed is not None  # the demonstrations are in memory
+        assert problem.observed is not None  # because the demonstrations are in memory
         moments = problem.observed.moments(weights)
         ridge = np.full(weights.shape[1], check_positive(self.ridge, "ridge", zero=True))
         return problem.search(moments, ridge, starts, check_count(self.max_evaluations, "max_evaluations"))
@@ -288,7 +290,7 @@ class MaxEnt(LinearRewardModel):
         demos = validate.in_numbers_of(mdp, demos)
         problem = self._problem(mdp, validate.demonstrations(demos), units)
         if SUFFICIENT_STATISTICS not in self.supports:
-            return FitProblem(problem.model, mdp, demos, units)  # a subclass has its own likelihood
+            return FitProblem(problem.model, mdp, demos, units)  # a subclass has its own likelihood or fit
         return problem
 
     def _problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> MaxEntProblem:
@@ -313,12 +315,12 @@ class MaxEnt(LinearRewardModel):
         validate.mdp(mdp)
         check_choice(self.solver, "solver", tuple(SOLVERS))
         by_start = check_choice(self.condition, "condition", ("none", "start")) == "start"
-        check_choice(self.arithmetic, "arithmetic", ARITHMETICS)  # also for max_length=inf
+        check_choice(self.arithmetic, "arithmetic", ARITHMETICS)  # check it even if max_length=inf
         if self.max_memory is not None:
             check_positive(self.max_memory, "max_memory", zero=True)
         longest = getattr(self, "max_length_", None) if self.max_length is None else self.max_length
         if longest is None:
-            message = "max_length=None requires a fitted model. Call fit first, or set max_length."
+            message = "The model must be fitted if max_length is None. Call fit first, or set max_length."
             raise NotFitted(message, parameter="max_length")
         longest = validate.max_length(longest)
         if longest == math.inf:

@@ -30,11 +30,11 @@ from limiirl.kernels.graph import CountBuffers, Rewards, row_of_entry
 from limiirl.kernels.threading import BLOCK
 from limiirl.mdp import MDP
 
-# Maximum number of intents per batch; a GPU block has one thread per column.
+# Maximum number of intents per batch; a GPU block has one thread per intent.
 _BATCH_SIZE = 8
-# Smallest number of states for which one batched pass costs less than one pass per intent.
+# Smallest number of states for which one pass for a batch of intents costs less than one pass per intent.
 _BATCH_STATES = 2048
-# Maximum S L of a small problem, for which each forward or backward pass is a single compiled call.
+# Maximum of S times L in a small problem, for which each forward or backward pass is a single compiled call.
 _SMALL = 2**17
 _LN2 = math.log(2.0)
 _LOG_LOSS = math.log(LOSS)
@@ -42,7 +42,7 @@ STOPS = ("anywhere", "terminal", "terminal_or_max_length")
 
 
 class ExpectedCounts(NamedTuple):
-    """Partition functions log_Z (K,), and expected counts of states (S, K) and of edges (E, K), or None."""
+    """Partition functions log_Z (K,), expected counts of states (S, K), and expected counts of edges (E, K) or None."""
 
     log_Z: FloatArray
     node: FloatArray
@@ -50,11 +50,11 @@ class ExpectedCounts(NamedTuple):
 
 
 class BackwardMessages(NamedTuple):
-    """Log backward messages value + scale (m, K) of m (state, step) pairs, and log_Z (K,).
+    """Logarithms `value + scale` (m, K) of backward messages of m (state, step) pairs, and log_Z (K,).
 
-    log_Z is None if the model is conditioned on the start. A message is beta_0(s) at step 0, which excludes r(s), and
-    u_t(s) = exp(gamma^t r(s)) beta_t(s) at later steps. All pairs of one step have the same scale, so that differences
-    between their values are accurate.
+    log_Z is None if the model is conditioned on the start. At step 0, a message is beta_0(s), which excludes r(s). At
+    later steps, it is u_t(s) = exp(gamma^t r(s)) beta_t(s). Pairs with the same step have the same scale, so that
+    differences between their values are accurate.
     """
 
     log_Z: FloatArray | None
@@ -76,9 +76,9 @@ class _Workspace(threading.local):
 
 
 class SmallForwardBackward:
-    """Forward-backward recursions of a small problem with state rewards; the next pass overwrites the buffers.
+    """Forward-backward recursions of a small problem with state rewards. Each backward pass overwrites the buffers.
 
-    `thetas` (K, d) and `log_Z` (K,) are those of the last pass.
+    `thetas` (K, d) and `log_Z` (K,) belong to the last pass.
     """
 
     thetas: FloatArray
@@ -119,15 +119,15 @@ class SmallForwardBackward:
         return math.isfinite(self.log_Z.sum())
 
     def find(self, theta: FloatArray) -> int:
-        """Return the column of the last pass whose rewards are identical to those of theta (d,), or -1 if none is."""
+        """Return the column of the last pass with the same rewards as theta (d,), or -1 if there is none."""
         equal = (self.thetas == theta).all(axis=1)
         k = int(equal.argmax())
-        # A matrix product with one column may round differently from one with K columns.
+        # The rewards of equal thetas may differ, because rounding depends on the number of columns of a matrix product.
         same = equal[k] and np.array_equal((self.phi @ theta[:, None])[:, 0], self._buffers.node[k :: len(equal)])
         return k if same else -1
 
     def expected_features(self) -> FloatArray | None:
-        """Run the forward pass and return E[F] (K, d), the gradient of log_Z, or None if it is out of range."""
+        """Run the forward pass and return E[F] (K, d), the gradient of log_Z, or None if a count is out of range."""
         counts = np.empty(self._shape)
         if not small.forward(*self._into, self.time_homogeneous, self._buffers, counts.ravel(), self._columns):
             return None
@@ -161,10 +161,10 @@ class FinitePathSums:
         States in which a trajectory may end: all states, as in the paper; terminal states; or terminal states and, at
         `max_length`, all states.
     by_start : bool
-        Condition on the start state; log_Z is the mean of log Z(s) over the start distribution.
+        If True, condition on the start state; log_Z is then the mean of log Z(s) over the start distribution.
     arithmetic : {"auto", "linear", "log"}
     max_bytes : float, optional
-        Memory for the messages of a thread. If it is not sufficient, messages are recomputed from checkpoints. The
+        Memory for the messages of a thread. If the messages do not fit, they are recomputed from checkpoints. The
         default is 1 GiB on the CPU and half of the free memory on a GPU.
     backend : Backend, optional
         The CPU by default.
@@ -212,7 +212,7 @@ class FinitePathSums:
         self._small = self._is_small(mdp)
 
     def _is_small(self, mdp: MDP) -> bool:
-        """Return True if `SmallForwardBackward` applies."""
+        """Return True if `SmallForwardBackward` supports the problem."""
         size = mdp.n_states * self.max_length
         return (
             isinstance(self.backend, HostBackend)
@@ -271,11 +271,11 @@ class FinitePathSums:
         ----------
         thetas : (K, d)
         step_weights : (L,), optional
-            The discount by default, so that the counts times the features are the gradient of log_Z.
+            The default is gamma^t, so that the counts times the features are the gradient of log_Z.
         starts : (S, K), optional
             Distribution of start states per column, instead of p0.
         edges : bool, optional
-            If True, edges are counted; by default, if actions or edges have features.
+            Whether edges are counted. By default, they are counted if actions or edges have features.
         """
         step_weights = self.discount if step_weights is None else step_weights
         edges = self._edge_features if edges is None else edges
@@ -306,7 +306,7 @@ class FinitePathSums:
         return log_Z, features
 
     def _forward_counts(self, run: ForwardBackward, step_weights: FloatArray, edges: bool) -> tuple[Any, Any]:
-        """Return expected counts of states (S, K) in the order `graph.order`, and edges (E', K) by target, or None."""
+        """Return expected counts of states (S, K) in the order `graph.order`, and of edges by target (or None)."""
         node = (step_weights[0] * run.start_marginals).ravel()
         edge = self.backend.xp.zeros(self.graph.n_edges * run.n_columns) if edges else None
         run.forward(step_weights, CountBuffers(node, edge, None, None))
@@ -315,7 +315,7 @@ class FinitePathSums:
 
     def _check_counts(self, counts: Any, most: float) -> Any:
         """Return the counts (S, K); raise if a column is not finite or its sum exceeds `most`."""
-        # Counts may be wrong without overflow: rewards of 1e20 lose differences of order 1.
+        # Counts may be wrong without overflow. For example, rewards of 1e20 lose differences of order 1.
         sums = self.backend.take(self.backend.column_sums(counts))
         if not np.all((sums >= 0.0) & (sums <= most * (1.0 + 1e-6))):
             counts = self.backend.take(counts)
@@ -340,9 +340,10 @@ class FinitePathSums:
         return log_Z
 
     def log_partition_by_start(self, thetas: FloatArray) -> FloatArray:
-        """Return log Z(s) (S, K), the log-weight of the trajectories that start in s, without p0; -inf if none."""
+        """Return log Z(s) (S, K), the log-weight of all trajectories from s, without p0; -inf if there is none."""
         log_Z = np.empty((self.mdp.n_states, thetas.shape[0]))
-        # Without start states no error is raised if no trajectory from a state of p0 can end; -inf is returned instead.
+        # With an empty start distribution, -inf is returned if no trajectory from a start state can end; otherwise, an
+        # error would be raised.
         no_starts = np.zeros((self.mdp.n_states, thetas.shape[0])) if self.by_start else None
         for chosen, run in self.passes(thetas, no_starts):
             run.check_all_starts()
@@ -390,7 +391,7 @@ class FinitePathSums:
         no_starts = np.zeros((self.mdp.n_states, thetas.shape[0])) if self.by_start else None
         for chosen, first in self.passes(thetas, no_starts):
             run, (stored, scales) = first, first.read(step, at)
-            # The bound on underflow is relative to Z, so that messages of states with small weights may underflow.
+            # The bound on underflow is relative to Z, so messages of states with small weights may still underflow.
             if not run.log and not np.all((stored >= np.finfo(np.float64).tiny) & (stored < np.inf)):
                 run = first.in_log_space()
                 stored, scales = run.read(step, at)
@@ -423,10 +424,10 @@ class FinitePathSums:
     def passes(
         self, thetas: FloatArray, starts: FloatArray | None = None
     ) -> Iterator[tuple[NDArray[np.intp], ForwardBackward]]:
-        """Run the backward passes of batches of intents with the same arithmetic; yield (columns, pass)."""
+        """Run one backward pass per batch of intents with the same arithmetic; yield the columns and the pass."""
         if starts is not None:
             starts = starts[self.graph.order]
-        # Maximum number of intents per pass that the memory for checkpoints allows, at least one.
+        # The memory for checkpoints limits the number of intents per pass, which is at least one.
         room = self.max_bytes / (8.0 * (self.mdp.n_states + 1) * Messages.least_rows(self.max_length))
         most = max(1, min(self.backend.max_columns, int(room)))
         for first in range(0, thetas.shape[0], _BATCH_SIZE):
@@ -459,10 +460,11 @@ class FinitePathSums:
             rewards.node.ravel(), prob, None if rewards.edge is None else rewards.edge.ravel(), self.discount, False
         )
         growth = self.backend.log_growth(flat, self.discount, n_columns)
-        # `growth` bounds a whole step; intermediate values, with state or edge weights alone, may be larger.
+        # `growth` bounds the growth over a whole step. Intermediate values, which contain only state or edge weights,
+        # may be larger.
         alone = self._positive_max(rewards.node)
         if rewards.edge is not None:
-            with np.errstate(over="ignore"):  # infinite: log arithmetic
+            with np.errstate(over="ignore"):  # an infinite value selects log arithmetic
                 alone = alone + self._positive_max(rewards.edge)
         return log_loss_bound(self.mdp.n_states, self.max_length, growth, alone) >= _LOG_LOSS
 
@@ -474,11 +476,11 @@ class FinitePathSums:
 def _covariance(path_sums: FinitePathSums, theta: FloatArray, starts: FloatArray | None = None) -> FloatArray:
     """Return the Hessian (d, d) of log_Z at theta (d,): Cov[F], or its mean over start states if conditioned on them.
 
-    With m_t(s) the expected features up to step t given s_t = s, propagated forward along the edges,
+    Let m_t(s) be the expected features up to step t given s_t = s, which are propagated forward along the edges. Then
 
         E[F F'] = X + X' - sum_t gamma^2t Phi' diag(p_t) Phi,      X = Phi' sum_t gamma^t diag(p_t) m_t,
 
-    because X contains each pair of steps once, at the later step. Edge features are treated in the same way.
+    because X contains each pair of steps once, at the later of the two. Edge features are treated in the same way.
     """
     run = path_sums.single(theta, starts)
     moments = _Moments(path_sums)
@@ -521,7 +523,7 @@ class _Moments:
         self.counts += marginals
 
     def add(self, first: int, marginals: Any, edge_prob: Any) -> None:
-        """Add n steps from `first` on, with marginals (n, S) and edge_prob (n, E) = P(edge | its target state)."""
+        """Add n steps from `first` on, with marginals (n, S) and edge_prob (n, E) = P(incoming edge | target state)."""
         n = marginals.shape[0]
         here, before = self.path_sums.discount[first : first + n], self.path_sums.discount[first - 1 : first - 1 + n]
         sums = (self.total, None if self.edge_phi is None else self.edge_total)
@@ -546,11 +548,11 @@ class _Moments:
 
 
 def _between_starts(path_sums: FinitePathSums, run: ForwardBackward, starts: FloatArray | None) -> FloatArray:
-    """Return sum_s c(s) E[F | s] E[F | s]' for start distribution c; expected features are propagated backwards."""
+    """Return sum_s c(s) E[F | s] E[F | s]' for start distribution c, by propagating expected features backward."""
     backend = path_sums.backend
     graph, xp = backend.graph, backend.xp
     phi, edge_phi = backend.dense_features(path_sums.mdp)
-    if edge_phi is not None:  # from sorted by target to sorted by source
+    if edge_phi is not None:  # change the order of edges from by target to by source
         sorted_out = xp.empty_like(edge_phi)
         sorted_out[graph.in_edge] = edge_phi
         edge_phi = sorted_out

@@ -1,7 +1,8 @@
 """Fit problem of a MaxEnt model, in which demonstrations are reduced to feature counts, summed over units.
 
-The log-probability of a trajectory is theta . F + log q - log Z. An E-step is therefore one pass over the feature
-counts (G, d), in memory or streamed, and an M-step needs only K weighted means of them.
+A unit is a group of demonstrations with a common intent, or a single demonstration. The log-probability of a trajectory
+is theta . F + log q - log Z. Therefore an E-step is one pass over the feature counts (G, d) of the units, in memory or
+streamed, and an M-step requires only K weighted means of the counts.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ PathSums = FinitePathSums | InfinitePathSums
 class PathLikelihood:
     """Objectives f_k(theta) = log Z(theta) - sum_i w_ik log-weight_i(theta) + ridge_k / 2 |theta|^2.
 
-    They are convex if all actions are recorded. `observed` is required only for unrecorded actions.
+    The objectives are convex if all actions are recorded. `observed` is required only for unrecorded actions.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class PathLikelihood:
     def hessian(self, theta: FloatArray, k: int) -> FloatArray:
         """Return the Hessian (d, d) of log Z plus the ridge.
 
-        The concave term of unrecorded actions is omitted, so that the matrix is positive semidefinite.
+        The concave term for unrecorded actions is omitted, so that the result is positive semidefinite.
         """
         starts = None if self._starts is None else self._starts[:, k]
         covariance = self.path_sums.covariance(theta, starts=starts)
@@ -91,7 +92,7 @@ class PathLikelihood:
 
 
 def feasible_start(path_sums: PathSums, box: Box) -> FloatArray:
-    """Return a theta (d,) within the bounds with a finite partition function; 0 and increasing costs are tried."""
+    """Return a theta (d,) within the bounds with a finite partition function, after trying 0 and increasing costs."""
     mdp = path_sums.mdp
     if isinstance(path_sums, FinitePathSums):  # the partition function is always finite
         return box.clip(np.zeros(mdp.n_features))
@@ -104,7 +105,7 @@ def feasible_start(path_sums: PathSums, box: Box) -> FloatArray:
         except NumericalError:
             if i == 0:
                 raise
-            break  # larger costs overflow as well
+            break  # larger costs would overflow too
         return trial
     raise DivergentPartition(
         "The partition function over trajectories of unbounded length is infinite for every reward vector that was "
@@ -115,7 +116,10 @@ def feasible_start(path_sums: PathSums, box: Box) -> FloatArray:
 
 
 class Moments(NamedTuple):
-    """Weighted sums of features (K, d) and of demonstrations (K,); the weights U (G, K) if the sums do not suffice."""
+    """Weighted sums of features (K, d), weighted numbers of demonstrations (K,), and the weights U (G, K) or None.
+
+    U is included if the sums are not sufficient statistics.
+    """
 
     features: FloatArray
     counts: FloatArray
@@ -123,7 +127,7 @@ class Moments(NamedTuple):
 
 
 class PathStatistics(Protocol):
-    """Statistics of `n_demos` demonstrations that determine the likelihood of a MaxEnt model, in memory or streamed."""
+    """Statistics of `n_demos` demonstrations that determine the likelihood, in memory or streamed."""
 
     n_demos: int
 
@@ -133,13 +137,14 @@ class PathStatistics(Protocol):
     def e_step(
         self, path_sums: PathSums, rho: FloatArray, thetas: FloatArray, U: Any, temperature: float
     ) -> tuple[EStepSums, Moments]:
-        """Overwrite U with the responsibilities and return their sums."""
+        """Overwrite U with the responsibilities; return sums over units and the moments for the M-step."""
 
 
 class RowStatistics:
     """Summed features of each unit, in memory.
 
-    They are sufficient if log Z is the same for all demonstrations and no reward depends on an unrecorded action.
+    These statistics are sufficient if log Z is the same for all demonstrations and no reward depends on an unrecorded
+    action.
     """
 
     def __init__(self, rows: Rows, units: Any) -> None:
@@ -172,7 +177,7 @@ class RowStatistics:
 
 
 class DemoStatistics(RowStatistics):
-    """Statistics for condition="start" or unrecorded actions with rewards, where summed features are not sufficient."""
+    """Statistics for condition="start" or rewards of unrecorded actions, where summed features are not sufficient."""
 
     def __init__(self, rows: Rows, units: Groups, observed: ObservedPaths) -> None:
         super().__init__(rows, units)
@@ -202,7 +207,7 @@ class DemoStatistics(RowStatistics):
 class MaxEntProblem(FitProblem):
     """Fit problem of a MaxEnt model, with its path sums and the statistics of the demonstrations.
 
-    `demos` and `observed` are None if the demonstrations are streamed; `units` then has only `__len__` and `name(i)`.
+    If the demonstrations are streamed, `demos` and `observed` are None, and `units` has only `__len__` and `name(i)`.
     """
 
     regulariser: Regulariser
@@ -278,7 +283,8 @@ class MaxEntProblem(FitProblem):
     def curvature(self, U: FloatArray, thetas: FloatArray, free: BoolArray) -> FloatArray:
         """Return -sum_i u_ik Hessian(log p_ik) (K, d, d).
 
-        It is the covariance of F under the model, minus its covariance over unrecorded actions given the demonstration.
+        It is the weighted covariance of F under the model, minus the covariance of F over unrecorded actions given the
+        demonstrations.
         """
         del free
         path_sums, observed = self.path_sums, self.observed
@@ -288,7 +294,7 @@ class MaxEntProblem(FitProblem):
         for k, theta in enumerate(thetas):
             starts = None
             if path_sums.by_start and observed is not None and weights is not None:
-                # An empty intent has no information; its distribution does not matter.
+                # The start distribution of an empty intent is arbitrary, because its curvature is multiplied by 0.
                 starts = observed.starts(weights[:, k : k + 1] if total[k] > 0.0 else np.ones((len(weights), 1)))[:, 0]
                 starts /= starts.sum()
             curvature[k] = total[k] * path_sums.covariance(theta, starts=starts)
@@ -299,7 +305,8 @@ class MaxEntProblem(FitProblem):
     def scores(self, thetas: FloatArray) -> UnitScores | None:
         """See `FitProblem.scores`; None if the features of unrecorded actions depend on theta.
 
-        E_k[F | s] is a central difference of log Z(s). If the model is not conditioned on the start, s is omitted.
+        If the model is conditioned on the start, E_k[F | s] is computed as a central difference of log Z(s). Otherwise,
+        the condition s is omitted.
         """
         if not isinstance(self.statistics, RowStatistics) or not (self.observed is None or self.observed.fixed):
             return None

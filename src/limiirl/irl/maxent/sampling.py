@@ -17,7 +17,7 @@ from limiirl.mdp import MDP
 
 
 class StepWeights(NamedTuple):
-    """Weights of one step: backward message (S + 1,) of the next step, weights of stopping (S,), and discount."""
+    """Weights at one step: backward message (S + 1,) of the next step, weights of stopping (S,), and discount."""
 
     message: FloatArray
     stop: FloatArray
@@ -75,7 +75,7 @@ def sample_trajectories(
 
 
 def _mdp_edges(compiled: CompiledMDP, edges: IntArray, rng: np.random.Generator) -> IntArray:
-    """Draw one of the MDP edges that were merged into each graph edge, in proportion to their probabilities."""
+    """Draw, for each graph edge, one of the MDP edges merged into it, in proportion to their probabilities."""
     order, total = compiled.members
     first = np.searchsorted(compiled.edge_of[order], edges)
     after = np.searchsorted(compiled.edge_of[order], edges, side="right")
@@ -87,7 +87,7 @@ def _mdp_edges(compiled: CompiledMDP, edges: IntArray, rng: np.random.Generator)
 def _gather(
     mdp: MDP, visited: list[IntArray], moves: list[IntArray], members: list[IntArray], n: int
 ) -> Demonstrations:
-    """Sort the visited states and edges from step order to trajectory order."""
+    """Return trajectories from visited states and edges that are ordered by step."""
     who = np.concatenate(members)
     by_trajectory = np.argsort(who, kind="stable")
     states = np.concatenate(visited)[by_trajectory]

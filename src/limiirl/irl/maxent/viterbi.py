@@ -1,4 +1,4 @@
-"""Heaviest trajectory between two states: Viterbi algorithm for a finite length, shortest paths otherwise."""
+"""Heaviest trajectory between two states: Viterbi algorithm for finite lengths, shortest paths for unbounded length."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from limiirl.mdp import MDP
 
 
 class HeaviestPath(NamedTuple):
-    """Edges of a trajectory, and its log-weight: the sum of log transition probabilities and rewards, without p0."""
+    """Edges of a trajectory and its log-weight, the sum of log transition probabilities and rewards, without p0."""
 
     edges: IntArray
     log_weight: float
@@ -28,7 +28,8 @@ class Layers:
 
         V_{t+1}(s') = gamma^{t+1} r(s') + max over edges (s, a, s') of V_t(s) + log p + gamma^t r(s, a, s').
 
-    Every sqrt(L)-th layer is a checkpoint; the others are recomputed during backtracking, without back-pointers.
+    Every sqrt(L)-th layer is stored as a checkpoint. Instead of back-pointers, the other layers are recomputed during
+    backtracking.
     """
 
     def __init__(self, mdp: MDP, theta: FloatArray) -> None:
@@ -41,9 +42,9 @@ class Layers:
         self._falling = bool(np.all(node <= 0.0)) and (edge is None or bool(np.all(edge <= 0.0)))
 
     def heaviest(self, start: int, goal: int, max_length: int, *, only_last: bool = False) -> HeaviestPath | None:
-        """Return the heaviest trajectory of at most (with `only_last`, exactly) `max_length` states, or None.
+        """Return the heaviest trajectory of at most `max_length` states, or exactly this number if `only_last`.
 
-        Ties are broken by length, then by edge index.
+        Ties are broken by length, then by edge index. If there is no trajectory, the result is None.
         """
         spacing = max(1, math.isqrt(max_length - 1))
         layer = np.full(self.mdp.n_states, -np.inf)
@@ -76,7 +77,7 @@ class Layers:
             for t in range(first, last):
                 self._advance(layers[t - first], t, layers[t - first + 1])
             for t in range(last, first - 1, -1):
-                # The incoming edges of a state are ascending, so that ties select the lowest index.
+                # Incoming edges are in ascending order, so that the lowest index is selected if several are tied.
                 came = sampling.best_arrival(*self._moves, self.mdp.gamma**t, layers[t - first], at)
                 edges[t], at = self.mdp.in_order[came], int(self._moves[1][came])
         return edges
@@ -85,13 +86,13 @@ class Layers:
 def heaviest_unbounded(mdp: MDP, theta: FloatArray, log_beta: FloatArray, start: int, goal: int) -> HeaviestPath:
     """Return the heaviest trajectory between two connected states, for discount 1.
 
-    `log_beta` (S,) is the log-weight of all continuations. The cost of an edge is its negative log-probability
-    log beta(s) - log_weight(s, s') - log beta(s'), which is nonnegative as Dijkstra's algorithm requires.
+    `log_beta` (S,) is the log-weight of all continuations. The cost of an edge is its negative log-probability,
+    log beta(s) - log_weight(s, s') - log beta(s'). It is nonnegative, as Dijkstra's algorithm requires.
     """
     node, edge = finite_rewards(mdp, theta)
     weight = np.log(mdp.prob) + node[mdp.dst] + (0.0 if edge is None else edge)
     kept = np.flatnonzero((log_beta[mdp.src] > -np.inf) & (log_beta[mdp.dst] > -np.inf))
-    # Rounding may make the cost of a state's only edge slightly negative.
+    # Rounding may make the cost slightly negative if a state has a single edge.
     cost = np.maximum(0.0, log_beta[mdp.src[kept]] - weight[kept] - log_beta[mdp.dst[kept]])
     edges = kept[shortest_path(mdp.src[kept], mdp.dst[kept], cost, mdp.n_states, start, goal)]
     return HeaviestPath(edges, float(node[start] + weight[edges].sum()))

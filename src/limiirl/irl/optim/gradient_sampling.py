@@ -18,7 +18,7 @@ from limiirl.irl.optim.projected_newton import SUFFICIENT, Box, Objective
 
 # Sampling radii relative to the largest parameter.
 _RADII = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
-# Step lengths, relative to the radius, that are evaluated in one batch.
+# Step lengths relative to the radius; they are evaluated in one batch.
 _LENGTHS = 4.0 ** np.arange(2, -5, -1)
 # Maximum number of gradients per sample.
 _MOST = 40
@@ -31,8 +31,8 @@ def minimise_nonsmooth(
 ) -> list[FitResult]:
     """Minimise K functions one after the other; arguments as for `minimise_newton`.
 
-    At a kink, the search has converged if a convex combination of nearby gradients is at most ten times the tolerance.
-    Sampled points have a fixed seed.
+    At a kink, the search has converged if the components of a convex combination of nearby gradients are at most ten
+    times the tolerance. Points are sampled with a fixed seed.
     """
     tols = np.broadcast_to(tol, starts.shape)
     return [_minimise(objective, k, start, box, tols[k], max_evaluations) for k, start in enumerate(starts)]
@@ -68,7 +68,10 @@ def _minimise(objective: Objective, k: int, start: FloatArray, box: Box, tol: Fl
 def _step(
     one: _OneFunction, at: FitResult, box: Box, tol: FloatArray, limit: int, rng: np.random.Generator
 ) -> FitResult:
-    """Return a lower point with status STALLED, or the same point with its final status."""
+    """Return a point with a lower value or, if none is found, the same point with its final status.
+
+    A lower point keeps the status STALLED, so that the search continues from it.
+    """
     d, used = at.theta.size, at.n_evaluations
     size, n = max(1.0, float(np.max(np.abs(at.theta)))), min(_MOST, 2 * d) + 1
     for relative in _RADII:
@@ -96,7 +99,7 @@ def _step(
 
 
 def _shortest(gradients: FloatArray, theta: FloatArray, box: Box) -> FloatArray:
-    """Return the shortest vector (d,) in the convex hull of gradients (n, d); components of active variables are 0."""
+    """Return the shortest vector (d,) in the convex hull of gradients (n, d), with 0 for active variables."""
     solution = _hull(gradients)
     active = box.active(theta, solution)
     if np.any(active):

@@ -17,18 +17,18 @@ from limiirl.irl.base import FitResult, Status
 from limiirl.irl.optim.projected_newton import LONGEST, Box, Objective, evaluate_starts
 
 _Result = TypeVar("_Result")
-# Key of errors in the caller's thread; searches have the keys 0, 1, ... The error with the smallest key is raised.
+# Key of errors in the caller's thread. Searches have the keys 0, 1, ..., and the error with the smallest key is raised.
 _CALLER = -1
 
 
 class _Stopped(BaseException):
-    """Raised in waiting searches after an error in another search or in an evaluation."""
+    """Raised in searches that wait for an evaluation, after an error in another search or in an evaluation."""
 
 
 class BatchedEvaluator:
-    """Objective of K searches that run in one thread each; their evaluations are batched in the caller's thread.
+    """Objective of K searches that run in one thread each, and whose evaluations are batched in the caller's thread.
 
-    If the value of a function does not depend on its batch, the results are identical to those of separate searches.
+    If the values of functions do not depend on the batch, the results are identical to those of separate searches.
     """
 
     def __init__(self, objective: Objective) -> None:
@@ -46,7 +46,8 @@ class BatchedEvaluator:
             self._requests[me] = (thetas, which)
             self._changed.notify_all()
             self._changed.wait_for(lambda: me in self._replies or self._failures)
-            # Return a reply even if another search has failed since, so that errors do not depend on the scheduler.
+            # Return the reply even if another search has failed in the meantime, so that errors do not depend on the
+            # scheduler.
             if me not in self._replies:
                 raise _Stopped
             return self._replies.pop(me)
@@ -54,7 +55,8 @@ class BatchedEvaluator:
     def run(self, search: Callable[[Objective, int], _Result], n: int) -> list[_Result]:
         """Return the results of ``search(objective, k)`` for k = 0, ..., n - 1.
 
-        An error in one search stops all searches; of several errors in one batch, that of the smallest k is raised.
+        An error in one search stops all searches. If several searches of a batch fail, the error of the smallest k is
+        raised.
         """
         results: dict[int, _Result] = {}
 
@@ -77,10 +79,10 @@ class BatchedEvaluator:
                 thread.start()
             while self._serve():
                 pass
-        except BaseException as error:  # noqa: BLE001 (also for KeyboardInterrupt, so that no thread keeps waiting)
+        except BaseException as error:  # noqa: BLE001 (including KeyboardInterrupt, so that no thread keeps waiting)
             self._fail(_CALLER, error)
         for thread in threads:
-            if thread.ident is not None:  # it was started
+            if thread.ident is not None:  # the thread was started
                 thread.join()
         if self._failures:
             raise self._failures[min(self._failures)]
@@ -117,9 +119,9 @@ def minimise_lbfgs(
 ) -> list[FitResult]:
     """Minimise K functions with scipy's L-BFGS-B; arguments as for `minimise_newton`.
 
-    Searches run one after the other, or in lockstep if the attribute `batched` of the objective is True. The best
-    evaluated point is returned. Unlike in scipy, a search stops as soon as `max_evaluations` is reached, and restarts
-    from the best point after an infinite value. BLAS uses one thread, because the matrices are small.
+    Searches run one after the other or, if the attribute `batched` of the objective is True, in lockstep. The best
+    evaluated point is returned. Unlike in scipy, a search stops as soon as `max_evaluations` is reached, and is
+    restarted from the best point after an infinite value. BLAS uses one thread, because the matrices are small.
     """
     tols, clipped = np.broadcast_to(tol, starts.shape), box.clip(starts)
     search = partial(_search, starts=clipped, box=box, tols=tols, max_evaluations=max_evaluations)
@@ -161,7 +163,7 @@ def _search(objective: Any, k: int, starts: FloatArray, box: Box, tols: FloatArr
     best, tol = _Recorder(objective, k, starts[k], max_evaluations), tols[k]
     status, radius = Status.STALLED, np.inf
     while True:
-        # After an infinite value, the next search is limited to a box around the best point, which is halved each time.
+        # After an infinite value, the next search is limited to a box around the best point, of half the previous size.
         best.jumped, before = False, best.value
         near = Box(np.maximum(box.lower, best.theta - radius), np.minimum(box.upper, best.theta + radius))
         options: Any = {"maxfun": 10**9, "maxiter": 10**9, "gtol": 0.1 * float(np.min(tol)), "ftol": 0.0, "maxcor": 20}

@@ -1,4 +1,4 @@
-"""Projected BFGS for K convex functions, in lockstep, that may be infinite outside an unknown domain."""
+"""Projected BFGS method for K convex functions that may be infinite outside an unknown domain."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from limiirl._typing import FloatArray
 from limiirl.irl.base import FitResult, Status
 from limiirl.irl.optim.projected_newton import HALVINGS, Box, NewtonSearch, Objective, descend
 
-# Maximum number of half-spaces; the oldest are dropped first.
+# Maximum number of half-spaces; if exceeded, the oldest are dropped.
 _KEPT = 256
 
 
 class CuttingPlanes:
     """Half-spaces ``rows @ theta <= most`` that contain the effective domain of convex functions (cutting planes).
 
-    Let c be convex and negative on the domain, and c(x) >= 0 at a point x outside. Then the half-space
-    c(x) + c'(x) . (theta - x) < 0 contains the domain, but not x.
+    Let c be a convex function that is negative on the domain, and x a point outside of the domain with c(x) >= 0. Then
+    the half-space c(x) + c'(x) . (theta - x) < 0 contains the domain, but not x.
 
     Parameters
     ----------
     edge : callable
-        Returns c(x) and c'(x) (d,) at a point x (d,) outside, or None if there is no such function c.
+        Returns c(x) and c'(x) (d,) at a point x (d,) outside of the domain, or None if no such function c is known.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class CuttingPlanes:
         self.most: FloatArray = np.empty(0)
 
     def learn(self, theta: FloatArray) -> bool:
-        """Add a half-space that excludes theta (d,), a point outside the domain; return False if there is none."""
+        """Add a half-space that excludes a point theta (d,) outside of the domain; return False if there is none."""
         result = self._edge(theta)
         if result is None:
             return False
@@ -62,19 +62,19 @@ class CuttingPlanes:
         return True
 
     def room(self, theta: FloatArray) -> FloatArray:
-        """Return the distances (m,) of a point (d,) to the boundaries of the half-spaces; 0 if it lies outside."""
+        """Return the distances (m,) of a point (d,) to the boundaries of the half-spaces, or 0 if it is outside."""
         if not self.most.size:
             return np.empty(0)
         return np.asarray(np.maximum(0.0, self.most - self.rows @ theta))
 
     def fork(self) -> CuttingPlanes:
-        """Return a copy for one thread, so that the results of threads do not depend on each other."""
+        """Return a copy for one thread, so that results do not depend on other threads."""
         other = CuttingPlanes(self._edge)
         other.rows, other.most = self.rows, self.most
         return other
 
     def merge(self, fork: CuttingPlanes) -> None:
-        """Add the half-spaces of a fork that are not present yet."""
+        """Add the half-spaces of a copy made by `fork` that are not yet included."""
         if fork.most.size:
             rows = self.rows.reshape(-1, fork.rows.shape[1])
             same = np.all(fork.rows[:, None] == rows, axis=2) & (fork.most[:, None] == self.most)
@@ -90,14 +90,14 @@ class CuttingPlanes:
 _FIRST = 1.0
 # Lower limit of the curvature along a step, relative to the curvature of the model (Powell 1978).
 _LEAST = 1e-4
-# Distance to a bound that counts as 0, relative to the largest component of a step.
+# Distance to a bound that is treated as 0, relative to the largest component of a step.
 _ROUNDING = 1e-12
 
 
 class BFGSMatrix:
     """Positive definite BFGS approximation `matrix` (d, d) of the Hessian.
 
-    `scale` (d,) are the initial second derivatives, up to a common factor.
+    `scale` (d,) contains the initial second derivatives, up to a common factor.
     """
 
     def __init__(self, scale: FloatArray) -> None:
@@ -105,7 +105,7 @@ class BFGSMatrix:
         self._begun = self._learned = False
 
     def begin(self, gradient: FloatArray) -> None:
-        """Set the factor of the scale before the first step, so that this step is short."""
+        """Before the first step, set the common factor of `scale` so that this step is short."""
         if not self._begun:
             self._begun = True
             root = np.sqrt(np.diag(self.matrix))
@@ -116,14 +116,14 @@ class BFGSMatrix:
         along = self.matrix @ step
         model, true = float(step @ along), float(step @ change)
         if not self._learned and true > 0.0:
-            # The first step determines the factor of the scale.
+            # The first step determines the common factor of `scale`.
             self.matrix, along, model = self.matrix * (true / model), along * (true / model), true
             self._learned = True
         if true < _LEAST * model:
             factor = (1.0 - _LEAST) * model / (model - true)
             change = factor * change + (1.0 - factor) * along
             true = float(step @ change)
-        if not (true > 0.0 and model > 0.0 and np.isfinite(true)):  # a step below rounding error
+        if not (true > 0.0 and model > 0.0 and np.isfinite(true)):  # the step is below rounding error
             return
         self.matrix = self.matrix - np.outer(along, along) / model + np.outer(change, change) / true
 
@@ -140,7 +140,7 @@ def solve_box_qp(
     Parameters
     ----------
     cuts : ((m, d), (m,)), optional
-        Half-spaces rows . step <= most that must contain the step; 0 satisfies them.
+        Half-spaces rows . step <= most that must contain the step. They contain 0.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def solve_box_qp(
     array([0.75, 0.25])
     """
     step, free = np.zeros_like(gradient), upper > lower
-    # Scale the model to a unit diagonal, because units of features vary.
+    # Scale the quadratic model to a unit diagonal, because the units of features vary.
     unit = 1.0 / np.sqrt(np.maximum(np.abs(np.diag(matrix)[free]), 1e-150))
     scaled = matrix[np.ix_(free, free)] * np.outer(unit, unit)
     damping, eye = 1e-12, np.eye(unit.size)
@@ -170,7 +170,7 @@ def solve_box_qp(
         rows, most = cuts[0][:, free] * unit, cuts[1]
         if np.any(rows @ plain > most):
             plain = _within(root, right, np.vstack([rows, eye, -eye]), np.concatenate([most, high, -low]), plain)
-            # Components within rounding error of a bound are set to it.
+            # Set components within rounding error of a bound to the bound.
             reach = _ROUNDING * float(np.max(np.abs(plain)))
             plain = np.where(plain > high - reach, high, np.where(plain < low + reach, low, plain))
     step[free] = np.clip(plain * unit, lower[free], upper[free])
@@ -178,10 +178,10 @@ def solve_box_qp(
 
 
 def _within(root: FloatArray, right: FloatArray, rows: FloatArray, most: FloatArray, plain: FloatArray) -> FloatArray:
-    """Return the x (d,) that minimises |root x - right| subject to rows . x <= most, which x = 0 satisfies.
+    """Return the x (d,) that minimises |root x - right| subject to rows . x <= most, where x = 0 is feasible.
 
-    With y = root x - right this is the least distance problem of Lawson and Hanson (1974, chapter 23), solved by
-    nonnegative least squares. `plain` is the solution without cuts.
+    In terms of y = root x - right, this is the least distance problem of Lawson and Hanson (1974, chapter 23), which is
+    solved by nonnegative least squares. `plain` is the solution without cuts.
     """
     finite = np.isfinite(most)
     rows, most = rows[finite], most[finite]
@@ -193,20 +193,20 @@ def _within(root: FloatArray, right: FloatArray, rows: FloatArray, most: FloatAr
     target = np.append(np.zeros(right.size), 1.0)
     try:
         rest = system @ nnls(system, target)[0] - target
-    except RuntimeError:  # no convergence: truncate the step without cuts at the first cut
+    except RuntimeError:  # not converged: truncate the solution without cuts at the first cut
         along = rows @ plain
         return np.asarray(plain * float(np.min(most[along > most] / along[along > most], initial=1.0)))
     return np.asarray(solve_triangular(root, right - unit * rest[:-1] / rest[-1]))
 
 
-# A step overshoots if the slope at its end exceeds _OVERSHOT times the negative slope at its start. It is then
-# shortened by a factor between _FACTORS, at most _TRIES times.
+# A step overshoots if the slope at its end exceeds -_OVERSHOT times the slope at its start. It is then shortened by a
+# factor in the interval _FACTORS, at most _TRIES times.
 _OVERSHOT = 0.9
 _FACTORS = (0.1, 0.7)
 _TRIES = 6
 # Factor of the step length after an infinite value; with 0.5, the next point would be too close to the boundary.
 _INFINITE = 0.25
-# Largest fraction of the distance to a cutting plane per step, and the number of attempts with full length.
+# Largest step towards a cutting plane, as a fraction of the distance, and number of attempts with full step length.
 _NEARER = 0.9
 _FULL = 5
 
@@ -235,7 +235,7 @@ class BFGSSearch(NewtonSearch):
 
     def accepts(self, trial: FloatArray, value: float, gradient: FloatArray, box: Box) -> bool:
         """Return True if a trial point satisfies the Armijo rule and does not overshoot the minimum."""
-        # A rejected point may be the lowest point when the maximum number of evaluations is reached.
+        # A rejected point may still be the lowest point when the maximum number of evaluations is reached.
         if value < self.lowest[1]:
             self.lowest = trial, value, gradient
         # Gradients diverge at the boundary of the domain and degrade the BFGS approximation. Do not step far beyond the
@@ -255,15 +255,15 @@ class BFGSSearch(NewtonSearch):
     def reject(self, trial: FloatArray, value: float, gradient: FloatArray, box: Box) -> bool:
         """Set a new direction if an infinite value adds a cutting plane; otherwise shorten the step.
 
-        If the value is finite, the step is shortened to the minimum of the cubic that interpolates the values and
-        slopes at both ends.
+        If the value is finite, the new step ends at the minimum of the cubic polynomial that interpolates the values
+        and slopes at both ends.
         """
         self.halvings += 1
         finite = bool(np.isfinite(value))
         if not finite and self.domain is not None and self.domain.learn(trial):
             tries = self.halvings
             self._aim(box)
-            # Shorten the step if it has added several cutting planes.
+            # Shorten the step if it has already added several cutting planes.
             self.length, self.halvings = _INFINITE ** max(0, tries - _FULL), tries
             return self.halvings <= HALVINGS
         first, last = (self.length * float(g @ self.direction) for g in (self.gradient, gradient))
@@ -285,7 +285,7 @@ def minimise_bfgs(
     an infinite value, the step is shortened and the model is not updated.
 
     The objective may have two optional attributes: `scale` (K, d), the initial second derivatives, and `domains`, one
-    `CuttingPlanes` per function, to which every infinite value adds a half-space.
+    `CuttingPlanes` per function. Every infinite value adds a half-space to the `CuttingPlanes` of its function.
     """
     scales = getattr(objective, "scale", np.ones_like(starts))
     domains = getattr(objective, "domains", [None] * len(starts))

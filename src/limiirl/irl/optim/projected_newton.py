@@ -1,4 +1,4 @@
-"""Projected Newton method (Bertsekas 1982) for K convex functions with bounds, in lockstep."""
+"""Projected Newton method (Bertsekas 1982) for K convex functions with bounds."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from limiirl._typing import FloatArray, IndexArray
 from limiirl.errors import DivergentPartition
 from limiirl.irl.base import FitResult, Status
 
-# Fraction of the predicted decrease that a step must achieve (Armijo rule).
+# Minimum fraction of the predicted decrease that a step must achieve (Armijo rule).
 SUFFICIENT = 1e-4
 # Maximum number of halvings of a step; 2**-40 of a step is below rounding error.
 HALVINGS = 40
 _EPSILON = float(np.finfo(np.float64).eps)
-# Largest change in a parameter per step, or the largest parameter if that is larger, because units of features vary.
+# Largest change in a parameter per step. If the largest parameter exceeds this value, it is the limit instead, because
+# the units of features vary.
 LONGEST = 20.0
 
 
@@ -27,7 +28,7 @@ class Objective(Protocol):
     """K functions of d variables with gradients."""
 
     def evaluate(self, thetas: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:
-        """Return values (J,) and gradients (J, d) of functions `which` (J,) at thetas (J, d); inf if undefined."""
+        """Return values (J,), inf if undefined, and gradients (J, d) of functions `which` (J,) at thetas (J, d)."""
 
 
 class TwiceDifferentiable(Objective, Protocol):
@@ -84,7 +85,7 @@ class NewtonSearch:
         self.shorten()
 
     def shorten(self) -> None:
-        """Limit the length of a new direction, which may overflow if the curvature vanishes."""
+        """Limit the length of a new direction, because it may overflow if the curvature vanishes."""
         longest = max(LONGEST, float(np.abs(self.theta).max()))
         self.direction *= min(1.0, longest / float(np.abs(self.direction).max(initial=1.0)))
         self.length, self.halvings = 1.0, 0
@@ -109,7 +110,7 @@ class NewtonSearch:
         predicted = float(self.gradient @ (trial - self.theta))
         if value <= self.value + SUFFICIENT * predicted and value < self.value:
             return True
-        # Near the minimum, values differ only by rounding errors, and gradients are compared instead.
+        # Near the minimum, values differ only by rounding errors, so gradients are compared instead.
         rounding = 8 * _EPSILON * max(1.0, abs(self.value))
         return bool(value <= self.value + rounding) and box.residual(trial, gradient) < 0.5 * box.residual(
             self.theta, self.gradient
@@ -120,7 +121,7 @@ def solve_damped(matrix: FloatArray, right: FloatArray) -> FloatArray:
     """Solve (matrix + damping I) x = right, where the damping makes the matrix positive definite."""
     if not right.size:
         return right
-    # The lower limit keeps the solution finite if the curvature has underflowed.
+    # The lower limit keeps the solution finite if the curvature underflows.
     matrix = np.asarray_chkfinite(matrix)
     damping = 1e-8 * max(float(matrix.trace()) / right.size, 1e-150)
     identity = np.eye(right.size)
@@ -136,9 +137,9 @@ def minimise_newton(
 ) -> list[FitResult]:
     """Minimise K convex functions with a projected Newton method and exact Hessians.
 
-    Active variables are fixed; the others take a Newton step, which is projected and halved until it satisfies the
-    Armijo rule. A singular Hessian is damped, so that theta does not change along null directions. Values decrease
-    monotonically up to rounding, so that the last point is the best.
+    Active variables are fixed. The other variables take a Newton step, which is projected and then halved until it
+    satisfies the Armijo rule. A singular Hessian is damped, so that theta does not change along null directions. Up to
+    rounding, values decrease monotonically, so that the last point is the best.
 
     Parameters
     ----------
@@ -200,7 +201,7 @@ def evaluate_starts(objective: Objective, thetas: FloatArray, which: IndexArray)
         k = int(which[j])
         raise DivergentPartition(
             f"starts[{k}] must have a finite partition function; it is infinite or overflows float64. Use lower "
-            "rewards, or no start.",
+            "rewards, or omit `start`.",
             parameter="starts",
             value=thetas[j],
             index=k,

@@ -26,9 +26,9 @@ SOLVERS: dict[str, Callable[..., list[FitResult]]] = {
 
 
 def increasing_costs(box: Box, features: FloatArray) -> Iterator[FloatArray]:
-    """Yield 0, and thetas (d,) of increasing size within the bounds with signs opposite to those of features (d,).
+    """Yield 0, then thetas (d,) of increasing size within the bounds, with signs opposite to those of features (d,).
 
-    The largest parameter is 4^10, because units of features vary.
+    Parameters are as large as 4^10, because the units of features vary.
     """
     start = box.clip(np.zeros(features.size))
     for cost in (0.0, *(4.0**power for power in range(11))):
@@ -40,8 +40,8 @@ def evaluate_separately(
 ) -> tuple[FloatArray, ...]:
     """Evaluate n columns one by one, after a joint evaluation has raised an error.
 
-    `evaluate` returns arrays for a slice of columns, which are concatenated along `axis`. `failed` replaces the arrays
-    of a column that raises an error.
+    `evaluate` returns arrays for a slice of columns; these are concatenated along `axis`. If n is 1, the failed
+    evaluation was that of a single column, and `failed` is returned.
     """
     if n == 1:
         return failed
@@ -52,7 +52,7 @@ def evaluate_separately(
 def minimise_ray(loss: Callable[[float], float], longest: float) -> float:
     """Return the factor in [0, longest] that minimises a convex function of one variable, with a search in log space.
 
-    The loss counts as infinite if it raises `DivergentPartition` or `NumericalError`.
+    If the loss raises `DivergentPartition` or `NumericalError`, it is treated as infinite.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def minimise_ray(loss: Callable[[float], float], longest: float) -> float:
     def safe(power: float) -> float:
         return at(float(np.exp(power)))
 
-    # A convex function of x is unimodal in log x. The minimum may be at 1e-6, because units of features vary.
+    # A convex function of x is unimodal in log x. The minimum may be as small as 1e-6, because units of features vary.
     grid = np.linspace(np.log(1e-9 * longest), np.log(longest), 25)
     values = [safe(power) for power in grid]
     best = int(np.argmin(values))
@@ -90,9 +90,9 @@ def minimise_scaled(
     max_evaluations: int,
     scale: FloatArray,
 ) -> list[FitResult]:
-    """Minimise K functions over thetas (K, d) in the variables scale * theta, in which features have size 1.
+    """Minimise K functions over thetas (K, d) in the variables `scale * theta`, for which features have size 1.
 
-    `tol` (K, d) is relative to `scale` (d,).
+    `tol` (K, d) is in units of `scale` (d,).
     """
     scaled = Box(box.lower * scale, box.upper * scale)
     results = solver(_Rescaled(objective, scale), starts * scale, scaled, tol, max_evaluations)
@@ -117,10 +117,10 @@ class _Rescaled:
 
 
 Evaluate = Callable[[FloatArray], tuple[float, FloatArray]]
-"""Function of theta (d,) that returns a value, inf outside of the domain, and its gradient (d,)."""
+"""Function of theta (d,) that returns a value, which is inf outside of the domain, and its gradient (d,)."""
 
-# Factors by which steps are shortened near the boundary of the domain, that is, if one side is infinite or the
-# one-sided differences disagree by more than _UNEVEN (relative) and _NOISE (absolute).
+# Factors by which steps are shortened near the boundary of the domain, that is, if the value on one side is infinite or
+# the one-sided differences disagree by more than _UNEVEN (relative) and _NOISE (absolute).
 _SHORTER = tuple(0.125**power for power in range(7))
 _UNEVEN, _NOISE = 0.02, 1e-12
 
@@ -130,15 +130,15 @@ def difference_hessian(
 ) -> FloatArray:
     """Return the Hessian (d, d) of a function at theta (d,), with 2 d evaluations of its gradient.
 
-    The truncation error is of the order of the square of the steps, the rounding error that of the gradient divided by
-    the steps. Near the boundary of the domain, steps are shortened or one-sided.
+    The truncation error is of the order of the square of the steps. The rounding error is that of the gradient divided
+    by the steps. Near the boundary of the domain, steps are shortened or one-sided.
 
     Parameters
     ----------
     evaluate : callable
     theta, steps : (d,)
     free : (d,), optional
-        Parameters that may change; rows and columns of the others are 0.
+        Mask of the parameters that may change. Rows and columns of the other parameters are 0.
 
     Examples
     --------
@@ -162,7 +162,7 @@ def _row(evaluate: Evaluate, theta: FloatArray, here: tuple[float, FloatArray], 
         (above, up), (below, down) = evaluate(theta + e), evaluate(theta - e)
         if math.isfinite(above) and math.isfinite(below):
             row = np.asarray((up - down) / (2.0 * factor * h))
-            # Near the boundary, where gradients diverge, the one-sided differences disagree.
+            # Near the boundary, gradients diverge and the one-sided differences disagree.
             if abs(up[j] + down[j] - 2.0 * gradient[j]) <= max(_UNEVEN * abs(up[j] - down[j]), _NOISE * factor / h):
                 return row
     if row is None and math.isfinite(value) and math.isfinite(below):

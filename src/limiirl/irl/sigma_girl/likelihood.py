@@ -3,7 +3,8 @@
     obj(omega) = v^T B^-1 v,  v = J omega,  B = sum_jk omega_j omega_k Sigma_jk  (d x d),
     d obj / d omega_i = 2 J_i . y - 2 y^T (sum_j omega_j Sigma_ij) y,  y = B^-1 v.
 
-obj does not depend on |omega| and is not convex. The covariance matrix of all d q entries is not computed.
+Sigma is the covariance matrix of the d q entries of J, with blocks Sigma_jk (d x d). It is never computed as a whole.
+obj does not depend on |omega|, and is not convex.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 class DiagonalProfile:
-    """Profile likelihood of agents with a diagonal covariance, in O(d q) per agent."""
+    """Profile likelihood of agents with diagonal covariance matrices, in O(d q) per agent."""
 
     def __init__(self, agents: Sequence[JacobianMoments]) -> None:
         counts = [len(agent.mean) for agent in agents]
@@ -57,7 +58,7 @@ class DiagonalProfile:
 
 
 class FullProfile:
-    """Profile likelihood of agents with a full covariance, shrunk by delta towards mu I.
+    """Profile likelihood of agents with full covariance matrices, shrunk by delta towards mu I.
 
     The covariance of the mean Jacobian times omega is
 
@@ -87,17 +88,17 @@ class FullProfile:
 
 
 PROFILES: dict[str, type[DiagonalProfile | FullProfile]] = {"diagonal": DiagonalProfile, "full": FullProfile}
-"""Profile likelihoods by covariance."""
+"""Profile likelihoods by the value of the parameter `covariance`."""
 
 
 def _covariance_factors(agent: JacobianMoments) -> tuple[float, float]:
-    """Return the coefficients of sum_i D_i D_i^T and of the identity in the covariance of the mean."""
+    """Return the coefficients of sum_i D_i D_i^T and of I in the covariance of the mean Jacobian."""
     n = len(agent.deviations)
     return (1.0 - agent.shrinkage) / n**2, agent.shrinkage * agent.target / n
 
 
 def _solve(agent: JacobianMoments, omega: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """Return obj, y = B^-1 v (d,), and the deviations along omega (n, d)."""
+    """Return obj, y = B^-1 v (d,), and the vectors D_i omega (n, d)."""
     sample, ridge = _covariance_factors(agent)
     along = agent.deviations @ omega
     B = sample * along.T @ along
@@ -108,7 +109,7 @@ def _solve(agent: JacobianMoments, omega: FloatArray) -> tuple[float, FloatArray
 
 
 def _log_det(agent: JacobianMoments) -> float:
-    """Return log det(2 pi Sigma) from the n x n products of deviations (Sylvester's identity)."""
+    """Return log det(2 pi Sigma) from the (n, n) inner products of deviations (Sylvester's identity)."""
     sample, ridge = _covariance_factors(agent)
     flat = agent.deviations.reshape(len(agent.deviations), -1)
     inner = np.eye(len(flat)) + sample / ridge * flat @ flat.T
@@ -135,7 +136,7 @@ class SigmaProblem(FitProblem):
 
     @classmethod
     def from_agents(cls, model: SigmaGIRL, agents: Agents, units: Groups) -> SigmaProblem:
-        """Clone the policy of each agent, and return the fit problem of the moments of the Jacobians."""
+        """Clone the policy of each agent, and return the fit problem for the moments of the Jacobians."""
         gamma, ridge = check_positive(model.gamma, "gamma"), check_positive(model.ridge, "ridge")
         floor = check_positive(model.baseline_floor, "baseline_floor", zero=True)
         moments: list[JacobianMoments] = []
@@ -205,9 +206,9 @@ class SigmaProblem(FitProblem):
     def search(self, weights: FloatArray, starts: FloatArray | None, max_evaluations: int) -> list[FitResult]:
         """Return, for each column of weights (M, J), the omega that minimises sum_i weights_i obj_i / 2.
 
-        It is the best of several local searches of up to `max_evaluations` evaluations: from uniform weights, from
-        fixed random points on the simplex, and from `starts` (J, q) if given. Since obj does not depend on |omega|, the
-        searches are over nonnegative omega.
+        The result is the best of several local searches with at most `max_evaluations` evaluations each. They start at
+        uniform weights, at fixed random points on the simplex, and at `starts` (J, q) if given. Because obj does not
+        depend on |omega|, the searches are over nonnegative omega.
         """
         q, K = self.n_parameters, weights.shape[1]
         n_starts = check_count(self.model.n_starts, "n_starts")
@@ -216,8 +217,8 @@ class SigmaProblem(FitProblem):
         points = [common if starts is None else np.vstack([self.project(starts[k : k + 1]), common]) for k in range(K)]
         per_column = len(points[0])
         objective = _WeightedProfiles(self.profile, weights / weights.sum(axis=0), np.repeat(np.arange(K), per_column))
-        # Gradients decrease as |omega| increases, so that without an upper bound the tolerance could be met by scaling
-        # omega. The bound does not change the solutions, because obj does not depend on |omega|.
+        # Gradients decrease as |omega| increases. Without an upper bound, scaling omega could therefore meet the
+        # tolerance. The bound does not change the solutions, because obj does not depend on |omega|.
         box = Box(np.zeros(q), np.ones(q))
         first = np.concatenate(points)
         lowest = objective.evaluate(first, np.arange(len(first)))[0].reshape(K, per_column).min(axis=1)
@@ -240,7 +241,7 @@ class SigmaProblem(FitProblem):
 
 
 class _WeightedProfiles:
-    """Objectives of an optimiser, in which function r has the weights `weights[:, columns[r]]` (M,)."""
+    """Objectives for an optimiser; function r is the mean of obj / 2 with weights `weights[:, columns[r]]` (M,)."""
 
     def __init__(self, profile: DiagonalProfile | FullProfile, weights: FloatArray, columns: IndexArray) -> None:
         self.profile, self.weights, self.columns = profile, weights, columns

@@ -1,4 +1,4 @@
-"""`SigmaGIRL`: model-free IRL from batches of several agents (Ramponi et al. 2020)."""
+"""`SigmaGIRL`: model-free IRL from trajectories of several agents (Ramponi et al. 2020)."""
 
 from __future__ import annotations
 
@@ -21,42 +21,41 @@ from limiirl.irl.sigma_girl.likelihood import PROFILES, SigmaProblem
 class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore[misc]
     r"""Model-free IRL: reward weights omega on the simplex for which the agents' cloned policies are stationary points.
 
-    Each agent's policy is cloned, and the Jacobian J of its expected reward features with respect to the policy's
-    parameters is estimated with GPOMDP. An agent that maximises omega . phi has J omega = 0; the likelihood of omega is
-    that of the estimated Jacobian under the nearest J that satisfies this equation:
-    ``log p(agent | omega) = -obj(omega) / 2 - log det(2 pi Sigma) / 2``, where obj does not depend
-    on the norm of omega.
+    Each agent's policy is cloned, and the Jacobian J of the expected reward features with respect to the policy's
+    parameters is estimated with GPOMDP. For an agent that maximises omega . phi, J omega = 0. The likelihood of omega
+    is that of the estimated Jacobian under the nearest J that satisfies this equation:
+    ``log p(agent | omega) = -obj(omega) / 2 - log det(2 pi Sigma) / 2``. It does not depend on the norm of omega.
 
     In `IntentMixture`, agents replace demonstrations: `IntentMixture(2, SigmaGIRL()).fit(None, agents)`.
 
     Parameters
     ----------
     gamma : float
-        Discount, above 0 and at most 1; a parameter here because there is no MDP.
+        Discount, above 0 and at most 1. It is a parameter of the model because there is no MDP.
     ridge : float
-        Ridge of the cloned policies, not of the rewards as in other models. It must be positive, because radial
-        features are nearly collinear. It is relative to sums over steps, so that the fit does not depend on how
+        Ridge of the cloned policies, not of the rewards as in other models. It must be positive, because policy
+        features may be nearly collinear. It is added to sums over steps, so that the fit does not depend on how
         recordings are divided into trajectories.
     covariance : {"diagonal", "full"}
         "diagonal" ignores correlations between the entries of a Jacobian, as in the experiments of Ramponi et al. Both
-        use Ledoit-Wolf shrinkage.
+        estimates use Ledoit-Wolf shrinkage.
     cluster_on : {"reward", "policy"}
-        Features whose mean discounted sums are clustered in the warm start of a mixture.
+        Features for the warm start of a mixture, which clusters their mean discounted sums.
     baseline_floor : float
-        Constant added to the denominators of GPOMDP's baselines, 1e-10 in the original implementation. If an agent has
-        the same features in all trajectories, its Jacobian is then about this size instead of 0, and the likelihood,
-        which does not depend on the size, favours some rewards. With 0, all rewards explain such an agent equally. See
-        docs/sigma_girl.md for the effect on the released agents.
+        Constant that is added to the denominators of GPOMDP's baselines; 1e-10 in the original implementation. If an
+        agent has the same features in all trajectories, its Jacobian is then of about this size instead of 0. Because
+        the likelihood does not depend on the size of the Jacobian, it then favours some rewards for no reason. With 0,
+        all rewards explain such an agent equally well. See docs/sigma_girl.md for the effect on the released agents.
     n_starts : int
-        Number of random initial points on the simplex, in addition to uniform weights and `start`. At least 3, because
-        the likelihood has several local maxima.
+        Number of random initial points on the simplex, in addition to uniform weights and `start`. Use at least 3,
+        because the likelihood has several local maxima.
     gtol : float
-        Tolerance on the largest component of the projected gradient of the mean of obj / 2, relative to that mean if it
-        exceeds 1.
+        Tolerance on the largest component of the projected gradient of the mean of obj / 2, relative to this mean if
+        the mean exceeds 1.
     max_evaluations : int
         Maximum number of evaluations per initial point in `fit`.
     random_state : int
-        Seed of the random initial points; an integer, so that every fit uses the same points.
+        Seed of the random initial points. It must be an integer, so that every fit uses the same points.
 
     Attributes
     ----------
@@ -84,7 +83,7 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
     bounds = (0.0, 1.0)
     # A profile likelihood is not a normalised density.
     normalised = False
-    # Label, in summaries, of weights whose length is not identified.
+    # Label in summaries for weights whose norm is not identified.
     null_status = "up to scale"
 
     supports: ClassVar[frozenset[str]] = frozenset({SUFFICIENT_STATISTICS})
@@ -125,7 +124,7 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
         Parameters
         ----------
         mdp : None
-            Present for API consistency; the model is model-free.
+            Not used; present for API consistency, because the method is model-free.
         agents : Agents
         weights : (M,), optional
             Weight of each agent; 1 by default.
@@ -148,9 +147,9 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
         return _check_agents(agents).features(check_positive(self.gamma, "gamma"), of=self.cluster_on)
 
     def null_directions(self, mdp: None, theta: ArrayLike) -> FloatArray:
-        """Return the direction (1, q) of theta (q,) itself, whose length is not identified.
+        """Return the direction (1, q) of theta (q,), because the norm of theta is not identified.
 
-        Features with a constant sum have an additional null direction, which is not detected.
+        If features have a constant sum, there is another null direction, which is not detected.
 
         Examples
         --------
@@ -205,7 +204,7 @@ def _check_agents(agents: Any) -> Agents:
 
 
 def _check_thetas(given: ArrayLike, q: int, name: str = "thetas") -> FloatArray:
-    """Check that the argument `name` consists of finite and nonzero vectors, and return it as an array (K, q)."""
+    """Return the argument `name` as an array (K, q); raise unless its rows are finite and nonzero."""
     thetas = np.atleast_2d(as_floats(given, name))
     if thetas.ndim != 2 or thetas.shape[1] != q:
         raise InvalidParameter.of(name, thetas.shape, f"must have shape (K, {q}), one column per reward feature")

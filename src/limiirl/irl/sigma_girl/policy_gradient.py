@@ -13,12 +13,12 @@ from limiirl.demos import Agent
 from limiirl.errors import InvalidDemos
 from limiirl.kernels.sequences import baseline
 
-# Residual variance, relative to the mean square of the actions, up to which a policy counts as deterministic.
+# Residual variance, relative to the mean square of the actions, up to which a policy is considered deterministic.
 _NO_NOISE = 1e-12
-# The same, up to which the residual variance is computed without the ridge.
+# Relative residual variance up to which the residual variance is computed again without the ridge.
 _LITTLE_NOISE = 1e-2
-# Minimum number of observed actions per distinct vector of policy features to call a policy without variation
-# deterministic. With fewer, a stochastic policy may have taken the same action by chance.
+# A policy that takes a single action for each distinct vector of policy features is considered deterministic only if
+# each vector was observed at least this often. With fewer observations, this may happen by chance.
 _VISITS = 10
 
 
@@ -28,7 +28,8 @@ class Clone(NamedTuple):
     Attributes
     ----------
     weights : (p, b)
-        W. For discrete actions, there is one column per observed action except the first, whose weights are zero.
+        The weights W. For discrete actions, there is one column per observed action except the first, whose weights are
+        zero.
     variance : float
         sigma^2 of continuous actions; nan for discrete actions.
     scores : (n, H, p b)
@@ -41,13 +42,13 @@ class Clone(NamedTuple):
 
 
 def clone_policy(agent: Agent, ridge: float, number: int = 0) -> Clone:
-    """Return the cloned policy of an agent; `number` is its index in error messages.
+    """Return the cloned policy of an agent; `number` is the agent's index in error messages.
 
     Parameters
     ----------
     ridge : float
-        Coefficient of the penalty |W|^2 / 2 that is added to the negative log-likelihood, summed over steps; for
-        continuous actions, the constant added to the diagonal of X^T X.
+        For discrete actions, coefficient of the penalty |W|^2 / 2 that is added to the negative log-likelihood, summed
+        over steps. For continuous actions, constant that is added to the diagonal of X^T X.
     """
     x, a = agent.policy_features[agent.live], agent.actions[agent.live]
     weights, variance, gradients = _gaussian(x, a, ridge, number) if a.ndim == 2 else _categorical(x, a, ridge, number)
@@ -66,7 +67,7 @@ def _gaussian(x: FloatArray, a: FloatArray, ridge: float, number: int) -> tuple[
     try:
         weights = np.asarray(cho_solve(cho_factor(gram), x.T @ a), dtype=np.float64)
     except np.linalg.LinAlgError:
-        message = f"agents[{number}] has collinear policy features. Increase the ridge, or drop features."
+        message = f"agents[{number}] must not have collinear policy features. Increase the ridge, or drop features."
         raise _invalid(message, number) from None
     residuals = a - x @ weights
     variance = float(np.mean(residuals**2))
@@ -76,7 +77,7 @@ def _gaussian(x: FloatArray, a: FloatArray, ridge: float, number: int) -> tuple[
     if noise <= _NO_NOISE * float(np.mean(a**2)):
         raise _invalid(
             f"agents[{number}] must have a stochastic policy; its actions are a function of its policy features "
-            f"(residual variance {noise:.2g}). Use an agent that explores, or drop policy features.",
+            f"(residual variance {noise:.2g}). Use an agent with a stochastic policy, or drop policy features.",
             number,
             noise,
         )
@@ -93,7 +94,7 @@ def _categorical(x: FloatArray, a: NDArray[Any], ridge: float, number: int) -> t
     taken = np.unique(a)
     if taken.size < 2:
         raise _invalid(
-            f"agents[{number}] must take at least two different actions; it only takes {taken[0]}. Record more "
+            f"agents[{number}] must take at least two different actions; it takes only action {taken[0]}. Record more "
             "trajectories, or drop the agent.",
             number,
             taken[0],
@@ -106,19 +107,19 @@ def _categorical(x: FloatArray, a: NDArray[Any], ridge: float, number: int) -> t
         # Without the ridge, the probabilities of the recorded actions would tend to 1, and the scores to 0.
         raise _invalid(
             f"agents[{number}] must have a stochastic policy; its {len(x)} actions are a function of its policy "
-            f"features, which have {len(states)} distinct values. Use an agent that explores, or drop policy features.",
+            f"features, which have {len(states)} distinct values. Use a stochastic agent, or drop policy features.",
             number,
             len(x),
         )
-    # scikit-learn returns one column for two actions, and otherwise one column per action.
+    # scikit-learn returns one column if there are two actions, otherwise one column per action.
     weights = model.coef_.T if taken.size == 2 else (model.coef_[1:] - model.coef_[0]).T
     gradients = (a[:, None] == taken[1:]) - model.predict_proba(x)[:, 1:]
     return np.asarray(weights, dtype=np.float64), float("nan"), np.asarray(gradients, dtype=np.float64)
 
 
-# Entries of at most this size, relative to the sum of their absolute terms, count as rounding errors.
+# Entries up to this size, relative to the sum of their absolute terms, are treated as rounding errors.
 _ROUNDING = 1e-12
-# Smallest shrinkage; the Ledoit-Wolf estimate is 0 for two trajectories.
+# Minimum shrinkage, because the Ledoit-Wolf estimate is 0 for two trajectories.
 _LEAST_SHRINKAGE = 1e-6
 
 
@@ -153,9 +154,9 @@ class JacobianMoments(NamedTuple):
 def jacobians(scores: FloatArray, reward_features: FloatArray, gamma: float, floor: float) -> FloatArray:
     """Return the GPOMDP Jacobians (n, d, q): sum_t G_t (gamma^t phi_t - B_t)^T for each trajectory.
 
-    G_t is the sum of scores up to t. The baseline B_t is the mean over trajectories of gamma^t phi_t weighted by G_t^2,
-    entry by entry, which minimises the variance. It is also subtracted after the end of a trajectory, where phi is
-    zero; otherwise it would bias the mean.
+    G_t is the sum of scores up to t. Each entry of the baseline B_t is a mean over trajectories of gamma^t phi_t, with
+    weights G_t^2, which minimises the variance. The baseline is also subtracted after the end of a trajectory, where
+    phi is zero; otherwise, the mean would be biased.
 
     Parameters
     ----------
@@ -170,7 +171,7 @@ def jacobians(scores: FloatArray, reward_features: FloatArray, gamma: float, flo
     J = np.einsum("ntd,ntq->ndq", G, collected, optimize=True)
     J -= np.einsum("ntd,tdq->ndq", G, baseline(G, collected, floor), optimize=True)
     if floor == 0.0:
-        # The objective does not depend on the size of a Jacobian, so one of rounding errors alone would affect the fit.
+        # The objective does not depend on the size of a Jacobian. Therefore rounding errors alone would affect the fit.
         size = np.einsum("ntd,ntq->ndq", np.abs(G), np.abs(collected), optimize=True)
         J[np.abs(J) <= _ROUNDING * size] = 0.0
     return np.asarray(J)
@@ -179,7 +180,8 @@ def jacobians(scores: FloatArray, reward_features: FloatArray, gamma: float, flo
 def jacobian_moments(J: FloatArray, number: int = 0) -> JacobianMoments:
     """Return the mean and shrunk covariance of Jacobians (n, d, q), without rows that are zero in all trajectories.
 
-    If all rows are zero, every reward explains the agent equally, and one row of mean 0 and variance 1 is returned.
+    If all rows are zero, every reward explains the agent equally well, and the result has one row of mean 0 and
+    variance 1.
     """
     n = len(J)
     if n < 2:
