@@ -2,11 +2,15 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from limiirl.demos import Demonstrations, Groups
-from limiirl.errors import InvalidDemos
+from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.irl import DestinationMaxEnt, FitProblem, MaxCausalEnt, MaxEnt, impossible_unit, make_problem
+from limiirl.irl.optim import Box
+from limiirl.irl.problem import Regulariser
 from limiirl.mdp import MDP
+from limiirl.worlds import ElementWorld
 from tests.helpers import raises
 
 PHI = [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]
@@ -90,3 +94,41 @@ def test_max_length_is_resolved_in_the_model_of_the_problem():
     assert model.max_length is None
     assert make_problem(MODELS[0], FORK, DEMOS).model is MODELS[0]
     assert make_problem(Calling(), FORK, DEMOS).model.max_length == 3
+
+
+# The feature without a reward is set to 0, and the reward of the goal is not identified in a causal model.
+@pytest.mark.filterwarnings("ignore::limiirl.errors.IdentifiabilityWarning")
+def test_ridge_per_pattern_of_feature_names():
+    """A huge coefficient sets the parameters of its block to zero, and leaves a fit to the other features."""
+    world = ElementWorld(seed=0)
+    demos, _ = world.sample(40, seed=0)
+    names = world.mdp.feature_names
+    for model in (MaxEnt(40, bounds=None), MaxCausalEnt()):
+        blocked = clone(model).set_params(ridge={"element 1": 1e9, "element *": 1e-2, "goal": 0.5, "start": 0.1})
+        theta = blocked.fit(world.mdp, demos)
+        np.testing.assert_allclose(theta[names.index("element 1")], 0.0, atol=1e-6)
+        rest = [j for j, name in enumerate(names) if name != "element 1"]
+        assert np.min(np.abs(theta[rest])) > 1e-3
+        # Features divided by the root of their coefficients have the same penalty.
+        scale = np.sqrt([{"goal": 0.5, "start": 0.1}.get(name, 1e-2) for name in names])
+        scaled = world.mdp.replace(
+            state_features=np.where(np.array(names) == "element 1", 0.0, world.mdp.state_features / scale)
+        )
+        other = clone(model).set_params(ridge=1.0, gtol=1e-9).fit(scaled, demos)
+        np.testing.assert_allclose((other / scale)[rest], theta[rest], rtol=1e-3)
+
+
+def test_ridge_of_a_mixture_is_the_sum_over_features():
+    regulariser = Regulariser(Box(np.full(2, -1.0), np.ones(2)), np.array([2.0, 0.5]), 6)
+    thetas = np.array([[1.0, 2.0], [0.0, -2.0], [1.0, 0.0]])
+    np.testing.assert_allclose(regulariser.penalty(thetas), 0.5 * 6 / 3 * (2.0 * 2 + 0.5 * 8))
+    np.testing.assert_allclose(regulariser.penalty_gradient(thetas), 2.0 * thetas * [2.0, 0.5])
+    np.testing.assert_allclose(regulariser.ridges(3, np.array([1.0, 4.0])), [[4.0, 1.0], [1.0, 0.25]])
+
+
+@pytest.mark.parametrize(("ridge", "value"), [({"lane *": 1.0}, "lane *"), ({"goal": -1.0}, -1.0), ("goal", "goal")])
+def test_odd_ridges_are_refused(ridge, value):
+    world = ElementWorld(seed=0)
+    demos, _ = world.sample(5, seed=0)
+    with raises(InvalidParameter, parameter="ridge", value=value):
+        MaxEnt(40, ridge=ridge).fit(world.mdp, demos)

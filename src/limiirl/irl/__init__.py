@@ -25,6 +25,7 @@ from limiirl.irl.maxent.problem import MaxEntProblem, Moments, RowStatistics
 from limiirl.irl.observed_paths import ObservedPaths
 from limiirl.irl.optim import evaluate_separately, minimise_lbfgs, minimise_ray
 from limiirl.irl.optim.projected_newton import Box
+from limiirl.irl.penalty import PenaltyPath, select_penalty
 from limiirl.irl.problem import AT_BOUND, EStep, FitProblem, OptionalMembers, impossible_unit, make_problem
 from limiirl.irl.registry import MODELS, model_class, model_name, register_model
 from limiirl.irl.reward_gradient import RewardLikelihood, RewardTable, value_and_reward_grad
@@ -58,6 +59,7 @@ __all__ = [
     "NextActions",
     "ObservedPaths",
     "OptionalMembers",
+    "PenaltyPath",
     "RewardLikelihood",
     "RewardTable",
     "RowStatistics",
@@ -80,6 +82,7 @@ __all__ = [
     "model_name",
     "prefix_continuations",
     "register_model",
+    "select_penalty",
     "torch_log_likelihood",
     "value_and_reward_grad",
     "with_choices",

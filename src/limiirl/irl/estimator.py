@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ class LinearRewardModel(Capabilities, NoMetadataRouting, BaseEstimator, ABC):  #
     """
 
     bounds: Any
-    ridge: float
+    ridge: float | Mapping[str, float]
     gtol: float
     max_evaluations: int
 

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from limiirl._typing import BoolArray, FloatArray, IndexArray
-from limiirl._validation import check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter, NumericalError
 from limiirl.irl import validate
@@ -130,32 +129,32 @@ _OPTIONAL = tuple(OptionalMembers.__dataclass_fields__)
 
 @dataclass(frozen=True)
 class Regulariser:
-    """Bounds on theta, and the ridge penalty of a mixture, ridge N / (2 K) sum_k |theta_k|^2 with N = `n_demos`.
+    """Bounds on theta, and the ridge penalty of a mixture, N / (2 K) sum_kj ridge_j theta_kj^2 with N = `n_demos`.
 
     The penalty equals that of K separate fits to N / K demonstrations each.
     """
 
     box: Box
-    ridge: float
+    ridge: FloatArray
     n_demos: int
 
     @classmethod
     def from_model(cls, model: Any, mdp: Any, n_demos: int) -> Regulariser:
         """Check the `bounds` and `ridge` of a model and return its regulariser."""
-        ridge = check_positive(model.ridge, "ridge", zero=True)
-        return cls(validate.box(model.bounds, mdp.feature_names), ridge, n_demos)
+        names = mdp.feature_names
+        return cls(validate.box(model.bounds, names), validate.ridge(model.ridge, names), n_demos)
 
     def ridges(self, n_intents: int, counts: FloatArray) -> FloatArray:
-        """Return the ridge coefficients (J,) of M-step objectives, which are means over `counts` (J,) demonstrations.
+        """Return the ridge coefficients (J, d) of M-step objectives, which are means over `counts` (J,) demonstrations.
 
         The coefficients are inversely proportional to `counts`, so that the penalty of an intent does not depend on its
         weight.
         """
-        return np.asarray(self.ridge * self.n_demos / (n_intents * counts))
+        return np.asarray(self.ridge * self.n_demos / (n_intents * counts[:, None]))
 
     def penalty(self, thetas: FloatArray) -> float:
         """Return the ridge penalty of a mixture with rewards (K, d)."""
-        return 0.5 * self.ridge * self.n_demos / len(thetas) * float(np.sum(thetas**2))
+        return 0.5 * self.n_demos / len(thetas) * float(np.sum(self.ridge * thetas**2))
 
     def penalty_gradient(self, thetas: FloatArray) -> FloatArray:
         """Return the gradient (K, d) of `penalty`."""

@@ -71,8 +71,8 @@ class RewardLikelihood:
         self._problem = make_problem(model.set_params(bounds=None, ridge=0.0), self._mdp, demos)
         given = np.ones((len(demos), 1)) if weights is None else np.asarray(weights, dtype=np.float64)
         columns = given[:, None] if given.ndim == 1 else given
-        self._weights = validate.weights(columns, demos, columns=True)
-        objective = self._problem.objective(self._weights)
+        objective = self._problem.objective(validate.weights(columns, demos, columns=True))
+        self._weights = columns
         if objective is None:
             raise InvalidParameter.of("irl", type(model).__name__, "must have a likelihood with gradients")
         self._objective: Any = objective

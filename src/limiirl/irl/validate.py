@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from limiirl._typing import FloatArray
-from limiirl._validation import as_floats, check_type, scale_exponent
+from limiirl._validation import as_floats, check_positive, check_type, scale_exponent
 from limiirl.demos import Demonstrations, Groups, name_demo
 from limiirl.errors import (
     ConvergenceWarning,
@@ -64,6 +65,30 @@ def box(bounds: Any, names: Sequence[str]) -> Box:
         rule = f"must have low < high (feature {names[j]!r})"
         raise InvalidParameter.of("bounds", limits[j].tolist(), rule, index=j)
     return Box(limits[:, 0].copy(), limits[:, 1].copy())
+
+
+def ridge(given: Any, names: Sequence[str]) -> FloatArray:
+    """Return the ridge coefficients (d,) of features from a number, or from a mapping of patterns to numbers.
+
+    The first pattern that matches a name applies; other features have the coefficient 0.
+
+    Examples
+    --------
+    >>> ridge({"link *": 0.1, "*": 0.0}, ["time", "link 1", "link 2"])
+    array([0. , 0.1, 0.1])
+    """
+    if not isinstance(given, Mapping):
+        return np.full(len(names), check_positive(given, "ridge", zero=True))
+    result = np.zeros(len(names))
+    unset = np.ones(len(names), dtype=bool)
+    for pattern, value in given.items():
+        matched = np.array([name == pattern or fnmatchcase(name, str(pattern)) for name in names], dtype=bool)
+        if not np.any(matched):
+            rule = "must have patterns that match the name of a feature, such as 'link *'"
+            raise InvalidParameter.of("ridge", pattern, rule, index=str(pattern))
+        result[matched & unset] = check_positive(value, "ridge", zero=True)
+        unset &= ~matched
+    return result
 
 
 def weights(given: ArrayLike | None, demos: Demonstrations, *, columns: bool) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from limiirl._validation import check_choice, check_count, check_positive
@@ -33,9 +34,11 @@ class MLIRL(CausalModel):
         arbitrary.
     n_backups : int
         Number of Bellman backups if q="bv". It is part of the model.
-    ridge : float
+    ridge : float or mapping of str to float
         Coefficient of the penalty ``|theta|^2 / 2`` that is added to the negative mean log-likelihood. It is positive
-        by default, because theta diverges without a ridge and bounds if the demonstrations are optimal.
+        by default, because theta diverges without a ridge and bounds if the demonstrations are optimal. A mapping has
+        one coefficient per pattern of feature names, such as ``{"link *": 0.01}``. The first pattern that matches a
+        name applies; features without a pattern are not penalised.
     ridge_per : {"demonstration", "step"}
         Whether the ridge is added to the negative mean log-likelihood per demonstration or per step. With "step", the
         fit does not depend on how recordings are divided into demonstrations.
@@ -73,7 +76,7 @@ class MLIRL(CausalModel):
         bounds: Any = None,
         *,
         n_backups: int = 100,
-        ridge: float = 1e-4,
+        ridge: float | Mapping[str, float] = 1e-4,
         ridge_per: str = "demonstration",
         gtol: float = 1e-6,
         max_evaluations: int = 1000,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from limiirl._typing import BoolArray, FloatArray
-from limiirl._validation import as_generator, check_choice, check_count, check_positive
+from limiirl._validation import as_generator, check_choice, check_count
 from limiirl.demos import Demonstrations, Groups, simulate
 from limiirl.errors import NumericalError
 from limiirl.irl import validate
@@ -46,7 +46,7 @@ class CausalModel(LinearRewardModel):
         beta: float,
         bounds: Any,
         *,
-        ridge: float,
+        ridge: float | Mapping[str, float],
         ridge_per: str,
         gtol: float,
         max_evaluations: int,
@@ -132,9 +132,9 @@ class CausalModel(LinearRewardModel):
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:
         problem = self._problem(mdp, demos, Groups.from_labels(None, len(demos)))
         moments = StateActionMoments(problem.decisions.total(weights), weights.sum(axis=0))
-        ridge = np.full(weights.shape[1], check_positive(self.ridge, "ridge", zero=True))
+        ridge = np.tile(validate.ridge(self.ridge, mdp.feature_names), (weights.shape[1], 1))
         if self.ridge_per == "step":  # the objective is a mean over demonstrations
-            ridge = ridge * ((demos.lengths - 1.0) @ weights) / moments.counts
+            ridge = ridge * (((demos.lengths - 1.0) @ weights) / moments.counts)[:, None]
         return problem.search(moments, ridge, starts, check_count(self.max_evaluations, "max_evaluations"))
 
     def make_problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> FitProblem:

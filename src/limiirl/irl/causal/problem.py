@@ -212,7 +212,7 @@ class CausalLikelihood:
         sizes: FloatArray,
         ridge: FloatArray,
     ) -> None:
-        self.solver, self.decisions, self.ridge = solver, decisions, ridge
+        self.solver, self.decisions, self.ridge = solver, decisions, ridge.reshape(len(ridge), -1)
         self._mean_counts = weighted_counts / sizes
         self._repeats = np.diff(decisions.ptr)
 
@@ -236,8 +236,9 @@ class CausalLikelihood:
             failed = np.array([np.inf]), np.zeros_like(thetas)
             values, gradients = evaluate_separately(lambda j: self.evaluate(thetas[j], which[j]), len(which), failed)
             return values, gradients
-        values += 0.5 * self.ridge[which] * np.sum(thetas**2, axis=1)
-        gradients += self.ridge[which, None] * thetas
+        penalty_slope = self.ridge[which] * thetas
+        values += 0.5 * np.sum(penalty_slope * thetas, axis=1)
+        gradients += penalty_slope
         return values, gradients
 
     def hessian(self, theta: FloatArray, k: int) -> FloatArray:

@@ -110,7 +110,7 @@ def log_weight_after_start(observed: ObservedPaths, thetas: FloatArray) -> Float
 
 
 class DestinationLikelihood:
-    """Objectives f_k(theta) = sum_i w_ik (log beta_i(theta) - log-weight_i(theta)) + ridge_k / 2 |theta|^2.
+    """Objectives f_k(theta) = sum_i w_ik (log beta_i(theta) - log-weight_i(theta)) + sum_j ridge_kj theta_j^2 / 2.
 
     beta_i is the total weight of all paths from the first to the last state of demonstration i. f_k is convex if all
     actions are recorded.
@@ -119,7 +119,7 @@ class DestinationLikelihood:
     ----------
     weights : (N, K)
         Weights w_ik before normalisation; each column is scaled to sum to 1.
-    ridge : (K,)
+    ridge : (K,) or (K, d)
     domains : list of CuttingPlanes, optional
         Outer approximations of the feasible set, one per search.
     """
@@ -132,7 +132,7 @@ class DestinationLikelihood:
         ridge: FloatArray,
         domains: list[CuttingPlanes] | None = None,
     ) -> None:
-        self.values, self.trips, self.ridge = values, trips, ridge
+        self.values, self.trips, self.ridge = values, trips, ridge.reshape(len(ridge), -1)
         self.batched = values.batched
         self.domains = [feasible_domain(values)] * weights.shape[1] if domains is None else domains
         self._weights = weights / weights.sum(axis=0)
@@ -140,7 +140,7 @@ class DestinationLikelihood:
         # Approximate second derivatives: variances of F under the assumption that steps are independent.
         steps = self._weights.T @ np.maximum(1.0, trips.observed.demos.lengths - 1.0)
         squares = self._weights.T @ trips.features**2 / steps[:, None]
-        self.scale = np.maximum(squares, 1e-6 * np.max(squares, axis=1, initial=1e-6, keepdims=True)) + ridge[:, None]
+        self.scale = np.maximum(squares, 1e-6 * np.max(squares, axis=1, initial=1e-6, keepdims=True)) + self.ridge
         self._by_pair = np.zeros((trips.starts.size, weights.shape[1]))
         np.add.at(self._by_pair, trips.pair, self._weights)
 
@@ -160,7 +160,8 @@ class DestinationLikelihood:
         if not self.trips.observed.fixed:
             more, more_gradient = self.trips.observed.correction(theta, self._weights[:, k])
             value, gradient = value - more, gradient - more_gradient
-        return value + 0.5 * self.ridge[k] * float(theta @ theta), gradient + self.ridge[k] * theta
+        slope = self.ridge[k] * theta
+        return value + 0.5 * float(slope @ theta), gradient + slope
 
     def _one(self, theta: FloatArray, k: int) -> tuple[float, FloatArray]:
         values, gradients = self.evaluate(theta[None], np.array([k]))

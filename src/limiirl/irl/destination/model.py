@@ -7,6 +7,7 @@ and P(s' | s) is the logit of r(s, s') + V(s').
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import breadth_first_order
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl._validation import as_floats, as_generator, check_choice, check_count, check_positive
+from limiirl._validation import as_floats, as_generator, check_choice, check_count
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter
 from limiirl.irl import validate
@@ -51,9 +52,11 @@ class DestinationMaxEnt(LinearRewardModel):
     ----------
     bounds : (low, high), (d, 2) array, or None
         Bounds on theta. The default is (-10, 0), as for `MaxEnt`, because positive rewards on cycles are infeasible.
-    ridge : float
+    ridge : float or mapping of str to float
         Coefficient of the penalty ``|theta|^2 / 2`` that is added to the negative mean log-likelihood. It is 0 by
-        default, because the bounds keep theta finite.
+        default, because the bounds keep theta finite. A mapping has
+        one coefficient per pattern of feature names, such as ``{"link *": 0.01}``. The first pattern that matches a
+        name applies; features without a pattern are not penalised.
     solver : {"bfgs", "newton", "lbfgs"}
         Projected BFGS, projected Newton, or L-BFGS-B. The default differs from `MaxEnt`, because projected Newton
         requires 2 d gradients per step for the Hessian, and L-BFGS-B restarts after every infinite value and may stop
@@ -98,7 +101,7 @@ class DestinationMaxEnt(LinearRewardModel):
         self,
         bounds: Any = (-10.0, 0.0),
         *,
-        ridge: float = 0.0,
+        ridge: float | Mapping[str, float] = 0.0,
         solver: str = "bfgs",
         gtol: float = 1e-5,
         max_evaluations: int = 1000,
@@ -313,7 +316,7 @@ class DestinationMaxEnt(LinearRewardModel):
 
     def _fit(self, mdp: MDP, demos: Demonstrations, weights: FloatArray, starts: FloatArray | None) -> list[FitResult]:
         problem = self._problem(mdp, demos, Groups.from_labels(None, len(demos)))
-        ridge = np.full(weights.shape[1], check_positive(self.ridge, "ridge", zero=True))
+        ridge = np.tile(problem.regulariser.ridge, (weights.shape[1], 1))
         return problem.search(weights, ridge, starts, check_count(self.max_evaluations, "max_evaluations"))
 
     def _values(self, mdp: MDP) -> GoalValues:

@@ -221,7 +221,7 @@ class DestinationProblem(FitProblem):
         """
         if self._features is None:
             n, d = self.trips.features.shape
-            result = self.search(np.ones((n, 1)), np.full(1, self.regulariser.ridge), None, _ROUGH_EVALUATIONS)[0]
+            result = self.search(np.ones((n, 1)), self.regulariser.ridge[None], None, _ROUGH_EVALUATIONS)[0]
             size = np.sqrt(np.mean(self.trips.features**2, axis=0))
             expected = np.zeros((n, d))
             for j in np.flatnonzero(size > 0.0):

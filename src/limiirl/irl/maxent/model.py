@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -48,8 +49,10 @@ class MaxEnt(LinearRewardModel):
         States in which a trajectory may end; "anywhere" in the paper.
     condition : {"none", "start"}
         With "start", the model is p(tau | s_0), so that the distribution of start states does not affect the reward.
-    ridge : float
-        Coefficient of the penalty ``|theta|^2 / 2`` that is added to the negative mean log-likelihood.
+    ridge : float or mapping of str to float
+        Coefficient of the penalty ``|theta|^2 / 2`` that is added to the negative mean log-likelihood. A mapping has
+        one coefficient per pattern of feature names, such as ``{"link *": 0.01}``. The first pattern that matches a
+        name applies; features without a pattern are not penalised.
     solver : {"newton", "lbfgs", "bfgs"}
         Projected Newton with the exact Hessian, L-BFGS-B, or projected BFGS; ADR 0004 compares the first two.
     gtol : float
@@ -100,7 +103,7 @@ class MaxEnt(LinearRewardModel):
         *,
         stop: str = "anywhere",
         condition: str = "none",
-        ridge: float = 0.0,
+        ridge: float | Mapping[str, float] = 0.0,
         solver: str = "newton",
         gtol: float = 1e-6,
         max_evaluations: int = 1000,
@@ -282,7 +285,7 @@ class MaxEnt(LinearRewardModel):
         problem = self._problem(mdp, demos, Groups.from_labels(None, len(demos)))
         assert problem.observed is not None  # because the demonstrations are in memory
         moments = problem.observed.moments(weights)
-        ridge = np.full(weights.shape[1], check_positive(self.ridge, "ridge", zero=True))
+        ridge = np.tile(problem.regulariser.ridge, (weights.shape[1], 1))
         return problem.search(moments, ridge, starts, check_count(self.max_evaluations, "max_evaluations"))
 
     def make_problem(self, mdp: MDP, demos: Demonstrations, units: Groups) -> FitProblem:

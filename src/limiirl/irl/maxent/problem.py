@@ -46,7 +46,7 @@ class PathLikelihood:
         demonstrated: ObservedMoments,
         ridge: FloatArray,
     ) -> None:
-        self.path_sums, self.observed, self.ridge = path_sums, observed, ridge
+        self.path_sums, self.observed, self.ridge = path_sums, observed, ridge.reshape(len(ridge), -1)
         self.mean_features, self._starts, self._weights = demonstrated
 
     @property
@@ -72,8 +72,9 @@ class PathLikelihood:
         self, thetas: FloatArray, which: IndexArray, log_Z: FloatArray, gradients: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         linear = np.sum(self.mean_features[which] * thetas, axis=1)
-        values = log_Z - linear + 0.5 * self.ridge[which] * np.sum(thetas**2, axis=1)
-        gradients = gradients + self.ridge[which, None] * thetas
+        penalty_slope = self.ridge[which] * thetas
+        values = log_Z - linear + 0.5 * np.sum(penalty_slope * thetas, axis=1)
+        gradients = gradients + penalty_slope
         if self._weights is not None and self.observed is not None:
             for j, k in enumerate(which):
                 value, gradient = self.observed.correction(thetas[j], self._weights[:, k])
