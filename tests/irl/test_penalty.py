@@ -32,7 +32,7 @@ def test_scores_are_those_of_separate_fits(model):
     assert path.model.ridge == path.ridge
     assert path.theta.shape == (len(names),)
     frame = path.to_frame()
-    np.testing.assert_allclose(frame["score"], path.scores.mean(axis=1))
+    np.testing.assert_allclose(frame["score"], path.scores.mean(axis=1), rtol=1e-14)
     assert frame["element *"].tolist() == [10.0, 0.1]
 
 

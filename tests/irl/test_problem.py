@@ -121,9 +121,9 @@ def test_ridge_per_pattern_of_feature_names():
 def test_ridge_of_a_mixture_is_the_sum_over_features():
     regulariser = Regulariser(Box(np.full(2, -1.0), np.ones(2)), np.array([2.0, 0.5]), 6)
     thetas = np.array([[1.0, 2.0], [0.0, -2.0], [1.0, 0.0]])
-    np.testing.assert_allclose(regulariser.penalty(thetas), 0.5 * 6 / 3 * (2.0 * 2 + 0.5 * 8))
-    np.testing.assert_allclose(regulariser.penalty_gradient(thetas), 2.0 * thetas * [2.0, 0.5])
-    np.testing.assert_allclose(regulariser.ridges(3, np.array([1.0, 4.0])), [[4.0, 1.0], [1.0, 0.25]])
+    np.testing.assert_allclose(regulariser.penalty(thetas), 0.5 * 6 / 3 * (2.0 * 2 + 0.5 * 8), rtol=1e-14)
+    np.testing.assert_allclose(regulariser.penalty_gradient(thetas), 2.0 * thetas * [2.0, 0.5], rtol=1e-14)
+    np.testing.assert_allclose(regulariser.ridges(3, np.array([1.0, 4.0])), [[4.0, 1.0], [1.0, 0.25]], rtol=1e-14)
 
 
 @pytest.mark.parametrize(("ridge", "value"), [({"lane *": 1.0}, "lane *"), ({"goal": -1.0}, -1.0), ("goal", "goal")])

@@ -149,7 +149,7 @@ def test_bridges_have_the_same_gradients(library: str, shape: tuple[int, ...]) -
             f = jax_log_likelihood(mdp, demos, model, weights)
             total = jax.jit(lambda state, edge: f(-jax.numpy.exp(state), edge**3).sum())
             value = float(total(x.state, x.edge))
-            slopes = [np.asarray(part) for part in jax.grad(total, argnums=(0, 1))(x.state, x.edge)]
+            gradients = [np.asarray(part) for part in jax.grad(total, argnums=(0, 1))(x.state, x.edge)]
     else:
         import torch
 
@@ -158,7 +158,7 @@ def test_bridges_have_the_same_gradients(library: str, shape: tuple[int, ...]) -
         parts = [torch.tensor(part, requires_grad=True) for part in x]
         result = torch_log_likelihood(mdp, demos, model, weights)(-torch.exp(parts[0]), parts[1] ** 3).sum()
         result.backward()
-        value, slopes = float(result), [np.asarray(part.grad) for part in parts]
+        value, gradients = float(result), [np.asarray(part.grad) for part in parts]
     np.testing.assert_allclose(value, np.sum(expected[0]), rtol=1e-12)
-    np.testing.assert_allclose(slopes[0], by_state, rtol=1e-10)
-    np.testing.assert_allclose(slopes[1], by_edge, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(gradients[0], by_state, rtol=1e-10)
+    np.testing.assert_allclose(gradients[1], by_edge, rtol=1e-10, atol=1e-12)

@@ -7,6 +7,7 @@ function is created.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ def jax_log_likelihood(
     1.0
     """
     try:
-        import jax
+        jax: Any = import_module("jax")
     except ImportError as error:
         raise BackendUnavailable("jax_log_likelihood requires JAX. Install it with pip install jax.") from error
     likelihood = RewardLikelihood(mdp, demos, irl, weights)
@@ -62,8 +63,7 @@ def jax_log_likelihood(
         )
         return jax.pure_callback(evaluate, shapes, state, edge)
 
-    @jax.custom_vjp
-    def log_likelihood(state: Any, edge: Any) -> Any:
+    def value(state: Any, edge: Any) -> Any:
         return call(state, edge)[0]
 
     def forward(state: Any, edge: Any) -> Any:
@@ -73,8 +73,10 @@ def jax_log_likelihood(
     def backward(gradients: Any, scale: Any) -> Any:
         return tuple(scale[..., None] * gradient for gradient in gradients)
 
+    log_likelihood: Any = jax.custom_vjp(value)
     log_likelihood.defvjp(forward, backward)
-    return log_likelihood
+    differentiable: Callable[..., Any] = log_likelihood
+    return differentiable
 
 
 def torch_log_likelihood(
@@ -85,12 +87,12 @@ def torch_log_likelihood(
     The result is on the device, and has the type, of the rewards of states.
     """
     try:
-        import torch
+        torch: Any = import_module("torch")
     except ImportError as error:
         raise BackendUnavailable("torch_log_likelihood requires PyTorch. Install it with pip install torch.") from error
     likelihood = RewardLikelihood(mdp, demos, irl, weights)
 
-    class LogLikelihood(torch.autograd.Function):
+    class LogLikelihood(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
         def forward(ctx: Any, state: Any, edge: Any) -> Any:
             table = RewardTable(*(part.detach().cpu().double().numpy() for part in (state, edge)))

@@ -17,7 +17,7 @@ from scipy.sparse import csgraph
 from sklearn.base import clone
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl._validation import as_generator
+from limiirl._validation import as_generator, check_positive
 from limiirl.demos import Agents, Demonstrations, Groups, with_history
 from limiirl.errors import DivergentPartition, InvalidParameter
 from limiirl.irl import validate
@@ -107,7 +107,8 @@ def choose_features(
     demos = validate.demonstrations(validate.in_numbers_of(mdp, demos))
     candidates = dict(_list_candidates(mdp, demos))
     given = model.ridge != signature(type(model)).parameters["ridge"].default
-    ridges = (model.ridge,) if given else RIDGES
+    own_ridge = check_positive(model.ridge, "ridge", zero=True)
+    ridges = (own_ridge,) if given else RIDGES
     ridge_per = model.ridge_per if given else "step"
     fold = _assign_folds(demos, groups, seed)
     best: dict[str, tuple[float, float]] = {}
@@ -118,7 +119,7 @@ def choose_features(
             best[name] = float(values.max()), ridges[int(values.argmax())]
     else:
         name = "states and turns" if "states and turns" in candidates else "states"
-        best[name] = np.nan, model.ridge if given else _FALLBACK
+        best[name] = np.nan, own_ridge if given else _FALLBACK
     features = max(best, key=lambda name: best[name][0])
     ridge = best[features][1]
     chosen = clone(model).set_params(ridge=ridge, ridge_per=ridge_per)

@@ -141,7 +141,7 @@ def _combinations(grid: Mapping[str, Sequence[float]]) -> Iterator[dict[str, flo
     for name, values in grid.items():
         checked = sorted({check_positive(value, "grid", zero=True) for value in np.atleast_1d(values)}, reverse=True)
         if not checked:
-            raise InvalidParameter.of("grid", name, "must have at least one coefficient per pattern", index=name)
+            raise InvalidParameter.of("grid", name, "must have at least one coefficient per pattern")
         axes.append(checked)
     for values in product(*axes):
         yield dict(zip(grid, values, strict=True))

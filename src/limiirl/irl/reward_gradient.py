@@ -99,11 +99,11 @@ class RewardLikelihood:
         if own not in (1, K):
             raise InvalidParameter.of("rewards", K, f"must have {own} rows, one per column of the weights")
         which = np.arange(own) if own == K else np.zeros(K, dtype=np.intp)
-        loss, slope = self._objective.evaluate(thetas, which)
+        loss, derivative = self._objective.evaluate(thetas, which)
         total = self._weights.sum(axis=0)[which]
         finite = np.isfinite(loss)
         value = np.where(finite, -total * loss + self._offset(thetas, loss, which, finite), -np.inf)
-        gradient = np.where(finite[:, None], -total[:, None] * slope, 0.0)
+        gradient = np.where(finite[:, None], -total[:, None] * derivative, 0.0)
         parts = np.split(gradient, [self._shape[0]], axis=1)
         given = [part if own is not None else None for part, own in zip(parts, table, strict=True)]
         if not single:
@@ -147,7 +147,7 @@ class RewardLikelihood:
                 np.repeat(thetas[j : j + 1], known.size, axis=0), np.arange(known.size)
             )[0]
             self._constant = np.asarray(at + known * reference)
-        return self._constant[which]
+        return np.asarray(self._constant[which])
 
 
 def value_and_reward_grad(

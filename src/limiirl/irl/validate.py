@@ -85,7 +85,7 @@ def ridge(given: Any, names: Sequence[str]) -> FloatArray:
         matched = np.array([name == pattern or fnmatchcase(name, str(pattern)) for name in names], dtype=bool)
         if not np.any(matched):
             rule = "must have patterns that match the name of a feature, such as 'link *'"
-            raise InvalidParameter.of("ridge", pattern, rule, index=str(pattern))
+            raise InvalidParameter.of("ridge", pattern, rule)
         result[matched & unset] = check_positive(value, "ridge", zero=True)
         unset &= ~matched
     return result

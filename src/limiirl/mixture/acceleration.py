@@ -61,14 +61,14 @@ class MarginalLikelihood:
             e_step = self.problem.e_step(rho, thetas, self._U)
             # A size of 0 would make the mean over demonstrations undefined.
             U = np.maximum(self._U, 1e-300)
-            loss, slope = self._objective(U).evaluate(thetas, np.arange(self.K))
+            loss, derivative = self._objective(U).evaluate(thetas, np.arange(self.K))
         except (DivergentPartition, NumericalError, InvalidDemos):
             return np.array([np.inf]), np.zeros_like(points)
         if not np.all(np.isfinite(loss)):
             return np.array([np.inf]), np.zeros_like(points)
         value = e_step.log_likelihood - self.problem.penalty(thetas)
         n_demos = self.problem.units.broadcast(U).sum(axis=0)
-        by_theta = -n_demos[:, None] * slope - self.problem.penalty_gradient(thetas)
+        by_theta = -n_demos[:, None] * derivative - self.problem.penalty_gradient(thetas)
         by_logit = e_step.sizes - self.n * rho
         gradient = np.concatenate([by_logit[1:], (by_theta / self.scale).ravel()])
         return np.array([-value / self.n]), -gradient[None] / self.n

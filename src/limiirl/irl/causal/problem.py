@@ -236,9 +236,9 @@ class CausalLikelihood:
             failed = np.array([np.inf]), np.zeros_like(thetas)
             values, gradients = evaluate_separately(lambda j: self.evaluate(thetas[j], which[j]), len(which), failed)
             return values, gradients
-        penalty_slope = self.ridge[which] * thetas
-        values += 0.5 * np.sum(penalty_slope * thetas, axis=1)
-        gradients += penalty_slope
+        ridge_gradient = self.ridge[which] * thetas
+        values += 0.5 * np.sum(ridge_gradient * thetas, axis=1)
+        gradients += ridge_gradient
         return values, gradients
 
     def hessian(self, theta: FloatArray, k: int) -> FloatArray:

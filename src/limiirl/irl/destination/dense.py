@@ -86,7 +86,7 @@ def band_multiplications(mdp: MDP) -> float:
     return float(np.sum((np.arange(mdp.n_states) - first).astype(np.float64) ** 2))
 
 
-class Solution(NamedTuple):
+class DenseSolution(NamedTuple):
     """Edge weights (E,) at one theta, and the factors of I - W up to the first pivot of 0 or less."""
 
     weight: FloatArray
@@ -156,7 +156,7 @@ class DenseGoalValues(GoalValues):
         assert sums.flow is not None
         return float(weights[used] @ sums.log_value), flow_features(self.mdp, sums.flow)
 
-    def _factor(self, theta: FloatArray) -> Solution:
+    def _factor(self, theta: FloatArray) -> DenseSolution:
         """Return the factors at theta (d,), from a cache of recent ones."""
         key, recent = theta.tobytes(), _RECENT.setdefault(self.mdp, OrderedDict())
         with _LOCK:
@@ -169,7 +169,7 @@ class DenseGoalValues(GoalValues):
                 recent.popitem(last=False)
         return solution
 
-    def _factor_again(self, theta: FloatArray) -> Solution:
+    def _factor_again(self, theta: FloatArray) -> DenseSolution:
         n = self.mdp.n_states
         log_w = self.edge_log_weights(theta)
         weight = np.exp(np.minimum(log_w, 700.0))
@@ -181,18 +181,18 @@ class DenseGoalValues(GoalValues):
             if factors.divergent < 0 and is_within_limit(float(np.max(log_w, initial=-np.inf))):
                 largest = float(np.max(factors.solve(np.ones((n, 1))), initial=1.0))
                 accurate = bool(is_within_limit(math.log(largest)))
-        return Solution(weight, factors, accurate)
+        return DenseSolution(weight, factors, accurate)
 
 
 _CHOICES: weakref.WeakKeyDictionary[MDP, bool] = weakref.WeakKeyDictionary()
-_RECENT: weakref.WeakKeyDictionary[MDP, OrderedDict[bytes, Solution]] = weakref.WeakKeyDictionary()
+_RECENT: weakref.WeakKeyDictionary[MDP, OrderedDict[bytes, DenseSolution]] = weakref.WeakKeyDictionary()
 _LOCK = threading.Lock()
 
 
 class DensePathSums(GoalPathSums):
     """Path sums at one theta, in linear arithmetic; `GoalValues` computes those that underflow."""
 
-    def __init__(self, values: DenseGoalValues, theta: FloatArray, solution: Solution) -> None:
+    def __init__(self, values: DenseGoalValues, theta: FloatArray, solution: DenseSolution) -> None:
         self.mdp, self.values, self.theta, self.solution = values.mdp, values, theta, solution
 
     def _sparse(self) -> GoalPathSums:

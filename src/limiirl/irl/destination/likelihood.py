@@ -160,8 +160,8 @@ class DestinationLikelihood:
         if not self.trips.observed.fixed:
             more, more_gradient = self.trips.observed.correction(theta, self._weights[:, k])
             value, gradient = value - more, gradient - more_gradient
-        slope = self.ridge[k] * theta
-        return value + 0.5 * float(slope @ theta), gradient + slope
+        own = self.ridge[k] * theta
+        return value + 0.5 * float(own @ theta), gradient + own
 
     def _one(self, theta: FloatArray, k: int) -> tuple[float, FloatArray]:
         values, gradients = self.evaluate(theta[None], np.array([k]))

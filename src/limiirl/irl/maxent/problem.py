@@ -72,9 +72,9 @@ class PathLikelihood:
         self, thetas: FloatArray, which: IndexArray, log_Z: FloatArray, gradients: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         linear = np.sum(self.mean_features[which] * thetas, axis=1)
-        penalty_slope = self.ridge[which] * thetas
-        values = log_Z - linear + 0.5 * np.sum(penalty_slope * thetas, axis=1)
-        gradients = gradients + penalty_slope
+        ridge_gradient = self.ridge[which] * thetas
+        values = log_Z - linear + 0.5 * np.sum(ridge_gradient * thetas, axis=1)
+        gradients = gradients + ridge_gradient
         if self._weights is not None and self.observed is not None:
             for j, k in enumerate(which):
                 value, gradient = self.observed.correction(thetas[j], self._weights[:, k])

@@ -73,7 +73,9 @@ def eliminate(W: FloatArray, limit: float) -> DenseFactors:
     """
     a = -W
     np.einsum("ii->i", a)[:] += 1.0
-    n, lower, upper = len(a), [], []
+    n = len(a)
+    lower: list[FloatArray] = []
+    upper: list[FloatArray] = []
     for k, e in _blocks(n):
         a[k:e, k:] -= a[k:e, :k] @ a[:k, k:]
         a[e:, k:e] -= a[e:, :k] @ a[:k, k:e]
