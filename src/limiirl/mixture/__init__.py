@@ -17,19 +17,48 @@ from limiirl.mixture.em import (
 from limiirl.mixture.estimator import IntentMixture
 from limiirl.mixture.information import StandardErrors, free_parameters
 from limiirl.mixture.init import Starts, as_responsibilities, is_given, kmeans
-from limiirl.mixture.io import NotSerialisable, Writer, check_target, decode, decode_history
+from limiirl.mixture.io import (
+    FolderFormat,
+    NotSerialisable,
+    Writer,
+    check_mdp,
+    check_target,
+    decode,
+    decode_history,
+    decode_model,
+    encode_parameters,
+)
 from limiirl.mixture.restarts import Restart, align_to_labels, assign_columns
 from limiirl.mixture.reward_init import REWARDS, find_equal_pair, find_indistinct_pair
 from limiirl.mixture.selection.recommend import SelectionRow, stick_breaking
 from limiirl.mixture.selection.select import Selection, select_intents
-from limiirl.mixture.summary import GroupWeights, Membership, Summary, check_suffix, membership_table, summarise
+from limiirl.mixture.summary import (
+    MARKS,
+    MOST_PARAMETERS,
+    MOST_ROWS,
+    GroupWeights,
+    Membership,
+    Summary,
+    align_rows,
+    check_suffix,
+    describe_model,
+    format_reward,
+    membership_table,
+    summarise,
+    table_blocks,
+    to_plain,
+)
 from limiirl.mixture.validate import check_fitted, check_irl, training_demos
 
 __all__ = [
+    "MARKS",
+    "MOST_PARAMETERS",
+    "MOST_ROWS",
     "REWARDS",
     "BayesianIntentMixture",
     "Callback",
     "ConvergenceMonitor",
+    "FolderFormat",
     "GroupWeights",
     "IntentMixture",
     "Iteration",
@@ -46,18 +75,24 @@ __all__ = [
     "State",
     "Summary",
     "Writer",
+    "align_rows",
     "align_to_labels",
     "as_responsibilities",
     "assign_columns",
     "check_fitted",
     "check_irl",
+    "check_mdp",
     "check_suffix",
     "check_target",
     "decode",
     "decode_history",
+    "decode_model",
+    "describe_model",
+    "encode_parameters",
     "find_equal_pair",
     "find_indistinct_pair",
     "floor_weights",
+    "format_reward",
     "free_parameters",
     "is_given",
     "kmeans",
@@ -68,5 +103,7 @@ __all__ = [
     "select_intents",
     "stick_breaking",
     "summarise",
+    "table_blocks",
+    "to_plain",
     "training_demos",
 ]

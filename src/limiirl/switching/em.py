@@ -104,3 +104,13 @@ def occupancy(counts: ChainCounts) -> FloatArray:
     """Return the expected fraction (K,) of steps with each intent."""
     sizes = counts.decisions.sum(axis=0)
     return np.asarray(sizes / sizes.sum())
+
+
+def mean_transition(counts: ChainCounts, transition: FloatArray) -> FloatArray:
+    """Return the fraction (K, K) of the steps of each intent that are followed by each intent.
+
+    `transition` is (K, K) or (S, K, K); its mean is used for intents without expected steps.
+    """
+    left = counts.transitions.sum(axis=1, keepdims=True)
+    fallback = transition.reshape(-1, *transition.shape[-2:]).mean(axis=0)
+    return np.where(left > 0.0, counts.transitions / np.where(left > 0.0, left, 1.0), fallback)

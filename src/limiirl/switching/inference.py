@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,10 @@ from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.kernels.switching import viterbi
 from limiirl.mixture import check_fitted, free_parameters, validate
+from limiirl.switching.dynamics import DwellTimes, SwitchingGraph, expected_dwell_times, stationary_shares
 from limiirl.switching.problem import Parameters, SwitchingProblem
-from limiirl.switching.transitions import COVARIATES, Covariates, Logits, transition_table
+from limiirl.switching.summary import SwitchingSummary, summarise_switching
+from limiirl.switching.transitions import COVARIATES, Covariates, CovariateScale, Logits, transition_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +34,8 @@ class Segments:
     intent : (n,)
     probability : (n,)
         Mean over the steps of the smoothed posterior of the intent.
+    ids : (N,) or None
+        Identifiers of the demonstrations, if they have any.
 
     Examples
     --------
@@ -45,9 +49,16 @@ class Segments:
     stop: NDArray[np.int64]
     intent: NDArray[np.int64]
     probability: FloatArray
+    ids: NDArray[Any] | None = None
 
     @classmethod
-    def from_path(cls, path: NDArray[np.int64], posterior: FloatArray, offsets: NDArray[np.int64]) -> Segments:
+    def from_path(
+        cls,
+        path: NDArray[np.int64],
+        posterior: FloatArray,
+        offsets: NDArray[np.int64],
+        ids: NDArray[Any] | None = None,
+    ) -> Segments:
         """Return the segments of intents (n,) of demonstrations with offsets (N + 1,) and posteriors (n, K)."""
         begins = np.ones(path.size, dtype=bool)
         begins[1:] = path[1:] != path[:-1]
@@ -57,7 +68,7 @@ class Segments:
         demo = np.searchsorted(offsets, first, side="right") - 1
         own = posterior[np.arange(path.size), path]
         probability = np.add.reduceat(own, first) / (last - first)
-        return cls(demo, first - offsets[demo], last - offsets[demo], path[first], probability)
+        return cls(demo, first - offsets[demo], last - offsets[demo], path[first], probability, ids)
 
     def __len__(self) -> int:
         return self.demo.size
@@ -68,8 +79,11 @@ class Segments:
         return self.stop - self.start
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with one row per segment."""
-        return to_pandas({name: getattr(self, name) for name in ("demo", "start", "stop", "intent", "probability")})
+        """Return a pandas DataFrame with one row per segment; demonstrations with identifiers are named by them."""
+        columns = {name: getattr(self, name) for name in ("demo", "start", "stop", "intent", "probability")}
+        if self.ids is not None:
+            columns["demo"] = self.ids[self.demo]
+        return to_pandas(columns)
 
 
 class FittedSwitching(NoMetadataRouting):
@@ -78,12 +92,14 @@ class FittedSwitching(NoMetadataRouting):
     initial_: FloatArray
     thetas_: FloatArray
     transition_: FloatArray
+    mean_transition_: FloatArray
     logits_: Logits
     shares_: FloatArray
     irl_: Any
     mdp_: Any
     switching: str
-    covariates_: Covariates | None
+    covariates_: CovariateScale | None
+    _training: tuple[Demonstrations | None, Any] = (None, None)
 
     def predictive_log_prob(self, demos: Demonstrations, covariates: Any = None) -> FloatArray:
         """Return log p(a_t | s_0, ..., s_t, a_0, ..., a_{t-1}) (n,) of the decisions of all demonstrations.
@@ -111,7 +127,49 @@ class FittedSwitching(NoMetadataRouting):
         """Return the segments of the most probable sequences of intents."""
         problem, parameters = self._problem_of(demos, covariates)
         posterior = problem.infer(parameters, smooth=True).intents
-        return Segments.from_path(self._viterbi(problem, parameters), posterior, problem.decisions.offsets)
+        return Segments.from_path(self._viterbi(problem, parameters), posterior, problem.decisions.offsets, demos.ids)
+
+    @property
+    def stationary_(self) -> FloatArray:
+        """Stationary distribution (K,) of `mean_transition_`."""
+        check_fitted(self)
+        return stationary_shares(self.mean_transition_)
+
+    @property
+    def dwell_times_(self) -> FloatArray:
+        """Expected number (K,) of steps until an intent ends, 1 / (1 - P_kk) for P = `mean_transition_`."""
+        check_fitted(self)
+        return expected_dwell_times(self.mean_transition_)
+
+    def dwell_times(self, demos: Demonstrations, covariates: Any = None) -> DwellTimes:
+        """Return the expected dwell times, and the lengths of the segments of demonstrations."""
+        segments = self.segments(demos, covariates)
+        return DwellTimes.from_segments(segments, self.mean_transition_, demos.lengths - 1)
+
+    def switching_graph(self, demos: Demonstrations, covariates: Any = None) -> SwitchingGraph:
+        """Return the expected numbers of switches between intents in demonstrations."""
+        problem, parameters = self._problem_of(demos, covariates)
+        return SwitchingGraph.from_counts(problem.e_step(parameters).transitions)
+
+    def occupancy(self, demos: Demonstrations, covariates: Any = None) -> FloatArray:
+        """Return the expected number (S, K) of decisions in each state with each intent."""
+        problem, parameters = self._problem_of(demos, covariates)
+        decisions, first = problem.decisions, np.zeros(len(problem.decisions.demos), dtype=np.int64)
+        first[decisions.number] = decisions.state
+        result = np.zeros((self.mdp_.n_states, len(self.initial_)))
+        np.add.at(result, first, problem.e_step(parameters).decisions)
+        return result
+
+    def summary(self, demos: Demonstrations | None = None, covariates: Any = None) -> SwitchingSummary:
+        """Return a summary of the fit, with the segments of demonstrations; the training data are the default.
+
+        After `load`, the training data are not available, and without `demos` the summary has no segments.
+        """
+        check_fitted(self)
+        if demos is None:
+            demos, covariates = self._training
+        dwell = None if demos is None else self.dwell_times(demos, covariates)
+        return summarise_switching(cast("Any", self), dwell)
 
     def score_samples(self, demos: Demonstrations, covariates: Any = None) -> FloatArray:
         """Return the log-likelihood (N,) of the actions of each demonstration, given its states.

@@ -44,7 +44,7 @@ class DistinctDecisions(NamedTuple):
     ----------
     demos : Demonstrations
         m demonstrations of two states.
-    index : (n,)
+    number : (n,)
         Distinct decision of each step.
     state : (n,)
         State of each step.
@@ -55,7 +55,7 @@ class DistinctDecisions(NamedTuple):
     """
 
     demos: Demonstrations
-    index: Int32Array
+    number: Int32Array
     state: IntArray
     offsets: IntArray
     log_outcome: FloatArray
@@ -141,12 +141,12 @@ class SwitchingProblem:
     @property
     def n_steps(self) -> int:
         """Number of decisions."""
-        return int(self.decisions.index.size)
+        return int(self.decisions.number.size)
 
     @cached_property
     def data(self) -> Decisions:
         """Arrays for the kernels."""
-        return Decisions(self.decisions.index, self.design.row, self.decisions.offsets)
+        return Decisions(self.decisions.number, self.design.row, self.decisions.offsets)
 
     def log_emission(self, thetas: FloatArray) -> FloatArray:
         """Return the log-probabilities (m, K) of the distinct decisions, given their states."""
@@ -231,7 +231,7 @@ class SwitchingProblem:
         t = np.arange(self.n_steps) - np.repeat(offsets[:-1], lengths)
         number = np.repeat(first, lengths) + t * np.repeat(n_windows, lengths) // np.repeat(lengths, lengths)
         shape = (int(n_windows.sum()), len(self.decisions.demos))
-        counts: Any = sparse.csr_array((np.ones(self.n_steps), (number, self.decisions.index)), shape=shape)
+        counts: Any = sparse.csr_array((np.ones(self.n_steps), (number, self.decisions.number)), shape=shape)
         return number, counts
 
     @property
