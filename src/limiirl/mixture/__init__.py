@@ -2,6 +2,7 @@
 
 from limiirl.mixture.bayesian.estimator import BayesianIntentMixture
 from limiirl.mixture.em import (
+    SMALLEST_WEIGHT,
     Callback,
     ConvergenceMonitor,
     Iteration,
@@ -15,7 +16,13 @@ from limiirl.mixture.em import (
     run,
 )
 from limiirl.mixture.estimator import IntentMixture
-from limiirl.mixture.information import StandardErrors, free_parameters
+from limiirl.mixture.information import (
+    FreeParameters,
+    StandardErrors,
+    free_parameters,
+    invert_information,
+    score_blocks,
+)
 from limiirl.mixture.init import Starts, as_responsibilities, is_given, kmeans
 from limiirl.mixture.io import (
     FolderFormat,
@@ -55,10 +62,12 @@ __all__ = [
     "MOST_PARAMETERS",
     "MOST_ROWS",
     "REWARDS",
+    "SMALLEST_WEIGHT",
     "BayesianIntentMixture",
     "Callback",
     "ConvergenceMonitor",
     "FolderFormat",
+    "FreeParameters",
     "GroupWeights",
     "IntentMixture",
     "Iteration",
@@ -94,12 +103,14 @@ __all__ = [
     "floor_weights",
     "format_reward",
     "free_parameters",
+    "invert_information",
     "is_given",
     "kmeans",
     "membership_table",
     "nearly_empty",
     "report_iterations",
     "run",
+    "score_blocks",
     "select_intents",
     "stick_breaking",
     "summarise",

@@ -4,6 +4,7 @@ from limiirl.switching.dynamics import DwellTimes, SwitchingGraph
 from limiirl.switching.em import SwitchingRestart
 from limiirl.switching.estimator import SwitchingMixture
 from limiirl.switching.inference import Segments
+from limiirl.switching.information import SwitchingErrors
 from limiirl.switching.summary import SwitchingSummary
 from limiirl.switching.transitions import CovariateScale, Logits
 
@@ -12,6 +13,7 @@ __all__ = [
     "DwellTimes",
     "Logits",
     "Segments",
+    "SwitchingErrors",
     "SwitchingGraph",
     "SwitchingMixture",
     "SwitchingRestart",

@@ -156,8 +156,8 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         mdp : MDP
         demos : Demonstrations
         groups : (N,), optional
-            Group of each demonstration, such as an animal. All groups share the parameters; standard errors are
-            clustered by group, and `groups_` keeps them.
+            Group of each demonstration, such as an animal. All groups share the parameters. Standard errors are
+            clustered by group if there are at least two.
         covariates : (n, m) array or frame, optional
             Covariates of the steps, if ``switching="covariates"``: one row per decision, or one row per state, in the
             order of `demos.states`. Row t affects the transition from step t to step t + 1.

@@ -6,19 +6,23 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from limiirl._estimator import NoMetadataRouting
 from limiirl._io import to_pandas
 from limiirl._typing import FloatArray
-from limiirl.demos import Demonstrations
+from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter
 from limiirl.kernels.switching import viterbi
-from limiirl.mixture import check_fitted, free_parameters, validate
+from limiirl.mixture import MOST_PARAMETERS, check_fitted, free_parameters, validate
 from limiirl.switching.dynamics import DwellTimes, SwitchingGraph, expected_dwell_times, stationary_shares
+from limiirl.switching.information import SwitchingErrors, switching_errors
 from limiirl.switching.problem import Parameters, SwitchingProblem
 from limiirl.switching.summary import SwitchingSummary, summarise_switching
 from limiirl.switching.transitions import COVARIATES, Covariates, CovariateScale, Logits, transition_table
+
+# Number of operations up to which a summary has standard errors by default: about a minute.
+_MOST_OPERATIONS = 2e9
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +103,8 @@ class FittedSwitching(NoMetadataRouting):
     mdp_: Any
     switching: str
     covariates_: CovariateScale | None
+    switching_ridge: float
+    groups_: NDArray[Any] | None
     _training: tuple[Demonstrations | None, Any] = (None, None)
 
     def predictive_log_prob(self, demos: Demonstrations, covariates: Any = None) -> FloatArray:
@@ -160,16 +166,72 @@ class FittedSwitching(NoMetadataRouting):
         np.add.at(result, first, problem.e_step(parameters).decisions)
         return result
 
-    def summary(self, demos: Demonstrations | None = None, covariates: Any = None) -> SwitchingSummary:
+    def standard_errors(
+        self, demos: Demonstrations | None = None, covariates: Any = None, *, groups: ArrayLike | None = None
+    ) -> SwitchingErrors:
+        """Return standard errors of the rewards, the initial probabilities and the transition model.
+
+        They are from the observed information (Louis' identity). With groups, the covariance is the sandwich estimator
+        clustered by group, which is valid if demonstrations of a group are dependent; it needs many more groups than
+        parameters of interest. The time is that of two E-steps per free parameter.
+
+        Parameters
+        ----------
+        demos : Demonstrations, optional
+            By default, the training data with the groups of `fit`.
+        covariates : (n, m) array or frame, optional
+        groups : (N,), optional
+            Group of each demonstration.
+        """
+        check_fitted(self)
+        if demos is None:
+            demos, covariates = self._require_training()
+            groups = self.groups_ if groups is None and self._n_groups > 1 else groups
+        problem, parameters = self._problem_of(demos, covariates)
+        units = None if groups is None else Groups.for_demos(groups, demos)
+        if units is not None and len(units) < 2:
+            raise InvalidParameter.of("groups", len(units), "must have at least two groups")
+        return switching_errors(problem, parameters, self.shares_, float(self.switching_ridge), units)
+
+    def _require_training(self) -> tuple[Demonstrations, Any]:
+        demos, covariates = self._training
+        if demos is None:
+            message = "demos is required, because the training data of a loaded mixture are not available."
+            raise InvalidParameter(message, parameter="demos")
+        return demos, covariates
+
+    @property
+    def _n_groups(self) -> int:
+        return 0 if self.groups_ is None else int(np.unique(self.groups_).size)
+
+    def summary(
+        self, demos: Demonstrations | None = None, covariates: Any = None, *, errors: bool | None = None
+    ) -> SwitchingSummary:
         """Return a summary of the fit, with the segments of demonstrations; the training data are the default.
 
-        After `load`, the training data are not available, and without `demos` the summary has no segments.
+        Parameters
+        ----------
+        demos : Demonstrations, optional
+            After `load`, the training data are not available, and without `demos` the summary has neither segments nor
+            standard errors.
+        covariates : (n, m) array or frame, optional
+        errors : bool, optional
+            Compute standard errors; by default, if this takes about a minute at most.
         """
         check_fitted(self)
         if demos is None:
             demos, covariates = self._training
-        dwell = None if demos is None else self.dwell_times(demos, covariates)
-        return summarise_switching(cast("Any", self), dwell)
+        if demos is None:
+            return summarise_switching(cast("Any", self), None, None)
+        if errors is None:
+            n_parameters = self.thetas_.size + (self.n_columns_ + len(self.initial_)) * len(self.initial_)
+            cost = float(n_parameters) * demos.n_transitions * len(self.initial_) ** 2
+            errors = n_parameters <= MOST_PARAMETERS and cost <= _MOST_OPERATIONS
+        trained = demos is self._training[0]
+        measured = None
+        if errors:
+            measured = self.standard_errors() if trained else self.standard_errors(demos, covariates)
+        return summarise_switching(cast("Any", self), self.dwell_times(demos, covariates), measured)
 
     def score_samples(self, demos: Demonstrations, covariates: Any = None) -> FloatArray:
         """Return the log-likelihood (N,) of the actions of each demonstration, given its states.

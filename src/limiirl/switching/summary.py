@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from html import escape
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from limiirl._io import to_pandas
 from limiirl._typing import FloatArray
 from limiirl.mixture import (
+    MARKS,
     MOST_ROWS,
     align_rows,
     describe_model,
@@ -22,11 +24,13 @@ from limiirl.mixture import (
     to_plain,
 )
 from limiirl.switching.dynamics import DwellTimes
+from limiirl.switching.information import SwitchingErrors
 from limiirl.switching.transitions import COVARIATES, HOMOGENEOUS
 
 if TYPE_CHECKING:
     from limiirl.switching.estimator import SwitchingMixture
 
+_NO_ERRORS = "no standard errors: see standard_errors()"
 Row = tuple[str, list[tuple[str, str]]]  # a name, and a value with its error or status per intent
 
 
@@ -48,9 +52,16 @@ class SwitchingSummary:
         Number and mean length of the segments of the most probable sequences; None without demonstrations.
     transition : (K, K)
         `mean_transition_`.
+    covariate_names, coefficients : (m,), (K, m)
+        B, for standardised covariates.
     feature_names : tuple of str
     thetas, status : (K, d)
         Rewards, and "ok" or the reason why a reward has no standard error (see `StandardErrors`).
+    initial_errors, dwell_errors, transition_errors, coefficient_errors, errors : (K,), (K,), (K, K), (K, m), (K, d)
+        Standard errors of `initial`, `dwell_times`, `transition`, `coefficients` and `thetas`; nan if unavailable.
+        Transitions by state or covariates have no errors of their mean; see `SwitchingMixture.standard_errors`.
+    method : str
+        Method of the standard errors; empty without them.
     n_starts, n_best : int
         Number of initialisations, and of those that reached the best objective.
 
@@ -84,9 +95,17 @@ class SwitchingSummary:
     n_segments: NDArray[np.int64] | None
     mean_segment: FloatArray | None
     transition: FloatArray
+    covariate_names: tuple[str, ...]
+    coefficients: FloatArray
     feature_names: tuple[str, ...]
     thetas: FloatArray
     status: NDArray[np.str_]
+    initial_errors: FloatArray
+    dwell_errors: FloatArray
+    transition_errors: FloatArray
+    coefficient_errors: FloatArray
+    errors: FloatArray
+    method: str
     n_starts: int
     n_best: int
 
@@ -95,26 +114,30 @@ class SwitchingSummary:
         return {field.name: to_plain(getattr(self, field.name)) for field in fields(self)}
 
     def to_frame(self) -> Any:
-        """Return the parameters as a pandas DataFrame with the columns intent, parameter, name, value and status.
+        """Return a pandas DataFrame with the columns intent, parameter, name, value, standard_error and status.
 
-        `parameter` is "share", "stationary", "dwell_time", "initial", "transition" (to the intent `name`) or "reward"
-        (of the feature `name`).
+        `parameter` is "share", "stationary", "dwell_time", "initial", "transition" (to the intent `name`),
+        "coefficient" (of the covariate `name`, on the log odds of switching to the intent) or "reward" (of the feature
+        `name`).
         """
         K = self.n_intents
-        blocks: list[tuple[str, list[str], FloatArray]] = [
-            ("share", [""], self.shares[:, None]),
-            ("stationary", [""], self.stationary[:, None]),
-            ("dwell_time", [""], self.dwell_times[:, None]),
-            ("initial", [""], self.initial[:, None]),
-            ("transition", [str(k) for k in range(K)], self.transition),
-            ("reward", list(self.feature_names), self.thetas),
+        blocks = [
+            ("share", ("",), self.shares, None),
+            ("stationary", ("",), self.stationary, None),
+            ("dwell_time", ("",), self.dwell_times, self.dwell_errors),
+            ("initial", ("",), self.initial, self.initial_errors),
+            ("transition", tuple(map(str, range(K))), self.transition, self.transition_errors),
+            ("coefficient", self.covariate_names, self.coefficients, self.coefficient_errors),
+            ("reward", self.feature_names, self.thetas, self.errors),
         ]
-        columns: dict[str, list[Any]] = {name: [] for name in ("intent", "parameter", "name", "value", "status")}
-        for parameter, names, values in blocks:
-            columns["intent"] += np.repeat(np.arange(K), len(names)).tolist()
+        names = ("intent", "parameter", "name", "value", "standard_error", "status")
+        columns: dict[str, list[Any]] = {name: [] for name in names}
+        for parameter, labels, values, errors in blocks:
+            columns["intent"] += np.repeat(np.arange(K), len(labels)).tolist()
             columns["parameter"] += [parameter] * values.size
-            columns["name"] += names * K
+            columns["name"] += labels * K
             columns["value"] += values.ravel().tolist()
+            columns["standard_error"] += [np.nan] * values.size if errors is None else errors.ravel().tolist()
             columns["status"] += self.status.ravel().tolist() if parameter == "reward" else ["ok"] * values.size
         return to_pandas(columns)
 
@@ -126,7 +149,7 @@ class SwitchingSummary:
         left = len(self.feature_names) - MOST_ROWS
         if left > 0:
             lines.append(f"  ... {left} more features in to_dict()")
-        return "\n".join(lines).rstrip()
+        return "\n".join([*lines, "", *(f"  {note}" for note in self._notes())]).rstrip()
 
     __repr__ = __str__
 
@@ -137,7 +160,8 @@ class SwitchingSummary:
             tag = "td" if i else "th"
             body += f"<tr><th>{escape(name)}</th>"
             body += "".join(f"<{tag}>{escape(' '.join(cell).strip())}</{tag}>" for cell in cells) + "</tr>"
-        return f"<p><b>{escape(self._title())}</b></p><table>{head}</table><table>{body}</table>"
+        notes = "<br>".join(escape(note) for note in self._notes())
+        return f"<p><b>{escape(self._title())}</b></p><table>{head}</table><table>{body}</table><p>{notes}</p>"
 
     def _title(self) -> str:
         intents = f"{self.n_intents} intent" + ("" if self.n_intents == 1 else "s")
@@ -157,21 +181,43 @@ class SwitchingSummary:
         yield "", [("intent", str(k)) for k in range(self.n_intents)]
         yield "share of steps", [(f"{100 * x:.1f} %", "") for x in self.shares]
         yield "stationary share", [(f"{100 * x:.1f} %", "") for x in self.stationary]
-        yield "expected dwell time", [(f"{x:.4g} steps", "") for x in self.dwell_times]
+        dwell = zip(self.dwell_times, self.dwell_errors, strict=True)
+        yield "expected dwell time", [format_reward(*cell, "ok") for cell in dwell]
         if self.n_segments is not None and self.mean_segment is not None:
             yield "segments", [(str(n), "") for n in self.n_segments]
-            yield "mean segment", [(f"{x:.4g} steps" if x == x else "-", "") for x in self.mean_segment]
-        yield "first intent", [(f"{100 * x:.1f} %", "") for x in self.initial]
+            yield "mean length", [(f"{x:.4g}" if math.isfinite(x) else "-", "") for x in self.mean_segment]
+        yield "first intent", [_percent(*cell) for cell in zip(self.initial, self.initial_errors, strict=True)]
         for k in range(self.n_intents):
-            yield f"followed by {k}", [(f"{100 * x:.2f} %", "") for x in self.transition[:, k]]
+            cells = zip(self.transition[:, k], self.transition_errors[:, k], strict=True)
+            yield f"followed by {k}", [_percent(*cell) for cell in cells]
+        for c, name in enumerate(self.covariate_names):
+            pairs = zip(self.coefficients[:, c], self.coefficient_errors[:, c], strict=True)
+            yield f"towards it: {name}", [format_reward(*pair, "ok") for pair in pairs]
         for j, name in enumerate(self.feature_names[:MOST_ROWS]):
-            cells = zip(self.thetas[:, j], self.status[:, j], strict=True)
-            yield name, [format_reward(value, float("nan"), status) for value, status in cells]
+            rewards = zip(self.thetas[:, j], self.errors[:, j], self.status[:, j], strict=True)
+            yield name, [format_reward(*reward) for reward in rewards]
+
+    def _notes(self) -> Iterator[str]:
+        yield f"± one standard error, from the {self.method}" if self.method else _NO_ERRORS
+        for mark, meaning in MARKS.items():
+            if np.any(self.status == mark):
+                yield f"({mark}) {meaning}"
 
 
-def summarise_switching(mixture: SwitchingMixture, dwell: DwellTimes | None) -> SwitchingSummary:
-    """Return the summary of a fitted mixture; `dwell` are the dwell times of demonstrations, if there are any."""
+def _percent(value: float, error: float) -> tuple[str, str]:
+    return f"{100 * value:.2f} %", f"± {100 * error:.2f}" if math.isfinite(error) else ""
+
+
+def summarise_switching(
+    mixture: SwitchingMixture, dwell: DwellTimes | None, measured: SwitchingErrors | None
+) -> SwitchingSummary:
+    """Return the summary of a fitted mixture with the dwell times of demonstrations and the standard errors, if any."""
     K, d = mixture.thetas_.shape
+    covariates = () if mixture.covariates_ is None else mixture.covariates_.names
+    coefficients = mixture.logits_.B if covariates else np.zeros((K, 0))
+    transition_errors = np.full((K, K), np.nan)
+    if measured is not None and mixture.switching == HOMOGENEOUS:
+        transition_errors = measured.transition
     free = free_parameters(mixture.irl_, mixture.mdp_, mixture.shares_, mixture.thetas_, mixture.n_steps_)
     return SwitchingSummary(
         n_intents=K,
@@ -196,7 +242,15 @@ def summarise_switching(mixture: SwitchingMixture, dwell: DwellTimes | None) -> 
         transition=mixture.mean_transition_,
         feature_names=tuple(getattr(mixture.mdp_, "feature_names", None) or (f"parameter {j}" for j in range(d))),
         thetas=mixture.thetas_,
-        status=free.status,
+        covariate_names=covariates,
+        coefficients=coefficients,
+        status=free.status if measured is None else measured.status,
+        initial_errors=np.full(K, np.nan) if measured is None else measured.initial,
+        dwell_errors=np.diag(transition_errors) * mixture.dwell_times_**2,  # delta method
+        transition_errors=transition_errors,
+        coefficient_errors=measured.B if measured is not None and covariates else np.full(coefficients.shape, np.nan),
+        errors=np.full((K, d), np.nan) if measured is None else measured.thetas,
+        method="" if measured is None else measured.method,
         n_starts=len(mixture.restarts_),
         n_best=sum(run.best for run in mixture.restarts_),
     )

@@ -17,7 +17,7 @@ from limiirl.mixture import floor_weights
 HOMOGENEOUS, STATE, COVARIATES = "homogeneous", "state", "covariates"
 KINDS = (HOMOGENEOUS, STATE, COVARIATES)
 # Largest logit of a transition relative to staying: its probability cannot become less than about 1e-8.
-_LARGEST_LOGIT = 18.4
+LARGEST_LOGIT = 18.4
 # Tolerance on the gradient, per transition, and maximum number of evaluations of an M-step, which starts at the
 # logits of the previous one.
 _GTOL, _EVALUATIONS = 1e-8, 40
@@ -204,12 +204,12 @@ def fit_logits(design: Design, counts: ChainCounts, start: Logits, ridge: float)
     if not counts.transitions.sum() > 0.0 or len(start.A) == 1:
         return start
     objective = LogitObjective(design, counts, ridge)
-    referred = Logits(np.clip(start.A - np.diag(start.A)[:, None], -_LARGEST_LOGIT, _LARGEST_LOGIT), start.B)
+    referred = Logits(np.clip(start.A - np.diag(start.A)[:, None], -LARGEST_LOGIT, LARGEST_LOGIT), start.B)
     objective.rescale(referred)
     x = objective.pack(referred)
     limit = np.full(x.size, np.inf)
     n = objective.K * (objective.K - 1)
-    limit[:n] = _LARGEST_LOGIT / objective.scale[:n]
+    limit[:n] = LARGEST_LOGIT / objective.scale[:n]
     (result,) = minimise_lbfgs(objective, x[None], Box(-limit, limit), _GTOL, _EVALUATIONS)
     return objective.unpack(result.theta)
 
