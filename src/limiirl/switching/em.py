@@ -29,7 +29,7 @@ class SwitchingState:
         return self.history[-1].objective
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class SwitchingRestart:
     """The result of EM from one initialisation.
 
