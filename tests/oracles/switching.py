@@ -145,7 +145,11 @@ class Problem:
 
 
 def random_problem(
-    seed: int, kind: str = "homogeneous", n_intents: int = 2, recorded: str = "all", lengths: tuple[int, ...] = (1, 4, 6)
+    seed: int,
+    kind: str = "homogeneous",
+    n_intents: int = 2,
+    recorded: str = "all",
+    lengths: tuple[int, ...] = (1, 4, 6),
 ) -> Problem:
     """Draw a problem with 4 states, 3 actions and demonstrations with the given numbers of decisions.
 

@@ -119,7 +119,11 @@ class TestFit:
         features = np.vstack([mdp.state_features, [[9.0, 0.0], [0.0, 7.0]]])
         wider = MDP.from_edges(src, dst, action=np.append(mdp.act, [0, 0]), gamma=0.9, state_features=features)
         for switching in ("homogeneous", "state"):
-            one, two = (SwitchingMixture(2, MODEL, switching, random_state=0).fit(m, demos) for m in (mdp, wider))
+            one, two = (
+                # Rounding errors grow with the number of iterations.
+                SwitchingMixture(2, MODEL, switching, random_state=0, tol=1e-2).fit(m, demos)
+                for m in (mdp, wider)
+            )
             np.testing.assert_allclose(two.thetas_, one.thetas_, rtol=0, atol=1e-6)
             np.testing.assert_allclose(two.predict_proba(demos), one.predict_proba(demos), rtol=0, atol=1e-6)
 
@@ -160,14 +164,14 @@ class TestInvariance:
     def test_order_of_demonstrations_does_not_matter(self):
         mdp, demos, intents = switch(n_demos=5)
         order = np.array([3, 0, 4, 2, 1])
-        one = self.fit(mdp, demos, init=intents.ravel())
-        two = self.fit(mdp, demos[order], init=intents[order].ravel())
+        one = self.fit(mdp, demos, init=intents.ravel(), tol=1e-2)
+        two = self.fit(mdp, demos[order], init=intents[order].ravel(), tol=1e-2)
         np.testing.assert_allclose(two.thetas_, one.thetas_, rtol=0, atol=1e-6)
         np.testing.assert_allclose(two.transition_, one.transition_, rtol=0, atol=1e-6)
 
     def test_permuted_labels_permute_the_intents(self):
         mdp, demos, intents = switch(n_demos=4)
-        one, two = (self.fit(mdp, demos, init=x.ravel()) for x in (intents, 1 - intents))
+        one, two = (self.fit(mdp, demos, init=x.ravel(), tol=1e-2) for x in (intents, 1 - intents))
         np.testing.assert_allclose(two.thetas_[::-1], one.thetas_, rtol=0, atol=1e-6)
         np.testing.assert_allclose(two.initial_[::-1], one.initial_, rtol=0, atol=1e-6)
         np.testing.assert_allclose(two.transition_[:, ::-1, ::-1], one.transition_, rtol=0, atol=1e-6)

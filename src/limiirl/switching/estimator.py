@@ -127,7 +127,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         n_init: int = 1,
         max_iter: int = 200,
         tol: float = 1e-6,
-        max_evaluations: int = 10,
+        max_evaluations: int = 30,
         random_state: Any = None,
         progress: Progress | None = None,
         verbose: bool = False,
