@@ -5,6 +5,7 @@ from limiirl.switching.em import SwitchingRestart
 from limiirl.switching.estimator import SwitchingMixture
 from limiirl.switching.inference import Segments
 from limiirl.switching.information import SwitchingErrors
+from limiirl.switching.selection import SwitchingRow, SwitchingSelection, SwitchingSetting, select_switching
 from limiirl.switching.summary import SwitchingSummary
 from limiirl.switching.transitions import CovariateScale, Logits
 
@@ -17,5 +18,9 @@ __all__ = [
     "SwitchingGraph",
     "SwitchingMixture",
     "SwitchingRestart",
+    "SwitchingRow",
+    "SwitchingSelection",
+    "SwitchingSetting",
     "SwitchingSummary",
+    "select_switching",
 ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,6 +25,9 @@ from limiirl.switching.inference import FittedSwitching
 from limiirl.switching.init import SwitchingStarts, check_init, is_random
 from limiirl.switching.problem import SwitchingProblem, check_model
 from limiirl.switching.transitions import COVARIATES, HOMOGENEOUS, KINDS, STATE, Covariates, transition_table
+
+if TYPE_CHECKING:
+    from limiirl.switching.selection import SwitchingSelection
 
 
 class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
@@ -269,6 +273,21 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
                 f"per step, more than tol={self.tol:g}. Raise max_iter or tol."
             )
             warnings.warn(ConvergenceWarning(message, parameter="max_iter"), stacklevel=stacklevel)
+
+    def select(
+        self, mdp: Any, demos: Demonstrations, n_intents: Iterable[int], *, irl: Any = None, **options: Any
+    ) -> SwitchingSelection:
+        """Compare numbers of intents with these parameters; see `select_switching` and `select_intents`."""
+        from limiirl.switching.selection import select_switching  # selection fits estimators
+
+        template: SwitchingMixture = self
+        if irl is not None:
+            if self.irl is not None:
+                raise InvalidParameter(
+                    "Pass either irl or a mixture with a model, not both.", parameter="irl", value=irl
+                )
+            template = clone(self).set_params(irl=irl)
+        return select_switching(mdp, demos, n_intents, mixture=template, **options)
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write the fitted mixture to a folder of JSON and npz files, atomically; `SwitchingMixture.load` reads it.
