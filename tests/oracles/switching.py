@@ -82,7 +82,7 @@ class Sequences:
 
 
 def emission_tables(mdp: MDP, thetas: Float, demos: Demonstrations, beta: float = 1.0) -> list[Float]:
-    """P(decision | state, intent) of each demonstration (T, K); an unrecorded action is summed over, with its outcome."""
+    """P(decision | state, intent) of each demonstration (T, K); unrecorded actions are summed, with their outcomes."""
     T, _ = tensors(mdp, np.zeros(mdp.n_features))
     policies = [stationary_policy(mdp, theta, "soft", beta) for theta in thetas]
     result = []
@@ -153,7 +153,7 @@ def random_problem(
 ) -> Problem:
     """Draw a problem with 4 states, 3 actions and demonstrations with the given numbers of decisions.
 
-    `recorded` is "all", "none" or "some": the actions that are recorded. Transitions that several actions can cause occur.
+    `recorded` is "all", "none" or "some": the actions that are recorded. Several actions can cause a transition.
     """
     rng = np.random.default_rng(seed)
     S, n_actions, d, K, m = 4, 3, 3, n_intents, 2

@@ -1,4 +1,4 @@
-"""At a discount of almost 0 and with one state, switching intents are a hidden Markov model with categories: hmmlearn's."""
+"""At a discount of almost 0 and with one state, switching intents are the categorical model of hmmlearn."""
 
 from types import SimpleNamespace
 

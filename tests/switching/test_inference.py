@@ -171,7 +171,6 @@ class TestWithoutSwitching:
     def test_em_reaches_the_likelihood_of_the_intent_mixture(self):
         # EM keeps transitions above 1e-8, so that likelihoods differ by less than 1e-8 per step.
         rng = np.random.default_rng(0)
-        problem, _, _ = self.mixtures()
         truth = given(random_problem(7, n_intents=2))
         mdp, options = truth.mdp_, {"ridge": 0.02, "gtol": 1e-10, "ridge_per": "step"}
         parts = [truth.irl_.sample(mdp, theta, 15, rng, max_length=40) for theta in 2.0 * truth.thetas_]

@@ -8,9 +8,11 @@ import pytest
 
 from limiirl import Demonstrations, MaxCausalEnt, SwitchingMixture, select_intents, select_switching
 from limiirl.baselines import MarkovChain, NGram, Uniform
+from limiirl.demos.groups import Groups
 from limiirl.errors import InvalidParameter
+from limiirl.mixture import validate
 from limiirl.switching import SwitchingRow
-from limiirl.switching.selection import mean_per_step, recommend_setting
+from limiirl.switching.selection import SwitchingSelectionProblem, _folds, mean_per_step, recommend_setting
 from tests.helpers import raises
 from tests.switching.test_estimator import switch
 
@@ -92,10 +94,6 @@ def test_nested_score_never_uses_the_units_that_are_scored(data):
     assert first.nested == pytest.approx(max(row.held_out for row in first.rows), abs=0.05)
     assert first.nested_se > 0.0
     # The folds are the same for the same seed: reconstruct the first outer fold, and reverse its actions.
-    from limiirl.switching.selection import SwitchingSelectionProblem, _folds
-    from limiirl.demos.groups import Groups
-    from limiirl.mixture import validate
-
     problem = SwitchingSelectionProblem(TEMPLATE, mdp, demos, None, Groups.for_demos(None, demos))
     outer = _folds(problem, 2, validate.spawn_seeds(3, 1)[0].entropy, 1, "outer_folds")
     shown = [demo.states.tolist() for demo in demos]
@@ -108,7 +106,7 @@ def test_nested_score_never_uses_the_units_that_are_scored(data):
 
 
 def test_covariates_are_divided_with_their_demonstrations(data):
-    mdp, demos, _ = data
+    demos = data[1]
     X = np.random.default_rng(0).normal(size=(800, 1))
     template = SwitchingMixture(irl=MaxCausalEnt(ridge=1e-3), switching="covariates", random_state=0, tol=1e-3)
     one = select(data, (2,), mixture=template, covariates=X, switching_ridges=(1.0, 100.0))
