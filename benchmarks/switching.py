@@ -1,4 +1,4 @@
-"""Do switching intents recover known ones, and what do time and memory depend on?
+"""Recovery of known switching intents, their planning, and the time and memory of fits.
 
     python -m benchmarks.switching              # all sections
     python -m benchmarks.switching recovery     # one of recovery, planning, labyrinth, memory

@@ -34,7 +34,7 @@ def test_counts_equal_sums_over_sequences(K):
     counts = kernel.count(kernel.Chain.of(log_emission, initial, A, eta), data)
     sequences = list(enumerate_all(log_emission, initial, A, eta, data))
     decisions, origin, target = np.zeros((5, K)), np.zeros((3, K)), np.zeros((3, K))
-    smoothed = np.concatenate([one.smoothed() for one in sequences])
+    smoothed = np.concatenate([one.smooth() for one in sequences])
     np.add.at(decisions, data.number, smoothed)
     for one, lo in zip(sequences, data.offsets, strict=False):
         for t, pair in enumerate(one.pairs()):
@@ -44,7 +44,7 @@ def test_counts_equal_sums_over_sequences(K):
     assert counts.log_prob == pytest.approx(sum(one.log_prob for one in sequences), abs=1e-12)
     expected = {
         "decisions": decisions,
-        "initial": sum(one.smoothed()[0] for one in sequences),
+        "initial": sum(one.smooth()[0] for one in sequences),
         "origin": origin,
         "target": target,
         "transitions": sum(one.pairs().sum(axis=0) for one in sequences),

@@ -45,7 +45,7 @@ class Sequences:
     def log_prob(self) -> float:
         return math.log(math.fsum(self.joint))
 
-    def smoothed(self) -> Float:
+    def smooth(self) -> Float:
         """P(z_t = k | all decisions) (T, K)."""
         T, K = self.emissions.shape
         result = np.zeros((T, K))
@@ -66,14 +66,14 @@ class Sequences:
     def _until(self, t: int) -> Sequences:
         return Sequences.of(self.initial, self.transitions[:t], self.emissions[: t + 1])
 
-    def filtered(self) -> Float:
+    def filter(self) -> Float:
         """P(z_t = k | decisions 0, ..., t) (T, K)."""
-        return np.array([self._until(t).smoothed()[-1] for t in range(len(self.emissions))])
+        return np.array([self._until(t).smooth()[-1] for t in range(len(self.emissions))])
 
     def predictive(self) -> Float:
         """log P(decision t | earlier decisions) (T,)."""
-        totals = np.array([self._until(t).log_prob for t in range(len(self.emissions))])
-        return np.diff(totals, prepend=0.0)
+        log_prob = np.array([self._until(t).log_prob for t in range(len(self.emissions))])
+        return np.diff(log_prob, prepend=0.0)
 
     def best(self) -> tuple[float, list[tuple[int, ...]]]:
         """The largest joint probability, and all sequences that have it up to rounding."""

@@ -13,7 +13,7 @@ from limiirl.switching.problem import Parameters, SwitchingProblem
 from limiirl.switching.transitions import Logits
 from tests.helpers import raises
 from tests.oracles.switching import Problem, random_problem
-from tests.switching.test_inference import given
+from tests.switching.test_inference import fix_parameters
 
 KINDS = ("homogeneous", "state", "covariates")
 
@@ -27,7 +27,7 @@ def build(problem: Problem, ridge: float = 0.0) -> SwitchingInformation:
     return SwitchingInformation(own, parameters, ridge, free)
 
 
-def enumerated_log_prob(problem: Problem, values: np.ndarray) -> float:
+def compute_log_prob(problem: Problem, values: np.ndarray) -> float:
     """The log-likelihood at parameters in the order initial, thetas, A, B."""
     parts, start = [], 0
     for array in (problem.initial, problem.thetas, problem.A, problem.B):
@@ -53,7 +53,7 @@ def test_score_and_information_equal_differences_of_the_enumerated_likelihood(ki
     directions /= np.linalg.norm(directions, axis=0)
 
     def value(*steps):
-        return enumerated_log_prob(problem, at + sum(steps))
+        return compute_log_prob(problem, at + sum(steps))
 
     expected, gradient = np.zeros((2, 2)), np.zeros(2)
     for i, u in enumerate(directions.T):
@@ -179,11 +179,11 @@ class TestGroups:
 
 def test_parameters_without_information_have_no_error():
     problem = random_problem(15, "state", 2, lengths=(30, 40))
-    sw = given(problem, switching_ridge=0.5)
+    sw = fix_parameters(problem, switching_ridge=0.5)
     unused = problem.mdp.replace(p0=np.eye(4)[0])
     assert sw.standard_errors().transition.shape == (4, 2, 2)
     problem.initial[:] = [1e-8, 1 - 1e-8]
-    errors = given(problem).standard_errors()
+    errors = fix_parameters(problem).standard_errors()
     assert np.isnan(errors.initial).all()
     assert unused.n_states == 4
 

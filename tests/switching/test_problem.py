@@ -87,7 +87,7 @@ def test_initial_probabilities_are_the_mean_posterior_of_the_first_step():
     problem = random_problem(4, n_intents=3)
     own = build(problem)
     after, _ = own.m_step(parameters(problem), own.e_step(parameters(problem)), 1.0, 5)
-    expected = np.mean([one.smoothed()[0] for one in problem.enumerate()], axis=0)
+    expected = np.mean([one.smooth()[0] for one in problem.enumerate()], axis=0)
     np.testing.assert_allclose(after.initial, expected, rtol=0, atol=1e-12)
 
 

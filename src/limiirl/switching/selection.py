@@ -114,7 +114,7 @@ class SwitchingSelection:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything except the mixture as JSON types, with None for nan."""
-        facts = {
+        facts: dict[str, Any] = {
             "rows": [asdict(row) for row in self.rows],
             "recommended": self.recommended._asdict(),
             "nested": self.nested,
@@ -122,7 +122,7 @@ class SwitchingSelection:
             "nested_settings": [setting._asdict() for setting in self.nested_settings],
             "unit": self.unit,
         }
-        return _without_nan(facts)
+        return {name: _without_nan(value) for name, value in facts.items()}
 
     def _is_recommended(self, row: SwitchingRow) -> bool:
         return row.model == "switching" and row.setting == self.recommended
@@ -437,7 +437,7 @@ def _list_settings(
     ):
         values = [fallback] if given is None else _values(given, name)
         checked.append(sorted({check_positive(value, name, zero=name != "gammas") for value in values}))
-    return [SwitchingSetting(k, *rest) for k, *rest in product(numbers, *checked)]
+    return [SwitchingSetting(k, *rest) for k in numbers for rest in product(*checked)]
 
 
 def _values(given: Any, name: str) -> list[Any]:

@@ -167,12 +167,6 @@ class SelectsIntents(Protocol):
 
 @overload
 def select_intents(
-    mdp: Any, demos: Demonstrations, n_intents: Iterable[int] = ..., *, mixture: SelectsIntents, **options: Any
-) -> Any: ...
-
-
-@overload
-def select_intents(
     mdp: Any,
     demos: Demonstrations,
     n_intents: Iterable[int] = ...,
@@ -188,6 +182,12 @@ def select_intents(
     progress: Progress | None = ...,
     executor: Mapper | None = ...,
 ) -> Selection: ...
+
+
+@overload
+def select_intents(
+    mdp: Any, demos: Demonstrations, n_intents: Iterable[int] = ..., *, mixture: SelectsIntents, **options: Any
+) -> Any: ...
 
 
 def select_intents(  # noqa: PLR0913 (the data, and independent options with defaults)
