@@ -11,7 +11,7 @@ NOT_QUICK = tests/executors tests/experiments tests/report tests/testing
 
 VENV := .venv
 BIN := $(VENV)/bin
-BENCHMARKS := path_sums small growth solvers fit rounding many stick_breaking gevd trials models choices agents starts bayesian matching drivers streaming dask_scaling scale default_features
+BENCHMARKS := path_sums small growth solvers fit rounding many stick_breaking gevd trials models choices agents starts bayesian matching drivers streaming dask_scaling scale default_features switching
 
 .DEFAULT_GOAL := help
 # Benchmarks that run at once measure each other.

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from limiirl.irl import MLIRL, DestinationMaxEnt, MaxCausalEnt, MaxEnt, SigmaGIRL
     from limiirl.mdp import MDP, RewardEnsemble
     from limiirl.mixture import BayesianIntentMixture, IntentMixture, Selection, select_intents
-    from limiirl.switching import SwitchingMixture
+    from limiirl.switching import SwitchingMixture, select_switching
 
 _HOMES = {
     "limiirl.demos": ("Agents", "Demonstrations", "with_counter", "with_history"),
     "limiirl.irl": ("DestinationMaxEnt", "MLIRL", "MaxCausalEnt", "MaxEnt", "SigmaGIRL"),
     "limiirl.mdp": ("MDP", "RewardEnsemble"),
     "limiirl.mixture": ("BayesianIntentMixture", "IntentMixture", "Selection", "select_intents"),
-    "limiirl.switching": ("SwitchingMixture",),
+    "limiirl.switching": ("SwitchingMixture", "select_switching"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -50,7 +50,7 @@ __all__ = [
     "MDP", "MLIRL", "Agents", "BayesianIntentMixture", "Demonstrations", "DestinationMaxEnt", "IntentMixture",
     "MaxCausalEnt", "MaxEnt", "RewardEnsemble", "Selection", "SigmaGIRL", "SwitchingMixture", "__version__",
     "baselines", "errors", "executors", "experiments", "forecast", "metrics", "report", "roads", "select_intents",
-    "streams", "testing", "theory", "with_counter", "with_history", "worlds",
+    "select_switching", "streams", "testing", "theory", "with_counter", "with_history", "worlds",
 ]
 # fmt: on
 

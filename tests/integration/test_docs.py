@@ -22,6 +22,7 @@ PROGRAMS = [
     "responsible_use.md",
     "own_data.md",
     "history.md",
+    "switching.md",
 ]
 
 

@@ -144,7 +144,7 @@ class HMM(Baseline):
         K, n = self.n_components, events.state.size
         window = np.cumsum(events.t % self.window == 0) - 1
         counts = np.zeros((training.keys.size, K))
-        np.add.at(counts, (training.data.index, rng.integers(0, K, window[-1] + 1)[window]), 1.0)
+        np.add.at(counts, (training.data.number, rng.integers(0, K, window[-1] + 1)[window]), 1.0)
         transition = np.full((K, K), (1.0 - _STAY) / max(K - 1, 1))
         np.fill_diagonal(transition, _STAY if K > 1 else 1.0)
         initial = np.full(K, 1.0 / K)

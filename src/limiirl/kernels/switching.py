@@ -59,9 +59,9 @@ class Chain(NamedTuple):
 
 
 class Decisions(NamedTuple):
-    """Decision (n,) and row (n,) of each step, and offsets (N + 1,) of the demonstrations."""
+    """Number of the decision (n,) and row (n,) of each step, and offsets (N + 1,) of the demonstrations."""
 
-    index: Int32Array
+    number: Int32Array
     row: Int32Array
     offsets: IntArray
 
@@ -103,7 +103,7 @@ def _forward(chain: Any, data: Any, lo: int, hi: int, alpha: Any, log_prob: Any)
     K = chain.initial.size
     predicted = chain.initial.copy()
     for t in range(hi - lo):
-        d = data.index[lo + t]
+        d = data.number[lo + t]
         total = 0.0
         for k in range(K):
             alpha[t, k] = predicted[k] * chain.emission[d, k]
@@ -136,7 +136,7 @@ def _smooth(chain: Any, data: Any, lo: int, hi: int, alpha: Any, origin: Any, ta
     K = chain.initial.size
     beta, ahead, joint = np.ones(K), np.empty(K), np.empty((K, K))
     for t in range(hi - lo - 2, -1, -1):
-        d, r = data.index[lo + t + 1], data.row[lo + t]
+        d, r = data.number[lo + t + 1], data.row[lo + t]
         for k in range(K):
             ahead[k] = chain.emission[d, k] * beta[k] * chain.v[r, k]
         largest, total = 0.0, 0.0
@@ -185,7 +185,7 @@ def _count_block(
         for t in range(hi - lo):
             sums[0, 0] += log_prob[t]
             for k in range(K):
-                decisions[data.index[lo + t], k] += alpha[t, k]
+                decisions[data.number[lo + t], k] += alpha[t, k]
         for k in range(K):
             sums[1, k] += alpha[0, k]
     return -1
@@ -287,10 +287,10 @@ def infer(chain: Chain, data: Decisions, *, smooth: bool) -> Posterior:
     >>> chain = Chain.of(np.log([[0.9, 0.1]]), np.full(2, 0.5), np.log([[0.8, 0.2], [0.2, 0.8]]), np.zeros((1, 2)))
     >>> data = Decisions(np.zeros(2, np.int32), np.zeros(2, np.int32), np.array([0, 2]))
     >>> infer(chain, data, smooth=False).log_prob.round(4).tolist()
-    [-0.6931, -0.3425]
+    [-0.6931, -0.3682]
     """
     blocks = divide(data.offsets, 1)
-    posterior, log_prob = np.zeros((data.index.size, chain.initial.size)), np.zeros(data.index.size)
+    posterior, log_prob = np.zeros((data.number.size, chain.initial.size)), np.zeros(data.number.size)
     bad = np.full(blocks.size - 1, -1)
     with LOCK:
         _infer_blocks(chain, data, blocks, smooth, posterior, log_prob, bad)
@@ -331,7 +331,7 @@ def _viterbi(log_emission: Any, log_initial: Any, A: Any, eta: Any, data: Any, p
                             back[t - lo, k] = j
                 best[:] = after
             for k in range(K):
-                best[k] += log_emission[data.index[t], k]
+                best[k] += log_emission[data.number[t], k]
         path[hi - 1] = np.argmax(best)
         for t in range(hi - 2, lo - 1, -1):
             path[t] = back[t + 1 - lo, path[t + 1]]
@@ -349,7 +349,7 @@ def viterbi(
     >>> viterbi(np.log([[0.9, 0.1], [0.4, 0.6]]), np.log([0.5, 0.5]), A, np.zeros((1, 2)), data).tolist()
     [0, 0, 0]
     """
-    path = np.zeros(data.index.size, dtype=np.int64)
+    path = np.zeros(data.number.size, dtype=np.int64)
     _viterbi(log_emission, log_initial, A, eta, data, path)
     return path
 

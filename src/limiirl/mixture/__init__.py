@@ -2,6 +2,7 @@
 
 from limiirl.mixture.bayesian.estimator import BayesianIntentMixture
 from limiirl.mixture.em import (
+    SMALLEST_WEIGHT,
     Callback,
     ConvergenceMonitor,
     Iteration,
@@ -15,21 +16,58 @@ from limiirl.mixture.em import (
     run,
 )
 from limiirl.mixture.estimator import IntentMixture
-from limiirl.mixture.information import StandardErrors, free_parameters
+from limiirl.mixture.information import (
+    FreeParameters,
+    StandardErrors,
+    free_parameters,
+    invert_information,
+    score_blocks,
+)
 from limiirl.mixture.init import Starts, as_responsibilities, is_given, kmeans
-from limiirl.mixture.io import NotSerialisable, Writer, check_target, decode, decode_history
+from limiirl.mixture.io import (
+    FolderFormat,
+    NotSerialisable,
+    Writer,
+    check_mdp,
+    check_target,
+    decode,
+    decode_history,
+    decode_model,
+    encode_parameters,
+)
 from limiirl.mixture.restarts import Restart, align_to_labels, assign_columns
 from limiirl.mixture.reward_init import REWARDS, find_equal_pair, find_indistinct_pair
 from limiirl.mixture.selection.recommend import SelectionRow, stick_breaking
 from limiirl.mixture.selection.select import Selection, select_intents
-from limiirl.mixture.summary import GroupWeights, Membership, Summary, check_suffix, membership_table, summarise
+from limiirl.mixture.summary import (
+    MARKS,
+    MOST_PARAMETERS,
+    MOST_ROWS,
+    GroupWeights,
+    Membership,
+    Summary,
+    align_rows,
+    check_suffix,
+    describe_model,
+    format_reward,
+    membership_table,
+    summarise,
+    table_blocks,
+    to_plain,
+)
 from limiirl.mixture.validate import check_fitted, check_irl, training_demos
 
 __all__ = [
+    "MARKS",
+    "MOST_PARAMETERS",
+    "MOST_ROWS",
     "REWARDS",
+    "SMALLEST_WEIGHT",
     "BayesianIntentMixture",
     "Callback",
     "ConvergenceMonitor",
+    "FolderFormat",
+    "FreeParameters",
     "GroupWeights",
     "IntentMixture",
     "Iteration",
@@ -46,27 +84,37 @@ __all__ = [
     "State",
     "Summary",
     "Writer",
+    "align_rows",
     "align_to_labels",
     "as_responsibilities",
     "assign_columns",
     "check_fitted",
     "check_irl",
+    "check_mdp",
     "check_suffix",
     "check_target",
     "decode",
     "decode_history",
+    "decode_model",
+    "describe_model",
+    "encode_parameters",
     "find_equal_pair",
     "find_indistinct_pair",
     "floor_weights",
+    "format_reward",
     "free_parameters",
+    "invert_information",
     "is_given",
     "kmeans",
     "membership_table",
     "nearly_empty",
     "report_iterations",
     "run",
+    "score_blocks",
     "select_intents",
     "stick_breaking",
     "summarise",
+    "table_blocks",
+    "to_plain",
     "training_demos",
 ]

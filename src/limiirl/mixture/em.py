@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,6 +136,15 @@ class Solution:
         return self.history[-1].iteration
 
 
+class Recorded(Protocol):
+    """A state of EM with the history of its iterations."""
+
+    @property
+    def history(self) -> list[Iteration]:
+        """The iterations so far."""
+        ...
+
+
 class ConvergenceMonitor:
     """Stopping rule and callbacks of one run of EM; see `IntentMixture` and `run` for the parameters."""
 
@@ -151,7 +160,7 @@ class ConvergenceMonitor:
         if self.keep is not None:
             self.keep(state)
 
-    def has_converged(self, state: State) -> bool:
+    def has_converged(self, state: Recorded) -> bool:
         """Return True if the last iteration met a stopping rule."""
         if len(state.history) < 2:
             return False
@@ -163,7 +172,7 @@ class ConvergenceMonitor:
         tol = self.settings.likelihood_tol
         return tol is not None and last.objective - before.objective < tol
 
-    def stops(self, state: State) -> bool:
+    def stops(self, state: Recorded) -> bool:
         """Return True if EM has converged or reached `max_iter`."""
         return len(state.history) > self.settings.max_iter or self.has_converged(state)
 

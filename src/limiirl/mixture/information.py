@@ -213,7 +213,7 @@ def _standard_errors(problem: FitProblem, rho: FloatArray, thetas: FloatArray) -
     free = free_parameters(problem.model, problem.mdp, rho, thetas, len(problem.units))
     moving = np.isin(free.status, ("ok", "contrast", "not identified", "up to scale"))
     observed, complete, method = information(problem, rho, thetas, moving)
-    inverse, flat = _invert(free.basis.T @ observed @ free.basis, (free.basis**2).T @ complete)
+    inverse, flat = invert_information(free.basis.T @ observed @ free.basis, (free.basis**2).T @ complete)
     covariance = free.basis @ inverse @ free.basis.T
     on_flat = np.any(np.abs(free.basis[:, flat]) > _INVOLVED, axis=1)
     K = len(rho)
@@ -361,7 +361,7 @@ def _is_contrast(theta: FloatArray, basis: FloatArray, inside: BoolArray) -> Boo
     return np.asarray(close & (np.sum(basis**2, axis=1) >= _MOSTLY))
 
 
-def _invert(matrix: FloatArray, complete: FloatArray) -> tuple[FloatArray, BoolArray]:
+def invert_information(matrix: FloatArray, complete: FloatArray) -> tuple[FloatArray, BoolArray]:
     """Return the pseudo-inverse of an information matrix (m, m), and the mask (m,) of coordinates in flat directions.
 
     Coordinates are scaled to unit information. Values far below `complete` (m,), the information of the complete data,

@@ -1,4 +1,7 @@
-"""Save and load a fitted mixture: a folder of `mixture.json`, `arrays.npz` and `mdp.npz` with sha256 checksums."""
+"""Save and load a fitted mixture: a folder of `mixture.json`, `arrays.npz` and `mdp.npz` with sha256 checksums.
+
+`FolderFormat` writes and reads such folders for all estimators.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import secrets
 import shutil
 import warnings
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from inspect import signature
 from os import PathLike
 from pathlib import Path
@@ -176,13 +179,131 @@ def _invalid(message: str, value: object) -> InvalidFile:
     return InvalidFile(message, parameter="folder", value=value)
 
 
+# Estimator of each format, for messages.
+_ESTIMATORS = {FORMAT: "IntentMixture", "limiirl.switching": "SwitchingMixture"}
+
+
+@dataclass(frozen=True)
+class FolderFormat:
+    """Format of the folders of one estimator.
+
+    Attributes
+    ----------
+    name : str
+        Entry "format" of the header.
+    version : int
+    """
+
+    name: str
+    version: int
+
+    @property
+    def estimator(self) -> str:
+        """Name of the class."""
+        return _ESTIMATORS[self.name]
+
+    def write(self, folder: str | PathLike[str], header: dict[str, Any], arrays: Arrays, mdp: MDP | None) -> None:
+        """Write a folder atomically; an earlier folder of this format is replaced."""
+        target = _resolve(folder)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = _sibling(target)
+        scratch.mkdir()
+        try:
+            with atomic_write(scratch / _ARRAYS) as part, part.open("wb") as stream:
+                np.savez(stream, allow_pickle=False, **arrays)
+            if mdp is not None:
+                mdp.save(scratch / _MDP)
+            first = {"format": self.name, "version": self.version, "limiirl": __version__}
+            last = {"files": {path.name: _sha256(path) for path in sorted(scratch.iterdir())}}
+            with atomic_write(scratch / _HEADER) as part:
+                text = json.dumps(first | header | last, indent=1, allow_nan=False)
+                part.write_text(text + "\n", encoding="ascii")
+            _put(scratch, target)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def read(self, folder: str | PathLike[str]) -> tuple[dict[str, Any], Arrays, MDP | None]:
+        """Return the header, the arrays and the MDP of a folder, after checks of the format and of the checksums."""
+        path = as_path(folder, "folder")
+        header = self._header(path)
+        _check_files(path, header)
+        for key in ("irl", "irl_"):
+            _check_model(path, header.get(key))
+        mdp = MDP.load(path / _MDP) if _MDP in header["files"] else None
+        try:
+            return header, read_arrays(path / _ARRAYS, "Save the mixture again."), mdp
+        except (KeyError, ValueError) as error:
+            raise self.make_error(folder, error) from error
+
+    def make_error(self, folder: str | PathLike[str], error: Exception) -> InvalidFile:
+        """Return the error for a header whose entries are wrong."""
+        path = as_path(folder, "folder") / _HEADER
+        message = f"{path} is corrupted, or a class has changed ({error!s:.300}). Save the mixture again."
+        return _invalid(message, folder)
+
+    def _header(self, folder: Path) -> dict[str, Any]:
+        """Read the header and check its format and version."""
+        path = folder / _HEADER
+        try:
+            header: Any = load_json(path.read_bytes())
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            what = "has no mixture.json" if folder.is_dir() else "is not a folder"
+            message = f"{folder} {what}. Pass a folder that {self.estimator}.save wrote."
+            raise _invalid(message, folder) from None
+        except ValueError as error:
+            remedy = "Copy the folder again, or save the mixture again."
+            raise _invalid(f"{path} is truncated or not JSON ({error!s:.200}). {remedy}", folder) from error
+        facts: dict[str, Any] = header if isinstance(header, dict) else {}
+        if facts.get("format") != self.name or not isinstance(facts.get("version"), int):
+            other = next((name for form, name in _ESTIMATORS.items() if form == facts.get("format")), None)
+            what = f"is a saved {other}" if other and other != self.estimator else "is not a limiirl mixture"
+            raise _invalid(f"{path} {what}. Pass a folder that {self.estimator}.save wrote.", folder)
+        if facts["version"] < 1:
+            message = f"{path} has the unknown format version {facts['version']}. Save the mixture again."
+            raise _invalid(message, facts["version"])
+        if facts["version"] > self.version:
+            version = f"{facts['version']}, written by limiirl {facts.get('limiirl')}"
+            rule = f"this release reads version {self.version}"
+            raise _invalid(f"{folder} has format version {version}; {rule}. Upgrade limiirl.", facts["version"])
+        return facts
+
+    def check_target(self, folder: str | PathLike[str]) -> None:
+        """Raise unless the folder does not exist, is empty, or contains a mixture of this format."""
+        target = _resolve(folder)
+        if not target.exists():
+            return
+        if not target.is_dir():
+            raise _invalid(f"{target} is a file; a mixture is saved to a folder. Pass another path.", target)
+        names = {path.name for path in target.iterdir()}
+        if not names:
+            return
+        foreign = sorted(names - {_HEADER, _ARRAYS, _MDP})
+        if foreign or _HEADER not in names or not self._wrote(target / _HEADER):
+            what = foreign[0] if foreign else "other files"
+            message = f"{target} contains {what} and is not overwritten. Pass another folder, or remove this one."
+            raise _invalid(message, target)
+
+    def _wrote(self, path: Path) -> bool:
+        try:
+            header = load_json(path.read_bytes())
+        except ValueError:
+            return False
+        return isinstance(header, dict) and header.get("format") == self.name
+
+
+_FOLDER = FolderFormat(FORMAT, VERSION)
+
+
+def check_target(folder: str | PathLike[str]) -> None:
+    """Raise unless the folder does not exist, is empty, or contains an `IntentMixture`."""
+    _FOLDER.check_target(folder)
+
+
 def save(mixture: IntentMixture, folder: str | PathLike[str]) -> None:
     """Write a fitted mixture; see `IntentMixture.save`."""
     validate.check_fitted(mixture)
-    if not (mixture.mdp_ is None or isinstance(mixture.mdp_, MDP)):
-        raise InvalidParameter.of("mdp", type(mixture.mdp_).__name__, "must be a limiirl.MDP to be saved")
-    target = _resolve(folder)
-    check_target(target)
+    check_mdp(mixture.mdp_)
+    check_target(folder)
     header, arrays = _describe(mixture)
     lost = [name for name in ("init", "reward_init", "embedding") if name in header["replaced"]]
     if lost:  # others, such as `progress`, do not affect the fit
@@ -192,30 +313,20 @@ def save(mixture: IntentMixture, folder: str | PathLike[str]) -> None:
             LimiirlWarning,
             stacklevel=validate.caller_stacklevel(),
         )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = _sibling(target)
-    scratch.mkdir()
-    try:
-        with atomic_write(scratch / _ARRAYS) as part, part.open("wb") as stream:
-            np.savez(stream, allow_pickle=False, **arrays)
-        if mixture.mdp_ is not None:
-            mixture.mdp_.save(scratch / _MDP)
-        header["files"] = {path.name: _sha256(path) for path in sorted(scratch.iterdir())}
-        with atomic_write(scratch / _HEADER) as part:
-            part.write_text(json.dumps(header, indent=1, allow_nan=False) + "\n", encoding="ascii")
-        _put(scratch, target)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    _FOLDER.write(folder, header, arrays, mixture.mdp_)
+
+
+def check_mdp(mdp: Any) -> None:
+    """Raise unless an MDP can be saved."""
+    if not (mdp is None or isinstance(mdp, MDP)):
+        raise InvalidParameter.of("mdp", type(mdp).__name__, "must be a limiirl.MDP to be saved")
 
 
 def _describe(mixture: IntentMixture) -> tuple[dict[str, Any], Arrays]:
     """Return the header and the arrays of a mixture, without its MDP."""
     writer = Writer()
-    parameters, replaced = _parameters(mixture, writer)
+    parameters, replaced = encode_parameters(mixture, writer, mixture.ensemble_)
     header = {
-        "format": FORMAT,
-        "version": VERSION,
-        "limiirl": __version__,
         "parameters": parameters,
         "replaced": replaced,
         "irl": None if mixture.irl is None else writer.model(mixture.irl, "irl"),
@@ -228,32 +339,28 @@ def _describe(mixture: IntentMixture) -> tuple[dict[str, Any], Arrays]:
     return header, writer.arrays
 
 
-def _parameters(mixture: IntentMixture, writer: Writer) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the parameters except `irl`, and the types of those that cannot be serialised and are replaced."""
-    defaults = {name: parameter.default for name, parameter in signature(type(mixture).__init__).parameters.items()}
+def encode_parameters(estimator: Any, writer: Writer, init: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return JSON for the parameters except `irl`, and the types of those that cannot be serialised.
+
+    The latter are replaced: `init` by the argument, others by their defaults.
+    """
+    defaults = {name: parameter.default for name, parameter in signature(type(estimator).__init__).parameters.items()}
     written, replaced = {}, {}
-    for name, value in mixture.get_params(deep=False).items():
+    for name, value in estimator.get_params(deep=False).items():
         if name == "irl":
             continue
         try:
             written[name] = writer.encode(value, f"parameters.{name}")
         except NotSerialisable:
             replaced[name] = type(value).__name__
-            instead = mixture.ensemble_ if name == "init" else defaults[name]
-            written[name] = writer.encode(instead, f"parameters.{name}")
+            written[name] = writer.encode(init if name == "init" else defaults[name], f"parameters.{name}")
     return written, replaced
 
 
 def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
     """Read a mixture that `save` wrote; see `IntentMixture.load`."""
-    path = as_path(folder, "folder")
-    header = _header(path)
-    _check_files(path, header)
-    for key in ("irl", "irl_"):
-        _check_model(path, header.get(key))
-    mdp = MDP.load(path / _MDP) if _MDP in header["files"] else None
+    header, arrays, mdp = _FOLDER.read(folder)
     try:
-        arrays = read_arrays(path / _ARRAYS, "Save the mixture again.")
         mixture = cls(**{name: decode(value, arrays) for name, value in header["parameters"].items()})
         mixture.irl = None if header["irl"] is None else allow_cpu(decode_model(header["irl"], arrays))
         for name in _RESULTS:
@@ -264,32 +371,8 @@ def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
         mixture.irl_, mixture.mdp_ = allow_cpu(decode_model(header["irl_"], arrays)), mdp
         RewardEnsemble(mixture.weights_, mixture.thetas_)  # checks shapes and weights
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        message = f"{path / _HEADER} is corrupted, or a class has changed ({error!s:.300}). Save the mixture again."
-        raise _invalid(message, folder) from error
+        raise _FOLDER.make_error(folder, error) from error
     return mixture
-
-
-def _header(folder: Path) -> dict[str, Any]:
-    """Read the header and check its format and version."""
-    path = folder / _HEADER
-    try:
-        header = load_json(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        what = "has no mixture.json" if folder.is_dir() else "is not a folder"
-        raise _invalid(f"{folder} {what}. Pass a folder that IntentMixture.save wrote.", folder) from None
-    except ValueError as error:
-        message = f"{path} is truncated or not JSON ({error!s:.200}). Copy the folder again, or save the mixture again."
-        raise _invalid(message, folder) from error
-    if not isinstance(header, dict) or header.get("format") != FORMAT or not isinstance(header.get("version"), int):
-        raise _invalid(f"{path} is not a limiirl mixture. Pass a folder that IntentMixture.save wrote.", folder)
-    if header["version"] < 1:
-        message = f"{path} has the unknown format version {header['version']}. Save the mixture again."
-        raise _invalid(message, header["version"])
-    if header["version"] > VERSION:
-        version = f"{header['version']}, written by limiirl {header.get('limiirl')}"
-        message = f"{folder} has format version {version}; this release reads version {VERSION}. Upgrade limiirl."
-        raise _invalid(message, header["version"])
-    return header
 
 
 def _check_files(folder: Path, header: dict[str, Any]) -> None:
@@ -319,37 +402,12 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def check_target(folder: str | PathLike[str]) -> None:
-    """Raise unless the folder does not exist, is empty, or contains a mixture."""
-    target = _resolve(folder)
-    if not target.exists():
-        return
-    if not target.is_dir():
-        raise _invalid(f"{target} is a file; a mixture is saved to a folder. Pass another path.", target)
-    names = {path.name for path in target.iterdir()}
-    if not names:
-        return
-    foreign = sorted(names - {_HEADER, _ARRAYS, _MDP})
-    if foreign or _HEADER not in names or not _is_mixture(target / _HEADER):
-        what = foreign[0] if foreign else "other files"
-        message = f"{target} contains {what} and is not overwritten. Pass another folder, or remove this one."
-        raise _invalid(message, target)
-
-
 def _resolve(folder: str | PathLike[str]) -> Path:
     """Return the absolute path with links resolved; a loop of links raises an OSError."""
     path = as_path(folder, "folder")
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         path.stat()
     return Path(os.path.realpath(path))
-
-
-def _is_mixture(path: Path) -> bool:
-    try:
-        header = load_json(path.read_bytes())
-    except ValueError:
-        return False
-    return isinstance(header, dict) and header.get("format") == FORMAT
 
 
 def _sibling(target: Path) -> Path:

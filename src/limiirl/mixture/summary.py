@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 Row = tuple[str, list[tuple[str, str]]]  # a name, and a value with its error or status per intent
 # Largest number of rewards K d with standard errors: the information matrix has (K d)^2 entries.
-_MOST_PARAMETERS = 3000
+MOST_PARAMETERS = 3000
 # Maximum number of rows and characters of the printed table.
-_MOST_ROWS, _WIDEST = 40, 100
-_MARKS = {
+MOST_ROWS, _WIDEST = 40, 100
+MARKS = {
     "bound": "the reward is on a bound of the model",
     "contrast": "rewards without an identified level are relative to their mean: only their differences are identified",
     "not identified": "the reward has a component in a direction that does not change any trajectory's probability",
@@ -117,7 +117,7 @@ class Summary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON types, with lists for arrays and None for nan."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {field.name: to_plain(getattr(self, field.name)) for field in fields(self)}
 
     def to_frame(self) -> Any:
         """Return the rewards as a pandas DataFrame with one row per intent and feature.
@@ -142,9 +142,9 @@ class Summary:
     def __str__(self) -> str:
         lines = [self._title(), *(f"  {name:<16}{text}" for name, text in self._head())]
         rows = list(self._rows())
-        for intents in _blocks(rows):
-            lines += ["", *_align(rows, intents)]
-        left = len(self.feature_names) - _MOST_ROWS
+        for intents in table_blocks(rows):
+            lines += ["", *align_rows(rows, intents)]
+        left = len(self.feature_names) - MOST_ROWS
         if left > 0:
             lines.append(f"  ... {left} more features in to_dict()")
         return "\n".join([*lines, "", *(f"  {note}" for note in self._notes())]).rstrip()
@@ -183,17 +183,17 @@ class Summary:
         yield "weight", [(f"{100 * x:.1f} %", f"± {100 * e:.1f}" if math.isfinite(e) else unknown) for x, e in weights]
         yield "expected size", [(f"{size:.1f}", "") for size in self.sizes]
         yield "assigned", [(str(count), "") for count in self.counts]
-        for j, name in enumerate(self.feature_names[:_MOST_ROWS]):
+        for j, name in enumerate(self.feature_names[:MOST_ROWS]):
             cells = zip(self.thetas[:, j], self.errors[:, j], self.status[:, j], strict=True)
-            yield name, [_reward(*cell) for cell in cells]
+            yield name, [format_reward(*cell) for cell in cells]
 
     def _notes(self) -> Iterator[str]:
         if np.any(np.isfinite(self.errors)):
             yield f"± {self.spread}"
         elif np.any(self.status == "ok"):
-            few = self.thetas.size <= _MOST_PARAMETERS
+            few = self.thetas.size <= MOST_PARAMETERS
             yield f"no standard errors: {'pass the demonstrations to summary()' if few else 'see standard_errors()'}"
-        for mark, meaning in _MARKS.items():
+        for mark, meaning in MARKS.items():
             if np.any(self.status == mark):
                 # Contrasts are printed with standard errors, without a mark.
                 yield meaning if mark == "contrast" else f"({mark}) {meaning}"
@@ -207,7 +207,7 @@ def summarise(mixture: IntentMixture, problem: FitProblem | None) -> Summary:
     free = free_parameters(mixture.irl_, mixture.mdp_, rho, thetas, len(U))
     weight_errors, errors, status = np.full(K, np.nan), np.full((K, d), np.nan), free.status
     method = "observed information"
-    if problem is not None and thetas.size <= _MOST_PARAMETERS:
+    if problem is not None and thetas.size <= MOST_PARAMETERS:
         measured = standard_errors(problem, rho, thetas)
         weight_errors, errors, status = measured.weights, measured.thetas, measured.status
         method = measured.method
@@ -216,7 +216,7 @@ def summarise(mixture: IntentMixture, problem: FitProblem | None) -> Summary:
         n_intents=K,
         n_units=len(U),
         unit=unit,
-        model=_model(mixture.irl_),
+        model=describe_model(mixture.irl_),
         init=_init(mixture),
         convergence=_convergence(mixture),
         starts=_starts(mixture, unit),
@@ -260,7 +260,7 @@ def _unit(mixture: IntentMixture) -> str:
     return "agents" if mixture.mdp_ is None else "demonstrations"
 
 
-def _model(irl: Any) -> str:
+def describe_model(irl: Any) -> str:
     """Describe the model, its set of trajectories, and the bounds on rewards."""
     longest, stop = irl.max_length if isinstance(irl, MaxEnt) else None, getattr(irl, "stop", None)
     named = irl if longest is None else clone(irl).set_params(max_length=None)  # the text describes the length
@@ -312,7 +312,7 @@ def _starts(mixture: IntentMixture, unit: str) -> str:
     return f"{reached}; the others differ in {low if low == high else f'{low} to {high}'} of the {unit}"
 
 
-def _reward(value: float, error: float, status: str) -> tuple[str, str]:
+def format_reward(value: float, error: float, status: str) -> tuple[str, str]:
     """Format a reward to two digits of its error, and the error or the status; a dash for an empty intent."""
     if status == "empty":
         return "-", "(empty)"
@@ -330,7 +330,7 @@ def _widths(rows: list[Row], k: int) -> tuple[int, int]:
     return max(len(value) for value, _ in cells), max(len(error) for _, error in cells)
 
 
-def _blocks(rows: list[Row]) -> Iterator[range]:
+def table_blocks(rows: list[Row]) -> Iterator[range]:
     """Yield ranges of intents whose columns fit into the width of the table."""
     K, names = len(rows[0][1]), max(len(name) for name, _ in rows) + 2
     first, used = 0, names
@@ -343,7 +343,8 @@ def _blocks(rows: list[Row]) -> Iterator[range]:
     yield range(first, K)
 
 
-def _align(rows: list[Row], intents: range) -> Iterator[str]:
+def align_rows(rows: list[Row], intents: range) -> Iterator[str]:
+    """Yield the lines of a table with aligned columns for some intents."""
     names, widths = max(len(name) for name, _ in rows), [_widths(rows, k) for k in intents]
     for name, cells in rows:
         columns = zip(intents, widths, strict=True)
@@ -351,11 +352,12 @@ def _align(rows: list[Row], intents: range) -> Iterator[str]:
         yield f"  {name:<{names}}{''.join(shown)}".rstrip()
 
 
-def _plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
+    """Return JSON types: lists for arrays, None for nan."""
     if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
+        return to_plain(value.tolist())
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [to_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -429,7 +431,7 @@ class GroupWeights:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain lists for JSON, with None for nan."""
-        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {field.name: to_plain(getattr(self, field.name)) for field in fields(self)}
 
     def __str__(self) -> str:
         K = self.weights.shape[1]

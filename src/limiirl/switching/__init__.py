@@ -1,8 +1,26 @@
 """Intents that switch within a demonstration."""
 
+from limiirl.switching.dynamics import DwellTimes, SwitchingGraph
 from limiirl.switching.em import SwitchingRestart
 from limiirl.switching.estimator import SwitchingMixture
 from limiirl.switching.inference import Segments
-from limiirl.switching.transitions import Logits
+from limiirl.switching.information import SwitchingErrors
+from limiirl.switching.selection import SwitchingRow, SwitchingSelection, SwitchingSetting, select_switching
+from limiirl.switching.summary import SwitchingSummary
+from limiirl.switching.transitions import CovariateScale, Logits
 
-__all__ = ["Logits", "Segments", "SwitchingMixture", "SwitchingRestart"]
+__all__ = [
+    "CovariateScale",
+    "DwellTimes",
+    "Logits",
+    "Segments",
+    "SwitchingErrors",
+    "SwitchingGraph",
+    "SwitchingMixture",
+    "SwitchingRestart",
+    "SwitchingRow",
+    "SwitchingSelection",
+    "SwitchingSetting",
+    "SwitchingSummary",
+    "select_switching",
+]

@@ -1,6 +1,7 @@
 """Expectation-maximisation for intents that switch within a demonstration.
 
-M-steps never lower the expected penalised log-likelihood, even if truncated, so the objective is nondecreasing.
+M-steps never lower the expected penalised log-likelihood, even if truncated, so the objective is nondecreasing. Every
+second step is extrapolated, if this raises the objective.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from limiirl._typing import FloatArray
+from limiirl.errors import LimiirlError
 from limiirl.kernels.switching import ChainCounts
 from limiirl.mixture import Callback, ConvergenceMonitor, Iteration, Settings
 from limiirl.switching.problem import Parameters, SwitchingProblem
@@ -29,7 +31,7 @@ class SwitchingState:
         return self.history[-1].objective
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class SwitchingRestart:
     """The result of EM from one initialisation.
 
@@ -49,6 +51,10 @@ class SwitchingRestart:
     best: bool
 
 
+# Number of iterations before the first extrapolation, so that it does not decide between local maxima.
+_FIRST_ACCELERATED = 10
+
+
 @dataclass(frozen=True)
 class EM:
     """EM for a fit problem; `ridge` is that of the coefficients of the transition model."""
@@ -61,6 +67,7 @@ class EM:
         """Run EM from initial parameters; return the last state, and whether it has converged."""
         monitor = ConvergenceMonitor(self.settings, callback)
         state = self._evaluate(start, [], 0)
+        path = [start]
         while True:
             if callback is not None:
                 callback(state.history[-1])
@@ -68,7 +75,34 @@ class EM:
                 return state, monitor.has_converged(state)
             limit = self.settings.max_evaluations
             parameters, n_evaluations = self.problem.m_step(state.parameters, state.counts, self.ridge, limit)
-            state = self._evaluate(parameters, state.history, n_evaluations)
+            before, state = state.history, self._evaluate(parameters, state.history, n_evaluations)
+            path.append(parameters)
+            if len(path) == 3:
+                state = self._accelerate(path, state, before)
+                path = [state.parameters]
+
+    def _accelerate(self, path: list[Parameters], state: SwitchingState, before: list[Iteration]) -> SwitchingState:
+        """Return the state at parameters extrapolated from the last two steps, if their objective is higher.
+
+        This is the squared extrapolation of Varadhan and Roland (2008, scheme S3). EM alone converges linearly, and
+        slowly where intents overlap.
+        """
+        if len(before) < _FIRST_ACCELERATED:
+            return state
+        first, second, third = (self.problem.to_vector(parameters) for parameters in path)
+        change, curve = second - first, third - 2.0 * second + first
+        size = float(np.linalg.norm(curve))
+        if not np.isfinite(size) or size == 0.0:
+            return state
+        step = float(np.linalg.norm(change)) / size
+        if step <= 1.0:  # the extrapolation would be the last M-step, or shorter
+            return state
+        parameters = self.problem.from_vector(first + 2.0 * step * change + step**2 * curve, path[0])
+        try:
+            trial = self._evaluate(parameters, before, state.history[-1].n_evaluations)
+        except LimiirlError:  # the policy may not exist there
+            return state
+        return trial if trial.objective > state.objective else state
 
     def _evaluate(self, parameters: Parameters, history: list[Iteration], n_evaluations: int) -> SwitchingState:
         """Return the state after the E-step of parameters."""
@@ -104,3 +138,13 @@ def occupancy(counts: ChainCounts) -> FloatArray:
     """Return the expected fraction (K,) of steps with each intent."""
     sizes = counts.decisions.sum(axis=0)
     return np.asarray(sizes / sizes.sum())
+
+
+def mean_transition(counts: ChainCounts, transition: FloatArray) -> FloatArray:
+    """Return the fraction (K, K) of the steps of each intent that are followed by each intent.
+
+    `transition` is (K, K) or (S, K, K); its mean is used for intents without expected steps.
+    """
+    left = counts.transitions.sum(axis=1, keepdims=True)
+    fallback = transition.reshape(-1, *transition.shape[-2:]).mean(axis=0)
+    return np.where(left > 0.0, counts.transitions / np.where(left > 0.0, left, 1.0), fallback)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from collections.abc import Iterable
+from os import PathLike
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,11 +19,15 @@ from limiirl.irl import MaxCausalEnt
 from limiirl.irl import validate as irl_checks
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import Settings, nearly_empty, report_iterations, validate
-from limiirl.switching.em import EM, SwitchingState, compare_restarts, occupancy
+from limiirl.switching import io
+from limiirl.switching.em import EM, SwitchingState, compare_restarts, mean_transition, occupancy
 from limiirl.switching.inference import FittedSwitching
 from limiirl.switching.init import SwitchingStarts, check_init, is_random
 from limiirl.switching.problem import SwitchingProblem, check_model
-from limiirl.switching.transitions import COVARIATES, KINDS, STATE, Covariates, transition_table
+from limiirl.switching.transitions import COVARIATES, HOMOGENEOUS, KINDS, STATE, Covariates, transition_table
+
+if TYPE_CHECKING:
+    from limiirl.switching.selection import SwitchingSelection
 
 
 class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
@@ -74,6 +80,11 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         Initial probabilities and rewards.
     transition_ : (K, K) or (S, K, K)
         P(z_{t+1} = k | z_t = j), for each state if ``switching="state"``, or at the mean of the covariates.
+    mean_transition_ : (K, K)
+        `transition_` without x_t; otherwise the expected fraction of the steps of intent j that are followed by intent
+        k in the training data.
+    stationary_ : (K,)
+        Stationary distribution of `mean_transition_`: the shares of steps in a long demonstration.
     logits_ : Logits
         A (K, K) and B (K, m), for standardised covariates.
     shares_ : (K,)
@@ -87,8 +98,8 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         The result of each initialisation; `best` marks those that reached the best objective.
     groups_ : (N,) or None
         The groups that were passed to `fit`.
-    covariates_ : Covariates or None
-        Names, means and scales of the covariates.
+    covariates_ : CovariateScale or None
+        Names, means and standard deviations of the covariates.
     irl_, mdp_ : model, MDP
     n_demos_, n_steps_ : int
         Number of demonstrations and of decisions in the training data.
@@ -120,7 +131,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         n_init: int = 1,
         max_iter: int = 200,
         tol: float = 1e-6,
-        max_evaluations: int = 10,
+        max_evaluations: int = 30,
         random_state: Any = None,
         progress: Progress | None = None,
         verbose: bool = False,
@@ -149,8 +160,8 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         mdp : MDP
         demos : Demonstrations
         groups : (N,), optional
-            Group of each demonstration, such as an animal. All groups share the parameters; standard errors are
-            clustered by group, and `groups_` keeps them.
+            Group of each demonstration, such as an animal. All groups share the parameters. Standard errors are
+            clustered by group if there are at least two.
         covariates : (n, m) array or frame, optional
             Covariates of the steps, if ``switching="covariates"``: one row per decision, or one row per state, in the
             order of `demos.states`. Row t affects the transition from step t to step t + 1.
@@ -168,8 +179,9 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
             irl.set_params(ridge_per="step")
         self.irl_, self.mdp_ = irl, mdp
         self.groups_ = None if groups is None else Groups.for_demos(groups, demos).labels
-        self.covariates_ = self._check_covariates(demos, covariates)
-        scaled = None if self.covariates_ is None else self._scale(self.covariates_)
+        checked = self._check_covariates(demos, covariates)
+        self.covariates_ = None if checked is None else checked.measure()
+        scaled = None if checked is None else self._scale(checked)
         problem = SwitchingProblem(irl, mdp, demos, self.switching, scaled)
         self._check_enough_steps(problem)
         em = EM(problem, settings, check_positive(self.switching_ridge, "switching_ridge", zero=True))
@@ -208,9 +220,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
             return None
         keep = np.ones(demos.n_steps, dtype=bool)
         keep[demos.offsets[1:] - 1] = False
-        checked = Covariates.of(covariates, demos.n_transitions, demos.n_steps, keep)
-        checked.check_varying()
-        return checked
+        return Covariates.of(covariates, demos.n_transitions, demos.n_steps, keep)
 
     def _check_enough_steps(self, problem: SwitchingProblem) -> None:
         if self.n_intents > problem.n_steps:
@@ -233,11 +243,13 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         table = transition_table(parameters.logits, eta)
         self.transition_ = table if kind == STATE else table[0]
         self.shares_ = occupancy(state.counts)
+        mean = mean_transition(state.counts, self.transition_)
+        self.mean_transition_ = self.transition_ if kind == HOMOGENEOUS else mean
         self.log_likelihood_, self.objective_ = last.log_likelihood, last.objective
         self.history_, self.n_iter_, self.converged_ = state.history, last.iteration, converged
         self.n_demos_, self.n_steps_ = len(problem.demos), problem.n_steps
-        # Coefficients of states that are not visited are 0.
-        self.n_columns_ = np.unique(problem.decisions.state).size if kind == STATE else problem.design.n_columns
+        # Coefficients of states that are not visited are 0, and the intercepts stand for one of the others.
+        self.n_columns_ = np.unique(problem.decisions.state).size - 1 if kind == STATE else problem.design.n_columns
 
     @property
     def ensemble_(self) -> RewardEnsemble:
@@ -261,6 +273,38 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
                 f"per step, more than tol={self.tol:g}. Raise max_iter or tol."
             )
             warnings.warn(ConvergenceWarning(message, parameter="max_iter"), stacklevel=stacklevel)
+
+    def select(
+        self, mdp: Any, demos: Demonstrations, n_intents: Iterable[int], *, irl: Any = None, **options: Any
+    ) -> SwitchingSelection:
+        """Compare numbers of intents with these parameters; see `select_switching` and `select_intents`."""
+        from limiirl.switching.selection import select_switching  # selection fits estimators
+
+        template: SwitchingMixture = self
+        if irl is not None:
+            if self.irl is not None:
+                raise InvalidParameter(
+                    "Pass either irl or a mixture with a model, not both.", parameter="irl", value=irl
+                )
+            template = clone(self).set_params(irl=irl)
+        return select_switching(mdp, demos, n_intents, mixture=template, **options)
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write the fitted mixture to a folder of JSON and npz files, atomically; `SwitchingMixture.load` reads it.
+
+        An earlier mixture in the folder is replaced; a folder with other files raises an error. An `init` that is a
+        fitted mixture is replaced by "kmeans". The training data are not written.
+        """
+        io.save(self, folder)
+
+    @classmethod
+    def load(cls, folder: str | PathLike[str]) -> SwitchingMixture:
+        """Read a mixture that `save` wrote; its predictions are identical, bit for bit.
+
+        Raises `InvalidFile` for a folder that is incomplete, corrupted, written by a newer version, or not a
+        `SwitchingMixture`.
+        """
+        return io.load(cls, folder)
 
     def __sklearn_clone__(self) -> SwitchingMixture:
         """Return an unfitted copy with the same `init`, whose fitted values are initial values."""

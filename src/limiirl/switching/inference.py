@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from limiirl._estimator import NoMetadataRouting
 from limiirl._io import to_pandas
 from limiirl._typing import FloatArray
-from limiirl.demos import Demonstrations
+from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter
 from limiirl.kernels.switching import viterbi
-from limiirl.mixture import check_fitted, free_parameters, validate
+from limiirl.mixture import MOST_PARAMETERS, check_fitted, free_parameters, validate
+from limiirl.switching.dynamics import DwellTimes, SwitchingGraph, expected_dwell_times, stationary_shares
+from limiirl.switching.information import SwitchingErrors, switching_errors
 from limiirl.switching.problem import Parameters, SwitchingProblem
-from limiirl.switching.transitions import COVARIATES, Covariates, Logits, transition_table
+from limiirl.switching.summary import SwitchingSummary, summarise_switching
+from limiirl.switching.transitions import COVARIATES, Covariates, CovariateScale, Logits, transition_table
+
+# Number of operations up to which a summary has standard errors by default: about a minute.
+_MOST_OPERATIONS = 2e9
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +38,8 @@ class Segments:
     intent : (n,)
     probability : (n,)
         Mean over the steps of the smoothed posterior of the intent.
+    ids : (N,) or None
+        Identifiers of the demonstrations, if they have any.
 
     Examples
     --------
@@ -45,9 +53,16 @@ class Segments:
     stop: NDArray[np.int64]
     intent: NDArray[np.int64]
     probability: FloatArray
+    ids: NDArray[Any] | None = None
 
     @classmethod
-    def from_path(cls, path: NDArray[np.int64], posterior: FloatArray, offsets: NDArray[np.int64]) -> Segments:
+    def from_path(
+        cls,
+        path: NDArray[np.int64],
+        posterior: FloatArray,
+        offsets: NDArray[np.int64],
+        ids: NDArray[Any] | None = None,
+    ) -> Segments:
         """Return the segments of intents (n,) of demonstrations with offsets (N + 1,) and posteriors (n, K)."""
         begins = np.ones(path.size, dtype=bool)
         begins[1:] = path[1:] != path[:-1]
@@ -57,7 +72,7 @@ class Segments:
         demo = np.searchsorted(offsets, first, side="right") - 1
         own = posterior[np.arange(path.size), path]
         probability = np.add.reduceat(own, first) / (last - first)
-        return cls(demo, first - offsets[demo], last - offsets[demo], path[first], probability)
+        return cls(demo, first - offsets[demo], last - offsets[demo], path[first], probability, ids)
 
     def __len__(self) -> int:
         return self.demo.size
@@ -68,8 +83,11 @@ class Segments:
         return self.stop - self.start
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with one row per segment."""
-        return to_pandas({name: getattr(self, name) for name in ("demo", "start", "stop", "intent", "probability")})
+        """Return a pandas DataFrame with one row per segment; demonstrations with identifiers are named by them."""
+        columns = {name: getattr(self, name) for name in ("demo", "start", "stop", "intent", "probability")}
+        if self.ids is not None:
+            columns["demo"] = self.ids[self.demo]
+        return to_pandas(columns)
 
 
 class FittedSwitching(NoMetadataRouting):
@@ -78,12 +96,16 @@ class FittedSwitching(NoMetadataRouting):
     initial_: FloatArray
     thetas_: FloatArray
     transition_: FloatArray
+    mean_transition_: FloatArray
     logits_: Logits
     shares_: FloatArray
     irl_: Any
     mdp_: Any
     switching: str
-    covariates_: Covariates | None
+    covariates_: CovariateScale | None
+    switching_ridge: float
+    groups_: NDArray[Any] | None
+    _training: tuple[Demonstrations | None, Any] = (None, None)
 
     def predictive_log_prob(self, demos: Demonstrations, covariates: Any = None) -> FloatArray:
         """Return log p(a_t | s_0, ..., s_t, a_0, ..., a_{t-1}) (n,) of the decisions of all demonstrations.
@@ -111,7 +133,105 @@ class FittedSwitching(NoMetadataRouting):
         """Return the segments of the most probable sequences of intents."""
         problem, parameters = self._problem_of(demos, covariates)
         posterior = problem.infer(parameters, smooth=True).intents
-        return Segments.from_path(self._viterbi(problem, parameters), posterior, problem.decisions.offsets)
+        return Segments.from_path(self._viterbi(problem, parameters), posterior, problem.decisions.offsets, demos.ids)
+
+    @property
+    def stationary_(self) -> FloatArray:
+        """Stationary distribution (K,) of `mean_transition_`."""
+        check_fitted(self)
+        return stationary_shares(self.mean_transition_)
+
+    @property
+    def dwell_times_(self) -> FloatArray:
+        """Expected number (K,) of steps until an intent ends, 1 / (1 - P_kk) for P = `mean_transition_`."""
+        check_fitted(self)
+        return expected_dwell_times(self.mean_transition_)
+
+    def dwell_times(self, demos: Demonstrations, covariates: Any = None) -> DwellTimes:
+        """Return the expected dwell times, and the lengths of the segments of demonstrations."""
+        segments = self.segments(demos, covariates)
+        return DwellTimes.from_segments(segments, self.mean_transition_, demos.lengths - 1)
+
+    def switching_graph(self, demos: Demonstrations, covariates: Any = None) -> SwitchingGraph:
+        """Return the expected numbers of switches between intents in demonstrations."""
+        problem, parameters = self._problem_of(demos, covariates)
+        return SwitchingGraph.from_counts(problem.e_step(parameters).transitions)
+
+    def occupancy(self, demos: Demonstrations, covariates: Any = None) -> FloatArray:
+        """Return the expected number (S, K) of decisions in each state with each intent."""
+        problem, parameters = self._problem_of(demos, covariates)
+        decisions, first = problem.decisions, np.zeros(len(problem.decisions.demos), dtype=np.int64)
+        first[decisions.number] = decisions.state
+        result = np.zeros((self.mdp_.n_states, len(self.initial_)))
+        np.add.at(result, first, problem.e_step(parameters).decisions)
+        return result
+
+    def standard_errors(
+        self, demos: Demonstrations | None = None, covariates: Any = None, *, groups: ArrayLike | None = None
+    ) -> SwitchingErrors:
+        """Return standard errors of the rewards, the initial probabilities and the transition model.
+
+        They are from the observed information (Louis' identity). With groups, the covariance is the sandwich estimator
+        clustered by group, which is valid if demonstrations of a group are dependent; it needs many more groups than
+        parameters of interest. The time is that of two E-steps per free parameter.
+
+        Parameters
+        ----------
+        demos : Demonstrations, optional
+            By default, the training data with the groups of `fit`.
+        covariates : (n, m) array or frame, optional
+        groups : (N,), optional
+            Group of each demonstration.
+        """
+        check_fitted(self)
+        if demos is None:
+            demos, covariates = self._require_training()
+            groups = self.groups_ if groups is None and self._n_groups > 1 else groups
+        problem, parameters = self._problem_of(demos, covariates)
+        units = None if groups is None else Groups.for_demos(groups, demos)
+        if units is not None and len(units) < 2:
+            raise InvalidParameter.of("groups", len(units), "must have at least two groups")
+        return switching_errors(problem, parameters, self.shares_, float(self.switching_ridge), units)
+
+    def _require_training(self) -> tuple[Demonstrations, Any]:
+        demos, covariates = self._training
+        if demos is None:
+            message = "demos is required, because the training data of a loaded mixture are not available."
+            raise InvalidParameter(message, parameter="demos")
+        return demos, covariates
+
+    @property
+    def _n_groups(self) -> int:
+        return 0 if self.groups_ is None else int(np.unique(self.groups_).size)
+
+    def summary(
+        self, demos: Demonstrations | None = None, covariates: Any = None, *, errors: bool | None = None
+    ) -> SwitchingSummary:
+        """Return a summary of the fit, with the segments of demonstrations; the training data are the default.
+
+        Parameters
+        ----------
+        demos : Demonstrations, optional
+            After `load`, the training data are not available, and without `demos` the summary has neither segments nor
+            standard errors.
+        covariates : (n, m) array or frame, optional
+        errors : bool, optional
+            Compute standard errors; by default, if this takes about a minute at most.
+        """
+        check_fitted(self)
+        if demos is None:
+            demos, covariates = self._training
+        if demos is None:
+            return summarise_switching(cast("Any", self), None, None)
+        if errors is None:
+            n_parameters = self.thetas_.size + (self.n_columns_ + len(self.initial_)) * len(self.initial_)
+            cost = float(n_parameters) * demos.n_transitions * len(self.initial_) ** 2
+            errors = n_parameters <= MOST_PARAMETERS and cost <= _MOST_OPERATIONS
+        trained = demos is self._training[0]
+        measured = None
+        if errors:
+            measured = self.standard_errors() if trained else self.standard_errors(demos, covariates)
+        return summarise_switching(cast("Any", self), self.dwell_times(demos, covariates), measured)
 
     def score_samples(self, demos: Demonstrations, covariates: Any = None) -> FloatArray:
         """Return the log-likelihood (N,) of the actions of each demonstration, given its states.

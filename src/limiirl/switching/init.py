@@ -1,4 +1,4 @@
-"""Initialisation of EM: clustered windows (the warm start of the paper), labels, a fitted mixture, or random windows."""
+"""Initialisation of EM: clustered windows (the paper's warm start), labels, a fitted mixture, or random windows."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray, IntArray
+from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
 from limiirl.irl import OptionalMembers
 from limiirl.kernels.switching import ChainCounts
@@ -104,8 +105,9 @@ class SwitchingStarts:
         actions = None if demos.actions is None else demos.actions[rows]
         if actions is not None:
             actions[offsets[1:] - 1] = -1
-        names = {"state_names": demos.state_names, "action_names": demos.action_names}
-        windows = type(demos)(demos.states[rows], offsets, actions, **names)
+        windows = Demonstrations(
+            demos.states[rows], offsets, actions, state_names=demos.state_names, action_names=demos.action_names
+        )
         supports = OptionalMembers.of(mixture.irl_).supports
         partial = supports is not None and "log_prob_prefix" in supports
         return np.asarray(anywhere.predict_proba(windows, partial=partial)[number])
@@ -126,13 +128,13 @@ class SwitchingStarts:
     def _m_step(self, U: FloatArray) -> Parameters:
         """Return the parameters for responsibilities U (n, K); transitions are those between the likeliest intents."""
         problem, K = self.problem, self.n_intents
-        index, offsets = problem.decisions.index, problem.decisions.offsets
+        index, offsets = problem.decisions.number, problem.decisions.offsets
         m = len(problem.decisions.demos)
-        decisions = np.column_stack([np.bincount(index, weights=U[:, k], minlength=m) for k in range(K)])
+        decisions: FloatArray = np.array([np.bincount(index, weights=U[:, k], minlength=m) for k in range(K)]).T.copy()
         labels, last = np.argmax(U, axis=1), np.zeros(len(U), dtype=bool)
         last[offsets[1:] - 1] = True
         pair = (labels[:-1] * K + labels[1:])[~last[:-1]]
-        transitions = np.bincount(pair, minlength=K * K).reshape(K, K) + _ADDED
+        transitions = np.asarray(np.bincount(pair, minlength=K * K).reshape(K, K) + _ADDED, dtype=np.float64)
         A = np.log(transitions / transitions.sum(axis=1, keepdims=True))
         logits = Logits(A, np.zeros((K, problem.design.n_columns)))
         empty = np.empty((0, K))

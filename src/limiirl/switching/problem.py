@@ -21,7 +21,7 @@ from limiirl.irl import validate as irl_checks
 from limiirl.kernels.switching import Chain, ChainCounts, Decisions, Posterior, count, infer
 from limiirl.mdp import MDP
 from limiirl.mixture import floor_weights
-from limiirl.switching.transitions import HOMOGENEOUS, STATE, Design, Logits, fit_logits
+from limiirl.switching.transitions import HOMOGENEOUS, LARGEST_LOGIT, STATE, Design, Logits, fit_logits
 
 # Intents with fewer expected steps are not fitted, because averages of their features underflow.
 _UNDERFLOW = 1e-250
@@ -44,7 +44,7 @@ class DistinctDecisions(NamedTuple):
     ----------
     demos : Demonstrations
         m demonstrations of two states.
-    index : (n,)
+    number : (n,)
         Distinct decision of each step.
     state : (n,)
         State of each step.
@@ -55,7 +55,7 @@ class DistinctDecisions(NamedTuple):
     """
 
     demos: Demonstrations
-    index: Int32Array
+    number: Int32Array
     state: IntArray
     offsets: IntArray
     log_outcome: FloatArray
@@ -141,12 +141,12 @@ class SwitchingProblem:
     @property
     def n_steps(self) -> int:
         """Number of decisions."""
-        return int(self.decisions.index.size)
+        return int(self.decisions.number.size)
 
     @cached_property
     def data(self) -> Decisions:
         """Arrays for the kernels."""
-        return Decisions(self.decisions.index, self.design.row, self.decisions.offsets)
+        return Decisions(self.decisions.number, self.design.row, self.decisions.offsets)
 
     def log_emission(self, thetas: FloatArray) -> FloatArray:
         """Return the log-probabilities (m, K) of the distinct decisions, given their states."""
@@ -217,6 +217,25 @@ class SwitchingProblem:
         """Return the penalty that EM subtracts from the log-likelihood."""
         return self.emissions.penalty(parameters.thetas) + 0.5 * ridge * float(np.sum(parameters.logits.B**2))
 
+    def to_vector(self, parameters: Parameters) -> FloatArray:
+        """Return the parameters as one vector, in which a linear extrapolation keeps probabilities positive."""
+        logits = parameters.logits
+        parts = (np.log(parameters.initial), parameters.thetas, logits.A, logits.B)
+        return np.concatenate([np.ravel(part) for part in parts])
+
+    def from_vector(self, vector: FloatArray, like: Parameters) -> Parameters:
+        """Return the parameters of a vector, projected onto the feasible set; `like` has the same shapes."""
+        K, thetas, B = len(like.initial), like.thetas, like.logits.B
+        ends = np.cumsum([K, thetas.size, K * K])
+        log_initial, theta, A, flat_B = np.split(vector, ends)
+        rows = A.reshape(K, K)
+        if self.design.kind == HOMOGENEOUS:
+            rows = np.array([np.log(_to_probabilities(row)) for row in rows])
+        else:
+            rows = np.clip(rows, -LARGEST_LOGIT, LARGEST_LOGIT)
+        projected = self.emissions.project(theta.reshape(thetas.shape))
+        return Parameters(_to_probabilities(log_initial), projected, Logits(rows, flat_B.reshape(B.shape)))
+
     def sum_windows(self, window: int) -> tuple[IntArray, Any]:
         """Return the window (n,) of each step, and the counts (W, m) of distinct decisions in each window.
 
@@ -231,10 +250,15 @@ class SwitchingProblem:
         t = np.arange(self.n_steps) - np.repeat(offsets[:-1], lengths)
         number = np.repeat(first, lengths) + t * np.repeat(n_windows, lengths) // np.repeat(lengths, lengths)
         shape = (int(n_windows.sum()), len(self.decisions.demos))
-        counts: Any = sparse.csr_array((np.ones(self.n_steps), (number, self.decisions.index)), shape=shape)
+        counts: Any = sparse.csr_array((np.ones(self.n_steps), (number, self.decisions.number)), shape=shape)
         return number, counts
 
     @property
     def units(self) -> Groups:
         """The steps as units, for messages about arrays with one row per step."""
         return Groups.from_labels(None, self.n_steps, "steps")
+
+
+def _to_probabilities(log_weights: FloatArray) -> FloatArray:
+    weights = np.exp(log_weights - log_weights.max())
+    return floor_weights(weights, float(weights.sum()))

@@ -17,7 +17,7 @@ from limiirl.mixture import floor_weights
 HOMOGENEOUS, STATE, COVARIATES = "homogeneous", "state", "covariates"
 KINDS = (HOMOGENEOUS, STATE, COVARIATES)
 # Largest logit of a transition relative to staying: its probability cannot become less than about 1e-8.
-_LARGEST_LOGIT = 18.4
+LARGEST_LOGIT = 18.4
 # Tolerance on the gradient, per transition, and maximum number of evaluations of an M-step, which starts at the
 # logits of the previous one.
 _GTOL, _EVALUATIONS = 1e-8, 40
@@ -30,13 +30,19 @@ class Logits(NamedTuple):
     B: FloatArray
 
 
-class Covariates(NamedTuple):
-    """Covariates (n, m) of steps in original units, with their names, means (m,) and scales (m,)."""
+class CovariateScale(NamedTuple):
+    """Names, means (m,) and standard deviations (m,) of the covariates of the training data."""
 
-    values: FloatArray
     names: tuple[str, ...]
     mean: FloatArray
     scale: FloatArray
+
+
+class Covariates(NamedTuple):
+    """Covariates (n, m) of steps in original units, and their names."""
+
+    values: FloatArray
+    names: tuple[str, ...]
 
     @classmethod
     def of(cls, given: Any, n_steps: int, n_states: int, keep: Any) -> Covariates:
@@ -67,16 +73,18 @@ class Covariates(NamedTuple):
             rule = f"must be finite (covariate {names[c]!r}, decision {i})"
             remedy = "Fill the gap, or cut the demonstration there."
             raise InvalidParameter.of("covariates", float(values[i, c]), rule, index=(i, c), remedy=remedy)
-        return cls(values, names, values.mean(axis=0), values.std(axis=0))
+        return cls(values, names)
 
-    def check_varying(self) -> None:
-        """Raise if a covariate is constant."""
-        constant = self.scale <= 1e-12 * np.abs(self.values).max(axis=0, initial=0.0)
+    def measure(self) -> CovariateScale:
+        """Return the means and scales; raise if a covariate is constant."""
+        scale = self.values.std(axis=0)
+        constant = scale <= 1e-12 * np.abs(self.values).max(axis=0, initial=0.0)
         if np.any(constant):
             c = int(np.argmax(constant))
             rule = f"must vary (covariate {self.names[c]!r})"
             value = float(self.values[0, c])
             raise InvalidParameter.of("covariates", value, rule, index=(0, c), remedy="Drop the column.")
+        return CovariateScale(self.names, self.values.mean(axis=0), scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +131,7 @@ class Design:
         """Return X B' (M, K) for coefficients B (K, m)."""
         return np.ascontiguousarray(B.T if self.X is None else self.X @ B.T)
 
-    def pull(self, d_eta: FloatArray) -> FloatArray:
+    def differentiate(self, d_eta: FloatArray) -> FloatArray:
         """Return the gradient (K, m) with respect to B of a function with gradient d_eta (M, K)."""
         return d_eta.T if self.X is None else d_eta.T @ self.X
 
@@ -146,7 +154,7 @@ class LogitObjective:
         counts, eta = self.counts, self.design.eta(logits.B)
         norm, d_A, d_eta = normalise_logits(logits.A, eta, counts.origin)
         value = float(np.sum(counts.transitions * logits.A) + np.sum(counts.target * eta)) - norm
-        return value, counts.transitions - d_A, self.design.pull(counts.target - d_eta)
+        return value, counts.transitions - d_A, self.design.differentiate(counts.target - d_eta)
 
     def rescale(self, logits: Logits) -> None:
         """Set the scale of each variable to the root of the inverse curvature at these logits."""
@@ -196,12 +204,12 @@ def fit_logits(design: Design, counts: ChainCounts, start: Logits, ridge: float)
     if not counts.transitions.sum() > 0.0 or len(start.A) == 1:
         return start
     objective = LogitObjective(design, counts, ridge)
-    referred = Logits(np.clip(start.A - np.diag(start.A)[:, None], -_LARGEST_LOGIT, _LARGEST_LOGIT), start.B)
+    referred = Logits(np.clip(start.A - np.diag(start.A)[:, None], -LARGEST_LOGIT, LARGEST_LOGIT), start.B)
     objective.rescale(referred)
     x = objective.pack(referred)
     limit = np.full(x.size, np.inf)
     n = objective.K * (objective.K - 1)
-    limit[:n] = _LARGEST_LOGIT / objective.scale[:n]
+    limit[:n] = LARGEST_LOGIT / objective.scale[:n]
     (result,) = minimise_lbfgs(objective, x[None], Box(-limit, limit), _GTOL, _EVALUATIONS)
     return objective.unpack(result.theta)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, overload, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -156,13 +156,47 @@ class Selection:
         return draw(self, ax)
 
 
+@runtime_checkable
+class SelectsIntents(Protocol):
+    """An estimator with its own selection of the number of intents, such as `SwitchingMixture`."""
+
+    def select(self, mdp: Any, demos: Demonstrations, n_intents: Iterable[int], **options: Any) -> Any:
+        """Compare numbers of intents."""
+        ...
+
+
+@overload
+def select_intents(
+    mdp: Any,
+    demos: Demonstrations,
+    n_intents: Iterable[int] = ...,
+    *,
+    irl: Any = ...,
+    mixture: IntentMixture | None = ...,
+    groups: ArrayLike | None = ...,
+    fold_groups: ArrayLike | None = ...,
+    folds: int = ...,
+    resamples: int = ...,
+    seed: Any = ...,
+    verbose: bool = ...,
+    progress: Progress | None = ...,
+    executor: Mapper | None = ...,
+) -> Selection: ...
+
+
+@overload
+def select_intents(
+    mdp: Any, demos: Demonstrations, n_intents: Iterable[int] = ..., *, mixture: SelectsIntents, **options: Any
+) -> Any: ...
+
+
 def select_intents(  # noqa: PLR0913 (the data, and independent options with defaults)
     mdp: Any,
     demos: Demonstrations,
     n_intents: Iterable[int] = range(1, 7),
     *,
     irl: Any = None,
-    mixture: IntentMixture | None = None,
+    mixture: Any = None,
     groups: ArrayLike | None = None,
     fold_groups: ArrayLike | None = None,
     folds: int = 5,
@@ -171,7 +205,8 @@ def select_intents(  # noqa: PLR0913 (the data, and independent options with def
     verbose: bool = False,
     progress: Progress | None = None,
     executor: Mapper | None = None,
-) -> Selection:
+    **options: Any,
+) -> Any:
     """Fit mixtures with several numbers of intents, and recommend a number.
 
     Criteria: BIC, AIC, ICL, cross-validated likelihood, stability of labels under resampling, and the number of
@@ -187,9 +222,11 @@ def select_intents(  # noqa: PLR0913 (the data, and independent options with def
         Numbers to try; 1 is always included.
     irl : model, optional
         Single-intent model; by default the model of `mixture`, or the choice of `limiirl.irl.default_model`.
-    mixture : IntentMixture, optional
+    mixture : IntentMixture or SwitchingMixture, optional
         Template for all other parameters except `progress` and `verbose`. `max_length=None` is resolved from all
-        demonstrations, so that the model is the same in every fold.
+        demonstrations, so that the model is the same in every fold. For a `SwitchingMixture` the result is that of
+        `select_switching`, whose `ridges`, `switching_ridges`, `gammas`, `covariates`, `outer_folds` and `n_errors` are
+        also accepted.
     groups : (N,), optional
         Group of each demonstration, as for `IntentMixture.fit`. No group is split between folds.
     fold_groups : (N,), optional
@@ -220,6 +257,13 @@ def select_intents(  # noqa: PLR0913 (the data, and independent options with def
     (2, array([0.5, 0.5]))
     """
     check_progress(progress)
+    if isinstance(mixture, SelectsIntents):
+        given = {"irl": irl, "groups": groups if fold_groups is None else fold_groups, "folds": folds, "seed": seed}
+        common = {"verbose": verbose, "progress": progress, "executor": executor}
+        return mixture.select(mdp, demos, n_intents, **given, **common, **options)
+    if options:
+        name = next(iter(options))
+        raise InvalidParameter.of(name, options[name], "requires mixture=SwitchingMixture(...)")
     problem = SelectionProblem.from_data(_template(mixture, irl), mdp, demos, groups, seed, fold_groups)
     numbers = check_numbers(n_intents)
     problem.check(numbers[-1], folds, resamples)
@@ -238,10 +282,10 @@ def select_intents(  # noqa: PLR0913 (the data, and independent options with def
     return _summarise(problem, numbers, results, folds, stick_breaking_gmm)
 
 
-def _template(mixture: IntentMixture | None, irl: Any) -> IntentMixture:
+def _template(mixture: Any, irl: Any) -> IntentMixture:
     """Return the mixture with the parameters of all fits."""
     if mixture is not None and not isinstance(mixture, IntentMixture):
-        raise InvalidParameter.of("mixture", mixture, "must be an IntentMixture or None")
+        raise InvalidParameter.of("mixture", mixture, "must be an IntentMixture, a SwitchingMixture or None")
     template = IntentMixture() if mixture is None else mixture
     if irl is None:
         return template

@@ -1,0 +1,136 @@
+"""Dwell times of intents, stationary shares, and the graph of switches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limiirl._io import to_pandas
+from limiirl._typing import FloatArray
+
+if TYPE_CHECKING:
+    from limiirl.switching.inference import Segments
+
+
+def stationary_shares(transition: FloatArray) -> FloatArray:
+    """Return the stationary distribution (K,) of a transition matrix (K, K).
+
+    Every fitted probability is positive, so that the distribution is unique.
+
+    Examples
+    --------
+    >>> stationary_shares(np.array([[0.9, 0.1], [0.3, 0.7]])).round(4).tolist()
+    [0.75, 0.25]
+    """
+    # Elimination of one intent after another (Grassmann, Taksar and Heyman), which subtracts nothing, so that very
+    # small probabilities keep their relative accuracy.
+    P = np.array(transition, dtype=np.float64)
+    K = len(P)
+    for k in range(K - 1, 0, -1):
+        P[:k, k] /= P[k, :k].sum()
+        P[:k, :k] += np.outer(P[:k, k], P[k, :k])
+    shares = np.ones(K)
+    for k in range(1, K):
+        shares[k] = shares[:k] @ P[:k, k]
+    return np.asarray(shares / shares.sum())
+
+
+def expected_dwell_times(transition: FloatArray) -> FloatArray:
+    """Return the expected number (K,) of steps until an intent ends, 1 / (1 - P_kk); inf if it never ends.
+
+    Examples
+    --------
+    >>> expected_dwell_times(np.array([[0.9, 0.1], [0.5, 0.5]])).round(6).tolist()
+    [10.0, 2.0]
+    """
+    leaving = np.sum(transition, axis=1, where=~np.eye(len(transition), dtype=bool))
+    with np.errstate(divide="ignore"):
+        return np.asarray(1.0 / leaving)
+
+
+@dataclass(frozen=True, eq=False)
+class DwellTimes:
+    """Numbers of steps for which intents last.
+
+    Attributes
+    ----------
+    expected : (K,)
+        Expected number of steps under the fitted transition probabilities, 1 / (1 - P_kk).
+    n_segments, n_complete : (K,)
+        Number of segments of the most probable sequences of intents, and of those that are cut neither by the begin nor
+        by the end of a demonstration.
+    mean, median : (K,)
+        Mean and median length of all segments, which underestimate the dwell times if many are cut; nan without
+        segments.
+
+    Examples
+    --------
+    >>> from limiirl.switching import Segments
+    >>> path = np.array([0, 0, 0, 1, 0])
+    >>> segments = Segments.from_path(path, np.full((5, 2), 0.5), np.array([0, 5]))
+    >>> dwell = DwellTimes.from_segments(segments, np.array([[0.5, 0.5], [0.75, 0.25]]), np.array([5]))
+    >>> dwell.to_frame().round(2).values.tolist()
+    [[0.0, 2.0, 2.0, 0.0, 2.0, 2.0], [1.0, 1.33, 1.0, 1.0, 1.0, 1.0]]
+    """
+
+    expected: FloatArray
+    n_segments: NDArray[np.int64]
+    n_complete: NDArray[np.int64]
+    mean: FloatArray
+    median: FloatArray
+
+    @classmethod
+    def from_segments(cls, segments: Segments, transition: FloatArray, lengths: NDArray[np.int64]) -> DwellTimes:
+        """Return the dwell times of segments, for a transition matrix (K, K) and numbers of steps (N,)."""
+        K = len(transition)
+        complete = (segments.start > 0) & (segments.stop < lengths[segments.demo])
+        counts = [np.bincount(segments.intent[which], minlength=K) for which in (slice(None), complete)]
+        mean, median = np.full((2, K), np.nan)
+        for k in np.flatnonzero(counts[0]):
+            own = segments.length[segments.intent == k]
+            mean[k], median[k] = np.mean(own), np.median(own)
+        return cls(expected_dwell_times(transition), counts[0], counts[1], mean, median)
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with one row per intent."""
+        names = ("expected", "n_segments", "n_complete", "mean", "median")
+        return to_pandas({"intent": np.arange(len(self.mean))} | {name: getattr(self, name) for name in names})
+
+
+@dataclass(frozen=True, eq=False)
+class SwitchingGraph:
+    """Transitions between intents.
+
+    Attributes
+    ----------
+    counts : (K, K)
+        Expected number of transitions from intent j to intent k under the smoothed posterior.
+    probability : (K, K)
+        P(next intent = k | intent j ends); the diagonal is 0, and the row of an intent that never ends is nan.
+
+    Examples
+    --------
+    >>> graph = SwitchingGraph.from_counts(np.array([[8.0, 1.5, 0.5], [2.0, 3.0, 0.0], [0.0, 0.0, 4.0]]))
+    >>> graph.probability.round(2).tolist()
+    [[0.0, 0.75, 0.25], [1.0, 0.0, 0.0], [nan, nan, nan]]
+    """
+
+    counts: FloatArray
+    probability: FloatArray
+
+    @classmethod
+    def from_counts(cls, counts: FloatArray) -> SwitchingGraph:
+        """Return the graph of expected transitions (K, K)."""
+        switches = np.where(np.eye(len(counts), dtype=bool), 0.0, counts)
+        left = switches.sum(axis=1, keepdims=True)
+        with np.errstate(invalid="ignore"):
+            return cls(counts, np.where(left > 0.0, switches / left, np.nan))
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with one row per pair of different intents: from, to, switches, probability."""
+        source, target = np.nonzero(~np.eye(len(self.counts), dtype=bool))
+        columns = {"from": source, "to": target, "switches": self.counts[source, target]}
+        return to_pandas(columns | {"probability": self.probability[source, target]})
