@@ -77,7 +77,9 @@ MixtureFolder = Annotated[Path, typer.Argument(metavar="MIXTURE", help="Folder w
 Network = Annotated[Path, typer.Argument(metavar="NETWORK", help="Road network written by `limiirl roads build`.")]
 MatchesFile = Annotated[Path, typer.Argument(metavar="MATCHES", help="Matched trips written by `limiirl roads match`.")]
 Styles = Annotated[Path, typer.Argument(metavar="STYLES", help="Folder written by `limiirl roads fit`.")]
-Page = Annotated[Path | None, typer.Option("--page", help="Output folder of an HTML report. [default: no report]")]
+Page = Annotated[
+    Path | None, typer.Option("--page", "--report", help="Output folder of an HTML report. [default: no report]")
+]
 GeoJSON = Annotated[
     Path | None, typer.Option("--geojson", help="GeoJSON output file for a GIS. [default: no GeoJSON file]")
 ]

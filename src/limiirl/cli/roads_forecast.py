@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from limiirl.roads import RoadNetwork
 
 _MOST_STREETS = 8  # in an error message
+_GIVEN_ENDS = (
+    "The styles are of MaxEnt; their trips are routed as those of DestinationMaxEnt, with a reward per segment that "
+    "reproduces the number of segments of the trips."
+)
 
 
 def forecast(  # noqa: PLR0913 (a command's options, each with a default)
@@ -227,8 +231,8 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
 
     Trips keep their origins and destinations; their routes are predicted from the driving styles.
     """
-    from limiirl import IntentMixture
-    from limiirl.forecast import Forecaster
+    from limiirl import IntentMixture, MaxEnt
+    from limiirl.forecast import Forecaster, given_ends
     from limiirl.roads import close_streets, summarize_closure
 
     check_page(page, network, styles)
@@ -240,6 +244,10 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
         progress(0, None, "reading the styles")
         mixture = IntentMixture.load(styles)
         _check_same_network(mixture.mdp_, roads, styles, network)
+        if isinstance(mixture.irl_, MaxEnt):
+            mixture = given_ends(mixture, demos)
+            if not as_json:
+                echo(_GIVEN_ENDS, err=True)
         closing = f"with and without {plural(closed.size, 'segment')}"
         progress(0, None, f"routing {plural(len(demos), 'trip')} {closing}")
         closure = close_streets(roads, Forecaster(mixture, demos), demos, closed, least=least)
