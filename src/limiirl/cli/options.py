@@ -81,7 +81,10 @@ Page = Annotated[
     Path | None, typer.Option("--page", "--report", help="Output folder of an HTML report. [default: no report]")
 ]
 GeoJSON = Annotated[
-    Path | None, typer.Option("--geojson", help="GeoJSON output file for a GIS. [default: no GeoJSON file]")
+    Path | None,
+    typer.Option(
+        "--geojson", "--gis", metavar="FILE", help="Output file for a GIS: GeoJSON, or GeoPackage if it ends in .gpkg."
+    ),
 ]
 NoExamples = Annotated[bool, typer.Option("--no-examples", help="Do not show individual trips in the report.")]
 DeviceName = Annotated[

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limiirl._progress import show_progress
-from limiirl.cli.inputs import check_file, check_page, write_page
+from limiirl.cli.inputs import check_page, write_page
 from limiirl.cli.options import AsJson, GeoJSON, MatchesFile, Network, Page, Seed, Styles, echo
 from limiirl.cli.roads_inputs import (
+    check_geojson,
     find_trip,
     parse_point,
     plural,
@@ -59,7 +60,7 @@ def forecast(  # noqa: PLR0913 (a command's options, each with a default)
     from limiirl.report.roads import forecast_example, forecast_page
 
     check_page(page, network, styles)
-    check_file(geojson, network, styles, matches, option="geojson")
+    check_geojson(geojson, network, styles, matches)
     roads, matched = read_matched(network, matches)
     demos = matched.demonstrations()
     mixture = IntentMixture.load(styles)
@@ -236,7 +237,7 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
     from limiirl.roads import close_streets, summarize_closure
 
     check_page(page, network, styles)
-    check_file(geojson, network, styles, matches, option="geojson")
+    check_geojson(geojson, network, styles, matches)
     roads, matched = read_matched(network, matches)
     closed = _find_segments(roads, at, street, segments, both)
     demos = sample_demos(matched.demonstrations(), trips, seed)
