@@ -102,8 +102,8 @@ __all__ = [
     "count_style_drivers", "count_style_trips",
     "describe_changed_street", "describe_closed", "describe_cut_off", "describe_detour", "describe_fit",
     "describe_passages", "describe_street", "describe_styles", "distance_m", "estimate_noise", "fit_drivers",
-    "format_place", "from_networkx", "from_osm", "from_ways", "index_drivers", "is_geopackage", "list_street_names", "match",
-    "match_rewards", "measure_agreement", "measure_quality", "nearest_segments", "normalise_rewards",
+    "format_place", "from_networkx", "from_osm", "from_ways", "index_drivers", "is_geopackage", "list_street_names",
+    "match", "match_rewards", "measure_agreement", "measure_quality", "nearest_segments", "normalise_rewards",
     "path_recovery", "privacy", "read_trips", "regions", "run_demo", "simulate_gps", "simulate_recording",
     "summarize", "summarize_closure", "to_geojson",
 ]  # fmt: skip
