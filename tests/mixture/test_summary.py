@@ -149,6 +149,18 @@ def test_marks_explain_missing_errors():
     assert row(text, "EM") == "EM not run (max_iter=0): initial rewards"
 
 
+def test_only_printed_marks_are_explained():
+    summary = IntentMixture(2, MaxEnt(bounds=(-3, 3)), random_state=0).fit(FORK, demos_of()).summary()
+    contrasts = replace(summary, status=np.full(summary.thetas.shape, "contrast"))
+    assert np.all(np.isfinite(contrasts.errors))
+    assert "(contrast)" not in str(contrasts)
+    assert "2 rewards (left, ...) are relative to their mean" in str(contrasts)
+    without = replace(contrasts, errors=np.full(summary.thetas.shape, np.nan))
+    # Two marks per row, and one explanation.
+    assert str(without).count("(contrast)") == 5
+    assert "relative to their mean" not in str(summary)
+
+
 def test_an_empty_intent_is_marked():
     start = RewardEnsemble([1.0 - 1e-8, 1e-8], [[1.0, -0.2], [-2.9, -2.9]])
     with pytest.warns(DegenerateIntentWarning):

@@ -34,7 +34,7 @@ _MOST_PARAMETERS = 3000
 _MOST_ROWS, _WIDEST = 40, 100
 _MARKS = {
     "bound": "the reward is on a bound of the model",
-    "contrast": "rewards without an identified level are relative to their mean: only their differences are identified",
+    "contrast": "a difference from the mean, without a standard error",
     "not identified": "the reward has a component in a direction that does not change any trajectory's probability",
     "up to scale": "only the proportions of rewards are identified; rewards are scaled to sum to 1",
     "empty": "the intent is nearly empty",
@@ -194,8 +194,12 @@ class Summary:
             few = self.thetas.size <= _MOST_PARAMETERS
             yield f"no standard errors: {'pass the demonstrations to summary()' if few else 'see standard_errors()'}"
         for mark, meaning in _MARKS.items():
-            if np.any(self.status == mark):
+            if np.any((self.status == mark) & ~np.isfinite(self.errors)):  # otherwise the table has the error instead
                 yield f"({mark}) {meaning}"
+        contrasts = np.flatnonzero(np.any(self.status == "contrast", axis=0))
+        if contrasts.size:
+            rewards = f"{contrasts.size} rewards ({self.feature_names[contrasts[0]]}, ...)"
+            yield f"{rewards} are relative to their mean, because only their differences are identified"
 
 
 def summarise(mixture: IntentMixture, problem: FitProblem | None) -> Summary:
