@@ -104,9 +104,9 @@ _FLAT = 1e-9
 # The likelihood is treated as flat if a weight has a standard error above 0.5, the largest standard deviation of a
 # proportion, or a reward has one above this multiple of the largest absolute reward.
 _IMPRECISE, _LARGEST_WEIGHT_ERROR = 10.0, 0.5
-# An information matrix is indefinite if an eigenvalue, relative to the complete-data information, is below -_INDEFINITE.
+# An information matrix is indefinite if an eigenvalue, relative to the complete-data information, is below this value.
 # Rounding errors of equal intents are smaller.
-_INDEFINITE = 1e-3
+_INDEFINITE = -1e-3
 OUTER_PRODUCTS = "outer products of scores"
 # Cache of the last standard errors of each fit problem, for example for a summary followed by a page.
 _RECENT: WeakKeyDictionary[FitProblem, tuple[bytes, StandardErrors]] = WeakKeyDictionary()
@@ -379,7 +379,7 @@ def _is_indefinite(matrix: FloatArray, complete: FloatArray) -> bool:
     """Return True if an information matrix (m, m) has a negative eigenvalue, as before a maximum of the likelihood."""
     scale = np.sqrt(np.where(complete > 0.0, complete, 1.0))
     values = np.linalg.eigvalsh(matrix / np.outer(scale, scale))
-    return bool(np.min(values, initial=0.0) < -_INDEFINITE)
+    return bool(np.min(values, initial=0.0) < _INDEFINITE)
 
 
 def _invert(matrix: FloatArray, complete: FloatArray) -> tuple[FloatArray, BoolArray]:

@@ -221,6 +221,7 @@ def _describe(mixture: IntentMixture) -> tuple[dict[str, Any], Arrays]:
         "irl": None if mixture.irl is None else writer.model(mixture.irl, "irl"),
         "irl_": writer.model(mixture.irl_, "irl_"),
         "model_choice": mixture.model_choice_,
+        "data_file": mixture.data_file_,
         "results": {name: writer.encode(getattr(mixture, name), name) for name in _RESULTS},
         "history": writer.history(mixture.history_),
         "restarts": writer.restarts(mixture.restarts_),
@@ -259,6 +260,7 @@ def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
         for name in _RESULTS:
             setattr(mixture, name, decode(header["results"][name], arrays))
         mixture.model_choice_ = str(header.get("model_choice", ""))  # not in files of version 0.1
+        mixture.data_file_ = header.get("data_file")
         mixture.history_ = decode_history(header["history"], arrays)
         mixture.restarts_ = decode_restarts(header["restarts"], arrays)
         mixture.irl_, mixture.mdp_ = allow_cpu(decode_model(header["irl_"], arrays)), mdp
