@@ -46,7 +46,7 @@ def to_pandas(columns: Mapping[str, Any]) -> Any:
 
 
 def load_json(text: str | bytes) -> Any:
-    """Return the content of JSON; raise ValueError for invalid JSON, also if it is nested too deeply.
+    """Return the content of JSON text; raise ValueError if it is invalid or nested too deeply.
 
     Examples
     --------
@@ -167,8 +167,9 @@ def read_arrays(
             if not isinstance(stored, np.lib.npyio.NpzFile):
                 raise InvalidFile.at(path, f"is a single array, not an npz file. {remedy}")
             size = sum(entry.file_size for entry in zipfile.ZipFile(stream).infolist())
-            if size > available_memory():
-                raise InvalidFile.at(path, f"contains {size / 2**30:.1f} GiB, more than the memory. {remedy}")
+            if size > (available := available_memory()):
+                need = f"requires {size / 2**30:.1f} GiB of memory, but {available / 2**30:.1f} GiB are available"
+                raise InvalidFile.at(path, f"{need}. {remedy}")
             return {name: stored[name] for name in select(stored.files)}
     except InvalidFile:
         raise
@@ -177,7 +178,7 @@ def read_arrays(
     except IsADirectoryError:
         raise InvalidFile.at(path, f"is a folder. {remedy}") from None
     except MemoryError as error:  # the header of an array may claim any size
-        raise InvalidFile.at(path, f"does not fit in the memory ({error}). {remedy}") from None
+        raise InvalidFile.at(path, f"does not fit in memory ({error}). {remedy}") from None
     # OSError: a corrupted zip directory may refer to positions beyond the end of the file.
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         # For files of another type, numpy's message suggests allow_pickle.

@@ -47,7 +47,7 @@ def check_progress(progress: object, name: str = "progress") -> None:
 def show_progress(title: str = "", *, every_s: float = EVERY_S, ends: bool = False) -> Iterator[Progress]:
     """Yield a `Progress` that writes to stderr: a bar on a terminal, otherwise at most one line per `every_s` seconds.
 
-    If `ends` is True, the first and the last call are lines as well, so that short computations are shown. A call with
+    If `ends` is True, the first and the last call are also written, so that short computations are shown. A call with
     ``done=0, total=None`` starts a stage; if stderr is not a terminal, one line is written per stage.
     """
     from rich import progress as bars
@@ -81,7 +81,7 @@ def show_progress(title: str = "", *, every_s: float = EVERY_S, ends: bool = Fal
 class LineReport:
     """A `Progress` that writes at most one line per `every_s` seconds to stderr, and one line per stage.
 
-    If `ends` is True, the first call and, by `finish`, the last call are written as well.
+    If `ends` is True, the first call is also written, and `finish` writes the last call.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class LineReport:
         self._title, self._every_s, self._clock, self._ends = title, every_s, clock, ends
         self._stage = self._pending = ""
         self._last = clock() - (every_s if ends else 0.0)
-        self._last_done: int | None = None  # at the last line
+        self._last_done: int | None = None  # value of `done` at the last line
 
     def __call__(self, done: int, total: int | None, message: str, /) -> None:
         """Write a line, unless the last line was written less than `every_s` seconds ago."""
@@ -114,7 +114,7 @@ class LineReport:
         _write(line)
 
     def finish(self) -> None:
-        """Write the last call if `ends` is True and it was not written."""
+        """Write the last call if `ends` is True and this call was not written."""
         if self._ends and self._pending:
             _write(self._pending)
 

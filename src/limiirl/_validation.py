@@ -20,7 +20,8 @@ from limiirl.errors import InvalidParameter, LimiirlError
 def check_count(value: object, name: str, *, least: int = 1, bytes_each: float = 0.0, remedy: str = "") -> int:
     """Return `value` as an int after checking that it is at least `least`; `remedy` ends the error message.
 
-    With `bytes_each`, the memory that each of them requires at least, a count that exceeds the memory is refused.
+    `bytes_each` is the minimum memory per counted item. A count that requires more than the available memory is
+    refused.
 
     Examples
     --------
@@ -86,7 +87,7 @@ def check_flag(value: object, name: str) -> bool:
 
 
 def is_collection(values: object) -> TypeGuard[Iterable[Any]]:
-    """Return True for an iterable other than text and arrays without dimensions.
+    """Return True for iterables, except text and zero-dimensional arrays.
 
     Examples
     --------
@@ -97,7 +98,7 @@ def is_collection(values: object) -> TypeGuard[Iterable[Any]]:
 
 
 def to_array(values: object, name: str) -> NDArray[Any]:
-    """Return `values` as an array after checking that nested lists have equal lengths, and that no entry is masked."""
+    """Return `values` as an array; raise an error for nested lists of unequal lengths and for masked entries."""
     if np.ma.is_masked(values):
         raise InvalidParameter.of(name, values, "must not have masked entries", remedy="Drop or fill them.")
     try:
@@ -162,7 +163,8 @@ def check_memory(n_bytes: float, name: str, value: object, remedy: str) -> None:
     >>> check_memory(8e3, "n", 1000, "Reduce it.")
     """
     if n_bytes > 2**26 and n_bytes > (available := available_memory()):
-        need = f"must be smaller: it requires {n_bytes / 2**30:,.1f} GiB of {available / 2**30:,.1f} GiB"
+        required, free = f"{n_bytes / 2**30:,.1f} GiB of memory", f"{available / 2**30:,.1f} GiB"
+        need = f"must be smaller: it requires {required}, and {free} are available"
         raise InvalidParameter.of(name, value, need, remedy=remedy)
 
 
@@ -172,7 +174,7 @@ def as_floats(
     """Return real numbers as a float64 array, without a copy if possible.
 
     Text, complex numbers, dates, durations and masked entries are refused, because a conversion would change their
-    meaning; booleans as well, unless they are allowed as `boolean`, which stand for 0 and 1.
+    meaning. Booleans are refused unless `boolean` is True; they are then converted to 0 and 1.
 
     Examples
     --------

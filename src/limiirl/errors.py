@@ -131,7 +131,7 @@ class LimiirlWarning(UserWarning):
     value : object
         Offending value, or None.
     index : int, tuple or None
-        Position of the offending value, such as the number of an intent.
+        Position of the offending value, such as the index of an intent.
 
     Examples
     --------

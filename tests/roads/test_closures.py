@@ -93,7 +93,7 @@ def test_text_of_a_closure(closure):
         "Closed: a motorway near 41.1525,-8.6370; motorway, 200 m one-way to the north-east",
         "(1 segment: 1).",
         "Before: 12 of 21 trips passed the closed street; the model expects ",
-        "100 m shorter on average and take 0.4 minutes more at the speed limits (known for 100%",
+        "100 m shorter on average and take 0.4 minutes more at the speed limits (limits are known for 100%",
         "Cut off: trips of fewer than 5 drivers.",
         "a residential road near 41.1510,-8.6360 to the east",
         "Based on 21 trips. Streets with fewer than 5 drivers are omitted",

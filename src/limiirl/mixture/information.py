@@ -101,8 +101,8 @@ _MOSTLY = 0.7
 _ZERO = 1e-8
 # Minimum relative information of a direction; the likelihood is treated as flat in other directions.
 _FLAT = 1e-9
-# The likelihood is treated as flat if a weight has a standard error above 0.5, the largest standard deviation of a
-# proportion, or a reward has one above this multiple of the largest absolute reward.
+# The likelihood is treated as flat if the standard error of a weight exceeds 0.5, the largest standard deviation of a
+# proportion, or if the standard error of a reward exceeds this multiple of the largest absolute reward.
 _IMPRECISE, _LARGEST_WEIGHT_ERROR = 10.0, 0.5
 # An information matrix is indefinite if an eigenvalue, relative to the complete-data information, is below this value.
 # Rounding errors of equal intents are smaller.

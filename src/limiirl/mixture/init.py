@@ -163,7 +163,7 @@ def _reduce_to_units(init: Any, units: Groups) -> NDArray[Any]:
     if np.any(differs):
         i = int(np.argmax(differs.reshape(len(differs), -1).any(axis=1)))
         rule = f"must be the same for all demonstrations of {units.name(int(units.index[i]))}"
-        remedy = f"Pass one row for each of the {len(units)} groups, in their sorted order."
+        remedy = f"Pass one row for each of the {len(units)} groups, in sorted order."
         raise InvalidParameter.of("init", given[i].tolist(), rule, index=i, remedy=remedy)
     return np.asarray(given[first])
 

@@ -76,7 +76,7 @@ def check_reward_init(reward_init: Any) -> RewardInit:
 
 
 def start_from(problem: FitProblem, U: FloatArray, reward_init: Any, rng: np.random.Generator) -> Start:
-    """Return the initial ensemble for responsibilities (G, K); an empty cluster has the rewards of all data."""
+    """Return the initial ensemble for responsibilities (G, K); an empty cluster gets the reward of all data."""
     compute = check_reward_init(reward_init)
     sizes = U.sum(axis=0)
     empty = sizes == 0.0
@@ -94,7 +94,7 @@ def start_from(problem: FitProblem, U: FloatArray, reward_init: Any, rng: np.ran
 def separate_equal(
     thetas: FloatArray, counted: NDArray[np.bool_], problem: FitProblem, rng: np.random.Generator
 ) -> tuple[FloatArray, tuple[str, ...]]:
-    """Perturb rewards (K, d) if two counted intents have equal rewards; return the rewards and the warnings."""
+    """Perturb rewards (K, d) if two of the `counted` intents have equal rewards; return rewards and warnings."""
     pair = find_equal_pair(thetas, counted)
     if pair is None or not np.any(np.ptp(problem.features(), axis=0) > 0):
         return thetas, ()
@@ -130,7 +130,7 @@ def find_equal_pair(thetas: FloatArray, counted: NDArray[np.bool_]) -> tuple[int
 
 
 def find_indistinct_pair(U: FloatArray, counted: NDArray[np.bool_]) -> tuple[int, int] | None:
-    """Return a pair of counted intents with the same odds for all units, given responsibilities (n, K), or None."""
+    """Return two of the `counted` intents whose columns of U (n, K) have the same ratio for all units, or None."""
     with np.errstate(divide="ignore", invalid="ignore"):
         log_U = np.log(U)
         for k in np.flatnonzero(counted):

@@ -82,7 +82,7 @@ class Closure:
     drivers_before : RouteMask
         Number of drivers (of trips, if drivers are unknown) who passed each street in either direction.
     drivers_after : RouteMask
-        Number of drivers after the closure, with affected trips on their most likely detour.
+        Number of drivers after the closure, if affected trips take their most likely detour.
     """
 
     network: RoadNetwork
@@ -144,7 +144,7 @@ class Closure:
 
     @property
     def detour_m(self) -> float | None:
-        """Mean detour of the affected trips in metres; None if no trip is affected, or too few to disclose."""
+        """Mean detour of affected trips in metres; None if there are none, or too few to disclose their detour."""
         if self.hidden or self.passed.size == 0 or self.redirected < _MIN_CHANGE:
             return None
         return self.extra_m / self.redirected
@@ -338,7 +338,7 @@ def describe_closed(closure: Closure) -> str:
     word = network.class_names[np.bincount(classes).argmax()].replace("_", " ")
     some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     bend = np.abs((network.bearing[closed] - network.bearing[closed[0]] + 180.0) % 360.0 - 180.0)
-    # Both directions are closed, of one line or of two opposite carriageways.
+    # Both directions are closed: of a single line, or of two carriageways with opposite directions.
     two_way = np.isin(network.opposite[closed], closed).any() or (bend > 120.0).any()
     direction = "counting both directions" if two_way else f"one-way {describe_direction(network, int(closed[0]))}"
     numbers = ", ".join(str(s) for s in closed[:6]) + (" ..." if closed.size > 6 else "")
@@ -370,7 +370,7 @@ def describe_detour(closure: Closure) -> str:
     text = f"Detour: affected trips are {abs(metres):,.0f} m {'longer' if metres >= 0.0 else 'shorter'} on average"
     if seconds is None:
         return f"{text}. The additional time is unknown because the map has no speed limits."
-    known = f"known for {closure.limits_known:.0%} of the distance, otherwise the median of the road class"
+    known = f"limits are known for {closure.limits_known:.0%} of the distance, and estimated by road class elsewhere"
     word = "more" if seconds >= 0.0 else "less"
     return f"{text} and take {abs(seconds) / 60.0:.1f} minutes {word} at the speed limits ({known})."
 

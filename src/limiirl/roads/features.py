@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 REST = "*"
-"""Stands for all road classes that are in no other group."""
+"""Denotes all road classes that are in no other group."""
 CLASS_GROUPS: Mapping[str, tuple[str, ...]] = {
     "highway": ("motorway", "trunk"),
     "major road": ("primary", "secondary"),
@@ -70,7 +70,7 @@ class FeatureChoice:
     lanes : bool or sequence of float, ascending
         Upper bounds of the groups by number of lanes. True means (1, 2); () means one group for all known numbers.
     regions : bool
-        Lengths by region; see `limiirl.roads.regions`.
+        Include lengths by region; see `limiirl.roads.regions`.
     turns : bool
         Edge features that count left turns, right turns, and sharp turns (above 135 degrees, and U-turns).
     choices : bool

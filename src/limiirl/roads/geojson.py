@@ -64,9 +64,9 @@ def to_geojson(
         File to write, such as ``styles.geojson``. A file that ends in ``.gpkg`` is a GeoPackage (requires
         pyogrio).
     least : int
-        For `DriverFit`: numbers of trips of a style on a street with fewer drivers (trips, if drivers are unknown) are
-        null, for privacy. A `Closure` has its own limit. Paths are those of persons: trim and mask them first
-        (`limiirl.roads.privacy`).
+        For a `DriverFit`, the number of trips of a style on a street is null if fewer than `least` drivers (trips, if
+        drivers are unknown) have this style there. A `Closure` has its own limit. Exported paths are personal data;
+        trim and mask the trips first (`limiirl.roads.privacy`).
 
     Returns
     -------

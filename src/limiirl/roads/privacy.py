@@ -31,9 +31,9 @@ def trim_ends(trips: Trips | CleanedTrips, metres: float = 300.0, *, jitter: flo
 
     The radius around each end is drawn uniformly from `metres` to ``(1 + jitter) * metres``; with a constant radius,
     the remaining ends would lie on a circle around the hidden location. A trip that returns to one of its ends is cut
-    there, also between two fixes, and its longest part is kept. Clean the trips first: if the first fix is an outlier,
-    the true start is not trimmed. Trips without remaining fixes are dropped; `notes` contains their number and the
-    number of removed fixes.
+    there, even if it does so between two fixes, and its longest part is kept. Clean the trips first: if the first fix
+    is an outlier, the true start is not trimmed. Trips without remaining fixes are dropped; `notes` contains their
+    number and the number of removed fixes.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def trim_ends(trips: Trips | CleanedTrips, metres: float = 300.0, *, jitter: flo
 
 
 def mask_zones(trips: Trips | CleanedTrips, zones: Sequence[tuple[float, ...]]) -> Trips:
-    """Drop the fixes inside circular zones and cut the trips there, also where a trip crosses a zone between two fixes.
+    """Drop the fixes inside circular zones, and cut trips that cross a zone, even if they do so between two fixes.
 
     The pieces of a trip keep the id of the trip, with distinct numbers in `Trips.pieces`. They are marked in
     `Trips.cut`, so that the boundary of a zone is not mistaken for the start or end of a trip. `notes` contains the
@@ -129,10 +129,10 @@ def trim_path_ends(
 ) -> Demonstrations:
     """Drop segments from both ends of every matched path.
 
-    The driven distance that is dropped at each end is drawn as in `trim_ends`. A path that returns to a dropped segment
-    is cut there, and its longest part is kept. A return in the opposite direction or on a nearby street is not
-    detected; trim before matching with `trim_ends` to detect it. Models of starts or destinations fitted to the result
-    describe the trimmed ends. Paths without remaining segments are dropped.
+    The distance that is dropped at each end is random, as in `trim_ends`. A path that returns to a dropped segment is
+    cut there, and its longest part is kept. Returns in the opposite direction or on a nearby street are not detected;
+    to remove them, apply `trim_ends` to the trips before matching. Models that are fitted to the result describe starts
+    and destinations at the trimmed ends. Paths without remaining segments are dropped.
 
     Parameters
     ----------
@@ -229,11 +229,11 @@ def _cut_pieces(trips: Trips, keep: BoolArray, cut: BoolArray, word: str, *, rim
 
 
 def suppress_small(counts: ArrayLike, least: int = 5, *, total_axes: tuple[int, ...] = ()) -> FloatArray:
-    """Replace positive counts below `least` by NaN.
+    """Replace positive counts below `least` with NaN.
 
     If totals are published, a single hidden count can be computed by subtraction. Therefore the next smallest counts of
-    a row or column are hidden too, until at least two are hidden and their sum is at least `least`. Suppress small
-    totals in a separate call.
+    a row or column are also hidden, until at least two are hidden and their sum is at least `least`. To suppress small
+    totals, call this function on them separately.
 
     Parameters
     ----------
@@ -382,7 +382,7 @@ def index_drivers(demos: Demonstrations) -> IntArray:
 
 
 def count_drivers_by_segment(demos: Demonstrations, passed: IntArray, n_segments: int) -> IntArray:
-    """Count the drivers (S,) of each segment; `passed` has one segment per state of `demos`."""
+    """Count the drivers (S,) of each segment; `passed` (n,) is the segment of each entry of `demos.states`."""
     pairs = np.unique(np.repeat(index_drivers(demos), demos.lengths) * np.int64(n_segments) + passed)
     return np.bincount(pairs % n_segments, minlength=n_segments)
 

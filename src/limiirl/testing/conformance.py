@@ -1,4 +1,4 @@
-"""Conformance checks of single-intent models; each check is a function of a `Case` that raises `AssertionError`."""
+"""Conformance checks of single-intent models: functions of a `Case` that raise `AssertionError` on failure."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from limiirl.mdp import MDP
 from limiirl.mixture import IntentMixture
 
 _SAME_FIT = 1e-3  # tolerance of log-probabilities between equivalent fits
-_ROUNDING = 1e-9  # tolerance of sums in another order
-_NOT_WORSE = 1e-6  # tolerance of a decrease of the mean log-likelihood
-_FAR = 1000.0  # extreme rewards of a model without bounds
+_ROUNDING = 1e-9  # tolerance of sums that are added in another order
+_NOT_WORSE = 1e-6  # largest accepted decrease of the mean log-likelihood
+_FAR = 1000.0  # magnitude of extreme rewards if the model has no bounds
 _N_EACH, _LONGEST = 12, 6
 _STORE = "Let __init__ only set self.name = name for each parameter; check values in fit."
 _WEIGHTS = "Maximise sum_i weights_i log_prob_i / sum_i weights_i, and use weights nowhere else."

@@ -80,7 +80,7 @@ def test_agents_have_a_page(tmp_path):
     agents = regulators(np.array([[0.9, 0.1], [0.3, 0.7]])[[0, 1, 1, 0]], 100, 0)
     mix = IntentMixture(2, SigmaGIRL(gamma=0.9), random_state=0).fit(None, agents)
     report = intents_report(mix)
-    assert "Where they go" not in titles(report)
+    assert "Visits" not in titles(report)
     assert write(report, tmp_path).is_file()
 
 
@@ -119,7 +119,7 @@ def test_undetermined_rewards_are_collapsed_and_visits_come_first():
     demos += MaxCausalEnt().sample(mdp, np.r_[np.zeros(7), -np.ones(4), np.ones(4)], 40, 1, max_length=12)
     mix = IntentMixture(2, MaxCausalEnt(), init=[0] * 40 + [1] * 40, max_iter=0).fit(mdp, demos)
     report = intents_report(mix)
-    assert titles(report)[1] == "Where they go"
+    assert titles(report)[1] == "Visits"
     first = report.sections[0].items
     assert not any(isinstance(item, Figure) for item in first)
     assert any(isinstance(item, Fold) and isinstance(item.items[0], Figure) for item in first)

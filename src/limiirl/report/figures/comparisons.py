@@ -81,7 +81,7 @@ def five_numbers(values: ArrayLike) -> FiveNumbers:
     q1, median, q3 = (float(q) for q in np.quantile(finite, (0.25, 0.5, 0.75)))
     reach = _REACH * (q3 - q1)
     inside = finite[(finite >= q1 - reach) & (finite <= q3 + reach)]
-    # Whiskers end at the quartiles if no value lies beyond them within reach.
+    # A whisker ends at its quartile if no value lies between the quartile and the limit.
     low, high = min(float(inside[0]), q1), max(float(inside[-1]), q3)
     outliers = tuple(finite[(finite < low) | (finite > high)].tolist())
     return FiveNumbers(finite.size, failed, float(finite.mean()), low, q1, median, q3, high, outliers)
@@ -186,7 +186,7 @@ def plot_value_counts(values: Mapping[str, Mapping[str, Mapping[str, ArrayLike]]
             set_rows(ax, [wrap_label(method) if column == 0 else "" for method in methods], bins=3)
         shown = [row["value"] for row in rows if row["measure"] == name]
         if first is not None and shown:
-            # Room for half of the largest dot.
+            # Leave room for half of the largest dot.
             room = 0.15 * ((max(shown) - min(shown)) or 1.0)
             first.set_xlim(min(shown) - room, max(shown) + room)
     add_legend(figure, _count_legend(max((row["n"] for row in rows), default=0)), columns=3)
@@ -394,7 +394,7 @@ def _set_scales(ax: Axes, rows: Sequence[Row], name: str) -> None:
         else:
             room = 0.05 * (float(np.ptp(everything)) or 1.0)
             low = everything.min() - room
-            # Room for a marker at zero, where the square-root scale is steep; intervals may be clipped.
+            # Leave room for a marker at zero, where the square-root scale is steep; intervals may be clipped.
             least = min(0.0, middle.min()) - room**2 if key == "anid" or middle.min() >= 0.0 else low
             bottom = max(low, least)
             set_limits(bottom, everything.max() + room)

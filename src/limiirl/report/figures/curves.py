@@ -200,12 +200,12 @@ def _finish(
         bottom = finite.min() - room
         least = float(np.nanmin(means))
         if root:
-            # Room for a marker at zero, where this scale is steep; intervals may be clipped.
+            # Leave room for a marker at zero, where this scale is steep; intervals may be clipped.
             bottom = max(bottom, min(0.0, least) - room**2)
             ax.set_ylim(bottom, finite.max() + room)
             root_axis(ax, "y", np.maximum(finite, bottom))
         else:
-            # No room below zero for a measure that cannot be negative.
+            # Begin the axis at zero for a measure that cannot be negative.
             ax.set_ylim(0.0 if least >= 0.0 and bottom < 0.0 else bottom, finite.max() + room)
             ax.locator_params(axis="y", nbins=5)
     if suits_log_axis(xs):

@@ -1,4 +1,4 @@
-"""Figures of a fitted mixture without known truth: rewards with errors, memberships, visits, trajectories, criteria."""
+"""Figures of a fitted mixture without known truth: rewards, memberships, visits, trajectories and criteria."""
 
 from __future__ import annotations
 
@@ -154,8 +154,8 @@ def _intent_patches(names: Sequence[str]) -> list[Any]:
 def plot_memberships(U: ArrayLike, intent_names: Sequence[str]) -> Plot:
     """Plot posteriors (N, K) as one thin column per demonstration, stacked by intent.
 
-    Demonstrations are sorted by their most probable intent and its probability. A column of one colour is a clear
-    assignment.
+    Demonstrations are sorted by their most probable intent and its probability. Columns of a single colour are clear
+    assignments.
     """
     posterior = np.array(U, dtype=np.float64)
     n, K = posterior.shape

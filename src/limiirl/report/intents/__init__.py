@@ -1,4 +1,4 @@
-"""Page on a fitted mixture: what the intents are, who follows them, where they lead, and how far to trust them."""
+"""Page on a fitted mixture: rewards of the intents, assignments, visits and reliability."""
 
 from limiirl.report.intents.layout import merge_previous
 from limiirl.report.intents.page import (

@@ -1,4 +1,4 @@
-"""Cautions of the page on a fitted mixture, with an explanation and a remedy, and the steps that follow."""
+"""Cautions of the page on a fitted mixture, each with an explanation and a remedy, and recommended next steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from limiirl.report.tables import format_percent
 _DOUBTFUL, _MANY = 0.5, 0.5
 # Number of demonstrations per reward below which rewards are poorly determined.
 _FEW = 5
-# Mean change of the posterior probabilities per iteration below which the page would not change visibly.
+# Further iterations would not change the page visibly if the mean change of the posterior probabilities is lower.
 _SMALL = 1e-3
 
 
@@ -44,7 +44,8 @@ def _empty(view: IntentsView) -> list[Callout]:
         Callout(
             "problem",
             f"{capitalise(_list(small))} {'is' if len(small) == 1 else 'are'} nearly empty",
-            "Almost no demonstration follows it, so its reward and its weight have no meaning. Use fewer intents.",
+            "Almost no demonstration is assigned to a nearly empty intent, so its reward and weight are meaningless. "
+            "Use fewer intents.",
         )
     ]
 
@@ -77,7 +78,7 @@ def _convergence(view: IntentsView) -> list[Callout]:
         history = view.mixture.history_
         change = float(history[-1].change) if history else np.inf
         if change < _SMALL:
-            text = f"The posterior probabilities change by {change:.1g} per iteration, which does not affect this page."
+            text = f"The posterior probabilities change by {change:.1g} per iteration, too little to affect this page."
             out.append(Callout("note", "The fit stopped before it converged completely", text))
         else:
             text = (
@@ -87,9 +88,10 @@ def _convergence(view: IntentsView) -> list[Callout]:
     starts = view.mixture.restarts_
     if len(starts) > 1 and sum(start.best for start in starts) == 1:
         text = (
-            f"One of {len(starts)} initialisations reached the best solution; a better one may exist. Raise `n_init`."
+            f"Only one of {len(starts)} initialisations reached the best solution; a better solution may exist. Raise "
+            "`n_init`."
         )
-        out.append(Callout("caution", "Other initialisations give other intents", text))
+        out.append(Callout("caution", "Other initialisations lead to other intents", text))
     return out
 
 
@@ -104,8 +106,8 @@ def _assignments(view: IntentsView) -> list[Callout]:
         Callout(
             "caution",
             f"Only {format_percent(sure)} of the {view.noun} are clearly assigned",
-            "The intents overlap for most of the data. Interpret average behaviour, not the label of a single one. "
-            "Longer demonstrations, or one intent per group, make assignments clearer.",
+            "The intents overlap for most of the data. Interpret averages over many assignments, not single "
+            "assignments. Assignments are clearer with longer demonstrations or with one intent per group.",
         )
     ]
 
@@ -114,8 +116,8 @@ def _rewards(view: IntentsView) -> list[Callout]:
     out, status = [], view.status
     if not view.trained:
         text = (
-            "The demonstrations of this page are not those of the fit, or none were given. Errors require the "
-            "demonstrations of the fit: `limiirl report MIXTURE --demos FILE`."
+            "Standard errors require the demonstrations of the fit, but other demonstrations or none were given. Pass "
+            "the demonstrations of the fit: `limiirl report MIXTURE --demos FILE`."
         )
         return [Callout("note", "Rewards have no standard errors here", text)]
     bound = float(np.mean(status == "bound"))
@@ -123,9 +125,8 @@ def _rewards(view: IntentsView) -> list[Callout]:
         features = [view.feature_names[j] for j in np.flatnonzero((status == "bound").any(axis=0))]
         text = (
             f"{format_percent(bound)} of the rewards ({literal(_list(features, 4))}) are on a bound of the model "
-            "and have "
-            "no error: values beyond it would fit better. They are not compared in words. Widen the bounds "
-            "(`irl__bounds`) or add a ridge."
+            "and have no standard error: values beyond the bound would fit better. They are not compared in words. "
+            "Widen the bounds (`irl__bounds`) or add a ridge."
         )
         out.append(Callout("caution" if bound > _MANY else "note", "Rewards on a bound", text))
     unknown = float(np.mean(np.isin(status, ("not identified", "flat"))))
@@ -137,10 +138,10 @@ def _rewards(view: IntentsView) -> list[Callout]:
         out.append(Callout("caution" if unknown > _MANY else "note", "Rewards that are not identified", text))
     if np.any(status == "contrast"):
         text = "Adding a constant to these rewards does not change any behaviour. They are relative to their mean."
-        out.append(Callout("note", "Some rewards have no level", text))
+        out.append(Callout("note", "The level of some rewards is not identified", text))
     if np.any(status == "up to scale"):
         text = (
-            "The model determines the proportions of the rewards only. They are scaled to sum to 1 and have no errors."
+            "The model determines only the proportions of the rewards. They are scaled to sum to 1 and have no errors."
         )
         out.append(Callout("note", "Rewards are proportions", text))
     K = view.n_intents
@@ -150,14 +151,13 @@ def _rewards(view: IntentsView) -> list[Callout]:
         and unknown <= _MANY
         and not any(reward_claims(view, k).n_clear for k in range(K))
     ):
-        text = "No reward differs between the intents by more than its error: the data may not contain several intents."
+        text = "No reward differs clearly between the intents: the data may not contain several intents."
         out.append(Callout("caution", "No clear difference between the rewards", text))
     n = 0 if view.unit_posterior is None else len(view.unit_posterior)
     if 0 < n < _FEW * view.mixture.thetas_.shape[1]:
         text = (
             f"There are {n:,} {view.noun} and {view.mixture.thetas_.shape[1]:,} features per intent. Use fewer "
-            "features, "
-            "such as groups of states, or a ridge (`irl__ridge`)."
+            "features, such as groups of states, or a ridge (`irl__ridge`)."
         )
         out.append(Callout("note", "Few demonstrations per reward", text))
     return out

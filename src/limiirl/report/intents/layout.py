@@ -40,9 +40,9 @@ class Layout:
 
 
 def merge_previous(mdp: MDP | None) -> tuple[MDP | None, IntArray]:
-    """Merge states that differ only in their history; return the MDP and the index (S,) of each state in it.
+    """Merge states that differ only in their history; return the merged MDP and the index (S,) of each state in it.
 
-    The histories are those of `with_history` and `with_counter`; an MDP without them is returned unchanged.
+    `with_history` and `with_counter` add histories; an MDP without histories is returned unchanged.
 
     >>> pairs = MDP.from_edges([0, 1], [1, 0], gamma=0.9)
     >>> pairs = pairs.replace(history=[[1, 0], [0, 1]], original_names=["den", "pond"])
@@ -68,8 +68,9 @@ def merge_previous(mdp: MDP | None) -> tuple[MDP | None, IntArray]:
 def find_layout(mdp: MDP | None, coordinates: ArrayLike | None = None) -> Layout | None:
     """Return the positions of the states of an MDP, or None if a drawing would be illegible.
 
-    The first of these that applies: given coordinates (S, 2); state names such as "(2, 3)"; features with the names of
-    coordinates; transitions between the neighbouring cells of a grid; a layout of a small sparse graph.
+    Positions are, in order of preference: the given coordinates (S, 2); cells in state names such as "(2, 3)"; features
+    with names of coordinates; the cells of a grid if most transitions connect neighbouring cells; or a layout of the
+    graph if it is small and sparse.
 
     >>> corridor = MDP.from_edges([0, 1, 1, 2], [1, 0, 2, 1], p0=[1, 0, 0])
     >>> find_layout(corridor).kind

@@ -104,12 +104,14 @@ def intents_report(  # noqa: PLR0913 (the mixture, and independent options with 
     noted = cautions(view, warned)
     where = _visits_section(view)
     sections = [_intents_section(view), _sizes_section(view)]
-    if where is not None and not _has_clear_rewards(view):  # then visits describe the intents
+    if where is not None and not _has_clear_rewards(view):  # show visits early: they describe the intents
         sections.insert(1, where)
         where = None
     if noted:
         serious = sum(caution.verdict == "problem" for caution in noted)
-        lead = "These points limit what the results mean." if serious else "No serious problem was detected."
+        lead = (
+            "These points limit the interpretation of the results." if serious else "No serious problem was detected."
+        )
         sections.append(Section("Cautions", noted, lead=lead))
     optional = (_members_section(view), where, _examples_section(view))
     sections += [section for section in optional if section is not None]
@@ -117,7 +119,7 @@ def intents_report(  # noqa: PLR0913 (the mixture, and independent options with 
     if evaluation is not None:
         sections.append(_evaluation_section(view, evaluation))
     steps = "\n".join(f"- {step}" for step in next_steps(view, selection, evaluation is not None))
-    sections.append(Section("What to do next", [Text(steps)]))
+    sections.append(Section("Next steps", [Text(steps)]))
     return Report(
         title or _title(view),
         _lead(view, noted),
@@ -210,8 +212,8 @@ def _intents_section(view: IntentsView) -> Section:
         items.append(Fold("Rewards, most of which the data do not determine", [figure]))
     else:
         items.append(figure)
-    items.append(Fold("How to read this", [Text(_reading(view))]))
-    return Section("What the intents are", items)
+    items.append(Fold("How to read this section", [Text(_reading(view))]))
+    return Section("Rewards of the intents", items)
 
 
 def _reading(view: IntentsView) -> str:
@@ -308,10 +310,10 @@ def _sizes_section(view: IntentsView) -> Section:
     )
     if behaviour:
         caption += (
-            " Behaviour is averaged over demonstrations with their posterior probabilities: mean number of steps, "
-            "different states as a percentage of all visits, and steps that return to the state before the last one."
+            " Averages are weighted by the posterior probabilities of the demonstrations: number of steps, distinct "
+            "states as a percentage of all visits, and percentage of steps that return to the previous state."
         )
-    return Section("How large they are", [Table("sizes", "Intents", caption, columns, rows)])
+    return Section("Sizes of the intents", [Table("sizes", "Intents", caption, columns, rows)])
 
 
 def _behaviour(view: IntentsView, k: int) -> list[Content]:
@@ -342,23 +344,25 @@ def _members_section(view: IntentsView) -> Section | None:
     sure = int(np.sum(U.max(axis=1) >= SURE))
     lead = (
         f"{sure:,} of {len(U):,} {view.noun} belong to one intent with a probability of at least {SURE:g}; "
-        f"{int(np.sum(U.max(axis=1) < 0.6)):,} are below 0.6."
+        f"for {int(np.sum(U.max(axis=1) < 0.6)):,}, no probability reaches 0.6."
     )
     plot = figures.plot_memberships(U, names)
     caption = f"One column per {view.noun.removesuffix('s')}; the colours show its probabilities."
-    items: list[Item] = [Figure.from_plot("memberships", "How surely they are assigned", caption, plot)]
+    items: list[Item] = [Figure.from_plot("memberships", "Posterior probabilities", caption, plot)]
     recordings = view.recordings
     if recordings is not None and recordings.index is not None and len(recordings) > 1:
         items += _recording_figures(view, posterior, recordings)
     elif view.demos is not None and len(view.demos) >= _ORDERED and view.groups is None:
         position = (np.arange(len(view.demos)) + 0.5) / len(view.demos)
         order = figures.plot_order(posterior, position, names, "position in the data, per cent")
-        caption = "Mean probability of each intent. Ignore it if the order of the demonstrations has no meaning."
+        caption = (
+            "Mean probability of each intent. Ignore this figure if the order of the demonstrations has no meaning."
+        )
         figure = Figure.from_plot("order", "In the order of the data", caption, order)
         items.append(Fold("In the order of the data", [figure]))
     uncertain = _uncertain_table(view)
-    items += [] if uncertain is None else [Fold("The least certain assignments", [uncertain])]
-    return Section("Who belongs to which", items, lead=lead)
+    items += [] if uncertain is None else [Fold("Least certain assignments", [uncertain])]
+    return Section("Assignment to intents", items, lead=lead)
 
 
 def _recording_figures(view: IntentsView, posterior: Any, recordings: Any) -> list[Item]:
@@ -422,7 +426,7 @@ def _visits_section(view: IntentsView) -> Section | None:
     if visits is None:
         return None
     names = view.state_names
-    caption = "Visits per 100 steps, averaged over demonstrations with their posterior probabilities."
+    caption = "Visits per 100 steps, averaged over demonstrations weighted by their posterior probabilities."
     lead = ""
     if expected is not None:
         lead = _compare_visits(view, visits.values, expected)
@@ -439,14 +443,14 @@ def _visits_section(view: IntentsView) -> Section | None:
             "graph": "Each dot is a state. Lines connect states that are one step apart; positions have no other "
             "meaning.",
         }[view.layout.kind]
-        items.append(Figure.from_plot("visits", "Where each intent goes", f"{caption} {where}", plot))
+        items.append(Figure.from_plot("visits", "Visits under each intent", f"{caption} {where}", plot))
     chosen = _distinctive_states(visits)
     if view.layout is None or view.layout.kind == "graph":
         plot = figures.plot_visit_bars(visits.values, expected, chosen, names, list(view.names))
         shown = "States with the largest differences between the intents."
         items.append(Figure.from_plot("states", "States that distinguish the intents", f"{caption} {shown}", plot))
     items += _visits_table(view)
-    return Section("Where they go", items, lead=lead)
+    return Section("Visits", items, lead=lead)
 
 
 def _compare_visits(view: IntentsView, observed: FloatArray, expected: FloatArray) -> str:
@@ -470,12 +474,12 @@ def _compare_visits(view: IntentsView, observed: FloatArray, expected: FloatArra
 
 
 _POOR = (
-    "**The fitted model does not reproduce where the demonstrations go.** Read the rewards as a summary, and try other "
-    "features or another model."
+    "**The fitted model does not reproduce the visits of the demonstrations.** Interpret the rewards as a summary "
+    "only, and try other features or another model."
 )
 _FITS = (
-    "The fitted model reproduces where the demonstrations go.",
-    "The fitted model reproduces most of where the demonstrations go.",
+    "The fitted model reproduces the visits of the demonstrations.",
+    "The fitted model approximately reproduces the visits of the demonstrations.",
     _POOR,
 )
 
@@ -536,7 +540,7 @@ def _examples_section(view: IntentsView) -> Section | None:
 
 
 def _number_section(view: IntentsView, selection: Selection | None) -> Section:
-    title = "How many intents there are"
+    title = "Number of intents"
     if selection is None:
         if view.estimator == "BayesianIntentMixture":
             return Section(title, _posterior_items(view))

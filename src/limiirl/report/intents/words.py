@@ -1,4 +1,4 @@
-"""Description of intents in words that respect errors, bounds and ties."""
+"""Description of intents in words, limited to differences that standard errors, bounds and ties support."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from limiirl.report.tables import format_percent
 
 # Largest number of rewards, and of states, that are named per intent.
 _MOST = 3
-# Largest number of equally large differences that are named.
+# Maximum number of tied differences that are named.
 _MOST_TIED = 6
 # Smaller differences in visits per 100 steps are not mentioned.
 _LEAST_VISITS = 0.5
-# A mixture weight with a larger standard error is not determined.
+# Standard errors of mixture weights above this value are not shown.
 _DETERMINED = 0.5
 
 
@@ -53,12 +53,12 @@ class Described:
 
 
 def reward_claims(view: IntentsView, k: int) -> Described:
-    """Return the largest clear differences of the rewards of intent k, ordered by their effect on the likelihood."""
+    """Return the clear reward differences of intent k with the largest effects on the likelihood."""
     return _largest(view.rewards, k, view.feature_names, view.scale)
 
 
 def visit_claims(view: IntentsView, k: int) -> Described:
-    """Return the largest clear differences of the visits to states under intent k."""
+    """Return the largest clear differences between the visits under intent k and under the other intents."""
     visits = view.visits
     if visits is None:
         return Described()
@@ -150,7 +150,7 @@ def _remainder(described: Described) -> str:
 
 
 def describe(view: IntentsView, k: int) -> str:
-    """Return intent k in one phrase: its rewards or, if none differs clearly, where it goes."""
+    """Return a phrase that describes the rewards of intent k or, if none differs clearly, its visits."""
     return describe_rewards(view, k) or describe_visits(view, k) or _nothing(view.n_intents)
 
 

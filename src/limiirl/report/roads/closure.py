@@ -44,7 +44,7 @@ _STEPS = ((0.02, 1.6, 0.6), (0.1, 2.8, 0.75), (0.25, 4.2, 0.9), (0.5, 6.0, 1.0))
 _IN_VIEW = 0.1
 _GROUP = "trips"
 _ROWS = 12
-# Margin of the map if no change is shown.
+# Margin of the map around the closure if no change is shown.
 _AROUND_M = 1000.0
 
 
@@ -69,8 +69,8 @@ def change_page(closure: Closure) -> Report:
         methods=[
             Text(
                 f"The origins and destinations of {len(closure.demos):,} matched trips are held fixed. The numbers of "
-                "trips before and after the closure are expectations under the learned driving styles, averaged with "
-                "the mixture weights. The detour is the mean over all alternative routes, not the shortest detour. "
+                "trips before and after the closure are expectations under the learned driving styles, weighted by the "
+                "mixture weights. The detour is the mean over all alternative routes, not the shortest detour. "
                 "Congestion is not modelled."
             ),
             Callout(

@@ -51,7 +51,7 @@ def experiment_report(data: DriverData, results: DriverResults, example: DriverE
 def experiment_view(data: DriverData, results: DriverResults, example: DriverExample) -> DriversView:
     """Return the contents of the page on a driver experiment.
 
-    Descriptions and maps show the trips of the example. Forecasts use the model conditioned on the destination.
+    Descriptions and maps show the trips of `example`. Forecasts use the model conditioned on the destination.
     """
     plan, gamma, split, trips = results.plan, results.plan.gammas[0], example.split, example.trips
     ensembles = {start: results.best(method, gamma, split).ensemble for start, method in STARTS.items()}
@@ -87,11 +87,11 @@ def _table(results: DriverResults, *, to_destination: bool) -> Table:
     )
     caption = (
         f"Mean ± half-width of the 95 % interval over {_count_splits(results, own)}. NLL is the negative "
-        f"log-likelihood of the mixture in nats per test trip, {what}; *gain* is its decrease. The splits are drawn "
-        "from the same trips, so the intervals are too narrow, and drivers can have both training and test trips. "
-        "Minutes depend on the machine and its load. "
-        "*Missed* is the percentage of the driven distance that is not on the most likely route between both ends; "
-        "*surplus* is the percentage of that route that was not driven."
+        f"log-likelihood of the mixture in nats per test trip, {what}; *gain* is the decrease in NLL. The splits are "
+        "drawn from the same trips, so the intervals are too narrow, and drivers can have both training and test "
+        "trips. Minutes depend on the machine and its load. *Missed* is the percentage of the driven distance that is "
+        "not on the most likely route from the origin to the destination; *surplus* is the percentage "
+        "of that route that was not driven."
     )
     name = "destination" if to_destination else "drivers"
     title = "Models given the destination" if to_destination else "Iterations, time and likelihood"

@@ -325,7 +325,7 @@ def _finish_routes(ax: Axes, flat: Sequence[FloatArray], half: FloatArray) -> No
 
 @dataclass(frozen=True)
 class TripPair:
-    """Two trips, the larger distance between their end points, and the shared fraction of the shorter trip."""
+    """Two trips, the larger of the distances between their starts and between their ends, and their overlap."""
 
     first: int
     second: int
@@ -373,7 +373,7 @@ def _close_pairs(start: FloatArray, end: FloatArray, style: NDArray[np.int64], r
 
     if len(start) < 2:
         return []
-    # Each distance between end points is at most the distance in four dimensions.
+    # The distance of two trips in four dimensions is at most sqrt(2) times the larger distance between end points.
     near = cKDTree(np.hstack([start, end])).query_pairs(np.sqrt(2.0) * reach, output_type="ndarray")
     near = near[np.lexsort((near[:, 1], near[:, 0]))]
     i, j = near[:, 0], near[:, 1]

@@ -44,7 +44,7 @@ _HUES = (5, 4, 7, 0, 1)
 _WIDTHS = (8.0, 5.0, 2.6)
 _TRAINED = " These are training trips, so the forecasts do not measure the accuracy on new trips."
 _HELD_OUT = " These are test trips."
-_AVERAGE = "Forecasts are averaged over the styles, with their posterior probabilities given the trip so far."
+_AVERAGE = "Forecasts are averaged over the styles, weighted by their posterior probabilities given the trip so far."
 
 
 def forecast_example(
@@ -157,8 +157,8 @@ def _describe_forecast(network: RoadNetwork, names: Sequence[str], example: Fore
         parts.append(f"the most probable turn is {turn} ({format_percent(probability)})")
     if example.routes:
         path, probability = example.routes[0]
-        km = f"{format_km(network, path)} ({format_percent(probability)})"
-        parts.append(f"the most probable route to the true destination has {km}")
+        km = f"{format_km(network, path)} long ({format_percent(probability)})"
+        parts.append(f"the most probable route to the true destination is {km}")
     text = "; ".join(parts)
     return literal(f"{text[:1].upper()}{text[1:]}.") if parts else ""
 
@@ -208,7 +208,7 @@ def _map(network: RoadNetwork, number: int, example: ForecastExample) -> Map:
         example.title,
         f"A trip of {format_km(network, whole)}, truncated after {format_km(network, example.driven)}, with "
         f"{len(example.routes)} forecast routes and {int(probable.sum())} possible destinations.",
-        "Routes lead to the true destination, which the forecasts of destinations do not use.",
+        "Routes lead to the true destination; the forecasts of destinations do not use it.",
         with_landmarks(network, layers),
         attribution=network.attribution,
         view=pad_bounds(seen),

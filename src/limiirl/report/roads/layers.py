@@ -24,7 +24,7 @@ _BACKGROUND = (
     (2.0, 0.48, 0.0),
     (2.8, 0.5, 0.0),
 )
-# Padding of a view as a fraction of its size, for the scale and the attribution in the corners.
+# Padding of a view as a fraction of its size: room for the scale and the attribution in the corners.
 _PADDING = 0.08
 # Lower bound as a fraction of the largest flow, width and strength of each flow class.
 _FLOW = ((0.0, 1.0, 0.45), (0.02, 1.7, 0.6), (0.06, 2.6, 0.7), (0.15, 3.8, 0.8), (0.35, 5.2, 0.9), (0.65, 7.0, 1.0))

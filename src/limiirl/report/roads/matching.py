@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from limiirl.roads import CleanedTrips
 
 
-# Drivers with fewer paths are counted together.
+# Drivers with fewer paths than this are counted together.
 _MIN_PATHS = 5
 _DISTANCES = np.arange(0.0, 61.0, 2.5)
 

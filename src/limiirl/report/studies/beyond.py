@@ -43,7 +43,7 @@ from limiirl.report.tables import Cell, Column, Content, Table
 
 _MODEL = (Column("Model", align="left"), Column("Initialisation", align="left"))
 _QUESTIONS = {
-    "beyond-elements": "What if there are more intents? The methods are given their number, and wind is 0.1. "
+    "beyond-elements": "What if there are more intents? The true number is given to the methods, and the wind is 0.1. "
     "Slow models were run with fewer initialisations and not for the largest numbers of intents.",
     "beyond-wind": "What if there is more wind? Wind deflects steps, and the models differ in how they explain "
     "deflections. There are three elements.",

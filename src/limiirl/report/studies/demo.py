@@ -109,15 +109,17 @@ def compare_initialisations(results: Results) -> str:
         return "The study is incomplete."
     ours, random = (100.0 * float(means[name].mean()) for name in (HARD, RANDOM))
     sentence = (
-        f"Started from clusters ({HARD}), EM assigns {ours:.0f} % of the test trajectories to the correct intent; "
-        f"started from {RANDOM}, {random:.0f} %."
+        f"Initialised with clusters ({HARD}), EM assigns {ours:.0f} % of the test trajectories to the correct intent; "
+        f"initialised with {RANDOM}, it assigns {random:.0f} % correctly."
     )
     steps = {name: results.finite(name, PAPER_LENGTH, "n_iter") for name in (HARD, RANDOM)}
     if all(values.size for values in steps.values()):
-        sentence += f" It needs {steps[HARD].mean():.0f} and {steps[RANDOM].mean():.0f} iterations on average."
+        sentence += (
+            f" On average, EM needs {steps[HARD].mean():.0f} and {steps[RANDOM].mean():.0f} iterations, respectively."
+        )
     result = results.compare((HARD, PAPER_LENGTH), (RANDOM, PAPER_LENGTH), "accuracy")
     if result is None:
-        return f"{sentence} One world does not show whether this is chance."
+        return f"{sentence} A single world is not sufficient to test the difference."
     if result.better is not None:  # both paired tests are significant
         return f"{sentence} The difference in accuracy is significant (p = {max(result.p_t, result.p_wilcoxon):.1g})."
     n = len(results.seeds)
@@ -271,16 +273,15 @@ def _initialisations_section(results: Results) -> Section:
             Figure.from_plot(
                 "initialisations",
                 "Correctly assigned trajectories by initialisation",
-                f"Each small dot is one of {count_worlds(results)}, the large dot their mean with its "
+                f"Each small dot is one of {count_worlds(results)}; the large dot is the mean with its "
                 "95\u00a0% interval. *Supervised* is given the true labels.",
                 plot_accuracy(results),
             ),
             _scores_table(results),
             *folds,
         ],
-        lead=f"EM finds a local optimum, which depends on where it starts. {compare_initialisations(results)}".replace(
-            " %", "\u00a0%"
-        ),
+        lead="EM finds a local optimum, which depends on the initialisation. "
+        + compare_initialisations(results).replace(" %", "\u00a0%"),
     )
 
 

@@ -266,12 +266,12 @@ def summarise_run(store: Store[Record], studies: Sequence[Study]) -> str:
 # Studies that users define: scores of every setting, in the same form for all studies.
 
 _SHOWN = (*MEASURES, "accuracy")
-# The measures by which methods are compared in words, and the number of decimals.
+# Measures by which methods are compared in words, and their numbers of decimals.
 _COMPARED = {"anid": 2, "nll": 2}
 
 
 def describe_custom_study(results: Results) -> str:
-    """Describe which method is best in words; a difference is mentioned only if both paired tests are significant.
+    """Describe in words which method is best, and whether both paired tests of the difference are significant.
 
     Methods are compared over the settings that all of them have, averaged over the points of the axis.
     """
@@ -297,7 +297,7 @@ def describe_custom_study(results: Results) -> str:
 
 def _judge(result: Comparison | None) -> str:
     if result is None:
-        return "one world does not show whether this is chance"
+        return "a single world is not sufficient to test the difference"
     if result.better is None:
         return "the difference is not significant"
     return f"the difference is significant (p = {max(result.p_t, result.p_wilcoxon):.1g})"

@@ -1,4 +1,4 @@
-"""Sections on the studies of the paper: questions, results and verdicts."""
+"""Sections on the studies of the paper, with questions, results and verdicts."""
 
 from __future__ import annotations
 
@@ -176,8 +176,8 @@ def inside_section(results: Results) -> Section | None:
             *_flow_figures(example),
             _convergence(results, example.seed),
         ],
-        lead=f"The world with seed {example.seed} is a typical world for {HARD}. If possible, it is also one in which "
-        f"EM from {RANDOM} converges to a different solution. Intent k prefers element k + 1.",
+        lead=f"The world with seed {example.seed} is typical for {HARD}. Worlds in which EM from {RANDOM} converges "
+        "to a different solution are preferred. Intent k prefers element k + 1.",
     )
 
 

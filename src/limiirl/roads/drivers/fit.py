@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 MODELS = ("DestinationMaxEnt", "MaxEnt")
-"""Names of models: paths given their destination (Ziebart et al. 2008), and the paper's, in which a trip may end
-anywhere."""
+"""Names of the models. `DestinationMaxEnt` conditions paths on their destination (Ziebart et al. 2008); in `MaxEnt`,
+the model of the paper, a trip may end anywhere."""
 STICK_BREAKING, SELECT = "stick_breaking", "select"
 _MOST_INTENTS, _FOLDS = 6, 5
 _BOUNDS = (-10.0, 0.0)
@@ -55,10 +55,10 @@ class DriverFit:
     n_clusters : int
         Number of clusters of a stick-breaking Gaussian mixture on the features of the trips, as in the paper.
     capped : bool
-        True if `n_clusters` is the maximum of the search (6, or the number of drivers or trips), so that it may be too
-        low.
+        True if `n_clusters` is the maximum of the search (6, or the number of drivers or trips if it is lower). The
+        number of clusters may then be too low.
     selection : Selection or None
-        Result of the cross-validation if `n_intents` is "select", else None.
+        Result of the cross-validation; None unless `n_intents` is "select".
     features : FeatureChoice
         Features of the rewards.
     """
@@ -100,8 +100,8 @@ def fit_drivers(  # noqa: PLR0913 (independent options with defaults)
         Number of styles. "stick_breaking" selects at most 6 with a Gaussian mixture on the features of the trips, as in
         the paper; "select" cross-validates 1 to 6 styles with `select_intents`.
     model : {"DestinationMaxEnt", "MaxEnt"}
-        Model conditioned on the destination, which predicts routes better (ADR 0025), or model of the paper, which also
-        models where trips end.
+        `DestinationMaxEnt` is conditioned on the destination of each trip and predicts routes better (ADR 0025).
+        `MaxEnt`, the model of the paper, also models where trips end.
     features : "paper", "plain" or FeatureChoice
         With DestinationMaxEnt, "paper" and "plain" also have turns and choices (see `FeatureChoice`).
     gamma : float
@@ -109,7 +109,7 @@ def fit_drivers(  # noqa: PLR0913 (independent options with defaults)
     max_length : int
         Maximum number of segments of a trip, L in the paper.
     by_driver : bool
-        All trips of a driver (`demos.groups`) have the same style.
+        If True, all trips of a driver (`demos.groups`) have the same style.
     seed : int
         Seed of the fit and of the selection.
     init, verbose, executor, **mixture
@@ -162,7 +162,7 @@ def fit_drivers(  # noqa: PLR0913 (independent options with defaults)
 
 
 def _select_trips(demos: Demonstrations, model: str, max_length: int) -> Demonstrations:
-    """Return the trips that have at most `max_length` segments and are possible under the model."""
+    """Return the trips with at most `max_length` segments and positive probability under the model."""
     short = demos[demos.lengths <= max_length]
     if not len(short):
         message = f"None of {len(demos)} trips has at most {max_length} segments. Increase max_length."

@@ -149,7 +149,7 @@ def check_groups(groups: Groups, d: int) -> None:
 # A feature is mentioned if its fraction of the km is at least 25 % above or 20 % below its fraction in all trips, the
 # difference is at least 3 percentage points, and one of the fractions is at least 2 %.
 _MORE, _LESS, _APART, _LEAST_SHARE = 1.25, 0.8, 0.03, 0.02
-# Minimum difference of the reward per km.
+# Smaller differences between rewards per km are not described.
 _MATTERS = 0.1
 # Differences below this number of standard errors are not described.
 _CERTAIN = 2.0
@@ -234,7 +234,7 @@ def count_style_trips(demos: Demonstrations, responsibilities: ArrayLike, n_segm
 def count_style_drivers(demos: Demonstrations, labels: ArrayLike, n_styles: int, opposite: IntArray) -> IntArray:
     """Return the number of drivers (K, S) per style and street in either direction, or of trips if unknown.
 
-    `labels` (N,) is the style of each trip, and `opposite` (S,) is that of the network.
+    `labels` (N,) is the style of each trip, and `opposite` (S,) is `RoadNetwork.opposite`.
     """
     style = np.asarray(labels)
     return np.array([count_drivers_by_street(demos[style == k], opposite) for k in range(n_styles)])
@@ -307,7 +307,7 @@ def _differs(k: int, difference: float, errors: FloatArray | None, weights: Floa
 
 
 def _compare_use(k: int, facts: _StyleFacts) -> tuple[list[tuple[int, float, float]], list[tuple[int, float, float]]]:
-    """Return features with larger and with smaller fractions of the km than in all trips, each with both fractions."""
+    """Return the features with a larger and a smaller fraction of the km than in all trips, with both fractions."""
     share = facts.mean[k] / max(float(facts.km[k]), 1e-300)
     overall = (facts.weights @ facts.mean) / max(float(facts.weights @ facts.km), 1e-300)
     places = [j for group in facts.lengths for j in group if max(share[j], overall[j]) >= _LEAST_SHARE]
@@ -347,7 +347,7 @@ def _describe_preferences(k: int, facts: _StyleFacts) -> list[str]:
 
 
 def _list_distinct(ordered: list[int], theta: FloatArray) -> list[int]:
-    """Return the first features, at most three, without splitting a tie (equal to two digits)."""
+    """Return the first features, at most three; features with equal rewards (to two digits) are not separated."""
     n = min(_LISTED, len(ordered))
     while 0 < n < len(ordered) and _format_signed(theta[ordered[n - 1]]) == _format_signed(theta[ordered[n]]):
         n -= 1

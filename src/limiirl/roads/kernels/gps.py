@@ -101,10 +101,11 @@ def _drop_outliers(
 ) -> None:
     """Drop excursions from a run of fixes by dynamic programming.
 
-    An excursion is a sequence of fixes between two jumps, that is, steps at an impossible speed, if the step from the
-    fix before it to the fix after it is possible. With `bridge_jumps`, any fixes may be dropped. A dropped fix costs 1,
-    and a jump costs slightly more than half of the maximum length of an excursion. An excursion has two jumps, so it is
-    dropped; a relocation has one jump, so it is kept. ``cost[m]`` is the minimum cost up to fix m if m is kept.
+    A jump is a step at an impossible speed. An excursion is a sequence of fixes between two jumps; without it, the step
+    from the fix before it to the fix after it has a possible speed. With `bridge_jumps`, any fixes may be dropped. A
+    dropped fix costs 1, and a jump costs slightly more than half of the maximum length of an excursion. An excursion
+    has two jumps, so it is dropped; a relocation has one jump, so it is kept. ``cost[m]`` is the minimum cost up to fix
+    m if m is kept.
     """
     n = run.size
     most, bridge = int(min(limits.max_outliers, 1e9)), limits.bridge_jumps
@@ -207,7 +208,7 @@ def _drop_small(track: Track, kept: IntArray, fate: Int8Array, cut: Int8Array, l
 Byte = NDArray[np.uint8]
 
 _OPEN, _CLOSE, _COMMA, _MINUS, _POINT, _ZERO, _NINE = 91, 93, 44, 45, 46, 48, 57
-# Integers of at most 15 digits and powers of ten below 10**22 are exact, so that their quotient equals float(text).
+# Integers of at most 15 digits and powers of ten below 10**22 are exact, so their quotient equals float(text).
 _MOST_DIGITS = 15
 _POWERS = 10.0 ** np.arange(_MOST_DIGITS + 1)
 

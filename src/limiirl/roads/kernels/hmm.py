@@ -14,7 +14,7 @@ from limiirl.kernels.dijkstra import clear
 from limiirl.roads.kernels.routing import Router, Streets, spread, streets_between
 from limiirl.roads.kernels.spatial_index import GridIndex, closest, collect_growing
 
-# Tolerance of equal log-probabilities.
+# Log-probabilities that differ by at most this value are ties.
 _TIE = 1e-9
 
 
@@ -51,9 +51,9 @@ class CandidateLayers(NamedTuple):
     ptr: IntArray  # (L + 1,): layer j has the candidates ptr[j]:ptr[j + 1]
     segment: NDArray[np.int32]
     street: NDArray[np.int32]
-    along_m: FloatArray  # from the start of the segment
-    pos_m: FloatArray  # from the start of the street
-    distance_m: FloatArray  # from the fix
+    along_m: FloatArray  # metres from the start of the segment
+    pos_m: FloatArray  # metres from the start of the street
+    distance_m: FloatArray  # metres from the fix
 
 
 @njit(cache=True, nogil=True)
@@ -101,7 +101,7 @@ class MatchingProblem(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def emission(layers: CandidateLayers, model: HmmModel, a: int) -> float:
-    """Return the emission log-probability of a fix given candidate a, which is normal in the distance."""
+    """Return the emission log-density of a fix given candidate a: normal in the distance, without the constant."""
     return -0.5 * (layers.distance_m[a] / model.sigma_m) ** 2
 
 
@@ -300,7 +300,7 @@ def posteriors(
 def confidence_of(
     layers: CandidateLayers, chain: IntArray, path: IntArray, upto: IntArray, probability: FloatArray
 ) -> float:
-    """Return the mean over fixes of the posterior probability that the fix is on the path between its adjacent fixes.
+    """Return the mean posterior probability that a fix lies on the path between the fixes before and after it.
 
     Skipped fixes have probability 0.
     """
@@ -363,7 +363,7 @@ def trace(problem: MatchingProblem, chain: IntArray, chosen: IntArray) -> tuple[
 def trim(
     roads: Streets, path: IntArray, upto: IntArray, start_m: float, reach_m: float, end_m: float
 ) -> tuple[int, int]:
-    """Return the range of a path without artefacts of noise in its first and last fix.
+    """Return the range of a path without the artefacts that noise in its first and last fix causes.
 
     Artefacts are a first or last segment of which less than `end_m` and less than half was driven, and a loop between
     the first two or the last two fixes that returns to a segment that was just driven.
@@ -434,7 +434,7 @@ def match_trip(
 
     Returns the concatenated paths of the pieces and their offsets; the first and the last fix (pieces, 2) and the
     confidence (pieces,) of each piece; the segment, position and distance (n,) of each fix (-1 and NaN for unmatched
-    fixes); and the numbers (3,) of layers without candidates, skipped layers in pieces, and pieces with one layer.
+    fixes); and three counts: layers without candidates, skipped layers within pieces, and pieces with one layer.
     """
     trip = thin(x, y, time_s, model.thin_m)
     layers = collect_candidates(index, roads, trip, model)

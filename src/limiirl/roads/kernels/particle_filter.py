@@ -278,7 +278,7 @@ def _reach(
         wanted, n_wanted = np.empty(segments.size, dtype=np.int64), 0
         for c in range(segments.size):
             street = streets.street[segments[c]]
-            # Node C is the source reached by a cycle.
+            # Index C denotes the source street, reached again through a cycle.
             wanted[c] = streets.length_m.size if street == source[g] else street
             n_wanted += not router.wanted[wanted[c]]
             router.wanted[wanted[c]] = True
@@ -358,8 +358,8 @@ def advance(
     moved = empty_cloud(n)
     if not total > 0.0:
         return moved, ParticleStep(group, reach, pace, -np.inf)
-    # The outer index is the candidate. With particles as the outer index, the weights could have the period of
-    # systematic resampling, which would then assign all particles to one candidate.
+    # The outer index is the candidate. With particles as the outer index, the weights could have the same period as
+    # systematic resampling, and all particles could be assigned to one candidate.
     k, upto, offset, last = 0, proposal[0, 0], uniform(state), n * (n_options + 1) - 1
     for j in range(n):
         while upto < (j + offset) * total / n and k < last:
@@ -385,7 +385,7 @@ def advance(
 
 
 class FilterEffort(NamedTuple):
-    """Numbers of particles and paths, and limits of the search."""
+    """Particle and path counts, and limits of the search."""
 
     n_particles: int
     n_paths: int  # number of paths sampled by backward simulation
@@ -492,7 +492,7 @@ def decide(clouds: list[ParticleCloud], chosen: IntArray) -> tuple[IntArray, Flo
         along[t] /= share[t, k] * n_paths
         k = back[t, k]
     for t in range(1, n_fixes):
-        # Averages over different paths may decrease along a segment.
+        # The averages of two fixes are over different paths, so the position may decrease along a segment.
         if segment[t] == segment[t - 1]:
             along[t] = max(along[t], along[t - 1])
     return segment, along

@@ -26,7 +26,7 @@ class Streets(NamedTuple):
 
 
 class Router(NamedTuple):
-    """Search workspace of one thread, and a mask of goals; node C denotes the source when it is reached by a cycle."""
+    """Search workspace of one thread, and a mask of goal streets; index C is the source street, reached by a cycle."""
 
     work: Workspace
     wanted: NDArray[np.bool_]
@@ -91,7 +91,7 @@ def spread(roads: Streets, source: int, limit: float, n_wanted: int, router: Rou
 
     The search stops at the distance `limit`, or when `n_wanted` of the streets in `router.wanted` are reached.
     Afterwards `work.dist` contains the distances from the start of the source to the starts of streets; entry C is the
-    length of the shortest cycle. Call `clear` with the returned number before the next search.
+    length of the shortest cycle through the source. Call `clear` with the returned number before the next search.
     """
     dist, via, _, done, touched, keys, items = router.work
     n = roads.length_m.size

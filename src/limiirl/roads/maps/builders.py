@@ -59,12 +59,13 @@ def build(
         Drop roads that are closed to the public. They are kept by default, because access tags may be newer than the
         trips, and taxis may have permits.
     u_turns : bool or "dead_ends"
-        Allow U-turns everywhere, nowhere, or only at dead ends. Without U-turns, a segment into a dead end is terminal.
+        True allows U-turns everywhere, False forbids them, and "dead_ends" allows them at dead ends only. Without
+        U-turns, a segment into a dead end is terminal.
     restrictions : bool
         Apply the map's turn restrictions.
     component : "street_nodes", "turns" or None
-        Keep the largest strongly connected component of the nodes, the largest strongly connected component of the
-        segments with respect to legal turns, or all segments.
+        "street_nodes" keeps the largest strongly connected component of the nodes, "turns" the largest strongly
+        connected component of the segments with respect to legal turns, and None all segments.
     centre : (lat, lon), optional
         Centre of the planar projection and of the regions; by default the mean of the nodes.
 
@@ -324,7 +325,7 @@ def _keep_component(
         part = largest_node_component(*ends)
         pieces = pieces.take(part.kept)
     elif options.component == "turns":
-        # Drop pieces between components first: a street that leads only to these is a dead end.
+        # Drop pieces between components first, so that streets that lead only to such pieces are dead ends.
         label = _label_components(*ends)
         inner = label[pieces.tail] == label[pieces.head]
         pieces = pieces.take(inner)
@@ -423,7 +424,7 @@ def _clip_landmarks(table: WayTable, lat: FloatArray, lon: FloatArray) -> dict[s
     for line in table.water:
         kept = inside(line)
         if (line[0] == line[-1]).all() and kept.any():
-            water.append(line)  # an area is clipped by the window of the map
+            water.append(line)  # closed lines are areas; they are clipped when drawn
             continue
         runs = np.split(np.arange(len(line)), np.flatnonzero(np.diff(kept.astype(np.int8))) + 1)
         water += [line[run] for run in runs if kept[run[0]] and run.size > 1]

@@ -23,7 +23,7 @@ class Agreement:
 
     length_m: FloatArray  # (N, 2): length of the first and the second polyline of each trip
     near_m: FloatArray  # (N, 2): length of the first polyline near the second, and of the second near the first
-    metres: float  # maximum distance of near points
+    metres: float  # distance within which points are near
 
     @property
     def shares(self) -> FloatArray:
@@ -53,7 +53,7 @@ def measure_agreement(
     """Measure the length of each polyline that lies within some distance of another polyline.
 
     The result is exact: the points near a line segment form a convex set, so that each pair of line segments
-    contributes one interval. Direction and order are ignored.
+    contributes one interval. The direction of travel and the order of the points are ignored.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def measure_agreement(
     ours, theirs : N arrays (k, 2)
         Latitudes and longitudes of polylines, such as results of `Matches.geometry`.
     metres : float
-        Maximum distance of near points.
+        Points within this distance of the other polyline are near it.
 
     Examples
     --------

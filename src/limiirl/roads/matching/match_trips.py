@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
 
 CHATTER_M = 60.0
-"""Maximum length of an excursion between two U-turns that is considered GPS noise."""
+"""Maximum length of a stretch between two U-turns that is considered GPS noise."""
 
 
 def find_chatter(network: RoadNetwork, path: IntArray, most_m: float = CHATTER_M) -> NDArray[np.bool_]:
-    """Return a mask (k,) of the chatter in a path: driving back and forth on the same segments, between two U-turns.
+    """Return a mask (k,) of chatter in a path: a short stretch that is driven back and forth because of GPS noise.
 
-    Excursions of more than `most_m` metres in one direction are not chatter. A path without its chatter is legal.
+    Chatter has two U-turns: after a stretch of at most `most_m` metres, the path returns over it and then repeats it.
+    The return and the repetition are marked; the path remains legal without them.
     """
     noise = np.zeros(path.size, dtype=np.bool_)
     back = network.opposite[path]
@@ -97,8 +98,8 @@ def match(
     ----------
     network : RoadNetwork
     trips : Trips or CleanedTrips
-        `Matches.whole` is True for pieces that cover a recorded trip, which is known for `CleanedTrips`; `Trips` are
-        assumed to be complete unless they are cut (`Trips.cut`).
+        `Matches.whole` is True for pieces that cover a complete recorded trip. `CleanedTrips` contain this information;
+        `Trips` are assumed to be complete unless they are cut (`Trips.cut`).
     method : {"hmm", "particles"}
         Viterbi path of a hidden Markov model, or particle filter of the paper.
     sigma_m : float, optional

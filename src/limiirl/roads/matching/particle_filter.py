@@ -87,7 +87,7 @@ class ParticleSettings(MatcherSettings):
         return MotionModel(*rates, self.max_speed_ms, self.slack_m, self.detour_m, self.radii().max_radius_m)
 
     def effort(self) -> FilterEffort:
-        """Return the numbers and limits for the kernels."""
+        """Return the particle and path counts and the search limits for the kernels."""
         return FilterEffort(self.n_particles, self.n_paths, *self.radii(), self.most, self.patience)
 
 

@@ -25,7 +25,7 @@ LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 NEAR_M = (10.0, 25.0, 50.0)
 """Distances in metres within which the fraction of fixes is reported."""
 LONG_S, LONG_M = 60.0, 500.0
-"""Maximum time and route distance between two fixes; a longer interval is a gap."""
+"""An interval between two fixes with a longer time or route distance is a gap."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Quality:
     within: Mapping[float, float]  # fraction of the matched fixes within each distance of `NEAR_M`
     gap_s: FloatArray  # (6,): quantiles of the time between consecutive matched fixes
     gap_m: FloatArray  # (6,): quantiles of the route distance between consecutive matched fixes
-    n_gaps: int  # intervals over `LONG_S` seconds or `LONG_M` metres
+    n_gaps: int  # intervals of more than `LONG_S` seconds or `LONG_M` metres
     fraction_in_gaps: float  # fraction of the route length in gaps, where the path is interpolated
     length_ratio: FloatArray  # (M,): route length divided by the length of the polyline of the fixes, or NaN
     confidence: FloatArray  # (M,)

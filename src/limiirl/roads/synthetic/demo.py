@@ -177,7 +177,7 @@ def _fit_styles(city: City, driven: CityTrips, matches: Matches, seed: int, repo
         len(city.styles),
         features=city.features,
         by_driver=True,
-        # Fractions of road types are more informative about the style than the length of a trip.
+        # The fractions of road types depend more on the style than the length of a trip does.
         embedding="shares",
         seed=seed,
         progress=lambda done, *_: report(done, None, "styles"),

@@ -84,7 +84,7 @@ class LatticeLines(NamedTuple):
     """Parallel lines of the lattice at ascending positions `at` (n,), in metres from the centre.
 
     `sense` is 1 or -1 if the line is one-way in ascending or descending direction, else 0. `stretch` is the number of
-    arterials up to each line; the attributes of a cross street change at arterials. `twin` is True if the distance to
+    arterials up to each line; attributes of cross streets change at arterials only. `twin` is True if the distance to
     the next line is 30 m.
     """
 

@@ -17,8 +17,8 @@ from limiirl.errors import InvalidTrips
 from limiirl.roads.traces.trips import SkippedTrip, Trips
 
 SWAPPED = "its latitudes exceed 90 degrees; if latitude and longitude are swapped, read it with swap=True"
-# By divisor, the minimum median of times in this unit: 1e11 is the year 5138 in seconds since 1970, but 1973 in
-# milliseconds.
+# Each entry is the minimum median of times in a unit, the divisor to seconds, and the unit. For example, 1e11 is the
+# year 5138 in seconds since 1970, but 1973 in milliseconds.
 _UNITS = ((1e17, 1e9, "nanoseconds"), (1e14, 1e6, "microseconds"), (1e11, 1e3, "milliseconds"))
 
 
@@ -26,8 +26,8 @@ _UNITS = ((1e17, 1e9, "nanoseconds"), (1e14, 1e6, "microseconds"), (1e11, 1e3, "
 class RawTrips:
     """Unvalidated trips of a file; unreadable values are NaN.
 
-    `time` (n,) is the time of each fix in seconds. `start` (N,) is the start time of trips without times per fix,
-    and NaN for other trips. `counts` and `rows` (N,) are the number of fixes and the position in the file of each trip.
+    `time` (n,) is the time of each fix in seconds. `start` (N,) is the start time of each trip if its fixes have no
+    times, else NaN. `counts` and `rows` (N,) are the number of fixes and the position in the file of each trip.
     """
 
     lat: FloatArray
@@ -189,7 +189,7 @@ def _make_distinct(
         taken = set(unique.astype(np.str_).tolist())
         seen: dict[tuple[int, int, bytes], int] = {}
         trips_of: Counter[int] = Counter()
-        # By name and driver: the id of the last trip, and its piece numbers so far.
+        # Maps (name, driver) to the id of the last trip and the piece numbers of this trip so far.
         last: dict[tuple[int, Any], tuple[str, set[int]]] = {}
         for i in np.flatnonzero(times[inverse] > 1).tolist():
             name, piece = int(inverse[i]), int(pieces[i])

@@ -56,7 +56,7 @@ class CleanedTrips:
     cuts : dict
         Number of cuts, by reason.
     lost : dict
-        Number of trips without a remaining piece, by the most frequent reason of their fixes.
+        Number of trips without a remaining piece, by the most frequent reason for dropping their fixes.
     n_trips : int
         Number of input trips.
 
@@ -122,8 +122,8 @@ def clean(  # noqa: PLR0913 (trips and limits with defaults)
 ) -> CleanedTrips:
     """Drop impossible fixes, merge stops, and cut trips at gaps.
 
-    The steps are: (1) of simultaneous fixes, keep the first; (2) drop short excursions at an impossible speed; (3) cut
-    trips at time gaps, at remaining jumps and outside the network; (4) of each stop, keep the first and the last fix;
+    The steps are: (1) keep the first of simultaneous fixes; (2) drop short excursions at an impossible speed; (3) cut
+    trips at time gaps, at remaining jumps and outside the network; (4) keep the first and the last fix of each stop;
     (5) drop small pieces.
 
     Parameters
@@ -233,7 +233,7 @@ def _collect_pieces(trips: Trips, fate: NDArray[np.int8], cut: NDArray[np.int8])
     groups = None if trips.groups is None else trips.groups[source]
     kept = trips.lat[fix], trips.lon[fix], trips.time_s[fix], offsets, trips.ids[source], groups
     pieces = Trips(*kept, skipped=trips.skipped, notes=trips.notes, pieces=trips.pieces[source])
-    # Of simultaneous last fixes only the first is kept; the trip is still complete.
+    # Only the first of simultaneous last fixes is kept; the trip is still complete.
     timed = np.flatnonzero(fate != kernel.SAME_TIME)
     ends = timed[np.searchsorted(timed, trips.offsets[1:]) - 1] if timed.size else timed
     whole = (fix[offsets[:-1]] == trips.offsets[source]) & (fix[offsets[1:] - 1] == ends[source])
@@ -254,7 +254,7 @@ def _collect_pieces(trips: Trips, fate: NDArray[np.int8], cut: NDArray[np.int8])
 
 
 def _count_lost(trips: Trips, fate: NDArray[np.int8], source: IntArray) -> dict[str, int]:
-    """Count trips without a piece by the most frequent reason of their fixes (the first if tied)."""
+    """Count trips without a piece by the most frequent reason for dropping their fixes (the first if tied)."""
     gone = np.ones(len(trips), dtype=np.bool_)
     gone[source] = False
     mine = np.repeat(gone, trips.lengths)

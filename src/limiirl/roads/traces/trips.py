@@ -339,7 +339,7 @@ class Trips:
         return np.asarray((np.bincount(trip)[trip] > 1) | (self.pieces > 0))
 
     def subset(self, index: Subset) -> Trips:
-        """Return the trips selected by a slice, a mask or an index array, without `skipped` and `notes`."""
+        """Return the trips selected by a slice, a mask or an index array; `skipped` and `notes` are dropped."""
         chosen = as_index_array(index, len(self))
         lengths = self.lengths[chosen]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
