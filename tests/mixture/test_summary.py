@@ -337,11 +337,13 @@ def test_membership_keeps_groups_and_times(tmp_path):
 
 def test_formulas_in_names_are_escaped_in_csv_files_only(tmp_path):
     names = np.array(["=cmd()", "-3", "ann"])
-    table = Membership("demo", names, np.zeros(3, dtype=int), np.ones((3, 1)), np.zeros(3))
+    groups = np.array(["@x", "+1", "b"])
+    table = Membership("demo", names, np.zeros(3, dtype=int), np.ones((3, 1)), np.zeros(3), {"group": groups})
     table.write(tmp_path / "labels.csv")
     table.write(tmp_path / "labels.parquet")
     rows = (tmp_path / "labels.csv").read_text().splitlines()[1:]
-    assert [row.partition(",")[0].strip('"') for row in rows] == ["'=cmd()", "-3", "ann"]
+    cells = [[cell.strip('"') for cell in row.split(",")[:2]] for row in rows]
+    assert cells == [["'=cmd()", "'@x"], ["-3", "+1"], ["ann", "b"]]
     assert pq.read_table(tmp_path / "labels.parquet")["demo"].to_pylist() == names.tolist()
 
 

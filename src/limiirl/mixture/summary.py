@@ -491,12 +491,12 @@ class Membership:
         import pyarrow.csv
         import pyarrow.parquet as pq
 
-        table = pa.table({name: pa.array(values) for name, values in self._columns().items()})
-        table = table.append_column("log_likelihood", pa.array(self.log_likelihood))
         check_suffix(path)
-        as_csv = as_path(path).suffix == ".csv"
-        if as_csv and self.names.dtype.kind == "U":
-            table = table.set_column(0, self.unit, pa.array([escape_formula(name) for name in self.names.tolist()]))
+        columns, as_csv = self._columns() | {"log_likelihood": self.log_likelihood}, as_path(path).suffix == ".csv"
+        if as_csv:
+            text = {name: values.tolist() for name, values in columns.items() if values.dtype.kind == "U"}
+            columns |= {name: [escape_formula(value) for value in values] for name, values in text.items()}
+        table = pa.table({name: pa.array(values) for name, values in columns.items()})
         with atomic_write(path) as scratch, scratch.open("wb") as stream:
             if as_csv:
                 pyarrow.csv.write_csv(table, stream)
