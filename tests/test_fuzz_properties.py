@@ -1,10 +1,11 @@
-"""Odd arguments, tables and command lines give a result or an error of limiirl, never another exception.
+"""Odd arguments, tables and command lines give a valid result or an error of limiirl, and do not change their inputs.
 
 FUZZ_CASES=5000 sets the number of cases of the first two tests, and draws new cases in every run.
 """
 
 import contextlib
 import csv
+import dataclasses
 import datetime as dt
 import inspect
 import io
@@ -312,6 +313,44 @@ def assert_valid(result: Any) -> None:
         assert values.dtype.kind in "biuUSmM" or (values.dtype.kind == "f" and not np.isnan(values).any())
 
 
+def freeze(value: Any) -> Any:
+    """Return the content of an argument, to compare before and after a call; that of an iterator or RNG is omitted."""
+    if isinstance(value, np.ndarray):
+        content = repr(value.tolist()) if value.dtype.hasobject else value.tobytes()
+        mask = np.ma.getmaskarray(value).tobytes() if np.ma.isMaskedArray(value) else b""
+        return type(value), value.dtype, value.shape, value.flags.writeable, content, mask
+    if isinstance(value, pd.DataFrame | pd.Series):
+        return type(value), repr(value.to_dict()), str(value.index)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return type(value), *(freeze(getattr(value, field.name)) for field in dataclasses.fields(value))
+    if isinstance(value, dict):
+        return [(repr(key), freeze(item)) for key, item in value.items()]
+    if isinstance(value, list | tuple):
+        return type(value), [freeze(item) for item in value]
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        return type(value), freeze(value.get_params(deep=False)), sorted(vars(value))
+    if isinstance(value, Iterator | np.random.Generator) or type(value) is object:
+        return type(value)
+    return repr(value)
+
+
+SHARED = (MDP, DEMOS, ENSEMBLE, AGENTS, U, FEATURES, TABLE, ODD_OBJECTS)
+
+
+def test_frozen_contents_differ_after_a_change():
+    for value, change in [
+        (np.zeros(3), lambda x: x.__setitem__(1, 1.0)),
+        (pd.DataFrame({"a": [1, 2]}), lambda x: x.__setitem__("b", 0)),
+        ({"a": [1, [2]]}, lambda x: x["a"][1].append(3)),
+        (ll.MaxEnt(), lambda x: x.set_params(max_length=3)),
+        (MDP.replace(gamma=0.5), lambda x: object.__setattr__(x, "gamma", 0.25)),
+    ]:
+        before = freeze(value)
+        assert freeze(value) == before
+        change(value)
+        assert freeze(value) != before
+
+
 @pytest.mark.parametrize("name", sorted(CALLS))
 def test_the_arguments_that_are_varied_are_valid(name: str):
     with warnings.catch_warnings():
@@ -352,12 +391,15 @@ def test_arguments_that_raised_other_exceptions(name: str, odd: dict[str, Any]):
 @given(odd_calls())
 def test_odd_arguments_give_a_valid_result_or_an_error_of_limiirl(call: tuple[str, dict[str, Any]]):
     name, arguments = call
+    before, shared = freeze(arguments), freeze(SHARED)
     with warnings.catch_warnings(), time_limit():
         warnings.simplefilter("ignore")
         # Python requires an IndexError of sequences.
         refused = (LimiirlError, IndexError) if name == "demos.subset" else LimiirlError
         with contextlib.suppress(refused):
             assert_valid(CALLS[name](**arguments))
+    assert freeze(arguments) == before
+    assert freeze(SHARED) == shared
 
 
 CELLS = [

@@ -5,7 +5,7 @@ import pytest
 
 from limiirl import MDP, Demonstrations, MaxEnt
 from limiirl.errors import InvalidDemos, InvalidParameter
-from limiirl.forecast import Forecaster
+from limiirl.forecast import Forecaster, given_ends
 from limiirl.irl.destination.model import DestinationMaxEnt
 from tests.helpers import raises
 from tests.oracles.forecasts import make_mixture
@@ -159,3 +159,49 @@ def test_only_scenarios_of_one_mixture_are_compared():
         ends = flows.state - left  # trips that end in each state
         np.testing.assert_allclose(ends.sum(), 1.0, rtol=1e-10)
         assert np.all(flows.state - entered > -1e-12)  # trips that begin in each state
+
+
+class TestGivenEnds:
+    """Rewards of `MaxEnt` for trips with given ends, on a town with cycles."""
+
+    mdp = MDP.from_edges(*EDGES, state_features=PHI)
+    demos = Demonstrations.from_lists([[0, 1, 3], [0, 2, 3], [0, 2, 3, 4, 5], [3, 4, 3, 4, 5], [0, 2, 3, 4], [5, 4, 3]])
+
+    def convert(self, **more):
+        mixture = make_mixture(MaxEnt(8, **more), self.mdp, [0.3, 0.7], COSTS)
+        return mixture, given_ends(mixture, self.demos)
+
+    def test_the_expected_number_of_states_is_the_observed_one(self):
+        mixture, converted = self.convert()
+        assert converted.thetas_.shape == (2, 3)
+        np.testing.assert_array_equal(converted.weights_, [0.3, 0.7])
+        np.testing.assert_array_equal(converted.thetas_[:, :2], COSTS)
+        for k, u in enumerate(mixture.predict_proba(self.demos).T):
+            expected = 0.0
+            for demo, weight in zip(self.demos, u, strict=True):
+                start, goal = demo.states[0], demo.states[-1]
+                reward = np.hstack([PHI, np.ones((6, 1))]) @ converted.thetas_[k]
+                W = np.zeros((6, 6))
+                W[EDGES] = np.exp(reward[EDGES[1],])
+                # Paths end on first arrival: the rows of the goal are 0.
+                green = np.linalg.inv(np.eye(6) - np.where(np.arange(6)[:, None] == goal, 0.0, W))
+                expected += weight * (green[start] @ green[:, goal] / green[start, goal] - 1.0)
+            assert expected == pytest.approx(u @ (self.demos.lengths - 1), rel=1e-4)
+
+    def test_routes_of_equal_length_keep_their_odds(self):
+        mixture, converted = self.convert()
+        paths = Demonstrations.from_lists([[0, 1, 3], [0, 2, 3]])
+        before, after = (m.irl_.log_prob(m.mdp_, m.thetas_, paths) for m in (mixture, converted))
+        np.testing.assert_allclose(after[0] - after[1], before[0] - before[1], rtol=1e-9, atol=1e-12)
+
+    def test_a_discount_and_long_trips_are_accepted(self):
+        long = Demonstrations.from_lists([[0, 1, *[3, 4] * 9, 5], [0, 1, 3]])
+        mixture = make_mixture(MaxEnt(8), self.mdp.replace(gamma=0.9), [0.3, 0.7], COSTS)
+        converted = given_ends(mixture, long)
+        assert converted.mdp_.gamma == 1.0
+        assert np.all(np.isfinite(converted.thetas_))
+
+    def test_trips_that_pass_their_destination_only_are_rejected(self):
+        mixture = make_mixture(MaxEnt(8), self.mdp, [0.3, 0.7], COSTS)
+        with raises(InvalidDemos, parameter="demos"):
+            given_ends(mixture, Demonstrations.from_lists([[3, 4, 3], [1]]))

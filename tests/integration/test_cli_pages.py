@@ -43,9 +43,7 @@ def test_fit_writes_a_page_with_its_command(folder, fitted):
     assert (folder / "mix" / "mixture.json").is_file()
 
 
-def test_a_saved_mixture_has_a_page_with_and_without_its_data(folder, fitted):
-    limiirl(folder, "report", "mix")
-    assert {path.stem for path in (folder / "mix-report" / "figures").iterdir()} == {"rewards", "memberships"}
+def test_a_saved_mixture_has_a_page_with_coordinates(folder, fitted):
     done = limiirl(
         folder, "report", "mix", "--demos", "walks.parquet", "--out", "full", "--coordinates", "xy.csv", "--json"
     )
@@ -56,6 +54,64 @@ def test_a_saved_mixture_has_a_page_with_and_without_its_data(folder, fitted):
     assert rewards["standard_error"].notna().any()
     visits = pd.read_csv(folder / "full" / "figures" / "visits.csv")
     np.testing.assert_array_equal(visits["x"], 2.0 * np.arange(len(visits)))
+
+
+class TestData:
+    """`limiirl report MIXTURE` reads the file of the fit if it is there and has not changed."""
+
+    @pytest.fixture
+    def project(self, tmp_path):
+        demos, _ = walks(30, seed=3)
+        crossings().save(tmp_path / "town.npz")
+        (tmp_path / "data").mkdir()
+        rows = [(i, t, s, i % 5) for i, demo in enumerate(demos) for t, s in enumerate(demo.states)]
+        table = pd.DataFrame(rows, columns=["walk", "t", "place", "group"])
+        table.to_csv(tmp_path / "data" / "walks.csv", index=False)
+        options = (
+            "--columns",
+            "demo=walk,state=place",
+            "--by-group",
+            "--intents",
+            "2",
+            "--cut",
+            "20",
+            "--out",
+            "fits/mix",
+        )
+        limiirl(tmp_path, "fit", "data/walks.csv", *FIT, *options)
+        return tmp_path
+
+    def report(self, project, n_figures):
+        done = limiirl(project, "report", "fits/mix", "--out", "page")
+        names = {path.stem for path in (project / "page" / "figures").iterdir()}
+        assert {"rewards", "memberships"} <= names
+        assert ("visits" in names) == (n_figures == "all")
+        return done
+
+    def test_the_page_is_that_of_the_fit_also_after_moving_the_project(self, project, tmp_path_factory):
+        moved = tmp_path_factory.mktemp("moved") / "project"
+        project.rename(moved)
+        done = self.report(moved, "all")
+        assert "--demos" not in done.stderr
+        rewards = pd.read_csv(moved / "page" / "figures" / "rewards.csv")
+        assert rewards["standard_error"].notna().any()
+        recorded = IntentMixture.load(moved / "fits" / "mix").data_file_
+        assert recorded["path"] == "../../data/walks.csv"
+
+    def test_a_changed_or_missing_file_is_not_used(self, project):
+        path = project / "data" / "walks.csv"
+        with path.open("a") as file:
+            file.write("\n")
+        assert "walks.csv, which has changed" in self.report(project, "few").stderr
+        path.unlink()
+        assert "walks.csv, which does not exist" in self.report(project, "few").stderr
+
+    def test_a_fit_in_python_records_no_file(self, project):
+        mixture = IntentMixture.load(project / "fits" / "mix")
+        demos, _ = walks(30, seed=3)
+        mixture.fit(crossings(), demos).save(project / "fits" / "mix")
+        assert IntentMixture.load(project / "fits" / "mix").data_file_ is None
+        assert "does not contain its data" in self.report(project, "few").stderr
 
 
 def test_select_predict_and_evaluate_write_pages(folder, fitted):

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from limiirl import DestinationMaxEnt, IntentMixture
-from limiirl.forecast import Forecaster
+from limiirl import DestinationMaxEnt, IntentMixture, MaxEnt
+from limiirl.forecast import Forecaster, given_ends
 from limiirl.report.roads import change_page, describe_turn
 from limiirl.roads import City, Matches, RoadNetwork, close_streets, nearest_segments
 from limiirl.roads.closures import summarize_closure
@@ -104,6 +104,16 @@ class TestClose:
         assert 'id="figure-change"' in page
         assert "Single trips are not drawn" in page
         assert (folder / "closed-page" / "figures" / "change.png").exists()
+
+    def test_styles_of_maxent_are_routed_between_given_ends(self, folder, town, trips, busiest):
+        mixture = IntentMixture(1, MaxEnt(300), random_state=0, max_iter=1).fit(town.mdp("plain"), trips)
+        mixture.save(folder / "paper-styles")
+        words = ("roads", "close", "town.npz", "paper-styles", "m.npz", "--segments", str(busiest))
+        facts = json.loads(limiirl(folder, *words, "--json").stdout)
+        wanted = close_streets(town, Forecaster(given_ends(mixture, trips), trips), trips, [busiest])
+        assert facts["trips_passed_expected"] == pytest.approx(wanted.passages, rel=1e-6)
+        assert facts["trips"] == len(wanted.demos)
+        assert "DestinationMaxEnt" in limiirl(folder, *words).stderr
 
     def test_closes_segments_in_one_or_both_directions(self, folder, town, busiest):
         one = json.loads(run_close(folder, "--segments", str(busiest), "--json").stdout)

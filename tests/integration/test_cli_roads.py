@@ -260,6 +260,8 @@ class TestFit:
             assert bool(features) == (command != "fit")
             if command == "close":
                 assert [f["properties"]["segment"] for f in features if f["properties"]["closed"]] == [0]
+        done = limiirl(folder, "roads", "close", *given["close"], "--gis", "closed.gpkg")
+        assert f"GeoPackage: closed.gpkg ({len(features):,} features)" in done.stdout
         taken = limiirl(folder, "roads", "fit", *given["fit"], "--geojson", "m.npz", "--json", code=2)
         assert json.loads(taken.stderr)["option"] == "--geojson"
 

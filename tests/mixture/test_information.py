@@ -536,6 +536,40 @@ def test_a_mixture_stores_its_data_or_accepts_them():
     np.testing.assert_array_equal(mix.standard_errors(demos).covariance, remembered.covariance)
 
 
+class TestBeforeTheMaximum:
+    """Rewards between the mean of the intents, a saddle point, and the truth."""
+
+    @staticmethod
+    def at(fraction):
+        demos = MaxEnt(6).sample(FORK, TRUTH.thetas[0], 60, 0) + MaxEnt(6).sample(FORK, TRUTH.thetas[1], 40, 1)
+        mean = TRUTH.thetas.mean(axis=0)
+        problem, thetas = make_problem(MaxEnt(6, bounds=(-3, 3)), FORK, demos), mean + fraction * (TRUTH.thetas - mean)
+        return problem, thetas, standard_errors(problem, TRUTH.weights, thetas)
+
+    def test_errors_are_from_outer_products_where_the_information_is_indefinite(self):
+        problem, thetas, result = self.at(0.3)
+        assert result.method.startswith("outer products of scores")
+        assert np.linalg.eigvalsh(observe(problem, TRUTH.weights, thetas)).min() < 0.0
+
+        def value(x):
+            return np.logaddexp.reduce(np.log(x[:2]) + problem.log_prob(x[2:].reshape(2, 2)), axis=1)
+
+        # Scores by differences of the log-likelihood of each trip; weights sum to 1.
+        x, steps = flat(TRUTH.weights, thetas), 1e-5 * np.eye(6)
+        scores = np.stack([(value(x + step) - value(x - step)) / 2e-5 for step in steps], axis=1)
+        basis = np.vstack([np.r_[1.0, -1.0, np.zeros(4)] / np.sqrt(2.0), np.eye(6)[2:]]).T
+        inverse = np.linalg.inv(basis.T @ scores.T @ scores @ basis)
+        expected = np.sqrt(np.diag(basis @ inverse @ basis.T))
+        np.testing.assert_allclose(result.thetas.ravel(), expected[2:], rtol=1e-6)
+
+    def test_equal_intents_stay_flat(self):
+        _, _, result = self.at(0.05)
+        assert np.all(result.status == "flat")
+
+    def test_errors_are_from_the_observed_information_elsewhere(self):
+        assert self.at(0.7)[2].method == "observed information"
+
+
 def test_errors_require_a_fit_and_groups_require_demonstrations():
     with pytest.raises(NotFitted, match="not fitted"):
         IntentMixture(2).standard_errors()

@@ -355,6 +355,8 @@ def rewrite(folder, **changes):
         ({"parameters": {"n_clusters": 3}}, "n_clusters"),
         ({"irl_": {"name": "MaxEnt", "parameters": {"depth": 1}, "fitted": {}}}, "depth"),
         ({"irl": {}}, "corrupted"),
+        ({"data_file": [1]}, "data_file"),
+        ({"data_file": {"path": "a.csv", "sha256": 3, "columns": None, "cut": None, "by_group": False}}, "data_file"),
         ({"history": {"weights": {"ndarray": "x"}}}, "'ndarray'"),
         ({"history": {"weights": {"array": "x", "float": "1"}}}, "corrupted"),
     ],

@@ -149,6 +149,18 @@ def test_marks_explain_missing_errors():
     assert row(text, "EM") == "EM not run (max_iter=0): initial rewards"
 
 
+def test_only_printed_marks_are_explained():
+    summary = IntentMixture(2, MaxEnt(bounds=(-3, 3)), random_state=0).fit(FORK, demos_of()).summary()
+    contrasts = replace(summary, status=np.full(summary.thetas.shape, "contrast"))
+    assert np.all(np.isfinite(contrasts.errors))
+    assert "(contrast)" not in str(contrasts)
+    assert "2 rewards (left, ...) are relative to their mean" in str(contrasts)
+    without = replace(contrasts, errors=np.full(summary.thetas.shape, np.nan))
+    # Two marks per row, and one explanation.
+    assert str(without).count("(contrast)") == 5
+    assert "relative to their mean" not in str(summary)
+
+
 def test_an_empty_intent_is_marked():
     start = RewardEnsemble([1.0 - 1e-8, 1e-8], [[1.0, -0.2], [-2.9, -2.9]])
     with pytest.warns(DegenerateIntentWarning):
@@ -325,11 +337,13 @@ def test_membership_keeps_groups_and_times(tmp_path):
 
 def test_formulas_in_names_are_escaped_in_csv_files_only(tmp_path):
     names = np.array(["=cmd()", "-3", "ann"])
-    table = Membership("demo", names, np.zeros(3, dtype=int), np.ones((3, 1)), np.zeros(3))
+    groups = np.array(["@x", "+1", "b"])
+    table = Membership("demo", names, np.zeros(3, dtype=int), np.ones((3, 1)), np.zeros(3), {"group": groups})
     table.write(tmp_path / "labels.csv")
     table.write(tmp_path / "labels.parquet")
     rows = (tmp_path / "labels.csv").read_text().splitlines()[1:]
-    assert [row.partition(",")[0].strip('"') for row in rows] == ["'=cmd()", "-3", "ann"]
+    cells = [[cell.strip('"') for cell in row.split(",")[:2]] for row in rows]
+    assert cells == [["'=cmd()", "'@x"], ["-3", "+1"], ["ann", "b"]]
     assert pq.read_table(tmp_path / "labels.parquet")["demo"].to_pylist() == names.tolist()
 
 

@@ -1,10 +1,14 @@
 """GeoJSON files of networks, paths, styles, flows, routes and closures."""
 
 import json
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
+import shapely
 
 from limiirl import Demonstrations
 from limiirl.errors import InvalidParameter
@@ -45,6 +49,44 @@ def test_a_network_has_one_line_per_segment(square, tmp_path):
     assert [f["properties"]["street"] for f in features] == ['Rua "Ä"', None, None, None, 'Rua "Ä"']
     assert [f["properties"]["speed_kmh"] for f in features] == [50.0, 50.0, None, 50.0, 50.0]
     np.testing.assert_allclose([f["properties"]["length_m"] for f in features], square.length_m, atol=0.05)
+
+
+def test_a_geopackage_has_the_features_of_the_geojson_file(square, tmp_path):
+    import pyogrio
+
+    features = to_geojson(square, path=tmp_path / "roads.gpkg")["features"]
+    metadata, _, geometry, columns = pyogrio.raw.read(tmp_path / "roads.gpkg")
+    assert metadata["crs"] == "EPSG:4326"
+    assert pyogrio.list_layers(tmp_path / "roads.gpkg").tolist() == [["roads", "LineString"]]
+    lines = [shapely.from_wkb(line).coords[:] for line in geometry]
+    assert lines == [[tuple(point) for point in feature["geometry"]["coordinates"]] for feature in features]
+    properties = [feature["properties"] for feature in features]
+    assert list(metadata["fields"]) == list(properties[0])
+    for name, column in zip(metadata["fields"], columns, strict=True):
+        known = [row[name] is not None for row in properties]
+        np.testing.assert_array_equal(~pd.isna(column), known)
+        assert column[known].tolist() == [row[name] for row in properties if row[name] is not None]
+    types = dict(zip(metadata["fields"], [column.dtype.kind for column in columns], strict=True))
+    assert (types["segment"], types["street"], types["speed_kmh"]) == ("i", "O", "f")
+
+
+def test_a_geopackage_of_a_closure_and_of_nothing(square, tmp_path):
+    import pyogrio
+
+    demos = Demonstrations.from_lists([[0, 1, 2], [4, 0]])
+    to_geojson(demos, square, tmp_path / "trips.gpkg")
+    to_geojson(demos[:1], square, tmp_path / "trips.gpkg")  # overwrites
+    assert pyogrio.read_info(tmp_path / "trips.gpkg")["features"] == 1
+    to_geojson([], square, tmp_path / "none.gpkg")
+    assert pyogrio.read_info(tmp_path / "none.gpkg")["features"] == 0
+
+
+def test_a_geopackage_without_pyogrio_names_the_package(tmp_path):
+    path = tmp_path / "roads.gpkg"
+    code = f"import sys; sys.modules['pyogrio'] = None; from limiirl import roads; roads.is_geopackage({str(path)!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "BackendUnavailable" in done.stderr
+    assert "pip install pyogrio" in done.stderr
 
 
 def test_paths_of_trips_follow_their_segments(square):

@@ -20,7 +20,7 @@ from limiirl.cli.inputs import (
     read_demos,
     read_problem,
 )
-from limiirl.cli.pages import ReportFolder, check_report, recording, write_page
+from limiirl.cli.pages import ReportFolder, check_report, describe_data, recording, write_page
 from limiirl.errors import InvalidFile
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     groups = get_groups(data, by_group)
     with recording() as warned, show_progress("EM") as progress:
         mixture.set_params(progress=progress).fit(world, data, groups, executor=backend)
-    mixture.model_choice_ = problem.choice
+    mixture.model_choice_, mixture.data_file_ = problem.choice, describe_data(demos, out, columns, cut, by_group)
     _save(mixture, out, as_json, {}, "")
     write_page(context, report, mixture, warned=warned)
 
@@ -117,7 +117,7 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
     options.report_device(device, world)
     with recording() as warned, show_progress("search") as progress:
         mixture.set_params(progress=progress).fit(world, data, get_groups(data, by_group))
-    mixture.model_choice_ = problem.choice
+    mixture.model_choice_, mixture.data_file_ = problem.choice, describe_data(demos, out, columns, cut, by_group)
     posterior = mixture.intent_posterior_
     probabilities = ", ".join(f"{k}: {p:.3f}" for k, p in posterior.items() if p >= 5e-4)
     before = (
@@ -256,6 +256,7 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
         selection.plot().savefig(plot, dpi=150)
     if out is not None:
         selection.best.model_choice_ = problem.choice
+        selection.best.data_file_ = describe_data(demos, out, columns, cut, by_group)
         selection.best.save(out)
     options.echo(json.dumps(selection.to_dict()) if as_json else str(selection))
     if plot is not None:

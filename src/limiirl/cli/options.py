@@ -77,9 +77,14 @@ MixtureFolder = Annotated[Path, typer.Argument(metavar="MIXTURE", help="Folder w
 Network = Annotated[Path, typer.Argument(metavar="NETWORK", help="Road network written by `limiirl roads build`.")]
 MatchesFile = Annotated[Path, typer.Argument(metavar="MATCHES", help="Matched trips written by `limiirl roads match`.")]
 Styles = Annotated[Path, typer.Argument(metavar="STYLES", help="Folder written by `limiirl roads fit`.")]
-Page = Annotated[Path | None, typer.Option("--page", help="Output folder of an HTML report. [default: no report]")]
+Page = Annotated[
+    Path | None, typer.Option("--page", "--report", help="Output folder of an HTML report. [default: no report]")
+]
 GeoJSON = Annotated[
-    Path | None, typer.Option("--geojson", help="GeoJSON output file for a GIS. [default: no GeoJSON file]")
+    Path | None,
+    typer.Option(
+        "--geojson", "--gis", metavar="FILE", help="Output file for a GIS: GeoJSON, or GeoPackage if it ends in .gpkg."
+    ),
 ]
 NoExamples = Annotated[bool, typer.Option("--no-examples", help="Do not show individual trips in the report.")]
 DeviceName = Annotated[

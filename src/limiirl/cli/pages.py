@@ -1,5 +1,6 @@
 """Reports on fitted mixtures, written by `limiirl report MIXTURE` and by the option --report of other commands."""
 
+import hashlib
 import json
 import os
 import shlex
@@ -66,6 +67,29 @@ def command_line(context: typer.Context) -> str:
     return shlex.join(["limiirl", *(context.obj or [])])
 
 
+def describe_data(demos: Path, out: Path, columns: str | None, cut: int | None, by_group: bool) -> dict[str, Any]:
+    """Return the path of a file relative to the folder of a mixture, its checksum, and the options that read it."""
+    path = os.path.relpath(os.path.realpath(demos), os.path.realpath(out))
+    return {"path": path, "sha256": _sha256(demos), "columns": columns, "cut": cut, "by_group": by_group}
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def find_data(folder: Path, recorded: dict[str, Any] | None) -> tuple[Path | None, str]:
+    """Return the file that a mixture was fitted to, or None and the reason if it is not available."""
+    if recorded is None:
+        return None, "The mixture does not contain its data."
+    path = Path(os.path.normpath(Path(os.path.realpath(folder)) / recorded["path"]))
+    if not path.is_file():
+        return None, f"The mixture was fitted to {path}, which does not exist."
+    if _sha256(path) != recorded["sha256"]:
+        return None, f"The mixture was fitted to {path}, which has changed."
+    return path, ""
+
+
 def is_mixture(folder: Path) -> bool:
     """Return True if a folder contains a saved mixture."""
     return (folder / _HEADER).is_file()
@@ -89,6 +113,13 @@ def report_mixture(  # noqa: PLR0913 (the options of a command)
     target = Path(f"{os.path.normpath(folder)}-report") if out is None else out
     check_report(target, folder, demos, coordinates)
     mixture = IntentMixture.load(folder)
+    reason = ""
+    if demos is None:
+        demos, reason = find_data(folder, mixture.data_file_)
+        if demos is not None and mixture.data_file_ is not None:
+            check_report(target, demos)
+            columns, cut = columns or mixture.data_file_["columns"], cut or mixture.data_file_["cut"]
+            by_group = by_group or mixture.data_file_["by_group"]
     data = None if demos is None else read_demos(demos, columns, cut)
     grouped = by_group or (data is not None and mixture.groups_ is not None)
     groups = None if data is None else get_groups(data, grouped)
@@ -102,10 +133,7 @@ def report_mixture(  # noqa: PLR0913 (the options of a command)
         return
     echo(f"Report: {path}")
     if data is None:
-        echo(
-            "Pass --demos FILE for errors, trajectories and visits, because a saved mixture does not contain its data.",
-            err=True,
-        )
+        echo(f"{reason} Pass --demos FILE for errors, trajectories and visits.", err=True)
 
 
 def read_coordinates(path: Path, mdp: "MDP | None") -> Any:

@@ -13,6 +13,7 @@ from limiirl.cli import options, roads_forecast
 from limiirl.cli.inputs import check_file, check_page, check_target, write_page
 from limiirl.cli.roads_inputs import (
     check_cleaned,
+    check_geojson,
     check_trips,
     format_facts,
     parse_columns,
@@ -68,7 +69,7 @@ def build(  # noqa: PLR0913 (a command's options, each with a default)
 
     check_file(out, source, nodes)
     check_page(page, source, nodes, out)
-    check_file(geojson, source, nodes, out, option="geojson")
+    check_geojson(geojson, source, nodes, out)
     part = None if check_choice(component, "component", ("street_nodes", "turns", "all")) == "all" else component
     with show_progress() as progress:
         progress(0, None, f"building a network from {source}")
@@ -136,7 +137,7 @@ def match(  # noqa: PLR0913 (a command's options, each with a default)
 
     check_file(out, network, trips)
     check_page(page, network, trips, out)
-    check_file(geojson, network, trips, out, option="geojson")
+    check_geojson(geojson, network, trips, out)
     names, zones = parse_columns(columns or []), parse_zones(mask or [])
     roads = read_network(network)
     with show_progress() as progress:
@@ -219,7 +220,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
 
     check_target(out, network, matches)
     check_page(page, network, matches, out)
-    check_file(geojson, network, matches, out, option="geojson")
+    check_geojson(geojson, network, matches, out)
     check_count(trips, "trips")
     backend = _resolve_executor(n_intents, executor, workers, scheduler)
     roads, matched = read_matched(network, matches)

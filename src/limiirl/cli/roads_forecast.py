@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limiirl._progress import show_progress
-from limiirl.cli.inputs import check_file, check_page, write_page
+from limiirl.cli.inputs import check_page, write_page
 from limiirl.cli.options import AsJson, GeoJSON, MatchesFile, Network, Page, Seed, Styles, echo
 from limiirl.cli.roads_inputs import (
+    check_geojson,
     find_trip,
     parse_point,
     plural,
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from limiirl.roads import RoadNetwork
 
 _MOST_STREETS = 8  # in an error message
+_GIVEN_ENDS = (
+    "The styles are of MaxEnt; their trips are routed as those of DestinationMaxEnt, with a reward per segment that "
+    "reproduces the number of segments of the trips."
+)
 
 
 def forecast(  # noqa: PLR0913 (a command's options, each with a default)
@@ -55,7 +60,7 @@ def forecast(  # noqa: PLR0913 (a command's options, each with a default)
     from limiirl.report.roads import forecast_example, forecast_page
 
     check_page(page, network, styles)
-    check_file(geojson, network, styles, matches, option="geojson")
+    check_geojson(geojson, network, styles, matches)
     roads, matched = read_matched(network, matches)
     demos = matched.demonstrations()
     mixture = IntentMixture.load(styles)
@@ -232,12 +237,12 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
 
     Trips keep their origins and destinations; their routes are predicted from the driving styles.
     """
-    from limiirl import IntentMixture
-    from limiirl.forecast import Forecaster
+    from limiirl import IntentMixture, MaxEnt
+    from limiirl.forecast import Forecaster, given_ends
     from limiirl.roads import close_streets, summarize_closure
 
     check_page(page, network, styles)
-    check_file(geojson, network, styles, matches, option="geojson")
+    check_geojson(geojson, network, styles, matches)
     roads, matched = read_matched(network, matches)
     closed = _find_segments(roads, at, street, segments, both)
     demos = sample_demos(matched.demonstrations(), trips, seed)
@@ -245,6 +250,10 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
         progress(0, None, "reading the styles")
         mixture = IntentMixture.load(styles)
         _check_same_network(mixture.mdp_, roads, styles, network)
+        if isinstance(mixture.irl_, MaxEnt):
+            mixture = given_ends(mixture, demos)
+            if not as_json:
+                echo(_GIVEN_ENDS, err=True)
         closing = f"with and without {plural(closed.size, 'segment')}"
         progress(0, None, f"routing {plural(len(demos), 'trip')} {closing}")
         closure = close_streets(roads, Forecaster(mixture, demos), demos, closed, least=least)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from limiirl.cli.inputs import check_file
 from limiirl.cli.options import echo
 from limiirl.errors import InvalidFile, InvalidParameter, InvalidTrips
 
@@ -166,11 +167,20 @@ def _format(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
+def check_geojson(path: Path | None, *inputs: Path | None) -> None:
+    """Raise before a computation if the file of --geojson cannot be written."""
+    check_file(path, *inputs, option="geojson")
+    if path is not None:
+        from limiirl.roads import is_geopackage
+
+        is_geopackage(path)
+
+
 def write_geojson(item: Any, network: RoadNetwork | None, path: Path | None, as_json: bool) -> None:
     """Write the file of --geojson, if set, and print its path (to stderr if --json is set)."""
     if path is None:
         return
-    from limiirl.roads import to_geojson
+    from limiirl.roads import is_geopackage, to_geojson
 
     n = len(to_geojson(item, network, path)["features"])
-    echo(f"GeoJSON: {path} ({n:,} features)", err=as_json)
+    echo(f"{'GeoPackage' if is_geopackage(path) else 'GeoJSON'}: {path} ({n:,} features)", err=as_json)

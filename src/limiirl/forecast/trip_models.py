@@ -1,4 +1,4 @@
-"""Trip probabilities under the two models that forecasts support: `MaxEntTrips` and `DestinationTrips`."""
+"""Trip probabilities under the two models of a forecast, `MaxEntTrips` and `DestinationTrips`, and `given_ends`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,21 @@ from sklearn.base import clone
 
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
-from limiirl.errors import InvalidParameter
+from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.forecast.prefixes import NextEdges, concatenate, extend, one_state_trips, outgoing_edges
 from limiirl.forecast.validate import log
-from limiirl.irl import GoalPathSums, MaxEnt, ObservedPaths, make_goal_values, prefix_continuations
+from limiirl.irl import (
+    DestinationMaxEnt,
+    GoalPathSums,
+    GoalValues,
+    MaxEnt,
+    ObservedPaths,
+    make_goal_values,
+    prefix_continuations,
+)
 from limiirl.irl import validate as irl_checks
-from limiirl.mdp import MDP
+from limiirl.mdp import MDP, RewardEnsemble
+from limiirl.mixture import IntentMixture
 
 # Maximum number of state-goal pairs per batch.
 _BATCH = 2**21
@@ -419,3 +428,79 @@ class MaxEntTrips:
 def _ratio(log_part: FloatArray, log_whole: FloatArray) -> FloatArray:
     """Return part / whole from logarithms, or 0 where the whole is 0."""
     return np.asarray(np.exp(_log_ratio(log_part, log_whole)))
+
+
+# Number of trips that determine the rewards per state of `given_ends`, range of these rewards, and bisection steps.
+_CALIBRATION, _STEP_RANGE, _BISECTIONS = 500, (-20.0, 10.0), 22
+
+
+def given_ends(mixture: IntentMixture, demos: Demonstrations) -> IntentMixture:
+    """Return a mixture of `DestinationMaxEnt` with the rewards of a mixture of `MaxEnt`, for trips with given ends.
+
+    `MaxEnt` sums over all paths of at most `max_length` states. If most of them are long, its paths between given ends
+    consist of loops, and every pair of ends needs a pass over all steps. The returned mixture sums over paths of
+    unbounded length instead. One reward per state is added to each intent, such that the expected number of states of
+    trips between the ends of the demonstrations of the intent is the observed number.
+
+    Parameters
+    ----------
+    mixture : IntentMixture
+        Fitted mixture of `MaxEnt`; its discount is ignored.
+    demos : Demonstrations
+        Trips that determine the rewards per state; a random sample of 500 is used.
+
+    Examples
+    --------
+    >>> mdp = MDP.from_edges([0, 0, 1, 1, 2], [1, 2, 2, 0, 0], state_features=[[0.0], [1.0], [0.0]])
+    >>> demos = Demonstrations.from_lists([[0, 1, 2], [0, 2], [0, 2], [0, 2]])
+    >>> mix = IntentMixture(1, MaxEnt(max_length=4, bounds=(-5, 5)), random_state=0).fit(mdp, demos)
+    >>> given_ends(mix, demos).mdp_.feature_names
+    ('state[0]', 'every state')
+    """
+    usable = demos.renumber(mixture.mdp_)
+    usable = usable[DestinationMaxEnt().admits(usable) & (usable.lengths > 1)]
+    if not len(usable):
+        message = "demos must have trips of at least two states that visit their last state once."
+        raise InvalidDemos(message, parameter="demos")
+    rng = np.random.default_rng(0)
+    sample = usable[np.sort(rng.permutation(len(usable))[:_CALIBRATION])]
+    short = sample.lengths <= irl_checks.max_length(mixture.irl_.max_length)
+    U = np.tile(mixture.weights_, (len(sample), 1))
+    if np.any(short):
+        U[short] = mixture.predict_proba(sample[np.flatnonzero(short)])
+    mdp = _with_constant(mixture.mdp_)
+    thetas = np.insert(mixture.thetas_, mixture.mdp_.n_state_features, 0.0, axis=1)
+    values, at = GoalValues(mdp), mdp.n_state_features - 1
+    for theta, u in zip(thetas, U.T, strict=True):
+        weights = u if u.sum() > 1e-6 else np.ones(len(sample))
+        theta[at] = _match_length(values, theta, at, sample, weights)
+    ensemble = RewardEnsemble(mixture.weights_, thetas)
+    return IntentMixture(len(thetas), DestinationMaxEnt(bounds=None), init=ensemble, max_iter=0).fit(mdp, sample)
+
+
+def _with_constant(mdp: MDP) -> MDP:
+    """Return the MDP at discount 1 with a further state feature, which is 1 everywhere."""
+    one: Any = np.ones((mdp.n_states, 1))
+    own, n = mdp.state_features, mdp.n_state_features
+    if own is None:
+        features = one
+    elif isinstance(own, np.ndarray):
+        features = np.hstack([own, one])
+    else:
+        features = sparse.hstack([own, sparse.csr_array(one)], format="csr")
+    names = (*mdp.feature_names[:n], "every state", *mdp.feature_names[n:])
+    return mdp.replace(state_features=features, feature_names=names, gamma=1.0)
+
+
+def _match_length(values: GoalValues, theta: FloatArray, at: int, demos: Demonstrations, u: FloatArray) -> float:
+    """Return theta[at] such that the expected number of states entered between the ends is the observed number."""
+    starts, goals, observed = demos.start_states, demos.last_states, float(u @ (demos.lengths - 1))
+    low, high = _STEP_RANGE
+    for _ in range(_BISECTIONS):  # the number increases, up to infinity where cycles have weight 1
+        theta[at] = 0.5 * (low + high)
+        total, gradient = values.sum_pairs(theta[None], starts, goals, u[:, None])
+        if np.isfinite(total[0]) and gradient[0, at] <= observed:
+            low = theta[at]
+        else:
+            high = theta[at]
+    return low

@@ -107,6 +107,9 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         Copy of `irl` with parameters resolved from the data, such as `max_length`, and the MDP.
     model_choice_ : str
         Explanation of the default model; empty if `irl` was given.
+    data_file_ : dict or None
+        Path, checksum and options of the file of demonstrations, set by the command line, so that `limiirl report`
+        finds them; None after a fit in Python.
 
     Examples
     --------
@@ -194,7 +197,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         solutions = [outcome.solution for outcome in outcomes]
         best = solutions[int(np.argmax([solution.objective for solution in solutions]))]
         self._store(best, em.problem, compare(solutions, best))
-        self.model_choice_ = choice
+        self.model_choice_, self.data_file_ = choice, None
         messages = dict.fromkeys(message for outcome in outcomes for message in outcome.warnings)
         self._warn(best, em.problem, messages, {k for outcome in outcomes for k in outcome.empty})
         return self
@@ -219,7 +222,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         ensemble = RewardEnsemble(solution.rho, solution.thetas)
         restart = Restart(solution.objective, solution.n_iter, solution.converged, ensemble, 0.0, True)
         self._store(solution, problem, [restart])
-        self.model_choice_ = ""
+        self.model_choice_, self.data_file_ = "", None
         messages, empty = (start.warnings, start.empty) if isinstance(start, Start) else ((), ())
         self._warn(solution, problem, messages, empty)
         return self

@@ -45,6 +45,7 @@ class FittedMixture(NoMetadataRouting):
     irl_: Any
     mdp_: Any
     model_choice_: str = ""
+    data_file_: dict[str, Any] | None = None
 
     @property
     def ensemble_(self) -> RewardEnsemble:

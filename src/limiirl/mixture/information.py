@@ -104,6 +104,10 @@ _FLAT = 1e-9
 # The likelihood is treated as flat if the standard error of a weight exceeds 0.5, the largest standard deviation of a
 # proportion, or if the standard error of a reward exceeds this multiple of the largest absolute reward.
 _IMPRECISE, _LARGEST_WEIGHT_ERROR = 10.0, 0.5
+# An information matrix is indefinite if an eigenvalue, relative to the complete-data information, is below this value.
+# Rounding errors of equal intents are smaller.
+_INDEFINITE = -1e-3
+OUTER_PRODUCTS = "outer products of scores"
 # Cache of the last standard errors of each fit problem, for example for a summary followed by a page.
 _RECENT: WeakKeyDictionary[FitProblem, tuple[bytes, StandardErrors]] = WeakKeyDictionary()
 
@@ -129,8 +133,8 @@ class StandardErrors:
         a bound.
     method : str
         "observed information" (exact second derivatives, or differences of exact gradients) or "outer products of
-        scores" (for models that have only `fit` and `log_prob`). The latter has the same expectation if the model is
-        correct.
+        scores", which have the same expectation if the model is correct. The latter is used for models that have only
+        `fit` and `log_prob`, and if EM ended before the maximum, where the observed information is indefinite.
     """
 
     weights: FloatArray
@@ -212,8 +216,12 @@ def standard_errors(problem: FitProblem, rho: FloatArray, thetas: FloatArray) ->
 def _standard_errors(problem: FitProblem, rho: FloatArray, thetas: FloatArray) -> StandardErrors:
     free = free_parameters(problem.model, problem.mdp, rho, thetas, len(problem.units))
     moving = np.isin(free.status, ("ok", "contrast", "not identified", "up to scale"))
-    observed, complete, method = information(problem, rho, thetas, moving)
-    inverse, flat = invert_information(free.basis.T @ observed @ free.basis, (free.basis**2).T @ complete)
+    observed, outer, complete, method = information(problem, rho, thetas, moving)
+    projected, complete = free.basis.T @ observed @ free.basis, (free.basis**2).T @ complete
+    if _is_indefinite(projected, complete):
+        # EM ended before a maximum, where only the outer products are positive semidefinite.
+        projected, method = free.basis.T @ outer @ free.basis, f"{OUTER_PRODUCTS}, because EM ended before the maximum"
+    inverse, flat = invert_information(projected, complete)
     covariance = free.basis @ inverse @ free.basis.T
     on_flat = np.any(np.abs(free.basis[:, flat]) > _INVOLVED, axis=1)
     K = len(rho)
@@ -232,9 +240,13 @@ def _standard_errors(problem: FitProblem, rho: FloatArray, thetas: FloatArray) -
 
 
 class Information(NamedTuple):
-    """Observed information (rho, then thetas row by row), diagonal of the complete-data information, and the method."""
+    """Information (rho, then thetas row by row) by second derivatives and by outer products, and the method.
+
+    `complete` is the diagonal of the complete-data information.
+    """
 
     observed: FloatArray
+    outer: FloatArray
     complete: FloatArray
     method: str
 
@@ -251,12 +263,14 @@ def information(problem: FitProblem, rho: FloatArray, thetas: FloatArray, free: 
     problem.e_step(rho, thetas, U)
     curvature = problem.curvature(U, thetas, free)
     observed = np.diag(np.concatenate([np.zeros(K), _penalty_curvature(problem, thetas).ravel()]))
-    complete = np.diag(observed).copy()
+    outer, complete = observed.copy(), np.diag(observed).copy()
     for units, score in score_blocks(problem, thetas, free):
         u = U[units]
         weighted = u[:, :, None] * score
         mean = np.hstack([u / rho, weighted.reshape(len(u), K * d)])
-        observed += mean.T @ mean
+        product = mean.T @ mean
+        observed += product
+        outer += product
         complete += np.concatenate([(u / rho**2).sum(axis=0), (weighted * score).sum(axis=0).ravel()])
         if curvature is None:
             continue
@@ -269,8 +283,8 @@ def information(problem: FitProblem, rho: FloatArray, thetas: FloatArray, free: 
             observed[own, k] -= cross
     if curvature is not None:
         observed[K:, K:] += block_diag(*curvature)
-    method = "outer products of scores" if curvature is None else "observed information"
-    return Information(np.asarray(0.5 * (observed + observed.T)), complete, method)
+    method = OUTER_PRODUCTS if curvature is None else "observed information"
+    return Information(np.asarray(0.5 * (observed + observed.T)), outer, complete, method)
 
 
 def _penalty_curvature(problem: FitProblem, thetas: FloatArray) -> FloatArray:
@@ -359,6 +373,13 @@ def _is_contrast(theta: FloatArray, basis: FloatArray, inside: BoolArray) -> Boo
     projected = np.where(inside, basis @ (basis.T @ theta), theta)
     close = np.abs(theta - projected) <= _CONTRAST * max(float(np.abs(theta).max()), 1e-3)
     return np.asarray(close & (np.sum(basis**2, axis=1) >= _MOSTLY))
+
+
+def _is_indefinite(matrix: FloatArray, complete: FloatArray) -> bool:
+    """Return True if an information matrix (m, m) has a negative eigenvalue, as before a maximum of the likelihood."""
+    scale = np.sqrt(np.where(complete > 0.0, complete, 1.0))
+    values = np.linalg.eigvalsh(matrix / np.outer(scale, scale))
+    return bool(np.min(values, initial=0.0) < _INDEFINITE)
 
 
 def invert_information(matrix: FloatArray, complete: FloatArray) -> tuple[FloatArray, BoolArray]:

@@ -332,6 +332,7 @@ def _describe(mixture: IntentMixture) -> tuple[dict[str, Any], Arrays]:
         "irl": None if mixture.irl is None else writer.model(mixture.irl, "irl"),
         "irl_": writer.model(mixture.irl_, "irl_"),
         "model_choice": mixture.model_choice_,
+        "data_file": mixture.data_file_,
         "results": {name: writer.encode(getattr(mixture, name), name) for name in _RESULTS},
         "history": writer.history(mixture.history_),
         "restarts": writer.restarts(mixture.restarts_),
@@ -366,6 +367,7 @@ def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
         for name in _RESULTS:
             setattr(mixture, name, decode(header["results"][name], arrays))
         mixture.model_choice_ = str(header.get("model_choice", ""))  # not in files of version 0.1
+        mixture.data_file_ = _check_data_file(header.get("data_file"))
         mixture.history_ = decode_history(header["history"], arrays)
         mixture.restarts_ = decode_restarts(header["restarts"], arrays)
         mixture.irl_, mixture.mdp_ = allow_cpu(decode_model(header["irl_"], arrays)), mdp
@@ -373,6 +375,16 @@ def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise _FOLDER.make_error(folder, error) from error
     return mixture
+
+
+def _check_data_file(written: Any) -> dict[str, Any] | None:
+    """Check the description of a file of demonstrations; files of version 0.1 have none."""
+    if written is None:
+        return None
+    types = {"path": str, "sha256": str, "columns": str | None, "cut": int | None, "by_group": bool}
+    if set(written) != set(types) or not all(isinstance(written[name], types[name]) for name in types):
+        raise ValueError("data_file is invalid")
+    return dict(written)
 
 
 def _check_files(folder: Path, header: dict[str, Any]) -> None:

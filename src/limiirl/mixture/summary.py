@@ -34,7 +34,7 @@ MOST_PARAMETERS = 3000
 MOST_ROWS, _WIDEST = 40, 100
 MARKS = {
     "bound": "the reward is on a bound of the model",
-    "contrast": "rewards without an identified level are relative to their mean: only their differences are identified",
+    "contrast": "a difference from the mean, without a standard error",
     "not identified": "the reward has a component in a direction that does not change any trajectory's probability",
     "up to scale": "only the proportions of rewards are identified; rewards are scaled to sum to 1",
     "empty": "the intent is nearly empty",
@@ -194,9 +194,12 @@ class Summary:
             few = self.thetas.size <= MOST_PARAMETERS
             yield f"no standard errors: {'pass the demonstrations to summary()' if few else 'see standard_errors()'}"
         for mark, meaning in MARKS.items():
-            if np.any(self.status == mark):
-                # Contrasts are printed with standard errors, without a mark.
-                yield meaning if mark == "contrast" else f"({mark}) {meaning}"
+            if np.any((self.status == mark) & ~np.isfinite(self.errors)):  # otherwise the table has the error instead
+                yield f"({mark}) {meaning}"
+        contrasts = np.flatnonzero(np.any(self.status == "contrast", axis=0))
+        if contrasts.size:
+            rewards = f"{contrasts.size} rewards ({self.feature_names[contrasts[0]]}, ...)"
+            yield f"{rewards} are relative to their mean, because only their differences are identified"
 
 
 def summarise(mixture: IntentMixture, problem: FitProblem | None) -> Summary:
@@ -490,12 +493,12 @@ class Membership:
         import pyarrow.csv
         import pyarrow.parquet as pq
 
-        table = pa.table({name: pa.array(values) for name, values in self._columns().items()})
-        table = table.append_column("log_likelihood", pa.array(self.log_likelihood))
         check_suffix(path)
-        as_csv = as_path(path).suffix == ".csv"
-        if as_csv and self.names.dtype.kind == "U":
-            table = table.set_column(0, self.unit, pa.array([escape_formula(name) for name in self.names.tolist()]))
+        columns, as_csv = self._columns() | {"log_likelihood": self.log_likelihood}, as_path(path).suffix == ".csv"
+        if as_csv:
+            text = {name: values.tolist() for name, values in columns.items() if values.dtype.kind == "U"}
+            columns |= {name: [escape_formula(value) for value in values] for name, values in text.items()}
+        table = pa.table({name: pa.array(values) for name, values in columns.items()})
         with atomic_write(path) as scratch, scratch.open("wb") as stream:
             if as_csv:
                 pyarrow.csv.write_csv(table, stream)

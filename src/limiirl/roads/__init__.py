@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         normalise_rewards,
     )
     from limiirl.roads.features import STRAIGHT, FeatureChoice, choose_features
-    from limiirl.roads.geojson import to_geojson
+    from limiirl.roads.geojson import is_geopackage, to_geojson
     from limiirl.roads.geometry import Plane, distance_m, regions
     from limiirl.roads.lookup import describe_street, format_place, list_street_names, nearest_segments
     from limiirl.roads.maps import PLACES, build, from_networkx, from_osm, from_ways
@@ -78,7 +78,7 @@ _NAMES = {
         "normalise_rewards",
     ),
     "features": ("FeatureChoice", "STRAIGHT", "choose_features"),
-    "geojson": ("to_geojson",),
+    "geojson": ("is_geopackage", "to_geojson"),
     "geometry": ("Plane", "distance_m", "regions"),
     "lookup": ("describe_street", "format_place", "list_street_names", "nearest_segments"),
     "maps": ("PLACES", "build", "from_networkx", "from_osm", "from_ways"),
@@ -102,8 +102,8 @@ __all__ = [
     "count_style_drivers", "count_style_trips",
     "describe_changed_street", "describe_closed", "describe_cut_off", "describe_detour", "describe_fit",
     "describe_passages", "describe_street", "describe_styles", "distance_m", "estimate_noise", "fit_drivers",
-    "format_place", "from_networkx", "from_osm", "from_ways", "index_drivers", "list_street_names", "match",
-    "match_rewards", "measure_agreement", "measure_quality", "nearest_segments", "normalise_rewards",
+    "format_place", "from_networkx", "from_osm", "from_ways", "index_drivers", "is_geopackage", "list_street_names",
+    "match", "match_rewards", "measure_agreement", "measure_quality", "nearest_segments", "normalise_rewards",
     "path_recovery", "privacy", "read_trips", "regions", "run_demo", "simulate_gps", "simulate_recording",
     "summarize", "summarize_closure", "to_geojson",
 ]  # fmt: skip

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from limiirl._io import atomic_write
+from limiirl._io import as_path, atomic_write
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
-from limiirl.errors import InvalidParameter
+from limiirl.errors import BackendUnavailable, InvalidParameter
 from limiirl.roads.closures import Closure
 from limiirl.roads.drivers import DriverFit, count_style_drivers, count_style_trips
 from limiirl.roads.matching import Matches
@@ -39,7 +41,7 @@ def to_geojson(
     *,
     least: int = 5,
 ) -> dict[str, Any]:
-    """Return an object as a GeoJSON FeatureCollection (RFC 7946), and write it to a file.
+    """Return an object as a GeoJSON FeatureCollection (RFC 7946), and write it to a GeoJSON file or a GeoPackage.
 
     ==================  ==============================================================================================
     item                features
@@ -59,7 +61,8 @@ def to_geojson(
     network : RoadNetwork, optional
         Network of the trips; not required for a `RoadNetwork` or a `Closure`.
     path : path, optional
-        File to write, such as ``styles.geojson``.
+        File to write, such as ``styles.geojson``. A file that ends in ``.gpkg`` is a GeoPackage (requires
+        pyogrio).
     least : int
         For a `DriverFit`, the number of trips of a style on a street is null if fewer than `least` drivers (trips, if
         drivers are unknown) have this style there. A `Closure` has its own limit. Exported paths are personal data;
@@ -89,8 +92,59 @@ def to_geojson(
     collection = {"type": "FeatureCollection", "features": features}
     if path is not None:
         with atomic_write(path) as scratch:
-            scratch.write_text(json.dumps(collection, ensure_ascii=False, allow_nan=False), encoding="utf-8")
+            if is_geopackage(path):
+                scratch.write_bytes(_encode_geopackage(features, as_path(path).stem))
+            else:
+                scratch.write_text(json.dumps(collection, ensure_ascii=False, allow_nan=False), encoding="utf-8")
     return collection
+
+
+def is_geopackage(path: str | os.PathLike[str]) -> bool:
+    """Return True if a file name ends in ``.gpkg``; raise `BackendUnavailable` if pyogrio is not installed."""
+    if as_path(path).suffix != ".gpkg":
+        return False
+    try:
+        import_module("pyogrio")
+    except ImportError as error:
+        message = f"{path} requires pyogrio: pip install pyogrio. Or pass a file name that ends in .geojson."
+        raise BackendUnavailable(message, parameter="path", value=str(path)) from error
+    return True
+
+
+def _encode_geopackage(features: list[dict[str, Any]], layer: str) -> bytes:
+    """Return a GeoPackage with the features in one layer of lines."""
+    pyogrio: Any = import_module("pyogrio")
+    file = io.BytesIO()
+    lines = [_encode_line(feature["geometry"]["coordinates"]) for feature in features]
+    names = list(features[0]["properties"]) if features else []
+    columns = [_make_column([feature["properties"][name] for feature in features]) for name in names]
+    pyogrio.raw.write(
+        file,
+        np.array(lines, dtype=object),
+        columns,
+        names,
+        layer=layer,
+        driver="GPKG",
+        geometry_type="LineString",
+        crs="EPSG:4326",
+    )
+    return file.getvalue()
+
+
+def _encode_line(coordinates: list[list[float]]) -> bytes:
+    """Return a line as well-known binary: byte order, type 2, number of points, coordinates."""
+    header = np.array([1], np.uint8).tobytes() + np.array([2, len(coordinates)], "<u4").tobytes()
+    return header + np.array(coordinates, "<f8").tobytes()
+
+
+def _make_column(values: list[Any]) -> NDArray[Any]:
+    """Return an array of booleans, integers, floats (NaN for None) or text."""
+    present = [value for value in values if value is not None]
+    if present and all(isinstance(value, int | float) for value in present):
+        return np.array([math.nan if value is None else value for value in values])
+    column = np.empty(len(values), dtype=object)
+    column[:] = [None if value is None else str(value) for value in values]
+    return column
 
 
 def _get_network(item: object, network: RoadNetwork | None) -> RoadNetwork:

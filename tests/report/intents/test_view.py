@@ -112,6 +112,22 @@ def test_expected_visits_of_demonstrations_of_unequal_lengths():
         np.testing.assert_allclose(view.expected_visits[k], 100 * counts / counts.sum(), rtol=1e-10)
 
 
+def test_expected_visits_of_recordings_that_end_in_terminal_and_in_other_states():
+    # From 0, "try" leads to 1 or to the terminal state 2 with probabilities 0.75 and 0.25; "quit" leads to 2.
+    mdp = MDP(
+        *([0, 0, 0, 1, 3], [0, 0, 1, 0, 0], [1, 2, 2, 3, 3], [0.75, 0.25, 1.0, 1.0, 1.0]), p0=[1, 0, 0, 0],
+        gamma=0.9, terminal=[False, False, True, False], state_features=np.eye(4),
+    )  # fmt: skip
+    lists = [[0, 2], [0, 2], [0, 1], [0, 1], [0, 1, 3], [0, 1, 3, 3]]
+    demos = Demonstrations.from_lists(lists, [[1], [0], [0], [0], [0, 0], [0, 0, 0]])
+    ensemble = RewardEnsemble([1.0], [[0.0, 1.0, 0.3, -0.2]])
+    mix = IntentMixture(1, MaxCausalEnt(), init=ensemble, max_iter=0).fit(mdp, demos)
+    passed = 6 * 0.75 * np.asarray(mix.policy(0))[0, 0]
+    # Of four recordings that reach 1, two end there; of the other two, one ends at once in 3.
+    counts = np.array([6.0, passed, 6.0 - passed, passed * 2 / 4 * (1.0 + 1 / 2)])
+    np.testing.assert_allclose(make_view(mix).expected_visits[0], 100 * counts / counts.sum(), rtol=1e-10)
+
+
 def test_expected_visits_of_trips_are_those_of_all_paths_to_their_destinations():
     src, dst = [0, 0, 1, 1, 2, 2, 3], [1, 2, 2, 3, 1, 3, 0]
     mdp = MDP.from_edges(src, dst, state_features=[[-1.0, 0], [-1, 1], [-1, 0], [-1, 0]])

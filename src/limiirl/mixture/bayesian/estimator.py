@@ -167,7 +167,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         with one_thread("blas"), reporting("search", self.verbose, self.progress) as report:
             variational = VariationalProblem(problem, prior, concentration, standardise(starts.points))
             result = search(variational, self._start(starts, most), most, max_iter, tol, report)
-        self.irl_, self.model_choice_ = problem.model, choice
+        self.irl_, self.model_choice_, self.data_file_ = problem.model, choice, None
         self._store(result, problem, prior)
         if not result.converged:
             what = f"the bound still increases by more than bound_tol={tol:g} nats per iteration"
@@ -243,7 +243,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         change = float(np.mean(np.sum(np.abs(mixture.responsibilities_ - self.responsibilities_), axis=1)))
         mixture.history_ = [replace(mixture.history_[0], change=change)]
         mixture.converged_, mixture.n_iter_ = self.converged_, self.n_iter_
-        mixture.model_choice_ = self.model_choice_
+        mixture.model_choice_, mixture.data_file_ = self.model_choice_, self.data_file_
         mixture.weights_ = self.weights_  # undo rounding by EM, which renormalises the weights
         return mixture
 

@@ -385,16 +385,16 @@ def _expected_counts(mixture: IntentMixture, demos: Demonstrations, U: FloatArra
     for k in range(U.shape[1]):
         pi = np.asarray(mixture.policy(k))[mdp.pair_state, mdp.pair_action][mdp.pair_of_edge] * mdp.prob
         p = np.bincount(demos.start_states, weights=U[:, k], minlength=mdp.n_states)
-        # Some recordings end in nonterminal states: at each step, remove their observed fraction.
-        censored = U[:, k] * ~mdp.terminal[demos.last_states]
-        ended = np.bincount(demos.lengths, weights=censored)
+        # Some recordings end in nonterminal states: at each step, remove their observed fraction of those that go on.
+        terminated = np.bincount(demos.lengths, weights=U[:, k] * mdp.terminal[demos.last_states])
         alive = np.cumsum(np.bincount(demos.lengths, weights=U[:, k])[::-1])[::-1]
         for length in range(1, min(alive.size, _MOST_STEPS)):
             counts[k] += p
-            if alive[length] <= 0.0:
+            after = alive[length + 1] if length + 1 < alive.size else 0.0
+            if after <= 0.0:
                 break
             p = np.bincount(mdp.dst, weights=p[mdp.src] * pi, minlength=mdp.n_states)
-            p *= 1.0 - ended[length] / alive[length]
+            p *= after / (alive[length] - terminated[length])
     return counts
 
 
