@@ -16,10 +16,17 @@ from limiirl.mixture.em import (
 )
 from limiirl.mixture.estimator import IntentMixture
 from limiirl.mixture.information import StandardErrors, free_parameters
-from limiirl.mixture.init import Starts, as_responsibilities, is_given, kmeans
+from limiirl.mixture.init import (
+    REWARDS,
+    Starts,
+    as_responsibilities,
+    find_equal_pair,
+    find_indistinct_pair,
+    is_given,
+    kmeans,
+)
 from limiirl.mixture.io import NotSerialisable, Writer, check_target, decode, decode_history
 from limiirl.mixture.restarts import Restart, align_to_labels, assign_columns
-from limiirl.mixture.reward_init import REWARDS, find_equal_pair, find_indistinct_pair
 from limiirl.mixture.selection.recommend import SelectionRow, stick_breaking
 from limiirl.mixture.selection.select import Selection, select_intents
 from limiirl.mixture.summary import GroupWeights, Membership, Summary, check_suffix, membership_table, summarise
