@@ -7,7 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 NOWHERE = -1
-"""Index used if there is no state or edge."""
+"""Index that denotes a missing state or edge."""
 
 
 class Workspace(NamedTuple):
@@ -100,11 +100,12 @@ def search(
     limit: float,
     work: Workspace,
 ) -> tuple[int, int]:
-    """Process states in ascending order of distance from a source; return the numbers of processed and touched states.
+    """Process states in ascending order of distance from a source; return how many were processed and touched.
 
     Parameters
     ----------
-    ptr, head : targets (E,) of the outgoing edges, as CSR
+    ptr, head : (S + 1,), (E,)
+        Outgoing edges as CSR: pointers and targets.
     cost : (E,)
         Nonnegative edge costs; inf removes an edge.
     source : int
@@ -174,9 +175,9 @@ def shortest_paths(
     goals: NDArray[np.int64],
     work: Workspace,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Return the concatenated edges of the shortest paths between n pairs of states, and their lengths and costs (n,).
+    """Return the concatenated edges of n shortest paths, and the number of edges and the cost (n,) of each path.
 
-    If there is no path, the length is 0 and the cost is inf.
+    A pair of states without a path has 0 edges and cost inf.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ class EStepSums(NamedTuple):
     """Sums of an E-step over all rows.
 
     `change` is the sum of absolute changes of U, `sizes` (K,) is sum_i u_ik, `moments` (K, d) sum_i u_ik features[i],
-    and `bad_row` is the first row with probability zero or nan, or -1 if there is none.
+    and `bad_row` is the first row whose probability is zero or nan, or -1 if there is none.
     """
 
     log_likelihood: float
@@ -161,11 +161,11 @@ def e_step(
     Parameters
     ----------
     rows : Rows, or (N, K)
-        Statistics of the rows, or their log-probabilities; `moments` is then empty.
+        Statistics of the rows, or their log-probabilities. With log-probabilities, the moments have shape (K, 0).
     thetas, log_Z : (K, d), (K,)
         Ignored if `rows` contains log-probabilities.
     U : (N, K)
-        Previous responsibilities, from which the change is computed; overwritten.
+        Previous responsibilities, used to compute the change; overwritten.
 
     Examples
     --------

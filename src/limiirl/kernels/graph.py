@@ -9,7 +9,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from limiirl.kernels.threading import BLOCK
 
-# Minimum number of blocks for wavefronts; with fewer, filling and draining the pipeline dominates.
+# Minimum number of blocks for wavefronts; with fewer blocks, most time is spent filling and draining the pipeline.
 _WAVE_BLOCKS = 48
 # Smallest block size of wavefronts; smaller blocks are dominated by overhead.
 _LEAST_BLOCK = 1024
@@ -87,7 +87,7 @@ def row_of_entry(near: Neighbours) -> NDArray[np.int64]:
 
 
 def _locality_order(n_states: int, src: NDArray[np.integer], dst: NDArray[np.integer]) -> NDArray[np.int64]:
-    if n_states <= BLOCK:  # the message fits the first-level cache; `forward_backward.small` relies on this order
+    if n_states <= BLOCK:  # a message fits into the L1 cache; `forward_backward.small` requires this order
         return np.arange(n_states)
     links = csr_array((np.ones(src.size, dtype=np.int8), (src, dst)), shape=(n_states, n_states))
     symmetric = (links + links.T).tocsr()
@@ -131,7 +131,8 @@ class Rewards(NamedTuple):
     """State rewards `node` (S K,) and edge rewards `edge` (E K,) of K intents, with K fastest.
 
     `discount[t]` multiplies all rewards of step t; if `time_homogeneous`, it is 1 for all t. Edge rewards and the edge
-    probabilities `prob` (E,) have the order of `Neighbours.idx`. `prob` is None if all are 1, `edge` if all are 0.
+    probabilities `prob` (E,) are in the order of `Neighbours.idx`. `prob` is None if all probabilities are 1; `edge` is
+    None if all edge rewards are 0.
     """
 
     node: NDArray[np.float64]
@@ -160,7 +161,7 @@ class Alpha(NamedTuple):
 
 
 class CountBuffers(NamedTuple):
-    """Outputs of a forward pass; those that are None are not computed.
+    """Outputs of a forward pass; an output that is None is not computed.
 
     `node` (S K,) and `edge` (E K,), sorted by target, accumulate c_t P(s_t = s) and c_t P(edge at t = e) with step
     weights c. Row i of `marginals` (n, S K) and `edge_prob` (n, E K) is P(s_t = s) and P(edge into s_t = e | s_t).

@@ -1,4 +1,4 @@
-"""Linear systems (I - gamma P) x = b of policies on sparse graphs, solved by state elimination, and soft values.
+"""State elimination for systems (I - gamma P) x = b of policies on sparse graphs; Newton's method for soft values.
 
 P[s, s'] = sum_a omega(s, a) P(s' | s, a) for weights omega (P,) of the state-action pairs. No terms cancel in the
 elimination, because I - gamma P is an M-matrix. On graphs of a few hundred states it is about twenty times as fast as
@@ -49,7 +49,7 @@ def _add_solution(symbolic: Any, value: Any, star: Any, right: Any, transposed: 
 
 @njit(cache=True, nogil=True)
 def _subtract_product(graph: Any, omega: Any, x: Any, right: Any, transposed: bool, residual: Any) -> None:
-    """Set residual (S,) to right - (I - gamma P) x, or the same with the transposed matrix."""
+    """Set residual (S,) to right - (I - gamma P) x, or to right - (I - gamma P)' x if `transposed`."""
     for s in range(x.size):
         residual[s] = right[s] - x[s]
     for s in range(x.size):
@@ -74,9 +74,10 @@ def refine(
     steps: int,
     fall: Any,
 ) -> Any:
-    """Return the solution (S,) by iterative refinement with the factors of a similar policy, and True if it converges.
+    """Return the solution (S,) by iterative refinement with the factors of a similar policy, and True if it converged.
 
-    It fails if `steps` steps are not enough, or if a step does not multiply the residual by at most `fall`.
+    Refinement stops without convergence after `steps` steps, or if the norm of the residual after a step exceeds `fall`
+    times the norm before it.
     """
     x, work, residual = np.zeros(right.size), np.empty(right.size), right.copy()
     size = np.sqrt(np.sum(right**2))
@@ -94,7 +95,7 @@ def refine(
 
 @njit(cache=True, nogil=True)
 def solve_policy(graph: Any, symbolic: Any, factors: Any, omega: Any, right: Any, transposed: bool) -> Any:
-    """Overwrite the factors with those of a policy; return the solution (S,), and False if the matrix is singular."""
+    """Overwrite the factors with those of a policy; return the solution (S,), and True if the matrix is regular."""
     x = np.zeros(right.size)
     regular = _factorise(graph, symbolic, omega, factors.value, factors.star)
     if regular:
@@ -104,7 +105,7 @@ def solve_policy(graph: Any, symbolic: Any, factors: Any, omega: Any, right: Any
 
 @njit(cache=True, nogil=True)
 def solve_columns(graph: Any, symbolic: Any, factors: Any, omega: Any, right: Any) -> Any:
-    """Return the solutions (S, m) for the columns of `right` with one policy, and False if the matrix is singular."""
+    """Return the solutions (S, m) for the columns of `right` with one policy, and True if the matrix is regular."""
     up_ptr, up, value, star = symbolic.up_ptr, symbolic.up, factors.value, factors.star
     n, m = up.size, right.shape[1]
     x, work = np.empty(right.shape), np.empty(right.shape)
@@ -138,9 +139,9 @@ class NewtonLimits(NamedTuple):
     backups, near : int, float
         Number of Bellman backups after each Newton step while the residual exceeds `near`.
     solved, rounding : float
-        Relative residual at which the iteration stops, and the largest that is accepted if it stops decreasing.
+        Relative residual at which the iteration stops, and the largest one that is accepted if it stops decreasing.
     certain : float
-        Largest change in the last backup, in units of the largest reward of a step.
+        Largest accepted change in the last backup, in units of the largest reward of a step.
     """
 
     steps: int
@@ -166,8 +167,8 @@ def solve_soft_values(
 ) -> float:
     """Solve the soft Bellman equation for one reward by Newton's method, and return the relative residual.
 
-    Sets Q and pi (P, 1), norm (S, 1), and the factors of the last policy before convergence. Returns nan if the values
-    are infinite: values that diverge increase by a constant per backup, which becomes small relative to their size.
+    Set Q and pi (P, 1), norm (S, 1), and the factors of the last policy before convergence. Return nan if the values
+    diverge. Divergent values increase by a constant per backup, so the relative residual alone does not detect them.
 
     Parameters
     ----------

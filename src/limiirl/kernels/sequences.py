@@ -174,7 +174,7 @@ def baseline(G: FloatArray, collected: FloatArray, floor: float) -> FloatArray:
     array([[0.8]])
     """
     squares, several = G**2, collected.ndim == 3
-    # With q columns einsum uses matrix products, which are slower for a single column.
+    # `optimize` makes einsum use matrix products, which are slower for a single column.
     mean = np.einsum("ntd,nt...->td...", squares, collected, optimize=several)
     total = np.sum(squares, axis=0) + floor
     total = np.where(total > 0.0, total, 1.0)

@@ -18,7 +18,7 @@ _OVERFLOW = 709.78
 
 
 def _vector(builder: Any, row: Any) -> Any:
-    """Convert a numba tuple of K doubles to an LLVM vector; LLVM removes pairs of conversions with `_row`."""
+    """Convert a numba tuple of K doubles to an LLVM vector; LLVM removes the conversion if `_row` reverses it."""
     count = row.type.count
     vector = ir.Constant(ir.VectorType(ir.DoubleType(), count), ir.Undefined)
     for k in range(count):

@@ -10,8 +10,8 @@ def factorise_lu(matrix: Any, **options: Any) -> Any:
     """Return the SuperLU factors of a csc matrix I - W; raise `RuntimeError` if it is singular.
 
     SuperLU accesses memory outside its arrays, and may crash, if the nonzero entries contain no perfect matching of
-    rows and columns. A nonzero diagonal is such a matching, so zeros on the diagonal are rejected. In I - W, they are
-    states that are never left, up to rounding.
+    rows and columns. A nonzero diagonal is such a matching, so zeros on the diagonal are rejected. In I - W, a zero
+    on the diagonal is an absorbing state, up to rounding.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Conversion of the columns of a table to arrays of identifiers and times that numpy sorts without loss."""
+"""Conversion of table columns to arrays of identifiers and times that numpy can sort exactly."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 _NULL_TYPES = frozenset({"NoneType", "NAType", "NaTType"})
 _CLOCK = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?")
-# Integers up to this value have an exact float64.
+# Integers up to this value are exact in float64.
 _EXACT = 2**53
-# Rejected kinds of numpy arrays, and the columns that accept some of them.
+# Kinds of numpy arrays that are rejected in general, and the exceptions by column.
 _KINDS = {"b": "booleans", "c": "complex numbers", "m": "durations", "M": "dates", "S": "bytes", "V": "records"}
 _ACCEPTED = {"t": "mM", "demo": "b", "group": "b", "label": "b"}
 _OBJECTS = {"bool": "b", "complex": "c", "timedelta": "m", "Timedelta": "m", "bytes": "S"}
@@ -26,7 +26,7 @@ _REMEDIES = {"M": "Convert it to text, e.g. with .astype(str).", "S": "Decode it
 
 
 def column_names(df: Any) -> list[Any] | None:
-    """Return the names of the columns of a data frame, a pyarrow Table or a mapping; None for another object."""
+    """Return the names of the columns of a data frame, a pyarrow Table or a mapping; None for any other object."""
     # `columns` contains the names in a data frame, but the data in a pyarrow Table.
     names = next((getattr(df, field) for field in ("column_names", "columns") if hasattr(df, field)), None)
     if names is None:
@@ -51,7 +51,7 @@ def to_array(column: Any, name: str) -> NDArray[Any]:
         row = int(np.flatnonzero(np.ma.getmaskarray(array))[0])
         message = f"Column {name!r} must not have masked entries; row {row} is masked. Drop the row, or fill it."
         raise InvalidDemos(message, parameter=name, index=row)
-    values: NDArray[Any] = np.asarray(array)  # without a mask
+    values: NDArray[Any] = np.asarray(array)  # removes the mask
     kind, row = str(values.dtype.kind), 0
     if kind == "O":
         kinds = [_kind(value) for value in values.flat]
@@ -65,7 +65,7 @@ def to_array(column: Any, name: str) -> NDArray[Any]:
 
 
 def _kind(value: object) -> str:
-    """Return the kind of a scalar in a column of objects, as numpy's letter; "" for all others."""
+    """Return numpy's letter for the type of a scalar in an object column, or "" if the type is not in `_KINDS`."""
     name = type(value).__name__
     return getattr(getattr(value, "dtype", None), "kind", "M" if name in _DATES else _OBJECTS.get(name, ""))
 
@@ -83,7 +83,7 @@ def nulls(column: NDArray[Any]) -> BoolArray:
 
 
 def as_sortable(column: NDArray[Any], name: str) -> NDArray[Any]:
-    """Return identifiers in a dtype that numpy sorts without loss; raise `InvalidDemos` if one is missing.
+    """Return identifiers in a dtype that numpy can sort exactly; raise `InvalidDemos` if one is missing.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def as_sortable(column: NDArray[Any], name: str) -> NDArray[Any]:
         if large.size:
             value = float(column[large[0]])
             message = (
-                f"Column {name!r} must not have floats above 2**53, where different integers have the same float; row "
+                f"Column {name!r} must not have floats above 2**53, which do not represent all integers; row "
                 f"{large[0]} has {value}. Read the column as text."
             )
             raise InvalidDemos(message, parameter=name, value=value, index=int(large[0]))
@@ -128,7 +128,9 @@ def _unpack_objects(column: NDArray[Any], name: str) -> NDArray[Any]:
     if kinds <= {int, float} and len(kinds) > 1:  # numpy would round the integers
         large = next((x for x in column if isinstance(x, int) and abs(x) > _EXACT), None)
         if large is not None:
-            message = f"Column {name!r} mixes floats with the integer {large}, which has no exact float. Use integers."
+            message = (
+                f"Column {name!r} mixes floats with the integer {large}, which is not exact in float64. Use integers."
+            )
             raise InvalidDemos(message, parameter=name, value=large)
     if kinds == {int} and not all(-(2**63) <= x < 2**63 for x in column):
         row = next(i for i, x in enumerate(column) if not -(2**63) <= x < 2**63)
@@ -177,15 +179,15 @@ def as_times(column: NDArray[Any], row_demo: NDArray[np.integer[Any]]) -> NDArra
     if fall.size:
         row = int(order[fall[0] + 1])
         message = (
-            f"Column 't' has times of day without dates, which decrease within a demonstration in row {row} "
-            f"({times[row]}). Add the dates, or order the rows by time."
+            "Times of day in column 't' must not decrease within a demonstration; "
+            f"row {row} has {times[row]} after a later time. Add the dates, or sort the rows by time."
         )
         raise InvalidDemos(message, parameter="t", value=str(times[row]), index=row)
     return np.asarray(seconds)
 
 
 def _parse_text(distinct: NDArray[np.str_], times: NDArray[Any]) -> NDArray[Any]:
-    """Return distinct texts as integers, floats or dates; raise for the first row that is of another type."""
+    """Return distinct texts as integers, floats or dates; raise for the first row of a different type."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -52,17 +52,17 @@ class Trajectories(NamedTuple):
 def read_frame(df: Any, columns: Mapping[str, str] | None = None) -> Trajectories:
     """Read a table with the columns demo, t and state, and optionally action, group and label.
 
-    Rows are sorted by demo and t. `t` contains numbers, durations, dates or times of day, also as text, and may have
-    gaps. States and actions are nonnegative integers or text. The last action of a demonstration may be missing or -1,
-    and is stored as -1. `group` (a driver, an animal) and `label` must be constant within a demonstration. Other
-    columns are ignored.
+    Rows are sorted by demo and t. `t` contains numbers, durations, dates or times of day, or such values as text; it
+    may have gaps. States and actions are nonnegative integers or text. The last action of a demonstration may be
+    missing or -1, and is stored as -1. `group` (a driver, an animal) and `label` must be constant within a
+    demonstration. Other columns are ignored.
 
     Parameters
     ----------
     df : pandas or polars DataFrame, pyarrow Table, or mapping from names to arrays
     columns : mapping, optional
-        Columns with other names, such as {"demo": "session", "state": "place"}. The identifier "mouse+bout" joins two
-        columns.
+        Columns with other names, such as {"demo": "session", "state": "place"}. A name like "mouse+bout" joins the
+        columns "mouse" and "bout" to one identifier.
 
     Returns
     -------
@@ -136,16 +136,16 @@ def rename_columns(columns: Mapping[str, str] | None) -> dict[str, str]:
     """Return the column of each field of a table; see `read_frame`."""
     given = {} if columns is None else columns
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given.values()):
-        rule = f"must map names among {', '.join(_COLUMNS)} to columns"
+        rule = f"must map some of {', '.join(_COLUMNS)} to names of columns"
         raise InvalidParameter.of("columns", columns, rule)
     unknown = next((name for name in given if name not in _COLUMNS), None)
     if unknown is not None:
-        raise InvalidParameter.of("columns", unknown, f"must have names among {', '.join(_COLUMNS)}")
+        raise InvalidParameter.of("columns", unknown, f"must have only keys among {', '.join(_COLUMNS)}")
     return {name: name for name in _COLUMNS} | dict(given)
 
 
 def _columns(df: Any, sources: dict[str, str]) -> dict[str, NDArray[Any]]:
-    """Return the columns of a table; `sources` is the column, or columns joined by "+", of each field."""
+    """Return the columns of a table; `sources` maps each field to a column, or to several columns joined by "+"."""
     names = column_names(df)
     if names is None:
         rule = "must be a pandas or polars DataFrame, a pyarrow Table or a mapping of columns"
@@ -155,15 +155,17 @@ def _columns(df: Any, sources: dict[str, str]) -> dict[str, NDArray[Any]]:
         absent = next((part for part in parts[field] if part not in names), None)
         if absent is not None and (field in _REQUIRED or sources[field] != field):
             listed = ", ".join(map(str, names))
-            rule = "the columns demo, t and state" if sources[field] == field else f"the column {absent!r} of {field!r}"
-            message = f"df must have {rule}; {absent!r} is not in {listed}. Pass columns={{...}} for other names."
+            rule = (
+                "the columns demo, t and state" if sources[field] == field else f"the column {absent!r} for {field!r}"
+            )
+            message = f"df must have {rule}; {absent!r} is not among {listed}. Pass columns={{...}} for other names."
             raise InvalidDemos(message, parameter="df", value=absent)
         if absent is not None:
             del parts[field]
     used = {part for field in parts.values() for part in field}
     repeated = [name for name, count in Counter(names).items() if count > 1 and name in used]
     if repeated:
-        message = f"df must have each column once; it has {repeated[0]!r} {names.count(repeated[0])} times. Rename one."
+        message = f"df must not repeat a column; {repeated[0]!r} occurs {names.count(repeated[0])} times. Rename one."
         raise InvalidDemos(message, parameter="df", value=repeated[0])
     columns = {field: _join([to_array(df[part], field) for part in parts[field]], field) for field in parts}
     shapes = {name: column.shape for name, column in columns.items()}
@@ -204,7 +206,7 @@ def _unique(values: NDArray[Any], name: str) -> tuple[NDArray[Any], IntArray]:
 def _as_numbers(
     column: NDArray[Any], name: str, rows: _SortedRows, *, lowest: int
 ) -> tuple[Int32Array, BoolArray, tuple[str, ...] | None]:
-    """Return states or actions as numbers (-1 where missing), the mask of missing entries, and the names of text."""
+    """Return states or actions as integers (-1 where missing), the mask of missing entries, and the names if text."""
     if not is_text(column):
         return *_as_integers(column, name, rows, lowest=lowest), None
     empty = (isinstance(x, str) and not x.strip(" \t\0") for x in column.tolist())

@@ -48,7 +48,7 @@ def from_dense(  # noqa: PLR0913 (the design fixes the signature)
     gamma : float
         Discount in (0, 1].
     state_features : (S, ds), optional
-        Dense or scipy.sparse; a single feature may omit the last axis, here and below. Without features, state
+        Dense or scipy.sparse. Here and below, the last axis may be omitted if it has length 1. Without features, state
         indicators are used.
     action_features : (S, A, da), optional
         A sparse matrix has S * A rows; (s, a) is row ``s * A + a``.

@@ -39,7 +39,7 @@ def from_gymnasium(
     Parameters
     ----------
     env : gymnasium.Env
-        Environment, which may be wrapped, or another object with a table `P`.
+        Environment, possibly wrapped, or any other object with a table `P`.
     gamma : float
         Discount in (0, 1].
     state_features : (S, ds), optional
@@ -240,7 +240,9 @@ def _state_names(nodes: list[Any]) -> list[str]:
     for node in nodes:
         other = owner.setdefault(str(node), node)
         if other is not node:
-            message = f"graph must have distinct str(node); it is {str(node)!r} for both {other!r} and {node!r}."
+            message = (
+                f"graph must have nodes with distinct str(node); it is {str(node)!r} for both {other!r} and {node!r}."
+            )
             raise InvalidMDP(message, parameter="graph", value=str(node))
     return list(owner)
 

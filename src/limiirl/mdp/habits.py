@@ -43,7 +43,7 @@ def add_edge_features(mdp: MDP, *blocks: EdgeFeatures) -> MDP:
     ----------
     mdp : MDP
     *blocks : EdgeFeatures
-        Features made for this MDP, or for one with the same edges.
+        Features computed for this MDP, or for an MDP with the same edges.
 
     Examples
     --------
@@ -65,22 +65,22 @@ def add_edge_features(mdp: MDP, *blocks: EdgeFeatures) -> MDP:
 
 
 def sequence_features(mdp: MDP, length: int = 3, *, actions: bool = False, scale: float = 1.0) -> EdgeFeatures:
-    """Return one indicator per sequence of the last `length` states that a transition completes.
+    """Return one indicator per sequence of `length` states that ends with the next state of a transition.
 
     With length=1 the sequence is the next state, with 2 the current and the next state, with 3 also the previous state.
-    An MDP of `with_history` has at most order + 2. Sequences of different lengths together act like the back-off of an
-    n-gram: where long sequences are rare, a ridge shrinks their rewards towards those of the shorter ones.
+    For an MDP of `with_history`, the length is at most order + 2. Features for several lengths act like back-off in an
+    n-gram model: with a ridge, the rewards of rare long sequences shrink towards those of the shorter sequences.
 
     Parameters
     ----------
     mdp : MDP
     length : int
-        Number of states of a sequence, including the next state. Shorter histories have no indicator.
+        Number of states of a sequence, including the next state. Transitions with a shorter history have no indicator.
     actions : bool
         Distinguish the actions that lead to the same next state.
     scale : float
-        Value of the features instead of 1. A ridge penalises the parameters, and a parameter theta is a reward of scale
-        * theta: the ridge on these rewards is divided by scale^2. A scale below 1 shrinks this block more than others.
+        Value of an indicator. A parameter theta is a reward of scale * theta, so that a ridge on theta is a ridge on
+        the reward divided by scale^2: a scale below 1 shrinks the rewards of this block more.
 
     Examples
     --------
@@ -117,18 +117,19 @@ def turn_features(
     n_turns: int = 1,
     scale: float = 1.0,
 ) -> EdgeFeatures:
-    """Return one indicator per kind of turn: staying, turning back, and with `xy` or `root` the direction.
+    """Return one indicator per kind of turn: staying, turning back, and, with `xy` or `root`, the direction.
 
-    A turn is the transition from the previous over the current to the next state. "stays": the next state is the
-    current one. "turns back": it is the previous one. Other kinds depend on what is known:
+    A turn consists of the previous, the current and the next state. "stays": the next state is the current one.
+    "turns back": the next state is the previous one. The other kinds depend on the arguments:
 
     - With coordinates `xy`: "straight" (a change of direction below 30 degrees), "left" and "right".
     - In a tree with a `root`, where children are numbered 1, 2, ... in the order of their states: "down 2" to child 2,
       "up from 1", "across 1 to 2"; turning back is "back up" or "back down 1".
     - Otherwise, other turns have no indicator.
 
-    If two previous states are known, "alternates" is a left turn after a right turn or conversely, and in a tree a step
-    down to another child than in the step down before. Indicators that are equal for all edges are omitted.
+    If the MDP has two previous states, "alternates" is a left turn directly after a right turn or vice versa; in a
+    tree, it is two consecutive steps down to children with different numbers. Indicators that are equal for all edges
+    are omitted.
 
     Parameters
     ----------
@@ -188,7 +189,7 @@ def turn_features(
 
 
 def _sequences(mdp: MDP) -> IntArray:
-    """Return the states (E, order + 2) that each edge completes, from the next to the oldest; -1 where absent."""
+    """Return the next, the current and the previous states (E, order + 2) of each edge; -1 where absent."""
     history = np.arange(mdp.n_states)[:, None] if mdp.history is None else mdp.history.astype(np.int64)
     return np.column_stack([history[mdp.dst, 0], history[mdp.src]])
 
@@ -201,7 +202,7 @@ def _indicators(mdp: MDP, edge: IntArray, column: IntArray, names: Sequence[str]
 def _interactions(
     mdp: MDP, code: IntArray, names: list[str], current: IntArray, per: ArrayLike | None, scale: float
 ) -> EdgeFeatures:
-    """Return indicators of the codes (E,), -1 for none, per group of the current state."""
+    """Return one indicator per code and group of the current state; edges with code (E,) -1 have none."""
     if per is not None:
         labels = to_array(per, "per")
         if labels.ndim != 1 or labels.size <= current.max(initial=-1):
@@ -230,7 +231,7 @@ class _Turns:
         self.alternatives = [] if xy is None else [2, 3]
 
     def kinds(self, after: IntArray, at: IntArray, before: IntArray) -> IntArray:
-        """Return the kind (n,) of each turn from `before` over `at` to `after`, -1 for none."""
+        """Return the kind (n,) of each turn from `before` via `at` to `after`; -1 if there is no kind."""
         kind = np.full(at.size, -1)
         known = (at >= 0) & (before >= 0)
         if self.xy is not None:
@@ -275,7 +276,7 @@ class _TreeTurns:
         self.alternatives = [2 + m + i for i in range(m)]
 
     def kinds(self, after: IntArray, at: IntArray, before: IntArray) -> IntArray:
-        """Return the kind (n,) of each turn from `before` over `at` to `after`, -1 for none."""
+        """Return the kind (n,) of each turn from `before` via `at` to `after`; -1 if there is no kind."""
         m, kind = self.most, np.full(at.size, -1)
         known = (at >= 0) & (before >= 0) & (at != before)
         above, up = self.parent[at] == before, self.parent[at] == after

@@ -94,7 +94,7 @@ def load(cls: type[MDP], path: str | PathLike[str]) -> MDP:
             original_names=None if header.get("original_names") is None else tuple(header["original_names"]),
         )
     except (KeyError, ValueError, TypeError, InvalidMDP) as error:
-        reason = f"array {error} is missing." if isinstance(error, KeyError) else f"{error!s:.300}"
+        reason = f"the array {error} is missing." if isinstance(error, KeyError) else f"{error!s:.300}"
         raise InvalidFile.at(path, f"is corrupted: {reason} Save the MDP again.") from error
 
 

@@ -125,8 +125,8 @@ class MDP:
     action_names : sequence of at least A strings, optional
         Names of the actions. Demonstrations with names are matched to the names of the MDP.
     history : (S, m) int32, optional
-        If states are those of an original MDP with additional memory: the state of the original MDP, its previous
-        state, and so on; -1 where absent. Set by `with_history` and `with_counter`.
+        For an MDP with memory: the state of the original MDP, its previous state, and so on; -1 where absent. Set by
+        `with_history` and `with_counter`.
     original_names : sequence of str, optional
         Names of the states of the original MDP.
 

@@ -12,7 +12,7 @@ from limiirl._typing import BoolArray, IntArray
 
 
 def is_text(values: NDArray[Any]) -> bool:
-    """Return True if an array contains strings; an array of objects is text if one of its values is."""
+    """Return True if an array contains strings; an object array is text if any value is a string."""
     return values.dtype.kind in "UT" or (values.dtype.kind == "O" and any(isinstance(x, str) for x in values.flat))
 
 

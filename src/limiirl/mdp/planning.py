@@ -76,7 +76,7 @@ class BellmanEquations:
             if not change.any() or np.all(before + slack >= V):
                 return V
             choice = np.where(change, greedy, choice)
-            # Values only increase, so a state whose value exceeds 0 cannot return to the mask.
+            # Values never decrease, so a state whose value exceeds 0 cannot return to the mask.
             zero_value[nonterminal[change]] = False
             before = V
         raise NumericalError(
@@ -303,7 +303,7 @@ def policy_table(mdp: MDP, policy: ArrayLike) -> FloatArray:
 
 
 def policy_pairs(mdp: MDP, table: ArrayLike) -> FloatArray:
-    """Return a table of action probabilities (S, A) as a policy (P,) over state-action pairs, as planning uses it.
+    """Return a table of action probabilities (S, A) as a policy (P,) over state-action pairs.
 
     Examples
     --------

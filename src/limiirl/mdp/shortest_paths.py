@@ -92,7 +92,7 @@ class PathFinder:
     def shortest_simple_paths(self, start: int, goal: int) -> Iterator[ShortestPath]:
         """Yield the loopless paths between two states in ascending order of cost (Yen 1971).
 
-        Ties are ordered by the number of edges, then by the edges. The path from a state to itself has no edges.
+        Ties are ordered by the number of edges, then by the edge indices. The path from a state to itself has no edges.
         """
         s, g = (int(_states([value], name, self.mdp)[0]) for value, name in ((start, "start"), (goal, "goal")))
         if s == g:
@@ -129,7 +129,7 @@ class PathFinder:
 
 
 class _Spurs:
-    """Spur searches: shortest continuations of a path prefix with some first edges excluded."""
+    """Spur searches: shortest continuations of a path prefix whose first edge is not in an excluded set."""
 
     def __init__(self, finder: PathFinder, start: int, goal: int) -> None:
         from limiirl.kernels import dijkstra
@@ -138,7 +138,7 @@ class _Spurs:
         self.work = dijkstra.make_workspace(self.mdp.n_states, self.mdp.n_edges)
         n_done, _ = dijkstra.search(*finder.reverse, goal, start, math.inf, self.work)
         self.reachable = bool(self.work.done[start])
-        # Potential for reduced costs, as in A*: the distance to the goal, limited to that of the start. Along an edge,
+        # Potential for reduced costs, as in A*: the distance to the goal, at most that of the start. Along an edge,
         # it decreases by at most the cost of the edge.
         farthest = self.work.dist[self.work.order[n_done - 1]]
         potential = np.full(self.mdp.n_states, farthest)

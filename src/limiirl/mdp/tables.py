@@ -36,9 +36,10 @@ def read_state_features(
     df : pandas or polars DataFrame, pyarrow Table, or mapping from names to arrays
         One row per state, in any order.
     state_names : sequence of S strings, optional
-        Names that the column `state` refers to; without them, it contains state numbers.
+        Names that the column `state` refers to. Without names, the column contains state indices.
     n_states : int, optional
-        Number of states without names. Default: the largest number in the table plus one, and at least `least`.
+        Number of states if there are no names. Default: the largest state index in the table plus one, and at least
+        `least`.
 
     Examples
     --------
@@ -60,7 +61,7 @@ def read_state_features(
         raise InvalidParameter.of("state_features", listed, rule, remedy="Name the columns in the first row.")
     if len(set(columns)) < len(columns):
         name = next(name for name in columns if columns.count(name) > 1)
-        raise InvalidParameter.of("state_features", name, "must have each column once", remedy="Rename one.")
+        raise InvalidParameter.of("state_features", name, "must not repeat a column", remedy="Rename one.")
     states = _to_numpy(df["state"])
     position = _row_of_state(states, state_names, n_states, least or 0)
     blocks, names = [], list[str]()
@@ -77,7 +78,7 @@ def _to_numpy(column: Any) -> NDArray[Any]:
 
 
 def _row_of_state(states: NDArray[Any], names: Sequence[str] | None, n_states: int | None, least: int) -> IntArray:
-    """Return the row (S,) of each state; raise if a state has none or several."""
+    """Return the row (S,) of each state; raise if a state has no row or several rows."""
     missing = nulls(states)
     if names is not None:
         # State names may look like numbers, such as 1 or 01.
@@ -115,7 +116,7 @@ def _value(names: Sequence[str] | None, state: int) -> str | int:
 
 
 def _as_numbers(states: NDArray[Any], missing: NDArray[np.bool_]) -> IntArray:
-    """Return state numbers, -1 where missing."""
+    """Return state indices, -1 where missing."""
     try:
         values = np.where(missing, -1, states).astype(np.float64)
         wrong = np.flatnonzero(((values < 0) | (values != np.floor(values))) & ~missing)
@@ -123,7 +124,7 @@ def _as_numbers(states: NDArray[Any], missing: NDArray[np.bool_]) -> IntArray:
         values, wrong = np.empty(0), np.flatnonzero([isinstance(x, str) for x in states.tolist()])
     if wrong.size:
         row = int(wrong[0])
-        rule = "must contain state numbers in the column 'state', because the demonstrations have no state names"
+        rule = "must contain state indices in the column 'state', because the demonstrations have no state names"
         raise InvalidParameter.of("state_features", states[row], rule, index=row)
     return values.astype(np.int64)
 

@@ -17,7 +17,7 @@ from limiirl.mdp.indexing import descents, pair_index
 # Tolerance for sums of probabilities. It accepts float32 tables that were normalised in double precision.
 TOLERANCE = 1e-8
 LARGEST_INDEX = int(np.iinfo(np.int32).max)
-# Pointers, start distribution, terminal states and one feature.
+# Memory of the pointers, the start distribution, the mask of terminal states and one feature.
 _BYTES_PER_STATE = 48
 
 

@@ -106,7 +106,7 @@ def mixture_nll(mixture: IntentMixture, demos: Demonstrations, groups: ArrayLike
 def ensemble_nll(
     irl: Any, mdp: Any, ensemble: RewardEnsemble, demos: Demonstrations, groups: ArrayLike | None = None
 ) -> NLL:
-    """Return the negative log-likelihood of demonstrations under an ensemble and a single-intent model.
+    """Return the negative log-likelihood of each demonstration under an ensemble of rewards for a single-intent model.
 
     The model must have a method ``log_prob(mdp, thetas, demos)``, as `MaxEnt` has, and a `max_length`.
 
@@ -156,7 +156,7 @@ class Recovery:
     Attributes
     ----------
     labels, intent : (L,)
-        Sorted true intents, and the learned intent that is matched with each, or -1 if there is none.
+        Sorted true intents, and the learned intent matched with each true intent, or -1 if there is none.
     counts : (L, K) int64
         Number of demonstrations by true intent (rows) and most probable learned intent (columns).
     accuracy : float
@@ -258,7 +258,7 @@ def evaluate(
     truth: RewardEnsemble | None = None,
     groups: ArrayLike | None = None,
 ) -> Evaluation:
-    """Evaluate the likelihood of a fitted mixture and, if they are known, the recovery of true intents and rewards.
+    """Evaluate the likelihood of a fitted mixture and, if known, the recovery of the true intents and rewards.
 
     Parameters
     ----------

@@ -125,8 +125,8 @@ def compute_regrets(
 ) -> Regrets:
     """Return the regrets ``weights @ (V* - V)`` of learned rewards (K, d) under true rewards (K', d).
 
-    `optimum` (K', S) are the optimal values of the true rewards. Without `ties`, `low` and `high` equal `value`.
-    `names` are the names of the rewards in error messages.
+    `optimum` (K', S) contains the optimal values of the true rewards. If `ties` is False, the range over tie-breaking
+    rules is not computed, and `low` and `high` equal `value`. `names` are the names of the rewards in error messages.
     """
     shape = (len(truth), len(learned))
     low, value, high = np.zeros(shape), np.zeros(shape), np.zeros(shape)

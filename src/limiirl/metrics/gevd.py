@@ -84,7 +84,7 @@ def _solve(cost: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
 def transport_cost(costs: FloatArray, rows: FloatArray, columns: FloatArray) -> float:
     """Return the optimal transport cost; entries of `costs` may be infinite."""
     finite = np.isfinite(costs)
-    # Replace infinite costs by a finite cost that is so large that such a pair is used only if necessary.
+    # Replace infinite costs by a finite cost that is large enough for the pair to be used only if necessary.
     large = (1.0 + costs[finite].max(initial=0.0)) * sum(costs.shape)
     flow = solve_transport(np.where(finite, costs, large), rows, columns)
     if flow[~finite].any():

@@ -229,7 +229,7 @@ def compare_paired(
     t, p_t, effect = _t_test(differences)
     p_w = _wilcoxon_test(differences)
     better = None
-    # The tests may be significant with opposite signs: many small differences and a few large ones.
+    # The tests may be significant in opposite directions, if a few large differences oppose many small ones.
     if max(p_t, p_w) < 1.0 - level and _rank_sum(differences) * difference.mean > 0.0:
         better = names[0] if (difference.mean < 0.0) == lower_is_better else names[1]
     means = (float(a.mean()), float(b.mean()))

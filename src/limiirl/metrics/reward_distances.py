@@ -36,7 +36,7 @@ def epic(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, coverage:
     Parameters
     ----------
     mdp : MDP
-        Action features require all actions in every state; edge features require an edge between all states.
+        Action features require all actions in every state; edge features require an edge for every (s, a, s').
     theta_true, theta_learned : (d,)
     coverage : (S, A, S), optional
         Weights of the transitions; default: uniform.
@@ -60,7 +60,7 @@ def dard(mdp: MDP, theta_true: ArrayLike, theta_learned: ArrayLike, *, coverage:
     Parameters
     ----------
     mdp : MDP
-        Edge features require an edge between all states, because rewards of infeasible transitions affect DARD.
+        Edge features require an edge for every (s, a, s'), because rewards of infeasible transitions affect DARD.
     theta_true, theta_learned : (d,)
     coverage : (E,), optional
         Weights of the edges; default: uniform.

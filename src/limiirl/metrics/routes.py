@@ -1,6 +1,6 @@
 """Metrics of predicted trajectories: missing distance, match rate, feature and edit distance, next actions.
 
-Pairwise metrics compare demonstration i of one set with demonstration i of another, and return one value per pair.
+Pairwise metrics compare demonstration i of two sets, and return one value per pair.
 """
 
 from __future__ import annotations
@@ -190,12 +190,12 @@ def _extract_prefixes(demos: Demonstrations, demo: IntArray, t: IntArray) -> Dem
     if demos.actions is None:
         return Demonstrations(demos.states[rows], offsets)
     actions = demos.actions[rows]
-    actions[offsets[1:] - 1] = -1  # to be predicted
+    actions[offsets[1:] - 1] = -1  # the action to predict
     return Demonstrations(demos.states[rows], offsets, actions)
 
 
 def _batches(sizes: IntArray) -> Iterator[slice]:
-    """Yield slices of prefixes with at most `_BATCH` states in total, or a single prefix."""
+    """Yield slices of prefixes with at most `_BATCH` states in total; a longer prefix has a slice of its own."""
     ends = np.cumsum(sizes)
     first = 0
     while first < sizes.size:
@@ -258,7 +258,7 @@ def _check_lengths(lengths: Any, visited: IntArray, mdp: MDP | None) -> FloatArr
 
 
 def _check_pairs(one: Demonstrations, other: Demonstrations, name: str = "forecast") -> list[Demonstrations]:
-    """Check that two sets of trajectories have equal sizes, and number their states and actions alike."""
+    """Check that two sets of trajectories have equal sizes, and give both the same state and action indices."""
     for demos in (one, other):
         validate.check_demos(demos)
     if len(one) != len(other):

@@ -42,7 +42,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Start:
-    """Initial weights and rewards, and the responsibilities (G, K) that they were computed from, if any.
+    """Initial weights and rewards, and the responsibilities (G, K) from which they were computed, or None.
 
     `empty` contains the intents without initial responsibilities, `warnings` the messages of the warnings that `fit`
     issues, and `parameter` the name of the argument of `IntentMixture` that determined the rewards.
@@ -230,7 +230,7 @@ def step(problem: FitProblem, state: State, settings: Settings) -> State:
 
 
 def _temperature(settings: Settings, iteration: int) -> float:
-    """Return the temperature of an iteration, which is 1 in the last one, so that the solution is not tempered."""
+    """Return the temperature of an iteration; it is 1 in the last iteration, so that the solution is not tempered."""
     schedule = settings.temperatures
     return schedule[iteration] if iteration < min(len(schedule), settings.max_iter) else 1.0
 

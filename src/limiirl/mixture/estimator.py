@@ -69,8 +69,9 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         `max_evaluations` if it is smaller. Models that do not support a limit raise an error. A truncated M-step never
         lowers the likelihood.
     degenerate : {"fit", "keep", "reseed"}
-        Treatment of a nearly empty intent: fit its reward like the others, after which it often recovers; keep its
-        reward; or assign the demonstration of lowest likelihood to it. ADR 0006 compares them.
+        Treatment of a nearly empty intent. "fit": fit its reward like the others, after which the intent often
+        recovers. "keep": keep its reward. "reseed": assign the demonstration with the lowest likelihood to it. See ADR
+        0006 for a comparison.
     annealing : (temperature, iterations), optional
         Deterministic annealing: responsibilities are tempered, and the temperature falls to 1 over the iterations.
     random_state : int, Generator, RandomState or None

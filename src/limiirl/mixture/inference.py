@@ -157,7 +157,7 @@ class FittedMixture(NoMetadataRouting):
         single = getattr(self, "groups_", None) is None and getattr(self, "responsibilities_", None) is not None
         if units.grouped and single and len(units) < len(demos):
             message = (
-                "The mixture was fitted without groups, so that demonstrations of a group may differ in intent, and "
+                "The mixture was fitted without groups: demonstrations of a group may differ in intent, and therefore "
                 "posteriors of groups are overconfident. Pass groups to fit (--by-group), or predict demonstrations "
                 "and average their posteriors."
             )
@@ -220,8 +220,8 @@ class FittedMixture(NoMetadataRouting):
 
         Second derivatives are exact for `MaxEnt` and for `MaxCausalEnt` and `MLIRL` with stationary policies (d linear
         solves per intent). For finite horizons, `MLIRL(q="bv")`, `DestinationMaxEnt` and `SigmaGIRL` they are central
-        differences of exact gradients (2 d evaluations per intent). Models that have only `fit` and `log_prob` get the
-        outer products of scores; see `StandardErrors.method`. Scores cost up to 2 d further evaluations.
+        differences of exact gradients (2 d evaluations per intent). For models that have only `fit` and `log_prob`,
+        outer products of scores are used; see `StandardErrors.method`. Scores require up to 2 d more evaluations.
 
         Parameters
         ----------
@@ -270,7 +270,8 @@ class FittedMixture(NoMetadataRouting):
     ) -> Path:
         """Write an offline page on this mixture, with figures and tables, and return the path of the page.
 
-        It describes the intents in words, with rewards, errors, sizes, memberships, visits and typical trajectories.
+        The page describes the intents in words, and shows rewards, errors, sizes, memberships, visits and typical
+        trajectories.
 
         Parameters
         ----------

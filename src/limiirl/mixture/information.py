@@ -101,8 +101,8 @@ _MOSTLY = 0.7
 _ZERO = 1e-8
 # Minimum relative information of a direction; the likelihood is treated as flat in other directions.
 _FLAT = 1e-9
-# The likelihood is treated as flat if a weight has a standard error above 0.5, the largest standard deviation of a
-# proportion, or a reward has one above this multiple of the largest absolute reward.
+# The likelihood is treated as flat if the standard error of a weight exceeds 0.5, the largest standard deviation of a
+# proportion, or if the standard error of a reward exceeds this multiple of the largest absolute reward.
 _IMPRECISE, _LARGEST_WEIGHT_ERROR = 10.0, 0.5
 # Cache of the last standard errors of each fit problem, for example for a summary followed by a page.
 _RECENT: WeakKeyDictionary[FitProblem, tuple[bytes, StandardErrors]] = WeakKeyDictionary()

@@ -164,7 +164,7 @@ def _reduce_to_units(init: Any, units: Groups) -> NDArray[Any]:
     if np.any(differs):
         i = int(np.argmax(differs.reshape(len(differs), -1).any(axis=1)))
         rule = f"must be the same for all demonstrations of {units.name(int(units.index[i]))}"
-        remedy = f"Pass one row for each of the {len(units)} groups, in their sorted order."
+        remedy = f"Pass one row for each of the {len(units)} groups, in sorted order."
         raise InvalidParameter.of("init", given[i].tolist(), rule, index=i, remedy=remedy)
     return np.asarray(given[first])
 
@@ -317,7 +317,7 @@ def check_reward_init(reward_init: Any) -> RewardInit:
 
 
 def start_from(problem: FitProblem, U: FloatArray, reward_init: Any, rng: np.random.Generator) -> Start:
-    """Return the initial ensemble for responsibilities (G, K); an empty cluster has the rewards of all data."""
+    """Return the initial ensemble for responsibilities (G, K); an empty cluster gets the reward of all data."""
     compute = check_reward_init(reward_init)
     sizes = U.sum(axis=0)
     empty = sizes == 0.0
@@ -335,7 +335,7 @@ def start_from(problem: FitProblem, U: FloatArray, reward_init: Any, rng: np.ran
 def separate_equal(
     thetas: FloatArray, counted: NDArray[np.bool_], problem: FitProblem, rng: np.random.Generator
 ) -> tuple[FloatArray, tuple[str, ...]]:
-    """Perturb rewards (K, d) if two counted intents have equal rewards; return the rewards and the warnings."""
+    """Perturb rewards (K, d) if two of the `counted` intents have equal rewards; return rewards and warnings."""
     pair = find_equal_pair(thetas, counted)
     if pair is None or not np.any(np.ptp(problem.features(), axis=0) > 0):
         return thetas, ()
@@ -371,7 +371,7 @@ def find_equal_pair(thetas: FloatArray, counted: NDArray[np.bool_]) -> tuple[int
 
 
 def find_indistinct_pair(U: FloatArray, counted: NDArray[np.bool_]) -> tuple[int, int] | None:
-    """Return a pair of counted intents with the same odds for all units, given responsibilities (n, K), or None."""
+    """Return two of the `counted` intents whose columns of U (n, K) have the same ratio for all units, or None."""
     with np.errstate(divide="ignore", invalid="ignore"):
         log_U = np.log(U)
         for k in np.flatnonzero(counted):

@@ -94,7 +94,7 @@ class Writer:
                 try:
                     fitted[key] = self.encode(value, f"{name}.fitted.{key}")
                 except NotSerialisable:
-                    continue  # such as the result object of the last fit
+                    continue  # for example the result object of the last fit
         return {"name": class_name, "parameters": parameters, "fitted": fitted}
 
     def history(self, entries: list[Iteration]) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def permute_intents(mixture: IntentMixture, order: IntArray) -> IntentMixture:
         result.labels_ = np.argmax(result.responsibilities_, axis=1)
     index = np.argsort(order)
     result.history_ = [
-        # Events contain numbers of intents.
+        # Events contain indices of intents.
         replace(entry, weights=entry.weights[order], event=re.sub(r"\d+", lambda k: str(index[int(k[0])]), entry.event))
         for entry in mixture.history_
     ]
@@ -122,7 +122,7 @@ class Restart:
     n_iter, converged, ensemble : int, bool, RewardEnsemble
     distance : float
         Mean total variation distance of the responsibilities from the best solution. For hard assignments, it is the
-        fraction of the units with another intent.
+        fraction of units that are assigned to a different intent.
     best : bool
         True if the objective is within 1e-5 nats of the best one.
     """

@@ -26,12 +26,15 @@ _TRIAL = 10
 # Minimum increase of the objective (nats per unit) of an accepted move.
 _LEAST_RISE = 1e-5
 _KMEANS_STARTS = 5
-# Minimum responsibility of a member of an intent, and the range below which points coincide.
+# Minimum responsibility of a member of an intent, and the range below which points count as equal.
 _MEMBER, _APART = 1e-6, 1e-12
 
 
 class SplitMergeMove(NamedTuple):
-    """Split of one intent and merger of `removed` into `kept`, the gain in nats before EM, and the initial ensemble."""
+    """Split of one intent and merger of `removed` into `kept`, with the gain in nats and the initial ensemble for EM.
+
+    The gain is the increase in the log-likelihood before EM continues.
+    """
 
     split: int
     kept: str
@@ -96,9 +99,9 @@ def _continue(
 
 
 def propose_moves(problem: FitProblem, solution: Solution, settings: Settings) -> list[SplitMergeMove]:
-    """Return the moves that raise the likelihood before EM, at most one per split intent, in descending order of gain.
+    """Return the moves that raise the likelihood even before EM continues, in descending order of gain.
 
-    The merged intent has the better of the two rewards.
+    There is at most one move per split intent. The merged intent keeps the reward with the higher likelihood.
     """
     K, empty = len(solution.rho), nearly_empty(solution.U.sum(axis=0), len(solution.U))
     points = normalise_counts(problem)
@@ -134,7 +137,7 @@ def _name(i: int, split: int, K: int) -> str:
 
 
 def cheapest_merger(log_p: FloatArray, rho: FloatArray, split: int) -> tuple[float, int, int]:
-    """Return the highest log-likelihood after merging two intents, and the indices of the kept and the removed one.
+    """Return the highest log-likelihood after merging two intents, and the indices of the kept and the removed intent.
 
     `log_p` has shape (G, K + 1), `rho` (K + 1,). The `split` intent is not merged with the last intent, which is its
     other half.

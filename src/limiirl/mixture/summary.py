@@ -55,13 +55,13 @@ class Summary:
         `log_likelihood` is the mean per unit.
     weights, weight_errors : (K,)
     sizes, counts : (K,)
-        Sums of responsibilities, and numbers of units with each most probable intent.
+        Sum of the responsibilities of each intent, and number of units for which it is the most probable intent.
     feature_names : tuple of str
     thetas, errors, status : (K, d)
         Rewards, standard errors (nan if unavailable), and "ok" or the reason (see `StandardErrors`).
     n_starts, n_best, distances : int, int, (n_starts,)
-        Number of initialisations, number of those that reached the best objective, and their distances from the best
-        solution (see `Restart`).
+        Number of initialisations, number that reached the best objective, and distance of each initialisation from the
+        best solution (see `Restart`).
     estimator, spread, model_choice : str
         Name of the estimator, description of `errors`, and explanation of the default model, if it was used.
 
@@ -391,8 +391,9 @@ class GroupWeights:
     ) -> GroupWeights:
         """Return the weights per group, given the posterior (N, K), group (N,) and recording (N,) of demonstrations.
 
-        Pieces of one recording are dependent, so standard errors are clustered by recording. Intervals have Student's
-        quantiles; if all recordings agree, the end of the interval is the confidence limit of a binomial proportion.
+        Pieces of one recording are dependent, so standard errors are clustered by recording. Intervals use Student's t
+        distribution. If all recordings agree, a weight is 0 or 1; the other end of its interval is then the one-sided
+        confidence limit of a binomial proportion.
 
         Examples
         --------
@@ -419,8 +420,7 @@ class GroupWeights:
                 error = np.sqrt(n / (n - 1) * np.sum(sums**2, axis=0)) / np.count_nonzero(own)
                 half = stdtrit(n - 1, 0.5 + level / 2.0) * error
                 low[g], high[g] = np.maximum(weights[g] - half, 0.0), np.minimum(weights[g] + half, 1.0)
-                # Recordings that all agree have a standard error of 0; use the confidence limit of a binomial
-                # proportion.
+                # If all recordings agree, the standard error is 0: use the one-sided limit of a binomial proportion.
                 limit = 1.0 - (1.0 - level) ** (1.0 / n)
                 high[g] = np.where(weights[g] < _AGREED, np.maximum(high[g], limit), high[g])
                 low[g] = np.where(weights[g] > 1.0 - _AGREED, np.minimum(low[g], 1.0 - limit), low[g])

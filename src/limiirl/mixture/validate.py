@@ -29,7 +29,7 @@ _ENTRY_BYTES = 256.0
 
 
 def check_max_iter(value: object, *, least: int = 1) -> int:
-    """Return a number of iterations of EM; raise `InvalidParameter` if their history exceeds the memory."""
+    """Return a number of EM iterations; raise `InvalidParameter` if their history would exceed the available memory."""
     return check_count(value, "max_iter", least=least, bytes_each=_ENTRY_BYTES)
 
 
@@ -85,14 +85,14 @@ def check_irl(irl: Any) -> Any:
 
 
 def check_demos(demos: Any, mdp: Any = None) -> Any:
-    """Return demonstrations with the state and action numbers of an MDP, or agents unchanged; raise if empty."""
+    """Return demonstrations with the state and action indices of an MDP, or agents unchanged; raise if empty."""
     if isinstance(demos, Agents):
         return demos
     return irl_checks.demonstrations(irl_checks.in_numbers_of(mdp, demos))
 
 
 def check_new_demos(demos: Demonstrations, mdp: Any) -> Demonstrations:
-    """Return demonstrations with the state and action numbers of an MDP; they may be empty."""
+    """Return demonstrations, possibly none, with the state and action indices of an MDP."""
     return demos if isinstance(demos, Demonstrations) and len(demos) == 0 else check_demos(demos, mdp)
 
 
@@ -109,8 +109,8 @@ def resolve_model(irl: Any, mdp: Any, demos: Any) -> tuple[Any, str]:
     model = clone_model(irl)
     if isinstance(model, MaxEnt) and isinstance(mdp, MDP) and not mdp.deterministic:
         message = (
-            f"{type(model).__name__} assumes deterministic transitions, but those of the MDP are stochastic. It "
-            "attributes favourable outcomes to the agent's preference, which biases rewards. Use MaxCausalEnt."
+            f"{type(model).__name__} assumes deterministic transitions, but the MDP has stochastic transitions. The "
+            "model attributes favourable outcomes to the agent's preference, which biases rewards. Use MaxCausalEnt."
         )
         warning = ModelMismatchWarning(message, parameter="irl", value=type(model).__name__)
         warnings.warn(warning, stacklevel=caller_stacklevel())

@@ -90,7 +90,7 @@ def assign(
 
 
 def _check_replaceable(path: Path) -> None:
-    """Raise unless a file is an earlier output: files of demonstrations with the same name must not be replaced."""
+    """Raise unless a file is an earlier output, so that no file of demonstrations with the same name is replaced."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -97,8 +97,8 @@ ShardSource = FileShard | MemoryShard | FunctionShard
 class FunctionSource:
     """A source whose shard i is function(i), for i below `n_shards`.
 
-    The function must be deterministic; this is not checked. `version` identifies the data, such as a date or a seed:
-    existing shards with another version raise an error.
+    The function must be deterministic; this is not checked. `version` is a string that identifies the data, for example
+    a date or str(seed). An existing shard with a different version raises an error.
 
     Examples
     --------
@@ -117,7 +117,7 @@ class FunctionSource:
 
 
 def list_shards(source: Any) -> Iterable[ShardSource]:
-    """Return the shards of a source, as a list if their number is known.
+    """Return the shards of a source: a list if their number is known, otherwise an iterator.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ def check_names(shards: Sequence[StoredShard], unit: str, max_keys: float = np.i
         Maximum number of hash keys in memory. If there are more names, only the names with the lowest keys (a random
         sample that is the same in all shards) and the first and last name of each shard are compared.
     """
-    first_shards: dict[bool, str] = {}  # by type of the names (True: strings, False: numbers), the first shard with it
+    first_shards: dict[bool, str] = {}  # first shard with names of each type (True: strings, False: numbers)
     lowest: list[Keys] = []
     ends: list[Keys] = []
     limit = 2**64 - 1

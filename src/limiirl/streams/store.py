@@ -305,7 +305,7 @@ def make_folder(folder: Any) -> Path:
 
 
 def is_scratch(path: Path) -> bool:
-    """Return True for a temporary file of `atomic_write`, which a killed process does not remove."""
+    """Return True for a temporary file of `atomic_write`; a killed process leaves such files behind."""
     return path.name.startswith(".") and path.name.endswith(".tmp")
 
 
@@ -374,8 +374,8 @@ class FeatureStore:
         longest : int
             Number of states of the longest demonstration.
         version : str
-            Identifies the data, such as a date or a seed. A checkpoint is resumed only for the same version and
-            function name; the rows are not compared.
+            Identifier of the data, for example a date or str(seed). A checkpoint is resumed only for the same version
+            and function name; the rows are not compared.
         """
         check_function(function, version)
         check_count(n_features, "n_features")

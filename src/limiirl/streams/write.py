@@ -94,7 +94,7 @@ def check_finished(folder: Path, names: list[str]) -> None:
 
 
 class WriteTask(NamedTuple):
-    """A shard to write: path, source, file and fingerprint of the MDP, and True if rows are groups."""
+    """A shard to write: its path and source, the file and the fingerprint of the MDP, and True if rows are groups."""
 
     path: str
     source: ShardSource

@@ -113,7 +113,7 @@ class Quantities:
         if not (self.atypical_between >= -d and self.atypical_within >= -within):
             violated.append(
                 f"(a)(ii) the margins of an atypical trajectory, {self.atypical_between:.3g} and "
-                f"{self.atypical_within:.3g}, are below {-d:.3g} or {-within:.3g}"
+                f"{self.atypical_within:.3g}, are below {-d:.3g} or {-within:.3g}, respectively"
             )
         if not widths[k] < d:
             violated.append(
@@ -133,7 +133,7 @@ class Quantities:
         if min(d, within) > 0.0 and not (self.misfit_between >= -d and self.misfit_within >= -within):
             violated.append(
                 f"the margins of a misplaced or atypical demonstration, {self.misfit_between:.3g} and "
-                f"{self.misfit_within:.3g}, are below {-d:.3g} or {-within:.3g}"
+                f"{self.misfit_within:.3g}, are below {-d:.3g} or {-within:.3g}, respectively"
             )
         return tuple(violated)
 

@@ -58,7 +58,7 @@ class Cloud:
     members_outside: FloatArray
 
     def typical(self, zeta: float) -> BoolArray:
-        """Return the mask (m,) of points that remain after trimming the farthest from the mean, up to mass zeta."""
+        """Return the mask (m,) of points that remain after trimming those farthest from the mean, up to mass zeta."""
         mass = self._mass_fractions()
         weight = np.where(self.shared, 0.0, mass)
         if weight.sum() == 0.0:

@@ -347,7 +347,7 @@ class ContinuousPuddleWorld:
     gamma : float
         Discount in (0, 1] that is used in training.
     seed : int
-        Seed of the policies.
+        Seed of the training of the policies.
 
     References
     ----------

@@ -18,7 +18,7 @@ START, GOAL = 0, 1
 
 _OWN_REWARD, _OTHER_REWARD = -1.0, -10.0
 
-# Least memory of a cell: its row of features and its edges.
+# Minimum memory per cell, for its row of features and its edges.
 _CELL_BYTES = 100.0
 
 

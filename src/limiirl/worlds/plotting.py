@@ -39,8 +39,8 @@ START, GOAL = "#f2efe6", "#3b3b3b"
 DARK, LIGHT = "#333333", "#ffffff"
 # Text outside of the cells, legible on white and on black.
 NEUTRAL = "#808080"
-# Colours of intents, almost equal to those of reports. Reports lighten theirs on a dark page; these stay dark, because
-# the cells of a world are light.
+# Colours of intents, nearly the same as in reports. Reports use lighter colours on dark pages; here the colours remain
+# dark, because cells are light.
 INTENTS = ("#0b6bb1", "#bf5201", "#0a8561", "#b04f8e", "#8c6a01", "#117f97", "#b3243d", "#6a4fc1")
 
 _ROAD_COLOURS = ("#c8102e", "#e8862e", "#5b7fa6", "#a9b1ba")

@@ -29,7 +29,8 @@ class PuddleWorld(GridWorld):
 
     Actions and wind are as in `ElementWorld`, with walls on all sides. The features are one-hot: dry, puddle, goal.
     Both intents go to the goal. Intent 0 avoids the puddle (reward -1 on dry cells, -10 in the puddle); intent 1
-    prefers it slightly (-2 and -1), so that its optimal paths differ from those of intent 0 from every start.
+    prefers it slightly (-2 on dry cells, -1 in the puddle). From every start, the two intents have different optimal
+    paths.
 
     Parameters
     ----------

@@ -235,7 +235,7 @@ def split_streets(plan: StreetPlan, n_segments: int, rng: np.random.Generator) -
     pieces = cuts + 1
 
     def node(street: IntArray, point: IntArray) -> IntArray:
-        """Return the map node of a point of a street, numbered from 0 (first end) to its number of pieces."""
+        """Return the map node of point 0 (the first end), 1, ..., or `pieces` (the other end) of a street."""
         inner = before[street] + point - 1
         at_end = np.where(point == 0, plan.ends[street, 0], plan.ends[street, 1])
         return np.where((point == 0) | (point == pieces[street]), at_end, inner)

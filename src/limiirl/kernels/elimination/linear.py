@@ -1,7 +1,7 @@
-"""State elimination in linear arithmetic, ten times as fast as `numeric`, where no sum over walks is too large.
+"""State elimination in linear arithmetic: ten times as fast as `numeric`, but only for path sums of moderate size.
 
-Weights below 1e-308 underflow to 0. If all sums over walks G(i, j) are at most L, each such error changes them by at
-most about 1e-308 L^2, because G' - G = G E G' for a perturbation E of W.
+Weights below 1e-308 underflow to 0. If all path sums G(i, j) are at most L, each underflow changes them by at most
+about 1e-308 L^2, because G' - G = G E G' for a perturbation E of the weights W.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def solve_transposed(up_ptr: IntArray, up: IntArray, value: FloatArray, star: Fl
 def _substitute(
     up_ptr: IntArray, up: IntArray, value: FloatArray, star: FloatArray, right: FloatArray, forward: int, backward: int
 ) -> None:
-    """Apply forward and backward substitution to right (S,); the values of each begin at an offset in `value`."""
+    """Apply substitution to right (S,); the forward and the backward factor begin at offsets in `value`."""
     for v in range(star.size):
         here = right[v] * star[v]
         if here != 0.0:
@@ -126,7 +126,7 @@ def _substitute(
 
 @njit(cache=True, nogil=True)
 def multiply_stars(up_ptr: IntArray, value: FloatArray, star: FloatArray) -> FloatArray:
-    """Return values (2 n,) of upward transitions from v and downward transitions to v, multiplied by the star of v."""
+    """Return the values (2 n,) of transitions; upward ones from v and downward ones to v are multiplied by v's star."""
     n = up_ptr[-1]
     weight = np.empty(2 * n)
     for v in range(star.size):

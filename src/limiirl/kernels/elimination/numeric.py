@@ -306,7 +306,7 @@ def combine_adjoint(
 ) -> None:
     """Reverse-mode derivative of `combine`.
 
-    Given the adjoints by_sum (m,) of its result, add to the adjoints of the path sums and of the log Kleene stars.
+    Given the adjoints `by_sum` (m,) of the result, add to the adjoints of the path sums and of the log Kleene stars.
     """
     for i in range(start.size):
         if by_sum[i] == 0.0:
@@ -321,7 +321,7 @@ def combine_adjoint(
             v = parent[v]
 
 
-# Maximum and minimum number of columns per tile: wide tiles coalesce memory access, narrow tiles occupy more blocks.
+# Maximum and minimum number of columns per tile: wide tiles coalesce memory access, narrow tiles use more blocks.
 _WIDEST, _NARROWEST = 32, 4
 
 
@@ -430,7 +430,7 @@ def make_tree_paths(parent: IntArray, depth: IntArray, nodes: IntArray) -> TreeP
 def make_tiles(height: IntArray, columns: IntArray, terms: IntArray, rows: int, blocks: int) -> Tiles:
     """Return the tiles of all levels for a grid of `blocks` blocks with `rows` threads per intent.
 
-    If there are more threads than columns, several threads sum the terms of a column.
+    If there are more threads than columns, several threads share the sum of a column.
 
     Parameters
     ----------

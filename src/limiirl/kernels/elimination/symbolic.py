@@ -27,7 +27,8 @@ class SymbolicFactorisation(NamedTuple):
         Position of each state of the MDP in the elimination order.
     up_ptr, up : (S + 1,), (n,)
     low_ptr, low, place : (S + 1,), (n,), (n,)
-        Transpose of `up`: for each entry of row i, a state v with i in up(v), and the index p with up[p] = i.
+        Transpose of `up`: row i of `low` contains the states v with i in up(v), and row i of `place` contains the
+        corresponding indices p with up[p] = i.
     parent, depth : (S,)
         Parent of each state in the tree, and its number of ancestors.
     level : (n,)

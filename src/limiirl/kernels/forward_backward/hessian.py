@@ -125,14 +125,14 @@ def propagate_means(
 
     Parameters
     ----------
-    near : predecessors or successors; `edge_prob` (n, E) and `edge_phi` (E, d) have the order of `near.idx`
+    near : predecessors or successors; `edge_prob` (n, E) and `edge_phi` (E, d) are in the order of `near.idx`
     marginals : (n, S), P(s_t = s)
     phi : (S, d)
     mean : (2, S, d)
         Row 0 contains the initial means, and row n % 2 the result.
     sums : (S, d) and (E, d), or None
-        node_discount marginals(s) mean(s) and edge_discount marginals(s) edge_prob(e) (mean(neighbour) +
-        edge_discount phi(e)) are added to them.
+        Arrays to which node_discount marginals(s) mean(s) and edge_discount marginals(s) edge_prob(e) (mean(neighbour)
+        + edge_discount phi(e)) are added.
     node_discount, edge_discount : (n,)
     """
     if phi.shape[0] > BLOCK:

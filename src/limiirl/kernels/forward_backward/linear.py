@@ -1,13 +1,13 @@
 """Forward and backward passes in rescaled linear arithmetic, for K reward vectors at once.
 
-A message is a flat array of (S + 1) K doubles, K per state; the last K entries are zeros, which the empty slots of
-`Neighbours.table` refer to. The backward message is u_t = w_t beta_t for t > 0, and beta_0 for t = 0. The value of a
+A message is a flat array of (S + 1) K doubles, K per state; the last K entries are zeros, to which the empty slots of
+`Neighbours.table` refer. The backward message is u_t = w_t beta_t for t > 0, and beta_0 for t = 0. The value of a
 message is the stored array times 2**exponent.
 
     beta_t(s) = end(s) + sum_e x_t(e) u_{t+1}(s')        alpha_{t+1}(s') = w_{t+1}(s') sum_e x_t(e) alpha_t(s)
 
 with w_t(s) = exp(discount_t r(s)) and x_t(e) = p(e) exp(discount_t r(e)). Results do not depend on the number of
-threads: scales are powers of two, so that rescaling is exact, and no sum runs over states.
+threads: scales are powers of two, so that rescaling is exact, and no sum is over all states.
 
 Each pass has three implementations: serial, parallel over the blocks of a step, and, for large graphs of small
 bandwidth, a wavefront over several steps, in which each block is read from memory once (ADR 0003).
@@ -37,7 +37,7 @@ _LN2 = math.log(2.0)
 
 @njit(forceinline=True, error_model="numpy")
 def _shift_of(message: Any, t: int, k: int, n_columns: int) -> int:
-    """Return the binary exponent of the maximum of column k if step t rescales, otherwise 0."""
+    """Return the binary exponent of the maximum of column k if the message is rescaled at step t, otherwise 0."""
     if t % RESCALE_EVERY:
         return 0
     top = 0.0
@@ -48,7 +48,7 @@ def _shift_of(message: Any, t: int, k: int, n_columns: int) -> int:
 
 @njit(cache=True, error_model="numpy")
 def backward_scales(scales: Any, messages: Any, exponents: Any, i: int, t: int) -> Any:
-    """Set and return the rows of `scales` (2, K): weight of stopping at step t, and factor for messages[i + 1]."""
+    """Set and return the rows of `scales` (2, K): weight of stopping at step t, and factor of messages[i + 1]."""
     n_columns = exponents.shape[1]
     stop, factor = scales[0], scales[1]
     for k in range(n_columns):
@@ -129,7 +129,7 @@ def _backward_parallel(
 
 @njit(forceinline=True, error_model="numpy")
 def _chunk_range(c: int, n_chunks: int, n_blocks: int, j: int) -> Any:
-    """Return the range of blocks of chunk c at step j of a wavefront: one block less per step at each inner border."""
+    """Return the blocks of chunk c at step j of a wavefront: at each inner border, one block fewer per step."""
     first, last = c * n_blocks // n_chunks, (c + 1) * n_blocks // n_chunks
     return first + (j if c > 0 else 0), last - (j if c < n_chunks - 1 else 0)
 

@@ -28,7 +28,10 @@ def _term(x: Any, prev: Any, other: Any, e: Any, k: Any, columns: Any) -> Any:
 
 @njit(forceinline=True, error_model="numpy")
 def _gather(near: Any, x: Any, prev: Any, s: Any, k: Any, narrow: bool, columns: Any) -> Any:
-    """Return the sum over the neighbours of s of x(edge) prev(neighbour); if `narrow`, all fit in three slots."""
+    """Return the sum over the neighbours of s of x(edge) prev(neighbour).
+
+    If `narrow`, every state has at most three neighbours.
+    """
     width = np.uint64(near.width)
     first = np.uint64(near.ptr[s])
     slot = s * _THREE if narrow else s * width

@@ -141,7 +141,7 @@ def backward(
     t_first: int,
     columns: tuple[int, ...],
 ) -> None:
-    """Compute messages[i] = log u_t for t = t_first + i (log beta_0 for t = 0) from the last row, which is input."""
+    """Compute messages[i] = log u_t for t = t_first + i (log beta_0 for t = 0); the last row is input."""
     if near.ptr.size - 1 > BLOCK:
         with LOCK:
             _backward_parallel(near, rewards, end, messages, exponents, t_first, len(columns))

@@ -98,7 +98,8 @@ def advance(
 
     Parameters
     ----------
-    ptr, src : the sources (E,) of the edges into each state, as CSR
+    ptr, src : (S + 1,), (E,)
+        Incoming edges as CSR: pointers and sources.
     log_prob, reward : (E,) or None, in the same order
     scale : discount of edge rewards
     node : (S,), state rewards

@@ -1,7 +1,7 @@
-"""Forward-backward on small graphs in linear arithmetic: one compiled call per pass, with the messages of all steps.
+"""Forward-backward on small graphs in linear arithmetic: one compiled call per pass, which stores all messages.
 
-It requires state rewards, trajectories that may stop in every state, and at most `BLOCK` states, which `build_graph`
-does not reorder. The recursions are those of `linear`, and operations have the same order as in
+Requirements: rewards of states only, trajectories that may stop in every state, and at most `BLOCK` states, so that
+`build_graph` does not reorder them. The recursions are those of `linear`; operations are in the same order as in
 `irl.maxent.messages`.
 """
 
@@ -37,13 +37,13 @@ class Buffers(NamedTuple):
     weight : (S K,)
         exp(rewards) of one step.
     messages : (L, (S + 1) K)
-        Backward messages u_t, in row 0 beta_0.
+        Backward messages u_t; row 0 is beta_0.
     exponents : (L, K)
         Binary exponents of the messages.
     alpha : (S K,)
         Forward message of step 0, divided by exp(shift).
     start : (S K,)
-        alpha times beta_0; divided by `total`, P(s_0 = s).
+        alpha times beta_0, which is P(s_0 = s) times `total`.
     shift, total, log_norm : (K,)
         Maximum of log p0(s) + r(s), sum of `start`, and log of that sum, for each column.
     """
@@ -105,7 +105,7 @@ def pairwise_sum(values: Any, first: int, n: int, stride: int) -> float:
 def prepare(near: Any, prob: Any, discount: Any, log_p0: Any, log_paths: float, log_loss: float, b: Any) -> bool:
     """Set `weight`, `shift` and the logarithms of `messages[-1]` and `alpha`; return False if underflow is possible.
 
-    It is possible unless a bound on the fraction of Z lost to underflow (`irl.maxent.backends.log_loss_bound`) is
+    Underflow is considered impossible if a bound on the lost fraction of Z (`irl.maxent.backends.log_loss_bound`) is
     below exp(log_loss).
     """
     n_columns = b.shift.size

@@ -279,7 +279,7 @@ def set_device_factory(factory: Callable[[], Device] | None) -> None:
 
 @cache
 def _open_cuda(number: int) -> tuple[Device | None, str]:
-    """Return the current CUDA device after a check, or None and the reason; `number` is only the cache key."""
+    """Return the current CUDA device after a check, or None and the reason; `number` is used only as the cache key."""
     del number
     try:
         device = CupyDevice()

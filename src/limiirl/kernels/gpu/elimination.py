@@ -25,9 +25,10 @@ _BLOCKS_PER_PROCESSOR = 16
 
 
 class Eliminated(NamedTuple):
-    """Log-factors `value` (2 n + S, K), log Kleene stars (S, K), and log-sums over upward paths (S, K).
+    """Log-factors `value` (2 n + S, K), log Kleene stars `star` (S, K), and log path sums `reach` (S, K).
 
-    `divergent_state` (K,), on the host, is the first state at which the sum over paths diverges, or -1.
+    `reach` contains the sums over paths from each state to its descendants in the elimination tree. `divergent_state`
+    (K,), on the host, is the first state at which the sum over paths diverges, or -1.
     """
 
     value: Any
@@ -51,7 +52,10 @@ class DeviceTreePaths(NamedTuple):
 
 
 class DevicePairs(NamedTuple):
-    """For each pair (m,): positions of the root in both ancestor paths; depth of the lowest common ancestor, or -1."""
+    """Positions (m,) of the root in the two ancestor paths of each pair, and the depth of their lowest common ancestor.
+
+    The depth is -1 if there is no common ancestor.
+    """
 
     one: Any
     other: Any
@@ -128,13 +132,13 @@ class DeviceElimination:
         adjoint[2 * n :] += xp.where(star_adjoint != 0.0, star_adjoint * loop, 0.0)
 
     def transition_weights(self, factors: Eliminated) -> tuple[Any, Any]:
-        """Return the weights (n, K) of upward and downward transitions, times the Kleene star of their source."""
+        """Return the weights (n, K) of upward and of downward transitions, times the Kleene star of their source."""
         xp, n = self.device.xp, self.n
         value, star = factors.value, factors.star
         return xp.exp(value[:n] + star[self.owner]), xp.exp(value[n : 2 * n] + star[self.up])
 
     def solve_triangular(self, paths: DeviceTreePaths, weight: Any, stars: Any) -> Any:
-        """Return the sums (size, K) over upward paths from the first state of each path to the states on it.
+        """Return the sums (size, K) over upward trajectories from the first state of each ancestor path to its states.
 
         The sum at the first state is 1, or its Kleene star if `stars` (S, K) is not None.
         """
@@ -156,7 +160,8 @@ class DeviceElimination:
     ) -> Any:
         """Return the adjoints (size, K) of the path sums, given the adjoints by_sum (m, K) of the pairwise sums.
 
-        `other` (m,) is the position of the root in the other path of each pair, and `other_sum` the sums of that path.
+        `other` (m,) is the position of the root in the other ancestor path of each pair; `other_sum` contains the sums
+        of the other paths.
         """
         k = weight.shape[1]
         sums = self.device.xp.empty((paths.size, k))
@@ -184,7 +189,7 @@ class DeviceElimination:
         self._launch_blocks("elimination_transition_adjoints", paths.on_paths.size, k, arguments, rows)
 
     def _levels(self, kind: str, k: int) -> tuple[Any, ...]:
-        """Return the cached number of levels and arrays of `Tiles` for a kernel and K intents."""
+        """Return the number of levels and the arrays of `Tiles` for a kernel and K intents; they are cached."""
         cached = self._tiles.get((kind, k))
         if cached is None:
             above, below = np.diff(self.symbolic.up_ptr), np.diff(self.symbolic.low_ptr)

@@ -78,7 +78,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     ----------
     n_intents_ : int
     weights_, thetas_, ensemble_ : (K,), (K, d), RewardEnsemble
-        Expected weights, normalised, and posterior medians of rewards. Intents are in decreasing order of size.
+        Normalised expected weights, and posterior medians of the rewards. Intents are in decreasing order of size.
     responsibilities_, labels_ : (N, K), (N,)
         The variational posterior over intents; `predict_proba` uses the point estimates and may differ slightly.
     groups_, group_responsibilities_ : (G,), (G, K)
@@ -93,7 +93,7 @@ class BayesianIntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
     expected_intents_ : float
         Mean of `intent_posterior_`.
     new_intent_weight_ : float
-        Probability alpha / (alpha + G) that the next demonstration, or group, has an unobserved intent.
+        Probability alpha / (alpha + G) that the next demonstration, or group, has a new intent.
     concentration_ : float
         alpha, or its posterior mean.
     history_ : list of SearchStep
@@ -317,7 +317,7 @@ def _n_parameters(problem: FitProblem) -> int:
 
 
 def _count_given_intents(init: Any, most: int) -> int:
-    """Return the number of intents of an array or ensemble; for labels, it is `most`."""
+    """Return the number of intents of an array or ensemble; for labels, return `most`."""
     if isinstance(init, RewardEnsemble):
         return init.n_intents
     try:

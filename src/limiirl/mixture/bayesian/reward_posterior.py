@@ -102,7 +102,7 @@ def check_model(problem: FitProblem) -> None:
 
 
 def blocks(problem: FitProblem, n: int) -> list[IndexArray]:
-    """Return the indices 0 to n - 1 in blocks; the last block is padded if kernels are compiled per block size."""
+    """Return the indices 0 to n - 1 in blocks; if kernels are compiled per block size, the last block is padded."""
     padded = -(-n // _COLUMNS) * _COLUMNS if problem.compiles_per_batch else n
     columns = np.minimum(np.arange(padded), n - 1)
     return [columns[lo : lo + _COLUMNS] for lo in range(0, padded, _COLUMNS)]
@@ -254,7 +254,7 @@ class _NegativeLogPosterior:
 
 
 def fit_posteriors(loss: Loss, prior: RewardPrior, start: FloatArray, K: int, max_steps: int) -> RewardPosterior:
-    """Return posteriors for the K columns of a loss: L-BFGS from `start` (d,) to the mode, then Newton steps.
+    """Return the reward posteriors of K intents: L-BFGS from `start` (d,) to each mode, then Newton steps.
 
     Newton steps alone may diverge if the likelihood is not concave. The loss must be finite at `start`.
     """

@@ -150,7 +150,7 @@ def _cut(problem: VariationalProblem, state: VariationalPosterior, k: int) -> ND
     points = problem.points - weights @ problem.points / weights.sum()
     axes = np.linalg.svd(points[members] * np.sqrt(weights[members])[:, None], full_matrices=False)[2]
     along = points @ axes[0]
-    # Rounded, because members at the same point differ in the last bits.
+    # Rounded, because the projections of equal points may differ in the last bits.
     levels, at = np.unique(along[members].round(9), return_inverse=True)
     if levels.size < 2:
         return None
@@ -253,7 +253,7 @@ def _apply_moves(
 
 
 def _update_evidence(evidence: dict[int, float], state: VariationalPosterior, *, last: bool = False) -> None:
-    """Update the best evidence for a number of intents; states with nearly empty intents count only if `last`."""
+    """Update the best evidence for a number of intents; posteriors with nearly empty intents count only if `last`."""
     if np.any(nearly_empty(state.sizes, len(state.U))) and not last:
         return
     value = state.bound + state.stick_posterior.log_labellings

@@ -28,7 +28,7 @@ from limiirl.mixture.bayesian.reward_posterior import (
 from limiirl.mixture.em import nearly_empty
 
 Concentration = float | tuple[float, float]
-# Limit and tolerance of the fixed-point iteration of q(alpha) and q(v), which converges within a few dozen rounds.
+# Maximum number of iterations and tolerance of the fixed point of q(alpha) and q(v); a few dozen iterations suffice.
 _ROUNDS, _CONVERGED = 500, 1e-12
 
 

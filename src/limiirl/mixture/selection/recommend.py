@@ -1,8 +1,8 @@
 """Recommendation of the number of intents from several criteria.
 
 Numbers of intents whose held-out likelihood is within two standard errors of the best are adequate. The recommendation
-is the adequate number with the lowest BIC, or the smallest if BIC is unavailable. Numbers with nearly empty intents are
-excluded, unless all have them: such a fit has fewer intents than its number says, even if it predicts better.
+is the adequate number with the lowest BIC, or the smallest if BIC is unavailable. Fits with nearly empty intents are
+excluded, unless there are no others: such a fit effectively has fewer intents, even if it predicts better.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class SelectionRow:
     held_out, held_out_se : float
         Mean cross-validated log-likelihood and its standard error.
     behind, behind_se : float
-        Amount by which `held_out` is below the best value without nearly empty intents, and its standard error.
-        Negative only for numbers with nearly empty intents.
+        Amount by which `held_out` is below the best value among fits without nearly empty intents, and its standard
+        error. Negative only for fits with nearly empty intents.
     stability : float
         Mean adjusted Rand index between the labels of fits to resamples; nan for one intent.
     n_iter, converged, n_empty, warnings : int, bool, int, tuple of str

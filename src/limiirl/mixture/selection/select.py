@@ -193,8 +193,8 @@ def select_intents(  # noqa: PLR0913 (the data, and independent options with def
     groups : (N,), optional
         Group of each demonstration, as for `IntentMixture.fit`. No group is split between folds.
     fold_groups : (N,), optional
-        Groups that are held out together although each demonstration has its own intent, such as the parts of one
-        recording. Standard errors are clustered by these groups.
+        Groups of demonstrations that are held out together, for example the parts of one recording. Demonstrations of a
+        group may differ in intent. Standard errors are clustered by these groups.
     folds : int
         Number of cross-validation folds; 0 disables cross-validation.
     resamples : int
@@ -313,7 +313,7 @@ def _row(
 
 
 def _count_clusters(problem: SelectionProblem, most: int) -> int | None:
-    """Return the number of clusters of the stick-breaking GMM on the points to cluster, or None if it failed."""
+    """Fit a stick-breaking GMM to the points to cluster; return its number of clusters, or None if the fit failed."""
     if most < 2:
         return None
 

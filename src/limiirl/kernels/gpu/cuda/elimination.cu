@@ -1,8 +1,8 @@
 // State elimination on a device (`kernels.elimination.numeric`) for K intents.
 //
-// The states of one level of the elimination tree are processed together. A tile is a state and some of its columns,
-// processed by a group of threads, several per column if it has many terms. Every sum has a fixed order: columns
-// gather their terms, and an adjoint receives contributions from one state per level.
+// The states of one level of the elimination tree are processed together. A tile consists of a state and some of its
+// columns; a group of threads processes it, with several threads per column if columns have many terms. Every sum has a
+// fixed order: a column gathers its terms, and an adjoint receives contributions from one state per level.
 
 struct Graph {
     i64 n;
@@ -23,7 +23,7 @@ __device__ static inline int position_in(const int *up, int j, int first, int la
 }
 
 // One term of a column of state i: the paths through its descendant v at position m. With w ancestors in `up`, the
-// columns are w upward transitions, w downward transitions, the self-loop, and the paths that do not reach i.
+// columns are w upward transitions, w downward transitions, the self-loop, and the paths from i to its descendants.
 __device__ static inline double term(const Graph &g, const double *value, const double *star, const double *reach,
                                      int i, int column, int m, int k, int n_columns) {
     const int a = g.up_ptr[i], w = g.up_ptr[i + 1] - a, v = g.low[m], q0 = g.place[m];
@@ -93,7 +93,7 @@ elimination_factorise(i64 n_states, int n_columns, i64 n_transitions, const int 
     }
 }
 
-// Turn `reach` from upward paths to all paths from each state, from the root level down.
+// Extend `reach` from paths to descendants to all paths from each state, beginning with the roots.
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, 1)
 elimination_reach(int n_columns, const int *up_ptr, const int *up, int n_levels, const i64 *tile_ptr, const int *tile_state,
            const int *wide, const int *lanes, const double *value, const double *star, double *reach, u32 *arrived) {

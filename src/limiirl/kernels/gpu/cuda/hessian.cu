@@ -1,5 +1,5 @@
-// Kernels with one thread per entry: propagation of mean features and the growth of a step (`forward_backward.hessian`);
-// and reductions over columns.
+// Propagation of mean features and the bound on the growth per step (`forward_backward.hessian`), with one thread per
+// entry, and reductions over columns.
 
 extern "C" __global__ void propagate_means(i64 n_states, i64 n_features, const u32 *ptr, const u32 *idx,
                                            const double *edge_prob, const double *marginals, const double *phi,

@@ -1,7 +1,7 @@
 // Passes of `forward_backward.linear` on a device: the same recursions and scales, with one launch per pass.
 
 #define RESCALE_EVERY 16
-// States that a thread processes together: the loads of a batch are issued before its first store.
+// Number of states that a thread processes together: the loads of a batch are issued before its first store.
 #define BATCH 4
 #define LN2 0.693147180559945309417
 
@@ -35,7 +35,7 @@ __device__ static inline i64 shift_of(double top) {
     return shift;
 }
 
-// The rows of an (S, width) array that belong to this block; if `cache`, copied to shared memory at `*memory`.
+// Return the rows of an (S, width) array that belong to this block; if `cache`, copy them to shared memory at `*memory`.
 template <class T>
 __device__ static inline T *own_rows(T *whole, bool cache, const StateRange &p, int width, char **memory) {
     if (!whole || !cache) return whole ? whole + p.first * width : whole;

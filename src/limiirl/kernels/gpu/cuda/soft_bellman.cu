@@ -48,7 +48,8 @@ __device__ static inline double soft_norm(const Bellman &b, const Policy &pi) {
     return pi.top + log(pi.total) / b.beta;
 }
 
-// Not exp(beta (Q - norm)): for large values the rounding error of the norm would change the sum of the probabilities.
+// exp(beta (Q - norm)) is not used: for large values, the rounding error of the norm would change the sum of the
+// probabilities.
 __device__ static inline double probability(const Bellman &b, const Policy &pi, double Q) {
     return exp(b.beta * (Q - pi.top)) / pi.total;
 }
@@ -167,7 +168,7 @@ __device__ static inline double distance(double a, double b) {
     return is_finite(difference) ? difference : -minus_infinity();
 }
 
-// Iterate backups of V (2, S K) until convergence. `n_backups` is their number, or its negative if they did not
+// Iterate backups of V (2, S K) until convergence. `n_backups` is the number of backups, negated if they did not
 // converge; the last values are in row n_backups % 2.
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, 1)
 bellman_iterate(i64 n_states, int n_columns, const i64 *pair_ptr, const i64 *edge_ptr, const int *dst,

@@ -92,8 +92,8 @@ extern "C" __global__ void elimination_path_adjoints(i64 n_paths, int n_columns,
 }
 
 // Add the adjoints of log transitions (n, K) and log stars (S, K) over the paths first, ..., last - 1 of each state, one
-// block per state. Downward transitions include the star of the ancestor; with `from_above`, its adjoint is the adjoint of
-// the whole path sum at the state.
+// block per state. Downward transitions include the star of their source, the ancestor. With `from_above`, the adjoint
+// of the log star of a state is therefore that of its complete path sum.
 extern "C" __global__ void elimination_transition_adjoints(i64 n_on_paths, int n_columns, const int *up_ptr, const int *level,
                                            const int *depth, const int *on_paths, const int *first, const int *last,
                                            const i64 *path_ptr, const double *weight, const double *path_sum,
