@@ -167,7 +167,11 @@ class roads_api:
     }
 
     def fit_drivers(self, *args, **settings):
-        fit = ll().roads.fit_drivers
+        """Fit with the defaults of 0.1: no `likelihood_tol`, 100 iterations, and no ridge."""
+        fit, settings = ll().roads.fit_drivers, {"likelihood_tol": None, "max_iter": 100} | settings
+        module = import_module(fit.__module__)
+        if hasattr(module, "_RIDGE"):  # since ADR 0025
+            module._RIDGE = 0.0
         if "max_length" in inspect.signature(fit).parameters and "max_segments" in settings:
             settings["max_length"] = settings.pop("max_segments")
         return fit(*args, **settings)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from limiirl import MDP, IntentMixture, MaxCausalEnt, MaxEnt
+from limiirl import MDP, MLIRL, IntentMixture, MaxCausalEnt, MaxEnt
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.roads import run_demo
 from limiirl.worlds import ElementWorld
@@ -48,15 +48,23 @@ def paths() -> None:
 
 
 def fits() -> None:
-    """The models and the mixture, and the independent solver in the tests of planning."""
+    """The mixture, and the independent solver in the tests of planning."""
     world = ElementWorld()
     demos, _ = world.sample(30, seed=0)
-    for model in (MaxCausalEnt(), MaxEnt()):
-        IntentMixture(3, model, max_iter=1, random_state=0).fit(world.mdp, demos)
+    IntentMixture(3, MaxEnt(), max_iter=1, random_state=0).fit(world.mdp, demos)
     if importlib.util.find_spec("quantecon"):
         from tests.mdp.test_planning_independent import test_planning_agrees_with_quantecon
 
         test_planning_agrees_with_quantecon(5, 0, 0.5)
+
+
+def policies() -> None:
+    """The Bellman equations of the causal models, for one and for three columns."""
+    world = ElementWorld()
+    demos, _ = world.sample(10, seed=0)
+    for model in (MaxCausalEnt(), MaxCausalEnt(max_length=60), MLIRL(), MLIRL(q="bv")):
+        model.fit(world.mdp, demos)
+        model.log_prob(world.mdp, world.ensemble.thetas, demos)
 
 
 def roads() -> None:
@@ -68,9 +76,9 @@ def main() -> None:
     if len(sys.argv) > 1:
         warnings.simplefilter("ignore")
         for name in sys.argv[1:]:
-            {"paths": paths, "fits": fits, "roads": roads}[name]()
+            {"paths": paths, "fits": fits, "policies": policies, "roads": roads}[name]()
         return
-    parts = (["paths"], ["fits", "roads"])
+    parts = (["paths", "fits"], ["roads", "policies"])
     started = [subprocess.Popen([sys.executable, "-m", "tests.warm", *part], cwd=ROOT) for part in parts]
     sys.exit(max(process.wait() for process in started))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from limiirl import DestinationMaxEnt, IntentMixture, MaxEnt
-from limiirl.forecast import Forecaster, given_ends
+from limiirl.forecast import Forecaster, condition_on_ends
 from limiirl.report.roads import change_page, describe_turn
 from limiirl.roads import City, Matches, RoadNetwork, close_streets, nearest_segments
 from limiirl.roads.closures import summarize_closure
@@ -110,7 +110,7 @@ class TestClose:
         mixture.save(folder / "paper-styles")
         words = ("roads", "close", "town.npz", "paper-styles", "m.npz", "--segments", str(busiest))
         facts = json.loads(limiirl(folder, *words, "--json").stdout)
-        wanted = close_streets(town, Forecaster(given_ends(mixture, trips), trips), trips, [busiest])
+        wanted = close_streets(town, Forecaster(condition_on_ends(mixture, trips), trips), trips, [busiest])
         assert facts["trips_passed_expected"] == pytest.approx(wanted.passages, rel=1e-6)
         assert facts["trips"] == len(wanted.demos)
         assert "DestinationMaxEnt" in limiirl(folder, *words).stderr

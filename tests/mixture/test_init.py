@@ -25,8 +25,18 @@ from limiirl.errors import (
     NotFitted,
 )
 from limiirl.irl.problem import make_problem
-from limiirl.mixture.init import as_responsibilities, cluster, gmm, kmeans, random_rewards
-from limiirl.mixture.reward_init import mean, mean_clipped, mean_ray, mle, start_from
+from limiirl.mixture.init import (
+    as_responsibilities,
+    cluster,
+    gmm,
+    kmeans,
+    mean,
+    mean_clipped,
+    mean_ray,
+    mle,
+    random_rewards,
+    start_from,
+)
 from limiirl.worlds import ElementWorld
 from tests.helpers import raises
 from tests.oracles.mixture import crossings, walks

@@ -1,10 +1,13 @@
 """A report with every kind of item and with hostile texts; runs of synthetic records, read back."""
 
 import csv
+import io
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
 
+import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure as Drawing
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +15,7 @@ from scipy import stats
 
 from limiirl.experiments import Point, Record, Store, Study, choose_studies
 from limiirl.report import Callout, Cell, Code, Column, Facts, Figure, Fold, Grid, Report, Section, Table, Text, literal
+from limiirl.report.figures import Plot
 from limiirl.report.svg import INK, MUTED, NARROW, PAPER, SERIES, WIDE
 
 OF_MODEL = {"MaxEnt": 4.7, "MaxCausalEnt": 1.0, "ML-IRL": 1.3, "ML-IRL, paper's": 3.1, "Sigma-GIRL": 14.0}
@@ -215,3 +219,16 @@ def every_kind() -> Report:
         footer="Made with [limiirl](https://example.org/). " + literal(HOSTILE),
         highlights={"worlds": 100, "trials": 400, "median iterations, k-means": "8", "seconds": 92.4},
     )
+
+
+def render(drawn: Plot) -> str:
+    """Render a plot and check its side effects: no pyplot figures, unchanged settings, rows with equal keys."""
+    kept = dict(mpl.rcParams)
+    out = io.StringIO()
+    drawn.figure.savefig(out, format="svg", transparent=True)
+    assert plt.get_fignums() == []
+    assert dict(mpl.rcParams) == kept
+    assert drawn.alt.endswith(".")
+    keys = [list(row) for row in drawn.rows]
+    assert all(one == keys[0] for one in keys)
+    return out.getvalue()

@@ -12,23 +12,9 @@ from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter
 from limiirl.streams import assign, fit_streamed, write_features
 from tests.helpers import raises
 from tests.oracles.mixture import TASTES, crossings, walks
+from tests.oracles.stores import mixture, quick_mixture
 
 pytestmark = pytest.mark.filterwarnings("ignore::limiirl.errors.ConvergenceWarning")
-
-
-@pytest.fixture
-def few():
-    return walks(100, seed=1)[0]
-
-
-@pytest.fixture
-def small_store(tmp_path, few):
-    return write_features(crossings(), [few], tmp_path / "features")
-
-
-def quick_mixture(**parameters):
-    settings = {"init": RewardEnsemble([0.5, 0.5], TASTES / 2), "max_iter": 1, "random_state": 0} | parameters
-    return IntentMixture(2, MaxEnt(bounds=(-5, 5)), **settings)
 
 
 def test_an_intent_of_weight_zero_is_never_assigned(tmp_path, small_store):
@@ -40,11 +26,6 @@ def test_an_intent_of_weight_zero_is_never_assigned(tmp_path, small_store):
     table = pq.read_table(path)
     np.testing.assert_array_equal(table["probability_1"].to_numpy(), 0.0)
     assert np.all(np.isfinite(table["log_likelihood"].to_numpy()))
-
-
-@pytest.fixture
-def walked():
-    return walks(300, seed=1)[0]
 
 
 @pytest.fixture
@@ -92,14 +73,6 @@ def test_assign_rejects_another_mdp_and_longer_trajectories(tmp_path, walked, mi
     other = write_features(crossings().replace(gamma=0.9), [walked], tmp_path / "other")
     with raises(InvalidParameter, parameter="mdp"):
         assign(mix, other, tmp_path / "out")
-
-
-NEAR = RewardEnsemble([0.5, 0.5], TASTES * 0.5)
-
-
-def mixture(irl=None, **parameters) -> IntentMixture:
-    settings = {"init": NEAR, "max_iter": 4, "resp_tol": 0.0, "random_state": 3} | parameters
-    return IntentMixture(2, MaxEnt(bounds=(-5, 5)) if irl is None else irl, **settings)
 
 
 def test_assign_ignores_temporary_files_and_rejects_other_files(tmp_path):

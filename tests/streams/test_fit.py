@@ -14,23 +14,9 @@ from limiirl.streams.store import ShardInfo, StoredShard
 from limiirl.worlds import SyntheticWorld
 from tests.helpers import raises
 from tests.oracles.mixture import TASTES, crossings, walks
+from tests.oracles.stores import mixture, quick_mixture
 
 pytestmark = pytest.mark.filterwarnings("ignore::limiirl.errors.ConvergenceWarning")
-
-
-@pytest.fixture
-def few():
-    return walks(100, seed=1)[0]
-
-
-@pytest.fixture
-def small_store(tmp_path, few):
-    return write_features(crossings(), [few], tmp_path / "features")
-
-
-def quick_mixture(**parameters):
-    settings = {"init": RewardEnsemble([0.5, 0.5], TASTES / 2), "max_iter": 1, "random_state": 0} | parameters
-    return IntentMixture(2, MaxEnt(bounds=(-5, 5)), **settings)
 
 
 def test_fit_write_and_assign_reject_invalid_arguments(tmp_path, few, small_store):
@@ -58,16 +44,8 @@ def test_fit_write_and_assign_reject_invalid_arguments(tmp_path, few, small_stor
     assert not (tmp_path / "a").exists()
 
 
-NEAR = RewardEnsemble([0.5, 0.5], TASTES * 0.5)
-
-
 def cut(demos: Demonstrations, *ends: int) -> list[Demonstrations]:
     return [demos[lo:hi] for lo, hi in zip((0, *ends), (*ends, len(demos)), strict=True)]
-
-
-def mixture(irl=None, **parameters) -> IntentMixture:
-    settings = {"init": NEAR, "max_iter": 4, "resp_tol": 0.0, "random_state": 3} | parameters
-    return IntentMixture(2, MaxEnt(bounds=(-5, 5)) if irl is None else irl, **settings)
 
 
 def assert_same_fit(streamed: IntentMixture, whole: IntentMixture, rtol: float) -> None:

@@ -11,14 +11,10 @@ from limiirl.streams import FeatureStore, FunctionSource, write_features
 from limiirl.streams.sources import check_names, hash_names, list_shards
 from limiirl.streams.store import StoredShard
 from tests.helpers import raises
-from tests.oracles.mixture import crossings, walks
+from tests.oracles.mixture import crossings
+from tests.oracles.stores import files
 
 pytestmark = pytest.mark.filterwarnings("ignore::limiirl.errors.ConvergenceWarning")
-
-
-@pytest.fixture
-def few():
-    return walks(100, seed=1)[0]
 
 
 @pytest.mark.parametrize(
@@ -57,19 +53,6 @@ def test_invalid_text_in_a_parquet_file_is_reported(tmp_path, word):
     (tmp_path / "in" / "a.parquet").write_bytes(good.read_bytes().replace(word, b"\xa6" + word[1:]))
     with raises(InvalidFile, parameter="source", value=str(tmp_path / "in" / "a.parquet")):
         write_features(crossings(), tmp_path / "in", tmp_path / "out")
-
-
-@pytest.fixture
-def walked():
-    return walks(300, seed=1)[0]
-
-
-def files(folder, demos, *ends):
-    """Parquet files of consecutive demonstrations."""
-    folder.mkdir()
-    for i, (lo, hi) in enumerate(zip((0, *ends), (*ends, len(demos)), strict=True)):
-        demos[lo:hi].to_parquet(folder / f"walks-{i}.parquet")
-    return folder
 
 
 def test_every_kind_of_source_gives_the_same_rows(tmp_path, walked):

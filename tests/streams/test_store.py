@@ -17,24 +17,10 @@ from limiirl.streams import FeatureStore, assign, fit_streamed, write_features
 from limiirl.streams.passes import sum_store
 from limiirl.streams.store import REMEDY, ShardInfo, StoredShard
 from tests.helpers import raises
-from tests.oracles.mixture import TASTES, crossings, walks
+from tests.oracles.mixture import TASTES, crossings
+from tests.oracles.stores import files, flip, quick_mixture
 
 pytestmark = pytest.mark.filterwarnings("ignore::limiirl.errors.ConvergenceWarning")
-
-
-@pytest.fixture
-def few():
-    return walks(100, seed=1)[0]
-
-
-@pytest.fixture
-def small_store(tmp_path, few):
-    return write_features(crossings(), [few], tmp_path / "features")
-
-
-def quick_mixture(**parameters):
-    settings = {"init": RewardEnsemble([0.5, 0.5], TASTES / 2), "max_iter": 1, "random_state": 0} | parameters
-    return IntentMixture(2, MaxEnt(bounds=(-5, 5)), **settings)
 
 
 def test_a_file_is_rejected_as_folder(tmp_path, few, small_store):
@@ -137,25 +123,12 @@ def test_sizes_may_be_any_integers():
         assert FeatureStore.from_function(lambda i: Rows(*GOOD), sizes, 3, longest=4).n == 2 * N
 
 
-@pytest.fixture
-def named_shards():
-    demos, _ = walks(300, seed=1)
-    named = demos.replace(ids=[f"w{i}" for i in range(300)])
-    return [named[:100], named[100:]]
-
-
 def read_everything(folder):
     """Open a store as a fit does, and read all of it."""
     mix = IntentMixture(2, MaxEnt(bounds=(-5, 5)), init=RewardEnsemble([0.5, 0.5], TASTES), max_iter=0)
     store = FeatureStore.open(folder)
     fit_streamed(mix, store.mdp(), store)
     store.verify()
-
-
-def flip(path, at, bit=1):
-    content = bytearray(path.read_bytes())
-    content[at] ^= bit
-    path.write_bytes(content)
 
 
 def flip_in(kind, at):
@@ -281,19 +254,6 @@ def test_threads_can_map_a_shard_concurrently(tmp_path):
         gc.set_threshold(*threshold)
         sys.setswitchinterval(interval)
     np.testing.assert_array_equal(result, 9.0)
-
-
-@pytest.fixture
-def walked():
-    return walks(300, seed=1)[0]
-
-
-def files(folder, demos, *ends):
-    """Parquet files of consecutive demonstrations."""
-    folder.mkdir()
-    for i, (lo, hi) in enumerate(zip((0, *ends), (*ends, len(demos)), strict=True)):
-        demos[lo:hi].to_parquet(folder / f"walks-{i}.parquet")
-    return folder
 
 
 def test_a_store_has_the_features_of_the_demonstrations(tmp_path, walked):

@@ -1,7 +1,6 @@
 """`write_features`: resumption, concurrent writers, and validation."""
 
 import gc
-import json
 import os
 import time
 import weakref
@@ -18,6 +17,7 @@ from limiirl.streams.write import claim
 from tests.helpers import raises
 from tests.oracles.forks import fork
 from tests.oracles.mixture import crossings, walks
+from tests.oracles.stores import files, flip
 
 pytestmark = pytest.mark.filterwarnings("ignore::limiirl.errors.ConvergenceWarning")
 
@@ -29,83 +29,6 @@ def test_a_benchmark_folder_with_other_data_is_rejected(tmp_path):
     assert write_store(40, tmp_path).n == 40
     with raises(InvalidFile, parameter="folder"):
         write_store(50, tmp_path)
-
-
-@pytest.fixture
-def named_shards():
-    demos, _ = walks(300, seed=1)
-    named = demos.replace(ids=[f"w{i}" for i in range(300)])
-    return [named[:100], named[100:]]
-
-
-def flip(path, at, bit=1):
-    content = bytearray(path.read_bytes())
-    content[at] ^= bit
-    path.write_bytes(content)
-
-
-def flip_in(kind, at):
-    return lambda folder: flip(folder / f"shard-00001.{kind}.npy", at)
-
-
-def reshape(folder):
-    path = folder / "shard-00001.features.npy"
-    size = path.stat().st_size
-    np.save(path, np.load(path).reshape(-1, 1))
-    assert path.stat().st_size == size
-
-
-def shrink(folder):
-    """Replace the numbers by float32 of the same total size."""
-    path = folder / "shard-00001.base.npy"
-    np.save(path, np.load(path).view(np.float32))
-
-
-def header(name, value, within=None, file="shard-00001.json"):
-    def change(folder):
-        path = folder / ("store.json" if name == "shards" else file)
-        content = json.loads(path.read_text())
-        (content if within is None else content[within])[name] = value
-        path.write_text(json.dumps(content))
-
-    return change
-
-
-def write_junk_mdp(folder):
-    (folder / "mdp.npz").write_bytes(b"junk")
-
-
-def write_another_mdp(folder):
-    crossings().replace(gamma=0.5).save(folder / "mdp.npz")
-
-
-DAMAGES = {
-    "a bit of the features": flip_in("features", -1),
-    "a bit of log q": flip_in("base", 200),
-    "a bit of the names": flip_in("names", -4),
-    "the magic": flip_in("features", 0),
-    "numpy's header": flip_in("features", 20),
-    "the shape": reshape,
-    "the type": shrink,
-    "junk for an MDP": write_junk_mdp,
-    "another MDP": write_another_mdp,
-    "n too large": header("n", 201, "info"),
-    "n of no number": header("n", "x", "info"),
-    "n of nothing": header("n", 0, "info"),
-    "open_ended of one": header("open_ended", [1], "info"),
-    "fewer features": header("n_features", 2),
-    "fewer features of the store": header("n_features", 2, file="store.json"),
-} | {
-    f"{name} {value!r}": header(name, value)
-    for name, values in {
-        "sizes": (None, 3, "x", [], {}, [1], {"features": "x", "base": 1}, {"features": 1, "base": -1}),
-        "shards": (3, "x", [], {}, [1], True),
-        "info": (None, [], {}),
-        "source": (None, 3),
-        "by_group": (0,),
-    }.items()
-    for value in values
-}
 
 
 def test_only_the_corrupted_shard_is_rebuilt_with_a_warning(tmp_path, named_shards):
@@ -130,19 +53,6 @@ def test_a_full_disk_raises_and_leaves_no_truncated_shard(tmp_path, named_shards
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not (tmp_path / "shard-00001.json").exists()
-
-
-@pytest.fixture
-def walked():
-    return walks(300, seed=1)[0]
-
-
-def files(folder, demos, *ends):
-    """Parquet files of consecutive demonstrations."""
-    folder.mkdir()
-    for i, (lo, hi) in enumerate(zip((0, *ends), (*ends, len(demos)), strict=True)):
-        demos[lo:hi].to_parquet(folder / f"walks-{i}.parquet")
-    return folder
 
 
 def stamps(folder):

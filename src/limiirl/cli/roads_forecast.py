@@ -238,7 +238,7 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
     Trips keep their origins and destinations; their routes are predicted from the driving styles.
     """
     from limiirl import IntentMixture, MaxEnt
-    from limiirl.forecast import Forecaster, given_ends
+    from limiirl.forecast import Forecaster, condition_on_ends
     from limiirl.roads import close_streets, summarize_closure
 
     check_page(page, network, styles)
@@ -251,7 +251,7 @@ def close(  # noqa: PLR0913 (a command's options, each with a default)
         mixture = IntentMixture.load(styles)
         _check_same_network(mixture.mdp_, roads, styles, network)
         if isinstance(mixture.irl_, MaxEnt):
-            mixture = given_ends(mixture, demos)
+            mixture = condition_on_ends(mixture, demos)
             if not as_json:
                 echo(_GIVEN_ENDS, err=True)
         closing = f"with and without {plural(closed.size, 'segment')}"

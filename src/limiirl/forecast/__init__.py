@@ -5,7 +5,7 @@ from limiirl.forecast.forecaster import Forecaster
 from limiirl.forecast.partial_trips import DestinationPosterior, NextStates
 from limiirl.forecast.routes import Route, cheapest_routes
 from limiirl.forecast.scenarios import Change, RouteChange
-from limiirl.forecast.trip_models import given_ends
+from limiirl.forecast.trip_models import condition_on_ends
 
 __all__ = [
     "Change",
@@ -16,5 +16,5 @@ __all__ = [
     "Route",
     "RouteChange",
     "cheapest_routes",
-    "given_ends",
+    "condition_on_ends",
 ]

@@ -1,4 +1,4 @@
-"""Trip probabilities under the two models of a forecast, `MaxEntTrips` and `DestinationTrips`, and `given_ends`."""
+"""Trip probabilities under the two models of a forecast, `MaxEntTrips` and `DestinationTrips`, and `condition_on_ends`."""
 
 from __future__ import annotations
 
@@ -430,11 +430,11 @@ def _ratio(log_part: FloatArray, log_whole: FloatArray) -> FloatArray:
     return np.asarray(np.exp(_log_ratio(log_part, log_whole)))
 
 
-# Number of trips that determine the rewards per state of `given_ends`, range of these rewards, and bisection steps.
+# Number of trips that determine the rewards per state of `condition_on_ends`, range of these rewards, and bisection steps.
 _CALIBRATION, _STEP_RANGE, _BISECTIONS = 500, (-20.0, 10.0), 22
 
 
-def given_ends(mixture: IntentMixture, demos: Demonstrations) -> IntentMixture:
+def condition_on_ends(mixture: IntentMixture, demos: Demonstrations) -> IntentMixture:
     """Return a mixture of `DestinationMaxEnt` with the rewards of a mixture of `MaxEnt`, for trips with given ends.
 
     `MaxEnt` sums over all paths of at most `max_length` states. If most of them are long, its paths between given ends
@@ -454,7 +454,7 @@ def given_ends(mixture: IntentMixture, demos: Demonstrations) -> IntentMixture:
     >>> mdp = MDP.from_edges([0, 0, 1, 1, 2], [1, 2, 2, 0, 0], state_features=[[0.0], [1.0], [0.0]])
     >>> demos = Demonstrations.from_lists([[0, 1, 2], [0, 2], [0, 2], [0, 2]])
     >>> mix = IntentMixture(1, MaxEnt(max_length=4, bounds=(-5, 5)), random_state=0).fit(mdp, demos)
-    >>> given_ends(mix, demos).mdp_.feature_names
+    >>> condition_on_ends(mix, demos).mdp_.feature_names
     ('state[0]', 'every state')
     """
     usable = demos.renumber(mixture.mdp_)

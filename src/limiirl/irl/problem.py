@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter, NumericalError
 from limiirl.irl import validate
 from limiirl.irl.base import FitResult
-from limiirl.irl.optim import Box, Objective, minimise_scaled
+from limiirl.irl.optim import Box, Objective, Solver, minimise_scaled
 from limiirl.kernels.e_step import EStepSums, e_step
 
 # A reward within this distance of a bound is treated as being at the bound.
@@ -230,14 +230,10 @@ class FitProblem:
         """Scale (d,) of the features in optimisers; see `validate.feature_scale`."""
         return validate.feature_scale(self.mdp)
 
-    def minimise(
-        self, solver: Callable[..., list[FitResult]], objective: Any, starts: FloatArray, tol: FloatArray, limit: int
-    ) -> list[FitResult]:
-        """Minimise K functions over thetas (K, d) within the bounds; if features are small, rescale the variables."""
-        box, scale = self.box(starts.shape[1]), self.feature_scale
-        if np.all(scale == 1.0):
-            return solver(objective, starts, box, tol, limit)
-        return minimise_scaled(solver, objective, starts, box, tol, limit, scale)
+    def rescale(self, solver: Solver) -> Solver:
+        """Return a solver that works in rescaled variables if features are small."""
+        scale = self.feature_scale
+        return solver if np.all(scale == 1.0) else partial(minimise_scaled, solver, scale=scale)
 
     def limit_evaluations(self, max_evaluations: int | None) -> int:
         """Return the maximum number of evaluations per M-step, by default the smaller of 50 and the model's limit."""

@@ -1,5 +1,7 @@
 """Graph layout for the forward-backward kernels, and the arrays that they read and write."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import numpy as np
@@ -127,6 +129,10 @@ def _table_width(degree: NDArray[np.int64]) -> int:
     return int(widths[np.argmin(widths * degree.size + 4 * beyond)])
 
 
+# Replace None in kernels that are not specialised for missing arrays.
+EMPTY, EMPTY_ROWS = np.empty(0), np.empty((0, 0))
+
+
 class Rewards(NamedTuple):
     """State rewards `node` (S K,) and edge rewards `edge` (E K,) of K intents, with K fastest.
 
@@ -140,6 +146,11 @@ class Rewards(NamedTuple):
     edge: NDArray[np.float64] | None
     discount: NDArray[np.float64]
     time_homogeneous: bool
+
+    def without_none(self) -> Rewards:
+        """Replace None by empty arrays."""
+        prob, edge = EMPTY if self.prob is None else self.prob, EMPTY if self.edge is None else self.edge
+        return Rewards(self.node, prob, edge, self.discount, self.time_homogeneous)
 
 
 class Weights(NamedTuple):
@@ -171,3 +182,12 @@ class CountBuffers(NamedTuple):
     edge: NDArray[np.float64] | None
     marginals: NDArray[np.float64] | None
     edge_prob: NDArray[np.float64] | None
+
+    def without_none(self) -> CountBuffers:
+        """Replace None by empty arrays."""
+        return CountBuffers(
+            EMPTY if self.node is None else self.node,
+            EMPTY if self.edge is None else self.edge,
+            EMPTY_ROWS if self.marginals is None else self.marginals,
+            EMPTY_ROWS if self.edge_prob is None else self.edge_prob,
+        )

@@ -23,7 +23,15 @@ from limiirl.mixture.information import (
     invert_information,
     score_blocks,
 )
-from limiirl.mixture.init import Starts, as_responsibilities, is_given, kmeans
+from limiirl.mixture.init import (
+    REWARDS,
+    Starts,
+    as_responsibilities,
+    find_equal_pair,
+    find_indistinct_pair,
+    is_given,
+    kmeans,
+)
 from limiirl.mixture.io import (
     FolderFormat,
     NotSerialisable,
@@ -36,7 +44,6 @@ from limiirl.mixture.io import (
     encode_parameters,
 )
 from limiirl.mixture.restarts import Restart, align_to_labels, assign_columns
-from limiirl.mixture.reward_init import REWARDS, find_equal_pair, find_indistinct_pair
 from limiirl.mixture.selection.recommend import SelectionRow, stick_breaking
 from limiirl.mixture.selection.select import Selection, select_intents
 from limiirl.mixture.summary import (

@@ -21,9 +21,8 @@ from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import io, validate
 from limiirl.mixture.em import Solution, Start, State, nearly_empty, report_iterations, run
 from limiirl.mixture.inference import FittedMixture
-from limiirl.mixture.init import check_choices, is_given
+from limiirl.mixture.init import check_choices, find_equal_pair, find_indistinct_pair, is_given
 from limiirl.mixture.restarts import EMFromSeed, Restart, compare
-from limiirl.mixture.reward_init import find_equal_pair, find_indistinct_pair
 
 # Minimum number of rewards on bounds for a warning; in small examples, all rewards may be on bounds.
 _MANY = 10

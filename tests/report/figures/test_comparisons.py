@@ -1,10 +1,7 @@
 """Figures of studies show the given values: box plots, sweeps, margins and paired differences."""
 
-import io
 import math
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.cbook import boxplot_stats
@@ -15,28 +12,16 @@ from scipy import stats
 
 from limiirl.errors import InvalidParameter
 from limiirl.experiments.spec import METHODS
-from limiirl.report.figures import Plot, plot_boxes, plot_differences, plot_margin, plot_sweep
+from limiirl.report.figures import plot_boxes, plot_differences, plot_margin, plot_sweep
 from limiirl.report.figures.comparisons import five_numbers
 from limiirl.report.figures.style import MEASURES, method_styles
 from limiirl.report.svg import MUTED, SERIES, VARIABLES
 from tests.helpers import raises
+from tests.oracles.report import render
 
 NAN = float("nan")
 HARD, RANDOM = "k-means, MLE", "random rewards"
 ODD = ["$\\frac{$", "_private", "a method with quite a long name of many words, and more of them", "x" * 90, "<b>&", ""]
-
-
-def render(drawn: Plot) -> str:
-    """Render a plot and check its side effects: no pyplot figures, unchanged settings, rows with equal keys."""
-    kept = dict(mpl.rcParams)
-    out = io.StringIO()
-    drawn.figure.savefig(out, format="svg", transparent=True)
-    assert plt.get_fignums() == []
-    assert dict(mpl.rcParams) == kept
-    assert drawn.alt.endswith(".")
-    keys = [list(row) for row in drawn.rows]
-    assert all(one == keys[0] for one in keys)
-    return out.getvalue()
 
 
 def panel(figure: Figure, title: str):

@@ -1,29 +1,19 @@
 """Figures of one fit show the given values: convergence, responsibilities, weights, rewards, GEVD matching."""
 
-import io
 import math
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, StepPatch
 
 from limiirl.metrics.plotting import draw_flow
-from limiirl.report.figures import Plot, plot_convergence, plot_flow, plot_responsibilities, plot_rewards, plot_weights
+from limiirl.report.figures import plot_convergence, plot_flow, plot_responsibilities, plot_rewards, plot_weights
 from limiirl.report.svg import INK, SERIES
+from tests.oracles.report import render
 
 NAN = float("nan")
 HARD, RANDOM = "k-means, MLE", "random rewards"
-
-
-def render(drawn: Plot) -> str:
-    out = io.StringIO()
-    drawn.figure.savefig(out, format="svg", transparent=True)
-    assert plt.get_fignums() == []
-    assert drawn.alt.endswith(".")
-    assert len({tuple(row) for row in drawn.rows}) <= 1
-    return out.getvalue()
 
 
 def test_convergence_shows_histories_and_differences():

@@ -1,11 +1,8 @@
 """Figures of behaviour models show the given values: quality, curves by model or initialisation, value counts."""
 
-import io
 import itertools
 import math
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.collections import LineCollection
@@ -14,7 +11,6 @@ from scipy import optimize, stats
 
 from limiirl.experiments.studies import BEYOND_MODELS, BEYOND_STARTS
 from limiirl.report.figures import (
-    Plot,
     plot_by_model,
     plot_by_start,
     plot_quality,
@@ -23,22 +19,10 @@ from limiirl.report.figures import (
 from limiirl.report.figures.comparisons import separate_labels
 from limiirl.report.figures.style import method_styles, model_styles, new_figure, root_axis
 from limiirl.report.svg import MUTED, VARIABLES
+from tests.oracles.report import render
 
 NAN = float("nan")
 MODELS, STARTS = tuple(BEYOND_MODELS), tuple(BEYOND_STARTS)
-
-
-def render(drawn: Plot) -> str:
-    """Render a plot and check its side effects: no pyplot figures, unchanged settings, rows with equal keys."""
-    kept = dict(mpl.rcParams)
-    out = io.StringIO()
-    drawn.figure.savefig(out, format="svg", transparent=True)
-    assert plt.get_fignums() == []
-    assert dict(mpl.rcParams) == kept
-    assert drawn.alt.endswith(".")
-    keys = [list(row) for row in drawn.rows]
-    assert all(one == keys[0] for one in keys)
-    return out.getvalue()
 
 
 def interval(values):

@@ -373,7 +373,7 @@ class CausalProblem(FitProblem):
         initial gradient.
         """
         objective = CausalLikelihood(self.solver, self.decisions, moments.decisions, moments.counts, ridge)
-        given = starts is not None
+        given, box = starts is not None, self.regulariser.box
         if starts is None:
             starts = np.tile(self.feasible_start(), (len(moments.counts), 1))
         tol = check_positive(self.model.gtol, "gtol") * np.maximum(1.0, objective.n_decisions)[:, None]
@@ -384,11 +384,10 @@ class CausalProblem(FitProblem):
         elif isinstance(self.solver, SoftBellmanSolver) and self.solver.has_cheap_hessian:
             search = minimise_newton
             if given and reduction:
-                scale, box = self.feature_scale, self.box(starts.shape[1])
                 _, gradients = objective.evaluate(starts, np.arange(len(starts)))
-                first = [box.residual(*pair) for pair in zip(starts, gradients / scale, strict=True)]
+                first = [box.residual(*pair) for pair in zip(starts, gradients / self.feature_scale, strict=True)]
                 tols = np.maximum(tols, reduction * np.array(first)[:, None])
-        return self.minimise(search, objective, starts, tols, max_evaluations)
+        return self.rescale(search)(objective, starts, box, tols, max_evaluations)
 
     def curvature(self, U: FloatArray, thetas: FloatArray, free: BoolArray) -> FloatArray:
         """Return -sum_i u_ik Hessian(log p_ik) (K, d, d).

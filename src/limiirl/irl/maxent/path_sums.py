@@ -26,7 +26,7 @@ from limiirl.irl.maxent.backends import (
 from limiirl.irl.maxent.messages import ForwardBackward, Messages
 from limiirl.irl.maxent.sampling import draw_starts, finite_steps, sample_trajectories
 from limiirl.kernels.forward_backward import small
-from limiirl.kernels.graph import CountBuffers, Rewards, row_of_entry
+from limiirl.kernels.graph import EMPTY, CountBuffers, Rewards, row_of_entry
 from limiirl.kernels.threading import BLOCK
 from limiirl.mdp import MDP
 
@@ -94,11 +94,10 @@ class SmallForwardBackward:
         self._shape = (self.mdp.n_states, n_columns)
         self._buffers = small.allocate(self.mdp.n_states, path_sums.max_length, n_columns)
         self._last = self._buffers.messages[-1, : self.mdp.n_states * n_columns]
-        self._columns = small.specialise_columns(n_columns)
         prob_out, prob_in = path_sums.compiled.edge_weights(False)
-        self._out = (self.graph.out, prob_out, _repeat(prob_out, self.graph.out.width, n_columns), self.discount)
-        self._into = (self.graph.into, prob_in, _repeat(prob_in, self.graph.into.width, n_columns), self.discount)
-        self._into_one = (self.graph.into, prob_in, _repeat(prob_in, self.graph.into.width, 1), self.discount)
+        self._out = (self.graph.out, *_weights(prob_out, self.graph.out.width, n_columns), self.discount)
+        self._into = (self.graph.into, *_weights(prob_in, self.graph.into.width, n_columns), self.discount)
+        self._into_one = (self.graph.into, *_weights(prob_in, self.graph.into.width, 1), self.discount)
         self._powers = np.stack([self.discount[1:], self.discount[1:] ** 2])
 
     def backward(self, thetas: FloatArray) -> bool:
@@ -111,7 +110,7 @@ class SmallForwardBackward:
                 return False
             np.exp(self._last, out=self._last)
             np.exp(b.alpha, out=b.alpha)
-            if not small.backward(*self._out, self.time_homogeneous, b, self._columns):
+            if not small.backward(*self._out, self.time_homogeneous, b):
                 return False
             np.log(b.total, out=b.log_norm)
             self.log_Z = b.shift + b.log_norm + b.exponents[0] * _LN2
@@ -129,7 +128,7 @@ class SmallForwardBackward:
     def expected_features(self) -> FloatArray | None:
         """Run the forward pass and return E[F] (K, d), the gradient of log_Z, or None if a count is out of range."""
         counts = np.empty(self._shape)
-        if not small.forward(*self._into, self.time_homogeneous, self._buffers, counts.ravel(), self._columns):
+        if not small.forward(*self._into, self.time_homogeneous, self._buffers, counts.ravel()):
             return None
         return np.ascontiguousarray((self.phi.T @ counts).T)
 
@@ -145,9 +144,11 @@ class SmallForwardBackward:
             return check_covariance(self.mdp, second - np.outer(mean, mean))
 
 
-def _repeat(prob: FloatArray | None, width: int, n_columns: int) -> FloatArray | None:
-    """Repeat edge probabilities for each column, and append the padding that `Weights` requires."""
-    return None if prob is None else np.concatenate([np.repeat(prob, n_columns), np.zeros(width * n_columns)])
+def _weights(prob: FloatArray | None, width: int, n_columns: int) -> tuple[FloatArray, FloatArray | None]:
+    """Return edge probabilities, or an empty array; and their repetition for each column, padded for `Weights`."""
+    if prob is None:
+        return EMPTY, None
+    return prob, np.concatenate([np.repeat(prob, n_columns), np.zeros(width * n_columns)])
 
 
 class FinitePathSums:

@@ -279,7 +279,8 @@ class MaxEntProblem(FitProblem):
         )
         if starts is None:
             starts = np.tile(self.feasible_start(), (len(ridge), 1))
-        return self.minimise(SOLVERS[self.model.solver], objective, starts, tol, max_evaluations)
+        solver = self.rescale(SOLVERS[self.model.solver])
+        return solver(objective, starts, self.regulariser.box, tol, max_evaluations)
 
     def curvature(self, U: FloatArray, thetas: FloatArray, free: BoolArray) -> FloatArray:
         """Return -sum_i u_ik Hessian(log p_ik) (K, d, d).

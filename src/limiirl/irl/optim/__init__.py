@@ -6,6 +6,7 @@ from limiirl.irl.optim.projected_bfgs import CuttingPlanes, minimise_bfgs
 from limiirl.irl.optim.projected_newton import Box, Objective, minimise_newton
 from limiirl.irl.optim.solvers import (
     SOLVERS,
+    Solver,
     difference_hessian,
     evaluate_separately,
     increasing_costs,
@@ -18,6 +19,7 @@ __all__ = [
     "Box",
     "CuttingPlanes",
     "Objective",
+    "Solver",
     "difference_hessian",
     "evaluate_separately",
     "increasing_costs",

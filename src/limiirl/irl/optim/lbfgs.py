@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from limiirl._parallel import one_thread
 from limiirl._typing import FloatArray, IndexArray
 from limiirl.irl.base import FitResult, Status
-from limiirl.irl.optim.projected_newton import LONGEST, Box, Objective, evaluate_starts
+from limiirl.irl.optim.projected_newton import LONGEST, Box, Objective, check_starts
 
 _Result = TypeVar("_Result")
 # Key of errors in the caller's thread. Searches have the keys 0, 1, ..., and the error with the smallest key is raised.
@@ -140,7 +140,8 @@ class _Recorder:
 
     def __init__(self, objective: Objective, k: int, start: FloatArray, limit: int) -> None:
         self.objective, self.which, self.limit = objective, np.array([k]), limit
-        values, gradients = evaluate_starts(objective, start[None], self.which)
+        values, gradients = objective.evaluate(start[None], self.which)
+        check_starts(start[None], values, self.which)
         self.n_evaluations = 1
         self.value, self.theta, self.gradient = float(values[0]), start, gradients[0]
         self.jumped = False

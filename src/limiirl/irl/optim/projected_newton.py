@@ -162,7 +162,8 @@ def descend(
 ) -> list[FitResult]:
     """Run K searches in lockstep, with one batched evaluation per iteration, until all have stopped."""
     thetas, tols = box.clip(starts), np.broadcast_to(tol, starts.shape)
-    values, gradients = evaluate_starts(objective, thetas, np.arange(thetas.shape[0]))
+    values, gradients = objective.evaluate(thetas, np.arange(thetas.shape[0]))
+    check_starts(thetas, values, np.arange(thetas.shape[0]))
     searches = [begin(k, thetas[k], float(values[k]), gradients[k]) for k in range(thetas.shape[0])]
     for k, search in enumerate(searches):
         _continue(objective, search, k, box, tols[k], max_evaluations, moved=True)
@@ -193,9 +194,8 @@ def _continue(
         search.status = Status.EVALUATIONS
 
 
-def evaluate_starts(objective: Objective, thetas: FloatArray, which: IndexArray) -> tuple[FloatArray, FloatArray]:
-    """Return values and gradients at the initial points; raise if a value is not finite."""
-    values, gradients = objective.evaluate(thetas, which)
+def check_starts(thetas: FloatArray, values: FloatArray, which: IndexArray) -> None:
+    """Raise unless the values (J,) of functions `which` (J,) at the initial points thetas (J, d) are finite."""
     if not np.all(np.isfinite(values)):
         j = int(np.argmin(np.isfinite(values)))
         k = int(which[j])
@@ -206,7 +206,6 @@ def evaluate_starts(objective: Objective, thetas: FloatArray, which: IndexArray)
             value=thetas[j],
             index=k,
         )
-    return values, gradients
 
 
 def _result(search: NewtonSearch, box: Box) -> FitResult:

@@ -17,7 +17,10 @@ from limiirl.irl.optim.lbfgs import minimise_lbfgs
 from limiirl.irl.optim.projected_bfgs import minimise_bfgs
 from limiirl.irl.optim.projected_newton import Box, minimise_newton
 
-SOLVERS: dict[str, Callable[..., list[FitResult]]] = {
+Solver = Callable[..., list[FitResult]]
+"""Function of an objective, starts (K, d), a box, tolerances (K, d) and the maximum number of evaluations."""
+
+SOLVERS: dict[str, Solver] = {
     "newton": minimise_newton,
     "lbfgs": minimise_lbfgs,
     "bfgs": minimise_bfgs,
@@ -82,7 +85,7 @@ def minimise_ray(loss: Callable[[float], float], longest: float) -> float:
 
 
 def minimise_scaled(
-    solver: Callable[..., list[FitResult]],
+    solver: Solver,
     objective: Any,
     starts: FloatArray,
     box: Box,

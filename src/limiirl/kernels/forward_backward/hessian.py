@@ -144,9 +144,7 @@ def propagate_means(
 
 @njit(forceinline=True, error_model="numpy")
 def _prob_and_reward(prob: Any, reward: Any, e: int, k: int, n_columns: int) -> Any:
-    p = 1.0 if prob is None else prob[e]
-    r = 0.0 if reward is None else reward[e * n_columns + k]
-    return p, r
+    return prob[e] if prob.size else 1.0, reward[e * n_columns + k] if reward.size else 0.0
 
 
 @njit(cache=True, error_model="numpy")
@@ -173,4 +171,4 @@ def log_growth(near: Neighbours, rewards: Rewards, columns: tuple[int, ...]) -> 
     The exponent discount_t (r(e) + discount_1 r(s')) is largest at the first step if it is positive, and at the last
     step if it is negative.
     """
-    return _log_growth(near, rewards, len(columns))
+    return _log_growth(near, rewards.without_none(), len(columns))

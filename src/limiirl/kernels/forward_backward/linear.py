@@ -24,7 +24,7 @@ from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
 
 from limiirl.kernels.forward_backward.linear_blocks import backward_block, fill_edges, fill_nodes, forward_block
-from limiirl.kernels.graph import Alpha, CountBuffers, Neighbours, Rewards, Weights
+from limiirl.kernels.graph import EMPTY, Alpha, CountBuffers, Neighbours, Rewards, Weights
 from limiirl.kernels.simd import count
 from limiirl.kernels.threading import BLOCK, LOCK, ONLY_PRANGE
 
@@ -105,7 +105,7 @@ def _fill(near: Any, rewards: Any, weights: Any, n_columns: int) -> None:
 
 def fill(near: Neighbours, rewards: Rewards, weights: Weights, columns: tuple[int, ...]) -> None:
     """Compute the weights of step 0, which apply to every step if rewards are time-homogeneous."""
-    _fill(near, rewards, weights, len(columns))
+    _fill(near, rewards.without_none(), weights, len(columns))
 
 
 @njit(cache=True, error_model="numpy")
@@ -213,7 +213,8 @@ def backward(
         Row i is the message of step t_first + i; the last row is input.
     """
     if near.ptr.size - 1 <= BLOCK:
-        _backward_serial((near, rewards, weights, len(columns)), end, messages, exponents, t_first)
+        serial = (near, rewards.without_none(), weights, len(columns))
+        _backward_serial(serial, EMPTY if end is None else end, messages, exponents, t_first)
         return
     inputs = (near, rewards, weights, columns)
     with LOCK:
@@ -342,8 +343,8 @@ def forward(
     step_weight : (L,), weight of each step in the expected counts
     """
     if near.ptr.size - 1 <= BLOCK:
-        inputs = (near, rewards, weights, len(columns))
-        _forward_serial(inputs, messages, exponents, state, step_weight, counts, t_first)
+        inputs = (near, rewards.without_none(), weights, len(columns))
+        _forward_serial(inputs, messages, exponents, state, step_weight, counts.without_none(), t_first)
         return
     arguments = (near, rewards, weights, columns, messages, exponents, state, step_weight, counts, t_first)
     with LOCK:

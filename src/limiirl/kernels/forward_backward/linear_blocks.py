@@ -58,12 +58,26 @@ def fill_edges(x: Any, prob: Any, reward: Any, scale: float, lo: Any, hi: Any, c
     """Set x = p exp(scale r) for the edges lo:hi; do nothing if x is None."""
     if x is not None:
         n_columns = count(columns)
-        for e in range(lo, hi):
-            for k in range(n_columns):
-                i = e * n_columns + k
-                x[i] = 1.0 if reward is None else exp(scale * reward[i])
-                if prob is not None:
-                    x[i] *= prob[e]
+        _fill_exp(x, reward, scale, lo * n_columns, hi * n_columns)
+        _multiply(x, prob, lo, hi, n_columns)
+
+
+@njit(forceinline=True, error_model="numpy")
+def _fill_exp(x: Any, reward: Any, scale: float, lo: Any, hi: Any) -> None:
+    if reward is None or reward.size == 0:
+        x[lo:hi] = 1.0
+    else:
+        for i in range(lo, hi):
+            x[i] = exp(scale * reward[i])
+
+
+@njit(forceinline=True, error_model="numpy")
+def _multiply(x: Any, prob: Any, lo: Any, hi: Any, n_columns: Any) -> None:
+    if prob is None or prob.size == 0:
+        return
+    for e in range(lo, hi):
+        for k in range(n_columns):
+            x[e * n_columns + k] *= prob[e]
 
 
 @njit(forceinline=True, error_model="numpy")
@@ -79,7 +93,7 @@ def refresh(near: Any, rewards: Any, weights: Any, t_node: int, t_edge: int, lo:
 
 @njit(forceinline=True, error_model="numpy")
 def _stop_weight(stop: Any, end: Any, s: Any) -> Any:
-    if end is None:
+    if end is None or end.size == 0:
         return stop
     return scale(stop, end[s])
 
@@ -115,7 +129,7 @@ def backward_block(inputs: Any, end: Any, prev: Any, out: Any, scales: Any, t: i
 @njit(forceinline=True, error_model="numpy")
 def _add_edge_counts(near: Any, x: Any, cur: Any, edge: Any, weight: Any, s: Any, k: Any, columns: Any) -> None:
     """Add the expected counts of the edges into s."""
-    if edge is None:
+    if edge is None or edge.size == 0:
         return
     n_columns = count(columns)
     for e in range(np.uint64(near.ptr[s]), np.uint64(near.ptr[s + _ONE])):
@@ -129,7 +143,7 @@ def _record_edge_prob(
     near: Any, x: Any, cur: Any, edge_prob: Any, i: int, incoming: Any, s: Any, k: Any, columns: Any
 ) -> None:
     """Set row i of `edge_prob` to P(edge into s = e | state s)."""
-    if edge_prob is None:
+    if edge_prob is None or edge_prob.size == 0:
         return
     n_columns = count(columns)
     for e in range(np.uint64(near.ptr[s]), np.uint64(near.ptr[s + _ONE])):
@@ -140,14 +154,16 @@ def _record_edge_prob(
 
 @njit(forceinline=True, error_model="numpy")
 def _add_state_counts(node: Any, weight: Any, o: Any, columns: Any) -> None:
-    if node is not None:
-        store(node, o, add(load(node, o, columns), weight))
+    if node is None or node.size == 0:
+        return
+    store(node, o, add(load(node, o, columns), weight))
 
 
 @njit(forceinline=True, error_model="numpy")
 def _record_marginals(marginals: Any, i: int, probability: Any, o: Any) -> None:
-    if marginals is not None:
-        store(marginals, np.uint64(i) * np.uint64(marginals.shape[1]) + o, probability)
+    if marginals is None or marginals.size == 0:
+        return
+    store(marginals, np.uint64(i) * np.uint64(marginals.shape[1]) + o, probability)
 
 
 @njit(forceinline=True, error_model="numpy")

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from limiirl.kernels.graph import Alpha, CountBuffers, Neighbours, Rewards, Weights
+from limiirl.kernels.graph import EMPTY, Alpha, CountBuffers, Neighbours, Rewards, Weights
 from limiirl.kernels.simd import exp
 from limiirl.kernels.threading import BLOCK, LOCK, ONLY_PRANGE
 
@@ -20,10 +20,21 @@ _EMPTY = -np.inf
 
 @njit(forceinline=True, error_model="numpy")
 def _edge_log_weight(prob: Any, reward: Any, scale: float, e: int, k: int, n_columns: int) -> float:
-    weight = 0.0 if prob is None else prob[e]
-    if reward is not None:
-        weight += scale * reward[e * n_columns + k]
-    return weight
+    return _log_prob(prob, e) + _scale_reward(reward, scale, e * n_columns + k)
+
+
+@njit(forceinline=True, error_model="numpy")
+def _log_prob(prob: Any, e: int) -> float:
+    if prob is None:
+        return 0.0
+    return prob[e]
+
+
+@njit(forceinline=True, error_model="numpy")
+def _scale_reward(reward: Any, scale: float, i: int) -> float:
+    if reward is None:
+        return 0.0
+    return scale * reward[i]
 
 
 @njit(forceinline=True, error_model="numpy")
@@ -58,7 +69,7 @@ def _log_sum(
 @njit(forceinline=True, error_model="numpy")
 def _floor(end: Any, s: int) -> float:
     """Return the logarithm of the weight of stopping in s."""
-    if end is None:
+    if end is None or end.size == 0:
         return 0.0
     return 0.0 if end[s] > 0.0 else _EMPTY
 
@@ -146,6 +157,7 @@ def backward(
         with LOCK:
             _backward_parallel(near, rewards, end, messages, exponents, t_first, len(columns))
     else:
+        end = EMPTY if end is None else end
         _backward_serial(near, rewards, end, messages, exponents, t_first, len(columns))
 
 
@@ -165,21 +177,21 @@ def _add_edge_counts(
 ) -> None:
     incoming, continuation = messages
     prob, reward, scale = rewards.prob, rewards.edge, rewards.discount[t - 1]
-    if edge is None and edge_prob is None:
+    if (edge is None or edge.size == 0) and (edge_prob is None or edge_prob.size == 0):
         return
     for e in range(near.ptr[s], near.ptr[s + 1]):
         flow = _edge_log_weight(prob, reward, scale, e, k, n_columns) + cur[near.idx[e] * n_columns + k]
-        if edge is not None:
+        if edge is not None and edge.size:
             edge[e * n_columns + k] += step_weight[t - 1] * exp(flow + continuation)
-        if edge_prob is not None:
+        if edge_prob is not None and edge_prob.size:
             edge_prob[e * n_columns + k] = exp(flow - incoming) if incoming > _EMPTY else 0.0
 
 
 @njit(forceinline=True, error_model="numpy")
 def _add_state_counts(node: Any, marginals: Any, i: int, step_weight: float, probability: float) -> None:
-    if node is not None:
+    if node is not None and node.size:
         node[i] += step_weight * probability
-    if marginals is not None:
+    if marginals is not None and marginals.size:
         marginals[i] = probability
 
 
@@ -187,7 +199,7 @@ def _add_state_counts(node: Any, marginals: Any, i: int, step_weight: float, pro
 def _row(record: Any, i: int) -> Any:
     if record is None:
         return None
-    return record[i]
+    return record[i : i + 1].ravel()
 
 
 @njit(cache=True, error_model="numpy")
@@ -261,9 +273,9 @@ def forward(
     columns: tuple[int, ...],
 ) -> None:
     """Compute log alpha for the steps t_first + 1, ..., t_first + n, and accumulate expected counts."""
-    inputs, rest = (near, rewards, len(columns)), (messages, exponents, state, step_weight, counts, t_first)
+    inputs = (near, rewards, len(columns))
     if near.ptr.size - 1 > BLOCK:
         with LOCK:
-            _forward_parallel(*inputs, *rest)
+            _forward_parallel(*inputs, messages, exponents, state, step_weight, counts, t_first)
     else:
-        _forward_serial(inputs, *rest)
+        _forward_serial(inputs, messages, exponents, state, step_weight, counts.without_none(), t_first)

@@ -13,18 +13,11 @@ from numpy.typing import NDArray
 
 from limiirl.kernels.forward_backward.hessian import _log_growth, _propagate_serial
 from limiirl.kernels.forward_backward.linear import _backward_serial, _forward_serial
-from limiirl.kernels.graph import Alpha, CountBuffers, Rewards, Weights
+from limiirl.kernels.graph import EMPTY, EMPTY_ROWS, Alpha, CountBuffers, Rewards, Weights
 from limiirl.kernels.simd import exp
 
-# Largest K with a specialised kernel, which is 14 % faster but must be compiled for each K.
-_SPECIALISED = 4
 # exp(-708) is about the smallest normal double.
 LOG_RANGE = 708.0
-
-
-def specialise_columns(n_columns: int) -> Any:
-    """Return a tuple of K zeros, for which numba compiles a specialised kernel, or the integer K if it is large."""
-    return (0,) * n_columns if n_columns <= _SPECIALISED else n_columns
 
 
 class Buffers(NamedTuple):
@@ -57,6 +50,8 @@ class Buffers(NamedTuple):
     shift: NDArray[np.float64]
     total: NDArray[np.float64]
     log_norm: NDArray[np.float64]
+    empty: NDArray[np.float64]
+    empty_rows: NDArray[np.float64]
 
 
 def allocate(n_states: int, max_length: int, n_columns: int) -> Buffers:
@@ -72,6 +67,8 @@ def allocate(n_states: int, max_length: int, n_columns: int) -> Buffers:
         np.empty(n_columns),
         np.empty(n_columns),
         np.empty(n_columns),
+        EMPTY,
+        EMPTY_ROWS,
     )
 
 
@@ -113,7 +110,7 @@ def prepare(near: Any, prob: Any, discount: Any, log_p0: Any, log_paths: float, 
     for i in range(b.node.size):
         if not -np.inf < b.node[i] < np.inf:
             return False
-    growth = _log_growth(near, Rewards(b.node, prob, None, discount, False), n_columns)
+    growth = _log_growth(near, Rewards(b.node, prob, b.empty, discount, False), n_columns)
     for k in range(n_columns):
         top = 0.0
         for i in range(k, b.node.size, n_columns):
@@ -132,13 +129,13 @@ def prepare(near: Any, prob: Any, discount: Any, log_p0: Any, log_paths: float, 
 
 
 @njit(cache=True, error_model="numpy")
-def backward(near: Any, prob: Any, edge: Any, discount: Any, time_homogeneous: bool, b: Any, columns: Any) -> bool:
+def backward(near: Any, prob: Any, edge: Any, discount: Any, time_homogeneous: bool, b: Any) -> bool:
     """Compute `messages`, `start` and `total`; return True if every beta_0 is positive and finite."""
     n_columns = b.shift.size
     b.messages[-1, b.node.size :] = 0.0
     b.exponents[-1] = 0
-    rewards, weights = Rewards(b.node, prob, None, discount, time_homogeneous), Weights(b.weight, edge)
-    _backward_serial((near, rewards, weights, columns), None, b.messages, b.exponents, 0)
+    rewards, weights = Rewards(b.node, prob, b.empty, discount, time_homogeneous), Weights(b.weight, edge)
+    _backward_serial((near, rewards, weights, n_columns), b.empty, b.messages, b.exponents, 0)
     for i in range(b.node.size):
         if not 0.0 < b.messages[0, i] < np.inf:
             return False
@@ -149,19 +146,17 @@ def backward(near: Any, prob: Any, edge: Any, discount: Any, time_homogeneous: b
 
 
 @njit(cache=True, error_model="numpy")
-def forward(
-    near: Any, prob: Any, edge: Any, discount: Any, time_homogeneous: bool, b: Any, counts: Any, columns: Any
-) -> bool:
+def forward(near: Any, prob: Any, edge: Any, discount: Any, time_homogeneous: bool, b: Any, counts: Any) -> bool:
     """Set `counts` (S K,) to sum_t discount_t P(s_t = s); return True if they sum to at most sum_t discount_t."""
     n_columns, size = b.shift.size, b.node.size
     alpha = np.zeros((2, size + n_columns))
     for i in range(size):
         alpha[0, i] = b.alpha[i]
         counts[i] = discount[0] * (b.start[i] / b.total[i % n_columns])
-    rewards, weights = Rewards(b.node, prob, None, discount, time_homogeneous), Weights(b.weight, edge)
+    rewards, weights = Rewards(b.node, prob, b.empty, discount, time_homogeneous), Weights(b.weight, edge)
     state = Alpha(alpha, -b.exponents[0], b.log_norm)
-    buffers = CountBuffers(counts, None, None, None)
-    inputs = (near, rewards, weights, columns)
+    buffers = CountBuffers(counts, b.empty, b.empty_rows, b.empty_rows)
+    inputs = (near, rewards, weights, n_columns)
     _forward_serial(inputs, b.messages, b.exponents, state, discount, buffers, 0)
     most = np.sum(discount) * (1.0 + 1e-6)
     in_range = True
@@ -202,10 +197,10 @@ def feature_moments(
         for j in range(phi.shape[1]):
             total[s, j] = marginals[0, s] * phi[s, j]
     edge_prob = np.empty((length - 1, near.idx.size))
-    rewards, weights = Rewards(node, prob, None, discount, time_homogeneous), Weights(weight, edge)
+    rewards, weights = Rewards(node, prob, b.empty, discount, time_homogeneous), Weights(weight, edge)
     state = Alpha(alpha, -exponents[0], b.log_norm[k : k + 1].copy())
-    buffers = CountBuffers(None, None, marginals[1:], edge_prob)
-    _forward_serial((near, rewards, weights, (0,)), messages, exponents, state, discount, buffers, 0)
+    buffers = CountBuffers(b.empty, b.empty, marginals[1:], edge_prob)
+    _forward_serial((near, rewards, weights, 1), messages, exponents, state, discount, buffers, 0)
     mean = np.empty((2, n_states, phi.shape[1]))
     mean[0] = phi
     _propagate_serial(near, edge_prob, marginals[1:], phi, None, mean, (total, None), discount[1:], discount[:-1])

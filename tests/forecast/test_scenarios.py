@@ -5,7 +5,7 @@ import pytest
 
 from limiirl import MDP, Demonstrations, MaxEnt
 from limiirl.errors import InvalidDemos, InvalidParameter
-from limiirl.forecast import Forecaster, given_ends
+from limiirl.forecast import Forecaster, condition_on_ends
 from limiirl.irl.destination.model import DestinationMaxEnt
 from tests.helpers import raises
 from tests.oracles.forecasts import make_mixture
@@ -169,7 +169,7 @@ class TestGivenEnds:
 
     def convert(self, **more):
         mixture = make_mixture(MaxEnt(8, **more), self.mdp, [0.3, 0.7], COSTS)
-        return mixture, given_ends(mixture, self.demos)
+        return mixture, condition_on_ends(mixture, self.demos)
 
     def test_the_expected_number_of_states_is_the_observed_one(self):
         mixture, converted = self.convert()
@@ -197,11 +197,11 @@ class TestGivenEnds:
     def test_a_discount_and_long_trips_are_accepted(self):
         long = Demonstrations.from_lists([[0, 1, *[3, 4] * 9, 5], [0, 1, 3]])
         mixture = make_mixture(MaxEnt(8), self.mdp.replace(gamma=0.9), [0.3, 0.7], COSTS)
-        converted = given_ends(mixture, long)
+        converted = condition_on_ends(mixture, long)
         assert converted.mdp_.gamma == 1.0
         assert np.all(np.isfinite(converted.thetas_))
 
     def test_trips_that_pass_their_destination_only_are_rejected(self):
         mixture = make_mixture(MaxEnt(8), self.mdp, [0.3, 0.7], COSTS)
         with raises(InvalidDemos, parameter="demos"):
-            given_ends(mixture, Demonstrations.from_lists([[3, 4, 3], [1]]))
+            condition_on_ends(mixture, Demonstrations.from_lists([[3, 4, 3], [1]]))
