@@ -117,7 +117,7 @@ def compare(python: str, seconds: float, most: int) -> None:
     from benchmarks.measure import describe_machine
     from limiirl.roads import clean, match, read_trips
     from limiirl.roads.matching import candidates
-    from limiirl.roads.matching.evaluation import measure_agreement
+    from limiirl.roads.matching.quality import measure_agreement
 
     print(describe_machine())
     network = porto()

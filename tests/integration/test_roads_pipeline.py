@@ -8,8 +8,8 @@ import pytest
 from limiirl import roads
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter
-from limiirl.roads.matching.evaluation import path_recovery
 from limiirl.roads.matching.match_trips import match
+from limiirl.roads.matching.quality import path_recovery
 from limiirl.roads.synthetic.demo import run_demo
 from limiirl.roads.traces.cleaning import clean
 from tests.helpers import raises

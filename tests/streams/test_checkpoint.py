@@ -7,7 +7,7 @@ from limiirl import IntentMixture, MaxEnt, RewardEnsemble
 from limiirl._io import read_archive, write_archive
 from limiirl.errors import ConvergenceWarning, InvalidFile, InvalidParameter
 from limiirl.streams import fit_streamed, write_features
-from limiirl.streams.checkpoint import FORMAT
+from limiirl.streams.fit import FORMAT
 from tests.helpers import raises
 from tests.oracles.mixture import TASTES, crossings, walks
 

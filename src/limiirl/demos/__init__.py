@@ -1,10 +1,9 @@
 """Demonstrated trajectories, and trajectories grouped by agent."""
 
 from limiirl.demos.agents import Agent, Agents
-from limiirl.demos.counter import with_counter
 from limiirl.demos.demonstrations import Demonstration, Demonstrations, same_arrays
 from limiirl.demos.groups import Groups
-from limiirl.demos.history import with_history
+from limiirl.demos.history import with_counter, with_history
 from limiirl.demos.io import read_table
 from limiirl.demos.names import with_common_names
 from limiirl.demos.simulate import simulate

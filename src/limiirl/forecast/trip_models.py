@@ -1,4 +1,4 @@
-"""Trip probabilities under the two models of a forecast, `MaxEntTrips` and `DestinationTrips`, and `condition_on_ends`."""
+"""Trip probabilities under the models of a forecast: `MaxEntTrips`, `DestinationTrips`, and `condition_on_ends`."""
 
 from __future__ import annotations
 
@@ -430,7 +430,8 @@ def _ratio(log_part: FloatArray, log_whole: FloatArray) -> FloatArray:
     return np.asarray(np.exp(_log_ratio(log_part, log_whole)))
 
 
-# Number of trips that determine the rewards per state of `condition_on_ends`, range of these rewards, and bisection steps.
+# Number of trips that determine the rewards per state of `condition_on_ends`, range of these rewards, and number of
+# bisection steps.
 _CALIBRATION, _STEP_RANGE, _BISECTIONS = 500, (-20.0, 10.0), 22
 
 

@@ -1,6 +1,5 @@
 """Single-intent IRL models, and the protocol that they implement."""
 
-from limiirl.irl.autodiff import jax_log_likelihood, torch_log_likelihood
 from limiirl.irl.base import (
     PARAMETERS,
     REQUIRED,
@@ -28,7 +27,13 @@ from limiirl.irl.optim.projected_newton import Box
 from limiirl.irl.penalty import PenaltyPath, select_penalty
 from limiirl.irl.problem import AT_BOUND, EStep, FitProblem, OptionalMembers, impossible_unit, make_problem
 from limiirl.irl.registry import MODELS, model_class, model_name, register_model
-from limiirl.irl.reward_gradient import RewardLikelihood, RewardTable, value_and_reward_grad
+from limiirl.irl.reward_gradient import (
+    RewardLikelihood,
+    RewardTable,
+    jax_log_likelihood,
+    torch_log_likelihood,
+    value_and_reward_grad,
+)
 from limiirl.irl.sigma_girl.model import SigmaGIRL
 
 __all__ = [

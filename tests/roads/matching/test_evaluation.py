@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from limiirl.errors import InvalidParameter, InvalidTrips
 from limiirl.roads import RoadNetwork
 from limiirl.roads.kernels.spatial_index import length_near
-from limiirl.roads.matching.evaluation import Agreement, measure_agreement
+from limiirl.roads.matching.quality import Agreement, measure_agreement
 from tests.helpers import raises
 
 shapely = pytest.importorskip("shapely")

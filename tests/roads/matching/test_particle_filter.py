@@ -22,8 +22,8 @@ from limiirl.roads.kernels.particle_filter import (
 from limiirl.roads.kernels.routing import router
 from limiirl.roads.matching import candidates
 from limiirl.roads.matching.candidates import AWAY, CUT, OUTSIDE, SINGLE, SKIPPED
-from limiirl.roads.matching.evaluation import path_recovery
 from limiirl.roads.matching.particle_filter import ParticleSettings, build_road_arrays, match_particles
+from limiirl.roads.matching.quality import path_recovery
 from tests.helpers import raises
 from tests.oracles import fine_roads
 

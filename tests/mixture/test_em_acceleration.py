@@ -10,7 +10,7 @@ import pytest
 from limiirl import MLIRL, Demonstrations, DestinationMaxEnt, IntentMixture, MaxCausalEnt, MaxEnt
 from limiirl.errors import InvalidParameter
 from limiirl.irl import make_problem
-from limiirl.mixture.acceleration import MarginalLikelihood
+from limiirl.mixture.em import MarginalLikelihood
 from limiirl.worlds import ElementWorld
 from tests.helpers import raises
 
