@@ -175,7 +175,7 @@ class SwitchingInformation:
         regulariser = self.problem.emissions.regulariser
         if regulariser is not None:
             ridge = regulariser.ridge * regulariser.n_demos / self.layout.K
-            result[second, second] += ridge * np.eye(second.stop - second.start)
+            result[second, second] += np.diag(np.tile(ridge, self.layout.K))
         AA, AB, BB = self._logit_information(counts)
         result[third, third], result[third, fourth], result[fourth, fourth] = AA, AB, BB
         result[fourth, third] = AB.T
