@@ -114,9 +114,11 @@ def test_examples_are_the_most_certain_demonstrations(fitted):
 
 def test_undetermined_rewards_are_collapsed_and_visits_come_first():
     child = np.arange(1, 15)
-    mdp = MDP.from_edges(np.r_[(child - 1) // 2, child], np.r_[child, (child - 1) // 2], gamma=0.8)
-    demos = MaxCausalEnt().sample(mdp, np.r_[np.zeros(7), np.ones(4), -np.ones(4)], 40, 0, max_length=12)
-    demos += MaxCausalEnt().sample(mdp, np.r_[np.zeros(7), -np.ones(4), np.ones(4)], 40, 1, max_length=12)
+    twice = np.tile(np.eye(15), 2)  # only the sum of the two rewards of a state is identified
+    mdp = MDP.from_edges(np.r_[(child - 1) // 2, child], np.r_[child, (child - 1) // 2], gamma=0.8, state_features=twice)
+    left = np.r_[np.zeros(7), np.ones(4), -np.ones(4), np.zeros(15)]
+    demos = MaxCausalEnt().sample(mdp, left, 40, 0, max_length=12)
+    demos += MaxCausalEnt().sample(mdp, -left, 40, 1, max_length=12)
     mix = IntentMixture(2, MaxCausalEnt(), init=[0] * 40 + [1] * 40, max_iter=0).fit(mdp, demos)
     report = intents_report(mix)
     assert titles(report)[1] == "Visits"
