@@ -115,7 +115,8 @@ def test_examples_are_the_most_certain_demonstrations(fitted):
 def test_undetermined_rewards_are_collapsed_and_visits_come_first():
     child = np.arange(1, 15)
     twice = np.tile(np.eye(15), 2)  # only the sum of the two rewards of a state is identified
-    mdp = MDP.from_edges(np.r_[(child - 1) // 2, child], np.r_[child, (child - 1) // 2], gamma=0.8, state_features=twice)
+    src, dst = np.r_[(child - 1) // 2, child], np.r_[child, (child - 1) // 2]
+    mdp = MDP.from_edges(src, dst, gamma=0.8, state_features=twice)
     left = np.r_[np.zeros(7), np.ones(4), -np.ones(4), np.zeros(15)]
     demos = MaxCausalEnt().sample(mdp, left, 40, 0, max_length=12)
     demos += MaxCausalEnt().sample(mdp, -left, 40, 1, max_length=12)
