@@ -34,8 +34,7 @@ from limiirl.errors import LimiirlWarning
 from limiirl.roads import City, Matches, RoadNetwork, Trips, build, clean, estimate_noise, match, read_trips
 from limiirl.roads import simulate_recording as record
 from limiirl.roads.matching import candidates
-from limiirl.roads.matching.quality import measure_agreement, path_recovery
-from limiirl.roads.matching.quality import measure_quality
+from limiirl.roads.matching.quality import measure_agreement, measure_quality, path_recovery
 
 DATA = Path(os.environ.get("LIMIIRL_DATA", Path(__file__).parents[2] / "shared" / "data"))
 METHODS = ("hmm", "particles")
