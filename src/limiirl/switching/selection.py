@@ -360,7 +360,7 @@ def select_switching(  # noqa: PLR0913 (the data, and independent options with d
     --------
     >>> from limiirl import MDP, Demonstrations, MaxCausalEnt
     >>> mdp = MDP.from_edges([0, 0], [0, 0], action=[0, 1], gamma=0.9, action_features=[[1.0], [0.0]])
-    >>> demos = Demonstrations.from_lists([[0] * 41] * 4, [[0] * 20 + [1] * 20, [1] * 20 + [0] * 20] * 2)
+    >>> demos = Demonstrations.from_lists([[0] * 41] * 6, [[0] * 20 + [1] * 20, [1] * 20 + [0] * 20] * 3)
     >>> template = SwitchingMixture(irl=MaxCausalEnt(ridge=1e-3), random_state=0)
     >>> selection = select_switching(mdp, demos, [1, 2], mixture=template, folds=2)
     >>> selection.recommended.n_intents, len(selection.rows)
