@@ -1,5 +1,6 @@
 """Markov decision processes as sparse edge lists, with planning and shortest paths."""
 
+from limiirl.mdp.columns import column_names, nulls
 from limiirl.mdp.ensemble import RewardEnsemble
 from limiirl.mdp.estimation import read_frame, rename_columns, split_columns
 from limiirl.mdp.features import (
@@ -31,8 +32,8 @@ from limiirl.mdp.tables import StateFeatures, read_state_features
 __all__ = [
     "MDP", "BellmanEquations", "EdgeFeatures", "FeatureInput", "FeatureMatrix", "PathFinder", "RewardEnsemble",
     "ShortestPath", "ShortestPaths", "StateFeatures", "action_values", "add_edge_features", "check_policy",
-    "edge_parts", "encode", "expected_features", "feature_sizes", "is_frozen", "is_text", "name_of",
-    "optimal_policy", "optimal_values", "policy_pairs", "policy_table", "policy_values",
+    "column_names", "edge_parts", "encode", "expected_features", "feature_sizes", "is_frozen", "is_text", "name_of",
+    "nulls", "optimal_policy", "optimal_values", "policy_pairs", "policy_table", "policy_values",
     "reachable_states", "read_frame", "read_state_features", "rename_columns", "renumber", "sequence_features",
     "split_columns", "to_dense", "turn_features",
 ]

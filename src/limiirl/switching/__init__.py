@@ -7,10 +7,9 @@ from limiirl.switching.inference import Segments
 from limiirl.switching.information import SwitchingErrors
 from limiirl.switching.selection import SwitchingRow, SwitchingSelection, SwitchingSetting, select_switching
 from limiirl.switching.summary import SwitchingSummary
-from limiirl.switching.transitions import CovariateScale, Logits
+from limiirl.switching.transitions import Logits
 
 __all__ = [
-    "CovariateScale",
     "DwellTimes",
     "Logits",
     "Segments",
