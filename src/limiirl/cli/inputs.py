@@ -187,6 +187,18 @@ def read_state_table(path: Path) -> Any:
     return table
 
 
+def read_covariates(path: Path | None) -> Any:
+    """Read the table of --covariates, or return None."""
+    from limiirl.demos import read_table
+
+    if path is None:
+        return None
+    table = read_table(check_exists(path))
+    if table is None or not {"demo", "group"} & set(table.column_names):
+        raise InvalidFile.at(path, "must be a table with a column demo or group, and one column per covariate.")
+    return table
+
+
 def get_groups(demos: Any, by_group: bool, option: str = "--by-group") -> Any:
     """Return the groups of demonstrations if the option is set, else None."""
     if not by_group:

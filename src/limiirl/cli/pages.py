@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limiirl._progress import show_progress
-from limiirl.cli.inputs import check_exists, check_page, get_groups, read_demos
+from limiirl.cli.inputs import check_exists, check_page, get_groups, read_covariates, read_demos
 from limiirl.cli.options import echo
 from limiirl.errors import InvalidFile, InvalidParameter, LimiirlWarning
 
@@ -103,6 +103,7 @@ def report_mixture(  # noqa: PLR0913 (the options of a command)
     columns: str | None,
     cut: int | None,
     by_group: bool,
+    covariates: Path | None,
     coordinates: Path | None,
     as_json: bool,
 ) -> None:
@@ -111,7 +112,7 @@ def report_mixture(  # noqa: PLR0913 (the options of a command)
     from limiirl.report.intents import merge_previous, write_intents
 
     target = Path(f"{os.path.normpath(folder)}-report") if out is None else out
-    check_report(target, folder, demos, coordinates)
+    check_report(target, folder, demos, coordinates, covariates)
     mixture = IntentMixture.load(folder)
     reason = ""
     if demos is None:
@@ -126,7 +127,14 @@ def report_mixture(  # noqa: PLR0913 (the options of a command)
     xy = None if coordinates is None else read_coordinates(coordinates, merge_previous(mixture.mdp_)[0])
     with show_progress("page") as progress:
         path = write_intents(
-            mixture, target, data, progress, groups=groups, coordinates=xy, command=command_line(context)
+            mixture,
+            target,
+            data,
+            progress,
+            groups=groups,
+            covariates=read_covariates(covariates),
+            coordinates=xy,
+            command=command_line(context),
         )
     if as_json:
         echo(json.dumps({"report": str(path)}))

@@ -60,6 +60,7 @@ def intents_report(  # noqa: PLR0913 (the mixture, and independent options with 
     demos: Any = None,
     groups: ArrayLike | None = None,
     *,
+    covariates: Any = None,
     title: str | None = None,
     intent_names: Sequence[str] | None = None,
     coordinates: ArrayLike | None = None,
@@ -76,6 +77,8 @@ def intents_report(  # noqa: PLR0913 (the mixture, and independent options with 
     demos, groups : Demonstrations or Agents, (N,), optional
         By default the training data, which a mixture loaded from a file does not contain. Other demonstrations are
         assigned to the intents, and the rewards have no standard errors.
+    covariates : array or table, optional
+        Covariates of the given demonstrations, if the mixture was fitted with covariates.
     title : str, optional
     intent_names : sequence of K strings, optional
         Names of the intents, such as "water" and "exploration".
@@ -100,7 +103,7 @@ def intents_report(  # noqa: PLR0913 (the mixture, and independent options with 
     >>> intents_report(mix).title
     '2 intents behind 12 demonstrations'
     """
-    view = make_view(mixture, demos, groups, intent_names=intent_names, coordinates=coordinates)
+    view = make_view(mixture, demos, groups, covariates=covariates, intent_names=intent_names, coordinates=coordinates)
     noted = cautions(view, warned)
     where = _visits_section(view)
     sections = [_intents_section(view), _sizes_section(view)]
