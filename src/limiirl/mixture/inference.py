@@ -12,14 +12,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from limiirl._estimator import NoMetadataRouting
+from limiirl._parallel import Mapper
 from limiirl._typing import FloatArray
-from limiirl._validation import as_generator, check_count, check_flag
+from limiirl._validation import as_generator, check_count, check_flag, check_positive
 from limiirl.demos import Covariates, CovariateScale, Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidParameter, ModelMismatchWarning
 from limiirl.irl import FitProblem, NextActions, OptionalMembers, allow_cpu, impossible_unit, make_problem
 from limiirl.kernels.e_step import e_step
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import restarts, validate
+from limiirl.mixture.bayesian.sampling import PosteriorSamples, Priors, sample_posterior
 from limiirl.mixture.em import WeightDesign
 from limiirl.mixture.information import StandardErrors, free_parameters
 from limiirl.mixture.membership import MembershipLogit, measure_errors
@@ -312,6 +314,61 @@ class FittedMixture(NoMetadataRouting):
         (array([[1.0986]]), array([[1.1547]]))
         """
         return measure_errors(self, self._data(demos, groups, covariates))
+
+    def sample_posterior(  # noqa: PLR0913 (the data, and independent options with defaults)
+        self,
+        demos: Demonstrations | None = None,
+        groups: ArrayLike | None = None,
+        *,
+        covariates: Any = None,
+        draws: int = 1000,
+        tune: int = 500,
+        chains: int = 4,
+        prior_scale: float = 10.0,
+        concentration: float = 1.0,
+        covariate_scale: float = 2.5,
+        seed: Any = None,
+        executor: Mapper | None = None,
+    ) -> PosteriorSamples:
+        """Sample the posterior of weights and rewards by NUTS, on the exact marginal likelihood and its gradient.
+
+        Requires ``pip install 'limiirl[bayes]'`` and a model with gradients. Draws are relabelled so that each intent
+        has the demonstrations of the fitted intent.
+
+        Parameters
+        ----------
+        demos, groups, covariates : Demonstrations, (N,), array or table, optional
+            The training data; required for a mixture loaded from a file.
+        draws, tune, chains : int
+            Draws per chain, iterations of adaptation per chain, and number of chains.
+        prior_scale : float
+            Rewards are N(0, prior_scale^2) a priori, truncated to the bounds. The ridge of the model is not used.
+        concentration : float
+            Weights are Dir(concentration, ..., concentration) a priori.
+        covariate_scale : float
+            With covariates: the deviations of intercepts and coefficients of standardised covariates from their means
+            over intents are N(0, covariate_scale^2) a priori.
+        seed : int, Generator, RandomState or None
+        executor : limiirl.executors.Executor or concurrent.futures.Executor, optional
+            Runs the chains in parallel. The draws are the same.
+
+        Examples
+        --------
+        >>> from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
+        >>> mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0], [1]])
+        >>> demos = Demonstrations.from_lists([[0], [0, 1], [0, 1], [0, 1]])
+        >>> mix = IntentMixture(1, MaxEnt(2, bounds=None)).fit(mdp, demos)
+        >>> samples = mix.sample_posterior(seed=0, chains=2)  # doctest: +SKIP
+        >>> samples.thetas.mean().round(1), samples.r_hat[1:].round(2)  # doctest: +SKIP
+        (1.3, array([1.]))
+        """
+        priors = Priors(
+            check_positive(prior_scale, "prior_scale"),
+            check_positive(concentration, "concentration"),
+            check_positive(covariate_scale, "covariate_scale"),
+        )
+        problem = self._data(demos, groups, covariates)
+        return sample_posterior(self, problem, priors, (chains, draws, tune), seed, executor)
 
     def bic(
         self, demos: Demonstrations | None = None, groups: ArrayLike | None = None, *, covariates: Any = None
