@@ -95,7 +95,7 @@ class FittedMixture(NoMetadataRouting):
             Treat each demonstration as a prefix of an unfinished trajectory.
         """
         units, log_p = self._log_prob(demos, groups, partial)
-        U, _ = self._posterior(units, log_p, self._unit_weights(demos, units, covariates))
+        U, _ = self._posterior(units, log_p, self.unit_weights(demos, units, covariates))
         return units.broadcast(U)
 
     def predict(
@@ -119,7 +119,7 @@ class FittedMixture(NoMetadataRouting):
     ) -> FloatArray:
         """Return the log-likelihood (N,) of each demonstration, or (G,) of each group in sorted order."""
         units, log_p = self._log_prob(demos, groups, partial)
-        return self._posterior(units, log_p, self._unit_weights(demos, units, covariates))[1]
+        return self._posterior(units, log_p, self.unit_weights(demos, units, covariates))[1]
 
     def score(
         self,
@@ -225,7 +225,7 @@ class FittedMixture(NoMetadataRouting):
             raise impossible_unit(units, result.bad_row)
         return U, np.asarray(np.logaddexp.reduce(log_joint, axis=1))
 
-    def _unit_weights(self, demos: Any, units: Groups, covariates: Any) -> FloatArray:
+    def unit_weights(self, demos: Any, units: Groups, covariates: Any) -> FloatArray:
         """Return the mixture weights (G, K) of units with covariates, or (K,) without."""
         design = self._weight_design(demos, units, covariates)
         return self.weights_ if design is None else design.weights(cast("FloatArray", self.membership_logits_))

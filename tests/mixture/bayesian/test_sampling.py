@@ -77,7 +77,7 @@ def test_model_without_gradients():
 
 
 class TestSamples:
-    @pytest.fixture(scope="class", autouse=True)
+    @pytest.fixture(autouse=True)
     def sampler(self):
         pytest.importorskip("nutpie")
         pytest.importorskip("arviz")
