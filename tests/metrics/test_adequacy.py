@@ -69,19 +69,23 @@ def test_residuals_of_the_true_model_are_standard_normal(model):
 
 
 def test_a_state_where_behaviour_differs_has_the_largest_residual():
-    mix = true_mixture(MaxCausalEnt(bounds=None))
-    demos, _ = mix.sample(300, 0)
-    # In state 3, the action is reversed.
-    odd = Demonstrations.from_lists([[0, 1, 3, 0, 1, 3, 0, 1, 4]] * 30)
-    both = Demonstrations.concat([demos.replace(actions=None), odd])
-    checked = check_fit(mix, both, simulations=0)
-    worst = checked.by_state.worst(2)
-    assert set(worst.index) == {1, 3}  # the odd demonstrations also always go from 1 to 3 first
-    assert np.all(worst.p_value < 0.001)
-    assert np.all(checked.by_demo.worst(10).index >= 300)
-    assert checked.z > 3.0
-    assert "state" in str(checked)
+    """In every state, the first action has probability 0.8; in state 2, the data have 0.2."""
+    src, dst = [0, 0, 1, 1, 2, 2], [1, 2, 3, 4, 3, 4]
+    mdp = MDP.from_edges(src, dst, p0=[1, 0, 0, 0, 0], edge_features=np.array([[1.0], [0.0]] * 3))
+    usual, odd = [[0, 1, 3]] * 320 + [[0, 1, 4]] * 80, [[0, 2, 3]] * 20 + [[0, 2, 4]] * 80
+    start = RewardEnsemble([1.0], [[np.log(4.0)]])
+    mix = IntentMixture(1, MaxCausalEnt(bounds=None), init=start, max_iter=0)
+    checked = check_fit(mix.fit(mdp, Demonstrations.from_lists(usual + odd)), simulations=0)
+    states = checked.by_state
+    # 0.6 of the outcomes are less probable than expected, by log 4 each; the deviation of the surprise is 0.4 log 4.
+    np.testing.assert_allclose(states.excess[:3], [0.0, 0.0, 0.6 * np.log(4.0)], atol=1e-9)
+    np.testing.assert_allclose(states.z[:3], [0.0, 0.0, 0.6 / 0.4 * 10.0], atol=1e-6)
+    assert states.worst(1).index[0] == 2
+    assert np.all(states.p_value[:2] > 0.99)
+    assert states.p_value[2] < 1e-10
     assert len(checked.plot().axes) == 3
+    np.testing.assert_array_equal(np.diff(checked.by_demo.worst(10).z) <= 0, True)
+    assert str(checked).count("z = ") == 10
 
 
 def test_simulated_means():

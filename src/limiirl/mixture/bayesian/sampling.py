@@ -229,7 +229,8 @@ class PosteriorSamples:
     @property
     def r_hat(self) -> FloatArray:
         """Rank-normalised split R-hat (K + K d,) of weights and rewards; nan for a constant."""
-        return np.asarray(self._arviz.rhat(self._flat)["x"])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(self._arviz.rhat(self._flat)["x"])
 
     @property
     def ess(self) -> FloatArray:
