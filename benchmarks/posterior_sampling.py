@@ -1,4 +1,4 @@
-"""How long does NUTS take on ElementWorld with three intents, and do the chains converge?
+"""Time and convergence of NUTS on ElementWorld with three intents.
 
 python -m benchmarks.posterior_sampling            # 4 x 1,000 draws in two processes
 python -m benchmarks.posterior_sampling --serial   # in this process

@@ -107,9 +107,9 @@ class WeightDesign:
     def penalty_curvature(self, n_intents: int) -> FloatArray:
         """Return the Hessian (K p, K p) of the penalty."""
         centred = np.eye(n_intents) - 1.0 / n_intents
-        slopes = np.ones(self.X.shape[1])
-        slopes[0] = 0.0
-        return np.asarray(self.ridge * np.kron(centred, np.diag(slopes)))
+        penalised = np.ones(self.X.shape[1])
+        penalised[0] = 0.0
+        return np.asarray(self.ridge * np.kron(centred, np.diag(penalised)))
 
     def information(self, rho: FloatArray) -> FloatArray:
         """Return sum_i (diag(rho_i) - rho_i rho_i') x (x_i x_i') (K p, K p), for weights rho (G, K)."""

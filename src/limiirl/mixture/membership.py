@@ -315,13 +315,13 @@ class MembershipLogit:
                 effect = (ends[1] - ends[0]).mean(axis=0)
                 gradient = mean_jacobian(high, ends[1]) - mean_jacobian(low, ends[0])
             else:
-                slope = self.logits[:, c] - (rho @ self.logits[:, c])[:, None]  # (n, K)
-                effect = (rho * slope).mean(axis=0)
-                # d (rho_k g_k) / d C_l = rho_k [(1(k = l) - rho_l) (g_k x + e_c) - rho_l g_l x], for slopes g
-                gradient = -np.einsum("ik,il,ip->klp", rho * slope, rho, X) - np.einsum(
-                    "ik,il,ip->klp", rho, rho * slope, X
+                direction = self.logits[:, c] - (rho @ self.logits[:, c])[:, None]  # (n, K)
+                effect = (rho * direction).mean(axis=0)
+                # d (rho_k g_k) / d C_l = rho_k [(1(k = l) - rho_l) (g_k x + e_c) - rho_l g_l x] for g_k = D_kj - sum_l rho_l D_lj
+                gradient = -np.einsum("ik,il,ip->klp", rho * direction, rho, X) - np.einsum(
+                    "ik,il,ip->klp", rho, rho * direction, X
                 )
-                gradient[np.arange(K), np.arange(K)] += (rho * slope).T @ X
+                gradient[np.arange(K), np.arange(K)] += (rho * direction).T @ X
                 gradient[:, :, c] += np.diag(rho.sum(axis=0)) - rho.T @ rho
                 gradient = gradient.reshape(K, K * p) / (n * self.scale.scale[c - 1])
                 effect = effect / self.scale.scale[c - 1]

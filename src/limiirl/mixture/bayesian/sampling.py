@@ -77,8 +77,8 @@ class PosteriorDensity:
         n, u = logits[1:].size, v[logits[1:].size :]
         value, gradient = -loss[0] * self.marginal.n, -derivative[0] * self.marginal.n
         gradient[n:] = gradient[n:] * self.rewards.derivative(u.reshape(thetas.shape)).ravel() - u
-        log_prior, slope = self._log_prior(logits)
-        gradient[:n] += slope
+        log_prior, prior_gradient = self._log_prior(logits)
+        gradient[:n] += prior_gradient
         return float(value - 0.5 * (u @ u) + log_prior), gradient
 
     def _log_prior(self, logits: FloatArray) -> tuple[float, FloatArray]:
