@@ -317,7 +317,8 @@ class MembershipLogit:
             else:
                 direction = self.logits[:, c] - (rho @ self.logits[:, c])[:, None]  # (n, K)
                 effect = (rho * direction).mean(axis=0)
-                # d (rho_k g_k) / d C_l = rho_k [(1(k = l) - rho_l) (g_k x + e_c) - rho_l g_l x] for g_k = D_kj - sum_l rho_l D_lj
+                # g_k = D_kc - sum_l rho_l D_lc has the derivative
+                # d (rho_k g_k) / d C_l = rho_k [(1(k = l) - rho_l) (g_k x + e_c) - rho_l g_l x].
                 gradient = -np.einsum("ik,il,ip->klp", rho * direction, rho, X) - np.einsum(
                     "ik,il,ip->klp", rho, rho * direction, X
                 )
@@ -330,7 +331,8 @@ class MembershipLogit:
 
     def _propagate(self, gradient: FloatArray) -> FloatArray:
         """Return the standard errors (r,) of functions with this gradient (r, K p) with respect to the logits."""
-        return np.sqrt(np.maximum(np.einsum("ri,ij,rj->r", gradient, self._covariance, gradient), 0.0))
+        variance = np.einsum("ri,ij,rj->r", gradient, self._covariance, gradient)
+        return np.asarray(np.sqrt(np.maximum(variance, 0.0)))
 
     def _is_indicator(self, c: int) -> bool:
         values = self.design.X[:, c] * self.scale.scale[c - 1] + self.scale.mean[c - 1]
