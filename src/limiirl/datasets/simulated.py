@@ -15,7 +15,7 @@ _ARENA, _ANIMALS_PER_CONDITION = 6, 4
 _PLACES = {"nest": (0, 0), "food": (5, 0), "water": (5, 5)}
 # Rewards per step at nest, food and water, and of staying, by intent: rest, eat, drink.
 _FORAGING = np.array([[3.0, 0.0, 0.0, 0.5], [0.0, 3.0, 0.0, 0.0], [0.0, 0.0, 3.0, 0.0]])
-# Stationary shares of the intents by condition, and mean dwell time in steps.
+# Fraction of steps with each intent, by condition, and mean dwell time in steps.
 _SHARES = {"control": (0.5, 0.3, 0.2), "thirsty": (0.3, 0.2, 0.5)}
 _DWELL = 25.0
 
