@@ -100,7 +100,7 @@ class _Chain(Baseline):
         return LevelCounts(keys, counts.astype(np.float64), sums.astype(np.float64))
 
     def _choose(self, numbers: list[IntArray], events: Events) -> FloatArray:
-        """Return the concentration of each level, chosen to maximise the likelihood of left-out demonstrations."""
+        """Return the concentration of each level, chosen by cross-validation."""
         fold = events.demo
         if fold[-1] == 0:  # divide the single demonstration into folds
             fold = np.arange(fold.size) * _FOLDS // fold.size

@@ -57,7 +57,7 @@ _FIRST_ACCELERATED = 10
 
 @dataclass(frozen=True)
 class EM:
-    """EM for a fit problem; `ridge` is that of the coefficients of the transition model."""
+    """EM for a fit problem; `ridge` penalises the coefficients of the transition model."""
 
     problem: SwitchingProblem
     settings: Settings

@@ -126,7 +126,7 @@ class SwitchingStarts:
         )
 
     def _m_step(self, U: FloatArray) -> Parameters:
-        """Return the parameters for responsibilities U (n, K); transitions are those between the likeliest intents."""
+        """Return the parameters for responsibilities U (n, K), with transitions between the most probable intents."""
         problem, K = self.problem, self.n_intents
         index, offsets = problem.decisions.number, problem.decisions.offsets
         m = len(problem.decisions.demos)

@@ -270,7 +270,7 @@ def _compare_rows(rows: list[SwitchingRow], values: FloatArray, sizes: FloatArra
 
 
 def mean_per_step(values: FloatArray, sizes: FloatArray) -> tuple[float, float]:
-    """Return the mean per step of sums (U,) over units of some sizes (U,), and its standard error.
+    """Return the mean per step, given sums (U,) over units and their numbers of steps (U,), and its standard error.
 
     Units are independent; the steps of a unit are not.
 
@@ -346,11 +346,11 @@ def select_switching(  # noqa: PLR0913 (the data, and independent options with d
         As for `SwitchingMixture.fit`.
     folds : int
     outer_folds : int
-        If given, the whole selection is repeated without each of so many folds of the units, which are then scored once
-        (nested cross-validation). 0 skips it.
+        Number of outer folds of nested cross-validation, 0 for none: the selection is repeated without each fold, and
+        the units of the fold are scored with the selected setting.
     n_errors : float
-        The recommendation is the smallest number of intents whose score is within so many standard errors of the best;
-        0 recommends the best.
+        The recommendation is the smallest number of intents whose score is within `n_errors` standard errors of the
+        best; 0 recommends the best.
     seed : int, Generator, RandomState or None
         Seed of the folds; by default the `random_state` of the template.
     verbose, progress, executor
@@ -468,7 +468,7 @@ def _nest(
     n_errors: float,
     run: Any,
 ) -> tuple[tuple[float, float], tuple[SwitchingSetting, ...]]:
-    """Return the score of units by settings that were selected without them, and the settings."""
+    """Return the scores of units under settings selected without these units, and the settings."""
     total, chosen = np.zeros(len(problem.units)), []
     for fold in range(int(outer.max()) + 1):
         within = outer != fold

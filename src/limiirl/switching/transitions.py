@@ -168,11 +168,11 @@ class LogitObjective:
         self.scale = 1.0 / np.sqrt(np.maximum(curvature / self.total, 1e-6))
 
     def pack(self, logits: Logits) -> FloatArray:
-        """Return the variables (p,) of logits."""
+        """Return logits as one vector (p,) for the optimiser."""
         return np.concatenate([logits.A[self.off], logits.B.ravel()]) / self.scale
 
     def unpack(self, x: FloatArray) -> Logits:
-        """Return the logits of variables (p,)."""
+        """Return the logits of a vector (p,); the inverse of `pack`."""
         A, values = np.zeros((self.K, self.K)), x * self.scale
         n = self.K * (self.K - 1)
         A[self.off] = values[:n]

@@ -96,11 +96,11 @@ class GoalValues:
         return np.asarray(log_w)
 
     def is_finite(self, theta: FloatArray, margin: float = 0.0) -> bool:
-        """Return True if all path sums are finite at theta (d,) and all cycles weigh less than exp(-margin)."""
+        """Return True if all path sums are finite at theta (d,) and cycles have a total weight below exp(-margin)."""
         return _Factors(self.symbolic, self.edge_log_weights(theta), margin).divergent_rank < 0
 
     def solve(self, theta: FloatArray, margin: float = 0.0) -> GoalPathSums:
-        """Return the path sums at theta (d,); raise `DivergentPartition` if a cycle weighs exp(-margin) or more."""
+        """Return the path sums at theta (d,); raise `DivergentPartition` if cycles have weight exp(-margin) or more."""
         factors = _Factors(self.symbolic, self.edge_log_weights(theta), margin)
         if factors.divergent_rank >= 0:
             raise divergent(self.symbolic.state_at(factors.divergent_rank))
@@ -167,7 +167,7 @@ class _Factors:
     log_w : (E,)
         Edge log-weights.
     divergent_rank : int
-        Rank of the first state with cycles of weight exp(-margin) or more, or -1.
+        Rank of the first state at which cycles have weight exp(-margin) or more, or -1.
     linear : (values, stars) or None
         Factors in linear arithmetic; None if a sum over walks may exceed `_LARGEST`.
     """

@@ -24,7 +24,7 @@ _SMALL = 1e-3
 def cautions(view: IntentsView, warned: Sequence[str] = ()) -> list[Callout]:
     """Return the cautions on a fit, most serious first."""
     return [*_empty(view), *_duplicates(view), *_convergence(view), *_assignments(view), *_rewards(view)] + [
-        Callout("note", "Warning of the fit", literal(message)) for message in warned
+        Callout("note", "Warning issued by the fit", literal(message)) for message in warned
     ]
 
 
