@@ -56,7 +56,7 @@ class LevelCounts(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """Counts (levels, n) at n decisions: `own` of the decision's event in its context, `total` of all its events."""
+    """Counts (levels, n) of the contexts of n decisions: `own` of the observed event, `total` over all events."""
 
     own: FloatArray
     total: FloatArray

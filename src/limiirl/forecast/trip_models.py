@@ -329,7 +329,7 @@ class MaxEntTrips:
         return log_prob
 
     def next_edges(self, demos: Demonstrations, goals: IntArray | None = None) -> NextEdges:
-        """Return the continuations of prefixes and, if given, towards goals (N,)."""
+        """Return the continuations of prefixes; towards goals (N,), if given."""
         self._check(demos)
         edge, offsets = outgoing_edges(self.mdp, demos, demos.lengths < self.max_length)
         owner = np.repeat(np.arange(len(demos)), np.diff(offsets))

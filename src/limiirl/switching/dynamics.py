@@ -53,7 +53,7 @@ def expected_dwell_times(transition: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class DwellTimes:
-    """Numbers of steps for which intents last.
+    """Dwell times of the intents, in steps.
 
     Attributes
     ----------

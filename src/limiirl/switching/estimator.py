@@ -248,7 +248,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         self.log_likelihood_, self.objective_ = last.log_likelihood, last.objective
         self.history_, self.n_iter_, self.converged_ = state.history, last.iteration, converged
         self.n_demos_, self.n_steps_ = len(problem.demos), problem.n_steps
-        # Coefficients of states that are not visited are 0, and the intercepts stand for one of the others.
+        # One column per visited state, except one, whose coefficient is absorbed by the intercepts.
         self.n_columns_ = np.unique(problem.decisions.state).size - 1 if kind == STATE else problem.design.n_columns
 
     @property
@@ -278,7 +278,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         self, mdp: Any, demos: Demonstrations, n_intents: Iterable[int], *, irl: Any = None, **options: Any
     ) -> SwitchingSelection:
         """Compare numbers of intents with these parameters; see `select_switching` and `select_intents`."""
-        from limiirl.switching.selection import select_switching  # selection fits estimators
+        from limiirl.switching.selection import select_switching  # circular import
 
         template: SwitchingMixture = self
         if irl is not None:

@@ -103,7 +103,8 @@ class SwitchingInformation:
     parameters : Parameters
     ridge : float
         Coefficient of the penalty on B.
-    free : FreeParameters Free parameters of the rewards.
+    free : FreeParameters
+        Free parameters of the rewards.
     """
 
     def __init__(self, problem: SwitchingProblem, parameters: Parameters, ridge: float, free: FreeParameters) -> None:

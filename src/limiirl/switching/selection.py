@@ -220,7 +220,7 @@ class SwitchingSelectionProblem:
         return None if self.covariates is None else self.covariates[np.repeat(members, self.demos.lengths - 1)]
 
     def apply(self, setting: SwitchingSetting) -> tuple[SwitchingMixture, Any]:
-        """Return an unfitted mixture, and the MDP, with a setting."""
+        """Return the unfitted mixture and the MDP for a setting."""
         irl = clone(MaxCausalEnt() if self.template.irl is None else self.template.irl)
         irl.set_params(ridge=setting.ridge)
         mixture: SwitchingMixture = clone(self.template)
@@ -300,7 +300,7 @@ def recommend_setting(rows: Iterable[SwitchingRow], n_errors: float) -> Switchin
     """
     own = [row for row in rows if row.model == "switching" and math.isfinite(row.held_out)]
     best = min(own, key=lambda row: row.behind)
-    # The best setting is 0 behind itself, with a standard error of 0.
+    # For the best setting, the difference and its standard error are 0.
     near = [row for row in own if row is best or row.behind <= n_errors * row.behind_se]
     fewest = min(row.n_intents for row in near)
     return min((row for row in near if row.n_intents == fewest), key=lambda row: row.behind).setting

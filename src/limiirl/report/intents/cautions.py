@@ -141,7 +141,8 @@ def _rewards(view: IntentsView) -> list[Callout]:
         out.append(Callout("note", "The level of some rewards is not identified", text))
     if np.any(status == "up to scale"):
         text = (
-            "The model determines only the proportions of the rewards. They are scaled to sum to 1 and have no errors."
+            "The model determines only the proportions of the rewards, which are scaled to sum to 1. They have no "
+            "standard errors."
         )
         out.append(Callout("note", "Rewards are proportions", text))
     K = view.n_intents
