@@ -120,14 +120,14 @@ class LineReport:
 
 
 @contextmanager
-def reporting(
+def report_progress(
     title: str, verbose: bool, progress: Progress | None, *, every_s: float = VERBOSE_S
 ) -> Iterator[Progress | None]:
     """Yield a `Progress` that calls `progress` and, if `verbose`, writes to stderr; None if neither is requested.
 
     Examples
     --------
-    >>> with reporting("EM", False, print) as report:
+    >>> with report_progress("EM", False, print) as report:
     ...     report(1, 10, "log-likelihood -2.5")
     1 10 log-likelihood -2.5
     """

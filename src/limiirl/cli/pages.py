@@ -32,7 +32,7 @@ def check_report(folder: Path | None, *inputs: Path | None) -> None:
 
 
 @contextmanager
-def recording() -> Iterator[list[str]]:
+def record_warnings() -> Iterator[list[str]]:
     """Return a context manager that collects the messages of limiirl's warnings; they are also shown as usual."""
     messages: list[str] = []
     show = warnings.showwarning

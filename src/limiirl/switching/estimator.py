@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 
-from limiirl._progress import Progress, check_progress, reporting
+from limiirl._progress import Progress, check_progress, report_progress
 from limiirl._validation import check_choice, check_count, check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, InvalidDemos, InvalidParameter
@@ -187,7 +187,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         em = EM(problem, settings, check_positive(self.switching_ridge, "switching_ridge", zero=True))
         starts = SwitchingStarts(self.init, problem, self.n_intents, self.window)
         seeds = validate.spawn_seeds(self.random_state, self.n_init if is_random(self.init) else 1)
-        with reporting("EM", self.verbose, self.progress) as report:
+        with report_progress("EM", self.verbose, self.progress) as report:
             runs = []
             for i, seed in enumerate(seeds):
                 start = starts.begin(np.random.default_rng(seed), first=i == 0)

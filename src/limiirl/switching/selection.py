@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 from limiirl._io import to_pandas
 from limiirl._parallel import Mapper, map_tasks
-from limiirl._progress import Progress, check_progress, reporting
+from limiirl._progress import Progress, check_progress, report_progress
 from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl._validation import check_count, check_positive, check_type, is_collection
 from limiirl.baselines import Baseline, MarkovChain, NGram, Uniform
@@ -385,7 +385,7 @@ def select_switching(  # noqa: PLR0913 (the data, and independent options with d
     check_positive(n_errors, "n_errors", zero=True)
     fits = (len(settings) + len(_BASELINES)) * folds
     total, done = fits * (1 + (outer_folds if outer is not None else 0)) + 1, 0
-    with reporting("fits", verbose, progress) as report:
+    with report_progress("fits", verbose, progress) as report:
 
         def run(tasks: list[_Task]) -> Iterator[_Scores]:
             nonlocal done
