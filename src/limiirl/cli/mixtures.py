@@ -153,7 +153,7 @@ def predict(  # noqa: PLR0913 (a command's options, each with a default)
     demos: options.DemosOrAgents,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Output file (.csv or .parquet).")] = None,
     partial: Annotated[
-        bool, typer.Option("--partial", help="Demonstrations are prefixes of trajectories that continue.")
+        bool, typer.Option("--partial", help="Treat demonstrations as prefixes of unfinished trajectories.")
     ] = False,
     columns: options.Columns = None,
     cut: options.Cut = None,
