@@ -36,7 +36,7 @@ Result = TypeVar("Result")
 
 
 def one_thread(user_api: str | None = None) -> AbstractContextManager[Any]:
-    """Return a context in which numerical libraries use one thread, so that sums are reproducible to the last bit.
+    """Return a context manager that limits numerical libraries to one thread, so that sums are bit-reproducible.
 
     Parameters
     ----------

@@ -220,9 +220,9 @@ _EXPONENT = 300
 
 
 def scale_exponent(values: FloatArray) -> int:
-    """Return e so that squares and sums of values / 2^e neither overflow nor vanish; 0 for values of usual size.
+    """Return an exponent e such that values / 2^e can be squared and summed without overflow or underflow.
 
-    Division by a power of two is exact.
+    The exponent is 0 if the values need no scaling. Division by a power of two is exact.
 
     Examples
     --------

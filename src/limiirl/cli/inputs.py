@@ -238,7 +238,7 @@ def _parse(text: str) -> Any:
 
 
 def check_target(folder: Path | None, *inputs: Path | None) -> None:
-    """Raise, before a fit, if its mixture cannot be saved in a folder; see `_check_output`."""
+    """Raise if a mixture cannot be saved in a folder; called before the fit."""
     if folder is not None:
         from limiirl.mixture import check_target as check
 
@@ -247,7 +247,7 @@ def check_target(folder: Path | None, *inputs: Path | None) -> None:
 
 
 def check_page(folder: Path | None, *inputs: Path | None, option: str = "page") -> None:
-    """Raise, before a computation, if its report cannot be written to a folder; see `_check_output`."""
+    """Raise if a report cannot be written to a folder; called before the computation."""
     if folder is not None:
         from limiirl.report import check_folder
 
@@ -256,7 +256,7 @@ def check_page(folder: Path | None, *inputs: Path | None, option: str = "page") 
 
 
 def check_file(out: Path | None, *inputs: Path | None, option: str = "out") -> None:
-    """Raise, before a computation, if its output file cannot be written; see `_check_output`."""
+    """Raise if an output file cannot be written; called before the computation."""
     if out is None:
         return
     _check_output(out, option, inputs)

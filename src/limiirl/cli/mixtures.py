@@ -20,7 +20,7 @@ from limiirl.cli.inputs import (
     read_demos,
     read_problem,
 )
-from limiirl.cli.pages import ReportFolder, check_report, describe_data, recording, write_page
+from limiirl.cli.pages import ReportFolder, check_report, describe_data, record_warnings, write_page
 from limiirl.errors import InvalidFile
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     world, data = choose_features(world, data, mixture, mdp or state_features, seed, quiet=as_json)
     options.report_device(device, world)
     groups = get_groups(data, by_group)
-    with recording() as warned, show_progress("EM") as progress:
+    with record_warnings() as warned, show_progress("EM") as progress:
         mixture.set_params(progress=progress).fit(world, data, groups, executor=backend)
     mixture.model_choice_, mixture.data_file_ = problem.choice, describe_data(demos, out, columns, cut, by_group)
     _save(mixture, out, as_json, {}, "")
@@ -115,7 +115,7 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
     )
     world, data = choose_features(world, data, mixture, mdp or state_features, seed, quiet=as_json)
     options.report_device(device, world)
-    with recording() as warned, show_progress("search") as progress:
+    with record_warnings() as warned, show_progress("search") as progress:
         mixture.set_params(progress=progress).fit(world, data, get_groups(data, by_group))
     mixture.model_choice_, mixture.data_file_ = problem.choice, describe_data(demos, out, columns, cut, by_group)
     posterior = mixture.intent_posterior_
@@ -153,7 +153,7 @@ def predict(  # noqa: PLR0913 (a command's options, each with a default)
     demos: options.DemosOrAgents,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Output file (.csv or .parquet).")] = None,
     partial: Annotated[
-        bool, typer.Option("--partial", help="Demonstrations are prefixes of trajectories that continue.")
+        bool, typer.Option("--partial", help="Treat demonstrations as prefixes of unfinished trajectories.")
     ] = False,
     columns: options.Columns = None,
     cut: options.Cut = None,

@@ -24,7 +24,7 @@ from limiirl.mdp import MDP
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Dataset:
-    """Demonstrations with their MDP, and what is known about them.
+    """Demonstrations with their MDP and, if known, test set, conditions, true intents and true rewards.
 
     Attributes
     ----------

@@ -20,7 +20,7 @@ def load_mouse_labyrinth(folder: str | os.PathLike[str]) -> Dataset:
 
     The labyrinth is a complete binary tree: node n leads to its parent (n - 1) // 2 and to the nodes 2n + 1 and 2n + 2.
     Node 0 is next to the home cage, where a bout begins and ends; the water port is node 116. Bouts of one visit, and
-    mice with fewer than 100 visits, are left out.
+    mice with fewer than 100 visits, are excluded.
 
     Parameters
     ----------
@@ -96,8 +96,8 @@ def load_swirl_labyrinth(folder: str | os.PathLike[str]) -> Dataset:
 def load_swirl_gridworld(folder: str | os.PathLike[str]) -> Dataset:
     """Read the simulated 5 x 5 gridworld of SWIRL (Ke et al., ICML 2025): two intents that switch, one with memory.
 
-    The test set is every fifth trajectory, from the first. The last action of a trajectory is left out, because its
-    next state is not recorded.
+    The test set is every fifth trajectory, from the first. The last action of a trajectory is dropped, because its next
+    state is not recorded.
 
     Parameters
     ----------

@@ -67,8 +67,8 @@ def load_shanghai(
     """Read taxi paths on 714 links in Shanghai (Zhao and Liang 2023, arXiv:2206.10598).
 
     States are links, and actions are turns in eight directions. The features are kilometres per road class, kilometres
-    without a recorded number of lanes, a constant per link, and three kinds of turns. A link with two classes has the
-    first; living streets count as residential.
+    without a recorded number of lanes, a constant per link, and three kinds of turns. If a link has several classes,
+    the first is used; living streets count as residential.
 
     Parameters
     ----------

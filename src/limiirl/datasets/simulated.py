@@ -27,8 +27,8 @@ _ARTERIAL, _STREET = 0.5, 1.0  # minutes per block
 def make_foraging(n_steps: int = 300, *, seed: Seed = 0) -> Dataset:
     """Simulate eight animals that rest, eat and drink in an arena of 6 x 6 places, and switch between these intents.
 
-    Four animals are thirsty: they spend half of their steps with the intent to drink, the others a fifth. An intent
-    lasts 25 steps on average. There is one recording per animal.
+    Four animals are thirsty: their intent is to drink in half of their steps, compared with a fifth for the others. An
+    intent lasts 25 steps on average. There is one recording per animal.
 
     Parameters
     ----------
@@ -101,8 +101,8 @@ def _arena() -> MDP:
 def _markov_chain(n: int, shares: FloatArray, dwell: float, rng: np.random.Generator) -> IntArray:
     """Return n states of a chain with stationary distribution `shares` and a mean dwell time of `dwell` steps.
 
-    At some steps the intent is drawn again from `shares`, which may yield the same intent. The probability of drawing
-    is such that an intent ends with probability 1 / `dwell` per step, on average over steps.
+    At some steps the intent is drawn again from `shares`, which may yield the same intent. The probability of a draw is
+    chosen such that, on average over steps, an intent ends with probability 1 / `dwell`.
     """
     redraw = 1.0 / (dwell * (1.0 - np.sum(shares**2)))
     states = np.empty(n, dtype=np.int64)
@@ -131,8 +131,8 @@ def _act(
 def make_commutes(n: int = 400, *, seed: Seed = 0) -> Dataset:
     """Simulate trips in a city of 7 x 7 blocks by two kinds of drivers: one saves minutes, the other avoids turns.
 
-    A state is a directed road segment. Every third street is an arterial road with twice the speed. Half of the drivers
-    have each intent, and each driver makes four trips.
+    A state is a directed road segment. Every third street is an arterial road with twice the speed. Each intent is
+    shared by half of the drivers, and each driver makes four trips.
 
     Parameters
     ----------

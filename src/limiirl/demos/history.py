@@ -227,15 +227,15 @@ def with_counter(
     count: str = "steps",
     scale: float = 1.0,
 ) -> tuple[MDP, Demonstrations]:
-    """Return an MDP whose states include a counter of visits to the event states, and the demonstrations in it.
+    """Return an MDP whose states include a counter of events, visits to some states, and the demonstrations in it.
 
     With count="steps", the counter is the number of steps since the last visit, at most `cap`; before the first visit,
     it is `cap`. With count="visits", the counter is the number of visits so far, at most `cap`.
 
     The new MDP has S (cap + 1) states, some of which may be unreachable. State s with counter c has index
     s (cap + 1) + c and the name "pond [c]", where "pond" is the name of s. The features of `mdp` are kept. One edge
-    feature per value of the counter is appended; its parameter is the reward of a visit 1, 2, ..., `cap` or more than
-    `cap` steps after the last visit, or of the first, second, ... visit.
+    feature per value of the counter is appended: the indicator of a visit to an event state when the counter has this
+    value. Its parameter is the reward of that visit, such as a visit 2 steps after the last one, or the third visit.
 
     Parameters
     ----------

@@ -363,7 +363,7 @@ def _warm_up(model: str, given: Parameters, more: Parameters, agents: bool) -> N
 
 @contextmanager
 def single_threaded() -> Iterator[None]:
-    """Return a context without warnings in which computations use one thread, because rounding depends on threads."""
+    """Return a context manager that suppresses warnings and uses one thread, because rounding depends on threads."""
     import numba
 
     before = numba.get_num_threads()

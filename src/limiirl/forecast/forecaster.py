@@ -114,7 +114,7 @@ class Forecaster:
         return other
 
     def with_history(self, history: Demonstrations) -> Forecaster:
-        """Return a forecaster for one driver, with the posterior given the driver's earlier trips as weights.
+        """Return a forecaster for one driver, whose weights are the posterior given the driver's earlier trips.
 
         Do not pass these trips as `history` to the methods of the new forecaster too.
 

@@ -254,7 +254,7 @@ def check_log_prob(log_prob: FloatArray) -> FloatArray:
 
 
 def feature_scale(mdp: MDP) -> FloatArray:
-    """Return the scale (d,) of each feature in optimisers: its size if the size is at most 0.01, otherwise 1."""
+    """Return the scale (d,) of each feature in optimisers: its maximum absolute value if at most 0.01, otherwise 1."""
     sizes = mdp.feature_sizes
     return np.where((sizes > 0.0) & (sizes <= _SMALL), sizes, 1.0)
 

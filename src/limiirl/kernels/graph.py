@@ -160,7 +160,8 @@ def _neighbours(n_states: int, owner: NDArray[np.int64], other: NDArray[np.int64
 def _wave_block(n_states: int, bandwidth: int) -> int:
     """Return the block size for wavefront passes, or 0 if there would be fewer than `_WAVE_BLOCKS` blocks.
 
-    The size is at least the bandwidth max |src - dst|, so that every edge joins equal or adjacent blocks.
+    The size is at least the bandwidth max |src - dst|, so that every edge connects states in the same block or in
+    adjacent blocks.
     """
     block = max(_LEAST_BLOCK, bandwidth)
     return block if n_states >= _WAVE_BLOCKS * block else 0

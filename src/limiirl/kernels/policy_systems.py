@@ -21,7 +21,7 @@ _MANY_COLUMNS = 8
 
 
 class PolicyFactors(NamedTuple):
-    """Factors of I - gamma P: values and stars of `linear.eliminate`."""
+    """Factors of I - gamma P: the values and Kleene stars of `linear.eliminate`."""
 
     value: FloatArray
     star: FloatArray
@@ -99,7 +99,7 @@ def refine(
 
 @njit(cache=True, nogil=True)
 def solve_policy(graph: Any, symbolic: Any, factors: Any, omega: Any, right: Any, transposed: bool) -> Any:
-    """Overwrite the factors with those of a policy; return the solution (S,), and True if the matrix is regular."""
+    """Overwrite the factors with those of a policy; return the solution (S,), and True if the matrix is nonsingular."""
     x = np.zeros(right.size)
     regular = _factorise(graph, symbolic, omega, factors.value, factors.star)
     if regular:
@@ -109,7 +109,7 @@ def solve_policy(graph: Any, symbolic: Any, factors: Any, omega: Any, right: Any
 
 @njit(cache=True, nogil=True)
 def solve_columns(graph: Any, symbolic: Any, factors: Any, omega: Any, right: Any) -> Any:
-    """Return the solutions (S, m) for the columns of `right` with one policy, and True if the matrix is regular."""
+    """Return the solutions (S, m) for the columns of `right` with one policy, and True if the matrix is nonsingular."""
     up_ptr, up, value, star = symbolic.up_ptr, symbolic.up, factors.value, factors.star
     n, m = up.size, right.shape[1]
     x, work = np.empty(right.shape), np.empty(right.shape)
@@ -143,7 +143,8 @@ class NewtonLimits(NamedTuple):
     backups, near : int, float
         Number of Bellman backups after each Newton step while the residual exceeds `near`.
     solved, rounding : float
-        Relative residual at which the iteration stops, and the largest one that is accepted if it stops decreasing.
+        Relative residual at which the iteration stops, and the largest residual that is accepted if it no longer
+        decreases.
     certain : float
         Largest accepted change in the last backup, in units of the largest reward of a step.
     """

@@ -340,7 +340,7 @@ def _viterbi(log_emission: Any, log_initial: Any, A: Any, eta: Any, data: Any, p
 def viterbi(
     log_emission: FloatArray, log_initial: FloatArray, A: FloatArray, eta: FloatArray, data: Decisions
 ) -> NDArray[np.int64]:
-    """Return the most probable sequence of intents (n,) of each demonstration; of equal ones, the smallest.
+    """Return the most probable sequence of intents (n,) of each demonstration; ties are broken by the lower index.
 
     Examples
     --------

@@ -195,7 +195,7 @@ class MDP:
 
     def _set(self, name: str, value: Any) -> None:
         if isinstance(value, np.ndarray) and not feature_rules.is_frozen(value):
-            value = _frozen(np.array(value, order="C"))
+            value = _freeze(np.array(value, order="C"))
         object.__setattr__(self, name, value)
 
     def _set_features(self) -> None:
@@ -268,33 +268,33 @@ class MDP:
     @cached_property
     def out_ptr(self) -> IntArray:
         """Pointers (S + 1,): the edges that leave s are ``out_ptr[s]:out_ptr[s + 1]``."""
-        return _frozen(row_pointers(self.src, self.n_states))
+        return _freeze(row_pointers(self.src, self.n_states))
 
     @cached_property
     def in_order(self) -> Int32Array:
         """Permutation (E,) that sorts the edges by (dst, src, act)."""
         # The edges are sorted by (src, act) already, so a stable sort by dst is enough.
-        return _frozen(np.argsort(self.dst, kind="stable").astype(np.int32))
+        return _freeze(np.argsort(self.dst, kind="stable").astype(np.int32))
 
     @cached_property
     def in_ptr(self) -> IntArray:
         """Pointers (S + 1,): the edges that enter s are ``in_order[in_ptr[s]:in_ptr[s + 1]]``."""
-        return _frozen(row_pointers(self.dst, self.n_states))
+        return _freeze(row_pointers(self.dst, self.n_states))
 
     @cached_property
     def pair_of_edge(self) -> Int32Array:
         """Index (E,) of the (s, a) pair of each edge."""
-        return _frozen(pair_index(self.src, self.act))
+        return _freeze(pair_index(self.src, self.act))
 
     @cached_property
     def pair_state(self) -> Int32Array:
         """State (P,) of each (s, a) pair."""
-        return _frozen(self.src[pair_starts(self.src, self.act)])
+        return _freeze(self.src[pair_starts(self.src, self.act)])
 
     @cached_property
     def pair_action(self) -> Int32Array:
         """Action (P,) of each (s, a) pair."""
-        return _frozen(self.act[pair_starts(self.src, self.act)])
+        return _freeze(self.act[pair_starts(self.src, self.act)])
 
     @cached_property
     def deterministic(self) -> bool:
@@ -400,6 +400,6 @@ class MDP:
         return describe(self)
 
 
-def _frozen(array: _Array) -> _Array:
+def _freeze(array: _Array) -> _Array:
     array.flags.writeable = False
     return array

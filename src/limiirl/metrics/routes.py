@@ -230,7 +230,7 @@ def _measure_shared(
 
 
 def _list_elements(demos: Demonstrations, mdp: MDP | None) -> tuple[IntArray, IntArray]:
-    """Return the demonstration of each visited state, and the state; if `mdp` is given, of each traversed edge."""
+    """Return the demonstration and the state of each visit; with `mdp`, the demonstration and the edge of each step."""
     if mdp is None:
         return np.repeat(np.arange(len(demos)), demos.lengths), demos.states
     steps = demos.renumber(mdp).steps(mdp)

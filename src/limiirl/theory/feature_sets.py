@@ -104,9 +104,9 @@ class PathSet:
         return float(np.logaddexp(self.log_Q[0], self.log_Q_other[0]))
 
     def may_stop(self, remaining: int) -> tuple[BoolArray, BoolArray]:
-        """Return the masks (S,) of states where trajectories of T, and where those of an expert, may end.
+        """Return two masks (S,): states where a trajectory of T may end, and states where an expert may stop.
 
-        `remaining` is the maximum number of states left, including the current one.
+        `remaining` is the number of states until the maximum length, including the current one.
         """
         whole = self.mdp.terminal | (remaining == 1)
         model = {"anywhere": np.ones_like(whole), "terminal": self.mdp.terminal, "terminal_or_max_length": whole}

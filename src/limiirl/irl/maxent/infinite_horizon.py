@@ -144,7 +144,7 @@ class InfinitePathSums:
         """Return the messages of states (m,) at steps (m,); -inf if unreachable or if no continuation can end."""
         value, starts = np.full((step.size, thetas.shape[0]), -np.inf), None
         if self.by_start:  # ignore start states from which no trajectory can end
-            starts = np.where(self._ending()[self.graph.rank], self.mdp.p0, 0.0)
+            starts = np.where(self._find_ending()[self.graph.rank], self.mdp.p0, 0.0)
         log_Z, used = np.empty(thetas.shape[0]), self.mdp.p0 > 0
         if starts is None or np.any(starts > 0):
             node, _ = self.mdp.rewards(thetas)
@@ -286,7 +286,7 @@ class InfinitePathSums:
         given = self._p0 if starts is None else starts[self.graph.order]
         reached = find_reachable(self._tail, self._head, given > 0)
         if self.stop == "terminal":
-            reached &= self._ending()
+            reached &= self._find_ending()
             stuck = (given > 0) & ~reached
             if np.any(stuck) if self.by_start else np.all(stuck == (given > 0)):
                 state = int(self.graph.order[np.argmax(stuck)])
@@ -294,7 +294,7 @@ class InfinitePathSums:
                 raise InvalidParameter(message, parameter="stop", value=self.stop, index=state)
         return np.flatnonzero(reached)
 
-    def _ending(self) -> NDArray[np.bool_]:
+    def _find_ending(self) -> NDArray[np.bool_]:
         """Return the mask (S,), in the order `graph.order`, of states from which a trajectory can end."""
         return find_reachable(self._head, self._tail, self._end > 0)
 

@@ -44,7 +44,7 @@ class SigmaGIRL(Capabilities, NoMetadataRouting, BaseEstimator):  # type: ignore
     baseline_floor : float
         Constant that is added to the denominators of GPOMDP's baselines; 1e-10 in the original implementation. If an
         agent has the same features in all trajectories, its Jacobian is then of about this size instead of 0. Because
-        the likelihood does not depend on the size of the Jacobian, it then favours some rewards for no reason. With 0,
+        the likelihood does not depend on the size of the Jacobian, its maximum is then arbitrary. With 0,
         all rewards explain such an agent equally well. See docs/sigma_girl.md for the effect on the released agents.
     n_starts : int
         Number of random initial points on the simplex, in addition to uniform weights and `start`. Use at least 3,

@@ -277,7 +277,7 @@ def _update_evidence(evidence: dict[int, float], state: VariationalPosterior, *,
 def _visit_neighbours(
     problem: VariationalProblem, state: VariationalPosterior, max_intents: int, evidence: dict[int, float]
 ) -> None:
-    """Update the evidence for K + 1 intents, by the best split, and for all smaller numbers, by mergers."""
+    """Update the evidence for K + 1 intents with the best split, and for fewer than K with successive mergers."""
     if state.n_intents < max_intents:
         for proposal in islice(split(problem, state), 1):
             _update_evidence(evidence, proposal)

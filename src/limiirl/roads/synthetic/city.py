@@ -343,7 +343,7 @@ FEATURES = ("km of motorway", "km of avenue", "km of street", _IN_CENTRE, "left 
 STYLES: dict[str, tuple[float, ...]] = {
     "ring road": (-1.0, -7.0, -9.5, -1.0, -2.0, -1.5, -4.0),
     "short cuts": (-9.0, -9.0, -6.5, 0.0, -1.4, -1.2, -3.0),
-    "round the centre": (-6.0, -5.0, -8.0, -8.0, -2.0, -1.5, -4.0),
+    "around the centre": (-6.0, -5.0, -8.0, -8.0, -2.0, -1.5, -4.0),
 }
 """Reward weights of each style: per km by road class, per km in the centre, and per turn."""
 _WEIGHTS = (0.3, 0.4, 0.3)
@@ -444,7 +444,7 @@ class City:
     RoadNetwork: 4,026 directed segments of 338.9 km in all, 8,490 turns, 1,667 nodes
     >>> driven = city.drive(n_drivers=6, trips_each=2)
     >>> len(driven.demos), city.styles[driven.style[0]]
-    (12, 'round the centre')
+    (12, 'around the centre')
     """
 
     seed: int = 0
