@@ -38,7 +38,7 @@ _THREE = np.uint64(3)
 
 @njit(forceinline=True, error_model="numpy")
 def _term(x: Any, prev: Any, other: Any, e: Any, k: Any, columns: Any) -> Any:
-    """Return the row x(edge) prev(neighbour)."""
+    """Return the product of x at edge e and `prev` at the neighbour `other`, as a row of columns."""
     n_columns = count(columns)
     row = load(prev, np.uint64(other) * n_columns + k, columns)
     if x is None:
@@ -48,7 +48,7 @@ def _term(x: Any, prev: Any, other: Any, e: Any, k: Any, columns: Any) -> Any:
 
 @njit(forceinline=True, error_model="numpy")
 def _gather(near: Any, x: Any, prev: Any, s: Any, k: Any, narrow: bool, columns: Any) -> Any:
-    """Return the sum over the neighbours of s of x(edge) prev(neighbour).
+    """Return the sum of x at the edge times `prev` at the neighbour, over the neighbours of s.
 
     If `narrow`, every state has at most three neighbours.
     """
