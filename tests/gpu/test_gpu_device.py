@@ -50,7 +50,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_error_without_a_gpu_has_a_remedy(model: object, no_gpu: None) -> None:
     mdp, demos = world()
-    with pytest.raises(BackendUnavailable, match="LIMIIRL_GPU=off"):
+    with raises(BackendUnavailable, parameter="device", value="gpu"):
         model.fit(mdp, demos)  # type: ignore[attr-defined]
 
 
