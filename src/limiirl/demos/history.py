@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from limiirl._typing import BoolArray, FloatArray, Int32Array, IntArray
-from limiirl._validation import check_choice, check_count, check_flag, check_positive, check_type, to_array
+from limiirl._validation import check_choice, check_count, check_each, check_flag, check_positive, check_type, to_array
 from limiirl.demos.demonstrations import Demonstrations
 from limiirl.demos.names import history_names
 from limiirl.demos.validate import name_demo
@@ -305,11 +305,7 @@ def _find_events(mdp: MDP, event_states: object) -> BoolArray:
     count = mdp.n_states if mdp.history is None else len(mdp.original_names or ())
     if given.ndim != 1 or given.size == 0 or numbers.dtype.kind not in "iu":
         raise InvalidParameter.of("event_states", event_states, "must be a list of state indices or names")
-    wrong = np.flatnonzero((numbers < 0) | (numbers >= count))
-    if wrong.size:
-        i = int(wrong[0])
-        rule = f"must be one of the {count} states"
-        raise InvalidParameter.of("event_states", given[i].item(), rule, index=i)
+    check_each((numbers >= 0) & (numbers < count), given, "event_states", f"must be one of the {count} states")
     return np.isin(original, numbers)
 
 

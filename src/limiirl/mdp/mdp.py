@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from limiirl._typing import FloatArray, Int32Array, IntArray
-from limiirl._validation import as_floats, to_array
+from limiirl._validation import as_floats, check_each, to_array
 from limiirl.errors import InvalidMDP, InvalidParameter
 from limiirl.kernels.graph import pair_index, pair_starts, row_pointers
 from limiirl.mdp import estimation, from_arrays, from_libraries, io, validate
@@ -310,10 +310,7 @@ class MDP:
             rule = f"must have shape (K, {d}) or ({d},), one column per feature ({names})"
             raise InvalidParameter.of(name, shape, rule)
         array = np.ascontiguousarray(array).reshape(-1, d)
-        finite = np.isfinite(array)
-        if not finite.all():
-            row, column = (int(index) for index in np.argwhere(~finite)[0])
-            raise InvalidParameter.of(name, float(array[row, column]), "must be finite", index=(row, column))
+        check_each(np.isfinite(array), array, name, "must be finite")
         return array
 
     def split(self, thetas: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.sparse.csgraph import breadth_first_order, dijkstra
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
-from limiirl._validation import as_floats
+from limiirl._validation import as_floats, check_each
 from limiirl.errors import InvalidParameter
 from limiirl.mdp.mdp import MDP
 
@@ -211,11 +211,7 @@ def _costs(cost: ArrayLike, n_edges: int) -> FloatArray:
     costs = np.ascontiguousarray(as_floats(cost, "cost"))
     if costs.shape != (n_edges,):
         raise InvalidParameter.of("cost", costs.shape, f"must have shape ({n_edges},), one entry per edge")
-    wrong = ~(costs >= 0.0)
-    if np.any(wrong):
-        edge = int(np.argmax(wrong))
-        remedy = "Use inf to remove an edge."
-        raise InvalidParameter.of("cost", float(costs[edge]), "must not be negative", index=edge, remedy=remedy)
+    check_each(costs >= 0.0, costs, "cost", "must not be negative", remedy="Use inf to remove an edge.")
     return costs
 
 
@@ -225,8 +221,5 @@ def _states(values: ArrayLike, name: str, mdp: MDP) -> IntArray:
         return np.empty(0, dtype=np.int64)
     if states.ndim != 1 or states.dtype.kind not in "iu":
         raise InvalidParameter.of(name, values, "must be a one-dimensional array of states")
-    wrong = (states < 0) | (states >= mdp.n_states)
-    if np.any(wrong):
-        i = int(np.argmax(wrong))
-        raise InvalidParameter.of(name, int(states[i]), f"must lie in 0..{mdp.n_states - 1}", index=i)
+    check_each((states >= 0) & (states < mdp.n_states), states, name, f"must lie in 0..{mdp.n_states - 1}")
     return np.ascontiguousarray(states, dtype=np.int64)

@@ -311,7 +311,7 @@ def need_device() -> Device:
     """Return the GPU; raise `BackendUnavailable` if no GPU is available."""
     device, reason = _open()
     if device is None:
-        raise BackendUnavailable(reason)
+        raise BackendUnavailable(reason, parameter="device", value="gpu")
     return device
 
 
