@@ -1,6 +1,6 @@
 """Intents that switch within a demonstration."""
 
-from limiirl.switching.dynamics import DwellTimes, SwitchingGraph
+from limiirl.switching.dynamics import DwellTimes, GroupDynamics, SwitchingGraph
 from limiirl.switching.em import SwitchingRestart
 from limiirl.switching.estimator import SwitchingMixture
 from limiirl.switching.inference import Segments
@@ -12,6 +12,7 @@ from limiirl.switching.transitions import CovariateScale, Logits
 __all__ = [
     "CovariateScale",
     "DwellTimes",
+    "GroupDynamics",
     "Logits",
     "Segments",
     "SwitchingErrors",

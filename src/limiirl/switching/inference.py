@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -11,11 +12,18 @@ from numpy.typing import ArrayLike, NDArray
 from limiirl._estimator import NoMetadataRouting
 from limiirl._io import to_pandas
 from limiirl._typing import FloatArray
-from limiirl.demos import Demonstrations, Groups
+from limiirl.demos import Demonstrations, Groups, as_attribute
 from limiirl.errors import InvalidParameter
-from limiirl.kernels.switching import viterbi
+from limiirl.kernels.switching import count, viterbi
+from limiirl.metrics import GroupComparison, compare_groups
 from limiirl.mixture import MOST_PARAMETERS, check_fitted, free_parameters, validate
-from limiirl.switching.dynamics import DwellTimes, SwitchingGraph, expected_dwell_times, stationary_shares
+from limiirl.switching.dynamics import (
+    DwellTimes,
+    GroupDynamics,
+    SwitchingGraph,
+    expected_dwell_times,
+    stationary_shares,
+)
 from limiirl.switching.information import SwitchingErrors, switching_errors
 from limiirl.switching.problem import Parameters, SwitchingProblem
 from limiirl.switching.summary import SwitchingSummary, summarise_switching
@@ -165,6 +173,71 @@ class FittedSwitching(NoMetadataRouting):
         result = np.zeros((self.mdp_.n_states, len(self.initial_)))
         np.add.at(result, first, problem.e_step(parameters).decisions)
         return result
+
+    def group_dynamics(
+        self, demos: Demonstrations, groups: ArrayLike | None = None, covariates: Any = None
+    ) -> GroupDynamics:
+        """Return the shares of steps, dwell times and switching rate of each group of demonstrations.
+
+        Parameters
+        ----------
+        demos : Demonstrations
+        groups : (N,), optional
+            Group of each demonstration, such as an animal; by default, `demos.groups` or, without these, each
+            demonstration is its own group.
+        covariates : (n, m) array or frame, optional
+        """
+        problem, parameters = self._problem_of(demos, covariates)
+        units = Groups.for_demos(demos.groups if groups is None else groups, demos)
+        problem.e_step(parameters)  # raises for an impossible decision
+        chain, distinct = problem.chain(parameters), problem.design.distinct
+        counts = [count(chain, part, distinct_rows=distinct) for part in problem.split(units)]
+        steps = np.array([part.decisions.sum(axis=0) for part in counts])
+        return GroupDynamics(units, steps, np.array([part.transitions for part in counts]))
+
+    def compare_groups(
+        self,
+        demos: Demonstrations,
+        groups: ArrayLike | None = None,
+        condition: Any = None,
+        covariates: Any = None,
+        **options: Any,
+    ) -> GroupComparison:
+        """Compare shares of steps, dwell times and switching rates between conditions.
+
+        The units of the test are groups, such as animals, not demonstrations. The test is exact if the groups are
+        exchangeable under the null hypothesis, which requires a mixture that was fitted without the conditions: to all
+        groups, or to other groups.
+
+        Parameters
+        ----------
+        demos : Demonstrations
+        groups : (N,), optional
+            Group of each demonstration; by default, `demos.groups` or, without these, each demonstration is its own
+            group.
+        condition : (N,), or mapping of groups to conditions
+            Condition of each demonstration, which is constant within a group.
+        covariates : (n, m) array or frame, optional
+        **options
+            Options of `limiirl.metrics.compare_groups`, such as `correction`.
+
+        Examples
+        --------
+        >>> from limiirl import MDP, Demonstrations, MaxCausalEnt, SwitchingMixture
+        >>> mdp = MDP.from_edges([0, 0], [0, 0], action=[0, 1], gamma=0.9, action_features=[[1.0], [0.0]])
+        >>> slow, fast = [0] * 20 + [1] * 20, ([0] * 5 + [1] * 5) * 4
+        >>> demos = Demonstrations.from_lists([[0] * 41] * 8, [slow] * 4 + [fast] * 4)
+        >>> sw = SwitchingMixture(2, MaxCausalEnt(ridge=1e-3), random_state=0).fit(mdp, demos)
+        >>> table = sw.compare_groups(demos, condition=["slow"] * 4 + ["fast"] * 4).to_frame()
+        >>> table[["quantity", "mean_first", "mean_second", "p"]].tail(1).round(3).values.tolist()
+        [['switches per 100 steps', 17.96, 2.58, 0.029]]
+        """
+        dynamics = self.group_dynamics(demos, groups, covariates)
+        if len(self.initial_) == 1:
+            raise InvalidParameter.of("n_intents", 1, "must be at least 2, so that intents can switch")
+        units = dynamics.groups
+        given = _condition_of_groups(condition, units, len(demos))
+        return compare_groups(dynamics.quantities, given, groups=units.names, **options)
 
     def standard_errors(
         self, demos: Demonstrations | None = None, covariates: Any = None, *, groups: ArrayLike | None = None
@@ -325,3 +398,25 @@ class FittedSwitching(NoMetadataRouting):
         log_emission, B = problem.log_emission(parameters.thetas), parameters.logits.B
         eta = problem.design.eta(B)
         return viterbi(log_emission, np.log(parameters.initial), parameters.logits.A, eta, problem.data)
+
+
+def _condition_of_groups(condition: Any, units: Groups, n: int) -> NDArray[Any]:
+    """Return the condition (G,) of each group; raise if it varies within a group."""
+    if isinstance(condition, Mapping):
+        missing = [name for name in units.names.tolist() if name not in condition]
+        if missing:
+            raise InvalidParameter.of("condition", missing[0], "must have a condition for each group")
+        return np.asarray([condition[name] for name in units.names.tolist()])
+    labels = as_attribute(condition, "condition", n)
+    if labels is None:
+        raise InvalidParameter("condition is required: one value per demonstration.", parameter="condition")
+    if units.index is None:
+        return labels
+    first = np.unique(units.index, return_index=True)[1]
+    varies = np.flatnonzero(labels != labels[first][units.index])
+    if varies.size:
+        i = int(varies[0])
+        rule = f"must be constant within a group ({units.name(int(units.index[i]))})"
+        remedy = "Pass groups such as animal and condition, which tests whether sessions differ, or drop one condition."
+        raise InvalidParameter.of("condition", labels[i].item(), rule, index=i, remedy=remedy)
+    return labels[first]
