@@ -6,7 +6,7 @@ from limiirl.switching.estimator import SwitchingMixture
 from limiirl.switching.inference import Segments
 from limiirl.switching.information import SwitchingErrors
 from limiirl.switching.selection import SwitchingRow, SwitchingSelection, SwitchingSetting, select_switching
-from limiirl.switching.summary import SwitchingSummary
+from limiirl.switching.summary import SwitchingSummary, summarise_switching
 from limiirl.switching.transitions import CovariateScale, Logits
 
 __all__ = [
@@ -24,4 +24,5 @@ __all__ = [
     "SwitchingSetting",
     "SwitchingSummary",
     "select_switching",
+    "summarise_switching",
 ]

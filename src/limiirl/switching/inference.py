@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +30,9 @@ from limiirl.switching.information import SwitchingErrors, switching_errors
 from limiirl.switching.problem import Parameters, SwitchingProblem
 from limiirl.switching.summary import SwitchingSummary, summarise_switching
 from limiirl.switching.transitions import COVARIATES, Covariates, CovariateScale, Logits, transition_table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Number of operations up to which a summary has standard errors by default: about a minute.
 _MOST_OPERATIONS = 2e9
@@ -296,15 +301,117 @@ class FittedSwitching(NoMetadataRouting):
             demos, covariates = self._training
         if demos is None:
             return summarise_switching(cast("Any", self), None, None)
-        if errors is None:
-            n_parameters = self.thetas_.size + (self.n_columns_ + len(self.initial_)) * len(self.initial_)
-            cost = float(n_parameters) * demos.n_transitions * len(self.initial_) ** 2
-            errors = n_parameters <= MOST_PARAMETERS and cost <= _MOST_OPERATIONS
         trained = demos is self._training[0]
         measured = None
-        if errors:
+        if self.has_fast_errors(demos) if errors is None else errors:
             measured = self.standard_errors() if trained else self.standard_errors(demos, covariates)
         return summarise_switching(cast("Any", self), self.dwell_times(demos, covariates), measured)
+
+    def has_fast_errors(self, demos: Demonstrations) -> bool:
+        """Return True if standard errors from these demonstrations take about a minute at most."""
+        K = len(self.initial_)
+        n_parameters = self.thetas_.size + (self.n_columns_ + K) * K
+        return n_parameters <= MOST_PARAMETERS and float(n_parameters) * demos.n_transitions * K**2 <= _MOST_OPERATIONS
+
+    def report(
+        self, folder: str | PathLike[str], demos: Demonstrations | None = None, covariates: Any = None, **options: Any
+    ) -> Path:
+        """Write an offline page on this mixture, with figures and tables, and return the path of the page.
+
+        The page describes the intents in words, and shows rewards with errors, dwell times, the graph of switches, the
+        time line of each recording, visits, baselines, and a comparison of groups if conditions are given.
+
+        Parameters
+        ----------
+        folder : path
+            Created if absent; other files in it are kept.
+        demos : Demonstrations, optional
+            By default the training data, which a mixture loaded from a file does not contain.
+        covariates : (n, m) array or frame, optional
+        **options
+            Options of `limiirl.report.intents.switching_report`, such as `condition`, `intent_names` and `selection`.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from limiirl import MDP, Demonstrations, MaxCausalEnt, SwitchingMixture
+        >>> mdp = MDP.from_edges([0, 0], [0, 0], action=[0, 1], gamma=0.9, action_features=[[1.0], [0.0]])
+        >>> demos = Demonstrations.from_lists([[0] * 41] * 2, [[0] * 20 + [1] * 20, [1] * 20 + [0] * 20])
+        >>> sw = SwitchingMixture(2, MaxCausalEnt(ridge=1e-3), random_state=0).fit(mdp, demos)
+        >>> sw.report(tempfile.mkdtemp()).name
+        'index.html'
+        """
+        from limiirl.report.intents import write_switching
+
+        check_fitted(self)
+        return write_switching(self, folder, demos, covariates=covariates, **options)
+
+    def plot_timeline(
+        self, demos: Demonstrations | None = None, covariates: Any = None, *, intent_names: Any = None
+    ) -> Figure:
+        """Draw the most probable sequence of intents of each recording, and the posterior below it.
+
+        Parameters
+        ----------
+        demos : Demonstrations, optional
+            By default the training data. At most 40 recordings are drawn; select others with an index.
+        covariates : (n, m) array or frame, optional
+        intent_names : sequence of K strings, optional
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Examples
+        --------
+        >>> from limiirl import MDP, Demonstrations, MaxCausalEnt, SwitchingMixture
+        >>> mdp = MDP.from_edges([0, 0], [0, 0], action=[0, 1], gamma=0.9, action_features=[[1.0], [0.0]])
+        >>> demos = Demonstrations.from_lists([[0] * 41] * 2, [[0] * 20 + [1] * 20, [1] * 20 + [0] * 20])
+        >>> sw = SwitchingMixture(2, MaxCausalEnt(ridge=1e-3), random_state=0).fit(mdp, demos)
+        >>> sw.plot_timeline().axes[0].get_xlabel()
+        'step of the recording'
+        """
+        from limiirl.report.intents import plot_switching_timeline
+
+        check_fitted(self)
+        return plot_switching_timeline(self, demos, covariates, intent_names)
+
+    def plot_rewards(
+        self,
+        demos: Demonstrations | None = None,
+        covariates: Any = None,
+        *,
+        maps: bool | None = None,
+        coordinates: ArrayLike | None = None,
+        intent_names: Any = None,
+    ) -> Figure:
+        """Draw the rewards with 95 % intervals, or maps of the reward of each state.
+
+        Parameters
+        ----------
+        demos : Demonstrations, optional
+            By default the training data, which the standard errors require.
+        covariates : (n, m) array or frame, optional
+        maps : bool, optional
+            Draw one map per intent. By default, this is done if there is one feature per state and a legible layout of
+            the states: coordinates, a grid, or a small graph.
+        coordinates : (S, 2), optional
+            Positions of the states.
+        intent_names : sequence of K strings, optional
+        """
+        from limiirl.report.intents import plot_switching_rewards
+
+        check_fitted(self)
+        return plot_switching_rewards(self, demos, covariates, maps, coordinates, intent_names)
+
+    def plot_switches(
+        self, demos: Demonstrations | None = None, covariates: Any = None, *, intent_names: Any = None
+    ) -> Figure:
+        """Draw the graph of switches: shares and dwell times of the intents, and which intent follows which."""
+        from limiirl.report.intents import plot_switching_graph
+
+        check_fitted(self)
+        return plot_switching_graph(self, demos, covariates, intent_names)
 
     def score_samples(self, demos: Demonstrations, covariates: Any = None) -> FloatArray:
         """Return the log-likelihood (N,) of the actions of each demonstration, given its states.
