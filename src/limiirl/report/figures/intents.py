@@ -348,7 +348,7 @@ def plot_switches(
         at = "top" if K <= 2 or xy[k, 1] < -0.3 else "bottom" if xy[k, 1] > 0.3 else "center"
         ax.text(*(outside + below), name, ha=where, va=at, fontsize="small")
     ax.set_aspect("equal")
-    ax.set(xlim=(-2.2, 2.2), ylim=(-0.85, 0.55) if K <= 2 else (-1.75, 1.75))
+    ax.set(xlim=(-2.2, 2.2), ylim=(-0.85, 0.55) if K <= 2 else (-1.45, 1.55))
     ax.axis("off")
     rows: list[Row] = [
         {"from": intent_names[j], "to": intent_names[k], "probability": float(P[j, k])}
@@ -377,9 +377,13 @@ def _draw_arrow(ax: Axes, a: FloatArray, b: FloatArray, start: float, stop: floa
     begin = a + start * (np.array([0.91, 0.42]) @ turn)
     end = b + (stop + 0.03) * (np.array([-0.91, 0.42]) @ turn)
     look: Keywords = {"arrowstyle": "-|>", "mutation_scale": 9.0, "shrinkA": 0.0, "shrinkB": 0.0, "alpha": 0.8}
-    bend = -0.18
+    bend = 0.18
     arrow = FancyArrowPatch(tuple(begin), tuple(end), connectionstyle=f"arc3,rad={bend}", color=colour, **look)
     arrow.set_linewidth(0.6 + 3.0 * p)
     ax.add_patch(arrow)
-    middle = 0.5 * (begin + end) + normal * (0.5 * abs(bend) * np.linalg.norm(end - begin) + 0.09)
-    ax.text(*middle, f"{100 * p:.0f} %", ha="center", va="center", fontsize="small", color=MUTED)
+    # The label is on the outer side of the first part of the curve, where arrows rarely cross.
+    control = 0.5 * (begin + end) + normal * bend * np.linalg.norm(end - begin)
+    t = 0.36
+    at = (1.0 - t) ** 2 * begin + 2.0 * t * (1.0 - t) * control + t**2 * end + 0.11 * normal
+    box = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.6}
+    ax.text(*at, f"{100 * p:.0f} %", ha="center", va="center", fontsize="small", color=MUTED, bbox=box)
