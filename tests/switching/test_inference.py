@@ -125,11 +125,11 @@ class TestCompareGroups:
 
     def test_errors(self, fitted):
         sw, demos = fitted
-        with raises(InvalidParameter, parameter="condition", value="b", index=1):
+        with raises(InvalidDemos, parameter="condition", value="b", index=1):
             sw.compare_groups(demos, condition=["a", "b"] * 8)
         with raises(InvalidParameter, parameter="condition", value=7):
             sw.compare_groups(demos, condition=dict.fromkeys(range(7), "a"))
-        with raises(InvalidParameter, parameter="condition"):
+        with raises(InvalidDemos, parameter="condition"):
             sw.compare_groups(demos)
         with raises(InvalidDemos, parameter="condition"):
             sw.compare_groups(demos, condition=["a"])

@@ -5,6 +5,7 @@ from limiirl.switching.em import SwitchingRestart
 from limiirl.switching.estimator import SwitchingMixture
 from limiirl.switching.inference import Segments
 from limiirl.switching.information import SwitchingErrors
+from limiirl.switching.io import check_target, is_saved
 from limiirl.switching.selection import SwitchingRow, SwitchingSelection, SwitchingSetting, select_switching
 from limiirl.switching.summary import SwitchingSummary, summarise_switching
 from limiirl.switching.transitions import CovariateScale, Logits
@@ -23,6 +24,8 @@ __all__ = [
     "SwitchingSelection",
     "SwitchingSetting",
     "SwitchingSummary",
+    "check_target",
+    "is_saved",
     "select_switching",
     "summarise_switching",
 ]

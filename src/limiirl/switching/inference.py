@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from limiirl._estimator import NoMetadataRouting
 from limiirl._io import to_pandas
 from limiirl._typing import FloatArray
-from limiirl.demos import Demonstrations, Groups, as_attribute
+from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter
 from limiirl.kernels.switching import count, viterbi
 from limiirl.metrics import GroupComparison, compare_groups
@@ -118,6 +118,7 @@ class FittedSwitching(NoMetadataRouting):
     covariates_: CovariateScale | None
     switching_ridge: float
     groups_: NDArray[Any] | None
+    data_file_: dict[str, Any] | None = None
     _training: tuple[Demonstrations | None, Any] = (None, None)
 
     def predictive_log_prob(self, demos: Demonstrations, covariates: Any = None) -> FloatArray:
@@ -241,7 +242,7 @@ class FittedSwitching(NoMetadataRouting):
         if len(self.initial_) == 1:
             raise InvalidParameter.of("n_intents", 1, "must be at least 2, so that intents can switch")
         units = dynamics.groups
-        given = _condition_of_groups(condition, units, len(demos))
+        given = _condition_of_groups(condition, units)
         return compare_groups(dynamics.quantities, given, groups=units.names, **options)
 
     def standard_errors(
@@ -507,23 +508,11 @@ class FittedSwitching(NoMetadataRouting):
         return viterbi(log_emission, np.log(parameters.initial), parameters.logits.A, eta, problem.data)
 
 
-def _condition_of_groups(condition: Any, units: Groups, n: int) -> NDArray[Any]:
+def _condition_of_groups(condition: Any, units: Groups) -> NDArray[Any]:
     """Return the condition (G,) of each group; raise if it varies within a group."""
     if isinstance(condition, Mapping):
         missing = [name for name in units.names.tolist() if name not in condition]
         if missing:
             raise InvalidParameter.of("condition", missing[0], "must have a condition for each group")
         return np.asarray([condition[name] for name in units.names.tolist()])
-    labels = as_attribute(condition, "condition", n)
-    if labels is None:
-        raise InvalidParameter("condition is required: one value per demonstration.", parameter="condition")
-    if units.index is None:
-        return labels
-    first = np.unique(units.index, return_index=True)[1]
-    varies = np.flatnonzero(labels != labels[first][units.index])
-    if varies.size:
-        i = int(varies[0])
-        rule = f"must be constant within a group ({units.name(int(units.index[i]))})"
-        remedy = "Pass groups such as animal and condition, which tests whether sessions differ, or drop one condition."
-        raise InvalidParameter.of("condition", labels[i].item(), rule, index=i, remedy=remedy)
-    return labels[first]
+    return units.reduce(condition, "condition")
