@@ -246,6 +246,11 @@ class IntentsView:
         spread = np.asarray(np.std(self.demos.features(self.mdp), axis=0))
         return np.where(spread > 0.0, spread, 1.0)
 
+    @property
+    def weighted(self) -> str:
+        """Plural noun of the units that have a posterior."""
+        return "demonstrations"
+
     @cached_property
     def visits(self) -> Contrasts | None:
         """Visits per 100 steps (K, S); errors are clustered by recording, and posteriors are taken as known."""
@@ -406,6 +411,11 @@ class SwitchingView(IntentsView):
             return np.ones(self.mixture.thetas_.shape[1])
         spread = np.asarray(np.std(self.data.cut(_WINDOW).features(self.mdp), axis=0))
         return np.where(spread > 0.0, spread, 1.0)
+
+    @property
+    def weighted(self) -> str:
+        """Plural noun of the units that have a posterior."""
+        return "steps"
 
     @cached_property
     def visits(self) -> Contrasts | None:  # type: ignore[override]
