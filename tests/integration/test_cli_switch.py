@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from limiirl import MDP, Demonstrations, SwitchingMixture
+from limiirl import Demonstrations, SwitchingMixture
 from tests.helpers import read_error
 from tests.integration.test_cli import limiirl
 from tests.oracles.browser import examine, require_browser
@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
     for i, demo in enumerate(demos):
         animal = f"m{i // 2}"
         light = rng.normal()
-        for t, (s, a) in enumerate(zip(demo.states.tolist(), demo.actions.tolist(), strict=True)):
+        for t, (s, a) in enumerate(zip(demo.states.tolist(), [*demo.actions.tolist(), -1], strict=True)):
             light = 0.9 * light + rng.normal()
             fed = "fed" if i < 6 else "thirsty"
             row = {"recording": f"r{i:02}", "t": 10 * t, "state": s, "action": a if a >= 0 else None, "group": animal}
@@ -144,12 +144,13 @@ REFUSED = [
     ((*RUN, "-k", "2", "--covariates", "light,wind"), "--covariates", "wind"),
     ((*RUN, "-k", "2", "--covariates", "gap", "--folds", "0"), "--covariates", None),
     ((*RUN, "-k", "2", "--covariates", "diet", "--folds", "0"), "--covariates", None),
-    ((*RUN, "-k", "2", "--segments", "segments.txt"), None, "segments.txt"),
+    ((*RUN, "-k", "2", "--segments", "segments.txt"), "--segments", "segments.txt"),
     ((*RUN, "-k", "2", "--segments", "steps.csv"), "--segments", "steps.csv"),
     (("predict", "mix", "steps.csv", *COLUMNS, "--cut", "10"), "--cut", 10),
     (("predict", "mix", "steps.csv", *COLUMNS, "--partial"), "--partial", True),
     (("predict", "mix", "steps.csv", *COLUMNS, "--by-group"), "--by-group", True),
     (("switch", "short.csv", "-k", "2"), None, 1),
+    (("switch", "partly.csv", "--mdp", "corridor.npz", "-k", "2"), None, "partly.csv"),
     (("switch", "jump.csv", "--mdp", "corridor.npz", "-k", "2"), None, None),
     (("switch", "unknown.csv", "--mdp", "corridor.npz", "-k", "2"), None, None),
     (("switch", "single.csv", "--mdp", "corridor.npz", "-k", "2", "--folds", "0"), None, 1),
@@ -159,6 +160,7 @@ REFUSED = [
 @pytest.mark.parametrize(("arguments", "option", "value"), REFUSED, ids=[" ".join(words) for words, *_ in REFUSED])
 def test_invalid_input_is_reported_with_option_and_value(folder, fitted, arguments, option, value):
     (folder / "short.csv").write_text("demo,t,state\na,0,1\na,1,2\nb,0,1\n")  # b has one state
+    (folder / "partly.csv").write_text("demo,t,state,action\na,0,1,1\na,1,2,\na,2,3,\n")  # the second action is missing
     (folder / "jump.csv").write_text("demo,t,state\na,0,1\na,1,5\na,2,4\n")  # 5 cannot be reached from 1
     (folder / "unknown.csv").write_text("demo,t,state\na,0,1\na,1,2\na,2,9\n")  # the corridor has 7 states
     (folder / "single.csv").write_text("demo,t,state\na,0,1\na,1,2\nb,0,3\nb,1,4\n")  # one step each: no switch
@@ -167,17 +169,3 @@ def test_invalid_input_is_reported_with_option_and_value(folder, fitted, argumen
     assert shown == option
     if value is not None:
         assert given == value
-
-
-def test_missing_actions_are_summed_over(folder):
-    """Some actions are missing: their steps contribute the probability of the next state."""
-    table = pd.read_csv(folder / "steps.csv").astype({"action": "Int64"})
-    table.loc[table["t"] % 50 == 0, "action"] = pd.NA
-    table.to_csv(folder / "partly.csv", index=False)
-    run = ("switch", "partly.csv", *COLUMNS, *OPTIONS, "--intents", "2", "--out", "partly", "--json")
-    facts = json.loads(limiirl(folder, *run, "--folds", "0").stdout)
-    demos = Demonstrations.from_file(folder / "partly.csv", {"demo": "recording"})
-    assert np.mean(demos.actions[:-1] == -1) > 0.15
-    sw = SwitchingMixture.load(folder / "partly")
-    assert facts["log_likelihood"] == pytest.approx(sw.score(demos))
-    assert isinstance(sw.mdp_, MDP)

@@ -69,8 +69,9 @@ def test_numbers_of_the_tables_are_those_of_the_mixture(fitted, tmp_path):
 
 def test_the_summary_has_the_intents_and_the_difference_between_conditions(fitted):
     report = switching_report(fitted, condition=CONDITION, intent_names=["A", "B"])
-    assert "left end" in report.lead
-    assert "switches per 100 steps" not in report.lead  # 2/70 after the correction for five comparisons
+    assert "prefers state" in report.lead
+    assert "No significant difference between fast and slow" in report.lead
+    assert "switches per 100 steps" not in report.lead
     assert "Comparison of groups" in titles(report)
     assert "Comparison of groups" not in titles(switching_report(fitted))
     assert dict(report.highlights)["steps"] == "1,920"
