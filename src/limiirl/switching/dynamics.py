@@ -167,7 +167,7 @@ class GroupDynamics:
     @property
     def shares(self) -> FloatArray:
         """Expected fractions (G, K) of the steps."""
-        return self.steps / self.steps.sum(axis=1, keepdims=True)
+        return np.asarray(self.steps / self.steps.sum(axis=1, keepdims=True))
 
     @property
     def dwell_times(self) -> FloatArray:

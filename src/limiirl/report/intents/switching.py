@@ -34,7 +34,7 @@ from limiirl.report.intents.view import SwitchingView, make_switching_view
 from limiirl.report.intents.words import capitalise, findings
 from limiirl.report.markup import literal
 from limiirl.report.page import write
-from limiirl.report.tables import Cell, Column, Content, Table, format_percent
+from limiirl.report.tables import Cell, Column, Content, Mark, Table, format_percent
 from limiirl.switching import SwitchingSelection
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ def _groups_section(view: SwitchingView, compared: GroupComparison) -> Section:
     rows: list[list[Content]] = []
     several = len(set(compared.condition)) > 2
     for row in compared.rows:
-        mark = "certain" if row.p_corrected <= 1.0 - compared.level else None
+        mark: Mark | None = "certain" if row.p_corrected <= 1.0 - compared.level else None
         pair: list[Content] = [f"{row.first}, {row.second}"] if several else []
         interval = f" [{row.low:.3g}, {row.high:.3g}]" if math.isfinite(row.low) else ""
         rows.append(

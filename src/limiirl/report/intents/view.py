@@ -338,12 +338,12 @@ class SwitchingView(IntentsView):
         return np.asarray(self.mixture.shares_)
 
     @property
-    def posterior(self) -> None:  # type: ignore[override]
+    def posterior(self) -> None:
         """None: demonstrations have no single intent."""
         return
 
     @property
-    def unit_posterior(self) -> None:  # type: ignore[override]
+    def unit_posterior(self) -> None:
         """None: demonstrations have no single intent."""
         return
 
@@ -394,7 +394,7 @@ class SwitchingView(IntentsView):
         return summarise_switching(self.mixture, self.dwell, self.measured)
 
     @cached_property
-    def _errors(self) -> tuple[FloatArray, NDArray[np.str_], FloatArray]:  # type: ignore[override]
+    def _errors(self) -> tuple[FloatArray, NDArray[np.str_], FloatArray]:
         K, d = self.mixture.thetas_.shape
         if self.measured is None:
             return np.full(K, np.nan), self.summary.status, np.full((K * d, K * d), np.nan)
@@ -405,7 +405,7 @@ class SwitchingView(IntentsView):
         return np.full(K, np.nan), self.measured.status, covariance
 
     @cached_property
-    def scale(self) -> FloatArray:  # type: ignore[override]
+    def scale(self) -> FloatArray:
         """Typical difference (d,) between the feature counts of windows, which makes rewards comparable."""
         if self.data is None:
             return np.ones(self.mixture.thetas_.shape[1])
@@ -418,7 +418,7 @@ class SwitchingView(IntentsView):
         return "steps"
 
     @cached_property
-    def visits(self) -> Contrasts | None:  # type: ignore[override]
+    def visits(self) -> Contrasts | None:
         """Decisions per 100 steps (K, S) in each state; errors are clustered by group, or by recording."""
         if self.data is None or self.places is None:
             return None
@@ -427,7 +427,7 @@ class SwitchingView(IntentsView):
         return visit_rates(states, self.steps, owner, self.places.n_states)
 
     @property
-    def expected_visits(self) -> None:  # type: ignore[override]
+    def expected_visits(self) -> None:
         """None: the policies of the intents do not determine visits in short segments."""
         return
 
