@@ -206,10 +206,8 @@ def groups() -> None:
                 rejected[name] += np.mean([row.p <= 0.05 for row in compared.rows]) / REPEATS
                 if name in undefined:
                     undefined[name] += np.mean(~np.isfinite(values)) / REPEATS
-        for name in undefined:
-            cells = (
-                f"{DWELL:g}, {other:g}".rjust(12) + f"{name:>12}{100 * undefined[name]:10.1f} %{rejected[name]:12.3f}"
-            )
+        for name, share in undefined.items():
+            cells = f"{DWELL:g}, {other:g}".rjust(12) + f"{name:>12}{100 * share:10.1f} %{rejected[name]:12.3f}"
             print(f"  {cells}{rejected['rate']:28.3f}")
     print("  without an effect (equal dwell times) the fractions are the size of the test; otherwise its power")
 

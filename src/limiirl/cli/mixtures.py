@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limiirl._progress import show_progress
-from limiirl._validation import check_choice
 from limiirl.cli import options
 from limiirl.cli.inputs import (
     check_exists,
@@ -180,6 +179,7 @@ def switch(  # noqa: PLR0913 (a command's options, each with a default)
     with dwell times, and the comparison of groups; and saves the recommended mixture.
     """
     from limiirl import SwitchingMixture, select_switching
+    from limiirl._validation import check_choice
     from limiirl.demos import Groups
     from limiirl.mixture import check_suffix, write_columns
 

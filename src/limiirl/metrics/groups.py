@@ -27,7 +27,7 @@ _CORRECTIONS = {"holm": "Holm", "benjamini-hochberg": "Benjamini-Hochberg", "non
 
 @dataclass(frozen=True)
 class GroupContrast:
-    """Difference between two conditions in the mean over groups of one quantity.
+    """Difference of one quantity between two conditions, averaged over groups.
 
     Attributes
     ----------
