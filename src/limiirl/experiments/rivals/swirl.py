@@ -283,10 +283,8 @@ LABYRINTH_CANDIDATES: Mapping[str, HabitSetting] = MappingProxyType(
         "K = 2": HabitSetting(n_intents=2),
         "K = 3": HabitSetting(),
         "K = 3, ridge 3e-4": HabitSetting(ridge=3e-4),
-        "K = 3, up to two turns": HabitSetting(turns=(1.0, 0.7)),
-        "K = 3, discount 0.5": HabitSetting(gamma=0.5),
-        "K = 4": HabitSetting(n_intents=4),
         "K = 5": HabitSetting(n_intents=5),
+        "K = 3, discount 0.5": HabitSetting(gamma=0.5),
     }
 )
 """Settings that were compared by cross-validation over the training windows."""
@@ -422,10 +420,7 @@ GRIDWORLD_CANDIDATES: Mapping[str, GridSetting] = MappingProxyType(
         "rewards of states, constant switching": GridSetting(1e-4, 0.0, "homogeneous"),
         "and of sequences, scale 0.3": GridSetting(1e-4, 0.3),
         "and of sequences, scale 0.3, ridge 3e-4": GridSetting(3e-4, 0.3),
-        "and of sequences, scale 0.3, ridge 1e-3": GridSetting(1e-3, 0.3),
         "and of sequences, scale 1": GridSetting(1e-4, 1.0),
-        "and of sequences, scale 0.3, ridge 3e-4, discount 0.6": GridSetting(3e-4, 0.3, gamma=0.6),
-        "and of sequences, scale 0.3, ridge 3e-4, discount 0.97": GridSetting(3e-4, 0.3, gamma=0.97),
     }
 )
 """Settings that were compared by cross-validation over the training trajectories."""
