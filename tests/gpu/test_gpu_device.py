@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from limiirl import MDP, Demonstrations, DestinationMaxEnt, IntentMixture, MaxCausalEnt, MaxEnt
 from limiirl.errors import BackendUnavailable, InvalidParameter, LimiirlError
-from limiirl.irl.device import GPU_MIN_SIZE, choose_backend, choose_device
+from limiirl.irl.estimator import GPU_MIN_SIZE, choose_backend, choose_device
 from limiirl.irl.maxent.path_sums import FinitePathSums
 from limiirl.kernels.gpu.device import convert_cuda_errors, find_device, signatures
 from limiirl.kernels.gpu.forward_backward import grid_of

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from limiirl import MDP, Demonstrations, DestinationMaxEnt, IntentMixture
-from limiirl.demos.groups import Groups
+from limiirl.demos import Groups
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl import with_choices
 from limiirl.irl.destination import path_sums

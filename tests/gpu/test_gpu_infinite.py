@@ -7,7 +7,7 @@ import pytest
 
 from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
 from limiirl.errors import ConvergenceWarning, DivergentPartition, InvalidParameter, NumericalError
-from limiirl.irl.device import GPU_MIN_SIZE
+from limiirl.irl.estimator import GPU_MIN_SIZE
 from limiirl.irl.maxent import gpu_infinite
 from limiirl.irl.maxent.gpu_infinite import GpuInfinitePathSums
 from limiirl.irl.maxent.infinite_horizon import InfinitePathSums

@@ -1,8 +1,7 @@
 """Demonstrated trajectories, and trajectories grouped by agent."""
 
-from limiirl.demos.agents import Agent, Agents
+from limiirl.demos.agents import Agent, Agents, Groups
 from limiirl.demos.demonstrations import Demonstration, Demonstrations, same_arrays
-from limiirl.demos.groups import Groups
 from limiirl.demos.history import with_counter, with_history
 from limiirl.demos.io import read_table
 from limiirl.demos.names import with_common_names

@@ -17,7 +17,7 @@ from sklearn.base import clone
 from limiirl._typing import FloatArray, IntArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidDemos, InvalidParameter
-from limiirl.forecast.prefixes import NextEdges, concatenate, extend, one_state_trips, outgoing_edges
+from limiirl.forecast.partial_trips import NextEdges, concatenate, extend, one_state_trips, outgoing_edges
 from limiirl.forecast.validate import log
 from limiirl.irl import (
     DestinationMaxEnt,

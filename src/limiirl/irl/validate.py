@@ -26,10 +26,9 @@ from limiirl.errors import (
     NumericalError,
 )
 from limiirl.irl.base import FitResult
-from limiirl.irl.graph import find_reachable
 from limiirl.irl.identifiability import describe
 from limiirl.irl.optim import Box
-from limiirl.mdp import MDP
+from limiirl.mdp import MDP, find_reachable
 
 # A forward pass of this length takes seconds even in the smallest MDP, and cannot be interrupted.
 LONGEST = 10_000_000

@@ -14,8 +14,8 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
+from limiirl._parallel import BLOCK, LOCK, ONLY_PRANGE
 from limiirl._typing import FloatArray, Int32Array, IntArray
-from limiirl.kernels.threading import BLOCK, LOCK, ONLY_PRANGE
 
 # Maximum number of blocks, and of bytes of their sums.
 _BLOCKS, _BLOCK_BYTES = 16, 2**28

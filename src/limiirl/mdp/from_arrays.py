@@ -12,9 +12,9 @@ from scipy import sparse
 from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl._validation import as_floats, check_flag
 from limiirl.errors import InvalidMDP
+from limiirl.kernels.graph import edge_order, number_within, pair_index, pair_starts
 from limiirl.mdp import validate
 from limiirl.mdp.features import FeatureInput, FeatureMatrix, as_features, freeze
-from limiirl.mdp.indexing import edge_order, number_within, pair_index, pair_starts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,8 @@ from scipy.sparse import csgraph
 from limiirl._typing import FloatArray, Int32Array, IntArray
 from limiirl._validation import as_floats, to_array
 from limiirl.errors import InvalidMDP, InvalidParameter
-from limiirl.mdp import estimation, from_arrays, from_libraries, indexing, io, validate
+from limiirl.kernels.graph import pair_index, pair_starts, row_pointers
+from limiirl.mdp import estimation, from_arrays, from_libraries, io, validate
 from limiirl.mdp import features as feature_rules
 from limiirl.mdp.features import FeatureMatrix, same_features
 
@@ -267,7 +268,7 @@ class MDP:
     @cached_property
     def out_ptr(self) -> IntArray:
         """Pointers (S + 1,): the edges that leave s are ``out_ptr[s]:out_ptr[s + 1]``."""
-        return _frozen(indexing.row_pointers(self.src, self.n_states))
+        return _frozen(row_pointers(self.src, self.n_states))
 
     @cached_property
     def in_order(self) -> Int32Array:
@@ -278,22 +279,22 @@ class MDP:
     @cached_property
     def in_ptr(self) -> IntArray:
         """Pointers (S + 1,): the edges that enter s are ``in_order[in_ptr[s]:in_ptr[s + 1]]``."""
-        return _frozen(indexing.row_pointers(self.dst, self.n_states))
+        return _frozen(row_pointers(self.dst, self.n_states))
 
     @cached_property
     def pair_of_edge(self) -> Int32Array:
         """Index (E,) of the (s, a) pair of each edge."""
-        return _frozen(indexing.pair_index(self.src, self.act))
+        return _frozen(pair_index(self.src, self.act))
 
     @cached_property
     def pair_state(self) -> Int32Array:
         """State (P,) of each (s, a) pair."""
-        return _frozen(self.src[indexing.pair_starts(self.src, self.act)])
+        return _frozen(self.src[pair_starts(self.src, self.act)])
 
     @cached_property
     def pair_action(self) -> Int32Array:
         """Action (P,) of each (s, a) pair."""
-        return _frozen(self.act[indexing.pair_starts(self.src, self.act)])
+        return _frozen(self.act[pair_starts(self.src, self.act)])
 
     @cached_property
     def deterministic(self) -> bool:

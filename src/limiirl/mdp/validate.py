@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from limiirl._typing import BoolArray, FloatArray
 from limiirl._validation import as_floats, check_memory, is_collection, to_array
 from limiirl.errors import InvalidMDP, InvalidParameter
+from limiirl.kernels.graph import descents, pair_index
 from limiirl.mdp.features import FeatureMatrix, first_nonfinite
-from limiirl.mdp.indexing import descents, pair_index
 
 # Tolerance for sums of probabilities. It accepts float32 tables that were normalised in double precision.
 TOLERANCE = 1e-8

@@ -8,7 +8,7 @@ import pytest
 from limiirl.demos import Demonstrations
 from limiirl.errors import DivergentPartition, InvalidDemos, InvalidParameter, NotFitted, NumericalError
 from limiirl.irl import MaxEnt
-from limiirl.irl.maxent.viterbi import Layers
+from limiirl.irl.maxent.trajectories import Layers
 from limiirl.mdp import MDP
 from limiirl.worlds import RoadGrid
 from tests.helpers import raises

@@ -20,7 +20,6 @@ from scipy.sparse import linalg
 from limiirl._typing import FloatArray
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
 from limiirl.irl.causal.state_actions import StateActions
-from limiirl.irl.graph import find_reachable
 from limiirl.kernels.policy_systems import (
     NewtonLimits,
     PolicyFactors,
@@ -40,7 +39,7 @@ from limiirl.kernels.soft_bellman import (
     iterate_values,
 )
 from limiirl.kernels.sparse_lu import factorise_lu
-from limiirl.mdp import BellmanEquations
+from limiirl.mdp import BellmanEquations, find_reachable
 
 # Number of states up to which a dense solver is faster than a sparse solver.
 DENSE = 250

@@ -22,13 +22,12 @@ from scipy.special import logsumexp
 from limiirl._typing import FloatArray
 from limiirl.demos import Demonstrations
 from limiirl.errors import DivergentPartition, InvalidParameter, NumericalError
-from limiirl.irl.graph import find_reachable
 from limiirl.irl.maxent.backends import compile_mdp, dense_features
 from limiirl.irl.maxent.path_sums import BackwardMessages, ExpectedCounts, check_covariance
-from limiirl.irl.maxent.sampling import StepWeights, draw_starts, sample_trajectories
+from limiirl.irl.maxent.trajectories import StepWeights, draw_starts, sample_trajectories
 from limiirl.kernels.graph import Rewards, row_of_entry
 from limiirl.kernels.sparse_lu import diagonal_lu
-from limiirl.mdp import MDP, expected_features
+from limiirl.mdp import MDP, expected_features, find_reachable
 
 # Entry of y above which cycles are checked separately, and entry above which the spectral radius is treated as 1.
 NEARLY_SINGULAR = 1e9
