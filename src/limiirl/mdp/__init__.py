@@ -39,8 +39,7 @@ __all__ = [
     "ShortestPath", "ShortestPaths", "StateFeatures", "action_values", "add_edge_features", "check_policy",
     "edge_parts", "encode", "expected_features", "feature_sizes", "find_reachable", "is_connected", "is_frozen",
     "is_text", "name_of", "optimal_policy", "optimal_values", "policy_features", "policy_pairs", "policy_table",
-    "policy_values",
-    "reachable_states", "read_frame", "read_state_features", "rename_columns", "renumber", "sequence_features",
-    "shortest_path", "split_columns", "to_dense", "turn_features",
+    "policy_values", "reachable_states", "read_frame", "read_state_features", "rename_columns", "renumber",
+    "sequence_features", "shortest_path", "split_columns", "to_dense", "turn_features",
 ]
 # fmt: on

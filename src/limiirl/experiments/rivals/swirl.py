@@ -6,7 +6,6 @@ first decision of each recording is not scored, because models with a previous s
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,12 +15,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl.baselines import HMM, MarkovChain, NGram, Uniform
+from limiirl.datasets import Dataset, load_mouse_labyrinth, load_swirl_gridworld, load_swirl_labyrinth
 from limiirl.demos import Demonstrations, with_history
 from limiirl.errors import InvalidFile
 from limiirl.experiments.rivals.run import Goal, Published, RivalPart, Score
@@ -29,8 +28,9 @@ from limiirl.irl import MaxCausalEnt
 from limiirl.mdp import MDP, EdgeFeatures, add_edge_features, policy_features, sequence_features, turn_features
 from limiirl.switching import SwitchingMixture
 
-N_NODES, HOME = 127, 127
 _N_FOLDS = 5
+# Depth of each node of the labyrinth, a complete binary tree.
+_DEPTH = np.floor(np.log2(np.arange(127) + 1)).astype(np.int64)
 # Ridge per step of the habits and of the rewards of intents; the scales of features divide it (`sequence_features`).
 _HABIT_RIDGE = 1e-5
 # Half-width of the bounds that keep the parameter of the habit at 1.
@@ -211,10 +211,8 @@ def _with_indicators(
 
     Indicators of others would have the reward 0, because of the ridge.
     """
-    n = 1 + int(mdp.history.max())  # type: ignore[union-attr]
-    depth, root = _depth(n), n - 1 if n > N_NODES else 0
     every = [sequence_features(mdp, i, actions=True, scale=scale) for i, scale in enumerate(sequences, 2)]
-    every += [turn_features(mdp, root=root, per=depth, n_turns=i, scale=scale) for i, scale in enumerate(turns, 1)]
+    every += [turn_features(mdp, root=0, per=_DEPTH, n_turns=i, scale=scale) for i, scale in enumerate(turns, 1)]
     taken = np.bincount(demos.steps(mdp).edge, minlength=mdp.n_edges) > 0
     occurring = []
     for block in every:
@@ -226,39 +224,22 @@ def _with_indicators(
 
 def _with_turns(mdp: MDP) -> MDP:
     """Return the MDP with indicators of turns per depth."""
-    n = 1 + int(mdp.history.max())  # type: ignore[union-attr]
-    return add_edge_features(mdp, turn_features(mdp, root=n - 1 if n > N_NODES else 0, per=_depth(n)))
-
-
-def _depth(n: int) -> IntArray:
-    """Return the depth (n,) of each node; that of the home cage, which follows the nodes, is -1."""
-    return np.append(np.floor(np.log2(np.arange(N_NODES) + 1)).astype(np.int64), -1)[:n]
+    return add_edge_features(mdp, turn_features(mdp, root=0, per=_DEPTH))
 
 
 # Labyrinth: SWIRL's windows.
 
 
 def read_windows(folder: Path) -> Windows:
-    """Read the recordings of `swirl_labyrinth`: 238 windows of 500 node visits; every fifth is for the test."""
-    with _open(folder / "labyrinth.npz") as file:
-        states, actions, following = (file[name].astype(np.int64) for name in ("states", "actions", "next_state"))
-    train = np.arange(len(states)) % 5 != 0
-    taken = np.zeros(following.shape, dtype=bool)
-    taken[states[train], actions[train]] = True
-    src, act = np.nonzero(taken)
-    mdp = MDP.from_edges(
-        src, following[src, act], n_states=len(following), action=act, gamma=0.9, state_features=np.eye(len(following))
+    """Read SWIRL's windows; the MDP has the actions that occur in training."""
+    data = load_swirl_labyrinth(folder)
+    assert data.test is not None  # set by the reader
+    taken = np.bincount(data.demos[~data.test].steps(data.mdp).edge, minlength=data.mdp.n_edges) > 0
+    mdp = data.mdp
+    possible = MDP.from_edges(
+        mdp.src[taken], mdp.dst[taken], n_states=mdp.n_states, action=mdp.act[taken], gamma=mdp.gamma
     )
-    # The last action leads to a state that the file does not contain.
-    last = following[states[:, -1], actions[:, -1]]
-    demos = Demonstrations.from_lists(list(np.column_stack([states, last])), list(actions))
-    return Windows(mdp, demos, train, n_actions=following.shape[1])
-
-
-def _open(path: Path) -> Any:
-    if not path.is_file():
-        raise InvalidFile(f"data must contain {path}; it does not exist.", parameter="data", value=str(path))
-    return np.load(path)
+    return Windows(possible, data.demos, ~data.test, n_actions=mdp.n_actions)
 
 
 def _baselines(*orders: int, order: int, components: int | None = 3) -> dict[str, Fit]:
@@ -329,46 +310,12 @@ def _labyrinth() -> RivalPart:
 # Labyrinth: whole mice.
 
 
-class Mice(NamedTuple):
-    """Bouts of mice with the name (N,) of the mouse of each, and the names of all mice."""
-
-    mdp: MDP
-    demos: Demonstrations
-    mouse: NDArray[np.str_]
-    mice: tuple[str, ...]
-
-
-_FEWEST_VISITS = 100
-
-
-def read_mice(folder: Path) -> Mice:
-    """Read the bouts of `mouse_labyrinth`; a bout ends in the home cage. Mice with under 100 visits are excluded."""
-    path = folder / "bouts.csv"
-    if not path.is_file():
-        raise InvalidFile(f"data must contain {path}; it does not exist.", parameter="data", value=str(path))
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    bouts = [np.array([*row["nodes"].split(), HOME], dtype=np.int64) for row in rows]
-    mouse = np.array([row["mouse"] for row in rows])
-    visits = {name: sum(len(bouts[i]) for i in np.flatnonzero(mouse == name)) for name in np.unique(mouse).tolist()}
-    mice = tuple(name for name, n in visits.items() if n >= _FEWEST_VISITS)
-    kept = np.flatnonzero(np.isin(mouse, mice))
-    below = np.arange(1, N_NODES)
-    above = (below - 1) // 2
-    mdp = MDP.from_edges(
-        np.concatenate([below, above, [0]]),
-        np.concatenate([above, below, [HOME]]),
-        n_states=N_NODES + 1,
-        gamma=0.9,
-        state_features=np.eye(N_NODES + 1),
-        terminal=np.arange(N_NODES + 1) == HOME,
-    )
-    return Mice(mdp, Demonstrations.from_lists([bouts[i] for i in kept]), mouse[kept], mice)
-
-
-def score_mouse(fit: Fit, data: Mice, number: int) -> Score:
+def score_mouse(fit: Fit, data: Dataset, number: int) -> Score:
     """Fit to all mice but one, and score the bouts of that one."""
-    own = data.mouse == data.mice[number]
+    mice, mouse = np.unique(np.asarray(data.demos.groups), return_inverse=True)
+    if number >= mice.size:
+        raise InvalidFile(f"bouts.csv must contain {number + 1} mice; it has {mice.size}.", value=int(mice.size))
+    own = mouse == number
     train, test = data.demos[~own], data.demos[own]
     model = fit(data.mdp, train)
     log_prob = model.log_prob(test)
@@ -392,7 +339,7 @@ def _mice() -> RivalPart:
         "mice.",
         "mouse_labyrinth",
         "step",
-        read_mice,
+        load_mouse_labyrinth,
         {name: partial(score_mouse, fit) for name, fit in fits.items()},
         ours,
         n_splits=19,
@@ -428,21 +375,10 @@ GRIDWORLD_CHOSEN = "and of sequences, scale 0.3, ridge 3e-4"
 
 
 def read_gridworld(folder: Path) -> Windows:
-    """Read `swirl_gridworld`: 200 simulated trajectories of 500 steps, of which every fifth is for the test."""
-    with _open(folder / "gridworld.npz") as file:
-        states, actions, modes = (file[name].astype(np.int64) for name in ("states", "actions", "modes"))
-        following = file["transition"].argmax(axis=2).astype(np.int64)
-    S, A = following.shape
-    mdp = MDP.from_edges(
-        np.repeat(np.arange(S), A),
-        following.ravel(),
-        action=np.tile(np.arange(A), S),
-        gamma=0.9,
-        state_features=np.eye(S),
-    )
-    last = following[states[:, -1], actions[:, -1]]
-    demos = Demonstrations.from_lists(list(np.column_stack([states, last])), list(actions))
-    return Windows(mdp, demos, np.arange(len(states)) % 5 != 0, intents=modes.ravel())
+    """Read SWIRL's gridworld."""
+    data = load_swirl_gridworld(folder)
+    assert data.test is not None  # set by the reader
+    return Windows(data.mdp, data.demos, ~data.test, intents=data.intents)
 
 
 def _build_grid(setting: GridSetting, mdp: MDP) -> MDP:

@@ -512,7 +512,7 @@ def plot_scores(
     rows: list[Row] = []
     for y, (method, (score, error)) in enumerate(values.items()):
         quoted = method in published
-        colour = intent_colour(0) if method == ours else INK
+        colour = SERIES[0] if method == ours else INK
         half = 0.0 if np.isnan(error) else 2.0 * error
         ax.plot([score - half, score + half], [y, y], color=colour, linewidth=1.6, solid_capstyle="butt")
         ax.plot(score, y, "o", color=colour, markerfacecolor="white" if quoted else colour, markersize=5.0)
