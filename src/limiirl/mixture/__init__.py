@@ -36,6 +36,7 @@ from limiirl.mixture.io import (
     FolderFormat,
     NotSerialisable,
     Writer,
+    check_data_file,
     check_mdp,
     check_target,
     decode,
@@ -61,6 +62,7 @@ from limiirl.mixture.summary import (
     summarise,
     table_blocks,
     to_plain,
+    write_columns,
 )
 from limiirl.mixture.validate import check_fitted, check_irl, training_demos
 
@@ -95,6 +97,7 @@ __all__ = [
     "align_to_labels",
     "as_responsibilities",
     "assign_columns",
+    "check_data_file",
     "check_fitted",
     "check_irl",
     "check_mdp",
@@ -124,4 +127,5 @@ __all__ = [
     "table_blocks",
     "to_plain",
     "training_demos",
+    "write_columns",
 ]

@@ -24,6 +24,7 @@ from limiirl.errors import InvalidParameter, LimiirlError, LimiirlWarning
 from limiirl.irl import MaxCausalEnt
 from limiirl.mixture import align_rows, validate
 from limiirl.switching.estimator import SwitchingMixture
+from limiirl.switching.problem import check_lengths
 from limiirl.switching.transitions import COVARIATES, HOMOGENEOUS, Covariates
 
 # Models without rewards, to which every table compares the intents.
@@ -373,6 +374,7 @@ def select_switching(  # noqa: PLR0913 (the data, and independent options with d
         rule = "must be a name, because fits have different numbers of intents and data"
         raise InvalidParameter.of("init", type(template.init).__name__, rule)
     demos = validate.check_demos(demos, mdp)
+    check_lengths(demos)
     problem = SwitchingSelectionProblem(
         template, mdp, demos, _align_covariates(template, demos, covariates), Groups.for_demos(groups, demos)
     )

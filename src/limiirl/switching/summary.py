@@ -109,6 +109,11 @@ class SwitchingSummary:
     n_starts: int
     n_best: int
 
+    @property
+    def unit(self) -> str:
+        """Plural noun of the units of `log_likelihood`."""
+        return "steps"
+
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON types, with lists for arrays and None for nan."""
         return {field.name: to_plain(getattr(self, field.name)) for field in fields(self)}

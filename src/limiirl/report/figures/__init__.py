@@ -25,9 +25,11 @@ from limiirl.report.figures.fits import (
 )
 from limiirl.report.figures.intents import (
     plot_convergence,
+    plot_ethogram,
     plot_flow,
     plot_responsibilities,
     plot_rewards,
+    plot_switches,
     plot_weights,
 )
 from limiirl.report.figures.style import Plot
@@ -41,6 +43,7 @@ __all__ = [
     "plot_convergence",
     "plot_criteria",
     "plot_differences",
+    "plot_ethogram",
     "plot_flow",
     "plot_histogram",
     "plot_margin",
@@ -52,6 +55,7 @@ __all__ = [
     "plot_rewards",
     "plot_scores",
     "plot_sweep",
+    "plot_switches",
     "plot_timeline",
     "plot_trajectories",
     "plot_value_counts",
