@@ -266,9 +266,10 @@ def intent_rows(findings: Findings) -> list[tuple[str, list[float]]]:
 def format_text(findings: Findings) -> str:
     """Return all numbers as text."""
     r, demos = findings.recordings, findings.demos
+    given = findings.settings
     lines = [
-        f"{len(r.mice)} mice ({int(r.labels.sum())} water restricted), {len(demos)} whole bouts, "
-        f"{demos.n_transitions} moves; discount {findings.settings.gamma:g}, ridge {findings.settings.ridge:g} per move",
+        f"{len(r.mice)} mice ({int(r.labels.sum())} water restricted), {len(demos)} bouts, {demos.n_transitions} moves",
+        f"whole bouts; discount {given.gamma:g}, ridge {given.ridge:g} per move",
         f"select_switching, {findings.settings.folds} folds of whole mice",
         str(findings.selection),
         f"leave one mouse out, {findings.K} intents: {findings.held_out.mean():.4f} nats per move, mean over mice",
@@ -330,8 +331,7 @@ def plot_bouts(findings: Findings, n_bouts: int = 12, most: int = 300) -> Figure
     chosen = sorted(longest, key=lambda i: (not r.restricted[str(r.mouse[i])], str(r.mouse[i])))
     chosen = [*chosen[: n_bouts // 2], *chosen[-(n_bouts // 2) :]]
     paths = [findings.path[offsets[i] : offsets[i + 1]][:most] for i in chosen]
-    before, after = moves_of(findings.demos)
-    del before
+    _, after = moves_of(findings.demos)
     water = [np.flatnonzero(maze.came_from(after[offsets[i] : offsets[i + 1]][:most]) == maze.WATER) for i in chosen]
 
     def draw() -> Drawing:
