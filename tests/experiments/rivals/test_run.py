@@ -85,7 +85,7 @@ def test_candidates_are_scored_on_request(root):
     assert counts.done == counts.total == 6
     assert [done for done, *_ in messages] == list(range(1, 7))
     a, b = results.candidates()
-    # Folds are the units: sums of -24 and -21 over 40 steps.
+    # Sums of -24 and -21 over 40 steps.
     np.testing.assert_allclose(a.held_out, -45.0 / 80.0, rtol=1e-12)
     np.testing.assert_allclose((b.gain, b.gain_error), 0.0, rtol=0, atol=1e-15)
     np.testing.assert_allclose(a.gain, 2.0 / 40.0, rtol=1e-12)
@@ -96,7 +96,7 @@ def test_splits_are_units_and_incomplete_methods_are_left_out(root):
     (results,), counts = run_rivals([part], root, root / "run")
     assert len(counts.failures) == len(results.failures) == 2
     ours = results.ours
-    assert (ours.n_units, ours.n_splits) == (2, 2)
+    assert (ours.n_units, ours.n_splits) == (6, 2)
     np.testing.assert_allclose(ours.held_out, -(22.0 + 19.0) / 80.0, rtol=1e-12)
     assert "half" not in {row.method for row in results.rows()}
     assert results.to_csv().count("\n") == 1 + 4 * 3

@@ -404,7 +404,7 @@ def test_a_discount_below_rounding_needs_no_linear_system(n_states, monkeypatch:
     tiny, small = (MDP.from_edges(src, dst, gamma=gamma, **args) for gamma in (np.finfo(np.float64).tiny, 1e-14))
     theta = rng.normal(size=tiny.n_features)
     expected = MaxCausalEnt().policy(small, theta)
-    demos = simulate(small, expected, 20, rng, max_length=30)
+    demos = simulate(small, expected[small.pair_state, small.pair_action], 20, rng, max_length=30)
     fitted = MaxCausalEnt(ridge=1e-3).fit(small, demos)
     monkeypatch.delattr(np.linalg, "solve")
     np.testing.assert_allclose(MaxCausalEnt().policy(tiny, theta), expected, rtol=1e-10)

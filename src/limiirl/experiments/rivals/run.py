@@ -290,13 +290,8 @@ def _make_row(name: str, records: Sequence[RivalRecord], ours: Sequence[RivalRec
 
 
 def _join(records: Sequence[RivalRecord]) -> tuple[FloatArray, FloatArray]:
-    """Return the log-likelihoods and sizes (U,) of the units of all records; one unit per record if there are several.
-
-    The units of a record of several splits, such as the recordings of one animal, are dependent.
-    """
-    if len(records) == 1:
-        return np.array(records[0].sums), np.array(records[0].sizes)
-    return np.array([sum(r.sums) for r in records]), np.array([sum(r.sizes) for r in records])
+    """Return the log-likelihoods and sizes (U,) of the units of all records."""
+    return np.concatenate([r.sums for r in records]), np.concatenate([r.sizes for r in records])
 
 
 @dataclass(eq=False)
