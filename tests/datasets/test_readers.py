@@ -34,7 +34,7 @@ class TestSharedData:
     def test_swirl_gridworld(self, shared_data: SharedData):
         data = datasets.load_swirl_gridworld(shared_data("swirl_gridworld"))
         assert (len(data.demos), int(data.test.sum())) == (200, 40)
-        assert data.intents.size == data.demos.n_transitions == 200 * 499
+        assert data.intents.size == data.demos.n_transitions == 200 * 500
         assert data.demos.steps(data.mdp).edge.min() >= 0
 
     def test_borlange(self, shared_data: SharedData):

@@ -96,8 +96,8 @@ def load_swirl_labyrinth(folder: str | os.PathLike[str]) -> Dataset:
 def load_swirl_gridworld(folder: str | os.PathLike[str]) -> Dataset:
     """Read the simulated 5 x 5 gridworld of SWIRL (Ke et al., ICML 2025): two intents that switch, one with memory.
 
-    The test set is every fifth trajectory, from the first. The last action of a trajectory is dropped, because its next
-    state is not recorded.
+    The test set is every fifth trajectory, from the first. Transitions are deterministic, so that the last action of a
+    trajectory, whose next state is not recorded, is known to lead to a state.
 
     Parameters
     ----------
@@ -109,11 +109,13 @@ def load_swirl_gridworld(folder: str | os.PathLike[str]) -> Dataset:
     states, actions, modes = (data[name].astype(np.int64) for name in ("states", "actions", "modes"))
     if states.ndim != 2 or not states.shape == actions.shape == modes.shape:
         raise InvalidFile.at(path, "must have states, actions and modes of the same shape (N, 500).")
+    following = data["transition"].argmax(axis=2).astype(np.int64)
+    states = np.column_stack([states, following[states[:, -1], actions[:, -1]]])
     mdp = MDP.from_dense(data["transition"], gamma=0.9)
     return Dataset(
         mdp=mdp,
-        demos=Demonstrations.from_lists(list(states), list(actions[:, :-1])),
+        demos=Demonstrations.from_lists(list(states), list(actions)),
         description="Simulated trajectories in a 5 x 5 gridworld with two intents (Ke et al., ICML 2025).",
         test=np.arange(len(states)) % 5 == 0,
-        intents=modes[:, :-1].ravel(),
+        intents=modes.ravel(),
     )

@@ -66,7 +66,9 @@ class SwitchingStarts:
             U = as_responsibilities(self.init, K, self.problem.units)
             return U if given.ndim == 2 else _CERTAIN * U + (1.0 - _CERTAIN) / K
         number, counts = self._windows
-        if self.init == "random":
+        if K == 1:
+            labels = np.zeros(counts.shape[0], dtype=np.int64)
+        elif self.init == "random":
             labels = rng.integers(K, size=counts.shape[0])
         else:
             labels = self._cluster(counts, rng, n_starts=20 if first else 1)

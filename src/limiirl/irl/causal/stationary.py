@@ -92,6 +92,8 @@ def solve(
         Factors of systems with similar omega. They are updated in place.
     """
     n = pairs.mdp.n_states
+    if pairs.one_step:
+        return np.array(right)
     try:
         if n <= DENSE:
             systems = np.empty((omega.shape[1], n, n))
@@ -328,6 +330,12 @@ class SoftBellmanSolver(StationarySolver):
         values = BellmanValues(
             np.empty(r_pair.shape), np.empty(r_state.shape), np.zeros(r_pair.shape), np.empty(0), np.full(K, np.inf)
         )
+        if pairs.one_step:
+            step = self._backup(r_state, r_pair, r_state)
+            if not np.all(np.isfinite(step.norm[pairs.alive])):
+                raise _infinite(thetas, int(np.argmin(np.isfinite(step.norm[pairs.alive]).all(axis=0))))
+            factors = FactorCache(np.arange(K))
+            return step._replace(omega=step.pi, residual=np.zeros(K), factors=factors)
         if self._has_few_factors:
             return self._eliminate(r_state, r_pair, values, thetas)
         V, open_ = r_state.copy(), np.arange(K)
