@@ -8,7 +8,7 @@ import pytest
 
 from limiirl import Demonstrations, MaxCausalEnt, SwitchingMixture, select_intents, select_switching
 from limiirl.baselines import MarkovChain, NGram, Uniform
-from limiirl.demos.groups import Groups
+from limiirl.demos import Groups
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.mixture import validate
 from limiirl.switching import SwitchingRow

@@ -149,7 +149,7 @@ def _reproduce_drivers(
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Return a context that converts an interrupt to a message and exit code 130."""
+    """Return a context manager that converts an interrupt to a message and exit code 130."""
     try:
         yield
     except KeyboardInterrupt:
@@ -263,7 +263,7 @@ def report(  # noqa: PLR0913 (a command's options, each with a default)
     demos: Annotated[
         Path | None,
         typer.Option(
-            "--demos", help="Demonstrations for the report on a mixture, which adds errors, trajectories and visits."
+            "--demos", help="Demonstrations for the report on a mixture; adds standard errors, trajectories and visits."
         ),
     ] = None,
     columns: Columns = None,

@@ -96,7 +96,7 @@ class Segments:
         return self.stop - self.start
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with one row per segment; demonstrations with identifiers are named by them."""
+        """Return a pandas DataFrame with one row per segment; `demo` contains the identifiers, if there are any."""
         columns = {name: getattr(self, name) for name in ("demo", "start", "stop", "intent", "probability")}
         if self.ids is not None:
             columns["demo"] = self.ids[self.demo]
@@ -250,9 +250,9 @@ class FittedSwitching(NoMetadataRouting):
     ) -> SwitchingErrors:
         """Return standard errors of the rewards, the initial probabilities and the transition model.
 
-        They are from the observed information (Louis' identity). With groups, the covariance is the sandwich estimator
-        clustered by group, which is valid if demonstrations of a group are dependent; it needs many more groups than
-        parameters of interest. The time is that of two E-steps per free parameter.
+        The errors are computed from the observed information (Louis' identity). With groups, the covariance is the
+        sandwich estimator clustered by group, which is valid if demonstrations of a group are dependent; it needs many
+        more groups than parameters of interest. The computation takes as long as two E-steps per free parameter.
 
         Parameters
         ----------

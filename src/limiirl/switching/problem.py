@@ -228,7 +228,7 @@ class SwitchingProblem:
         return np.concatenate([np.ravel(part) for part in parts])
 
     def from_vector(self, vector: FloatArray, like: Parameters) -> Parameters:
-        """Return the parameters of a vector, projected onto the feasible set; `like` has the same shapes."""
+        """Return the parameters of a vector, projected onto the feasible set; `like` provides the shapes."""
         K, thetas, B = len(like.initial), like.thetas, like.logits.B
         ends = np.cumsum([K, thetas.size, K * K])
         log_initial, theta, A, flat_B = np.split(vector, ends)

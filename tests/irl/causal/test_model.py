@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from limiirl.demos import Demonstrations
-from limiirl.demos.groups import Groups
+from limiirl.demos import Demonstrations, Groups
 from limiirl.demos.simulate import simulate
 from limiirl.errors import ConvergenceWarning, DivergentPartition, InvalidDemos, InvalidParameter
 from limiirl.irl.causal import stationary

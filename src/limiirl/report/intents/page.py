@@ -215,11 +215,11 @@ def intents_section(view: IntentsView) -> Section:
         items.append(Fold("Rewards, most of which the data do not determine", [figure]))
     else:
         items.append(figure)
-    items.append(Fold("How to read this section", [Text(_reading(view))]))
+    items.append(Fold("How to read this section", [Text(_explain_rewards(view))]))
     return Section("Rewards of the intents", items)
 
 
-def _reading(view: IntentsView) -> str:
+def _explain_rewards(view: IntentsView) -> str:
     text = (
         "An intent is a reward function: behaviour that leads to higher rewards is more probable. Rewards have no "
         "unit; compare them between intents, and between features of the same scale. "

@@ -543,7 +543,8 @@ def _expected_counts(mixture: IntentMixture, demos: Demonstrations, U: FloatArra
     for k in range(U.shape[1]):
         pi = np.asarray(mixture.policy(k))[mdp.pair_state, mdp.pair_action][mdp.pair_of_edge] * mdp.prob
         p = np.bincount(demos.start_states, weights=U[:, k], minlength=mdp.n_states)
-        # Some recordings end in nonterminal states: at each step, remove their observed fraction of those that go on.
+        # Recordings that end in a nonterminal state are truncated: after each step, scale by the observed fraction that
+        # continues.
         terminated = np.bincount(demos.lengths, weights=U[:, k] * mdp.terminal[demos.last_states])
         alive = np.cumsum(np.bincount(demos.lengths, weights=U[:, k])[::-1])[::-1]
         for length in range(1, min(alive.size, _MOST_STEPS)):
