@@ -24,6 +24,7 @@ PROGRAMS = [
     "history.md",
     "switching.md",
     "datasets.md",
+    "covariates.md",
 ]
 
 

@@ -21,8 +21,10 @@ from limiirl.demos import Agents, Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter, NotFitted
 from limiirl.irl import AT_BOUND, FitProblem, MaxEnt, OptionalMembers
 from limiirl.mdp import RewardEnsemble
-from limiirl.mixture.information import free_parameters, standard_errors
+from limiirl.mixture.em import unit_weights
+from limiirl.mixture.information import free_parameters
 from limiirl.mixture.init import is_given
+from limiirl.mixture.membership import measure_errors
 
 if TYPE_CHECKING:
     from limiirl.mixture.estimator import IntentMixture
@@ -207,11 +209,12 @@ def summarise(mixture: IntentMixture, problem: FitProblem | None) -> Summary:
     U, log_likelihood = evaluate(mixture, problem)
     rho, thetas = mixture.weights_, mixture.thetas_
     K, d = thetas.shape
-    free = free_parameters(mixture.irl_, mixture.mdp_, rho, thetas, len(U))
+    n_covariates = 0 if mixture.covariates_ is None else len(mixture.covariates_.names)
+    free = free_parameters(mixture.irl_, mixture.mdp_, rho, thetas, len(U), n_covariates)
     weight_errors, errors, status = np.full(K, np.nan), np.full((K, d), np.nan), free.status
     method = "observed information"
     if problem is not None and thetas.size <= MOST_PARAMETERS:
-        measured = standard_errors(problem, rho, thetas)
+        measured = measure_errors(mixture, problem)
         weight_errors, errors, status = measured.weights, measured.thetas, measured.status
         method = measured.method
     unit = _unit(mixture) if problem is None else problem.units.noun
@@ -253,7 +256,8 @@ def evaluate(mixture: Any, problem: FitProblem | None) -> tuple[FloatArray, floa
             raise InvalidParameter(message, parameter="demos")
         return U, mixture.log_likelihood_ * len(U)
     U = np.zeros((len(problem.units), len(mixture.weights_)))
-    return U, problem.e_step(mixture.weights_, mixture.thetas_, U).log_likelihood
+    rho = unit_weights(problem, mixture.weights_, mixture.membership_logits_)
+    return U, problem.e_step(rho, mixture.thetas_, U).log_likelihood
 
 
 def _unit(mixture: IntentMixture) -> str:
@@ -545,7 +549,12 @@ def check_suffix(path: str | os.PathLike[str]) -> None:
 
 
 def membership_table(
-    mixture: IntentMixture, demos: Any, groups: ArrayLike | None = None, *, partial: bool = False
+    mixture: IntentMixture,
+    demos: Any,
+    groups: ArrayLike | None = None,
+    *,
+    covariates: Any = None,
+    partial: bool = False,
 ) -> Membership:
     """Return the table of posteriors over intents, with one row per demonstration, agent or group.
 
@@ -570,8 +579,8 @@ def membership_table(
     if not hasattr(mixture, "thetas_"):
         raise NotFitted(f"mixture must be a fitted mixture; got {type(mixture).__name__}.", parameter="mixture")
     units = Groups.from_labels(groups, len(demos))
-    posterior = mixture.predict_proba(demos, groups, partial=partial)
-    log_likelihood = mixture.score_samples(demos, groups, partial=partial)
+    posterior = mixture.predict_proba(demos, groups, covariates=covariates, partial=partial)
+    log_likelihood = mixture.score_samples(demos, groups, covariates=covariates, partial=partial)
     known = demos.names if isinstance(demos, Agents) else demos.ids
     names = np.arange(len(demos)) if known is None else known
     if units.index is not None:
