@@ -23,6 +23,7 @@ PROGRAMS = [
     "own_data.md",
     "history.md",
     "switching.md",
+    "datasets.md",
     "covariates.md",
 ]
 

@@ -37,6 +37,7 @@ from limiirl.mixture.io import (
     FolderFormat,
     NotSerialisable,
     Writer,
+    check_data_file,
     check_mdp,
     check_target,
     decode,
@@ -63,6 +64,7 @@ from limiirl.mixture.summary import (
     summarise,
     table_blocks,
     to_plain,
+    write_columns,
 )
 from limiirl.mixture.validate import check_fitted, check_irl, training_demos
 
@@ -102,6 +104,7 @@ __all__ = [
     "align_to_labels",
     "as_responsibilities",
     "assign_columns",
+    "check_data_file",
     "check_fitted",
     "check_irl",
     "check_mdp",
@@ -131,4 +134,5 @@ __all__ = [
     "table_blocks",
     "to_plain",
     "training_demos",
+    "write_columns",
 ]
