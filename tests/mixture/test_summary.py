@@ -356,6 +356,7 @@ def test_frames_have_one_row_per_reward_and_per_unit():
     assert len(frame) == K * d
     row = frame[(frame.intent == 1) & (frame.feature == summary.feature_names[0])].iloc[0]
     assert (row.reward, row.weight) == (summary.thetas[1, 0], summary.weights[1])
+    assert mix.to_frame().equals(frame)
     members = membership_table(mix, demos).to_frame()
     np.testing.assert_array_equal(members["probability_1"], mix.predict_proba(demos)[:, 1])
     assert members["intent"].tolist() == mix.predict(demos).tolist()
