@@ -189,6 +189,8 @@ _FEW_FACTORS = 10_000
 # Largest number of products in a Hessian, d^2 P, for which Newton's method is used. For the mouse data (d = 128,
 # P = 878), a Hessian costs as much as ten gradients, and a fit of two intents takes a third of the time of L-BFGS.
 _SMALL_HESSIAN = 50_000_000
+# Number of stored solutions of the soft Bellman equation: two per intent, for up to 16 intents.
+_MOST_SOLVED = 32
 # An action is tied with the best action if their Q-values differ by at most this fraction of the largest value.
 TIE = 1e-12
 
@@ -308,8 +310,26 @@ class StationarySolver(ABC):
         """Return the values of thetas (K, d)."""
 
 
+class SolvedRewards(NamedTuple):
+    """Soft values of one reward: Q and pi (P,), norm (S,), the relative residual, and the factors; never modified."""
+
+    Q: FloatArray
+    norm: FloatArray
+    pi: FloatArray
+    residual: float
+    factors: PolicyFactors
+
+
 class SoftBellmanSolver(StationarySolver):
-    """Solver for soft values with Newton's method. At discount 1, every state must reach a terminal state."""
+    """Solver for soft values with Newton's method. At discount 1, every state must reach a terminal state.
+
+    The last `_MOST_SOLVED` solutions are stored, because EM needs the soft values of the same theta in the E-step, in
+    the evaluation at the start of the M-step, and for its Hessian.
+    """
+
+    def __init__(self, pairs: StateActions, beta: float) -> None:
+        super().__init__(pairs, beta)
+        self._solved: dict[bytes, SolvedRewards] = {}
 
     @property
     def _has_few_factors(self) -> bool:
@@ -362,18 +382,32 @@ class SoftBellmanSolver(StationarySolver):
     def _eliminate(
         self, r_state: FloatArray, r_pair: FloatArray, values: BellmanValues, thetas: FloatArray
     ) -> BellmanValues:
-        """Set Q, norm and pi one column at a time, with new factors in every Newton step; return the values."""
-        pairs, factors = self.pairs, FactorCache(np.arange(len(thetas)))
-        Q, norm, pi = np.empty((len(r_pair), 1)), np.empty((len(r_state), 1)), np.empty((len(r_pair), 1))
+        """Set Q, norm and pi one column at a time; return the values."""
+        factors = FactorCache(np.arange(len(thetas)))
         for k in range(len(thetas)):
-            factors.by_column[k] = allocate_factors(pairs.symbolic)
-            system = pairs.graph, pairs.symbolic, factors.by_column[k]
-            rewards = r_state[:, k : k + 1].copy(), r_pair[:, k : k + 1].copy()
-            values.residual[k] = solve_soft_values(*system, *rewards, self.beta, _EXACT_LIMITS, Q, norm, pi)
-            if np.isnan(values.residual[k]):
+            solved = self._solve_rewards(r_state[:, k : k + 1].copy(), r_pair[:, k : k + 1].copy())
+            if np.isnan(solved.residual):
                 raise _infinite(thetas, k)
-            values.Q[:, k], values.norm[:, k], values.pi[:, k] = Q[:, 0], norm[:, 0], pi[:, 0]
+            values.Q[:, k], values.norm[:, k], values.pi[:, k] = solved.Q, solved.norm, solved.pi
+            values.residual[k] = solved.residual
+            # `solve` may overwrite factors.
+            factors.by_column[k] = PolicyFactors(*(part.copy() for part in solved.factors))
         return values._replace(omega=values.pi, factors=factors)
+
+    def _solve_rewards(self, r_state: FloatArray, r_pair: FloatArray) -> SolvedRewards:
+        """Return the soft values of rewards (S, 1) and (P, 1), with new factors in every Newton step."""
+        key = r_state.tobytes() + r_pair.tobytes()
+        solved = self._solved.pop(key, None)
+        if solved is None:
+            Q, norm, pi = np.empty(r_pair.shape), np.empty(r_state.shape), np.empty(r_pair.shape)
+            factors = allocate_factors(self.pairs.symbolic)
+            system = self.pairs.graph, self.pairs.symbolic, factors
+            residual = solve_soft_values(*system, r_state, r_pair, self.beta, _EXACT_LIMITS, Q, norm, pi)
+            solved = SolvedRewards(Q[:, 0], norm[:, 0], pi[:, 0], residual, factors)
+        self._solved[key] = solved  # the least recently used entry is the first
+        if len(self._solved) > _MOST_SOLVED:
+            del self._solved[next(iter(self._solved))]
+        return solved
 
     def _iterate(self, r_state: FloatArray, r_pair: FloatArray, V: FloatArray, columns: NDArray[np.intp]) -> None:
         """Apply a few Bellman backups to some columns of V (S, K)."""
