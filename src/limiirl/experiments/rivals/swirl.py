@@ -331,8 +331,8 @@ def _mice() -> RivalPart:
         "mice",
         "Mice in a labyrinth, whole mice held out",
         "All bouts of 19 mice, ten of them water restricted. Each of five folds of whole mice is scored by fits to the "
-        "other mice. The settings are those that were chosen on the training windows of the other table, which are from ten of these "
-        "mice.",
+        "other mice. The settings are those chosen on the training windows of the other table, which are from ten of "
+        "these mice.",
         "mouse_labyrinth",
         "step",
         load_mouse_labyrinth,
