@@ -120,7 +120,7 @@ def match_intents(truth: IntArray, labels: IntArray) -> float:
 
 
 def fit_baseline(make: Callable[[], Any], mdp: MDP, demos: Demonstrations) -> Model:
-    """Fit a model without rewards."""
+    """Fit a baseline, which has no rewards."""
     model = make().fit(demos, mdp)
     note = ", ".join(f"{x:.3g}" for x in np.atleast_1d(getattr(model, "concentration_", [])))
     return Model(model.predictive_log_prob, note=f"concentration {note}" if note else "")
