@@ -137,6 +137,7 @@ def test_fit_without_an_mdp_estimates_one(folder):
     assert "2 intents behind 60 demonstrations" in done.stdout
     assert "limiirl: warning: EM did not converge in 3 iterations" in done.stderr
     assert "Traceback" not in done.stderr
+    assert IntentMixture.load(folder / "estimated").max_iter == 3
 
 
 def test_select(folder):
@@ -153,6 +154,8 @@ def test_select(folder):
         "irl__max_length=7",
     )
     done = limiirl(folder, "select", "walks.parquet", *options, "--plot", "criteria.png", "--out", "best")
+    best = IntentMixture.load(folder / "best")
+    assert (best.max_iter, best.likelihood_tol) == (500, 1e-5)
     assert "BIC" in done.stdout
     assert (folder / "criteria.png").read_bytes().startswith(b"\x89PNG")
     best = IntentMixture.load(folder / "best")

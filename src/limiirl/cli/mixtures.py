@@ -42,6 +42,11 @@ if TYPE_CHECKING:
 # Steps times features from which `select` uses one process per CPU. Below this, the fits take only a few seconds, about
 # as long as starting the processes.
 _MANY_COUNTS = 1_000_000
+# EM with overlapping intents may need several hundred iterations: 300 for three intents of six mice. The library's
+# limit of 100 would end such a fit with a warning.
+_MAX_ITER = 500
+# `select` fits many mixtures and compares likelihoods: EM also ends at this gain in nats per demonstration or group.
+_SELECT_TOL = 1e-5
 
 
 def fit(  # noqa: PLR0913 (a command's options, each with a default)
@@ -84,6 +89,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     problem = read_problem(demos, mdp, model, gamma, columns, cut, state_features, quiet=as_json)
     world, data = problem.mdp, problem.demos
     parameters: dict[str, Any] = {"init": init, "reward_init": reward_init, "n_init": n_init, "random_state": seed}
+    parameters["max_iter"] = _MAX_ITER
     mixture = make_mixture(n_intents, problem.irl, options.with_device(settings, device), **parameters)
     world, data = choose_features(world, data, mixture, mdp or state_features, seed, quiet=as_json)
     options.report_device(device, world)
@@ -439,7 +445,8 @@ def select(  # noqa: PLR0913 (a command's options, each with a default)
     backend = options.resolve_executor(executor, workers, scheduler)
     problem = read_problem(demos, mdp, model, gamma, columns, cut, state_features, quiet=as_json)
     world, data = problem.mdp, problem.demos
-    mixture = make_mixture(1, problem.irl, options.with_device(settings, device), init=init)
+    parameters: dict[str, Any] = {"init": init, "max_iter": _MAX_ITER, "likelihood_tol": _SELECT_TOL}
+    mixture = make_mixture(1, problem.irl, options.with_device(settings, device), **parameters)
     world, data = choose_features(world, data, mixture, mdp or state_features, seed, quiet=as_json)
     options.report_device(device, world)
     if (

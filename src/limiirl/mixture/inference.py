@@ -404,6 +404,13 @@ class FittedMixture(NoMetadataRouting):
         """
         return summarise(cast("IntentMixture", self), self._find_data(demos, groups, covariates))
 
+    def to_frame(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> Any:
+        """Return the rewards of `summary` as a pandas DataFrame with one row per intent and feature.
+
+        For one row per demonstration, see `limiirl.mixture.membership_table`.
+        """
+        return self.summary(demos, groups).to_frame()
+
     def report(
         self, folder: str | PathLike[str], demos: Any = None, groups: ArrayLike | None = None, **options: Any
     ) -> Path:

@@ -16,6 +16,7 @@ from scipy.special import stdtrit
 from sklearn.base import clone
 
 from limiirl._io import as_path, atomic_write, escape_formula, to_pandas
+from limiirl._progress import escape_controls
 from limiirl._typing import FloatArray
 from limiirl.demos import Agents, Demonstrations, Groups
 from limiirl.errors import InvalidDemos, InvalidFile, InvalidParameter, NotFitted
@@ -149,7 +150,8 @@ class Summary:
         left = len(self.feature_names) - MOST_ROWS
         if left > 0:
             lines.append(f"  ... {left} more features in to_dict()")
-        return "\n".join([*lines, "", *(f"  {note}" for note in self._notes())]).rstrip()
+        # Names may contain escape sequences, which a terminal would execute.
+        return escape_controls("\n".join([*lines, "", *(f"  {note}" for note in self._notes())]).rstrip())
 
     __repr__ = __str__
 
@@ -450,7 +452,7 @@ class GroupWeights:
             lines.append(f"{self.names[g]!s:>12}  {self.n_demos[g]:>14}  {cells}".rstrip())
         if len(self.names) > _SHOWN:
             lines.append(f"{'...':>12}  {len(self.names) - _SHOWN} more")
-        return "\n".join(lines)
+        return escape_controls("\n".join(lines))
 
     def _cell(self, g: int, k: int) -> str:
         value, low, high = (100.0 * table[g, k] for table in (self.weights, self.low, self.high))
@@ -513,7 +515,7 @@ class Membership:
             )
         if n > _SHOWN:
             lines.append(f"{'...':>12}  {n - _SHOWN} more")
-        return "\n".join([*lines, "", str(self.groups)] if self.groups is not None else lines)
+        return escape_controls("\n".join([*lines, "", str(self.groups)] if self.groups is not None else lines))
 
 
 def _as_text(values: NDArray[Any]) -> NDArray[Any]:
