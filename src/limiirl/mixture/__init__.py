@@ -1,6 +1,7 @@
 """Mixtures of intents: EM from warm starts, selection of the number of intents, and inference with fitted mixtures."""
 
 from limiirl.mixture.bayesian.estimator import BayesianIntentMixture
+from limiirl.mixture.bayesian.sampling import PosteriorSamples
 from limiirl.mixture.em import (
     SMALLEST_WEIGHT,
     Callback,
@@ -87,6 +88,7 @@ __all__ = [
     "Membership",
     "MembershipLogit",
     "NotSerialisable",
+    "PosteriorSamples",
     "PredictedWeights",
     "Restart",
     "Selection",
