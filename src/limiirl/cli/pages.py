@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import shlex
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limiirl._progress import show_progress
-from limiirl.cli.inputs import check_exists, check_page, get_groups, read_demos
+from limiirl.cli.inputs import check_exists, check_page, command_line, get_groups, read_demos
 from limiirl.cli.options import echo
 from limiirl.errors import InvalidFile, InvalidParameter, LimiirlWarning
 
@@ -60,11 +59,6 @@ def write_page(
     with show_progress("page") as progress:
         path = write_intents(mixture, folder, demos, progress, groups=groups, command=command_line(context), **options)
     echo(f"Report: {path}", err=True)
-
-
-def command_line(context: typer.Context) -> str:
-    """Return the current command line."""
-    return shlex.join(["limiirl", *(context.obj or [])])
 
 
 def describe_data(demos: Path, out: Path, columns: str | None, cut: int | None, by_group: bool) -> dict[str, Any]:
