@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
@@ -20,8 +22,9 @@ from limiirl.irl import FitProblem, NextActions, OptionalMembers, allow_cpu, imp
 from limiirl.kernels.e_step import e_step
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import restarts, validate
+from limiirl.mixture.estimates import FunctionEstimate, Profile, ProfileInterval
 from limiirl.mixture.information import StandardErrors, free_parameters, standard_errors
-from limiirl.mixture.summary import Summary, evaluate, summarise
+from limiirl.mixture.summary import Summary, evaluate, feature_names, summarise
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -216,8 +219,15 @@ class FittedMixture(NoMetadataRouting):
         if data is not None:
             self._problem = make_problem(self.irl_, self.mdp_, *data)
 
-    def standard_errors(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> StandardErrors:
-        """Return standard errors of weights and rewards from the observed information (Louis 1982).
+    def standard_errors(
+        self,
+        demos: Demonstrations | None = None,
+        groups: ArrayLike | None = None,
+        *,
+        covariance: str = "observed",
+        clusters: ArrayLike | None = None,
+    ) -> StandardErrors:
+        """Return standard errors of weights and rewards, by default from the observed information (Louis 1982).
 
         Second derivatives are exact for `MaxEnt` and for `MaxCausalEnt` and `MLIRL` with stationary policies (d linear
         solves per intent). For finite horizons, `MLIRL(q="bv")`, `DestinationMaxEnt` and `SigmaGIRL` they are central
@@ -228,6 +238,14 @@ class FittedMixture(NoMetadataRouting):
         ----------
         demos, groups : Demonstrations, (N,), optional
             The training data; required for a mixture loaded from a file.
+        covariance : {"observed", "robust", "cluster"}
+            "observed": the inverse of the observed information, valid if the model is correct and demonstrations (or
+            groups of the fit) are independent. "robust": the sandwich estimator, valid also if the model is not
+            correct. "cluster": the sandwich estimator with the scores of clusters, valid also if demonstrations of a
+            cluster, such as a driver or an animal, are dependent; it needs many more clusters than parameters of
+            interest.
+        clusters : (N,), optional
+            Cluster of each demonstration; by default the groups of the fit, or `demos.groups`.
 
         Examples
         --------
@@ -238,7 +256,67 @@ class FittedMixture(NoMetadataRouting):
         >>> mix.thetas_.round(4), mix.standard_errors().thetas.round(4)
         (array([[1.0986]]), array([[1.1547]]))
         """
-        return standard_errors(self._data(demos, groups), self.weights_, self.thetas_)
+        return standard_errors(self._data(demos, groups), self.weights_, self.thetas_, covariance, clusters)
+
+    def delta_method(
+        self, function: Callable[..., Any], gradient: Callable[..., Any] | None = None, **options: Any
+    ) -> FunctionEstimate:
+        """Return a function of weights (K,) and thetas (K, d), such as a value of time, with its standard error.
+
+        Parameters
+        ----------
+        function, gradient : callable
+            See `StandardErrors.delta_method`.
+        **options
+            Arguments of `standard_errors`, such as ``covariance="robust"``.
+
+        Examples
+        --------
+        >>> from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
+        >>> mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0], [1]])
+        >>> demos = Demonstrations.from_lists([[0], [0, 1], [0, 1], [0, 1]])
+        >>> mix = IntentMixture(1, MaxEnt(2, bounds=None)).fit(mdp, demos)
+        >>> odds = mix.delta_method(lambda weights, thetas: np.exp(thetas[0, 0]))
+        >>> odds.value.round(3), odds.error.round(3)
+        (array(3.), array(3.464))
+        """
+        return self.standard_errors(**options).delta_method(function, gradient)
+
+    def profile_intervals(
+        self,
+        parameters: Iterable[tuple[int, int | str]],
+        level: float = 0.95,
+        demos: Demonstrations | None = None,
+        groups: ArrayLike | None = None,
+    ) -> list[ProfileInterval]:
+        """Return profile-likelihood intervals of chosen rewards and weights.
+
+        They need not be symmetric, do not depend on the parametrisation, and are valid under the conditions of the
+        observed information. An interval takes some searches for a constrained maximum of the marginal likelihood.
+
+        Parameters
+        ----------
+        parameters : iterable of pairs
+            Intent, and the number or the name of a feature, or "weight".
+        level : float
+        demos, groups : Demonstrations, (N,), optional
+            The training data; required for a mixture loaded from a file.
+
+        Examples
+        --------
+        >>> from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
+        >>> mdp = MDP.from_edges([0], [1], p0=[1, 0], state_features=[[0], [1]], feature_names=["going on"])
+        >>> demos = Demonstrations.from_lists([[0]] * 5 + [[0, 1]] * 15)
+        >>> mix = IntentMixture(1, MaxEnt(2, bounds=None)).fit(mdp, demos)
+        >>> (interval,) = mix.profile_intervals([(0, "going on")])
+        >>> round(interval.estimate, 2), round(interval.low, 2), round(interval.high, 2)
+        (1.1, 0.15, 2.2)
+        """
+        problem = self._data(demos, groups)
+        measured = standard_errors(problem, self.weights_, self.thetas_)
+        names = feature_names(self.mdp_, self.thetas_.shape[1])
+        profile = Profile(problem, self.weights_, self.thetas_, (measured.weights, measured.thetas), names)
+        return profile.intervals(parameters, level)
 
     def bic(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> float:
         """Return the Bayesian information criterion, -2 log L + n_free log N; lower is better.
@@ -259,12 +337,31 @@ class FittedMixture(NoMetadataRouting):
         entropy = -float(np.sum(U * np.log(np.where(U > 0.0, U, 1.0))))
         return self._bic(U, log_likelihood) + 2.0 * entropy
 
-    def summary(self, demos: Demonstrations | None = None, groups: ArrayLike | None = None) -> Summary:
+    def summary(
+        self,
+        demos: Demonstrations | None = None,
+        groups: ArrayLike | None = None,
+        *,
+        covariance: str = "observed",
+        clusters: ArrayLike | None = None,
+        profile: Iterable[tuple[int, int | str]] = (),
+    ) -> Summary:
         """Return a summary that prints as text, is shown as a table in notebooks, and converts to a dict.
 
         For a mixture loaded from a file, standard errors require the training data.
+
+        Parameters
+        ----------
+        demos, groups, covariance, clusters
+            See `standard_errors`.
+        profile : iterable of pairs
+            Parameters with 95 % profile-likelihood intervals; see `profile_intervals`.
         """
-        return summarise(cast("IntentMixture", self), self._find_data(demos, groups))
+        problem = self._find_data(demos, groups)
+        result = summarise(cast("IntentMixture", self), problem, covariance, clusters)
+        chosen = list(profile)
+        intervals = self.profile_intervals(chosen, 0.95, demos, groups) if chosen else ()
+        return replace(result, profile=tuple(intervals))
 
     def report(
         self, folder: str | PathLike[str], demos: Any = None, groups: ArrayLike | None = None, **options: Any
