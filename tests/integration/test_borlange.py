@@ -14,6 +14,7 @@ from limiirl.irl import DestinationMaxEnt
 ESTIMATES = [-2.494, -0.933, -0.411, -4.459]
 LOG_LIKELIHOOD = -6302.93
 ERRORS = [0.0644, 0.0263, 0.0103, 0.1129]
+ROBUST_ERRORS = [0.0980, 0.0297, 0.0127, 0.1140]
 
 
 def read(folder: Path) -> tuple[ll.MDP, ll.Demonstrations]:
@@ -41,3 +42,6 @@ def test_standard_errors_are_those_of_the_observed_information(shared_data: Call
     errors = mix.standard_errors()
     assert errors.method == "observed information"
     np.testing.assert_allclose(errors.thetas[0], ERRORS, rtol=0.0, atol=6e-5)
+    robust = mix.standard_errors(covariance="robust")
+    np.testing.assert_allclose(robust.thetas[0], ROBUST_ERRORS, rtol=0.0, atol=6e-5)
+    assert str(len(demos)) in robust.method

@@ -14,6 +14,13 @@ from limiirl.metrics.intervals import (
     compare_paired,
     mean_interval,
 )
+from limiirl.metrics.model_tests import (
+    HypothesisTest,
+    bootstrap_test,
+    likelihood_ratio_test,
+    vuong_test,
+    wald_test,
+)
 from limiirl.metrics.reward_distances import dard, epic
 from limiirl.metrics.routes import (
     edit_distance,
@@ -28,10 +35,11 @@ if TYPE_CHECKING:
 
 # fmt: off
 __all__ = [
-    "GEVD", "NLL", "Comparison", "Evaluation", "Interval", "Recovery", "agrees_with", "anid", "bootstrap_interval",
-    "compare_paired", "dard", "draw_flow", "edit_distance", "ensemble_nll", "epic", "evaluate", "evd", "evd_interval",
-    "feature_distance", "gevd", "hard_labels", "ile", "ile_interval", "match_rate", "mean_interval",
-    "missing_distance_fraction", "mixture_nll", "next_action_accuracy", "nid", "recover",
+    "GEVD", "NLL", "Comparison", "Evaluation", "HypothesisTest", "Interval", "Recovery", "agrees_with", "anid",
+    "bootstrap_interval", "bootstrap_test", "compare_paired", "dard", "draw_flow", "edit_distance", "ensemble_nll",
+    "epic", "evaluate", "evd", "evd_interval", "feature_distance", "gevd", "hard_labels", "ile", "ile_interval",
+    "likelihood_ratio_test", "match_rate", "mean_interval", "missing_distance_fraction", "mixture_nll",
+    "next_action_accuracy", "nid", "recover", "vuong_test", "wald_test",
 ]
 # fmt: on
 

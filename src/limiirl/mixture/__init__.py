@@ -78,7 +78,7 @@ from limiirl.mixture.summary import (
     table_blocks,
     to_plain,
 )
-from limiirl.mixture.validate import check_fitted, check_irl, training_demos
+from limiirl.mixture.validate import check_fitted, check_irl, training_demos, training_units
 
 __all__ = [
     "COVARIANCES",
@@ -153,5 +153,6 @@ __all__ = [
     "table_blocks",
     "to_plain",
     "training_demos",
+    "training_units",
     "wald_statistics",
 ]

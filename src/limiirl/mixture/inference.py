@@ -278,7 +278,7 @@ class FittedMixture(NoMetadataRouting):
         >>> mix = IntentMixture(1, MaxEnt(2, bounds=None)).fit(mdp, demos)
         >>> odds = mix.delta_method(lambda weights, thetas: np.exp(thetas[0, 0]))
         >>> odds.value.round(3), odds.error.round(3)
-        (array(3.), array(3.464))
+        (np.float64(3.0), np.float64(3.464))
         """
         return self.standard_errors(**options).delta_method(function, gradient)
 
@@ -310,7 +310,7 @@ class FittedMixture(NoMetadataRouting):
         >>> mix = IntentMixture(1, MaxEnt(2, bounds=None)).fit(mdp, demos)
         >>> (interval,) = mix.profile_intervals([(0, "going on")])
         >>> round(interval.estimate, 2), round(interval.low, 2), round(interval.high, 2)
-        (1.1, 0.15, 2.2)
+        (1.1, 0.15, 2.22)
         """
         problem = self._data(demos, groups)
         measured = standard_errors(problem, self.weights_, self.thetas_)

@@ -155,7 +155,7 @@ class StandardErrors(FreeEstimates):
     >>> theta = irl.fit(mdp, demos)
     >>> ratio = irl.standard_errors(mdp, demos).delta_method(lambda weights, thetas: thetas[0, 0] / thetas[0, 1])
     >>> ratio.value.round(3), ratio.error.round(3)
-    (array(0.303), array(0.108))
+    (np.float64(0.309), np.float64(0.128))
     """
 
     weights: FloatArray

@@ -74,12 +74,12 @@ class Summary:
     feature_names : tuple of str
     thetas, errors, status : (K, d)
         Rewards, standard errors (nan if unavailable), and "ok" or the reason (see `StandardErrors`).
-    t_values, p_values : (K, d)
-        Rewards divided by their errors, and two-sided p-values of the hypothesis that a reward is 0.
     covariance : str
         "observed", "robust" or "cluster"; `spread` describes it.
     profile : tuple of ProfileInterval
         95 % profile-likelihood intervals of chosen parameters.
+    wald : bool
+        Whether `errors` are standard errors, from which t-values and p-values are computed.
     n_starts, n_best, distances : int, int, (n_starts,)
         Number of initialisations, number that reached the best objective, and distance of each initialisation from the
         best solution (see `Restart`).
@@ -139,10 +139,19 @@ class Summary:
     model_choice: str = ""
     total_log_likelihood: float = math.nan
     null_log_likelihood: float = math.nan
-    t_values: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
-    p_values: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
     covariance: str = "observed"
     profile: tuple[ProfileInterval, ...] = ()
+    wald: bool = True
+
+    @property
+    def t_values(self) -> FloatArray:
+        """Rewards (K, d) divided by their errors; nan if `errors` are not standard errors."""
+        return wald_statistics(self.thetas, self.errors if self.wald else np.full(self.errors.shape, np.nan))[0]
+
+    @property
+    def p_values(self) -> FloatArray:
+        """Two-sided p-values (K, d) of the hypothesis that a reward is 0."""
+        return wald_statistics(self.thetas, self.errors if self.wald else np.full(self.errors.shape, np.nan))[1]
 
     @property
     def rho_squared(self) -> float:
@@ -154,7 +163,8 @@ class Summary:
         """Return all fields as JSON types, with lists for arrays and None for nan."""
         plain = {field.name: to_plain(getattr(self, field.name)) for field in fields(self)}
         profile = [{name: to_plain(value) for name, value in row._asdict().items()} for row in self.profile]
-        return plain | {"rho_squared": to_plain(self.rho_squared), "profile": profile}
+        properties = {name: to_plain(getattr(self, name)) for name in ("rho_squared", "t_values", "p_values")}
+        return plain | properties | {"profile": profile}
 
     def to_frame(self) -> Any:
         """Return the rewards as a pandas DataFrame with one row per intent and feature.
@@ -312,13 +322,13 @@ def summarise_model(
     >>> print(summarise_model(irl, mdp, demos))
     MaxEnt: fitted to 80 demonstrations
       model           MaxEnt(bounds=None), trajectories of up to 2 states that stop anywhere
-      fit             converged after ... evaluations
+      fit             converged after 4 evaluations
       log-likelihood  -0.5623 per demonstration, -44.99 in total
       rho-squared     0.1887, against theta = 0 (log-likelihood -55.45)
       BIC             94.4, with 1 free parameter
     <BLANKLINE>
-                 reward            t         p
-      going on     1.10 ± 0.26  4.25  2.11e-05
+                 reward            t        p
+      going on     1.10 ± 0.26  4.25  2.1e-05
     <BLANKLINE>
       ± one standard error, from the observed information
       t, p: Wald tests that a reward is 0
@@ -366,7 +376,6 @@ def _summarise(
         measured = standard_errors(problem, rho, thetas, *errors_of)
         weight_errors, errors, status = measured.weights, measured.thetas, measured.status
         method = measured.method
-    t, p = wald_statistics(thetas, errors)
     return Summary(
         n_intents=K,
         n_units=len(U),
@@ -375,8 +384,6 @@ def _summarise(
         log_likelihood=log_likelihood / len(U),
         total_log_likelihood=log_likelihood,
         null_log_likelihood=math.nan if problem is None else null_log_likelihood(problem, d),
-        t_values=t,
-        p_values=p,
         covariance=errors_of[0],
         bic=-2.0 * log_likelihood + free.n_free * math.log(len(U)),
         n_free=free.n_free,

@@ -73,8 +73,6 @@ class SwitchingSummary:
         Number of initialisations, and of those that reached the best objective.
     total_log_likelihood, null_log_likelihood : float
         Sum over steps; and the sum for the null model theta = 0 (nan if it is not available).
-    t_values, p_values, coefficient_t, coefficient_p : (K, d), (K, d), (K, m), (K, m)
-        Rewards and coefficients divided by their errors, and two-sided p-values of the hypothesis that they are 0.
 
     Examples
     --------
@@ -121,10 +119,16 @@ class SwitchingSummary:
     n_best: int
     total_log_likelihood: float
     null_log_likelihood: float
-    t_values: FloatArray
-    p_values: FloatArray
-    coefficient_t: FloatArray
-    coefficient_p: FloatArray
+
+    @property
+    def t_values(self) -> FloatArray:
+        """Rewards (K, d) divided by their errors."""
+        return wald_statistics(self.thetas, self.errors)[0]
+
+    @property
+    def p_values(self) -> FloatArray:
+        """Two-sided p-values (K, d) of the hypothesis that a reward is 0."""
+        return wald_statistics(self.thetas, self.errors)[1]
 
     @property
     def rho_squared(self) -> float:
@@ -135,7 +139,7 @@ class SwitchingSummary:
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON types, with lists for arrays and None for nan."""
         plain = {field.name: to_plain(getattr(self, field.name)) for field in fields(self)}
-        return plain | {"rho_squared": to_plain(self.rho_squared)}
+        return plain | {name: to_plain(getattr(self, name)) for name in ("rho_squared", "t_values", "p_values")}
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with the columns intent, parameter, name, value, standard_error, t, p and status.
@@ -156,7 +160,7 @@ class SwitchingSummary:
             ("coefficient", self.covariate_names, self.coefficients, self.coefficient_errors),
             ("reward", self.feature_names, self.thetas, self.errors),
         ]
-        tests = {"reward": (self.t_values, self.p_values), "coefficient": (self.coefficient_t, self.coefficient_p)}
+        tested = ("reward", "coefficient")
         names = ("intent", "parameter", "name", "value", "standard_error", "t", "p", "status")
         columns: dict[str, list[Any]] = {name: [] for name in names}
         for parameter, labels, values, errors in blocks:
@@ -165,9 +169,9 @@ class SwitchingSummary:
             columns["name"] += labels * K
             columns["value"] += values.ravel().tolist()
             columns["standard_error"] += [np.nan] * values.size if errors is None else errors.ravel().tolist()
-            t, p = tests.get(parameter, (np.full(values.size, np.nan),) * 2)
-            columns["t"] += t.ravel().tolist()
-            columns["p"] += p.ravel().tolist()
+            known = errors if errors is not None and parameter in tested else np.full(values.shape, np.nan)
+            for column, statistics in zip(("t", "p"), wald_statistics(values, known), strict=True):
+                columns[column] += statistics.ravel().tolist()
             columns["status"] += self.status.ravel().tolist() if parameter == "reward" else ["ok"] * values.size
         return to_pandas(columns)
 
@@ -226,7 +230,7 @@ class SwitchingSummary:
             yield f"followed by {k}", [_percent(*cell) for cell in cells]
         for c, name in enumerate(self.covariate_names):
             own = (self.coefficients, self.coefficient_errors, np.full(self.coefficients.shape, "ok"))
-            columns = (*own, self.coefficient_t, self.coefficient_p)
+            columns = (*own, *wald_statistics(self.coefficients, self.coefficient_errors))
             cells = zip(*(column[:, c] for column in columns), strict=True)
             yield f"towards it: {name}", [format_estimate(*cell) for cell in cells]
         columns = (self.thetas, self.errors, self.status, self.t_values, self.p_values)
@@ -276,7 +280,6 @@ def summarise_switching(
     if measured is not None and covariates:
         coefficient_errors = measured.B
     errors = np.full((K, d), np.nan) if measured is None else measured.thetas
-    rewards, effects = wald_statistics(mixture.thetas_, errors), wald_statistics(coefficients, coefficient_errors)
     free = free_parameters(mixture.irl_, mixture.mdp_, mixture.shares_, mixture.thetas_, mixture.n_steps_)
     return SwitchingSummary(
         n_intents=K,
@@ -314,10 +317,6 @@ def summarise_switching(
         n_best=sum(run.best for run in mixture.restarts_),
         total_log_likelihood=total,
         null_log_likelihood=null,
-        t_values=rewards[0],
-        p_values=rewards[1],
-        coefficient_t=effects[0],
-        coefficient_p=effects[1],
     )
 
 
