@@ -59,7 +59,8 @@ def judge(name: str, n_intents: int, seed: int) -> dict[str, Any]:
 def read_rows(result: dict[str, Any]) -> list[SelectionRow]:
     """Return the rows of a selection from JSON types."""
     names = [field.name for field in fields(SelectionRow)]
-    return [SelectionRow(**{n: np.nan if row[n] is None else row[n] for n in names}) for row in result["rows"]]
+    rows = [{"n_units": N_DEMOS} | row for row in result["rows"]]
+    return [SelectionRow(**{name: np.nan if row[name] is None else row[name] for name in names}) for row in rows]
 
 
 def collect(first_seed: int, path: Path | None) -> list[dict[str, Any]]:

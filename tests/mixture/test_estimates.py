@@ -6,7 +6,7 @@ from scipy.optimize import brentq
 from scipy.stats import chi2, norm
 
 from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, RewardEnsemble
-from limiirl.errors import InvalidDemos, InvalidParameter, NotFitted
+from limiirl.errors import IdentifiabilityWarning, InvalidDemos, InvalidParameter, NotFitted
 from limiirl.mixture import wald_statistics
 from tests.helpers import raises
 
@@ -117,7 +117,7 @@ def test_wrong_covariances_and_clusters_are_refused():
         mix.standard_errors(covariance="cluster", clusters=np.zeros(60))
     with raises(InvalidDemos, parameter="groups"):
         mix.standard_errors(covariance="cluster", clusters=np.arange(59))
-    with raises(InvalidParameter, parameter="clusters", index=0):
+    with raises(InvalidParameter, parameter="clusters", value=1, index=1):
         mix.standard_errors(demos, np.arange(60) // 3, covariance="cluster", clusters=np.arange(60) % 2)
     with raises(NotFitted):
         MaxEnt().summary(FORK, ENDS)
@@ -158,7 +158,8 @@ def test_functions_of_unidentified_rewards_have_no_error():
     mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0, 0], [1, 0], [0, 1]])
     demos = Demonstrations.from_lists([[0, 1], [0, 1], [0, 1], [0, 2]])
     irl = MaxEnt(2, bounds=None, stop="terminal")
-    irl.fit(mdp, demos)
+    with pytest.warns(IdentifiabilityWarning):
+        irl.fit(mdp, demos)
     errors = irl.standard_errors(mdp, demos)
     both = errors.delta_method(lambda weights, thetas: np.array([thetas[0, 0] - thetas[0, 1], thetas[0, 0]]))
     np.testing.assert_allclose(both.error, [np.sqrt(4 / 3), np.nan], rtol=1e-6)

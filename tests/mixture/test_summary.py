@@ -286,7 +286,9 @@ def test_rewards_are_printed_to_two_digits_of_their_errors():
     )
     table = [re.sub(r"\s+", " ", line.strip()) for line in str(result).splitlines() if re.match(r"  [a-e] ", line)]
     one = ["1235 ± 23", "0.0123 ± 0.0012", "1e-09 ± 2e-09", "12 ± 1.2e+03", "3.0000 ± 0.0000"]
-    assert table == [f"{name} {cell} {cell}" for name, cell in zip("abcde", one, strict=True)]
+    tests = ["52.76 0", "10.04 1.1e-23", "0.50 0.617", "0.01 0.992", ""]
+    cells = [f"{cell} {test}".strip() for cell, test in zip(one, tests, strict=True)]
+    assert table == [f"{name} {cell} {cell}" for name, cell in zip("abcde", cells, strict=True)]
 
 
 def test_summary_requires_a_fit():

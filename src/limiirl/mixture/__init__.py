@@ -76,6 +76,7 @@ from limiirl.mixture.summary import (
     summarise,
     summarise_model,
     table_blocks,
+    table_rows_html,
     to_plain,
 )
 from limiirl.mixture.validate import check_fitted, check_irl, training_demos, training_units
@@ -151,6 +152,7 @@ __all__ = [
     "summarise",
     "summarise_model",
     "table_blocks",
+    "table_rows_html",
     "to_plain",
     "training_demos",
     "training_units",

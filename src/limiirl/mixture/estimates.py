@@ -282,7 +282,9 @@ class Profile:
         ends = [_find_end(objective, start, lowest, box, at, sign * width, quantile) for sign in (-1.0, 1.0)]
         if j is None:
             return ProfileInterval(k, name, estimate, *(float(1.0 / (1.0 + np.exp(-end))) for end in ends))
-        return ProfileInterval(k, name, float(estimate), *(float(end / scale[j]) for end in ends))
+        bounds = self.problem.box(d)
+        low, high = (float(np.clip(end / scale[j], bounds.lower[j], bounds.upper[j])) for end in ends)
+        return ProfileInterval(k, name, float(estimate), low, high)
 
 
 def _minimise(objective: MarginalLikelihood, start: FloatArray, box: Box) -> tuple[FloatArray, float]:

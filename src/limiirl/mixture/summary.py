@@ -201,11 +201,7 @@ class Summary:
 
     def _repr_html_(self) -> str:
         head = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in self._head())
-        body = ""
-        for i, (name, cells) in enumerate(self._rows()):
-            tag = "td" if i else "th"
-            body += f"<tr><th>{escape(name)}</th>"
-            body += "".join(f"<{tag}>{escape(' '.join(cell).strip())}</{tag}>" for cell in cells) + "</tr>"
+        body = table_rows_html(list(self._rows()))
         notes = "<br>".join(escape(note) for note in self._notes())
         return f"<p><b>{escape(self._title())}</b></p><table>{head}</table><table>{body}</table><p>{notes}</p>"
 
@@ -544,6 +540,16 @@ def align_rows(rows: list[Row], intents: range) -> Iterator[str]:
     for name, cells in rows:
         shown = (_align_cells(cells[k], own) for k, own in zip(intents, widths, strict=True))
         yield f"  {name:<{names}}{''.join(shown)}".rstrip()
+
+
+def table_rows_html(rows: list[Row]) -> str:
+    """Return the rows of an HTML table; values and errors share a cell, and t-values and p-values have their own."""
+    parts, body = max(len(cell) for _, cells in rows for cell in cells), ""
+    for i, (name, cells) in enumerate(rows):
+        tag = "td" if i else "th"
+        texts = (t for cell in cells for t in (" ".join(cell[:2]).strip(), *cell[2:], *[""] * (parts - len(cell))))
+        body += f"<tr><th>{escape(name)}</th>{''.join(f'<{tag}>{escape(text)}</{tag}>' for text in texts)}</tr>"
+    return body
 
 
 def _align_cells(cells: tuple[str, ...], widths: list[int]) -> str:

@@ -25,6 +25,7 @@ from limiirl.mixture import (
     format_reward,
     free_parameters,
     table_blocks,
+    table_rows_html,
     to_plain,
     wald_statistics,
 )
@@ -189,11 +190,7 @@ class SwitchingSummary:
 
     def _repr_html_(self) -> str:
         head = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in self._head())
-        body = ""
-        for i, (name, cells) in enumerate(self._rows()):
-            tag = "td" if i else "th"
-            body += f"<tr><th>{escape(name)}</th>"
-            body += "".join(f"<{tag}>{escape(' '.join(cell).strip())}</{tag}>" for cell in cells) + "</tr>"
+        body = table_rows_html(list(self._rows()))
         notes = "<br>".join(escape(note) for note in self._notes())
         return f"<p><b>{escape(self._title())}</b></p><table>{head}</table><table>{body}</table><p>{notes}</p>"
 

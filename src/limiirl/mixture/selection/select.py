@@ -211,8 +211,8 @@ def select_intents(  # noqa: PLR0913 (the data, and independent options with def
 
     Criteria: BIC, AIC, ICL, cross-validated likelihood, stability of labels under resampling, and the number of
     clusters of the paper's stick-breaking GMM. The recommendation is the number with the lowest BIC among those whose
-    held-out likelihood is within two standard errors of the best; numbers with nearly empty intents are excluded. A
-    failed fit affects only its own row.
+    held-out likelihood is within two standard errors, or one nat in total, of the best; numbers with nearly empty
+    intents are excluded. A failed fit affects only its own row.
 
     Parameters
     ----------
