@@ -69,6 +69,7 @@ def demo(
 
 add_command(app, demo, "demo --demos 300 --seed 7", show_help=False)
 add_command(app, mixtures.fit, "fit demos.parquet --mdp town.npz --intents 3 --out intents")
+add_command(app, mixtures.switch, "switch recordings.csv --intents 3 --by-group --report page --out intents")
 add_command(app, mixtures.predict, "predict intents new_demos.parquet --out labels.csv")
 add_command(app, mixtures.evaluate, "evaluate intents test_demos.parquet --truth truth.json")
 add_command(app, mixtures.select, "select demos.parquet --mdp town.npz --max-intents 6 --plot criteria.png")

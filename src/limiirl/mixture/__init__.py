@@ -47,6 +47,7 @@ from limiirl.mixture.io import (
     FolderFormat,
     NotSerialisable,
     Writer,
+    check_data_file,
     check_mdp,
     check_target,
     decode,
@@ -78,6 +79,7 @@ from limiirl.mixture.summary import (
     table_blocks,
     table_rows_html,
     to_plain,
+    write_columns,
 )
 from limiirl.mixture.validate import check_fitted, check_irl, training_demos, training_units
 
@@ -117,6 +119,7 @@ __all__ = [
     "align_to_labels",
     "as_responsibilities",
     "assign_columns",
+    "check_data_file",
     "check_fitted",
     "check_irl",
     "check_level",
@@ -157,4 +160,5 @@ __all__ = [
     "training_demos",
     "training_units",
     "wald_statistics",
+    "write_columns",
 ]

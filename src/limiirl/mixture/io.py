@@ -278,15 +278,16 @@ class FolderFormat:
         if not names:
             return
         foreign = sorted(names - {_HEADER, _ARRAYS, _MDP})
-        if foreign or _HEADER not in names or not self._wrote(target / _HEADER):
+        if foreign or not self.wrote(target):
             what = foreign[0] if foreign else "other files"
             message = f"{target} contains {what} and is not overwritten. Pass another folder, or remove this one."
             raise _invalid(message, target)
 
-    def _wrote(self, path: Path) -> bool:
+    def wrote(self, folder: Path) -> bool:
+        """Return True if a folder has a header of this format."""
         try:
-            header = load_json(path.read_bytes())
-        except ValueError:
+            header = load_json((folder / _HEADER).read_bytes())
+        except (ValueError, OSError):
             return False
         return isinstance(header, dict) and header.get("format") == self.name
 
@@ -367,7 +368,7 @@ def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
         for name in _RESULTS:
             setattr(mixture, name, decode(header["results"][name], arrays))
         mixture.model_choice_ = str(header.get("model_choice", ""))  # not in files of version 0.1
-        mixture.data_file_ = _check_data_file(header.get("data_file"))
+        mixture.data_file_ = check_data_file(header.get("data_file"))
         mixture.history_ = decode_history(header["history"], arrays)
         mixture.restarts_ = decode_restarts(header["restarts"], arrays)
         mixture.irl_, mixture.mdp_ = allow_cpu(decode_model(header["irl_"], arrays)), mdp
@@ -377,11 +378,13 @@ def load(cls: type[_Mixture], folder: str | PathLike[str]) -> _Mixture:
     return mixture
 
 
-def _check_data_file(written: Any) -> dict[str, Any] | None:
+def check_data_file(written: Any) -> dict[str, Any] | None:
     """Check the description of a file of demonstrations; files of version 0.1 have none."""
     if written is None:
         return None
     types = {"path": str, "sha256": str, "columns": str | None, "cut": int | None, "by_group": bool}
+    if "condition" in written:  # of switching intents
+        types["condition"] = str | None
     if set(written) != set(types) or not all(isinstance(written[name], types[name]) for name in types):
         raise ValueError("data_file is invalid")
     return dict(written)

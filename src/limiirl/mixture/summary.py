@@ -693,21 +693,7 @@ class Membership:
 
         In a CSV file, names that a spreadsheet would evaluate as formulas have a leading apostrophe.
         """
-        import pyarrow as pa
-        import pyarrow.csv
-        import pyarrow.parquet as pq
-
-        check_suffix(path)
-        columns, as_csv = self._columns() | {"log_likelihood": self.log_likelihood}, as_path(path).suffix == ".csv"
-        if as_csv:
-            text = {name: values.tolist() for name, values in columns.items() if values.dtype.kind == "U"}
-            columns |= {name: [escape_formula(value) for value in values] for name, values in text.items()}
-        table = pa.table({name: pa.array(values) for name, values in columns.items()})
-        with atomic_write(path) as scratch, scratch.open("wb") as stream:
-            if as_csv:
-                pyarrow.csv.write_csv(table, stream)
-            else:
-                pq.write_table(table, stream)
+        write_columns(self._columns() | {"log_likelihood": self.log_likelihood}, path)
 
     def __str__(self) -> str:
         n, K = self.posterior.shape
@@ -734,8 +720,28 @@ def _as_text(values: NDArray[Any]) -> NDArray[Any]:
     return values.astype(np.str_) if values.dtype.kind in "mM" else values
 
 
+def write_columns(columns: dict[str, NDArray[Any]], path: str | os.PathLike[str]) -> None:
+    """Write columns to a .csv or .parquet file, atomically; in a CSV file, formulas have a leading apostrophe."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet as pq
+
+    check_suffix(path)
+    as_csv = as_path(path).suffix == ".csv"
+    shown: dict[str, Any] = dict(columns)
+    if as_csv:
+        text = {name: values.tolist() for name, values in columns.items() if values.dtype.kind == "U"}
+        shown |= {name: [escape_formula(value) for value in values] for name, values in text.items()}
+    table = pa.table({name: pa.array(values) for name, values in shown.items()})
+    with atomic_write(path) as scratch, scratch.open("wb") as stream:
+        if as_csv:
+            pyarrow.csv.write_csv(table, stream)
+        else:
+            pq.write_table(table, stream)
+
+
 def check_suffix(path: str | os.PathLike[str]) -> None:
-    """Raise unless `Membership.write` can write to this path."""
+    """Raise unless `write_columns` can write to this path."""
     if as_path(path).suffix not in (".csv", ".parquet"):
         raise InvalidFile(f"{path} must end in .csv or .parquet.", parameter="path", value=path)
     if not Path(path).parent.is_dir():

@@ -100,6 +100,8 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         The groups that were passed to `fit`.
     covariates_ : CovariateScale or None
         Names, means and standard deviations of the covariates.
+    data_file_ : dict or None
+        Description of the file of the demonstrations, set by the command line.
     irl_, mdp_ : model, MDP
     n_demos_, n_steps_ : int
         Number of demonstrations and of decisions in the training data.
@@ -194,7 +196,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
                 runs.append(em.run(start, report_iterations(report, i, len(seeds), settings.max_iter)))
         self.restarts_ = compare_restarts(runs)
         self._store(problem, *runs[int(np.argmax([state.objective for state, _ in runs]))])
-        self._training = demos, covariates
+        self._training, self.data_file_ = (demos, covariates), None
         self._warn(problem)
         return self
 

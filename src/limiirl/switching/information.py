@@ -284,19 +284,8 @@ def _tangent(mask: BoolArray) -> FloatArray:
 
 def group_scores(information: SwitchingInformation, groups: Groups) -> FloatArray:
     """Return the gradient (G, n) of the log-likelihood of the demonstrations of each group."""
-    data, index = information.problem.data, groups.index
-    offsets = data.offsets
-    if index is None:
-        index = np.arange(offsets.size - 1)
-    result = []
-    for g in range(len(groups)):
-        own = np.flatnonzero(index == g)
-        lengths = offsets[own + 1] - offsets[own]
-        first = np.cumsum(lengths) - lengths
-        steps = np.arange(int(lengths.sum())) + np.repeat(offsets[own] - first, lengths)
-        part = Decisions(data.number[steps], data.row[steps], np.append(first, lengths.sum()))
-        result.append(information.score(information.count(data=part)))
-    return np.array(result)
+    parts = information.problem.split(groups)
+    return np.array([information.score(information.count(data=part)) for part in parts])
 
 
 def switching_errors(

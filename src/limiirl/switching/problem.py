@@ -7,6 +7,7 @@ number of times that each distinct decision is made with each intent.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -252,6 +253,17 @@ class SwitchingProblem:
         shape = (int(n_windows.sum()), len(self.decisions.demos))
         counts: Any = sparse.csr_array((np.ones(self.n_steps), (number, self.decisions.number)), shape=shape)
         return number, counts
+
+    def split(self, groups: Groups) -> Iterator[Decisions]:
+        """Yield the decisions of each group of demonstrations."""
+        data = self.data
+        index = np.arange(data.offsets.size - 1) if groups.index is None else groups.index
+        for g in range(len(groups)):
+            own = np.flatnonzero(index == g)
+            lengths = data.offsets[own + 1] - data.offsets[own]
+            first = np.cumsum(lengths) - lengths
+            steps = np.arange(int(lengths.sum())) + np.repeat(data.offsets[own] - first, lengths)
+            yield Decisions(data.number[steps], data.row[steps], np.append(first, lengths.sum()))
 
     @property
     def units(self) -> Groups:

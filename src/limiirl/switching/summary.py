@@ -137,6 +137,11 @@ class SwitchingSummary:
         null = self.null_log_likelihood
         return 1.0 - self.total_log_likelihood / null if null < 0.0 else math.nan
 
+    @property
+    def unit(self) -> str:
+        """Plural noun of the units of `log_likelihood`."""
+        return "steps"
+
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON types, with lists for arrays and None for nan."""
         plain = {field.name: to_plain(getattr(self, field.name)) for field in fields(self)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -50,7 +51,7 @@ class Covariates(NamedTuple):
 
         Parameters
         ----------
-        given : (n_steps, m) or (n_states, m) array or frame
+        given : (n_steps, m) or (n_states, m) array or frame, or mapping of names to columns
         n_steps, n_states : int
         keep : (n_states,) mask
             States that are followed by a decision.
@@ -58,7 +59,9 @@ class Covariates(NamedTuple):
         if given is None:
             message = "covariates is required for switching='covariates'. Pass an array (steps, m) or a frame."
             raise InvalidParameter(message, parameter="covariates")
-        names = tuple(map(str, getattr(given, "columns", ())))
+        names = tuple(map(str, given if isinstance(given, Mapping) else getattr(given, "columns", ())))
+        if isinstance(given, Mapping):
+            given = np.column_stack([as_floats(column, "covariates", boolean=True) for column in given.values()])
         values = as_floats(given, "covariates", boolean=True)
         if values.ndim == 1:
             values = values[:, None]

@@ -433,8 +433,8 @@ def test_bic_chooses_among_adequate_numbers():
     chosen, reason = explain(rows, recommend(rows, 4), "groups")
     assert chosen == 3
     assert reason == (
-        "3 intents: the lowest BIC among 2, 3 and 4, whose held-out likelihood is within two standard errors of the "
-        "best (K = 3). Other criteria recommend 1 (BIC), 2 (held-out likelihood), 4 (the "
+        "3 intents: the lowest BIC among 2, 3 and 4, whose held-out likelihood is within two standard errors, or one "
+        "nat, of the best (K = 3). Other criteria recommend 1 (BIC), 2 (held-out likelihood), 4 (the "
         "stick-breaking GMM)."
     )
 
@@ -451,7 +451,7 @@ def test_reason_names_the_criteria_that_agree():
     chosen, reason = explain(rows, recommend(rows, None), "demonstrations")
     assert chosen == 2
     assert reason == (
-        "2 intents: the only number whose held-out likelihood is within two standard errors of the best (K = 2). "
+        "2 intents: the only number whose held-out likelihood is within two standard errors, or one nat, of the best (K = 2). "
         "Held-out likelihood and BIC agree."
     )
 

@@ -24,9 +24,11 @@ from limiirl.report.figures.fits import (
 )
 from limiirl.report.figures.intents import (
     plot_convergence,
+    plot_ethogram,
     plot_flow,
     plot_responsibilities,
     plot_rewards,
+    plot_switches,
     plot_weights,
 )
 from limiirl.report.figures.style import Plot
@@ -40,6 +42,7 @@ __all__ = [
     "plot_convergence",
     "plot_criteria",
     "plot_differences",
+    "plot_ethogram",
     "plot_flow",
     "plot_histogram",
     "plot_margin",
@@ -50,6 +53,7 @@ __all__ = [
     "plot_reward_errors",
     "plot_rewards",
     "plot_sweep",
+    "plot_switches",
     "plot_timeline",
     "plot_trajectories",
     "plot_value_counts",

@@ -102,9 +102,9 @@ def intents_report(  # noqa: PLR0913 (the mixture, and independent options with 
     """
     view = make_view(mixture, demos, groups, intent_names=intent_names, coordinates=coordinates)
     noted = cautions(view, warned)
-    where = _visits_section(view)
-    sections = [_intents_section(view), _sizes_section(view)]
-    if where is not None and not _has_clear_rewards(view):  # show visits early: they describe the intents
+    where = visits_section(view)
+    sections = [intents_section(view), _sizes_section(view)]
+    if where is not None and not has_clear_rewards(view):  # show visits early: they describe the intents
         sections.insert(1, where)
         where = None
     if noted:
@@ -124,7 +124,7 @@ def intents_report(  # noqa: PLR0913 (the mixture, and independent options with 
         title or _title(view),
         _lead(view, noted),
         sections,
-        methods=_methods(view, command),
+        methods=describe_methods(view, command),
         highlights=_highlights(view, evaluation),
     )
 
@@ -138,7 +138,7 @@ def write_intents(
 
 def plot_mixture_rewards(mixture: Any, demos: Any, groups: ArrayLike | None, intent_names: Any) -> Drawing:
     """Return the figure of the rewards; see `IntentMixture.plot`."""
-    return _plot_rewards(make_view(mixture, demos, groups, intent_names=intent_names))[0].figure
+    return draw_rewards(make_view(mixture, demos, groups, intent_names=intent_names))[0].figure
 
 
 def plot_mixture_memberships(mixture: Any, demos: Any, groups: ArrayLike | None, intent_names: Any) -> Drawing:
@@ -151,24 +151,26 @@ def plot_mixture_memberships(mixture: Any, demos: Any, groups: ArrayLike | None,
     return drawing
 
 
-def _has_clear_rewards(view: IntentsView) -> bool:
+def has_clear_rewards(view: IntentsView) -> bool:
+    """Return True if a reward differs clearly between intents."""
     return any(reward_claims(view, k).n_clear for k in range(view.n_intents))
 
 
-def _count(n: int, noun: str) -> str:
+def count_noun(n: int, noun: str) -> str:
+    """Return a number with a plural noun, which loses its s for 1."""
     return f"{n:,} {noun if n != 1 else noun.removesuffix('s')}"
 
 
 def _title(view: IntentsView) -> str:
-    intents = _count(view.n_intents, "intents")
+    intents = count_noun(view.n_intents, "intents")
     if view.data is None:
         return (
             intents
             if view.unit_posterior is None
-            else f"{intents} behind {_count(len(view.unit_posterior), view.noun)}"
+            else f"{intents} behind {count_noun(len(view.unit_posterior), view.noun)}"
         )
     n = len(view.units) if view.units is not None else len(view.data)
-    return f"{intents} {'behind' if view.trained else 'in'} {_count(n, view.noun)}"
+    return f"{intents} {'behind' if view.trained else 'in'} {count_noun(n, view.noun)}"
 
 
 def _lead(view: IntentsView, noted: Sequence[Callout]) -> str:
@@ -196,7 +198,8 @@ def _highlights(view: IntentsView, evaluation: Evaluation | None) -> dict[str, o
     return facts
 
 
-def _intents_section(view: IntentsView) -> Section:
+def intents_section(view: IntentsView) -> Section:
+    """Return the section on the rewards, in words, as a table and as a figure."""
     lines = []
     for k in np.argsort(-view.weights, kind="stable").tolist():
         text = f"**{capitalise(literal(view.names[k]))}** ({format_weight(view, k)}): {describe(view, k)}."
@@ -207,8 +210,8 @@ def _intents_section(view: IntentsView) -> Section:
     items: list[Item] = [Text("\n".join(lines))]
     table = _contrast_table(view)
     items += [] if table is None else [table]
-    figure = _rewards_figure(view)
-    if np.mean(np.isin(view.status, _UNDETERMINED)) > _MOSTLY and not _has_clear_rewards(view):
+    figure = rewards_figure(view)
+    if np.mean(np.isin(view.status, _UNDETERMINED)) > _MOSTLY and not has_clear_rewards(view):
         items.append(Fold("Rewards, most of which the data do not determine", [figure]))
     else:
         items.append(figure)
@@ -245,9 +248,12 @@ def _contrast_table(view: IntentsView) -> Table | None:
         for claim in reward_claims(view, k).claims:
             j = claim.index
             value, error = float(view.rewards.values[k, j]), float(view.errors[k, j])
-            cells: list[Content] = [view.names[k], claim.name, _estimate(value, error)]
+            cells: list[Content] = [view.names[k], claim.name, to_cell(value, error)]
             if not single:
-                cells += [Cell.number(claim.other, count_digits(claim.error)), _estimate(claim.difference, claim.error)]
+                cells += [
+                    Cell.number(claim.other, count_digits(claim.error)),
+                    to_cell(claim.difference, claim.error),
+                ]
             rows.append(cells)
     if not rows:
         return None
@@ -257,13 +263,14 @@ def _contrast_table(view: IntentsView) -> Table | None:
     return Table("contrasts", "Largest differences between the rewards", caption, columns, rows)
 
 
-def _estimate(value: float, error: float) -> Cell:
+def to_cell(value: float, error: float) -> Cell:
+    """Return a cell with an estimate to two digits of its standard error."""
     if not math.isfinite(error):
         return Cell.number(value, 2)
     return Cell.estimate(value, error, count_digits(error))
 
 
-def _plot_rewards(view: IntentsView) -> tuple[Plot, int]:
+def draw_rewards(view: IntentsView) -> tuple[Plot, int]:
     """Return the plot of the rewards with the largest differences, and the number of other rewards per intent."""
     size = np.abs(view.rewards.differences).max(axis=0) * view.scale
     clear = view.rewards.clear.any(axis=0)
@@ -275,8 +282,9 @@ def _plot_rewards(view: IntentsView) -> tuple[Plot, int]:
     return plot, thetas.shape[1] - order.size
 
 
-def _rewards_figure(view: IntentsView) -> Figure:
-    plot, left = _plot_rewards(view)
+def rewards_figure(view: IntentsView) -> Figure:
+    """Return the figure of the rewards with the largest differences."""
+    plot, left = draw_rewards(view)
     caption = "Features with clear differences come first."
     caption += f" {left} more feature{' is' if left == 1 else 's are'} in the CSV file." if left else ""
     return Figure.from_plot("rewards", "Learned rewards", caption, plot)
@@ -421,7 +429,8 @@ def _uncertain_table(view: IntentsView) -> Table | None:
     return Table("uncertain", "Least certain assignments", "Probability of each intent.", columns, rows)
 
 
-def _visits_section(view: IntentsView) -> Section | None:
+def visits_section(view: IntentsView) -> Section | None:
+    """Return the section on the visits under each intent, or None without demonstrations."""
     visits, expected = view.visits, view.expected_visits
     if visits is None:
         return None
@@ -497,7 +506,10 @@ def _visits_table(view: IntentsView) -> list[Item]:
         for claim in visit_claims(view, k).claims:
             cells: list[Content] = [view.names[k], claim.name, Cell(format_rate(claim.value), value=claim.value)]
             if view.n_intents > 1:
-                cells += [Cell(format_rate(claim.other), value=claim.other), _estimate(claim.difference, claim.error)]
+                cells += [
+                    Cell(format_rate(claim.other), value=claim.other),
+                    to_cell(claim.difference, claim.error),
+                ]
             rows.append(cells)
     if not rows:
         return []
@@ -570,8 +582,8 @@ def _number_section(view: IntentsView, selection: Selection | None) -> Section:
         rows.append(
             [
                 Cell(str(row.n_intents), mark="best" if best else None, value=row.n_intents),
-                _estimate(row.held_out, row.held_out_se),
-                _estimate(row.behind, row.behind_se),
+                to_cell(row.held_out, row.held_out_se),
+                to_cell(row.behind, row.behind_se),
                 Cell.number(row.bic, 1),
                 Cell.number(row.icl, 1),
                 Cell.number(row.stability, 2),
@@ -630,7 +642,8 @@ def _evaluation_section(view: IntentsView, evaluation: Evaluation) -> Section:
     return Section("Held-out accuracy", [Facts(facts), Code(str(evaluation), title="All scores")], lead=lead)
 
 
-def _methods(view: IntentsView, command: str | None) -> list[Item]:
+def describe_methods(view: IntentsView, command: str | None) -> list[Item]:
+    """Return the settings and versions, the command, and a program that repeats the fit."""
     facts: dict[str, object] = {}
     summary = view.summary
     if summary is not None:
@@ -676,12 +689,13 @@ def python_code(view: IntentsView) -> str:
     arguments = ", ".join([f"{view.n_intents}", f"ll.{irl}", *(f"{name}={value!r}" for name, value in options.items())])
     data = "mdp, demos" if view.mdp is not None else "None, agents"
     data += ", demos.groups" if mixture.groups_ is not None else ""
+    data += ", covariates=X" if getattr(mixture, "covariates_", None) is not None else ""
     return "\n".join(
         [
             "import limiirl as ll",
             "",
             *(_READ_AGENTS if view.mdp is None else _READ_DEMOS),
-            f"mix = ll.IntentMixture({arguments})",
+            f"mix = ll.{type(mixture).__name__}({arguments})",
             f"mix.fit({data})",
             'mix.report("report")',
         ]
