@@ -44,7 +44,7 @@ def fit_classes() -> IntentMixture:
 
 
 # Final log-likelihood, and value, standard error (Rao-Cramer) and robust standard error, from Biogeme 3.3.2:
-# pip install biogeme==3.3.2 "tomlkit<0.14", then python -m tests.integration.test_choice_packages.
+# pip install biogeme==3.3.2 "tomlkit<0.14", then estimate_with_biogeme().
 BIOGEME_LOG_LIKELIHOOD = -1788.05084191263
 BIOGEME = {
     "odds": (0.70973133, 0.16657966, 0.17018499),
@@ -146,7 +146,3 @@ def test_logit_and_clustered_errors_agree_with_statsmodels() -> None:
     clustered = logit.fit(disp=0, tol=1e-12, cov_type="cluster", cov_kwds=options)
     own = irl.standard_errors(mdp, demos, covariance="cluster", clusters=person).thetas[0]
     np.testing.assert_allclose(own, clustered.bse * np.sqrt(N_PEOPLE / (N_PEOPLE - 1)), rtol=1e-6)
-
-
-if __name__ == "__main__":
-    print(estimate_with_biogeme())

@@ -6,7 +6,7 @@ from limiirl.metrics.clusterings import anid, hard_labels, nid
 from limiirl.metrics.evaluate import NLL, Evaluation, Recovery, ensemble_nll, evaluate, mixture_nll, recover
 from limiirl.metrics.evd import evd, evd_interval, ile, ile_interval
 from limiirl.metrics.gevd import GEVD, gevd
-from limiirl.metrics.groups import GroupComparison, GroupContrast, compare_groups, correct_p_values
+from limiirl.metrics.groups import GroupComparison, GroupContrast, compare_groups, condition_of_groups, correct_p_values
 from limiirl.metrics.intervals import (
     Comparison,
     Interval,
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 __all__ = [
     "GEVD", "NLL", "Comparison", "Evaluation", "GroupComparison", "GroupContrast", "HypothesisTest", "Interval",
     "Recovery", "agrees_with", "anid", "bootstrap_interval", "bootstrap_test", "compare_groups", "compare_paired",
-    "correct_p_values", "dard", "draw_flow", "edit_distance", "ensemble_nll", "epic", "evaluate", "evd", "evd_interval",
-    "feature_distance", "gevd", "hard_labels", "ile", "ile_interval", "likelihood_ratio_test", "match_rate",
-    "mean_interval", "missing_distance_fraction", "mixture_nll", "next_action_accuracy", "nid", "recover", "vuong_test",
-    "wald_test",
+    "condition_of_groups", "correct_p_values", "dard", "draw_flow", "edit_distance", "ensemble_nll", "epic",
+    "evaluate", "evd", "evd_interval", "feature_distance", "gevd", "hard_labels", "ile", "ile_interval",
+    "likelihood_ratio_test", "match_rate", "mean_interval", "missing_distance_fraction", "mixture_nll",
+    "next_action_accuracy", "nid", "recover", "vuong_test", "wald_test",
 ]
 # fmt: on
 

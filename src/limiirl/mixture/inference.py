@@ -23,12 +23,13 @@ from limiirl.kernels.e_step import e_step
 from limiirl.mdp import RewardEnsemble
 from limiirl.mixture import restarts, validate
 from limiirl.mixture.estimates import FunctionEstimate, Profile, ProfileInterval
-from limiirl.mixture.information import StandardErrors, free_parameters, standard_errors
+from limiirl.mixture.information import StandardErrors, free_parameters, group_rewards, standard_errors
 from limiirl.mixture.summary import Summary, evaluate, feature_names, summarise
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from limiirl.metrics import GroupComparison
     from limiirl.mixture.estimator import IntentMixture
 
 
@@ -281,6 +282,69 @@ class FittedMixture(NoMetadataRouting):
         (np.float64(3.0), np.float64(3.464))
         """
         return self.standard_errors(**options).delta_method(function, gradient)
+
+    def compare_groups(
+        self,
+        demos: Demonstrations | None = None,
+        groups: ArrayLike | None = None,
+        condition: Any = None,
+        *,
+        rewards: bool = True,
+        **options: Any,
+    ) -> GroupComparison:
+        """Compare the mixture weights and the rewards of groups, such as animals, between conditions.
+
+        The units of the permutation test are groups, not demonstrations. The test is exact if groups are exchangeable
+        under the null hypothesis, which requires a mixture that was fitted without the conditions: to all groups, or to
+        other groups.
+
+        Parameters
+        ----------
+        demos : Demonstrations, optional
+            By default, the training data.
+        groups : (N,), optional
+            Group of each demonstration; by default, those of the fit or `demos.groups`. Without groups, each
+            demonstration is its own group.
+        condition : (N,), or mapping of groups to conditions
+            Condition of each demonstration, which is constant within a group.
+        rewards : bool
+            Compare rewards too, by one-step estimates per group (`limiirl.mixture.group_rewards`).
+        **options
+            Options of `limiirl.metrics.compare_groups`, such as `correction`.
+
+        Returns
+        -------
+        GroupComparison
+
+        Examples
+        --------
+        >>> from limiirl import MDP, Demonstrations, IntentMixture, MaxEnt
+        >>> mdp = MDP.from_edges([0, 0], [1, 2], p0=[1, 0, 0], state_features=[[0], [1], [-1]])
+        >>> left, right = [[0, 1]] * 5, [[0, 2]] * 5
+        >>> demos = Demonstrations.from_lists((left + right[:1]) * 4 + (right + left[:1]) * 4)
+        >>> mix = IntentMixture(2, MaxEnt(2, bounds=(-3, 3)), random_state=0).fit(mdp, demos)
+        >>> animal = np.repeat(np.arange(8), 6)
+        >>> table = mix.compare_groups(demos, animal, np.where(animal < 4, "wet", "dry"), rewards=False).to_frame()
+        >>> table[["quantity", "mean_first", "mean_second", "p"]].round(3).values.tolist()[:1]
+        [['weight of intent 0', 0.167, 0.833, 0.029]]
+        """
+        from limiirl.metrics import compare_groups, condition_of_groups
+
+        problem = self._data(demos, groups if getattr(self, "groups_", None) is not None else None)
+        demos = problem.demos
+        if problem.units.grouped:
+            units, members = problem.units, Groups.from_labels(None, len(problem.units))
+        else:
+            labels = getattr(demos, "groups", None) if groups is None else groups
+            units = members = Groups.for_demos(labels, demos)
+        U, _ = evaluate(self, problem)
+        quantities = {f"weight of intent {k}": column for k, column in enumerate(members.mean(U).T)}
+        if rewards:
+            estimates = group_rewards(problem, self.weights_, self.thetas_, members)
+            names = feature_names(self.mdp_, self.thetas_.shape[1])
+            known = np.any(np.isfinite(estimates), axis=0)
+            quantities |= {f"intent {k}: {names[j]}": estimates[:, k, j] for k, j in np.argwhere(known).tolist()}
+        return compare_groups(quantities, condition_of_groups(condition, units), groups=units.names, **options)
 
     def profile_intervals(
         self,

@@ -18,6 +18,7 @@ from scipy.linalg import block_diag, helmert
 
 from limiirl._typing import BoolArray, FloatArray, IntArray
 from limiirl._validation import as_floats, check_choice
+from limiirl.demos import Groups
 from limiirl.errors import InvalidParameter
 from limiirl.irl import AT_BOUND, FitProblem, OptionalMembers, validate
 from limiirl.mixture.em import SMALLEST_WEIGHT, nearly_empty
@@ -109,6 +110,8 @@ _IMPRECISE, _LARGEST_WEIGHT_ERROR = 10.0, 0.5
 # An information matrix is indefinite if an eigenvalue, relative to the complete-data information, is below this value.
 # Rounding errors of equal intents are smaller.
 _INDEFINITE = -1e-3
+# Minimum expected number of demonstrations of an intent in a group for an estimate of the group's rewards.
+_LEAST_SIZE = 0.5
 OUTER_PRODUCTS = "outer products of scores"
 # Statuses of rewards that count as constants.
 _FIXED = ("bound", "empty")
@@ -305,6 +308,50 @@ def _standard_errors(
     rewards, estimates = errors[K:].reshape(thetas.shape), np.concatenate([rho, thetas.ravel()])
     parts = (errors[:K], rewards, status, covariance, free.n_free, method, free.basis, inverse, estimates)
     return StandardErrors(*parts)
+
+
+def group_rewards(problem: FitProblem, rho: FloatArray, thetas: FloatArray, groups: Groups) -> FloatArray:
+    r"""Return one-step estimates (G, K, d) of the rewards of each group of units, given the rewards of all.
+
+    A Newton step from the common rewards of intent k, with the mean information per demonstration of the intent:
+
+        theta_gk = theta_k + (sum_i B_ik u_ik / n_k)^-1 (sum_{i in g} u_ik s_ik / n_gk),    n_gk = sum_{i in g} u_ik
+
+    It is the maximum likelihood estimate of the group to first order, and nan for groups with n_gk < 0.5, for rewards
+    that are not identified, and for rewards on a bound.
+
+    Parameters
+    ----------
+    groups : Groups
+        Of the units of the problem.
+    """
+    K, d = thetas.shape
+    free = free_parameters(problem.model, problem.mdp, rho, thetas, len(problem.units))
+    U = np.zeros((len(problem.units), K))
+    problem.e_step(rho, thetas, U)
+    moving = np.isin(free.status, ("ok", "contrast", "not identified"))
+    index = np.arange(len(groups)) if groups.index is None else groups.index
+    scores, outer = np.zeros((len(groups), K, d)), np.zeros((K, d, d))
+    for units, score in score_blocks(problem, thetas, moving):
+        weighted = U[units, :, None] * score
+        np.add.at(scores, index[units], weighted)
+        outer += np.einsum("nkd,nke->kde", weighted, score)
+    curvature = problem.curvature(U, thetas, moving)
+    curvature = outer if curvature is None else curvature
+    sizes = groups.sum(U)
+    result = np.full((len(groups), K, d), np.nan)
+    n_weights = max(int(np.count_nonzero(free.occupied)) - 1, 0)
+    for k in np.flatnonzero(free.occupied):
+        basis = free.basis[K + k * d : K + (k + 1) * d, n_weights:]
+        basis = basis[:, np.any(basis != 0.0, axis=0)]
+        information = basis.T @ curvature[k] @ basis
+        inverse, _ = invert_information(information, np.diag(information).copy())
+        enough = sizes[:, k] >= _LEAST_SIZE
+        with np.errstate(divide="ignore", invalid="ignore"):
+            steps = scores[:, k] @ (basis @ inverse @ basis.T) * (sizes[:, k].sum() / sizes[:, k])[:, None]
+        known = np.isin(free.status[k], ("ok", "contrast"))
+        result[np.ix_(enough, [k], known)] = (thetas[k] + steps)[np.ix_(enough, known)][:, None]
+    return result
 
 
 def sandwich(inverse: FloatArray, scores: FloatArray) -> FloatArray:

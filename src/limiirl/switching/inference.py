@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -18,7 +18,7 @@ from limiirl._validation import check_choice
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter
 from limiirl.kernels.switching import count, viterbi
-from limiirl.metrics import GroupComparison, compare_groups
+from limiirl.metrics import GroupComparison, compare_groups, condition_of_groups
 from limiirl.mixture import COVARIANCES, MOST_PARAMETERS, FunctionEstimate, check_fitted, free_parameters, validate
 from limiirl.switching.dynamics import (
     DwellTimes,
@@ -243,7 +243,7 @@ class FittedSwitching(NoMetadataRouting):
         if len(self.initial_) == 1:
             raise InvalidParameter.of("n_intents", 1, "must be at least 2, so that intents can switch")
         units = dynamics.groups
-        given = _condition_of_groups(condition, units)
+        given = condition_of_groups(condition, units)
         return compare_groups(dynamics.quantities, given, groups=units.names, **options)
 
     def standard_errors(
@@ -560,13 +560,3 @@ class FittedSwitching(NoMetadataRouting):
         log_emission, B = problem.log_emission(parameters.thetas), parameters.logits.B
         eta = problem.design.eta(B)
         return viterbi(log_emission, np.log(parameters.initial), parameters.logits.A, eta, problem.data)
-
-
-def _condition_of_groups(condition: Any, units: Groups) -> NDArray[Any]:
-    """Return the condition (G,) of each group; raise if it varies within a group."""
-    if isinstance(condition, Mapping):
-        missing = [name for name in units.names.tolist() if name not in condition]
-        if missing:
-            raise InvalidParameter.of("condition", missing[0], "must have a condition for each group")
-        return np.asarray([condition[name] for name in units.names.tolist()])
-    return units.reduce(condition, "condition")

@@ -451,7 +451,8 @@ def test_reason_names_the_criteria_that_agree():
     chosen, reason = explain(rows, recommend(rows, None), "demonstrations")
     assert chosen == 2
     assert reason == (
-        "2 intents: the only number whose held-out likelihood is within two standard errors, or one nat, of the best (K = 2). "
+        "2 intents: the only number whose held-out likelihood is within two standard errors, or one nat, of the best "
+        "(K = 2). "
         "Held-out likelihood and BIC agree."
     )
 
