@@ -1,9 +1,9 @@
 """Coverage of 95 % intervals of standard errors (observed, robust) and of the profile likelihood, by simulation.
 
 Run as `python -m benchmarks.coverage [DATA_SETS]`. Data are drawn from known models and fitted with the public
-estimators; the table shows the percentage of data sets whose interval contains the true value. With n data sets a coverage
-of 95 % is measured with a standard error of sqrt(0.95 * 0.05 / n). EM starts at the truth, so that intents keep their
-order and only the error of the maximum likelihood estimate matters.
+estimators; the table shows the percentage of data sets whose interval contains the true value. With n data sets a
+coverage of 95 % is measured with a standard error of sqrt(0.95 * 0.05 / n). EM starts at the truth, so that intents
+keep their order and only the error of the maximum likelihood estimate matters.
 """
 
 import sys
@@ -23,6 +23,10 @@ from limiirl.errors import LimiirlWarning
 FORK = MDP.from_edges(
     [0, 0, 1, 1, 2, 2], [1, 2, 1, 2, 1, 2], p0=[1, 0, 0], state_features=[[0, 0], [1, 0], [0, 1]]
 )  # fmt: skip
+# Every state leads to all states.
+RING = MDP.from_edges(
+    [0, 0, 0, 1, 1, 1, 2, 2, 2], [0, 1, 2] * 3, p0=[1, 0, 0], gamma=0.9, state_features=[[0, 0], [1, 0], [0, 1]]
+)
 GROUPS_OF = 4
 Z = float(ndtri(0.975))
 Row = tuple[str, dict[str, tuple[float, float]], float]  # a parameter, its intervals by name, and its true value
@@ -40,13 +44,12 @@ def overlapping_intents(seed: int) -> Iterator[Row]:
 def groups_of_demonstrations(seed: int) -> Iterator[Row]:
     """Yield intervals of two intents of `MaxCausalEnt`, with one intent per group of demonstrations."""
     truth = RewardEnsemble([0.65, 0.35], [[0.8, -0.4], [-0.4, 0.8]])
-    mdp = FORK.replace(gamma=0.9)
     irl, rng = MaxCausalEnt(bounds=(-6, 6), ridge=0.0), np.random.default_rng(seed)
-    sizes = rng.multinomial(120, truth.weights)
-    draw = MaxCausalEnt(max_length=6)
-    parts = [draw.sample(mdp, t, GROUPS_OF * int(n), rng) for t, n in zip(truth.thetas, sizes, strict=True)]
+    sizes = GROUPS_OF * rng.multinomial(120, truth.weights)
+    pairs = zip(truth.thetas, sizes.tolist(), strict=True)
+    parts = [irl.sample(RING, theta, n, rng, max_length=6) for theta, n in pairs]
     demos, groups = Demonstrations.concat(parts), np.repeat(np.arange(120), GROUPS_OF)
-    mix = IntentMixture(2, irl, init=truth, max_iter=500, accelerate=True).fit(mdp, demos, groups)
+    mix = IntentMixture(2, irl, init=truth, max_iter=500, accelerate=True).fit(RING, demos, groups)
     yield from intervals(mix, truth)
 
 
@@ -58,7 +61,7 @@ def intervals(mix: IntentMixture, truth: RewardEnsemble) -> Iterator[Row]:
         result = {"profile": (profile.low, profile.high)}
         for name, own in errors.items():
             if j == "weight":
-                odds = own.delta_method(lambda weights, thetas: np.log(weights[0] / weights[1]))
+                odds = own.delta_method(lambda weights, _: np.log(weights[0] / weights[1]))
                 low, high = expit(odds.interval())
             else:
                 low, high = mix.thetas_[k, j] + np.array([-Z, Z]) * own.thetas[k, j]

@@ -6,8 +6,10 @@ from scipy.optimize import brentq
 from scipy.stats import chi2, norm
 
 from limiirl import MDP, Demonstrations, IntentMixture, MaxCausalEnt, MaxEnt, RewardEnsemble
+from limiirl.demos import Groups
 from limiirl.errors import IdentifiabilityWarning, InvalidDemos, InvalidParameter, NotFitted
-from limiirl.mixture import wald_statistics
+from limiirl.metrics import compare_groups
+from limiirl.mixture import group_rewards, wald_statistics
 from tests.helpers import raises
 
 # Three ends from one start; each demonstration is one choice.
@@ -261,3 +263,87 @@ def test_rho_squared_is_relative_to_zero_rewards():
     irl = MaxCausalEnt(bounds=None)
     irl.fit(cycle, loops)
     assert np.isfinite(irl.summary(cycle, loops).total_log_likelihood)
+
+
+def draw_animals(shift: float, n_animals: int = 10, n: int = 30, seed: int = 0) -> tuple[Demonstrations, np.ndarray]:
+    """Return demonstrations of animals, and their animals; the first reward of the second half is higher by `shift`."""
+    rng, parts = np.random.default_rng(seed), []
+    irl = MaxEnt(6, bounds=(-4, 4))
+    for i in range(n_animals):
+        theta = np.array([0.3 + shift * (i >= n_animals // 2), -0.2])
+        parts.append(irl.sample(WALK, theta, n, rng))
+    return Demonstrations.concat(parts), np.repeat(np.arange(n_animals), n)
+
+
+def test_rewards_of_groups_are_one_newton_step_from_the_common_rewards():
+    demos, animal = draw_animals(0.2, 4, 200)
+    irl = MaxEnt(6, bounds=(-4, 4), gtol=1e-10)
+    mix = IntentMixture(1, irl, resp_tol=1e-9).fit(WALK, demos)
+    units = Groups.from_labels(animal, len(demos))
+    estimates = group_rewards(mix._data(None, None), mix.weights_, mix.thetas_, units)[:, 0]
+    own = np.array([irl.fit(WALK, demos[animal == i]) for i in range(4)])
+    np.testing.assert_allclose(estimates, own, rtol=0.0, atol=0.05)
+    assert np.abs(own - mix.thetas_).max() > 0.1
+    np.testing.assert_allclose(estimates.mean(axis=0), mix.thetas_[0], rtol=0.0, atol=1e-6)
+
+
+def test_groups_with_the_same_data_have_the_common_rewards():
+    mix, demos = fit_two(60)
+    twice = Demonstrations.concat([demos, demos])
+    units = Groups.from_labels(np.repeat(["a", "b"], 60), 120)
+    estimates = group_rewards(mix._data(twice, None), mix.weights_, mix.thetas_, units)
+    np.testing.assert_allclose(estimates, np.tile(mix.thetas_, (2, 1, 1)), rtol=0.0, atol=1e-4)
+
+
+def test_groups_are_compared_by_mean_posteriors_and_rewards():
+    demos, animal = draw_animals(1.2)
+    condition = np.where(animal >= 5, "late", "early")
+    one = IntentMixture(1, MaxEnt(6, bounds=(-4, 4))).fit(WALK, demos)
+    rows = {row.quantity: row for row in one.compare_groups(demos, animal, condition, correction="none").rows}
+    assert rows["intent 0: state[0]"].p == pytest.approx(2 / 252)  # all 252 assignments of 10 animals to two conditions
+    assert rows["intent 0: state[0]"].difference < -0.8
+    assert rows["intent 0: state[1]"].p > 0.05
+    mix, demos = fit_two(60)
+    animal = np.arange(60) % 6
+    kinds = dict.fromkeys(range(3), "a") | dict.fromkeys(range(3, 6), "b")
+    table = mix.compare_groups(demos, animal, kinds, rewards=False)
+    U = mix.predict_proba(demos)
+    means = np.array([U[animal == i, 0].mean() for i in range(6)])
+    assert [row.quantity for row in table.rows] == ["weight of intent 0", "weight of intent 1"]
+    np.testing.assert_allclose(table.rows[0].difference, means[:3].mean() - means[3:].mean(), rtol=1e-10)
+    expected = compare_groups(means, ["a"] * 3 + ["b"] * 3).rows[0]
+    assert table.rows[0].p == pytest.approx(expected.p)
+    grouped = IntentMixture(2, mix.irl_, init=TWO).fit(WALK, demos, animal)
+    own = grouped.compare_groups(condition=kinds, rewards=False).rows[0]
+    posterior = grouped.group_responsibilities_[:, 0]
+    np.testing.assert_allclose(own.difference, posterior[:3].mean() - posterior[3:].mean(), rtol=0.0, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_the_size_of_the_comparison_of_groups():
+    """Without differences between conditions, the exact test of the first reward rejects in about 5 % of data sets."""
+    rejections = []
+    for seed in range(400):
+        demos, animal = draw_animals(0.0, 10, 8, seed)
+        one = IntentMixture(1, MaxEnt(6, bounds=(-4, 4))).fit(WALK, demos)
+        row = one.compare_groups(demos, animal, animal >= 5, correction="none", n_resamples=2).rows[1]
+        rejections.append(row.p < 0.05)
+    assert 0.03 <= np.mean(rejections) <= 0.07
+
+
+@pytest.mark.slow
+def test_95_percent_intervals_cover_the_truth():
+    """`benchmarks/coverage.py` has more data sets and a model with groups."""
+    irl, rng, hits = MaxEnt(8, bounds=(-6, 6)), np.random.default_rng(0), []
+    truth = RewardEnsemble([0.6, 0.4], [[1.2, -0.6], [-0.6, 1.2]])
+    for _ in range(200):
+        sizes = rng.multinomial(600, truth.weights)
+        parts = [irl.sample(WALK, theta, int(n), rng) for theta, n in zip(truth.thetas, sizes, strict=True)]
+        mix = IntentMixture(2, irl, init=truth, max_iter=500, accelerate=True).fit(WALK, Demonstrations.concat(parts))
+        errors = [mix.standard_errors(covariance=name).thetas for name in ("observed", "robust")]
+        wald = [np.abs(mix.thetas_ - truth.thetas) <= norm.ppf(0.975) * error for error in errors]
+        ends = mix.profile_intervals(list(np.ndindex(2, 2)))
+        profile = [row.low <= truth.thetas[row.intent].flat[j % 2] <= row.high for j, row in enumerate(ends)]
+        hits.append([*(own.ravel() for own in wald), np.array(profile)])
+    coverage = np.mean(hits, axis=(0, 2))  # over data sets and rewards
+    assert np.all((coverage >= 0.92) & (coverage <= 0.98)), coverage

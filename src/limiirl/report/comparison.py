@@ -221,7 +221,7 @@ def compare(
     >>> mixtures = [ll.IntentMixture(k, random_state=0).fit(world.mdp, demos) for k in (1, 2)]
     >>> table = ll.compare(mixtures, ["one intent", "two intents"])
     >>> table.summaries[0].n_free, table.to_markdown().count("BIC")
-    (2, 1)
+    (1, 1)
     """
     given = list(models)
     if not given:

@@ -308,7 +308,8 @@ class FittedSwitching(NoMetadataRouting):
 
         >>> from limiirl import MDP, Demonstrations, MaxCausalEnt, SwitchingMixture
         >>> mdp = MDP.from_edges([0, 0], [0, 0], action=[0, 1], gamma=0.9, action_features=[[1.0], [0.0]])
-        >>> demos = Demonstrations.from_lists([[0] * 41] * 9, [[0] * 20 + [1] * 20, [1] * 20 + [0] * 10 + [1] * 10] * 4)
+        >>> actions = [[0] * 20 + [1] * 20, [1] * 20 + [0] * 10 + [1] * 10] * 4
+        >>> demos = Demonstrations.from_lists([[0] * 41] * 8, actions)
         >>> sw = SwitchingMixture(2, MaxCausalEnt(ridge=1e-3), random_state=0).fit(mdp, demos)
         >>> dwell = sw.delta_method(lambda initial, thetas, transition: 1 / (1 - transition[0, 0]))
         >>> bool(np.isclose(dwell.value, sw.dwell_times_[0]))

@@ -162,7 +162,7 @@ def adequate(rows: Sequence[SelectionRow], within: float = 2.0) -> list[Selectio
     --------
     >>> rows = [SelectionRow(k, behind=gap, behind_se=1e-6, n_units=100) for k, gap in ((1, 0.5), (2, 1e-4), (3, 0.0))]
     >>> [row.n_intents for row in adequate(rows)]
-    [1, 2, 3]
+    [2, 3]
     """
     return [row for row in rows if row.behind <= within * row.behind_se or _is_negligible(row)]
 
