@@ -132,9 +132,10 @@ def wald_test(estimate: FunctionEstimate, value: ArrayLike = 0.0) -> HypothesisT
     Wald test: 6.406 with 1 degree of freedom, p = 0.0114
       Valid if ...
     """
-    gap = (estimate.value - as_floats(value, "value")).ravel()
-    if gap.size != len(estimate.covariance):
-        raise InvalidParameter.of("value", np.shape(value), f"must have shape {estimate.value.shape}")
+    hypothesis = as_floats(value, "value")
+    if hypothesis.ndim and hypothesis.shape != estimate.value.shape:
+        raise InvalidParameter.of("value", hypothesis.shape, f"must be a number or have shape {estimate.value.shape}")
+    gap = (estimate.value - hypothesis).ravel()
     if not np.all(np.isfinite(estimate.covariance)):
         i = int(np.argmin(np.isfinite(np.diag(estimate.covariance))))
         raise InvalidParameter.of("estimate", float(estimate.value.flat[i]), "must have standard errors", index=i)

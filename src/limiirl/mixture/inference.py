@@ -295,8 +295,9 @@ class FittedMixture(NoMetadataRouting):
         """Compare the mixture weights and the rewards of groups, such as animals, between conditions.
 
         The units of the permutation test are groups, not demonstrations. The test is exact if groups are exchangeable
-        under the null hypothesis, which requires a mixture that was fitted without the conditions: to all groups, or to
-        other groups.
+        under the null hypothesis that neither weights nor rewards depend on the condition, which requires a mixture
+        that was fitted without the conditions: to all groups, or to other groups. If weights differ, tests of rewards
+        are approximate.
 
         Parameters
         ----------
@@ -338,7 +339,9 @@ class FittedMixture(NoMetadataRouting):
             labels = getattr(demos, "groups", None) if groups is None else groups
             units = members = Groups.for_demos(labels, demos)
         U, _ = evaluate(self, problem)
-        quantities = {f"weight of intent {k}": column for k, column in enumerate(members.mean(U).T)}
+        # One weight determines the other of two.
+        weights = members.mean(U).T[: 1 if U.shape[1] == 2 else None] if U.shape[1] > 1 else ()
+        quantities = {f"weight of intent {k}": column for k, column in enumerate(weights)}
         if rewards:
             estimates = group_rewards(problem, self.weights_, self.thetas_, members)
             names = feature_names(self.mdp_, self.thetas_.shape[1])

@@ -16,7 +16,7 @@ from limiirl.mixture import Summary, format_reward
 from limiirl.report.tables import Cell, Column, Table, table_html, table_latex, table_markdown
 from limiirl.switching import SwitchingSummary
 
-# A parameter: intent, or -1 if the model has only one, and name.
+# A parameter: intent and name.
 _Key = tuple[int, str]
 
 
@@ -52,7 +52,8 @@ class ModelTable:
     def table(self) -> Table:
         """Return the table of a report."""
         columns = [Column("", "left"), *(Column(name) for name in self.names)]
-        rows = [[_label(key, self._multiple), *self._cells(key)] for key in self._keys()]
+        several = any(summary.n_intents > 1 for summary in self.summaries)
+        rows = [[f"intent {k}: {name}" if several else name, *self._cells((k, name))] for k, name in self._keys()]
         facts = [[label, *cells] for label, cells in self._facts()]
         return Table("models", "Fitted models", " ".join(self._notes()), columns, rows + facts)
 
@@ -75,7 +76,7 @@ class ModelTable:
         columns: dict[str, list[Any]] = {name: [] for name in _FRAME}
         for name, summary in zip(self.names, self.summaries, strict=True):
             for (k, parameter), estimate in _estimates(summary).items():
-                for column, value in zip(_FRAME, (name, max(k, 0), parameter, *estimate[:4]), strict=True):
+                for column, value in zip(_FRAME, (name, k, parameter, *estimate[:4]), strict=True):
                     columns[column].append(value)
         return to_pandas(columns)
 
@@ -94,14 +95,10 @@ class ModelTable:
 
     __repr__ = __str__
 
-    @property
-    def _multiple(self) -> bool:
-        return any(summary.n_intents > 1 for summary in self.summaries)
-
     def _keys(self) -> Iterator[_Key]:
-        """Yield the parameters of all models, by intent, in the order of the first model that has them."""
+        """Yield the parameters of all models, by intent; weights first, then in the order of the models."""
         keys = dict.fromkeys(key for summary in self.summaries for key in _estimates(summary))
-        yield from sorted(keys, key=lambda key: max(key[0], 0))
+        yield from sorted(keys, key=lambda key: (key[0], key[1] not in _WEIGHTS))
 
     def _cells(self, key: _Key) -> Iterator[Cell | None]:
         for summary in self.summaries:
@@ -148,6 +145,7 @@ class ModelTable:
             yield "BIC is not comparable, because the models have different units."
 
 
+_WEIGHTS = ("weight", "share of steps")
 _FRAME = ("model", "intent", "parameter", "value", "standard_error", "t", "p")
 
 
@@ -157,21 +155,14 @@ def _estimates(summary: Any) -> dict[_Key, tuple[float, float, float, float, str
     result = {}
     mixed = isinstance(summary, Summary)
     for k in range(K):
-        own = k if K > 1 else -1
         if K > 1:
             weight, error = (summary.weights[k], summary.weight_errors[k]) if mixed else (summary.shares[k], math.nan)
-            name = "weight" if mixed else "share of steps"
-            result[own, name] = (float(weight), float(error), math.nan, math.nan, "ok")
+            result[k, _WEIGHTS[0] if mixed else _WEIGHTS[1]] = (float(weight), float(error), math.nan, math.nan, "ok")
         for j in range(d):
             tables = (summary.thetas, summary.errors, summary.t_values, summary.p_values)
             numbers = [float(table[k, j]) for table in tables]
-            result[own, summary.feature_names[j]] = (*numbers, str(summary.status[k, j]))  # type: ignore[assignment]
+            result[k, summary.feature_names[j]] = (*numbers, str(summary.status[k, j]))  # type: ignore[assignment]
     return result
-
-
-def _label(key: _Key, multiple: bool) -> str:
-    k, name = key
-    return f"intent {max(k, 0)}: {name}" if multiple else name
 
 
 def _unit(summary: Any) -> str:
