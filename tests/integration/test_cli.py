@@ -119,7 +119,7 @@ def test_predict_compares_groups_between_conditions(folder):
     assert len(wanted.rows) > 1
     assert str(wanted) in limiirl(folder, "predict", "compared", "fed.csv", "--condition", "diet").stdout
     refused = ("predict", "compared", "fed.csv", "--condition", "diet", "--partial", "--json")
-    assert read_error(limiirl(folder, *refused, code=2).stderr)["parameter"] == "--condition"
+    assert read_error(limiirl(folder, *refused, code=2).stderr, folder) == ("--condition", "diet")
 
 
 def test_fit_without_an_mdp_estimates_one(folder):

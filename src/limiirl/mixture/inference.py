@@ -327,7 +327,7 @@ class FittedMixture(NoMetadataRouting):
         >>> animal = np.repeat(np.arange(8), 6)
         >>> table = mix.compare_groups(demos, animal, np.where(animal < 4, "wet", "dry"), rewards=False).to_frame()
         >>> table[["quantity", "mean_first", "mean_second", "p"]].round(3).values.tolist()[:1]
-        [['weight of intent 0', 0.167, 0.833, 0.029]]
+        [['weight of intent 0', 0.168, 0.832, 0.029]]
         """
         from limiirl.metrics import compare_groups, condition_of_groups
 
