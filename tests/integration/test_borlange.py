@@ -45,3 +45,11 @@ def test_standard_errors_are_those_of_the_observed_information(shared_data: Call
     robust = mix.standard_errors(covariance="robust")
     np.testing.assert_allclose(robust.thetas[0], ROBUST_ERRORS, rtol=0.0, atol=6e-5)
     assert str(len(demos)) in robust.method
+    summary = mix.summary(covariance="robust")
+    np.testing.assert_allclose(summary.t_values[0], np.divide(ESTIMATES, ROBUST_ERRORS), rtol=2e-3)
+    # Without costs, the network of links has an infinite partition function.
+    assert np.isnan(summary.rho_squared)
+    ratio = mix.delta_method(lambda weights, thetas: thetas[0, 1] / thetas[0, 0])  # left turns in minutes
+    time, left = mix.thetas_[0, :2]
+    variance, gradient = errors.covariance[1:3, 1:3], np.array([-left / time**2, 1.0 / time])
+    np.testing.assert_allclose(ratio.error, np.sqrt(gradient @ variance @ gradient), rtol=1e-5)
