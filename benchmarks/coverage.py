@@ -1,8 +1,8 @@
 """Coverage of 95 % intervals of standard errors (observed, robust) and of the profile likelihood, by simulation.
 
 Run as `python -m benchmarks.coverage [DATA_SETS [DESIGN ...]]`. Data are drawn from known models and fitted with the
-public estimators; the table shows the percentage of data sets whose interval contains the true value. With n data sets a
-coverage of 95 % is measured with a standard error of sqrt(0.95 * 0.05 / n). EM starts at the truth, so that intents
+public estimators; the table shows the percentage of data sets whose interval contains the true value. With n data sets
+a coverage of 95 % is measured with a standard error of sqrt(0.95 * 0.05 / n). EM starts at the truth, so that intents
 keep their order and only the error of the maximum likelihood estimate matters.
 """
 

@@ -183,11 +183,11 @@ def test_profile_intervals_end_where_the_profile_likelihood_falls_by_half_the_qu
         """Return the maximum over y, by the zero of the derivative."""
         phi = np.array(PHI, dtype=float)
 
-        def slope(y: float) -> float:
+        def derivative(y: float) -> float:
             p = np.exp(phi @ np.array([x, y]))
             return float(COUNTS @ phi[:, 1] - COUNTS.sum() * (p / p.sum()) @ phi[:, 1])
 
-        return log_likelihood(np.array([x, brentq(slope, -5.0, 5.0, xtol=1e-13)]))
+        return log_likelihood(np.array([x, brentq(derivative, -5.0, 5.0, xtol=1e-13)]))
 
     x = irl.theta_[0]
     ends = [brentq(lambda v: profile(v) - best + fall, *bracket) for bracket in ((x - 1.0, x), (x, x + 1.0))]

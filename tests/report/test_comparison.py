@@ -30,8 +30,8 @@ def test_the_table_has_the_estimates_of_all_models():
     rows = {row[0].text: row[1:] for row in table.table().cells}
     assert [cell.value for cell in rows["BIC"]] == [ONE.bic(), TWO.bic()]
     assert [cell.mark for cell in rows["BIC"]] == [None, "best"]
-    totals = [mix.score(DEMOS) * len(DEMOS) for mix in (ONE, TWO)]
-    np.testing.assert_allclose([cell.value for cell in rows["log-likelihood"]], totals, rtol=1e-12)
+    expected = [mix.score(DEMOS) * len(DEMOS) for mix in (ONE, TWO)]
+    np.testing.assert_allclose([cell.value for cell in rows["log-likelihood"]], expected, rtol=1e-12)
     assert rows["intent 1: left"][0].text == ""
     assert rows["intent 1: left"][1].half_width == own.standard_error.iloc[1]
 

@@ -318,9 +318,9 @@ def _find_end(
             return point
         if (point == limit and root < quantile) or abs(point - start[at]) > _FARTHEST * abs(width):
             return float(limit)
-        slope = (root - before[1]) / (point - before[0]) if point != before[0] else 0.0
+        rate = (root - before[1]) / (point - before[0]) if point != before[0] else 0.0
         average = (root - 0.0) / (point - start[at])
-        step = (quantile - root) / (slope if slope * width > 0.0 else average or 1.0 / width)
+        step = (quantile - root) / (rate if rate * width > 0.0 else average or 1.0 / width)
         before = point, root
         # Limit extrapolation to ten standard errors.
         point += float(np.clip(step, -10.0 * abs(width), 10.0 * abs(width)))
