@@ -21,8 +21,8 @@ TWO = RewardEnsemble([0.6, 0.4], [[1.0, -0.5], [-0.5, 1.0]])
 WALK = MDP.from_edges([0, 0, 1, 1, 2, 2], [1, 2, 1, 2, 1, 2], p0=[1, 0, 0], state_features=[[0, 0], [1, 0], [0, 1]])
 
 
-def fit_single() -> MaxEnt:
-    irl = MaxEnt(2, bounds=None, gtol=1e-10)
+def fit_single(ridge: float = 0.0) -> MaxEnt:
+    irl = MaxEnt(2, bounds=None, ridge=ridge, gtol=1e-10)
     irl.fit(FORK, ENDS)
     return irl
 
@@ -46,13 +46,15 @@ def test_t_and_p_are_those_of_the_normal_distribution():
     np.testing.assert_allclose(p, [2 * norm.sf(2.0), 2 * norm.sf(3.0), np.nan], rtol=1e-12)
 
 
-def test_robust_and_clustered_errors_of_a_multinomial_logit_are_those_of_dense_algebra():
-    irl = fit_single()
+@pytest.mark.parametrize("ridge", [0.0, 0.3])
+def test_robust_and_clustered_errors_of_a_multinomial_logit_are_those_of_dense_algebra(ridge: float):
+    irl = fit_single(ridge)
     phi, index = np.array(PHI, dtype=float), np.repeat(np.arange(4), COUNTS)
     prob = np.exp(phi @ irl.theta_)
     prob /= prob.sum()
-    scores = phi[index] - prob @ phi
-    bread = np.linalg.inv(100 * (phi.T * prob @ phi - np.outer(prob @ phi, prob @ phi)))
+    scores = phi[index] - prob @ phi - ridge * irl.theta_  # each choice has an equal part of the penalty
+    np.testing.assert_allclose(scores.sum(axis=0), 0.0, rtol=0.0, atol=1e-6)
+    bread = np.linalg.inv(100 * (phi.T * prob @ phi - np.outer(prob @ phi, prob @ phi) + ridge * np.eye(2)))
     clusters = np.arange(100) % 7
     sums = np.array([scores[clusters == c].sum(axis=0) for c in range(7)])
     for own, meat, factor in ((None, scores, 100 / 99), (clusters, sums, 7 / 6)):
@@ -143,7 +145,8 @@ def test_the_delta_method_is_exact_for_linear_functions_and_agrees_with_given_gr
     x, y = errors._estimates[1:]
     g = np.array([1.0 / y, -x / y**2])
     np.testing.assert_allclose(exact.error, np.sqrt(g @ errors.covariance[1:, 1:] @ g), rtol=1e-12)
-    np.testing.assert_allclose(exact.interval(0.95), exact.value + np.array([-1, 1]) * norm.ppf(0.975) * exact.error)
+    ends = exact.value + np.array([-1, 1]) * norm.ppf(0.975) * exact.error
+    np.testing.assert_allclose(exact.interval(0.95), ends, rtol=1e-12)
     assert exact.p == pytest.approx(2 * norm.sf(abs(exact.t)), rel=1e-12)
 
 

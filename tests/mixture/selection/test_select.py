@@ -446,6 +446,16 @@ def test_the_smallest_adequate_number_without_bic():
     assert reason.startswith("2 intents: the smallest of 2 and 3, whose held-out likelihood")
 
 
+def test_held_out_gains_below_one_nat_in_total_are_negligible():
+    """One intent is adequate although two and three are better by many standard errors."""
+    gaps = [(1, 0.009, 90.0), (2, 0.001, 103.0), (3, 0.0, 110.0)]
+    rows = [row(k, behind, 1e-6, bic, n_units=100) for k, behind, bic in gaps]
+    assert explain(rows, recommend(rows, None), "groups")[0] == 1
+    assert recommend(rows, None)["held_out"] == 1
+    more = [replace(own, n_units=1000) for own in rows]  # 9 nats in total
+    assert explain(more, recommend(more, None), "groups")[0] == 2
+
+
 def test_reason_names_the_criteria_that_agree():
     rows = [row(1, 0.5, 0.1, 120.0), row(2, 0.0, 0.0, 100.0), row(3, 0.3, 0.1, 110.0)]
     chosen, reason = explain(rows, recommend(rows, None), "demonstrations")
