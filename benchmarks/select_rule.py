@@ -1,8 +1,8 @@
 """Recommendations of `select_intents` on simulated data, by true number of intents.
 
-Run as `python -m benchmarks.select_rule [FIRST_SEED [ROWS]]`; a data set takes seconds. ROWS is a file to which the
-criteria of each data set are appended as JSON, so that a run can be continued, and rules can be compared without new
-fits.
+Run as `python -m benchmarks.select_rule [FIRST_SEED [ROWS [stored]]]`; a data set takes about 10 s. ROWS is a file to
+which the criteria of each data set are appended as JSON, so that a run can be continued, and rules can be compared
+without new fits; with "stored", nothing is fitted.
 
 There are three worlds with 1 to 4 intents and `N_SEEDS` seeds each. Demonstrators are optimal for even seeds, and
 Boltzmann for odd seeds. A data set is separable if EM from the true labels assigns at least `SEPARABLE` of the
@@ -63,10 +63,12 @@ def read_rows(result: dict[str, Any]) -> list[SelectionRow]:
     return [SelectionRow(**{name: np.nan if row[name] is None else row[name] for name in names}) for row in rows]
 
 
-def collect(first_seed: int, path: Path | None) -> list[dict[str, Any]]:
-    """Return the results of all data sets; those in the file are read instead of computed."""
+def collect(first_seed: int, path: Path | None, *, stored: bool) -> list[dict[str, Any]]:
+    """Return the results of all data sets, or of the `stored` ones; those in the file are read instead of computed."""
     lines = path.read_text().splitlines() if path is not None and path.exists() else []
     known = {(r["world"], r["true"], r["seed"]): r for r in map(json.loads, lines)}
+    if stored:
+        return [result for result in known.values() if first_seed <= result["seed"] < first_seed + N_SEEDS]
     results = []
     for seed in range(first_seed, first_seed + N_SEEDS):
         for n_intents in INTENTS:
@@ -102,12 +104,11 @@ def main() -> None:
     first_seed = int(sys.argv[1]) if len(sys.argv) > 1 else 5000
     path = Path(sys.argv[2]) if len(sys.argv) > 2 else None
     numba.set_num_threads(1)
-    print(
-        f"select_rule: select_intents on {len(WORLDS) * len(INTENTS) * N_SEEDS} data sets of {N_DEMOS} demonstrations"
-    )
-    print(f"seeds {first_seed} to {first_seed + N_SEEDS - 1}; {describe_machine()}")
     with threadpool_limits(1):
-        results = collect(first_seed, path)
+        results = collect(first_seed, path, stored=sys.argv[3:] == ["stored"])
+    n_all = len(WORLDS) * len(INTENTS) * N_SEEDS
+    print(f"select_rule: select_intents on {len(results)} of {n_all} data sets of {N_DEMOS} demonstrations")
+    print(f"seeds {first_seed} to {first_seed + N_SEEDS - 1}; {describe_machine()}")
     for result in results:  # the present rule, also for criteria from a file
         result["recommended"], _ = explain(read_rows(result), result["criteria"], "demonstrations")
     print_table("separable", [r for r in results if r["agreement"] >= SEPARABLE])

@@ -300,7 +300,7 @@ class _Refit:
             ]
         small, large = (fit.log_likelihood_ for fit in fits)
         n = len(demos) if self.groups is None else int(self.groups.max()) + 1
-        return max(2.0 * n * (large - small), 0.0)
+        return float(max(2.0 * n * (large - small), 0.0))
 
     def _draw(self, rng: np.random.Generator) -> Demonstrations:
         """Return demonstrations with one intent per group."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from html import escape
 from itertools import zip_longest
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 # A name, and for each intent a value, its error or status, and optionally its t-value and p-value.
 Cells = tuple[str, ...]
-Row = tuple[str, list[Cells]]
+Row = tuple[str, Sequence[Cells]]
 # Largest number of rewards K d with standard errors: the information matrix has (K d)^2 entries.
 MOST_PARAMETERS = 3000
 # Maximum number of rows and characters of the printed table.
@@ -183,7 +183,12 @@ class Summary:
         columns = {"intent": np.repeat(np.arange(K), d)}
         columns |= {name: np.repeat(values, d) for name, values in of_intents.items()}
         columns |= {"feature": np.tile(np.array(self.feature_names, dtype=object), K)}
-        rewards = {"reward": self.thetas, "standard_error": self.errors, "t": self.t_values, "p": self.p_values}
+        rewards: dict[str, Any] = {
+            "reward": self.thetas,
+            "standard_error": self.errors,
+            "t": self.t_values,
+            "p": self.p_values,
+        }
         rewards |= {"status": self.status}
         return to_pandas(columns | {name: values.ravel() for name, values in rewards.items()})
 
@@ -331,11 +336,12 @@ def summarise_model(
     """
     problem, theta = problem_of_model(model, mdp, demos, groups)
     result = getattr(model, "result_", None)
-    n, converged = (0, True) if result is None else (result.n_evaluations, result.converged)
+    n, stopped = (0, "") if result is None else (result.n_evaluations, result.status.value)
+    converged = result is None or result.converged
     facts: dict[str, Any] = {
         "estimator": type(model).__name__,
         "init": "",
-        "convergence": f"converged after {n} evaluations" if converged else f"The fit {result.status.value}",
+        "convergence": f"converged after {n} evaluations" if converged else f"The fit {stopped}",
         "starts": "",
         "converged": converged,
         "n_iter": n,
@@ -515,7 +521,7 @@ def format_estimate(value: float, error: float, status: str, t: float = math.nan
     return (*cells, f"{t:.2f}", f"{p:.2g}" if p < 0.001 else f"{p:.3f}") if math.isfinite(t) else cells
 
 
-def _widths(rows: list[Row], k: int) -> list[int]:
+def _widths(rows: Sequence[Row], k: int) -> list[int]:
     columns = zip_longest(*(cells[k] for _, cells in rows), fillvalue="")
     return [max(map(len, column)) for column in columns]
 
@@ -534,7 +540,7 @@ def table_blocks(rows: list[Row]) -> Iterator[range]:
     yield range(first, K)
 
 
-def align_rows(rows: list[Row], intents: range) -> Iterator[str]:
+def align_rows(rows: Sequence[Row], intents: range) -> Iterator[str]:
     """Yield the lines of a table with aligned columns for some intents."""
     names, widths = max(len(name) for name, _ in rows), [_widths(rows, k) for k in intents]
     for name, cells in rows:

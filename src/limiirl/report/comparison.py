@@ -13,7 +13,7 @@ from limiirl._io import to_pandas
 from limiirl.demos import Demonstrations
 from limiirl.errors import InvalidParameter, NotFitted
 from limiirl.mixture import Summary, format_reward
-from limiirl.report.tables import Cell, Column, Table, table_html, table_latex, table_markdown
+from limiirl.report.tables import Cell, Column, Content, Table, table_html, table_latex, table_markdown
 from limiirl.switching import SwitchingSummary
 
 # A parameter: intent and name.
@@ -53,8 +53,10 @@ class ModelTable:
         """Return the table of a report."""
         columns = [Column("", "left"), *(Column(name) for name in self.names)]
         several = any(summary.n_intents > 1 for summary in self.summaries)
-        rows = [[f"intent {k}: {name}" if several else name, *self._cells((k, name))] for k, name in self._keys()]
-        facts = [[label, *cells] for label, cells in self._facts()]
+        rows: list[list[Content]] = [
+            [f"intent {k}: {name}" if several else name, *self._cells((k, name))] for k, name in self._keys()
+        ]
+        facts: list[list[Content]] = [[label, *cells] for label, cells in self._facts()]
         return Table("models", "Fitted models", " ".join(self._notes()), columns, rows + facts)
 
     def to_markdown(self) -> str:

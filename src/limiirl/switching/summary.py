@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _NO_ERRORS = "no standard errors: see standard_errors()"
 # A name, and for each intent a value, its error or status, and optionally its t-value and p-value.
-Row = tuple[str, list[tuple[str, ...]]]
+Row = tuple[str, Sequence[tuple[str, ...]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,10 +231,9 @@ class SwitchingSummary:
             cells = zip(self.transition[:, k], self.transition_errors[:, k], strict=True)
             yield f"followed by {k}", [_percent(*cell) for cell in cells]
         for c, name in enumerate(self.covariate_names):
-            own = (self.coefficients, self.coefficient_errors, np.full(self.coefficients.shape, "ok"))
-            columns = (*own, *wald_statistics(self.coefficients, self.coefficient_errors))
-            cells = zip(*(column[:, c] for column in columns), strict=True)
-            yield f"towards it: {name}", [format_estimate(*cell) for cell in cells]
+            values, errors = self.coefficients[:, c], self.coefficient_errors[:, c]
+            tests = zip(values, errors, *wald_statistics(values, errors), strict=True)
+            yield f"towards it: {name}", [format_estimate(x, error, "ok", t, p) for x, error, t, p in tests]
         columns = (self.thetas, self.errors, self.status, self.t_values, self.p_values)
         for j, name in enumerate(self.feature_names[:MOST_ROWS]):
             yield name, [format_estimate(*cell) for cell in zip(*(column[:, j] for column in columns), strict=True)]

@@ -341,10 +341,11 @@ def _row(
     notes = [entry.notes for task, entry in results.items() if task.n_intents == k]
     labels = [entry.value for task, entry in results.items() if task.n_intents == k and task.kind == RESAMPLE]
     fitted = whole.with_data(problem).mixture
+    criteria: dict[str, Any] = {name: math.nan if x is None else x for name, x in whole.criteria.items()}
     row = SelectionRow(
         k,
         log_likelihood=fitted.log_likelihood_,
-        **{name: math.nan if value is None else value for name, value in whole.criteria.items()},
+        **criteria,
         stability=agreement([known for known in labels if known is not None]),
         n_iter=fitted.n_iter_,
         converged=fitted.converged_,
