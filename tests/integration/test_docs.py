@@ -24,6 +24,7 @@ PROGRAMS = [
     "own_data.md",
     "history.md",
     "switching.md",
+    "datasets.md",
 ]
 
 

@@ -162,7 +162,7 @@ _GRACE_S = 3.0
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Return a context in which an interrupt raises KeyboardInterrupt, or ends the process if compiled code is running.
+    """Return a context manager in which an interrupt raises KeyboardInterrupt, or ends the process in compiled code.
 
     Python runs signal handlers only between bytecode instructions of the main thread, so that compiled code delays
     them. A second thread waits for the signal, and ends the process with exit code 130 if the handler has not run after

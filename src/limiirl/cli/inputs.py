@@ -322,7 +322,7 @@ def check_target(folder: Path | None, *inputs: Path | None, switching: bool = Fa
 
 
 def check_page(folder: Path | None, *inputs: Path | None, option: str = "page") -> None:
-    """Raise, before a computation, if its report cannot be written to a folder; see `_check_output`."""
+    """Raise if a report cannot be written to a folder; called before the computation."""
     if folder is not None:
         from limiirl.report import check_folder
 
@@ -331,7 +331,7 @@ def check_page(folder: Path | None, *inputs: Path | None, option: str = "page") 
 
 
 def check_file(out: Path | None, *inputs: Path | None, option: str = "out") -> None:
-    """Raise, before a computation, if its output file cannot be written; see `_check_output`."""
+    """Raise if an output file cannot be written; called before the computation."""
     if out is None:
         return
     _check_output(out, option, inputs)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limiirl._progress import show_progress
-from limiirl._validation import check_choice
 from limiirl.cli import options
 from limiirl.cli.inputs import (
     check_exists,
@@ -30,7 +29,7 @@ from limiirl.cli.pages import (
     describe_data,
     read_condition,
     read_step_columns,
-    recording,
+    record_warnings,
     write_page,
 )
 from limiirl.errors import InvalidFile, InvalidParameter
@@ -84,7 +83,7 @@ def fit(  # noqa: PLR0913 (a command's options, each with a default)
     world, data = choose_features(world, data, mixture, mdp or state_features, seed, quiet=as_json)
     options.report_device(device, world)
     groups = get_groups(data, by_group)
-    with recording() as warned, show_progress("EM") as progress:
+    with record_warnings() as warned, show_progress("EM") as progress:
         mixture.set_params(progress=progress).fit(world, data, groups, executor=backend)
     mixture.model_choice_, mixture.data_file_ = problem.choice, describe_data(demos, out, columns, cut, by_group)
     _save(mixture, out, as_json, {}, "")
@@ -128,7 +127,7 @@ def infer(  # noqa: PLR0913 (a command's options, each with a default)
     )
     world, data = choose_features(world, data, mixture, mdp or state_features, seed, quiet=as_json)
     options.report_device(device, world)
-    with recording() as warned, show_progress("search") as progress:
+    with record_warnings() as warned, show_progress("search") as progress:
         mixture.set_params(progress=progress).fit(world, data, get_groups(data, by_group))
     mixture.model_choice_, mixture.data_file_ = problem.choice, describe_data(demos, out, columns, cut, by_group)
     posterior = mixture.intent_posterior_
@@ -180,6 +179,7 @@ def switch(  # noqa: PLR0913 (a command's options, each with a default)
     with dwell times, and the comparison of groups; and saves the recommended mixture.
     """
     from limiirl import SwitchingMixture, select_switching
+    from limiirl._validation import check_choice
     from limiirl.demos import Groups
     from limiirl.mixture import check_suffix, write_columns
 
@@ -209,7 +209,7 @@ def switch(  # noqa: PLR0913 (a command's options, each with a default)
         rule = f"requires at least two folds and two {'groups' if by_group else 'recordings'} to compare numbers"
         raise InvalidParameter.of("n_intents", n_intents, rule, remedy="Pass one number of intents.")
     selection = None
-    with recording() as warned, show_progress("fits" if n_folds > 1 else "EM") as progress:
+    with record_warnings() as warned, show_progress("fits" if n_folds > 1 else "EM") as progress:
         common: dict[str, Any] = {"groups": groups, "covariates": X}
         if n_folds > 1:
             common |= {"folds": n_folds, "seed": seed, "executor": backend, "progress": progress}
@@ -336,7 +336,7 @@ def predict(  # noqa: PLR0913 (a command's options, each with a default)
     demos: options.DemosOrAgents,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Output file (.csv or .parquet).")] = None,
     partial: Annotated[
-        bool, typer.Option("--partial", help="Demonstrations are prefixes of trajectories that continue.")
+        bool, typer.Option("--partial", help="Treat demonstrations as prefixes of unfinished trajectories.")
     ] = False,
     segments: options.SegmentsFile = None,
     columns: options.Columns = None,

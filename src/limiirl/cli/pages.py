@@ -27,13 +27,13 @@ _HEADER = "mixture.json"
 
 
 def check_report(folder: Path | None, *inputs: Path | None) -> None:
-    """Raise, before a computation, if the report cannot be written to a folder; see `check_page`."""
+    """Raise if the report cannot be written to a folder; called before the computation."""
     check_page(folder, *inputs, option="report")
 
 
 @contextmanager
-def recording() -> Iterator[list[str]]:
-    """Return a context that collects the messages of limiirl's warnings, which are also shown as usual."""
+def record_warnings() -> Iterator[list[str]]:
+    """Return a context manager that collects the messages of limiirl's warnings; they are also shown as usual."""
     messages: list[str] = []
     show = warnings.showwarning
 
@@ -85,7 +85,7 @@ def _sha256(path: Path) -> str:
 def find_data(folder: Path, recorded: dict[str, Any] | None) -> tuple[Path | None, str]:
     """Return the file that a mixture was fitted to, or None and the reason if it is not available."""
     if recorded is None:
-        return None, "The mixture does not contain its data."
+        return None, "The mixture was not fitted to a file."
     path = Path(os.path.normpath(Path(os.path.realpath(folder)) / recorded["path"]))
     if not path.is_file():
         return None, f"The mixture was fitted to {path}, which does not exist."

@@ -373,7 +373,7 @@ class FitProblem:
             validate.warn_of_small_features(self.mdp, stacklevel + 1)
 
     def features(self) -> FloatArray:
-        """Return the feature vectors (G, m) of the units for clustering in a warm start; groups have their means."""
+        """Return the feature vectors (G, m) that a warm start clusters; the vector of a group is its mean."""
         own = OptionalMembers.of(self.model).features
         result = self.demos.features(self.mdp) if own is None else own(self.mdp, self.demos)
         return self.units.mean(np.asarray(result, dtype=np.float64))

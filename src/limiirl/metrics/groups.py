@@ -27,7 +27,7 @@ _CORRECTIONS = {"holm": "Holm", "benjamini-hochberg": "Benjamini-Hochberg", "non
 
 @dataclass(frozen=True)
 class GroupContrast:
-    """Difference between two conditions in the mean over groups of one quantity.
+    """Difference of one quantity between two conditions, averaged over groups.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class GroupComparison:
         """The method in words, and limits of the test."""
         sizes = ", ".join(f"{self.condition.count(name)} {name}" for name in sorted(set(self.condition)))
         kind = "exact permutation test" if all(row.exact for row in self.rows) else "permutation test"
-        notes = [f"means over groups ({sizes}); {kind} over groups; bootstrap intervals over groups"]
+        notes = [f"means over groups ({sizes}); {kind} over groups; bootstrap intervals over groups, not corrected"]
         least = min((row.least_p for row in self.rows), default=0.0)
         if least > 1.0 - self.level:
             notes.append(f"with so few groups no p-value can be below {least:.2g}: a difference cannot be significant")
@@ -175,7 +175,7 @@ def compare_groups(
                           control    thirsty    difference, 95 %                        p     Holm
       share of drinking      0.35      0.595              -0.245 [-0.305, -0.185]   0.029    0.029
     <BLANKLINE>
-      means over groups (4 control, 4 thirsty); exact permutation test over groups; bootstrap intervals over groups
+      means over groups (4 control, 4 thirsty); exact permutation test over groups; bootstrap intervals over groups, ...
     """
     columns = _read_columns(values, names)
     G = len(next(iter(columns.values())))

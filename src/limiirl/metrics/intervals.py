@@ -17,7 +17,15 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from limiirl._typing import FloatArray
-from limiirl._validation import as_floats, as_generator, check_choice, check_count, check_fraction, check_positive
+from limiirl._validation import (
+    as_floats,
+    as_generator,
+    check_choice,
+    check_count,
+    check_each,
+    check_fraction,
+    check_positive,
+)
 from limiirl.errors import InvalidParameter, NumericalError
 
 # Relative differences below this value are rounding errors.
@@ -281,8 +289,5 @@ def _check_sample(values: ArrayLike, name: str) -> FloatArray:
     array = as_floats(values, name)
     if array.ndim != 1 or array.size < 2:
         raise InvalidParameter.of(name, array.shape, "must have shape (n,) with n >= 2")
-    wrong = ~np.isfinite(array)
-    if wrong.any():
-        i = int(np.argmax(wrong))
-        raise InvalidParameter.of(name, float(array[i]), "must be finite", index=i)
+    check_each(np.isfinite(array), array, name, "must be finite")
     return array

@@ -13,7 +13,7 @@ from scipy import stats
 from sklearn.base import clone
 
 from limiirl._parallel import Mapper, map_tasks
-from limiirl._progress import Progress, reporting
+from limiirl._progress import Progress, report_progress
 from limiirl._validation import as_floats, as_generator, check_choice, check_count
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import InvalidParameter, LimiirlWarning
@@ -259,7 +259,7 @@ def bootstrap_test(
     seeds = as_generator(seed).integers(2**63 - 1, size=n_resamples)
     refit = _Refit(null, tuple(_as_template(mixture) for mixture in (null, alternative)), units.index)
     values = []
-    with reporting("refits", verbose, progress) as report:
+    with report_progress("refits", verbose, progress) as report:
         for value in map_tasks(refit, seeds.tolist(), executor):
             values.append(value)
             if report is not None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from limiirl._typing import FloatArray, IntArray
-from limiirl._validation import as_floats, check_flag, check_fraction
+from limiirl._validation import as_floats, check_each, check_flag, check_fraction
 from limiirl.demos import Demonstrations, name_demo, with_common_names
 from limiirl.errors import InvalidDemos, InvalidParameter
 from limiirl.mixture import validate
@@ -230,7 +230,7 @@ def _measure_shared(
 
 
 def _list_elements(demos: Demonstrations, mdp: MDP | None) -> tuple[IntArray, IntArray]:
-    """Return the demonstration of each visited state, and the state; if `mdp` is given, of each traversed edge."""
+    """Return the demonstration and the state of each visit; with `mdp`, the demonstration and the edge of each step."""
     if mdp is None:
         return np.repeat(np.arange(len(demos)), demos.lengths), demos.states
     steps = demos.renumber(mdp).steps(mdp)
@@ -250,10 +250,7 @@ def _check_lengths(lengths: Any, visited: IntArray, mdp: MDP | None) -> FloatArr
     if array.ndim != 1 or (array.size < n if mdp is None else array.size != mdp.n_edges):
         wanted = f"(S,) with S >= {n}" if mdp is None else f"(E,) with E = {mdp.n_edges}"
         raise InvalidParameter.of("lengths", array.shape, f"must have shape {wanted}")
-    wrong = ~(np.isfinite(array) & (array >= 0.0))
-    if wrong.any():
-        i = int(np.argmax(wrong))
-        raise InvalidParameter.of("lengths", float(array[i]), "must be finite and nonnegative", index=i)
+    check_each(np.isfinite(array) & (array >= 0.0), array, "lengths", "must be finite and nonnegative")
     return array
 
 

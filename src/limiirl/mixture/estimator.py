@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from limiirl._parallel import Mapper
-from limiirl._progress import Progress, reporting
+from limiirl._progress import Progress, report_progress
 from limiirl._validation import check_count
 from limiirl.demos import Demonstrations
 from limiirl.errors import BoundWarning, ConvergenceWarning, DegenerateIntentWarning
@@ -190,7 +190,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
         em = EMFromSeed(self, irl, settings, mdp, demos, groups)
         validate.check_enough_units(self.n_intents, em.problem.units)
         seeds = validate.spawn_seeds(self.random_state, 1 if is_given(self.init) else n_init)
-        with reporting("EM", self.verbose, self.progress) as report:
+        with report_progress("EM", self.verbose, self.progress) as report:
             em.report_to(report, len(seeds))
             outcomes = list(map(em, enumerate(seeds))) if executor is None else em.map(seeds, executor)
         solutions = [outcome.solution for outcome in outcomes]
@@ -216,7 +216,7 @@ class IntentMixture(FittedMixture, BaseEstimator):  # type: ignore[misc]
             Called with the `State` after each iteration.
         """
         settings = validate.make_settings(self)
-        with reporting("EM", self.verbose, self.progress) as report:
+        with report_progress("EM", self.verbose, self.progress) as report:
             solution = run(problem, start, settings, report_iterations(report, 0, 1, settings.max_iter), keep)
         ensemble = RewardEnsemble(solution.rho, solution.thetas)
         restart = Restart(solution.objective, solution.n_iter, solution.converged, ensemble, 0.0, True)

@@ -394,8 +394,8 @@ def information(
 ) -> Information:
     """Return the observed information of a mixture, and the scores of clusters of units, given as labels (G,).
 
-    The matrix has K + K d rows. The weights are K parameters without the constraint that they sum to 1: restrict the
-    matrix to changes that sum to 0. A ridge adds its curvature. For models without gradients the result is sum_i sbar_i
+    The matrix has K + K d rows. The weights are treated as K free parameters; to impose that they sum to 1, project
+    onto directions that sum to 0. A ridge adds its curvature. For models without gradients the result is sum_i sbar_i
     sbar_i', which has the same expectation under the model. Rows of rewards that are not `free` (K, d) may be 0.
     """
     K, d = thetas.shape
@@ -484,7 +484,7 @@ def _null_directions(members: OptionalMembers, mdp: Any, thetas: FloatArray, wan
 
 
 def _tangent(occupied: BoolArray) -> FloatArray:
-    """Return an orthonormal basis (K, m - 1) of changes of the m occupied weights that sum to 0."""
+    """Return an orthonormal basis (K, m - 1) of vectors that sum to 0 and are 0 outside of the m occupied intents."""
     m = int(np.count_nonzero(occupied))
     basis = np.zeros((occupied.size, max(m - 1, 0)))
     if m > 1:

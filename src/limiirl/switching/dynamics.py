@@ -54,18 +54,18 @@ def expected_dwell_times(transition: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class DwellTimes:
-    """Numbers of steps for which intents last.
+    """Dwell times of the intents, in steps.
 
     Attributes
     ----------
     expected : (K,)
         Expected number of steps under the fitted transition probabilities, 1 / (1 - P_kk).
     n_segments, n_complete : (K,)
-        Number of segments of the most probable sequences of intents, and of those that are cut neither by the begin nor
-        by the end of a demonstration.
+        Number of segments of the most probable sequences of intents, and number of segments that neither begin nor end
+        with their demonstration.
     mean, median : (K,)
-        Mean and median length of all segments, which underestimate the dwell times if many are cut; nan without
-        segments.
+        Mean and median length of all segments, which underestimate the dwell times if many segments are truncated; nan
+        without segments.
 
     Examples
     --------
@@ -167,7 +167,7 @@ class GroupDynamics:
     @property
     def shares(self) -> FloatArray:
         """Expected fractions (G, K) of the steps."""
-        return self.steps / self.steps.sum(axis=1, keepdims=True)
+        return np.asarray(self.steps / self.steps.sum(axis=1, keepdims=True))
 
     @property
     def dwell_times(self) -> FloatArray:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 
-from limiirl._progress import Progress, check_progress, reporting
+from limiirl._progress import Progress, check_progress, report_progress
 from limiirl._validation import check_choice, check_count, check_positive
 from limiirl.demos import Demonstrations, Groups
 from limiirl.errors import ConvergenceWarning, DegenerateIntentWarning, InvalidDemos, InvalidParameter
@@ -38,8 +38,8 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         P(z_0 = k) = initial_k,  P(z_{t+1} = k | z_t = j, x_t) = softmax_k(A_jk + B_k . x_t),
         P(a_t | s_t, z_t = k) = pi_k(a_t | s_t),
 
-    where x_t is empty, the state s_t (one-hot), or given covariates. A policy plans as if its intent lasted (ADR 0028).
-    The likelihood and the posteriors are exact, by the forward-backward recursion.
+    where x_t is empty, the state s_t (one-hot), or given covariates. Each policy is computed as if its intent never
+    changed (ADR 0028). The likelihood and the posteriors are exact, by the forward-backward recursion.
 
     Parameters
     ----------
@@ -49,11 +49,11 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         Model with the same policy at every step, by default `MaxCausalEnt`. It is cloned, never modified. Its `ridge`
         is the coefficient per step.
     switching : {"homogeneous", "state", "covariates"}
-        What the probabilities of switching depend on: nothing but the intent, the state, or the `covariates` of `fit`.
+        Whether the transition probabilities are constant, depend on the state, or depend on the `covariates` of `fit`.
     init : str, array, IntentMixture or SwitchingMixture
         "kmeans" (clusters of the mean features of windows); "random" (a random intent per window); labels (n,) or
-        responsibilities (n, K) of the n decisions of all demonstrations; a fitted `IntentMixture`, of which the
-        posterior of each window is used; or a fitted `SwitchingMixture`, whose parameters are the initial ones.
+        responsibilities (n, K) of the n decisions of all demonstrations; a fitted `IntentMixture`, whose posterior is
+        computed for each window; or a fitted `SwitchingMixture`, from whose parameters EM starts.
     switching_ridge : float
         Coefficient of the penalty |B|^2 / 2 on the total log-likelihood: 1 / variance of a Gaussian prior.
     window : int
@@ -64,7 +64,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
     max_iter : int
         Maximum number of M-steps.
     tol : float
-        EM has converged when the objective, in nats per step, increases by less.
+        EM has converged when the objective, in nats per step, increases by less than this value.
     max_evaluations : int
         Maximum number of evaluations of each policy per M-step. A truncated M-step never lowers the likelihood.
     random_state : int, Generator, RandomState or None
@@ -84,7 +84,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         `transition_` without x_t; otherwise the expected fraction of the steps of intent j that are followed by intent
         k in the training data.
     stationary_ : (K,)
-        Stationary distribution of `mean_transition_`: the shares of steps in a long demonstration.
+        Stationary distribution of `mean_transition_`: the fraction of steps with each intent in a long demonstration.
     logits_ : Logits
         A (K, K) and B (K, m), for standardised covariates.
     shares_ : (K,)
@@ -189,7 +189,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         em = EM(problem, settings, check_positive(self.switching_ridge, "switching_ridge", zero=True))
         starts = SwitchingStarts(self.init, problem, self.n_intents, self.window)
         seeds = validate.spawn_seeds(self.random_state, self.n_init if is_random(self.init) else 1)
-        with reporting("EM", self.verbose, self.progress) as report:
+        with report_progress("EM", self.verbose, self.progress) as report:
             runs = []
             for i, seed in enumerate(seeds):
                 start = starts.begin(np.random.default_rng(seed), first=i == 0)
@@ -250,7 +250,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         self.log_likelihood_, self.objective_ = last.log_likelihood, last.objective
         self.history_, self.n_iter_, self.converged_ = state.history, last.iteration, converged
         self.n_demos_, self.n_steps_ = len(problem.demos), problem.n_steps
-        # Coefficients of states that are not visited are 0, and the intercepts stand for one of the others.
+        # One column per visited state, except one, whose coefficient is absorbed by the intercepts.
         self.n_columns_ = np.unique(problem.decisions.state).size - 1 if kind == STATE else problem.design.n_columns
 
     @property
@@ -280,7 +280,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         self, mdp: Any, demos: Demonstrations, n_intents: Iterable[int], *, irl: Any = None, **options: Any
     ) -> SwitchingSelection:
         """Compare numbers of intents with these parameters; see `select_switching` and `select_intents`."""
-        from limiirl.switching.selection import select_switching  # selection fits estimators
+        from limiirl.switching.selection import select_switching  # circular import
 
         template: SwitchingMixture = self
         if irl is not None:
@@ -309,7 +309,7 @@ class SwitchingMixture(FittedSwitching, BaseEstimator):  # type: ignore[misc]
         return io.load(cls, folder)
 
     def __sklearn_clone__(self) -> SwitchingMixture:
-        """Return an unfitted copy with the same `init`, whose fitted values are initial values."""
+        """Return an unfitted copy; `init` is not cloned, because a fitted mixture passed as `init` must stay fitted."""
         parameters = self.get_params(deep=False)
         return type(self)(
             **{name: value if name == "init" else clone(value, safe=False) for name, value in parameters.items()}

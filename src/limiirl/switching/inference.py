@@ -97,7 +97,7 @@ class Segments:
         return self.stop - self.start
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with one row per segment; demonstrations with identifiers are named by them."""
+        """Return a pandas DataFrame with one row per segment; `demo` contains the identifiers, if there are any."""
         columns = {name: getattr(self, name) for name in ("demo", "start", "stop", "intent", "probability")}
         if self.ids is not None:
             columns["demo"] = self.ids[self.demo]
@@ -256,7 +256,7 @@ class FittedSwitching(NoMetadataRouting):
     ) -> SwitchingErrors:
         """Return standard errors of the rewards, the initial probabilities and the transition model.
 
-        The time is that of two E-steps per free parameter.
+        The computation takes as long as two E-steps per free parameter.
 
         Parameters
         ----------

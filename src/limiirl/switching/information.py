@@ -57,16 +57,17 @@ class SwitchingErrors(FreeEstimates):
     Attributes
     ----------
     initial : (K,)
-        nan for a probability of (almost) 0 or 1.
+        Errors of the initial probabilities; nan for a probability of (almost) 0 or 1.
     thetas, status : (K, d)
         Standard errors of rewards, and "ok" or the reason why there is none (see `StandardErrors`).
     transition : (K, K) or (S, K, K)
-        Of `transition_`; nan for a probability of (almost) 0, and in states without transitions.
+        Errors of `transition_`; nan for a probability of (almost) 0, and in states without transitions.
     A, B : (K, K), (K, m)
-        Of the logits, where A_jj = 0: A_jk is the log odds of switching from intent j to k instead of staying.
+        Errors of the logits relative to A_jj = 0: A_jk is the log odds of switching from intent j to k instead of
+        staying.
     covariance : (n, n)
-        Of the n = K + K d + K K + K m parameters initial, thetas, A and B row by row, relative to their means over
-        intents where only differences are identified.
+        Covariance of the n = K + K d + K K + K m parameters: initial, thetas, A and B, row by row. If only differences
+        between intents are identified, parameters are relative to their mean over intents.
     n_free : int
         Number of identified directions.
     method : str
@@ -146,7 +147,7 @@ class SwitchingInformation:
     ridge : float
         Coefficient of the penalty on B.
     free : FreeParameters
-        Of the rewards.
+        Free parameters of the rewards.
     """
 
     def __init__(self, problem: SwitchingProblem, parameters: Parameters, ridge: float, free: FreeParameters) -> None:
@@ -274,7 +275,7 @@ def _inside(probabilities: FloatArray) -> BoolArray:
 
 
 def _tangent(mask: BoolArray) -> FloatArray:
-    """Return an orthonormal basis (K, r - 1) of changes of the r entries of a mask that sum to 0."""
+    """Return an orthonormal basis (K, r - 1) of the vectors that sum to 0 and are 0 outside of a mask of r entries."""
     r = int(np.count_nonzero(mask))
     basis = np.zeros((mask.size, max(r - 1, 0)))
     if r > 1:
@@ -326,7 +327,7 @@ def _report(
     free_estimates: tuple[FloatArray, FloatArray],
     method: str,
 ) -> SwitchingErrors:
-    """Return the errors, without those of parameters that are fixed or in flat directions.
+    """Return the standard errors; nan for parameters that are fixed or in a flat direction of the likelihood.
 
     `free_estimates` are the basis (n, r) of free directions, and the covariance (r, r) along them.
     """

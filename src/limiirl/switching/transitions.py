@@ -107,7 +107,7 @@ class Design:
 
     @classmethod
     def homogeneous(cls, n_steps: int) -> Design:
-        """Return the design without x."""
+        """Return the design without covariates."""
         return cls(HOMOGENEOUS, np.zeros(n_steps, dtype=np.int32), 1, np.empty((1, 0)))
 
     @classmethod
@@ -160,7 +160,7 @@ class LogitObjective:
         return value, counts.transitions - d_A, self.design.differentiate(counts.target - d_eta)
 
     def rescale(self, logits: Logits) -> None:
-        """Set the scale of each variable to the root of the inverse curvature at these logits."""
+        """Set the scale of each variable to the square root of the inverse curvature at these logits."""
         counts, eta = self.counts, self.design.eta(logits.B)
         _, d_A, d_eta = normalise_logits(logits.A, eta, counts.origin)
         p = d_A / np.maximum(d_A.sum(axis=1, keepdims=True), 1e-300)
@@ -171,11 +171,11 @@ class LogitObjective:
         self.scale = 1.0 / np.sqrt(np.maximum(curvature / self.total, 1e-6))
 
     def pack(self, logits: Logits) -> FloatArray:
-        """Return the variables (p,) of logits."""
+        """Return logits as one vector (p,) for the optimiser."""
         return np.concatenate([logits.A[self.off], logits.B.ravel()]) / self.scale
 
     def unpack(self, x: FloatArray) -> Logits:
-        """Return the logits of variables (p,)."""
+        """Return the logits of a vector (p,); the inverse of `pack`."""
         A, values = np.zeros((self.K, self.K)), x * self.scale
         n = self.K * (self.K - 1)
         A[self.off] = values[:n]

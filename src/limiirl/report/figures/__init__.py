@@ -8,6 +8,7 @@ from limiirl.report.figures.comparisons import (
     plot_differences,
     plot_histogram,
     plot_quality,
+    plot_scores,
     plot_value_counts,
 )
 from limiirl.report.figures.curves import plot_by_model, plot_by_start, plot_margin, plot_sweep
@@ -52,6 +53,7 @@ __all__ = [
     "plot_responsibilities",
     "plot_reward_errors",
     "plot_rewards",
+    "plot_scores",
     "plot_sweep",
     "plot_switches",
     "plot_timeline",

@@ -346,7 +346,8 @@ def plot_switches(
         name = f"{wrap_label(intent_names[k], 18)}\n{100 * rho[k]:.0f} %, {_format_steps(dwell[k])}"
         where = "center" if abs(xy[k, 0]) < 0.3 or K <= 2 else "left" if xy[k, 0] > 0.0 else "right"
         at = "top" if K <= 2 or xy[k, 1] < -0.3 else "bottom" if xy[k, 1] > 0.3 else "center"
-        ax.text(*(outside + below), name, ha=where, va=at, fontsize="small")
+        x, y = (outside + below).tolist()
+        ax.text(x, y, name, ha=where, va=at, fontsize="small")
     ax.set_aspect("equal")
     ax.set(xlim=(-2.2, 2.2), ylim=(-0.85, 0.55) if K <= 2 else (-1.45, 1.55))
     ax.axis("off")
@@ -386,4 +387,13 @@ def _draw_arrow(ax: Axes, a: FloatArray, b: FloatArray, start: float, stop: floa
     t = 0.36
     at = (1.0 - t) ** 2 * begin + 2.0 * t * (1.0 - t) * control + t**2 * end + 0.11 * normal
     box = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.6}
-    ax.text(*at, f"{100 * p:.0f} %", ha="center", va="center", fontsize="small", color=MUTED, bbox=box)
+    ax.text(
+        float(at[0]),
+        float(at[1]),
+        f"{100 * p:.0f} %",
+        ha="center",
+        va="center",
+        fontsize="small",
+        color=MUTED,
+        bbox=box,
+    )

@@ -24,7 +24,7 @@ _SMALL = 1e-3
 def cautions(view: IntentsView, warned: Sequence[str] = ()) -> list[Callout]:
     """Return the cautions on a fit, most serious first."""
     return [*_empty(view), *_duplicates(view), *_convergence(view), *_assignments(view), *reward_cautions(view)] + [
-        Callout("note", "Warning of the fit", literal(message)) for message in warned
+        Callout("note", "Warning issued by the fit", literal(message)) for message in warned
     ]
 
 
@@ -142,7 +142,8 @@ def reward_cautions(view: IntentsView) -> list[Callout]:
         out.append(Callout("note", "The level of some rewards is not identified", text))
     if np.any(status == "up to scale"):
         text = (
-            "The model determines only the proportions of the rewards. They are scaled to sum to 1 and have no errors."
+            "The model determines only the proportions of the rewards, which are scaled to sum to 1. They have no "
+            "standard errors."
         )
         out.append(Callout("note", "Rewards are proportions", text))
     K = view.n_intents

@@ -215,11 +215,11 @@ def intents_section(view: IntentsView) -> Section:
         items.append(Fold("Rewards, most of which the data do not determine", [figure]))
     else:
         items.append(figure)
-    items.append(Fold("How to read this section", [Text(_reading(view))]))
+    items.append(Fold("How to read this section", [Text(_explain_rewards(view))]))
     return Section("Rewards of the intents", items)
 
 
-def _reading(view: IntentsView) -> str:
+def _explain_rewards(view: IntentsView) -> str:
     text = (
         "An intent is a reward function: behaviour that leads to higher rewards is more probable. Rewards have no "
         "unit; compare them between intents, and between features of the same scale. "
@@ -435,14 +435,15 @@ def visits_section(view: IntentsView) -> Section | None:
     if visits is None:
         return None
     names = view.state_names
-    caption = "Visits per 100 steps, averaged over demonstrations weighted by their posterior probabilities."
+    caption = f"Visits per 100 steps, averaged over {view.weighted} weighted by their posterior probabilities."
     lead = ""
     if expected is not None:
         lead = _compare_visits(view, visits.values, expected)
     items: list[Item] = []
     if view.layout is not None:
-        panels: dict[str, Any] = {f"{name}: observed": of for name, of in zip(view.names, visits.values, strict=True)}
+        panels: dict[str, Any] = dict(zip(view.names, visits.values, strict=True))
         if expected is not None:
+            panels = {f"{name}: observed": of for name, of in panels.items()}
             panels |= {f"{name}: expected": of for name, of in zip(view.names, expected, strict=True)}
         grid = view.layout.kind == "grid"
         plot = figures.plot_visits(view.layout.xy, view.layout.links, panels, names, grid=grid, columns=view.n_intents)

@@ -34,7 +34,7 @@ from limiirl.report.intents.view import SwitchingView, make_switching_view
 from limiirl.report.intents.words import capitalise, findings
 from limiirl.report.markup import literal
 from limiirl.report.page import write
-from limiirl.report.tables import Cell, Column, Content, Table, format_percent
+from limiirl.report.tables import Cell, Column, Content, Mark, Table, format_percent
 from limiirl.switching import SwitchingSelection
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ def _groups_section(view: SwitchingView, compared: GroupComparison) -> Section:
     rows: list[list[Content]] = []
     several = len(set(compared.condition)) > 2
     for row in compared.rows:
-        mark = "certain" if row.p_corrected <= 1.0 - compared.level else None
+        mark: Mark | None = "certain" if row.p_corrected <= 1.0 - compared.level else None
         pair: list[Content] = [f"{row.first}, {row.second}"] if several else []
         interval = f" [{row.low:.3g}, {row.high:.3g}]" if math.isfinite(row.low) else ""
         rows.append(
@@ -318,7 +318,7 @@ def _groups_section(view: SwitchingView, compared: GroupComparison) -> Section:
     first, second = ("First", "Second") if several else sorted(set(compared.condition))
     columns: list[Column | str] = [Column("Quantity", "left"), *([Column("Conditions", "left")] if several else [])]
     columns += [first, second, "Difference", "p", "p, corrected"]
-    caption = f"{capitalise('; '.join(compared.notes))}. Correction of the p-values: {compared.correction}."
+    caption = f"{capitalise('; '.join(compared.notes))}. Correction of the p-values: {compared.correction.title()}."
     table = Table("groups", "Comparison of the conditions", literal(caption), columns, rows)
     values: list[list[Content]] = [
         [name, kind, *(Cell.number(float(column[g]), 3) for column in compared.values.values())]
@@ -346,7 +346,8 @@ def _prediction_section(view: SwitchingView, selection: SwitchingSelection | Non
             score = to_cell(row.held_out, row.held_out_se)
             marked = Cell(score.text, "best" if best else None, "", score.value, score.half_width)
             cells: list[Content] = [name, marked, to_cell(row.behind, row.behind_se)]
-            rows.append([*cells, *(Cell.number(x, 6) for x in row.setting[1:3]), remark])
+            ridges = (Cell(f"{x:g}", value=x) if math.isfinite(x) else Cell.number(None) for x in row.setting[1:3])
+            rows.append([*cells, *ridges, remark])
         caption = (
             f"Predictive log-likelihood of held-out {selection.unit}, in nats per step; higher is better. ± is one "
             f"standard error, clustered by {selection.unit}. Models without rewards are compared on the same folds."

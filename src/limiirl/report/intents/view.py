@@ -246,6 +246,11 @@ class IntentsView:
         spread = np.asarray(np.std(self.demos.features(self.mdp), axis=0))
         return np.where(spread > 0.0, spread, 1.0)
 
+    @property
+    def weighted(self) -> str:
+        """Plural noun of the units that have a posterior."""
+        return "demonstrations"
+
     @cached_property
     def visits(self) -> Contrasts | None:
         """Visits per 100 steps (K, S); errors are clustered by recording, and posteriors are taken as known."""
@@ -333,12 +338,12 @@ class SwitchingView(IntentsView):
         return np.asarray(self.mixture.shares_)
 
     @property
-    def posterior(self) -> None:  # type: ignore[override]
+    def posterior(self) -> None:
         """None: demonstrations have no single intent."""
         return
 
     @property
-    def unit_posterior(self) -> None:  # type: ignore[override]
+    def unit_posterior(self) -> None:
         """None: demonstrations have no single intent."""
         return
 
@@ -389,7 +394,7 @@ class SwitchingView(IntentsView):
         return summarise_switching(self.mixture, self.dwell, self.measured)
 
     @cached_property
-    def _errors(self) -> tuple[FloatArray, NDArray[np.str_], FloatArray]:  # type: ignore[override]
+    def _errors(self) -> tuple[FloatArray, NDArray[np.str_], FloatArray]:
         K, d = self.mixture.thetas_.shape
         if self.measured is None:
             return np.full(K, np.nan), self.summary.status, np.full((K * d, K * d), np.nan)
@@ -400,15 +405,20 @@ class SwitchingView(IntentsView):
         return np.full(K, np.nan), self.measured.status, covariance
 
     @cached_property
-    def scale(self) -> FloatArray:  # type: ignore[override]
+    def scale(self) -> FloatArray:
         """Typical difference (d,) between the feature counts of windows, which makes rewards comparable."""
         if self.data is None:
             return np.ones(self.mixture.thetas_.shape[1])
         spread = np.asarray(np.std(self.data.cut(_WINDOW).features(self.mdp), axis=0))
         return np.where(spread > 0.0, spread, 1.0)
 
+    @property
+    def weighted(self) -> str:
+        """Plural noun of the units that have a posterior."""
+        return "steps"
+
     @cached_property
-    def visits(self) -> Contrasts | None:  # type: ignore[override]
+    def visits(self) -> Contrasts | None:
         """Decisions per 100 steps (K, S) in each state; errors are clustered by group, or by recording."""
         if self.data is None or self.places is None:
             return None
@@ -417,7 +427,7 @@ class SwitchingView(IntentsView):
         return visit_rates(states, self.steps, owner, self.places.n_states)
 
     @property
-    def expected_visits(self) -> None:  # type: ignore[override]
+    def expected_visits(self) -> None:
         """None: the policies of the intents do not determine visits in short segments."""
         return
 
@@ -533,7 +543,8 @@ def _expected_counts(mixture: IntentMixture, demos: Demonstrations, U: FloatArra
     for k in range(U.shape[1]):
         pi = np.asarray(mixture.policy(k))[mdp.pair_state, mdp.pair_action][mdp.pair_of_edge] * mdp.prob
         p = np.bincount(demos.start_states, weights=U[:, k], minlength=mdp.n_states)
-        # Some recordings end in nonterminal states: at each step, remove their observed fraction of those that go on.
+        # Recordings that end in a nonterminal state are truncated: after each step, scale by the observed fraction that
+        # continues.
         terminated = np.bincount(demos.lengths, weights=U[:, k] * mdp.terminal[demos.last_states])
         alive = np.cumsum(np.bincount(demos.lengths, weights=U[:, k])[::-1])[::-1]
         for length in range(1, min(alive.size, _MOST_STEPS)):

@@ -11,8 +11,7 @@ from sklearn.covariance import ledoit_wolf
 from limiirl.demos.agents import Agent, Agents
 from limiirl.errors import IdentifiabilityWarning, InvalidDemos
 from limiirl.irl import SigmaGIRL
-from limiirl.irl.sigma_girl.likelihood import PROFILES
-from limiirl.irl.sigma_girl.policy_gradient import clone_policy, jacobian_moments, jacobians
+from limiirl.irl.sigma_girl.likelihood import PROFILES, clone_policy, jacobian_moments, jacobians
 from limiirl.mixture import IntentMixture
 from tests.helpers import raises
 from tests.oracles.sigma import central_differences, dense_covariance, jacobians_by_loops, pickers, vec
